@@ -1,0 +1,25 @@
+// Whether a file is in order, and what it holds.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <vector>
+
+#include "corank/error.hpp"
+#include "corank/record.hpp"
+
+namespace corank {
+
+struct CheckResult {
+  std::uint64_t records = 0;
+  // Sum modulo 2^64 of XXH64 (seed 0) of every record: independent of their order and of how they
+  // are spread over files. 0 if not asked for.
+  std::uint64_t checksum = 0;
+};
+
+// Reads the whole of `file`. Empty `keys` mean the first field, ascending. Throws OutOfOrder with
+// the first record that sorts before its predecessor, Error for everything else.
+CheckResult check(const std::filesystem::path& file, const Schema& schema,
+                  const std::vector<KeyField>& keys, bool checksum);
+
+}  // namespace corank

@@ -1,0 +1,45 @@
+// What the library throws. Every message names the file, the place in it and what to do.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+namespace corank {
+
+// Anything that stops a merge: bad input, bad options, a failing system call, a failing device.
+class Error : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+// A run whose record `record()` (counted from 0, at byte `byte()`) sorts before its predecessor.
+class OutOfOrder : public Error {
+ public:
+  OutOfOrder(std::filesystem::path file, std::uint64_t record, std::uint64_t byte)
+      : Error(file.string() + ": record " + std::to_string(record) + " (byte " +
+              std::to_string(byte) +
+              ") is out of order; sort this run by the same keys, or correct --by"),
+        file_(std::move(file)),
+        record_(record),
+        byte_(byte) {}
+
+  const std::filesystem::path& file() const { return file_; }
+  std::uint64_t record() const { return record_; }
+  std::uint64_t byte() const { return byte_; }
+
+ private:
+  std::filesystem::path file_;
+  std::uint64_t record_;
+  std::uint64_t byte_;
+};
+
+// The caller's stop token was triggered; the output is as it was before the call.
+class Interrupted : public Error {
+ public:
+  Interrupted() : Error("interrupted; the output is unchanged") {}
+};
+
+}  // namespace corank

@@ -1,0 +1,93 @@
+// The library's front door: k sorted files in, one sorted file out.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <span>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include "corank/error.hpp"
+#include "corank/record.hpp"
+
+namespace corank {
+
+enum class BackendChoice {
+  automatic,  // CUDA where a usable device is found, else the CPU
+  cpu,
+  cuda,  // an error where no usable device is found
+};
+
+struct Progress {
+  std::uint64_t bytes_done = 0;   // written so far, by all passes
+  std::uint64_t bytes_total = 0;  // that all passes will write
+};
+
+struct Options {
+  Schema record;
+  std::vector<KeyField> keys;  // empty: the first field, ascending
+
+  BackendChoice backend = BackendChoice::automatic;
+  int device = 0;  // CUDA's number of the device
+
+  // 0 means all cores that this process may use.
+  unsigned threads = 0;
+
+  // Bound on the memory that the merge takes for its buffers, beside about 64 MiB that the program
+  // itself needs and what a device's driver maps. 0 means a quarter of the physical memory, at
+  // most 4 GiB. Too little for all runs at once means several passes over temporary files beside
+  // the output; too little for even that throws Error, which names the smallest budget that works.
+  std::uint64_t memory_bytes = 0;
+
+  // Whether an output that exists already is replaced, once the new one is whole and durable.
+  bool overwrite = false;
+
+  // Whether Stats::checksum is computed.
+  bool checksum = false;
+
+  // Called from one thread at a time, at most about ten times a second.
+  std::function<void(const Progress&)> progress;
+
+  // Stops the merge within about a second; merge() then throws Interrupted.
+  std::stop_token stop;
+};
+
+struct Stats {
+  std::uint64_t records = 0;
+  std::uint64_t bytes_read = 0;     // of all passes
+  std::uint64_t bytes_written = 0;  // of all passes
+  std::uint64_t passes = 0;         // 1 where the budget sufficed for all runs at once
+  std::uint64_t units = 0;          // work units merged
+  double seconds = 0;               // wall time
+
+  // Seconds that each stage was at work, added up over the threads that worked on it; their sum
+  // beyond `seconds` is what the stages overlapped.
+  struct Busy {
+    double read = 0;
+    double cut = 0;
+    double merge = 0;
+    double write = 0;
+  } busy;
+  double read_wait_seconds = 0;  // that cutting waited for chunks to arrive
+
+  std::string backend;         // "cpu" or "cuda"
+  std::string backend_reason;  // why this one
+  std::string device;          // what it runs on, in words
+
+  std::uint64_t memory_peak_bytes = 0;  // resident set of the whole process at its largest
+  std::uint64_t checksum = 0;  // sum modulo 2^64 of XXH64 (seed 0) of every record, if asked for
+};
+
+// Merges `runs`, each sorted by `options.keys`, into `output`. Records with equal keys keep the
+// order of `runs` and, within a run, their order in the file. "-" as output is standard output; a
+// device or a pipe is written to as it is. Any other output appears under its name only when it is
+// whole and durable, and may be one of the runs.
+//
+// Throws OutOfOrder if a run is not sorted, Interrupted if options.stop asks for it, and Error for
+// everything else. After a throw the old output, if any, is untouched and no temporary file is left.
+Stats merge(std::span<const std::filesystem::path> runs, const std::filesystem::path& output,
+            const Options& options);
+
+}  // namespace corank

@@ -1,0 +1,329 @@
+#include "cuda_backend.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <condition_variable>
+#include <cstring>
+#include <limits>
+#include <mutex>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "cuda_check.cuh"
+#include "unit_kernels.cuh"
+
+namespace corank {
+namespace {
+
+constexpr std::uint64_t vector_bytes = sizeof(uint4);
+
+constexpr std::uint64_t divide_up(std::uint64_t n, std::uint64_t by) { return (n + by - 1) / by; }
+
+int attribute(cudaDeviceAttr which, int device) {
+  int value = 0;
+  CORANK_CUDA(cudaDeviceGetAttribute(&value, which, device));
+  return value;
+}
+
+// What the kernels must know of a unit, in one block, so that one copy brings it to the device.
+struct Description {
+  std::uint64_t* disorder;
+  StagedSegment* segments;
+  std::uint64_t* starts;  // of the runs, as records of the unit; one more for the end
+
+  Description(std::byte* block, std::uint64_t segments_count)
+      : disorder(reinterpret_cast<std::uint64_t*>(block)),
+        segments(reinterpret_cast<StagedSegment*>(disorder + 1)),
+        starts(reinterpret_cast<std::uint64_t*>(segments + segments_count)) {}
+
+  static std::uint64_t bytes(std::uint64_t segments_count) {
+    return sizeof(std::uint64_t) + segments_count * sizeof(StagedSegment) +
+           (segments_count + 1) * sizeof(std::uint64_t);
+  }
+};
+
+// What one unit in flight occupies: a stream and memory on both sides.
+template <int W>
+class Lane {
+ public:
+  Lane(const KeyLayout& device_layout, std::uint64_t unit_records, unsigned merge_blocks)
+      : layout_(device_layout),
+        unit_records_(unit_records),
+        merge_blocks_(merge_blocks),
+        stream_(make_stream()),
+        merged_(make_event(cudaEventBlockingSync | cudaEventDisableTiming)),
+        disorder_(pinned_array<std::uint64_t>(1)),
+        out_(device_array<uint4>(divide_up(unit_records * layout_.record_bytes, vector_bytes))) {
+    for (int side = 0; side < 2; ++side) {
+      keys_[side] = device_array<Key<W>>(unit_records);
+      locators_[side] = device_array<std::uint32_t>(unit_records);
+    }
+    reserve(std::min<std::uint64_t>(unit_records, 4096));
+  }
+
+  // The unit's index of its first record that is out of order, or `in_order`.
+  std::uint64_t merge(const WorkUnit& unit, std::byte* output) {
+    reserve(unit.segments.size());
+    const Extent extent = describe(unit);
+    try {
+      enqueue(unit, extent, output);
+      CORANK_CUDA(cudaEventRecord(merged_.get(), stream_.get()));
+      CORANK_CUDA(cudaEventSynchronize(merged_.get()));
+    } catch (...) {
+      // Whatever was enqueued still reads the chunks and writes the output.
+      (void)cudaStreamSynchronize(stream_.get());
+      throw;
+    }
+    return disorder_[0];
+  }
+
+ private:
+  struct Extent {
+    std::uint64_t vectors, runs;
+  };
+
+  Entries<W> entries(unsigned side) const { return {keys_[side].get(), locators_[side].get()}; }
+
+  void reserve(std::uint64_t segments) {
+    if (segments <= segments_capacity_) return;
+    segments = std::bit_ceil(segments);
+    // A segment may begin and end within a vector.
+    const std::uint64_t vectors =
+        divide_up(unit_records_ * layout_.record_bytes, vector_bytes) + 2 * segments;
+    if (vectors * vector_bytes > std::numeric_limits<std::uint32_t>::max())
+      throw Error("a work unit of " + std::to_string(unit_records_ * layout_.record_bytes) +
+                  " bytes in " + std::to_string(segments) +
+                  " segments exceeds the 4 GiB that the device addresses; use a smaller --memory");
+    staging_.reset();
+    staging_ = device_array<uint4>(vectors);
+    description_ = pinned_array<std::byte>(Description::bytes(segments));
+    device_description_.reset();
+    device_description_ = device_array<std::byte>(Description::bytes(segments));
+    segments_capacity_ = segments;
+  }
+
+  Extent describe(const WorkUnit& unit) {
+    const Description host(description_.get(), unit.segments.size());
+    *host.disorder = in_order;
+    std::uint64_t records = 0, vectors = 0, runs = 0;
+    for (std::size_t s = 0; s < unit.segments.size(); ++s) {
+      const Segment& segment = unit.segments[s];
+      const auto address = reinterpret_cast<std::uintptr_t>(segment.chunk->records()) +
+                           segment.first * layout_.record_bytes;
+      const std::uint64_t skew = address % vector_bytes;
+      host.segments[s] = {reinterpret_cast<const uint4*>(address - skew), records,
+                          static_cast<std::uint32_t>(vectors),
+                          static_cast<std::uint32_t>(vectors * vector_bytes + skew)};
+      if (s == 0 || segment.chunk->run != unit.segments[s - 1].chunk->run)
+        host.starts[runs++] = records;
+      records += segment.count;
+      vectors += divide_up(skew + segment.count * layout_.record_bytes, vector_bytes);
+    }
+    host.starts[runs] = records;
+    return {vectors, runs};
+  }
+
+  void enqueue(const WorkUnit& unit, const Extent& extent, std::byte* output) {
+    const std::uint64_t records = unit.records, segments = unit.segments.size();
+    const std::uint64_t bytes = records * layout_.record_bytes;
+    const Description device(device_description_.get(), segments);
+    const auto* staging = reinterpret_cast<const std::byte*>(staging_.get());
+    const EntryLess<W> less{layout_, staging};
+    cudaStream_t stream = stream_.get();
+
+    CORANK_CUDA(cudaMemcpyAsync(device_description_.get(), description_.get(),
+                                Description::bytes(segments), cudaMemcpyHostToDevice, stream));
+    stage<<<stage_blocks, block_threads, 0, stream>>>(device.segments, segments, extent.vectors,
+                                                      staging_.get());
+    check_launch("stage");
+    encode_records<W><<<divide_up(records, block_threads), block_threads, 0, stream>>>(
+        device.segments, segments, records, less, entries(0), device.disorder);
+    check_launch("encode_records");
+
+    using Policy = MergePolicy<W>;
+    const std::uint64_t tiles = divide_up(records, Policy::tile);
+    const std::uint64_t block_records = divide_up(tiles, merge_blocks_) * Policy::tile;
+    unsigned level = 0;
+    for (; extent.runs > std::uint64_t{1} << level; ++level) {
+      merge_level<W><<<divide_up(records, block_records), Policy::threads, 0, stream>>>(
+          entries(level % 2), entries((level + 1) % 2), device.starts, extent.runs, level,
+          block_records, less, device.disorder);
+      check_launch("merge_level");
+    }
+
+    gather_words(staging, locators_[level % 2].get(), records, device.disorder);
+    CORANK_CUDA(cudaMemcpyAsync(output, out_.get(), bytes, cudaMemcpyDeviceToHost, stream));
+    CORANK_CUDA(cudaMemcpyAsync(disorder_.get(), device.disorder, sizeof(std::uint64_t),
+                                cudaMemcpyDeviceToHost, stream));
+  }
+
+  void gather_words(const std::byte* staging, const std::uint32_t* locators, std::uint64_t records,
+                    const std::uint64_t* disorder) {
+    const auto by = [&](auto word) {
+      using Word = decltype(word);
+      const std::uint32_t record_words = layout_.record_bytes / sizeof(Word);
+      gather<<<divide_up(records * record_words, block_threads), block_threads, 0,
+               stream_.get()>>>(staging, locators, records, record_words,
+                                reinterpret_cast<Word*>(out_.get()), disorder);
+      check_launch("gather");
+    };
+    switch (std::min(16u, layout_.record_bytes & -layout_.record_bytes)) {  // powers of two only
+      case 16: return by(uint4{});
+      case 8: return by(std::uint64_t{});
+      case 4: return by(std::uint32_t{});
+      case 2: return by(std::uint16_t{});
+      default: return by(std::uint8_t{});
+    }
+  }
+
+  KeyLayout layout_;
+  std::uint64_t unit_records_;
+  unsigned merge_blocks_;
+  std::uint64_t segments_capacity_ = 0;
+
+  Stream stream_;
+  Event merged_;
+  PinnedArray<std::byte> description_;
+  PinnedArray<std::uint64_t> disorder_;
+  DeviceArray<std::byte> device_description_;
+  DeviceArray<uint4> staging_, out_;
+  DeviceArray<Key<W>> keys_[2];  // each level reads one side and writes the other
+  DeviceArray<std::uint32_t> locators_[2];
+};
+
+// Touching by one thread, which registering would otherwise do, is many times slower.
+void touch(std::span<std::byte> memory, unsigned threads) {
+  const std::size_t page = page_bytes();
+  const std::size_t share = round_up(divide_up(memory.size(), threads), page);
+  std::vector<std::jthread> workers;
+  for (std::size_t first = 0; first < memory.size(); first += share)
+    workers.emplace_back([=] {
+      const std::size_t end = std::min(first + share, memory.size());
+      for (std::size_t at = first; at < end; at += page)
+        *const_cast<volatile std::byte*>(&memory[at]) = std::byte{0};
+    });
+}
+
+template <int W>
+class CudaBackend final : public Backend {
+ public:
+  CudaBackend(int device, std::string description, const BackendConfig& config)
+      : device_(device), description_(std::move(description)), threads_(config.threads) {
+    CORANK_CUDA(cudaSetDevice(device));
+    const auto& pieces = config.encoding->pieces();
+    pieces_ = device_array<KeyPiece>(pieces.size());
+    CORANK_CUDA(cudaMemcpy(pieces_.get(), pieces.data(), pieces.size() * sizeof(KeyPiece),
+                           cudaMemcpyHostToDevice));
+    KeyLayout layout = config.encoding->layout();
+    layout.pieces = pieces_.get();
+
+    int resident = 0;
+    CORANK_CUDA(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&resident, merge_level<W>,
+                                                              MergePolicy<W>::threads, 0));
+    const int merge_blocks = resident * attribute(cudaDevAttrMultiProcessorCount, device);
+    for (unsigned i = 0; i < config.tokens; ++i) {
+      lanes_.push_back(std::make_unique<Lane<W>>(layout, config.unit_records,
+                                                 static_cast<unsigned>(merge_blocks)));
+      free_.push_back(lanes_.back().get());
+    }
+  }
+
+  MergedUnit merge(WorkUnit unit, Buffer output) override {
+    if (unit.records != 0) {
+      CORANK_CUDA(cudaSetDevice(device_));
+      const std::uint64_t disorder = lend()->merge(unit, output.bytes().data());
+      if (disorder != in_order) throw disorder_of(unit, disorder);
+    }
+    return {unit.sequence, unit.records, std::move(output)};
+  }
+
+  PinMemory pin_memory() override {
+    return [device = device_,
+            threads = threads_](std::span<std::byte> memory) -> std::shared_ptr<void> {
+      if (memory.empty()) return nullptr;
+      touch(memory, threads);
+      CORANK_CUDA(cudaSetDevice(device));
+      CORANK_CUDA(cudaHostRegister(memory.data(), memory.size(), cudaHostRegisterPortable));
+      return {memory.data(), [](void* pinned) { (void)cudaHostUnregister(pinned); }};
+    };
+  }
+
+  std::string device() const override { return description_; }
+
+ private:
+  auto lend() {
+    std::unique_lock lock(mutex_);
+    returned_.wait(lock, [this] { return !free_.empty(); });
+    const auto give_back = [this](Lane<W>* lane) {
+      {
+        std::lock_guard guard(mutex_);
+        free_.push_back(lane);
+      }
+      returned_.notify_one();
+    };
+    std::unique_ptr<Lane<W>, decltype(give_back)> lane(free_.back(), give_back);
+    free_.pop_back();
+    return lane;
+  }
+
+  static RunDisorder disorder_of(const WorkUnit& unit, std::uint64_t record) {
+    auto segment = unit.segments.begin();
+    for (; record >= segment->count; ++segment) record -= segment->count;
+    return {segment->chunk->run, segment->chunk->first + segment->first + record};
+  }
+
+  int device_;
+  std::string description_;
+  unsigned threads_;
+  DeviceArray<KeyPiece> pieces_;
+  std::vector<std::unique_ptr<Lane<W>>> lanes_;
+  std::mutex mutex_;
+  std::condition_variable returned_;
+  std::vector<Lane<W>*> free_;
+};
+
+}  // namespace
+
+CudaDevice find_cuda_device(int device) {
+  int count = 0;
+  if (const cudaError_t status = cudaGetDeviceCount(&count); status != cudaSuccess) {
+    (void)cudaGetLastError();
+    return {false, std::string("no CUDA device: ") + cudaGetErrorString(status)};
+  }
+  if (device < 0 || device >= count)
+    return {false, "no CUDA device " + std::to_string(device) + ": this machine has " +
+                       std::to_string(count) + ", counted from 0"};
+  try {
+    cudaDeviceProp properties;
+    CORANK_CUDA(cudaGetDeviceProperties(&properties, device));
+    const std::string description =
+        std::string(properties.name) + ", " +
+        std::to_string(properties.totalGlobalMem >> 30) + " GiB, compute capability " +
+        std::to_string(properties.major) + '.' + std::to_string(properties.minor);
+    CORANK_CUDA(cudaSetDevice(device));
+    cudaFuncAttributes kernel;
+    if (cudaFuncGetAttributes(&kernel, stage) != cudaSuccess) {
+      (void)cudaGetLastError();
+      return {false, description + ": this build has no code for it, or its driver is too old"};
+    }
+    if (!attribute(cudaDevAttrCanUseHostPointerForRegisteredMem, device))
+      return {false, description + ": cannot read pinned memory by the host's addresses"};
+    return {true, description};
+  } catch (const Error& error) {
+    (void)cudaGetLastError();
+    return {false, error.what()};
+  }
+}
+
+std::unique_ptr<Backend> make_cuda_backend(int device, const BackendConfig& config) {
+  const CudaDevice found = find_cuda_device(device);
+  if (!found.usable) throw Error(found.description + "; --backend cpu works without a GPU");
+  switch (config.encoding->prefix_words()) {
+    case 1: return std::make_unique<CudaBackend<1>>(device, found.description, config);
+    case 2: return std::make_unique<CudaBackend<2>>(device, found.description, config);
+    default: return std::make_unique<CudaBackend<4>>(device, found.description, config);
+  }
+}
+
+}  // namespace corank

@@ -1,0 +1,47 @@
+// The seam between the pipeline and what merges: the CPU or a device.
+#pragma once
+
+#include <cstdint>
+#include <exception>
+#include <string>
+
+#include "buffer.hpp"
+#include "corank/key.hpp"
+#include "unit.hpp"
+
+namespace corank {
+
+// Thrown by a backend: record `record` of run `run` (both counted from 0) sorts before its
+// predecessor.
+struct RunDisorder : std::exception {
+  RunDisorder(std::uint32_t which, std::uint64_t where) : run(which), record(where) {}
+  const char* what() const noexcept override { return "a run is out of order"; }
+  std::uint32_t run;
+  std::uint64_t record;
+};
+
+class Backend {
+ public:
+  virtual ~Backend() = default;
+
+  // Merges the unit's segments, stably, into the start of `output`, which holds at least
+  // unit.records records, and checks that each segment is in order within itself (the reader and
+  // the cutter check where segments meet). Throws RunDisorder with the first offender of some run.
+  // Called from as many threads at once as the pipeline has tokens.
+  virtual MergedUnit merge(WorkUnit unit, Buffer output) = 0;
+
+  // How the memory of chunks and outputs is made fit for this backend; null if it needs nothing.
+  virtual PinMemory pin_memory() { return nullptr; }
+
+  virtual std::string device() const = 0;  // what it runs on, in words
+};
+
+// What one pass needs of a backend. `encoding` must outlive it.
+struct BackendConfig {
+  const KeyEncoding* encoding;
+  std::uint64_t unit_records;   // of the largest unit
+  unsigned tokens;              // units in flight at most
+  unsigned threads;             // for the CPU
+};
+
+}  // namespace corank

@@ -1,0 +1,13 @@
+// The checksum that does not depend on the order of records or on how they are spread over files.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace corank {
+
+// The sum modulo 2^64 of XXH64 (seed 0) of every record.
+std::uint64_t records_checksum(std::span<const std::byte> records, std::uint32_t record_bytes);
+
+}  // namespace corank

@@ -1,0 +1,82 @@
+// Every system call on files, with errors that name the file and say what to do.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <span>
+#include <string_view>
+#include <utility>
+
+namespace corank {
+
+// Throws Error "PATH: cannot WHAT: reason; advice" for the current errno.
+[[noreturn]] void throw_file_error(const std::filesystem::path& path, std::string_view what);
+
+class FileDescriptor {
+ public:
+  FileDescriptor() = default;
+  explicit FileDescriptor(int number) : number_(number) {}
+  FileDescriptor(FileDescriptor&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
+  FileDescriptor& operator=(FileDescriptor&& other) noexcept {
+    std::swap(number_, other.number_);
+    return *this;
+  }
+  ~FileDescriptor();
+
+  int get() const { return number_; }
+  explicit operator bool() const { return number_ >= 0; }
+
+ private:
+  int number_ = -1;
+};
+
+// Which file this is, however it is named.
+struct FileIdentity {
+  dev_t device = 0;
+  ino_t inode = 0;
+  bool operator==(const FileIdentity&) const = default;
+};
+
+FileDescriptor open_to_read(const std::filesystem::path& path);
+
+// Reads until `bytes` is full or the file ends; returns how many bytes were read.
+std::size_t read_at(const FileDescriptor& file, std::span<std::byte> bytes, std::uint64_t offset,
+                    const std::filesystem::path& path);
+
+// A nameless file in `folder`, gone when it is closed, whatever happens to the process.
+FileDescriptor open_nameless(const std::filesystem::path& folder);
+
+void write_all(const FileDescriptor& file, std::span<const std::byte> bytes,
+               const std::filesystem::path& path);
+
+// How many descriptors this process may have open at once.
+std::size_t descriptor_limit();
+
+// A file that appears under its name only when it is whole and durable: it is written under a
+// temporary name beside the target and renamed. The temporary name depends on the target alone, so
+// that what a killed process left behind is replaced by the next.
+class AtomicFile {
+ public:
+  // Throws Error where the target exists and may not be replaced, where another process is writing
+  // it, or where `is_input` holds for the file of the temporary name.
+  AtomicFile(std::filesystem::path target, bool overwrite,
+             const std::function<bool(FileIdentity)>& is_input);
+  ~AtomicFile();
+  AtomicFile(const AtomicFile&) = delete;
+  AtomicFile& operator=(const AtomicFile&) = delete;
+
+  const FileDescriptor& descriptor() const { return file_; }
+  void commit();
+
+ private:
+  std::filesystem::path target_;
+  std::filesystem::path temporary_;
+  bool overwrite_;
+  FileDescriptor file_;
+};
+
+}  // namespace corank

@@ -1,0 +1,20 @@
+// Stands in for the kernels where there is no nvcc.
+#include "corank/error.hpp"
+#include "cuda_backend.hpp"
+
+namespace corank {
+namespace {
+
+constexpr char reason[] = "this build has no CUDA support";
+
+}  // namespace
+
+CudaDevice find_cuda_device(int) {
+  return {.usable = false, .description = reason};
+}
+
+std::unique_ptr<Backend> make_cuda_backend(int, const BackendConfig&) {
+  throw Error(reason);
+}
+
+}  // namespace corank

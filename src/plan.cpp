@@ -1,0 +1,100 @@
+#include "plan.hpp"
+
+#include <algorithm>
+
+#include "buffer.hpp"
+
+namespace corank {
+namespace {
+
+constexpr unsigned tokens = 4;
+constexpr std::uint64_t largest_chunk_bytes = std::uint64_t{4} << 20;
+constexpr std::uint64_t smallest_unit_bytes = std::uint64_t{64} << 10;
+constexpr std::uint64_t largest_unit_bytes = std::uint64_t{64} << 20;
+// Keys and locators are 12 bytes and more a record: units of tiny records are bounded by these.
+constexpr std::uint64_t largest_unit_records = std::uint64_t{8} << 20;
+
+// Why so many chunks: the records of the units in flight and of the unit that is being gathered
+// are at most (tokens + 1) units; in each run they start anywhere in a chunk, and one more chunk
+// reaches beyond the last record that is known to come next: so two more a run.
+std::uint64_t chunks_needed(std::uint64_t runs, std::uint64_t read_ahead, std::uint64_t unit_records,
+                            std::uint64_t chunk_records) {
+  return 2 * runs + read_ahead + 1 + (tokens + 1) * unit_records / chunk_records;
+}
+
+}  // namespace
+
+std::optional<PassPlan> plan_pass(std::uint64_t runs, std::uint32_t record_bytes,
+                                  std::uint64_t memory_bytes) {
+  const std::uint64_t smallest_chunk_bytes = round_up(record_bytes, page_bytes());
+  PassPlan plan{};
+  plan.tokens = tokens;
+  plan.read_ahead = std::clamp<std::uint64_t>(runs, 4, 32);
+  // Half for the chunks that every run holds, however far the merge is; half for units.
+  plan.chunk_bytes = memory_bytes / 2 / (2 * runs + plan.read_ahead + 1);
+  plan.chunk_bytes -= plan.chunk_bytes % page_bytes();
+  plan.chunk_bytes = std::clamp(plan.chunk_bytes, smallest_chunk_bytes,
+                                std::max(largest_chunk_bytes, smallest_chunk_bytes));
+  plan.chunk_records = plan.chunk_bytes / record_bytes;
+
+  const std::uint64_t held_bytes = chunks_needed(runs, plan.read_ahead, 0, 1) * plan.chunk_bytes;
+  if (held_bytes > memory_bytes) return std::nullopt;
+  // A unit's bytes stand in chunks, a little less than filled by whole records, and in an output.
+  const double in_chunks = static_cast<double>(plan.chunk_bytes) /
+                           static_cast<double>(plan.chunk_records * record_bytes);
+  const auto unit_bytes = static_cast<std::uint64_t>(
+      static_cast<double>(memory_bytes - held_bytes) / ((tokens + 1) * in_chunks + tokens));
+  const std::uint64_t least_bytes = std::max<std::uint64_t>(
+      round_up(smallest_unit_bytes, page_bytes()), smallest_chunk_bytes);
+  if (unit_bytes < least_bytes) return std::nullopt;
+  plan.unit_bytes = std::min(unit_bytes - unit_bytes % page_bytes(),
+                             std::max(largest_unit_bytes, least_bytes));
+  plan.unit_records = std::min(plan.unit_bytes / record_bytes, largest_unit_records);
+  plan.unit_bytes = round_up(plan.unit_records * record_bytes, page_bytes());
+  plan.chunks = chunks_needed(runs, plan.read_ahead, plan.unit_records, plan.chunk_records);
+  return plan;
+}
+
+std::uint64_t widest_pass(std::uint32_t record_bytes, std::uint64_t memory_bytes) {
+  std::uint64_t fits = 1;
+  std::uint64_t fails = memory_bytes / page_bytes() + 2;  // every run holds two pages
+  while (fails - fits > 1) {
+    const std::uint64_t middle = fits + (fails - fits) / 2;
+    (plan_pass(middle, record_bytes, memory_bytes) ? fits : fails) = middle;
+  }
+  return fits > 1 ? fits : 0;
+}
+
+std::uint64_t smallest_memory(std::uint32_t record_bytes) {
+  std::uint64_t fails = 0;
+  std::uint64_t fits = 1;
+  while (!plan_pass(2, record_bytes, fits)) fits *= 2;
+  while (fits - fails > 1) {
+    const std::uint64_t middle = fails + (fits - fails) / 2;
+    (plan_pass(2, record_bytes, middle) ? fits : fails) = middle;
+  }
+  return round_up(fits, 1024);
+}
+
+std::vector<EarlierPass> plan_earlier_passes(std::vector<std::uint64_t> records,
+                                             std::size_t widest) {
+  std::vector<EarlierPass> passes;
+  while (records.size() > widest) {
+    const std::size_t count = std::min(widest, records.size() - widest + 1);
+    EarlierPass pass{0, count, 0};
+    std::uint64_t sum = 0;
+    for (std::size_t end = 0; end < records.size(); ++end) {
+      sum += records[end];
+      if (end + 1 > count) sum -= records[end - count];
+      if (end + 1 == count || (end + 1 > count && sum < pass.records))
+        pass = {end + 1 - count, count, sum};
+    }
+    const auto first = records.begin() + static_cast<std::ptrdiff_t>(pass.first);
+    *first = pass.records;
+    records.erase(first + 1, first + static_cast<std::ptrdiff_t>(count));
+    passes.push_back(pass);
+  }
+  return passes;
+}
+
+}  // namespace corank

@@ -1,0 +1,44 @@
+// How a memory budget is spent on one pass.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+namespace corank {
+
+struct PassPlan {
+  std::uint64_t chunk_bytes;    // a multiple of the page size
+  std::uint64_t chunk_records;  // whole records in a chunk
+  std::uint64_t chunks;         // buffers for chunks
+  std::uint64_t read_ahead;     // chunks read before the cutter asks for them, at most
+  std::uint64_t unit_records;
+  std::uint64_t unit_bytes;  // of a unit's buffer, a multiple of the page size
+  unsigned tokens;           // units in flight at most
+};
+
+// The best way to merge `runs` runs at once within `memory_bytes`; none if there is none.
+std::optional<PassPlan> plan_pass(std::uint64_t runs, std::uint32_t record_bytes,
+                                  std::uint64_t memory_bytes);
+
+// The most runs that one pass can merge; 0 if not even two.
+std::uint64_t widest_pass(std::uint32_t record_bytes, std::uint64_t memory_bytes);
+
+// The smallest budget with which any number of runs can be merged.
+std::uint64_t smallest_memory(std::uint32_t record_bytes);
+
+// A pass before the last: merges `count` runs from run `first` on into one, which takes their place.
+struct EarlierPass {
+  std::size_t first;
+  std::size_t count;
+  std::uint64_t records;
+};
+
+// The passes, in order, that leave no more than `widest` (at least 2) of the runs, whose lengths
+// are `records`. Each merges the neighbours that hold the fewest records, and no more of them than
+// needed. Neighbours, so that equal keys keep the order of the runs.
+std::vector<EarlierPass> plan_earlier_passes(std::vector<std::uint64_t> records,
+                                             std::size_t widest);
+
+}  // namespace corank

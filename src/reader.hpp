@@ -1,0 +1,87 @@
+// Reads the runs chunk by chunk, ahead of the cutter.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <exception>
+#include <mutex>
+#include <queue>
+#include <span>
+#include <stop_token>
+#include <thread>
+#include <vector>
+
+#include "corank/key.hpp"
+#include "plan.hpp"
+#include "run.hpp"
+#include "stopwatch.hpp"
+#include "unit.hpp"
+
+namespace corank {
+
+// Forecasting: of the runs, the one whose last loaded key is smallest is the first to run dry, so
+// its next chunk is read first.
+//
+// Source: Knuth, "The Art of Computer Programming", volume 3, 5.4.6.
+class Reader {
+ public:
+  // `pool` lends plan.chunks buffers; `runs` and `encoding` must outlive the reader.
+  Reader(std::span<const Run> runs, const KeyEncoding& encoding, const PassPlan& plan,
+         BufferPool& pool, unsigned threads, std::stop_token stop);
+  ~Reader();
+
+  // The next chunk of `run`, after a wait if need be. Must not be called at the run's end.
+  // Throws Interrupted, or the Error that reading it met. One thread calls it.
+  ChunkRef next(std::uint32_t run);
+
+  const StageClock& busy() const { return busy_; }  // of all its threads
+  const StageClock& wait() const { return wait_; }  // of next()
+
+ private:
+  struct RunState {
+    std::uint64_t issued = 0;     // records asked for
+    std::uint64_t taken = 0;      // records handed over by next()
+    std::vector<ChunkRef> ready;  // loaded, not taken; in order
+  };
+  struct Request {
+    std::uint32_t run;
+    std::uint64_t first;
+    std::uint64_t count;
+    Buffer buffer;
+  };
+  struct Forecast {
+    Key<max_key_words> last_key;
+    std::uint32_t run;
+    bool operator<(const Forecast& other) const {  // the smallest key on top
+      return other.last_key < last_key || (other.last_key == last_key && other.run < run);
+    }
+  };
+
+  void issue(std::uint32_t run);
+  void read_ahead();
+  void serve_requests();
+  ChunkRef load(Request request);
+
+  std::span<const Run> runs_;
+  const KeyEncoding& encoding_;
+  std::uint64_t chunk_records_;
+  std::uint64_t read_ahead_limit_;
+  BufferPool& pool_;
+  std::stop_token stop_;
+  StageClock busy_ = 0;
+  StageClock wait_ = 0;
+
+  std::mutex mutex_;  // guards what follows
+  std::condition_variable requested_;
+  std::condition_variable_any loaded_;
+  bool closing_ = false;
+  std::vector<RunState> states_;
+  std::priority_queue<Forecast> forecast_;  // runs with more to ask for
+  std::uint64_t ahead_ = 0;                 // chunks asked for, not taken
+  std::queue<Request> requests_;
+  std::exception_ptr failure_;
+
+  std::vector<std::jthread> threads_;
+};
+
+}  // namespace corank

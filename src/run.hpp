@@ -1,0 +1,45 @@
+// One sorted input.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <span>
+
+#include "file.hpp"
+
+namespace corank {
+
+class Run {
+ public:
+  // Throws Error if `path` is no readable regular file of whole records. With `keep_open` false
+  // the file is opened anew for each read, so that there may be more runs than descriptors.
+  Run(std::filesystem::path path, std::uint32_t record_bytes, bool keep_open);
+  // A run that an earlier pass wrote.
+  Run(FileDescriptor file, std::filesystem::path folder, std::uint32_t record_bytes,
+      std::uint64_t records);
+
+  const std::filesystem::path& path() const { return path_; }
+  std::uint64_t records() const { return records_; }
+  std::uint64_t bytes() const { return records_ * record_bytes_; }
+  FileIdentity identity() const { return identity_; }
+  bool is_temporary() const { return identity_ == FileIdentity{}; }
+
+  // Reads `count` records from record `first` on. Throws Error if the file has become shorter or is
+  // another one. Thread-safe.
+  void read(std::uint64_t first, std::uint64_t count, std::span<std::byte> into) const;
+
+  // Throws Error if the file has another size than at the start.
+  void check_unchanged() const;
+
+ private:
+  FileDescriptor reopen() const;
+
+  std::filesystem::path path_;
+  FileDescriptor file_;
+  FileIdentity identity_;
+  std::uint32_t record_bytes_;
+  std::uint64_t records_;
+};
+
+}  // namespace corank

@@ -1,0 +1,48 @@
+// What travels through the pipeline.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "buffer.hpp"
+#include "corank/key.hpp"
+
+namespace corank {
+
+// A block of one run as it was read: whole records only.
+struct Chunk {
+  std::uint32_t run;            // index into the runs of the merge
+  std::uint64_t first;          // the chunk's first record, counted in its run
+  std::uint64_t count;          // records, > 0
+  Key<max_key_words> last_key;  // the prefix of its last record's key
+  Buffer buffer;                // starts with the records
+  const std::byte* records() const { return buffer.bytes().data(); }
+};
+using ChunkRef = std::shared_ptr<const Chunk>;
+
+// A stretch of one chunk that one unit consumes. Keeps its chunk alive; copies nothing.
+struct Segment {
+  ChunkRef chunk;
+  std::uint64_t first;  // record within the chunk
+  std::uint64_t count;  // > 0
+};
+
+// Segments that together hold exactly the records of one output range. They stand in the order of
+// their runs, and a run's segments in the order of its records, one after the other without a gap:
+// so a stable merge of the segments in this order is the stable merge of the runs.
+struct WorkUnit {
+  std::uint64_t sequence = 0;  // units are written in this order
+  std::uint64_t records = 0;
+  std::vector<Segment> segments;
+};
+
+// An output range, ready to write: `records` records at the start of `buffer`.
+struct MergedUnit {
+  std::uint64_t sequence = 0;
+  std::uint64_t records = 0;
+  Buffer buffer;
+};
+
+}  // namespace corank

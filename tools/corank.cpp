@@ -1,0 +1,398 @@
+// The command line.
+#include <fmt/format.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <fstream>
+#include <iostream>
+#include <iterator>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "corank/check.hpp"
+#include "corank/merge.hpp"
+#include "corank/version.hpp"
+#include "cuda_backend.hpp"
+#include "generate.hpp"
+
+namespace {
+
+using corank::Error;
+
+enum ExitCode { done = 0, out_of_order = 1, failed = 2 };
+
+// Errors are one line, whatever is in a file's name.
+int report(const std::exception& error, int code) {
+  std::string line;
+  for (const char c : std::string_view(error.what())) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte < 0x20 || byte == 0x7f)
+      line += fmt::format("\\x{:02x}", byte);
+    else
+      line += c;
+  }
+  fmt::print(stderr, "corank: {}\n", line);
+  return code;
+}
+
+struct RecordArguments {
+  std::string record;
+  std::string keys;
+
+  void add_to(CLI::App& command) {
+    command
+        .add_option("-r,--record", record,
+                    "Fields of a record in order: name:type,… Types: u8 u16 u32 u64 i8 i16 i32 i64 "
+                    "f32 f64 (little-endian; u32be is big-endian), bytesN")
+        ->required()
+        ->type_name("SCHEMA");
+    command
+        .add_option("-b,--by", keys,
+                    "Keys: field[:asc|:desc],… Without it, the first field ascending")
+        ->type_name("KEYS");
+  }
+  corank::Schema schema() const { return corank::Schema::parse(record); }
+};
+
+// One line on a terminal, written over and over.
+class ProgressLine {
+ public:
+  void show(const corank::Progress& progress) {
+    const double seconds =
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+    const auto done = static_cast<double>(progress.bytes_done);
+    const auto total = static_cast<double>(progress.bytes_total);
+    const double rate = done / seconds;
+    const auto left = static_cast<unsigned>((total - done) / rate + 0.5);
+    fmt::print(stderr, "\r{:5.1f}%  {:8.1f} MB/s  {:3}:{:02} left\x1b[K", 100 * done / total,
+               rate * 1e-6, left / 60, left % 60);
+    shown_ = true;
+  }
+  ~ProgressLine() {
+    if (shown_) fmt::print(stderr, "\r\x1b[K");
+  }
+
+ private:
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  bool shown_ = false;
+};
+
+// Turns the first SIGINT or SIGTERM into a request to stop; the second ends the process at once.
+class StopOnSignal {
+ public:
+  StopOnSignal() {
+    sigset_t signals;
+    sigemptyset(&signals);
+    for (const int number : {SIGINT, SIGTERM}) {
+      struct sigaction action {};
+      sigaction(number, nullptr, &action);
+      if (action.sa_handler != SIG_IGN) sigaddset(&signals, number);  // as nohup and & want it
+    }
+    pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+    std::thread([signals] {
+      int number = 0;
+      sigwait(&signals, &number);
+      received_ = number;
+      source_.request_stop();
+      sigwait(&signals, &number);
+      _exit(128 + number);
+    }).detach();
+  }
+  std::stop_token token() const { return source_.get_token(); }
+  int exit_code() const { return 128 + received_; }
+
+ private:
+  // The thread may outlive main().
+  static inline std::stop_source source_;
+  static inline std::atomic<int> received_ = 0;
+};
+
+std::vector<std::filesystem::path> names_from(const std::string& file) {
+  std::ifstream opened;
+  if (file != "-") {
+    opened.open(file, std::ios::binary);
+    if (!opened) throw Error(file + ": cannot open; check the name after --files0-from");
+  }
+  std::istream& in = file == "-" ? std::cin : opened;
+  std::vector<std::filesystem::path> names;
+  for (std::string name; std::getline(in, name, '\0');) {
+    if (name.empty())
+      throw Error(fmt::format("{}: name {} is empty; separate names by one NUL byte", file,
+                              names.size()));
+    names.emplace_back(name);
+  }
+  if (in.bad()) throw Error(file + ": cannot read");
+  return names;
+}
+
+std::string hexadecimal(std::uint64_t checksum) { return fmt::format("{:016x}", checksum); }
+
+void write_stats(const corank::Stats& stats, const std::string& file) {
+  const nlohmann::ordered_json json = {
+      {"records", stats.records},
+      {"bytes_read", stats.bytes_read},
+      {"bytes_written", stats.bytes_written},
+      {"passes", stats.passes},
+      {"units", stats.units},
+      {"seconds", stats.seconds},
+      {"busy_seconds",
+       {{"read", stats.busy.read},
+        {"cut", stats.busy.cut},
+        {"merge", stats.busy.merge},
+        {"write", stats.busy.write}}},
+      {"read_wait_seconds", stats.read_wait_seconds},
+      {"backend", stats.backend},
+      {"backend_reason", stats.backend_reason},
+      {"device", stats.device},
+      {"memory_peak_bytes", stats.memory_peak_bytes},
+      {"checksum", hexadecimal(stats.checksum)},
+  };
+  const std::string text = json.dump(2) + '\n';
+  if (file == "-") {
+    fmt::print("{}", text);
+    return;
+  }
+  std::ofstream out(file);
+  if (!(out << text).flush())
+    throw Error(file + ": cannot write the statistics; the merge itself is done");
+}
+
+class MergeCommand {
+ public:
+  explicit MergeCommand(CLI::App& app) {
+    command_ = app.add_subcommand("merge", "Merge sorted runs into one sorted file");
+    record_.add_to(*command_);
+    command_->add_option("-o,--output", output_, "Where the merged records go; - is standard output")
+        ->required()
+        ->type_name("FILE");
+    command_->add_flag("-f,--force", options_.overwrite, "Replace an output that exists");
+    command_->add_option("--backend", options_.backend, "What merges: auto, cpu or cuda")
+        ->transform(CLI::CheckedTransformer(std::map<std::string, corank::BackendChoice>{
+            {"auto", corank::BackendChoice::automatic},
+            {"cpu", corank::BackendChoice::cpu},
+            {"cuda", corank::BackendChoice::cuda}}))
+        ->option_text("BACKEND");
+    command_->add_option("--device", options_.device, "Number of the CUDA device")
+        ->check(CLI::NonNegativeNumber)
+        ->option_text("N");
+    command_->add_option("-T,--threads", options_.threads, "Threads; without it, all cores")
+        ->check(CLI::Range(1, 4096))
+        ->option_text("N");
+    command_
+        ->add_option("-m,--memory", options_.memory_bytes,
+                     "Budget for buffers in bytes, or with K, M, G; without it, a quarter of the "
+                     "memory, at most 4G")
+        ->transform(CLI::AsSizeValue(false))
+        ->check(CLI::PositiveNumber)
+        ->option_text("SIZE");
+    command_->add_option("--files0-from", files_from_,
+                     "Read more names of runs, each ended by a NUL byte, from FILE; - is standard "
+                     "input")
+        ->type_name("FILE");
+    command_->add_flag("-q,--quiet", quiet_, "Show nothing but errors");
+    command_->add_flag("--progress,!--no-progress", progress_,
+                       "Show progress; without it, on a terminal");
+    command_->add_option("--stats", stats_, "Write statistics as JSON to FILE; - is standard output")
+        ->type_name("FILE");
+    command_->add_option("RUN", runs_, "Files of records that are sorted by the keys")
+        ->type_name("");
+    command_->footer(
+        "Records with equal keys keep the order of the runs and, within a run, of the file.\n"
+        "Example:\n  corank merge -r key:u64,value:u64 -o merged.bin runs/run-*.bin");
+  }
+
+  bool chosen() const { return command_->parsed(); }
+
+  int run() {
+    options_.record = record_.schema();
+    options_.keys = corank::parse_keys(record_.keys, options_.record);
+    if (output_ == "-" && stats_ == "-")
+      throw Error("--output and --stats are both standard output; write one to a file");
+    std::vector<std::filesystem::path> runs(runs_.begin(), runs_.end());
+    if (!files_from_.empty()) std::ranges::move(names_from(files_from_), std::back_inserter(runs));
+    if (runs.empty()) throw Error("merge: no runs are named; see corank merge --help");
+
+    const StopOnSignal signals;
+    options_.stop = signals.token();
+    options_.checksum = !stats_.empty();
+    allow_most_open_files();
+    corank::Stats stats;
+    {
+      ProgressLine line;
+      if (progress_.value_or(!quiet_ && isatty(STDERR_FILENO)))
+        options_.progress = [&line](const corank::Progress& progress) { line.show(progress); };
+      try {
+        stats = corank::merge(runs, output_, options_);
+      } catch (const corank::Interrupted& interrupted) {
+        return report(interrupted, signals.exit_code());
+      }
+    }
+    if (!stats_.empty()) write_stats(stats, stats_);
+    return done;
+  }
+
+ private:
+  static void allow_most_open_files() {
+    struct rlimit limit {};
+    getrlimit(RLIMIT_NOFILE, &limit);
+    limit.rlim_cur = limit.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &limit);
+  }
+
+  CLI::App* command_;
+  RecordArguments record_;
+  corank::Options options_;
+  std::string output_;
+  std::vector<std::string> runs_;
+  std::string files_from_;
+  std::string stats_;
+  bool quiet_ = false;
+  std::optional<bool> progress_;
+};
+
+class CheckCommand {
+ public:
+  explicit CheckCommand(CLI::App& app) {
+    command_ = app.add_subcommand("check", "Verify the order of files of records");
+    record_.add_to(*command_);
+    command_->add_flag("--checksum", checksum_,
+                       "Print records, checksum and name of each file, and of all together");
+    command_->add_option("FILE", files_, "Files of records")->required()->type_name("");
+    command_->footer(
+        "The checksum depends neither on the order of the records nor on how they are spread over\n"
+        "files: the total over the runs equals the output's.\n"
+        "Example:\n  corank check -r key:u64,value:u64 --checksum merged.bin");
+  }
+
+  bool chosen() const { return command_->parsed(); }
+
+  int run() {
+    const corank::Schema schema = record_.schema();
+    const auto keys = corank::parse_keys(record_.keys, schema);
+    corank::CheckResult total;
+    int code = done;
+    for (const std::string& file : files_) {
+      try {
+        const corank::CheckResult result = corank::check(file, schema, keys, checksum_);
+        total.records += result.records;
+        total.checksum += result.checksum;
+        if (checksum_) print(result, file);
+      } catch (const corank::OutOfOrder& error) {
+        code = std::max(code, report(error, out_of_order));
+      } catch (const Error& error) {
+        code = report(error, failed);
+      }
+    }
+    if (checksum_ && code == done) print(total, "total");
+    return code;
+  }
+
+ private:
+  static void print(const corank::CheckResult& result, const std::string& name) {
+    fmt::print("{} {} {}\n", result.records, hexadecimal(result.checksum), name);
+  }
+
+  CLI::App* command_;
+  RecordArguments record_;
+  std::vector<std::string> files_;
+  bool checksum_ = false;
+};
+
+class GenerateCommand {
+ public:
+  explicit GenerateCommand(CLI::App& app) {
+    using corank::Distribution;
+    command_ = app.add_subcommand("gen", "Generate sorted runs");
+    record_.add_to(*command_);
+    command_->add_option("--records", options_.records, "Records of all runs together")
+        ->required()
+        ->type_name("N");
+    command_->add_option("--runs", options_.runs, "Number of runs")
+        ->required()
+        ->check(CLI::Range(1, 10'000'000))
+        ->option_text("K");
+    command_->add_option("--seed", options_.seed, "The same seed gives the same bytes; 1 without it")
+        ->type_name("S");
+    command_
+        ->add_option("--distribution", options_.distribution,
+                     "Of the keys: uniform, equal, disjoint, zipf or interleaved")
+        ->transform(CLI::CheckedTransformer(
+            std::map<std::string, Distribution>{{"uniform", Distribution::uniform},
+                                                {"equal", Distribution::equal},
+                                                {"disjoint", Distribution::disjoint},
+                                                {"zipf", Distribution::zipf},
+                                                {"interleaved", Distribution::interleaved}}))
+        ->option_text("D");
+    command_->add_option("-o,--output", folder_, "Folder for run-00000.bin and so on")
+        ->required()
+        ->type_name("DIR");
+    command_->footer(
+        "Example:\n  corank gen -r key:u64,value:u64 --records 1000000 --runs 16 -o runs");
+  }
+
+  bool chosen() const { return command_->parsed(); }
+
+  int run() {
+    options_.record = record_.schema();
+    options_.keys = corank::parse_keys(record_.keys, options_.record);
+    corank::generate(options_, folder_);
+    return done;
+  }
+
+ private:
+  CLI::App* command_;
+  RecordArguments record_;
+  corank::GenerateOptions options_;
+  std::string folder_;
+};
+
+int info() {
+  const corank::CudaDevice device = corank::find_cuda_device(0);
+  fmt::print("corank {}\n", corank::version);
+  fmt::print("cpu:     {} threads\n", std::thread::hardware_concurrency());
+  fmt::print("memory:  {:.1f} GiB\n",
+             static_cast<double>(sysconf(_SC_PHYS_PAGES)) *
+                 static_cast<double>(sysconf(_SC_PAGESIZE)) / (1u << 30));
+  fmt::print("cuda:    {}\n", device.description);
+  fmt::print("backend: auto takes {}\n", device.usable ? "cuda" : "cpu");
+  return done;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app("Merges sorted runs of fixed-size records that are larger than memory.", "corank");
+  app.set_version_flag("--version", std::string("corank ") + corank::version);
+  app.require_subcommand(1);
+  MergeCommand merge(app);
+  CheckCommand check(app);
+  GenerateCommand generate(app);
+  app.add_subcommand("info", "Show what this machine offers and what a merge would use")
+      ->footer("Example:\n  corank info");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& help) {
+    return app.exit(help);
+  } catch (const CLI::ParseError& error) {
+    return report(Error(std::string(error.what()) + "; see corank --help"), failed);
+  }
+  try {
+    if (merge.chosen()) return merge.run();
+    if (check.chosen()) return check.run();
+    if (generate.chosen()) return generate.run();
+    return info();
+  } catch (const corank::OutOfOrder& error) {
+    return report(error, out_of_order);
+  } catch (const std::exception& error) {
+    return report(error, failed);
+  }
+}
