@@ -35,10 +35,10 @@ struct Items {
 
 template <std::uint32_t threads_, std::uint32_t items_>
 struct CircularBufferPolicy {
-  static constexpr std::uint32_t threads = threads_;       // of a block
-  static constexpr std::uint32_t items = items_;           // that a thread merges of a tile
-  static constexpr std::uint32_t tile = threads * items;   // output of one iteration
-  static constexpr std::uint32_t slots = 2 * tile;         // of both rings together
+  static constexpr std::uint32_t threads = threads_;      // of a block
+  static constexpr std::uint32_t items = items_;          // that a thread merges of a tile
+  static constexpr std::uint32_t tile = threads * items;  // output of one iteration
+  static constexpr std::uint32_t slots = 2 * tile;        // of both rings together
   static_assert((tile & (tile - 1)) == 0, "a ring's positions wrap by a mask");
   static_assert(slots <= 0x10000, "slots are numbered by 16 bits");
 };

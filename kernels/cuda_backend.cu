@@ -1,5 +1,3 @@
-#include "cuda_backend.hpp"
-
 #include <algorithm>
 #include <bit>
 #include <condition_variable>
@@ -10,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "cuda_backend.hpp"
 #include "cuda_check.cuh"
 #include "unit_kernels.cuh"
 
@@ -18,7 +17,9 @@ namespace {
 
 constexpr std::uint64_t vector_bytes = sizeof(uint4);
 
-constexpr std::uint64_t divide_up(std::uint64_t n, std::uint64_t by) { return (n + by - 1) / by; }
+constexpr std::uint64_t divide_up(std::uint64_t n, std::uint64_t by) {
+  return (n + by - 1) / by;
+}
 
 int attribute(cudaDeviceAttr which, int device) {
   int value = 0;
@@ -53,13 +54,13 @@ class Lane {
         merge_blocks_(merge_blocks),
         stream_(make_stream()),
         merged_(make_event(cudaEventBlockingSync | cudaEventDisableTiming)),
-        disorder_(pinned_array<std::uint64_t>(1)),
-        out_(device_array<uint4>(divide_up(unit_records * layout_.record_bytes, vector_bytes))) {
+        disorder_(pinned_array<std::uint64_t>(1)) {
+    reserve(std::min<std::uint64_t>(unit_records, 4096));
+    out_ = device_array<uint4>(unit_vectors());
     for (int side = 0; side < 2; ++side) {
       keys_[side] = device_array<Key<W>>(unit_records);
       locators_[side] = device_array<std::uint32_t>(unit_records);
     }
-    reserve(std::min<std::uint64_t>(unit_records, 4096));
   }
 
   // The unit's index of its first record that is out of order, or `in_order`.
@@ -83,18 +84,19 @@ class Lane {
     std::uint64_t vectors, runs;
   };
 
+  std::uint64_t unit_bytes() const { return unit_records_ * layout_.record_bytes; }
+  std::uint64_t unit_vectors() const { return divide_up(unit_bytes(), vector_bytes); }
   Entries<W> entries(unsigned side) const { return {keys_[side].get(), locators_[side].get()}; }
 
   void reserve(std::uint64_t segments) {
     if (segments <= segments_capacity_) return;
     segments = std::bit_ceil(segments);
     // A segment may begin and end within a vector.
-    const std::uint64_t vectors =
-        divide_up(unit_records_ * layout_.record_bytes, vector_bytes) + 2 * segments;
+    const std::uint64_t vectors = unit_vectors() + 2 * segments;
     if (vectors * vector_bytes > std::numeric_limits<std::uint32_t>::max())
-      throw Error("a work unit of " + std::to_string(unit_records_ * layout_.record_bytes) +
-                  " bytes in " + std::to_string(segments) +
-                  " segments exceeds the 4 GiB that the device addresses; use a smaller --memory");
+      throw Error("a work unit of " + std::to_string(unit_bytes()) + " bytes in " +
+                  std::to_string(segments) +
+                  " segments exceeds the 4 GiB that a locator reaches; use a smaller --memory");
     staging_.reset();
     staging_ = device_array<uint4>(vectors);
     description_ = pinned_array<std::byte>(Description::bytes(segments));
@@ -163,17 +165,21 @@ class Lane {
     const auto by = [&](auto word) {
       using Word = decltype(word);
       const std::uint32_t record_words = layout_.record_bytes / sizeof(Word);
-      gather<<<divide_up(records * record_words, block_threads), block_threads, 0,
-               stream_.get()>>>(staging, locators, records, record_words,
-                                reinterpret_cast<Word*>(out_.get()), disorder);
+      gather<<<divide_up(records * record_words, block_threads), block_threads, 0, stream_.get()>>>(
+          staging, locators, records, record_words, reinterpret_cast<Word*>(out_.get()), disorder);
       check_launch("gather");
     };
     switch (std::min(16u, layout_.record_bytes & -layout_.record_bytes)) {  // powers of two only
-      case 16: return by(uint4{});
-      case 8: return by(std::uint64_t{});
-      case 4: return by(std::uint32_t{});
-      case 2: return by(std::uint16_t{});
-      default: return by(std::uint8_t{});
+      case 16:
+        return by(uint4{});
+      case 8:
+        return by(std::uint64_t{});
+      case 4:
+        return by(std::uint32_t{});
+      case 2:
+        return by(std::uint16_t{});
+      default:
+        return by(std::uint8_t{});
     }
   }
 
@@ -287,42 +293,36 @@ class CudaBackend final : public Backend {
 
 CudaDevice find_cuda_device(int device) {
   int count = 0;
-  if (const cudaError_t status = cudaGetDeviceCount(&count); status != cudaSuccess) {
-    (void)cudaGetLastError();
-    return {false, std::string("no CUDA device: ") + cudaGetErrorString(status)};
-  }
-  if (device < 0 || device >= count)
+  cudaError_t status = cudaGetDeviceCount(&count);
+  if (status == cudaSuccess && (device < 0 || device >= count))
     return {false, "no CUDA device " + std::to_string(device) + ": this machine has " +
                        std::to_string(count) + ", counted from 0"};
-  try {
-    cudaDeviceProp properties;
-    CORANK_CUDA(cudaGetDeviceProperties(&properties, device));
-    const std::string description =
-        std::string(properties.name) + ", " +
-        std::to_string(properties.totalGlobalMem >> 30) + " GiB, compute capability " +
-        std::to_string(properties.major) + '.' + std::to_string(properties.minor);
-    CORANK_CUDA(cudaSetDevice(device));
-    cudaFuncAttributes kernel;
-    if (cudaFuncGetAttributes(&kernel, stage) != cudaSuccess) {
-      (void)cudaGetLastError();
-      return {false, description + ": this build has no code for it, or its driver is too old"};
-    }
-    if (!attribute(cudaDevAttrCanUseHostPointerForRegisteredMem, device))
-      return {false, description + ": cannot read pinned memory by the host's addresses"};
-    return {true, description};
-  } catch (const Error& error) {
+  cudaDeviceProp properties{};
+  if (status == cudaSuccess) status = cudaGetDeviceProperties(&properties, device);
+  if (status == cudaSuccess) status = cudaSetDevice(device);
+  cudaFuncAttributes kernel{};  // fails where this build has no code for the device
+  if (status == cudaSuccess) status = cudaFuncGetAttributes(&kernel, stage);
+  if (status != cudaSuccess) {
     (void)cudaGetLastError();
-    return {false, error.what()};
+    return {false, std::string("no usable CUDA device: ") + cudaGetErrorString(status)};
   }
+  std::string description = std::string(properties.name) + ", " +
+                            std::to_string(properties.totalGlobalMem >> 30) + " GiB";
+  if (!properties.canUseHostPointerForRegisteredMem)
+    return {false, description + ", cannot read pinned memory by the host's addresses"};
+  return {true, std::move(description)};
 }
 
 std::unique_ptr<Backend> make_cuda_backend(int device, const BackendConfig& config) {
   const CudaDevice found = find_cuda_device(device);
-  if (!found.usable) throw Error(found.description + "; --backend cpu works without a GPU");
+  if (!found.usable) throw Error(found.description + "; --backend cpu needs no GPU");
   switch (config.encoding->prefix_words()) {
-    case 1: return std::make_unique<CudaBackend<1>>(device, found.description, config);
-    case 2: return std::make_unique<CudaBackend<2>>(device, found.description, config);
-    default: return std::make_unique<CudaBackend<4>>(device, found.description, config);
+    case 1:
+      return std::make_unique<CudaBackend<1>>(device, found.description, config);
+    case 2:
+      return std::make_unique<CudaBackend<2>>(device, found.description, config);
+    default:
+      return std::make_unique<CudaBackend<4>>(device, found.description, config);
   }
 }
 

@@ -16,12 +16,14 @@ namespace corank {
 inline void check_cuda(cudaError_t status, const char* call) {
   if (status != cudaSuccess)
     throw Error(std::string("CUDA: ") + cudaGetErrorString(status) + " (in " + call +
-                "); --backend cpu works without a GPU");
+                "); --backend cpu needs no GPU");
 }
 #define CORANK_CUDA(call) ::corank::check_cuda((call), #call)
 
 // Right after a launch; what goes wrong while the kernel runs surfaces in a later call.
-inline void check_launch(const char* kernel) { check_cuda(cudaGetLastError(), kernel); }
+inline void check_launch(const char* kernel) {
+  check_cuda(cudaGetLastError(), kernel);
+}
 
 // Owners. A failing release has nobody to tell.
 struct FreeDevice {

@@ -51,8 +51,8 @@ struct EntryLess {
   }
 };
 
-inline constexpr unsigned block_threads = 256;     // where it makes no difference
-inline constexpr std::uint64_t in_order = ~0ull;   // no record is out of order
+inline constexpr unsigned block_threads = 256;    // where it makes no difference
+inline constexpr std::uint64_t in_order = ~0ull;  // no record is out of order
 
 // The last i < count for which starts(i) <= x; starts(0) <= x is known.
 template <class Starts>
@@ -148,15 +148,14 @@ __global__ void __launch_bounds__(MergePolicy<W>::threads)
   std::uint64_t rank = blockIdx.x * block_records;
   const std::uint64_t end = min(rank + block_records, records);
   const std::uint64_t pairs = ((runs - 1) >> (level + 1)) + 1;
-  std::uint64_t pair =
-      find_start(rank, pairs, [=](std::uint64_t p) { return start(2 * p); });
+  std::uint64_t pair = find_start(rank, pairs, [=](std::uint64_t p) { return start(2 * p); });
   for (; rank < end; ++pair) {
     const std::uint64_t a_start = start(2 * pair), b_start = start(2 * pair + 1);
     const std::uint64_t pair_end = start(2 * pair + 2), stop = min(end, pair_end);
     const Entries<W> a = in + a_start, b = in + b_start;
     if (threadIdx.x < 2)
-      split[threadIdx.x] = co_rank((threadIdx.x == 0 ? rank : stop) - a_start, a,
-                                   b_start - a_start, b, pair_end - b_start, less);
+      split[threadIdx.x] = co_rank((threadIdx.x == 0 ? rank : stop) - a_start, a, b_start - a_start,
+                                   b, pair_end - b_start, less);
     __syncthreads();
     const std::uint64_t a_first = split[0], b_first = rank - a_start - a_first;
     const std::uint64_t a_count = split[1] - a_first;

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <exception>
 #include <string>
 
 #include "buffer.hpp"
@@ -10,15 +9,6 @@
 #include "unit.hpp"
 
 namespace corank {
-
-// Thrown by a backend: record `record` of run `run` (both counted from 0) sorts before its
-// predecessor.
-struct RunDisorder : std::exception {
-  RunDisorder(std::uint32_t which, std::uint64_t where) : run(which), record(where) {}
-  const char* what() const noexcept override { return "a run is out of order"; }
-  std::uint32_t run;
-  std::uint64_t record;
-};
 
 class Backend {
  public:
@@ -39,9 +29,9 @@ class Backend {
 // What one pass needs of a backend. `encoding` must outlive it.
 struct BackendConfig {
   const KeyEncoding* encoding;
-  std::uint64_t unit_records;   // of the largest unit
-  unsigned tokens;              // units in flight at most
-  unsigned threads;             // for the CPU
+  std::uint64_t unit_records;  // of the largest unit
+  unsigned tokens;             // units in flight at most
+  unsigned threads;            // for the CPU
 };
 
 }  // namespace corank

@@ -1,20 +1,13 @@
 #include "cpu_backend.hpp"
 
 #include <fmt/format.h>
-#include <tbb/enumerable_thread_specific.h>
-#include <tbb/parallel_for.h>
-#include <tbb/task_arena.h>
 
-#include <algorithm>
-#include <atomic>
-#include <cstring>
 #include <fstream>
 #include <string>
 #include <vector>
 
-#include "corank/co_rank.hpp"
 #include "corank/error.hpp"
-#include "loser_tree.hpp"
+#include "parallel_merge.hpp"
 
 namespace corank {
 namespace {
@@ -31,34 +24,68 @@ const std::byte* record_at(const Segment& segment, std::uint64_t index,
   return segment.chunk->records() + (segment.first + index) * record_bytes;
 }
 
-template <int W>
+// The words of a layout's keys: first those of the prefix, then each piece of the tail as one.
+class LayoutWords final : public detail::KeyWords {
+ public:
+  explicit LayoutWords(const KeyLayout& layout) : layout_(layout) {
+    for (std::uint32_t p = 0; p < layout.pieces_count; ++p) {
+      const bool tail = p >= layout.prefix_pieces;
+      if (p == 0 || tail || layout.pieces[p].word != layout.pieces[p - 1].word)
+        first_pieces_.push_back(p);
+      pieces_.push_back(layout.pieces[p]);
+      pieces_.back().word = 0;
+    }
+    first_pieces_.push_back(layout.pieces_count);
+  }
+
+  std::uint32_t record_bytes() const override { return layout_.record_bytes; }
+  std::uint32_t words() const override {
+    return static_cast<std::uint32_t>(first_pieces_.size() - 1);
+  }
+
+  void read(std::uint32_t word, const std::byte* records, std::size_t count,
+            std::uint64_t* to) const override {
+    encode_keys(layout(word), records, count, reinterpret_cast<Key<1>*>(to));
+  }
+
+  bool less(const std::byte* a, const std::byte* b) const override {
+    return record_less(layout_, a, b);
+  }
+
+  std::optional<detail::WholeWord> whole_word() const override {
+    const KeyPiece& piece = pieces_.front();
+    if (pieces_.size() > 1 || piece.bytes != 8 || piece.transform == Transform::floating)
+      return std::nullopt;
+    return detail::WholeWord{piece.offset, piece.big_endian,
+                             (piece.transform == Transform::sign ? std::uint64_t{1} << 63 : 0) ^
+                                 (piece.descending ? ~std::uint64_t{0} : 0)};
+  }
+
+  // Of the key's word `word` alone.
+  KeyLayout layout(std::uint32_t word) const {
+    const std::uint32_t count = first_pieces_[word + 1] - first_pieces_[word];
+    return {pieces_.data() + first_pieces_[word], count, count, layout_.record_bytes};
+  }
+
+ private:
+  KeyLayout layout_;
+  std::vector<KeyPiece> pieces_;
+  std::vector<std::uint32_t> first_pieces_;  // of each word; and their end
+};
+
 class CpuBackend final : public Backend {
  public:
   explicit CpuBackend(const BackendConfig& config)
-      : layout_(config.encoding->layout()), threads_(config.threads) {}
+      : layout_(config.encoding->layout()),
+        words_(layout_),
+        threads_(config.threads),
+        merger_(words_, threads_) {}
 
   MergedUnit merge(WorkUnit unit, Buffer output) override {
-    const auto& segments = unit.segments;
-    // Wide units have large tiles, lest cutting costs more than merging.
-    const std::uint64_t tile_records =
-        std::max<std::uint64_t>(std::uint64_t{1} << 15, 16 * segments.size());
-    const std::uint64_t tiles = (unit.records + tile_records - 1) / tile_records;
-
-    std::vector<std::uint64_t> counts;
-    for (const Segment& segment : segments) counts.push_back(segment.count);
-    std::vector<Cut> cuts(tiles + 1);
-    std::atomic<bool> disorder = false;
-    // Isolated, lest a thread that waits here starts on another unit and holds this one up.
-    tbb::this_task_arena::isolate([&] {
-      tbb::parallel_for(std::uint64_t{0}, tiles + 1, [&](std::uint64_t t) {
-        cuts[t] = cut(segments, counts, std::min(t * tile_records, unit.records));
-      });
-      tbb::parallel_for(std::uint64_t{0}, tiles, [&](std::uint64_t t) {
-        std::byte* out = output.bytes().data() + t * tile_records * layout_.record_bytes;
-        if (!merge_tile(segments, cuts[t].position, cuts[t + 1].position, out)) disorder = true;
-      });
-    });
-    if (disorder) throw_disorder(segments);
+    std::vector<Stretch> runs;
+    for (const Segment& segment : unit.segments)
+      runs.push_back({record_at(segment, 0, layout_.record_bytes), segment.count, false});
+    if (!merger_.merge(runs, output.bytes().data())) throw_disorder(unit.segments);
     return {unit.sequence, unit.records, std::move(output)};
   }
 
@@ -67,90 +94,6 @@ class CpuBackend final : public Backend {
   }
 
  private:
-  struct Head {
-    Key<W> key;
-    const std::byte* record;
-  };
-  struct Source {
-    std::uint64_t next, end;  // in Scratch::keys
-    const std::byte* record;  // of `next`
-  };
-  struct Scratch {
-    std::vector<Key<W>> keys;
-    std::vector<Source> sources;
-    std::vector<std::size_t> nodes;
-  };
-
-  bool less(const Head& a, const Head& b) const {
-    if (layout_.has_tail() && a.key == b.key) return tail_less(layout_, a.record, b.record);
-    return a.key < b.key;
-  }
-
-  Cut cut(const std::vector<Segment>& segments, std::span<const std::uint64_t> counts,
-          std::uint64_t rank) const {
-    return co_rank(
-        rank, counts,
-        [&](std::size_t s, std::uint64_t index) {
-          const std::byte* record = record_at(segments[s], index, layout_.record_bytes);
-          return Head{encode<W>(layout_, record), record};
-        },
-        [this](const Head& a, const Head& b) { return less(a, b); });
-  }
-
-  // False if a segment is out of order; what is in `out` then means nothing.
-  bool merge_tile(const std::vector<Segment>& segments, const std::vector<std::uint64_t>& begin,
-                  const std::vector<std::uint64_t>& end, std::byte* out) {
-    Scratch& scratch = scratch_.local();
-    auto& [keys, sources, nodes] = scratch;
-    sources.clear();
-    std::uint64_t records = 0;
-    for (std::size_t s = 0; s < segments.size(); ++s) {
-      if (end[s] < begin[s]) return false;  // of cuts only those of an unsorted segment can cross
-      records += end[s] - begin[s];
-    }
-    if (keys.size() < records + 1) keys.resize(records + 1);
-
-    std::uint64_t at = 0;
-    for (std::size_t s = 0; s < segments.size(); ++s) {
-      const std::uint64_t count = end[s] - begin[s];
-      if (count == 0) continue;
-      const std::byte* record = record_at(segments[s], begin[s], layout_.record_bytes);
-      encode_keys(layout_, record, count, keys.data() + at);
-      if (!in_order(keys.data() + at, record, count, begin[s] != 0)) return false;
-      sources.push_back({at, at + count, record});
-      at += count;
-    }
-
-    const auto head = [&](const Source& source) { return Head{keys[source.next], source.record}; };
-    const auto before = [&](std::size_t i, std::size_t j) {
-      const Source &a = sources[i], &b = sources[j];
-      if (a.next == a.end || b.next == b.end) return a.next != a.end || (b.next == b.end && i < j);
-      return i < j ? !less(head(b), head(a)) : less(head(a), head(b));
-    };
-    LoserTree tree(sources.size(), before, nodes);
-    for (; records > 0; --records) {
-      Source& source = sources[tree.winner()];
-      std::memcpy(out, source.record, layout_.record_bytes);
-      out += layout_.record_bytes;
-      source.record += layout_.record_bytes;
-      ++source.next;
-      tree.replay();
-    }
-    return true;
-  }
-
-  // Whether `count` records that lie end to end ascend; also from the record before the first, if
-  // there is one, for a tile's boundary separates no pair from this check.
-  bool in_order(const Key<W>* keys, const std::byte* record, std::uint64_t count,
-                bool predecessor) const {
-    const std::uint32_t bytes = layout_.record_bytes;
-    if (predecessor && record_less(layout_, record, record - bytes)) return false;
-    for (std::uint64_t i = 1; i < count; ++i)
-      if (less({keys[i], record + i * bytes}, {keys[i - 1], record + (i - 1) * bytes}))
-        return false;
-    return true;
-  }
-
   [[noreturn]] void throw_disorder(const std::vector<Segment>& segments) const {
     for (const Segment& segment : segments)
       for (std::uint64_t i = 1; i < segment.count; ++i)
@@ -161,18 +104,15 @@ class CpuBackend final : public Backend {
   }
 
   KeyLayout layout_;
+  LayoutWords words_;
   unsigned threads_;
-  tbb::enumerable_thread_specific<Scratch> scratch_;
+  ParallelMerger merger_;
 };
 
 }  // namespace
 
 std::unique_ptr<Backend> make_cpu_backend(const BackendConfig& config) {
-  switch (config.encoding->prefix_words()) {
-    case 1: return std::make_unique<CpuBackend<1>>(config);
-    case 2: return std::make_unique<CpuBackend<2>>(config);
-    default: return std::make_unique<CpuBackend<4>>(config);
-  }
+  return std::make_unique<CpuBackend>(config);
 }
 
 }  // namespace corank

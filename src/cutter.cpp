@@ -1,9 +1,7 @@
 #include "cutter.hpp"
 
 #include <algorithm>
-#include <cassert>
 
-#include "backend.hpp"
 #include "corank/co_rank.hpp"
 
 namespace corank {
@@ -116,9 +114,12 @@ std::vector<std::uint64_t> Cutter::cut(std::uint64_t records) const {
     return co_rank(records, counts, probe, less).position;
   };
   switch (encoding_.prefix_words()) {
-    case 1: return co_rank_by(std::integral_constant<int, 1>{});
-    case 2: return co_rank_by(std::integral_constant<int, 2>{});
-    default: return co_rank_by(std::integral_constant<int, max_key_words>{});
+    case 1:
+      return co_rank_by(std::integral_constant<int, 1>{});
+    case 2:
+      return co_rank_by(std::integral_constant<int, 2>{});
+    default:
+      return co_rank_by(std::integral_constant<int, max_key_words>{});
   }
 }
 

@@ -49,9 +49,9 @@ class Cutter {
 
   // A merge of the chunks by their last keys: a chunk that leaves the heap is complete, since
   // everything that is not in memory sorts after its last record.
-  std::vector<std::uint32_t> frontier_;  // heap of runs by the last key in memory
+  std::vector<std::uint32_t> frontier_;   // heap of runs by the last key in memory
   std::optional<std::uint32_t> drained_;  // the run whose chunk left last, if it has more
-  std::uint64_t complete_ = 0;           // records that are complete and in no unit
+  std::uint64_t complete_ = 0;            // records that are complete and in no unit
 };
 
 }  // namespace corank

@@ -20,16 +20,25 @@ namespace {
 
 std::string_view advice(int error) {
   switch (error) {
-    case ENOENT: return "; check the name";
+    case ENOENT:
+      return "; check the name";
     case EACCES:
-    case EPERM: return "; check the permissions";
-    case EISDIR: return "; name a file";
-    case ENOSPC: return "; free some space or write to another file system";
-    case EDQUOT: return "; raise the quota or write to another file system";
-    case EFBIG: return "; raise the limit on the size of files (ulimit -f)";
-    case EMFILE: return "; raise the limit on open files (ulimit -n)";
-    case EIO: return "; the device failed: check it, then start again";
-    default: return "";
+    case EPERM:
+      return "; check the permissions";
+    case EISDIR:
+      return "; name a file";
+    case ENOSPC:
+      return "; free some space or write to another file system";
+    case EDQUOT:
+      return "; raise the quota or write to another file system";
+    case EFBIG:
+      return "; raise the limit on the size of files (ulimit -f)";
+    case EMFILE:
+      return "; raise the limit on open files (ulimit -n)";
+    case EIO:
+      return "; the device failed: check it, then start again";
+    default:
+      return "";
   }
 }
 
@@ -37,14 +46,16 @@ std::filesystem::path folder_of(const std::filesystem::path& path) {
   return path.has_parent_path() ? path.parent_path() : ".";
 }
 
-FileIdentity identity_of(const struct stat& status) { return {status.st_dev, status.st_ino}; }
+FileIdentity identity_of(const struct stat& status) {
+  return {status.st_dev, status.st_ino};
+}
 
 }  // namespace
 
 void throw_file_error(const std::filesystem::path& path, std::string_view what) {
   const int error = errno;
-  throw Error(fmt::format("{}: cannot {}: {}{}", path.string(), what, std::strerror(error),
-                          advice(error)));
+  throw Error(
+      fmt::format("{}: cannot {}: {}{}", path.string(), what, std::strerror(error), advice(error)));
 }
 
 FileDescriptor::~FileDescriptor() {
@@ -140,10 +151,9 @@ AtomicFile::~AtomicFile() {
 
 void AtomicFile::commit() {
   if (::fsync(file_.get()) != 0) throw_file_error(target_, "make durable");
-  const int renamed =
-      overwrite_ ? ::rename(temporary_.c_str(), target_.c_str())
-                 : ::renameat2(AT_FDCWD, temporary_.c_str(), AT_FDCWD, target_.c_str(),
-                               RENAME_NOREPLACE);
+  const int renamed = overwrite_ ? ::rename(temporary_.c_str(), target_.c_str())
+                                 : ::renameat2(AT_FDCWD, temporary_.c_str(), AT_FDCWD,
+                                               target_.c_str(), RENAME_NOREPLACE);
   if (renamed != 0) {
     if (errno == EEXIST)
       throw Error(target_.string() + ": appeared meanwhile; use --force to replace it");

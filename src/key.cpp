@@ -67,9 +67,8 @@ void encode_keys(const KeyLayout& layout, const std::byte* records, std::uint64_
   const KeyPiece& head = layout.pieces[0];
   if (W == 1 && layout.prefix_pieces == 1 && head.bytes == 8 &&
       head.transform != Transform::floating) {
-    const std::uint64_t flip =
-        (head.transform == Transform::sign ? std::uint64_t{1} << 63 : 0) ^
-        (head.descending ? ~std::uint64_t{0} : 0);
+    const std::uint64_t flip = (head.transform == Transform::sign ? std::uint64_t{1} << 63 : 0) ^
+                               (head.descending ? ~std::uint64_t{0} : 0);
     if (head.big_endian)
       whole_word(std::true_type{}, flip);
     else

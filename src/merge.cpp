@@ -66,9 +66,10 @@ std::filesystem::path folder_for_passes(const std::filesystem::path& output) {
 [[noreturn]] void throw_first_disorder(const Run& run, const RunDisorder& found,
                                        const Options& options) {
   if (run.is_temporary())
-    throw Error(fmt::format("{}: a temporary file here did not hold what was written to it; check "
-                            "the disk and the memory of this machine",
-                            run.path().string()));
+    throw Error(
+        fmt::format("{}: a temporary file here did not hold what was written to it; check "
+                    "the disk and the memory of this machine",
+                    run.path().string()));
   check(run.path(), options.record, options.keys, false);
   throw OutOfOrder(run.path(), found.record, found.record * options.record.record_bytes);
 }
@@ -86,9 +87,10 @@ Stats merge(std::span<const std::filesystem::path> paths, const std::filesystem:
       options.memory_bytes ? options.memory_bytes : default_memory_bytes();
   const std::uint64_t widest = widest_pass(record_bytes, memory_bytes);
   if (widest == 0)
-    throw Error(fmt::format("--memory {}: too little to merge records of {} bytes; the smallest "
-                            "budget that works is {} bytes",
-                            memory_bytes, record_bytes, smallest_memory(record_bytes)));
+    throw Error(
+        fmt::format("--memory {}: too little to merge records of {} bytes; the smallest "
+                    "budget that works is {} bytes",
+                    memory_bytes, record_bytes, smallest_memory(record_bytes)));
   const BackendDecision decision = decide_backend(options);
   const unsigned threads =
       options.threads ? options.threads : std::max(std::thread::hardware_concurrency(), 1u);

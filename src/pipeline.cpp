@@ -20,20 +20,23 @@ namespace {
 constexpr std::uint64_t checksum_task_bytes = std::uint64_t{256} << 10;
 
 std::uint64_t parallel_checksum(std::span<const std::byte> bytes, std::uint32_t record_bytes) {
-  const std::uint64_t task = std::max<std::uint64_t>(checksum_task_bytes / record_bytes, 1) * record_bytes;
+  const std::uint64_t task =
+      std::max<std::uint64_t>(checksum_task_bytes / record_bytes, 1) * record_bytes;
   std::atomic<std::uint64_t> sum = 0;
   tbb::this_task_arena::isolate([&] {
     tbb::parallel_for(std::uint64_t{0}, (bytes.size() + task - 1) / task, [&](std::uint64_t i) {
       const std::uint64_t from = i * task;
-      sum += records_checksum(bytes.subspan(from, std::min(task, bytes.size() - from)),
-                              record_bytes);
+      sum +=
+          records_checksum(bytes.subspan(from, std::min(task, bytes.size() - from)), record_bytes);
     });
   });
   return sum;
 }
 
 // Threads that copy from the page cache; one copies 5 to 8 GB/s.
-unsigned reading_threads(unsigned threads) { return std::clamp(threads / 2, 2u, 8u); }
+unsigned reading_threads(unsigned threads) {
+  return std::clamp(threads / 2, 2u, 8u);
+}
 
 }  // namespace
 
@@ -43,8 +46,7 @@ void run_pass(const Pass& pass, PassTotals& totals) {
   std::uint64_t records = 0;
   for (const Run& run : pass.runs) {
     records += run.records();
-    chunks_in_runs +=
-        (run.records() + pass.plan.chunk_records - 1) / pass.plan.chunk_records;
+    chunks_in_runs += (run.records() + pass.plan.chunk_records - 1) / pass.plan.chunk_records;
   }
   if (records == 0) return;
   const std::uint64_t units = (records + pass.plan.unit_records - 1) / pass.plan.unit_records;
@@ -73,8 +75,8 @@ void run_pass(const Pass& pass, PassTotals& totals) {
         }
         return std::make_shared<WorkUnit>(*std::move(unit));
       });
-  const auto merge = tbb::make_filter<UnitRef, MergedRef>(
-      tbb::filter_mode::parallel, [&](const UnitRef& unit) {
+  const auto merge =
+      tbb::make_filter<UnitRef, MergedRef>(tbb::filter_mode::parallel, [&](const UnitRef& unit) {
         Stopwatch merging(totals.merge);
         auto merged =
             std::make_shared<MergedUnit>(pass.backend.merge(std::move(*unit), output_pool.lease()));

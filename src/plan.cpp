@@ -9,7 +9,9 @@ namespace {
 
 constexpr unsigned tokens = 4;
 constexpr std::uint64_t largest_chunk_bytes = std::uint64_t{4} << 20;
-constexpr std::uint64_t smallest_unit_bytes = std::uint64_t{64} << 10;
+// Below these a unit costs more to cut than to merge.
+constexpr std::uint64_t least_unit_bytes = std::uint64_t{16} << 10;
+constexpr std::uint64_t least_unit_bytes_a_run = 512;
 constexpr std::uint64_t largest_unit_bytes = std::uint64_t{64} << 20;
 // Keys and locators are 12 bytes and more a record: units of tiny records are bounded by these.
 constexpr std::uint64_t largest_unit_records = std::uint64_t{8} << 20;
@@ -17,8 +19,8 @@ constexpr std::uint64_t largest_unit_records = std::uint64_t{8} << 20;
 // Why so many chunks: the records of the units in flight and of the unit that is being gathered
 // are at most (tokens + 1) units; in each run they start anywhere in a chunk, and one more chunk
 // reaches beyond the last record that is known to come next: so two more a run.
-std::uint64_t chunks_needed(std::uint64_t runs, std::uint64_t read_ahead, std::uint64_t unit_records,
-                            std::uint64_t chunk_records) {
+std::uint64_t chunks_needed(std::uint64_t runs, std::uint64_t read_ahead,
+                            std::uint64_t unit_records, std::uint64_t chunk_records) {
   return 2 * runs + read_ahead + 1 + (tokens + 1) * unit_records / chunk_records;
 }
 
@@ -27,28 +29,34 @@ std::uint64_t chunks_needed(std::uint64_t runs, std::uint64_t read_ahead, std::u
 std::optional<PassPlan> plan_pass(std::uint64_t runs, std::uint32_t record_bytes,
                                   std::uint64_t memory_bytes) {
   const std::uint64_t smallest_chunk_bytes = round_up(record_bytes, page_bytes());
+  // At least half of a chunk is filled, so twice a chunk leaves room for a record.
+  const std::uint64_t smallest_unit_bytes =
+      round_up(std::max(least_unit_bytes, runs * least_unit_bytes_a_run), page_bytes()) +
+      2 * smallest_chunk_bytes;
   PassPlan plan{};
   plan.tokens = tokens;
   plan.read_ahead = std::clamp<std::uint64_t>(runs, 4, 32);
-  // Half for the chunks that every run holds, however far the merge is; half for units.
-  plan.chunk_bytes = memory_bytes / 2 / (2 * runs + plan.read_ahead + 1);
+
+  // Half for the chunks that every run holds, however far the merge is; half, or what they need
+  // at least, for units. A unit's bytes stand in chunks and in an output.
+  const std::uint64_t units_bytes = (2 * tokens + 1) * smallest_unit_bytes;
+  if (memory_bytes < units_bytes) return std::nullopt;
+  const std::uint64_t held_chunks = chunks_needed(runs, plan.read_ahead, 0, 1);
+  plan.chunk_bytes = std::min(memory_bytes / 2, memory_bytes - units_bytes) / held_chunks;
   plan.chunk_bytes -= plan.chunk_bytes % page_bytes();
-  plan.chunk_bytes = std::clamp(plan.chunk_bytes, smallest_chunk_bytes,
-                                std::max(largest_chunk_bytes, smallest_chunk_bytes));
+  if (plan.chunk_bytes < smallest_chunk_bytes) return std::nullopt;
+  plan.chunk_bytes =
+      std::min(plan.chunk_bytes, std::max(largest_chunk_bytes, smallest_chunk_bytes));
   plan.chunk_records = plan.chunk_bytes / record_bytes;
 
-  const std::uint64_t held_bytes = chunks_needed(runs, plan.read_ahead, 0, 1) * plan.chunk_bytes;
-  if (held_bytes > memory_bytes) return std::nullopt;
-  // A unit's bytes stand in chunks, a little less than filled by whole records, and in an output.
-  const double in_chunks = static_cast<double>(plan.chunk_bytes) /
-                           static_cast<double>(plan.chunk_records * record_bytes);
+  // Chunks are filled by whole records, so a unit's bytes take a little more than themselves there.
+  const std::uint64_t filled_bytes = plan.chunk_records * record_bytes;
+  const std::uint64_t left_bytes = memory_bytes - held_chunks * plan.chunk_bytes;
   const auto unit_bytes = static_cast<std::uint64_t>(
-      static_cast<double>(memory_bytes - held_bytes) / ((tokens + 1) * in_chunks + tokens));
-  const std::uint64_t least_bytes = std::max<std::uint64_t>(
-      round_up(smallest_unit_bytes, page_bytes()), smallest_chunk_bytes);
-  if (unit_bytes < least_bytes) return std::nullopt;
+      static_cast<double>(left_bytes) * static_cast<double>(filled_bytes) /
+      static_cast<double>((tokens + 1) * plan.chunk_bytes + tokens * filled_bytes));
   plan.unit_bytes = std::min(unit_bytes - unit_bytes % page_bytes(),
-                             std::max(largest_unit_bytes, least_bytes));
+                             std::max(largest_unit_bytes, smallest_unit_bytes));
   plan.unit_records = std::min(plan.unit_bytes / record_bytes, largest_unit_records);
   plan.unit_bytes = round_up(plan.unit_records * record_bytes, page_bytes());
   plan.chunks = chunks_needed(runs, plan.read_ahead, plan.unit_records, plan.chunk_records);

@@ -28,7 +28,8 @@ std::uint64_t widest_pass(std::uint32_t record_bytes, std::uint64_t memory_bytes
 // The smallest budget with which any number of runs can be merged.
 std::uint64_t smallest_memory(std::uint32_t record_bytes);
 
-// A pass before the last: merges `count` runs from run `first` on into one, which takes their place.
+// A pass before the last: merges `count` runs from run `first` on into one, which takes their
+// place.
 struct EarlierPass {
   std::size_t first;
   std::size_t count;

@@ -65,8 +65,7 @@ bool parse_type(std::string_view text, Field& field) {
   if (text.starts_with("bytes")) {
     const std::string_view digits = text.substr(5);
     std::uint32_t bytes = 0;
-    const auto [end, error] =
-        std::from_chars(digits.data(), digits.data() + digits.size(), bytes);
+    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), bytes);
     if (error != std::errc{} || end != digits.data() + digits.size() || bytes == 0 ||
         bytes > Schema::max_record_bytes)
       return false;

@@ -49,8 +49,8 @@ FileDescriptor Run::reopen() const {
 void Run::read(std::uint64_t first, std::uint64_t count, std::span<std::byte> into) const {
   const std::uint64_t offset = first * record_bytes_;
   const auto wanted = into.first(count * record_bytes_);
-  const std::size_t got = file_ ? read_at(file_, wanted, offset, path_)
-                                : read_at(reopen(), wanted, offset, path_);
+  const std::size_t got =
+      file_ ? read_at(file_, wanted, offset, path_) : read_at(reopen(), wanted, offset, path_);
   if (got != wanted.size())
     throw Error(fmt::format(
         "{}: became shorter while it was read: it had {} bytes and now ends at byte {} (in record "

@@ -9,7 +9,9 @@ namespace corank {
 
 using StageClock = std::atomic<std::int64_t>;  // nanoseconds
 
-inline double seconds(const StageClock& clock) { return static_cast<double>(clock.load()) * 1e-9; }
+inline double seconds(const StageClock& clock) {
+  return static_cast<double>(clock.load()) * 1e-9;
+}
 
 class Stopwatch {
  public:

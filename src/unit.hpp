@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <vector>
 
@@ -10,6 +11,15 @@
 #include "corank/key.hpp"
 
 namespace corank {
+
+// Thrown where units are made or merged: record `record` of run `run` (both counted from 0) sorts
+// before its predecessor.
+struct RunDisorder : std::exception {
+  RunDisorder(std::uint32_t which, std::uint64_t where) : run(which), record(where) {}
+  const char* what() const noexcept override { return "a run is out of order"; }
+  std::uint32_t run;
+  std::uint64_t record;
+};
 
 // A block of one run as it was read: whole records only.
 struct Chunk {

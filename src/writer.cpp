@@ -31,8 +31,7 @@ Writer::Writer(const std::filesystem::path& output, bool overwrite,
   }
 }
 
-Writer::Writer(const std::filesystem::path& folder)
-    : path_(folder), file_(open_nameless(folder)) {}
+Writer::Writer(const std::filesystem::path& folder) : path_(folder), file_(open_nameless(folder)) {}
 
 void Writer::write(std::span<const std::byte> bytes) {
   write_all(file(), bytes, path_);

@@ -126,15 +126,17 @@ std::vector<std::filesystem::path> names_from(const std::string& file) {
   std::vector<std::filesystem::path> names;
   for (std::string name; std::getline(in, name, '\0');) {
     if (name.empty())
-      throw Error(fmt::format("{}: name {} is empty; separate names by one NUL byte", file,
-                              names.size()));
+      throw Error(
+          fmt::format("{}: name {} is empty; separate names by one NUL byte", file, names.size()));
     names.emplace_back(name);
   }
   if (in.bad()) throw Error(file + ": cannot read");
   return names;
 }
 
-std::string hexadecimal(std::uint64_t checksum) { return fmt::format("{:016x}", checksum); }
+std::string hexadecimal(std::uint64_t checksum) {
+  return fmt::format("{:016x}", checksum);
+}
 
 void write_stats(const corank::Stats& stats, const std::string& file) {
   const nlohmann::ordered_json json = {
@@ -171,15 +173,16 @@ class MergeCommand {
   explicit MergeCommand(CLI::App& app) {
     command_ = app.add_subcommand("merge", "Merge sorted runs into one sorted file");
     record_.add_to(*command_);
-    command_->add_option("-o,--output", output_, "Where the merged records go; - is standard output")
+    command_
+        ->add_option("-o,--output", output_, "Where the merged records go; - is standard output")
         ->required()
         ->type_name("FILE");
     command_->add_flag("-f,--force", options_.overwrite, "Replace an output that exists");
     command_->add_option("--backend", options_.backend, "What merges: auto, cpu or cuda")
-        ->transform(CLI::CheckedTransformer(std::map<std::string, corank::BackendChoice>{
-            {"auto", corank::BackendChoice::automatic},
-            {"cpu", corank::BackendChoice::cpu},
-            {"cuda", corank::BackendChoice::cuda}}))
+        ->transform(CLI::CheckedTransformer(
+            std::map<std::string, corank::BackendChoice>{{"auto", corank::BackendChoice::automatic},
+                                                         {"cpu", corank::BackendChoice::cpu},
+                                                         {"cuda", corank::BackendChoice::cuda}}))
         ->option_text("BACKEND");
     command_->add_option("--device", options_.device, "Number of the CUDA device")
         ->check(CLI::NonNegativeNumber)
@@ -194,14 +197,16 @@ class MergeCommand {
         ->transform(CLI::AsSizeValue(false))
         ->check(CLI::PositiveNumber)
         ->option_text("SIZE");
-    command_->add_option("--files0-from", files_from_,
+    command_
+        ->add_option("--files0-from", files_from_,
                      "Read more names of runs, each ended by a NUL byte, from FILE; - is standard "
                      "input")
         ->type_name("FILE");
     command_->add_flag("-q,--quiet", quiet_, "Show nothing but errors");
     command_->add_flag("--progress,!--no-progress", progress_,
                        "Show progress; without it, on a terminal");
-    command_->add_option("--stats", stats_, "Write statistics as JSON to FILE; - is standard output")
+    command_
+        ->add_option("--stats", stats_, "Write statistics as JSON to FILE; - is standard output")
         ->type_name("FILE");
     command_->add_option("RUN", runs_, "Files of records that are sorted by the keys")
         ->type_name("");
@@ -320,7 +325,8 @@ class GenerateCommand {
         ->required()
         ->check(CLI::Range(1, 10'000'000))
         ->option_text("K");
-    command_->add_option("--seed", options_.seed, "The same seed gives the same bytes; 1 without it")
+    command_
+        ->add_option("--seed", options_.seed, "The same seed gives the same bytes; 1 without it")
         ->type_name("S");
     command_
         ->add_option("--distribution", options_.distribution,
@@ -359,9 +365,8 @@ int info() {
   const corank::CudaDevice device = corank::find_cuda_device(0);
   fmt::print("corank {}\n", corank::version);
   fmt::print("cpu:     {} threads\n", std::thread::hardware_concurrency());
-  fmt::print("memory:  {:.1f} GiB\n",
-             static_cast<double>(sysconf(_SC_PHYS_PAGES)) *
-                 static_cast<double>(sysconf(_SC_PAGESIZE)) / (1u << 30));
+  fmt::print("memory:  {:.1f} GiB\n", static_cast<double>(sysconf(_SC_PHYS_PAGES)) *
+                                          static_cast<double>(sysconf(_SC_PAGESIZE)) / (1u << 30));
   fmt::print("cuda:    {}\n", device.description);
   fmt::print("backend: auto takes {}\n", device.usable ? "cuda" : "cpu");
   return done;

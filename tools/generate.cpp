@@ -76,8 +76,8 @@ void store_key(std::byte* record, const Field& field, bool descending, KeyBits& 
     case FieldKind::floating: {
       // Whole numbers that the type holds exactly.
       const unsigned digits = field.bytes == 8 ? 53 : 24;
-      const auto number = static_cast<double>(
-          static_cast<std::int64_t>(take(digits)) - (std::int64_t{1} << (digits - 1)));
+      const auto number = static_cast<double>(static_cast<std::int64_t>(take(digits)) -
+                                              (std::int64_t{1} << (digits - 1)));
       const std::uint64_t value = field.bytes == 8
                                       ? std::bit_cast<std::uint64_t>(number)
                                       : std::bit_cast<std::uint32_t>(static_cast<float>(number));
@@ -85,8 +85,7 @@ void store_key(std::byte* record, const Field& field, bool descending, KeyBits& 
       break;
     }
     case FieldKind::bytes:
-      for (std::uint32_t i = 0; i < field.bytes; ++i)
-        at[i] = static_cast<std::byte>(take(8));
+      for (std::uint32_t i = 0; i < field.bytes; ++i) at[i] = static_cast<std::byte>(take(8));
   }
 }
 
@@ -121,7 +120,8 @@ void fill_values(const GenerateOptions& options, std::uint32_t run, std::uint64_
     for (std::uint64_t& value : values) {
       const std::uint64_t power = scale(value, powers);
       const std::uint64_t within = value * powers;  // modulo 2^64: the fraction
-      const std::uint64_t rank = (std::uint64_t{1} << power) + scale(within, std::uint64_t{1} << power);
+      const std::uint64_t rank =
+          (std::uint64_t{1} << power) + scale(within, std::uint64_t{1} << power);
       value = rank << (64 - powers - 1);
     }
   }
@@ -132,8 +132,7 @@ void generate_run(const GenerateOptions& options, std::uint32_t run,
   const Schema& schema = options.record;
   const std::vector<KeyField> keys =
       options.keys.empty() ? std::vector<KeyField>{{0}} : options.keys;
-  const FileDescriptor file(
-      ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+  const FileDescriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
   if (!file) throw_file_error(path, "create");
 
   const std::uint64_t run_records =

@@ -91,7 +91,8 @@ CORANK_HOST_DEVICE inline std::uint64_t byte_swap(std::uint64_t value) {
 #ifdef __CUDA_ARCH__
   const auto low = static_cast<std::uint32_t>(value);
   const auto high = static_cast<std::uint32_t>(value >> 32);
-  return static_cast<std::uint64_t>(__byte_perm(low, 0, 0x0123)) << 32 | __byte_perm(high, 0, 0x0123);
+  return static_cast<std::uint64_t>(__byte_perm(low, 0, 0x0123)) << 32 |
+         __byte_perm(high, 0, 0x0123);
 #else
   return __builtin_bswap64(value);
 #endif
@@ -114,11 +115,20 @@ CORANK_HOST_DEVICE inline std::uint64_t load_little(const std::byte* at, unsigne
 #else
   std::uint64_t value = 0;
   switch (bytes) {  // constant sizes become single loads
-    case 8: std::memcpy(&value, at, 8); break;
-    case 4: std::memcpy(&value, at, 4); break;
-    case 2: std::memcpy(&value, at, 2); break;
-    case 1: std::memcpy(&value, at, 1); break;
-    default: std::memcpy(&value, at, bytes);
+    case 8:
+      std::memcpy(&value, at, 8);
+      break;
+    case 4:
+      std::memcpy(&value, at, 4);
+      break;
+    case 2:
+      std::memcpy(&value, at, 2);
+      break;
+    case 1:
+      std::memcpy(&value, at, 1);
+      break;
+    default:
+      std::memcpy(&value, at, bytes);
   }
   return value;
 #endif
@@ -136,8 +146,7 @@ CORANK_HOST_DEVICE inline std::uint64_t normalise(const KeyPiece& piece, const s
   if (piece.transform == Transform::sign) {
     value ^= sign;
   } else if (piece.transform == Transform::floating) {
-    const std::uint64_t infinity =
-        bits == 64 ? 0x7ff0000000000000u : std::uint64_t{0x7f800000u};
+    const std::uint64_t infinity = bits == 64 ? 0x7ff0000000000000u : std::uint64_t{0x7f800000u};
     const std::uint64_t magnitude = value & ~sign;
     if (magnitude > infinity)
       value = mask;  // NaN

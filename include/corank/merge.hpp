@@ -86,7 +86,8 @@ struct Stats {
 // whole and durable, and may be one of the runs.
 //
 // Throws OutOfOrder if a run is not sorted, Interrupted if options.stop asks for it, and Error for
-// everything else. After a throw the old output, if any, is untouched and no temporary file is left.
+// everything else. After a throw the old output, if any, is untouched and no temporary file is
+// left.
 Stats merge(std::span<const std::filesystem::path> runs, const std::filesystem::path& output,
             const Options& options);
 

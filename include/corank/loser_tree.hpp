@@ -15,11 +15,9 @@ namespace corank {
 template <class Before>
 class LoserTree {
  public:
-  // `nodes` is scratch that a caller may keep to spare allocations.
-  LoserTree(std::size_t sources, Before before, std::vector<std::size_t>& nodes)
-      : before_(before), nodes_(nodes) {
+  // At least one source.
+  LoserTree(std::size_t sources, Before before) : before_(before), nodes_(2 * sources) {
     // Sources are the leaves `sources` to `2 * sources - 1` of an implicit binary tree.
-    nodes_.assign(2 * sources, 0);
     for (std::size_t i = 0; i < sources; ++i) nodes_[sources + i] = i;
     for (std::size_t node = sources - 1; node > 0; --node)
       nodes_[node] = better(nodes_[2 * node], nodes_[2 * node + 1]);
@@ -42,7 +40,7 @@ class LoserTree {
   std::size_t better(std::size_t i, std::size_t j) const { return before_(j, i) ? j : i; }
 
   Before before_;
-  std::vector<std::size_t>& nodes_;
+  std::vector<std::size_t> nodes_;
 };
 
 }  // namespace corank

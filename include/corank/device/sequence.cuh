@@ -1,0 +1,36 @@
+// Sequences in device memory: what the device merges read and write.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+namespace corank::device {
+
+// Stands where there are no values.
+struct NoValue {};
+
+// A sorted sequence of `count` keys and, unless Value is NoValue, a value for each of them. Both
+// are moved as bytes. Pointers need only the alignment of their type.
+template <class Key, class Value = NoValue>
+struct Sequence {
+  static_assert(std::is_trivially_copyable_v<Key> && std::is_trivially_copyable_v<Value>,
+                "keys and values are moved as bytes");
+  static_assert(sizeof(Key) <= 16 && sizeof(Value) <= 16,
+                "merge indexes instead, and gather the records by them afterwards");
+
+  const Key* keys = nullptr;
+  const Value* values = nullptr;
+  std::uint64_t count = 0;
+};
+
+// Where a merge writes: room for all records of its inputs, overlapping none of them.
+template <class Key, class Value = NoValue>
+struct Output {
+  Key* keys = nullptr;
+  Value* values = nullptr;
+};
+
+template <class Value>
+inline constexpr bool has_values = !std::is_same_v<Value, NoValue>;
+
+}  // namespace corank::device

@@ -1,0 +1,204 @@
+// Stable merging of sorted runs in memory.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <optional>
+#include <span>
+#include <stdexcept>
+#include <type_traits>
+#include <vector>
+
+#include "corank/co_rank.hpp"
+#include "corank/key.hpp"
+#include "corank/loser_tree.hpp"
+
+namespace corank {
+namespace detail {
+
+// A key that is one integer of 64 bits: its word is the integer, swapped if big-endian, ^ `flip`.
+struct WholeWord {
+  std::uint32_t offset;  // in the record, bytes
+  bool big_endian;
+  std::uint64_t flip;
+};
+
+// The keys of records as sequences of words, most significant first, whose order, word by word, is
+// the order of the records.
+class KeyWords {
+ public:
+  virtual ~KeyWords() = default;
+  virtual std::uint32_t record_bytes() const = 0;
+  virtual std::uint32_t words() const = 0;
+  // Word `word` of the keys of `count` records that lie end to end.
+  virtual void read(std::uint32_t word, const std::byte* records, std::size_t count,
+                    std::uint64_t* to) const = 0;
+  virtual bool less(const std::byte* a, const std::byte* b) const = 0;
+  virtual std::optional<WholeWord> whole_word() const { return std::nullopt; }
+};
+
+void merge_by_words(std::span<const std::span<const std::byte>> runs, const KeyWords& keys,
+                    std::byte* out, unsigned threads);
+
+// Calls task(0) to task(tasks - 1); 0 threads mean all cores.
+void run_parallel(std::uint64_t tasks, unsigned threads,
+                  const std::function<void(std::uint64_t)>& task);
+unsigned thread_count(unsigned threads);
+
+template <class T>
+concept Number = std::is_arithmetic_v<T> && sizeof(T) <= 8;
+
+template <class T>
+struct KeyTraits {};
+template <Number T>
+struct KeyTraits<T> {
+  static constexpr std::uint32_t words = 1;
+  static std::uint64_t word(T key, std::uint32_t) {
+    constexpr auto bytes = static_cast<std::uint8_t>(sizeof(T));
+    constexpr Transform transform = std::is_floating_point_v<T> ? Transform::floating
+                                    : std::is_signed_v<T>       ? Transform::sign
+                                                                : Transform::none;
+    std::byte raw[sizeof(T)];
+    std::memcpy(raw, &key, sizeof(T));
+    return normalise({0, bytes, 0, 0, transform, false, false}, raw);
+  }
+};
+template <int W>
+struct KeyTraits<Key<W>> {
+  static constexpr std::uint32_t words = W;
+  static std::uint64_t word(const Key<W>& key, std::uint32_t word) { return key.word[word]; }
+};
+
+template <class T, class KeyOf>
+class ExtractedWords final : public KeyWords {
+ public:
+  using Value = std::remove_cvref_t<std::invoke_result_t<const KeyOf&, const T&>>;
+  explicit ExtractedWords(const KeyOf& key_of) : key_of_(key_of) {}
+
+  std::uint32_t record_bytes() const override { return sizeof(T); }
+  std::uint32_t words() const override { return KeyTraits<Value>::words; }
+  void read(std::uint32_t word, const std::byte* records, std::size_t count,
+            std::uint64_t* to) const override {
+    for (std::size_t i = 0; i < count; ++i) to[i] = word_of(word, records + i * sizeof(T));
+  }
+  bool less(const std::byte* a, const std::byte* b) const override {
+    for (std::uint32_t word = 0; word < words(); ++word) {
+      const std::uint64_t x = word_of(word, a);
+      const std::uint64_t y = word_of(word, b);
+      if (x != y) return x < y;
+    }
+    return false;
+  }
+  std::optional<WholeWord> whole_word() const override {
+    if constexpr (std::integral<Value> && sizeof(Value) == 8) {
+      const std::uint64_t flip = std::is_signed_v<Value> ? std::uint64_t{1} << 63 : 0;
+      if constexpr (std::same_as<KeyOf, std::identity>) return WholeWord{0, false, flip};
+      if constexpr (std::is_member_object_pointer_v<KeyOf>) {
+        alignas(T) std::byte raw[sizeof(T)]{};
+        const auto* member =
+            reinterpret_cast<const std::byte*>(&(reinterpret_cast<const T*>(raw)->*key_of_));
+        return WholeWord{static_cast<std::uint32_t>(member - raw), false, flip};
+      }
+    }
+    return std::nullopt;
+  }
+
+ private:
+  std::uint64_t word_of(std::uint32_t word, const std::byte* record) const {
+    return KeyTraits<Value>::word(std::invoke(key_of_, *reinterpret_cast<const T*>(record)), word);
+  }
+
+  const KeyOf& key_of_;
+};
+
+template <class T>
+void require_room(std::span<const std::span<const T>> runs, std::span<T> out) {
+  std::size_t records = 0;
+  for (const auto& run : runs) records += run.size();
+  if (records != out.size())
+    throw std::invalid_argument("corank::multiway_merge: `out` must hold exactly all records");
+}
+
+}  // namespace detail
+
+// A key that can be had from a record: a number, or a corank::Key of several words. Numbers are
+// ordered by <, but for floats, which have one total order: -0.0 equals +0.0, and NaN is greatest.
+template <class KeyOf, class T>
+concept KeyExtractor =
+    std::invocable<const KeyOf&, const T&> &&
+    requires { detail::KeyTraits<std::remove_cvref_t<std::invoke_result_t<const KeyOf&, const T&>>>::words; };
+
+// Merges `runs`, each sorted by the key that `key_of` extracts (a function, or a pointer to a data
+// member), into `out`. Stable: equal records keep the order of the runs. Runs may be empty; `out`
+// must not overlap them. Throws std::invalid_argument if `out` is not as large as all runs together
+// or if a run is not sorted; what is in `out` then means nothing. 0 threads mean all cores.
+template <class T, KeyExtractor<T> KeyOf>
+  requires std::is_trivially_copyable_v<T>
+void multiway_merge(std::span<const std::span<const T>> runs, std::span<T> out, const KeyOf& key_of,
+                    unsigned threads = 0) {
+  detail::require_room(runs, out);
+  std::vector<std::span<const std::byte>> bytes;
+  for (const auto& run : runs) bytes.push_back(std::as_bytes(run));
+  detail::merge_by_words(bytes, detail::ExtractedWords<T, KeyOf>(key_of),
+                         std::as_writable_bytes(out).data(), threads);
+}
+
+// The same for runs that are sorted by `compare`, a strict weak order; runs that are not sorted by
+// it are merged into no particular order. Slower than by a key, unless the records are integers in
+// their natural order.
+template <class T, std::predicate<const T&, const T&> Compare>
+  requires std::is_trivially_copyable_v<T>
+void multiway_merge(std::span<const std::span<const T>> runs, std::span<T> out, Compare compare,
+                    unsigned threads = 0) {
+  constexpr bool natural =
+      std::same_as<Compare, std::less<>> || std::same_as<Compare, std::less<T>>;
+  if constexpr (natural && std::integral<T> && sizeof(T) <= 8) {
+    multiway_merge(runs, out, std::identity{}, threads);
+  } else {
+    detail::require_room(runs, out);
+    std::vector<std::uint64_t> counts;
+    for (const auto& run : runs) counts.push_back(run.size());
+    constexpr std::uint64_t least_tile_records = 1 << 14;
+    const std::uint64_t tiles =
+        std::clamp<std::uint64_t>(out.size() / std::max(least_tile_records, 16 * runs.size()), 1,
+                                  4 * detail::thread_count(threads));
+    std::vector<Cut> cuts(tiles + 1);
+    detail::run_parallel(tiles + 1, threads, [&](std::uint64_t t) {
+      cuts[t] = co_rank(
+          out.size() * t / tiles, counts,
+          [&](std::size_t run, std::uint64_t index) { return runs[run][index]; }, compare);
+    });
+    detail::run_parallel(tiles, threads, [&](std::uint64_t t) {
+      struct Source {
+        const T *next, *end;
+      };
+      std::vector<Source> sources;
+      for (std::size_t r = 0; r < runs.size(); ++r)
+        if (cuts[t].position[r] < cuts[t + 1].position[r])
+          sources.push_back({runs[r].data() + cuts[t].position[r],
+                             runs[r].data() + cuts[t + 1].position[r]});
+      if (sources.empty()) return;
+      std::uint64_t records = 0;
+      for (const Source& source : sources)
+        records += static_cast<std::uint64_t>(source.end - source.next);
+      records = std::min(records, cuts[t + 1].rank - cuts[t].rank);  // less if a run is not sorted
+      LoserTree tree(sources.size(), [&](std::size_t i, std::size_t j) {
+        const Source &a = sources[i], &b = sources[j];
+        if (a.next == a.end || b.next == b.end) return b.next == b.end && (a.next != a.end || i < j);
+        return i < j ? !compare(*b.next, *a.next) : compare(*a.next, *b.next);
+      });
+      T* to = out.data() + cuts[t].rank;
+      for (; records > 0; --records) {
+        *to++ = *sources[tree.winner()].next++;
+        tree.replay();
+      }
+    });
+  }
+}
+
+}  // namespace corank

@@ -1,0 +1,101 @@
+#include "parallel_merge.hpp"
+
+#include <tbb/parallel_for.h>
+#include <tbb/task_arena.h>
+
+#include <algorithm>
+#include <atomic>
+#include <stdexcept>
+#include <vector>
+
+#include "corank/co_rank.hpp"
+
+namespace corank {
+namespace {
+
+// A tile gives a task enough to do that cutting it off costs little.
+constexpr std::uint64_t least_tile_records = std::uint64_t{1} << 17;
+
+}  // namespace
+
+ParallelMerger::ParallelMerger(const detail::KeyWords& keys, unsigned threads)
+    : keys_(keys), threads_(threads), mergers_([this] { return make_tile_merger(keys_); }) {}
+
+bool ParallelMerger::merge(std::span<const Stretch> runs, std::byte* out) {
+  std::vector<std::uint64_t> counts;
+  std::uint64_t records = 0;
+  for (const Stretch& run : runs) {
+    counts.push_back(run.count);
+    records += run.count;
+  }
+  // Two tiles a thread even out what their speeds differ; one thread needs none.
+  const std::uint64_t tiles =
+      threads_ == 1 ? 1
+                    : std::clamp<std::uint64_t>(
+                          records / std::max<std::uint64_t>(least_tile_records, 64 * runs.size()),
+                          1, 2 * threads_);
+  const std::uint32_t record_bytes = keys_.record_bytes();
+  const auto cut = [&](std::uint64_t tile) {
+    return co_rank(
+        records / tiles * tile + std::min(records % tiles, tile), counts,
+        [&](std::size_t run, std::uint64_t index) {
+          Probe probe{0, runs[run].records + index * record_bytes};
+          keys_.read(0, probe.record, 1, &probe.word);
+          return probe;
+        },
+        [&](const Probe& a, const Probe& b) {
+          return a.word < b.word ||
+                 (a.word == b.word && keys_.words() > 1 && keys_.less(a.record, b.record));
+        });
+  };
+  std::vector<Cut> cuts(tiles + 1);
+  cuts.front() = {0, std::vector<std::uint64_t>(runs.size(), 0)};
+  cuts.back() = {records, counts};
+  std::atomic<bool> ordered = true;
+  // Isolated, lest a thread that waits here starts on other work and holds this up.
+  tbb::this_task_arena::isolate([&] {
+    tbb::parallel_for(std::uint64_t{1}, tiles, [&](std::uint64_t t) { cuts[t] = cut(t); });
+    tbb::parallel_for(std::uint64_t{0}, tiles, [&](std::uint64_t t) {
+      std::vector<Stretch> tile;
+      for (std::size_t r = 0; r < runs.size(); ++r) {
+        const std::uint64_t begin = cuts[t].position[r];
+        const std::uint64_t end = cuts[t + 1].position[r];
+        if (end < begin) ordered = false;  // of cuts only those of an unsorted run can cross
+        if (end > begin)
+          tile.push_back({runs[r].records + begin * record_bytes, end - begin,
+                          begin != 0 || runs[r].predecessor});
+      }
+      if (ordered && !mergers_.local()->merge(tile, out + cuts[t].rank * record_bytes))
+        ordered = false;
+    });
+  });
+  return ordered;
+}
+
+namespace detail {
+
+unsigned thread_count(unsigned threads) {
+  return threads != 0 ? threads
+                      : static_cast<unsigned>(tbb::this_task_arena::max_concurrency());
+}
+
+void run_parallel(std::uint64_t tasks, unsigned threads,
+                  const std::function<void(std::uint64_t)>& task) {
+  tbb::task_arena arena(static_cast<int>(thread_count(threads)));
+  arena.execute([&] { tbb::parallel_for(std::uint64_t{0}, tasks, task); });
+}
+
+void merge_by_words(std::span<const std::span<const std::byte>> runs, const KeyWords& keys,
+                    std::byte* out, unsigned threads) {
+  std::vector<Stretch> stretches;
+  for (const auto& run : runs)
+    if (!run.empty()) stretches.push_back({run.data(), run.size() / keys.record_bytes(), false});
+  ParallelMerger merger(keys, thread_count(threads));
+  bool ordered = false;
+  tbb::task_arena arena(static_cast<int>(thread_count(threads)));
+  arena.execute([&] { ordered = merger.merge(stretches, out); });
+  if (!ordered) throw std::invalid_argument("corank::multiway_merge: a run is not sorted");
+}
+
+}  // namespace detail
+}  // namespace corank

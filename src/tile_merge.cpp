@@ -1,0 +1,575 @@
+#include "tile_merge.hpp"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstring>
+#include <vector>
+
+#include "corank/co_rank.hpp"
+
+namespace corank {
+namespace {
+
+using detail::KeyWords;
+using detail::WholeWord;
+
+// What travels through a merge: a word of the key, and the record or where it is.
+struct WordItem {
+  std::uint64_t word;
+};
+struct PairItem {
+  std::uint64_t word;
+  std::uint64_t rest;  // of the record
+};
+struct PointerItem {
+  std::uint64_t word;
+  const std::byte* record;
+};
+
+constexpr std::uint64_t greatest_word = ~std::uint64_t{0};
+
+// Independent two-way merges that one thread runs in lockstep, so that the latency of one step,
+// about ten cycles, hides behind the steps of the others.
+constexpr int lanes = 4;
+
+// The next `left` outputs of a two-way merge.
+template <class Item>
+struct Job {
+  const Item* a;
+  const Item* b;
+  Item* out;
+  std::uint64_t left;
+};
+
+// `steps` outputs of each of N jobs, without a branch on the data and without a bound check: what
+// stands behind the last item of either input must not sort before the other's items.
+template <int N, class Item>
+void advance(Job<Item>* jobs, std::uint64_t steps) {
+  // One step moves either a or b by an item, so a's address follows from b's: one less to keep.
+  std::uintptr_t sum[N], b[N], out[N];
+  for (int l = 0; l < N; ++l) {
+    b[l] = reinterpret_cast<std::uintptr_t>(jobs[l].b);
+    sum[l] = reinterpret_cast<std::uintptr_t>(jobs[l].a) + b[l];
+    out[l] = reinterpret_cast<std::uintptr_t>(jobs[l].out);
+  }
+  const std::uint64_t end = steps * sizeof(Item);
+  for (std::uint64_t done = 0; done < end; done += sizeof(Item)) {
+#pragma GCC unroll 8
+    for (int l = 0; l < N; ++l) {
+      const auto* x = reinterpret_cast<const Item*>(sum[l] + done - b[l]);
+      const auto* y = reinterpret_cast<const Item*>(b[l]);
+      const bool take_b = y->word < x->word;
+      *reinterpret_cast<Item*>(out[l] + done) = *(take_b ? y : x);
+      b[l] += take_b * sizeof(Item);
+    }
+  }
+  for (int l = 0; l < N; ++l) {
+    jobs[l].a = reinterpret_cast<const Item*>(sum[l] + end - b[l]);
+    jobs[l].b = reinterpret_cast<const Item*>(b[l]);
+    jobs[l].out += steps;
+    jobs[l].left -= steps;
+  }
+}
+
+template <class Item>
+void run(std::span<const Job<Item>> jobs) {
+  std::array<Job<Item>, lanes> lane;
+  std::size_t next = std::min<std::size_t>(jobs.size(), lanes);
+  std::copy_n(jobs.begin(), next, lane.begin());
+  const auto finished = [](const Job<Item>& job) { return job.left == 0; };
+  if (next == lanes) {
+    for (;;) {
+      advance<lanes>(lane.data(), std::ranges::min(lane, {}, &Job<Item>::left).left);
+      bool drained = false;
+      for (Job<Item>& job : lane) {
+        if (!finished(job)) continue;
+        if (next == jobs.size())
+          drained = true;
+        else
+          job = jobs[next++];
+      }
+      if (drained) break;
+    }
+  }
+  for (std::size_t l = 0; l < std::min<std::size_t>(jobs.size(), lanes); ++l)
+    if (!finished(lane[l])) advance<1>(&lane[l], lane[l].left);
+}
+
+// Merges runs of items by a tree of stable two-way merges of neighbours, from one buffer to
+// another and back.
+template <class Item>
+class RunMerger {
+ public:
+  void reset(std::uint64_t items, std::uint64_t runs) {
+    runs_.clear();
+    end_ = 0;
+    for (auto& buffer : buffers_)
+      if (buffer.size() < items + runs) buffer.resize(items + runs);
+  }
+
+  // The place of `count` more items, to be filled in; `first_word` is the word of the first. They
+  // prolong the last run where they can: so runs that follow one another, or are all equal, are
+  // never merged.
+  Item* add(std::uint64_t first_word, std::uint64_t count) {
+    Item* const items = buffers_[0].data();
+    if (runs_.empty() || first_word < items[end_ - 1].word) {
+      if (!runs_.empty()) items[end_++].word = greatest_word;
+      runs_.push_back({end_, 0});
+    }
+    runs_.back().count += count;
+    end_ += count;
+    return items + end_ - count;
+  }
+
+  // The number of runs so far.
+  std::size_t runs() const { return runs_.size(); }
+
+  std::span<Item> merge() {
+    Item* from = buffers_[0].data();
+    Item* to = buffers_[1].data();
+    if (runs_.empty()) return {};
+    from[end_].word = greatest_word;
+    // First each group of runs that fits into the innermost caches is merged into one.
+    const std::uint64_t group = std::bit_floor(
+        std::clamp<std::uint64_t>(runs_.size() * group_items / end_, 1, runs_.size()));
+    if (group > 1) {
+      std::size_t groups = 0;
+      for (std::size_t first = 0; first < runs_.size(); first += group) {
+        group_.assign(runs_.begin() + static_cast<std::ptrdiff_t>(first),
+                      runs_.begin() +
+                          static_cast<std::ptrdiff_t>(std::min(first + group, runs_.size())));
+        Item *x = from, *y = to;
+        for (std::uint64_t size = group; size > 1; size /= 2, std::swap(x, y))
+          merge_level(x, y, group_);
+        runs_[groups++] = group_.front();
+      }
+      runs_.resize(groups);
+      if (std::countr_zero(group) % 2 != 0) std::swap(from, to);
+    }
+    for (; runs_.size() > 1; std::swap(from, to)) merge_level(from, to, runs_);
+    return {from, runs_.front().count};
+  }
+
+ private:
+  struct Run {
+    std::uint64_t begin, count;  // the item behind its last is a sentinel
+  };
+
+  static constexpr std::uint64_t group_items = (std::uint64_t{128} << 10) / sizeof(Item);
+  static constexpr std::uint64_t part_items = 2048;
+
+  void merge_level(const Item* from, Item* to, std::vector<Run>& runs) {
+    jobs_.clear();
+    for (std::size_t r = 0; r + 1 < runs.size(); r += 2)
+      add_jobs(from + runs[r].begin, runs[r].count, from + runs[r + 1].begin, runs[r + 1].count,
+               to + runs[r].begin);
+    run(std::span<const Job<Item>>(jobs_));
+
+    std::size_t merged = 0;
+    for (std::size_t r = 0; r < runs.size(); r += 2) {
+      Run result = runs[r];
+      if (r + 1 == runs.size()) {
+        std::copy_n(from + result.begin, result.count, to + result.begin);
+      } else {
+        const Run& b = runs[r + 1];
+        result.count += b.count;
+        // Items that equal the sentinel are the last of the merge, and those of b the last of all;
+        // the sentinel of a went out in their place.
+        const Item* last = from + b.begin + b.count;
+        for (Item* out = to + result.begin + result.count;
+             last != from + b.begin && (last - 1)->word == greatest_word;)
+          *--out = *--last;
+      }
+      to[result.begin + result.count].word = greatest_word;
+      runs[merged++] = result;
+    }
+    runs.resize(merged);
+  }
+
+  void add_jobs(const Item* a, std::uint64_t a_count, const Item* b, std::uint64_t b_count,
+                Item* out) {
+    if (a[a_count - 1].word <= b[0].word) {
+      std::copy_n(b, b_count, std::copy_n(a, a_count, out));
+      return;
+    }
+    // Long merges are cut into equal parts, a multiple of the lanes. The last one starts early
+    // enough to be as long as the others; what two parts both put out is the same.
+    const std::uint64_t count = a_count + b_count;
+    const std::uint64_t parts = count / (lanes * part_items / 4) == 0
+                                    ? 1
+                                    : (count + lanes * part_items - 1) / (lanes * part_items) * lanes;
+    const std::uint64_t part = (count + parts - 1) / parts;
+    for (std::uint64_t p = 0; p < parts; ++p) {
+      const std::uint64_t rank = std::min(p * part, count - part);
+      const std::uint64_t split =
+          rank == 0 ? 0 : co_rank(rank, a, a_count, b, b_count, [](const Item& x, const Item& y) {
+            return x.word < y.word;
+          });
+      jobs_.push_back({a + split, b + (rank - split), out + rank, part});
+    }
+  }
+
+  std::array<std::vector<Item>, 2> buffers_;
+  std::uint64_t end_ = 0;  // of the items in the first buffer
+  std::vector<Run> runs_, group_;
+  std::vector<Job<Item>> jobs_;
+};
+
+// How records become items and items records.
+std::uint64_t to_word(const WholeWord& key, std::uint64_t value) {
+  return (key.big_endian ? detail::byte_swap(value) : value) ^ key.flip;
+}
+std::uint64_t from_word(const WholeWord& key, std::uint64_t word) {
+  return key.big_endian ? detail::byte_swap(word ^ key.flip) : word ^ key.flip;
+}
+
+class WordFormat {
+ public:
+  using Item = WordItem;
+  explicit WordFormat(const KeyWords& keys) : key_(*keys.whole_word()) {}
+  static bool fits(const KeyWords& keys) { return keys.whole_word() && keys.record_bytes() == 8; }
+
+  std::uint64_t word(const std::byte* record) const {
+    return to_word(key_, detail::load_little(record, 8));
+  }
+  void encode(const std::byte* records, std::uint64_t count, Item* items) const {
+    for (std::uint64_t i = 0; i < count; ++i, records += 8)
+      items[i].word = word(records);
+  }
+  void decode(std::span<const Item> items, std::byte* out) const {
+    for (const Item& item : items) {
+      const std::uint64_t record = from_word(key_, item.word);
+      std::memcpy(out, &record, 8);
+      out += 8;
+    }
+  }
+
+ private:
+  WholeWord key_;
+};
+
+class PairFormat {
+ public:
+  using Item = PairItem;
+  explicit PairFormat(const KeyWords& keys) : key_(*keys.whole_word()) {}
+  static bool fits(const KeyWords& keys) {
+    return keys.whole_word() && keys.record_bytes() == 16 && keys.whole_word()->offset % 8 == 0;
+  }
+
+  std::uint64_t word(const std::byte* record) const {
+    return to_word(key_, detail::load_little(record + key_.offset, 8));
+  }
+  void encode(const std::byte* records, std::uint64_t count, Item* items) const {
+    for (std::uint64_t i = 0; i < count; ++i, records += 16)
+      items[i] = {word(records), detail::load_little(records + (8 - key_.offset), 8)};
+  }
+  void decode(std::span<const Item> items, std::byte* out) const {
+    for (const Item& item : items) {
+      const std::uint64_t key = from_word(key_, item.word);
+      std::memcpy(out + key_.offset, &key, 8);
+      std::memcpy(out + (8 - key_.offset), &item.rest, 8);
+      out += 16;
+    }
+  }
+
+ private:
+  WholeWord key_;
+};
+
+class PointerFormat {
+ public:
+  using Item = PointerItem;
+  explicit PointerFormat(const KeyWords& keys) : keys_(keys), record_bytes_(keys.record_bytes()) {}
+
+  std::uint64_t word(const std::byte* record) const {
+    std::uint64_t result;
+    keys_.read(0, record, 1, &result);
+    return result;
+  }
+  void encode(const std::byte* records, std::uint64_t count, Item* items) const {
+    std::array<std::uint64_t, 256> words;
+    while (count > 0) {
+      const std::uint64_t batch = std::min<std::uint64_t>(count, words.size());
+      keys_.read(0, records, batch, words.data());
+      for (std::uint64_t i = 0; i < batch; ++i, records += record_bytes_)
+        items[i] = {words[i], records};
+      items += batch;
+      count -= batch;
+    }
+  }
+
+  void decode(std::span<const Item> items, std::byte* out) const {
+    for (const Item& item : items) {
+      std::memcpy(out, item.record, record_bytes_);
+      out += record_bytes_;
+    }
+  }
+
+ private:
+  const KeyWords& keys_;
+  std::uint32_t record_bytes_;
+};
+
+// Sorts items whose first words are in order, but not what follows them in the key.
+class Settler {
+ public:
+  explicit Settler(const KeyWords& keys) : keys_(keys) {}
+
+  // Stable: equal items keep their order, which is that of their runs.
+  void settle(std::span<PointerItem> items) {
+    push_equal(items, 1);
+    while (!pending_.empty()) {
+      auto [equal, word] = pending_.back();
+      pending_.pop_back();
+      read_words(equal, word);
+      sort(equal);
+      push_equal(equal, word + 1);
+    }
+  }
+
+ private:
+  struct Pending {
+    std::span<PointerItem> items;
+    std::uint32_t word;
+  };
+
+  void push_equal(std::span<PointerItem> items, std::uint32_t word) {
+    if (word == keys_.words()) return;
+    for (std::size_t first = 0, end; first < items.size(); first = end) {
+      end = first + 1;
+      while (end < items.size() && items[end].word == items[first].word) ++end;
+      if (end - first > 1) pending_.push_back({items.subspan(first, end - first), word});
+    }
+  }
+
+  void read_words(std::span<PointerItem> items, std::uint32_t word) {
+    std::array<std::uint64_t, 64> words;
+    for (std::size_t first = 0, end; first < items.size(); first = end) {
+      // Neighbours in the merge are often neighbours in memory.
+      end = first + 1;
+      while (end < items.size() && end - first < words.size() &&
+             items[end].record == items[end - 1].record + keys_.record_bytes())
+        ++end;
+      keys_.read(word, items[first].record, end - first, words.data());
+      for (std::size_t i = first; i < end; ++i) items[i].word = words[i - first];
+    }
+  }
+
+  // The items are a few ascending stretches, at most one of each run.
+  void sort(std::span<PointerItem> items) {
+    const auto descent = [&](std::size_t i) { return items[i].word < items[i - 1].word; };
+    std::size_t runs = 1;
+    for (std::size_t i = 1; i < items.size(); ++i) runs += descent(i);
+    if (runs == 1) return;
+    merger_.reset(items.size(), runs);
+    for (std::size_t first = 0, end; first < items.size(); first = end) {
+      end = first + 1;
+      while (end < items.size() && !descent(end)) ++end;
+      std::copy(items.begin() + static_cast<std::ptrdiff_t>(first),
+                items.begin() + static_cast<std::ptrdiff_t>(end),
+                merger_.add(items[first].word, end - first));
+    }
+    std::ranges::copy(merger_.merge(), items.begin());
+  }
+
+  const KeyWords& keys_;
+  RunMerger<PointerItem> merger_;
+  std::vector<Pending> pending_;
+};
+
+// The part of a tile that is merged at once, so that it stays in the caches.
+constexpr std::uint64_t block_records = std::uint64_t{1} << 15;
+
+template <class Format>
+class FormatMerger final : public TileMerger {
+ public:
+  explicit FormatMerger(const KeyWords& keys) : keys_(keys), format_(keys), settler_(keys) {}
+
+  bool merge(std::span<const Stretch> stretches, std::byte* out) override {
+    std::uint64_t records = 0;
+    for (const Stretch& stretch : stretches) records += stretch.count;
+    block_.assign(stretches.begin(), stretches.end());
+    if (records > block_records + block_records / 2) {
+      for (Stretch& stretch : block_) stretch.count = 0;
+      for (const std::byte* splitter : splitters(stretches)) {
+        cut(stretches, splitter);
+        if (!merge_block(out)) return false;
+      }
+      for (std::size_t i = 0; i < block_.size(); ++i) {
+        next(block_[i]);
+        block_[i].count = stretches[i].count - taken(stretches[i], block_[i]);
+      }
+    }
+    return merge_block(out);
+  }
+
+ private:
+  using Item = typename Format::Item;
+
+  // Records that cut the merge into blocks. Of every run each `step`-th record is a sample; a block
+  // ends at each `samples`-th sample in the order of the merge. So a block has at least
+  // block_records records, and at most about half more: `step` - 1 of each run.
+  std::span<const std::byte* const> splitters(std::span<const Stretch> runs) {
+    const std::uint64_t step = std::max<std::uint64_t>(block_records / (2 * runs.size()), 1);
+    const std::uint64_t samples = block_records / step;
+    std::uint64_t count = 0;
+    for (const Stretch& run : runs) count += run.count / step;
+    sampler_.reset(count, count);
+    for (const Stretch& run : runs) {
+      for (std::uint64_t i = step; i <= run.count; i += step) {
+        PointerItem sample{0, run.records + (i - 1) * keys_.record_bytes()};
+        keys_.read(0, sample.record, 1, &sample.word);
+        *sampler_.add(sample.word, 1) = sample;
+      }
+    }
+    const std::span<PointerItem> merged = sampler_.merge();
+    settler_.settle(merged);
+    splitters_.clear();
+    for (std::uint64_t i = samples; i <= count; i += samples)
+      splitters_.push_back(merged[i - 1].record);
+    return splitters_;
+  }
+
+  std::uint64_t taken(const Stretch& run, const Stretch& block) const {
+    return static_cast<std::uint64_t>(block.records - run.records) / keys_.record_bytes();
+  }
+  void next(Stretch& block) const {
+    block.records += block.count * keys_.record_bytes();
+    block.predecessor |= block.count != 0;
+  }
+
+  // Moves the block on to what sorts up to and including the splitter.
+  void cut(std::span<const Stretch> runs, const std::byte* splitter) {
+    const std::less<const std::byte*> lower;
+    bool behind = false;  // the run that the splitter is from
+    for (std::size_t i = 0; i < runs.size(); ++i) {
+      next(block_[i]);
+      const std::uint64_t left = runs[i].count - taken(runs[i], block_[i]);
+      const std::byte* end = runs[i].records + runs[i].count * keys_.record_bytes();
+      if (!behind && !lower(splitter, runs[i].records) && lower(splitter, end)) {
+        behind = true;
+        // An unsorted run may have the splitter among what is taken already.
+        block_[i].count =
+            lower(splitter, block_[i].records)
+                ? 0
+                : static_cast<std::uint64_t>(splitter - block_[i].records) / keys_.record_bytes() + 1;
+      } else {
+        block_[i].count = gallop(left, [&](std::uint64_t index) {
+          const std::byte* record = block_[i].records + index * keys_.record_bytes();
+          return behind ? less(record, splitter) : !less(splitter, record);
+        });
+      }
+    }
+  }
+
+  // How many of `count` records, those of the front, fulfil `take`.
+  template <class Take>
+  static std::uint64_t gallop(std::uint64_t count, Take take) {
+    std::uint64_t low = 0;
+    std::uint64_t high = 1;
+    while (high <= count && take(high - 1)) {
+      low = high;
+      high *= 2;
+    }
+    high = std::min(high - 1, count);
+    while (low < high) {
+      const std::uint64_t middle = low + (high - low) / 2;
+      if (take(middle))
+        low = middle + 1;
+      else
+        high = middle;
+    }
+    return low;
+  }
+
+  bool less(const std::byte* a, const std::byte* b) const {
+    const std::uint64_t x = format_.word(a);
+    const std::uint64_t y = format_.word(b);
+    return x < y || (x == y && keys_.words() > 1 && keys_.less(a, b));
+  }
+
+  bool merge_block(std::byte*& out) {
+    std::uint64_t records = 0;
+    for (const Stretch& stretch : block_) records += stretch.count;
+    merger_.reset(records, block_.size());
+    for (const Stretch& stretch : block_) {
+      if (stretch.count == 0) continue;
+      Item* items = merger_.add(format_.word(stretch.records), stretch.count);
+      format_.encode(stretch.records, stretch.count, items);
+      if (!ascends(stretch, items)) return false;
+    }
+    if (merger_.runs() == 1 && keys_.words() == 1) {
+      for (const Stretch& stretch : block_) {
+        std::memcpy(out, stretch.records, stretch.count * keys_.record_bytes());
+        out += stretch.count * keys_.record_bytes();
+      }
+      return true;
+    }
+    const std::span<Item> merged = merger_.merge();
+    if constexpr (std::is_same_v<Item, PointerItem>) settler_.settle(merged);
+    format_.decode(merged, out);
+    out += merged.size() * keys_.record_bytes();
+    return true;
+  }
+
+  bool ascends(const Stretch& stretch, const Item* items) const {
+    bool descends = false;
+    bool equal = false;
+    const auto compare = [&](std::uint64_t before, std::uint64_t word) {
+      descends |= word < before;
+      equal |= word == before;
+    };
+    if (stretch.predecessor)
+      compare(format_.word(stretch.records - keys_.record_bytes()), items[0].word);
+    for (std::uint64_t i = 1; i < stretch.count; ++i) compare(items[i - 1].word, items[i].word);
+    return !descends && (!equal || keys_.words() == 1 || ascends_by_all_words(stretch));
+  }
+
+  bool ascends_by_all_words(const Stretch& stretch) const {
+    std::array<std::uint64_t, 64> words;
+    std::array<bool, words.size()> equal;  // to its predecessor, as far as is known
+    const std::byte* records = stretch.records;
+    std::uint64_t left = stretch.count;
+    if (stretch.predecessor) {
+      records -= keys_.record_bytes();
+      ++left;
+    }
+    while (left > 1) {
+      const std::uint64_t count = std::min<std::uint64_t>(left, words.size());
+      equal.fill(true);
+      bool undecided = true;
+      for (std::uint32_t word = 0; word < keys_.words() && undecided; ++word) {
+        keys_.read(word, records, count, words.data());
+        undecided = false;
+        for (std::uint64_t i = 1; i < count; ++i) {
+          if (!equal[i]) continue;
+          if (words[i] < words[i - 1]) return false;
+          equal[i] = words[i] == words[i - 1];
+          undecided |= equal[i];
+        }
+      }
+      records += (count - 1) * keys_.record_bytes();
+      left -= count - 1;
+    }
+    return true;
+  }
+
+  const KeyWords& keys_;
+  Format format_;
+  RunMerger<Item> merger_;
+  RunMerger<PointerItem> sampler_;
+  Settler settler_;
+  std::vector<Stretch> block_;
+  std::vector<const std::byte*> splitters_;
+};
+
+}  // namespace
+
+std::unique_ptr<TileMerger> make_tile_merger(const KeyWords& keys) {
+  if (WordFormat::fits(keys)) return std::make_unique<FormatMerger<WordFormat>>(keys);
+  if (PairFormat::fits(keys)) return std::make_unique<FormatMerger<PairFormat>>(keys);
+  return std::make_unique<FormatMerger<PointerFormat>>(keys);
+}
+
+}  // namespace corank

@@ -1,0 +1,33 @@
+// Merges what one tile takes of its segments, in cache.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "corank/multiway_merge.hpp"
+
+namespace corank {
+
+// Records that lie end to end and ascend: a run, or a part of one.
+struct Stretch {
+  const std::byte* records;
+  std::uint64_t count;
+  bool predecessor;  // the record before the first belongs to the same run
+};
+
+// Not thread-safe: one for each thread, so that its scratch is reused.
+class TileMerger {
+ public:
+  virtual ~TileMerger() = default;
+
+  // Merges `stretches`, stably, into `out`. False if one of them is out of order, also with its
+  // predecessor; what is in `out` then means nothing.
+  virtual bool merge(std::span<const Stretch> stretches, std::byte* out) = 0;
+};
+
+// `keys` must outlive the merger.
+std::unique_ptr<TileMerger> make_tile_merger(const detail::KeyWords& keys);
+
+}  // namespace corank

@@ -1,0 +1,442 @@
+// The program as its user meets it: exit codes, messages, what is on disk afterwards.
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "catch.hpp"
+#include "support.hpp"
+
+using namespace corank;
+using namespace corank::test;
+using Strings = std::vector<std::string>;
+
+namespace {
+
+// The program stands beside the tests.
+std::filesystem::path program() {
+  return std::filesystem::read_symlink("/proc/self/exe").parent_path() / "corank";
+}
+
+struct Result {
+  int code;  // 128 + n where signal n ended it
+  std::string out;
+  std::string err;
+};
+
+std::string text_of(const std::filesystem::path& path) {
+  const Bytes bytes = read_file(path);
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+struct Setting {
+  std::string in;                             // standard input
+  std::function<void()> before_exec = [] {};  // in the new process
+  std::function<void(pid_t)> while_running = [](pid_t) {};
+};
+
+Result run(const Strings& arguments, const Setting& setting = {}) {
+  const TemporaryFolder folder;
+  write_file(folder / "in",
+             Bytes(reinterpret_cast<const std::byte*>(setting.in.data()),
+                   reinterpret_cast<const std::byte*>(setting.in.data()) + setting.in.size()));
+  const std::string path = program();
+  std::vector<char*> argv{const_cast<char*>("corank")};
+  for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
+  argv.push_back(nullptr);
+  const std::string in = folder / "in", out = folder / "out", err = folder / "err";
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::dup2(::open(in.c_str(), O_RDONLY), 0);
+    ::dup2(::open(out.c_str(), O_WRONLY | O_CREAT, 0600), 1);
+    ::dup2(::open(err.c_str(), O_WRONLY | O_CREAT, 0600), 2);
+    setting.before_exec();
+    ::execv(path.c_str(), argv.data());
+    ::_exit(127);
+  }
+  setting.while_running(child);
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  return {WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status), text_of(out),
+          text_of(err)};
+}
+
+bool holds(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+// Runs of `key:u64` that count up, and an output that stood there before.
+class Folder {
+ public:
+  explicit Folder(std::size_t count = 3, std::uint64_t records = 1000) {
+    for (std::size_t i = 0; i < count; ++i) {
+      std::vector<std::uint64_t> keys(records);
+      for (std::uint64_t r = 0; r < records; ++r) keys[r] = r * count + i;
+      add(keys);
+    }
+    write_file(old(), Bytes(5));
+  }
+
+  std::string add(const std::vector<std::uint64_t>& keys) {
+    const auto* begin = reinterpret_cast<const std::byte*>(keys.data());
+    return add_bytes(Bytes(begin, begin + 8 * keys.size()));
+  }
+  std::string add_bytes(const Bytes& bytes) {
+    runs.push_back(folder / ("run" + std::to_string(runs.size())));
+    write_file(runs.back(), bytes);
+    return runs.back();
+  }
+
+  std::filesystem::path old() const { return folder / "output"; }
+  bool old_untouched() const { return text_of(old()) == std::string(5, '\0'); }
+
+  Strings merge(const Strings& options = {}) const {
+    Strings all{"merge", "-r", "key:u64", "-f", "-o", old(), "--backend", "cpu"};
+    all.insert(all.end(), options.begin(), options.end());
+    all.insert(all.end(), runs.begin(), runs.end());
+    return all;
+  }
+
+  // Fails cleanly: the code, one line that says all of `parts`, nothing lost, nothing left.
+  void check_refusal(const Strings& arguments, int code, const Strings& parts,
+                     const Setting& setting = {}) const {
+    const auto before = folder.names();
+    const Result result = run(arguments, setting);
+    INFO(result.err);
+    CHECK(result.code == code);
+    CHECK(result.err.starts_with("corank: "));
+    CHECK(std::ranges::count(result.err, '\n') == 1);
+    for (const std::string& part : parts) {
+      INFO(part);
+      CHECK(holds(result.err, part));
+    }
+    CHECK(old_untouched());
+    CHECK(folder.names() == before);
+  }
+
+  TemporaryFolder folder;
+  Strings runs;
+};
+
+void wait_until(const std::function<bool()>& condition) {
+  for (int i = 0; i < 2000 && !condition(); ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  REQUIRE(condition());
+}
+
+}  // namespace
+
+TEST_CASE("bad input: a run out of order") {
+  Folder test;
+  const std::string bad = test.add({1, 2, 3, 7, 6, 8, 5});
+  test.check_refusal(test.merge(), 1, {bad + ": record 4 (byte 32) is out of order"});
+  test.check_refusal({"check", "-r", "key:u64", bad}, 1,
+                     {bad + ": record 4 (byte 32) is out of order"});
+}
+
+TEST_CASE("bad input: a file that does not hold whole records") {
+  Folder test;
+  const std::string bad = test.add_bytes(Bytes(8 * 10 + 3));
+  test.check_refusal(test.merge(), 2, {bad, "83 bytes", "8 bytes"});
+}
+
+TEST_CASE("bad input: a run that is missing, unreadable, a folder, a pipe") {
+  {
+    Folder test;
+    test.runs.push_back(test.folder / "nowhere");
+    test.check_refusal(test.merge(), 2, {test.folder / "nowhere", "No such file"});
+  }
+  {
+    Folder test;
+    std::filesystem::create_directory(test.folder / "folder");
+    test.runs.push_back(test.folder / "folder");
+    test.check_refusal(test.merge(), 2, {test.folder / "folder", "folder"});
+  }
+  {
+    Folder test;
+    const std::string pipe = test.folder / "pipe";
+    REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
+    test.runs.push_back(pipe);
+    test.check_refusal(test.merge(), 2, {pipe, "no regular file"});
+  }
+  {
+    Folder test;
+    ::chmod(test.runs[1].c_str(), 0);
+    ::chmod(test.folder.path().c_str(), 0755);
+    Setting as_nobody;  // root may read everything
+    as_nobody.before_exec = [] {
+      if (::geteuid() == 0 && (::setgid(65534) != 0 || ::setuid(65534) != 0)) ::_exit(126);
+    };
+    // The program itself must be within that user's reach for this to say anything.
+    if (run({"--version"}, as_nobody).code == 0)
+      test.check_refusal(test.merge(), 2, {test.runs[1], "Permission denied"}, as_nobody);
+    else
+      WARN("not checked: an unprivileged user cannot run the program where it stands");
+    ::chmod(test.runs[1].c_str(), 0600);
+  }
+}
+
+TEST_CASE("bad input: a run that shrinks or grows while it is read") {
+  // The output is a pipe that nobody empties until the run has been changed.
+  for (const bool grows : {false, true}) {
+    Folder test(2, 1'000'000);
+    const std::string pipe = test.folder / "pipe";
+    REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
+    Strings arguments{"merge", "-r", "key:u64", "-o", pipe, "-m", "800K", "--backend", "cpu"};
+    arguments.insert(arguments.end(), test.runs.begin(), test.runs.end());
+    Setting setting;
+    setting.while_running = [&](pid_t) {
+      const int reader = ::open(pipe.c_str(), O_RDONLY);
+      char block[4096];
+      CHECK(::read(reader, block, sizeof block) > 0);
+      std::filesystem::resize_file(test.runs[1], grows ? 9'000'000 : 8'000);
+      while (::read(reader, block, sizeof block) > 0) continue;
+      ::close(reader);
+    };
+    const Result result = run(arguments, setting);
+    INFO(result.err);
+    CHECK(result.code == 2);
+    CHECK(holds(result.err, test.runs[1]));
+    CHECK(holds(result.err, grows ? "changed its size" : "became shorter"));
+  }
+}
+
+TEST_CASE("bad input: a schema or keys that mean nothing") {
+  Folder test;
+  test.check_refusal({"merge", "-r", "key:u65", "-f", "-o", test.old(), test.runs[0]}, 2,
+                     {"key:u65", "character 5", "u8 u16 u32 u64"});
+  test.check_refusal(test.merge({"-b", "kye"}), 2, {"kye", "character 1", "key"});
+  test.check_refusal(test.merge({"-b", "key:up"}), 2, {"character 5", "asc desc"});
+}
+
+TEST_CASE("bad input: a budget that is too small") {
+  Folder test(200, 500);
+  const Result several = run(test.merge({"-m", "700K", "--stats", "-"}));
+  INFO(several.err);
+  REQUIRE(several.code == 0);
+  CHECK(nlohmann::json::parse(several.out)["passes"] > 1);
+  CHECK(run({"check", "-r", "key:u64", test.old()}).code == 0);
+  CHECK(std::filesystem::file_size(test.old()) == 200 * 500 * 8);
+
+  Folder small;
+  small.check_refusal(small.merge({"-m", "10K"}), 2, {"--memory 10240", "smallest budget"});
+  const std::string refusal = run(small.merge({"-m", "10K"})).err;
+  const auto digits = refusal.find_first_of("0123456789", refusal.find("works is"));
+  const std::string least = refusal.substr(digits, refusal.find(' ', digits) - digits);
+  CHECK(run(small.merge({"-m", least})).code == 0);
+}
+
+TEST_CASE("bad input: more runs than open files are allowed") {
+  Folder test(300, 20);
+  Setting few_files;
+  few_files.before_exec = [] {
+    const struct rlimit limit { 32, 32 };
+    ::setrlimit(RLIMIT_NOFILE, &limit);
+  };
+  const Result result = run(test.merge(), few_files);
+  INFO(result.err);
+  REQUIRE(result.code == 0);
+  CHECK(std::filesystem::file_size(test.old()) == 300 * 20 * 8);
+  CHECK(run({"check", "-r", "key:u64", test.old()}).code == 0);
+}
+
+TEST_CASE("bad input: no room for the output") {
+  Folder test(3, 100'000);
+  Setting small_files;
+  small_files.before_exec = [] {
+    const struct rlimit limit { 1'000'000, 1'000'000 };
+    ::setrlimit(RLIMIT_FSIZE, &limit);
+    ::signal(SIGXFSZ, SIG_IGN);
+  };
+  test.check_refusal(test.merge(), 2, {test.old(), "cannot write", "File too large"}, small_files);
+  test.check_refusal({"merge", "-r", "key:u64", "-o", "/dev/full", test.runs[0]}, 2,
+                     {"/dev/full", "No space left", "free some space"});
+  test.check_refusal(test.merge({"-o", test.folder / "no/output"}), 2, {});
+}
+
+TEST_CASE("bad input: no runs, and runs without records") {
+  Folder none(0);
+  none.check_refusal(none.merge(), 2, {"no runs are named"});
+  Folder empty(3, 0);
+  const Result result = run(empty.merge());
+  CHECK(result.code == 0);
+  CHECK(std::filesystem::file_size(empty.old()) == 0);
+}
+
+TEST_CASE("bad input: a CUDA backend that cannot be had") {
+  Folder test;
+  Setting no_device;
+  no_device.before_exec = [] { ::setenv("CUDA_VISIBLE_DEVICES", "", 1); };
+  Strings arguments = test.merge();
+  std::ranges::replace(arguments, "cpu", "cuda");
+  test.check_refusal(arguments, 2, {"--backend cuda", "--backend cpu"}, no_device);
+
+  std::ranges::replace(arguments, "cuda", "auto");
+  arguments.insert(arguments.end(), {"--stats", "-"});
+  const Result result = run(arguments, no_device);
+  REQUIRE(result.code == 0);
+  const auto stats = nlohmann::json::parse(result.out);
+  CHECK(stats["backend"] == "cpu");
+  CHECK(stats["backend_reason"].get<std::string>().size() > 5);
+  CHECK(holds(run({"info"}, no_device).out, stats["backend_reason"].get<std::string>()));
+}
+
+TEST_CASE("an output that exists is replaced only by force, even if it is a run") {
+  Folder test;
+  Strings arguments = test.merge();
+  std::erase(arguments, "-f");
+  test.check_refusal(arguments, 2, {test.old(), "exists already", "--force"});
+
+  const auto all =
+      run({"check", "-r", "key:u64", "--checksum", test.runs[0], test.runs[1], test.runs[2]});
+  Strings onto_run = test.merge();
+  std::ranges::replace(onto_run, test.old().string(), test.runs[1]);
+  REQUIRE(run(onto_run).code == 0);
+  const auto merged = run({"check", "-r", "key:u64", "--checksum", test.runs[1]});
+  CHECK(merged.out.substr(merged.out.find("total") - 22) ==
+        all.out.substr(all.out.find("total") - 22));
+}
+
+TEST_CASE("what a killed merge left is replaced by the next") {
+  Folder test;
+  const Strings before = test.folder.names();
+  write_file(test.folder / ".output.corank", Bytes(1'000'000));
+  CHECK(run(test.merge()).code == 0);
+  CHECK(test.folder.names() == before);
+  CHECK(std::filesystem::file_size(test.old()) == 24'000);
+}
+
+TEST_CASE("an interrupted merge ends within a second, with 130, and leaves nothing") {
+  for (const auto& [number, code] : {std::pair{SIGINT, 130}, std::pair{SIGTERM, 143}}) {
+    Folder test(4, 4'000'000);
+    Setting setting;
+    auto signalled = std::chrono::steady_clock::now();
+    setting.while_running = [&, signal_number = number](pid_t child) {
+      wait_until([&] { return std::filesystem::exists(test.folder / ".output.corank"); });
+      signalled = std::chrono::steady_clock::now();
+      ::kill(child, signal_number);
+    };
+    const Strings before = test.folder.names();
+    const Result result = run(test.merge({"-m", "700K"}), setting);
+    CHECK(std::chrono::steady_clock::now() - signalled < std::chrono::seconds(1));
+    INFO(result.err);
+    CHECK(result.code == code);
+    CHECK(test.old_untouched());
+    CHECK(test.folder.names() == before);
+  }
+}
+
+TEST_CASE("names of runs come from a file or standard input") {
+  Folder test;
+  std::string names;
+  for (const std::string& path : test.runs) names += path + '\0';
+  const Strings start{"merge", "-r", "key:u64", "-f", "-o", test.old(), "--files0-from"};
+  Strings from_input = start;
+  from_input.push_back("-");
+  Setting setting;
+  setting.in = names;
+  CHECK(run(from_input, setting).code == 0);
+  CHECK(std::filesystem::file_size(test.old()) == 24'000);
+  write_file(test.folder / "names",
+             Bytes(reinterpret_cast<const std::byte*>(names.data()),
+                   reinterpret_cast<const std::byte*>(names.data()) + names.size()));
+  Strings from_file = start;
+  from_file.push_back(test.folder / "names");
+  CHECK(run(from_file).code == 0);
+  from_file.back() = test.folder / "nothing";
+  CHECK(run(from_file).code == 2);
+}
+
+TEST_CASE("standard output holds the records and nothing else") {
+  Folder test;
+  Strings arguments{"merge", "-r", "key:u64", "-o", "-", "--progress"};
+  arguments.insert(arguments.end(), test.runs.begin(), test.runs.end());
+  const Result to_output = run(arguments);
+  REQUIRE(to_output.code == 0);
+  REQUIRE(run(test.merge()).code == 0);
+  CHECK(to_output.out == text_of(test.old()));
+  CHECK(holds(to_output.err, "100.0%"));
+  CHECK(run(test.merge()).err.empty());
+}
+
+TEST_CASE("a file's name with a newline makes no second line") {
+  Folder test;
+  const std::filesystem::path bad = test.folder / "two\nlines";
+  write_file(bad, Bytes(3));
+  test.runs.push_back(bad);
+  test.check_refusal(test.merge(), 2, {"two\\x0alines"});
+}
+
+TEST_CASE("the sum of the runs' checksums is the output's") {
+  const TemporaryFolder folder;
+  for (const char* distribution : {"uniform", "equal", "disjoint", "zipf", "interleaved"}) {
+    const std::string runs = folder / distribution;
+    const Strings schema{"-r", "a:u16,b:f32be,c:bytes5", "-b", "b:desc,a"};
+    const auto with = [&schema](Strings first, const Strings& last) {
+      first.insert(first.end(), schema.begin(), schema.end());
+      first.insert(first.end(), last.begin(), last.end());
+      return run(first);
+    };
+    CHECK(with({"gen"},
+               {"--records", "10001", "--runs", "4", "--distribution", distribution, "-o", runs})
+              .code == 0);
+    Strings files;
+    for (int i = 0; i < 4; ++i) files.push_back(runs + "/run-0000" + std::to_string(i) + ".bin");
+    Strings merge_tail{"-o", runs + ".out", "--stats", "-"};
+    merge_tail.insert(merge_tail.end(), files.begin(), files.end());
+    const Result merged = with({"merge"}, merge_tail);
+    REQUIRE(merged.code == 0);
+    files.insert(files.begin(), "--checksum");
+    const std::string of_runs = with({"check"}, files).out;
+    const std::string of_output = with({"check"}, {"--checksum", runs + ".out"}).out;
+    const std::string checksum = nlohmann::json::parse(merged.out)["checksum"];
+    CHECK(holds(of_runs, "10001 " + checksum + " total"));
+    CHECK(holds(of_output, "10001 " + checksum + " " + runs + ".out"));
+  }
+}
+
+TEST_CASE("the same seed gives the same bytes") {
+  const TemporaryFolder folder;
+  const auto checksum = [&](const std::string& name, const std::string& seed) {
+    const std::string runs = folder / name;
+    REQUIRE(run({"gen", "-r", "k:u64,v:bytes3", "--records", "20000", "--runs", "3", "--seed", seed,
+                 "-o", runs})
+                .code == 0);
+    return text_of(runs + "/run-00001.bin");
+  };
+  CHECK(checksum("a", "7") == checksum("b", "7"));
+  CHECK(checksum("c", "7") != checksum("d", "8"));
+  CHECK(run({"gen", "-r", "k:u64", "--records", "5", "--runs", "1", "-o", folder / "a"}).code == 2);
+}
+
+TEST_CASE("a wrong command line is refused in one line") {
+  Folder test;
+  for (const Strings& arguments :
+       {Strings{}, Strings{"marge"}, Strings{"merge"}, Strings{"merge", "-r", "a:u8"},
+        test.merge({"-m", "12Q"}), test.merge({"-m", "-5"}), test.merge({"--backend", "gpu"}),
+        test.merge({"-T", "0"}), test.merge({"--nonsense"}), Strings{"check", "-r", "a:u8"},
+        Strings{"gen", "-r", "a:u8", "--records", "1", "--runs", "0", "-o", "x"}})
+    test.check_refusal(arguments, 2, {});
+}
+
+TEST_CASE("help and version") {
+  CHECK(run({"--version"}).out.starts_with("corank 0."));
+  for (const char* command : {"merge", "check", "gen", "info"}) {
+    const Result help = run({command, "--help"});
+    CHECK(help.code == 0);
+    CHECK(holds(help.out, "Example:"));
+    CHECK(holds(help.out, std::string("corank ") + command));
+  }
+}

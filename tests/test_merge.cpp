@@ -1,0 +1,337 @@
+// The whole path, against std::stable_sort, byte for byte, on every backend that this machine has.
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <thread>
+
+#include "catch.hpp"
+#include "corank/check.hpp"
+#include "corank/merge.hpp"
+#include "cuda_backend.hpp"
+#include "support.hpp"
+
+using namespace corank;
+using namespace corank::test;
+
+namespace {
+
+std::vector<BackendChoice> backends() {
+  std::vector<BackendChoice> all{BackendChoice::cpu};
+  if (find_cuda_device(0).usable) all.push_back(BackendChoice::cuda);
+  return all;
+}
+
+const char* name(BackendChoice backend) {
+  return backend == BackendChoice::cpu ? "cpu" : "cuda";
+}
+
+// Runs on disk, and what their merge must be.
+class Case {
+ public:
+  Case(const std::string& schema, const std::string& keys)
+      : schema_(Schema::parse(schema)), keys_(parse_keys(keys, schema_)) {}
+
+  void add_run(const Bytes& records) { add_sorted_run(stably_sorted(schema_, keys_, records)); }
+  void add_sorted_run(const Bytes& records) {
+    paths_.push_back(folder_ / ("run" + std::to_string(paths_.size())));
+    write_file(paths_.back(), records);
+    all_.insert(all_.end(), records.begin(), records.end());
+  }
+
+  Options options(BackendChoice backend, std::uint64_t memory_bytes = 0) const {
+    Options options;
+    options.record = schema_;
+    options.keys = keys_;
+    options.backend = backend;
+    options.memory_bytes = memory_bytes;
+    options.overwrite = true;
+    options.checksum = true;
+    return options;
+  }
+
+  // Merges on every backend and compares.
+  Stats check(std::uint64_t memory_bytes = 0) {
+    const Bytes expected = stably_sorted(schema_, keys_, all_);
+    const CheckResult sum = [&] {
+      write_file(folder_ / "expected", expected);
+      return corank::check(folder_ / "expected", schema_, keys_, true);
+    }();
+    Stats stats;
+    for (const BackendChoice backend : backends()) {
+      INFO("backend " << name(backend) << ", " << paths_.size() << " runs, budget "
+                      << memory_bytes);
+      stats = merge(paths_, output(), options(backend, memory_bytes));
+      CHECK((read_file(output()) == expected));
+      CHECK(stats.records == expected.size() / schema_.record_bytes);
+      CHECK(stats.checksum == sum.checksum);
+      CHECK(stats.backend == name(backend));
+    }
+    return stats;
+  }
+
+  const Schema& schema() const { return schema_; }
+  const std::vector<std::filesystem::path>& paths() const { return paths_; }
+  std::filesystem::path output() const { return folder_ / "output"; }
+  const TemporaryFolder& folder() const { return folder_; }
+
+ private:
+  TemporaryFolder folder_;
+  Schema schema_;
+  std::vector<KeyField> keys_;
+  std::vector<std::filesystem::path> paths_;
+  Bytes all_;
+};
+
+}  // namespace
+
+TEST_CASE("every merge of up to four runs of up to four records with three keys") {
+  // All cases are one merge: the case's number is the first key, so that each case's records are
+  // a stretch of every run, and units and tiles cut through the cases anywhere.
+  struct Record {
+    std::uint32_t number;
+    std::uint8_t key;
+    std::uint8_t run;
+    std::uint16_t position;
+  };
+  static_assert(sizeof(Record) == 8);
+  std::vector<std::vector<std::uint8_t>> shorts{{}};
+  for (std::size_t i = 0; i < shorts.size(); ++i)
+    for (std::uint8_t key = shorts[i].empty() ? 0 : shorts[i].back();
+         key < 3 && shorts[i].size() < 4; ++key) {
+      auto longer = shorts[i];
+      longer.push_back(key);
+      shorts.push_back(longer);
+    }
+  REQUIRE(shorts.size() == 35);
+
+  std::vector<Record> runs[4];
+  std::vector<Record> expected;
+  std::uint32_t number = 0;
+  for (std::size_t a = 0; a < 35; ++a)
+    for (std::size_t b = 0; b < 35; ++b)
+      for (std::size_t c = 0; c < 35; ++c)
+        for (std::size_t d = 0; d < 35; ++d, ++number) {
+          const std::size_t picks[] = {a, b, c, d};
+          const auto first = std::ssize(expected);
+          for (std::uint8_t run = 0; run < 4; ++run) {
+            std::uint16_t position = 0;
+            for (const std::uint8_t key : shorts[picks[run]])
+              runs[run].push_back({number, key, run, position++});
+            expected.insert(expected.end(), runs[run].end() - position, runs[run].end());
+          }
+          std::stable_sort(expected.begin() + first, expected.end(),
+                           [](const Record& x, const Record& y) { return x.key < y.key; });
+        }
+
+  const TemporaryFolder folder;
+  std::vector<std::filesystem::path> paths;
+  const auto bytes_of = [](const std::vector<Record>& records) {
+    const auto* begin = reinterpret_cast<const std::byte*>(records.data());
+    return Bytes(begin, begin + records.size() * sizeof(Record));
+  };
+  for (const auto& run : runs) {
+    paths.push_back(folder / ("run" + std::to_string(paths.size())));
+    write_file(paths.back(), bytes_of(run));
+  }
+  Options options;
+  options.record = Schema::parse("case:u32,key:u8,run:u8,position:u16");
+  options.keys = parse_keys("case,key", options.record);
+  options.memory_bytes = 4 << 20;
+  options.overwrite = true;
+  for (const BackendChoice backend : backends()) {
+    options.backend = backend;
+    const Stats stats = merge(paths, folder / "output", options);
+    CHECK(stats.units > 100);
+    CHECK((read_file(folder / "output") == bytes_of(expected)));
+  }
+}
+
+TEST_CASE("random runs of every shape") {
+  const std::pair<const char*, const char*> shapes[] = {
+      {"a:u8", "a"},
+      {"a:u16be", "a:desc"},
+      {"a:u32,p:u8", "a"},
+      {"a:u64,p:u64", "a"},
+      {"p:bytes3,a:i64be,q:bytes2", "a:desc"},
+      {"a:f32,p:u32", "a"},
+      {"a:f64be,p:bytes5", "a:desc"},
+      {"a:i8,b:i16,c:i32,p:u64", "b,a:desc,c"},
+      {"a:u64,b:u64be,p:bytes7", "b,a"},
+      {"a:bytes10,p:bytes90", "a"},
+      {"p:u8,a:u64,b:bytes20,q:u16", "b:desc,a"},
+      {"a:bytes40,p:u32", "a"},
+      {"p:bytes13,a:u8,b:bytes64", "a,b"},
+      {"a:u64,p:bytes4088", "a"},
+      {"p:bytes3000,a:bytes1096", "a:desc"},
+  };
+  Random random(11);
+  for (const auto& [schema, keys] : shapes)
+    for (const Values values : {Values::any, Values::few, Values::one}) {
+      Case test(schema, keys);
+      const std::uint64_t runs = 1 + below(random, 12);
+      const std::uint64_t bytes = 1 + below(random, 400'000);
+      for (std::uint64_t i = 0; i < runs; ++i) {
+        const std::uint64_t count =
+            below(random, 6) == 0 ? below(random, 2) : bytes / runs / test.schema().record_bytes;
+        test.add_run(random_records(test.schema(), count, values, random));
+      }
+      INFO(schema << " by " << keys);
+      test.check();
+      test.check(700'000);
+    }
+}
+
+TEST_CASE("records of every size from 1 to 4096 bytes") {
+  Random random(12);
+  for (const int size :
+       {1, 2, 3, 5, 8, 15, 16, 17, 31, 64, 100, 127, 255, 1000, 1023, 4095, 4096}) {
+    Case test("a:bytes" + std::to_string(size), "a");
+    for (int i = 0; i < 5; ++i)
+      test.add_run(random_records(test.schema(), 60'000 / static_cast<unsigned>(size) + 2,
+                                  i % 2 ? Values::any : Values::few, random));
+    test.check();
+    test.check(600'000);
+  }
+}
+
+TEST_CASE("from one run to two thousand, in one pass and in several") {
+  Random random(13);
+  for (const std::size_t runs : {1, 2, 3, 7, 64, 500, 2000}) {
+    Case test("a:u32,p:u32", "a");
+    for (std::size_t i = 0; i < runs; ++i)
+      test.add_run(
+          random_records(test.schema(), below(random, 40'000 / runs), Values::any, random));
+    CHECK(test.check().passes == 1);
+    const Stats stats = test.check(700'000);
+    CHECK((stats.passes > 1) == (runs >= 64));
+  }
+}
+
+TEST_CASE("keys that are all equal, disjoint, or in one run only") {
+  Random random(14);
+  const auto numbered = [](std::uint32_t key, std::uint32_t step, std::uint32_t count) {
+    Bytes bytes(8ull * count);
+    for (std::uint32_t i = 0; i < count; ++i) {
+      const std::uint32_t record[] = {key + step * i, i};
+      std::memcpy(bytes.data() + 8ull * i, record, 8);
+    }
+    return bytes;
+  };
+  for (const std::uint64_t memory_bytes : {std::uint64_t{0}, std::uint64_t{800'000}}) {
+    Case equal("a:u32,p:u32", "a");
+    Case disjoint("a:u32,p:u32", "a");
+    Case reversed("a:u32,p:u32", "a");
+    Case lopsided("a:u32,p:u32", "a");
+    for (std::uint32_t i = 0; i < 8; ++i) {
+      equal.add_run(numbered(5, 0, 50'000));
+      disjoint.add_run(numbered(i * 1'000'000, 7, 50'000));
+      reversed.add_run(numbered((8 - i) * 1'000'000, 7, 50'000));
+      lopsided.add_run(i == 3 ? numbered(0, 1, 400'000) : numbered(100 * i, 1, i % 2));
+    }
+    equal.check(memory_bytes);
+    disjoint.check(memory_bytes);
+    reversed.check(memory_bytes);
+    lopsided.check(memory_bytes);
+  }
+}
+
+TEST_CASE("units of equal size, the last one shorter") {
+  Case test("a:u64,p:u64", "a");
+  Random random(15);
+  for (int i = 0; i < 3; ++i)
+    test.add_run(random_records(test.schema(), 100'000, Values::any, random));
+  const Stats all = test.check();
+  CHECK(all.units == 1);
+  const Stats small = test.check(1 << 20);
+  CHECK(small.units > 10);
+  CHECK(small.bytes_read == 4'800'000);
+  CHECK(small.bytes_written == 4'800'000);
+}
+
+TEST_CASE("nothing to merge") {
+  Case test("a:u64", "a");
+  for (int i = 0; i < 3; ++i) test.add_run({});
+  const Stats stats = test.check();
+  CHECK(stats.records == 0);
+  CHECK(std::filesystem::file_size(test.output()) == 0);
+  CHECK_THROWS_AS(merge({}, test.output(), test.options(BackendChoice::cpu)), Error);
+}
+
+TEST_CASE("the first record out of order is named, wherever it is") {
+  constexpr std::uint64_t count = 60'000;
+  Random random(16);
+  for (const BackendChoice backend : backends())
+    for (const std::uint64_t memory_bytes : {std::uint64_t{0}, std::uint64_t{500'000}})
+      for (int round = 0; round < 24; ++round) {
+        Case test("a:u64", "a");
+        Bytes runs[3];
+        for (auto& run : runs) {
+          run.resize(8 * count);
+          for (std::uint64_t i = 0; i < count; ++i) {
+            const std::uint64_t key = 10 * (i + 1);
+            std::memcpy(run.data() + 8 * i, &key, 8);
+          }
+        }
+        // Also at the edges of chunks, whose sizes are multiples of a page, and at both ends.
+        const std::uint64_t edges[] = {1, 2, 511, 512, 513, 1024, 4096, 8192, count - 2, count - 1};
+        const std::uint64_t at = round < 10 ? edges[round] : 1 + below(random, count - 1);
+        const std::uint64_t low = round % 2 ? 0 : 10 * at - 1;
+        std::memcpy(runs[1].data() + 8 * at, &low, 8);
+        if (round % 3 == 0 && at + 10 < count) std::memcpy(runs[1].data() + 8 * (at + 9), &low, 8);
+        for (const auto& run : runs) test.add_sorted_run(run);
+        INFO("record " << at << " of " << count << ", budget " << memory_bytes << ", "
+                       << name(backend));
+        try {
+          merge(test.paths(), test.output(), test.options(backend, memory_bytes));
+          FAIL("was merged");
+        } catch (const OutOfOrder& error) {
+          CHECK(error.file() == test.paths()[1]);
+          CHECK(error.record() == at);
+          CHECK(error.byte() == 8 * at);
+        }
+        CHECK(test.folder().names() == std::vector<std::string>{"run0", "run1", "run2"});
+      }
+}
+
+TEST_CASE("a merge that is asked to stop leaves the old output and nothing else") {
+  Random random(17);
+  Case test("a:u64", "a");
+  for (int i = 0; i < 4; ++i)
+    test.add_run(random_records(test.schema(), 200'000, Values::any, random));
+  write_file(test.output(), Bytes(3));
+  for (const BackendChoice backend : backends()) {
+    std::stop_source source;
+    Options options = test.options(backend, 600'000);
+    options.stop = source.get_token();
+    options.progress = [&](const Progress&) { source.request_stop(); };
+    CHECK_THROWS_AS(merge(test.paths(), test.output(), options), Interrupted);
+    CHECK(read_file(test.output()).size() == 3);
+    CHECK(test.folder().names().size() == 5);
+  }
+}
+
+TEST_CASE("several merges in one process at once") {
+  std::vector<std::jthread> threads;
+  std::atomic<int> right = 0;
+  for (int t = 0; t < 3; ++t)
+    threads.emplace_back([t, &right] {
+      Random random(static_cast<std::uint64_t>(20 + t));
+      const TemporaryFolder folder;
+      Options options;
+      options.record = Schema::parse("a:u16,p:u32");
+      options.memory_bytes = 600'000;
+      std::vector<std::filesystem::path> paths;
+      Bytes all;
+      for (int i = 0; i < 5; ++i) {
+        const Bytes run = stably_sorted(
+            options.record, {{0}}, random_records(options.record, 20'000, Values::any, random));
+        paths.push_back(folder / std::to_string(i));
+        write_file(paths.back(), run);
+        all.insert(all.end(), run.begin(), run.end());
+      }
+      merge(paths, folder / "output", options);
+      right += read_file(folder / "output") == stably_sorted(options.record, {{0}}, all);
+    });
+  threads.clear();
+  CHECK(right == 3);
+}

@@ -1,0 +1,162 @@
+#include <stdlib.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <fstream>
+#include <limits>
+#include <stdexcept>
+
+#include "support.hpp"
+
+namespace corank::test {
+namespace {
+
+std::uint64_t load(const std::byte* at, const Field& field) {
+  std::uint64_t value = 0;
+  for (std::uint32_t i = 0; i < field.bytes; ++i)
+    value =
+        value << 8 | std::to_integer<std::uint64_t>(at[field.big_endian ? i : field.bytes - 1 - i]);
+  return value;
+}
+
+void store(std::byte* at, std::uint64_t value, const Field& field) {
+  for (std::uint32_t i = 0; i < field.bytes; ++i, value >>= 8)
+    at[field.big_endian ? field.bytes - 1 - i : i] = static_cast<std::byte>(value);
+}
+
+double real(const std::byte* at, const Field& field) {
+  const std::uint64_t bits = load(at, field);
+  return field.bytes == 8 ? std::bit_cast<double>(bits)
+                          : std::bit_cast<float>(static_cast<std::uint32_t>(bits));
+}
+
+std::int64_t integer(const std::byte* at, const Field& field) {
+  const unsigned unused = 64 - 8 * field.bytes;
+  return static_cast<std::int64_t>(load(at, field) << unused) >> unused;
+}
+
+template <class T>
+int compare(T x, T y) {
+  return x < y ? -1 : y < x ? 1 : 0;
+}
+
+int compare(const std::byte* a, const std::byte* b, const Field& field) {
+  const std::byte* x = a + field.offset;
+  const std::byte* y = b + field.offset;
+  switch (field.kind) {
+    case FieldKind::unsigned_integer:
+      return compare(load(x, field), load(y, field));
+    case FieldKind::signed_integer:
+      return compare(integer(x, field), integer(y, field));
+    case FieldKind::bytes:
+      return std::memcmp(x, y, field.bytes);
+    case FieldKind::floating: {
+      const double u = real(x, field);
+      const double v = real(y, field);
+      if (std::isnan(u) || std::isnan(v)) return compare(std::isnan(u), std::isnan(v));
+      return compare(u, v);
+    }
+  }
+  throw std::logic_error("no such kind");
+}
+
+std::uint64_t special_float(const Field& field, Random& random) {
+  static const double values[] = {0.0,
+                                  -0.0,
+                                  1.5,
+                                  -1.5,
+                                  std::numeric_limits<double>::infinity(),
+                                  -std::numeric_limits<double>::infinity(),
+                                  std::numeric_limits<double>::quiet_NaN(),
+                                  -std::numeric_limits<double>::quiet_NaN()};
+  const std::uint64_t pick = below(random, std::size(values) + 1);
+  if (pick == std::size(values))  // a NaN with a payload
+    return field.bytes == 8 ? 0xfff0000000000000u | (1 + below(random, 100))
+                            : 0xff800000u | (1 + below(random, 100));
+  return field.bytes == 8 ? std::bit_cast<std::uint64_t>(values[pick])
+                          : std::bit_cast<std::uint32_t>(static_cast<float>(values[pick]));
+}
+
+}  // namespace
+
+TemporaryFolder::TemporaryFolder() {
+  std::string name = (std::filesystem::temp_directory_path() / "corank-test-XXXXXX").string();
+  if (!::mkdtemp(name.data())) throw std::runtime_error("mkdtemp failed");
+  path_ = name;
+}
+
+TemporaryFolder::~TemporaryFolder() {
+  std::error_code ignored;
+  std::filesystem::remove_all(path_, ignored);
+}
+
+std::vector<std::string> TemporaryFolder::names() const {
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(path_))
+    names.push_back(entry.path().filename().string());
+  std::ranges::sort(names);
+  return names;
+}
+
+void write_file(const std::filesystem::path& path, const Bytes& bytes) {
+  std::ofstream out(path, std::ios::binary);
+  out.write(reinterpret_cast<const char*>(bytes.data()), std::ssize(bytes));
+  if (!out.flush()) throw std::runtime_error("cannot write " + path.string());
+}
+
+Bytes read_file(const std::filesystem::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  if (!in) throw std::runtime_error("cannot read " + path.string());
+  Bytes bytes(std::filesystem::file_size(path));
+  in.read(reinterpret_cast<char*>(bytes.data()), std::ssize(bytes));
+  return bytes;
+}
+
+Bytes random_records(const Schema& schema, std::uint64_t count, Values values, Random& random) {
+  Bytes records(count * schema.record_bytes);
+  for (std::uint64_t i = 0; i < count; ++i)
+    for (const Field& field : schema.fields) {
+      std::byte* const at = records.data() + i * schema.record_bytes + field.offset;
+      if (field.kind == FieldKind::bytes) {
+        for (std::uint32_t b = 0; b < field.bytes; ++b)
+          at[b] = static_cast<std::byte>(values == Values::any ? below(random, 256)
+                                         : values == Values::few && b + 1 == field.bytes
+                                             ? below(random, 3) * 127
+                                             : 7);
+        continue;
+      }
+      std::uint64_t value = values == Values::any   ? random()
+                            : values == Values::few ? below(random, 5) - 2
+                                                    : 3;
+      if (field.kind == FieldKind::floating && values != Values::one && below(random, 2) == 0)
+        value = special_float(field, random);
+      store(at, value, field);
+    }
+  return records;
+}
+
+bool reference_less(const Schema& schema, const std::vector<KeyField>& keys, const std::byte* a,
+                    const std::byte* b) {
+  for (const KeyField& key : keys) {
+    const int order = compare(a, b, schema.fields[key.field]);
+    if (order != 0) return (order < 0) != key.descending;
+  }
+  return false;
+}
+
+Bytes stably_sorted(const Schema& schema, const std::vector<KeyField>& keys, const Bytes& records) {
+  std::vector<const std::byte*> order;
+  for (std::size_t at = 0; at < records.size(); at += schema.record_bytes)
+    order.push_back(records.data() + at);
+  std::ranges::stable_sort(order, [&](const std::byte* a, const std::byte* b) {
+    return reference_less(schema, keys, a, b);
+  });
+  Bytes sorted(records.size());
+  for (std::size_t i = 0; i < order.size(); ++i)
+    std::memcpy(sorted.data() + i * schema.record_bytes, order[i], schema.record_bytes);
+  return sorted;
+}
+
+}  // namespace corank::test

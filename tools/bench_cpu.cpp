@@ -1,0 +1,328 @@
+// Merges in memory: corank::multiway_merge beside what people use for it now.
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+#include <omp.h>
+#include <parallel/algorithm>
+#include <parallel/multiway_merge.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <bit>
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <functional>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <queue>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "corank/loser_tree.hpp"
+#include "corank/multiway_merge.hpp"
+
+namespace {
+
+using corank::Key;
+
+// A record whose key is an integer, with `Bytes - 8` bytes of payload.
+template <std::size_t Bytes>
+struct IntegerRecord {
+  std::uint64_t key;
+  std::byte payload[Bytes - 8];
+
+  static IntegerRecord make(std::uint64_t key, std::uint64_t id) {
+    IntegerRecord record{key, {}};
+    std::memcpy(record.payload, &id, sizeof id);
+    return record;
+  }
+  friend bool operator<(const IntegerRecord& a, const IntegerRecord& b) { return a.key < b.key; }
+  static constexpr auto key_of = &IntegerRecord::key;
+};
+
+template <>
+struct IntegerRecord<8> {
+  std::uint64_t key;
+
+  static IntegerRecord make(std::uint64_t key, std::uint64_t) { return {key}; }
+  friend bool operator<(const IntegerRecord& a, const IntegerRecord& b) { return a.key < b.key; }
+  static constexpr auto key_of = &IntegerRecord::key;
+};
+
+// A record whose key is its first ten bytes.
+template <std::size_t Bytes>
+struct TextRecord {
+  unsigned char key[10];
+  std::byte payload[Bytes - 10];
+
+  static TextRecord make(std::uint64_t key, std::uint64_t id) {
+    TextRecord record{};
+    const std::uint64_t big_endian = __builtin_bswap64(key);
+    std::memcpy(record.key, &big_endian, 8);
+    std::memcpy(record.payload, &id, sizeof id);
+    return record;
+  }
+  friend bool operator<(const TextRecord& a, const TextRecord& b) {
+    return std::memcmp(a.key, b.key, sizeof a.key) < 0;
+  }
+  static constexpr auto key_of = [](const TextRecord& record) {
+    std::uint64_t head;
+    std::uint16_t tail;
+    std::memcpy(&head, record.key, 8);
+    std::memcpy(&tail, record.key + 8, 2);
+    return Key<2>{{__builtin_bswap64(head), std::uint64_t{__builtin_bswap16(tail)} << 48}};
+  };
+};
+
+template <class Record>
+using Runs = std::vector<std::span<const Record>>;
+
+template <class Record>
+void merge_by_loser_tree(Runs<Record> runs, std::span<Record> out) {
+  corank::LoserTree tree(runs.size(), [&](std::size_t i, std::size_t j) {
+    if (runs[i].empty() || runs[j].empty()) return runs[j].empty() && (!runs[i].empty() || i < j);
+    return i < j ? !(runs[j].front() < runs[i].front()) : runs[i].front() < runs[j].front();
+  });
+  for (Record& record : out) {
+    auto& run = runs[tree.winner()];
+    record = run.front();
+    run = run.subspan(1);
+    tree.replay();
+  }
+}
+
+template <class Record>
+void merge_by_heap(Runs<Record> runs, std::span<Record> out) {
+  const auto later = [&](std::size_t i, std::size_t j) {
+    return i < j ? runs[j].front() < runs[i].front() : !(runs[i].front() < runs[j].front());
+  };
+  std::priority_queue<std::size_t, std::vector<std::size_t>, decltype(later)> heap(later);
+  for (std::size_t i = 0; i < runs.size(); ++i)
+    if (!runs[i].empty()) heap.push(i);
+  for (Record& record : out) {
+    const std::size_t i = heap.top();
+    heap.pop();
+    record = runs[i].front();
+    runs[i] = runs[i].subspan(1);
+    if (!runs[i].empty()) heap.push(i);
+  }
+}
+
+template <class Record>
+void merge_by_gnu(const Runs<Record>& runs, std::span<Record> out, unsigned threads) {
+  // Its loser tree wants pointers to what may be changed, though it changes nothing.
+  std::vector<std::pair<Record*, Record*>> pairs;
+  for (const auto& run : runs) {
+    auto* first = const_cast<Record*>(run.data());
+    pairs.push_back({first, first + run.size()});
+  }
+  const auto length = static_cast<std::ptrdiff_t>(out.size());
+  if (threads == 1) {
+    __gnu_parallel::stable_multiway_merge(pairs.begin(), pairs.end(), out.data(), length,
+                                          std::less<Record>{}, __gnu_parallel::sequential_tag{});
+  } else {
+    omp_set_num_threads(static_cast<int>(threads));
+    __gnu_parallel::stable_multiway_merge(pairs.begin(), pairs.end(), out.data(), length,
+                                          std::less<Record>{},
+                                          __gnu_parallel::parallel_tag{
+                                              static_cast<std::uint16_t>(threads)});
+  }
+}
+
+template <class Record>
+void copy(const Runs<Record>& runs, std::span<Record> out, unsigned threads) {
+  const Record* from = runs.front().data();  // the runs lie end to end
+  const std::size_t part = (out.size() + threads - 1) / threads;
+  std::vector<std::jthread> workers;
+  for (unsigned t = 0; t < threads; ++t)
+    workers.emplace_back([=] {
+      const std::size_t first = std::min(t * part, out.size());
+      std::memcpy(static_cast<void*>(out.data() + first), from + first,
+                  std::min(part, out.size() - first) * sizeof(Record));
+    });
+}
+
+struct Case {
+  std::string distribution;
+  std::uint32_t record_bytes;
+  std::size_t k;
+  unsigned threads;
+};
+
+std::uint64_t random_key(const std::string& distribution, std::size_t run, std::mt19937_64& random) {
+  if (distribution == "equal") return 42;
+  if (distribution == "disjoint") return (std::uint64_t{run} << 40) + random() % (std::uint64_t{1} << 40);
+  if (distribution == "zipf") {
+    // Rank r of 2^20 with a chance of about 1/r.
+    const double u = static_cast<double>(random() >> 11) * 0x1p-53;
+    return static_cast<std::uint64_t>(std::exp2(20 * u)) * 0x9e3779b97f4a7c15u;
+  }
+  return random();
+}
+
+using Seconds = std::map<std::string, std::vector<double>>;
+
+template <class Record>
+Seconds measure(const Case& c, std::uint64_t bytes, int repetitions,
+                const std::vector<std::string>& contenders) {
+  const std::size_t count = bytes / sizeof(Record);
+  std::vector<Record> records(count), out(count);
+  Runs<Record> runs;
+  std::mt19937_64 random(1);
+  for (std::size_t r = 0; r < c.k; ++r) {
+    const std::size_t first = count * r / c.k;
+    const std::size_t end = count * (r + 1) / c.k;
+    std::vector<std::uint64_t> keys(end - first);
+    for (auto& key : keys) key = random_key(c.distribution, r, random);
+    std::ranges::sort(keys);
+    for (std::size_t i = first; i < end; ++i) records[i] = Record::make(keys[i - first], i);
+    runs.emplace_back(records.data() + first, end - first);
+  }
+  std::vector<Record> expected = records;
+  std::stable_sort(expected.begin(), expected.end());
+
+  const std::span<Record> to = out;
+  const std::map<std::string, std::function<void()>> all{
+      {"copy", [&] { copy(runs, to, c.threads); }},
+      {"corank", [&] { corank::multiway_merge<Record>(runs, to, Record::key_of, c.threads); }},
+      {"corank less", [&] { corank::multiway_merge<Record>(runs, to, std::less<Record>{}, c.threads); }},
+      {"gnu", [&] { merge_by_gnu(runs, to, c.threads); }},
+      {"loser tree", [&] { merge_by_loser_tree(runs, to); }},
+      {"heap", [&] { merge_by_heap(runs, to); }},
+  };
+  Seconds seconds;
+  for (int repetition = 0; repetition < repetitions; ++repetition) {
+    for (const std::string& name : contenders) {
+      std::memset(static_cast<void*>(out.data()), 0, count * sizeof(Record));
+      const auto start = std::chrono::steady_clock::now();
+      all.at(name)();
+      const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
+      seconds[name].push_back(taken.count());
+      const Record* wanted = name == "copy" ? records.data() : expected.data();
+      if (std::memcmp(out.data(), wanted, count * sizeof(Record)) != 0)
+        throw std::runtime_error(name + " merged wrongly");
+    }
+  }
+  return seconds;
+}
+
+Seconds measure(const Case& c, std::uint64_t bytes, int repetitions,
+                const std::vector<std::string>& contenders) {
+  switch (c.record_bytes) {
+    case 8: return measure<IntegerRecord<8>>(c, bytes, repetitions, contenders);
+    case 16: return measure<IntegerRecord<16>>(c, bytes, repetitions, contenders);
+    case 100: return measure<TextRecord<100>>(c, bytes, repetitions, contenders);
+    case 1000: return measure<TextRecord<1000>>(c, bytes, repetitions, contenders);
+    default: throw std::runtime_error("records are of 8, 16, 100 or 1000 bytes");
+  }
+}
+
+double median(std::vector<double> values) {
+  std::ranges::sort(values);
+  const std::size_t middle = values.size() / 2;
+  return values.size() % 2 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
+}
+
+std::string output_of(const char* command) {
+  std::string text;
+  if (FILE* pipe = ::popen(command, "r")) {
+    char buffer[256];
+    while (std::fgets(buffer, sizeof buffer, pipe)) text += buffer;
+    ::pclose(pipe);
+  }
+  while (!text.empty() && text.back() == '\n') text.pop_back();
+  return text;
+}
+
+std::string machine() {
+  std::ifstream info("/proc/cpuinfo");
+  std::string model = "unknown processor";
+  for (std::string line; std::getline(info, line);)
+    if (line.starts_with("model name")) model = line.substr(line.find(':') + 2);
+  return fmt::format("{}, {} cores", model, std::thread::hardware_concurrency());
+}
+
+int run(int argc, char** argv) {
+  CLI::App app("Merges in memory: this engine beside others. Every result is verified.");
+  std::vector<std::string> distributions{"random", "equal", "disjoint", "zipf"};
+  std::vector<std::uint32_t> record_bytes{8, 16, 100, 1000};
+  std::vector<std::size_t> ks{2, 16, 256, 1024};
+  std::vector<unsigned> threads{1, 2};
+  std::vector<std::string> contenders{"copy", "corank", "corank less", "gnu", "loser tree", "heap"};
+  std::uint64_t bytes = std::uint64_t{256} << 20;
+  int repetitions = 5;
+  std::string output;
+  app.add_option("--distribution", distributions, "random, equal, disjoint, zipf")->delimiter(',');
+  app.add_option("--record", record_bytes, "bytes of a record: 8, 16, 100, 1000")->delimiter(',');
+  app.add_option("-k", ks, "numbers of runs")->delimiter(',');
+  app.add_option("--threads", threads, "numbers of threads")->delimiter(',');
+  app.add_option("--contender", contenders, "who takes part")->delimiter(',');
+  app.add_option("--bytes", bytes, "of all runs together")->transform(CLI::AsSizeValue(false));
+  app.add_option("--repetitions", repetitions, "of each case; medians are shown");
+  app.add_option("-o,--output", output, "write OUTPUT.md and OUTPUT.json");
+  CLI11_PARSE(app, argc, argv);
+
+  nlohmann::ordered_json report;
+  report["machine"] = machine();
+  report["date"] = fmt::format("{:%Y-%m-%d}", fmt::gmtime(std::time(nullptr)));
+  report["commit"] = output_of("git describe --always --dirty 2>/dev/null");
+  report["bytes"] = bytes;
+  report["repetitions"] = repetitions;
+  std::string table = fmt::format(
+      "# Merging in memory\n\n{}, {}, commit {}; {} MiB in all, medians of {} interleaved "
+      "repetitions, million records a second and, in brackets, the ratio to "
+      "`__gnu_parallel::stable_multiway_merge`. Loser tree and heap run on one thread. Written by "
+      "`bench-cpu -o`.\n\n| records | bytes | k | threads |",
+      report["machine"].get<std::string>(), report["date"].get<std::string>(),
+      report["commit"].get<std::string>(), bytes >> 20, repetitions);
+  for (const std::string& name : contenders) table += fmt::format(" {} |", name);
+  table += "\n|---|---|---|---|";
+  for (std::size_t i = 0; i < contenders.size(); ++i) table += "---|";
+  table += '\n';
+  fmt::print("{}", table);
+
+  for (const std::string& distribution : distributions)
+    for (const std::uint32_t size : record_bytes)
+      for (const std::size_t k : ks)
+        for (const unsigned t : threads) {
+          const Seconds seconds = measure({distribution, size, k, t}, bytes, repetitions, contenders);
+          const double records = static_cast<double>(bytes / size);
+          nlohmann::ordered_json row{
+              {"distribution", distribution}, {"record_bytes", size}, {"k", k}, {"threads", t}};
+          std::string line = fmt::format("| {} | {} | {} | {} |", distribution, size, k, t);
+          for (const std::string& name : contenders) {
+            const double rate = records / median(seconds.at(name)) / 1e6;
+            row["seconds"][name] = seconds.at(name);
+            row["million_records_per_second"][name] = rate;
+            line += fmt::format(" {:.{}f}", rate, rate < 100 ? 1 : 0);
+            if (seconds.contains("gnu") && name != "gnu")
+              line += fmt::format(" ({:.2f})", median(seconds.at("gnu")) / median(seconds.at(name)));
+            line += " |";
+          }
+          fmt::print("{}\n", line);
+          std::fflush(stdout);
+          table += line + '\n';
+          report["cases"].push_back(row);
+        }
+  if (!output.empty()) {
+    std::ofstream(output + ".md") << table;
+    std::ofstream(output + ".json") << report.dump(1) << '\n';
+  }
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return run(argc, argv);
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "bench-cpu: {}\n", error.what());
+    return 2;
+  }
+}
