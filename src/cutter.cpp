@@ -14,6 +14,12 @@ struct Probe {
   const std::byte* record;
 };
 
+// What is left of a chunk: from `begin` on, counted from the first record that no unit has.
+struct Stretch {
+  std::uint64_t begin;
+  const std::byte* records;
+};
+
 }  // namespace
 
 Cutter::Cutter(Reader& reader, std::span<const Run> runs, const KeyEncoding& encoding,
@@ -97,14 +103,24 @@ bool Cutter::sorts_before(std::uint32_t run, std::uint32_t other) const {
 
 std::vector<std::uint64_t> Cutter::cut(std::uint64_t records) const {
   const KeyLayout layout = encoding_.layout();
-  std::vector<std::uint64_t> counts(windows_.size());
-  std::ranges::transform(windows_, counts.begin(),
-                         [](const Window& window) { return window.end - window.begin; });
+  // Side by side, so that a probe misses the cache at most once: at its record.
+  std::vector<Stretch> stretches;
+  std::vector<std::size_t> ends;  // of each run's stretches
+  std::vector<std::uint64_t> counts;
+  for (const Window& window : windows_) {
+    for (const ChunkRef& chunk : window.chunks) {
+      const std::uint64_t from = std::max(window.begin, chunk->first);
+      stretches.push_back({from - window.begin,
+                           chunk->records() + (from - chunk->first) * layout.record_bytes});
+    }
+    ends.push_back(stretches.size());
+    counts.push_back(window.end - window.begin);
+  }
   const auto co_rank_by = [&]<int W>(std::integral_constant<int, W>) {
     const auto probe = [&](std::size_t run, std::uint64_t index) {
-      const Chunk& chunk = windows_[run].chunk_of(windows_[run].begin + index);
-      const std::byte* record =
-          chunk.records() + (windows_[run].begin + index - chunk.first) * layout.record_bytes;
+      const Stretch* stretch = stretches.data() + ends[run] - 1;
+      while (stretch->begin > index) --stretch;
+      const std::byte* record = stretch->records + (index - stretch->begin) * layout.record_bytes;
       return Probe<W>{encode<W>(layout, record), record};
     };
     const auto less = [&](const Probe<W>& x, const Probe<W>& y) {

@@ -122,7 +122,10 @@ Stats merge(std::span<const std::filesystem::path> paths, const std::filesystem:
     options.progress(progress);
   };
   const auto merge_into = [&](Writer& into, std::span<const Run> pass_runs, bool last) {
-    const PassPlan plan = *plan_pass(pass_runs.size(), record_bytes, memory_bytes);
+    const PassPlan plan =
+        plan_pass(pass_runs.size(), record_bytes, memory_bytes,
+                  decision.cuda ? largest_cuda_unit_bytes : largest_cpu_unit_bytes)
+            .value();
     const BackendConfig config{&encoding, plan.unit_records, plan.tokens, threads};
     const std::unique_ptr<Backend> backend =
         decision.cuda ? make_cuda_backend(options.device, config) : make_cpu_backend(config);

@@ -8,11 +8,10 @@ namespace corank {
 namespace {
 
 constexpr unsigned tokens = 4;
-constexpr std::uint64_t largest_chunk_bytes = std::uint64_t{4} << 20;
+constexpr std::uint64_t largest_chunk_bytes = std::uint64_t{1} << 20;
 // Below these a unit costs more to cut than to merge.
 constexpr std::uint64_t least_unit_bytes = std::uint64_t{16} << 10;
 constexpr std::uint64_t least_unit_bytes_a_run = 512;
-constexpr std::uint64_t largest_unit_bytes = std::uint64_t{64} << 20;
 // Keys and locators are 12 bytes and more a record: units of tiny records are bounded by these.
 constexpr std::uint64_t largest_unit_records = std::uint64_t{8} << 20;
 
@@ -27,7 +26,7 @@ std::uint64_t chunks_needed(std::uint64_t runs, std::uint64_t read_ahead,
 }  // namespace
 
 std::optional<PassPlan> plan_pass(std::uint64_t runs, std::uint32_t record_bytes,
-                                  std::uint64_t memory_bytes) {
+                                  std::uint64_t memory_bytes, std::uint64_t largest_unit_bytes) {
   const std::uint64_t smallest_chunk_bytes = round_up(record_bytes, page_bytes());
   // At least half of a chunk is filled, so twice a chunk leaves room for a record.
   const std::uint64_t smallest_unit_bytes =

@@ -339,7 +339,8 @@ TEST_CASE("the CUDA backend merges runs of every distribution", "[gpu]") {
   CHECK(rig.merges(runs, random));
 }
 
-TEST_CASE("the CUDA backend names the first record that is out of order", "[gpu][sanitize]") {
+TEST_CASE("the CUDA backend names the first record that is out of order",
+          "[gpu][sanitize][disorder]") {
   Random random(9);
   // A record's last byte is the last of its key.
   for (const char* schema :
@@ -375,7 +376,8 @@ TEST_CASE("the CUDA backend names the first record that is out of order", "[gpu]
   }
 }
 
-TEST_CASE("the CUDA backend survives units that are not sorted at all", "[gpu][sanitize]") {
+TEST_CASE("the CUDA backend survives units that are not sorted at all",
+          "[gpu][sanitize][disorder]") {
   Random random(10);
   for (const std::uint64_t k : {1u, 2u, 40u, 300u}) {
     Rig rig("a:u64,b:u64", "", {20'000, 2'000, 700});

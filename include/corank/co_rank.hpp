@@ -58,6 +58,8 @@ Cut co_rank(std::uint64_t rank, std::span<const std::uint64_t> counts, Probe&& p
   Cut cut{rank, std::vector<std::uint64_t>(k, 0)};
   auto& position = cut.position;
   std::vector<Value> last(k), next(k);  // of the taken blocks; of the block after them
+  std::vector<Value> previous(k);       // last, before this level took one more block
+  std::vector<char> grown(k);           // whether it did
   std::vector<std::size_t> heap;
   heap.reserve(k);
 
@@ -80,18 +82,22 @@ Cut co_rank(std::uint64_t rank, std::span<const std::uint64_t> counts, Probe&& p
     const std::uint64_t target = std::min(rank / step, blocks) * step;
 
     const auto has_next = [&](std::size_t i) { return position[i] + step <= counts[i]; };
-    std::size_t greatest = k;
-    for (std::size_t i = 0; i < k; ++i) {
-      if (position[i] != 0 && (greatest == k || last_before(greatest, i))) greatest = i;
+    // All probes of a level stand together: none waits for another.
+    for (std::size_t i = 0; i < k; ++i)
       if (has_next(i)) next[i] = probe(i, position[i] + step - 1);
-    }
+    std::size_t greatest = k;
+    for (std::size_t i = 0; i < k; ++i)
+      if (position[i] != 0 && (greatest == k || last_before(greatest, i))) greatest = i;
+    std::fill(grown.begin(), grown.end(), 0);
     if (greatest != k) {
       const Value bound = last[greatest];
       for (std::size_t i = 0; i < k; ++i) {
         if (!has_next(i) || !before(next[i], i, bound, greatest)) continue;
         position[i] += step;
         taken += step;
+        previous[i] = last[i];
         last[i] = next[i];
+        grown[i] = 1;
         if (has_next(i) && taken < target) next[i] = probe(i, position[i] + step - 1);
       }
     }
@@ -108,7 +114,8 @@ Cut co_rank(std::uint64_t rank, std::span<const std::uint64_t> counts, Probe&& p
         if (position[i] == 0) {
           heap.pop_back();
         } else {
-          last[i] = probe(i, position[i] - 1);
+          last[i] = grown[i] ? previous[i] : probe(i, position[i] - 1);
+          grown[i] = 0;
           std::push_heap(heap.begin(), heap.end(), last_before);
         }
       }
