@@ -1,9 +1,11 @@
 #include <algorithm>
 #include <bit>
 #include <condition_variable>
-#include <cstring>
 #include <limits>
+#include <memory>
 #include <mutex>
+#include <span>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>

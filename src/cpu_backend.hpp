@@ -7,7 +7,7 @@
 
 namespace corank {
 
-// Runs in the caller's task arena, whose size is the number of cores that it uses.
+// Has config.threads threads for all units in flight together.
 std::unique_ptr<Backend> make_cpu_backend(const BackendConfig& config);
 
 }  // namespace corank

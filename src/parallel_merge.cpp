@@ -19,7 +19,9 @@ constexpr std::uint64_t least_tile_records = std::uint64_t{1} << 17;
 }  // namespace
 
 ParallelMerger::ParallelMerger(const detail::KeyWords& keys, unsigned threads)
-    : keys_(keys), threads_(threads), mergers_([this] { return make_tile_merger(keys_); }) {}
+    : keys_(keys), threads_(threads), arena_(static_cast<int>(threads)) {
+  for (unsigned i = 0; i < threads; ++i) mergers_.push_back(make_tile_merger(keys));
+}
 
 bool ParallelMerger::merge(std::span<const Stretch> runs, std::byte* out) {
   std::vector<std::uint64_t> counts;
@@ -52,8 +54,7 @@ bool ParallelMerger::merge(std::span<const Stretch> runs, std::byte* out) {
   cuts.front() = {0, std::vector<std::uint64_t>(runs.size(), 0)};
   cuts.back() = {records, counts};
   std::atomic<bool> ordered = true;
-  // Isolated, lest a thread that waits here starts on other work and holds this up.
-  tbb::this_task_arena::isolate([&] {
+  arena_.execute([&] {
     tbb::parallel_for(std::uint64_t{1}, tiles, [&](std::uint64_t t) { cuts[t] = cut(t); });
     tbb::parallel_for(std::uint64_t{0}, tiles, [&](std::uint64_t t) {
       std::vector<Stretch> tile;
@@ -65,7 +66,9 @@ bool ParallelMerger::merge(std::span<const Stretch> runs, std::byte* out) {
           tile.push_back({runs[r].records + begin * record_bytes, end - begin,
                           begin != 0 || runs[r].predecessor});
       }
-      if (ordered && !mergers_.local()->merge(tile, out + cuts[t].rank * record_bytes))
+      const int thread = tbb::this_task_arena::current_thread_index();
+      if (ordered && !mergers_[static_cast<std::size_t>(thread)]->merge(
+                         tile, out + cuts[t].rank * record_bytes))
         ordered = false;
     });
   });
@@ -90,11 +93,8 @@ void merge_by_words(std::span<const std::span<const std::byte>> runs, const KeyW
   std::vector<Stretch> stretches;
   for (const auto& run : runs)
     if (!run.empty()) stretches.push_back({run.data(), run.size() / keys.record_bytes(), false});
-  ParallelMerger merger(keys, thread_count(threads));
-  bool ordered = false;
-  tbb::task_arena arena(static_cast<int>(thread_count(threads)));
-  arena.execute([&] { ordered = merger.merge(stretches, out); });
-  if (!ordered) throw std::invalid_argument("corank::multiway_merge: a run is not sorted");
+  if (!ParallelMerger(keys, thread_count(threads)).merge(stretches, out))
+    throw std::invalid_argument("corank::multiway_merge: a run is not sorted");
 }
 
 }  // namespace detail

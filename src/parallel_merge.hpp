@@ -1,11 +1,12 @@
 // Merges runs in memory on all cores.
 #pragma once
 
-#include <tbb/enumerable_thread_specific.h>
+#include <tbb/task_arena.h>
 
 #include <cstddef>
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "tile_merge.hpp"
 
@@ -16,8 +17,8 @@ class ParallelMerger {
   // `keys` must outlive the merger.
   ParallelMerger(const detail::KeyWords& keys, unsigned threads);
 
-  // Merges `runs`, stably, into `out`, in the caller's task arena. False if one of them is out of
-  // order; what is in `out` then means nothing. Thread-safe.
+  // Merges `runs`, stably, into `out`. False if one of them is out of order; what is in `out` then
+  // means nothing. Thread-safe: all callers together have the threads.
   bool merge(std::span<const Stretch> runs, std::byte* out);
 
  private:
@@ -28,7 +29,8 @@ class ParallelMerger {
 
   const detail::KeyWords& keys_;
   unsigned threads_;
-  tbb::enumerable_thread_specific<std::unique_ptr<TileMerger>> mergers_;
+  tbb::task_arena arena_;
+  std::vector<std::unique_ptr<TileMerger>> mergers_;  // of each place in the arena
 };
 
 }  // namespace corank

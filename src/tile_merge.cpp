@@ -42,10 +42,18 @@ struct Job {
   std::uint64_t left;
 };
 
+// GCC's -fsplit-paths, part of -O3, would make a jump of one of the lanes' choices, half of which are
+// mispredicted.
+#if defined(__GNUC__) && !defined(__clang__)
+#define CORANK_CONDITIONAL_MOVES __attribute__((optimize("no-split-paths")))
+#else
+#define CORANK_CONDITIONAL_MOVES
+#endif
+
 // `steps` outputs of each of N jobs, without a branch on the data and without a bound check: what
 // stands behind the last item of either input must not sort before the other's items.
 template <int N, class Item>
-void advance(Job<Item>* jobs, std::uint64_t steps) {
+CORANK_CONDITIONAL_MOVES void advance(Job<Item>* jobs, std::uint64_t steps) {
   // One step moves either a or b by an item, so a's address follows from b's: one less to keep.
   std::uintptr_t sum[N], b[N], out[N];
   for (int l = 0; l < N; ++l) {
@@ -125,20 +133,21 @@ class RunMerger {
   // The number of runs so far.
   std::size_t runs() const { return runs_.size(); }
 
-  std::span<Item> merge() {
+  // Two runs or more are merged into `out` if that is given, else into one of the buffers.
+  std::span<Item> merge(Item* out = nullptr) {
+    if (runs_.empty()) return {};
     Item* from = buffers_[0].data();
     Item* to = buffers_[1].data();
-    if (runs_.empty()) return {};
     from[end_].word = greatest_word;
-    // First each group of runs that fits into the innermost caches is merged into one.
-    const std::uint64_t group = std::bit_floor(
-        std::clamp<std::uint64_t>(runs_.size() * group_items / end_, 1, runs_.size()));
-    if (group > 1) {
+    if (runs_.size() > 2) {
+      // First each group of runs that fits into the innermost caches is merged into one.
+      const std::uint64_t group = std::bit_floor(std::clamp<std::uint64_t>(
+          runs_.size() * group_items / end_, 1, runs_.size() - 1));
       std::size_t groups = 0;
       for (std::size_t first = 0; first < runs_.size(); first += group) {
-        group_.assign(runs_.begin() + static_cast<std::ptrdiff_t>(first),
-                      runs_.begin() +
-                          static_cast<std::ptrdiff_t>(std::min(first + group, runs_.size())));
+        const auto begin = runs_.begin() + static_cast<std::ptrdiff_t>(first);
+        group_.assign(begin, begin + static_cast<std::ptrdiff_t>(
+                                         std::min<std::uint64_t>(group, runs_.size() - first)));
         Item *x = from, *y = to;
         for (std::uint64_t size = group; size > 1; size /= 2, std::swap(x, y))
           merge_level(x, y, group_);
@@ -147,7 +156,12 @@ class RunMerger {
       runs_.resize(groups);
       if (std::countr_zero(group) % 2 != 0) std::swap(from, to);
     }
-    for (; runs_.size() > 1; std::swap(from, to)) merge_level(from, to, runs_);
+    for (; runs_.size() > 2; std::swap(from, to)) merge_level(from, to, runs_);
+    if (runs_.size() == 2) {
+      if (!out) out = to;
+      merge_pairs(from, out, runs_);
+      return {out, runs_.front().count + runs_.back().count};
+    }
     return {from, runs_.front().count};
   }
 
@@ -159,32 +173,37 @@ class RunMerger {
   static constexpr std::uint64_t group_items = (std::uint64_t{128} << 10) / sizeof(Item);
   static constexpr std::uint64_t part_items = 2048;
 
+  // Halves the number of runs.
   void merge_level(const Item* from, Item* to, std::vector<Run>& runs) {
+    merge_pairs(from, to, runs);
+    std::size_t merged = 0;
+    for (std::size_t r = 0; r < runs.size(); r += 2) {
+      Run result = runs[r];
+      if (r + 1 == runs.size())
+        std::copy_n(from + result.begin, result.count, to + result.begin);
+      else
+        result.count += runs[r + 1].count;
+      to[result.begin + result.count].word = greatest_word;
+      runs[merged++] = result;
+    }
+    runs.resize(merged);
+  }
+
+  void merge_pairs(const Item* from, Item* to, const std::vector<Run>& runs) {
     jobs_.clear();
     for (std::size_t r = 0; r + 1 < runs.size(); r += 2)
       add_jobs(from + runs[r].begin, runs[r].count, from + runs[r + 1].begin, runs[r + 1].count,
                to + runs[r].begin);
     run(std::span<const Job<Item>>(jobs_));
-
-    std::size_t merged = 0;
-    for (std::size_t r = 0; r < runs.size(); r += 2) {
-      Run result = runs[r];
-      if (r + 1 == runs.size()) {
-        std::copy_n(from + result.begin, result.count, to + result.begin);
-      } else {
-        const Run& b = runs[r + 1];
-        result.count += b.count;
-        // Items that equal the sentinel are the last of the merge, and those of b the last of all;
-        // the sentinel of a went out in their place.
-        const Item* last = from + b.begin + b.count;
-        for (Item* out = to + result.begin + result.count;
-             last != from + b.begin && (last - 1)->word == greatest_word;)
-          *--out = *--last;
-      }
-      to[result.begin + result.count].word = greatest_word;
-      runs[merged++] = result;
+    for (std::size_t r = 0; r + 1 < runs.size(); r += 2) {
+      // Items that equal the sentinel are the last of the merge, and those of b the last of all;
+      // the sentinel of a may have gone out in their place.
+      const Run &a = runs[r], &b = runs[r + 1];
+      const Item* last = from + b.begin + b.count;
+      for (Item* out = to + a.begin + a.count + b.count;
+           last != from + b.begin && (last - 1)->word == greatest_word;)
+        *--out = *--last;
     }
-    runs.resize(merged);
   }
 
   void add_jobs(const Item* a, std::uint64_t a_count, const Item* b, std::uint64_t b_count,
@@ -216,33 +235,62 @@ class RunMerger {
   std::vector<Job<Item>> jobs_;
 };
 
-// How records become items and items records.
-std::uint64_t to_word(const WholeWord& key, std::uint64_t value) {
+// What is known of the order of words that follow one another.
+struct Order {
+  std::uint64_t last;
+  bool descends = false;
+  bool equals = false;
+
+  void next(std::uint64_t word) {
+    descends |= word < last;
+    equals |= word == last;
+    last = word;
+  }
+};
+
+// Calls `use` with a copy of what a loop needs of the key, the byte order being a constant.
+template <class Use>
+void with_key(const WholeWord& key, Use use) {
+  const std::uint64_t flip = key.flip;
+  if (key.big_endian)
+    use([flip](const std::byte* at) {
+      return detail::byte_swap(detail::load_little(at, 8)) ^ flip;
+    });
+  else
+    use([flip](const std::byte* at) { return detail::load_little(at, 8) ^ flip; });
+}
+
+std::uint64_t to_word(const WholeWord& key, const std::byte* at) {
+  const std::uint64_t value = detail::load_little(at, 8);
   return (key.big_endian ? detail::byte_swap(value) : value) ^ key.flip;
 }
-std::uint64_t from_word(const WholeWord& key, std::uint64_t word) {
-  return key.big_endian ? detail::byte_swap(word ^ key.flip) : word ^ key.flip;
+void put_word(const WholeWord& key, std::uint64_t word, std::byte* at) {
+  const std::uint64_t value = key.big_endian ? detail::byte_swap(word ^ key.flip) : word ^ key.flip;
+  std::memcpy(at, &value, 8);
 }
+
+// How records become items, and items records. Items of a key that is one word can be merged right
+// into the output, to become records there.
 
 class WordFormat {
  public:
   using Item = WordItem;
+  static constexpr bool in_place = true;
+
   explicit WordFormat(const KeyWords& keys) : key_(*keys.whole_word()) {}
   static bool fits(const KeyWords& keys) { return keys.whole_word() && keys.record_bytes() == 8; }
 
-  std::uint64_t word(const std::byte* record) const {
-    return to_word(key_, detail::load_little(record, 8));
+  std::uint64_t word(const std::byte* record) const { return to_word(key_, record); }
+  void encode(const std::byte* records, std::uint64_t count, Item* items, Order& order) const {
+    with_key(key_, [&, known = order](auto word) mutable {
+      for (std::uint64_t i = 0; i < count; ++i) known.next(items[i].word = word(records + 8 * i));
+      order = known;
+    });
   }
-  void encode(const std::byte* records, std::uint64_t count, Item* items) const {
-    for (std::uint64_t i = 0; i < count; ++i, records += 8)
-      items[i].word = word(records);
-  }
-  void decode(std::span<const Item> items, std::byte* out) const {
-    for (const Item& item : items) {
-      const std::uint64_t record = from_word(key_, item.word);
-      std::memcpy(out, &record, 8);
-      out += 8;
-    }
+  void decode(std::span<Item> items, std::byte* out) const {
+    if (!key_.big_endian && key_.flip == 0) return;
+    const WholeWord key = key_;
+    for (std::uint64_t i = 0; i < items.size(); ++i) put_word(key, items[i].word, out + 8 * i);
   }
 
  private:
@@ -252,24 +300,31 @@ class WordFormat {
 class PairFormat {
  public:
   using Item = PairItem;
+  static constexpr bool in_place = true;
+
   explicit PairFormat(const KeyWords& keys) : key_(*keys.whole_word()) {}
   static bool fits(const KeyWords& keys) {
     return keys.whole_word() && keys.record_bytes() == 16 && keys.whole_word()->offset % 8 == 0;
   }
 
-  std::uint64_t word(const std::byte* record) const {
-    return to_word(key_, detail::load_little(record + key_.offset, 8));
+  std::uint64_t word(const std::byte* record) const { return to_word(key_, record + key_.offset); }
+  void encode(const std::byte* records, std::uint64_t count, Item* items, Order& order) const {
+    with_key(key_, [&, known = order, at = key_.offset](auto word) mutable {
+      for (std::uint64_t i = 0; i < count; ++i) {
+        const std::byte* record = records + 16 * i;
+        items[i] = {word(record + at), detail::load_little(record + (8 - at), 8)};
+        known.next(items[i].word);
+      }
+      order = known;
+    });
   }
-  void encode(const std::byte* records, std::uint64_t count, Item* items) const {
-    for (std::uint64_t i = 0; i < count; ++i, records += 16)
-      items[i] = {word(records), detail::load_little(records + (8 - key_.offset), 8)};
-  }
-  void decode(std::span<const Item> items, std::byte* out) const {
-    for (const Item& item : items) {
-      const std::uint64_t key = from_word(key_, item.word);
-      std::memcpy(out + key_.offset, &key, 8);
-      std::memcpy(out + (8 - key_.offset), &item.rest, 8);
-      out += 16;
+  void decode(std::span<Item> items, std::byte* out) const {
+    if (!key_.big_endian && key_.flip == 0 && key_.offset == 0) return;
+    const WholeWord key = key_;
+    for (std::uint64_t i = 0; i < items.size(); ++i) {
+      const Item item = items[i];
+      put_word(key, item.word, out + 16 * i + key.offset);
+      std::memcpy(out + 16 * i + (8 - key.offset), &item.rest, 8);
     }
   }
 
@@ -280,6 +335,8 @@ class PairFormat {
 class PointerFormat {
  public:
   using Item = PointerItem;
+  static constexpr bool in_place = false;
+
   explicit PointerFormat(const KeyWords& keys) : keys_(keys), record_bytes_(keys.record_bytes()) {}
 
   std::uint64_t word(const std::byte* record) const {
@@ -287,19 +344,23 @@ class PointerFormat {
     keys_.read(0, record, 1, &result);
     return result;
   }
-  void encode(const std::byte* records, std::uint64_t count, Item* items) const {
+  void encode(const std::byte* records, std::uint64_t count, Item* items, Order& order) const {
     std::array<std::uint64_t, 256> words;
+    Order known = order;
     while (count > 0) {
       const std::uint64_t batch = std::min<std::uint64_t>(count, words.size());
       keys_.read(0, records, batch, words.data());
-      for (std::uint64_t i = 0; i < batch; ++i, records += record_bytes_)
+      for (std::uint64_t i = 0; i < batch; ++i, records += record_bytes_) {
         items[i] = {words[i], records};
+        known.next(words[i]);
+      }
       items += batch;
       count -= batch;
     }
+    order = known;
   }
 
-  void decode(std::span<const Item> items, std::byte* out) const {
+  void decode(std::span<Item> items, std::byte* out) const {
     for (const Item& item : items) {
       std::memcpy(out, item.record, record_bytes_);
       out += record_bytes_;
@@ -496,8 +557,10 @@ class FormatMerger final : public TileMerger {
     for (const Stretch& stretch : block_) {
       if (stretch.count == 0) continue;
       Item* items = merger_.add(format_.word(stretch.records), stretch.count);
-      format_.encode(stretch.records, stretch.count, items);
-      if (!ascends(stretch, items)) return false;
+      Order order{stretch.predecessor ? format_.word(stretch.records - keys_.record_bytes()) : 0};
+      format_.encode(stretch.records, stretch.count, items, order);
+      if (order.descends) return false;
+      if (order.equals && keys_.words() > 1 && !ascends_by_all_words(stretch)) return false;
     }
     if (merger_.runs() == 1 && keys_.words() == 1) {
       for (const Stretch& stretch : block_) {
@@ -506,24 +569,15 @@ class FormatMerger final : public TileMerger {
       }
       return true;
     }
-    const std::span<Item> merged = merger_.merge();
-    if constexpr (std::is_same_v<Item, PointerItem>) settler_.settle(merged);
-    format_.decode(merged, out);
-    out += merged.size() * keys_.record_bytes();
+    if constexpr (Format::in_place) {
+      format_.decode(merger_.merge(reinterpret_cast<Item*>(out)), out);
+    } else {
+      const std::span<Item> merged = merger_.merge();
+      settler_.settle(merged);
+      format_.decode(merged, out);
+    }
+    out += records * keys_.record_bytes();
     return true;
-  }
-
-  bool ascends(const Stretch& stretch, const Item* items) const {
-    bool descends = false;
-    bool equal = false;
-    const auto compare = [&](std::uint64_t before, std::uint64_t word) {
-      descends |= word < before;
-      equal |= word == before;
-    };
-    if (stretch.predecessor)
-      compare(format_.word(stretch.records - keys_.record_bytes()), items[0].word);
-    for (std::uint64_t i = 1; i < stretch.count; ++i) compare(items[i - 1].word, items[i].word);
-    return !descends && (!equal || keys_.words() == 1 || ascends_by_all_words(stretch));
   }
 
   bool ascends_by_all_words(const Stretch& stretch) const {

@@ -51,14 +51,15 @@ struct FusedLayout {
   // Every pair of the first round starts at a thread's first slot.
   static constexpr std::uint32_t tile_records = slots - max_fan_in / 2 * Policy::items;
 
-  // Each piece may begin and end within a granule.
+  // Each piece may begin and end within a granule; a thread may read beyond the last.
   static constexpr std::uint32_t slack = 2 * granule * max_fan_in;
+  static_assert(Policy::items * bytes_of<Key> <= slack);
   static constexpr std::uint32_t key_bytes =
       (slots * bytes_of<Key> + slack + granule - 1) / granule * granule;
   static constexpr std::uint32_t value_bytes =
       has_values<Value> ? (slots * bytes_of<Value> + slack + granule - 1) / granule * granule : 0;
   static constexpr std::uint32_t places = key_bytes + value_bytes;
-  static constexpr std::uint32_t bytes = places + (has_values<Value> ? slots * 2 : 0);
+  static constexpr std::uint32_t bytes = places + (has_values<Value> ? (slots + Policy::items) * 2 : 0);
 };
 
 // The last of `count` groups whose first(group) is no greater than `n`.
@@ -117,10 +118,19 @@ __global__ void cut_tiles(const Sequence<Key, Value>* runs, const Group* groups,
     return static_cast<std::uint64_t>(sampled[group.first_run + run].keys - sampled[0].keys);
   };
   const std::uint32_t pivot_run = find_group(group.runs, sample, first);
+  if (i == pivot_run) {
+    cuts[border * fan + i] = (sample - first(pivot_run) + 1) * stride;
+    return;
+  }
+  // Among its samples first: they are few enough for the cache, and leave a single stride.
   const Sequence<Key, Value> run = runs[group.first_run + i];
-  cuts[border * fan + i] = i == pivot_run ? (sample - first(pivot_run) + 1) * stride
-                                          : split(run.keys, std::uint64_t{0}, run.count, pivot,
-                                                  i < pivot_run, less);
+  const Sequence<Key, std::uint32_t> run_samples = sampled[group.first_run + i];
+  const bool with_equal = i < pivot_run;
+  const std::uint64_t low =
+      stride * split(run_samples.keys, 0, run_samples.count, pivot, with_equal, less);
+  const std::uint64_t high = low + stride - 1;
+  cuts[border * fan + i] =
+      split(run.keys, low, high < run.count ? high : run.count, pivot, with_equal, less);
 }
 
 template <class Policy, bool aligned, class Key, class Value, class Less>
@@ -245,7 +255,6 @@ __global__ void __launch_bounds__(Policy::threads, Policy::blocks)
     if constexpr (bulk) value_shift = granule_shift(to.values);
   }
 
-  const auto same = [](std::uint32_t n) { return n; };
 #pragma unroll 1
   for (std::uint32_t round = 0, lists = cuda::std::bit_ceil(fan); lists > 1; ++round, lists /= 2) {
     const std::uint32_t list = first_list(round) + 2 * pair;
@@ -261,17 +270,16 @@ __global__ void __launch_bounds__(Policy::threads, Policy::blocks)
       const std::uint32_t i = tile_co_rank(
           local, [&](std::uint32_t n) { return keys[a + n]; }, a_count,
           [&](std::uint32_t n) { return keys[b + n]; }, b_count, less);
-      serial_merge<true>(keys, same, a + i, a + a_count, same, b + local - i, b + b_count, merged,
-                         slots, less);
+      serial_merge<true>(keys, Straight{}, a + i, a_count - i, b + (local - i),
+                         b_count - (local - i), merged, slots, less);
       if constexpr (values) {
         const std::uint32_t offset_a = value_offsets[2 * pair];
         const std::uint32_t offset_b = value_offsets[2 * pair + 1];
 #pragma unroll
         for (int n = 0; n < items; ++n) {
-          const bool meant = local + n < a_count + b_count;
           if (round == 0)
             slots[n] += slots[n] >= b ? offset_b : offset_a;
-          else if (meant)
+          else
             slots[n] = places[slots[n]];
         }
         if (last) {
@@ -287,14 +295,12 @@ __global__ void __launch_bounds__(Policy::threads, Policy::blocks)
       const std::uint32_t slot = last ? key_shift + local : mine;
 #pragma unroll
       for (int n = 0; n < items; ++n) {
-        if (local + n < a_count + b_count) {
-          keys[slot + n] = merged[n];
-          if constexpr (values) {
-            if (last)
-              tile_values[value_shift + local + n] = moved[n];
-            else
-              places[slot + n] = static_cast<std::uint16_t>(slots[n]);
-          }
+        keys[slot + n] = merged[n];
+        if constexpr (values) {
+          if (last)
+            tile_values[value_shift + local + n] = moved[n];
+          else
+            places[slot + n] = static_cast<std::uint16_t>(slots[n]);
         }
       }
     }

@@ -7,8 +7,8 @@
 // their own and no input is read twice. One barrier a tile. After it, the results leave by a bulk
 // store and the consumed room is refilled by bulk copies, both during the next tile's merge.
 //
-// A ring holds two tiles and more: a tile may consume up to one tile of either input, so what the
-// refill before last brought is enough for any tile, and the last one may still be on its way.
+// A ring holds several tiles. A tile may consume up to one of either input, so what earlier refills
+// brought is enough for it, and the last ones may still be on their way.
 #pragma once
 
 #include <bit>
@@ -27,33 +27,39 @@ template <>
 inline constexpr std::uint32_t bytes_of<NoValue> = 0;
 
 // `items` is odd: then threads that write `items` records each, side by side, meet in no bank.
-template <int threads_, int items_>
+// `tiles` is how many a ring has room for, at least two; its size is rounded up from that.
+template <int threads_, int items_, int tiles_>
 struct RingPolicy {
   static constexpr int threads = threads_;
   static constexpr int items = items_;
+  static constexpr int tiles = tiles_;
 };
 
 // For devices of 228 KiB of shared memory: about 96 KiB a block, so two blocks share a
 // multiprocessor and one's searches overlap the other's copies.
 template <std::uint32_t record_bytes>
 using DefaultRingPolicy = std::conditional_t<
-    (record_bytes <= 2), RingPolicy<256, 31>,
+    (record_bytes <= 2), RingPolicy<256, 31, 2>,
     std::conditional_t<
-        (record_bytes <= 4), RingPolicy<256, 15>,
-        std::conditional_t<(record_bytes <= 8), RingPolicy<256, 7>,
-                           std::conditional_t<(record_bytes <= 16), RingPolicy<128, 7>,
-                                              RingPolicy<128, 3>>>>>;
+        (record_bytes <= 4), RingPolicy<256, 15, 2>,
+        std::conditional_t<(record_bytes <= 8), RingPolicy<256, 7, 2>,
+                           std::conditional_t<(record_bytes <= 16), RingPolicy<128, 7, 2>,
+                                              RingPolicy<128, 3, 2>>>>>;
 
 template <class Policy, class Key, class Value>
 struct RingLayout {
   static constexpr std::uint32_t tile = Policy::threads * Policy::items;
   // Records; a power of two, so that a place in a ring is a mask away. The granule that the first
   // record stands in can't be refilled as long as the record is needed.
-  static constexpr std::uint32_t capacity = std::bit_ceil(2 * tile + granule);
+  static constexpr std::uint32_t capacity = std::bit_ceil(Policy::tiles * tile + granule);
   static constexpr std::uint32_t mask = capacity - 1;
+  // Tiles that are covered by a refill beyond the one that it was made for: that many of the last
+  // refills need not have arrived.
+  static constexpr std::uint32_t ahead = (capacity - granule) / tile - 1;
+  static_assert(ahead >= 1);
 
   template <class T>
-  static constexpr std::uint32_t stage_bytes = (tile + 1) * bytes_of<T> + granule;
+  static constexpr std::uint32_t stage_bytes = tile * bytes_of<T> + granule;
 
   // Offsets: the rings of both keys, of both values, two stages of keys, two of values.
   static constexpr std::uint32_t values = 2 * capacity * bytes_of<Key>;
@@ -135,7 +141,8 @@ __global__ void __launch_bounds__(Policy::threads)
   extern __shared__ __align__(128) std::byte memory[];
   __shared__ std::uint64_t stretch[2];     // co-ranks of the stretch's ends
   __shared__ std::uint32_t consumed_a[2];  // by the last tile, alternating
-  __shared__ std::uint64_t barriers[2];    // of the even and the odd refills
+  constexpr std::uint32_t barrier_count = Layout::ahead + 1;
+  __shared__ std::uint64_t barriers[barrier_count];  // the refills take turns
 
   const std::uint32_t thread = threadIdx.x;
   const std::uint64_t total = a.count + b.count;
@@ -150,8 +157,10 @@ __global__ void __launch_bounds__(Policy::threads)
     if (thread % 32 == 0) stretch[thread / 32] = co_rank;
   }
   if constexpr (bulk) {
-    if (thread < 2) cuda::ptx::mbarrier_init(&barriers[thread], feeds);
-    if (thread < 2) cuda::ptx::fence_proxy_async(cuda::ptx::space_shared);
+    if (thread < barrier_count) {
+      cuda::ptx::mbarrier_init(&barriers[thread], feeds);
+      cuda::ptx::fence_proxy_async(cuda::ptx::space_shared);
+    }
   }
   __syncthreads();
 
@@ -188,7 +197,7 @@ __global__ void __launch_bounds__(Policy::threads)
       if (thread < feeds) {
         const std::uint64_t first = thread % 2 == 0 ? i : j;
         feed.refill(feed.begin + first * (thread < 2 ? bytes_of<Key> : bytes_of<Value>),
-                    &barriers[refills % 2]);
+                    &barriers[refills % barrier_count]);
       }
     } else {
       const auto copy = [&](const Sequence<Key, Value>& from, std::uint64_t first,
@@ -221,8 +230,8 @@ __global__ void __launch_bounds__(Policy::threads)
     const auto slot_b = [=](std::uint32_t n) { return capacity | ((ring_b + n) & mask); };
 
     if constexpr (bulk) {
-      const std::uint32_t refills = n_tile == 0 ? 0 : n_tile - 1;
-      wait(&barriers[refills % 2], refills / 2 % 2);
+      const std::uint32_t refills = n_tile < Layout::ahead ? 0 : n_tile - Layout::ahead;
+      wait(&barriers[refills % barrier_count], refills / barrier_count % 2);
     }
 
     const std::uint32_t mine = thread * items < count ? thread * items : count;
@@ -231,31 +240,35 @@ __global__ void __launch_bounds__(Policy::threads)
         [&](std::uint32_t n) { return keys[slot_b(n)]; }, b_left, less);
     Key merged[items];
     std::uint32_t slots[items];
-    const std::uint32_t last_a =
+    const std::uint32_t at_a = slot_a(my_a);
+    const std::uint32_t next_a =
         a_left == tile && b_left == tile
-            ? serial_merge<false>(keys, slot_a, my_a, a_left, slot_b, mine - my_a, b_left, merged,
+            ? serial_merge<false>(keys, Wrapping{mask}, at_a, 0, slot_b(mine - my_a), 0, merged,
                                   slots, less)
-            : serial_merge<true>(keys, slot_a, my_a, a_left, slot_b, mine - my_a, b_left, merged,
-                                 slots, less);
-    if (thread == Policy::threads - 1) consumed_a[n_tile % 2] = last_a;
+            : serial_merge<true>(keys, Wrapping{mask}, at_a, a_left - my_a, slot_b(mine - my_a),
+                                 b_left - (mine - my_a), merged, slots, less);
+    if (thread == Policy::threads - 1)
+      consumed_a[n_tile % 2] = my_a + ((next_a - at_a) & mask);
 
     Key* const key_stage = reinterpret_cast<Key*>(memory + Layout::key_stages +
                                                   n_tile % 2 * Layout::key_stage_bytes);
-    const std::uint32_t key_shift = bulk ? granule_shift(output.keys + rank) : 0;
-#pragma unroll
-    for (int n = 0; n < items; ++n)
-      if (mine + n < count) key_stage[key_shift + mine + n] = merged[n];
     Value* const value_stage = reinterpret_cast<Value*>(memory + Layout::value_stages +
                                                         n_tile % 2 * Layout::value_stage_bytes);
-    std::uint32_t value_shift = 0;
-    if constexpr (values) {
-      if constexpr (bulk) value_shift = granule_shift(output.values + rank);
+    std::uint32_t key_shift = 0, value_shift = 0;
+    if constexpr (bulk) {
+      key_shift = granule_shift(output.keys + rank);
+      if constexpr (values) value_shift = granule_shift(output.values + rank);
+    }
+    if (mine < count) {
 #pragma unroll
       for (int n = 0; n < items; ++n) {
-        const std::uint32_t in_b = slots[n] & capacity;
-        const std::uint32_t shift = in_b ? value_shift_b - key_shift_b : value_shift_a - key_shift_a;
-        if (mine + n < count)
+        key_stage[key_shift + mine + n] = merged[n];
+        if constexpr (values) {
+          const std::uint32_t in_b = slots[n] & capacity;
+          const std::uint32_t shift =
+              in_b ? value_shift_b - key_shift_b : value_shift_a - key_shift_a;
           value_stage[value_shift + mine + n] = ring_values[in_b | ((slots[n] + shift) & mask)];
+        }
       }
     }
 
