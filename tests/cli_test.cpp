@@ -419,6 +419,30 @@ TEST_CASE("the same seed gives the same bytes") {
   CHECK(checksum("a", "7") == checksum("b", "7"));
   CHECK(checksum("c", "7") != checksum("d", "8"));
   CHECK(run({"gen", "-r", "k:u64", "--records", "5", "--runs", "1", "-o", folder / "a"}).code == 2);
+
+  // On every machine: what one of them printed.
+  const Strings schema{"-r", "k:u64,f:f32be,b:bytes5", "-b", "f:desc,b"};
+  for (const auto& [distribution, total] :
+       {std::pair{"uniform", "c180388844b29ba3"}, {"zipf", "84da512a6984e8d9"}}) {
+    Strings generate{"gen",
+                     "--records",
+                     "10000",
+                     "--runs",
+                     "3",
+                     "--seed",
+                     "42",
+                     "--distribution",
+                     distribution,
+                     "-o",
+                     folder / distribution};
+    generate.insert(generate.end(), schema.begin(), schema.end());
+    REQUIRE(run(generate).code == 0);
+    Strings check{"check", "--checksum"};
+    check.insert(check.end(), schema.begin(), schema.end());
+    for (int i = 0; i < 3; ++i)
+      check.push_back((folder / distribution) / ("run-0000" + std::to_string(i) + ".bin"));
+    CHECK(holds(run(check).out, std::string("10000 ") + total + " total"));
+  }
 }
 
 TEST_CASE("a wrong command line is refused in one line") {
