@@ -6,7 +6,7 @@
 #include <tbb/task_arena.h>
 
 #include <algorithm>
-#include <memory>
+#include <vector>
 
 #include "checksum.hpp"
 #include "corank/error.hpp"
@@ -62,10 +62,15 @@ void run_pass(const Pass& pass, PassTotals& totals) {
   const auto stop_if_asked = [&] {
     if (pass.stop.stop_requested()) throw Interrupted();
   };
-  using UnitRef = std::shared_ptr<WorkUnit>;
-  using MergedRef = std::shared_ptr<MergedUnit>;
-  const auto read_and_cut = tbb::make_filter<void, UnitRef>(
-      tbb::filter_mode::serial_in_order, [&](tbb::flow_control& flow) -> UnitRef {
+  // What each token carries. Units are written in order, so a unit's predecessor by the number of
+  // tokens has left the pipeline. They are kept here, since a cancelled pipeline destroys nothing.
+  struct Token {
+    WorkUnit unit;
+    MergedUnit merged;
+  };
+  std::vector<Token> carried(pass.plan.tokens);
+  const auto read_and_cut = tbb::make_filter<void, Token*>(
+      tbb::filter_mode::serial_in_order, [&](tbb::flow_control& flow) -> Token* {
         stop_if_asked();
         Stopwatch cutting(totals.cut);
         std::optional<WorkUnit> unit = cutter.next();
@@ -73,28 +78,29 @@ void run_pass(const Pass& pass, PassTotals& totals) {
           flow.stop();
           return nullptr;
         }
-        return std::make_shared<WorkUnit>(*std::move(unit));
+        Token& token = carried[unit->sequence % carried.size()];
+        token.unit = *std::move(unit);
+        return &token;
       });
   const auto merge =
-      tbb::make_filter<UnitRef, MergedRef>(tbb::filter_mode::parallel, [&](const UnitRef& unit) {
+      tbb::make_filter<Token*, Token*>(tbb::filter_mode::parallel, [&](Token* token) {
         Stopwatch merging(totals.merge);
-        auto merged =
-            std::make_shared<MergedUnit>(pass.backend.merge(std::move(*unit), output_pool.lease()));
+        token->merged = pass.backend.merge(std::move(token->unit), output_pool.lease());
         if (pass.checksum)
           *pass.checksum += parallel_checksum(
-              merged->buffer.bytes().first(merged->records * record_bytes), record_bytes);
-        return merged;
+              token->merged.buffer.bytes().first(token->merged.records * record_bytes),
+              record_bytes);
+        return token;
       });
-  const auto write = tbb::make_filter<MergedRef, void>(
-      tbb::filter_mode::serial_in_order, [&](const MergedRef& merged) {
+  const auto write =
+      tbb::make_filter<Token*, void>(tbb::filter_mode::serial_in_order, [&](Token* token) {
         stop_if_asked();
-        const std::uint64_t bytes = merged->records * record_bytes;
+        const std::uint64_t bytes = token->merged.records * record_bytes;
         {
           Stopwatch writing(totals.write);
-          pass.writer.write(merged->buffer.bytes().first(bytes));
+          pass.writer.write(token->merged.buffer.bytes().first(bytes));
         }
-        // The lease ends here: the filter's argument lives until the pipeline drops the token.
-        merged->buffer = Buffer();
+        token->merged = MergedUnit();
         ++totals.units;
         if (pass.wrote) pass.wrote(bytes);
       });
