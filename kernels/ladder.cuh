@@ -1,5 +1,6 @@
 // The first rungs of the ladder of merge kernels; LADDER.md explains why each is faster than the
-// one before. All are exact, stable and complete, for any type and order. Two sequences in, one out.
+// one before. All are exact, stable and complete, for any type and order. Two sequences in, one
+// out.
 //
 // Source of the ideas: Hwu, Kirk, El Hajj, "Programming Massively Parallel Processors", 4th ed.,
 // chapter 12.
@@ -56,9 +57,9 @@ __global__ void coarsened(const T* a, std::uint64_t a_count, const T* b, std::ui
                      less);
 }
 
-// Rung 3: a block a stretch of `per_block` records, a tile of them at a time. A tile of either input
-// is loaded into shared memory, coalesced, and searched and merged there; what the tile did not
-// consume, half of it, is loaded again with the next. Shared memory: 2 tiles.
+// Rung 3: a block a stretch of `per_block` records, a tile of them at a time. A tile of either
+// input is loaded into shared memory, coalesced, and searched and merged there; what the tile did
+// not consume, half of it, is loaded again with the next. Shared memory: 2 tiles.
 template <class T, class Less>
 __global__ void tiled(const T* a, std::uint64_t a_count, const T* b, std::uint64_t b_count,
                       T* output, std::uint64_t per_block, std::uint32_t tile, Less less) {
@@ -121,10 +122,10 @@ __global__ void circular_buffer(const T* a, std::uint64_t a_count, const T* b,
   using View = Items<T>;
   // A View can be written to, but the inputs are only read.
   const View view_a{const_cast<T*>(a + i)}, view_b{const_cast<T*>(b + j)};
-  merge_block(CircularMerge<CircularPolicy, View, Less>(view_a, bounds[1] - i, view_b,
-                                                        last - bounds[1] - j, View{slots}, order,
-                                                        &a_used, less),
-              View{output + first});
+  merge_block(
+      CircularMerge<CircularPolicy, View, Less>(view_a, bounds[1] - i, view_b, last - bounds[1] - j,
+                                                View{slots}, order, &a_used, less),
+      View{output + first});
 }
 
 }  // namespace corank::ladder

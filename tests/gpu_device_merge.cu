@@ -1,4 +1,5 @@
-// The device merges against std::stable_sort: types, alignments, lengths, duplicates, bad arguments.
+// The device merges against std::stable_sort: types, alignments, lengths, duplicates, bad
+// arguments.
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
@@ -96,7 +97,8 @@ T make_key(std::uint64_t n) {
 
 template <class T>
 bool same(const std::vector<T>& x, const std::vector<T>& y) {
-  return x.size() == y.size() && (x.empty() || std::memcmp(x.data(), y.data(), x.size() * sizeof(T)) == 0);
+  return x.size() == y.size() &&
+         (x.empty() || std::memcmp(x.data(), y.data(), x.size() * sizeof(T)) == 0);
 }
 
 struct Temporary {
@@ -167,8 +169,7 @@ void merge_and_check(const std::vector<std::size_t>& counts, std::uint64_t range
   std::vector<Value> want_values;
   for (const Pair& pair : all) {
     want_keys.push_back(pair.key);
-    if constexpr (device::has_values<Value>)
-      want_values.push_back(static_cast<Value>(pair.origin));
+    if constexpr (device::has_values<Value>) want_values.push_back(static_cast<Value>(pair.origin));
   }
   CAPTURE(counts.size(), range, seed, offset, sizeof(Key), all.size());
   CHECK(same(out_keys.read(), want_keys));
@@ -229,7 +230,8 @@ TEST_CASE("records that straddle granules", "[device]") {
   std::vector<Record> host(2 * count);
   for (std::size_t n = 0; n < host.size(); ++n) host[n] = {n % count / 7, n};
   const DeviceArray<std::uint64_t> in(4 * count + 1), out(4 * count + 1);
-  check(cudaMemcpy(in.get() + 1, host.data(), host.size() * sizeof(Record), cudaMemcpyHostToDevice));
+  check(
+      cudaMemcpy(in.get() + 1, host.data(), host.size() * sizeof(Record), cudaMemcpyHostToDevice));
   const auto* records = reinterpret_cast<const Record*>(in.get() + 1);
   Temporary temporary;
   const Sequence<Record> a{records, nullptr, count}, b{records + count, nullptr, count};
@@ -304,8 +306,8 @@ TEST_CASE("floats, with NaN, infinities and both zeros", "[device]") {
     check(device::merge_k(nullptr, temporary.bytes, span, Output<float>{out.get()}, nullptr,
                           FloatLess{}));
     temporary.take();
-    check(device::merge_k(temporary.memory, temporary.bytes, span, Output<float>{out.get()}, nullptr,
-                          FloatLess{}));
+    check(device::merge_k(temporary.memory, temporary.bytes, span, Output<float>{out.get()},
+                          nullptr, FloatLess{}));
     auto got = out.read();
     if (k == 6) {
       CHECK(same(got, all));
@@ -349,11 +351,11 @@ TEST_CASE("more than 2^32 records", "[device][large]") {
   };
   fill(a.get(), a_zeros, a_count);
   fill(b.get(), b_zeros, b_count);
-  const std::uint64_t zeros = a_zeros + b_zeros, half = a_count / 2;
+  const std::uint64_t zeros = a_zeros + b_zeros, middle = a_count / 2;
   const auto check_output = [&] {
     check(cudaDeviceSynchronize());
     std::uint8_t at[4];
-    const std::uint64_t places[] = {zeros - 1, zeros, a_count + b_count - 1, half};
+    const std::uint64_t places[] = {zeros - 1, zeros, a_count + b_count - 1, middle};
     for (int n = 0; n < 4; ++n)
       check(cudaMemcpy(&at[n], out.get() + places[n], 1, cudaMemcpyDeviceToHost));
     CHECK(at[0] == 0);
@@ -365,7 +367,8 @@ TEST_CASE("more than 2^32 records", "[device][large]") {
   const Output<std::uint8_t> output{out.get()};
   {
     Temporary temporary;
-    const Sequence<std::uint8_t> first{a.get(), nullptr, a_count}, second{b.get(), nullptr, b_count};
+    const Sequence<std::uint8_t> first{a.get(), nullptr, a_count},
+        second{b.get(), nullptr, b_count};
     check(device::merge(nullptr, temporary.bytes, first, second, output));
     temporary.take();
     check(device::merge(temporary.memory, temporary.bytes, first, second, output));
@@ -373,9 +376,10 @@ TEST_CASE("more than 2^32 records", "[device][large]") {
   }
   {
     Temporary temporary;
-    const std::vector<Sequence<std::uint8_t>> runs = {{a.get(), nullptr, a_zeros},
-                                                      {a.get() + a_zeros, nullptr, a_count - a_zeros},
-                                                      {b.get(), nullptr, b_count}};
+    const std::vector<Sequence<std::uint8_t>> runs = {
+        {a.get(), nullptr, a_zeros},
+        {a.get() + a_zeros, nullptr, a_count - a_zeros},
+        {b.get(), nullptr, b_count}};
     check(device::merge_k(nullptr, temporary.bytes, std::span(runs), output));
     temporary.take();
     check(device::merge_k(temporary.memory, temporary.bytes, std::span(runs), output));
@@ -434,18 +438,20 @@ TEST_CASE("bad arguments are refused", "[device]") {
     static const DeviceArray<std::uint64_t> temporary(100000);
     return device::merge_k(temporary.get(), bytes, std::span(sequences), Output<std::uint32_t>{to});
   };
-  CHECK(merge(runs, out.get(), 1) == cudaSuccess);
-  CHECK(merge(runs, nullptr, 1) == cudaErrorInvalidValue);
-  CHECK(merge(runs, a.get() + 99, 1) == cudaErrorInvalidValue);  // overlaps
-  CHECK(merge({{nullptr, nullptr, 3}, runs[0]}, out.get(), 1) == cudaErrorInvalidValue);
-  const auto* crooked = reinterpret_cast<const std::uint32_t*>(
-      reinterpret_cast<const std::uint8_t*>(a.get()) + 1);
-  CHECK(merge({{crooked, nullptr, 3}, runs[0]}, out.get(), 1) == cudaErrorInvalidValue);
-  CHECK(merge({{a.get(), nullptr, ~std::uint64_t{0}}, runs[0]}, out.get(), 1) ==
+  const std::size_t enough = 800000;
+  CHECK(merge(runs, out.get(), enough) == cudaSuccess);
+  CHECK(merge(runs, nullptr, enough) == cudaErrorInvalidValue);
+  CHECK(merge(runs, a.get() + 99, enough) == cudaErrorInvalidValue);  // overlaps
+  CHECK(merge({{nullptr, nullptr, 3}, runs[0]}, out.get(), enough) == cudaErrorInvalidValue);
+  const auto* crooked =
+      reinterpret_cast<const std::uint32_t*>(reinterpret_cast<const std::uint8_t*>(a.get()) + 1);
+  CHECK(merge({{crooked, nullptr, 3}, runs[0]}, out.get(), enough) == cudaErrorInvalidValue);
+  CHECK(merge({{a.get(), nullptr, ~std::uint64_t{0}}, runs[0]}, out.get(), enough) ==
         cudaErrorInvalidValue);
-  runs.push_back({b.get() + 50, nullptr, 50});
   CHECK(merge(runs, out.get(), 1) == cudaErrorInvalidValue);  // too little storage
-  CHECK(merge(runs, out.get(), 800000) == cudaSuccess);
+  runs.push_back({b.get() + 50, nullptr, 50});
+  CHECK(merge(runs, out.get(), 1) == cudaErrorInvalidValue);
+  CHECK(merge(runs, out.get(), enough) == cudaSuccess);
   check(cudaDeviceSynchronize());
 }
 
@@ -503,9 +509,8 @@ TEST_CASE("the rungs of the ladder", "[device]") {
         CAPTURE(rung, a_count, b_count);
         CHECK(same(out.read(), host));
       };
-      run("sequential", [&](Record* out) {
-        ladder::sequential<<<1, 1>>>(a, a_count, b, b_count, out, ByKey{});
-      });
+      run("sequential",
+          [&](Record* out) { ladder::sequential<<<1, 1>>>(a, a_count, b, b_count, out, ByKey{}); });
       run("one thread an output", [&](Record* out) {
         ladder::one_thread_an_output<<<(total + 255) / 256, 256>>>(a, a_count, b, b_count, out,
                                                                    ByKey{});

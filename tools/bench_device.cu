@@ -1,8 +1,11 @@
 // Times the device merges beside the other rungs of the ladder, CUB and Thrust, with a copy of the
 // same bytes as the ruler. Every contestant's output is checked for order, content and stability.
 #include <cuda_runtime_api.h>
+#include <thrust/execution_policy.h>
+#include <thrust/merge.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -14,8 +17,6 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <string>
-#include <thrust/execution_policy.h>
-#include <thrust/merge.h>
 #include <vector>
 
 #include "../kernels/ladder.cuh"
@@ -55,7 +56,9 @@ template <class T>
 class DeviceArray {
  public:
   DeviceArray() = default;
-  explicit DeviceArray(std::uint64_t count) { check(cudaMalloc(&memory_, std::max<std::uint64_t>(1, count * sizeof(T)))); }
+  explicit DeviceArray(std::uint64_t count) {
+    check(cudaMalloc(&memory_, std::max<std::uint64_t>(1, count * sizeof(T))));
+  }
   DeviceArray(DeviceArray&& other) noexcept : memory_(other.memory_) { other.memory_ = nullptr; }
   DeviceArray& operator=(DeviceArray&& other) noexcept {
     std::swap(memory_, other.memory_);
@@ -75,10 +78,14 @@ __host__ __device__ std::uint64_t scramble(std::uint64_t x) {  // splitmix64's l
   return x ^ (x >> 31);
 }
 
-constexpr unsigned threads = 256;
-constexpr unsigned blocks = 132 * 16;
-__device__ std::uint64_t first_index() { return std::uint64_t{blockIdx.x} * blockDim.x + threadIdx.x; }
-__device__ std::uint64_t index_step() { return std::uint64_t{gridDim.x} * blockDim.x; }
+constexpr unsigned block_threads = 256;
+constexpr unsigned block_count = 132 * 16;
+__device__ std::uint64_t first_index() {
+  return std::uint64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+}
+__device__ std::uint64_t index_step() {
+  return std::uint64_t{gridDim.x} * blockDim.x;
+}
 
 // A key and a value out of one place in all inputs.
 template <class Key>
@@ -160,7 +167,7 @@ struct Problem {
     if constexpr (values) {
       in_values = DeviceArray<Value>(total);
       out_values = DeviceArray<Value>(total);
-      write_values<<<blocks, threads>>>(in_values.get(), total);
+      write_values<<<block_count, block_threads>>>(in_values.get(), total);
     }
     std::uint64_t first = 0;
     for (std::size_t r = 0; r < counts.size(); ++r) {
@@ -171,15 +178,15 @@ struct Problem {
         const unsigned bits = 8 * sizeof(decltype(bare_key(Key{})));
         unsigned shift = 64 - bits;
         for (std::uint64_t n = count; n > 1; n = (n + 1) / 2) ++shift;
-        random_gaps<<<blocks, threads>>>(sums.get(), count, scramble(r + 1), shift);
+        random_gaps<<<block_count, block_threads>>>(sums.get(), count, scramble(r + 1), shift);
         std::size_t bytes = 0;
         check(cub::DeviceScan::InclusiveSum(nullptr, bytes, sums.get(), sums.get(), count));
         DeviceArray<char> temporary(bytes);
         check(cub::DeviceScan::InclusiveSum(temporary.get(), bytes, sums.get(), sums.get(), count));
         check(cudaDeviceSynchronize());
       }
-      write_keys<<<blocks, threads>>>(keys.get() + first, count, sums.get(), kind, r, counts.size(),
-                                      first);
+      write_keys<<<block_count, block_threads>>>(keys.get() + first, count, sums.get(), kind, r,
+                                                 counts.size(), first);
       check(cudaDeviceSynchronize());
       runs.push_back({keys.get() + first, values ? in_values.get() + first : nullptr, count});
       first += count;
@@ -193,7 +200,7 @@ struct Problem {
   Tally sum(const Key* k, const Value* v, bool ordered) const {
     DeviceArray<Tally> result(1);
     check(cudaMemset(result.get(), 0, sizeof(Tally)));
-    tally<<<blocks, threads>>>(k, v, total, ordered, result.get());
+    tally<<<block_count, block_threads>>>(k, v, total, ordered, result.get());
     Tally host;
     check(cudaMemcpy(&host, result.get(), sizeof(Tally), cudaMemcpyDeviceToHost), "tally");
     return host;
@@ -221,10 +228,14 @@ class Bench {
     check(cudaEventCreate(&stop_));
   }
 
-  // The median, in seconds, of `repeats` timed calls after two that are not.
+  // The median, in seconds, of `repeats` timed calls, after 50 ms of untimed ones: the first after
+  // a pause are slower.
   double time(const std::function<void()>& work, int repeats) {
-    work();
-    work();
+    const auto warm = std::chrono::steady_clock::now() + std::chrono::milliseconds(50);
+    do {
+      work();
+      check(cudaDeviceSynchronize());
+    } while (std::chrono::steady_clock::now() < warm);
     std::vector<double> seconds;
     for (int r = 0; r < repeats; ++r) {
       check(cudaEventRecord(start_));
@@ -265,14 +276,18 @@ class Bench {
 
   template <class P>
   void copy(const P& problem, const std::string& table, const std::string& column) {
-    run(problem, table, column, "copy", [&] {
-      check(cudaMemcpyAsync(problem.out_keys.get(), problem.keys.get(),
-                            problem.total * sizeof(*problem.keys.get()), cudaMemcpyDeviceToDevice));
-      if (problem.values)
-        check(cudaMemcpyAsync(problem.out_values.get(), problem.in_values.get(),
-                              problem.total * sizeof(*problem.in_values.get()),
-                              cudaMemcpyDeviceToDevice));
-    }, true);
+    run(
+        problem, table, column, "copy",
+        [&] {
+          check(cudaMemcpyAsync(problem.out_keys.get(), problem.keys.get(),
+                                problem.total * sizeof(*problem.keys.get()),
+                                cudaMemcpyDeviceToDevice));
+          if (problem.values)
+            check(cudaMemcpyAsync(problem.out_values.get(), problem.in_values.get(),
+                                  problem.total * sizeof(*problem.in_values.get()),
+                                  cudaMemcpyDeviceToDevice));
+        },
+        true);
   }
 
   json results = json::array();
@@ -296,10 +311,11 @@ template <class Key, class Value>
 cudaError_t cub_merge(void* temporary, std::size_t& bytes, const Sequence<Key, Value>& a,
                       const Sequence<Key, Value>& b, Output<Key, Value> to,
                       cudaStream_t stream = nullptr) {
-  const auto a_count = static_cast<std::int64_t>(a.count), b_count = static_cast<std::int64_t>(b.count);
+  const auto a_count = static_cast<std::int64_t>(a.count),
+             b_count = static_cast<std::int64_t>(b.count);
   if constexpr (device::has_values<Value>)
-    return cub::DeviceMerge::MergePairs(temporary, bytes, a.keys, a.values, a_count, b.keys, b.values,
-                                        b_count, to.keys, to.values, Less{}, stream);
+    return cub::DeviceMerge::MergePairs(temporary, bytes, a.keys, a.values, a_count, b.keys,
+                                        b.values, b_count, to.keys, to.values, Less{}, stream);
   else
     return cub::DeviceMerge::MergeKeys(temporary, bytes, a.keys, a_count, b.keys, b_count, to.keys,
                                        Less{}, stream);
@@ -319,7 +335,8 @@ void two_way(Bench& bench, const std::string& column, std::uint64_t total, Kind 
     return device::merge(temporary, size, a, b, to, nullptr, Less{});
   };
   const auto temporary = storage_for(production, bytes);
-  bench.run(problem, table, column, "corank merge", [&] { check(production(temporary.get(), bytes)); });
+  bench.run(problem, table, column, "corank merge",
+            [&] { check(production(temporary.get(), bytes)); });
 
   std::size_t cub_bytes = 0;
   const auto toolkit = [&](void* storage, std::size_t& size) {
@@ -377,7 +394,8 @@ class CubTree {
     for (auto& stream : streams_) check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
     for (auto& event : events_) check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
     std::size_t most = 1;
-    const Sequence<Key, Value> all{problem.keys.get(), problem.in_values.get(), problem.total / 2 + 1};
+    const Sequence<Key, Value> all{problem.keys.get(), problem.in_values.get(),
+                                   problem.total / 2 + 1};
     check(cub_merge(nullptr, most, all, all, problem.output()));
     storage_bytes_ = most;
     for (auto& storage : storages_) storage = DeviceArray<char>(most);
@@ -392,15 +410,16 @@ class CubTree {
     unsigned levels = 0;
     for (std::size_t left = runs.size(); left > 1; left = (left + 1) / 2) ++levels;
     for (; levels != 0; --levels) {
-      const Output<Key, Value> to = levels % 2 == 1 ? problem_.output()
-                                                    : Output<Key, Value>{keys_.get(), values_.get()};
+      const Output<Key, Value> to =
+          levels % 2 == 1 ? problem_.output() : Output<Key, Value>{keys_.get(), values_.get()};
       check(cudaEventRecord(events_[streams], nullptr));
       for (auto stream : streams_) check(cudaStreamWaitEvent(stream, events_[streams]));
       std::vector<Sequence<Key, Value>> next;
       std::uint64_t first = 0;
       for (std::size_t r = 0; r < runs.size(); r += 2) {
         const std::size_t s = r / 2 % streams;
-        const Sequence<Key, Value> other = r + 1 < runs.size() ? runs[r + 1] : Sequence<Key, Value>{};
+        const Sequence<Key, Value> other =
+            r + 1 < runs.size() ? runs[r + 1] : Sequence<Key, Value>{};
         Output<Key, Value> here{to.keys + first, nullptr};
         if (problem_.values) here.values = to.values + first;
         std::size_t bytes = storage_bytes_;
@@ -463,9 +482,9 @@ std::vector<std::uint64_t> one_long(std::uint64_t total, std::uint64_t k) {
 }  // namespace
 
 int main(int argc, char** argv) try {
-  std::map<std::string, std::string> options = {
-      {"--log2-records", "28"}, {"--repeats", "15"}, {"--json", ""}, {"--commit", "unknown"},
-      {"--date", "unknown"},    {"--only", ""}};
+  std::map<std::string, std::string> options = {{"--log2-records", "28"}, {"--repeats", "15"},
+                                                {"--json", ""},           {"--commit", "unknown"},
+                                                {"--date", "unknown"},    {"--only", ""}};
   for (int i = 1; i < argc; i += 2) {
     if (i + 1 == argc || !options.contains(argv[i])) {
       std::fprintf(stderr,
@@ -522,9 +541,9 @@ int main(int argc, char** argv) try {
     k_way<U64, U64>(bench, "u64+u64", even(1u << 22, 256), Kind::random, "64 MiB", true);
 
   if (!options["--json"].empty()) {
-    const json report = {{"device", properties.name},  {"driver_cuda", driver},
-                         {"cccl", CCCL_VERSION},       {"commit", options["--commit"]},
-                         {"date", options["--date"]},  {"repeats", std::stoi(options["--repeats"])},
+    const json report = {{"device", properties.name}, {"driver_cuda", driver},
+                         {"cccl", CCCL_VERSION},      {"commit", options["--commit"]},
+                         {"date", options["--date"]}, {"repeats", std::stoi(options["--repeats"])},
                          {"results", bench.results}};
     std::ofstream(options["--json"]) << report.dump(1) << '\n';
   }

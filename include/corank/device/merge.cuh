@@ -1,9 +1,10 @@
 // Merging sorted sequences that are in device memory: two, or any number of them.
 //
 // All calls are asynchronous on `stream`, may be captured in a graph, and are stable: of records
-// that `less` calls equal, those of the earlier sequence come first, and within a sequence they keep
-// their order. `less` is any strict weak order that can be called on the device. Every bit pattern
-// of a key is legal. Counts are 64-bit; of more than two sequences, merge_k takes 2^36 records.
+// that `less` calls equal, those of the earlier sequence come first, and within a sequence they
+// keep their order. `less` is any strict weak order that can be called on the device. Every bit
+// pattern of a key is legal. Counts are 64-bit; of more than two sequences, merge_k takes 2^36
+// records.
 //
 // Temporary storage, as in CUB: with `temporary` null a call does nothing but to set
 // `temporary_bytes` to what it will need. Bad arguments are returned as cudaErrorInvalidValue; a
@@ -12,7 +13,7 @@
 //   #include <corank/device/merge.cuh>
 //   using corank::device::Output, corank::device::Sequence;
 //
-//   std::vector<Sequence<std::uint64_t, std::uint32_t>> runs = {{keys_0, values_0, count_0}, …};
+//   const std::vector<Sequence<std::uint64_t, std::uint32_t>> runs = {{keys_0, values_0, n_0}, …};
 //   std::size_t bytes = 0;
 //   corank::device::merge_k(nullptr, bytes, std::span(runs), Output{keys, values}, stream);
 //   cudaMallocAsync(&temporary, bytes, stream);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cuda_pipeline_primitives.h>
+#include <cuda_runtime.h>
 
 #include <bit>
 #include <cstddef>
@@ -27,8 +28,19 @@ inline constexpr bool has_bulk_copies = true;
 inline constexpr bool has_bulk_copies = false;
 #endif
 
+// Called first by every kernel here: they are launched so that a kernel's blocks may take their
+// places while its predecessor's last ones still run.
+__device__ inline void await_predecessor() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+  cudaTriggerProgrammaticLaunchCompletion();
+  cudaGridDependencySynchronize();
+#endif
+}
+
 using Address = std::uintptr_t;
-CORANK_HOST_DEVICE constexpr Address granule_floor(Address address) { return address & ~Address{granule - 1}; }
+CORANK_HOST_DEVICE constexpr Address granule_floor(Address address) {
+  return address & ~Address{granule - 1};
+}
 CORANK_HOST_DEVICE constexpr Address granule_ceil(Address address) {
   return granule_floor(address + granule - 1);
 }
@@ -53,6 +65,7 @@ __device__ inline void fetch(Address begin, Address end, Address from, Address t
                              std::uint32_t at, std::uint32_t ring_bytes, std::uint64_t* barrier) {
   namespace ptx = cuda::ptx;
   const auto copy_partial = [&](Address granule_at, std::uint32_t place) {
+#pragma unroll 1
     for (std::uint32_t n = 0; n < granule; ++n)
       if (granule_at + n >= begin && granule_at + n < end)
         ring[place + n] = *reinterpret_cast<const std::byte*>(granule_at + n);
@@ -106,7 +119,9 @@ __device__ void store(const T* staged, std::uint32_t shift, std::uint32_t count,
   }
 }
 
-__device__ inline void release_staged() { cuda::ptx::fence_proxy_async(cuda::ptx::space_shared); }
+__device__ inline void release_staged() {
+  cuda::ptx::fence_proxy_async(cuda::ptx::space_shared);
+}
 __device__ inline void staged_is_read() {
   cuda::ptx::cp_async_bulk_wait_group_read(cuda::ptx::n32_t<0>{});
 }

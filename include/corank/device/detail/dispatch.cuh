@@ -1,7 +1,7 @@
 // The host's side of the device merges: arguments, temporary storage, launches.
 #pragma once
 
-#include <cuda_runtime_api.h>
+#include <cuda_runtime.h>
 
 #include <algorithm>
 #include <cstddef>
@@ -44,6 +44,37 @@ class Arena {
   std::size_t bytes_ = 0;
 };
 
+// Launches a kernel that calls await_predecessor().
+template <class... Parameters, class... Arguments>
+cudaError_t launch(void (*kernel)(Parameters...), std::uint64_t blocks, unsigned threads,
+                   std::size_t shared_bytes, cudaStream_t stream, const Arguments&... arguments) {
+  int device = 0, capability = 0;
+  if (const auto error = cudaGetDevice(&device)) return error;
+  if (const auto error =
+          cudaDeviceGetAttribute(&capability, cudaDevAttrComputeCapabilityMajor, device))
+    return error;
+  cudaLaunchAttribute overlap{};
+  overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  overlap.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(static_cast<unsigned>(blocks));
+  config.blockDim = dim3(threads);
+  config.dynamicSmemBytes = shared_bytes;
+  config.stream = stream;
+  config.attrs = &overlap;
+  config.numAttrs = capability >= 9 ? 1 : 0;
+  return cudaLaunchKernelEx(&config, kernel, static_cast<Parameters>(arguments)...);
+}
+
+// Of kernels that take a thread for each of `count` things.
+inline constexpr unsigned plain_threads = 256;
+template <class... Parameters, class... Arguments>
+cudaError_t launch_plain(void (*kernel)(Parameters...), std::uint64_t count, cudaStream_t stream,
+                         const Arguments&... arguments) {
+  return launch(kernel, (count + plain_threads - 1) / plain_threads, plain_threads, 0, stream,
+                arguments...);
+}
+
 // Host tables reach the device as kernel parameters: no pinned memory, no wait, and a graph that
 // captures the call keeps a copy.
 struct TableChunk {
@@ -52,6 +83,7 @@ struct TableChunk {
 };
 static __global__ void write_table(const __grid_constant__ TableChunk chunk, std::byte* to,
                                    std::uint32_t bytes) {
+  await_predecessor();
   for (std::uint32_t n = blockIdx.x * blockDim.x + threadIdx.x; n < bytes;
        n += gridDim.x * blockDim.x)
     to[n] = chunk.bytes[n];
@@ -62,9 +94,9 @@ inline cudaError_t upload(std::span<const std::byte> table, std::byte* to, cudaS
   while (!table.empty()) {
     const std::size_t bytes = std::min(table.size(), TableChunk::max_bytes);
     std::memcpy(chunk.bytes, table.data(), bytes);
-    write_table<<<static_cast<unsigned>(bytes + 1023) / 1024, 1024, 0, stream>>>(
-        chunk, to, static_cast<std::uint32_t>(bytes));
-    if (const cudaError_t error = cudaPeekAtLastError()) return error;
+    if (const auto error =
+            launch_plain(write_table, bytes, stream, chunk, to, static_cast<std::uint32_t>(bytes)))
+      return error;
     table = table.subspan(bytes);
     to += bytes;
   }
@@ -116,8 +148,8 @@ inline constexpr std::uint64_t max_records = std::uint64_t{1} << 48;
 // Whether elements of these types can be moved by granules, and whether these arrays allow it: no
 // element straddles two granules.
 template <class Key, class Value>
-inline constexpr bool may_fit_granules =
-    fits_granules<Key> && (!has_values<Value> || fits_granules<Value>);
+inline constexpr bool may_fit_granules = fits_granules<Key> &&
+                                         (!has_values<Value> || fits_granules<Value>);
 
 template <class Key, class Value>
 bool on_granules(const Key* keys, const Value* values) {
@@ -128,36 +160,33 @@ bool on_granules(const Key* keys, const Value* values) {
 }
 
 template <class Policy, bool aligned, class Key, class Value, class Less>
-cudaError_t launch_ring(Sequence<Key, Value> a, Sequence<Key, Value> b, Output<Key, Value> output,
-                        cudaStream_t stream, Less less) {
+cudaError_t launch_ring(Sequence<Key, Value> a, Sequence<Key, Value> b, const std::uint64_t* cuts,
+                        std::uint64_t stretches, Output<Key, Value> output, cudaStream_t stream,
+                        Less less) {
   using Layout = RingLayout<Policy, Key, Value>;
   const auto kernel = ring_merge<Policy, aligned, Key, Value, Less>;
-  int device = 0, multiprocessors = 0, resident = 0;
-  if (const auto error = cudaGetDevice(&device)) return error;
   if (const auto error =
-          cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device))
+          cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, Layout::bytes))
     return error;
-  if (const auto error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                              Layout::bytes))
-    return error;
-  if (const auto error = cudaOccupancyMaxActiveBlocksPerMultiprocessor(
-          &resident, kernel, Policy::threads, Layout::bytes))
-    return error;
-  const std::uint64_t tiles = (a.count + b.count + Layout::tile - 1) / Layout::tile;
-  const std::uint64_t blocks = std::min<std::uint64_t>(tiles, multiprocessors * resident);
-  kernel<<<static_cast<unsigned>(blocks), Policy::threads, Layout::bytes, stream>>>(a, b, output,
-                                                                                    less);
-  return cudaPeekAtLastError();
+  return launch(kernel, stretches, Policy::block, Layout::bytes, stream, a, b, cuts, output, less);
 }
 
 template <class Policy, class Key, class Value, class Less>
-cudaError_t merge_two(Sequence<Key, Value> a, Sequence<Key, Value> b, Output<Key, Value> output,
-                      cudaStream_t stream, Less less) {
+cudaError_t merge_two(Arena& arena, Sequence<Key, Value> a, Sequence<Key, Value> b,
+                      Output<Key, Value> output, cudaStream_t stream, Less less) {
+  constexpr std::uint32_t stretch = RingLayout<Policy, Key, Value>::stretch;
+  const std::uint64_t stretches = (a.count + b.count + stretch - 1) / stretch;
+  auto* const cuts = arena.take<std::uint64_t>(stretches + 1);
+  if (arena.dry() || stretches == 0) return cudaSuccess;
+  if (!arena.fits()) return cudaErrorInvalidValue;
+  if (const auto error = launch_plain(cut_stretches<Key, Value, Less>, stretches + 1, stream, a, b,
+                                      stretch, stretches + 1, cuts, less))
+    return error;
   if constexpr (may_fit_granules<Key, Value>)
     if (on_granules(a.keys, a.values) && on_granules(b.keys, b.values) &&
         on_granules(output.keys, output.values))
-      return launch_ring<Policy, true>(a, b, output, stream, less);
-  return launch_ring<Policy, false>(a, b, output, stream, less);
+      return launch_ring<Policy, true>(a, b, cuts, stretches, output, stream, less);
+  return launch_ring<Policy, false>(a, b, cuts, stretches, output, stream, less);
 }
 
 template <class Policy, bool aligned, class Key, class Value, class Less>
@@ -166,17 +195,11 @@ cudaError_t launch_fused(const Sequence<Key, Value>* runs, const Group* groups, 
                          cudaStream_t stream, Less less) {
   using Layout = FusedLayout<Policy, Key, Value>;
   const auto kernel = fused_merge<Policy, aligned, Key, Value, Less>;
-  if (const auto error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                              Layout::bytes))
+  if (const auto error =
+          cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, Layout::bytes))
     return error;
-  kernel<<<static_cast<unsigned>(level.tiles()), Policy::threads, Layout::bytes, stream>>>(
-      runs, groups, static_cast<std::uint32_t>(level.groups.size() - 1), cuts, fan, output, less);
-  return cudaPeekAtLastError();
-}
-
-inline constexpr unsigned plain_threads = 256;
-inline unsigned plain_blocks(std::uint64_t threads) {
-  return static_cast<unsigned>((threads + plain_threads - 1) / plain_threads);
+  return launch(kernel, level.tiles(), Policy::threads, Layout::bytes, stream, runs, groups,
+                level.groups.size() - 1, cuts, fan, output, less);
 }
 
 // One pass: merges each `fan` neighbouring runs into one, end to end in `output`. A dry arena is
@@ -194,7 +217,7 @@ cudaError_t merge_pass(Arena& arena, std::span<const Sequence<Key, Value>> runs,
 
   Table table;
   struct Place {
-    std::size_t runs, groups;                 // in the table
+    std::size_t runs, groups;                  // in the table
     Output<Key, std::uint32_t> taken, merged;  // the level's records: samples
     std::uint64_t* cuts;
   };
@@ -238,11 +261,9 @@ cudaError_t merge_pass(Arena& arena, std::span<const Sequence<Key, Value>> runs,
   for (std::size_t l = 1; l < levels.size(); ++l) {
     const std::uint64_t count = levels[l].records();
     if (count == 0) continue;
-    const auto take = [&](const auto* from) {
-      take_samples<<<plain_blocks(count), plain_threads, 0, stream>>>(
-          from, static_cast<std::uint32_t>(runs.size()), samples(l), Policy::stride, count,
-          places[l].taken);
-      return cudaPeekAtLastError();
+    const auto take = [&]<class V>(const Sequence<Key, V>* from) {
+      return launch_plain(take_samples<Key, V>, count, stream, from, runs.size(), samples(l),
+                          Policy::stride, count, places[l].taken);
     };
     if (const auto error = l == 1 ? take(records) : take(samples(l - 1))) return error;
   }
@@ -253,12 +274,11 @@ cudaError_t merge_pass(Arena& arena, std::span<const Sequence<Key, Value>> runs,
     const Level& level = levels[l];
     const Place& place = places[l];
     if (level.borders() != 0) {
-      const auto cut = [&](const auto* from) {
-        cut_tiles<<<plain_blocks(level.borders() * fan), plain_threads, 0, stream>>>(
-            from, groups(l), static_cast<std::uint32_t>(level.groups.size() - 1), samples(l + 1),
-            places[l + 1].merged, level.samples_per_tile, Policy::stride, fan, level.borders(),
-            place.cuts, less);
-        return cudaPeekAtLastError();
+      const auto cut = [&]<class V>(const Sequence<Key, V>* from) {
+        return launch_plain(cut_tiles<Key, V, Less>, level.borders() * fan, stream, from, groups(l),
+                            level.groups.size() - 1, samples(l + 1), places[l + 1].merged,
+                            level.samples_per_tile, Policy::stride, fan, level.borders(),
+                            place.cuts, less);
       };
       if (const auto error = l == 0 ? cut(records) : cut(samples(l))) return error;
     }
@@ -268,9 +288,10 @@ cudaError_t merge_pass(Arena& arena, std::span<const Sequence<Key, Value>> runs,
     cudaError_t error;
     if (l != 0)
       error = merge_level.template operator()<SamplePolicy, fits_granules<Key>>(samples(l),
-                                                                               place.merged);
+                                                                                place.merged);
     else if (aligned)
-      error = merge_level.template operator()<Policy, may_fit_granules<Key, Value>>(records, output);
+      error =
+          merge_level.template operator()<Policy, may_fit_granules<Key, Value>>(records, output);
     else
       error = merge_level.template operator()<Policy, false>(records, output);
     if (error) return error;
@@ -301,13 +322,11 @@ cudaError_t merge_k(void* temporary, std::size_t& temporary_bytes,
   }
 
   if (runs.size() <= 2) {
-    if (arena.dry()) {
-      temporary_bytes = 1;
-      return cudaSuccess;
-    }
-    if (runs.empty()) return cudaSuccess;
     runs.resize(2);
-    return merge_two<DefaultRingPolicy<bytes_of<Key> + bytes_of<Value>>>(runs[0], runs[1], output, stream, less);
+    const auto error = merge_two<DefaultRingPolicy<bytes_of<Key>, bytes_of<Value>>>(
+        arena, runs[0], runs[1], output, stream, less);
+    if (arena.dry()) temporary_bytes = arena.bytes();
+    return error;
   }
 
   // Samples are counted in 32 bits.
@@ -378,11 +397,10 @@ cudaError_t partition_k(void* temporary, std::size_t& temporary_bytes,
   if (!is_valid(positions)) return cudaErrorInvalidValue;
 
   if (const auto error = upload(table.bytes(), on_device, stream)) return error;
-  partition<<<static_cast<unsigned>(ranks.size()), partition_threads, 0, stream>>>(
-      reinterpret_cast<const Sequence<Key, Value>*>(on_device + sequences_at),
-      static_cast<std::uint32_t>(sequences.size()),
-      reinterpret_cast<const std::uint64_t*>(on_device + ranks_at), positions, highs, less);
-  return cudaPeekAtLastError();
+  return launch(partition<Key, Value, Less>, ranks.size(), partition_threads, 0, stream,
+                reinterpret_cast<const Sequence<Key, Value>*>(on_device + sequences_at),
+                sequences.size(), reinterpret_cast<const std::uint64_t*>(on_device + ranks_at),
+                positions, highs, less);
 }
 
 }  // namespace corank::device::detail

@@ -5,10 +5,10 @@
 // are permuted once, at the end.
 //
 // Tiles are cut where a merged sample of the runs says: every `stride`-th record of every run is
-// sampled, the samples are merged by this very merge, and every m-th of them is the last record of a
-// tile. A search for it in each run gives the exact, stable co-rank of its place in the output. So
-// tiles differ a little in size, never beyond what shared memory holds, and no k-way selection of an
-// exact rank is needed, which takes a third of the time of a merge cut that way.
+// sampled, the samples are merged by this very merge, and every m-th of them is the last record of
+// a tile. A search for it in each run gives the exact, stable co-rank of its place in the output.
+// So tiles differ a little in size, never beyond what shared memory holds, and no k-way selection
+// of an exact rank is needed, which takes a third of the time of a merge cut that way.
 #pragma once
 
 #include <cstddef>
@@ -32,11 +32,17 @@ struct FusedPolicy {
   static constexpr int blocks = blocks_;  // a multiprocessor
 };
 
+// For devices of 228 KiB of shared memory. Shared memory's bandwidth binds, and the more records a
+// thread merges, the less of it goes to searches; registers and what a sample costs set the limits.
 template <std::uint32_t key_bytes, std::uint32_t value_bytes>
 using DefaultFusedPolicy = std::conditional_t<
-    (key_bytes + value_bytes <= 8), FusedPolicy<256, 17, 64, 3>,
-    std::conditional_t<(key_bytes + value_bytes <= 16), FusedPolicy<256, 13, 32, 3>,
-                       FusedPolicy<256, 7, 16, 3>>>;
+    (value_bytes == 0 && key_bytes <= 8), FusedPolicy<256, 31, 64, 3>,
+    std::conditional_t<
+        (key_bytes + value_bytes <= 8), FusedPolicy<256, 17, 64, 3>,
+        std::conditional_t<
+            (key_bytes + value_bytes <= 12), FusedPolicy<256, 13, 32, 3>,
+            std::conditional_t<(key_bytes + value_bytes <= 16), FusedPolicy<256, 21, 64, 2>,
+                               FusedPolicy<256, 7, 16, 3>>>>>;
 
 // The lists that a tile's rounds merge: 16 at first, then 8, 4, 2, 1.
 inline constexpr std::uint32_t all_lists = 2 * max_fan_in - 1;
@@ -59,7 +65,8 @@ struct FusedLayout {
   static constexpr std::uint32_t value_bytes =
       has_values<Value> ? (slots * bytes_of<Value> + slack + granule - 1) / granule * granule : 0;
   static constexpr std::uint32_t places = key_bytes + value_bytes;
-  static constexpr std::uint32_t bytes = places + (has_values<Value> ? (slots + Policy::items) * 2 : 0);
+  static constexpr std::uint32_t bytes =
+      places + (has_values<Value> ? (slots + Policy::items) * 2 : 0);
 };
 
 // The last of `count` groups whose first(group) is no greater than `n`.
@@ -82,6 +89,7 @@ template <class Key, class Value>
 __global__ void take_samples(const Sequence<Key, Value>* runs, std::uint32_t run_count,
                              const Sequence<Key, std::uint32_t>* sampled, std::uint32_t stride,
                              std::uint64_t count, Output<Key, std::uint32_t> samples) {
+  await_predecessor();
   const std::uint64_t s = std::uint64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (s >= count) return;
   const auto first = [&](std::uint32_t run) {
@@ -100,6 +108,7 @@ __global__ void cut_tiles(const Sequence<Key, Value>* runs, const Group* groups,
                           Output<Key, std::uint32_t> merged_samples, std::uint32_t samples_per_tile,
                           std::uint32_t stride, std::uint32_t fan, std::uint64_t borders,
                           std::uint64_t* cuts, Less less) {
+  await_predecessor();
   const std::uint64_t n = std::uint64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (n >= borders * fan) return;
   // Neighbouring threads search one run for neighbouring borders, so most of their probes coincide.
@@ -155,12 +164,14 @@ __global__ void __launch_bounds__(Policy::threads, Policy::blocks)
   __shared__ std::uint64_t first_output;
 
   const std::uint32_t thread = threadIdx.x;
-  if (thread < 32) {
-    const std::uint32_t lane = thread;
-    if (lane < 2 && bulk) {
-      cuda::ptx::mbarrier_init(&barriers[lane], 32);
+  if constexpr (bulk)
+    if (thread < 2) {
+      cuda::ptx::mbarrier_init(&barriers[thread], 32);
       cuda::ptx::fence_proxy_async(cuda::ptx::space_shared);
     }
+  await_predecessor();
+  if (thread < 32) {
+    const std::uint32_t lane = thread;
     const std::uint64_t tile = blockIdx.x;
     const std::uint32_t g =
         find_group(group_count, tile, [&](std::uint32_t n) { return groups[n].first_tile; });
@@ -202,7 +213,8 @@ __global__ void __launch_bounds__(Policy::threads, Policy::blocks)
       __syncwarp();
       start = load(run.keys, memory, Layout::key_bytes, &barriers[0]);
       if constexpr (values)
-        value_start = load(run.values, memory + Layout::key_bytes, Layout::value_bytes, &barriers[1]);
+        value_start =
+            load(run.values, memory + Layout::key_bytes, Layout::value_bytes, &barriers[1]);
     } else {
       start = value_start = scan(count);
       if (lane < max_fan_in) {

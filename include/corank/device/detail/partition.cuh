@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <cub/block/block_reduce.cuh>
 
+#include "corank/device/detail/async.cuh"
 #include "corank/device/sequence.cuh"
 
 namespace corank::device::detail {
@@ -48,6 +49,7 @@ __global__ void __launch_bounds__(partition_threads)
   __shared__ Longest longest;
   __shared__ std::uint64_t pivot_index, pivot_rank;
 
+  await_predecessor();
   const std::uint64_t rank = ranks[blockIdx.x];
   std::uint64_t* const low = positions + std::uint64_t{blockIdx.x} * k;
   std::uint64_t* const high = highs + std::uint64_t{blockIdx.x} * k;

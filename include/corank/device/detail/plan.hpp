@@ -37,7 +37,7 @@ struct Level {
 // How the levels are cut: every `stride`-th record is sampled, and no tile is larger than these.
 struct Shape {
   std::uint32_t stride;
-  std::uint32_t tile_records;   // of level 0
+  std::uint32_t tile_records;    // of level 0
   std::uint32_t sample_records;  // of the others
 };
 

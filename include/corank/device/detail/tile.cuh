@@ -1,37 +1,26 @@
 // What one thread does inside a tile, on the host and on the device alike.
 #pragma once
 
-#include <bit>
 #include <cstdint>
 
 #include "corank/key.hpp"
 
 namespace corank::device::detail {
 
-CORANK_HOST_DEVICE inline std::uint32_t power_of_two_within(std::uint32_t n) {
-#ifdef __CUDA_ARCH__
-  return n == 0 ? 0 : 0x80000000u >> __clz(static_cast<int>(n));
-#else
-  return std::bit_floor(n);
-#endif
-}
-
-// How many of the first `rank` outputs come from a. `a` and `b` map an index to a key.
-//
-// corank::co_rank for shared memory: with 32-bit indexes, and with probes that stand at the same
-// places of a whatever the rank. Neighbouring threads then read the same word of a, and words of b
-// as far apart as their ranks, so that an odd distance keeps them out of each other's banks.
+// How many of the first `rank` outputs come from a: corank::co_rank with the 32-bit indexes that
+// suffice, and are cheaper, in shared memory. `a` and `b` map an index to a key.
 template <class A, class B, class Less>
 CORANK_HOST_DEVICE std::uint32_t tile_co_rank(std::uint32_t rank, A a, std::uint32_t a_count, B b,
                                               std::uint32_t b_count, Less less) {
-  const std::uint32_t low = rank > b_count ? rank - b_count : 0;
-  const std::uint32_t high = rank < a_count ? rank : a_count;
-  std::uint32_t i = 0;
-  for (std::uint32_t step = power_of_two_within(a_count); step != 0; step /= 2) {
-    const std::uint32_t probe = i + step - 1;
-    if (probe < high && (probe < low || !less(b(rank - probe - 1), a(probe)))) i += step;
+  std::uint32_t low = rank > b_count ? rank - b_count : 0;
+  std::uint32_t high = rank < a_count ? rank : a_count;
+  while (low < high) {
+    const std::uint32_t middle = (low + high) / 2;
+    const bool too_high = less(b(rank - 1 - middle), a(middle));
+    high = too_high ? middle : high;
+    low = too_high ? low : middle + 1;
   }
-  return i;
+  return low;
 }
 
 // The place after this one: in memory that does not wrap.
@@ -67,9 +56,9 @@ CORANK_HOST_DEVICE std::uint32_t serial_merge(const Key* keys, Next next, std::u
 #pragma unroll
 #endif
   for (int n = 0; n < items; ++n) {
-    const bool take_b = bounded ? taken > static_cast<std::uint32_t>(n) &&
-                                      (taken >= all || less(y, x))
-                                : less(y, x);
+    const bool take_b = bounded
+                            ? taken > static_cast<std::uint32_t>(n) && (taken >= all || less(y, x))
+                            : less(y, x);
     merged[n] = take_b ? y : x;
     slots[n] = take_b ? at_b : at_a;
     const std::uint32_t slot = next(slots[n]);
