@@ -48,6 +48,12 @@ class LayoutWords final : public detail::KeyWords {
     encode_keys(layout(word), records, count, reinterpret_cast<Key<1>*>(to));
   }
 
+  void gather(std::uint32_t word, std::span<const std::byte* const> records,
+              std::uint64_t* to) const override {
+    const KeyLayout of_word = layout(word);
+    for (const std::byte* record : records) *to++ = encode<1>(of_word, record).word[0];
+  }
+
   bool less(const std::byte* a, const std::byte* b) const override {
     return record_less(layout_, a, b);
   }

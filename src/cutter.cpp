@@ -110,8 +110,8 @@ std::vector<std::uint64_t> Cutter::cut(std::uint64_t records) const {
   for (const Window& window : windows_) {
     for (const ChunkRef& chunk : window.chunks) {
       const std::uint64_t from = std::max(window.begin, chunk->first);
-      stretches.push_back({from - window.begin,
-                           chunk->records() + (from - chunk->first) * layout.record_bytes});
+      stretches.push_back(
+          {from - window.begin, chunk->records() + (from - chunk->first) * layout.record_bytes});
     }
     ends.push_back(stretches.size());
     counts.push_back(window.end - window.begin);

@@ -1,6 +1,7 @@
 #include "corank/key.hpp"
 
 #include <algorithm>
+#include <type_traits>
 
 namespace corank {
 
@@ -52,36 +53,69 @@ KeyEncoding::KeyEncoding(const Schema& schema, const std::vector<KeyField>& keys
   prefix_words_ = words <= 1 ? 1 : words <= 2 ? 2 : max_key_words;
 }
 
+namespace {
+
+// Calls `use` with what normalise() does to the piece, all that is the same for every record being
+// decided beforehand.
+template <class Use>
+void with_piece(const KeyPiece& piece, Use use) {
+  const auto number = [&]<class T>(T) {
+    const unsigned bits = 8 * sizeof(T);
+    const std::uint64_t flip =
+        (piece.transform == Transform::sign ? std::uint64_t{1} << (bits - 1) : 0) ^
+        (piece.descending ? ~std::uint64_t{0} >> (64 - bits) : 0);
+    const unsigned left = piece.shift > 0 ? static_cast<unsigned>(piece.shift) : 0;
+    const unsigned right = piece.shift < 0 ? static_cast<unsigned>(-piece.shift) : 0;
+    const auto read = [=, offset = piece.offset](auto big_endian) {
+      return [=](const std::byte* record) {
+        std::uint64_t value = detail::load_little(record + offset, sizeof(T));
+        if (big_endian) value = detail::byte_swap(value) >> (64 - bits);
+        return (value ^ flip) << left >> right;
+      };
+    };
+    if (piece.big_endian)
+      use(read(std::true_type{}));
+    else
+      use(read(std::false_type{}));
+  };
+  if (piece.transform != Transform::floating) {
+    switch (piece.bytes) {
+      case 8:
+        return number(std::uint64_t{});
+      case 4:
+        return number(std::uint32_t{});
+      case 2:
+        return number(std::uint16_t{});
+      case 1:
+        return number(std::uint8_t{});
+    }
+  }
+  use([&piece](const std::byte* record) { return normalise(piece, record); });
+}
+
+}  // namespace
+
 template <int W>
 void encode_keys(const KeyLayout& layout, const std::byte* records, std::uint64_t count,
                  Key<W>* keys) {
-  // The commonest key, a whole word, is encoded in one loop without a look at its description.
-  const auto whole_word = [&](auto big_endian, auto flip) {
-    const std::byte* at = records + layout.pieces[0].offset;
-    for (std::uint64_t i = 0; i < count; ++i, at += layout.record_bytes) {
-      std::uint64_t value = detail::load_little(at, 8);
-      if (big_endian) value = detail::byte_swap(value);
-      keys[i].word[0] = value ^ flip;
-    }
-  };
-  const KeyPiece& head = layout.pieces[0];
-  if (W == 1 && layout.prefix_pieces == 1 && head.bytes == 8 &&
-      head.transform != Transform::floating) {
-    const std::uint64_t flip = (head.transform == Transform::sign ? std::uint64_t{1} << 63 : 0) ^
-                               (head.descending ? ~std::uint64_t{0} : 0);
-    if (head.big_endian)
-      whole_word(std::true_type{}, flip);
-    else
-      whole_word(std::false_type{}, flip);
-    return;
-  }
-  std::fill_n(keys, count, Key<W>{});
+  // The first piece of a word, which is often the only one, sets it.
+  int words = 0;
   for (std::uint32_t p = 0; p < layout.prefix_pieces; ++p) {
-    const KeyPiece piece = layout.pieces[p];
-    const std::byte* record = records;
-    for (std::uint64_t i = 0; i < count; ++i, record += layout.record_bytes)
-      keys[i].word[piece.word] |= normalise(piece, record);
+    const int word = layout.pieces[p].word;
+    const bool sets = word == words;
+    words = word + 1;
+    with_piece(layout.pieces[p], [&, stride = layout.record_bytes](auto bits) {
+      const std::byte* record = records;
+      if (sets)
+        for (std::uint64_t i = 0; i < count; ++i, record += stride)
+          keys[i].word[word] = bits(record);
+      else
+        for (std::uint64_t i = 0; i < count; ++i, record += stride)
+          keys[i].word[word] |= bits(record);
+    });
   }
+  for (; words < W; ++words)
+    for (std::uint64_t i = 0; i < count; ++i) keys[i].word[words] = 0;
 }
 
 template void encode_keys(const KeyLayout&, const std::byte*, std::uint64_t, Key<1>*);

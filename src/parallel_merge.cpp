@@ -78,8 +78,7 @@ bool ParallelMerger::merge(std::span<const Stretch> runs, std::byte* out) {
 namespace detail {
 
 unsigned thread_count(unsigned threads) {
-  return threads != 0 ? threads
-                      : static_cast<unsigned>(tbb::this_task_arena::max_concurrency());
+  return threads != 0 ? threads : static_cast<unsigned>(tbb::this_task_arena::max_concurrency());
 }
 
 void run_parallel(std::uint64_t tasks, unsigned threads,

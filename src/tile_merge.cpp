@@ -29,9 +29,13 @@ struct PointerItem {
 
 constexpr std::uint64_t greatest_word = ~std::uint64_t{0};
 
+// What is fetched ahead of its use.
+constexpr std::size_t prefetch_records = 16;
+constexpr std::uint32_t most_fetched_bytes = 4096;
+
 // Independent two-way merges that one thread runs in lockstep, so that the latency of one step,
 // about ten cycles, hides behind the steps of the others.
-constexpr int lanes = 4;
+constexpr int lanes = 5;
 
 // The next `left` outputs of a two-way merge.
 template <class Item>
@@ -42,8 +46,8 @@ struct Job {
   std::uint64_t left;
 };
 
-// GCC's -fsplit-paths, part of -O3, would make a jump of one of the lanes' choices, half of which are
-// mispredicted.
+// GCC's -fsplit-paths, part of -O3, would make a jump of one of the lanes' choices, half of which
+// are mispredicted.
 #if defined(__GNUC__) && !defined(__clang__)
 #define CORANK_CONDITIONAL_MOVES __attribute__((optimize("no-split-paths")))
 #else
@@ -54,27 +58,28 @@ struct Job {
 // stands behind the last item of either input must not sort before the other's items.
 template <int N, class Item>
 CORANK_CONDITIONAL_MOVES void advance(Job<Item>* jobs, std::uint64_t steps) {
-  // One step moves either a or b by an item, so a's address follows from b's: one less to keep.
-  std::uintptr_t sum[N], b[N], out[N];
+  const Item *a[N], *b[N];
+  Item* out[N];
+  std::uint64_t from_b[N];
   for (int l = 0; l < N; ++l) {
-    b[l] = reinterpret_cast<std::uintptr_t>(jobs[l].b);
-    sum[l] = reinterpret_cast<std::uintptr_t>(jobs[l].a) + b[l];
-    out[l] = reinterpret_cast<std::uintptr_t>(jobs[l].out);
+    a[l] = jobs[l].a;
+    b[l] = jobs[l].b;
+    out[l] = jobs[l].out;
+    from_b[l] = 0;
   }
-  const std::uint64_t end = steps * sizeof(Item);
-  for (std::uint64_t done = 0; done < end; done += sizeof(Item)) {
+  for (std::uint64_t step = 0; step < steps; ++step) {
 #pragma GCC unroll 8
     for (int l = 0; l < N; ++l) {
-      const auto* x = reinterpret_cast<const Item*>(sum[l] + done - b[l]);
-      const auto* y = reinterpret_cast<const Item*>(b[l]);
+      const Item* x = a[l] + (step - from_b[l]);
+      const Item* y = b[l] + from_b[l];
       const bool take_b = y->word < x->word;
-      *reinterpret_cast<Item*>(out[l] + done) = *(take_b ? y : x);
-      b[l] += take_b * sizeof(Item);
+      out[l][step] = *(take_b ? y : x);
+      from_b[l] += take_b;
     }
   }
   for (int l = 0; l < N; ++l) {
-    jobs[l].a = reinterpret_cast<const Item*>(sum[l] + end - b[l]);
-    jobs[l].b = reinterpret_cast<const Item*>(b[l]);
+    jobs[l].a += steps - from_b[l];
+    jobs[l].b += from_b[l];
     jobs[l].out += steps;
     jobs[l].left -= steps;
   }
@@ -130,9 +135,6 @@ class RunMerger {
     return items + end_ - count;
   }
 
-  // The number of runs so far.
-  std::size_t runs() const { return runs_.size(); }
-
   // Two runs or more are merged into `out` if that is given, else into one of the buffers.
   std::span<Item> merge(Item* out = nullptr) {
     if (runs_.empty()) return {};
@@ -141,8 +143,8 @@ class RunMerger {
     from[end_].word = greatest_word;
     if (runs_.size() > 2) {
       // First each group of runs that fits into the innermost caches is merged into one.
-      const std::uint64_t group = std::bit_floor(std::clamp<std::uint64_t>(
-          runs_.size() * group_items / end_, 1, runs_.size() - 1));
+      const std::uint64_t group = std::bit_floor(
+          std::clamp<std::uint64_t>(runs_.size() * group_items / end_, 1, runs_.size() - 1));
       std::size_t groups = 0;
       for (std::size_t first = 0; first < runs_.size(); first += group) {
         const auto begin = runs_.begin() + static_cast<std::ptrdiff_t>(first);
@@ -191,9 +193,11 @@ class RunMerger {
 
   void merge_pairs(const Item* from, Item* to, const std::vector<Run>& runs) {
     jobs_.clear();
+    // Cutting costs time, but is needed where there are few merges for the lanes.
+    const std::uint64_t least_cut_items = lanes * (runs.size() > 16 * lanes ? part_items / 2 : 64);
     for (std::size_t r = 0; r + 1 < runs.size(); r += 2)
       add_jobs(from + runs[r].begin, runs[r].count, from + runs[r + 1].begin, runs[r + 1].count,
-               to + runs[r].begin);
+               to + runs[r].begin, least_cut_items);
     run(std::span<const Job<Item>>(jobs_));
     for (std::size_t r = 0; r + 1 < runs.size(); r += 2) {
       // Items that equal the sentinel are the last of the merge, and those of b the last of all;
@@ -207,7 +211,7 @@ class RunMerger {
   }
 
   void add_jobs(const Item* a, std::uint64_t a_count, const Item* b, std::uint64_t b_count,
-                Item* out) {
+                Item* out, std::uint64_t least_cut_items) {
     if (a[a_count - 1].word <= b[0].word) {
       std::copy_n(b, b_count, std::copy_n(a, a_count, out));
       return;
@@ -215,9 +219,9 @@ class RunMerger {
     // Long merges are cut into equal parts, a multiple of the lanes. The last one starts early
     // enough to be as long as the others; what two parts both put out is the same.
     const std::uint64_t count = a_count + b_count;
-    const std::uint64_t parts = count / (lanes * part_items / 4) == 0
-                                    ? 1
-                                    : (count + lanes * part_items - 1) / (lanes * part_items) * lanes;
+    const std::uint64_t parts =
+        count < least_cut_items ? 1
+                                : (count + lanes * part_items - 1) / (lanes * part_items) * lanes;
     const std::uint64_t part = (count + parts - 1) / parts;
     for (std::uint64_t p = 0; p < parts; ++p) {
       const std::uint64_t rank = std::min(p * part, count - part);
@@ -332,6 +336,10 @@ class PairFormat {
   WholeWord key_;
 };
 
+void fetch(const std::byte* from, std::uint64_t bytes) {
+  for (std::uint64_t at = 0; at < bytes; at += 64) __builtin_prefetch(from + at);
+}
+
 class PointerFormat {
  public:
   using Item = PointerItem;
@@ -361,9 +369,10 @@ class PointerFormat {
   }
 
   void decode(std::span<Item> items, std::byte* out) const {
-    for (const Item& item : items) {
-      std::memcpy(out, item.record, record_bytes_);
-      out += record_bytes_;
+    for (std::size_t i = 0; i < items.size(); ++i, out += record_bytes_) {
+      if (i + prefetch_records < items.size())
+        fetch(items[i + prefetch_records].record, std::min(record_bytes_, most_fetched_bytes));
+      std::memcpy(out, items[i].record, record_bytes_);
     }
   }
 
@@ -404,16 +413,14 @@ class Settler {
     }
   }
 
-  void read_words(std::span<PointerItem> items, std::uint32_t word) {
-    std::array<std::uint64_t, 64> words;
-    for (std::size_t first = 0, end; first < items.size(); first = end) {
-      // Neighbours in the merge are often neighbours in memory.
-      end = first + 1;
-      while (end < items.size() && end - first < words.size() &&
-             items[end].record == items[end - 1].record + keys_.record_bytes())
-        ++end;
-      keys_.read(word, items[first].record, end - first, words.data());
-      for (std::size_t i = first; i < end; ++i) items[i].word = words[i - first];
+  void read_words(std::span<PointerItem> items, std::uint32_t word) const {
+    std::array<const std::byte*, 64> records;
+    std::array<std::uint64_t, records.size()> words;
+    for (; !items.empty(); items = items.subspan(std::min(items.size(), records.size()))) {
+      const std::size_t count = std::min(items.size(), records.size());
+      for (std::size_t i = 0; i < count; ++i) records[i] = items[i].record;
+      keys_.gather(word, std::span(records).first(count), words.data());
+      for (std::size_t i = 0; i < count; ++i) items[i].word = words[i];
     }
   }
 
@@ -439,8 +446,15 @@ class Settler {
   std::vector<Pending> pending_;
 };
 
-// The part of a tile that is merged at once, so that it stays in the caches.
-constexpr std::uint64_t block_records = std::uint64_t{1} << 15;
+// Of the part of a tile that is merged at once, lest it leave the caches.
+constexpr std::uint64_t block_bytes = std::uint64_t{1} << 20;
+constexpr std::uint64_t most_block_records = std::uint64_t{1} << 15;
+// Where the runs are many, larger blocks cost less than taking very little from every run.
+constexpr std::uint64_t least_records_from_run = 32;
+constexpr std::uint64_t most_wide_block_records = std::uint64_t{1} << 17;
+
+// While a run is cut, another one's part of the block is fetched, so many runs ahead.
+constexpr std::size_t prefetch_runs = 8;
 
 template <class Format>
 class FormatMerger final : public TileMerger {
@@ -451,15 +465,21 @@ class FormatMerger final : public TileMerger {
     std::uint64_t records = 0;
     for (const Stretch& stretch : stretches) records += stretch.count;
     block_.assign(stretches.begin(), stretches.end());
+    const std::uint64_t block_records = std::clamp(
+        std::clamp<std::uint64_t>(block_bytes / keys_.record_bytes(), 1, most_block_records),
+        std::min(least_records_from_run * stretches.size(), most_wide_block_records),
+        most_wide_block_records);
     if (records > block_records + block_records / 2) {
       for (Stretch& stretch : block_) stretch.count = 0;
-      for (const std::byte* splitter : splitters(stretches)) {
+      for (const std::byte* splitter : splitters(stretches, block_records)) {
         cut(stretches, splitter);
         if (!merge_block(out)) return false;
       }
       for (std::size_t i = 0; i < block_.size(); ++i) {
         next(block_[i]);
-        block_[i].count = stretches[i].count - taken(stretches[i], block_[i]);
+        block_[i].count = stretches[i].count -
+                          static_cast<std::uint64_t>(block_[i].records - stretches[i].records) /
+                              keys_.record_bytes();
       }
     }
     return merge_block(out);
@@ -469,18 +489,19 @@ class FormatMerger final : public TileMerger {
   using Item = typename Format::Item;
 
   // Records that cut the merge into blocks. Of every run each `step`-th record is a sample; a block
-  // ends at each `samples`-th sample in the order of the merge. So a block has at least
-  // block_records records, and at most about half more: `step` - 1 of each run.
-  std::span<const std::byte* const> splitters(std::span<const Stretch> runs) {
-    const std::uint64_t step = std::max<std::uint64_t>(block_records / (2 * runs.size()), 1);
+  // ends at each `samples`-th sample in the order of the merge. So a block has about block_records
+  // records, give or take `step` - 1 of each run.
+  std::span<const std::byte* const> splitters(std::span<const Stretch> runs,
+                                              std::uint64_t block_records) {
+    const std::uint64_t step = std::clamp<std::uint64_t>(block_records / runs.size(), 4, 1024);
     const std::uint64_t samples = block_records / step;
     std::uint64_t count = 0;
     for (const Stretch& run : runs) count += run.count / step;
     sampler_.reset(count, count);
     for (const Stretch& run : runs) {
       for (std::uint64_t i = step; i <= run.count; i += step) {
-        PointerItem sample{0, run.records + (i - 1) * keys_.record_bytes()};
-        keys_.read(0, sample.record, 1, &sample.word);
+        const std::byte* record = run.records + (i - 1) * keys_.record_bytes();
+        const PointerItem sample{format_.word(record), record};
         *sampler_.add(sample.word, 1) = sample;
       }
     }
@@ -492,9 +513,6 @@ class FormatMerger final : public TileMerger {
     return splitters_;
   }
 
-  std::uint64_t taken(const Stretch& run, const Stretch& block) const {
-    return static_cast<std::uint64_t>(block.records - run.records) / keys_.record_bytes();
-  }
   void next(Stretch& block) const {
     block.records += block.count * keys_.record_bytes();
     block.predecessor |= block.count != 0;
@@ -503,32 +521,48 @@ class FormatMerger final : public TileMerger {
   // Moves the block on to what sorts up to and including the splitter.
   void cut(std::span<const Stretch> runs, const std::byte* splitter) {
     const std::less<const std::byte*> lower;
+    const std::uint32_t record_bytes = keys_.record_bytes();
+    const std::uint64_t splitter_word = format_.word(splitter);
+    const bool more_words = keys_.words() > 1;
     bool behind = false;  // the run that the splitter is from
     for (std::size_t i = 0; i < runs.size(); ++i) {
+      if (i + prefetch_runs < runs.size()) prefetch(block_[i + prefetch_runs]);
+      const std::uint64_t guess = block_[i].count;  // as many as last time
       next(block_[i]);
-      const std::uint64_t left = runs[i].count - taken(runs[i], block_[i]);
-      const std::byte* end = runs[i].records + runs[i].count * keys_.record_bytes();
+      Stretch& block = block_[i];
+      const std::byte* end = runs[i].records + runs[i].count * record_bytes;
+      const std::uint64_t left = static_cast<std::uint64_t>(end - block.records) / record_bytes;
       if (!behind && !lower(splitter, runs[i].records) && lower(splitter, end)) {
         behind = true;
-        // An unsorted run may have the splitter among what is taken already.
-        block_[i].count =
-            lower(splitter, block_[i].records)
-                ? 0
-                : static_cast<std::uint64_t>(splitter - block_[i].records) / keys_.record_bytes() + 1;
-      } else {
-        block_[i].count = gallop(left, [&](std::uint64_t index) {
-          const std::byte* record = block_[i].records + index * keys_.record_bytes();
-          return behind ? less(record, splitter) : !less(splitter, record);
-        });
+        // Only an unsorted run may have the splitter among what is taken already.
+        block.count = lower(splitter, block.records)
+                          ? 0
+                          : static_cast<std::uint64_t>(splitter - block.records) / record_bytes + 1;
+        continue;
       }
+      block.count = gallop(left, guess, [&](std::uint64_t index) {
+        const std::byte* record = block.records + index * record_bytes;
+        const std::uint64_t word = format_.word(record);
+        if (word != splitter_word || !more_words)
+          return behind ? word < splitter_word : word <= splitter_word;
+        return behind ? keys_.less(record, splitter) : !keys_.less(splitter, record);
+      });
     }
   }
 
-  // How many of `count` records, those of the front, fulfil `take`.
+  // Fetches what the run is likely to give to the next block.
+  void prefetch(const Stretch& last) const {
+    const std::byte* next = last.records + last.count * keys_.record_bytes();
+    const std::uint64_t bytes = std::min((last.count + last.count / 4 + 1) * keys_.record_bytes(),
+                                         std::uint64_t{most_fetched_bytes});
+    fetch(next, bytes);
+  }
+
+  // How many of `count` records, those of the front, fulfil `take`; best near `guess`.
   template <class Take>
-  static std::uint64_t gallop(std::uint64_t count, Take take) {
+  static std::uint64_t gallop(std::uint64_t count, std::uint64_t guess, Take take) {
     std::uint64_t low = 0;
-    std::uint64_t high = 1;
+    std::uint64_t high = std::max<std::uint64_t>(guess, 1);
     while (high <= count && take(high - 1)) {
       low = high;
       high *= 2;
@@ -544,30 +578,14 @@ class FormatMerger final : public TileMerger {
     return low;
   }
 
-  bool less(const std::byte* a, const std::byte* b) const {
-    const std::uint64_t x = format_.word(a);
-    const std::uint64_t y = format_.word(b);
-    return x < y || (x == y && keys_.words() > 1 && keys_.less(a, b));
-  }
-
   bool merge_block(std::byte*& out) {
+    if (joins_ascend()) return copy_block(out);
     std::uint64_t records = 0;
     for (const Stretch& stretch : block_) records += stretch.count;
     merger_.reset(records, block_.size());
     for (const Stretch& stretch : block_) {
       if (stretch.count == 0) continue;
-      Item* items = merger_.add(format_.word(stretch.records), stretch.count);
-      Order order{stretch.predecessor ? format_.word(stretch.records - keys_.record_bytes()) : 0};
-      format_.encode(stretch.records, stretch.count, items, order);
-      if (order.descends) return false;
-      if (order.equals && keys_.words() > 1 && !ascends_by_all_words(stretch)) return false;
-    }
-    if (merger_.runs() == 1 && keys_.words() == 1) {
-      for (const Stretch& stretch : block_) {
-        std::memcpy(out, stretch.records, stretch.count * keys_.record_bytes());
-        out += stretch.count * keys_.record_bytes();
-      }
-      return true;
+      if (!encode(stretch, merger_.add(format_.word(stretch.records), stretch.count))) return false;
     }
     if constexpr (Format::in_place) {
       format_.decode(merger_.merge(reinterpret_cast<Item*>(out)), out);
@@ -580,21 +598,59 @@ class FormatMerger final : public TileMerger {
     return true;
   }
 
-  bool ascends_by_all_words(const Stretch& stretch) const {
+  // For stretches that follow one another. Each piece is copied while it is in the first cache.
+  bool copy_block(std::byte*& out) {
+    std::array<Item, 256> items;
+    for (const Stretch& stretch : block_) {
+      Stretch piece{stretch.records, 0, stretch.predecessor};
+      for (std::uint64_t left = stretch.count; left > 0; left -= piece.count) {
+        piece.count = std::min<std::uint64_t>(left, items.size());
+        if (!encode(piece, items.data())) return false;
+        const std::uint64_t bytes = piece.count * keys_.record_bytes();
+        std::memcpy(out, piece.records, bytes);
+        out += bytes;
+        piece.records += bytes;
+        piece.predecessor = true;
+      }
+    }
+    return true;
+  }
+
+  // False if the stretch is out of order.
+  bool encode(const Stretch& stretch, Item* items) const {
+    Order order{stretch.predecessor ? format_.word(stretch.records - keys_.record_bytes()) : 0};
+    format_.encode(stretch.records, stretch.count, items, order);
+    return !order.descends &&
+           (!order.equals || keys_.words() == 1 || ascends_by_other_words(stretch, items));
+  }
+
+  // Whether no stretch starts before the end of the one before it.
+  bool joins_ascend() const {
+    const std::byte* last = nullptr;
+    for (const Stretch& stretch : block_) {
+      if (stretch.count == 0) continue;
+      if (last && keys_.less(stretch.records, last)) return false;
+      last = stretch.records + (stretch.count - 1) * keys_.record_bytes();
+    }
+    return true;
+  }
+
+  // For items whose words ascend already.
+  bool ascends_by_other_words(const Stretch& stretch, const Item* items) const {
+    const std::uint32_t record_bytes = keys_.record_bytes();
+    if (stretch.predecessor && keys_.less(stretch.records, stretch.records - record_bytes))
+      return false;
     std::array<std::uint64_t, 64> words;
     std::array<bool, words.size()> equal;  // to its predecessor, as far as is known
-    const std::byte* records = stretch.records;
-    std::uint64_t left = stretch.count;
-    if (stretch.predecessor) {
-      records -= keys_.record_bytes();
-      ++left;
-    }
-    while (left > 1) {
-      const std::uint64_t count = std::min<std::uint64_t>(left, words.size());
-      equal.fill(true);
-      bool undecided = true;
-      for (std::uint32_t word = 0; word < keys_.words() && undecided; ++word) {
-        keys_.read(word, records, count, words.data());
+    for (std::uint64_t first = 0; first + 1 < stretch.count; first += words.size() - 1) {
+      const std::uint64_t count = std::min<std::uint64_t>(stretch.count - first, words.size());
+      bool undecided = false;
+      for (std::uint64_t i = 1; i < count; ++i) {
+        equal[i] = items[first + i].word == items[first + i - 1].word;
+        undecided |= equal[i];
+      }
+      for (std::uint32_t word = 1; word < keys_.words() && undecided; ++word) {
+        keys_.read(word, stretch.records + first * record_bytes, count, words.data());
         undecided = false;
         for (std::uint64_t i = 1; i < count; ++i) {
           if (!equal[i]) continue;
@@ -603,8 +659,6 @@ class FormatMerger final : public TileMerger {
           undecided |= equal[i];
         }
       }
-      records += (count - 1) * keys_.record_bytes();
-      left -= count - 1;
     }
     return true;
   }

@@ -117,7 +117,8 @@ int main(int argc, char** argv) {
   for (std::size_t i = 0; i < k; ++i) {
     const auto path = folder / fmt::format("run-{:05}.bin", i);
     std::ofstream(path, std::ios::binary)
-        .write(reinterpret_cast<const char*>(runs[i].data()), static_cast<std::streamsize>(8 * count));
+        .write(reinterpret_cast<const char*>(runs[i].data()),
+               static_cast<std::streamsize>(8 * count));
     files.emplace_back(path, schema.record_bytes, i + 100 < descriptor_limit());
   }
   times.clear();
@@ -130,8 +131,9 @@ int main(int argc, char** argv) {
     read = std::max(read, bytes_read() - before);
     verify(cut, runs);
   }
-  fmt::print("in files:  {} runs of {} keys: {:.0f} ms a cut (median of {}), {:.1f} KiB read a run\n",
-             k, count, 1e3 * median(times), times.size(),
-             static_cast<double>(read) / static_cast<double>(k) / 1024);
+  fmt::print(
+      "in files:  {} runs of {} keys: {:.0f} ms a cut (median of {}), {:.1f} KiB read a run\n", k,
+      count, 1e3 * median(times), times.size(),
+      static_cast<double>(read) / static_cast<double>(k) / 1024);
   std::filesystem::remove_all(folder);
 }

@@ -38,6 +38,9 @@ class KeyWords {
   // Word `word` of the keys of `count` records that lie end to end.
   virtual void read(std::uint32_t word, const std::byte* records, std::size_t count,
                     std::uint64_t* to) const = 0;
+  // The same of records that lie anywhere.
+  virtual void gather(std::uint32_t word, std::span<const std::byte* const> records,
+                      std::uint64_t* to) const = 0;
   virtual bool less(const std::byte* a, const std::byte* b) const = 0;
   virtual std::optional<WholeWord> whole_word() const { return std::nullopt; }
 };
@@ -86,6 +89,10 @@ class ExtractedWords final : public KeyWords {
             std::uint64_t* to) const override {
     for (std::size_t i = 0; i < count; ++i) to[i] = word_of(word, records + i * sizeof(T));
   }
+  void gather(std::uint32_t word, std::span<const std::byte* const> records,
+              std::uint64_t* to) const override {
+    for (const std::byte* record : records) *to++ = word_of(word, record);
+  }
   bool less(const std::byte* a, const std::byte* b) const override {
     for (std::uint32_t word = 0; word < words(); ++word) {
       const std::uint64_t x = word_of(word, a);
@@ -129,16 +136,16 @@ void require_room(std::span<const std::span<const T>> runs, std::span<T> out) {
 // A key that can be had from a record: a number, or a corank::Key of several words. Numbers are
 // ordered by <, but for floats, which have one total order: -0.0 equals +0.0, and NaN is greatest.
 template <class KeyOf, class T>
-concept KeyExtractor =
-    std::invocable<const KeyOf&, const T&> &&
-    requires { detail::KeyTraits<std::remove_cvref_t<std::invoke_result_t<const KeyOf&, const T&>>>::words; };
+concept KeyExtractor = std::invocable<const KeyOf&, const T&> && requires {
+  detail::KeyTraits<std::remove_cvref_t<std::invoke_result_t<const KeyOf&, const T&>>>::words;
+};
 
 // Merges `runs`, each sorted by the key that `key_of` extracts (a function, or a pointer to a data
 // member), into `out`. Stable: equal records keep the order of the runs. Runs may be empty; `out`
 // must not overlap them. Throws std::invalid_argument if `out` is not as large as all runs together
 // or if a run is not sorted; what is in `out` then means nothing. 0 threads mean all cores.
 template <class T, KeyExtractor<T> KeyOf>
-  requires std::is_trivially_copyable_v<T>
+requires std::is_trivially_copyable_v<T>
 void multiway_merge(std::span<const std::span<const T>> runs, std::span<T> out, const KeyOf& key_of,
                     unsigned threads = 0) {
   detail::require_room(runs, out);
@@ -152,7 +159,7 @@ void multiway_merge(std::span<const std::span<const T>> runs, std::span<T> out, 
 // it are merged into no particular order. Slower than by a key, unless the records are integers in
 // their natural order.
 template <class T, std::predicate<const T&, const T&> Compare>
-  requires std::is_trivially_copyable_v<T>
+requires std::is_trivially_copyable_v<T>
 void multiway_merge(std::span<const std::span<const T>> runs, std::span<T> out, Compare compare,
                     unsigned threads = 0) {
   constexpr bool natural =
@@ -180,8 +187,8 @@ void multiway_merge(std::span<const std::span<const T>> runs, std::span<T> out, 
       std::vector<Source> sources;
       for (std::size_t r = 0; r < runs.size(); ++r)
         if (cuts[t].position[r] < cuts[t + 1].position[r])
-          sources.push_back({runs[r].data() + cuts[t].position[r],
-                             runs[r].data() + cuts[t + 1].position[r]});
+          sources.push_back(
+              {runs[r].data() + cuts[t].position[r], runs[r].data() + cuts[t + 1].position[r]});
       if (sources.empty()) return;
       std::uint64_t records = 0;
       for (const Source& source : sources)
@@ -189,7 +196,8 @@ void multiway_merge(std::span<const std::span<const T>> runs, std::span<T> out, 
       records = std::min(records, cuts[t + 1].rank - cuts[t].rank);  // less if a run is not sorted
       LoserTree tree(sources.size(), [&](std::size_t i, std::size_t j) {
         const Source &a = sources[i], &b = sources[j];
-        if (a.next == a.end || b.next == b.end) return b.next == b.end && (a.next != a.end || i < j);
+        if (a.next == a.end || b.next == b.end)
+          return b.next == b.end && (a.next != a.end || i < j);
         return i < j ? !compare(*b.next, *a.next) : compare(*a.next, *b.next);
       });
       T* to = out.data() + cuts[t].rank;
