@@ -35,7 +35,7 @@ TEST_CASE("a schema lays its fields end to end") {
   CHECK(schema.fields[3].kind == FieldKind::signed_integer);
 }
 
-TEST_CASE("keys name fields and directions; without any, the first field ascends") {
+TEST_CASE("keys name fields and directions, and are the first field without that") {
   const Schema schema = Schema::parse("a:u8,b:u8,c:u8");
   const auto keys = parse_keys("c:desc,a,b:asc", schema);
   REQUIRE(keys.size() == 3);

@@ -80,6 +80,7 @@ void verify(const Cut& cut, const std::vector<Keys>& runs) {
 int main(int argc, char** argv) {
   const std::size_t k = argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 1024;
   const std::uint64_t count = argc > 2 ? std::strtoull(argv[2], nullptr, 10) : 1 << 20;
+  require(k != 0 && count != 0, "usage: bench-co-rank [RUNS [KEYS [FOLDER]]]");
   std::vector<Keys> runs(k);
   tbb::parallel_for(std::size_t{0}, k, [&](std::size_t i) { runs[i] = random_run(i, count); });
   const std::vector<std::uint64_t> counts(k, count);
