@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
+#include <span>
 #include <string>
 
 #include "buffer.hpp"
@@ -22,6 +24,9 @@ class Backend {
 
   // How the memory of chunks and outputs is made fit for this backend; null if it needs nothing.
   virtual PinMemory pin_memory() { return nullptr; }
+
+  // The same for memory that holds data already: its bytes stay what they are.
+  virtual std::shared_ptr<void> pin(std::span<const std::byte>) { return nullptr; }
 
   virtual std::string device() const = 0;  // what it runs on, in words
 };

@@ -22,6 +22,7 @@ Buffer::~Buffer() {
 BufferPool::BufferPool(std::size_t buffer_bytes, std::size_t count, const PinMemory& pin)
     : buffer_bytes_(buffer_bytes) {
   const std::size_t bytes = buffer_bytes * count;
+  if (bytes == 0) return;
   void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED)
     throw Error(fmt::format("cannot take {} bytes of memory: {}; try a smaller --memory", bytes,
@@ -46,7 +47,7 @@ BufferPool::BufferPool(std::size_t buffer_bytes, std::size_t count, const PinMem
 
 BufferPool::~BufferPool() {
   pinned_.reset();
-  ::munmap(memory_.data(), memory_.size());
+  if (!memory_.empty()) ::munmap(memory_.data(), memory_.size());
 }
 
 Buffer BufferPool::lease() {

@@ -20,6 +20,8 @@ class BufferPool;
 class Buffer {
  public:
   Buffer() = default;
+  // Memory that is no pool's: there is nothing to give back.
+  explicit Buffer(std::span<std::byte> bytes) : bytes_(bytes) {}
   Buffer(Buffer&& other) noexcept { swap(other); }
   Buffer& operator=(Buffer&& other) noexcept {
     swap(other);
@@ -28,7 +30,6 @@ class Buffer {
   ~Buffer();
 
   std::span<std::byte> bytes() const { return bytes_; }
-  explicit operator bool() const { return pool_ != nullptr; }
 
  private:
   friend class BufferPool;

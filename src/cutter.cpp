@@ -61,7 +61,8 @@ std::optional<WorkUnit> Cutter::next() {
   }
   if (complete_ == 0) return std::nullopt;
 
-  WorkUnit unit{sequence_++, std::min(complete_, unit_records_), {}};
+  WorkUnit unit{sequence_++, std::min(complete_, unit_records_), {}, rank_};
+  rank_ += unit.records;
   const std::vector<std::uint64_t> counts = cut(unit.records);
   for (std::uint32_t run = 0; run < runs_.size(); ++run)
     if (counts[run] != 0) consume(run, counts[run], unit);
@@ -160,6 +161,25 @@ void Cutter::consume(std::uint32_t run, std::uint64_t records, WorkUnit& unit) {
   std::erase_if(window.chunks, [&](const ChunkRef& chunk) {
     return chunk->first + chunk->count <= end && chunk != window.chunks.back();
   });
+}
+
+std::optional<WorkUnit> Concatenation::next() {
+  WorkUnit unit{sequence_++, 0, {}, rank_};
+  while (unit.segments.size() < unit_chunks_ && run_ < runs_.size()) {
+    if (taken_ == runs_[run_].records()) {
+      ++run_;
+      taken_ = 0;
+      continue;
+    }
+    ChunkRef chunk = reader_.next(run_);
+    const std::uint64_t count = chunk->count;
+    taken_ += count;
+    unit.records += count;
+    unit.segments.push_back({std::move(chunk), 0, count});
+  }
+  if (unit.records == 0) return std::nullopt;
+  rank_ += unit.records;
+  return unit;
 }
 
 }  // namespace corank

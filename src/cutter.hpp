@@ -44,6 +44,7 @@ class Cutter {
   const KeyEncoding& encoding_;
   std::uint64_t unit_records_;
   std::uint64_t sequence_ = 0;
+  std::uint64_t rank_ = 0;  // of the next unit
   bool started_ = false;
   std::vector<Window> windows_;
 
@@ -52,6 +53,27 @@ class Cutter {
   std::vector<std::uint32_t> frontier_;   // heap of runs by the last key in memory
   std::optional<std::uint32_t> drained_;  // the run whose chunk left last, if it has more
   std::uint64_t complete_ = 0;            // records that are complete and in no unit
+};
+
+// Makes units that are the runs one after another, whatever their keys: what a merge reads and
+// writes, without the merge.
+class Concatenation {
+ public:
+  // A unit has `unit_chunks` chunks, so that its memory is bounded however short the runs are.
+  Concatenation(Reader& reader, std::span<const Run> runs, std::uint64_t unit_chunks)
+      : reader_(reader), runs_(runs), unit_chunks_(unit_chunks) {}
+
+  // The next unit; the last one may have fewer chunks.
+  std::optional<WorkUnit> next();
+
+ private:
+  Reader& reader_;
+  std::span<const Run> runs_;
+  std::uint64_t unit_chunks_;
+  std::uint64_t sequence_ = 0;
+  std::uint64_t rank_ = 0;
+  std::uint32_t run_ = 0;
+  std::uint64_t taken_ = 0;  // records of run_
 };
 
 }  // namespace corank

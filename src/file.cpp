@@ -149,8 +149,11 @@ AtomicFile::~AtomicFile() {
   if (file_) ::unlink(temporary_.c_str());
 }
 
-void AtomicFile::commit() {
+void AtomicFile::make_durable() {
   if (::fsync(file_.get()) != 0) throw_file_error(target_, "make durable");
+}
+
+void AtomicFile::commit() {
   const int renamed = overwrite_ ? ::rename(temporary_.c_str(), target_.c_str())
                                  : ::renameat2(AT_FDCWD, temporary_.c_str(), AT_FDCWD,
                                                target_.c_str(), RENAME_NOREPLACE);

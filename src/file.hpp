@@ -70,6 +70,8 @@ class AtomicFile {
   AtomicFile& operator=(const AtomicFile&) = delete;
 
   const FileDescriptor& descriptor() const { return file_; }
+  void make_durable();
+  // Puts what make_durable() left in place of the target.
   void commit();
 
  private:

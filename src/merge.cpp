@@ -7,18 +7,18 @@
 #include <algorithm>
 #include <chrono>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <thread>
 
-#include "corank/check.hpp"
 #include "cpu_backend.hpp"
 #include "cuda_backend.hpp"
 #include "pipeline.hpp"
+#include "scan.hpp"
+#include "slice.hpp"
 
 namespace corank {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 // Descriptors left to everything but the runs: the output, passes, runs opened for one read.
 constexpr std::size_t other_descriptors = 96;
@@ -62,112 +62,337 @@ std::filesystem::path folder_for_passes(const std::filesystem::path& output) {
   return output.has_parent_path() ? output.parent_path() : ".";
 }
 
-// A backend finds some record that is out of order; this names the run's first.
-[[noreturn]] void throw_first_disorder(const Run& run, const RunDisorder& found,
-                                       const Options& options) {
-  if (run.is_temporary())
-    throw Error(
-        fmt::format("{}: a temporary file here did not hold what was written to it; check "
-                    "the disk and the memory of this machine",
-                    run.path().string()));
-  check(run.path(), options.record, options.keys, false);
-  throw OutOfOrder(run.path(), found.record, found.record * options.record.record_bytes);
+// The pages of runs in memory and of their output, without overlaps: one page may hold several
+// runs, but can be pinned only once.
+std::vector<std::span<const std::byte>> pages_of(std::span<const Run> runs,
+                                                 std::span<const std::byte> output) {
+  std::vector<std::pair<std::uintptr_t, std::uintptr_t>> ranges;
+  const auto add = [&](const std::byte* begin, std::size_t bytes) {
+    const auto address = reinterpret_cast<std::uintptr_t>(begin);
+    if (bytes != 0)
+      ranges.emplace_back(address - address % page_bytes(),
+                          round_up(address + bytes, page_bytes()));
+  };
+  for (const Run& run : runs) add(run.in_place(0), run.bytes());
+  add(output.data(), output.size());
+  std::ranges::sort(ranges);
+  std::vector<std::span<const std::byte>> pages;
+  for (std::size_t i = 0; i < ranges.size();) {
+    auto [begin, end] = ranges[i++];
+    for (; i < ranges.size() && ranges[i].first <= end; ++i) end = std::max(end, ranges[i].second);
+    pages.emplace_back(reinterpret_cast<const std::byte*>(begin), end - begin);
+  }
+  return pages;
+}
+
+// The files of an output of several parts, and the folder that they are in.
+class Parts {
+ public:
+  Parts(const std::filesystem::path& folder, unsigned count) : folder_(folder) {
+    if (std::filesystem::exists(folder) && !std::filesystem::is_directory(folder))
+      throw Error(folder.string() + ": is no folder; --parts needs one for its files");
+    made_ = std::filesystem::create_directory(folder);
+    for (unsigned part = 0; part < count; ++part)
+      paths_.push_back(folder / fmt::format("part-{:05}", part));
+    for (const auto& entry : std::filesystem::directory_iterator(folder))
+      if (entry.path().filename().string().starts_with("part-") &&
+          std::ranges::find(paths_, entry.path()) == paths_.end())
+        throw Error(entry.path().string() +
+                    ": would stand among the new parts; remove it or write to another folder");
+  }
+  ~Parts() {
+    std::error_code not_empty;
+    if (made_) std::filesystem::remove(folder_, not_empty);
+  }
+  Parts(const Parts&) = delete;
+  Parts& operator=(const Parts&) = delete;
+
+  const std::vector<std::filesystem::path>& paths() const { return paths_; }
+
+ private:
+  std::filesystem::path folder_;
+  bool made_;
+  std::vector<std::filesystem::path> paths_;
+};
+
+// One call of merge().
+class Merge {
+ public:
+  Merge(std::vector<Run> runs, const Options& options)
+      : options_(options),
+        encoding_(options.record, options.keys),
+        decision_(decide_backend(options)),
+        threads_(options.threads ? options.threads
+                                 : std::max(std::thread::hardware_concurrency(), 1u)),
+        memory_bytes_(options.memory_bytes ? options.memory_bytes : default_memory_bytes()),
+        runs_(std::move(runs)) {
+    for (const Run& run : runs_) stats_.records += run.records();
+  }
+
+  Stats into_file(const std::filesystem::path& output) {
+    std::optional<Parts> parts;
+    std::vector<std::filesystem::path> paths{output};
+    if (options_.parts != 0) paths = parts.emplace(output, options_.parts).paths();
+    std::vector<Writer> writers;
+    for (const auto& path : paths)
+      writers.emplace_back(path, options_.overwrite, [this](FileIdentity file) {
+        return std::ranges::any_of(runs_, [&](const Run& run) { return run.identity() == file; });
+      });
+    run_earlier_passes(widest_of(writers.size()), folder_for_passes(output));
+    last_pass_ = true;
+    run_pass(runs_, writers, {});
+    for (const Run& run : runs_) run.check_unchanged();
+    if (options_.stop.stop_requested()) throw Interrupted();
+    for (Writer& writer : writers) writer.commit();
+    return finish("writing " + output.string());
+  }
+
+  Stats into_memory(std::span<std::byte> output) {
+    progress_.bytes_total = output.size();
+    widest_of(1);
+    last_pass_ = true;
+    run_pass(runs_, {}, output);
+    return finish("writing to memory");
+  }
+
+ private:
+  std::uint32_t record_bytes() const { return options_.record.record_bytes; }
+
+  // The most runs that each of `slices` can merge at once.
+  std::uint64_t widest_of(std::size_t slices) const {
+    const std::uint64_t widest = widest_pass(record_bytes(), memory_bytes_ / slices);
+    if (widest == 0)
+      throw Error(fmt::format(
+          "--memory {}: too little to merge records of {} bytes{}; the smallest budget that works "
+          "is {} bytes",
+          memory_bytes_, record_bytes(), slices > 1 ? fmt::format(" into {} parts", slices) : "",
+          smallest_memory(record_bytes()) * slices));
+    return widest;
+  }
+
+  void run_earlier_passes(std::uint64_t widest, const std::filesystem::path& folder) {
+    progress_.bytes_total = stats_.records * record_bytes();
+    if (options_.copy_only) return;
+    std::vector<std::uint64_t> lengths;
+    for (const Run& run : runs_) lengths.push_back(run.records());
+    const std::vector<EarlierPass> passes = plan_earlier_passes(lengths, widest);
+    std::uint64_t again = 0;
+    for (const EarlierPass& pass : passes) again += pass.records * record_bytes();
+    progress_.bytes_total += again;
+    if (!passes.empty() && options_.notice)
+      options_.notice(fmt::format(
+          "the memory budget of {} bytes merges {} runs at once, not {}: {} passes, which write {} "
+          "bytes more, to {}; a larger --memory needs fewer",
+          memory_bytes_, widest, runs_.size(), passes.size() + 1, again, folder.string()));
+    for (const EarlierPass& pass : passes) {
+      const auto first = runs_.begin() + static_cast<std::ptrdiff_t>(pass.first);
+      const auto end = first + static_cast<std::ptrdiff_t>(pass.count);
+      Writer temporary(folder);
+      run_pass({first, end}, {&temporary, 1}, {});
+      for (const Run& merged : std::span(first, end)) merged.check_unchanged();
+      *first = temporary.into_run(record_bytes());
+      runs_.erase(first + 1, end);
+    }
+  }
+
+  // One slice for each writer, or one into memory.
+  void run_pass(std::span<const Run> runs, std::span<Writer> writers,
+                std::span<std::byte> in_place) {
+    const std::size_t slices = std::max<std::size_t>(writers.size(), 1);
+    const auto threads = static_cast<unsigned>(std::max<std::size_t>(threads_ / slices, 1));
+    // Runs in memory hold no chunks; nor do runs that are read one after another, except for what
+    // is read ahead, which is as much as of any merge.
+    const std::uint64_t held = writers.empty() ? 2
+                               : options_.copy_only
+                                   ? std::min<std::uint64_t>({runs.size(), 32, widest_of(slices)})
+                                   : runs.size();
+    std::uint64_t merged_bytes = 0;
+    for (const Run& run : runs) merged_bytes += run.bytes();
+    const PassPlan plan =
+        plan_pass(held, record_bytes(), memory_bytes_ / slices, merged_bytes / slices,
+                  decision_.cuda ? largest_cuda_unit_bytes : largest_cpu_unit_bytes)
+            .value();
+    const BackendConfig config{&encoding_, plan.unit_records, plan.tokens, threads};
+
+    const std::vector<std::vector<Run>> sliced = cut_slices(runs, slices);
+    std::vector<std::unique_ptr<Backend>> backends;
+    std::vector<Pass> passes;
+    for (std::size_t i = 0; i < slices; ++i) {
+      if (!options_.copy_only)
+        stats_.device =
+            backends
+                .emplace_back(decision_.cuda ? make_cuda_backend(options_.device, config)
+                                             : make_cpu_backend(config))
+                ->device();
+      passes.push_back({.runs = sliced[i],
+                        .encoding = encoding_,
+                        .plan = plan,
+                        .backend = options_.copy_only ? nullptr : backends.back().get(),
+                        .writer = writers.empty() ? nullptr : &writers[i],
+                        .in_place = in_place,
+                        .threads = threads,
+                        .stop = options_.stop,
+                        .checksum = last_pass_ && options_.checksum,
+                        .wrote = [this](std::uint64_t bytes) { wrote(bytes); },
+                        .trace = options_.trace.empty() ? nullptr : &trace_,
+                        .slice = static_cast<unsigned>(i)});
+    }
+    std::vector<std::shared_ptr<void>> pinned;
+    if (!backends.empty() && writers.empty())
+      for (const auto& pages : pages_of(runs, in_place))
+        pinned.push_back(backends.front()->pin(pages));
+    try {
+      run_passes(passes, totals_);
+    } catch (const RunDisorder& found) {
+      throw_first_disorder(runs[found.run], found.record);
+    }
+    ++stats_.passes;
+  }
+
+  std::vector<std::vector<Run>> cut_slices(std::span<const Run> runs, std::size_t slices) const {
+    std::uint64_t records = 0;
+    for (const Run& run : runs) records += run.records();
+    std::vector<std::uint64_t> from(runs.size());
+    std::vector<std::vector<Run>> sliced(slices);
+    for (std::size_t i = 0; i < slices; ++i) {
+      // The product may need more than 64 bits.
+      const auto rank =
+          static_cast<std::uint64_t>(static_cast<unsigned __int128>(records) * (i + 1) / slices);
+      const std::vector<std::uint64_t> to = end_of_slice(rank, records, runs);
+      for (std::size_t run = 0; run < runs.size(); ++run) {
+        // What a slice can't see: the records on the two sides of its edge.
+        if (to[run] > 0 && to[run] < runs[run].records() && !options_.copy_only &&
+            !in_order_at(runs[run], to[run]))
+          throw_first_disorder(runs[run], to[run]);
+        sliced[i].push_back(runs[run].stretch(from[run], to[run] - from[run]));
+      }
+      from = to;
+    }
+    return sliced;
+  }
+
+  bool in_order_at(const Run& run, std::uint64_t record) const {
+    std::vector<std::byte> pair(2 * record_bytes());
+    run.read(record - 1, 2, pair);
+    return !record_less(encoding_.layout(), pair.data() + record_bytes(), pair.data());
+  }
+
+  std::vector<std::uint64_t> end_of_slice(std::uint64_t rank, std::uint64_t records,
+                                          std::span<const Run> runs) const {
+    if (rank != records && !options_.copy_only) return cut_runs(rank, runs, encoding_).position;
+    std::vector<std::uint64_t> position;
+    for (const Run& run : runs) {
+      position.push_back(std::min(rank, run.records()));
+      rank -= position.back();
+    }
+    return position;
+  }
+
+  // A backend finds some record that is out of order; this names the run's first.
+  [[noreturn]] void throw_first_disorder(const Run& run, std::uint64_t found) const {
+    if (run.is_temporary())
+      throw Error(
+          fmt::format("{}: a temporary file here did not hold what was written to it; check "
+                      "the disk and the memory of this machine",
+                      run.path().string()));
+    scan(run, encoding_, false);
+    throw OutOfOrder(run.path(), found, found * record_bytes());
+  }
+
+  void wrote(std::uint64_t bytes) {
+    const std::lock_guard lock(progress_mutex_);
+    progress_.bytes_done += bytes;
+    const auto now = TraceClock::now();
+    const bool due = now - reported_ >= std::chrono::milliseconds(100);
+    if (!options_.progress || (!due && progress_.bytes_done != progress_.bytes_total)) return;
+    reported_ = now;
+    options_.progress(progress_);
+  }
+
+  Stats finish(std::string writing) {
+    struct rusage usage {};
+    ::getrusage(RUSAGE_SELF, &usage);
+    stats_.bytes_read = totals_.bytes_read;
+    stats_.bytes_written = totals_.bytes_written;
+    stats_.units = totals_.units;
+    stats_.checksum = totals_.checksum;
+    stats_.busy = {seconds(totals_.read), seconds(totals_.cut), seconds(totals_.merge),
+                   seconds(totals_.write)};
+    stats_.waits = {seconds(totals_.read_for_cut),    seconds(totals_.cut_for_read),
+                    seconds(totals_.cut_for_merge),   seconds(totals_.merge_for_cut),
+                    seconds(totals_.merge_for_write), seconds(totals_.write_for_merge)};
+    stats_.backend = options_.copy_only ? "none" : decision_.cuda ? "cuda" : "cpu";
+    stats_.backend_reason = options_.copy_only ? "copies only" : decision_.reason;
+    stats_.memory_peak_bytes = static_cast<std::uint64_t>(usage.ru_maxrss) * 1024;
+    stats_.seconds = std::chrono::duration<double>(TraceClock::now() - start_).count();
+    stats_.bound = find_bound(std::move(writing));
+    if (!options_.trace.empty()) trace_.write(options_.trace);
+    return stats_;
+  }
+
+  // From the end of the pipeline upstream: the first stage that does not mostly wait for the one
+  // before it.
+  Stats::Bound find_bound(std::string writing) const {
+    const double wall = seconds(totals_.wall);  // of all slices
+    if (wall == 0) return {};
+    const auto bound = [&](std::string what, double at_work) {
+      const auto bytes = static_cast<double>(stats_.bytes_written);
+      const double slices = wall / stats_.seconds;
+      return Stats::Bound{std::move(what), bytes / stats_.seconds, bytes * slices / at_work};
+    };
+    if (stats_.busy.write > wall / 2) return bound(std::move(writing), stats_.busy.write);
+    if (stats_.waits.merge_for_cut < wall / 2)
+      return bound("merging", wall - stats_.waits.merge_for_cut);
+    if (stats_.waits.cut_for_read < stats_.busy.cut) return bound("cutting", stats_.busy.cut);
+    return bound("reading", stats_.waits.cut_for_read);
+  }
+
+  TraceClock::time_point start_ = TraceClock::now();
+  const Options& options_;
+  KeyEncoding encoding_;
+  BackendDecision decision_;
+  unsigned threads_;
+  std::uint64_t memory_bytes_;
+  std::vector<Run> runs_;
+  bool last_pass_ = false;
+  PassTotals totals_;
+  Trace trace_;
+  Stats stats_;
+
+  std::mutex progress_mutex_;
+  Progress progress_;
+  TraceClock::time_point reported_ = start_;
+};
+
+void check_options(const Options& options, std::size_t runs) {
+  if (options.record.record_bytes == 0)
+    throw Error("Options::record has no fields; use Schema::parse");
+  if (runs == 0) throw Error("no runs are named; name at least one");
 }
 
 }  // namespace
 
 Stats merge(std::span<const std::filesystem::path> paths, const std::filesystem::path& output,
             const Options& options) {
-  const auto start = Clock::now();
-  const std::uint32_t record_bytes = options.record.record_bytes;
-  if (record_bytes == 0) throw Error("Options::record has no fields; use Schema::parse");
-  if (paths.empty()) throw Error("no runs are named; name at least one");
+  check_options(options, paths.size());
+  return Merge(open_runs(paths, options.record.record_bytes), options).into_file(output);
+}
 
-  const std::uint64_t memory_bytes =
-      options.memory_bytes ? options.memory_bytes : default_memory_bytes();
-  const std::uint64_t widest = widest_pass(record_bytes, memory_bytes);
-  if (widest == 0)
-    throw Error(
-        fmt::format("--memory {}: too little to merge records of {} bytes; the smallest "
-                    "budget that works is {} bytes",
-                    memory_bytes, record_bytes, smallest_memory(record_bytes)));
-  const BackendDecision decision = decide_backend(options);
-  const unsigned threads =
-      options.threads ? options.threads : std::max(std::thread::hardware_concurrency(), 1u);
-  const KeyEncoding encoding(options.record, options.keys);
-
-  std::vector<Run> runs = open_runs(paths, record_bytes);
-  Stats stats;
-  std::vector<std::uint64_t> lengths;
-  for (const Run& run : runs) {
-    stats.records += run.records();
-    lengths.push_back(run.records());
+Stats merge(std::span<const std::span<const std::byte>> memory, std::span<std::byte> output,
+            const Options& options) {
+  check_options(options, memory.size());
+  std::vector<Run> runs;
+  std::uint64_t bytes = 0;
+  for (const auto& run : memory) {
+    runs.emplace_back(run, fmt::format("run {}", runs.size()), options.record.record_bytes);
+    bytes += run.size();
+    if (run.data() < output.data() + output.size() && output.data() < run.data() + run.size())
+      throw Error(runs.back().path().string() + ": overlaps the output");
   }
-  const std::vector<EarlierPass> earlier = plan_earlier_passes(lengths, widest);
-  Progress progress{0, stats.records * record_bytes};
-  for (const EarlierPass& pass : earlier) progress.bytes_total += pass.records * record_bytes;
-
-  Writer writer(output, options.overwrite, [&runs](FileIdentity file) {
-    return std::ranges::any_of(runs, [&](const Run& run) { return run.identity() == file; });
-  });
-
-  PassTotals totals;
-  std::atomic<std::uint64_t> checksum = 0;
-  auto reported = Clock::now();
-  const auto wrote = [&](std::uint64_t bytes) {
-    progress.bytes_done += bytes;
-    const bool due = Clock::now() - reported >= std::chrono::milliseconds(100);
-    if (!options.progress || (!due && progress.bytes_done != progress.bytes_total)) return;
-    reported = Clock::now();
-    options.progress(progress);
-  };
-  const auto merge_into = [&](Writer& into, std::span<const Run> pass_runs, bool last) {
-    const PassPlan plan =
-        plan_pass(pass_runs.size(), record_bytes, memory_bytes,
-                  decision.cuda ? largest_cuda_unit_bytes : largest_cpu_unit_bytes)
-            .value();
-    const BackendConfig config{&encoding, plan.unit_records, plan.tokens, threads};
-    const std::unique_ptr<Backend> backend =
-        decision.cuda ? make_cuda_backend(options.device, config) : make_cpu_backend(config);
-    stats.device = backend->device();
-    try {
-      run_pass({pass_runs, encoding, plan, *backend, into, threads, options.stop,
-                last && options.checksum ? &checksum : nullptr, wrote},
-               totals);
-    } catch (const RunDisorder& found) {
-      throw_first_disorder(pass_runs[found.run], found, options);
-    }
-    ++stats.passes;
-  };
-
-  for (const EarlierPass& pass : earlier) {
-    const auto first = runs.begin() + static_cast<std::ptrdiff_t>(pass.first);
-    const auto end = first + static_cast<std::ptrdiff_t>(pass.count);
-    Writer temporary(folder_for_passes(output));
-    merge_into(temporary, {first, end}, false);
-    for (const Run& run : std::span(first, end)) run.check_unchanged();
-    *first = temporary.into_run(record_bytes);
-    runs.erase(first + 1, end);
-  }
-  merge_into(writer, runs, true);
-  for (const Run& run : runs) run.check_unchanged();
-  if (options.stop.stop_requested()) throw Interrupted();
-  writer.commit();
-
-  struct rusage usage {};
-  ::getrusage(RUSAGE_SELF, &usage);
-  stats.bytes_read = totals.bytes_read;
-  stats.bytes_written = totals.bytes_written;
-  stats.units = totals.units;
-  stats.busy = {seconds(totals.read), seconds(totals.cut), seconds(totals.merge),
-                seconds(totals.write)};
-  stats.read_wait_seconds = seconds(totals.read_wait);
-  stats.backend = decision.cuda ? "cuda" : "cpu";
-  stats.backend_reason = decision.reason;
-  stats.memory_peak_bytes = static_cast<std::uint64_t>(usage.ru_maxrss) * 1024;
-  stats.checksum = checksum;
-  stats.seconds = std::chrono::duration<double>(Clock::now() - start).count();
-  return stats;
+  if (bytes != output.size())
+    throw Error(fmt::format("the output has {} bytes, the runs have {}; give it as many",
+                            output.size(), bytes));
+  return Merge(std::move(runs), options).into_memory(output);
 }
 
 }  // namespace corank

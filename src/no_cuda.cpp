@@ -1,6 +1,7 @@
 // Stands in for the kernels where there is no nvcc.
 #include "corank/error.hpp"
 #include "cuda_backend.hpp"
+#include "link.hpp"
 
 namespace corank {
 namespace {
@@ -14,6 +15,10 @@ CudaDevice find_cuda_device(int) {
 }
 
 std::unique_ptr<Backend> make_cuda_backend(int, const BackendConfig&) {
+  throw Error(reason);
+}
+
+LinkRates measure_link(int) {
   throw Error(reason);
 }
 

@@ -6,6 +6,9 @@
 #include <tbb/task_arena.h>
 
 #include <algorithm>
+#include <exception>
+#include <mutex>
+#include <thread>
 #include <vector>
 
 #include "checksum.hpp"
@@ -38,7 +41,30 @@ unsigned reading_threads(unsigned threads) {
   return std::clamp(threads / 2, 2u, 8u);
 }
 
-}  // namespace
+// Two threads may be waiting for files at any time; the others compute. Each token needs one.
+unsigned workers_of(const Pass& pass) {
+  return std::max(pass.threads, pass.plan.tokens) + 2;
+}
+
+// Measures what a stage that several tokens may be in at once waits for: the time when none is.
+class IdleClock {
+ public:
+  explicit IdleClock(StageClock& clock) : clock_(clock) {}
+  void enter() {
+    const std::lock_guard lock(mutex_);
+    if (inside_++ == 0) clock_ += (TraceClock::now() - empty_since_).count();
+  }
+  void leave() {
+    const std::lock_guard lock(mutex_);
+    if (--inside_ == 0) empty_since_ = TraceClock::now();
+  }
+
+ private:
+  StageClock& clock_;
+  std::mutex mutex_;
+  unsigned inside_ = 0;
+  TraceClock::time_point empty_since_ = TraceClock::now();
+};
 
 void run_pass(const Pass& pass, PassTotals& totals) {
   const std::uint32_t record_bytes = pass.encoding.record_bytes();
@@ -46,34 +72,66 @@ void run_pass(const Pass& pass, PassTotals& totals) {
   std::uint64_t records = 0;
   for (const Run& run : pass.runs) {
     records += run.records();
-    chunks_in_runs += (run.records() + pass.plan.chunk_records - 1) / pass.plan.chunk_records;
+    if (!run.in_place(0))
+      chunks_in_runs += (run.records() + pass.plan.chunk_records - 1) / pass.plan.chunk_records;
   }
-  if (records == 0) return;
+  if (records == 0) {
+    if (pass.writer) pass.writer->make_durable();
+    return;
+  }
   const std::uint64_t units = (records + pass.plan.unit_records - 1) / pass.plan.unit_records;
+  const bool needs_output = pass.backend && pass.writer;
 
-  const PinMemory pin = pass.backend.pin_memory();
+  const auto row = [&](const char* stage, std::uint64_t number = 0) {
+    return TraceRow{pass.trace, stage, pass.slice, static_cast<unsigned>(number)};
+  };
+  Stopwatch whole(totals.wall);
+  const PinMemory pin = pass.backend ? pass.backend->pin_memory() : nullptr;
   BufferPool chunk_pool(pass.plan.chunk_bytes, std::min(pass.plan.chunks, chunks_in_runs), pin);
-  BufferPool output_pool(pass.plan.unit_bytes, std::min<std::uint64_t>(pass.plan.tokens, units),
-                         pin);
-  Reader reader(pass.runs, pass.encoding, pass.plan, chunk_pool, reading_threads(pass.threads),
-                pass.stop);
+  BufferPool output_pool(pass.plan.unit_bytes,
+                         needs_output ? std::min<std::uint64_t>(pass.plan.tokens, units) : 0, pin);
+  Reader reader(pass.runs, pass.encoding, pass.plan,
+                pass.backend ? Reader::Order::forecast : Reader::Order::one_by_one, chunk_pool,
+                reading_threads(pass.threads), pass.stop, row("read"));
   Cutter cutter(reader, pass.runs, pass.encoding, pass.plan.unit_records);
+  Concatenation concatenation(
+      reader, pass.runs,
+      std::max<std::uint64_t>(pass.plan.unit_records / pass.plan.chunk_records, 1));
 
   const auto stop_if_asked = [&] {
     if (pass.stop.stop_requested()) throw Interrupted();
   };
+  const auto part_of_output = [&](const WorkUnit& unit) {
+    return pass.in_place.subspan(unit.rank * record_bytes, unit.records * record_bytes);
+  };
+  const auto bytes_of = [&](const Segment& segment) {
+    return std::span(segment.chunk->records() + segment.first * record_bytes,
+                     segment.count * record_bytes);
+  };
+
   // What each token carries. Units are written in order, so a unit's predecessor by the number of
   // tokens has left the pipeline. They are kept here, since a cancelled pipeline destroys nothing.
   struct Token {
     WorkUnit unit;
     MergedUnit merged;
+    TraceClock::time_point merged_at;
   };
   std::vector<Token> carried(pass.plan.tokens);
+  std::uint64_t written = 0;
+  auto cut_until = TraceClock::now();
+  auto written_until = cut_until;
+  IdleClock merge_idle(totals.merge_for_cut);
+
   const auto read_and_cut = tbb::make_filter<void, Token*>(
       tbb::filter_mode::serial_in_order, [&](tbb::flow_control& flow) -> Token* {
         stop_if_asked();
-        Stopwatch cutting(totals.cut);
-        std::optional<WorkUnit> unit = cutter.next();
+        totals.cut_for_merge += (TraceClock::now() - cut_until).count();
+        std::optional<WorkUnit> unit;
+        {
+          Stopwatch cutting(totals.cut, row("cut"));
+          unit = pass.backend ? cutter.next() : concatenation.next();
+        }
+        cut_until = TraceClock::now();
         if (!unit) {
           flow.stop();
           return nullptr;
@@ -84,38 +142,100 @@ void run_pass(const Pass& pass, PassTotals& totals) {
       });
   const auto merge =
       tbb::make_filter<Token*, Token*>(tbb::filter_mode::parallel, [&](Token* token) {
-        Stopwatch merging(totals.merge);
-        token->merged = pass.backend.merge(std::move(token->unit), output_pool.lease());
-        if (pass.checksum)
-          *pass.checksum += parallel_checksum(
-              token->merged.buffer.bytes().first(token->merged.records * record_bytes),
-              record_bytes);
+        merge_idle.enter();
+        {
+          Stopwatch merging(totals.merge, row("merge", token->unit.sequence % carried.size()),
+                            token->unit.sequence);
+          if (pass.backend) {
+            Buffer output = pass.writer ? output_pool.lease() : Buffer(part_of_output(token->unit));
+            token->merged = pass.backend->merge(std::move(token->unit), std::move(output));
+            if (pass.checksum)
+              totals.checksum += parallel_checksum(
+                  token->merged.buffer.bytes().first(token->merged.records * record_bytes),
+                  record_bytes);
+          } else {
+            std::span<std::byte> to;
+            if (!pass.writer) to = part_of_output(token->unit);
+            for (const Segment& segment : token->unit.segments) {
+              if (!pass.writer) {
+                std::ranges::copy(bytes_of(segment), to.begin());
+                to = to.subspan(bytes_of(segment).size());
+              }
+              if (pass.checksum)
+                totals.checksum += parallel_checksum(bytes_of(segment), record_bytes);
+            }
+          }
+        }
+        token->merged_at = TraceClock::now();
+        merge_idle.leave();
         return token;
       });
   const auto write =
       tbb::make_filter<Token*, void>(tbb::filter_mode::serial_in_order, [&](Token* token) {
         stop_if_asked();
-        const std::uint64_t bytes = token->merged.records * record_bytes;
+        const auto begin = TraceClock::now();
+        totals.write_for_merge +=
+            std::max(token->merged_at - written_until, TraceClock::duration(0)).count();
+        totals.merge_for_write += (begin - token->merged_at).count();
+        const std::uint64_t count = pass.backend ? token->merged.records : token->unit.records;
         {
-          Stopwatch writing(totals.write);
-          pass.writer.write(token->merged.buffer.bytes().first(bytes));
+          Stopwatch writing(totals.write, row("write"), written++);
+          if (needs_output)
+            pass.writer->write(token->merged.buffer.bytes().first(count * record_bytes));
+          else if (pass.writer)
+            for (const Segment& segment : token->unit.segments)
+              pass.writer->write(bytes_of(segment));
         }
+        token->unit = WorkUnit();
         token->merged = MergedUnit();
         ++totals.units;
-        if (pass.wrote) pass.wrote(bytes);
+        written_until = TraceClock::now();
+        if (pass.wrote) pass.wrote(count * record_bytes);
       });
 
-  // Two threads may be waiting for files at any time; the others compute. Each token needs one.
-  const unsigned workers = std::max(pass.threads, pass.plan.tokens) + 2;
-  const tbb::global_control allowance(tbb::global_control::max_allowed_parallelism, workers);
-  tbb::task_arena arena(static_cast<int>(workers));
+  tbb::task_arena arena(static_cast<int>(workers_of(pass)));
   arena.execute([&] { tbb::parallel_pipeline(pass.plan.tokens, read_and_cut & merge & write); });
+  if (pass.writer) {
+    Stopwatch writing(totals.write, row("write"), written);
+    pass.writer->make_durable();
+  }
 
   totals.bytes_read += records * record_bytes;
   totals.bytes_written += records * record_bytes;
   totals.read += reader.busy().load();
-  totals.read_wait += reader.wait().load();
+  totals.read_for_cut += reader.idle().load();
+  totals.cut_for_read += reader.wait().load();
   totals.cut -= reader.wait().load();
+}
+
+}  // namespace
+
+void run_passes(std::span<const Pass> slices, PassTotals& totals) {
+  unsigned workers = 0;
+  for (const Pass& slice : slices) workers += workers_of(slice);
+  const tbb::global_control allowance(tbb::global_control::max_allowed_parallelism, workers);
+  if (slices.size() == 1) return run_pass(slices.front(), totals);
+
+  // The first failure stops the others.
+  std::stop_source stop;
+  std::stop_callback when_asked(slices.front().stop, [&] { stop.request_stop(); });
+  std::mutex mutex;
+  std::exception_ptr failure;
+  {
+    std::vector<std::jthread> threads;
+    for (const Pass& slice : slices)
+      threads.emplace_back([&, pass = slice]() mutable {
+        pass.stop = stop.get_token();
+        try {
+          run_pass(pass, totals);
+        } catch (...) {
+          const std::lock_guard lock(mutex);
+          if (!failure) failure = std::current_exception();
+          stop.request_stop();
+        }
+      });
+  }
+  if (failure) std::rethrow_exception(failure);
 }
 
 }  // namespace corank

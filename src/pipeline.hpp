@@ -14,31 +14,44 @@
 
 namespace corank {
 
-// What the passes of a merge add up to.
+// What the passes of a merge add up to. A wait is the time that a stage had nothing to do, named
+// by the neighbour that it waited for.
 struct PassTotals {
-  std::uint64_t bytes_read = 0;
-  std::uint64_t bytes_written = 0;
-  std::uint64_t units = 0;
-  StageClock read = 0;
-  StageClock read_wait = 0;
+  std::atomic<std::uint64_t> bytes_read = 0;
+  std::atomic<std::uint64_t> bytes_written = 0;
+  std::atomic<std::uint64_t> units = 0;
+  std::atomic<std::uint64_t> checksum = 0;
+
+  StageClock wall = 0;  // of every slice
+  StageClock read = 0;  // by all threads that read
+  StageClock read_for_cut = 0;
   StageClock cut = 0;
-  StageClock merge = 0;
+  StageClock cut_for_read = 0;
+  StageClock cut_for_merge = 0;  // for a token
+  StageClock merge = 0;          // of all units, added up
+  StageClock merge_for_cut = 0;  // while no unit was being merged
+  StageClock merge_for_write = 0;
   StageClock write = 0;
+  StageClock write_for_merge = 0;
 };
 
+// One slice of a pass, the only one as a rule.
 struct Pass {
   std::span<const Run> runs;
   const KeyEncoding& encoding;
   const PassPlan& plan;
-  Backend& backend;
-  Writer& writer;
+  Backend* backend;  // null: the runs are copied, one after another
+  Writer* writer;    // null: the output is in memory, at `in_place`
+  std::span<std::byte> in_place;
   unsigned threads;
   std::stop_token stop;
-  std::atomic<std::uint64_t>* checksum;      // of the output; null where it is not wanted
+  bool checksum;                             // of the output
   std::function<void(std::uint64_t)> wrote;  // told the bytes of each unit that was written
+  Trace* trace;                              // null: none is wanted
+  unsigned slice;
 };
 
-// Throws RunDisorder, Interrupted or Error.
-void run_pass(const Pass& pass, PassTotals& totals);
+// Runs the slices side by side. Throws RunDisorder, Interrupted or Error.
+void run_passes(std::span<const Pass> slices, PassTotals& totals);
 
 }  // namespace corank

@@ -8,7 +8,11 @@ namespace corank {
 namespace {
 
 constexpr unsigned tokens = 4;
+// Large chunks suit disks, but memory that is touched once costs more time than small reads do: so
+// the chunks together are a small part of the runs, unless they would be smaller than the least.
 constexpr std::uint64_t largest_chunk_bytes = std::uint64_t{1} << 20;
+constexpr std::uint64_t least_chunk_bytes = std::uint64_t{256} << 10;
+constexpr std::uint64_t runs_to_chunks = 8;
 // Below these a unit costs more to cut than to merge.
 constexpr std::uint64_t least_unit_bytes = std::uint64_t{16} << 10;
 constexpr std::uint64_t least_unit_bytes_a_run = 512;
@@ -26,7 +30,8 @@ std::uint64_t chunks_needed(std::uint64_t runs, std::uint64_t read_ahead,
 }  // namespace
 
 std::optional<PassPlan> plan_pass(std::uint64_t runs, std::uint32_t record_bytes,
-                                  std::uint64_t memory_bytes, std::uint64_t largest_unit_bytes) {
+                                  std::uint64_t memory_bytes, std::uint64_t merged_bytes,
+                                  std::uint64_t largest_unit_bytes) {
   const std::uint64_t smallest_chunk_bytes = round_up(record_bytes, page_bytes());
   // At least half of a chunk is filled, so twice a chunk leaves room for a record.
   const std::uint64_t smallest_unit_bytes =
@@ -44,8 +49,10 @@ std::optional<PassPlan> plan_pass(std::uint64_t runs, std::uint32_t record_bytes
   plan.chunk_bytes = std::min(memory_bytes / 2, memory_bytes - units_bytes) / held_chunks;
   plan.chunk_bytes -= plan.chunk_bytes % page_bytes();
   if (plan.chunk_bytes < smallest_chunk_bytes) return std::nullopt;
-  plan.chunk_bytes =
-      std::min(plan.chunk_bytes, std::max(largest_chunk_bytes, smallest_chunk_bytes));
+  const std::uint64_t enough_bytes = std::clamp(merged_bytes / runs_to_chunks / held_chunks,
+                                                least_chunk_bytes, largest_chunk_bytes);
+  plan.chunk_bytes = std::min(plan.chunk_bytes,
+                              std::max(round_up(enough_bytes, page_bytes()), smallest_chunk_bytes));
   plan.chunk_records = plan.chunk_bytes / record_bytes;
 
   // Chunks are filled by whole records, so a unit's bytes take a little more than themselves there.

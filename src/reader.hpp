@@ -25,9 +25,15 @@ namespace corank {
 // Source: Knuth, "The Art of Computer Programming", volume 3, 5.4.6.
 class Reader {
  public:
+  // Which chunks are read ahead of next().
+  enum class Order {
+    forecast,    // as a merge wants them
+    one_by_one,  // all of one run, then all of the next
+  };
+
   // `pool` lends plan.chunks buffers; `runs` and `encoding` must outlive the reader.
-  Reader(std::span<const Run> runs, const KeyEncoding& encoding, const PassPlan& plan,
-         BufferPool& pool, unsigned threads, std::stop_token stop);
+  Reader(std::span<const Run> runs, const KeyEncoding& encoding, const PassPlan& plan, Order order,
+         BufferPool& pool, unsigned threads, std::stop_token stop, TraceRow row);
   ~Reader();
 
   // The next chunk of `run`, after a wait if need be. Must not be called at the run's end.
@@ -35,6 +41,7 @@ class Reader {
   ChunkRef next(std::uint32_t run);
 
   const StageClock& busy() const { return busy_; }  // of all its threads
+  const StageClock& idle() const { return idle_; }  // of all its threads
   const StageClock& wait() const { return wait_; }  // of next()
 
  private:
@@ -59,16 +66,19 @@ class Reader {
 
   void issue(std::uint32_t run);
   void read_ahead();
-  void serve_requests();
+  void serve_requests(TraceRow row);
+  void loaded(ChunkRef chunk);
   ChunkRef load(Request request);
 
   std::span<const Run> runs_;
   const KeyEncoding& encoding_;
+  Order order_;
   std::uint64_t chunk_records_;
   std::uint64_t read_ahead_limit_;
   BufferPool& pool_;
   std::stop_token stop_;
   StageClock busy_ = 0;
+  StageClock idle_ = 0;
   StageClock wait_ = 0;
 
   std::mutex mutex_;  // guards what follows

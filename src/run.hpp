@@ -1,9 +1,10 @@
-// One sorted input.
+// One sorted input, or a stretch of it.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <span>
 
 #include "file.hpp"
@@ -18,12 +19,22 @@ class Run {
   // A run that an earlier pass wrote.
   Run(FileDescriptor file, std::filesystem::path folder, std::uint32_t record_bytes,
       std::uint64_t records);
+  // A run in memory, which errors call `name`.
+  Run(std::span<const std::byte> memory, std::string name, std::uint32_t record_bytes);
 
   const std::filesystem::path& path() const { return path_; }
   std::uint64_t records() const { return records_; }
   std::uint64_t bytes() const { return records_ * record_bytes_; }
   FileIdentity identity() const { return identity_; }
-  bool is_temporary() const { return identity_ == FileIdentity{}; }
+  bool is_temporary() const { return !memory_ && identity_ == FileIdentity{}; }
+
+  // The records from `first` on, in memory; null where they are in a file.
+  const std::byte* in_place(std::uint64_t first) const {
+    return memory_ ? memory_ + (first_ + first) * record_bytes_ : nullptr;
+  }
+
+  // `count` of its records, from `first` on.
+  Run stretch(std::uint64_t first, std::uint64_t count) const;
 
   // Reads `count` records from record `first` on. Throws Error if the file has become shorter or is
   // another one. Thread-safe.
@@ -36,9 +47,12 @@ class Run {
   FileDescriptor reopen() const;
 
   std::filesystem::path path_;
-  FileDescriptor file_;
+  std::shared_ptr<const FileDescriptor> file_;  // null in memory, and if opened for each read
+  const std::byte* memory_ = nullptr;           // of the whole run
   FileIdentity identity_;
   std::uint32_t record_bytes_;
+  std::uint64_t file_bytes_;
+  std::uint64_t first_ = 0;
   std::uint64_t records_;
 };
 

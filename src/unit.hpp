@@ -27,8 +27,9 @@ struct Chunk {
   std::uint64_t first;          // the chunk's first record, counted in its run
   std::uint64_t count;          // records, > 0
   Key<max_key_words> last_key;  // the prefix of its last record's key
-  Buffer buffer;                // starts with the records
-  const std::byte* records() const { return buffer.bytes().data(); }
+  Buffer buffer;                // starts with the records, but where they are in memory anyway:
+  const std::byte* in_place = nullptr;
+  const std::byte* records() const { return in_place ? in_place : buffer.bytes().data(); }
 };
 using ChunkRef = std::shared_ptr<const Chunk>;
 
@@ -46,6 +47,7 @@ struct WorkUnit {
   std::uint64_t sequence = 0;  // units are written in this order
   std::uint64_t records = 0;
   std::vector<Segment> segments;
+  std::uint64_t rank = 0;  // of its first record
 };
 
 // An output range, ready to write: `records` records at the start of `buffer`.

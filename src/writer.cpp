@@ -42,6 +42,10 @@ void Writer::write(std::span<const std::byte> bytes) {
   bytes_ += bytes.size();
 }
 
+void Writer::make_durable() {
+  if (atomic_) atomic_->make_durable();
+}
+
 void Writer::commit() {
   if (atomic_) atomic_->commit();
 }

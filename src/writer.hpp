@@ -23,7 +23,8 @@ class Writer {
   void write(std::span<const std::byte> bytes);
   std::uint64_t bytes() const { return bytes_; }
 
-  // Makes the output whole under its name, and durable.
+  void make_durable();
+  // Puts the output, which must be durable, under its name.
   void commit();
   // What was written to a nameless file, as a run. The writer is empty after that.
   Run into_run(std::uint32_t record_bytes);

@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <functional>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <thread>
@@ -371,6 +372,64 @@ TEST_CASE("standard output holds the records and nothing else") {
   CHECK(run(test.merge()).err.empty());
 }
 
+TEST_CASE("parts are files that hold the output one after another") {
+  Folder test;
+  const std::string parts = test.folder / "parts";
+  const auto into_parts = [&](const Strings& options) {
+    Strings all{"merge", "-r", "key:u64", "-o", parts, "--backend", "cpu"};
+    all.insert(all.end(), options.begin(), options.end());
+    all.insert(all.end(), test.runs.begin(), test.runs.end());
+    return all;
+  };
+  REQUIRE(run(test.merge()).code == 0);
+  REQUIRE(run(into_parts({"--parts", "4"})).code == 0);
+  std::string all;
+  for (int i = 0; i < 4; ++i) {
+    const std::string part = text_of(parts + "/part-0000" + std::to_string(i));
+    CHECK(part.size() == 6000);
+    all += part;
+  }
+  CHECK(all == text_of(test.old()));
+  write_file(test.old(), Bytes(5));
+
+  test.check_refusal(into_parts({"--parts", "4"}), 2, {parts + "/part-00000: exists already"});
+  test.check_refusal(into_parts({"--parts", "3", "-f"}), 2, {parts + "/part-00003", "remove it"});
+  CHECK(run(into_parts({"--parts", "4", "-f"})).code == 0);
+  test.check_refusal(test.merge({"--parts", "2"}), 2, {test.old(), "is no folder"});
+  test.check_refusal(test.merge({"--parts", "0"}), 2, {});
+}
+
+TEST_CASE("a trace has one row for each thread of each stage") {
+  Folder test(3, 100'000);
+  const std::string trace = test.folder / "trace";
+  REQUIRE(run(test.merge({"--trace", trace, "-m", "2M"})).code == 0);
+  const auto events = nlohmann::json::parse(text_of(trace));
+  std::map<std::string, int> count;
+  std::map<int, std::string> rows;
+  std::map<int, double> end;
+  for (const auto& event : events) {
+    if (event["ph"] != "X") continue;
+    const std::string stage = event["name"];
+    ++count[stage];
+    CHECK(rows.try_emplace(event["tid"], stage).first->second == stage);
+    CHECK(event["ts"] >= end[event["tid"]]);  // on one row things happen one after another
+    end[event["tid"]] = event["ts"].get<double>() + event["dur"].get<double>() - 0.002;
+  }
+  for (const char* stage : {"read", "cut", "merge", "write"}) CHECK(count[stage] > 1);
+  const Result untold = run(test.merge({"--trace", test.folder / "no/where"}));
+  CHECK(untold.code == 2);
+  CHECK(holds(untold.err, "no/where: cannot write the trace; the merge itself is done"));
+}
+
+TEST_CASE("several passes are told of") {
+  Folder test(200, 10);
+  const Result told = run(test.merge({"-m", "700K"}));
+  CHECK(told.code == 0);
+  CHECK(holds(told.err, "passes, which write"));
+  CHECK(std::ranges::count(told.err, '\n') == 1);
+  CHECK(run(test.merge({"-m", "700K", "-q"})).err.empty());
+}
+
 TEST_CASE("a file's name with a newline makes no second line") {
   Folder test;
   const std::filesystem::path bad = test.folder / "two\nlines";
@@ -457,7 +516,7 @@ TEST_CASE("a wrong command line is refused in one line") {
 
 TEST_CASE("help and version") {
   CHECK(run({"--version"}).out.starts_with("corank 0."));
-  for (const char* command : {"merge", "check", "gen", "info"}) {
+  for (const char* command : {"merge", "check", "gen", "info", "bench"}) {
     const Result help = run({command, "--help"});
     CHECK(help.code == 0);
     CHECK(holds(help.out, "Example:"));

@@ -65,8 +65,35 @@ class Case {
       CHECK(stats.records == expected.size() / schema_.record_bytes);
       CHECK(stats.checksum == sum.checksum);
       CHECK(stats.backend == name(backend));
+      CHECK((merged_in_memory(options(backend, memory_bytes)) == expected));
+      CHECK((merged_into_parts(3, options(backend, memory_bytes)) == expected));
     }
     return stats;
+  }
+
+  Bytes merged_in_memory(const Options& options) const {
+    std::vector<Bytes> runs;
+    for (const auto& path : paths_) runs.push_back(read_file(path));
+    const std::vector<std::span<const std::byte>> spans(runs.begin(), runs.end());
+    Bytes output(all_.size());
+    merge(spans, output, options);
+    return output;
+  }
+
+  Bytes merged_into_parts(unsigned count, Options options) const {
+    const TemporaryFolder parts;
+    options.parts = count;
+    // As large a budget for each part, lest it becomes too small.
+    options.memory_bytes *= count;
+    merge(paths_, parts.path(), options);
+    CHECK(parts.names().size() == count);
+    Bytes all;
+    for (const std::string& name : parts.names()) {
+      const Bytes part = read_file(parts / name);
+      CHECK(part.size() / schema_.record_bytes - all_.size() / schema_.record_bytes / count <= 1);
+      all.insert(all.end(), part.begin(), part.end());
+    }
+    return all;
   }
 
   const Schema& schema() const { return schema_; }
@@ -334,4 +361,91 @@ TEST_CASE("several merges in one process at once") {
     });
   threads.clear();
   CHECK(right == 3);
+}
+
+TEST_CASE("copy-only writes the runs one after another") {
+  Random random(30);
+  for (const std::size_t runs : {1, 7, 300}) {
+    Case test("a:u64,p:bytes5", "a");
+    Bytes expected;
+    for (std::size_t i = 0; i < runs; ++i) {
+      const Bytes run =
+          random_records(test.schema(), below(random, 300'000 / runs), Values::any, random);
+      test.add_sorted_run(run);  // in no order: nobody looks
+      expected.insert(expected.end(), run.begin(), run.end());
+    }
+    for (const std::uint64_t memory_bytes : {std::uint64_t{0}, std::uint64_t{600'000}}) {
+      Options options = test.options(BackendChoice::cpu, memory_bytes);
+      options.copy_only = true;
+      const Stats stats = merge(test.paths(), test.output(), options);
+      CHECK((read_file(test.output()) == expected));
+      CHECK(stats.passes == 1);
+      CHECK(stats.backend == "none");
+      CHECK((test.merged_in_memory(options) == expected));
+      CHECK((test.merged_into_parts(4, options) == expected));
+    }
+  }
+}
+
+TEST_CASE("runs in memory that can't be merged are refused") {
+  Options options;
+  options.record = Schema::parse("a:u32");
+  std::uint32_t words[] = {1, 2, 3, 4, 6, 5, 7};
+  const auto bytes = std::as_writable_bytes(std::span(words));
+  const auto run = [&](std::size_t first, std::size_t count) {
+    return std::span<const std::byte>(bytes.subspan(4 * first, 4 * count));
+  };
+  Bytes output(20);
+  const auto message = [&](const std::vector<std::span<const std::byte>>& runs,
+                           std::span<std::byte> into) -> std::string {
+    try {
+      merge(runs, into, options);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  CHECK(message({run(0, 2), run(2, 3)}, output).empty());
+  CHECK(message({run(0, 2), run(3, 3)}, output).starts_with("run 1: record 2 (byte 8)"));
+  CHECK(message({run(0, 2), run(2, 2)}, output).find("20 bytes") != std::string::npos);
+  CHECK(message({run(0, 2), run(2, 3)}, bytes.first(20)).starts_with("run 0: overlaps"));
+  CHECK(message({run(0, 1).first(3)}, std::span(output).first(3)).find("multiple") !=
+        std::string::npos);
+  CHECK(message({}, output).find("no runs") != std::string::npos);
+}
+
+TEST_CASE("a disorder where two parts meet is found") {
+  // With all the other records equal the cut falls on the same record of the run every time.
+  for (std::uint64_t at = 1; at < 64; ++at) {
+    Case test("a:u8", "a");
+    Bytes run(64, std::byte{5});
+    run[at] = std::byte{4};
+    test.add_sorted_run(run);
+    Options options = test.options(BackendChoice::cpu);
+    options.parts = 7;
+    const TemporaryFolder folder;
+    try {
+      merge(test.paths(), folder / "parts", options);
+      FAIL("was merged");
+    } catch (const OutOfOrder& error) {
+      CHECK(error.record() == at);
+    }
+    CHECK(folder.names().empty());
+  }
+}
+
+TEST_CASE("statistics tell where the time went") {
+  Random random(31);
+  Case test("a:u64,p:u64", "a");
+  for (int i = 0; i < 4; ++i)
+    test.add_run(random_records(test.schema(), 100'000, Values::any, random));
+  Options options = test.options(BackendChoice::cpu, 1 << 20);
+  const Stats stats = merge(test.paths(), test.output(), options);
+  CHECK(!stats.bound.what.empty());
+  CHECK(stats.bound.bytes_per_second > 0);
+  CHECK(stats.bound.ceiling_bytes_per_second >= 0.99 * stats.bound.bytes_per_second);
+  // A serial stage is either at work or waiting.
+  CHECK(stats.busy.write + stats.waits.write_for_merge <= stats.seconds);
+  CHECK(stats.busy.cut + stats.waits.cut_for_read + stats.waits.cut_for_merge <= stats.seconds);
+  CHECK(stats.waits.merge_for_cut <= stats.seconds);
 }

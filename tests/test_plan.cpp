@@ -12,7 +12,8 @@ TEST_CASE("a plan stays within its budget and holds what the merge needs at once
     const auto record_bytes =
         static_cast<std::uint32_t>(1 + (random() >> (44 + below(random, 20))));
     const std::uint64_t memory_bytes = random() >> (28 + below(random, 30));
-    const auto plan = plan_pass(runs, record_bytes, memory_bytes);
+    const std::uint64_t merged_bytes = random() >> below(random, 64);
+    const auto plan = plan_pass(runs, record_bytes, memory_bytes, merged_bytes);
     if (!plan) continue;
     INFO(runs << " runs, records of " << record_bytes << ", budget " << memory_bytes);
     REQUIRE(plan->chunks * plan->chunk_bytes + plan->tokens * plan->unit_bytes <= memory_bytes);

@@ -18,11 +18,12 @@
 #include <thread>
 #include <vector>
 
+#include "bench.hpp"
 #include "corank/check.hpp"
 #include "corank/merge.hpp"
 #include "corank/version.hpp"
-#include "cuda_backend.hpp"
 #include "generate.hpp"
+#include "info.hpp"
 
 namespace {
 
@@ -73,8 +74,8 @@ class ProgressLine {
     const auto total = static_cast<double>(progress.bytes_total);
     const double rate = done / seconds;
     const auto left = static_cast<unsigned>((total - done) / rate + 0.5);
-    fmt::print(stderr, "\r{:5.1f}%  {:8.1f} MB/s  {:3}:{:02} left\x1b[K", 100 * done / total,
-               rate * 1e-6, left / 60, left % 60);
+    fmt::print(stderr, "\r{:5.1f}%  {:.0f} of {:.0f} MB  {:.0f} MB/s  {}:{:02} left\x1b[K",
+               100 * done / total, done * 1e-6, total * 1e-6, rate * 1e-6, left / 60, left % 60);
     shown_ = true;
   }
   ~ProgressLine() {
@@ -138,6 +139,14 @@ std::string hexadecimal(std::uint64_t checksum) {
   return fmt::format("{:016x}", checksum);
 }
 
+// What the merge would have to do faster to end earlier.
+std::string bound_of(const corank::Stats& stats) {
+  if (stats.bound.what.empty()) return "nothing";
+  return fmt::format("{}: {:.2f} GB/s of {:.2f}", stats.bound.what,
+                     stats.bound.bytes_per_second * 1e-9,
+                     stats.bound.ceiling_bytes_per_second * 1e-9);
+}
+
 void write_stats(const corank::Stats& stats, const std::string& file) {
   const nlohmann::ordered_json json = {
       {"records", stats.records},
@@ -151,7 +160,14 @@ void write_stats(const corank::Stats& stats, const std::string& file) {
         {"cut", stats.busy.cut},
         {"merge", stats.busy.merge},
         {"write", stats.busy.write}}},
-      {"read_wait_seconds", stats.read_wait_seconds},
+      {"wait_seconds",
+       {{"read_for_cut", stats.waits.read_for_cut},
+        {"cut_for_read", stats.waits.cut_for_read},
+        {"cut_for_merge", stats.waits.cut_for_merge},
+        {"merge_for_cut", stats.waits.merge_for_cut},
+        {"merge_for_write", stats.waits.merge_for_write},
+        {"write_for_merge", stats.waits.write_for_merge}}},
+      {"bound", bound_of(stats)},
       {"backend", stats.backend},
       {"backend_reason", stats.backend_reason},
       {"device", stats.device},
@@ -178,6 +194,13 @@ class MergeCommand {
         ->required()
         ->type_name("FILE");
     command_->add_flag("-f,--force", options_.overwrite, "Replace an output that exists");
+    command_
+        ->add_option(
+            "--parts", options_.parts,
+            "Write N files of equally many records, part-00000 and so on, side by side into "
+            "the folder that -o names")
+        ->check(CLI::Range(1, 99'999))
+        ->option_text("N");
     command_->add_option("--backend", options_.backend, "What merges: auto, cpu or cuda")
         ->transform(CLI::CheckedTransformer(
             std::map<std::string, corank::BackendChoice>{{"auto", corank::BackendChoice::automatic},
@@ -203,11 +226,22 @@ class MergeCommand {
                      "input")
         ->type_name("FILE");
     command_->add_flag("-q,--quiet", quiet_, "Show nothing but errors");
-    command_->add_flag("--progress,!--no-progress", progress_,
-                       "Show progress; without it, on a terminal");
+    CLI::Option* const progress = command_->add_flag(
+        "--progress", progress_, "Show progress even where standard error is no terminal");
+    command_->add_flag("--no-progress", no_progress_, "Show no progress on a terminal either")
+        ->excludes(progress);
     command_
         ->add_option("--stats", stats_, "Write statistics as JSON to FILE; - is standard output")
         ->type_name("FILE");
+    command_
+        ->add_option("--trace", trace_,
+                     "Write what happened when to FILE, in Chrome's trace-event format, which "
+                     "Perfetto shows")
+        ->type_name("FILE");
+    command_->add_flag(
+        "--copy-only", options_.copy_only,
+        "Copy the runs one after another instead of merging them: the ruler for what "
+        "a merge costs");
     command_->add_option("RUN", runs_, "Files of records that are sorted by the keys")
         ->type_name("");
     command_->footer(
@@ -229,11 +263,16 @@ class MergeCommand {
     const StopOnSignal signals;
     options_.stop = signals.token();
     options_.checksum = !stats_.empty();
+    options_.trace = trace_;
+    if (!quiet_)
+      options_.notice = [](const std::string& notice) {
+        fmt::print(stderr, "corank: {}\n", notice);
+      };
     allow_most_open_files();
     corank::Stats stats;
     {
       ProgressLine line;
-      if (progress_.value_or(!quiet_ && isatty(STDERR_FILENO)))
+      if (progress_ || (!no_progress_ && !quiet_ && isatty(STDERR_FILENO)))
         options_.progress = [&line](const corank::Progress& progress) { line.show(progress); };
       try {
         stats = corank::merge(runs, output_, options_);
@@ -260,8 +299,10 @@ class MergeCommand {
   std::vector<std::string> runs_;
   std::string files_from_;
   std::string stats_;
+  std::string trace_;
   bool quiet_ = false;
-  std::optional<bool> progress_;
+  bool progress_ = false;
+  bool no_progress_ = false;
 };
 
 class CheckCommand {
@@ -330,13 +371,14 @@ class GenerateCommand {
         ->type_name("S");
     command_
         ->add_option("--distribution", options_.distribution,
-                     "Of the keys: uniform, equal, disjoint, zipf or interleaved")
+                     "Of the keys: uniform, equal, disjoint, zipf, interleaved or lopsided")
         ->transform(CLI::CheckedTransformer(
             std::map<std::string, Distribution>{{"uniform", Distribution::uniform},
                                                 {"equal", Distribution::equal},
                                                 {"disjoint", Distribution::disjoint},
                                                 {"zipf", Distribution::zipf},
-                                                {"interleaved", Distribution::interleaved}}))
+                                                {"interleaved", Distribution::interleaved},
+                                                {"lopsided", Distribution::lopsided}}))
         ->option_text("D");
     command_->add_option("-o,--output", folder_, "Folder for run-00000.bin and so on")
         ->required()
@@ -361,17 +403,6 @@ class GenerateCommand {
   std::string folder_;
 };
 
-int info() {
-  const corank::CudaDevice device = corank::find_cuda_device(0);
-  fmt::print("corank {}\n", corank::version);
-  fmt::print("cpu:     {} threads\n", std::thread::hardware_concurrency());
-  fmt::print("memory:  {:.1f} GiB\n", static_cast<double>(sysconf(_SC_PHYS_PAGES)) *
-                                          static_cast<double>(sysconf(_SC_PAGESIZE)) / (1u << 30));
-  fmt::print("cuda:    {}\n", device.description);
-  fmt::print("backend: auto takes {}\n", device.usable ? "cuda" : "cpu");
-  return done;
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -381,8 +412,8 @@ int main(int argc, char** argv) {
   MergeCommand merge(app);
   CheckCommand check(app);
   GenerateCommand generate(app);
-  app.add_subcommand("info", "Show what this machine offers and what a merge would use")
-      ->footer("Example:\n  corank info");
+  corank::InfoCommand info(app);
+  corank::BenchCommand bench(app);
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& help) {
@@ -394,7 +425,8 @@ int main(int argc, char** argv) {
     if (merge.chosen()) return merge.run();
     if (check.chosen()) return check.run();
     if (generate.chosen()) return generate.run();
-    return info();
+    if (bench.chosen()) return bench.run();
+    return info.run();
   } catch (const corank::OutOfOrder& error) {
     return report(error, out_of_order);
   } catch (const std::exception& error) {

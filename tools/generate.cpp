@@ -127,6 +127,16 @@ void fill_values(const GenerateOptions& options, std::uint32_t run, std::uint64_
   }
 }
 
+std::uint64_t records_of_run(const GenerateOptions& options, std::uint32_t run) {
+  const auto even_share = [](std::uint64_t records, std::uint32_t runs, std::uint32_t i) {
+    return records / runs + (i < records % runs ? 1 : 0);
+  };
+  if (options.distribution != Distribution::lopsided || options.runs == 1)
+    return even_share(options.records, options.runs, run);
+  const std::uint64_t others = options.records / 100;
+  return run == 0 ? options.records - others : even_share(others, options.runs - 1, run - 1);
+}
+
 void generate_run(const GenerateOptions& options, std::uint32_t run,
                   const std::filesystem::path& path) {
   const Schema& schema = options.record;
@@ -135,8 +145,7 @@ void generate_run(const GenerateOptions& options, std::uint32_t run,
   const FileDescriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
   if (!file) throw_file_error(path, "create");
 
-  const std::uint64_t run_records =
-      options.records / options.runs + (run < options.records % options.runs ? 1 : 0);
+  const std::uint64_t run_records = records_of_run(options, run);
   const std::uint64_t block_records =
       std::clamp<std::uint64_t>((4u << 20) / schema.record_bytes, 1, 4096);
   std::seed_seq seed{static_cast<std::uint32_t>(options.seed),

@@ -15,6 +15,7 @@ enum class Distribution {
   disjoint,     // run i wholly before run i + 1
   zipf,         // about a million keys, the n-th with a share in proportion to 1/n
   interleaved,  // the runs take turns, record by record
+  lopsided,     // uniform, but the first run has 99 % of the records
 };
 
 struct GenerateOptions {

@@ -47,6 +47,21 @@ struct Options {
   // Whether Stats::checksum is computed.
   bool checksum = false;
 
+  // More than 0: the output is a folder, made if need be, of so many files of equally many records,
+  // part-00000 and so on, which hold the merged records in that order and are written side by side.
+  unsigned parts = 0;
+
+  // Copies instead of merging: the runs are read and written by the same engine, one after another,
+  // whatever their keys. The ruler for how much time a merge takes beyond what the bytes need.
+  bool copy_only = false;
+
+  // Where the times of chunks and units are written, in Chrome's trace-event format; empty:
+  // nowhere.
+  std::filesystem::path trace;
+
+  // Told in a sentence what a user may want to change, such as that several passes are needed.
+  std::function<void(const std::string&)> notice;
+
   // Called from one thread at a time, at most about ten times a second.
   std::function<void(const Progress&)> progress;
 
@@ -70,7 +85,23 @@ struct Stats {
     double merge = 0;
     double write = 0;
   } busy;
-  double read_wait_seconds = 0;  // that cutting waited for chunks to arrive
+
+  // Seconds that each stage had nothing to do, because of the neighbour that is named second.
+  struct Waits {
+    double read_for_cut = 0;  // added up over the threads that read
+    double cut_for_read = 0;
+    double cut_for_merge = 0;    // until a unit had left the pipeline
+    double merge_for_cut = 0;    // while no unit was being merged
+    double merge_for_write = 0;  // added up over the units
+    double write_for_merge = 0;
+  } waits;
+
+  // What the merge would have to do faster to end earlier.
+  struct Bound {
+    std::string what;                     // "reading", "cutting", "merging", "writing OUTPUT"
+    double bytes_per_second = 0;          // over the whole wall time
+    double ceiling_bytes_per_second = 0;  // of that stage while it was at work
+  } bound;
 
   std::string backend;         // "cpu" or "cuda"
   std::string backend_reason;  // why this one
@@ -87,8 +118,17 @@ struct Stats {
 //
 // Throws OutOfOrder if a run is not sorted, Interrupted if options.stop asks for it, and Error for
 // everything else. After a throw the old output, if any, is untouched and no temporary file is
-// left.
+// left; only if the last step fails, which renames the files of several parts one after another,
+// some of them may be new.
 Stats merge(std::span<const std::filesystem::path> runs, const std::filesystem::path& output,
+            const Options& options);
+
+// The same from memory into memory: `output` must have room for exactly the records of the runs,
+// and overlap none of them. Memory that a CUDA device can't reach is registered with it for the
+// time of the merge; to spare that time, register all of it beforehand or take it from
+// cudaMallocHost.
+// After a throw the output holds anything. OutOfOrder calls the runs "run 0" and so on.
+Stats merge(std::span<const std::span<const std::byte>> runs, std::span<std::byte> output,
             const Options& options);
 
 }  // namespace corank
