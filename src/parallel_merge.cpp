@@ -20,7 +20,8 @@ constexpr std::uint64_t least_tile_records = std::uint64_t{1} << 17;
 
 ParallelMerger::ParallelMerger(const detail::KeyWords& keys, unsigned threads)
     : keys_(keys), threads_(threads), arena_(static_cast<int>(threads)) {
-  for (unsigned i = 0; i < threads; ++i) mergers_.push_back(make_tile_merger(keys));
+  // An arena of one thread lends a second place to whoever waits for it.
+  for (unsigned i = 0; i < std::max(threads, 2u); ++i) mergers_.push_back(make_tile_merger(keys));
 }
 
 bool ParallelMerger::merge(std::span<const Stretch> runs, std::byte* out) {

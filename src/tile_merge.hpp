@@ -7,6 +7,7 @@
 #include <span>
 
 #include "corank/multiway_merge.hpp"
+#include "word_kernel.hpp"
 
 namespace corank {
 
@@ -28,6 +29,7 @@ class TileMerger {
 };
 
 // `keys` must outlive the merger.
-std::unique_ptr<TileMerger> make_tile_merger(const detail::KeyWords& keys);
+std::unique_ptr<TileMerger> make_tile_merger(const detail::KeyWords& keys,
+                                             const WordKernel& kernel = best_word_kernel());
 
 }  // namespace corank

@@ -217,6 +217,13 @@ TEST_CASE("multiway_merge refuses what it can't merge", "[multiway]") {
     CHECK_THROWS_AS(multiway_merge<std::uint64_t>(whole, out, std::identity{}),
                     std::invalid_argument);
   }
+  SECTION("nothing by a comparator, though a run is not sorted") {
+    std::shuffle(run.begin(), run.end(), random);
+    const std::array thirds{span.first(30'000), span.subspan(30'000, 30'000), span.subspan(60'000)};
+    out.assign(run.size() + 1, 7);
+    multiway_merge<std::uint64_t>(thirds, std::span(out).first(run.size()), std::greater<>{}, 2);
+    CHECK(out.back() == 7);
+  }
   SECTION("an output that is too small") {
     CHECK_THROWS_AS(multiway_merge<std::uint64_t>(Halves(halves), std::span(out).first(99'999),
                                                   std::identity{}),

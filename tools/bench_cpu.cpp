@@ -1,17 +1,10 @@
 // Merges in memory: corank::multiway_merge beside what people use for it now.
 
-// clang-format off
-#include <parallel/algorithm>  // first: the other one lacks what it needs
-#include <parallel/multiway_merge.h>
-// clang-format on
-
 #include <fmt/chrono.h>
 #include <fmt/format.h>
-#include <omp.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <bit>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
@@ -20,121 +13,17 @@
 #include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <queue>
 #include <random>
 #include <string>
 #include <thread>
 #include <vector>
 
-#include "corank/loser_tree.hpp"
+#include "bench_peers.hpp"
 #include "corank/multiway_merge.hpp"
 
 namespace {
 
-using corank::Key;
-
-// A record whose key is an integer, with `Bytes - 8` bytes of payload.
-template <std::size_t Bytes>
-struct IntegerRecord {
-  std::uint64_t key;
-  std::byte payload[Bytes - 8];
-
-  static IntegerRecord make(std::uint64_t key, std::uint64_t id) {
-    IntegerRecord record{key, {}};
-    std::memcpy(record.payload, &id, sizeof id);
-    return record;
-  }
-  friend bool operator<(const IntegerRecord& a, const IntegerRecord& b) { return a.key < b.key; }
-  static constexpr auto key_of = &IntegerRecord::key;
-};
-
-template <>
-struct IntegerRecord<8> {
-  std::uint64_t key;
-
-  static IntegerRecord make(std::uint64_t key, std::uint64_t) { return {key}; }
-  friend bool operator<(const IntegerRecord& a, const IntegerRecord& b) { return a.key < b.key; }
-  static constexpr auto key_of = &IntegerRecord::key;
-};
-
-// A record whose key is its first ten bytes.
-template <std::size_t Bytes>
-struct TextRecord {
-  unsigned char key[10];
-  std::byte payload[Bytes - 10];
-
-  static TextRecord make(std::uint64_t key, std::uint64_t id) {
-    TextRecord record{};
-    const std::uint64_t big_endian = __builtin_bswap64(key);
-    std::memcpy(record.key, &big_endian, 8);
-    std::memcpy(record.payload, &id, sizeof id);
-    return record;
-  }
-  friend bool operator<(const TextRecord& a, const TextRecord& b) {
-    return std::memcmp(a.key, b.key, sizeof a.key) < 0;
-  }
-  static constexpr auto key_of = [](const TextRecord& record) {
-    std::uint64_t head;
-    std::uint16_t tail;
-    std::memcpy(&head, record.key, 8);
-    std::memcpy(&tail, record.key + 8, 2);
-    return Key<2>{{__builtin_bswap64(head), std::uint64_t{__builtin_bswap16(tail)} << 48}};
-  };
-};
-
-template <class Record>
-using Runs = std::vector<std::span<const Record>>;
-
-template <class Record>
-void merge_by_loser_tree(Runs<Record> runs, std::span<Record> out) {
-  corank::LoserTree tree(runs.size(), [&](std::size_t i, std::size_t j) {
-    if (runs[i].empty() || runs[j].empty()) return runs[j].empty() && (!runs[i].empty() || i < j);
-    return i < j ? !(runs[j].front() < runs[i].front()) : runs[i].front() < runs[j].front();
-  });
-  for (Record& record : out) {
-    auto& run = runs[tree.winner()];
-    record = run.front();
-    run = run.subspan(1);
-    tree.replay();
-  }
-}
-
-template <class Record>
-void merge_by_heap(Runs<Record> runs, std::span<Record> out) {
-  const auto later = [&](std::size_t i, std::size_t j) {
-    return i < j ? runs[j].front() < runs[i].front() : !(runs[i].front() < runs[j].front());
-  };
-  std::priority_queue<std::size_t, std::vector<std::size_t>, decltype(later)> heap(later);
-  for (std::size_t i = 0; i < runs.size(); ++i)
-    if (!runs[i].empty()) heap.push(i);
-  for (Record& record : out) {
-    const std::size_t i = heap.top();
-    heap.pop();
-    record = runs[i].front();
-    runs[i] = runs[i].subspan(1);
-    if (!runs[i].empty()) heap.push(i);
-  }
-}
-
-template <class Record>
-void merge_by_gnu(const Runs<Record>& runs, std::span<Record> out, unsigned threads) {
-  // Its loser tree wants pointers to what may be changed, though it changes nothing.
-  std::vector<std::pair<Record*, Record*>> pairs;
-  for (const auto& run : runs) {
-    auto* first = const_cast<Record*>(run.data());
-    pairs.push_back({first, first + run.size()});
-  }
-  const auto length = static_cast<std::ptrdiff_t>(out.size());
-  if (threads == 1) {
-    __gnu_parallel::stable_multiway_merge(pairs.begin(), pairs.end(), out.data(), length,
-                                          std::less<Record>{}, __gnu_parallel::sequential_tag{});
-  } else {
-    omp_set_num_threads(static_cast<int>(threads));
-    __gnu_parallel::stable_multiway_merge(
-        pairs.begin(), pairs.end(), out.data(), length, std::less<Record>{},
-        __gnu_parallel::parallel_tag{static_cast<std::uint16_t>(threads)});
-  }
-}
+using namespace corank::bench;
 
 template <class Record>
 void copy(const Runs<Record>& runs, std::span<Record> out, unsigned threads) {
@@ -237,36 +126,11 @@ Seconds measure(const Case& c, std::uint64_t bytes, int repetitions,
   }
 }
 
-double median(std::vector<double> values) {
-  std::ranges::sort(values);
-  const std::size_t middle = values.size() / 2;
-  return values.size() % 2 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
-}
-
-std::string output_of(const char* command) {
-  std::string text;
-  if (FILE* pipe = ::popen(command, "r")) {
-    char buffer[256];
-    while (std::fgets(buffer, sizeof buffer, pipe)) text += buffer;
-    ::pclose(pipe);
-  }
-  while (!text.empty() && text.back() == '\n') text.pop_back();
-  return text;
-}
-
-std::string machine() {
-  std::ifstream info("/proc/cpuinfo");
-  std::string model = "unknown processor";
-  for (std::string line; std::getline(info, line);)
-    if (line.starts_with("model name")) model = line.substr(line.find(':') + 2);
-  return fmt::format("{}, {} cores", model, std::thread::hardware_concurrency());
-}
-
 int run(int argc, char** argv) {
   CLI::App app("Merges in memory: this engine beside others. Every result is verified.");
   std::vector<std::string> distributions{"random", "equal", "disjoint", "zipf"};
   std::vector<std::uint32_t> record_bytes{8, 16, 100, 1000};
-  std::vector<std::size_t> ks{2, 16, 256, 1024};
+  std::vector<std::size_t> ks{2, 4, 16, 64, 256, 1024, 4096};
   std::vector<unsigned> threads{1, 2};
   std::vector<std::string> contenders{"copy", "corank", "corank less", "gnu", "loser tree", "heap"};
   std::uint64_t bytes = std::uint64_t{256} << 20;

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <cstring>
 #include <functional>
+#include <numeric>
 #include <optional>
 #include <span>
 #include <stdexcept>
@@ -16,7 +17,7 @@
 
 #include "corank/co_rank.hpp"
 #include "corank/key.hpp"
-#include "corank/loser_tree.hpp"
+#include "corank/merge_tree.hpp"
 
 namespace corank {
 namespace detail {
@@ -131,6 +132,83 @@ void require_room(std::span<const std::span<const T>> runs, std::span<T> out) {
     throw std::invalid_argument("corank::multiway_merge: `out` must hold exactly all records");
 }
 
+// Records of up to two words travel through the merge themselves; of others, where they are.
+template <class T, class Compare>
+void merge_by_compare(std::span<const std::span<const T>> runs, std::span<T> out, Compare compare,
+                      unsigned threads) {
+  constexpr bool small = sizeof(T) <= 16;
+  using Item = std::conditional_t<small, T, const T*>;
+  const auto item_less = [&compare](const Item& a, const Item& b) -> bool {
+    if constexpr (small)
+      return compare(a, b);
+    else
+      return compare(*a, *b);
+  };
+  // Where the first `rank` of the records between two cuts end.
+  using Positions = std::vector<std::uint64_t>;
+  const auto cut = [&](std::uint64_t rank, const Positions& from, const Positions& counts) {
+    return co_rank(
+               rank, counts,
+               [&](std::size_t run, std::uint64_t i) { return &runs[run][from[run] + i]; },
+               [&](const T* a, const T* b) -> bool { return compare(*a, *b); })
+        .position;
+  };
+  Positions lengths;
+  for (const auto& run : runs) lengths.push_back(run.size());
+  const Positions start(runs.size(), 0);
+
+  constexpr std::uint64_t least_tile_records = 1 << 14;
+  const std::uint64_t tiles = std::clamp<std::uint64_t>(
+      out.size() / std::max(least_tile_records, 16 * runs.size()), 1, 4 * thread_count(threads));
+  // What is merged at a time stays in the caches, but takes more than a few records of each run.
+  const std::uint64_t block_records = std::max<std::uint64_t>(
+      {(std::uint64_t{1} << 19) / std::max(sizeof(T), sizeof(Item)), 64, 32 * runs.size()});
+  const auto tile_rank = [&](std::uint64_t t) {
+    return out.size() / tiles * t + std::min(out.size() % tiles, t);
+  };
+  std::vector<Positions> cuts(tiles + 1);
+  run_parallel(tiles + 1, threads,
+               [&](std::uint64_t t) { cuts[t] = cut(tile_rank(t), start, lengths); });
+  run_parallel(tiles, threads, [&](std::uint64_t t) {
+    MergeTree<Item, decltype(item_less)> tree(item_less);
+    std::uint64_t left = tile_rank(t + 1) - tile_rank(t);
+    T* to = out.data() + tile_rank(t);
+    Positions from = cuts[t], counts(runs.size());
+    while (left > 0) {
+      // Cuts of runs that are not sorted may cross: then there are no records, or too many.
+      for (std::size_t r = 0; r < runs.size(); ++r)
+        counts[r] = cuts[t + 1][r] - std::min(from[r], cuts[t + 1][r]);
+      const std::uint64_t there = std::reduce(counts.begin(), counts.end());
+      if (there == 0) return;
+      const Positions block =
+          there > block_records + block_records / 2 ? cut(block_records, from, counts) : counts;
+      tree.clear();
+      for (std::size_t r = 0; r < runs.size(); ++r) {
+        if (block[r] == 0) continue;
+        for (const T& record : runs[r].subspan(from[r], block[r])) {
+          if constexpr (small)
+            tree.add(record);
+          else
+            tree.add(&record);
+        }
+        tree.end_run();
+        from[r] += block[r];
+      }
+      std::span<const Item> merged = tree.merge();
+      merged = merged.first(std::min<std::uint64_t>(merged.size(), left));
+      left -= merged.size();
+      if constexpr (small) {
+        to = std::copy(merged.begin(), merged.end(), to);
+      } else {
+        for (std::size_t i = 0; i < merged.size(); ++i) {
+          if (i + 16 < merged.size()) __builtin_prefetch(merged[i + 16]);
+          *to++ = *merged[i];
+        }
+      }
+    }
+  });
+}
+
 }  // namespace detail
 
 // A key that can be had from a record: a number, or a corank::Key of several words. Numbers are
@@ -168,44 +246,7 @@ void multiway_merge(std::span<const std::span<const T>> runs, std::span<T> out, 
     multiway_merge(runs, out, std::identity{}, threads);
   } else {
     detail::require_room(runs, out);
-    std::vector<std::uint64_t> counts;
-    for (const auto& run : runs) counts.push_back(run.size());
-    constexpr std::uint64_t least_tile_records = 1 << 14;
-    const std::uint64_t tiles =
-        std::clamp<std::uint64_t>(out.size() / std::max(least_tile_records, 16 * runs.size()), 1,
-                                  4 * detail::thread_count(threads));
-    std::vector<Cut> cuts(tiles + 1);
-    detail::run_parallel(tiles + 1, threads, [&](std::uint64_t t) {
-      cuts[t] = co_rank(
-          out.size() * t / tiles, counts,
-          [&](std::size_t run, std::uint64_t index) { return runs[run][index]; }, compare);
-    });
-    detail::run_parallel(tiles, threads, [&](std::uint64_t t) {
-      struct Source {
-        const T *next, *end;
-      };
-      std::vector<Source> sources;
-      for (std::size_t r = 0; r < runs.size(); ++r)
-        if (cuts[t].position[r] < cuts[t + 1].position[r])
-          sources.push_back(
-              {runs[r].data() + cuts[t].position[r], runs[r].data() + cuts[t + 1].position[r]});
-      if (sources.empty()) return;
-      std::uint64_t records = 0;
-      for (const Source& source : sources)
-        records += static_cast<std::uint64_t>(source.end - source.next);
-      records = std::min(records, cuts[t + 1].rank - cuts[t].rank);  // less if a run is not sorted
-      LoserTree tree(sources.size(), [&](std::size_t i, std::size_t j) {
-        const Source &a = sources[i], &b = sources[j];
-        if (a.next == a.end || b.next == b.end)
-          return b.next == b.end && (a.next != a.end || i < j);
-        return i < j ? !compare(*b.next, *a.next) : compare(*a.next, *b.next);
-      });
-      T* to = out.data() + cuts[t].rank;
-      for (; records > 0; --records) {
-        *to++ = *sources[tree.winner()].next++;
-        tree.replay();
-      }
-    });
+    detail::merge_by_compare(runs, out, compare, threads);
   }
 }
 

@@ -1,0 +1,82 @@
+#include "record_sort.hpp"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+
+namespace corank {
+
+Packing packing_of(std::uint64_t least, std::uint64_t greatest, unsigned run_bits) {
+  // Of 64 bits the sign stays clear.
+  const unsigned room = 63 - run_bits;
+  const auto range_bits = static_cast<unsigned>(std::bit_width(greatest - least));
+  return {least, range_bits > room ? range_bits - room : 0, run_bits};
+}
+
+void RecordSorter::sort(std::span<RecordRef> records, std::uint32_t word) {
+  pending_.push_back({records, word});
+  while (!pending_.empty()) {
+    const Pending next = pending_.back();
+    pending_.pop_back();
+    if (next.records.size() > 1 && next.word < keys_.words()) sort_by_word(next.records, next.word);
+  }
+}
+
+void RecordSorter::read(std::span<const RecordRef> records, std::uint32_t word) {
+  words_.resize(std::max(words_.size(), records.size()));
+  std::array<const std::byte*, 64> pointers;
+  for (std::size_t first = 0; first < records.size(); first += pointers.size()) {
+    const std::size_t count = std::min(records.size() - first, pointers.size());
+    for (std::size_t i = 0; i < count; ++i) pointers[i] = records[first + i].record;
+    keys_.gather(word, std::span(pointers).first(count), words_.data() + first);
+  }
+}
+
+// What is then left to do, records that are equal so far, is pending.
+void RecordSorter::sort_by_word(std::span<RecordRef> records, std::uint32_t word) {
+  read(records, word);
+  const std::span<const std::uint64_t> words = std::span(words_).first(records.size());
+  const auto [least, greatest] = std::ranges::minmax(words);
+  if (least == greatest) {
+    pending_.push_back({records, word + 1});
+    return;
+  }
+  // From `first` to where its equals end, by the words' value shifted.
+  const auto push_equal = [&](auto value, std::uint32_t next_word) {
+    for (std::size_t first = 0, end; first < records.size(); first = end) {
+      end = first + 1;
+      while (end < records.size() && value(end) == value(first)) ++end;
+      if (end - first > 1) pending_.push_back({records.subspan(first, end - first), next_word});
+    }
+  };
+  const auto descent = [&](std::size_t i) { return words[i] < words[i - 1]; };
+  std::size_t runs = 1;
+  for (std::size_t i = 1; i < words.size(); ++i) runs += descent(i);
+  if (runs == 1) {
+    push_equal([&](std::size_t i) { return words[i]; }, word + 1);
+    return;
+  }
+  const Packing packing =
+      packing_of(least, greatest, static_cast<unsigned>(std::bit_width(words.size() - 1)));
+  const auto pack = [&](std::size_t i) {
+    return static_cast<Word>((words[i] - least) >> packing.shift << packing.run_bits | i);
+  };
+  merger_.reset(words.size(), runs);
+  for (std::size_t first = 0, end; first < words.size(); first = end) {
+    end = first + 1;
+    while (end < words.size() && !descent(end)) ++end;
+    Word* to = merger_.add(pack(first), end - first);
+    for (std::size_t i = first; i < end; ++i) *to++ = pack(i);
+  }
+  const std::span<const Word> merged = merger_.merge();
+  sorted_.resize(std::max(sorted_.size(), records.size()));
+  const Word index = (Word{1} << packing.run_bits) - 1;
+  for (std::size_t i = 0; i < merged.size(); ++i)
+    sorted_[i] = records[static_cast<std::size_t>(merged[i] & index)];
+  std::copy_n(sorted_.begin(), records.size(), records.begin());
+  // Records whose words differ in the bits shifted out only are sorted by this word once more.
+  push_equal([&](std::size_t i) { return merged[i] >> packing.run_bits; },
+             packing.shift != 0 ? word : word + 1);
+}
+
+}  // namespace corank

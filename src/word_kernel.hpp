@@ -1,0 +1,65 @@
+// The inner loops on words, compiled once for each instruction set that pays.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace corank {
+
+// A key, or what stands for it, as a number in signed order: vector units have no unsigned compare.
+using Word = std::int64_t;
+
+// Two-way merges in lockstep, each of runs that `p` and `q` point into. Behind every run stand
+// `word_margin` words that do not sort before it.
+struct WordLanes {
+  static constexpr int count = 4;
+  static constexpr int block = 4;  // words that a vector kernel takes of a run at a time
+
+  const Word* p[count];
+  const Word* q[count];
+  Word* out[count];
+  Word carry[block][count];  // of a vector kernel: the greatest words of what it has taken
+};
+
+constexpr std::uint64_t word_margin = 2 * WordLanes::block;
+
+// What is known of the order of words that follow one another.
+struct Order {
+  std::uint64_t last;
+  bool descends = false;
+  bool equals = false;
+};
+
+// How a block's words are made from a word of the key: a few bits of its own, then the run's
+// number.
+struct Packing {
+  std::uint64_t least = 0;
+  unsigned shift = 0;
+  unsigned run_bits = 0;
+};
+
+struct WordKernel {
+  // `steps`, a multiple of the block, outputs of each lane, all words ^ `flip` as they go out.
+  using Advance = void(WordLanes& lanes, std::uint64_t steps, Word flip);
+
+  bool carries;
+  Advance* advance;
+  // The same of unsigned words, if `unsigned_order`; they go out as they are.
+  void (*advance_raw)(WordLanes& lanes, std::uint64_t steps, bool unsigned_order);
+  // Words of records of 8 bytes: each ^ `flip`, its bytes swapped before if `swap`.
+  bool (*ascend)(const std::byte* records, std::uint64_t count, bool swap, std::uint64_t flip);
+  // The same, and they go to `to`.
+  bool (*read_ascending)(const std::byte* records, std::uint64_t count, bool swap,
+                         std::uint64_t flip, Word* to);
+  // Unsigned words of the key become packed ones, where they are.
+  void (*pack)(std::uint64_t* words, std::uint64_t count, const Packing& packing, std::uint64_t run,
+               Order& order);
+};
+
+enum class Simd { none, avx2, avx512 };
+
+// Null if this machine, or this build, lacks it.
+const WordKernel* word_kernel(Simd simd);
+const WordKernel& best_word_kernel();
+
+}  // namespace corank

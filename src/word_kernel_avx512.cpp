@@ -1,0 +1,7 @@
+#ifdef __AVX512VL__
+#include "word_kernel_x86.hpp"
+
+namespace corank {
+extern const WordKernel avx512_word_kernel = vector_kernel;
+}
+#endif

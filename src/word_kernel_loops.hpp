@@ -1,0 +1,59 @@
+// Those loops on words that compilers make vector code of themselves.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "word_kernel.hpp"
+
+namespace corank {
+namespace {
+
+constexpr Word sign_bit = INT64_MIN;
+
+template <bool Swap>
+inline Word read_word(const std::byte* record, std::uint64_t flip) {
+  std::uint64_t word;
+  std::memcpy(&word, record, 8);
+  return static_cast<Word>((Swap ? __builtin_bswap64(word) : word) ^ flip);
+}
+
+template <bool Swap, bool Store>
+bool read_loop(const std::byte* records, std::uint64_t count, std::uint64_t flip, Word* to) {
+  if (Store && count > 0) to[0] = read_word<Swap>(records, flip);
+  std::uint64_t descents = 0;
+  for (std::uint64_t i = 1; i < count; ++i) {
+    const Word word = read_word<Swap>(records + 8 * i, flip);
+    descents |= word < read_word<Swap>(records + 8 * (i - 1), flip);
+    if (Store) to[i] = word;
+  }
+  return descents == 0;
+}
+
+bool ascend(const std::byte* records, std::uint64_t count, bool swap, std::uint64_t flip) {
+  return (swap ? read_loop<true, false> : read_loop<false, false>)(records, count, flip, nullptr);
+}
+
+bool read_ascending(const std::byte* records, std::uint64_t count, bool swap, std::uint64_t flip,
+                    Word* to) {
+  return (swap ? read_loop<true, true> : read_loop<false, true>)(records, count, flip, to);
+}
+
+void pack(std::uint64_t* words, std::uint64_t count, const Packing& packing, std::uint64_t run,
+          Order& order) {
+  if (count == 0) return;
+  std::uint64_t descents = words[0] < order.last;
+  std::uint64_t equals = words[0] == order.last;
+  for (std::uint64_t i = 1; i < count; ++i) {
+    descents |= words[i] < words[i - 1];
+    equals |= words[i] == words[i - 1];
+  }
+  order = {words[count - 1], order.descends || descents != 0, order.equals || equals != 0};
+  const auto [least, shift, run_bits] = packing;
+  for (std::uint64_t i = 0; i < count; ++i)
+    words[i] = (words[i] - least) >> shift << run_bits | run;
+}
+
+}  // namespace
+}  // namespace corank

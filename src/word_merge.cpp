@@ -1,0 +1,272 @@
+#include "word_merge.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <functional>
+
+#include "corank/co_rank.hpp"
+#include "stream_copy.hpp"
+
+namespace corank {
+namespace {
+
+constexpr int lanes = WordLanes::count;
+constexpr std::uint64_t block = WordLanes::block;
+constexpr Word greatest_word = INT64_MAX;
+
+// What the lanes work on at a time: long enough that the change to the next costs little.
+constexpr std::uint64_t part_words = 2048;
+constexpr std::uint64_t raw_part_words = 2048;
+constexpr std::uint64_t piece = 128;
+// Runs whose words fit into the first cache, twice, are merged into one before the next ones are.
+constexpr std::uint64_t group_words = 2048;
+
+std::uint64_t round_up_to_block(std::uint64_t words) {
+  return (words + block - 1) / block * block;
+}
+
+}  // namespace
+
+void WordMerger::reset(std::uint64_t words, std::uint64_t runs) {
+  runs_.clear();
+  end_ = 0;
+  for (auto& buffer : buffers_)
+    if (buffer.size() < words + runs * word_margin) buffer.resize(words + runs * word_margin);
+}
+
+Word* WordMerger::add(Word first, std::uint64_t count) {
+  Word* const words = buffers_[0].data();
+  if (runs_.empty() || first < words[end_ - 1]) {
+    if (!runs_.empty()) end_ = std::fill_n(words + end_, word_margin, greatest_word) - words;
+    runs_.push_back({end_, 0});
+  }
+  runs_.back().count += count;
+  end_ += count;
+  return words + end_ - count;
+}
+
+std::span<Word> WordMerger::merge() {
+  Word *from = buffers_[0].data(), *to = buffers_[1].data();
+  const std::uint64_t greatest = take_greatest();
+  merge_groups(from, to);
+  for (; runs_.size() > 1; std::swap(from, to)) merge_level(from, to, runs_);
+  const Run merged = runs_.empty() ? Run{0, 0} : runs_.front();
+  std::fill_n(from + merged.begin + merged.count, greatest, greatest_word);
+  return {from + merged.begin, merged.count + greatest};
+}
+
+void WordMerger::merge_into(Word* out, Word flip) {
+  Word *from = buffers_[0].data(), *to = buffers_[1].data();
+  const std::uint64_t greatest = take_greatest();
+  merge_groups(from, to);
+  for (; runs_.size() > 2; std::swap(from, to)) merge_level(from, to, runs_);
+  std::uint64_t count = 0;
+  for (const Run& run : runs_) count += run.count;
+  std::fill_n(out + count, greatest, greatest_word ^ flip);
+  if (runs_.empty()) return;
+  const Run &a = runs_.front(), &b = runs_.back();
+  if (runs_.size() == 1) {
+    for (std::uint64_t i = 0; i < count; ++i) out[i] = from[a.begin + i] ^ flip;
+    return;
+  }
+  // `out` has no margin, so the last few words, which fill no block, are merged from behind.
+  const Word* a_end = from + a.begin + a.count;
+  const Word* b_end = from + b.begin + b.count;
+  for (std::uint64_t last = count; last % block != 0;) {
+    const bool take_b =
+        a_end == from + a.begin || (b_end != from + b.begin && !(*(b_end - 1) < *(a_end - 1)));
+    out[--last] = *--(take_b ? b_end : a_end) ^ flip;
+  }
+  jobs_.clear();
+  add_job(from + a.begin, a.count, from + b.begin, b.count, out, count / block * block, lanes * 64);
+  run_jobs(false, [&](WordLanes& l, std::uint64_t steps) { kernel_.advance(l, steps, flip); });
+}
+
+std::optional<WordMerger::Front> WordMerger::merge_fronts(std::span<const Word> a,
+                                                          std::span<const Word> b,
+                                                          bool unsigned_order, Word* out) {
+  const Word flip = unsigned_order ? INT64_MIN : 0;
+  const auto less = [flip](Word x, Word y) { return (x ^ flip) < (y ^ flip); };
+  const auto ascend = [&](std::span<const Word> words) {
+    return kernel_.ascend(reinterpret_cast<const std::byte*>(words.data()), words.size(), false,
+                          static_cast<std::uint64_t>(flip));
+  };
+  // Neither front may reach into the margin at the end of its run.
+  if (std::min(a.size(), b.size()) <= word_margin) return Front{};
+  std::uint64_t a_end = a.size() - word_margin, b_end = b.size() - word_margin;
+  if (less(b[b_end], a[a_end]))
+    a_end = static_cast<std::uint64_t>(
+        std::upper_bound(a.begin(), a.begin() + static_cast<std::ptrdiff_t>(a_end), b[b_end],
+                         less) -
+        a.begin());
+  else
+    b_end = static_cast<std::uint64_t>(
+        std::lower_bound(b.begin(), b.begin() + static_cast<std::ptrdiff_t>(b_end), a[a_end],
+                         less) -
+        b.begin());
+  const std::uint64_t count = (a_end + b_end) / (lanes * block) * (lanes * block);
+
+  reset(lanes * raw_part_words, 1);
+  Front done{0, 0};
+  while (done.a + done.b < count) {
+    const std::uint64_t words = std::min(count - done.a - done.b, lanes * raw_part_words);
+    const Word *from_a = a.data() + done.a, *from_b = b.data() + done.b;
+    const std::uint64_t split = co_rank(words, from_a, std::min(words, a_end - done.a), from_b,
+                                        std::min(words, b_end - done.b), less);
+    // The words are checked while they come into the cache, each with the one before it, and with
+    // them those behind them, which the lanes look at.
+    const std::uint64_t before_a = done.a != 0, before_b = done.b != 0;
+    if (!ascend({from_a - before_a, before_a + split + word_margin}) ||
+        !ascend({from_b - before_b, before_b + (words - split) + word_margin}))
+      return std::nullopt;
+    jobs_.clear();
+    const std::uint64_t part = words / lanes;
+    for (std::uint64_t rank = 0; rank < words; rank += part) {
+      const std::uint64_t first = co_rank(rank, from_a, split, from_b, words - split, less);
+      jobs_.push_back({from_a + first, from_b + (rank - first), buffers_[0].data() + rank, part});
+    }
+    run_jobs(unsigned_order, [&](WordLanes& l, std::uint64_t steps) {
+      kernel_.advance_raw(l, steps, unsigned_order);
+    });
+    // What the next round is likely to read comes in while this one's output goes out.
+    const auto fetch = [](const Word* from, const Word* end) {
+      for (; from < end; from += 8) __builtin_prefetch(from, 0, 2);
+    };
+    for (std::uint64_t at = 0; at < words; at += piece) {
+      const std::uint64_t size = std::min(piece, words - at);
+      const std::uint64_t part_a = size * split / words;
+      const Word* next_a = from_a + split + at * split / words;
+      const Word* next_b = from_b + (words - split) + at * (words - split) / words;
+      fetch(next_a, std::min(next_a + part_a, a.data() + a.size()));
+      fetch(next_b, std::min(next_b + (size - part_a), b.data() + b.size()));
+      stream_copy(reinterpret_cast<std::byte*>(out + done.a + done.b + at),
+                  reinterpret_cast<const std::byte*>(buffers_[0].data() + at), size * sizeof(Word));
+    }
+    done.a += split;
+    done.b += words - split;
+  }
+  return done;
+}
+
+// Takes the words that equal what stands behind the runs from their ends, and says how many: a
+// lane could not tell when a run is at its end.
+std::uint64_t WordMerger::take_greatest() {
+  std::fill_n(buffers_[0].data() + end_, word_margin, greatest_word);
+  std::uint64_t taken = 0;
+  for (Run& run : runs_)
+    for (; run.count > 0 && buffers_[0][run.begin + run.count - 1] == greatest_word; ++taken)
+      --run.count;
+  if (taken > 0) std::erase_if(runs_, [](const Run& run) { return run.count == 0; });
+  return taken;
+}
+
+// Merges neighbours until the runs are longer than a group.
+void WordMerger::merge_groups(Word*& from, Word*& to) {
+  if (runs_.size() <= 1) return;
+  const std::uint64_t group =
+      std::bit_floor(std::clamp<std::uint64_t>(runs_.size() * group_words / end_, 1, runs_.size()));
+  if (group == 1) return;
+  std::size_t groups = 0;
+  for (std::size_t first = 0; first < runs_.size(); first += group) {
+    const auto begin = runs_.begin() + static_cast<std::ptrdiff_t>(first);
+    group_.assign(begin, begin + static_cast<std::ptrdiff_t>(
+                                     std::min<std::uint64_t>(group, runs_.size() - first)));
+    Word *x = from, *y = to;
+    for (std::uint64_t size = group; size > 1; size /= 2, std::swap(x, y))
+      merge_level(x, y, group_);
+    runs_[groups++] = group_.front();
+  }
+  runs_.resize(groups);
+  if (std::countr_zero(group) % 2 != 0) std::swap(from, to);
+}
+
+// Halves the number of runs.
+void WordMerger::merge_level(const Word* from, Word* to, std::vector<Run>& runs) {
+  // Cutting costs time, but is needed where there are few merges for the lanes.
+  const std::uint64_t least_cut_words = lanes * (runs.size() > 16 * lanes ? part_words : 64);
+  jobs_.clear();
+  for (std::size_t r = 0; r + 1 < runs.size(); r += 2)
+    add_job(from + runs[r].begin, runs[r].count, from + runs[r + 1].begin, runs[r + 1].count,
+            to + runs[r].begin, round_up_to_block(runs[r].count + runs[r + 1].count),
+            least_cut_words);
+  run_jobs(false, [&](WordLanes& l, std::uint64_t steps) { kernel_.advance(l, steps, 0); });
+  std::size_t merged = 0;
+  for (std::size_t r = 0; r < runs.size(); r += 2) {
+    Run result = runs[r];
+    if (r + 1 == runs.size())
+      std::copy_n(from + result.begin, result.count, to + result.begin);
+    else
+      result.count += runs[r + 1].count;
+    std::fill_n(to + result.begin + result.count, word_margin, greatest_word);
+    runs[merged++] = result;
+  }
+  runs.resize(merged);
+}
+
+// For the first `count` words, a multiple of the block, of the merge: that may be a few more than
+// there are, and greatest words then.
+void WordMerger::add_job(const Word* a, std::uint64_t a_count, const Word* b, std::uint64_t b_count,
+                         Word* out, std::uint64_t count, std::uint64_t least_cut_words) {
+  // Long merges are cut into equal parts, a multiple of the lanes. The last one starts early enough
+  // to be as long as the others; what two parts both put out is the same.
+  const std::uint64_t parts =
+      count < least_cut_words ? 1 : (count + lanes * part_words - 1) / (lanes * part_words) * lanes;
+  const std::uint64_t part = round_up_to_block((count + parts - 1) / parts);
+  for (std::uint64_t p = 0; p < parts && part != 0; ++p) {
+    const std::uint64_t rank = std::min(p * part, count - part);
+    const std::uint64_t split = rank == 0 ? 0
+                                          : co_rank(std::min(rank, a_count + b_count), a, a_count,
+                                                    b, b_count, std::less<Word>{});
+    jobs_.push_back({a + split, b + (std::min(rank, a_count + b_count) - split), out + rank, part});
+  }
+}
+
+template <class Advance>
+void WordMerger::run_jobs(bool unsigned_order, Advance advance) {
+  if (jobs_.empty()) return;
+  WordLanes state{};
+  std::array<std::uint64_t, lanes> left{};
+  std::size_t next = 0;
+  const auto start = [&](int l) {
+    const WordJob& job = jobs_[next++];
+    state.p[l] = job.a;
+    state.q[l] = job.b;
+    state.out[l] = job.out;
+    left[l] = job.left;
+    if (!kernel_.carries) return;
+    const bool b_first =
+        unsigned_order ? static_cast<std::uint64_t>(*job.b) < static_cast<std::uint64_t>(*job.a)
+                       : *job.b < *job.a;
+    if (b_first) std::swap(state.p[l], state.q[l]);
+    for (int row = 0; row < static_cast<int>(block); ++row) state.carry[row][l] = *state.p[l]++;
+  };
+  const auto imitate = [&](int l, int other) {
+    state.p[l] = state.p[other];
+    state.q[l] = state.q[other];
+    state.out[l] = state.out[other];
+    left[l] = left[other];
+    for (auto& row : state.carry) row[l] = row[other];
+  };
+  for (int l = 0; l < lanes; ++l) {
+    if (next < jobs_.size())
+      start(l);
+    else
+      imitate(l, 0);
+  }
+  for (;;) {
+    const std::uint64_t steps = *std::min_element(left.begin(), left.end());
+    advance(state, steps);
+    int busy = -1;
+    for (int l = 0; l < lanes; ++l) {
+      left[l] -= steps;
+      if (left[l] == 0 && next < jobs_.size()) start(l);
+      if (left[l] != 0) busy = l;
+    }
+    if (busy == -1) return;
+    // A lane without a job does what another one does, to the same place.
+    for (int l = 0; l < lanes; ++l)
+      if (left[l] == 0) imitate(l, busy);
+  }
+}
+
+}  // namespace corank

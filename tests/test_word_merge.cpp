@@ -1,0 +1,235 @@
+#include <algorithm>
+#include <cstring>
+#include <random>
+#include <vector>
+
+#include "catch.hpp"
+#include "record_sort.hpp"
+#include "stream_copy.hpp"
+#include "tile_merge.hpp"
+#include "word_merge.hpp"
+
+namespace corank {
+namespace {
+
+using Random = std::mt19937_64;
+using Words = std::vector<Word>;
+
+// Every kernel that this machine has; the portable one is always there.
+std::vector<const WordKernel*> kernels() {
+  std::vector<const WordKernel*> result;
+  for (const Simd simd : {Simd::none, Simd::avx2, Simd::avx512})
+    if (const WordKernel* kernel = word_kernel(simd)) result.push_back(kernel);
+  return result;
+}
+
+// The number of ways in which the runs, sorted here, are merged otherwise than they should be.
+int wrong_merges(const WordKernel& kernel, std::vector<Words> runs) {
+  Words expected;
+  for (Words& run : runs) {
+    std::ranges::sort(run);
+    expected.insert(expected.end(), run.begin(), run.end());
+  }
+  std::ranges::sort(expected);
+  WordMerger merger(kernel);
+  const auto fill = [&] {
+    merger.reset(expected.size(), runs.size());
+    for (const Words& run : runs)
+      if (!run.empty()) std::ranges::copy(run, merger.add(run.front(), run.size()));
+  };
+  fill();
+  int wrong = !std::ranges::equal(merger.merge(), expected);
+  for (const Word flip : {Word{0}, Word{INT64_MIN}, Word{-1}}) {
+    fill();
+    // The word behind the last must stay as it is.
+    Words out(expected.size() + 1, 42);
+    merger.merge_into(out.data(), flip);
+    const Word untouched = out.back();
+    out.pop_back();
+    for (Word& word : out) word ^= flip;
+    wrong += out != expected || untouched != 42;
+  }
+  return wrong;
+}
+
+struct Pair {
+  std::uint64_t key, id;
+};
+struct Wide {
+  std::uint64_t high, low;
+  std::uint64_t id;
+};
+
+}  // namespace
+
+TEST_CASE("words: all of up to three runs of up to five words are merged", "[word]") {
+  // Every sorted run over three words, the greatest there are.
+  std::vector<Words> runs;
+  const auto extend = [&](auto&& self, const Words& run) -> void {
+    runs.push_back(run);
+    if (run.size() == 5) return;
+    for (Word back = run.empty() ? 2 : INT64_MAX - run.back(); back >= 0; --back) {
+      Words longer = run;
+      longer.push_back(INT64_MAX - back);
+      self(self, longer);
+    }
+  };
+  extend(extend, {});
+  REQUIRE(runs.size() == 56);
+  for (const WordKernel* kernel : kernels()) {
+    int wrong = 0;
+    for (const Words& a : runs)
+      for (const Words& b : runs) {
+        wrong += wrong_merges(*kernel, {a, b});
+        for (const Words& c : runs) wrong += wrong_merges(*kernel, {a, b, c});
+      }
+    CHECK(wrong == 0);
+  }
+}
+
+TEST_CASE("words: long and lopsided runs are merged", "[word]") {
+  Random random(1);
+  for (const WordKernel* kernel : kernels())
+    for (const std::size_t k : {1u, 2u, 3u, 16u, 100u, 1'000u})
+      for (const unsigned shift : {0u, 40u, 61u})
+        for (const bool lopsided : {false, true}) {
+          std::vector<Words> runs(k);
+          for (int i = 0; i < 50'000; ++i)
+            runs[lopsided && random() % 64 ? k - 1 : random() % k].push_back(
+                static_cast<Word>(random()) >> shift);
+          CAPTURE(kernel->carries, k, shift, lopsided);
+          CHECK(wrong_merges(*kernel, runs) == 0);
+        }
+}
+
+TEST_CASE("words: the fronts of two runs are merged where they lie", "[word]") {
+  Random random(2);
+  for (const WordKernel* kernel : kernels())
+    for (const bool unsigned_order : {false, true})
+      for (const std::size_t a_count : {0u, 8u, 9u, 100u, 30'000u})
+        for (const std::size_t b_count : {1u, 70u, 20'001u})
+          for (const unsigned shift : {0u, 58u}) {
+            CAPTURE(kernel->carries, unsigned_order, a_count, b_count, shift);
+            const auto less = [&](Word x, Word y) {
+              return unsigned_order ? static_cast<std::uint64_t>(x) < static_cast<std::uint64_t>(y)
+                                    : x < y;
+            };
+            Words a(a_count), b(b_count);
+            for (Words* run : {&a, &b}) {
+              for (Word& word : *run) word = static_cast<Word>(random()) >> shift;
+              std::ranges::sort(*run, less);
+            }
+            Words expected(a_count + b_count), out(a_count + b_count, 42);
+            std::ranges::merge(a, b, expected.begin(), less);
+            WordMerger merger(*kernel);
+            const auto front = merger.merge_fronts(a, b, unsigned_order, out.data());
+            REQUIRE(front);
+            const std::size_t done = front->a + front->b;
+            CHECK(std::equal(out.begin(), out.begin() + static_cast<std::ptrdiff_t>(done),
+                             expected.begin()));
+            // What is left is little, or all of one run.
+            CHECK((done + 4 * word_margin + 16 > expected.size() || front->a + 9 + 16 > a_count ||
+                   front->b + 9 + 16 > b_count));
+            if (a_count < 30'000 || b_count < 20'000 || shift != 0) continue;
+            const std::size_t at = random() % 15'000;
+            std::swap(b[at], b[at + 1]);
+            CHECK_FALSE(merger.merge_fronts(a, b, unsigned_order, out.data()));
+          }
+}
+
+TEMPLATE_TEST_CASE("tiles are merged by every kernel", "[word]", Pair, Wide) {
+  const auto key_of = [](const TestType& record) {
+    if constexpr (std::is_same_v<TestType, Wide>)
+      return Key<2>{{record.high, record.low}};
+    else
+      return record.key;
+  };
+  const auto less = [&](const TestType& a, const TestType& b) {
+    if constexpr (std::is_same_v<TestType, Wide>)
+      return std::pair(a.high, a.low) < std::pair(b.high, b.low);
+    else
+      return a.key < b.key;
+  };
+  const detail::ExtractedWords<TestType, decltype(key_of)> keys(key_of);
+  Random random(3);
+  for (const WordKernel* kernel : kernels())
+    for (const std::size_t k : {1u, 2u, 30u, 700u})
+      for (const unsigned bits : {0u, 3u, 20u, 64u}) {
+        CAPTURE(kernel->carries, k, bits);
+        std::vector<std::vector<TestType>> runs(k);
+        for (std::uint64_t id = 0; id < 40'000; ++id) {
+          TestType record{};
+          // Keys that differ in the last bits only, in the first, or in both.
+          const std::uint64_t key = bits == 64 ? random() : random() & ((1ull << bits) - 1);
+          if constexpr (std::is_same_v<TestType, Wide>) {
+            record.high = k == 30 ? key << 44 : 7;
+            record.low = k == 30 ? random() % 3 : key;
+          } else {
+            record.key = k == 30 && bits == 20 ? key << 44 : key;
+          }
+          record.id = id;
+          runs[std::max(random() % k, random() % k)].push_back(record);
+        }
+        std::vector<TestType> expected;
+        std::vector<Stretch> stretches;
+        for (auto& run : runs) {
+          std::stable_sort(run.begin(), run.end(), less);
+          expected.insert(expected.end(), run.begin(), run.end());
+          stretches.push_back({reinterpret_cast<const std::byte*>(run.data()), run.size(), false});
+        }
+        std::stable_sort(expected.begin(), expected.end(), less);
+        std::vector<TestType> out(expected.size());
+        CHECK(make_tile_merger(keys, *kernel)
+                  ->merge(stretches, reinterpret_cast<std::byte*>(out.data())));
+        CHECK(std::memcmp(out.data(), expected.data(), out.size() * sizeof(TestType)) == 0);
+      }
+}
+
+TEST_CASE("pieces of every size are streamed to where they belong", "[word]") {
+  Random random(5);
+  std::vector<std::byte> from(40'000), out(from.size() + 64);
+  for (std::byte& byte : from) byte = static_cast<std::byte>(random());
+  for (const std::size_t most : {1u, 16u, 100u, 5'000u})
+    for (const std::size_t offset : {0u, 1u, 40u, 63u}) {
+      std::ranges::fill(out, std::byte{0});
+      const std::size_t bytes = std::min<std::size_t>(from.size(), 1'000 * most) - random() % 100;
+      {
+        StreamWriter writer(out.data() + offset);
+        for (std::size_t at = 0; at < bytes;) {
+          const std::size_t piece = std::min<std::size_t>(random() % most + 1, bytes - at);
+          writer.write(from.data() + at, piece);
+          at += piece;
+        }
+      }
+      CAPTURE(most, offset, bytes);
+      const auto begin = out.begin() + static_cast<std::ptrdiff_t>(offset);
+      CHECK(std::equal(begin, begin + static_cast<std::ptrdiff_t>(bytes), from.begin()));
+      CHECK(std::ranges::count(out, std::byte{0}) ==
+            static_cast<std::ptrdiff_t>(out.size() - bytes) +
+                std::count(from.begin(), from.begin() + static_cast<std::ptrdiff_t>(bytes),
+                           std::byte{0}));
+    }
+}
+
+TEST_CASE("records that are few runs are sorted stably", "[word]") {
+  Random random(4);
+  const auto key_of = [](const Wide& record) { return Key<2>{{record.high, record.low}}; };
+  const detail::ExtractedWords<Wide, decltype(key_of)> keys(key_of);
+  for (const std::uint64_t range : {1ull, 5ull, 1ull << 40}) {
+    std::vector<Wide> records(3'000);
+    std::vector<RecordRef> sorted, expected;
+    for (std::uint64_t i = 0; i < records.size(); ++i) {
+      // Some differ only in bits that do not fit beside an index.
+      records[i] = {(random() % 3 << 62) + random() % 4, random() % range, i};
+      sorted.push_back({reinterpret_cast<const std::byte*>(&records[i]), i});
+    }
+    expected = sorted;
+    std::stable_sort(expected.begin(), expected.end(), [&](const RecordRef& a, const RecordRef& b) {
+      return keys.less(a.record, b.record);
+    });
+    RecordSorter(keys, best_word_kernel()).sort(sorted, 0);
+    CHECK(std::ranges::equal(sorted, expected, {}, &RecordRef::run, &RecordRef::run));
+  }
+}
+
+}  // namespace corank
