@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "corank/device/merge.cuh"
 #include "cuda_backend.hpp"
 #include "cuda_check.cuh"
 #include "unit_kernels.cuh"
@@ -23,26 +24,17 @@ constexpr std::uint64_t divide_up(std::uint64_t n, std::uint64_t by) {
   return (n + by - 1) / by;
 }
 
-int attribute(cudaDeviceAttr which, int device) {
-  int value = 0;
-  CORANK_CUDA(cudaDeviceGetAttribute(&value, which, device));
-  return value;
-}
-
 // What the kernels must know of a unit, in one block, so that one copy brings it to the device.
 struct Description {
   std::uint64_t* disorder;
   StagedSegment* segments;
-  std::uint64_t* starts;  // of the runs, as records of the unit; one more for the end
 
-  Description(std::byte* block, std::uint64_t segments_count)
+  explicit Description(std::byte* block)
       : disorder(reinterpret_cast<std::uint64_t*>(block)),
-        segments(reinterpret_cast<StagedSegment*>(disorder + 1)),
-        starts(reinterpret_cast<std::uint64_t*>(segments + segments_count)) {}
+        segments(reinterpret_cast<StagedSegment*>(disorder + 1)) {}
 
   static std::uint64_t bytes(std::uint64_t segments_count) {
-    return sizeof(std::uint64_t) + segments_count * sizeof(StagedSegment) +
-           (segments_count + 1) * sizeof(std::uint64_t);
+    return sizeof(std::uint64_t) + segments_count * sizeof(StagedSegment);
   }
 };
 
@@ -50,27 +42,31 @@ struct Description {
 template <int W>
 class Lane {
  public:
-  Lane(const KeyLayout& device_layout, std::uint64_t unit_records, unsigned merge_blocks)
+  Lane(const KeyLayout& device_layout, std::uint64_t unit_records)
       : layout_(device_layout),
         unit_records_(unit_records),
-        merge_blocks_(merge_blocks),
         stream_(make_stream()),
         merged_(make_event(cudaEventBlockingSync | cudaEventDisableTiming)),
         disorder_(pinned_array<std::uint64_t>(1)) {
     reserve(std::min<std::uint64_t>(unit_records, 4096));
-    out_ = device_array<uint4>(unit_vectors());
     for (int side = 0; side < 2; ++side) {
-      keys_[side] = device_array<Key<W>>(unit_records);
-      locators_[side] = device_array<std::uint32_t>(unit_records);
+      keys_[side] = device_array<typename Merged<W>::Key>(unit_records);
+      if constexpr (device::has_values<typename Merged<W>::Value>)
+        locators_[side] = device_array<std::uint32_t>(unit_records);
     }
+    // For as many runs as take two passes; more need little more.
+    constexpr std::uint64_t runs = device::detail::max_fan_in + 1;
+    for (std::uint64_t run = 0; run < runs; ++run) append_run(0, unit_records / runs);
+    reserve_out();
   }
 
   // The unit's index of its first record that is out of order, or `in_order`.
   std::uint64_t merge(const WorkUnit& unit, std::byte* output) {
     reserve(unit.segments.size());
-    const Extent extent = describe(unit);
+    const std::uint64_t vectors = describe(unit);
+    reserve_out();
     try {
-      enqueue(unit, extent, output);
+      enqueue(unit, vectors, output);
       CORANK_CUDA(cudaEventRecord(merged_.get(), stream_.get()));
       CORANK_CUDA(cudaEventSynchronize(merged_.get()));
     } catch (...) {
@@ -82,13 +78,38 @@ class Lane {
   }
 
  private:
-  struct Extent {
-    std::uint64_t vectors, runs;
-  };
-
   std::uint64_t unit_bytes() const { return unit_records_ * layout_.record_bytes; }
   std::uint64_t unit_vectors() const { return divide_up(unit_bytes(), vector_bytes); }
-  Entries<W> entries(unsigned side) const { return {keys_[side].get(), locators_[side].get()}; }
+
+  Entries<W> entries(int side, std::uint64_t first = 0) const {
+    Entries<W> result{keys_[side].get() + first, nullptr};
+    if constexpr (device::has_values<typename Merged<W>::Value>)
+      result.values = locators_[side].get() + first;
+    return result;
+  }
+  void append_run(std::uint64_t first, std::uint64_t records) {
+    const Entries<W> run = entries(0, first);
+    runs_.push_back({run.keys, run.values, records});
+  }
+
+  cudaError_t merge_entries(void* temporary, std::size_t& bytes, const std::uint64_t* disorder) {
+    const EntryLess<W> less{layout_, reinterpret_cast<const std::byte*>(staging_.get()), disorder};
+    return device::merge_k(temporary, bytes, std::span<const EntrySequence<W>>(runs_), entries(1),
+                           stream_.get(), Merged<W>::less(less));
+  }
+
+  // The output's place is what the merge of the entries has for temporary storage: the records are
+  // gathered after it.
+  void reserve_out() {
+    std::size_t bytes = 0;
+    CORANK_CUDA(merge_entries(nullptr, bytes, nullptr));
+    bytes = std::max(bytes, unit_vectors() * vector_bytes);
+    if (bytes <= out_bytes_) return;
+    out_.reset();
+    out_bytes_ = 0;
+    out_ = device_array<std::byte>(bytes);
+    out_bytes_ = bytes;
+  }
 
   void reserve(std::uint64_t segments) {
     if (segments <= segments_capacity_) return;
@@ -107,10 +128,12 @@ class Lane {
     segments_capacity_ = segments;
   }
 
-  Extent describe(const WorkUnit& unit) {
-    const Description host(description_.get(), unit.segments.size());
+  // How many vectors the unit takes in the staging area.
+  std::uint64_t describe(const WorkUnit& unit) {
+    const Description host(description_.get());
     *host.disorder = in_order;
-    std::uint64_t records = 0, vectors = 0, runs = 0;
+    runs_.clear();
+    std::uint64_t records = 0, vectors = 0;
     for (std::size_t s = 0; s < unit.segments.size(); ++s) {
       const Segment& segment = unit.segments[s];
       const auto address = reinterpret_cast<std::uintptr_t>(segment.chunk->records()) +
@@ -119,84 +142,53 @@ class Lane {
       host.segments[s] = {reinterpret_cast<const uint4*>(address - skew), records,
                           static_cast<std::uint32_t>(vectors),
                           static_cast<std::uint32_t>(vectors * vector_bytes + skew)};
-      if (s == 0 || segment.chunk->run != unit.segments[s - 1].chunk->run)
-        host.starts[runs++] = records;
+      if (s == 0 || segment.chunk->run != unit.segments[s - 1].chunk->run) append_run(records, 0);
+      runs_.back().count += segment.count;
       records += segment.count;
       vectors += divide_up(skew + segment.count * layout_.record_bytes, vector_bytes);
     }
-    host.starts[runs] = records;
-    return {vectors, runs};
+    return vectors;
   }
 
-  void enqueue(const WorkUnit& unit, const Extent& extent, std::byte* output) {
+  void enqueue(const WorkUnit& unit, std::uint64_t vectors, std::byte* output) {
     const std::uint64_t records = unit.records, segments = unit.segments.size();
-    const std::uint64_t bytes = records * layout_.record_bytes;
-    const Description device(device_description_.get(), segments);
+    const Description device(device_description_.get());
     const auto* staging = reinterpret_cast<const std::byte*>(staging_.get());
-    const EntryLess<W> less{layout_, staging};
     cudaStream_t stream = stream_.get();
 
     CORANK_CUDA(cudaMemcpyAsync(device_description_.get(), description_.get(),
                                 Description::bytes(segments), cudaMemcpyHostToDevice, stream));
-    stage<<<stage_blocks, block_threads, 0, stream>>>(device.segments, segments, extent.vectors,
+    stage<<<stage_blocks, block_threads, 0, stream>>>(device.segments, segments, vectors,
                                                       staging_.get());
     check_launch("stage");
     encode_records<W><<<divide_up(records, block_threads), block_threads, 0, stream>>>(
-        device.segments, segments, records, less, entries(0), device.disorder);
+        device.segments, segments, records, EntryLess<W>{layout_, staging, nullptr}, entries(0),
+        device.disorder);
     check_launch("encode_records");
-
-    using Policy = MergePolicy<W>;
-    const std::uint64_t tiles = divide_up(records, Policy::tile);
-    const std::uint64_t block_records = divide_up(tiles, merge_blocks_) * Policy::tile;
-    unsigned level = 0;
-    for (; extent.runs > std::uint64_t{1} << level; ++level) {
-      merge_level<W><<<divide_up(records, block_records), Policy::threads, 0, stream>>>(
-          entries(level % 2), entries((level + 1) % 2), device.starts, extent.runs, level,
-          block_records, less, device.disorder);
-      check_launch("merge_level");
-    }
-
-    gather_words(staging, locators_[level % 2].get(), records, device.disorder);
-    CORANK_CUDA(cudaMemcpyAsync(output, out_.get(), bytes, cudaMemcpyDeviceToHost, stream));
+    CORANK_CUDA(merge_entries(out_.get(), out_bytes_, device.disorder));
+    launch_gather<W>(staging, entries(1), records, layout_.record_bytes, out_.get(),
+                     device.disorder, stream);
+    check_launch("gather");
+    CORANK_CUDA(cudaMemcpyAsync(output, out_.get(), records * layout_.record_bytes,
+                                cudaMemcpyDeviceToHost, stream));
     CORANK_CUDA(cudaMemcpyAsync(disorder_.get(), device.disorder, sizeof(std::uint64_t),
                                 cudaMemcpyDeviceToHost, stream));
   }
 
-  void gather_words(const std::byte* staging, const std::uint32_t* locators, std::uint64_t records,
-                    const std::uint64_t* disorder) {
-    const auto by = [&](auto word) {
-      using Word = decltype(word);
-      const std::uint32_t record_words = layout_.record_bytes / sizeof(Word);
-      gather<<<divide_up(records * record_words, block_threads), block_threads, 0, stream_.get()>>>(
-          staging, locators, records, record_words, reinterpret_cast<Word*>(out_.get()), disorder);
-      check_launch("gather");
-    };
-    switch (std::min(16u, layout_.record_bytes & -layout_.record_bytes)) {  // powers of two only
-      case 16:
-        return by(uint4{});
-      case 8:
-        return by(std::uint64_t{});
-      case 4:
-        return by(std::uint32_t{});
-      case 2:
-        return by(std::uint16_t{});
-      default:
-        return by(std::uint8_t{});
-    }
-  }
-
   KeyLayout layout_;
   std::uint64_t unit_records_;
-  unsigned merge_blocks_;
   std::uint64_t segments_capacity_ = 0;
+  std::size_t out_bytes_ = 0;
+  std::vector<EntrySequence<W>> runs_;  // of the unit
 
   Stream stream_;
   Event merged_;
   PinnedArray<std::byte> description_;
   PinnedArray<std::uint64_t> disorder_;
-  DeviceArray<std::byte> device_description_;
-  DeviceArray<uint4> staging_, out_;
-  DeviceArray<Key<W>> keys_[2];  // each level reads one side and writes the other
+  DeviceArray<std::byte> device_description_, out_;
+  DeviceArray<uint4> staging_;
+  // Of the entries, before and after they are merged.
+  DeviceArray<typename Merged<W>::Key> keys_[2];
   DeviceArray<std::uint32_t> locators_[2];
 };
 
@@ -226,13 +218,8 @@ class CudaBackend final : public Backend {
     KeyLayout layout = config.encoding->layout();
     layout.pieces = pieces_.get();
 
-    int resident = 0;
-    CORANK_CUDA(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&resident, merge_level<W>,
-                                                              MergePolicy<W>::threads, 0));
-    const int merge_blocks = resident * attribute(cudaDevAttrMultiProcessorCount, device);
     for (unsigned i = 0; i < config.tokens; ++i) {
-      lanes_.push_back(std::make_unique<Lane<W>>(layout, config.unit_records,
-                                                 static_cast<unsigned>(merge_blocks)));
+      lanes_.push_back(std::make_unique<Lane<W>>(layout, config.unit_records));
       free_.push_back(lanes_.back().get());
     }
   }
@@ -255,6 +242,19 @@ class CudaBackend final : public Backend {
       CORANK_CUDA(cudaHostRegister(memory.data(), memory.size(), cudaHostRegisterPortable));
       return {memory.data(), [](void* pinned) { (void)cudaHostUnregister(pinned); }};
     };
+  }
+
+  std::shared_ptr<void> pin(std::span<const std::byte> memory) override {
+    if (memory.empty()) return nullptr;
+    CORANK_CUDA(cudaSetDevice(device_));
+    void* begin = const_cast<std::byte*>(memory.data());
+    const cudaError_t error = cudaHostRegister(begin, memory.size(), cudaHostRegisterPortable);
+    if (error == cudaErrorHostMemoryAlreadyRegistered) {
+      (void)cudaGetLastError();
+      return nullptr;
+    }
+    CORANK_CUDA(error);
+    return {begin, [](void* pinned) { (void)cudaHostUnregister(pinned); }};
   }
 
   std::string device() const override { return description_; }

@@ -1,11 +1,11 @@
-// What a device does to one work unit: stage, encode, merge level by level, gather.
+// What a device does to one work unit before its entries are merged, and after: stage, encode;
+// gather.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
-#include "circular_buffer.cuh"
-#include "corank/co_rank.hpp"
+#include "corank/device/sequence.cuh"
 #include "corank/key.hpp"
 
 namespace corank {
@@ -19,40 +19,56 @@ struct StagedSegment {
   std::uint32_t locator;       // of its first record
 };
 
-// The merge moves these. A locator is the record's byte offset in the staging area.
+inline constexpr std::uint64_t in_order = ~0ull;  // no record is out of order
+
+// What the merge moves. A locator is the record's byte offset in the staging area; it is as wide as
+// a key's word, so that all bytes of an entry are ones that were written.
 template <int W>
 struct Entry {
   Key<W> key;
-  std::uint32_t locator;
-};
-
-template <int W>
-struct Entries {
-  Key<W>* keys;
-  std::uint32_t* locators;
-
-  CORANK_HOST_DEVICE Entry<W> operator[](std::uint64_t i) const { return {keys[i], locators[i]}; }
-  CORANK_HOST_DEVICE void put(std::uint64_t i, const Entry<W>& entry) const {
-    keys[i] = entry.key;
-    locators[i] = entry.locator;
-  }
-  CORANK_HOST_DEVICE Entries operator+(std::uint64_t i) const { return {keys + i, locators + i}; }
+  std::uint64_t locator;
 };
 
 template <int W>
 struct EntryLess {
   KeyLayout layout;
   const std::byte* staging;
+  // Null, or a place that says whether runs are in order. Where they are not, the merge may compare
+  // what are no entries at all, whose locators lead anywhere.
+  const std::uint64_t* disorder;
 
   __device__ bool operator()(const Entry<W>& x, const Entry<W>& y) const {
     if constexpr (W == max_key_words)  // shorter keys have no tail
-      if (x.key == y.key) return tail_less(layout, staging + x.locator, staging + y.locator);
+      if (x.key == y.key)
+        return layout.has_tail() && (!disorder || *disorder == in_order) &&
+               tail_less(layout, staging + x.locator, staging + y.locator);
     return x.key < y.key;
   }
 };
 
-inline constexpr unsigned block_threads = 256;    // where it makes no difference
-inline constexpr std::uint64_t in_order = ~0ull;  // no record is out of order
+// How entries are merged: the widest as they are, since locators lead to the tails of their keys;
+// narrower ones as keys with values, which can be moved by 16 bytes.
+template <int W>
+struct Merged {
+  using Key = corank::Key<W>;
+  using Value = std::uint32_t;
+  struct Less {
+    __device__ bool operator()(const Key& x, const Key& y) const { return x < y; }
+  };
+  static Less less(const EntryLess<W>&) { return {}; }
+};
+template <>
+struct Merged<max_key_words> {
+  using Key = Entry<max_key_words>;
+  using Value = device::NoValue;
+  static EntryLess<max_key_words> less(const EntryLess<max_key_words>& less) { return less; }
+};
+template <int W>
+using EntrySequence = device::Sequence<typename Merged<W>::Key, typename Merged<W>::Value>;
+template <int W>
+using Entries = device::Output<typename Merged<W>::Key, typename Merged<W>::Value>;
+
+inline constexpr unsigned block_threads = 256;  // where it makes no difference
 
 // The last i < count for which starts(i) <= x; starts(0) <= x is known.
 template <class Starts>
@@ -112,73 +128,76 @@ __global__ void __launch_bounds__(block_threads)
     return Entry<W>{encode<W>(less.layout, less.staging + locator), locator};
   };
   const Entry<W> own = entry(i);
-  entries.put(i, own);
+  if constexpr (device::has_values<typename Merged<W>::Value>) {
+    entries.keys[i] = own.key;
+    entries.values[i] = static_cast<std::uint32_t>(own.locator);
+  } else {
+    entries.keys[i] = own;
+  }
   if (i != segment.first_record && less(own, entry(i - 1)))
     atomicMin(reinterpret_cast<unsigned long long*>(disorder), i);
 }
 
-// Both rings and the order of a tile fit into 48 KiB, the most that needs no opt-in.
-template <int W>
-struct MergePolicy;
-template <>
-struct MergePolicy<1> : CircularBufferPolicy<256, 4> {};
-template <>
-struct MergePolicy<2> : CircularBufferPolicy<256, 4> {};
-template <>
-struct MergePolicy<4> : CircularBufferPolicy<256, 2> {};
-
-// One level of the tree: neighbours become one. Run r of a level starts at starts[r << level], so
-// the runs' starts are all that any level needs to know. Every block has `block_records` outputs,
-// whatever pairs they belong to: long pairs have many blocks, short ones share one.
-template <int W>
-__global__ void __launch_bounds__(MergePolicy<W>::threads)
-    merge_level(Entries<W> in, Entries<W> out, const std::uint64_t* starts, std::uint64_t runs,
-                unsigned level, std::uint64_t block_records, EntryLess<W> less,
-                const std::uint64_t* disorder) {
-  using Policy = MergePolicy<W>;
-  __shared__ Key<W> keys[Policy::slots];
-  __shared__ std::uint32_t locators[Policy::slots];
-  __shared__ std::uint16_t order[Policy::tile];
-  __shared__ std::uint32_t a_used;
-  __shared__ std::uint64_t split[2];
-  if (*disorder != in_order) return;  // co-ranks of unsorted runs may cross
-
-  const auto start = [=](std::uint64_t run) { return starts[min(run << level, runs)]; };
-  const std::uint64_t records = starts[runs];
-  std::uint64_t rank = blockIdx.x * block_records;
-  const std::uint64_t end = min(rank + block_records, records);
-  const std::uint64_t pairs = ((runs - 1) >> (level + 1)) + 1;
-  std::uint64_t pair = find_start(rank, pairs, [=](std::uint64_t p) { return start(2 * p); });
-  for (; rank < end; ++pair) {
-    const std::uint64_t a_start = start(2 * pair), b_start = start(2 * pair + 1);
-    const std::uint64_t pair_end = start(2 * pair + 2), stop = min(end, pair_end);
-    const Entries<W> a = in + a_start, b = in + b_start;
-    if (threadIdx.x < 2)
-      split[threadIdx.x] = co_rank((threadIdx.x == 0 ? rank : stop) - a_start, a, b_start - a_start,
-                                   b, pair_end - b_start, less);
-    __syncthreads();
-    const std::uint64_t a_first = split[0], b_first = rank - a_start - a_first;
-    const std::uint64_t a_count = split[1] - a_first;
-    merge_block(CircularMerge<Policy, Entries<W>, EntryLess<W>>(
-                    a + a_first, a_count, b + b_first, stop - rank - a_count,
-                    Entries<W>{keys, locators}, order, &a_used, less),
-                out + rank);
-    rank = stop;
+// Neighbouring threads take neighbouring words of the output, so that a warp writes side by side,
+// and reads so where records are wide; each takes several, which are on their way at once. A record
+// and its place are both multiples of a Word.
+inline constexpr unsigned gather_words = 4;  // a thread
+template <int W, class Word>
+__global__ void __launch_bounds__(block_threads)
+    gather(const std::byte* staging, Entries<W> entries, std::uint64_t records,
+           std::uint32_t record_words, Word* out, const std::uint64_t* disorder) {
+  if (*disorder != in_order) return;
+  const std::uint64_t words = records * record_words;
+  const std::uint64_t first =
+      std::uint64_t{blockIdx.x} * gather_words * block_threads + threadIdx.x;
+  Word values[gather_words];
+#pragma unroll
+  for (unsigned n = 0; n < gather_words; ++n) {
+    const std::uint64_t i = first + n * block_threads;
+    if (i >= words) continue;
+    // A unit is smaller than 4 GiB, and a division of 32 bits several times faster.
+    const std::uint32_t record = static_cast<std::uint32_t>(i) / record_words;
+    const std::uint32_t word = static_cast<std::uint32_t>(i) % record_words;
+    std::uint64_t locator;
+    if constexpr (device::has_values<typename Merged<W>::Value>)
+      locator = entries.values[record];
+    else
+      locator = entries.keys[record].locator;
+    values[n] = reinterpret_cast<const Word*>(staging + locator)[word];
+  }
+#pragma unroll
+  for (unsigned n = 0; n < gather_words; ++n) {
+    const std::uint64_t i = first + n * block_threads;
+    if (i < words) out[i] = values[n];
   }
 }
 
-// A thread a word of the output, so that the threads of a warp write side by side, and read so
-// where records are wide. A record and its place are both multiples of a Word.
-template <class Word>
-__global__ void __launch_bounds__(block_threads)
-    gather(const std::byte* staging, const std::uint32_t* locators, std::uint64_t records,
-           std::uint32_t record_words, Word* out, const std::uint64_t* disorder) {
-  const std::uint64_t i = std::uint64_t{blockIdx.x} * blockDim.x + threadIdx.x;
-  if (i >= records * record_words || *disorder != in_order) return;
-  // A unit is smaller than 4 GiB, and a division of 32 bits several times faster.
-  const std::uint32_t record = static_cast<std::uint32_t>(i) / record_words;
-  const std::uint32_t word = static_cast<std::uint32_t>(i) % record_words;
-  out[i] = reinterpret_cast<const Word*>(staging + locators[record])[word];
+// Calls gather with the widest word that records consist of.
+template <int W>
+void launch_gather(const std::byte* staging, Entries<W> entries, std::uint64_t records,
+                   std::uint32_t record_bytes, std::byte* out, const std::uint64_t* disorder,
+                   cudaStream_t stream) {
+  const auto by = [&](auto word) {
+    using Word = decltype(word);
+    const std::uint32_t record_words = record_bytes / sizeof(Word);
+    constexpr std::uint64_t block_words = gather_words * block_threads;
+    const auto blocks =
+        static_cast<unsigned>((records * record_words + block_words - 1) / block_words);
+    gather<W><<<blocks, block_threads, 0, stream>>>(staging, entries, records, record_words,
+                                                    reinterpret_cast<Word*>(out), disorder);
+  };
+  switch (record_bytes & -record_bytes) {  // powers of two only
+    case 1:
+      return by(std::uint8_t{});
+    case 2:
+      return by(std::uint16_t{});
+    case 4:
+      return by(std::uint32_t{});
+    case 8:
+      return by(std::uint64_t{});
+    default:
+      return by(uint4{});
+  }
 }
 
 }  // namespace corank

@@ -97,12 +97,57 @@ TEST_CASE("the fan-in of a k-way merge", "[device]") {
   CHECK(detail::fan_in(1'000'000) == 16);
 }
 
-TEST_CASE("tiles cut at merged samples hold no more than they may", "[device]") {
-  // The plan's arithmetic, with the samples merged and the borders searched on the host.
+namespace {
+
+// Of a level's tiles, when the samples are merged and the borders searched on the host.
+struct Tiles {
+  std::uint64_t count = 0, too_large = 0;  // those to be merged in two parts
+  std::uint64_t largest_part = 0;
+};
+
+Tiles cut_group(const std::vector<std::vector<Record>>& runs, const detail::Level& level,
+                std::size_t g, const detail::Shape& shape, std::uint64_t most) {
+  const auto& group = level.groups[g];
+  const std::uint64_t tiles = level.groups[g + 1].first_tile - group.first_tile;
+  // The stable merge of the group, and where in it a whole stride ends.
+  std::vector<std::pair<Record, bool>> merge;
+  for (std::uint32_t r = group.first_run; r < group.first_run + group.runs; ++r)
+    for (std::uint64_t n = 0; n < runs[r].size(); ++n)
+      merge.push_back({runs[r][n], (n + 1) % shape.stride == 0});
+  std::stable_sort(merge.begin(), merge.end(),
+                   [](const auto& x, const auto& y) { return x.first.key < y.first.key; });
+  CHECK(merge.size() == level.groups[g + 1].first_output - group.first_output);
+
+  Tiles result;
+  std::uint64_t records = 0, samples = 0, first_part = 0;  // of the tile
+  const auto end_tile = [&] {
+    ++result.count;
+    const bool fits = records <= most;
+    result.too_large += !fits;
+    result.largest_part = std::max(
+        {result.largest_part, fits ? records : first_part, fits ? records : records - first_part});
+    records = samples = first_part = 0;
+  };
+  for (const auto& [record, sampled] : merge) {
+    ++records;
+    if (!sampled) continue;
+    if (samples++ == (level.samples_per_tile - 1) / 2) first_part = records;
+    if (samples == level.samples_per_tile && result.count + 1 < tiles) end_tile();
+  }
+  end_tile();
+  CHECK(result.count == tiles);
+  return result;
+}
+
+}  // namespace
+
+TEST_CASE("tiles cut at merged samples fit or have halves that do", "[device]") {
   std::mt19937 random(2);
-  const detail::Shape shape{8, 200, 170};
+  const detail::Shape shape{8, 260, 230};
+  std::uint64_t tiles = 0, too_large = 0;
   for (int trial = 0; trial < 300; ++trial) {
-    const std::uint32_t fan = 2 + random() % 9;
+    const std::uint32_t fan = 2 + random() % 15;
+    REQUIRE(detail::halves_fit(shape.sample_records, shape.stride, fan));
     const std::uint32_t k = 1 + random() % 30;
     std::vector<std::vector<Record>> runs(k);
     std::vector<std::uint64_t> counts;
@@ -119,40 +164,44 @@ TEST_CASE("tiles cut at merged samples hold no more than they may", "[device]") 
     for (std::size_t l = 0; l < levels.size(); ++l) {
       const auto& level = levels[l];
       REQUIRE(level.groups.size() == (k + fan - 1) / fan + 1);
-      if (l + 1 < levels.size())
-        for (std::size_t r = 0; r < k; ++r)
-          CHECK(levels[l + 1].counts[r] == level.counts[r] / shape.stride);
-      else
-        CHECK(level.borders() == 0);
-    }
-    for (std::size_t l = 0; l < levels.size(); ++l) {
-      const auto& level = levels[l];
-      const std::uint64_t most = l == 0 ? shape.tile_records : shape.sample_records;
       for (std::size_t g = 0; g + 1 < level.groups.size(); ++g) {
-        const auto& group = level.groups[g];
-        const std::uint64_t tiles = level.groups[g + 1].first_tile - group.first_tile;
-        const std::uint64_t records = level.groups[g + 1].first_output - group.first_output;
-        // Positions in the stable merge of the group at which a whole stride ends.
-        std::vector<std::pair<Record, bool>> merge;
-        for (std::uint32_t r = group.first_run; r < group.first_run + group.runs; ++r)
-          for (std::uint64_t n = 0; n < level.counts[r]; ++n)
-            merge.push_back({l == 0 ? runs[r][n] : Record{static_cast<std::uint32_t>(n), 0},
-                             (n + 1) % shape.stride == 0});
-        std::stable_sort(merge.begin(), merge.end(),
-                         [](const auto& x, const auto& y) { return x.first.key < y.first.key; });
-        REQUIRE(merge.size() == records);
-        std::uint64_t samples = 0, in_tile = 0, seen_tiles = 1, largest = 0;
-        for (const auto& [record, sampled] : merge) {
-          largest = std::max(largest, ++in_tile);
-          if (tiles > 1 && sampled && ++samples % level.samples_per_tile == 0 &&
-              seen_tiles < tiles) {
-            in_tile = 0;
-            ++seen_tiles;
-          }
-        }
-        CHECK(seen_tiles == tiles);
-        CHECK(largest <= most);
+        const std::uint64_t most = l == 0 ? shape.tile_records : shape.sample_records;
+        const Tiles cut = cut_group(runs, level, g, shape, most);
+        CHECK(cut.largest_part <= most);
+        tiles += cut.count;
+        too_large += cut.too_large;
+      }
+      if (l + 1 == levels.size()) {
+        CHECK(level.borders() == 0);
+        continue;
+      }
+      for (std::size_t r = 0; r < k; ++r) {
+        std::vector<Record> samples;
+        for (std::size_t n = shape.stride; n <= runs[r].size(); n += shape.stride)
+          samples.push_back(runs[r][n - 1]);
+        runs[r] = samples;
+        CHECK(levels[l + 1].counts[r] == samples.size());
       }
     }
+  }
+  CHECK(too_large > 0);
+  CHECK(too_large < tiles / 10);
+}
+
+TEST_CASE("runs that all have the same keys make tiles that are too large", "[device]") {
+  for (const detail::Shape shape :
+       {detail::Shape{96, 7192, 4712}, {96, 5928, 4712}, {64, 3720, 2728}, {32, 2232, 2728}}) {
+    std::uint64_t too_large = 0;
+    for (std::uint32_t k = 5; k <= 16; ++k) {
+      std::vector<Record> run(8000);
+      for (std::uint32_t n = 0; n < run.size(); ++n) run[n] = {n / 3, n};
+      const std::vector<std::vector<Record>> runs(k, run);
+      const auto levels = detail::plan_pass(std::vector<std::uint64_t>(k, run.size()), k, shape);
+      const Tiles cut = cut_group(runs, levels[0], 0, shape, shape.tile_records);
+      too_large += cut.too_large;
+      CHECK(cut.largest_part <= shape.tile_records);
+    }
+    CAPTURE(shape.stride, shape.tile_records);
+    CHECK(too_large > 0);
   }
 }

@@ -14,13 +14,17 @@
 #include <fstream>
 #include <functional>
 #include <map>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "../kernels/ladder.cuh"
+#include "../kernels/unit_kernels.cuh"
 #include "corank/device/merge.cuh"
+#include "corank/record.hpp"
 
 namespace {
 
@@ -250,11 +254,13 @@ class Bench {
     return seconds[repeats / 2];
   }
 
+  // `work` solves the problem `times` times.
   template <class P>
   void run(const P& problem, const std::string& table, const std::string& column,
-           const std::string& name, const std::function<void()>& work, bool is_copy = false) {
+           const std::string& name, const std::function<void()>& work, bool is_copy = false,
+           unsigned times = 1) {
     problem.poison();
-    const double seconds = time(work, repeats_);
+    const double seconds = time(work, repeats_) / times;
     check(cudaGetLastError(), name.c_str());
     if (is_copy) copy_seconds_ = seconds;
     const bool right = is_copy || problem.verify();
@@ -385,6 +391,17 @@ void two_way(Bench& bench, const std::string& column, std::uint64_t total, Kind 
   }
 }
 
+std::vector<std::uint64_t> even(std::uint64_t total, std::uint64_t k) {
+  std::vector<std::uint64_t> counts(k, total / k);
+  counts.back() += total % k;
+  return counts;
+}
+std::vector<std::uint64_t> one_long(std::uint64_t total, std::uint64_t k) {
+  std::vector<std::uint64_t> counts(k, total / 64 / k);
+  counts[k / 2] = total - (k - 1) * counts[0];
+  return counts;
+}
+
 // k runs by a tree of CUB's merges, the pairs of a level spread over streams.
 template <class Key, class Value>
 class CubTree {
@@ -468,15 +485,195 @@ void k_way(Bench& bench, const std::string& column, std::vector<std::uint64_t> c
   }
 }
 
-std::vector<std::uint64_t> even(std::uint64_t total, std::uint64_t k) {
-  std::vector<std::uint64_t> counts(k, total / k);
-  counts.back() += total % k;
-  return counts;
+// Units of k runs, one after the other in each of several streams that work at once, as an engine
+// has them. Every stream has inputs, outputs and storage of its own.
+template <class Key, class Value>
+void units(Bench& bench, const std::string& column, const std::vector<std::uint64_t>& counts) {
+  constexpr unsigned most_streams = 4, units_each = 8;
+  struct Lane {
+    explicit Lane(const std::vector<std::uint64_t>& counts_) : problem(counts_, Kind::random) {
+      check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+      check(cudaEventCreateWithFlags(&done, cudaEventDisableTiming));
+      storage = storage_for([this](void* to, std::size_t& size) { return merge(to, size); }, bytes);
+    }
+    ~Lane() {
+      cudaStreamDestroy(stream);
+      cudaEventDestroy(done);
+    }
+    cudaError_t merge(void* temporary, std::size_t& size) const {
+      return device::merge_k(temporary, size, std::span(problem.runs), problem.output(), stream,
+                             Less{});
+    }
+    Problem<Key, Value> problem;
+    cudaStream_t stream = nullptr;
+    cudaEvent_t done = nullptr;
+    std::size_t bytes = 0;
+    DeviceArray<char> storage;
+  };
+  std::vector<std::unique_ptr<Lane>> lanes;
+  while (lanes.size() < most_streams) lanes.push_back(std::make_unique<Lane>(counts));
+  cudaEvent_t start = nullptr;
+  check(cudaEventCreateWithFlags(&start, cudaEventDisableTiming));
+  const std::string table = "units of 64 MiB, k=" + std::to_string(counts.size());
+  bench.copy(lanes[0]->problem, table, column);
+  for (unsigned streams = 1; streams <= most_streams; streams *= 2)
+    bench.run(
+        lanes[streams - 1]->problem, table, column,
+        "corank merge_k, " + std::to_string(streams) + " streams",
+        [&] {
+          check(cudaEventRecord(start));
+          for (unsigned s = 0; s < streams; ++s)
+            check(cudaStreamWaitEvent(lanes[s]->stream, start));
+          for (unsigned n = 0; n < units_each * streams; ++n) {
+            Lane& lane = *lanes[n % streams];
+            check(lane.merge(lane.storage.get(), lane.bytes));
+          }
+          for (unsigned s = 0; s < streams; ++s) {
+            check(cudaEventRecord(lanes[s]->done, lanes[s]->stream));
+            check(cudaStreamWaitEvent(nullptr, lanes[s]->done));
+          }
+        },
+        false, units_each * streams);
+  check(cudaEventDestroy(start));
 }
-std::vector<std::uint64_t> one_long(std::uint64_t total, std::uint64_t k) {
-  std::vector<std::uint64_t> counts(k, total / 64 / k);
-  counts[k / 2] = total - (k - 1) * counts[0];
-  return counts;
+
+// Records of any width: a big-endian key of eight bytes or more, the record's number in eight, and
+// what is carried along.
+template <std::uint32_t record_bytes, std::uint32_t key_bytes>
+__global__ void write_wide(std::byte* records, const std::uint64_t* keys, std::uint64_t count) {
+  for (std::uint64_t n = first_index(); n < count; n += index_step()) {
+    std::byte* const record = records + n * record_bytes;
+    for (std::uint32_t b = 0; b < record_bytes; ++b) {
+      const std::uint64_t word = b < 8               ? keys[n] >> (56 - 8 * b)
+                                 : b < key_bytes     ? keys[n] % 3
+                                 : b < key_bytes + 8 ? n >> (8 * (b - key_bytes))
+                                                     : scramble(n) >> (b % 8 * 8);
+      record[b] = static_cast<std::byte>(word);
+    }
+  }
+}
+template <std::uint32_t record_bytes, std::uint32_t key_bytes>
+__global__ void tally_wide(const std::byte* records, std::uint64_t count, bool ordered,
+                           Tally* result) {
+  Tally mine{};
+  for (std::uint64_t n = first_index(); n < count; n += index_step()) {
+    const std::byte* const record = records + n * record_bytes;
+    std::uint64_t hash = 0;
+    for (std::uint32_t b = 0; b < record_bytes; ++b)
+      hash = scramble(hash + static_cast<std::uint64_t>(record[b]));
+    mine.content += hash;
+    if (!ordered || n + 1 == count) continue;
+    const std::byte* const next = record + record_bytes;
+    int order = 0;
+    for (std::uint32_t b = 0; b < key_bytes && order == 0; ++b)
+      order = static_cast<int>(next[b]) - static_cast<int>(record[b]);
+    for (std::uint32_t b = key_bytes + 8; b-- > key_bytes && order == 0;)
+      order = static_cast<int>(next[b]) - static_cast<int>(record[b]);
+    mine.disorder += order <= 0;
+  }
+  atomicAdd(&result->content, mine.content);
+  atomicAdd(&result->disorder, mine.disorder);
+}
+
+// The same interface as Problem's, for k runs of wide records end to end.
+template <std::uint32_t record_bytes, std::uint32_t key_bytes>
+class WideProblem {
+ public:
+  WideProblem(std::uint64_t total_, std::uint64_t k) : total(total_), keys(total * record_bytes) {
+    out_keys = DeviceArray<std::byte>(bytes());
+    {
+      const Problem<std::uint64_t, NoValue> source(even(total, k), Kind::random);
+      for (const auto& run : source.runs) counts.push_back(run.count);
+      write_wide<record_bytes, key_bytes>
+          <<<block_count, block_threads>>>(keys.get(), source.keys.get(), total);
+      check(cudaDeviceSynchronize());
+    }
+    expected_ = sum(keys.get(), false);
+  }
+  std::uint64_t bytes() const { return total * record_bytes; }
+  void poison() const { check(cudaMemset(out_keys.get(), 0xA5, bytes())); }
+  bool verify() const {
+    const Tally got = sum(out_keys.get(), true);
+    return got.disorder == 0 && got.content == expected_.content;
+  }
+
+  std::uint64_t total;
+  DeviceArray<std::byte> keys, out_keys;  // whole records
+  std::vector<std::uint64_t> counts;
+
+ private:
+  Tally sum(const std::byte* records, bool ordered) const {
+    DeviceArray<Tally> result(1);
+    check(cudaMemset(result.get(), 0, sizeof(Tally)));
+    tally_wide<record_bytes, key_bytes>
+        <<<block_count, block_threads>>>(records, total, ordered, result.get());
+    Tally host;
+    check(cudaMemcpy(&host, result.get(), sizeof(Tally), cudaMemcpyDeviceToHost), "tally");
+    return host;
+  }
+  Tally expected_{};
+};
+
+// What the CUDA backend does with a unit that is on the device: keys are encoded, (key, locator)
+// merged, and the records gathered.
+template <std::uint32_t record_bytes, std::uint32_t key_bytes>
+void wide(Bench& bench, const std::string& table, std::uint64_t total, std::uint64_t k) {
+  namespace engine = corank;
+  constexpr int words = key_bytes > 8 ? 2 : 1;
+  using Merged = engine::Merged<words>;
+  const WideProblem<record_bytes, key_bytes> problem(total, k);
+  const std::string column =
+      std::to_string(record_bytes) + "-byte record, " + std::to_string(key_bytes) + "-byte key";
+  bench.run(
+      problem, table, column, "copy",
+      [&] {
+        check(cudaMemcpyAsync(problem.out_keys.get(), problem.keys.get(), problem.bytes(),
+                              cudaMemcpyDeviceToDevice));
+      },
+      true);
+
+  const engine::KeyEncoding encoding(
+      engine::Schema::parse("key:bytes" + std::to_string(key_bytes) + ",rest:bytes" +
+                            std::to_string(record_bytes - key_bytes)),
+      {});
+  const auto upload = [](const auto& host) {
+    using T = typename std::decay_t<decltype(host)>::value_type;
+    DeviceArray<T> array(host.size());
+    check(cudaMemcpy(array.get(), host.data(), host.size() * sizeof(T), cudaMemcpyHostToDevice));
+    return array;
+  };
+  const auto pieces = upload(encoding.pieces());
+  engine::KeyLayout layout = encoding.layout();
+  layout.pieces = pieces.get();
+  const DeviceArray<typename Merged::Key> keys(total), merged_keys(total);
+  const DeviceArray<typename Merged::Value> locators(total), merged_locators(total);
+  const engine::Entries<words> merged{merged_keys.get(), merged_locators.get()};
+  std::vector<engine::StagedSegment> host_segments;
+  std::vector<engine::EntrySequence<words>> runs;
+  std::uint64_t first = 0;
+  for (const auto count : problem.counts) {
+    host_segments.push_back({nullptr, first, 0, static_cast<std::uint32_t>(first * record_bytes)});
+    runs.push_back({keys.get() + first, locators.get() + first, count});
+    first += count;
+  }
+  const auto segments = upload(host_segments);
+  const auto disorder = upload(std::vector<std::uint64_t>{engine::in_order});
+  const engine::EntryLess<words> less{layout, problem.keys.get(), disorder.get()};
+  const auto merge = [&](void* temporary, std::size_t& size) {
+    return device::merge_k(temporary, size, std::span(std::as_const(runs)), merged, nullptr,
+                           Merged::less(less));
+  };
+  std::size_t bytes = 0;
+  const auto storage = storage_for(merge, bytes);
+  bench.run(problem, table, column, "corank encode, merge_k, gather", [&] {
+    const auto blocks =
+        static_cast<unsigned>((total + engine::block_threads - 1) / engine::block_threads);
+    engine::encode_records<words><<<blocks, engine::block_threads>>>(
+        segments.get(), runs.size(), total, less, {keys.get(), locators.get()}, disorder.get());
+    check(merge(storage.get(), bytes));
+    engine::launch_gather<words>(problem.keys.get(), merged, total, record_bytes,
+                                 problem.out_keys.get(), disorder.get(), nullptr);
+  });
 }
 
 }  // namespace
@@ -489,7 +686,7 @@ int main(int argc, char** argv) try {
     if (i + 1 == argc || !options.contains(argv[i])) {
       std::fprintf(stderr,
                    "usage: bench-device [--log2-records 28] [--repeats 15] [--json FILE] "
-                   "[--commit HASH] [--date DATE] [--only two-way|k-way|unit]\n");
+                   "[--commit HASH] [--date DATE] [--only two-way|k-way|wide|unit]\n");
       return 2;
     }
     options[argv[i]] = argv[i + 1];
@@ -537,8 +734,18 @@ int main(int argc, char** argv) try {
     k_way<Record<U64>, NoValue>(bench, "16-byte record", even(total, 16), Kind::random, "random",
                                 false);
   }
-  if (wanted("unit"))  // 64 MiB
-    k_way<U64, U64>(bench, "u64+u64", even(1u << 22, 256), Kind::random, "64 MiB", true);
+  if (wanted("wide"))
+    for (const std::uint64_t k : {16, 256})
+
+      wide<100, 10>(bench, "k=" + std::to_string(k) + ", random",
+                    std::min<std::uint64_t>(total, 1u << 25), k);
+  if (wanted("unit")) {
+    const auto counts = even(1u << 22, 256);  // 64 MiB
+    k_way<U64, U64>(bench, "u64+u64", counts, Kind::random, "64 MiB", true);
+    units<U64, U64>(bench, "u64+u64", counts);
+    units<Record<U64>, NoValue>(bench, "16-byte record", counts);
+    wide<16, 8>(bench, "units of 64 MiB, k=256", 1u << 22, 256);
+  }
 
   if (!options["--json"].empty()) {
     const json report = {{"device", properties.name}, {"driver_cuda", driver},

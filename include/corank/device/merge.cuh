@@ -3,21 +3,15 @@
 // All calls are asynchronous on `stream`, may be captured in a graph, and are stable: of records
 // that `less` calls equal, those of the earlier sequence come first, and within a sequence they
 // keep their order. `less` is any strict weak order that can be called on the device. Every bit
-// pattern of a key is legal. Counts are 64-bit; of more than two sequences, merge_k takes 2^36
-// records.
+// pattern of a key is legal. A key and its value have up to max_record_bytes together. Counts are
+// 64-bit; of more than two sequences, merge_k takes 2^36 records.
 //
 // Temporary storage, as in CUB: with `temporary` null a call does nothing but to set
-// `temporary_bytes` to what it will need. Bad arguments are returned as cudaErrorInvalidValue; a
-// sequence that isn't sorted is not noticed and gives some other order of the same records.
+// `temporary_bytes` to what it will need on the current device. Bad arguments are returned as
+// cudaErrorInvalidValue. A sequence that isn't sorted is not noticed: nothing but the output is
+// written, but what it holds then has no meaning.
 //
-//   #include <corank/device/merge.cuh>
-//   using corank::device::Output, corank::device::Sequence;
-//
-//   const std::vector<Sequence<std::uint64_t, std::uint32_t>> runs = {{keys_0, values_0, n_0}, …};
-//   std::size_t bytes = 0;
-//   corank::device::merge_k(nullptr, bytes, std::span(runs), Output{keys, values}, stream);
-//   cudaMallocAsync(&temporary, bytes, stream);
-//   corank::device::merge_k(temporary, bytes, std::span(runs), Output{keys, values}, stream);
+// The example at the end is compiled and run by the tests.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -26,6 +20,7 @@
 #include <cstdint>
 #include <cuda/std/functional>
 #include <span>
+#include <vector>
 
 #include "corank/device/detail/dispatch.cuh"
 #include "corank/device/sequence.cuh"
@@ -64,3 +59,19 @@ cudaError_t partition_k(void* temporary, std::size_t& temporary_bytes,
 }
 
 }  // namespace corank::device
+
+#ifdef CORANK_DEVICE_EXAMPLE
+using corank::device::Output, corank::device::Sequence;
+
+inline cudaError_t merge_runs(const std::vector<Sequence<std::uint64_t, std::uint32_t>>& runs,
+                              Output<std::uint64_t, std::uint32_t> output, cudaStream_t stream) {
+  std::size_t bytes = 0;
+  void* temporary = nullptr;
+  if (auto error = corank::device::merge_k(nullptr, bytes, std::span(runs), output, stream))
+    return error;
+  if (auto error = cudaMallocAsync(&temporary, bytes, stream)) return error;
+  const auto error = corank::device::merge_k(temporary, bytes, std::span(runs), output, stream);
+  cudaFreeAsync(temporary, stream);
+  return error;
+}
+#endif

@@ -17,9 +17,10 @@ namespace corank::device::detail {
 // What a bulk copy moves: its addresses and its size are multiples of this.
 inline constexpr std::uint32_t granule = 16;
 
-// Whether arrays of these elements can be moved by granules: no element straddles two.
+// Whether arrays of these elements can be moved by granules: an element is a part of one, or
+// several.
 template <class T>
-inline constexpr bool fits_granules = std::has_single_bit(sizeof(T)) && sizeof(T) <= granule;
+inline constexpr bool fits_granules = std::has_single_bit(sizeof(T));
 
 // Whether the code being compiled is for a device with bulk copies.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
@@ -102,7 +103,7 @@ __device__ inline void fetch(Address begin, Address end, Address from, Address t
 template <class T>
 __device__ void store(const T* staged, std::uint32_t shift, std::uint32_t count, T* output) {
   namespace ptx = cuda::ptx;
-  constexpr std::uint32_t per_granule = granule / sizeof(T);
+  constexpr std::uint32_t per_granule = sizeof(T) < granule ? granule / sizeof(T) : 1;
   const std::uint32_t end = shift + count;
   const std::uint32_t whole_begin = (shift + per_granule - 1) / per_granule * per_granule;
   const std::uint32_t whole_end = end / per_granule * per_granule;
@@ -126,17 +127,19 @@ __device__ inline void staged_is_read() {
   cuda::ptx::cp_async_bulk_wait_group_read(cuda::ptx::n32_t<0>{});
 }
 
-// Copies one element to shared memory, asynchronously where its size and the device allow it; it
-// is there after element_copies_done() and a barrier.
+// Copies one element to shared memory, asynchronously where its alignment and the device allow it;
+// it is there after element_copies_done() and a barrier.
 template <class T>
 __device__ void copy_element(T* to, const T* from) {
-  if constexpr (sizeof(T) == 4 || sizeof(T) == 8 || sizeof(T) == 16) {
-    if constexpr (alignof(T) == sizeof(T)) {
-      __pipeline_memcpy_async(to, from, sizeof(T));
-      return;
-    }
+  constexpr std::size_t piece = alignof(T) < granule ? alignof(T) : granule;
+  if constexpr (piece >= 4) {
+#pragma unroll
+    for (std::size_t at = 0; at < sizeof(T); at += piece)
+      __pipeline_memcpy_async(reinterpret_cast<std::byte*>(to) + at,
+                              reinterpret_cast<const std::byte*>(from) + at, piece);
+  } else {
+    *to = *from;
   }
-  *to = *from;
 }
 
 __device__ inline void element_copies_done() {

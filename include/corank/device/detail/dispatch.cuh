@@ -44,15 +44,36 @@ class Arena {
   std::size_t bytes_ = 0;
 };
 
-// Launches a kernel that calls await_predecessor().
-template <class... Parameters, class... Arguments>
-cudaError_t launch(void (*kernel)(Parameters...), std::uint64_t blocks, unsigned threads,
-                   std::size_t shared_bytes, cudaStream_t stream, const Arguments&... arguments) {
+inline cudaError_t is_hopper(bool& yes) {
   int device = 0, capability = 0;
   if (const auto error = cudaGetDevice(&device)) return error;
   if (const auto error =
           cudaDeviceGetAttribute(&capability, cudaDevAttrComputeCapabilityMajor, device))
     return error;
+  yes = capability >= 9;
+  return cudaSuccess;
+}
+
+// Whether await_predecessor() waits: a kernel that was compiled for an older device and doesn't
+// must not be launched before its predecessor has ended.
+static __global__ void any_kernel() {}
+inline cudaError_t can_overlap(bool& yes) {
+  if (const auto error = is_hopper(yes)) return error;
+  static const bool compiled_for_hopper = [] {
+    cudaFuncAttributes attributes{};
+    return cudaFuncGetAttributes(&attributes, any_kernel) == cudaSuccess &&
+           attributes.ptxVersion >= 90;
+  }();
+  yes = yes && compiled_for_hopper;
+  return cudaSuccess;
+}
+
+// Launches a kernel that calls await_predecessor().
+template <class... Parameters, class... Arguments>
+cudaError_t launch(void (*kernel)(Parameters...), std::uint64_t blocks, unsigned threads,
+                   std::size_t shared_bytes, cudaStream_t stream, const Arguments&... arguments) {
+  bool overlaps = false;
+  if (const auto error = can_overlap(overlaps)) return error;
   cudaLaunchAttribute overlap{};
   overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
   overlap.val.programmaticStreamSerializationAllowed = 1;
@@ -62,7 +83,7 @@ cudaError_t launch(void (*kernel)(Parameters...), std::uint64_t blocks, unsigned
   config.dynamicSmemBytes = shared_bytes;
   config.stream = stream;
   config.attrs = &overlap;
-  config.numAttrs = capability >= 9 ? 1 : 0;
+  config.numAttrs = overlaps ? 1 : 0;
   return cudaLaunchKernelEx(&config, kernel, static_cast<Parameters>(arguments)...);
 }
 
@@ -145,8 +166,7 @@ bool overlap(const Sequence<Key, Value>& run, const Output<Key, Value>& output,
 // More than any device's memory, and few enough for their bytes to be counted in 64 bits.
 inline constexpr std::uint64_t max_records = std::uint64_t{1} << 48;
 
-// Whether elements of these types can be moved by granules, and whether these arrays allow it: no
-// element straddles two granules.
+// Whether elements of these types can be moved by granules, and whether these arrays allow it.
 template <class Key, class Value>
 inline constexpr bool may_fit_granules = fits_granules<Key> &&
                                          (!has_values<Value> || fits_granules<Value>);
@@ -154,7 +174,7 @@ inline constexpr bool may_fit_granules = fits_granules<Key> &&
 template <class Key, class Value>
 bool on_granules(const Key* keys, const Value* values) {
   const auto fits = [](const auto* array) {
-    return reinterpret_cast<Address>(array) % sizeof(*array) == 0;
+    return reinterpret_cast<Address>(array) % std::min<std::size_t>(sizeof(*array), granule) == 0;
   };
   return fits(keys) && (!has_values<Value> || fits(values));
 }
@@ -171,18 +191,20 @@ cudaError_t launch_ring(Sequence<Key, Value> a, Sequence<Key, Value> b, const st
   return launch(kernel, stretches, Policy::block, Layout::bytes, stream, a, b, cuts, output, less);
 }
 
-template <class Policy, class Key, class Value, class Less>
+template <class Target, class Key, class Value, class Less>
 cudaError_t merge_two(Arena& arena, Sequence<Key, Value> a, Sequence<Key, Value> b,
                       Output<Key, Value> output, cudaStream_t stream, Less less) {
+  using Policy = typename Target::template Ring<Key, Value>;
   constexpr std::uint32_t stretch = RingLayout<Policy, Key, Value>::stretch;
   const std::uint64_t stretches = (a.count + b.count + stretch - 1) / stretch;
   auto* const cuts = arena.take<std::uint64_t>(stretches + 1);
   if (arena.dry() || stretches == 0) return cudaSuccess;
   if (!arena.fits()) return cudaErrorInvalidValue;
-  if (const auto error = launch_plain(cut_stretches<Key, Value, Less>, stretches + 1, stream, a, b,
-                                      stretch, stretches + 1, cuts, less))
+  if (const auto error =
+          launch(cut_stretches<Key, Value, Less>, stretches / block_cuts + 1,
+                 cut_threads * block_cuts, 0, stream, a, b, stretch, stretches + 1, cuts, less))
     return error;
-  if constexpr (may_fit_granules<Key, Value>)
+  if constexpr (Target::bulk && may_fit_granules<Key, Value>)
     if (on_granules(a.keys, a.values) && on_granules(b.keys, b.values) &&
         on_granules(output.keys, output.values))
       return launch_ring<Policy, true>(a, b, cuts, stretches, output, stream, less);
@@ -191,29 +213,30 @@ cudaError_t merge_two(Arena& arena, Sequence<Key, Value> a, Sequence<Key, Value>
 
 template <class Policy, bool aligned, class Key, class Value, class Less>
 cudaError_t launch_fused(const Sequence<Key, Value>* runs, const Group* groups, const Level& level,
-                         const std::uint64_t* cuts, std::uint32_t fan, Output<Key, Value> output,
-                         cudaStream_t stream, Less less) {
+                         const std::uint64_t* cuts, const Samples<Key>& samples, std::uint32_t fan,
+                         Output<Key, Value> output, cudaStream_t stream, Less less) {
   using Layout = FusedLayout<Policy, Key, Value>;
   const auto kernel = fused_merge<Policy, aligned, Key, Value, Less>;
   if (const auto error =
           cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, Layout::bytes))
     return error;
   return launch(kernel, level.tiles(), Policy::threads, Layout::bytes, stream, runs, groups,
-                level.groups.size() - 1, cuts, fan, output, less);
+                level.groups.size() - 1, cuts, samples, fan, output, less);
 }
 
 // One pass: merges each `fan` neighbouring runs into one, end to end in `output`. A dry arena is
 // only told what the pass takes.
-template <class Policy, class SamplePolicy, class Key, class Value, class Less>
+template <bool bulk, class Policy, class SamplePolicy, class Key, class Value, class Less>
 cudaError_t merge_pass(Arena& arena, std::span<const Sequence<Key, Value>> runs, std::uint32_t fan,
                        Output<Key, Value> output, cudaStream_t stream, Less less) {
   using Sample = Sequence<Key, std::uint32_t>;
+  constexpr Shape shape = {Policy::stride, FusedLayout<Policy, Key, Value>::tile_records,
+                           FusedLayout<SamplePolicy, Key, std::uint32_t>::tile_records};
+  static_assert(halves_fit(shape.tile_records, shape.stride, max_fan_in) &&
+                halves_fit(shape.sample_records, shape.stride, max_fan_in));
   std::vector<std::uint64_t> counts;
   for (const auto& run : runs) counts.push_back(run.count);
-  const std::vector<Level> levels =
-      plan_pass(counts, fan,
-                {Policy::stride, FusedLayout<Policy, Key, Value>::tile_records,
-                 FusedLayout<SamplePolicy, Key, std::uint32_t>::tile_records});
+  const std::vector<Level> levels = plan_pass(counts, fan, shape);
 
   Table table;
   struct Place {
@@ -254,6 +277,12 @@ cudaError_t merge_pass(Arena& arena, std::span<const Sequence<Key, Value>> runs,
   const auto samples = [&](std::size_t l) {
     return reinterpret_cast<const Sample*>(on_device + places[l].runs);
   };
+  // Those of the next level; the last one is not cut.
+  const auto samples_of = [&](std::size_t l) {
+    if (l + 1 == levels.size()) return Samples<Key>{};
+    return Samples<Key>{samples(l + 1), places[l + 1].merged, levels[l].samples_per_tile,
+                        Policy::stride};
+  };
   const auto groups = [&](std::size_t l) {
     return reinterpret_cast<const Group*>(on_device + places[l].groups);
   };
@@ -276,14 +305,14 @@ cudaError_t merge_pass(Arena& arena, std::span<const Sequence<Key, Value>> runs,
     if (level.borders() != 0) {
       const auto cut = [&]<class V>(const Sequence<Key, V>* from) {
         return launch_plain(cut_tiles<Key, V, Less>, level.borders() * fan, stream, from, groups(l),
-                            level.groups.size() - 1, samples(l + 1), places[l + 1].merged,
-                            level.samples_per_tile, Policy::stride, fan, level.borders(),
+                            level.groups.size() - 1, samples_of(l), fan, level.borders(),
                             place.cuts, less);
       };
       if (const auto error = l == 0 ? cut(records) : cut(samples(l))) return error;
     }
-    const auto merge_level = [&]<class P, bool bulk>(const auto* from, const auto& to) {
-      return launch_fused<P, bulk>(from, groups(l), level, place.cuts, fan, to, stream, less);
+    const auto merge_level = [&]<class P, bool granules>(const auto* from, const auto& to) {
+      return launch_fused < P, bulk && granules > (from, groups(l), level, place.cuts,
+                                                   samples_of(l), fan, to, stream, less);
     };
     cudaError_t error;
     if (l != 0)
@@ -299,13 +328,15 @@ cudaError_t merge_pass(Arena& arena, std::span<const Sequence<Key, Value>> runs,
   return cudaSuccess;
 }
 
-template <class Key, class Value, class Less>
-cudaError_t merge_k(void* temporary, std::size_t& temporary_bytes,
-                    std::span<const Sequence<Key, Value>> sequences, Output<Key, Value> output,
-                    cudaStream_t stream, Less less) {
-  using Policy = DefaultFusedPolicy<bytes_of<Key>, bytes_of<Value>>;
-  using SamplePolicy = DefaultFusedPolicy<bytes_of<Key>, sizeof(std::uint32_t)>;
+template <class Target, class Key, class Value, class Less>
+cudaError_t merge_k_for(void* temporary, std::size_t& temporary_bytes,
+                        std::span<const Sequence<Key, Value>> sequences, Output<Key, Value> output,
+                        cudaStream_t stream, Less less) {
+  using Policy = typename Target::template Fused<Key, Value>;
+  using SamplePolicy = typename Target::template Fused<Key, std::uint32_t>;
   using Run = Sequence<Key, Value>;
+  static_assert(bytes_of<Key> + bytes_of<Value> <= max_record_bytes,
+                "merge keys with places instead, and gather the records by these afterwards");
 
   Arena arena(temporary, temporary_bytes);
   std::uint64_t total = 0;
@@ -323,8 +354,7 @@ cudaError_t merge_k(void* temporary, std::size_t& temporary_bytes,
 
   if (runs.size() <= 2) {
     runs.resize(2);
-    const auto error = merge_two<DefaultRingPolicy<bytes_of<Key>, bytes_of<Value>>>(
-        arena, runs[0], runs[1], output, stream, less);
+    const auto error = merge_two<Target>(arena, runs[0], runs[1], output, stream, less);
     if (arena.dry()) temporary_bytes = arena.bytes();
     return error;
   }
@@ -347,8 +377,8 @@ cudaError_t merge_k(void* temporary, std::size_t& temporary_bytes,
     const Output<Key, Value> to = passes % 2 == 1 ? output : buffer;
     const auto pass_fan = static_cast<std::uint32_t>(std::min<std::size_t>(fan, runs.size()));
     Arena scratch = arena;
-    if (const auto error = merge_pass<Policy, SamplePolicy>(scratch, std::span<const Run>(runs),
-                                                            pass_fan, to, stream, less))
+    if (const auto error = merge_pass<Target::bulk, Policy, SamplePolicy>(
+            scratch, std::span<const Run>(runs), pass_fan, to, stream, less))
       return error;
     most = std::max(most, scratch.bytes());
     std::vector<Run> next;
@@ -366,6 +396,17 @@ cudaError_t merge_k(void* temporary, std::size_t& temporary_bytes,
   }
   if (arena.dry()) temporary_bytes = most;
   return cudaSuccess;
+}
+
+template <class Key, class Value, class Less>
+cudaError_t merge_k(void* temporary, std::size_t& temporary_bytes,
+                    std::span<const Sequence<Key, Value>> sequences, Output<Key, Value> output,
+                    cudaStream_t stream, Less less) {
+  bool hopper = false;
+  if (const auto error = is_hopper(hopper)) return error;
+  return hopper
+             ? merge_k_for<Hopper>(temporary, temporary_bytes, sequences, output, stream, less)
+             : merge_k_for<Portable>(temporary, temporary_bytes, sequences, output, stream, less);
 }
 
 template <class Key, class Value, class Less>

@@ -34,12 +34,26 @@ struct Level {
   std::uint64_t borders() const { return tiles() - (groups.size() - 1); }
 };
 
-// How the levels are cut: every `stride`-th record is sampled, and no tile is larger than these.
+// How the levels are cut: every `stride`-th record is sampled, and these are what fits into a tile.
 struct Shape {
   std::uint32_t stride;
   std::uint32_t tile_records;    // of level 0
   std::uint32_t sample_records;  // of the others
 };
+
+// Where m samples lie between two borders, a run that has m_i of them has fewer than (m_i + 1) ·
+// stride records there, and all runs fewer than (m + fan) · stride. But where the runs are
+// independent, what each has beyond m_i · stride, or lacks, adds up to no more than about
+// (fan / 4 + 1) · stride in all but one in a thousand tiles. So this many samples go to a tile; one
+// that turns out too large is merged in two parts, cut at its middle sample, which always fit.
+constexpr std::uint32_t samples_in_tile(std::uint32_t records, std::uint32_t stride,
+                                        std::uint32_t fan) {
+  return records / stride - (fan / 4 + 1);
+}
+constexpr bool halves_fit(std::uint32_t records, std::uint32_t stride, std::uint32_t fan) {
+  return records / stride > fan / 4 + 1 &&
+         (samples_in_tile(records, stride, fan) + 1) / 2 + fan <= records / stride;
+}
 
 // How many runs a pass merges into one, so that all passes merge about as many.
 inline std::uint32_t fan_in(std::uint64_t runs) {
@@ -62,9 +76,7 @@ inline std::vector<Level> plan_pass(std::span<const std::uint64_t> counts, std::
   std::vector<std::uint64_t> level_counts(counts.begin(), counts.end());
   for (bool whole = false; !whole;) {
     const std::uint32_t most = levels.empty() ? shape.tile_records : shape.sample_records;
-    // Where m samples lie between two cuts, a run that has m_i of them has fewer than
-    // (m_i + 1) · stride records there, and all runs fewer than (m + fan) · stride.
-    const std::uint32_t samples_per_tile = most / shape.stride - fan;
+    const std::uint32_t samples_per_tile = samples_in_tile(most, shape.stride, fan);
     std::vector<std::uint64_t> sampled(level_counts.size());
     std::vector<Group> groups;
     Group next{};

@@ -3,10 +3,9 @@
 // A block produces a stretch of a few tiles of output, whose ends are known beforehand, and keeps a
 // ring of each input in shared memory. A tile is merged out of the rings: every thread finds its
 // part by co-rank and merges it in registers; where the last thread stops, the next tile begins, so
-// that tiles cost no search of
-// their own and no input is read twice. One barrier a tile. After it, a warp of its own starts the
-// bulk store of the results and the bulk copies that refill the consumed room, and both go on
-// during the next tile's merge.
+// that tiles cost no search of their own and no input is read twice. One barrier a tile. After it,
+// a warp of its own starts the bulk store of the results and the bulk copies that refill the
+// consumed room, and both go on during the next tile's merge.
 //
 // A ring holds several tiles. A tile may consume up to one of either input, so what earlier refills
 // brought is enough for it, and the last ones may still be on their way.
@@ -19,43 +18,12 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "corank/co_rank.hpp"
 #include "corank/device/detail/async.cuh"
+#include "corank/device/detail/policy.cuh"
 #include "corank/device/detail/tile.cuh"
 #include "corank/device/sequence.cuh"
 
 namespace corank::device::detail {
-
-template <class T>
-inline constexpr std::uint32_t bytes_of = static_cast<std::uint32_t>(sizeof(T));
-template <>
-inline constexpr std::uint32_t bytes_of<NoValue> = 0;
-
-// `items` is odd: then threads that write `items` records each, side by side, meet in no bank.
-// `tiles` is how many a ring has room for, at least two; its size is rounded up from that.
-// `stretch` is how many tiles a block produces.
-template <int threads_, int items_, int tiles_, int stretch_>
-struct RingPolicy {
-  static constexpr int threads = threads_;     // that merge
-  static constexpr int block = threads_ + 32;  // and a warp that moves
-  static constexpr int items = items_;
-  static constexpr int tiles = tiles_;
-  static constexpr int stretch = stretch_;
-};
-
-// For devices of 228 KiB of shared memory: about 96 KiB a block, so two blocks share a
-// multiprocessor and one's searches overlap the other's copies.
-template <std::uint32_t key_bytes, std::uint32_t value_bytes>
-using DefaultRingPolicy = std::conditional_t<
-    (key_bytes + value_bytes <= 2), RingPolicy<256, 31, 2, 8>,
-    std::conditional_t<
-        (key_bytes + value_bytes <= 4), RingPolicy<256, 15, 2, 8>,
-        std::conditional_t<
-            (key_bytes + value_bytes <= 8),
-            std::conditional_t<value_bytes == 0, RingPolicy<128, 15, 2, 8>,
-                               RingPolicy<256, 7, 2, 8>>,
-            std::conditional_t<(key_bytes + value_bytes <= 16), RingPolicy<128, 7, 2, 8>,
-                               RingPolicy<128, 3, 2, 8>>>>>;
 
 template <class Policy, class Key, class Value>
 struct RingLayout {
@@ -84,16 +52,90 @@ struct RingLayout {
   static constexpr std::uint32_t bytes = value_stages + 2 * value_stage_bytes;
 };
 
-// cuts[n] = how many of the first n · stretch outputs come from a.
+// One round of a search by `threads` neighbours together: each looks at one place of
+// [low, high), and what is in doubt afterwards lies between two of them. place(t) ascends with t;
+// `before` holds up to what is searched for.
+template <std::uint32_t threads, class Place, class Before>
+__device__ void narrow(std::uint64_t& low, std::uint64_t& high, Place place, Before before) {
+  const std::uint32_t mine = threadIdx.x % threads;
+  const std::uint32_t lanes = (~0u >> (32 - threads)) << (threadIdx.x % 32 - mine);
+  const auto passed = static_cast<std::uint32_t>(__popc(__ballot_sync(lanes, before(place(mine)))));
+  if (passed < threads) high = place(passed);
+  if (passed > 0) low = place(passed - 1) + 1;
+}
+
+// A search by `threads` neighbours in [low, high), first about `guess`: half of them look no
+// farther than 2 · spread from it, the others as far as 8 · spread.
+template <std::uint32_t threads, class Before>
+__device__ std::uint64_t search(std::uint64_t low, std::uint64_t high, std::uint64_t guess,
+                                std::uint64_t spread, Before before) {
+  if (low >= high) return low;
+  const auto about = [=](std::uint32_t t) {
+    const bool above = t >= threads / 2;
+    const std::uint64_t step = above ? 2 * t + 1 - threads : threads - 1 - 2 * t;
+    const std::uint64_t distance = 8 * spread * step * step / ((threads - 1) * (threads - 1));
+    const std::uint64_t place = above ? guess + distance : guess < distance ? 0 : guess - distance;
+    return place < low ? low : place < high ? place : high - 1;
+  };
+  narrow<threads>(low, high, about, before);
+  while (low < high) {
+    const auto evenly = [first = low, doubt = high - low](std::uint32_t t) {
+      return first + doubt * (t + 1) / (threads + 1);
+    };
+    narrow<threads>(low, high, evenly, before);
+  }
+  return low;
+}
+
+// cuts[n] = how many of the first n · stretch outputs come from a; n < count.
+//
+// Plain searches, chains of some 27 dependent accesses that touch as many bursts of memory, would
+// take 4 % of the merge's time. So of a block's cuts only the first and the last are searched for
+// in all of a, by a warp each, and the others between these two. Every search begins where the cut
+// would be if the records of a and b were evenly mixed; how far off it is where random keys mix
+// goes with the square root of their number.
+inline constexpr std::uint32_t cut_threads = 8;  // for one cut
+inline constexpr std::uint32_t block_cuts = 32;
 template <class Key, class Value, class Less>
-__global__ void cut_stretches(Sequence<Key, Value> a, Sequence<Key, Value> b, std::uint32_t stretch,
-                              std::uint64_t count, std::uint64_t* cuts, Less less) {
+__global__ void __launch_bounds__(cut_threads* block_cuts)
+    cut_stretches(Sequence<Key, Value> a, Sequence<Key, Value> b, std::uint32_t stretch,
+                  std::uint64_t count, std::uint64_t* cuts, Less less) {
+  __shared__ std::uint64_t ends[2];
   await_predecessor();
-  const std::uint64_t n = std::uint64_t{blockIdx.x} * blockDim.x + threadIdx.x;
-  if (n >= count) return;
   const std::uint64_t total = a.count + b.count;
-  const std::uint64_t rank = n * stretch < total ? n * stretch : total;
-  cuts[n] = co_rank(rank, a.keys, a.count, b.keys, b.count, less);
+  const auto rank_of = [&](std::uint64_t n) { return n * stretch < total ? n * stretch : total; };
+  // Between two known cuts, (low_rank, low) and (high_rank, high).
+  const auto cut_at = [&]<std::uint32_t threads>(std::uint64_t rank, std::uint64_t low_rank,
+                                                 std::uint64_t low, std::uint64_t high_rank,
+                                                 std::uint64_t high) {
+    const auto portion =
+        static_cast<float>(rank - low_rank) / static_cast<float>(high_rank - low_rank);
+    const auto guess = low + static_cast<std::uint64_t>(portion * static_cast<float>(high - low));
+    const auto spread =
+        static_cast<std::uint64_t>(sqrtf(static_cast<float>(high_rank - low_rank)) / 4 + 1);
+    const std::uint64_t b_from_high = high_rank - high, b_from_low = low_rank - low;
+    const std::uint64_t least = rank < b_from_high ? 0 : rank - b_from_high;
+    const std::uint64_t most = rank - b_from_low;
+    return search<threads>(low < least ? least : low, high < most ? high : most, guess, spread,
+                           [&](std::uint64_t i) { return !less(b.keys[rank - 1 - i], a.keys[i]); });
+  };
+
+  const std::uint64_t first = std::uint64_t{blockIdx.x} * block_cuts;
+  const std::uint64_t last = first + block_cuts < count ? first + block_cuts : count - 1;
+  const std::uint64_t first_rank = rank_of(first), last_rank = rank_of(last);
+  if (threadIdx.x < 64) {
+    const std::uint32_t end = threadIdx.x / 32;
+    const std::uint64_t cut =
+        cut_at.template operator()<32>(end == 0 ? first_rank : last_rank, 0, 0, total, a.count);
+    if (threadIdx.x % 32 == 0) ends[end] = cut;
+  }
+  __syncthreads();
+
+  const std::uint64_t n = first + threadIdx.x / cut_threads;
+  if (n >= count) return;
+  const std::uint64_t cut =
+      cut_at.template operator()<cut_threads>(rank_of(n), first_rank, ends[0], last_rank, ends[1]);
+  if (threadIdx.x % cut_threads == 0) cuts[n] = cut;
 }
 
 // One input array and the ring that follows it. Counts bytes, from the granule that the array
@@ -167,6 +209,7 @@ __global__ void __launch_bounds__(Policy::block)
   std::uint64_t j = rank - i;
   const std::uint64_t a_end = cuts[blockIdx.x + 1];
   const std::uint64_t b_end = rank_end - a_end;
+  if (a_end < i || b_end < j) return;  // an input is not sorted
 
   Key* const keys = reinterpret_cast<Key*>(memory);
   Value* const ring_values = reinterpret_cast<Value*>(memory + Layout::values);
