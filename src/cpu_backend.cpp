@@ -10,7 +10,6 @@
 #include "parallel_merge.hpp"
 
 namespace corank {
-namespace {
 
 std::string cpu_model() {
   std::ifstream info("/proc/cpuinfo");
@@ -18,6 +17,8 @@ std::string cpu_model() {
     if (line.starts_with("model name")) return line.substr(line.find(':') + 2);
   return "unknown processor";
 }
+
+namespace {
 
 const std::byte* record_at(const Segment& segment, std::uint64_t index,
                            std::uint32_t record_bytes) {

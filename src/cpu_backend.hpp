@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "backend.hpp"
 
@@ -9,5 +10,7 @@ namespace corank {
 
 // Has config.threads threads for all units in flight together.
 std::unique_ptr<Backend> make_cpu_backend(const BackendConfig& config);
+
+std::string cpu_model();  // as the system calls it
 
 }  // namespace corank

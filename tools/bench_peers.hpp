@@ -12,7 +12,6 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
-#include <fstream>
 #include <functional>
 #include <queue>
 #include <span>
@@ -22,6 +21,7 @@
 #include <vector>
 
 #include "corank/key.hpp"
+#include "cpu_backend.hpp"
 
 namespace corank::bench {
 
@@ -180,11 +180,7 @@ inline std::string output_of(const char* command) {
 }
 
 inline std::string machine() {
-  std::ifstream info("/proc/cpuinfo");
-  std::string model = "unknown processor";
-  for (std::string line; std::getline(info, line);)
-    if (line.starts_with("model name")) model = line.substr(line.find(':') + 2);
-  return fmt::format("{}, {} cores", model, std::thread::hardware_concurrency());
+  return fmt::format("{}, {} cores", cpu_model(), std::thread::hardware_concurrency());
 }
 
 }  // namespace corank::bench

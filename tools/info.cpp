@@ -5,24 +5,14 @@
 #include <unistd.h>
 
 #include <cstdio>
-#include <fstream>
 #include <thread>
 
 #include "ceilings.hpp"
 #include "corank/version.hpp"
+#include "cpu_backend.hpp"
 #include "cuda_backend.hpp"
 
 namespace corank {
-namespace {
-
-std::string cpu_model() {
-  std::ifstream info("/proc/cpuinfo");
-  for (std::string line; std::getline(info, line);)
-    if (line.starts_with("model name")) return line.substr(line.find(':') + 2);
-  return "unknown";
-}
-
-}  // namespace
 
 nlohmann::ordered_json describe_machine() {
   const CudaDevice device = find_cuda_device(0);
