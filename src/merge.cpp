@@ -260,9 +260,10 @@ class Merge {
           static_cast<std::uint64_t>(static_cast<unsigned __int128>(records) * (i + 1) / slices);
       const std::vector<std::uint64_t> to = end_of_slice(rank, records, runs);
       for (std::size_t run = 0; run < runs.size(); ++run) {
-        // What a slice can't see: the records on the two sides of its edge.
-        if (to[run] > 0 && to[run] < runs[run].records() && !options_.copy_only &&
-            !in_order_at(runs[run], to[run]))
+        // What a slice can't see: the records on the two sides of its edge. Of cuts, only those of
+        // an unsorted run can cross.
+        if (to[run] < from[run] || (to[run] > 0 && to[run] < runs[run].records() &&
+                                    !options_.copy_only && !in_order_at(runs[run], to[run])))
           throw_first_disorder(runs[run], to[run]);
         sliced[i].push_back(runs[run].stretch(from[run], to[run] - from[run]));
       }
