@@ -434,6 +434,20 @@ TEST_CASE("a disorder where two parts meet is found") {
   }
 }
 
+TEST_CASE("parts of runs in no order at all are refused") {
+  Random random(32);
+  for (int round = 0; round < 30; ++round) {
+    Case test("a:u32", "a");
+    for (int i = 0; i < 3; ++i)
+      test.add_sorted_run(random_records(test.schema(), 5'000, Values::any, random));
+    Options options = test.options(BackendChoice::cpu);
+    options.parts = 9;
+    const TemporaryFolder folder;
+    CHECK_THROWS_AS(merge(test.paths(), folder / "parts", options), OutOfOrder);
+    CHECK(folder.names().empty());
+  }
+}
+
 TEST_CASE("statistics tell where the time went") {
   Random random(31);
   Case test("a:u64,p:u64", "a");

@@ -146,12 +146,7 @@ int run(int argc, char** argv) {
   app.add_option("-o,--output", output, "write OUTPUT.md and OUTPUT.json");
   CLI11_PARSE(app, argc, argv);
 
-  nlohmann::ordered_json report;
-  report["machine"] = machine();
-  report["date"] = fmt::format("{:%Y-%m-%d}", fmt::gmtime(std::time(nullptr)));
-  report["commit"] = output_of("git describe --always --dirty 2>/dev/null");
-  report["bytes"] = bytes;
-  report["repetitions"] = repetitions;
+  nlohmann::ordered_json report = begin_report(bytes, repetitions);
   std::string table = fmt::format(
       "# Merging in memory\n\n{}, {}, commit {}; {} MiB in all, medians of {} interleaved "
       "repetitions, million records a second and, in brackets, the ratio to "
@@ -194,10 +189,7 @@ int run(int argc, char** argv) {
           table += line + '\n';
           report["cases"].push_back(row);
         }
-  if (!output.empty()) {
-    std::ofstream(output + ".md") << table;
-    std::ofstream(output + ".json") << report.dump(1) << '\n';
-  }
+  write_report(output, table, report);
   return 0;
 }
 

@@ -303,12 +303,7 @@ int run(int argc, char** argv) {
   app.add_option("-o,--output", output, "write OUTPUT.md and OUTPUT.json");
   CLI11_PARSE(app, argc, argv);
 
-  nlohmann::ordered_json report;
-  report["machine"] = machine();
-  report["date"] = fmt::format("{:%Y-%m-%d}", fmt::gmtime(std::time(nullptr)));
-  report["commit"] = output_of("git describe --always --dirty 2>/dev/null");
-  report["bytes"] = settings.bytes;
-  report["repetitions"] = settings.repetitions;
+  nlohmann::ordered_json report = begin_report(settings.bytes, settings.repetitions);
   std::string table = fmt::format(
       "# Merging files\n\n{}, {}, commit {}; {} MiB in all, in the page cache, medians of {} "
       "interleaved repetitions, each a process of its own that ends with the output written "
@@ -342,10 +337,7 @@ int run(int argc, char** argv) {
         table += line + '\n';
         report["cases"].push_back(row);
       }
-  if (!output.empty()) {
-    std::ofstream(output + ".md") << table;
-    std::ofstream(output + ".json") << report.dump(1) << '\n';
-  }
+  write_report(output, table, report);
   return 0;
 }
 

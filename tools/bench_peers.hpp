@@ -6,13 +6,17 @@
 #include <parallel/multiway_merge.h>
 // clang-format on
 
+#include <fmt/chrono.h>
 #include <fmt/format.h>
 #include <omp.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <ctime>
+#include <fstream>
 #include <functional>
+#include <nlohmann/json.hpp>
 #include <queue>
 #include <span>
 #include <string>
@@ -181,6 +185,23 @@ inline std::string output_of(const char* command) {
 
 inline std::string machine() {
   return fmt::format("{}, {} cores", cpu_model(), std::thread::hardware_concurrency());
+}
+
+// What every report starts with.
+inline nlohmann::ordered_json begin_report(std::uint64_t bytes, int repetitions) {
+  return {{"machine", machine()},
+          {"date", fmt::format("{:%Y-%m-%d}", fmt::gmtime(std::time(nullptr)))},
+          {"commit", output_of("git describe --always --dirty 2>/dev/null")},
+          {"bytes", bytes},
+          {"repetitions", repetitions}};
+}
+
+// To OUTPUT.md and OUTPUT.json, where OUTPUT is not empty.
+inline void write_report(const std::string& output, const std::string& table,
+                         const nlohmann::ordered_json& report) {
+  if (output.empty()) return;
+  std::ofstream(output + ".md") << table;
+  std::ofstream(output + ".json") << report.dump(1) << '\n';
 }
 
 }  // namespace corank::bench
