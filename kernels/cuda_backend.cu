@@ -38,6 +38,10 @@ struct Description {
   }
 };
 
+// The copy engine brings large segments up while another brings merged units down, each at the
+// link's full rate. Small ones cost it more than they are worth: a kernel reads those.
+constexpr std::uint64_t least_copied_segment_bytes = std::uint64_t{32} << 10;
+
 // What one unit in flight occupies: a stream and memory on both sides.
 template <int W>
 class Lane {
@@ -150,6 +154,26 @@ class Lane {
     return vectors;
   }
 
+  void copy_segments(const WorkUnit& unit) {
+    const Description host(description_.get());
+    sources_.clear();
+    destinations_.clear();
+    sizes_.clear();
+    for (std::size_t s = 0; s < unit.segments.size(); ++s) {
+      const Segment& segment = unit.segments[s];
+      sources_.push_back(segment.chunk->records() + segment.first * layout_.record_bytes);
+      destinations_.push_back(reinterpret_cast<std::byte*>(staging_.get()) +
+                              host.segments[s].locator);
+      sizes_.push_back(segment.count * layout_.record_bytes);
+    }
+    cudaMemcpyAttributes attributes{};
+    attributes.srcAccessOrder = cudaMemcpySrcAccessOrderStream;
+    attributes.flags = cudaMemcpyFlagPreferOverlapWithCompute;
+    std::size_t first = 0;
+    CORANK_CUDA(cudaMemcpyBatchAsync(destinations_.data(), sources_.data(), sizes_.data(),
+                                     sizes_.size(), &attributes, &first, 1, stream_.get()));
+  }
+
   void enqueue(const WorkUnit& unit, std::uint64_t vectors, std::byte* output) {
     const std::uint64_t records = unit.records, segments = unit.segments.size();
     const Description device(device_description_.get());
@@ -158,9 +182,13 @@ class Lane {
 
     CORANK_CUDA(cudaMemcpyAsync(device_description_.get(), description_.get(),
                                 Description::bytes(segments), cudaMemcpyHostToDevice, stream));
-    stage<<<stage_blocks, block_threads, 0, stream>>>(device.segments, segments, vectors,
-                                                      staging_.get());
-    check_launch("stage");
+    if (records * layout_.record_bytes / segments >= least_copied_segment_bytes) {
+      copy_segments(unit);
+    } else {
+      stage<<<stage_blocks, block_threads, 0, stream>>>(device.segments, segments, vectors,
+                                                        staging_.get());
+      check_launch("stage");
+    }
     encode_records<W><<<divide_up(records, block_threads), block_threads, 0, stream>>>(
         device.segments, segments, records, EntryLess<W>{layout_, staging, nullptr}, entries(0),
         device.disorder);
@@ -180,6 +208,9 @@ class Lane {
   std::uint64_t segments_capacity_ = 0;
   std::size_t out_bytes_ = 0;
   std::vector<EntrySequence<W>> runs_;  // of the unit
+  std::vector<const void*> sources_;    // of its segments
+  std::vector<void*> destinations_;
+  std::vector<std::size_t> sizes_;
 
   Stream stream_;
   Event merged_;
@@ -244,11 +275,13 @@ class CudaBackend final : public Backend {
     };
   }
 
-  std::shared_ptr<void> pin(std::span<const std::byte> memory) override {
+  std::shared_ptr<void> pin(std::span<const std::byte> memory, bool read_only) override {
     if (memory.empty()) return nullptr;
     CORANK_CUDA(cudaSetDevice(device_));
     void* begin = const_cast<std::byte*>(memory.data());
-    const cudaError_t error = cudaHostRegister(begin, memory.size(), cudaHostRegisterPortable);
+    const cudaError_t error =
+        cudaHostRegister(begin, memory.size(),
+                         cudaHostRegisterPortable | (read_only ? cudaHostRegisterReadOnly : 0));
     if (error == cudaErrorHostMemoryAlreadyRegistered) {
       (void)cudaGetLastError();
       return nullptr;

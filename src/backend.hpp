@@ -25,8 +25,11 @@ class Backend {
   // How the memory of chunks and outputs is made fit for this backend; null if it needs nothing.
   virtual PinMemory pin_memory() { return nullptr; }
 
-  // The same for memory that holds data already: its bytes stay what they are.
-  virtual std::shared_ptr<void> pin(std::span<const std::byte>) { return nullptr; }
+  // The same for memory that holds data already: its bytes stay what they are. What is `read_only`
+  // can't be written to, such as a mapped file.
+  virtual std::shared_ptr<void> pin(std::span<const std::byte>, bool /*read_only*/) {
+    return nullptr;
+  }
 
   virtual std::string device() const = 0;  // what it runs on, in words
 };

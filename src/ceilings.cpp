@@ -2,8 +2,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <linux/magic.h>
-#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -177,17 +175,11 @@ class Measurement {
   void direct() {
     const auto open_direct = [this] {
       FileDescriptor file = open_nameless(options_.folder);
-      const int flags = ::fcntl(file.get(), F_GETFL);
-      return ::fcntl(file.get(), F_SETFL, flags | O_DIRECT) == 0 ? std::move(file)
-                                                                 : FileDescriptor();
+      return make_direct(file) ? std::move(file) : FileDescriptor();
     };
-    struct statfs system {};
-    const bool in_memory = ::statfs(options_.folder.c_str(), &system) == 0 &&
-                           (system.f_type == TMPFS_MAGIC || system.f_type == RAMFS_MAGIC);
-    if (in_memory || !open_direct()) {
+    if (!open_direct()) {
       add("direct", "disk, direct", 0,
-          in_memory ? "the folder is in memory, there is no disk to measure"
-                    : "the file system of the folder refuses direct access (O_DIRECT)");
+          "the folder is in memory, or its file system refuses direct access (O_DIRECT)");
       return;
     }
     const auto time = 2 * options_.round;  // disks take longer to get going than memory

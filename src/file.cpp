@@ -2,9 +2,11 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <linux/magic.h>
 #include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,6 +15,7 @@
 #include <cstring>
 #include <string>
 
+#include "buffer.hpp"
 #include "corank/error.hpp"
 
 namespace corank {
@@ -69,6 +72,21 @@ FileDescriptor open_to_read(const std::filesystem::path& path) {
   return file;
 }
 
+bool make_direct(const FileDescriptor& file) {
+  struct statfs system {};
+  // Newer kernels say yes for files in memory, where there is no device to reach.
+  if (::fstatfs(file.get(), &system) != 0 || system.f_type == TMPFS_MAGIC ||
+      system.f_type == RAMFS_MAGIC)
+    return false;
+  const int flags = ::fcntl(file.get(), F_GETFL);
+  return ::fcntl(file.get(), F_SETFL, flags | O_DIRECT) == 0;
+}
+
+void make_buffered(const FileDescriptor& file) {
+  const int flags = ::fcntl(file.get(), F_GETFL);
+  ::fcntl(file.get(), F_SETFL, flags & ~O_DIRECT);
+}
+
 std::size_t read_at(const FileDescriptor& file, std::span<std::byte> bytes, std::uint64_t offset,
                     const std::filesystem::path& path) {
   std::size_t done = 0;
@@ -76,6 +94,8 @@ std::size_t read_at(const FileDescriptor& file, std::span<std::byte> bytes, std:
     const ssize_t got = ::pread(file.get(), bytes.data() + done, bytes.size() - done,
                                 static_cast<off_t>(offset + done));
     if (got == 0) break;
+    // Direct reading from where a file ends within a page is refused: there is nothing anyway.
+    if (got < 0 && errno == EINVAL && (offset + done) % page_bytes() != 0 && done != 0) break;
     if (got > 0)
       done += static_cast<std::size_t>(got);
     else if (errno != EINTR)

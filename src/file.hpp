@@ -43,6 +43,12 @@ struct FileIdentity {
 
 FileDescriptor open_to_read(const std::filesystem::path& path);
 
+// Reads and writes go past the page cache from now on, by whole pages, in the file as in memory.
+// False where the file system does not do that.
+bool make_direct(const FileDescriptor& file);
+// The page cache again.
+void make_buffered(const FileDescriptor& file);
+
 // Reads until `bytes` is full or the file ends; returns how many bytes were read.
 std::size_t read_at(const FileDescriptor& file, std::span<std::byte> bytes, std::uint64_t offset,
                     const std::filesystem::path& path);

@@ -23,6 +23,17 @@ namespace {
 // Descriptors left to everything but the runs: the output, passes, runs opened for one read.
 constexpr std::size_t other_descriptors = 96;
 
+// Below these the page cache costs less than it saves.
+constexpr std::uint64_t least_direct_bytes = std::uint64_t{64} << 20;
+constexpr std::uint64_t least_direct_chunk_bytes = std::uint64_t{64} << 10;
+// A process may have 65,530 mappings, by default.
+constexpr std::size_t most_mapped = 16'384;
+
+// Of a chunk that begins and ends within a page.
+std::uint64_t direct_edge_bytes() {
+  return 2 * page_bytes();
+}
+
 std::vector<Run> open_runs(std::span<const std::filesystem::path> paths,
                            std::uint32_t record_bytes) {
   const std::size_t limit = descriptor_limit();
@@ -73,7 +84,8 @@ std::vector<std::span<const std::byte>> pages_of(std::span<const Run> runs,
       ranges.emplace_back(address - address % page_bytes(),
                           round_up(address + bytes, page_bytes()));
   };
-  for (const Run& run : runs) add(run.in_place(0), run.bytes());
+  for (const Run& run : runs)
+    if (run.in_place(0)) add(run.in_place(0), run.bytes());
   add(output.data(), output.size());
   std::ranges::sort(ranges);
   std::vector<std::span<const std::byte>> pages;
@@ -138,7 +150,14 @@ class Merge {
       writers.emplace_back(path, options_.overwrite, [this](FileIdentity file) {
         return std::ranges::any_of(runs_, [&](const Run& run) { return run.identity() == file; });
       });
-    run_earlier_passes(widest_of(writers.size()), folder_for_passes(output));
+    const std::uint64_t widest = widest_of(writers.size());
+    stats_.io = choose_io(writers.size());
+    // Without the page cache an output is durable sooner; what is small is better left in it.
+    const std::uint64_t part_bytes = stats_.records / writers.size() * record_bytes();
+    if (options_.io == Io::direct ||
+        (options_.io == Io::automatic && part_bytes >= least_direct_bytes))
+      for (Writer& writer : writers) writer.make_direct(part_bytes);
+    run_earlier_passes(widest, folder_for_passes(output));
     last_pass_ = true;
     run_pass(runs_, writers, {});
     for (const Run& run : runs_) run.check_unchanged();
@@ -150,6 +169,7 @@ class Merge {
   Stats into_memory(std::span<std::byte> output) {
     progress_.bytes_total = output.size();
     widest_of(1);
+    stats_.io = "memory";
     last_pass_ = true;
     run_pass(runs_, {}, output);
     return finish("writing to memory");
@@ -168,6 +188,47 @@ class Merge {
           memory_bytes_, record_bytes(), slices > 1 ? fmt::format(" into {} parts", slices) : "",
           smallest_memory(record_bytes()) * slices));
     return widest;
+  }
+
+  // Makes the runs ready to be read as options_.io says.
+  const char* choose_io(std::size_t slices) {
+    const bool cached = are_cached();
+    if (options_.io == Io::mapped || (options_.io == Io::automatic && cached && !decision_.cuda &&
+                                      runs_.size() <= most_mapped)) {
+      if (runs_.size() > most_mapped)
+        throw Error(
+            fmt::format("--io mapped: maps no more than {} runs, and there are {}; use auto",
+                        most_mapped, runs_.size()));
+      std::uint64_t area_bytes = 0;
+      for (const Run& run : runs_) area_bytes += round_up(run.bytes(), page_bytes());
+      const auto files = std::make_shared<MappedFiles>(area_bytes);
+      for (Run& run : runs_) run.map_into(files);
+      return "mapped";
+    }
+    if (options_.io == Io::direct || (options_.io == Io::automatic && !cached)) {
+      const auto plan = plan_runs(runs_, slices, runs_.size(), direct_edge_bytes());
+      if (plan && plan->chunk_bytes >= least_direct_chunk_bytes &&
+          std::ranges::all_of(runs_, &Run::make_direct))
+        return "direct";
+    }
+    return "buffered";
+  }
+
+  // Whether a few of the runs, the first of them, are in the page cache.
+  bool are_cached() const {
+    constexpr std::size_t samples = 16;
+    const std::size_t step = (runs_.size() + samples - 1) / samples;
+    for (std::size_t i = 0; i < runs_.size(); i += step)
+      if (!runs_[i].is_cached()) return false;
+    return true;
+  }
+
+  std::optional<PassPlan> plan_runs(std::span<const Run> runs, std::size_t slices,
+                                    std::uint64_t held, std::uint64_t edge_bytes) const {
+    std::uint64_t merged_bytes = 0;
+    for (const Run& run : runs) merged_bytes += run.bytes();
+    return plan_pass(held, record_bytes(), memory_bytes_ / slices, merged_bytes / slices,
+                     decision_.cuda ? largest_cuda_unit_bytes : largest_cpu_unit_bytes, edge_bytes);
   }
 
   void run_earlier_passes(std::uint64_t widest, const std::filesystem::path& folder) {
@@ -206,12 +267,8 @@ class Merge {
                                : options_.copy_only
                                    ? std::min<std::uint64_t>({runs.size(), 32, widest_of(slices)})
                                    : runs.size();
-    std::uint64_t merged_bytes = 0;
-    for (const Run& run : runs) merged_bytes += run.bytes();
-    const PassPlan plan =
-        plan_pass(held, record_bytes(), memory_bytes_ / slices, merged_bytes / slices,
-                  decision_.cuda ? largest_cuda_unit_bytes : largest_cpu_unit_bytes)
-            .value();
+    const bool direct = std::ranges::any_of(runs, &Run::is_direct);
+    const PassPlan plan = plan_runs(runs, slices, held, direct ? direct_edge_bytes() : 0).value();
     const BackendConfig config{&encoding_, plan.unit_records, plan.tokens, threads};
 
     const std::vector<std::vector<Run>> sliced = cut_slices(runs, slices);
@@ -238,13 +295,19 @@ class Merge {
                         .slice = static_cast<unsigned>(i)});
     }
     std::vector<std::shared_ptr<void>> pinned;
-    if (!backends.empty() && writers.empty())
+    const bool mapped = std::ranges::any_of(runs, &Run::is_mapped);
+    if (!backends.empty())
       for (const auto& pages : pages_of(runs, in_place))
-        pinned.push_back(backends.front()->pin(pages));
+        pinned.push_back(backends.front()->pin(pages, mapped));
     try {
       run_passes(passes, totals_);
     } catch (const RunDisorder& found) {
+      for (const Run& run : runs) run.check_unchanged();  // or what is no record was compared
       throw_first_disorder(runs[found.run], found.record);
+    } catch (const Error&) {
+      if (mapped)
+        for (const Run& run : runs) run.check_unchanged();
+      throw;
     }
     ++stats_.passes;
   }

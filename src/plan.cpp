@@ -1,6 +1,7 @@
 #include "plan.hpp"
 
 #include <algorithm>
+#include <numeric>
 
 #include "buffer.hpp"
 
@@ -11,11 +12,13 @@ constexpr unsigned tokens = 4;
 // Large chunks suit disks, but memory that is touched once costs more time than small reads do: so
 // the chunks together are a small part of the runs, unless they would be smaller than the least.
 constexpr std::uint64_t largest_chunk_bytes = std::uint64_t{1} << 20;
-constexpr std::uint64_t least_chunk_bytes = std::uint64_t{256} << 10;
-constexpr std::uint64_t runs_to_chunks = 8;
+constexpr std::uint64_t least_chunk_bytes = std::uint64_t{128} << 10;
+constexpr std::uint64_t runs_to_chunks = 16;
 // Below these a unit costs more to cut than to merge.
 constexpr std::uint64_t least_unit_bytes = std::uint64_t{16} << 10;
 constexpr std::uint64_t least_unit_bytes_a_run = 512;
+// What the cut of a unit costs grows with the runs, however small a run's part in it.
+constexpr std::uint64_t enough_unit_bytes_a_run = std::uint64_t{16} << 10;
 // Keys and locators are 12 bytes and more a record: units of tiny records are bounded by these.
 constexpr std::uint64_t largest_unit_records = std::uint64_t{8} << 20;
 
@@ -27,12 +30,20 @@ std::uint64_t chunks_needed(std::uint64_t runs, std::uint64_t read_ahead,
   return 2 * runs + read_ahead + 1 + (tokens + 1) * unit_records / chunk_records;
 }
 
+// The most records, no more than `records`, that fill whole pages: what devices read and write
+// best. As many as they are where they are too few for that to be a small difference.
+std::uint64_t in_whole_pages(std::uint64_t records, std::uint32_t record_bytes) {
+  const std::uint64_t fill = page_bytes() / std::gcd(page_bytes(), std::uint64_t{record_bytes});
+  return records < 16 * fill ? records : records - records % fill;
+}
+
 }  // namespace
 
 std::optional<PassPlan> plan_pass(std::uint64_t runs, std::uint32_t record_bytes,
                                   std::uint64_t memory_bytes, std::uint64_t merged_bytes,
-                                  std::uint64_t largest_unit_bytes) {
-  const std::uint64_t smallest_chunk_bytes = round_up(record_bytes, page_bytes());
+                                  std::uint64_t largest_unit_bytes, std::uint64_t edge_bytes) {
+  largest_unit_bytes = std::max(largest_unit_bytes, runs * enough_unit_bytes_a_run);
+  const std::uint64_t smallest_chunk_bytes = round_up(record_bytes + edge_bytes, page_bytes());
   // At least half of a chunk is filled, so twice a chunk leaves room for a record.
   const std::uint64_t smallest_unit_bytes =
       round_up(std::max(least_unit_bytes, runs * least_unit_bytes_a_run), page_bytes()) +
@@ -53,7 +64,7 @@ std::optional<PassPlan> plan_pass(std::uint64_t runs, std::uint32_t record_bytes
                                                 least_chunk_bytes, largest_chunk_bytes);
   plan.chunk_bytes = std::min(plan.chunk_bytes,
                               std::max(round_up(enough_bytes, page_bytes()), smallest_chunk_bytes));
-  plan.chunk_records = plan.chunk_bytes / record_bytes;
+  plan.chunk_records = in_whole_pages((plan.chunk_bytes - edge_bytes) / record_bytes, record_bytes);
 
   // Chunks are filled by whole records, so a unit's bytes take a little more than themselves there.
   const std::uint64_t filled_bytes = plan.chunk_records * record_bytes;
@@ -63,7 +74,8 @@ std::optional<PassPlan> plan_pass(std::uint64_t runs, std::uint32_t record_bytes
       static_cast<double>((tokens + 1) * plan.chunk_bytes + tokens * filled_bytes));
   plan.unit_bytes = std::min(unit_bytes - unit_bytes % page_bytes(),
                              std::max(largest_unit_bytes, smallest_unit_bytes));
-  plan.unit_records = std::min(plan.unit_bytes / record_bytes, largest_unit_records);
+  plan.unit_records =
+      in_whole_pages(std::min(plan.unit_bytes / record_bytes, largest_unit_records), record_bytes);
   plan.unit_bytes = round_up(plan.unit_records * record_bytes, page_bytes());
   plan.chunks = chunks_needed(runs, plan.read_ahead, plan.unit_records, plan.chunk_records);
   return plan;

@@ -1,6 +1,9 @@
 #include "reader.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <limits>
 
 #include "corank/error.hpp"
@@ -28,6 +31,14 @@ Reader::Reader(std::span<const Run> runs, const KeyEncoding& encoding, const Pas
   {
     std::lock_guard lock(mutex_);
     read_ahead();
+  }
+  if (std::ranges::any_of(runs, &Run::is_direct)) {
+    threads = static_cast<unsigned>(plan.read_ahead);
+    ring_ = ReadRing::open(threads);
+    if (ring_) {
+      threads_.emplace_back([this, row] { serve_requests_by_ring(row); });
+      return;
+    }
   }
   for (unsigned i = 0; i < threads; ++i) {
     row.number = i;
@@ -67,10 +78,11 @@ void Reader::issue(std::uint32_t run) {
   const std::uint64_t count = std::min(chunk_records_, runs_[run].records() - first);
   state.issued += count;
   ++ahead_;
-  if (runs_[run].in_place(first)) {
-    loaded(load({run, first, count, Buffer()}));
+  const std::byte* in_place = runs_[run].in_place(first);
+  if (in_place && !runs_[run].is_mapped()) {
+    loaded(make_chunk({run, first, count, Buffer()}, in_place));
   } else {
-    requests_.push({run, first, count, pool_.lease()});
+    requests_.push({run, first, count, in_place ? Buffer() : pool_.lease()});
     requested_.notify_one();
   }
 }
@@ -111,24 +123,107 @@ void Reader::serve_requests(TraceRow row) {
       failure = std::current_exception();
     }
     lock.lock();
-    if (failure) {
-      failure_ = failure;
-    } else {
-      loaded(std::move(chunk));
-      read_ahead();
-    }
-    loaded_.notify_all();
+    finish(std::move(chunk), failure);
   }
 }
 
-ChunkRef Reader::load(Request request) {
-  const std::byte* in_place = runs_[request.run].in_place(request.first);
-  if (!in_place) runs_[request.run].read(request.first, request.count, request.buffer.bytes());
-  const std::byte* records = in_place ? in_place : request.buffer.bytes().data();
-  const auto last_key = encode<max_key_words>(
-      encoding_.layout(), records + (request.count - 1) * encoding_.record_bytes());
-  return std::make_shared<const Chunk>(request.run, request.first, request.count, last_key,
-                                       std::move(request.buffer), in_place);
+void Reader::serve_requests_by_ring(TraceRow row) {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    if (ring_->empty()) {
+      Stopwatch idling(idle_);
+      requested_.wait(lock, [this] { return closing_ || !requests_.empty(); });
+    }
+    if (closing_ && ring_->empty()) return;
+    ChunkRef chunk;
+    std::exception_ptr failure;
+    try {
+      for (; !closing_ && !requests_.empty() && !ring_->full(); requests_.pop())
+        start_read(std::move(requests_.front()));
+      lock.unlock();
+      Stopwatch reading(busy_, row);
+      if (!ring_->empty()) chunk = finish_read();
+    } catch (...) {
+      failure = std::current_exception();
+    }
+    if (!lock.owns_lock()) lock.lock();
+    finish(std::move(chunk), failure);
+  }
+}
+
+struct Reader::ReadInFlight {
+  Request request;
+  std::shared_ptr<const FileDescriptor> file;
+  Run::Part part;
+  std::uint64_t got = 0;
+};
+
+void Reader::start_read(Request request) {
+  const Run& run = runs_[request.run];
+  const Run::Part part = run.part(request.first, request.count);
+  resume_read(std::make_unique<ReadInFlight>(std::move(request), run.descriptor(), part));
+}
+
+void Reader::resume_read(std::unique_ptr<ReadInFlight> read) {
+  const auto into = read->request.buffer.bytes().first(read->part.bytes).subspan(read->got);
+  const std::uint64_t offset = read->part.offset + read->got;
+  const int descriptor = read->file->get();
+  ring_->start(descriptor, into, offset, read.release());
+}
+
+ChunkRef Reader::finish_read() {
+  const ReadRing::Finished finished = ring_->wait();
+  std::unique_ptr<ReadInFlight> read(static_cast<ReadInFlight*>(finished.tag));
+  const Run& run = runs_[read->request.run];
+  if (finished.bytes < 0 && finished.bytes != -EINTR && finished.bytes != -EAGAIN) {
+    errno = static_cast<int>(-finished.bytes);
+    throw_file_error(run.path(), fmt::format("read at byte {}", read->part.offset + read->got));
+  }
+  read->got += static_cast<std::uint64_t>(std::max<std::int64_t>(finished.bytes, 0));
+  // Direct reading goes on at a page's start only; where it stopped elsewhere, the file ends.
+  const bool at_end = finished.bytes == 0 || (run.is_direct() && read->got % page_bytes() != 0);
+  if (!at_end && read->got < read->part.bytes) {
+    resume_read(std::move(read));
+    return nullptr;
+  }
+  run.check_got(read->part, read->got);
+  const std::byte* records = read->request.buffer.bytes().data() + read->part.skew;
+  return make_chunk(std::move(read->request), records);
+}
+
+void Reader::finish(ChunkRef chunk, std::exception_ptr failure) {
+  if (failure) failure_ = failure;
+  if (chunk) {
+    loaded(std::move(chunk));
+    read_ahead();
+  }
+  loaded_.notify_all();
+}
+
+ChunkRef Reader::load(Request request) const {
+  const Run& run = runs_[request.run];
+  if (run.is_mapped()) {
+    const std::byte* records = run.in_place(request.first);
+    populate({records, request.count * encoding_.record_bytes()});
+    return make_chunk(std::move(request), records);
+  }
+  const Run::Part part = run.part(request.first, request.count);
+  const auto into = request.buffer.bytes();
+  run.check_got(part, read_at(*run.descriptor(), into.first(part.bytes), part.offset, run.path()));
+  return make_chunk(std::move(request), into.data() + part.skew);
+}
+
+ChunkRef Reader::make_chunk(Request request, const std::byte* records) const {
+  const std::uint64_t bytes = request.count * encoding_.record_bytes();
+  const auto last_key =
+      encode<max_key_words>(encoding_.layout(), records + bytes - encoding_.record_bytes());
+  const bool mapped = runs_[request.run].is_mapped();
+  return {new Chunk{request.run, request.first, request.count, last_key, std::move(request.buffer),
+                    records},
+          [mapped, bytes](const Chunk* chunk) {
+            if (mapped) forget({chunk->records(), bytes});
+            delete chunk;
+          }};
 }
 
 }  // namespace corank

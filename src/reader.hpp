@@ -4,6 +4,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <exception>
+#include <memory>
 #include <mutex>
 #include <queue>
 #include <span>
@@ -13,6 +14,7 @@
 
 #include "corank/key.hpp"
 #include "plan.hpp"
+#include "read_ring.hpp"
 #include "run.hpp"
 #include "stopwatch.hpp"
 #include "unit.hpp"
@@ -31,7 +33,9 @@ class Reader {
     one_by_one,  // all of one run, then all of the next
   };
 
-  // `pool` lends plan.chunks buffers; `runs` and `encoding` must outlive the reader.
+  // `pool` lends plan.chunks buffers; `runs` and `encoding` must outlive the reader. `threads` read
+  // from the page cache; what is read from devices is as many reads in flight as there are chunks
+  // to read ahead.
   Reader(std::span<const Run> runs, const KeyEncoding& encoding, const PassPlan& plan, Order order,
          BufferPool& pool, unsigned threads, std::stop_token stop, TraceRow row);
   ~Reader();
@@ -56,6 +60,7 @@ class Reader {
     std::uint64_t count;
     Buffer buffer;
   };
+  struct ReadInFlight;
   struct Forecast {
     Key<max_key_words> last_key;
     std::uint32_t run;
@@ -67,8 +72,14 @@ class Reader {
   void issue(std::uint32_t run);
   void read_ahead();
   void serve_requests(TraceRow row);
+  void serve_requests_by_ring(TraceRow row);
+  void start_read(Request request);
+  void resume_read(std::unique_ptr<ReadInFlight> read);
+  ChunkRef finish_read();  // null where the read goes on
+  void finish(ChunkRef chunk, std::exception_ptr failure);
   void loaded(ChunkRef chunk);
-  ChunkRef load(Request request);
+  ChunkRef load(Request request) const;
+  ChunkRef make_chunk(Request request, const std::byte* records) const;
 
   std::span<const Run> runs_;
   const KeyEncoding& encoding_;
@@ -91,6 +102,7 @@ class Reader {
   std::queue<Request> requests_;
   std::exception_ptr failure_;
 
+  std::unique_ptr<ReadRing> ring_;  // null: every thread reads one chunk at a time
   std::vector<std::jthread> threads_;
 };
 

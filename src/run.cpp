@@ -4,8 +4,10 @@
 #include <fmt/format.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cstring>
 
+#include "buffer.hpp"
 #include "corank/error.hpp"
 
 namespace corank {
@@ -65,6 +67,26 @@ Run Run::stretch(std::uint64_t first, std::uint64_t count) const {
   return part;
 }
 
+bool Run::make_direct() {
+  if (!is_named_file()) return false;
+  direct_ = corank::make_direct(*descriptor());
+  return direct_;
+}
+
+void Run::map_into(const std::shared_ptr<MappedFiles>& files) {
+  if (!is_named_file()) return;
+  memory_ = files->add(*descriptor(), file_bytes_, path_);
+  mapping_ = files;
+}
+
+bool Run::is_cached() const {
+  constexpr std::uint64_t samples = 4;
+  const auto file = descriptor();
+  for (std::uint64_t i = 0; i < samples && file_bytes_ != 0; ++i)
+    if (!corank::is_cached(*file, (file_bytes_ - 1) / (samples - 1) * i)) return false;
+  return true;
+}
+
 FileDescriptor Run::reopen() const {
   FileDescriptor file = open_to_read(path_);
   struct stat status {};
@@ -74,27 +96,58 @@ FileDescriptor Run::reopen() const {
   return file;
 }
 
+std::shared_ptr<const FileDescriptor> Run::descriptor() const {
+  if (file_) return file_;
+  auto file = std::make_shared<const FileDescriptor>(reopen());
+  if (direct_) corank::make_direct(*file);
+  return file;
+}
+
+Run::Part Run::part(std::uint64_t first, std::uint64_t count) const {
+  const std::uint64_t offset = (first_ + first) * record_bytes_;
+  const std::uint64_t wanted = count * record_bytes_;
+  if (!direct_) return {offset, wanted, 0, wanted};
+  const std::uint64_t skew = offset % page_bytes();
+  return {offset - skew, round_up(skew + wanted, page_bytes()), skew, wanted};
+}
+
 void Run::read(std::uint64_t first, std::uint64_t count, std::span<std::byte> into) const {
-  const auto wanted = into.first(count * record_bytes_);
+  const Part part = this->part(first, count);
   if (memory_) {
-    std::memcpy(wanted.data(), in_place(first), wanted.size());
+    std::memcpy(into.data(), in_place(first), part.wanted);
     return;
   }
-  const std::uint64_t offset = (first_ + first) * record_bytes_;
-  const std::size_t got =
-      file_ ? read_at(*file_, wanted, offset, path_) : read_at(reopen(), wanted, offset, path_);
-  if (got != wanted.size())
-    throw Error(fmt::format(
-        "{}: became shorter while it was read: it had {} bytes and now ends at byte {} (in record "
-        "{}); start again when nothing writes to it",
-        path_.string(), file_bytes_, offset + got, (offset + got) / record_bytes_));
+  if (!direct_) {
+    check_got(part, read_at(*descriptor(), into.first(part.bytes), part.offset, path_));
+    return;
+  }
+  BufferPool pool(part.bytes, 1, nullptr);  // whose memory begins at a page's start
+  const Buffer pages = pool.lease();
+  check_got(part, read_at(*descriptor(), pages.bytes(), part.offset, path_));
+  std::memcpy(into.data(), pages.bytes().data() + part.skew, part.wanted);
+}
+
+void Run::check_got(const Part& part, std::uint64_t got) const {
+  if (got >= part.skew + part.wanted) return;
+  throw Error(fmt::format(
+      "{}: became shorter while it was read: it had {} bytes and now ends at byte {} (in record "
+      "{}); start again when nothing writes to it",
+      path_.string(), file_bytes_, part.offset + got, (part.offset + got) / record_bytes_));
 }
 
 void Run::check_unchanged() const {
-  if (memory_) return;
-  const FileDescriptor reopened = file_ ? FileDescriptor() : reopen();
+  if (memory_ && !mapping_) return;
+  if (mapping_) {
+    const std::byte* failed = mapping_->failed_at();
+    if (failed && failed >= memory_ && failed < memory_ + round_up(file_bytes_, page_bytes()))
+      throw Error(fmt::format(
+          "{}: byte {} (in record {}) could not be read: the file became shorter meanwhile, or its "
+          "device failed; check it and start again",
+          path_.string(), failed - memory_,
+          static_cast<std::uint64_t>(failed - memory_) / record_bytes_));
+  }
   struct stat status {};
-  if (::fstat((file_ ? *file_ : reopened).get(), &status) != 0) throw_file_error(path_, "look at");
+  if (::fstat(descriptor()->get(), &status) != 0) throw_file_error(path_, "look at");
   if (static_cast<std::uint64_t>(status.st_size) != file_bytes_)
     throw Error(fmt::format(
         "{}: changed its size while it was read, from {} to {} bytes; start again when nothing "

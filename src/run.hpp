@@ -8,6 +8,7 @@
 #include <span>
 
 #include "file.hpp"
+#include "mapping.hpp"
 
 namespace corank {
 
@@ -26,7 +27,19 @@ class Run {
   std::uint64_t records() const { return records_; }
   std::uint64_t bytes() const { return records_ * record_bytes_; }
   FileIdentity identity() const { return identity_; }
-  bool is_temporary() const { return !memory_ && identity_ == FileIdentity{}; }
+  bool is_temporary() const { return file_ && identity_ == FileIdentity{}; }
+
+  // Reads straight from the device from now on, past the page cache. False where the file system
+  // does not do that.
+  bool make_direct();
+  bool is_direct() const { return direct_; }
+
+  // Maps the file into `files`, from where its records are used in place from now on.
+  void map_into(const std::shared_ptr<MappedFiles>& files);
+  bool is_mapped() const { return mapping_ != nullptr; }
+
+  // Whether some pages of it, the first and the last of them, are in the page cache.
+  bool is_cached() const;
 
   // The records from `first` on, in memory; null where they are in a file.
   const std::byte* in_place(std::uint64_t first) const {
@@ -40,15 +53,33 @@ class Run {
   // another one. Thread-safe.
   void read(std::uint64_t first, std::uint64_t count, std::span<std::byte> into) const;
 
-  // Throws Error if the file has another size than at the start.
+  // The part of the file to read for `count` records from record `first` on, into memory at a
+  // page's start: what they need, and where the run is direct the rest of the first and last page.
+  struct Part {
+    std::uint64_t offset;  // in the file
+    std::uint64_t bytes;   // fewer may be there at the end of the file
+    std::uint64_t skew;    // of the first record in it
+    std::uint64_t wanted;  // bytes of the records
+  };
+  Part part(std::uint64_t first, std::uint64_t count) const;
+  // To read it oneself. Throws what read() throws.
+  std::shared_ptr<const FileDescriptor> descriptor() const;
+  // Throws Error where the `got` bytes of a part hold not all that is wanted.
+  void check_got(const Part& part, std::uint64_t got) const;
+
+  // Throws Error if the file has another size than at the start, or could not be read where it is
+  // mapped.
   void check_unchanged() const;
 
  private:
+  bool is_named_file() const { return !memory_ && identity_ != FileIdentity{}; }
   FileDescriptor reopen() const;
 
   std::filesystem::path path_;
   std::shared_ptr<const FileDescriptor> file_;  // null in memory, and if opened for each read
   const std::byte* memory_ = nullptr;           // of the whole run
+  std::shared_ptr<const MappedFiles> mapping_;  // that memory_ is in, if any
+  bool direct_ = false;
   FileIdentity identity_;
   std::uint32_t record_bytes_;
   std::uint64_t file_bytes_;

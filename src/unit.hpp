@@ -27,7 +27,7 @@ struct Chunk {
   std::uint64_t first;          // the chunk's first record, counted in its run
   std::uint64_t count;          // records, > 0
   Key<max_key_words> last_key;  // the prefix of its last record's key
-  Buffer buffer;                // starts with the records, but where they are in memory anyway:
+  Buffer buffer;                // has the records at its start, unless they are elsewhere:
   const std::byte* in_place = nullptr;
   const std::byte* records() const { return in_place ? in_place : buffer.bytes().data(); }
 };

@@ -1,11 +1,18 @@
 #include "writer.hpp"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
 namespace corank {
 namespace {
+
+constexpr std::size_t staging_bytes = std::size_t{4} << 20;
 
 // Whether `path` is something that is written to as it is: a device, a pipe.
 bool is_stream(const std::filesystem::path& path) {
@@ -33,7 +40,36 @@ Writer::Writer(const std::filesystem::path& output, bool overwrite,
 
 Writer::Writer(const std::filesystem::path& folder) : path_(folder), file_(open_nameless(folder)) {}
 
+void Writer::make_direct(std::uint64_t bytes) {
+  if (!atomic_ || !corank::make_direct(file())) return;
+  // The file's length stays what was written. File systems that can't reserve go on without.
+  if (::fallocate(file().get(), FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(bytes)) != 0 &&
+      errno == ENOSPC)
+    throw_file_error(path_, fmt::format("reserve {} bytes", bytes));
+  staging_pool_ = std::make_unique<BufferPool>(staging_bytes, 1, nullptr);
+  staging_ = staging_pool_->lease();
+}
+
 void Writer::write(std::span<const std::byte> bytes) {
+  if (staging_pool_) {
+    bytes_ += bytes.size();
+    while (!bytes.empty()) {
+      const bool at_page = reinterpret_cast<std::uintptr_t>(bytes.data()) % page_bytes() == 0;
+      if (staged_bytes_ == 0 && at_page && bytes.size() >= page_bytes()) {
+        const std::size_t whole = bytes.size() - bytes.size() % page_bytes();
+        write_all(file(), bytes.first(whole), path_);
+        bytes = bytes.subspan(whole);
+      } else {
+        const auto free = staging_.bytes().subspan(staged_bytes_);
+        const std::size_t count = std::min(bytes.size(), free.size());
+        std::ranges::copy(bytes.first(count), free.begin());
+        staged_bytes_ += count;
+        bytes = bytes.subspan(count);
+        if (count == free.size()) write_staged();
+      }
+    }
+    return;
+  }
   write_all(file(), bytes, path_);
   // Write-behind: the device starts on these bytes now, so that the last fsync has little left to
   // wait for. Pipes refuse it, which does no harm.
@@ -42,7 +78,15 @@ void Writer::write(std::span<const std::byte> bytes) {
   bytes_ += bytes.size();
 }
 
+void Writer::write_staged() {
+  write_all(file(), staging_.bytes().first(std::exchange(staged_bytes_, 0)), path_);
+}
+
 void Writer::make_durable() {
+  if (staged_bytes_ != 0) {
+    make_buffered(file());  // the last page may be no whole one
+    write_staged();
+  }
   if (atomic_) atomic_->make_durable();
 }
 

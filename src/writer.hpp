@@ -7,6 +7,7 @@
 #include <memory>
 #include <span>
 
+#include "buffer.hpp"
 #include "file.hpp"
 #include "run.hpp"
 
@@ -20,6 +21,11 @@ class Writer {
   // To a nameless file in `folder`, which becomes a run of the next pass.
   explicit Writer(const std::filesystem::path& folder);
 
+  // Writes straight to the device from now on, past the page cache, and reserves room for `bytes`;
+  // where that is not possible nothing changes. Throws Error where there is not so much room.
+  void make_direct(std::uint64_t bytes);
+
+  // Memory that begins at a page's start and fills whole pages is written without a copy.
   void write(std::span<const std::byte> bytes);
   std::uint64_t bytes() const { return bytes_; }
 
@@ -30,12 +36,17 @@ class Writer {
   Run into_run(std::uint32_t record_bytes);
 
  private:
+  void write_staged();
   const FileDescriptor& file() const { return atomic_ ? atomic_->descriptor() : file_; }
 
   std::filesystem::path path_;
   std::unique_ptr<AtomicFile> atomic_;
   FileDescriptor file_;
   std::uint64_t bytes_ = 0;
+  // Where the file is direct: bytes that have not filled the staging buffer yet.
+  std::unique_ptr<BufferPool> staging_pool_;
+  std::size_t staged_bytes_ = 0;
+  Buffer staging_;
 };
 
 }  // namespace corank

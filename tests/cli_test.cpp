@@ -191,27 +191,29 @@ TEST_CASE("bad input: a run that is missing, unreadable, a folder, a pipe") {
 
 TEST_CASE("bad input: a run that shrinks or grows while it is read") {
   // The output is a pipe that nobody empties until the run has been changed.
-  for (const bool grows : {false, true}) {
-    Folder test(2, 1'000'000);
-    const std::string pipe = test.folder / "pipe";
-    REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
-    Strings arguments{"merge", "-r", "key:u64", "-o", pipe, "-m", "800K", "--backend", "cpu"};
-    arguments.insert(arguments.end(), test.runs.begin(), test.runs.end());
-    Setting setting;
-    setting.while_running = [&](pid_t) {
-      const int reader = ::open(pipe.c_str(), O_RDONLY);
-      char block[4096];
-      CHECK(::read(reader, block, sizeof block) > 0);
-      std::filesystem::resize_file(test.runs[1], grows ? 9'000'000 : 8'000);
-      while (::read(reader, block, sizeof block) > 0) continue;
-      ::close(reader);
-    };
-    const Result result = run(arguments, setting);
-    INFO(result.err);
-    CHECK(result.code == 2);
-    CHECK(holds(result.err, test.runs[1]));
-    CHECK(holds(result.err, grows ? "changed its size" : "became shorter"));
-  }
+  for (const bool grows : {false, true})
+    for (const char* io : {"buffered", "direct", "mapped"}) {
+      Folder test(2, 1'000'000);
+      const std::string pipe = test.folder / "pipe";
+      REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
+      Strings arguments{"merge", "-r",        "key:u64", "-o",   pipe, "-m",
+                        "800K",  "--backend", "cpu",     "--io", io};
+      arguments.insert(arguments.end(), test.runs.begin(), test.runs.end());
+      Setting setting;
+      setting.while_running = [&](pid_t) {
+        const int reader = ::open(pipe.c_str(), O_RDONLY);
+        char block[4096];
+        CHECK(::read(reader, block, sizeof block) > 0);
+        std::filesystem::resize_file(test.runs[1], grows ? 9'000'000 : 8'000);
+        while (::read(reader, block, sizeof block) > 0) continue;
+        ::close(reader);
+      };
+      const Result result = run(arguments, setting);
+      INFO(result.err);
+      CHECK(result.code == 2);
+      CHECK(holds(result.err, test.runs[1]));
+      CHECK(holds(result.err, grows ? "changed its size" : "became shorter"));
+    }
 }
 
 TEST_CASE("bad input: a schema or keys that mean nothing") {

@@ -65,6 +65,13 @@ class Case {
       CHECK(stats.records == expected.size() / schema_.record_bytes);
       CHECK(stats.checksum == sum.checksum);
       CHECK(stats.backend == name(backend));
+      for (const Io io : {Io::buffered, Io::direct, Io::mapped}) {
+        INFO("io " << static_cast<int>(io));
+        Options by_io = options(backend, memory_bytes);
+        by_io.io = io;
+        merge(paths_, output(), by_io);
+        CHECK((read_file(output()) == expected));
+      }
       CHECK((merged_in_memory(options(backend, memory_bytes)) == expected));
       CHECK((merged_into_parts(3, options(backend, memory_bytes)) == expected));
     }

@@ -14,6 +14,15 @@ TEST_CASE("a plan stays within its budget and holds what the merge needs at once
     const std::uint64_t memory_bytes = random() >> (28 + below(random, 30));
     const std::uint64_t merged_bytes = random() >> below(random, 64);
     const auto plan = plan_pass(runs, record_bytes, memory_bytes, merged_bytes);
+    const auto with_edges =
+        plan_pass(runs, record_bytes, memory_bytes, merged_bytes, largest_cpu_unit_bytes, 8192);
+    if (with_edges) {
+      REQUIRE(plan);
+      REQUIRE(with_edges->chunks * with_edges->chunk_bytes +
+                  with_edges->tokens * with_edges->unit_bytes <=
+              memory_bytes);
+      REQUIRE(with_edges->chunk_records * record_bytes + 8192 <= with_edges->chunk_bytes);
+    }
     if (!plan) continue;
     INFO(runs << " runs, records of " << record_bytes << ", budget " << memory_bytes);
     REQUIRE(plan->chunks * plan->chunk_bytes + plan->tokens * plan->unit_bytes <= memory_bytes);

@@ -594,6 +594,7 @@ BenchCommand::BenchCommand(CLI::App& app) {
   passed_on("--device", device_, "N");
   passed_on("-T,--threads", threads_, "N");
   passed_on("-m,--memory", memory_, "SIZE");
+  passed_on("--io", io_, "IO");
   passed_on("--parts", parts_, "N");
   command_->footer(
       "For each record, number of runs and distribution: generates the runs, then lets merge\n"
@@ -608,6 +609,7 @@ int BenchCommand::run() {
                                       {"--device", &device_},
                                       {"--threads", &threads_},
                                       {"--memory", &memory_},
+                                      {"--io", &io_},
                                       {"--parts", &parts_}})
     if (!value->empty())
       options_.merge_arguments.insert(options_.merge_arguments.end(), {option, *value});

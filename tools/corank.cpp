@@ -168,6 +168,7 @@ void write_stats(const corank::Stats& stats, const std::string& file) {
         {"merge_for_write", stats.waits.merge_for_write},
         {"write_for_merge", stats.waits.write_for_merge}}},
       {"bound", bound_of(stats)},
+      {"io", stats.io},
       {"backend", stats.backend},
       {"backend_reason", stats.backend_reason},
       {"device", stats.device},
@@ -207,6 +208,16 @@ class MergeCommand {
                                                          {"cpu", corank::BackendChoice::cpu},
                                                          {"cuda", corank::BackendChoice::cuda}}))
         ->option_text("BACKEND");
+    command_
+        ->add_option("--io", options_.io,
+                     "How files are read and written: auto, buffered, direct (past the page cache) "
+                     "or mapped (in place in the page cache)")
+        ->transform(CLI::CheckedTransformer(
+            std::map<std::string, corank::Io>{{"auto", corank::Io::automatic},
+                                              {"buffered", corank::Io::buffered},
+                                              {"direct", corank::Io::direct},
+                                              {"mapped", corank::Io::mapped}}))
+        ->option_text("IO");
     command_->add_option("--device", options_.device, "Number of the CUDA device")
         ->check(CLI::NonNegativeNumber)
         ->option_text("N");

@@ -20,6 +20,14 @@ enum class BackendChoice {
   cuda,  // an error where no usable device is found
 };
 
+// How files are read and written.
+enum class Io {
+  automatic,  // mapped or buffered where the runs are in the page cache, else direct where possible
+  buffered,   // copied from the page cache, and to it
+  direct,     // past the page cache, by many reads in flight; buffered where that is not possible
+  mapped,     // runs are read in place, in the page cache; the output is buffered
+};
+
 struct Progress {
   std::uint64_t bytes_done = 0;   // written so far, by all passes
   std::uint64_t bytes_total = 0;  // that all passes will write
@@ -34,6 +42,8 @@ struct Options {
 
   // 0 means all cores that this process may use.
   unsigned threads = 0;
+
+  Io io = Io::automatic;
 
   // Bound on the memory that the merge takes for its buffers, beside about 64 MiB that the program
   // itself needs and what a device's driver maps. 0 means a quarter of the physical memory, at
@@ -103,6 +113,7 @@ struct Stats {
     double ceiling_bytes_per_second = 0;  // of that stage while it was at work
   } bound;
 
+  std::string io;              // "buffered", "direct" or "mapped"; "memory" where no file is read
   std::string backend;         // "cpu" or "cuda"
   std::string backend_reason;  // why this one
   std::string device;          // what it runs on, in words

@@ -1,0 +1,137 @@
+#include "mapping.hpp"
+
+#include <fmt/format.h>
+#include <signal.h>
+#include <sys/mman.h>
+
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <mutex>
+
+#include "buffer.hpp"
+#include "corank/error.hpp"
+
+namespace corank {
+namespace {
+
+// The handler of a signal may take no lock, so the areas stand where they are.
+struct Slot {
+  std::atomic<bool> taken = false;
+  std::atomic<std::uintptr_t> begin = 0;
+  std::atomic<std::uintptr_t> end = 0;
+  std::atomic<std::uintptr_t> failed_at = 0;
+};
+std::array<Slot, 256> slots;
+
+struct sigaction previous_action;
+
+void read_as_zeros(int number, siginfo_t* info, void* context) {
+  const auto address = reinterpret_cast<std::uintptr_t>(info->si_addr);
+  for (Slot& slot : slots) {
+    if (address < slot.begin || address >= slot.end) continue;
+    std::uintptr_t none = 0;
+    slot.failed_at.compare_exchange_strong(none, address);
+    const int error = errno;
+    const std::size_t page = page_bytes();
+    void* const at = reinterpret_cast<void*>(address - address % page);
+    const bool mended =
+        ::mmap(at, page, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != MAP_FAILED;
+    errno = error;
+    if (mended) return;
+  }
+  if (previous_action.sa_flags & SA_SIGINFO)
+    previous_action.sa_sigaction(number, info, context);
+  else if (previous_action.sa_handler != SIG_DFL && previous_action.sa_handler != SIG_IGN)
+    previous_action.sa_handler(number);
+  else
+    ::signal(number, SIG_DFL);  // the instruction is tried again, and then it ends the process
+}
+
+void handle_bus_errors() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    page_bytes();  // known before a handler asks
+    struct sigaction action {};
+    action.sa_sigaction = read_as_zeros;
+    action.sa_flags = SA_SIGINFO;
+    ::sigaction(SIGBUS, &action, &previous_action);
+  });
+}
+
+// The whole pages that hold `bytes`.
+std::span<std::byte> pages_around(std::span<const std::byte> bytes) {
+  const auto begin = reinterpret_cast<std::uintptr_t>(bytes.data());
+  const std::uintptr_t first = begin - begin % page_bytes();
+  return {reinterpret_cast<std::byte*>(first),
+          round_up(begin + bytes.size(), page_bytes()) - first};
+}
+
+}  // namespace
+
+MappedFiles::MappedFiles(std::uint64_t bytes) {
+  handle_bus_errors();
+  for (slot_ = 0; slot_ < slots.size() && slots[slot_].taken.exchange(true);) ++slot_;
+  if (slot_ == slots.size())
+    throw Error(fmt::format("{} merges map their runs already; use --io buffered", slots.size()));
+  bytes = std::max<std::uint64_t>(bytes, page_bytes());
+  void* const area =
+      ::mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (area == MAP_FAILED) {
+    const int error = errno;
+    slots[slot_].taken = false;
+    throw Error(fmt::format("cannot map {} bytes of runs: {}; use --io buffered", bytes,
+                            std::strerror(error)));
+  }
+  area_ = {static_cast<std::byte*>(area), bytes};
+  const auto begin = reinterpret_cast<std::uintptr_t>(area);
+  slots[slot_].failed_at = 0;
+  slots[slot_].begin = begin;
+  slots[slot_].end = begin + bytes;
+}
+
+MappedFiles::~MappedFiles() {
+  ::munmap(area_.data(), area_.size());
+  slots[slot_].end = 0;
+  slots[slot_].begin = 0;
+  slots[slot_].taken = false;
+}
+
+const std::byte* MappedFiles::add(const FileDescriptor& file, std::uint64_t bytes,
+                                  const std::filesystem::path& path) {
+  std::byte* const at = area_.data() + used_bytes_;
+  if (bytes != 0 &&
+      ::mmap(at, bytes, PROT_READ, MAP_SHARED | MAP_FIXED, file.get(), 0) == MAP_FAILED)
+    throw_file_error(path, "map");
+  used_bytes_ += round_up(bytes, page_bytes());
+  return at;
+}
+
+const std::byte* MappedFiles::failed_at() const {
+  return reinterpret_cast<const std::byte*>(slots[slot_].failed_at.load());
+}
+
+void populate(std::span<const std::byte> mapped) {
+  // Where it fails, or is unknown before Linux 5.14, faults do the same more slowly.
+  const auto pages = pages_around(mapped);
+  ::madvise(pages.data(), pages.size(), MADV_POPULATE_READ);
+}
+
+void forget(std::span<const std::byte> mapped) {
+  const auto pages = pages_around(mapped);
+  ::madvise(pages.data(), pages.size(), MADV_DONTNEED);
+}
+
+bool is_cached(const FileDescriptor& file, std::uint64_t offset) {
+  const std::size_t page = page_bytes();
+  void* const mapped = ::mmap(nullptr, page, PROT_READ, MAP_SHARED, file.get(),
+                              static_cast<off_t>(offset - offset % page));
+  if (mapped == MAP_FAILED) return false;
+  unsigned char resident = 0;
+  const int answer = ::mincore(mapped, page, &resident);
+  ::munmap(mapped, page);
+  return answer == 0 && (resident & 1);
+}
+
+}  // namespace corank

@@ -1,0 +1,44 @@
+// Files in the address space, which stay safe to read where a file shrinks or its device fails.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <span>
+
+#include "file.hpp"
+
+namespace corank {
+
+// An area of addresses that files are mapped into, read-only. What can't be read there any more,
+// which is a SIGBUS otherwise, reads as zeros, and failed_at() says so from then on.
+class MappedFiles {
+ public:
+  // Room for add() of so many bytes together, each file rounded up to whole pages.
+  explicit MappedFiles(std::uint64_t bytes);
+  ~MappedFiles();
+  MappedFiles(const MappedFiles&) = delete;
+  MappedFiles& operator=(const MappedFiles&) = delete;
+
+  // The first `bytes` bytes of `file`, for as long as this lives; the file may be closed.
+  const std::byte* add(const FileDescriptor& file, std::uint64_t bytes,
+                       const std::filesystem::path& path);
+  // A byte, the first that was met, that could not be read; null if there was none.
+  const std::byte* failed_at() const;
+
+ private:
+  std::span<std::byte> area_;
+  std::uint64_t used_bytes_ = 0;
+  std::size_t slot_;
+};
+
+// Brings mapped bytes into memory at once, instead of by a page fault for every few pages.
+void populate(std::span<const std::byte> mapped);
+
+// Lets mapped bytes leave this process's memory; they stay in the page cache and can be read again.
+void forget(std::span<const std::byte> mapped);
+
+// Whether the page of `file` at `offset` is in the page cache.
+bool is_cached(const FileDescriptor& file, std::uint64_t offset);
+
+}  // namespace corank
