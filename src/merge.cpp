@@ -299,6 +299,7 @@ class Merge {
     if (!backends.empty())
       for (const auto& pages : pages_of(runs, in_place))
         pinned.push_back(backends.front()->pin(pages, mapped));
+    const auto start = TraceClock::now();
     try {
       run_passes(passes, totals_);
     } catch (const RunDisorder& found) {
@@ -309,6 +310,7 @@ class Merge {
         for (const Run& run : runs) run.check_unchanged();
       throw;
     }
+    stats_.pipeline_seconds += std::chrono::duration<double>(TraceClock::now() - start).count();
     ++stats_.passes;
   }
 

@@ -155,6 +155,7 @@ void write_stats(const corank::Stats& stats, const std::string& file) {
       {"passes", stats.passes},
       {"units", stats.units},
       {"seconds", stats.seconds},
+      {"pipeline_seconds", stats.pipeline_seconds},
       {"busy_seconds",
        {{"read", stats.busy.read},
         {"cut", stats.busy.cut},

@@ -86,6 +86,7 @@ struct Stats {
   std::uint64_t passes = 0;         // 1 where the budget sufficed for all runs at once
   std::uint64_t units = 0;          // work units merged
   double seconds = 0;               // wall time
+  double pipeline_seconds = 0;      // of it, while chunks were read, merged and written
 
   // Seconds that each stage was at work, added up over the threads that worked on it; their sum
   // beyond `seconds` is what the stages overlapped.
