@@ -33,8 +33,8 @@ Reader::Reader(std::span<const Run> runs, const KeyEncoding& encoding, const Pas
     read_ahead();
   }
   if (std::ranges::any_of(runs, &Run::is_direct)) {
-    threads = static_cast<unsigned>(plan.read_ahead);
-    ring_ = ReadRing::open(threads);
+    ring_ = ReadRing::open(static_cast<unsigned>(plan.read_ahead));
+    threads = std::min(static_cast<unsigned>(plan.read_ahead), 32u);
     if (ring_) {
       threads_.emplace_back([this, row] { serve_requests_by_ring(row); });
       return;

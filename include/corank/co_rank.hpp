@@ -76,7 +76,10 @@ Cut co_rank(std::uint64_t rank, std::span<const std::uint64_t> counts, Probe&& p
   std::uint64_t longest = 0;
   for (const std::uint64_t count : counts) longest = std::max(longest, count);
   std::uint64_t taken = 0;  // records
-  for (std::uint64_t step = std::bit_floor(std::min(rank, longest)); step != 0; step /= 2) {
+  // Larger steps than a few times a run's part of the rank would be taken by next to none.
+  const std::uint64_t enough = std::bit_ceil(4 * (rank / std::max<std::size_t>(k, 1) + 1));
+  for (std::uint64_t step = std::min(std::bit_floor(std::min(rank, longest)), enough); step != 0;
+       step /= 2) {
     std::uint64_t blocks = 0;
     for (const std::uint64_t count : counts) blocks += count / step;
     const std::uint64_t target = std::min(rank / step, blocks) * step;
