@@ -165,17 +165,20 @@ void Cutter::consume(std::uint32_t run, std::uint64_t records, WorkUnit& unit) {
 
 std::optional<WorkUnit> Concatenation::next() {
   WorkUnit unit{sequence_++, 0, {}, rank_};
-  while (unit.segments.size() < unit_chunks_ && run_ < runs_.size()) {
+  while (unit.records < unit_records_ && unit.segments.size() < unit_chunks_ &&
+         run_ < runs_.size()) {
     if (taken_ == runs_[run_].records()) {
       ++run_;
       taken_ = 0;
+      chunk_.reset();
       continue;
     }
-    ChunkRef chunk = reader_.next(run_);
-    const std::uint64_t count = chunk->count;
-    taken_ += count;
+    if (!chunk_ || taken_ == chunk_->first + chunk_->count) chunk_ = reader_.next(run_);
+    const std::uint64_t first = taken_ - chunk_->first;
+    const std::uint64_t count = std::min(chunk_->count - first, unit_records_ - unit.records);
+    unit.segments.push_back({chunk_, first, count});
     unit.records += count;
-    unit.segments.push_back({std::move(chunk), 0, count});
+    taken_ += count;
   }
   if (unit.records == 0) return std::nullopt;
   rank_ += unit.records;

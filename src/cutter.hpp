@@ -59,21 +59,25 @@ class Cutter {
 // writes, without the merge.
 class Concatenation {
  public:
-  // A unit has `unit_chunks` chunks, so that its memory is bounded however short the runs are.
-  Concatenation(Reader& reader, std::span<const Run> runs, std::uint64_t unit_chunks)
-      : reader_(reader), runs_(runs), unit_chunks_(unit_chunks) {}
+  // A unit has `unit_records` records, or fewer in `unit_chunks` chunks, so that its memory is
+  // bounded however short the runs are.
+  Concatenation(Reader& reader, std::span<const Run> runs, std::uint64_t unit_records,
+                std::uint64_t unit_chunks)
+      : reader_(reader), runs_(runs), unit_records_(unit_records), unit_chunks_(unit_chunks) {}
 
-  // The next unit; the last one may have fewer chunks.
+  // The next unit; the last one may have fewer records.
   std::optional<WorkUnit> next();
 
  private:
   Reader& reader_;
   std::span<const Run> runs_;
+  std::uint64_t unit_records_;
   std::uint64_t unit_chunks_;
   std::uint64_t sequence_ = 0;
   std::uint64_t rank_ = 0;
   std::uint32_t run_ = 0;
-  std::uint64_t taken_ = 0;  // records of run_
+  std::uint64_t taken_ = 0;  // records of run_ that are in units
+  ChunkRef chunk_;           // the last one taken
 };
 
 }  // namespace corank

@@ -80,7 +80,8 @@ void run_pass(const Pass& pass, PassTotals& totals) {
     return;
   }
   const std::uint64_t units = (records + pass.plan.unit_records - 1) / pass.plan.unit_records;
-  const bool needs_output = pass.backend && pass.writer;
+  // Copies are written from where they were read, unless only whole pages of the output can be.
+  const bool needs_output = pass.writer && (pass.backend || pass.writer->is_direct());
 
   const auto row = [&](const char* stage, std::uint64_t number = 0) {
     return TraceRow{pass.trace, stage, pass.slice, static_cast<unsigned>(number)};
@@ -89,13 +90,16 @@ void run_pass(const Pass& pass, PassTotals& totals) {
   const PinMemory pin = pass.backend ? pass.backend->pin_memory() : nullptr;
   BufferPool chunk_pool(pass.plan.chunk_bytes, std::min(pass.plan.chunks, chunks_in_runs), pin);
   BufferPool output_pool(pass.plan.unit_bytes,
-                         needs_output ? std::min<std::uint64_t>(pass.plan.tokens, units) : 0, pin);
+                         !needs_output  ? 0
+                         : pass.backend ? std::min<std::uint64_t>(pass.plan.tokens, units)
+                                        : pass.plan.tokens,
+                         pin);
   Reader reader(pass.runs, pass.encoding, pass.plan,
                 pass.backend ? Reader::Order::forecast : Reader::Order::one_by_one, chunk_pool,
                 reading_threads(pass.threads), pass.stop, row("read"));
   Cutter cutter(reader, pass.runs, pass.encoding, pass.plan.unit_records);
   Concatenation concatenation(
-      reader, pass.runs,
+      reader, pass.runs, pass.plan.unit_records,
       std::max<std::uint64_t>(pass.plan.unit_records / pass.plan.chunk_records, 1));
 
   const auto stop_if_asked = [&] {
@@ -154,16 +158,17 @@ void run_pass(const Pass& pass, PassTotals& totals) {
                   token->merged.buffer.bytes().first(token->merged.records * record_bytes),
                   record_bytes);
           } else {
-            std::span<std::byte> to;
-            if (!pass.writer) to = part_of_output(token->unit);
-            for (const Segment& segment : token->unit.segments) {
-              if (!pass.writer) {
-                std::ranges::copy(bytes_of(segment), to.begin());
-                to = to.subspan(bytes_of(segment).size());
-              }
-              if (pass.checksum)
-                totals.checksum += parallel_checksum(bytes_of(segment), record_bytes);
+            if (needs_output || !pass.writer) {
+              Buffer output =
+                  pass.writer ? output_pool.lease() : Buffer(part_of_output(token->unit));
+              auto to = output.bytes().begin();
+              for (const Segment& segment : token->unit.segments)
+                to = std::ranges::copy(bytes_of(segment), to).out;
+              token->merged = {token->unit.sequence, token->unit.records, std::move(output)};
             }
+            if (pass.checksum)
+              for (const Segment& segment : token->unit.segments)
+                totals.checksum += parallel_checksum(bytes_of(segment), record_bytes);
           }
         }
         token->merged_at = TraceClock::now();

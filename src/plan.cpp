@@ -45,9 +45,9 @@ std::uint64_t in_whole_pages(std::uint64_t records, std::uint32_t record_bytes) 
 std::optional<PassPlan> plan_pass(std::uint64_t runs, std::uint32_t record_bytes,
                                   std::uint64_t memory_bytes, std::uint64_t merged_bytes,
                                   std::uint64_t largest_unit_bytes, std::uint64_t edge_bytes) {
-  largest_unit_bytes =
-      std::max(largest_unit_bytes, std::min({runs * enough_unit_bytes_a_run, enough_unit_bytes,
-                                             merged_bytes / runs_to_units}));
+  largest_unit_bytes = std::max(
+      largest_unit_bytes,
+      std::min({runs * enough_unit_bytes_a_run, enough_unit_bytes, merged_bytes / runs_to_units}));
   const std::uint64_t smallest_chunk_bytes = round_up(record_bytes + edge_bytes, page_bytes());
   // At least half of a chunk is filled, so twice a chunk leaves room for a record.
   const std::uint64_t smallest_unit_bytes =

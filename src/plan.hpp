@@ -25,7 +25,8 @@ inline constexpr std::uint64_t largest_cuda_unit_bytes = std::uint64_t{32} << 20
 
 // The best way to merge `runs` runs of `merged_bytes` together at once within `memory_bytes`; none
 // if there is none. Whether there is one depends on neither `merged_bytes` nor
-// `largest_unit_bytes`, which units of many runs exceed. A chunk has `edge_bytes` beside its records.
+// `largest_unit_bytes`, which units of many runs exceed. A chunk has `edge_bytes` beside its
+// records.
 std::optional<PassPlan> plan_pass(
     std::uint64_t runs, std::uint32_t record_bytes, std::uint64_t memory_bytes,
     std::uint64_t merged_bytes = std::numeric_limits<std::uint64_t>::max(),

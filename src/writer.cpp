@@ -51,7 +51,7 @@ void Writer::make_direct(std::uint64_t bytes) {
 }
 
 void Writer::write(std::span<const std::byte> bytes) {
-  if (staging_pool_) {
+  if (is_direct()) {
     bytes_ += bytes.size();
     while (!bytes.empty()) {
       const bool at_page = reinterpret_cast<std::uintptr_t>(bytes.data()) % page_bytes() == 0;

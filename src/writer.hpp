@@ -25,7 +25,10 @@ class Writer {
   // where that is not possible nothing changes. Throws Error where there is not so much room.
   void make_direct(std::uint64_t bytes);
 
-  // Memory that begins at a page's start and fills whole pages is written without a copy.
+  bool is_direct() const { return staging_pool_ != nullptr; }
+
+  // Where it is direct, memory that begins at a page's start and fills whole pages is written
+  // without a copy.
   void write(std::span<const std::byte> bytes);
   std::uint64_t bytes() const { return bytes_; }
 
