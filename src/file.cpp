@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <linux/magic.h>
-#include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
@@ -11,7 +10,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
 #include <string>
 
@@ -45,19 +43,11 @@ std::string_view advice(int error) {
   }
 }
 
-std::filesystem::path folder_of(const std::filesystem::path& path) {
-  return path.has_parent_path() ? path.parent_path() : ".";
-}
-
-FileIdentity identity_of(const struct stat& status) {
-  return {status.st_dev, status.st_ino};
-}
-
 }  // namespace
 
 void throw_file_error(const std::filesystem::path& path, std::string_view what) {
   const int error = errno;
-  throw Error(
+  throw FileError(
       fmt::format("{}: cannot {}: {}{}", path.string(), what, std::strerror(error), advice(error)));
 }
 
@@ -127,69 +117,6 @@ std::size_t descriptor_limit() {
   struct rlimit limit {};
   ::getrlimit(RLIMIT_NOFILE, &limit);
   return limit.rlim_cur;
-}
-
-AtomicFile::AtomicFile(std::filesystem::path target, bool overwrite,
-                       const std::function<bool(FileIdentity)>& is_input)
-    : target_(std::move(target)), overwrite_(overwrite) {
-  struct stat status {};
-  if (::stat(target_.c_str(), &status) == 0) {
-    if (S_ISDIR(status.st_mode)) throw Error(target_.string() + ": is a folder; name a file");
-    if (!overwrite_) throw Error(target_.string() + ": exists already; use --force to replace it");
-    // The file is replaced, not a link to it.
-    target_ = std::filesystem::canonical(target_);
-  }
-  // Names have at most 255 bytes.
-  temporary_ = folder_of(target_) / ("." + target_.filename().string().substr(0, 240) + ".corank");
-
-  for (;;) {
-    FileDescriptor file(
-        ::open(temporary_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666));
-    if (!file) throw_file_error(target_, "create its temporary file");
-    struct stat mine {};
-    if (::fstat(file.get(), &mine) != 0) throw_file_error(temporary_, "look at");
-    if (is_input(identity_of(mine)))
-      throw Error(temporary_.string() +
-                  ": is the temporary file of the output and also an input; rename it");
-    if (::flock(file.get(), LOCK_EX | LOCK_NB) != 0) {
-      if (errno != EWOULDBLOCK) throw_file_error(temporary_, "lock");
-      throw Error(target_.string() + ": another merge is writing it; wait for that one");
-    }
-    // The one that held the lock may have renamed or removed the file in between.
-    struct stat named {};
-    if (::stat(temporary_.c_str(), &named) != 0 || !(identity_of(named) == identity_of(mine)))
-      continue;
-    if (::ftruncate(file.get(), 0) != 0) throw_file_error(temporary_, "empty");
-    file_ = std::move(file);
-    return;
-  }
-}
-
-AtomicFile::~AtomicFile() {
-  if (file_) ::unlink(temporary_.c_str());
-}
-
-void AtomicFile::make_durable() {
-  if (::fsync(file_.get()) != 0) throw_file_error(target_, "make durable");
-}
-
-void AtomicFile::commit() {
-  const int renamed = overwrite_ ? ::rename(temporary_.c_str(), target_.c_str())
-                                 : ::renameat2(AT_FDCWD, temporary_.c_str(), AT_FDCWD,
-                                               target_.c_str(), RENAME_NOREPLACE);
-  if (renamed != 0) {
-    if (errno == EEXIST)
-      throw Error(target_.string() + ": appeared meanwhile; use --force to replace it");
-    // Not every file system can refuse to replace.
-    if (overwrite_ || errno != EINVAL || ::rename(temporary_.c_str(), target_.c_str()) != 0)
-      throw_file_error(target_, "rename the finished file");
-  }
-  file_ = FileDescriptor();
-  const std::filesystem::path folder = folder_of(target_);
-  const FileDescriptor directory(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  // Some file systems have nothing to sync for a folder and say so with EINVAL.
-  if (!directory || (::fsync(directory.get()) != 0 && errno != EINVAL))
-    throw_file_error(folder, "make the new name durable");
 }
 
 }  // namespace corank

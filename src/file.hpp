@@ -6,14 +6,21 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
-#include <functional>
 #include <span>
 #include <string_view>
 #include <utility>
 
+#include "corank/error.hpp"
+
 namespace corank {
 
-// Throws Error "PATH: cannot WHAT: reason; advice" for the current errno.
+// A system call that failed.
+class FileError : public Error {
+ public:
+  using Error::Error;
+};
+
+// Throws FileError "PATH: cannot WHAT: reason; advice" for the current errno.
 [[noreturn]] void throw_file_error(const std::filesystem::path& path, std::string_view what);
 
 class FileDescriptor {
@@ -61,30 +68,5 @@ void write_all(const FileDescriptor& file, std::span<const std::byte> bytes,
 
 // How many descriptors this process may have open at once.
 std::size_t descriptor_limit();
-
-// A file that appears under its name only when it is whole and durable: it is written under a
-// temporary name beside the target and renamed. The temporary name depends on the target alone, so
-// that what a killed process left behind is replaced by the next.
-class AtomicFile {
- public:
-  // Throws Error where the target exists and may not be replaced, where another process is writing
-  // it, or where `is_input` holds for the file of the temporary name.
-  AtomicFile(std::filesystem::path target, bool overwrite,
-             const std::function<bool(FileIdentity)>& is_input);
-  ~AtomicFile();
-  AtomicFile(const AtomicFile&) = delete;
-  AtomicFile& operator=(const AtomicFile&) = delete;
-
-  const FileDescriptor& descriptor() const { return file_; }
-  void make_durable();
-  // Puts what make_durable() left in place of the target.
-  void commit();
-
- private:
-  std::filesystem::path target_;
-  std::filesystem::path temporary_;
-  bool overwrite_;
-  FileDescriptor file_;
-};
 
 }  // namespace corank

@@ -6,11 +6,13 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstring>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <thread>
 
+#include "checksum.hpp"
 #include "cpu_backend.hpp"
 #include "cuda_backend.hpp"
 #include "pipeline.hpp"
@@ -127,6 +129,19 @@ class Parts {
   std::vector<std::filesystem::path> paths_;
 };
 
+// A contiguous part of the whole output.
+struct Slice {
+  std::uint64_t begin;  // ranks
+  std::uint64_t end;
+};
+
+// What is compared before a merge goes on with the output of another.
+constexpr std::uint64_t compared_bytes = std::uint64_t{64} << 10;
+
+std::uint64_t digest(const std::string& text) {
+  return records_checksum(std::as_bytes(std::span(text)), static_cast<std::uint32_t>(text.size()));
+}
+
 // One call of merge().
 class Merge {
  public:
@@ -146,23 +161,19 @@ class Merge {
     std::vector<std::filesystem::path> paths{output};
     if (options_.parts != 0) paths = parts.emplace(output, options_.parts).paths();
     std::vector<Writer> writers;
-    for (const auto& path : paths)
-      writers.emplace_back(path, options_.overwrite, [this](FileIdentity file) {
-        return std::ranges::any_of(runs_, [&](const Run& run) { return run.identity() == file; });
-      });
-    const std::uint64_t widest = widest_of(writers.size());
-    stats_.io = choose_io(writers.size());
-    // Without the page cache an output is durable sooner; what is small is better left in it.
-    const std::uint64_t part_bytes = stats_.records / writers.size() * record_bytes();
-    if (options_.io == Io::direct ||
-        (options_.io == Io::automatic && part_bytes >= least_direct_bytes))
-      for (Writer& writer : writers) writer.make_direct(part_bytes);
-    run_earlier_passes(widest, folder_for_passes(output));
-    last_pass_ = true;
-    run_pass(runs_, writers, {});
-    for (const Run& run : runs_) run.check_unchanged();
-    if (options_.stop.stop_requested()) throw Interrupted();
-    for (Writer& writer : writers) writer.commit();
+    try {
+      into_writers(paths, writers, folder_for_passes(output));
+    } catch (const Error& error) {
+      if (options_.resume && (dynamic_cast<const Interrupted*>(&error) != nullptr ||
+                              dynamic_cast<const FileError*>(&error) != nullptr))
+        for (const Writer& writer : writers) {
+          writer.atomic()->leave();
+          if (&writer == &writers.front() && options_.notice)
+            options_.notice(output.string() +
+                            ": what was written is kept; with --resume a merge goes on from there");
+        }
+      throw;
+    }
     return finish("writing " + output.string());
   }
 
@@ -171,12 +182,146 @@ class Merge {
     widest_of(1);
     stats_.io = "memory";
     last_pass_ = true;
-    run_pass(runs_, {}, output);
+    const Slice all{0, stats_.records};
+    run_pass(runs_, {&all, 1}, {}, output);
     return finish("writing to memory");
   }
 
  private:
   std::uint32_t record_bytes() const { return options_.record.record_bytes; }
+
+  void into_writers(const std::vector<std::filesystem::path>& paths, std::vector<Writer>& writers,
+                    const std::filesystem::path& folder_for_earlier) {
+    const std::uint64_t output_digest = digest_of_output();
+    std::vector<Slice> slices;
+    std::uint64_t rank = 0;
+    for (std::size_t i = 0; i < paths.size(); ++i) {
+      // The product may need more than 64 bits.
+      const auto end = static_cast<std::uint64_t>(static_cast<unsigned __int128>(stats_.records) *
+                                                  (i + 1) / paths.size());
+      writers.emplace_back(
+          paths[i],
+          AtomicFile::Content{digest(fmt::format("{:x} {} {}", output_digest, rank, end)),
+                              (end - rank) * record_bytes()},
+          AtomicFile::Settings{options_.overwrite, options_.resume, options_.checkpoint_interval},
+          [this](FileIdentity file) {
+            return std::ranges::any_of(runs_,
+                                       [&](const Run& run) { return run.identity() == file; });
+          },
+          options_.stop);
+      slices.push_back({rank, end});
+      rank = end;
+    }
+    const std::uint64_t widest = widest_of(writers.size());
+    stats_.io = choose_io(writers.size());
+    // Without the page cache an output is durable sooner; what is small is better left in it.
+    const std::uint64_t part_bytes = stats_.records / writers.size() * record_bytes();
+    const bool direct = options_.io == Io::direct ||
+                        (options_.io == Io::automatic && part_bytes >= least_direct_bytes);
+    for (std::size_t i = 0; i < writers.size(); ++i) {
+      const std::uint64_t kept = records_to_keep(writers[i], slices[i]);
+      slices[i].begin += kept;
+      writers[i].go_on(kept * record_bytes());
+      if (direct) writers[i].make_direct(part_bytes);
+    }
+    std::uint64_t left = 0;
+    for (const Slice& slice : slices) left += slice.end - slice.begin;
+    progress_.bytes_total = left * record_bytes();
+
+    // No pass has to look at what stands before the first slice.
+    const std::uint64_t done = slices.front().begin;
+    if (done != 0) {
+      const std::vector<std::uint64_t> cut =
+          checked_cut(done, runs_, std::vector<std::uint64_t>(runs_.size()));
+      for (std::size_t i = 0; i < runs_.size(); ++i)
+        runs_[i] = runs_[i].stretch(cut[i], runs_[i].records() - cut[i]);
+      for (Slice& slice : slices) slice = {slice.begin - done, slice.end - done};
+    }
+    run_earlier_passes(widest, folder_for_earlier);
+    last_pass_ = true;
+    run_pass(runs_, slices, writers, {});
+    for (const Run& run : runs_) run.check_unchanged();
+    if (options_.stop.stop_requested()) throw Interrupted();
+    for (Writer& writer : writers) writer.commit();
+    for (const Writer& writer : writers)
+      if (writer.atomic()) writer.atomic()->forget_sidecar();
+  }
+
+  // Of the runs and of all options that say which bytes the output holds.
+  std::uint64_t digest_of_output() const {
+    std::string text = fmt::format("{} {} {}:", record_bytes(), options_.copy_only, runs_.size());
+    for (const KeyPiece& piece : encoding_.pieces())
+      text += fmt::format(" {} {} {} {} {}", piece.offset, piece.bytes,
+                          static_cast<int>(piece.transform), piece.big_endian, piece.descending);
+    for (const Run& run : runs_)
+      text += fmt::format(" {} {} {}", run.bytes(), run.modified_ns(), run.identity().inode);
+    return digest(text);
+  }
+
+  // How many records of what was left for the writer are the slice's.
+  std::uint64_t records_to_keep(const Writer& writer, const Slice& slice) {
+    const AtomicFile* const file = writer.atomic();
+    if (!file || !options_.resume) return 0;
+    std::uint64_t kept = file->left_bytes() / record_bytes();
+    std::string reason = file->why_nothing_left();
+    if (kept != 0 && !file->is_in_place() && !ends_like(file->descriptor(), slice, kept)) {
+      kept = 0;
+      reason = "it does not hold what the runs do";
+    }
+    if (!reason.empty() && options_.notice)
+      options_.notice(
+          fmt::format("{}: what a stopped merge left cannot be gone on with, since {}; "
+                      "starting over",
+                      writer.path().string(), reason));
+    stats_.resumed_bytes += kept * record_bytes();
+    if (options_.checksum) add_checksum(file->descriptor(), kept, writer.path());
+    return kept;
+  }
+
+  // Whether the last of the `kept` records in `file` are those that the runs give there.
+  bool ends_like(const FileDescriptor& file, const Slice& slice, std::uint64_t kept) const {
+    const std::uint64_t count =
+        std::min(kept, std::max<std::uint64_t>(compared_bytes / record_bytes(), 1));
+    const std::uint64_t end = slice.begin + kept;
+    const std::vector<std::uint64_t> from = end_of_slice(end - count, runs_);
+    const std::vector<std::uint64_t> to = end_of_slice(end, runs_);
+    std::vector<std::byte> records(count * record_bytes());
+    std::vector<const std::byte*> order;
+    for (std::size_t run = 0; run < runs_.size(); ++run) {
+      if (to[run] < from[run] || to[run] - from[run] > count - order.size()) return false;
+      const std::uint64_t length = to[run] - from[run];
+      const auto into = std::span(records).subspan(order.size() * record_bytes());
+      if (length != 0) runs_[run].read(from[run], length, into);
+      for (std::uint64_t i = 0; i < length; ++i) order.push_back(into.data() + i * record_bytes());
+    }
+    if (!options_.copy_only)
+      std::ranges::stable_sort(order, [this](const std::byte* a, const std::byte* b) {
+        return record_less(encoding_.layout(), a, b);
+      });
+    std::vector<std::byte> found(records.size());
+    if (read_at(file, found, (kept - count) * record_bytes(), "the unfinished output") !=
+        found.size())
+      return false;
+    for (std::size_t i = 0; i < order.size(); ++i)
+      if (std::memcmp(found.data() + i * record_bytes(), order[i], record_bytes()) != 0)
+        return false;
+    return true;
+  }
+
+  void add_checksum(const FileDescriptor& file, std::uint64_t records,
+                    const std::filesystem::path& path) {
+    const std::uint64_t block_bytes =
+        std::max<std::uint64_t>((std::uint64_t{1} << 20) / record_bytes(), 1) * record_bytes();
+    std::vector<std::byte> block(block_bytes);
+    for (std::uint64_t at = 0; at < records * record_bytes(); at += block_bytes) {
+      if (options_.stop.stop_requested()) throw Interrupted();
+      const auto wanted =
+          std::span(block).first(std::min(block_bytes, records * record_bytes() - at));
+      if (read_at(file, wanted, at, path) != wanted.size())
+        throw Error(path.string() + ": its unfinished file became shorter; start again");
+      totals_.checksum += records_checksum(wanted, record_bytes());
+    }
+  }
 
   // The most runs that each of `slices` can merge at once.
   std::uint64_t widest_of(std::size_t slices) const {
@@ -232,7 +377,6 @@ class Merge {
   }
 
   void run_earlier_passes(std::uint64_t widest, const std::filesystem::path& folder) {
-    progress_.bytes_total = stats_.records * record_bytes();
     if (options_.copy_only) return;
     std::vector<std::uint64_t> lengths;
     for (const Run& run : runs_) lengths.push_back(run.records());
@@ -249,7 +393,8 @@ class Merge {
       const auto first = runs_.begin() + static_cast<std::ptrdiff_t>(pass.first);
       const auto end = first + static_cast<std::ptrdiff_t>(pass.count);
       Writer temporary(folder);
-      run_pass({first, end}, {&temporary, 1}, {});
+      const Slice all{0, pass.records};
+      run_pass({first, end}, {&all, 1}, {&temporary, 1}, {});
       for (const Run& merged : std::span(first, end)) merged.check_unchanged();
       *first = temporary.into_run(record_bytes());
       runs_.erase(first + 1, end);
@@ -257,9 +402,9 @@ class Merge {
   }
 
   // One slice for each writer, or one into memory.
-  void run_pass(std::span<const Run> runs, std::span<Writer> writers,
-                std::span<std::byte> in_place) {
-    const std::size_t slices = std::max<std::size_t>(writers.size(), 1);
+  void run_pass(std::span<const Run> runs, std::span<const Slice> slices_of_output,
+                std::span<Writer> writers, std::span<std::byte> in_place) {
+    const std::size_t slices = slices_of_output.size();
     const auto threads = static_cast<unsigned>(std::max<std::size_t>(threads_ / slices, 1));
     // Runs in memory hold no chunks; nor do runs that are read one after another, except for what
     // is read ahead, which is as much as of any merge.
@@ -271,7 +416,7 @@ class Merge {
     const PassPlan plan = plan_runs(runs, slices, held, direct ? direct_edge_bytes() : 0).value();
     const BackendConfig config{&encoding_, plan.unit_records, plan.tokens, threads};
 
-    const std::vector<std::vector<Run>> sliced = cut_slices(runs, slices);
+    const std::vector<std::vector<Run>> sliced = cut_slices(runs, slices_of_output);
     std::vector<std::unique_ptr<Backend>> backends;
     std::vector<Pass> passes;
     for (std::size_t i = 0; i < slices; ++i) {
@@ -314,27 +459,36 @@ class Merge {
     ++stats_.passes;
   }
 
-  std::vector<std::vector<Run>> cut_slices(std::span<const Run> runs, std::size_t slices) const {
-    std::uint64_t records = 0;
-    for (const Run& run : runs) records += run.records();
-    std::vector<std::uint64_t> from(runs.size());
-    std::vector<std::vector<Run>> sliced(slices);
-    for (std::size_t i = 0; i < slices; ++i) {
-      // The product may need more than 64 bits.
-      const auto rank =
-          static_cast<std::uint64_t>(static_cast<unsigned __int128>(records) * (i + 1) / slices);
-      const std::vector<std::uint64_t> to = end_of_slice(rank, records, runs);
-      for (std::size_t run = 0; run < runs.size(); ++run) {
-        // What a slice can't see: the records on the two sides of its edge. Of cuts, only those of
-        // an unsorted run can cross.
-        if (to[run] < from[run] || (to[run] > 0 && to[run] < runs[run].records() &&
-                                    !options_.copy_only && !in_order_at(runs[run], to[run])))
-          throw_first_disorder(runs[run], to[run]);
-        sliced[i].push_back(runs[run].stretch(from[run], to[run] - from[run]));
-      }
-      from = to;
+  std::vector<std::vector<Run>> cut_slices(std::span<const Run> runs,
+                                           std::span<const Slice> slices) const {
+    std::vector<std::vector<Run>> sliced;
+    std::uint64_t rank = 0;
+    std::vector<std::uint64_t> to(runs.size());
+    const auto advance = [&](std::uint64_t next) {
+      if (next != rank) to = checked_cut(next, runs, to);
+      rank = next;
+    };
+    for (const Slice& slice : slices) {
+      advance(slice.begin);
+      const std::vector<std::uint64_t> from = to;
+      advance(slice.end);
+      auto& parts = sliced.emplace_back();
+      for (std::size_t run = 0; run < runs.size(); ++run)
+        parts.push_back(runs[run].stretch(from[run], to[run] - from[run]));
     }
     return sliced;
+  }
+
+  // The cut at `rank`, after one at `from`. Checks what the slices on its two sides can't see: the
+  // records at the edge. Of cuts, only those of an unsorted run can cross.
+  std::vector<std::uint64_t> checked_cut(std::uint64_t rank, std::span<const Run> runs,
+                                         const std::vector<std::uint64_t>& from) const {
+    std::vector<std::uint64_t> to = end_of_slice(rank, runs);
+    for (std::size_t run = 0; run < runs.size(); ++run)
+      if (to[run] < from[run] || (to[run] > 0 && to[run] < runs[run].records() &&
+                                  !options_.copy_only && !in_order_at(runs[run], to[run])))
+        throw_first_disorder(runs[run], to[run]);
+    return to;
   }
 
   bool in_order_at(const Run& run, std::uint64_t record) const {
@@ -343,8 +497,9 @@ class Merge {
     return !record_less(encoding_.layout(), pair.data() + record_bytes(), pair.data());
   }
 
-  std::vector<std::uint64_t> end_of_slice(std::uint64_t rank, std::uint64_t records,
-                                          std::span<const Run> runs) const {
+  std::vector<std::uint64_t> end_of_slice(std::uint64_t rank, std::span<const Run> runs) const {
+    std::uint64_t records = 0;
+    for (const Run& run : runs) records += run.records();
     if (rank != records && !options_.copy_only) return cut_runs(rank, runs, encoding_).position;
     std::vector<std::uint64_t> position;
     for (const Run& run : runs) {
@@ -361,7 +516,7 @@ class Merge {
           fmt::format("{}: a temporary file here did not hold what was written to it; check "
                       "the disk and the memory of this machine",
                       run.path().string()));
-    scan(run, encoding_, false);
+    scan(run.whole(), encoding_, false);
     throw OutOfOrder(run.path(), found, found * record_bytes());
   }
 

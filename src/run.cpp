@@ -35,6 +35,7 @@ Run::Run(std::filesystem::path path, std::uint32_t record_bytes, bool keep_open)
         path_.string(), file_bytes_, record_bytes, file_bytes_ - file_bytes_ % record_bytes));
   records_ = file_bytes_ / record_bytes;
   identity_ = {status.st_dev, status.st_ino};
+  modified_ns_ = status.st_mtim.tv_sec * std::int64_t{1'000'000'000} + status.st_mtim.tv_nsec;
   if (keep_open)
     ::posix_fadvise(file_->get(), 0, 0, POSIX_FADV_SEQUENTIAL);
   else
@@ -85,6 +86,13 @@ bool Run::is_cached() const {
   for (std::uint64_t i = 0; i < samples && file_bytes_ != 0; ++i)
     if (!corank::is_cached(*file, (file_bytes_ - 1) / (samples - 1) * i)) return false;
   return true;
+}
+
+Run Run::whole() const {
+  Run all = *this;
+  all.first_ = 0;
+  all.records_ = file_bytes_ / record_bytes_;
+  return all;
 }
 
 FileDescriptor Run::reopen() const {

@@ -27,6 +27,7 @@ class Run {
   std::uint64_t records() const { return records_; }
   std::uint64_t bytes() const { return records_ * record_bytes_; }
   FileIdentity identity() const { return identity_; }
+  std::int64_t modified_ns() const { return modified_ns_; }  // since 1970, at the start
   bool is_temporary() const { return file_ && identity_ == FileIdentity{}; }
 
   // Reads straight from the device from now on, past the page cache. False where the file system
@@ -48,6 +49,8 @@ class Run {
 
   // `count` of its records, from `first` on.
   Run stretch(std::uint64_t first, std::uint64_t count) const;
+  // The run that this is a stretch of.
+  Run whole() const;
 
   // Reads `count` records from record `first` on. Throws Error if the file has become shorter or is
   // another one. Thread-safe.
@@ -81,6 +84,7 @@ class Run {
   std::shared_ptr<const MappedFiles> mapping_;  // that memory_ is in, if any
   bool direct_ = false;
   FileIdentity identity_;
+  std::int64_t modified_ns_ = 0;
   std::uint32_t record_bytes_;
   std::uint64_t file_bytes_;
   std::uint64_t first_ = 0;

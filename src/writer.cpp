@@ -2,11 +2,14 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <poll.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
+#include <thread>
 #include <utility>
 
 namespace corank {
@@ -14,72 +17,137 @@ namespace {
 
 constexpr std::size_t staging_bytes = std::size_t{4} << 20;
 
+// How long a request to stop may wait for a pipe.
+constexpr std::chrono::milliseconds patience{100};
+
 // Whether `path` is something that is written to as it is: a device, a pipe.
 bool is_stream(const std::filesystem::path& path) {
-  const auto type = std::filesystem::status(path).type();
+  std::error_code error;
+  const auto type = std::filesystem::status(path, error).type();
   return type == std::filesystem::file_type::character ||
          type == std::filesystem::file_type::block || type == std::filesystem::file_type::fifo;
 }
 
+// A pipe is opened anew where that can be, so that waiting for its reader can be given up: the mode
+// of a descriptor is shared with whoever else holds it.
+FileDescriptor open_standard_output() {
+  struct stat status {};
+  if (::fstat(STDOUT_FILENO, &status) == 0 && S_ISFIFO(status.st_mode)) {
+    FileDescriptor file(::open("/proc/self/fd/1", O_WRONLY | O_CLOEXEC | O_NONBLOCK));
+    if (file) return file;
+  }
+  return FileDescriptor(::fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 0));
+}
+
+FileDescriptor open_stream(const std::filesystem::path& path, const std::stop_token& stop) {
+  for (;;) {
+    FileDescriptor file(::open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NONBLOCK));
+    if (file) return file;
+    if (errno != ENXIO && errno != EINTR) throw_file_error(path, "open");
+    if (stop.stop_requested()) throw Interrupted();
+    std::this_thread::sleep_for(patience);  // for somebody to read the pipe
+  }
+}
+
 }  // namespace
 
-Writer::Writer(const std::filesystem::path& output, bool overwrite,
-               const std::function<bool(FileIdentity)>& is_input)
-    : path_(output) {
+Writer::Writer(const std::filesystem::path& output, const AtomicFile::Content& content,
+               const AtomicFile::Settings& settings,
+               const std::function<bool(FileIdentity)>& is_input, std::stop_token stop)
+    : path_(output), stop_(std::move(stop)) {
+  is_stream_ = output == "-" || is_stream(output);
+  if (is_stream_ && settings.resume)
+    throw Error(output.string() + ": is no file that a merge could go on with; drop --resume");
   if (output == "-") {
     path_ = "standard output";
-    file_ = FileDescriptor(::fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 0));
+    file_ = open_standard_output();
     if (!file_) throw_file_error(path_, "write");
-  } else if (is_stream(output)) {
-    file_ = FileDescriptor(::open(output.c_str(), O_WRONLY | O_CLOEXEC));
-    if (!file_) throw_file_error(path_, "open");
+  } else if (is_stream_) {
+    file_ = open_stream(output, stop_);
   } else {
-    atomic_ = std::make_unique<AtomicFile>(output, overwrite, is_input);
+    atomic_ = std::make_unique<AtomicFile>(output, content, settings, is_input);
   }
 }
 
 Writer::Writer(const std::filesystem::path& folder) : path_(folder), file_(open_nameless(folder)) {}
 
+void Writer::go_on(std::uint64_t bytes) {
+  if (atomic_) atomic_->keep(bytes);
+  bytes_ = bytes;
+}
+
 void Writer::make_direct(std::uint64_t bytes) {
-  if (!atomic_ || !corank::make_direct(file())) return;
+  if (!atomic_ || atomic_->is_in_place()) return;
+  staging_pool_ = std::make_unique<BufferPool>(staging_bytes, 1, nullptr);
+  staging_ = staging_pool_->lease();
+  // Whole pages are written, so the first of them begins with what stands there already.
+  const std::size_t begun = bytes_ % page_bytes();
+  if (read_at(file(), staging_.bytes().first(begun), bytes_ - begun, path_) != begun ||
+      !corank::make_direct(file())) {
+    staging_ = Buffer();
+    staging_pool_.reset();
+    return;
+  }
+  staged_bytes_ = begun;
+  atomic_->write_from(bytes_ - begun);
   // The file's length stays what was written. File systems that can't reserve go on without.
   if (::fallocate(file().get(), FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(bytes)) != 0 &&
       errno == ENOSPC)
     throw_file_error(path_, fmt::format("reserve {} bytes", bytes));
-  staging_pool_ = std::make_unique<BufferPool>(staging_bytes, 1, nullptr);
-  staging_ = staging_pool_->lease();
 }
 
 void Writer::write(std::span<const std::byte> bytes) {
-  if (is_direct()) {
-    bytes_ += bytes.size();
-    while (!bytes.empty()) {
-      const bool at_page = reinterpret_cast<std::uintptr_t>(bytes.data()) % page_bytes() == 0;
-      if (staged_bytes_ == 0 && at_page && bytes.size() >= page_bytes()) {
-        const std::size_t whole = bytes.size() - bytes.size() % page_bytes();
-        write_all(file(), bytes.first(whole), path_);
-        bytes = bytes.subspan(whole);
-      } else {
-        const auto free = staging_.bytes().subspan(staged_bytes_);
-        const std::size_t count = std::min(bytes.size(), free.size());
-        std::ranges::copy(bytes.first(count), free.begin());
-        staged_bytes_ += count;
-        bytes = bytes.subspan(count);
-        if (count == free.size()) write_staged();
-      }
-    }
-    return;
-  }
-  write_all(file(), bytes, path_);
-  // Write-behind: the device starts on these bytes now, so that the last fsync has little left to
-  // wait for. Pipes refuse it, which does no harm.
-  ::sync_file_range(file().get(), static_cast<off_t>(bytes_), static_cast<off_t>(bytes.size()),
-                    SYNC_FILE_RANGE_WRITE);
   bytes_ += bytes.size();
+  if (is_stream_) return write_to_stream(bytes);
+  if (is_direct()) {
+    write_pages(bytes);
+  } else {
+    write_all(file(), bytes, path_);
+    // Write-behind: the device starts on these bytes now, so that the last fsync has little left to
+    // wait for.
+    ::sync_file_range(file().get(), static_cast<off_t>(bytes_ - bytes.size()),
+                      static_cast<off_t>(bytes.size()), SYNC_FILE_RANGE_WRITE);
+  }
+  if (atomic_) atomic_->checkpoint(bytes_ - staged_bytes_);
+}
+
+void Writer::write_pages(std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const bool at_page = reinterpret_cast<std::uintptr_t>(bytes.data()) % page_bytes() == 0;
+    if (staged_bytes_ == 0 && at_page && bytes.size() >= page_bytes()) {
+      const std::size_t whole = bytes.size() - bytes.size() % page_bytes();
+      write_all(file(), bytes.first(whole), path_);
+      bytes = bytes.subspan(whole);
+    } else {
+      const auto free = staging_.bytes().subspan(staged_bytes_);
+      const std::size_t count = std::min(bytes.size(), free.size());
+      std::ranges::copy(bytes.first(count), free.begin());
+      staged_bytes_ += count;
+      bytes = bytes.subspan(count);
+      if (count == free.size()) write_staged();
+    }
+  }
 }
 
 void Writer::write_staged() {
   write_all(file(), staging_.bytes().first(std::exchange(staged_bytes_, 0)), path_);
+}
+
+void Writer::write_to_stream(std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t put = ::write(file_.get(), bytes.data(), bytes.size());
+    if (put >= 0) {
+      bytes = bytes.subspan(static_cast<std::size_t>(put));
+    } else if (errno == EAGAIN) {
+      struct pollfd room {
+        file_.get(), POLLOUT, 0
+      };
+      ::poll(&room, 1, static_cast<int>(patience.count()));
+      if (stop_.stop_requested()) throw Interrupted();
+    } else if (errno != EINTR) {
+      throw_file_error(path_, "write");
+    }
+  }
 }
 
 void Writer::make_durable() {
@@ -87,7 +155,7 @@ void Writer::make_durable() {
     make_buffered(file());  // the last page may be no whole one
     write_staged();
   }
-  if (atomic_) atomic_->make_durable();
+  if (atomic_) atomic_->make_durable(bytes_, stop_);
 }
 
 void Writer::commit() {

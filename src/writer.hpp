@@ -6,9 +6,10 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <stop_token>
 
+#include "atomic_file.hpp"
 #include "buffer.hpp"
-#include "file.hpp"
 #include "run.hpp"
 
 namespace corank {
@@ -16,10 +17,18 @@ namespace corank {
 class Writer {
  public:
   // To `output` as merge() describes it. `is_input` tells which files are runs of the merge.
-  Writer(const std::filesystem::path& output, bool overwrite,
-         const std::function<bool(FileIdentity)>& is_input);
+  // Throws Interrupted where `stop` asks for it while nobody reads a pipe.
+  Writer(const std::filesystem::path& output, const AtomicFile::Content& content,
+         const AtomicFile::Settings& settings, const std::function<bool(FileIdentity)>& is_input,
+         std::stop_token stop);
   // To a nameless file in `folder`, which becomes a run of the next pass.
   explicit Writer(const std::filesystem::path& folder);
+
+  const std::filesystem::path& path() const { return path_; }
+  // A file that can be gone on with; null for all else.
+  AtomicFile* atomic() const { return atomic_.get(); }
+  // Goes on behind its first `bytes`; must precede all writing. Without that, begins anew.
+  void go_on(std::uint64_t bytes);
 
   // Writes straight to the device from now on, past the page cache, and reserves room for `bytes`;
   // where that is not possible nothing changes. Throws Error where there is not so much room.
@@ -39,12 +48,16 @@ class Writer {
   Run into_run(std::uint32_t record_bytes);
 
  private:
-  void write_staged();
   const FileDescriptor& file() const { return atomic_ ? atomic_->descriptor() : file_; }
+  void write_to_stream(std::span<const std::byte> bytes);
+  void write_pages(std::span<const std::byte> bytes);
+  void write_staged();
 
   std::filesystem::path path_;
   std::unique_ptr<AtomicFile> atomic_;
   FileDescriptor file_;
+  bool is_stream_ = false;
+  std::stop_token stop_;
   std::uint64_t bytes_ = 0;
   // Where the file is direct: bytes that have not filled the staging buffer yet.
   std::unique_ptr<BufferPool> staging_pool_;

@@ -152,6 +152,7 @@ void write_stats(const corank::Stats& stats, const std::string& file) {
       {"records", stats.records},
       {"bytes_read", stats.bytes_read},
       {"bytes_written", stats.bytes_written},
+      {"resumed_bytes", stats.resumed_bytes},
       {"passes", stats.passes},
       {"units", stats.units},
       {"seconds", stats.seconds},
@@ -196,6 +197,9 @@ class MergeCommand {
         ->required()
         ->type_name("FILE");
     command_->add_flag("-f,--force", options_.overwrite, "Replace an output that exists");
+    command_->add_flag("--resume", options_.resume,
+                       "Go on with what a stopped merge of the same runs left; stopped again, or "
+                       "where the disk is full, keep it for the next");
     command_
         ->add_option(
             "--parts", options_.parts,

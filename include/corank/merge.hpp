@@ -1,6 +1,7 @@
 // The library's front door: k sorted files in, one sorted file out.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -54,6 +55,17 @@ struct Options {
   // Whether an output that exists already is replaced, once the new one is whole and durable.
   bool overwrite = false;
 
+  // Goes on with what a stopped merge of the same runs by the same options left beside the output,
+  // if the runs and what is left agree; begins anew, and says why, if not. Of several parts each
+  // goes on by itself. What passes before the last had written is not kept, but they leave out what
+  // is in the output already. Interrupted, or where a system call fails, such a merge leaves what
+  // it has for the next. Throws Error where the output is no file.
+  bool resume = false;
+
+  // How often what was written is made durable, in the background, so that it can be gone on from
+  // after a loss of power; after anything else the system remembers all that was written.
+  std::chrono::milliseconds checkpoint_interval{5000};
+
   // Whether Stats::checksum is computed.
   bool checksum = false;
 
@@ -83,6 +95,7 @@ struct Stats {
   std::uint64_t records = 0;
   std::uint64_t bytes_read = 0;     // of all passes
   std::uint64_t bytes_written = 0;  // of all passes
+  std::uint64_t resumed_bytes = 0;  // of the output, that Options::resume found written
   std::uint64_t passes = 0;         // 1 where the budget sufficed for all runs at once
   std::uint64_t units = 0;          // work units merged
   double seconds = 0;               // wall time
@@ -126,12 +139,14 @@ struct Stats {
 // Merges `runs`, each sorted by `options.keys`, into `output`. Records with equal keys keep the
 // order of `runs` and, within a run, their order in the file. "-" as output is standard output; a
 // device or a pipe is written to as it is. Any other output appears under its name only when it is
-// whole and durable, and may be one of the runs.
+// whole and durable, and may be one of the runs. It takes the mode of the file that it replaces,
+// and the owner where the process may set it; a link stays, and what it points to is replaced.
 //
 // Throws OutOfOrder if a run is not sorted, Interrupted if options.stop asks for it, and Error for
-// everything else. After a throw the old output, if any, is untouched and no temporary file is
-// left; only if the last step fails, which renames the files of several parts one after another,
-// some of them may be new.
+// everything else, but std::bad_alloc and std::system_error where the system refuses memory or a
+// thread. After a throw the old output, if any, is untouched and no temporary file is left, unless
+// for Options::resume; only if the last step fails, which renames the files of several parts one
+// after another and makes their names durable, some of them, or the output, may be new, and whole.
 Stats merge(std::span<const std::filesystem::path> runs, const std::filesystem::path& output,
             const Options& options);
 
