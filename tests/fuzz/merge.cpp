@@ -1,0 +1,152 @@
+// Runs of any shape: units of the CPU backend, cut by co-rank, against std::stable_sort in the
+// order of decoded fields; and a run out of order is found where it is.
+#include <algorithm>
+#include <memory>
+#include <vector>
+
+#include "../support.hpp"
+#include "cpu_backend.hpp"
+#include "slice.hpp"
+#include "target.hpp"
+
+using namespace corank;
+
+namespace {
+
+constexpr std::uint64_t most_records = 1024;
+
+// A schema and what is made once for it.
+struct Shape {
+  Shape(const char* fields, const char* by)
+      : schema(Schema::parse(fields)),
+        keys(parse_keys(by, schema)),
+        encoding(schema, keys),
+        backend(make_cpu_backend({&encoding, most_records, 1, 1})) {}
+
+  Schema schema;
+  std::vector<KeyField> keys;
+  KeyEncoding encoding;
+  std::unique_ptr<Backend> backend;
+};
+
+Shape& shape(std::size_t number) {
+  static const std::pair<const char*, const char*> all[] = {
+      {"a:u8", "a"},
+      {"a:u16", "a:desc"},
+      {"a:u8,p:u8", "a"},
+      {"a:u64", "a"},
+      {"a:i64be", "a:desc"},
+      {"a:u64,p:u64", "a"},
+      {"a:f32,p:u8", "a"},
+      {"p:u8,a:f64be", "a:desc"},
+      {"a:u8,b:i16,c:u8", "c,b:desc"},
+      {"a:u64,b:u64", "b,a"},
+      {"a:bytes3,b:u8", "a"},
+      {"a:bytes20,b:u8", "a:desc,b"},
+      {"a:bytes40", "a"},
+      {"p:bytes5,a:u32,b:bytes33,q:u8", "a,b"},
+      {"a:u32,p:bytes96", "a"},
+  };
+  static std::unique_ptr<Shape> made[std::size(all)];
+  auto& wanted = made[number % std::size(all)];
+  if (!wanted)
+    wanted = std::make_unique<Shape>(all[number % std::size(all)].first,
+                                     all[number % std::size(all)].second);
+  return *wanted;
+}
+
+struct Input {
+  std::span<const std::uint8_t> bytes;
+  std::uint8_t take() {
+    if (bytes.empty()) return 0;
+    const std::uint8_t first = bytes.front();
+    bytes = bytes.subspan(1);
+    return first;
+  }
+};
+
+// The segments of the unit from the cut `from` to the cut `to`, in chunks of up to `chunk` records.
+WorkUnit unit_of(const std::vector<test::Bytes>& runs, std::uint32_t record_bytes,
+                 const std::vector<std::uint64_t>& from, const std::vector<std::uint64_t>& to,
+                 std::uint64_t chunk) {
+  WorkUnit unit;
+  for (std::uint32_t run = 0; run < runs.size(); ++run)
+    for (std::uint64_t first = from[run]; first < to[run]; first += chunk) {
+      const std::uint64_t count = std::min(chunk, to[run] - first);
+      const std::byte* const at = runs[run].data() + first * record_bytes;
+      unit.segments.push_back(
+          {std::make_shared<const Chunk>(Chunk{run, first, count, {}, Buffer(), at}), 0, count});
+      unit.records += count;
+    }
+  return unit;
+}
+
+}  // namespace
+
+void corank::fuzz(std::span<const std::uint8_t> bytes) {
+  Input input{bytes};
+  Shape& made = shape(input.take());
+  const std::uint32_t record_bytes = made.schema.record_bytes;
+  const std::size_t count = 1 + input.take() % 20;
+  const std::uint8_t unsorted = input.take();  // a run, or more often none
+  const std::uint64_t chunk = 1 + input.take();
+  const std::uint8_t rank_256th = input.take();
+  std::vector<std::uint8_t> lengths;
+  // Mostly short, so that many are tried; some beyond what the kernels take at once.
+  for (std::size_t run = 0; run < count; ++run) {
+    const std::uint8_t length = input.take();
+    lengths.push_back(length < 248 || run > 1 ? length % 16 : length);
+  }
+
+  std::vector<test::Bytes> runs;
+  test::Bytes all;
+  for (std::size_t run = 0; run < count; ++run) {
+    // What the input lacks is zeros.
+    test::Bytes records(std::size_t{lengths[run]} * record_bytes);
+    const auto given = input.bytes.first(std::min(records.size(), input.bytes.size()));
+    std::ranges::copy(std::as_bytes(given), records.begin());
+    input.bytes = input.bytes.subspan(given.size());
+    if (run != unsorted) records = test::stably_sorted(made.schema, made.keys, records);
+    all.insert(all.end(), records.begin(), records.end());
+    runs.push_back(std::move(records));
+  }
+  const std::uint64_t records = all.size() / record_bytes;
+  if (records == 0) return;
+
+  std::uint64_t disorder = 0;
+  if (unsorted < count)
+    for (std::uint64_t i = 1; i < lengths[unsorted] && disorder == 0; ++i) {
+      const std::byte* const record = runs[unsorted].data() + i * record_bytes;
+      if (test::reference_less(made.schema, made.keys, record, record - record_bytes)) disorder = i;
+    }
+
+  std::vector<Run> in_memory;
+  std::vector<std::uint64_t> ends;
+  for (const test::Bytes& run : runs) {
+    in_memory.emplace_back(run, "run", record_bytes);
+    ends.push_back(run.size() / record_bytes);
+  }
+  test::Bytes output(all.size());
+  const auto merge = [&](std::uint64_t rank, WorkUnit unit) {
+    if (unit.records == 0) return;
+    const auto into = std::span(output).subspan(rank * record_bytes, unit.records * record_bytes);
+    const std::uint64_t wanted = unit.records;
+    require(made.backend->merge(std::move(unit), Buffer(into)).records == wanted);
+  };
+
+  if (disorder != 0) {
+    // In one chunk: where chunks meet it is others who look.
+    try {
+      merge(0, unit_of(runs, record_bytes, std::vector<std::uint64_t>(count), ends, 256));
+      require(false);
+    } catch (const RunDisorder& found) {
+      require(found.run == unsorted && found.record == disorder);
+    }
+    return;
+  }
+  const std::vector<std::uint64_t> cut =
+      cut_runs(records * rank_256th / 256, in_memory, made.encoding).position;
+  merge(0, unit_of(runs, record_bytes, std::vector<std::uint64_t>(count), cut, chunk));
+  merge(records * rank_256th / 256, unit_of(runs, record_bytes, cut, ends, chunk));
+  require(output == test::stably_sorted(made.schema, made.keys, all));
+}
