@@ -109,19 +109,25 @@ void write_text(const std::filesystem::path& path, const std::string& text) {
 }  // namespace
 
 TEST_CASE("a stopped merge goes on where it stopped") {
-  for (const std::uint64_t bytes : {1, 5, 6, 600, 60'000, 66'666, 119'999}) {
-    Merging test;
-    test.stop_at(std::max<std::uint64_t>(bytes, 600));
-    std::filesystem::resize_file(test.temporary, bytes);
-    CHECK(test.told("is kept"));
-    const Stats stats = test.merge();
-    CHECK(stats.resumed_bytes == bytes / 6 * 6);
-    CHECK(stats.bytes_written == 120'000 - bytes / 6 * 6);
-    CHECK(stats.records == 20'000);
-    CHECK(test.notices.empty());
-    test.check_whole(test.merged);
-    CHECK(stats.checksum == check(test.output, test.options.record, test.keys(), true).checksum);
-  }
+  const std::uint64_t stops[] = {1, 5, 6, 600, 4'096, 60'000, 66'666, 119'999};
+  for (const Io io : {Io::buffered, Io::direct, Io::mapped})
+    for (const std::uint64_t bytes : stops) {
+      Merging test;
+      test.options.io = io;
+      test.stop_at(std::max<std::uint64_t>(bytes, 4'096));
+      // Direct writing ends at a page.
+      if (io != Io::direct || bytes <= 4'096) std::filesystem::resize_file(test.temporary, bytes);
+      const std::uint64_t left = std::filesystem::file_size(test.temporary) / 6 * 6;
+      CHECK(left + 4'096 > bytes);
+      CHECK(test.told("is kept"));
+      const Stats stats = test.merge();
+      CHECK(stats.resumed_bytes == left);
+      CHECK(stats.bytes_written == 120'000 - left);
+      CHECK(stats.records == 20'000);
+      CHECK(test.notices.empty());
+      test.check_whole(test.merged);
+      CHECK(stats.checksum == check(test.output, test.options.record, test.keys(), true).checksum);
+    }
 }
 
 TEST_CASE("a merge goes on again and again") {
@@ -161,15 +167,18 @@ TEST_CASE("each part goes on by itself") {
   test.options.memory_bytes = 3 << 20;
   test.output = test.folder / "parts";
   test.stop_at(30'001);
-  std::filesystem::resize_file(test.folder / "parts/.part-00001.corank", 10'000);
-  // This one was renamed, but the others were not.
-  const auto second = test.folder / "parts/.part-00002.corank";
-  write_file(second, Bytes(test.merged.begin() + 80'000 / 6 * 6, test.merged.end()));
+  // How far each part came is up to its threads; the last one was even renamed.
+  const std::size_t begins[] = {0, 39'996, 79'998};
+  const std::size_t ends[] = {30'001, 49'999, 120'000};
+  for (int i = 0; i < 3; ++i)
+    write_file(test.output / (".part-0000" + std::to_string(i) + ".corank"),
+               Bytes(test.merged.begin() + static_cast<std::ptrdiff_t>(begins[i]),
+                     test.merged.begin() + static_cast<std::ptrdiff_t>(ends[i])));
   const auto part = [&](int i) { return test.output / ("part-0000" + std::to_string(i)); };
-  std::filesystem::rename(second, part(2));
+  std::filesystem::rename(test.output / ".part-00002.corank", part(2));
   const Stats stats = test.merge();
   CHECK(test.notices.empty());
-  CHECK(stats.resumed_bytes == 30'000 + 9'996 + 40'002);
+  CHECK(stats.resumed_bytes == 30'000 + 10'002 + 40'002);
   Bytes all;
   for (int i = 0; i < 3; ++i) {
     const Bytes bytes = read_file(part(i));
