@@ -70,44 +70,63 @@ AtomicFile::AtomicFile(std::filesystem::path target, const Content& content,
     throw Error(sidecar_path_.string() +
                 ": is the file of the output's state and also an input; rename it");
   open_temporary(is_input);
-  find_what_is_left(content);
+  try {
+    find_what_is_left(content);
+  } catch (...) {
+    if (!settings_.resume || found_bytes_ == 0) ::unlink(temporary_.c_str());
+    if (!settings_.resume) ::unlink(sidecar_path_.c_str());
+    throw;
+  }
 }
 
 void AtomicFile::open_temporary(const std::function<bool(FileIdentity)>& is_input) {
+  constexpr int flags = O_RDWR | O_CLOEXEC | O_NOFOLLOW;
   for (;;) {
-    FileDescriptor file(
-        ::open(temporary_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, old_ ? 0600 : 0666));
+    FileDescriptor file(::open(temporary_.c_str(), flags | O_CREAT | O_EXCL, old_ ? 0600 : 0666));
+    const bool made = static_cast<bool>(file);
+    if (!made && errno == EEXIST) {
+      file = FileDescriptor(::open(temporary_.c_str(), flags));
+      if (!file && errno == ENOENT) continue;
+    }
     if (!file) throw_file_error(target_, "create its temporary file");
+    const auto fail = [&](const char* what) {
+      const int error = errno;
+      if (made) ::unlink(temporary_.c_str());
+      errno = error;
+      throw_file_error(temporary_, what);
+    };
     struct stat mine {};
-    if (::fstat(file.get(), &mine) != 0) throw_file_error(temporary_, "look at");
+    if (::fstat(file.get(), &mine) != 0) fail("look at");
     if (!S_ISREG(mine.st_mode)) throw Error(temporary_.string() + ": is in the way; remove it");
     if (is_input(identity_of(mine)))
       throw Error(temporary_.string() +
                   ": is the temporary file of the output and also an input; rename it");
     if (::flock(file.get(), LOCK_EX | LOCK_NB) != 0) {
-      if (errno != EWOULDBLOCK) throw_file_error(temporary_, "lock");
+      if (errno != EWOULDBLOCK) fail("lock");
       throw Error(target_.string() + ": another merge is writing it; wait for that one");
     }
     // The one that held the lock may have renamed or removed the file in between.
     struct stat named {};
-    if (::stat(temporary_.c_str(), &named) != 0 || !(identity_of(named) == identity_of(mine)))
-      continue;
+    if (::stat(temporary_.c_str(), &named) != 0) {
+      if (errno == ENOENT) continue;
+      fail("look at");
+    }
+    if (!(identity_of(named) == identity_of(mine))) continue;
     file_ = std::move(file);
+    inode_ = mine.st_ino;
+    found_bytes_ = static_cast<std::uint64_t>(mine.st_size);
     return;
   }
 }
 
 void AtomicFile::find_what_is_left(const Content& content) {
-  struct stat mine {};
-  if (::fstat(file_.get(), &mine) != 0) throw_file_error(temporary_, "look at");
-  const std::uint64_t bytes = found_bytes_ = static_cast<std::uint64_t>(mine.st_size);
-  sidecar_ = {content.digest, mine.st_ino, this_boot(), 0};
+  sidecar_ = {content.digest, inode_, this_boot(), 0};
 
   const FileDescriptor file(
       ::open(sidecar_path_.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
   if (!file) {
     if (errno != ENOENT) throw_file_error(sidecar_path_, "open");
-    if (bytes > 0) why_nothing_left_ = "nothing tells what it is";
+    if (found_bytes_ > 0) why_nothing_left_ = "nothing tells what it is";
     return;
   }
   std::array<std::byte, 256> text;
@@ -125,12 +144,12 @@ void AtomicFile::find_what_is_left(const Content& content) {
     in_place_ = settings_.resume;
     if (in_place_) target_file_ = open_to_read(target_);
     left_bytes_ = content.bytes;
-  } else if (found->inode != mine.st_ino) {
+  } else if (found->inode != inode_) {
     why_nothing_left_ = "its file was replaced";
   } else {
     // What a process wrote outlives it in the page cache, but not the system.
     const bool same_boot = found->boot != 0 && found->boot == sidecar_.boot;
-    left_bytes_ = std::min(same_boot ? bytes : found->durable_bytes, bytes);
+    left_bytes_ = std::min(same_boot ? found_bytes_ : found->durable_bytes, found_bytes_);
     if (left_bytes_ > content.bytes) {
       why_nothing_left_ = "it is longer than the whole output";
       left_bytes_ = 0;

@@ -82,6 +82,7 @@ class AtomicFile {
   std::optional<struct stat> old_;  // what the target was at the start
   FileDescriptor file_;
   FileDescriptor target_file_;  // open where the target is what is left
+  ino_t inode_ = 0;
   std::uint64_t left_bytes_ = 0;
   std::uint64_t found_bytes_ = 0;
   std::uint64_t found_durable_bytes_ = 0;

@@ -27,10 +27,9 @@ void ReadRing::start(int descriptor, std::span<std::byte> into, std::uint64_t of
 }
 
 ReadRing::Finished ReadRing::wait() {
-  ::io_uring_submit_and_wait(&ring_, 1);
   io_uring_cqe* entry = nullptr;
-  while (::io_uring_wait_cqe(&ring_, &entry) != 0) {
-  }  // a signal came
+  // A signal came, or the system lacks something just now: what was not submitted is tried again.
+  while (::io_uring_peek_cqe(&ring_, &entry) != 0) ::io_uring_submit_and_wait(&ring_, 1);
   const Finished finished{::io_uring_cqe_get_data(entry), entry->res};
   ::io_uring_cqe_seen(&ring_, entry);
   --in_flight_;

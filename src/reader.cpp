@@ -35,18 +35,24 @@ Reader::Reader(std::span<const Run> runs, const KeyEncoding& encoding, const Pas
   if (std::ranges::any_of(runs, &Run::is_direct)) {
     ring_ = ReadRing::open(static_cast<unsigned>(plan.read_ahead));
     threads = std::min(static_cast<unsigned>(plan.read_ahead), 32u);
-    if (ring_) {
-      threads_.emplace_back([this, row] { serve_requests_by_ring(row); });
-      return;
-    }
   }
-  for (unsigned i = 0; i < threads; ++i) {
-    row.number = i;
-    threads_.emplace_back([this, row] { serve_requests(row); });
+  try {
+    if (ring_)
+      threads_.emplace_back([this, row] { serve_requests_by_ring(row); });
+    else
+      for (row.number = 0; row.number < threads; ++row.number)
+        threads_.emplace_back([this, row] { serve_requests(row); });
+  } catch (...) {
+    close();  // those that have begun
+    throw;
   }
 }
 
 Reader::~Reader() {
+  close();
+}
+
+void Reader::close() {
   {
     std::lock_guard lock(mutex_);
     closing_ = true;
@@ -192,11 +198,15 @@ ChunkRef Reader::finish_read() {
 }
 
 void Reader::finish(ChunkRef chunk, std::exception_ptr failure) {
-  if (failure) failure_ = failure;
-  if (chunk) {
-    loaded(std::move(chunk));
-    read_ahead();
+  try {
+    if (chunk) {
+      loaded(std::move(chunk));
+      read_ahead();
+    }
+  } catch (...) {
+    failure = std::current_exception();
   }
+  if (failure) failure_ = failure;
   loaded_.notify_all();
 }
 

@@ -69,6 +69,7 @@ class Reader {
     }
   };
 
+  void close();
   void issue(std::uint32_t run);
   void read_ahead();
   void serve_requests(TraceRow row);
