@@ -31,6 +31,9 @@ class Backend {
     return nullptr;
   }
 
+  // Whether merge() computes where it is called, instead of waiting for a device.
+  virtual bool computes() const { return false; }
+
   virtual std::string device() const = 0;  // what it runs on, in words
 };
 

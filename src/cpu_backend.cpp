@@ -86,7 +86,7 @@ class CpuBackend final : public Backend {
       : layout_(config.encoding->layout()),
         words_(layout_),
         threads_(config.threads),
-        merger_(words_, threads_) {}
+        merger_(words_, threads_, config.tokens) {}
 
   MergedUnit merge(WorkUnit unit, Buffer output) override {
     std::vector<Stretch> runs;
@@ -95,6 +95,8 @@ class CpuBackend final : public Backend {
     if (!merger_.merge(runs, output.bytes().data())) throw_disorder(unit.segments);
     return {unit.sequence, unit.records, std::move(output)};
   }
+
+  bool computes() const override { return true; }
 
   std::string device() const override {
     return fmt::format("{} thread{}, {}", threads_, threads_ == 1 ? "" : "s", cpu_model());

@@ -14,8 +14,8 @@ namespace corank {
 
 class ParallelMerger {
  public:
-  // `keys` must outlive the merger.
-  ParallelMerger(const detail::KeyWords& keys, unsigned threads);
+  // `keys` must outlive the merger; `callers` are as many as call merge() at once, as a rule.
+  ParallelMerger(const detail::KeyWords& keys, unsigned threads, unsigned callers = 1);
 
   // Merges `runs`, stably, into `out`. False if one of them is out of order; what is in `out` then
   // means nothing. Thread-safe: all callers together have the threads.
@@ -28,7 +28,7 @@ class ParallelMerger {
   };
 
   const detail::KeyWords& keys_;
-  unsigned threads_;
+  unsigned threads_, callers_;
   tbb::task_arena arena_;
   std::vector<std::unique_ptr<TileMerger>> mergers_;  // of each place in the arena
 };

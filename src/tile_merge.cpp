@@ -4,6 +4,7 @@
 #include <array>
 #include <bit>
 #include <cstring>
+#include <optional>
 #include <vector>
 
 #include "record_sort.hpp"
@@ -103,7 +104,11 @@ class WholeWords {
 class PackedWords {
  public:
   PackedWords(const KeyWords& keys, const WordKernel& kernel)
-      : keys_(keys), kernel_(kernel), merger_(kernel), sorter_(keys, kernel) {}
+      : keys_(keys),
+        whole_word_(keys.whole_word()),
+        kernel_(kernel),
+        merger_(kernel),
+        sorter_(keys, kernel) {}
 
   std::uint64_t word(const std::byte* record) const {
     std::uint64_t result;
@@ -144,6 +149,7 @@ class PackedWords {
 
  private:
   static constexpr std::uint64_t batch = 64;
+  static constexpr std::size_t put_words = 512;  // that are looked at for ties at a time
 
   bool joins(const Stretch& stretch) const {
     return !stretch.predecessor ||
@@ -193,9 +199,14 @@ class PackedWords {
       const std::uint64_t count = std::min(stretch.count - first, batch);
       const std::byte* records = stretch.records + first * keys_.record_bytes();
       std::uint64_t* to = place(first);
-      keys_.read(word, records, count, to);
       order.equals = false;
-      kernel_.pack(to, count, packing, run, order);
+      if (whole_word_) {
+        kernel_.read_packed(records + whole_word_->offset, keys_.record_bytes(), count,
+                            whole_word_->big_endian, whole_word_->flip, packing, run, order, to);
+      } else {
+        keys_.read(word, records, count, to);
+        kernel_.pack(to, count, packing, run, order);
+      }
       if (order.descends) return false;
       if (order.equals && word + 1 < keys_.words()) {
         const std::uint64_t before = first != 0;
@@ -243,11 +254,13 @@ class PackedWords {
   void put_records(std::span<const Word> words, Writer& writer) {
     const std::uint32_t record_bytes = Bytes != 0 ? Bytes : keys_.record_bytes();
     const std::uint64_t run_mask = (std::uint64_t{1} << packing_.run_bits) - 1;
-    const auto run = [&](std::size_t i) { return static_cast<std::uint64_t>(words[i]) & run_mask; };
+    const auto next_of = [&](std::size_t i) -> const std::byte*& {
+      return next_[static_cast<std::uint64_t>(words[i]) & run_mask];
+    };
     const auto take = [&](std::size_t i) {
-      const std::byte*& record = next_[run(i)];
-      if (i + prefetch_records < words.size()) {
-        const std::byte*& later = next_[run(i + prefetch_records)];
+      const std::byte*& record = next_of(i);
+      if (Bytes == 0 && i + prefetch_records < words.size()) {
+        const std::byte*& later = next_of(i + prefetch_records);
         fetch(later + (&later == &record ? prefetch_records * record_bytes : 0),
               std::min(record_bytes, most_fetched_bytes));
       }
@@ -258,46 +271,55 @@ class PackedWords {
     const auto write = [&](const std::byte* records, std::uint64_t count) {
       writer.write(records, count * record_bytes);
     };
-    if (packing_.shift == 0 && word_ + 1 == keys_.words()) {
-      for (std::size_t i = 0; i < words.size(); ++i) write(take(i), 1);
-      return;
-    }
-    const auto same = [&](std::size_t i, std::size_t j) {
-      return words[i] >> packing_.run_bits == words[j] >> packing_.run_bits;
-    };
-    for (std::size_t first = 0, end; first < words.size(); first = end) {
-      end = first + 1;
-      if (end == words.size() || !same(first, end)) {
-        write(take(first), 1);
-        continue;
-      }
-      // Records that the packed words do not tell apart: a piece of each of a few runs.
-      pieces_.clear();
-      bool ordered = true;
-      for (std::size_t i = first; i < words.size() && same(first, i); i = end) {
-        const std::byte* records = take(i);
-        for (end = i + 1; end < words.size() && words[end] == words[i]; ++end) take(end);
-        if (!pieces_.empty()) {
-          const Stretch& last = pieces_.back();
-          ordered = ordered &&
-                    !keys_.less(records, last.records + (last.count - 1) * keys_.record_bytes());
-        }
-        pieces_.push_back({records, end - i, true});
-      }
-      if (ordered) {
-        for (const Stretch& piece : pieces_) write(piece.records, piece.count);
-        continue;
-      }
-      ties_.clear();
-      for (const Stretch& piece : pieces_)
-        for (std::uint64_t i = 0; i < piece.count; ++i)
-          ties_.push_back({piece.records + i * record_bytes, 0});
-      sorter_.sort(ties_, packing_.shift != 0 ? word_ : word_ + 1);
-      for (const RecordRef& tie : ties_) write(tie.record, 1);
+    const bool may_tie = packing_.shift != 0 || word_ + 1 < keys_.words();
+    for (std::size_t first = 0; first < words.size();) {
+      const std::size_t end = std::min(first + put_words, words.size());
+      if (may_tie && kernel_.tied(&words[first], std::min(end + 1, words.size()) - first, packing_))
+        while (first < end) first = put_equal(words, first, take, write);
+      else
+        for (; first < end; ++first) write(take(first), 1);
     }
   }
 
+  // Puts out the records that the packed words do not tell apart from the first one's, a piece of
+  // each of a few runs, and says where they end.
+  template <class Take, class Write>
+  std::size_t put_equal(std::span<const Word> words, std::size_t first, Take take, Write write) {
+    const std::uint32_t record_bytes = keys_.record_bytes();
+    const auto ties = [&](std::size_t i) {
+      return i < words.size() && words[first] >> packing_.run_bits == words[i] >> packing_.run_bits;
+    };
+    if (!ties(first + 1)) {
+      write(take(first), 1);
+      return first + 1;
+    }
+    pieces_.clear();
+    bool ordered = true;
+    std::size_t end = first;
+    for (std::size_t i = first; ties(i); i = end) {
+      const std::byte* records = take(i);
+      for (end = i + 1; end < words.size() && words[end] == words[i]; ++end) take(end);
+      if (!pieces_.empty()) {
+        const Stretch& last = pieces_.back();
+        ordered = ordered && !keys_.less(records, last.records + (last.count - 1) * record_bytes);
+      }
+      pieces_.push_back({records, end - i, true});
+    }
+    if (ordered) {
+      for (const Stretch& piece : pieces_) write(piece.records, piece.count);
+      return end;
+    }
+    ties_.clear();
+    for (const Stretch& piece : pieces_)
+      for (std::uint64_t i = 0; i < piece.count; ++i)
+        ties_.push_back({piece.records + i * record_bytes, 0});
+    sorter_.sort(ties_, packing_.shift != 0 ? word_ : word_ + 1);
+    for (const RecordRef& tie : ties_) write(tie.record, 1);
+    return end;
+  }
+
   const KeyWords& keys_;
+  const std::optional<WholeWord> whole_word_;
   const WordKernel& kernel_;
   WordMerger merger_;
   RecordSorter sorter_;

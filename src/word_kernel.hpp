@@ -54,6 +54,13 @@ struct WordKernel {
   // Unsigned words of the key become packed ones, where they are.
   void (*pack)(std::uint64_t* words, std::uint64_t count, const Packing& packing, std::uint64_t run,
                Order& order);
+  // The same of keys that are one word, each ^ `flip`, its bytes swapped before if `swap`: `stride`
+  // bytes apart, from `keys` on, and they go to `to`.
+  void (*read_packed)(const std::byte* keys, std::uint64_t stride, std::uint64_t count, bool swap,
+                      std::uint64_t flip, const Packing& packing, std::uint64_t run, Order& order,
+                      std::uint64_t* to);
+  // Whether any two neighbours differ in their run's number at most.
+  bool (*tied)(const Word* words, std::uint64_t count, const Packing& packing);
 };
 
 enum class Simd { none, avx2, avx512 };

@@ -55,5 +55,49 @@ void pack(std::uint64_t* words, std::uint64_t count, const Packing& packing, std
     words[i] = (words[i] - least) >> shift << run_bits | run;
 }
 
+// Stride: 0 if it is known only now.
+template <bool Swap, std::uint64_t Stride>
+void read_packed_loop(const std::byte* keys, std::uint64_t any_stride, std::uint64_t count,
+                      std::uint64_t flip, const Packing& packing, std::uint64_t run, Order& order,
+                      std::uint64_t* to) {
+  if (count == 0) return;
+  const std::uint64_t stride = Stride != 0 ? Stride : any_stride;
+  const auto word = [&](std::uint64_t i) __attribute__((always_inline)) {
+    return static_cast<std::uint64_t>(read_word<Swap>(keys + i * stride, flip));
+  };
+  const auto [least, shift, run_bits] = packing;
+  const auto packed = [&](std::uint64_t value) __attribute__((always_inline)) {
+    return (value - least) >> shift << run_bits | run;
+  };
+  std::uint64_t descents = word(0) < order.last;
+  std::uint64_t equals = word(0) == order.last;
+  to[0] = packed(word(0));
+  for (std::uint64_t i = 1; i < count; ++i) {
+    descents |= word(i) < word(i - 1);
+    equals |= word(i) == word(i - 1);
+    to[i] = packed(word(i));
+  }
+  order = {word(count - 1), order.descends || descents != 0, order.equals || equals != 0};
+}
+
+void read_packed(const std::byte* keys, std::uint64_t stride, std::uint64_t count, bool swap,
+                 std::uint64_t flip, const Packing& packing, std::uint64_t run, Order& order,
+                 std::uint64_t* to) {
+  // Vector code is made for a stride known beforehand only.
+  if (stride == 16)
+    (swap ? read_packed_loop<true, 16> : read_packed_loop<false, 16>)(keys, stride, count, flip,
+                                                                      packing, run, order, to);
+  else
+    (swap ? read_packed_loop<true, 0> : read_packed_loop<false, 0>)(keys, stride, count, flip,
+                                                                    packing, run, order, to);
+}
+
+bool tied(const Word* words, std::uint64_t count, const Packing& packing) {
+  std::uint64_t ties = 0;
+  for (std::uint64_t i = 1; i < count; ++i)
+    ties |= static_cast<std::uint64_t>(words[i] ^ words[i - 1]) >> packing.run_bits == 0;
+  return ties != 0;
+}
+
 }  // namespace
 }  // namespace corank

@@ -144,7 +144,8 @@ void advance_raw(WordLanes& lanes, std::uint64_t steps, bool unsigned_order) {
     advance<false, false>(lanes, steps, 0);
 }
 
-constexpr WordKernel vector_kernel{true, advance_any, advance_raw, ascend, read_ascending, pack};
+constexpr WordKernel vector_kernel{true,           advance_any, advance_raw, ascend,
+                                   read_ascending, pack,        read_packed, tied};
 
 }  // namespace
 }  // namespace corank
