@@ -1,5 +1,6 @@
 #include "parallel_merge.hpp"
 
+#include <tbb/global_control.h>
 #include <tbb/parallel_for.h>
 #include <tbb/task_arena.h>
 
@@ -81,7 +82,10 @@ bool ParallelMerger::merge(std::span<const Stretch> runs, std::byte* out) {
 namespace detail {
 
 unsigned thread_count(unsigned threads) {
-  return threads != 0 ? threads : static_cast<unsigned>(tbb::this_task_arena::max_concurrency());
+  // More than this TBB refuses, with a line on standard error.
+  const auto most = static_cast<unsigned>(
+      tbb::global_control::active_value(tbb::global_control::max_allowed_parallelism));
+  return threads != 0 ? std::min(threads, most) : most;
 }
 
 void run_parallel(std::uint64_t tasks, unsigned threads,
