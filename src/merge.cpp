@@ -373,7 +373,9 @@ class Merge {
     std::uint64_t merged_bytes = 0;
     for (const Run& run : runs) merged_bytes += run.bytes();
     return plan_pass(held, record_bytes(), memory_bytes_ / slices, merged_bytes / slices,
-                     decision_.cuda ? largest_cuda_unit_bytes : largest_cpu_unit_bytes, edge_bytes);
+                     std::max(decision_.cuda ? largest_cuda_unit_bytes : largest_cpu_unit_bytes,
+                              enough_unit_bytes(runs.size(), merged_bytes / slices)),
+                     edge_bytes);
   }
 
   void run_earlier_passes(std::uint64_t widest, const std::filesystem::path& folder) {

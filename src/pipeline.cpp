@@ -100,9 +100,9 @@ void run_pass(const Pass& pass, PassTotals& totals) {
                 pass.backend ? Reader::Order::forecast : Reader::Order::one_by_one, chunk_pool,
                 reading_threads(pass.threads), pass.stop, row("read"));
   Cutter cutter(reader, pass.runs, pass.encoding, pass.plan.unit_records);
-  Concatenation concatenation(
-      reader, pass.runs, pass.plan.unit_records,
-      std::max<std::uint64_t>(pass.plan.unit_records / pass.plan.chunk_records, 1));
+  Concatenation concatenation(reader, pass.runs, pass.plan.unit_records,
+                              // A unit of whole chunks begins and ends within one.
+                              pass.plan.unit_records / pass.plan.chunk_records + 2);
 
   const auto stop_if_asked = [&] {
     if (pass.stop.stop_requested()) throw Interrupted();

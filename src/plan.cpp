@@ -17,10 +17,8 @@ constexpr std::uint64_t runs_to_chunks = 16;
 // Below these a unit costs more to cut than to merge.
 constexpr std::uint64_t least_unit_bytes = std::uint64_t{16} << 10;
 constexpr std::uint64_t least_unit_bytes_a_run = 512;
-// What the cut of a unit costs grows with the runs, however small a run's part in it: units of many
-// runs are larger, as long as there are so many units that the first and the last hardly show.
 constexpr std::uint64_t enough_unit_bytes_a_run = std::uint64_t{256} << 10;
-constexpr std::uint64_t enough_unit_bytes = std::uint64_t{128} << 20;
+constexpr std::uint64_t largest_wide_unit_bytes = std::uint64_t{128} << 20;
 constexpr std::uint64_t runs_to_units = 32;
 // Keys and locators are 12 bytes and more a record: units of tiny records are bounded by these.
 constexpr std::uint64_t largest_unit_records = std::uint64_t{8} << 20;
@@ -42,12 +40,14 @@ std::uint64_t in_whole_pages(std::uint64_t records, std::uint32_t record_bytes) 
 
 }  // namespace
 
+std::uint64_t enough_unit_bytes(std::uint64_t runs, std::uint64_t merged_bytes) {
+  return std::min(
+      {runs * enough_unit_bytes_a_run, largest_wide_unit_bytes, merged_bytes / runs_to_units});
+}
+
 std::optional<PassPlan> plan_pass(std::uint64_t runs, std::uint32_t record_bytes,
                                   std::uint64_t memory_bytes, std::uint64_t merged_bytes,
                                   std::uint64_t largest_unit_bytes, std::uint64_t edge_bytes) {
-  largest_unit_bytes = std::max(
-      largest_unit_bytes,
-      std::min({runs * enough_unit_bytes_a_run, enough_unit_bytes, merged_bytes / runs_to_units}));
   const std::uint64_t smallest_chunk_bytes = round_up(record_bytes + edge_bytes, page_bytes());
   // At least half of a chunk is filled, so twice a chunk leaves room for a record.
   const std::uint64_t smallest_unit_bytes =

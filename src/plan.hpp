@@ -23,9 +23,13 @@ struct PassPlan {
 inline constexpr std::uint64_t largest_cpu_unit_bytes = std::uint64_t{16} << 20;
 inline constexpr std::uint64_t largest_cuda_unit_bytes = std::uint64_t{32} << 20;
 
+// What the cut of a unit costs grows with the runs, however small a run's part in it: so large are
+// the units of `runs` runs better, as long as the first and the last of them hardly show.
+std::uint64_t enough_unit_bytes(std::uint64_t runs, std::uint64_t merged_bytes);
+
 // The best way to merge `runs` runs of `merged_bytes` together at once within `memory_bytes`; none
 // if there is none. Whether there is one depends on neither `merged_bytes` nor
-// `largest_unit_bytes`, which units of many runs exceed. A chunk has `edge_bytes` beside its
+// `largest_unit_bytes`. A chunk has `edge_bytes` beside its
 // records.
 std::optional<PassPlan> plan_pass(
     std::uint64_t runs, std::uint32_t record_bytes, std::uint64_t memory_bytes,
