@@ -149,11 +149,21 @@ class PackedWords {
 
  private:
   static constexpr std::uint64_t batch = 64;
-  static constexpr std::size_t put_words = 512;  // that are looked at for ties at a time
+  static constexpr std::size_t put_words = 512;          // that are looked at for ties at a time
+  static constexpr std::uint64_t most_copied_apart = 8;  // of records of a size known beforehand
 
   bool joins(const Stretch& stretch) const {
     return !stretch.predecessor ||
            !keys_.less(stretch.records, stretch.records - keys_.record_bytes());
+  }
+
+  bool descends(const std::byte* record, const std::byte* next) const {
+    if (!whole_word_) return keys_.less(next, record);
+    const auto value = [&](const std::byte* of) {
+      const std::uint64_t raw = detail::load_little(of + whole_word_->offset, 8);
+      return (whole_word_->big_endian ? detail::byte_swap(raw) : raw) ^ whole_word_->flip;
+    };
+    return value(next) < value(record);
   }
 
   // The first word in which the block's least record and its greatest differ.
@@ -269,7 +279,10 @@ class PackedWords {
       return taken;
     };
     const auto write = [&](const std::byte* records, std::uint64_t count) {
-      writer.write(records, count * record_bytes);
+      if (Bytes == 0 || count > most_copied_apart)
+        return writer.write(records, count * record_bytes);
+      for (std::uint64_t i = 0; i < count; ++i)
+        writer.write(records + i * record_bytes, record_bytes);
     };
     const bool may_tie = packing_.shift != 0 || word_ + 1 < keys_.words();
     for (std::size_t first = 0; first < words.size();) {
@@ -301,7 +314,7 @@ class PackedWords {
       for (end = i + 1; end < words.size() && words[end] == words[i]; ++end) take(end);
       if (!pieces_.empty()) {
         const Stretch& last = pieces_.back();
-        ordered = ordered && !keys_.less(records, last.records + (last.count - 1) * record_bytes);
+        ordered = ordered && !descends(last.records + (last.count - 1) * record_bytes, records);
       }
       pieces_.push_back({records, end - i, true});
     }

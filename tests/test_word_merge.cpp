@@ -137,6 +137,54 @@ TEST_CASE("words: the fronts of two runs are merged where they lie", "[word]") {
           }
 }
 
+TEST_CASE("words: keys are read and packed alike by every kernel", "[word]") {
+  Random random(4);
+  for (const WordKernel* kernel : kernels())
+    for (const std::uint64_t stride : {16u, 24u, 100u})
+      for (const std::uint64_t count : {0u, 1u, 2u, 7u, 64u, 101u})
+        for (const bool swap : {false, true})
+          for (const std::uint64_t flip :
+               {std::uint64_t{0}, std::uint64_t{1} << 63, ~std::uint64_t{0}}) {
+            CAPTURE(kernel->carries, stride, count, swap, flip);
+            // In turn random, ascending, and ascending with equals.
+            const std::uint64_t kind = random() % 3;
+            std::vector<std::byte> bytes(stride * count + 8);
+            std::vector<std::uint64_t> values(count), expected, packed(count);
+            for (std::uint64_t& value : values) value = random() >> (kind == 2 ? 58 : 1);
+            if (kind != 0) std::ranges::sort(values);
+            for (std::uint64_t i = 0; i < count; ++i) {
+              const std::uint64_t raw = values[i] ^ flip;
+              const std::uint64_t stored = swap ? __builtin_bswap64(raw) : raw;
+              std::memcpy(bytes.data() + i * stride, &stored, 8);
+              expected.push_back(values[i] >> 7 << 5 | 19);
+            }
+            Order order{.last = 3};
+            kernel->read_packed(bytes.data(), stride, count, swap, flip, {0, 7, 5}, 19, order,
+                                packed.data());
+            CHECK(packed == expected);
+            values.insert(values.begin(), 3);
+            CHECK(order.last == values.back());
+            CHECK(order.descends == !std::ranges::is_sorted(values));
+            CHECK(order.equals == (std::ranges::adjacent_find(values) != values.end()));
+          }
+}
+
+TEST_CASE("words: neighbours that only their runs tell apart are found", "[word]") {
+  const Packing packing{0, 0, 3};
+  for (const WordKernel* kernel : kernels())
+    for (std::size_t count = 0; count < 40; ++count) {
+      Words words(count);
+      for (std::size_t i = 0; i < count; ++i) words[i] = static_cast<Word>(i << 3 | i % 8);
+      CHECK_FALSE(kernel->tied(words.data(), count, packing));
+      for (std::size_t i = 1; i < count; ++i) {
+        CAPTURE(kernel->carries, count, i);
+        Words tied = words;
+        tied[i] = (tied[i - 1] & ~Word{7}) | 5;
+        CHECK(kernel->tied(tied.data(), count, packing));
+      }
+    }
+}
+
 TEMPLATE_TEST_CASE("tiles are merged by every kernel", "[word]", Pair, Wide) {
   const auto key_of = [](const TestType& record) {
     if constexpr (std::is_same_v<TestType, Wide>)

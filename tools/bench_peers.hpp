@@ -196,7 +196,8 @@ inline nlohmann::ordered_json begin_report(std::uint64_t bytes, int repetitions)
           {"repetitions", repetitions}};
 }
 
-// To OUTPUT.md and OUTPUT.json, where OUTPUT is not empty.
+// To OUTPUT.md and OUTPUT.json, where OUTPUT is not empty; after each case, so that what is
+// interrupted leaves what it has measured.
 inline void write_report(const std::string& output, const std::string& table,
                          const nlohmann::ordered_json& report) {
   if (output.empty()) return;
