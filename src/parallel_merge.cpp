@@ -32,14 +32,16 @@ bool ParallelMerger::merge(std::span<const Stretch> runs, std::byte* out) {
     counts.push_back(run.count);
     records += run.count;
   }
-  // Two tiles a thread even out what their speeds differ. Where every thread has a merge of its
-  // own, cutting one up gains nothing; of 256 runs it took a tenth of the time.
+  // Many tiles a thread even out what their speeds differ: eight instead of two made 16 threads
+  // merge 16 runs 1.3 times as fast. Of many runs, where cutting costs more, there are fewer. Where
+  // every thread has a merge of its own, cutting one up gains nothing; of 256 runs it took a tenth
+  // of the time.
+  const auto tiles_of = [&](std::uint64_t least_of_run, std::uint64_t of_thread) {
+    return std::min(records / std::max(least_tile_records, least_of_run * runs.size()),
+                    of_thread * threads_);
+  };
   const std::uint64_t tiles =
-      threads_ <= callers_
-          ? 1
-          : std::clamp<std::uint64_t>(
-                records / std::max<std::uint64_t>(least_tile_records, 64 * runs.size()), 1,
-                2 * threads_);
+      threads_ <= callers_ ? 1 : std::max({std::uint64_t{1}, tiles_of(64, 2), tiles_of(1024, 8)});
   const std::uint32_t record_bytes = keys_.record_bytes();
   const auto cut = [&](std::uint64_t tile) {
     return co_rank(

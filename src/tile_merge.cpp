@@ -529,18 +529,27 @@ class FormatMerger final : public TileMerger {
     return true;
   }
 
-  // Each piece is copied while it is in the first cache.
+  // Each piece is copied while it is in the first cache, and the next one comes there meanwhile.
   bool copy(const Stretch& stretch, std::byte*& out) {
     constexpr std::uint64_t piece_bytes = std::uint64_t{16} << 10;
+    constexpr std::uint64_t copied_bytes = 512;  // between prefetches
     const std::uint32_t record_bytes = keys_.record_bytes();
     const std::uint64_t piece_records = std::max<std::uint64_t>(piece_bytes / record_bytes, 1);
     for (Stretch rest = stretch; rest.count > 0;) {
       Stretch piece = rest;
       piece.count = std::min(piece.count, piece_records);
       if (!format_.ascends(piece)) return false;
-      stream_copy(out, piece.records, piece.count * record_bytes);
-      out += piece.count * record_bytes;
       drop(rest, piece.count, record_bytes);
+      const std::uint64_t bytes = piece.count * record_bytes;
+      const std::uint64_t next_bytes = std::min(bytes, rest.count * record_bytes);
+      // Whole lines of the output at a time.
+      std::uint64_t end = -reinterpret_cast<std::uintptr_t>(out) % 64;
+      for (std::uint64_t at = 0; at < bytes; at = end) {
+        end = std::min(end + copied_bytes, bytes);
+        if (at < next_bytes) fetch(rest.records + at, std::min(end, next_bytes) - at);
+        stream_copy(out + at, piece.records + at, end - at);
+      }
+      out += bytes;
     }
     return true;
   }
