@@ -129,6 +129,7 @@ void AtomicFile::find_what_is_left(const Content& content) {
     if (found_bytes_ > 0) why_nothing_left_ = "nothing tells what it is";
     return;
   }
+  has_sidecar_ = true;
   std::array<std::byte, 256> text;
   const std::size_t length = read_at(file, text, 0, sidecar_path_);
   const auto found = parse_sidecar({reinterpret_cast<const char*>(text.data()), length});
@@ -141,9 +142,7 @@ void AtomicFile::find_what_is_left(const Content& content) {
     why_nothing_left_ = "it is of other runs or other options";
   } else if (old_ && found->inode == old_->st_ino &&
              static_cast<std::uint64_t>(old_->st_size) == content.bytes) {
-    in_place_ = settings_.resume;
-    if (in_place_) target_file_ = open_to_read(target_);
-    left_bytes_ = content.bytes;
+    if (settings_.resume) take_target(content);
   } else if (found->inode != inode_) {
     why_nothing_left_ = "its file was replaced";
   } else {
@@ -156,6 +155,18 @@ void AtomicFile::find_what_is_left(const Content& content) {
     }
   }
   if (!settings_.resume) left_bytes_ = 0;
+}
+
+void AtomicFile::take_target(const Content& content) {
+  target_file_ = open_to_read(target_);
+  left_bytes_ = content.bytes;
+  in_place_ = true;
+}
+
+void AtomicFile::take_forgotten_target(const Content& content) {
+  if (old_ && static_cast<std::uint64_t>(old_->st_size) == content.bytes && !has_sidecar_ &&
+      found_bytes_ == 0)
+    take_target(content);
 }
 
 void AtomicFile::keep(std::uint64_t bytes) {

@@ -50,6 +50,10 @@ class AtomicFile {
   // Why left_bytes() is 0 although there is a file; empty if there is none.
   const std::string& why_nothing_left() const { return why_nothing_left_; }
 
+  // For a part of an output whose first part is in place: without a sidecar this one is so, too,
+  // since sidecars go when all parts are in place, and the first part's goes last.
+  void take_forgotten_target(const Content& content);
+
   // Truncates the file to its first `bytes`, at most left_bytes(). Must precede all writing.
   void keep(std::uint64_t bytes);
 
@@ -70,6 +74,7 @@ class AtomicFile {
 
  private:
   void open_temporary(const std::function<bool(FileIdentity)>& is_input);
+  void take_target(const Content& content);
   void find_what_is_left(const Content& content);
   void write_sidecar(bool durable);
   void end_checkpoint();
@@ -87,6 +92,7 @@ class AtomicFile {
   std::uint64_t found_bytes_ = 0;
   std::uint64_t found_durable_bytes_ = 0;
   std::string why_nothing_left_;
+  bool has_sidecar_ = false;
   bool in_place_ = false;
   bool leave_ = false;
   bool unusable_ = false;

@@ -199,16 +199,18 @@ class Merge {
       // The product may need more than 64 bits.
       const auto end = static_cast<std::uint64_t>(static_cast<unsigned __int128>(stats_.records) *
                                                   (i + 1) / paths.size());
+      const AtomicFile::Content content{digest(fmt::format("{:x} {} {}", output_digest, rank, end)),
+                                        (end - rank) * record_bytes()};
       writers.emplace_back(
-          paths[i],
-          AtomicFile::Content{digest(fmt::format("{:x} {} {}", output_digest, rank, end)),
-                              (end - rank) * record_bytes()},
+          paths[i], content,
           AtomicFile::Settings{options_.overwrite, options_.resume, options_.checkpoint_interval},
           [this](FileIdentity file) {
             return std::ranges::any_of(runs_,
                                        [&](const Run& run) { return run.identity() == file; });
           },
           options_.stop);
+      if (i > 0 && options_.resume && writers.front().atomic()->is_in_place())
+        writers.back().atomic()->take_forgotten_target(content);
       slices.push_back({rank, end});
       rank = end;
     }
@@ -243,8 +245,8 @@ class Merge {
     for (const Run& run : runs_) run.check_unchanged();
     if (options_.stop.stop_requested()) throw Interrupted();
     for (Writer& writer : writers) writer.commit();
-    for (const Writer& writer : writers)
-      if (writer.atomic()) writer.atomic()->forget_sidecar();
+    for (std::size_t i = writers.size(); i-- > 0;)
+      if (writers[i].atomic()) writers[i].atomic()->forget_sidecar();
   }
 
   // Of the runs and of all options that say which bytes the output holds.

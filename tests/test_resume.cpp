@@ -188,6 +188,26 @@ TEST_CASE("each part goes on by itself") {
   CHECK(std::ranges::distance(std::filesystem::directory_iterator(test.output)) == 3);
 }
 
+TEST_CASE("parts are done when all are in place, whatever is left of what was said of them") {
+  Merging test;
+  test.options.parts = 3;
+  test.options.memory_bytes = 3 << 20;
+  test.output = test.folder / "parts";
+  test.stop_at(30'001);
+  const std::size_t begins[] = {0, 39'996, 79'998, 120'000};
+  for (int i = 0; i < 3; ++i) {
+    const std::string name = "part-0000" + std::to_string(i);
+    const auto temporary = test.output / ("." + name + ".corank");
+    write_file(temporary, Bytes(test.merged.begin() + static_cast<std::ptrdiff_t>(begins[i]),
+                                test.merged.begin() + static_cast<std::ptrdiff_t>(begins[i + 1])));
+    std::filesystem::rename(temporary, test.output / name);
+    if (i > 0) std::filesystem::remove(test.output / ("." + name + ".corank-resume"));
+  }
+  CHECK(test.merge().resumed_bytes == 120'000);
+  CHECK(std::ranges::distance(std::filesystem::directory_iterator(test.output)) == 3);
+  CHECK_THROWS_AS(test.merge(), Error);
+}
+
 TEST_CASE("an output that was renamed before the merge was killed is done") {
   Merging test;
   test.stop_at(119'999);
