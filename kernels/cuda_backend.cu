@@ -121,9 +121,12 @@ class Lane {
     // A segment may begin and end within a vector.
     const std::uint64_t vectors = unit_vectors() + 2 * segments;
     if (vectors * vector_bytes > std::numeric_limits<std::uint32_t>::max())
-      throw Error("a work unit of " + std::to_string(unit_bytes()) + " bytes in " +
-                  std::to_string(segments) +
-                  " segments exceeds the 4 GiB that a locator reaches; use a smaller --memory");
+      throw DeviceError(
+          "a work unit of " + std::to_string(unit_bytes()) + " bytes in " +
+              std::to_string(segments) +
+              " segments exceeds the 4 GiB that a locator reaches; use a smaller --memory",
+          true);
+    segments_capacity_ = 0;
     staging_.reset();
     staging_ = device_array<uint4>(vectors);
     description_ = pinned_array<std::byte>(Description::bytes(segments));
@@ -255,13 +258,11 @@ class CudaBackend final : public Backend {
     }
   }
 
-  MergedUnit merge(WorkUnit unit, Buffer output) override {
-    if (unit.records != 0) {
-      CORANK_CUDA(cudaSetDevice(device_));
-      const std::uint64_t disorder = lend()->merge(unit, output.bytes().data());
-      if (disorder != in_order) throw disorder_of(unit, disorder);
-    }
-    return {unit.sequence, unit.records, std::move(output)};
+  void merge(const WorkUnit& unit, std::byte* output) override {
+    if (unit.records == 0) return;
+    CORANK_CUDA(cudaSetDevice(device_));
+    const std::uint64_t disorder = lend()->merge(unit, output);
+    if (disorder != in_order) throw disorder_of(unit, disorder);
   }
 
   PinMemory pin_memory() override {
@@ -350,7 +351,7 @@ CudaDevice find_cuda_device(int device) {
 
 std::unique_ptr<Backend> make_cuda_backend(int device, const BackendConfig& config) {
   const CudaDevice found = find_cuda_device(device);
-  if (!found.usable) throw Error(found.description + "; --backend cpu needs no GPU");
+  if (!found.usable) throw DeviceError(found.description + "; --backend cpu needs no GPU", false);
   switch (config.encoding->prefix_words()) {
     case 1:
       return std::make_unique<CudaBackend<1>>(device, found.description, config);

@@ -9,14 +9,16 @@
 #include <string>
 #include <type_traits>
 
-#include "corank/error.hpp"
+#include "backend.hpp"
 
 namespace corank {
 
 inline void check_cuda(cudaError_t status, const char* call) {
-  if (status != cudaSuccess)
-    throw Error(std::string("CUDA: ") + cudaGetErrorString(status) + " (in " + call +
-                "); --backend cpu needs no GPU");
+  if (status == cudaSuccess) return;
+  (void)cudaGetLastError();  // lest the next launch finds it
+  throw DeviceError(std::string("CUDA: ") + cudaGetErrorString(status) + " (in " + call +
+                        "); --backend cpu needs no GPU",
+                    status == cudaErrorMemoryAllocation);
 }
 #define CORANK_CUDA(call) ::corank::check_cuda((call), #call)
 

@@ -7,20 +7,34 @@
 #include <string>
 
 #include "buffer.hpp"
+#include "corank/error.hpp"
 #include "corank/key.hpp"
 #include "unit.hpp"
 
 namespace corank {
 
+// A device, or what drives it, failed. The merge itself may go on without it.
+class DeviceError : public Error {
+ public:
+  DeviceError(const std::string& what, bool out_of_memory)
+      : Error(what), out_of_memory_(out_of_memory) {}
+  // Whether smaller units, or fewer at once, may help.
+  bool out_of_memory() const { return out_of_memory_; }
+
+ private:
+  bool out_of_memory_;
+};
+
 class Backend {
  public:
   virtual ~Backend() = default;
 
-  // Merges the unit's segments, stably, into the start of `output`, which holds at least
-  // unit.records records, and checks that each segment is in order within itself (the reader and
-  // the cutter check where segments meet). Throws RunDisorder with the first offender of some run.
-  // Called from as many threads at once as the pipeline has tokens.
-  virtual MergedUnit merge(WorkUnit unit, Buffer output) = 0;
+  // Merges the unit's segments, stably, into `output`, which has room for unit.records records, and
+  // checks that each segment is in order within itself (the reader and the cutter check where
+  // segments meet). Throws RunDisorder with the first offender of some run. After a throw nothing
+  // works on the unit or the output any more. Called from as many threads at once as the pipeline
+  // has tokens.
+  virtual void merge(const WorkUnit& unit, std::byte* output) = 0;
 
   // How the memory of chunks and outputs is made fit for this backend; null if it needs nothing.
   virtual PinMemory pin_memory() { return nullptr; }

@@ -88,12 +88,11 @@ class CpuBackend final : public Backend {
         threads_(config.threads),
         merger_(words_, threads_, config.tokens) {}
 
-  MergedUnit merge(WorkUnit unit, Buffer output) override {
+  void merge(const WorkUnit& unit, std::byte* output) override {
     std::vector<Stretch> runs;
     for (const Segment& segment : unit.segments)
       runs.push_back({record_at(segment, 0, layout_.record_bytes), segment.count, false});
-    if (!merger_.merge(runs, output.bytes().data())) throw_disorder(unit.segments);
-    return {unit.sequence, unit.records, std::move(output)};
+    if (!merger_.merge(runs, output)) throw_disorder(unit.segments);
   }
 
   bool computes() const override { return true; }

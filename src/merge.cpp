@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstring>
 #include <memory>
@@ -15,6 +16,7 @@
 #include "checksum.hpp"
 #include "cpu_backend.hpp"
 #include "cuda_backend.hpp"
+#include "fallback_backend.hpp"
 #include "pipeline.hpp"
 #include "scan.hpp"
 #include "slice.hpp"
@@ -152,7 +154,8 @@ class Merge {
         threads_(options.threads ? options.threads
                                  : std::max(std::thread::hardware_concurrency(), 1u)),
         memory_bytes_(options.memory_bytes ? options.memory_bytes : default_memory_bytes()),
-        runs_(std::move(runs)) {
+        runs_(std::move(runs)),
+        fingerprints_(runs_.size()) {
     for (const Run& run : runs_) stats_.records += run.records();
   }
 
@@ -398,16 +401,20 @@ class Merge {
       const auto end = first + static_cast<std::ptrdiff_t>(pass.count);
       Writer temporary(folder);
       const Slice all{0, pass.records};
-      run_pass({first, end}, {&all, 1}, {&temporary, 1}, {});
+      const std::uint64_t fingerprint = run_pass({first, end}, {&all, 1}, {&temporary, 1}, {});
       for (const Run& merged : std::span(first, end)) merged.check_unchanged();
       *first = temporary.into_run(record_bytes());
       runs_.erase(first + 1, end);
+      fingerprints_[pass.first] = fingerprint;
+      const auto gone = fingerprints_.begin() + static_cast<std::ptrdiff_t>(pass.first) + 1;
+      fingerprints_.erase(gone, gone + static_cast<std::ptrdiff_t>(pass.count) - 1);
     }
   }
 
-  // One slice for each writer, or one into memory.
-  void run_pass(std::span<const Run> runs, std::span<const Slice> slices_of_output,
-                std::span<Writer> writers, std::span<std::byte> in_place) {
+  // One slice for each writer, or one into memory. Returns the fingerprint of what was read, which
+  // is that of what was written; 0 where nothing is verified. `runs` is a part of runs_.
+  std::uint64_t run_pass(std::span<const Run> runs, std::span<const Slice> slices_of_output,
+                         std::span<Writer> writers, std::span<std::byte> in_place) {
     const std::size_t slices = slices_of_output.size();
     const auto threads = static_cast<unsigned>(std::max<std::size_t>(threads_ / slices, 1));
     // Runs in memory hold no chunks; nor do runs that are read one after another, except for what
@@ -417,19 +424,14 @@ class Merge {
                                    ? std::min<std::uint64_t>({runs.size(), 32, widest_of(slices)})
                                    : runs.size();
     const bool direct = std::ranges::any_of(runs, &Run::is_direct);
-    const PassPlan plan = plan_runs(runs, slices, held, direct ? direct_edge_bytes() : 0).value();
-    const BackendConfig config{&encoding_, plan.unit_records, plan.tokens, threads};
+    PassPlan plan = plan_runs(runs, slices, held, direct ? direct_edge_bytes() : 0).value();
 
     const std::vector<std::vector<Run>> sliced = cut_slices(runs, slices_of_output);
     std::vector<std::unique_ptr<Backend>> backends;
+    if (!options_.copy_only) backends = make_backends(plan, slices, threads);
+    std::vector<std::atomic<std::uint64_t>> fingerprints(options_.verify ? runs.size() : 0);
     std::vector<Pass> passes;
-    for (std::size_t i = 0; i < slices; ++i) {
-      if (!options_.copy_only)
-        stats_.device =
-            backends
-                .emplace_back(decision_.cuda ? make_cuda_backend(options_.device, config)
-                                             : make_cpu_backend(config))
-                ->device();
+    for (std::size_t i = 0; i < slices; ++i)
       passes.push_back({.runs = sliced[i],
                         .encoding = encoding_,
                         .plan = plan,
@@ -439,10 +441,10 @@ class Merge {
                         .threads = threads,
                         .stop = options_.stop,
                         .checksum = last_pass_ && options_.checksum,
+                        .fingerprints = fingerprints,
                         .wrote = [this](std::uint64_t bytes) { wrote(bytes); },
                         .trace = options_.trace.empty() ? nullptr : &trace_,
                         .slice = static_cast<unsigned>(i)});
-    }
     std::vector<std::shared_ptr<void>> pinned;
     const bool mapped = std::ranges::any_of(runs, &Run::is_mapped);
     if (!backends.empty())
@@ -461,6 +463,45 @@ class Merge {
     }
     stats_.pipeline_seconds += std::chrono::duration<double>(TraceClock::now() - start).count();
     ++stats_.passes;
+
+    std::uint64_t sum = 0;
+    for (std::size_t i = 0; i < fingerprints.size(); ++i) {
+      std::uint64_t read = 0;
+      for (const std::vector<Run>& slice : sliced) read += slice[i].records();
+      if (runs[i].is_temporary() && read == runs[i].records() &&
+          fingerprints[i] != fingerprints_[static_cast<std::size_t>(&runs[i] - runs_.data())])
+        throw_temporary_corrupted(runs[i]);
+      sum += fingerprints[i];
+    }
+    return sum;
+  }
+
+  // One for each slice; where a device has too little memory, for a plan that takes less, and where
+  // it fails otherwise, on the CPU.
+  std::vector<std::unique_ptr<Backend>> make_backends(PassPlan& plan, std::size_t slices,
+                                                      unsigned threads) {
+    if (decision_.cuda && faults_.given_up())
+      decision_ = {false, "the device failed: " + faults_.first()};
+    for (;;) {
+      const BackendConfig config{&encoding_, plan.unit_records, plan.tokens, threads};
+      std::vector<std::unique_ptr<Backend>> backends;
+      try {
+        while (backends.size() < slices) {
+          auto backend = decision_.cuda ? make_cuda_backend(options_.device, config)
+                                        : make_cpu_backend(config);
+          if (decision_.cuda && !options_.strict_backend)
+            backend = make_fallback_backend(std::move(backend), config, faults_);
+          backends.push_back(std::move(backend));
+        }
+        stats_.device = backends.front()->device();
+        return backends;
+      } catch (const DeviceError& fault) {
+        if (options_.strict_backend) throw;
+        faults_.add(fault);
+        if (!fault.out_of_memory() || !take_less(plan, record_bytes()))
+          decision_ = {false, std::string("the device failed: ") + fault.what()};
+      }
+    }
   }
 
   std::vector<std::vector<Run>> cut_slices(std::span<const Run> runs,
@@ -515,13 +556,15 @@ class Merge {
 
   // A backend finds some record that is out of order; this names the run's first.
   [[noreturn]] void throw_first_disorder(const Run& run, std::uint64_t found) const {
-    if (run.is_temporary())
-      throw Error(
-          fmt::format("{}: a temporary file here did not hold what was written to it; check "
-                      "the disk and the memory of this machine",
-                      run.path().string()));
+    if (run.is_temporary()) throw_temporary_corrupted(run);
     scan(run.whole(), encoding_, false);
-    throw OutOfOrder(run.path(), found, found * record_bytes());
+    throw Corrupted(fmt::format("{}: record {} was out of order in memory, but is not in the run",
+                                run.path().string(), found));
+  }
+
+  [[noreturn]] static void throw_temporary_corrupted(const Run& run) {
+    throw Corrupted(run.path().string() +
+                    ": a temporary file here did not hold what was written to it");
   }
 
   void wrote(std::uint64_t bytes) {
@@ -542,12 +585,23 @@ class Merge {
     stats_.units = totals_.units;
     stats_.checksum = totals_.checksum;
     stats_.busy = {seconds(totals_.read), seconds(totals_.cut), seconds(totals_.merge),
-                   seconds(totals_.write)};
+                   seconds(totals_.write), seconds(totals_.verify)};
+    stats_.verified = options_.verify;
     stats_.waits = {seconds(totals_.read_for_cut),    seconds(totals_.cut_for_read),
                     seconds(totals_.cut_for_merge),   seconds(totals_.merge_for_cut),
                     seconds(totals_.merge_for_write), seconds(totals_.write_for_merge)};
     stats_.backend = options_.copy_only ? "none" : decision_.cuda ? "cuda" : "cpu";
     stats_.backend_reason = options_.copy_only ? "copies only" : decision_.reason;
+    stats_.units_redone_on_cpu = faults_.units_redone();
+    stats_.device_fault = faults_.first();
+    if (!stats_.device_fault.empty() && options_.notice)
+      options_.notice(
+          !decision_.cuda ? "the CPU merged what was left to do, since " + decision_.reason
+          : stats_.units_redone_on_cpu == 0
+              ? "smaller units were merged, for want of memory on the device: " +
+                    stats_.device_fault
+              : fmt::format("the device failed and the CPU merged {} of {} units: {}",
+                            stats_.units_redone_on_cpu, stats_.units, stats_.device_fault));
     stats_.memory_peak_bytes = static_cast<std::uint64_t>(usage.ru_maxrss) * 1024;
     stats_.seconds = std::chrono::duration<double>(TraceClock::now() - start_).count();
     stats_.bound = find_bound(std::move(writing));
@@ -579,6 +633,8 @@ class Merge {
   unsigned threads_;
   std::uint64_t memory_bytes_;
   std::vector<Run> runs_;
+  std::vector<std::uint64_t> fingerprints_;  // of runs_ that earlier passes wrote
+  DeviceFaults faults_;
   bool last_pass_ = false;
   PassTotals totals_;
   Trace trace_;

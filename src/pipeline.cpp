@@ -6,6 +6,7 @@
 #include <tbb/task_arena.h>
 
 #include <algorithm>
+#include <deque>
 #include <exception>
 #include <mutex>
 #include <thread>
@@ -14,6 +15,7 @@
 #include "checksum.hpp"
 #include "corank/error.hpp"
 #include "cutter.hpp"
+#include "output_verifier.hpp"
 #include "reader.hpp"
 
 namespace corank {
@@ -68,7 +70,7 @@ class IdleClock {
   TraceClock::time_point empty_since_ = TraceClock::now();
 };
 
-void run_pass(const Pass& pass, PassTotals& totals) {
+void run_pass(const Pass& pass, PassTotals& totals, OutputVerifier& verifier) {
   const std::uint32_t record_bytes = pass.encoding.record_bytes();
   std::uint64_t chunks_in_runs = 0;
   std::uint64_t records = 0;
@@ -84,6 +86,7 @@ void run_pass(const Pass& pass, PassTotals& totals) {
   const std::uint64_t units = (records + pass.plan.unit_records - 1) / pass.plan.unit_records;
   // Copies are written from where they were read, unless only whole pages of the output can be.
   const bool needs_output = pass.writer && (pass.backend || pass.writer->is_direct());
+  const bool verify = !pass.fingerprints.empty();
 
   const auto row = [&](const char* stage, std::uint64_t number = 0) {
     return TraceRow{pass.trace, stage, pass.slice, static_cast<unsigned>(number)};
@@ -98,7 +101,7 @@ void run_pass(const Pass& pass, PassTotals& totals) {
                          pin);
   Reader reader(pass.runs, pass.encoding, pass.plan,
                 pass.backend ? Reader::Order::forecast : Reader::Order::one_by_one, chunk_pool,
-                reading_threads(pass.threads), pass.stop, row("read"));
+                reading_threads(pass.threads), verify, pass.stop, row("read"));
   Cutter cutter(reader, pass.runs, pass.encoding, pass.plan.unit_records);
   Concatenation concatenation(reader, pass.runs, pass.plan.unit_records,
                               // A unit of whole chunks begins and ends within one.
@@ -115,15 +118,16 @@ void run_pass(const Pass& pass, PassTotals& totals) {
                      segment.count * record_bytes);
   };
 
-  // What each token carries. Units are written in order, so a unit's predecessor by the number of
-  // tokens has left the pipeline. They are kept here, since a cancelled pipeline destroys nothing.
+  // What each token carries; kept here, since a cancelled pipeline destroys nothing.
   struct Token {
     WorkUnit unit;
-    MergedUnit merged;
+    Buffer merged;
     TraceClock::time_point merged_at;
   };
   std::vector<Token> carried(pass.plan.tokens);
-  std::uint64_t written = 0;
+  std::mutex free_mutex;
+  std::vector<Token*> free;
+  for (Token& token : carried) free.push_back(&token);
   auto cut_until = TraceClock::now();
   auto written_until = cut_until;
   IdleClock merge_idle(totals.merge_for_cut);
@@ -142,9 +146,11 @@ void run_pass(const Pass& pass, PassTotals& totals) {
           flow.stop();
           return nullptr;
         }
-        Token& token = carried[unit->sequence % carried.size()];
-        token.unit = *std::move(unit);
-        return &token;
+        const std::lock_guard lock(free_mutex);
+        Token* const token = free.back();
+        free.pop_back();
+        token->unit = *std::move(unit);
+        return token;
       });
   const auto merge =
       tbb::make_filter<Token*, Token*>(tbb::filter_mode::parallel, [&](Token* token) {
@@ -153,20 +159,19 @@ void run_pass(const Pass& pass, PassTotals& totals) {
           Stopwatch merging(totals.merge, row("merge", token->unit.sequence % carried.size()),
                             token->unit.sequence);
           if (pass.backend) {
-            Buffer output = pass.writer ? output_pool.lease() : Buffer(part_of_output(token->unit));
-            token->merged = pass.backend->merge(std::move(token->unit), std::move(output));
+            token->merged = pass.writer ? output_pool.lease() : Buffer(part_of_output(token->unit));
+            pass.backend->merge(token->unit, token->merged.bytes().data());
+            token->unit.segments.clear();
             if (pass.checksum)
               totals.checksum += parallel_checksum(
-                  token->merged.buffer.bytes().first(token->merged.records * record_bytes),
-                  record_bytes);
+                  token->merged.bytes().first(token->unit.records * record_bytes), record_bytes);
           } else {
             if (needs_output || !pass.writer) {
-              Buffer output =
+              token->merged =
                   pass.writer ? output_pool.lease() : Buffer(part_of_output(token->unit));
-              auto to = output.bytes().begin();
+              auto to = token->merged.bytes().begin();
               for (const Segment& segment : token->unit.segments)
                 to = std::ranges::copy(bytes_of(segment), to).out;
-              token->merged = {token->unit.sequence, token->unit.records, std::move(output)};
             }
             if (pass.checksum)
               for (const Segment& segment : token->unit.segments)
@@ -177,33 +182,61 @@ void run_pass(const Pass& pass, PassTotals& totals) {
         merge_idle.leave();
         return token;
       });
+  const auto for_each_part = [&](const Token& token, auto use) {
+    if (needs_output || !pass.writer)
+      use(std::span<const std::byte>(
+          token.merged.bytes().first(token.unit.records * record_bytes)));
+    else
+      for (const Segment& segment : token.unit.segments)
+        use(std::span<const std::byte>(bytes_of(segment)));
+  };
   const auto write =
-      tbb::make_filter<Token*, void>(tbb::filter_mode::serial_in_order, [&](Token* token) {
+      tbb::make_filter<Token*, Token*>(tbb::filter_mode::serial_in_order, [&](Token* token) {
         stop_if_asked();
         const auto begin = TraceClock::now();
         totals.write_for_merge +=
             std::max(token->merged_at - written_until, TraceClock::duration(0)).count();
         totals.merge_for_write += (begin - token->merged_at).count();
-        const std::uint64_t count = pass.backend ? token->merged.records : token->unit.records;
-        {
-          Stopwatch writing(totals.write, row("write"), written++);
-          if (needs_output)
-            pass.writer->write(token->merged.buffer.bytes().first(count * record_bytes));
-          else if (pass.writer)
-            for (const Segment& segment : token->unit.segments)
-              pass.writer->write(bytes_of(segment));
+        if (pass.writer) {
+          Stopwatch writing(totals.write, row("write"), token->unit.sequence);
+          for_each_part(*token, [&](auto bytes) { pass.writer->write(bytes); });
         }
-        token->unit = WorkUnit();
-        token->merged = MergedUnit();
+        if (verify && pass.backend)
+          for_each_part(*token, [&](auto bytes) { verifier.follow(bytes, token->unit.rank); });
         ++totals.units;
         written_until = TraceClock::now();
-        if (pass.wrote) pass.wrote(count * record_bytes);
+        if (pass.wrote) pass.wrote(token->unit.records * record_bytes);
+        return token;
       });
+  // After it was written: what was wrong then is wrong still, whenever it came to be.
+  const auto look = tbb::make_filter<Token*, void>(tbb::filter_mode::parallel, [&](Token* token) {
+    if (verify) {
+      Stopwatch verifying(totals.verify, row("verify", token->unit.sequence % carried.size()),
+                          token->unit.sequence);
+      for_each_part(*token, [&](auto bytes) {
+        verifier.look(bytes, token->unit.rank, pass.writer ? 1 : pass.threads);
+      });
+    }
+    token->unit = WorkUnit();
+    token->merged = Buffer();
+    const std::lock_guard lock(free_mutex);
+    free.push_back(token);
+  });
 
   tbb::task_arena arena(static_cast<int>(workers_of(pass)));
-  arena.execute([&] { tbb::parallel_pipeline(pass.plan.tokens, read_and_cut & merge & write); });
+  arena.execute(
+      [&] { tbb::parallel_pipeline(pass.plan.tokens, read_and_cut & merge & write & look); });
+  if (verify) {
+    std::uint64_t fingerprint = 0;
+    for (std::uint32_t run = 0; run < pass.runs.size(); ++run) {
+      fingerprint += reader.fingerprint(run);
+      pass.fingerprints[run] += reader.fingerprint(run);
+    }
+    if (fingerprint != verifier.fingerprint())
+      throw Corrupted("the merged records are not those that were read");
+  }
   if (pass.writer) {
-    Stopwatch writing(totals.write, row("write"), written);
+    Stopwatch writing(totals.write, row("write"), totals.units);
     pass.writer->make_durable();
   }
 
@@ -221,7 +254,9 @@ void run_passes(std::span<const Pass> slices, PassTotals& totals) {
   unsigned workers = 0;
   for (const Pass& slice : slices) workers += workers_of(slice);
   const tbb::global_control allowance(tbb::global_control::max_allowed_parallelism, workers);
-  if (slices.size() == 1) return run_pass(slices.front(), totals);
+  std::deque<OutputVerifier> verifiers;
+  for (const Pass& slice : slices) verifiers.emplace_back(slice.encoding, slice.backend != nullptr);
+  if (slices.size() == 1) return run_pass(slices.front(), totals, verifiers.front());
 
   // The first failure stops the others.
   std::stop_source stop;
@@ -230,11 +265,11 @@ void run_passes(std::span<const Pass> slices, PassTotals& totals) {
   std::exception_ptr failure;
   {
     std::vector<std::jthread> threads;
-    for (const Pass& slice : slices)
-      threads.emplace_back([&, pass = slice]() mutable {
+    for (std::size_t i = 0; i < slices.size(); ++i)
+      threads.emplace_back([&, i, pass = slices[i]]() mutable {
         pass.stop = stop.get_token();
         try {
-          run_pass(pass, totals);
+          run_pass(pass, totals, verifiers[i]);
         } catch (...) {
           const std::lock_guard lock(mutex);
           if (!failure) failure = std::current_exception();
@@ -243,6 +278,12 @@ void run_passes(std::span<const Pass> slices, PassTotals& totals) {
       });
   }
   if (failure) std::rethrow_exception(failure);
+  const OutputVerifier* before = nullptr;
+  for (const OutputVerifier& part : verifiers) {
+    if (part.empty()) continue;
+    if (before) before->check_edge(part);
+    before = &part;
+  }
 }
 
 }  // namespace corank

@@ -32,6 +32,7 @@ struct PassTotals {
   StageClock merge_for_cut = 0;  // while no unit was being merged
   StageClock merge_for_write = 0;
   StageClock write = 0;
+  StageClock verify = 0;  // of the output, while it is being written
   StageClock write_for_merge = 0;
 };
 
@@ -45,13 +46,16 @@ struct Pass {
   std::span<std::byte> in_place;
   unsigned threads;
   std::stop_token stop;
-  bool checksum;                             // of the output
+  bool checksum;  // of the output
+  // Of each run, added up as its records are read; empty: what is read and written is not verified.
+  std::span<std::atomic<std::uint64_t>> fingerprints;
   std::function<void(std::uint64_t)> wrote;  // told the bytes of each unit that was written
   Trace* trace;                              // null: none is wanted
   unsigned slice;
 };
 
-// Runs the slices side by side. Throws RunDisorder, Interrupted or Error.
+// Runs the slices side by side. Throws RunDisorder, Interrupted or Error: Corrupted where the
+// output is not the runs' records in order.
 void run_passes(std::span<const Pass> slices, PassTotals& totals);
 
 }  // namespace corank

@@ -88,6 +88,19 @@ std::optional<PassPlan> plan_pass(std::uint64_t runs, std::uint32_t record_bytes
   return plan;
 }
 
+bool take_less(PassPlan& plan, std::uint32_t record_bytes) {
+  constexpr std::uint64_t least_bytes = std::uint64_t{1} << 20;
+  if (plan.unit_records > 1 && plan.unit_bytes > least_bytes) {
+    plan.unit_records /= 2;
+    plan.unit_bytes = round_up(plan.unit_records * record_bytes, page_bytes());
+  } else if (plan.tokens > 1) {
+    plan.tokens /= 2;
+  } else {
+    return false;
+  }
+  return true;
+}
+
 std::uint64_t widest_pass(std::uint32_t record_bytes, std::uint64_t memory_bytes) {
   std::uint64_t fits = 1;
   std::uint64_t fails = memory_bytes / page_bytes() + 2;  // every run holds two pages

@@ -36,6 +36,10 @@ std::optional<PassPlan> plan_pass(
     std::uint64_t merged_bytes = std::numeric_limits<std::uint64_t>::max(),
     std::uint64_t largest_unit_bytes = largest_cpu_unit_bytes, std::uint64_t edge_bytes = 0);
 
+// Makes the plan take less of a device's memory: smaller units, down to a MiB, then fewer at once.
+// False if it is the least.
+bool take_less(PassPlan& plan, std::uint32_t record_bytes);
+
 // The most runs that one pass can merge; 0 if not even two.
 std::uint64_t widest_pass(std::uint32_t record_bytes, std::uint64_t memory_bytes);
 

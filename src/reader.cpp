@@ -7,17 +7,20 @@
 #include <limits>
 
 #include "corank/error.hpp"
+#include "fingerprint.hpp"
 
 namespace corank {
 
 Reader::Reader(std::span<const Run> runs, const KeyEncoding& encoding, const PassPlan& plan,
-               Order order, BufferPool& pool, unsigned threads, std::stop_token stop, TraceRow row)
+               Order order, BufferPool& pool, unsigned threads, bool fingerprints,
+               std::stop_token stop, TraceRow row)
     : runs_(runs),
       encoding_(encoding),
       order_(order),
       chunk_records_(plan.chunk_records),
       read_ahead_limit_(plan.read_ahead),
       pool_(pool),
+      fingerprints_(fingerprints),
       stop_(std::move(stop)),
       states_(runs.size()) {
   // While runs are few, one read of each at a time would leave the device idle.
@@ -73,6 +76,7 @@ ChunkRef Reader::next(std::uint32_t run) {
   ChunkRef chunk = std::move(state.ready.front());
   state.ready.erase(state.ready.begin());
   state.taken += chunk->count;
+  state.fingerprint += chunk->fingerprint;
   --ahead_;
   read_ahead();
   return chunk;
@@ -85,7 +89,7 @@ void Reader::issue(std::uint32_t run) {
   state.issued += count;
   ++ahead_;
   const std::byte* in_place = runs_[run].in_place(first);
-  if (in_place && !runs_[run].is_mapped()) {
+  if (in_place && !runs_[run].is_mapped() && !fingerprints_) {
     loaded(make_chunk({run, first, count, Buffer()}, in_place));
   } else {
     requests_.push({run, first, count, in_place ? Buffer() : pool_.lease()});
@@ -212,9 +216,8 @@ void Reader::finish(ChunkRef chunk, std::exception_ptr failure) {
 
 ChunkRef Reader::load(Request request) const {
   const Run& run = runs_[request.run];
-  if (run.is_mapped()) {
-    const std::byte* records = run.in_place(request.first);
-    populate({records, request.count * encoding_.record_bytes()});
+  if (const std::byte* records = run.in_place(request.first)) {
+    if (run.is_mapped()) populate({records, request.count * encoding_.record_bytes()});
     return make_chunk(std::move(request), records);
   }
   const Run::Part part = run.part(request.first, request.count);
@@ -228,8 +231,10 @@ ChunkRef Reader::make_chunk(Request request, const std::byte* records) const {
   const auto last_key =
       encode<max_key_words>(encoding_.layout(), records + bytes - encoding_.record_bytes());
   const bool mapped = runs_[request.run].is_mapped();
+  const std::uint64_t fingerprint =
+      fingerprints_ ? records_fingerprint({records, bytes}, encoding_.record_bytes()) : 0;
   return {new Chunk{request.run, request.first, request.count, last_key, std::move(request.buffer),
-                    records},
+                    records, fingerprint},
           [mapped, bytes](const Chunk* chunk) {
             if (mapped) forget({chunk->records(), bytes});
             delete chunk;

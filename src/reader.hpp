@@ -37,12 +37,16 @@ class Reader {
   // from the page cache; what is read from devices is as many reads in flight as there are chunks
   // to read ahead.
   Reader(std::span<const Run> runs, const KeyEncoding& encoding, const PassPlan& plan, Order order,
-         BufferPool& pool, unsigned threads, std::stop_token stop, TraceRow row);
+         BufferPool& pool, unsigned threads, bool fingerprints, std::stop_token stop, TraceRow row);
   ~Reader();
 
   // The next chunk of `run`, after a wait if need be. Must not be called at the run's end.
   // Throws Interrupted, or the Error that reading it met. One thread calls it.
   ChunkRef next(std::uint32_t run);
+
+  // The sum over all records of the run that next() handed over, taken as soon as they were read; 0
+  // unless the reader was made with `fingerprints`.
+  std::uint64_t fingerprint(std::uint32_t run) const { return states_[run].fingerprint; }
 
   const StageClock& busy() const { return busy_; }  // of all its threads
   const StageClock& idle() const { return idle_; }  // of all its threads
@@ -50,8 +54,9 @@ class Reader {
 
  private:
   struct RunState {
-    std::uint64_t issued = 0;     // records asked for
-    std::uint64_t taken = 0;      // records handed over by next()
+    std::uint64_t issued = 0;  // records asked for
+    std::uint64_t taken = 0;   // records handed over by next()
+    std::uint64_t fingerprint = 0;
     std::vector<ChunkRef> ready;  // loaded, not taken; in order
   };
   struct Request {
@@ -88,6 +93,7 @@ class Reader {
   std::uint64_t chunk_records_;
   std::uint64_t read_ahead_limit_;
   BufferPool& pool_;
+  bool fingerprints_;
   std::stop_token stop_;
   StageClock busy_ = 0;
   StageClock idle_ = 0;

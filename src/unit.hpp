@@ -29,6 +29,7 @@ struct Chunk {
   Key<max_key_words> last_key;  // the prefix of its last record's key
   Buffer buffer;                // has the records at its start, unless they are elsewhere:
   const std::byte* in_place = nullptr;
+  std::uint64_t fingerprint = 0;  // of the records as they were read, where that is wanted
   const std::byte* records() const { return in_place ? in_place : buffer.bytes().data(); }
 };
 using ChunkRef = std::shared_ptr<const Chunk>;
@@ -48,13 +49,6 @@ struct WorkUnit {
   std::uint64_t records = 0;
   std::vector<Segment> segments;
   std::uint64_t rank = 0;  // of its first record
-};
-
-// An output range, ready to write: `records` records at the start of `buffer`.
-struct MergedUnit {
-  std::uint64_t sequence = 0;
-  std::uint64_t records = 0;
-  Buffer buffer;
 };
 
 }  // namespace corank

@@ -292,6 +292,9 @@ TEST_CASE("bad input: a CUDA backend that cannot be had") {
   REQUIRE(result.code == 0);
   const auto stats = nlohmann::json::parse(result.out);
   CHECK(stats["backend"] == "cpu");
+  CHECK(stats["verified"] == true);
+  arguments.insert(arguments.end(), {"--no-verify", "-f"});
+  CHECK(nlohmann::json::parse(run(arguments, no_device).out)["verified"] == false);
   CHECK(stats["backend_reason"].get<std::string>().size() > 5);
   CHECK(holds(run({"info"}, no_device).out, stats["backend_reason"].get<std::string>()));
 }

@@ -161,7 +161,8 @@ void write_stats(const corank::Stats& stats, const std::string& file) {
        {{"read", stats.busy.read},
         {"cut", stats.busy.cut},
         {"merge", stats.busy.merge},
-        {"write", stats.busy.write}}},
+        {"write", stats.busy.write},
+        {"verify", stats.busy.verify}}},
       {"wait_seconds",
        {{"read_for_cut", stats.waits.read_for_cut},
         {"cut_for_read", stats.waits.cut_for_read},
@@ -175,6 +176,9 @@ void write_stats(const corank::Stats& stats, const std::string& file) {
       {"backend_reason", stats.backend_reason},
       {"device", stats.device},
       {"memory_peak_bytes", stats.memory_peak_bytes},
+      {"units_redone_on_cpu", stats.units_redone_on_cpu},
+      {"device_fault", stats.device_fault},
+      {"verified", stats.verified},
       {"checksum", hexadecimal(stats.checksum)},
   };
   const std::string text = json.dump(2) + '\n';
@@ -223,6 +227,8 @@ class MergeCommand {
                                               {"direct", corank::Io::direct},
                                               {"mapped", corank::Io::mapped}}))
         ->option_text("IO");
+    command_->add_flag("--strict-backend", options_.strict_backend,
+                       "Fail where the device fails, instead of going on with the CPU");
     command_->add_option("--device", options_.device, "Number of the CUDA device")
         ->check(CLI::NonNegativeNumber)
         ->option_text("N");
@@ -258,6 +264,9 @@ class MergeCommand {
         "--copy-only", options_.copy_only,
         "Copy the runs one after another instead of merging them: the ruler for what "
         "a merge costs");
+    command_->add_flag(
+        "!--no-verify", options_.verify,
+        "Do not prove that the output holds exactly the records of the runs, in order");
     command_->add_option("RUN", runs_, "Files of records that are sorted by the keys")
         ->type_name("");
     command_->footer(

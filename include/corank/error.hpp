@@ -36,6 +36,16 @@ class OutOfOrder : public Error {
   std::uint64_t byte_;
 };
 
+// What was merged is not what was read: the memory, a disk or a device of this machine, or this
+// library, is at fault. Found by the self-verification; see Options::verify.
+class Corrupted : public Error {
+ public:
+  explicit Corrupted(const std::string& what)
+      : Error("wrong bytes were found by the self-verification: " + what +
+              "; nothing was replaced and the runs are as they were; try again, and check the "
+              "memory and the disks of this machine") {}
+};
+
 // The caller's stop token was triggered; the output is as it was before the call.
 class Interrupted : public Error {
  public:

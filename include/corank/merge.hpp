@@ -41,6 +41,11 @@ struct Options {
   BackendChoice backend = BackendChoice::automatic;
   int device = 0;  // CUDA's number of the device
 
+  // Whether a failing device ends the merge. Without it, a device that has too little memory gets
+  // smaller units, then fewer at once; a unit that it fails at is merged by the CPU, and after a
+  // failure other than a lack of memory all the rest is. The output is the same.
+  bool strict_backend = false;
+
   // 0 means all cores that this process may use.
   unsigned threads = 0;
 
@@ -68,6 +73,12 @@ struct Options {
 
   // Whether Stats::checksum is computed.
   bool checksum = false;
+
+  // Whether the merge proves its output: that its records are in order, and that they are, as a
+  // multiset, the records that were read. What is covered is all that happens to records between
+  // the return of the read and the call of the write. Costs a few per cent of the time at most.
+  // With copy_only the order plays no part.
+  bool verify = true;
 
   // More than 0: the output is a folder, made if need be, of so many files of equally many records,
   // part-00000 and so on, which hold the merged records in that order and are written side by side.
@@ -108,6 +119,7 @@ struct Stats {
     double cut = 0;
     double merge = 0;
     double write = 0;
+    double verify = 0;  // of the output, beside the writing; what is read is verified there
   } busy;
 
   // Seconds that each stage had nothing to do, because of the neighbour that is named second.
@@ -132,6 +144,11 @@ struct Stats {
   std::string backend_reason;  // why this one
   std::string device;          // what it runs on, in words
 
+  std::uint64_t units_redone_on_cpu = 0;  // that a device failed at or was not given any more
+  std::string device_fault;               // the first, in words; empty if there was none
+
+  bool verified = false;  // see Options::verify
+
   std::uint64_t memory_peak_bytes = 0;  // resident set of the whole process at its largest
   std::uint64_t checksum = 0;  // sum modulo 2^64 of XXH64 (seed 0) of every record, if asked for
 };
@@ -142,11 +159,12 @@ struct Stats {
 // whole and durable, and may be one of the runs. It takes the mode of the file that it replaces,
 // and the owner where the process may set it; a link stays, and what it points to is replaced.
 //
-// Throws OutOfOrder if a run is not sorted, Interrupted if options.stop asks for it, and Error for
-// everything else, but std::bad_alloc and std::system_error where the system refuses memory or a
-// thread. After a throw the old output, if any, is untouched and no temporary file is left, unless
-// for Options::resume; only if the last step fails, which renames the files of several parts one
-// after another and makes their names durable, some of them, or the output, may be new, and whole.
+// Throws OutOfOrder if a run is not sorted, Interrupted if options.stop asks for it, Corrupted if
+// the output is not what it must be, and Error for everything else, but std::bad_alloc and
+// std::system_error where the system refuses memory or a thread. After a throw the old output, if
+// any, is untouched and no temporary file is left, unless for Options::resume; only if the last
+// step fails, which renames the files of several parts one after another and makes their names
+// durable, some of them, or the output, may be new, and whole.
 Stats merge(std::span<const std::filesystem::path> runs, const std::filesystem::path& output,
             const Options& options);
 

@@ -1,0 +1,181 @@
+#include "fingerprint.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <vector>
+
+#ifdef __x86_64__
+#include <immintrin.h>
+#endif
+
+namespace corank {
+namespace {
+
+// Digits of pi: numbers that no data has reason to hold.
+constexpr std::uint64_t keys[] = {0x243f6a8885a308d3, 0x13198a2e03707344, 0xa4093822299f31d0,
+                                  0x082efa98ec4e6c89, 0x452821e638d01377, 0xbe5466cf34e90c6c};
+
+template <class Word>
+std::uint64_t load(const std::byte* at) {
+  Word word;
+  std::memcpy(&word, at, sizeof word);
+  return word;
+}
+
+// All bytes of a record of fewer than 16, as two words; some bytes may stand in it twice.
+struct Pair {
+  std::uint64_t a, b;
+};
+Pair short_record(const std::byte* record, std::uint32_t bytes) {
+  if (bytes >= 8) return {load<std::uint64_t>(record), load<std::uint64_t>(record + bytes - 8)};
+  if (bytes >= 4) return {load<std::uint32_t>(record), load<std::uint32_t>(record + bytes - 4)};
+  if (bytes >= 2) return {load<std::uint16_t>(record), load<std::uint16_t>(record + bytes - 2)};
+  return {load<std::uint8_t>(record), 0};
+}
+
+// The halves of the product, folded: a sum of plain products would be blind to values that change
+// places between records where the sum of the products stays.
+std::uint64_t fold(std::uint64_t a, std::uint64_t b) {
+  const auto product = static_cast<unsigned __int128>(a) * b;
+  return static_cast<std::uint64_t>(product) ^ static_cast<std::uint64_t>(product >> 64);
+}
+
+// Pairs of words, each with keys of its place; the last may overlap the one before it.
+std::uint64_t fold_long(const std::byte* record, std::uint32_t bytes) {
+  std::uint64_t sum = 0, place = 0;
+  const auto add = [&](const std::byte* at) {
+    sum += fold(load<std::uint64_t>(at) ^ (keys[0] + place),
+                load<std::uint64_t>(at + 8) ^ (keys[1] + place));
+    place += keys[2];
+  };
+  std::uint32_t at = 0;
+  for (; at + 16 <= bytes; at += 16) add(record + at);
+  if (at != bytes) add(record + bytes - 16);
+  return fold(sum ^ keys[3], std::rotl(sum, 32) ^ keys[4]);
+}
+
+std::uint64_t sum_products(std::span<const std::byte> records, std::uint32_t record_bytes) {
+  std::uint64_t sum = 0;
+  const auto add = [&](auto fingerprint) {
+    const std::byte* const end = records.data() + records.size();
+    for (const std::byte* record = records.data(); record != end; record += record_bytes)
+      sum += fingerprint(record);
+  };
+  if (record_bytes > 16) {
+    add([=](const std::byte* record) { return fold_long(record, record_bytes); });
+  } else if (record_bytes == 16) {
+    add([](const std::byte* record) {
+      return fold(load<std::uint64_t>(record) ^ keys[0], load<std::uint64_t>(record + 8) ^ keys[1]);
+    });
+  } else {
+    add([=](const std::byte* record) {
+      const Pair pair = short_record(record, record_bytes);
+      return fold(pair.a ^ keys[0], pair.b ^ keys[1]);
+    });
+  }
+  return sum;
+}
+
+#ifdef __x86_64__
+// Rounds of AES mix 16 bytes at once: after two, every bit depends on every bit; one more leaves
+// nothing of the structure of the first two.
+#define CORANK_AES __attribute__((target("aes,sse4.1")))
+#define CORANK_VAES __attribute__((target("aes,avx2,vaes")))
+
+CORANK_AES inline __m128i round_key(int i) {
+  return _mm_set_epi64x(static_cast<long long>(keys[2 * i]),
+                        static_cast<long long>(keys[2 * i + 1]));
+}
+
+CORANK_AES inline __m128i mix(__m128i block) {
+  for (int i = 0; i < 3; ++i) block = _mm_aesenc_si128(block, round_key(i));
+  return block;
+}
+
+CORANK_AES inline __m128i load_block(const std::byte* at) {
+  return _mm_loadu_si128(reinterpret_cast<const __m128i*>(at));
+}
+
+CORANK_AES inline std::uint64_t sum_of(__m128i sums) {
+  return static_cast<std::uint64_t>(_mm_cvtsi128_si64(sums)) +
+         static_cast<std::uint64_t>(_mm_extract_epi64(sums, 1));
+}
+
+CORANK_AES std::uint64_t sum_rounds(std::span<const std::byte> records,
+                                    std::uint32_t record_bytes) {
+  __m128i sums = _mm_setzero_si128();
+  const std::byte* const end = records.data() + records.size();
+  if (record_bytes < 16) {
+    for (const std::byte* record = records.data(); record != end; record += record_bytes) {
+      const Pair pair = short_record(record, record_bytes);
+      sums = _mm_add_epi64(sums, mix(_mm_set_epi64x(static_cast<long long>(pair.b),
+                                                    static_cast<long long>(pair.a))));
+    }
+  } else {
+    for (const std::byte* record = records.data(); record != end; record += record_bytes) {
+      __m128i state = load_block(record);
+      std::uint32_t at = 16;
+      for (; at + 16 <= record_bytes; at += 16)
+        state = _mm_aesenc_si128(state, load_block(record + at));
+      if (at != record_bytes)
+        state = _mm_aesenc_si128(state, load_block(record + record_bytes - 16));
+      sums = _mm_add_epi64(sums, mix(state));
+    }
+  }
+  return sum_of(sums);
+}
+
+CORANK_VAES inline __m256i mix_two(__m256i blocks) {
+  for (int i = 0; i < 3; ++i)
+    blocks = _mm256_aesenc_epi128(blocks, _mm256_broadcastsi128_si256(round_key(i)));
+  return blocks;
+}
+
+// The same for two records of 16 bytes or four of 8 at once.
+CORANK_VAES std::uint64_t sum_wide_rounds(std::span<const std::byte> records,
+                                          std::uint32_t record_bytes) {
+  if (record_bytes != 16 && record_bytes != 8) return sum_rounds(records, record_bytes);
+  __m256i sums[2] = {_mm256_setzero_si256(), _mm256_setzero_si256()};
+  const std::size_t whole = records.size() - records.size() % 64;
+  for (std::size_t at = 0; at < whole; at += 64) {
+    const auto* const from = reinterpret_cast<const __m256i*>(records.data() + at);
+    for (int i = 0; i < 2; ++i) {
+      const __m256i blocks = _mm256_loadu_si256(from + i);
+      if (record_bytes == 16) {
+        sums[i] = _mm256_add_epi64(sums[i], mix_two(blocks));
+      } else {
+        sums[0] = _mm256_add_epi64(sums[0], mix_two(_mm256_unpacklo_epi64(blocks, blocks)));
+        sums[1] = _mm256_add_epi64(sums[1], mix_two(_mm256_unpackhi_epi64(blocks, blocks)));
+      }
+    }
+  }
+  const __m256i both = _mm256_add_epi64(sums[0], sums[1]);
+  return sum_of(_mm_add_epi64(_mm256_castsi256_si128(both), _mm256_extracti128_si256(both, 1))) +
+         sum_rounds(records.subspan(whole), record_bytes);
+}
+#endif
+
+std::vector<FingerprintSum> find_sums() {
+  std::vector<FingerprintSum> sums;
+#ifdef __x86_64__
+  if (__builtin_cpu_supports("vaes") && __builtin_cpu_supports("avx2"))
+    sums.push_back(sum_wide_rounds);
+  if (__builtin_cpu_supports("aes")) sums.push_back(sum_rounds);
+#endif
+  sums.push_back(sum_products);
+  return sums;
+}
+
+}  // namespace
+
+std::span<const FingerprintSum> fingerprint_sums() {
+  static const std::vector<FingerprintSum> sums = find_sums();
+  return sums;
+}
+
+std::uint64_t records_fingerprint(std::span<const std::byte> records, std::uint32_t record_bytes) {
+  return fingerprint_sums().front()(records, record_bytes);
+}
+
+}  // namespace corank

@@ -1,0 +1,46 @@
+// Looks at the merged records once more.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "corank/key.hpp"
+
+namespace corank {
+
+// Of one output, or of one part of it.
+class OutputVerifier {
+ public:
+  // `encoding` must outlive it. Without `ordered` the records may stand in any order.
+  OutputVerifier(const KeyEncoding& encoding, bool ordered)
+      : encoding_(encoding), ordered_(ordered) {}
+
+  // A stretch of the output, whole records, the first of which has this rank. Every stretch is
+  // looked at once, in any order, by `threads` of the caller's arena. Throws Corrupted if a record
+  // sorts before its predecessor in the stretch. Thread-safe.
+  void look(std::span<const std::byte> bytes, std::uint64_t rank, unsigned threads);
+
+  // The same stretches in their order, one at a time. Throws Corrupted if the first record of one
+  // sorts before the last of the one before.
+  void follow(std::span<const std::byte> bytes, std::uint64_t rank);
+
+  bool empty() const { return last_.empty(); }  // unless something followed
+  // Throws Corrupted if the part that `next` looked at, not empty either, begins before this one
+  // ends.
+  void check_edge(const OutputVerifier& next) const;
+
+  // Of all records: see records_fingerprint().
+  std::uint64_t fingerprint() const { return fingerprint_; }
+
+ private:
+  const KeyEncoding& encoding_;
+  bool ordered_;
+  std::atomic<std::uint64_t> fingerprint_ = 0;
+  std::vector<std::byte> first_;  // record
+  std::vector<std::byte> last_;
+};
+
+}  // namespace corank

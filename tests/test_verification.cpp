@@ -1,0 +1,442 @@
+// What finds wrong bytes: fingerprints, the order of what was merged, and both in the pipeline,
+// against bits that are flipped between its stages.
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <set>
+#include <string>
+#include <thread>
+
+#include "catch.hpp"
+#include "corank/merge.hpp"
+#include "cpu_backend.hpp"
+#include "cuda_backend.hpp"
+#include "fingerprint.hpp"
+#include "order.hpp"
+#include "output_verifier.hpp"
+#include "pipeline.hpp"
+#include "support.hpp"
+
+using namespace corank;
+using namespace corank::test;
+
+namespace {
+
+void flip(std::byte* bytes, std::uint64_t bit) {
+  bytes[bit / 8] ^= std::byte{1} << bit % 8;
+}
+
+Bytes bytes_of(std::uint64_t count, Random& random, unsigned values) {
+  Bytes bytes(count);
+  for (std::byte& byte : bytes) byte = static_cast<std::byte>(below(random, values));
+  return bytes;
+}
+
+const std::pair<const char*, const char*> kinds[] = {
+    {"a:u8,p:u8", "a"},
+    {"a:u16be", "a:desc"},
+    {"a:u32,p:u32", "a"},
+    {"a:i32be,p:u8", "a"},
+    {"a:u64", "a"},
+    {"a:u64be", "a:desc"},
+    {"a:u64,p:u64", "a"},
+    {"p:u64,a:u64be", "a"},
+    {"a:i64,p:u64", "a:desc"},
+    {"a:u64be,p:bytes3", "a"},
+    {"a:f64,p:u64", "a"},
+    {"a:f32be,p:u64", "a:desc"},
+    {"a:bytes16", "a"},
+    {"a:u8,b:u64,c:i64", "c,b:desc"},
+    {"a:bytes25,p:u8", "a"},
+    {"a:bytes39,p:u8", "a"},
+    {"a:bytes10,p:bytes90", "a"},
+};
+
+}  // namespace
+
+TEST_CASE("a fingerprint depends on the records and not on their order") {
+  Random random(31);
+  for (const FingerprintSum sum : fingerprint_sums())
+    for (const std::uint32_t record_bytes : {1u, 3u, 7u, 8u, 9u, 16u, 17u, 32u, 100u, 4'099u}) {
+      const std::uint64_t records = 50 + below(random, 10);
+      Bytes bytes = bytes_of(records * record_bytes, random, 256);
+      const std::uint64_t all = sum(bytes, record_bytes);
+      std::uint64_t apart = 0;
+      for (std::span<const std::byte> rest = bytes; !rest.empty();) {
+        const auto block =
+            rest.first(std::min<std::uint64_t>(1 + below(random, 9), rest.size() / record_bytes) *
+                       record_bytes);
+        apart += sum(block, record_bytes);
+        rest = rest.subspan(block.size());
+      }
+      CAPTURE(record_bytes);
+      CHECK(apart == all);
+      for (std::uint64_t i = 0; i < records; ++i)
+        std::swap_ranges(&bytes[i * record_bytes], &bytes[i * record_bytes] + record_bytes,
+                         &bytes[below(random, records) * record_bytes]);
+      CHECK(sum(bytes, record_bytes) == all);
+    }
+}
+
+TEST_CASE("every bit that is flipped and every exchange of bytes changes a fingerprint") {
+  Random random(32);
+  for (const FingerprintSum sum : fingerprint_sums())
+    for (std::uint32_t record_bytes = 1; record_bytes <= 130; ++record_bytes)
+      for (const unsigned values : {1u, 2u, 256u}) {
+        const Bytes bytes = bytes_of(std::uint64_t{4} * record_bytes, random, values);
+        const std::uint64_t right = sum(bytes, record_bytes);
+        std::uint64_t missed = 0;
+        for (std::uint64_t bit = 0; bit < 8 * bytes.size(); ++bit) {
+          Bytes wrong = bytes;
+          flip(wrong.data(), bit);
+          missed += sum(wrong, record_bytes) == right;
+        }
+        // A record twice and another not at all; the same bytes elsewhere in a record; bytes of two
+        // records at the same place exchanged.
+        const auto records_of = [&](const Bytes& from) {
+          std::multiset<std::string> records;
+          for (std::uint64_t at = 0; at < from.size(); at += record_bytes)
+            records.emplace(reinterpret_cast<const char*>(&from[at]), record_bytes);
+          return records;
+        };
+        const auto changed = [&](const Bytes& wrong) {
+          missed += records_of(wrong) != records_of(bytes) && sum(wrong, record_bytes) == right;
+        };
+        Bytes twice = bytes;
+        std::copy_n(&bytes[0], record_bytes, &twice[record_bytes]);
+        changed(twice);
+        for (std::uint32_t at = 1; at < record_bytes; ++at) {
+          Bytes turned = bytes;
+          std::rotate(&turned[0], &turned[at], &turned[0] + record_bytes);
+          changed(turned);
+          Bytes exchanged = bytes;
+          std::swap_ranges(&exchanged[0], &exchanged[at], &exchanged[record_bytes]);
+          changed(exchanged);
+          std::swap(exchanged[0], exchanged[at]);
+          changed(exchanged);
+        }
+        CAPTURE(record_bytes, values);
+        CHECK(missed == 0);
+      }
+}
+
+TEST_CASE("the first descent is found wherever it is") {
+  Random random(33);
+  for (const auto& [text, by] : kinds) {
+    const Schema schema = Schema::parse(text);
+    const auto keys = parse_keys(by, schema);
+    const KeyEncoding encoding(schema, keys);
+    const std::uint32_t record_bytes = schema.record_bytes;
+    for (const Values values : {Values::any, Values::few}) {
+      const std::uint64_t count = 700;
+      Bytes sorted = stably_sorted(schema, keys, random_records(schema, count, values, random));
+      const auto at = [&](std::uint64_t i) { return &sorted[i * record_bytes]; };
+      std::uint64_t missed = 0, planted = 0;
+      for (std::uint64_t n = 0; n <= count; ++n)
+        missed += first_descent(encoding.layout(), sorted.data(), n) != n;
+      for (std::uint64_t i = 0; i + 1 < count; ++i) {
+        if (!reference_less(schema, keys, at(i), at(i + 1))) continue;
+        ++planted;
+        std::swap_ranges(at(i), at(i + 1), at(i + 1));
+        missed += first_descent(encoding.layout(), sorted.data(), count) != i + 1;
+        std::swap_ranges(at(i), at(i + 1), at(i + 1));
+      }
+      CAPTURE(text, by);
+      CHECK(planted > 0);
+      CHECK(missed == 0);
+    }
+  }
+}
+
+TEST_CASE("what is merged is looked at across the edges of pieces and parts") {
+  const Schema schema = Schema::parse("a:u64,p:u64");
+  const KeyEncoding encoding(schema, {});
+  std::vector<std::uint64_t> words;
+  for (std::uint64_t i = 0; i < 100'000; ++i) words.insert(words.end(), {i, ~i});
+  const auto records = [&](std::uint64_t first, std::uint64_t count) {
+    return std::as_bytes(std::span(words)).subspan(first * 16, count * 16);
+  };
+  const auto add = [&](OutputVerifier& to, std::uint64_t first, std::uint64_t count,
+                       unsigned threads = 1) {
+    to.follow(records(first, count), first);
+    to.look(records(first, count), first, threads);
+  };
+  OutputVerifier whole(encoding, true), pieces(encoding, true), rest(encoding, true);
+  CHECK(whole.empty());
+  add(whole, 0, 100'000, 3);
+  CHECK_FALSE(whole.empty());
+  for (std::uint64_t first = 0; first < 60'000; first += 6'000) add(pieces, first, 6'000);
+  add(rest, 60'000, 40'000);
+  CHECK(whole.fingerprint() == pieces.fingerprint() + rest.fingerprint());
+  CHECK_NOTHROW(pieces.check_edge(rest));
+  CHECK_THROWS_AS(rest.check_edge(pieces), Corrupted);
+  CHECK_THROWS_AS(pieces.follow(records(59'998, 3), 59'998), Corrupted);
+
+  OutputVerifier unordered(encoding, false);
+  for (const std::uint64_t first : {50'000u, 0u}) add(unordered, first, 50'000);
+  CHECK(unordered.fingerprint() == whole.fingerprint());
+  CHECK_NOTHROW(unordered.check_edge(unordered));
+
+  // One by one, so that the place in the task and in the block is any.
+  std::uint64_t named = 0, planted = 0;
+  for (std::uint64_t i = 1; i < 100'000; i += 487, ++planted) {
+    std::swap(words[2 * i], words[2 * i - 2]);
+    OutputVerifier looks(encoding, true);
+    try {
+      add(looks, 0, 10);
+      add(looks, 10, 99'990, 1 + i % 3);
+    } catch (const Corrupted& found) {
+      named += std::string(found.what()).find("record " + std::to_string(i) + " of") !=
+               std::string::npos;
+    }
+    std::swap(words[2 * i], words[2 * i - 2]);
+  }
+  CHECK(named == planted);
+}
+
+TEST_CASE("an inversion is found wherever it is planted and its file and record are named") {
+  // A chunk has 40 records, a unit a few hundred.
+  const Schema schema = Schema::parse("p:bytes44,a:u64,q:bytes48");
+  const auto keys = parse_keys("a", schema);
+  constexpr std::uint64_t runs = 3, records = 400, record_bytes = 100;
+  Random random(34);
+  const TemporaryFolder folder;
+  std::vector<std::filesystem::path> paths;
+  std::vector<Bytes> sorted;
+  for (std::uint64_t run = 0; run < runs; ++run) {
+    sorted.push_back(
+        stably_sorted(schema, keys, random_records(schema, records, Values::any, random)));
+    paths.push_back(folder / ("run" + std::to_string(run)));
+    write_file(paths.back(), sorted.back());
+  }
+  for (const BackendChoice backend : {BackendChoice::cpu, BackendChoice::cuda}) {
+    if (backend == BackendChoice::cuda && !find_cuda_device(0).usable) continue;
+    Options options;
+    options.record = schema;
+    options.keys = keys;
+    options.backend = backend;
+    options.memory_bytes = 500'000;
+    options.overwrite = true;
+    options.threads = 1;
+    REQUIRE(merge(paths, folder / "output", options).units >= 4);
+    std::uint64_t missed = 0;
+    // A device takes its time to start; 13 steps over every edge in the end.
+    for (std::uint64_t at = 0; at < runs * (records - 1);
+         at += backend == BackendChoice::cuda ? 13 : 1) {
+      const std::uint64_t run = at / (records - 1), record = at % (records - 1);
+      Bytes wrong = sorted[run];
+      std::byte* const moved = &wrong[record * record_bytes];
+      REQUIRE(reference_less(schema, keys, moved, moved + record_bytes));
+      std::swap_ranges(moved, moved + record_bytes, moved + record_bytes);
+      write_file(paths[run], wrong);
+      try {
+        merge(paths, folder / "output", options);
+        ++missed;
+      } catch (const OutOfOrder& found) {
+        missed += found.file() != paths[run] || found.record() != record + 1;
+      }
+      write_file(paths[run], sorted[run]);
+    }
+    CHECK(missed == 0);
+  }
+}
+
+namespace {
+
+enum class Place { segment, rest_of_chunk, merged_unit, count };
+
+// Flips one bit in what is handed to one unit's merge, or in what comes of it.
+class FlippingBackend final : public Backend {
+ public:
+  FlippingBackend(const BackendConfig& config)
+      : record_bytes_(config.encoding->record_bytes()), inner_(make_cpu_backend(config)) {}
+
+  void arm(std::uint64_t unit, Place place, std::uint64_t seed) {
+    unit_ = unit;
+    place_ = place;
+    random_.seed(seed);
+    flipped_ = false;
+  }
+  bool flipped() const { return flipped_; }
+
+  void merge(const WorkUnit& unit, std::byte* output) override {
+    const bool now = unit.sequence == unit_;
+    if (now && place_ != Place::merged_unit) flip_in(unit.segments);
+    inner_->merge(unit, output);
+    if (now && place_ == Place::merged_unit) flip_one_of(output, unit.records);
+  }
+  std::string device() const override { return inner_->device(); }
+
+ private:
+  void flip_one_of(std::byte* records, std::uint64_t count) {
+    flip(records, below(random_, 8 * count * record_bytes_));
+    flipped_ = true;
+  }
+  void flip_in(const std::vector<Segment>& segments) {
+    const Segment& segment = segments[below(random_, segments.size())];
+    std::byte* const records = const_cast<std::byte*>(segment.chunk->records());
+    const std::uint64_t end = segment.first + segment.count;
+    if (place_ == Place::segment)
+      flip_one_of(records + segment.first * record_bytes_, segment.count);
+    else if (end < segment.chunk->count)
+      flip_one_of(records + end * record_bytes_, segment.chunk->count - end);
+  }
+
+  std::uint32_t record_bytes_;
+  std::unique_ptr<Backend> inner_;
+  std::uint64_t unit_ = 0;
+  Place place_ = Place::segment;
+  Random random_;
+  bool flipped_ = false;
+};
+
+}  // namespace
+
+// CORANK_FLIPS=100000 corank-tests '[flips]' flips so many.
+TEST_CASE("bits flipped between the stages of a merge are found", "[flips]") {
+  const char* const wanted = std::getenv("CORANK_FLIPS");
+  const std::uint64_t flips = wanted ? std::strtoull(wanted, nullptr, 10) : 2'000;
+  Random random(35);
+  const TemporaryFolder folder;
+  std::uint64_t done = 0, found = 0, at_place[3] = {};
+  for (const auto& [text, by] : kinds) {
+    const Schema schema = Schema::parse(text);
+    const auto keys = parse_keys(by, schema);
+    const KeyEncoding encoding(schema, keys);
+    std::vector<Run> runs;
+    std::uint64_t bytes = 0;
+    for (int run = 0; run < 3; ++run) {
+      const auto path = folder / ("run" + std::to_string(run));
+      write_file(path, stably_sorted(schema, keys,
+                                     random_records(schema, 15'000 / schema.record_bytes,
+                                                    run == 0 ? Values::few : Values::any, random)));
+      runs.emplace_back(path, schema.record_bytes, true);
+      bytes += runs.back().bytes();
+    }
+    PassPlan plan = plan_pass(runs.size(), schema.record_bytes, 400'000, bytes, 4096).value();
+    // One after another: what is not merged yet is known.
+    plan.tokens = 1;
+    FlippingBackend backend({&encoding, plan.unit_records, plan.tokens, 1});
+    Writer nowhere("/dev/null", false, [](FileIdentity) { return false; });
+    std::vector<std::atomic<std::uint64_t>> fingerprints(runs.size());
+    const Pass pass{.runs = runs,
+                    .encoding = encoding,
+                    .plan = plan,
+                    .backend = &backend,
+                    .writer = &nowhere,
+                    .in_place = {},
+                    .threads = 1,
+                    .stop = {},
+                    .checksum = false,
+                    .fingerprints = fingerprints,
+                    .wrote = nullptr,
+                    .trace = nullptr,
+                    .slice = 0};
+    PassTotals totals;
+    backend.arm(~0ull, Place::segment, 0);
+    run_passes({&pass, 1}, totals);
+    REQUIRE(totals.units > 1);
+    for (std::uint64_t i = 0; i < flips / std::size(kinds) + 1;) {
+      const auto place = static_cast<Place>(below(random, static_cast<unsigned>(Place::count)));
+      backend.arm(below(random, totals.units), place, random());
+      PassTotals unused;
+      bool noticed = false;
+      try {
+        run_passes({&pass, 1}, unused);
+      } catch (const Corrupted&) {
+        noticed = true;
+      } catch (const RunDisorder&) {
+        noticed = true;
+      }
+      CHECK(noticed == backend.flipped());
+      i += backend.flipped();
+      done += backend.flipped();
+      found += noticed;
+      at_place[static_cast<unsigned>(place)] += backend.flipped();
+    }
+  }
+  CHECK(found == done);
+  CHECK(done >= flips);
+  for (const std::uint64_t count : at_place) CHECK(count > 0);
+  if (wanted)
+    std::printf(
+        "bits flipped: %llu in segments, %llu in what is left of chunks, %llu in merged "
+        "units; found %llu of %llu\n",
+        static_cast<unsigned long long>(at_place[0]), static_cast<unsigned long long>(at_place[1]),
+        static_cast<unsigned long long>(at_place[2]), static_cast<unsigned long long>(found),
+        static_cast<unsigned long long>(done));
+}
+
+TEST_CASE("a temporary file that changes on its disk is noticed") {
+  const Schema schema = Schema::parse("a:u64,p:u64");
+  Random random(36);
+  const TemporaryFolder folder;
+  std::vector<std::filesystem::path> paths;
+  for (int run = 0; run < 300; ++run) {
+    paths.push_back(folder / ("run" + std::to_string(run)));
+    write_file(paths.back(),
+               stably_sorted(schema, {{0}}, random_records(schema, 2'000, Values::any, random)));
+  }
+  Options options;
+  options.record = schema;
+  options.memory_bytes = 700 << 10;
+  // Progress is told of at most ten times a second.
+  options.notice = [](const std::string&) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(150));
+  };
+  bool flipped = false;
+  options.progress = [&](const Progress&) {
+    for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+      std::error_code gone;
+      const std::string name = std::filesystem::read_symlink(entry.path(), gone);
+      if (flipped || !name.starts_with(folder.path().string()) || !name.ends_with(" (deleted)"))
+        continue;
+      // The payload of the record that was written last, which is read last.
+      const int file = ::open(entry.path().c_str(), O_RDWR);
+      const off_t end = ::lseek(file, 0, SEEK_END);
+      char byte = 0;
+      if (end >= 16 && ::pread(file, &byte, 1, end - 1) == 1) {
+        byte ^= 1;
+        flipped = ::pwrite(file, &byte, 1, end - 1) == 1;
+      }
+      ::close(file);
+    }
+  };
+  SECTION("verified") {
+    CHECK_THROWS_AS(merge(paths, folder / "output", options), Corrupted);
+    CHECK(flipped);
+    CHECK_FALSE(std::filesystem::exists(folder / "output"));
+  }
+  SECTION("unless nothing is to be verified") {
+    options.verify = false;
+    const Stats stats = merge(paths, folder / "output", options);
+    CHECK(flipped);
+    CHECK(stats.passes > 1);
+    CHECK_FALSE(stats.verified);
+  }
+}
+
+TEST_CASE("copies and merges in memory are verified as well") {
+  const Schema schema = Schema::parse("a:u32,p:u32");
+  Random random(37);
+  std::vector<Bytes> runs;
+  for (int run = 0; run < 5; ++run)
+    runs.push_back(
+        stably_sorted(schema, {{0}}, random_records(schema, 100'000, Values::any, random)));
+  const std::vector<std::span<const std::byte>> spans(runs.begin(), runs.end());
+  Bytes output(5 * runs[0].size());
+  Options options;
+  options.record = schema;
+  for (const bool copy_only : {false, true}) {
+    options.copy_only = copy_only;
+    const Stats stats = merge(spans, output, options);
+    CHECK(stats.verified);
+    CHECK(stats.busy.verify > 0);
+  }
+}
