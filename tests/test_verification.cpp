@@ -323,7 +323,7 @@ TEST_CASE("bits flipped between the stages of a merge are found", "[flips]") {
     // One after another: what is not merged yet is known.
     plan.tokens = 1;
     FlippingBackend backend({&encoding, plan.unit_records, plan.tokens, 1});
-    Writer nowhere("/dev/null", false, [](FileIdentity) { return false; });
+    Writer nowhere("/dev/null", {}, {}, [](FileIdentity) { return false; }, {});
     std::vector<std::atomic<std::uint64_t>> fingerprints(runs.size());
     const Pass pass{.runs = runs,
                     .encoding = encoding,
