@@ -528,3 +528,116 @@ TEST_CASE("help and version") {
     CHECK(holds(help.out, std::string("corank ") + command));
   }
 }
+
+TEST_CASE("an interrupted merge that may go on leaves what it has and says so") {
+  Folder test(4, 4'000'000);
+  Setting setting;
+  setting.while_running = [&](pid_t child) {
+    wait_until([&] {
+      std::error_code error;
+      const auto bytes = std::filesystem::file_size(test.folder / ".output.corank", error);
+      return !error && bytes > 1'000'000;
+    });
+    ::kill(child, SIGTERM);
+  };
+  const Strings before = test.folder.names();
+  const Result stopped = run(test.merge({"--resume", "-m", "700K"}), setting);
+  INFO(stopped.err);
+  REQUIRE(stopped.code == 143);
+  CHECK(holds(stopped.err, "what was written is kept"));
+  CHECK(test.old_untouched());
+  const Result whole = run(test.merge({"--resume", "--stats", "-"}));
+  INFO(whole.err);
+  REQUIRE(whole.code == 0);
+  CHECK(nlohmann::json::parse(whole.out)["resumed_bytes"] >= 1'000'000);
+  CHECK(test.folder.names() == before);
+  std::vector<std::uint64_t> keys(16'000'000);
+  const std::string bytes = text_of(test.old());
+  REQUIRE(bytes.size() == 8 * keys.size());
+  std::memcpy(keys.data(), bytes.data(), bytes.size());
+  std::uint64_t next = 0;
+  CHECK(std::ranges::all_of(keys, [&](std::uint64_t key) { return key == next++; }));
+}
+
+TEST_CASE("waiting for a pipe ends when it is asked to") {
+  // For somebody to open it, and for somebody to empty it.
+  for (const bool opened : {false, true}) {
+    Folder test(2, 100'000);
+    const std::string pipe = test.folder / "pipe";
+    REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
+    const int reader = opened ? ::open(pipe.c_str(), O_RDONLY | O_NONBLOCK) : -1;
+    Setting setting;
+    auto signalled = std::chrono::steady_clock::now();
+    setting.while_running = [&](pid_t child) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(500));
+      signalled = std::chrono::steady_clock::now();
+      ::kill(child, SIGINT);
+    };
+    const Result result =
+        run({"merge", "-r", "key:u64", "-o", pipe, "--backend", "cpu", test.runs[0], test.runs[1]},
+            setting);
+    if (opened) ::close(reader);
+    CHECK(std::chrono::steady_clock::now() - signalled < std::chrono::seconds(1));
+    INFO(result.err);
+    CHECK(result.code == 130);
+  }
+}
+
+TEST_CASE("a pipe that is closed ends a merge as it ends other programs") {
+  for (const bool ignored : {false, true}) {
+    Folder test(2, 100'000);
+    int pipe[2];
+    REQUIRE(::pipe(pipe) == 0);
+    ::close(pipe[0]);
+    Setting setting;
+    setting.before_exec = [&] {
+      ::dup2(pipe[1], STDOUT_FILENO);
+      if (ignored) ::signal(SIGPIPE, SIG_IGN);
+    };
+    Strings arguments{"merge", "-r", "key:u64", "-o", "-", "--backend", "cpu"};
+    arguments.insert(arguments.end(), test.runs.begin(), test.runs.end());
+    const Result result = run(arguments, setting);
+    ::close(pipe[1]);
+    INFO(result.err);
+    CHECK(result.code == (ignored ? 2 : 128 + SIGPIPE));
+    CHECK(holds(result.err, "Broken pipe") == ignored);
+  }
+}
+
+TEST_CASE("bad input: a device, a link to nothing, a stream to go on with") {
+  Folder test;
+  test.runs.push_back("/dev/zero");
+  test.check_refusal(test.merge(), 2, {"/dev/zero", "no regular file"});
+  test.runs.back() = test.folder / "link";
+  std::filesystem::create_symlink("nowhere", test.runs.back());
+  test.check_refusal(test.merge(), 2, {test.runs.back(), "No such file"});
+  test.check_refusal({"merge", "-r", "key:u64", "-o", test.runs.back(), test.runs[0]}, 2,
+                     {test.runs.back(), "link to nothing"});
+  test.check_refusal({"merge", "-r", "key:u64", "--resume", "-o", "-", test.runs[0]}, 2,
+                     {"no file that a merge could go on with"});
+}
+
+TEST_CASE("runs longer than the address of a 32-bit number cost no memory") {
+  // Sparse, far beyond the memory and the disk: the budget holds, and the full device ends it.
+  for (const std::uint64_t bytes :
+       {std::uint64_t{1} << 31, (std::uint64_t{1} << 32) + 8, std::uint64_t{1} << 43}) {
+    Folder test(2, 10);
+    const std::string sparse = test.add_bytes({});
+    if (::truncate(sparse.c_str(), static_cast<off_t>(bytes)) != 0) {
+      WARN("not checked: no file of " << bytes << " bytes can be made here");
+      continue;
+    }
+    for (const char* io : {"buffered", "mapped", "auto"}) {
+      const Result result = run({"merge", "-r", "key:u64", "-o", "/dev/full", "-m", "4M", "--io",
+                                 io, "--backend", "cpu", test.runs[0], sparse});
+      INFO(bytes << " bytes, " << io << ": " << result.err);
+      CHECK(result.code == 2);
+      CHECK(holds(result.err, "/dev/full: cannot write"));
+    }
+    // One byte more is no whole record.
+    REQUIRE(::truncate(sparse.c_str(), static_cast<off_t>(bytes + 1)) == 0);
+    const Result odd = run({"merge", "-r", "key:u64", "-o", "/dev/full", sparse});
+    CHECK(odd.code == 2);
+    CHECK(holds(odd.err, std::to_string(bytes) + ": check the file"));
+  }
+}

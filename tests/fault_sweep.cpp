@@ -3,9 +3,10 @@
 // by an exception with the old output as it was, and leave nothing open and nothing behind but what
 // --resume goes on with.
 //
-// Usage: fault-sweep [--count N] [--seed S] [--folder DIR]; N faults at least, and those of the
-// first part in any case. Direct reading and writing need a DIR that is no file system in memory.
-// The calls of the library are caught by the linker's --wrap: it has no hook for this.
+// Usage: fault-sweep [--count N] [--seed S] [--seconds T] [--folder DIR]; N faults at least, or as
+// many as come in T seconds, and those of the first part in any case. Direct reading and writing
+// need a DIR that is no file system in memory. The calls of the library are caught by the linker's
+// --wrap: it has no hook for this.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <liburing.h>
@@ -169,11 +170,15 @@ int failure_now(Kind kind) {
   Failure failure{};
   if (injector.one_in != 0) {
     const std::uint64_t dice = mixed(mixed(injector.seed ^ kind << 24) ^ number);
-    // Of the most frequent calls fewer, so that a merge comes far.
+    // Fewer of the calls without which a merge does not begin.
     const bool rare = kind == call_new || kind == call_status || kind == call_open;
     if (dice % (rare ? 16 * injector.one_in : injector.one_in) != 0) return 0;
     const auto& failures = failures_of(kind);
-    failure = failures[(dice >> 32) % failures.size()];
+    // Most of them such as a merge goes on after, which stand last, so that it comes far.
+    std::size_t first = 0;
+    if ((dice >> 24) % 16 != 0 && !failures.back().must_be_told)
+      while (failures[first].must_be_told) ++first;
+    failure = failures[first + (dice >> 32) % (failures.size() - first)];
   } else {
     if (kind != injector.kind || number != injector.number) return 0;
     failure = injector.failure;
@@ -611,11 +616,13 @@ struct Totals {
 int main(int argc, char** argv) {
   std::uint64_t count = 0;
   std::uint64_t seed = 1;
+  double most_seconds = 1e9;
   std::filesystem::path folder = std::filesystem::temp_directory_path();
   for (int i = 1; i + 1 < argc; i += 2) {
     const std::string_view option = argv[i];
     if (option == "--count") count = std::stoull(argv[i + 1]);
     if (option == "--seed") seed = std::stoull(argv[i + 1]);
+    if (option == "--seconds") most_seconds = std::stod(argv[i + 1]);
     if (option == "--folder") folder = argv[i + 1];
   }
   folder /= fmt::format("corank-faults-{}", ::getpid());
@@ -641,16 +648,18 @@ int main(int argc, char** argv) {
   }
   fmt::print("each call of each kind by each error: {} faults in {} merges\n", totals.faults,
              totals.merges);
+  const auto elapsed = [&] {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  };
   Random random(seed);
-  while (totals.faults < count) {
+  while (totals.faults < count && elapsed() < most_seconds) {
     injector.seed = random();
-    injector.one_in = std::uint64_t{1} << (3 + injector.seed % 6);
+    injector.one_in = std::uint64_t{1} << (1 + injector.seed % 6);
     totals.merge(scenes[below(random, scenes.size())]);
   }
   std::filesystem::remove_all(folder);
-  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
   fmt::print("{} faults in {} merges, of which {} succeeded all the same, in {:.0f} s (seed {})\n",
-             totals.faults, totals.merges, totals.succeeded, seconds.count(), seed);
+             totals.faults, totals.merges, totals.succeeded, elapsed(), seed);
   for (unsigned kind = 0; kind < kinds; ++kind)
     fmt::print("{:>10} {}\n", totals.of_kind[kind], kind_names[kind]);
   fmt::print("no wrong byte, no damaged output, nothing left, no hang\n");
