@@ -127,11 +127,8 @@ void corank::fuzz(std::span<const std::uint8_t> bytes) {
     ends.push_back(run.size() / record_bytes);
   }
   test::Bytes output(all.size());
-  const auto merge = [&](std::uint64_t rank, WorkUnit unit) {
-    if (unit.records == 0) return;
-    const auto into = std::span(output).subspan(rank * record_bytes, unit.records * record_bytes);
-    const std::uint64_t wanted = unit.records;
-    require(made.backend->merge(std::move(unit), Buffer(into)).records == wanted);
+  const auto merge = [&](std::uint64_t rank, const WorkUnit& unit) {
+    if (unit.records != 0) made.backend->merge(unit, output.data() + rank * record_bytes);
   };
 
   if (disorder != 0) {
