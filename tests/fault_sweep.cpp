@@ -326,10 +326,16 @@ void* operator new(std::size_t bytes) {
     if (void* const memory = std::malloc(bytes)) return memory;
   throw std::bad_alloc();
 }
+void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
+  return injector.allocations_too && failure_now(call_new) != 0 ? nullptr : std::malloc(bytes);
+}
 void operator delete(void* memory) noexcept {
   std::free(memory);
 }
 void operator delete(void* memory, std::size_t) noexcept {
+  std::free(memory);
+}
+void operator delete(void* memory, const std::nothrow_t&) noexcept {
   std::free(memory);
 }
 
