@@ -183,7 +183,7 @@ void WordMerger::merge_groups(Word*& from, Word*& to) {
 // Halves the number of runs.
 void WordMerger::merge_level(const Word* from, Word* to, std::vector<Run>& runs) {
   // Cutting costs time, but is needed where there are few merges for the lanes.
-  const std::uint64_t least_cut_words = lanes * (runs.size() > 16 * lanes ? part_words : 64);
+  const std::uint64_t least_cut_words = lanes * (runs.size() >= 2 * lanes ? part_words : 64);
   jobs_.clear();
   for (std::size_t r = 0; r + 1 < runs.size(); r += 2)
     add_job(from + runs[r].begin, runs[r].count, from + runs[r + 1].begin, runs[r + 1].count,
