@@ -269,9 +269,9 @@ Seconds measure(const Case& c, const Settings& settings) {
   const auto in_child = [](auto work) { return [work] { return timed(work); }; };
   const std::string names = fmt::format("'{}/runs/'*", folder.string());
   const auto peer = [&](const std::string& name, const std::string& arguments) {
-    return [command = fmt::format("'{}/bench-{}' {}", beside().string(), name, arguments)] {
-      return reported(command);
-    };
+    // STXXL's threads that wait for one another would else take the cores from those that read.
+    return [command = fmt::format("OMP_WAIT_POLICY=passive '{}/bench-{}' {}", beside().string(),
+                                  name, arguments)] { return reported(command); };
   };
   const std::map<std::string, std::function<double()>> all{
       {"copy-only", in_child([&] { program("--copy-only"); })},
