@@ -76,8 +76,9 @@ struct Options {
 
   // Whether the merge proves its output: that its records are in order, and that they are, as a
   // multiset, the records that were read. What is covered is all that happens to records between
-  // the return of the read and the call of the write. Costs a few per cent of the time at most.
-  // With copy_only the order plays no part.
+  // the return of the read and that of the write; of a merge that went on where another had
+  // stopped, only what it merged itself. Two passes over the memory: next to nothing where the
+  // file is what the merge waits for, more on few cores. With copy_only the order plays no part.
   bool verify = true;
 
   // More than 0: the output is a folder, made if need be, of so many files of equally many records,
