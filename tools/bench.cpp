@@ -631,9 +631,9 @@ int BenchCommand::run() {
           rows.push_back(Row(options_, record, runs, distribution).run());
   } catch (const Interrupted&) {
     fmt::print(stderr, "corank: interrupted; nothing is left of what was measured with\n");
-    return 128 + received_signal;
   }
-  if (options_.json.empty()) return 0;
+  const int code = received_signal != 0 ? 128 + received_signal : 0;
+  if (options_.json.empty()) return code;
   // Last, because a device's driver makes this process, and so its children, large.
   const Json json = {
       {"version", version},
@@ -647,7 +647,7 @@ int BenchCommand::run() {
   };
   std::ofstream out(options_.json);
   if (!(out << json.dump(2) << '\n').flush()) throw_file_error(options_.json, "write");
-  return 0;
+  return code;
 }
 
 }  // namespace corank
