@@ -1,5 +1,8 @@
 #include "cutter.hpp"
 
+#include <tbb/parallel_for.h>
+#include <tbb/task_arena.h>
+
 #include <algorithm>
 
 #include "corank/co_rank.hpp"
@@ -28,7 +31,11 @@ Cutter::Cutter(Reader& reader, std::span<const Run> runs, const KeyEncoding& enc
       runs_(runs),
       encoding_(encoding),
       unit_records_(unit_records),
-      windows_(runs.size()) {}
+      windows_(runs.size()),
+      units_at_once_(std::ranges::all_of(
+                         runs, [](const Run& run) { return run.in_place(0) && !run.is_mapped(); })
+                         ? 4
+                         : 1) {}
 
 const Chunk& Cutter::Window::chunk_of(std::uint64_t record) const {
   const auto after = std::ranges::upper_bound(chunks, record, {},
@@ -37,6 +44,44 @@ const Chunk& Cutter::Window::chunk_of(std::uint64_t record) const {
 }
 
 std::optional<WorkUnit> Cutter::next() {
+  if (cut_ahead_.empty()) cut_units();
+  if (cut_ahead_.empty()) return std::nullopt;
+  WorkUnit unit{sequence_++, 0, {}, rank_};
+  for (std::uint32_t run = 0; run < runs_.size(); ++run) {
+    const std::uint64_t count = cut_ahead_.front()[run];
+    unit.records += count;
+    if (count != 0) consume(run, count, unit);
+  }
+  rank_ += unit.records;
+  cut_ahead_.pop_front();
+  return unit;
+}
+
+// Runs in memory need no chunks, so that the records of several units can be at hand at once: their
+// cuts, which wait for memory, are made side by side.
+void Cutter::cut_units() {
+  gather(units_at_once_ * unit_records_);
+  const std::uint64_t units =
+      std::clamp<std::uint64_t>(complete_ / unit_records_, complete_ != 0 ? 1 : 0, units_at_once_);
+  cut_ahead_.resize(units);
+  const auto cut_unit = [&](std::uint64_t unit) {
+    cut_ahead_[unit] = cut(std::min(complete_, (unit + 1) * unit_records_));
+  };
+  if (units == 1)
+    cut_unit(0);
+  else
+    tbb::this_task_arena::isolate([&] { tbb::parallel_for(std::uint64_t{0}, units, cut_unit); });
+  for (std::uint64_t unit = units; unit-- > 1;)
+    for (std::uint32_t run = 0; run < runs_.size(); ++run) {
+      const std::uint64_t before = cut_ahead_[unit - 1][run];
+      // Only the cuts of a run that is out of order cross.
+      if (cut_ahead_[unit][run] < before) throw RunDisorder(run, windows_[run].begin + before);
+      cut_ahead_[unit][run] -= before;
+    }
+}
+
+// Takes chunks until so many records are complete, or all.
+void Cutter::gather(std::uint64_t records) {
   const auto lower_on_top = [this](std::uint32_t x, std::uint32_t y) { return sorts_before(y, x); };
   const auto extend = [&](std::uint32_t run) {
     take(run);
@@ -48,7 +93,7 @@ std::optional<WorkUnit> Cutter::next() {
     for (std::uint32_t run = 0; run < runs_.size(); ++run)
       if (runs_[run].records() != 0) extend(run);
   }
-  while (complete_ < unit_records_) {
+  while (complete_ < records) {
     if (drained_) extend(*std::exchange(drained_, std::nullopt));
     if (frontier_.empty()) break;
     std::ranges::pop_heap(frontier_, lower_on_top);
@@ -59,14 +104,6 @@ std::optional<WorkUnit> Cutter::next() {
     window.complete_end = window.end;
     if (window.end < runs_[run].records()) drained_ = run;
   }
-  if (complete_ == 0) return std::nullopt;
-
-  WorkUnit unit{sequence_++, std::min(complete_, unit_records_), {}, rank_};
-  rank_ += unit.records;
-  const std::vector<std::uint64_t> counts = cut(unit.records);
-  for (std::uint32_t run = 0; run < runs_.size(); ++run)
-    if (counts[run] != 0) consume(run, counts[run], unit);
-  return unit;
 }
 
 void Cutter::take(std::uint32_t run) {

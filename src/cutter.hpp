@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <optional>
 #include <span>
 #include <vector>
@@ -34,7 +35,9 @@ class Cutter {
     const Chunk& chunk_of(std::uint64_t record) const;
   };
 
+  void gather(std::uint64_t records);
   void take(std::uint32_t run);
+  void cut_units();
   std::vector<std::uint64_t> cut(std::uint64_t records) const;
   void consume(std::uint32_t run, std::uint64_t records, WorkUnit& unit);
   bool sorts_before(std::uint32_t run, std::uint32_t other) const;
@@ -47,6 +50,9 @@ class Cutter {
   std::uint64_t rank_ = 0;  // of the next unit
   bool started_ = false;
   std::vector<Window> windows_;
+  std::uint64_t units_at_once_;
+  // What the next units consume of each run, where several were cut side by side.
+  std::deque<std::vector<std::uint64_t>> cut_ahead_;
 
   // A merge of the chunks by their last keys: a chunk that leaves the heap is complete, since
   // everything that is not in memory sorts after its last record.

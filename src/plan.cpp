@@ -21,7 +21,7 @@ constexpr std::uint64_t enough_unit_bytes_a_run = std::uint64_t{256} << 10;
 constexpr std::uint64_t largest_wide_unit_bytes = std::uint64_t{128} << 20;
 constexpr std::uint64_t runs_to_units = 32;
 // Keys and locators are 12 bytes and more a record: units of tiny records are bounded by these.
-constexpr std::uint64_t largest_unit_records = std::uint64_t{8} << 20;
+constexpr std::uint64_t largest_unit_records = std::uint64_t{16} << 20;
 
 // Why so many chunks: the records of the units in flight and of the unit that is being gathered
 // are at most (tokens + 1) units; in each run they start anywhere in a chunk, and one more chunk

@@ -455,6 +455,17 @@ TEST_CASE("parts of runs in no order at all are refused") {
   }
 }
 
+TEST_CASE("runs in memory in no order at all are refused") {
+  // Several units are cut side by side there.
+  Random random(33);
+  for (int round = 0; round < 30; ++round) {
+    Case test("a:u32", "a");
+    for (int i = 0; i < 3; ++i)
+      test.add_sorted_run(random_records(test.schema(), 60'000, Values::any, random));
+    CHECK_THROWS_AS(test.merged_in_memory(test.options(BackendChoice::cpu, 400'000)), OutOfOrder);
+  }
+}
+
 TEST_CASE("statistics tell where the time went") {
   Random random(31);
   Case test("a:u64,p:u64", "a");
