@@ -88,7 +88,7 @@ void run_pass(const Pass& pass, PassTotals& totals, OutputVerifier& verifier) {
   const bool needs_output = pass.writer && (pass.backend || pass.writer->is_direct());
   const bool verify = !pass.fingerprints.empty();
 
-  const auto row = [&](const char* stage, std::uint64_t number = 0) {
+  const auto row = [&](const char* stage, std::ptrdiff_t number = 0) {
     return TraceRow{pass.trace, stage, pass.slice, static_cast<unsigned>(number)};
   };
   Stopwatch whole(totals.wall);
@@ -156,7 +156,7 @@ void run_pass(const Pass& pass, PassTotals& totals, OutputVerifier& verifier) {
       tbb::make_filter<Token*, Token*>(tbb::filter_mode::parallel, [&](Token* token) {
         merge_idle.enter();
         {
-          Stopwatch merging(totals.merge, row("merge", token->unit.sequence % carried.size()),
+          Stopwatch merging(totals.merge, row("merge", token - carried.data()),
                             token->unit.sequence);
           if (pass.backend) {
             token->merged = pass.writer ? output_pool.lease() : Buffer(part_of_output(token->unit));
@@ -211,7 +211,7 @@ void run_pass(const Pass& pass, PassTotals& totals, OutputVerifier& verifier) {
   // After it was written: what was wrong then is wrong still, whenever it came to be.
   const auto look = tbb::make_filter<Token*, void>(tbb::filter_mode::parallel, [&](Token* token) {
     if (verify) {
-      Stopwatch verifying(totals.verify, row("verify", token->unit.sequence % carried.size()),
+      Stopwatch verifying(totals.verify, row("verify", token - carried.data()),
                           token->unit.sequence);
       for_each_part(*token, [&](auto bytes) {
         verifier.look(bytes, token->unit.rank, pass.writer ? 1 : pass.threads);
