@@ -27,6 +27,10 @@ namespace {
 // Descriptors left to everything but the runs: the output, passes, runs opened for one read.
 constexpr std::size_t other_descriptors = 96;
 
+// What is known of a run, its name and where the merge is in it, shows where runs are this many.
+constexpr std::uint64_t many_runs = 10'000;
+constexpr std::uint64_t bytes_known_of_a_run = 768;
+
 // Below these the page cache costs less than it saves.
 constexpr std::uint64_t least_direct_bytes = std::uint64_t{64} << 20;
 constexpr std::uint64_t least_direct_chunk_bytes = std::uint64_t{64} << 10;
@@ -157,6 +161,8 @@ class Merge {
         runs_(std::move(runs)),
         fingerprints_(runs_.size()) {
     for (const Run& run : runs_) stats_.records += run.records();
+    if (runs_.size() >= many_runs)
+      memory_bytes_ -= std::min(memory_bytes_ / 4, runs_.size() * bytes_known_of_a_run);
   }
 
   Stats into_file(const std::filesystem::path& output) {
