@@ -161,8 +161,13 @@ class Merge {
         runs_(std::move(runs)),
         fingerprints_(runs_.size()) {
     for (const Run& run : runs_) stats_.records += run.records();
-    if (runs_.size() >= many_runs)
-      memory_bytes_ -= std::min(memory_bytes_ / 4, runs_.size() * bytes_known_of_a_run);
+    if (runs_.size() >= many_runs) {
+      const std::uint64_t least_bytes =
+          smallest_memory(record_bytes()) * std::max(options.parts, 1u);
+      memory_bytes_ =
+          std::max(memory_bytes_ - std::min(memory_bytes_ / 4, runs_.size() * bytes_known_of_a_run),
+                   std::min(memory_bytes_, least_bytes));
+    }
   }
 
   Stats into_file(const std::filesystem::path& output) {
@@ -399,8 +404,8 @@ class Merge {
     progress_.bytes_total += again;
     if (!passes.empty() && options_.notice)
       options_.notice(fmt::format(
-          "the memory budget of {} bytes merges {} runs at once, not {}: {} passes, which write {} "
-          "bytes more, to {}; a larger --memory needs fewer",
+          "the memory budget leaves {} bytes for buffers, which merge {} runs at once, not {}: {} "
+          "passes, which write {} bytes more, to {}; a larger --memory needs fewer",
           memory_bytes_, widest, runs_.size(), passes.size() + 1, again, folder.string()));
     for (const EarlierPass& pass : passes) {
       const auto first = runs_.begin() + static_cast<std::ptrdiff_t>(pass.first);

@@ -206,10 +206,5 @@ int run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  try {
-    return run(argc, argv);
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "bench-cpu: {}\n", error.what());
-    return 2;
-  }
+  return report_errors("bench-cpu", [&] { return run(argc, argv); });
 }

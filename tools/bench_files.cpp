@@ -390,10 +390,5 @@ int run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  try {
-    return run(argc, argv);
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "bench-files: {}\n", error.what());
-    return 2;
-  }
+  return report_errors("bench-files", [&] { return run(argc, argv); });
 }

@@ -205,4 +205,14 @@ inline void write_report(const std::string& output, const std::string& table,
   std::ofstream(output + ".json") << report.dump(1) << '\n';
 }
 
+// What a benchmark's main() returns.
+inline int report_errors(const char* name, const std::function<int()>& run) {
+  try {
+    return run();
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "{}: {}\n", name, error.what());
+    return 2;
+  }
+}
+
 }  // namespace corank::bench
