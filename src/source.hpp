@@ -1,0 +1,50 @@
+// The bytes of an input, in order: of a file, of a pipe, or what either holds compressed.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <stop_token>
+
+#include "file.hpp"
+
+namespace corank {
+
+// Used by one thread at a time, which need not always be the same.
+class Source {
+ public:
+  virtual ~Source() = default;
+
+  // Reads until `into` is full or the input ends; returns how many bytes. Throws Error that names
+  // the file and the offset, Interrupted where that was asked for while a pipe was empty.
+  virtual std::size_t read(std::span<std::byte> into) = 0;
+
+  // Bytes of the input itself that were read so far, to show progress by.
+  virtual std::uint64_t input_bytes() const = 0;
+};
+
+struct SourceSettings {
+  // Without it, the file is opened anew for each read, so that there may be more of them than
+  // descriptors.
+  bool keep_open = true;
+  std::stop_token stop = {};
+};
+
+// What an input is, as far as that can be told without taking anything from it.
+struct InputStatus {
+  FileIdentity identity;
+  bool is_stream = false;        // a pipe: it can be read once, and its size is not known
+  std::uint64_t bytes = 0;       // of the file
+  std::int64_t modified_ns = 0;  // since 1970
+};
+
+// "-" is standard input. Throws Error if `path` can't be read, or is a folder or a device.
+InputStatus look_at_input(const std::filesystem::path& path);
+
+// The bytes of `path`, from its beginning. Throws what look_at_input() throws.
+std::unique_ptr<Source> open_source(const std::filesystem::path& path,
+                                    const SourceSettings& settings);
+
+}  // namespace corank
