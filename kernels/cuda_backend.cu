@@ -243,7 +243,10 @@ template <int W>
 class CudaBackend final : public Backend {
  public:
   CudaBackend(int device, std::string description, const BackendConfig& config)
-      : device_(device), description_(std::move(description)), threads_(config.threads) {
+      : device_(device),
+        description_(std::move(description)),
+        record_bytes_(config.encoding->record_bytes()),
+        threads_(config.threads) {
     CORANK_CUDA(cudaSetDevice(device));
     const auto& pieces = config.encoding->pieces();
     pieces_ = device_array<KeyPiece>(pieces.size());
@@ -258,11 +261,12 @@ class CudaBackend final : public Backend {
     }
   }
 
-  void merge(const WorkUnit& unit, std::byte* output) override {
-    if (unit.records == 0) return;
+  MergedUnit merge(const WorkUnit& unit, std::byte* output) override {
+    if (unit.records == 0) return {};
     CORANK_CUDA(cudaSetDevice(device_));
     const std::uint64_t disorder = lend()->merge(unit, output);
     if (disorder != in_order) throw disorder_of(unit, disorder);
+    return {{{output, unit.records * record_bytes_}}};
   }
 
   PinMemory pin_memory() override {
@@ -317,6 +321,7 @@ class CudaBackend final : public Backend {
 
   int device_;
   std::string description_;
+  std::uint32_t record_bytes_;
   unsigned threads_;
   DeviceArray<KeyPiece> pieces_;
   std::vector<std::unique_ptr<Lane<W>>> lanes_;

@@ -34,7 +34,7 @@ class Backend {
   // segments meet). Throws RunDisorder with the first offender of some run. After a throw nothing
   // works on the unit or the output any more. Called from as many threads at once as the pipeline
   // has tokens.
-  virtual void merge(const WorkUnit& unit, std::byte* output) = 0;
+  virtual MergedUnit merge(const WorkUnit& unit, std::byte* output) = 0;
 
   // How the memory of chunks and outputs is made fit for this backend; null if it needs nothing.
   virtual PinMemory pin_memory() { return nullptr; }

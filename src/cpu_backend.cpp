@@ -88,11 +88,12 @@ class CpuBackend final : public Backend {
         threads_(config.threads),
         merger_(words_, threads_, config.tokens) {}
 
-  void merge(const WorkUnit& unit, std::byte* output) override {
+  MergedUnit merge(const WorkUnit& unit, std::byte* output) override {
     std::vector<Stretch> runs;
     for (const Segment& segment : unit.segments)
       runs.push_back({record_at(segment, 0, layout_.record_bytes), segment.count, false});
     if (!merger_.merge(runs, output)) throw_disorder(unit.segments);
+    return {{{output, unit.records * layout_.record_bytes}}};
   }
 
   bool computes() const override { return true; }

@@ -23,7 +23,7 @@ class FallbackBackend final : public Backend {
                   DeviceFaults& faults)
       : device_(std::move(device)), config_(config), faults_(faults) {}
 
-  void merge(const WorkUnit& unit, std::byte* output) override {
+  MergedUnit merge(const WorkUnit& unit, std::byte* output) override {
     if (!faults_.given_up()) {
       try {
         return device_->merge(unit, output);
@@ -32,7 +32,7 @@ class FallbackBackend final : public Backend {
       }
     }
     faults_.redo_unit();
-    cpu().merge(unit, output);
+    return cpu().merge(unit, output);
   }
 
   // What is not pinned the device cannot read, whatever the reason.

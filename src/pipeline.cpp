@@ -121,7 +121,8 @@ void run_pass(const Pass& pass, PassTotals& totals, OutputVerifier& verifier) {
   // What each token carries; kept here, since a cancelled pipeline destroys nothing.
   struct Token {
     WorkUnit unit;
-    Buffer merged;
+    Buffer buffer;
+    MergedUnit merged;
     TraceClock::time_point merged_at;
   };
   std::vector<Token> carried(pass.plan.tokens);
@@ -158,38 +159,29 @@ void run_pass(const Pass& pass, PassTotals& totals, OutputVerifier& verifier) {
         {
           Stopwatch merging(totals.merge, row("merge", token - carried.data()),
                             token->unit.sequence);
+          if (needs_output || !pass.writer)
+            token->buffer = pass.writer ? output_pool.lease() : Buffer(part_of_output(token->unit));
+          const auto output = token->buffer.bytes();
           if (pass.backend) {
-            token->merged = pass.writer ? output_pool.lease() : Buffer(part_of_output(token->unit));
-            pass.backend->merge(token->unit, token->merged.bytes().data());
+            token->merged = pass.backend->merge(token->unit, output.data());
             token->unit.segments.clear();
-            if (pass.checksum)
-              totals.checksum += parallel_checksum(
-                  token->merged.bytes().first(token->unit.records * record_bytes), record_bytes);
+          } else if (!output.empty()) {
+            auto to = output.begin();
+            for (const Segment& segment : token->unit.segments)
+              to = std::ranges::copy(bytes_of(segment), to).out;
+            token->merged.pieces = {output.first(token->unit.records * record_bytes)};
           } else {
-            if (needs_output || !pass.writer) {
-              token->merged =
-                  pass.writer ? output_pool.lease() : Buffer(part_of_output(token->unit));
-              auto to = token->merged.bytes().begin();
-              for (const Segment& segment : token->unit.segments)
-                to = std::ranges::copy(bytes_of(segment), to).out;
-            }
-            if (pass.checksum)
-              for (const Segment& segment : token->unit.segments)
-                totals.checksum += parallel_checksum(bytes_of(segment), record_bytes);
+            for (const Segment& segment : token->unit.segments)
+              token->merged.pieces.push_back(bytes_of(segment));
           }
+          if (pass.checksum)
+            for (const auto piece : token->merged.pieces)
+              totals.checksum += parallel_checksum(piece, record_bytes);
         }
         token->merged_at = TraceClock::now();
         merge_idle.leave();
         return token;
       });
-  const auto for_each_part = [&](const Token& token, auto use) {
-    if (needs_output || !pass.writer)
-      use(std::span<const std::byte>(
-          token.merged.bytes().first(token.unit.records * record_bytes)));
-    else
-      for (const Segment& segment : token.unit.segments)
-        use(std::span<const std::byte>(bytes_of(segment)));
-  };
   const auto write =
       tbb::make_filter<Token*, Token*>(tbb::filter_mode::serial_in_order, [&](Token* token) {
         stop_if_asked();
@@ -199,10 +191,10 @@ void run_pass(const Pass& pass, PassTotals& totals, OutputVerifier& verifier) {
         totals.merge_for_write += (begin - token->merged_at).count();
         if (pass.writer) {
           Stopwatch writing(totals.write, row("write"), token->unit.sequence);
-          for_each_part(*token, [&](auto bytes) { pass.writer->write(bytes); });
+          for (const auto piece : token->merged.pieces) pass.writer->write(piece);
         }
         if (verify && pass.backend)
-          for_each_part(*token, [&](auto bytes) { verifier.follow(bytes, token->unit.rank); });
+          for (const auto piece : token->merged.pieces) verifier.follow(piece, token->unit.rank);
         ++totals.units;
         written_until = TraceClock::now();
         if (pass.wrote) pass.wrote(token->unit.records * record_bytes);
@@ -213,12 +205,12 @@ void run_pass(const Pass& pass, PassTotals& totals, OutputVerifier& verifier) {
     if (verify) {
       Stopwatch verifying(totals.verify, row("verify", token - carried.data()),
                           token->unit.sequence);
-      for_each_part(*token, [&](auto bytes) {
-        verifier.look(bytes, token->unit.rank, pass.writer ? 1 : pass.threads);
-      });
+      for (const auto piece : token->merged.pieces)
+        verifier.look(piece, token->unit.rank, pass.writer ? 1 : pass.threads);
     }
     token->unit = WorkUnit();
-    token->merged = Buffer();
+    token->buffer = Buffer();
+    token->merged = MergedUnit();
     const std::lock_guard lock(free_mutex);
     free.push_back(token);
   });

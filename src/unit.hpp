@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <exception>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "buffer.hpp"
@@ -49,6 +50,12 @@ struct WorkUnit {
   std::uint64_t records = 0;
   std::vector<Segment> segments;
   std::uint64_t rank = 0;  // of its first record
+};
+
+// What was made of a work unit: whole records, which in this order go to the output. Owns nothing:
+// they are in the memory that the unit was merged into.
+struct MergedUnit {
+  std::vector<std::span<const std::byte>> pieces;
 };
 
 }  // namespace corank

@@ -48,11 +48,11 @@ class FakeDevice final : public Backend {
     fake->largest_unit = config.unit_records;
   }
 
-  void merge(const WorkUnit& unit, std::byte* output) override {
+  MergedUnit merge(const WorkUnit& unit, std::byte* output) override {
     // A unit that fails may have written anything.
     std::memset(output, 0x5a, unit.records * record_bytes_);
     fake->call(merge_unit);
-    inner_->merge(unit, output);
+    return inner_->merge(unit, output);
   }
   PinMemory pin_memory() override {
     return [](std::span<std::byte>) -> std::shared_ptr<void> {

@@ -265,11 +265,12 @@ class FlippingBackend final : public Backend {
   }
   bool flipped() const { return flipped_; }
 
-  void merge(const WorkUnit& unit, std::byte* output) override {
+  MergedUnit merge(const WorkUnit& unit, std::byte* output) override {
     const bool now = unit.sequence == unit_;
     if (now && place_ != Place::merged_unit) flip_in(unit.segments);
-    inner_->merge(unit, output);
+    const MergedUnit merged = inner_->merge(unit, output);
     if (now && place_ == Place::merged_unit) flip_one_of(output, unit.records);
+    return merged;
   }
   std::string device() const override { return inner_->device(); }
 
