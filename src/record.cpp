@@ -7,36 +7,10 @@
 #include <charconv>
 
 #include "corank/error.hpp"
+#include "option_items.hpp"
 
 namespace corank {
 namespace {
-
-// One item of a comma-separated text and where it stands there, for messages that point.
-struct Item {
-  std::string_view text;
-  std::size_t position;
-
-  Item part(std::size_t from, std::size_t count = std::string_view::npos) const {
-    return {text.substr(from, count), position + from};
-  }
-};
-
-std::vector<Item> split(std::string_view text) {
-  std::vector<Item> items;
-  std::size_t from = 0;
-  for (;;) {
-    const std::size_t comma = text.find(',', from);
-    items.push_back({text.substr(from, comma - from), from});
-    if (comma == std::string_view::npos) return items;
-    from = comma + 1;
-  }
-}
-
-[[noreturn]] void reject(std::string_view option, std::string_view whole, const Item& item,
-                         std::string_view why) {
-  throw Error(fmt::format("{} \"{}\": at character {}, \"{}\": {}", option, whole,
-                          item.position + 1, item.text, why));
-}
 
 constexpr std::string_view allowed_types =
     "allowed types: u8 u16 u32 u64 i8 i16 i32 i64 f32 f64, with the suffix be for big-endian "

@@ -7,13 +7,8 @@
 #include <cstring>
 #include <vector>
 
+#include "corank/host_device.hpp"
 #include "corank/record.hpp"
-
-#ifdef __CUDACC__
-#define CORANK_HOST_DEVICE __host__ __device__
-#else
-#define CORANK_HOST_DEVICE
-#endif
 
 namespace corank {
 

@@ -1,0 +1,412 @@
+// Normalised keys of records of variable length. A string becomes words of seven bytes and a count:
+// how many of the seven are there, or 8 if more follow. So padding never makes keys equal, no key
+// is the beginning of another, and words compare as the strings do.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <string_view>
+#include <vector>
+
+#include "corank/host_device.hpp"
+#include "corank/text.hpp"
+
+namespace corank {
+
+// A record of variable length as merges move it: the first word of its key, and where it is: a
+// 48-bit address and, above, how many bytes it has with its framing, 0xffff for so many or more.
+struct Entry {
+  std::uint64_t word;
+  std::uint64_t place;
+};
+
+struct TextColumn {
+  std::uint32_t column;  // counted from 1; 0: the whole line, or the key of a pair
+  TextType type;
+  bool descending;
+  bool nocase;
+};
+
+// A text format as plain data, to be passed to a device. Owns nothing.
+struct TextLayout {
+  const TextColumn* columns;  // the keys
+  std::uint32_t columns_count;
+  TextKind kind;
+  BadNumbers bad_numbers;
+  char terminator;
+  char delimiter;
+
+  // Whether the key is the line as it is.
+  CORANK_HOST_DEVICE bool whole_line() const {
+    return kind != TextKind::pairs && columns_count == 1 && columns[0].column == 0 &&
+           columns[0].type == TextType::bytes && !columns[0].descending && !columns[0].nocase;
+  }
+};
+
+// How the records of a format are ordered and where they end.
+class TextEncoding {
+ public:
+  // `header` is the line that holds the columns' names, with or without its terminator. Throws
+  // Error where the format contradicts itself, or the header lacks a name.
+  explicit TextEncoding(const TextFormat& format, std::string_view header = {});
+
+  TextLayout layout() const { return layout_with(columns_.data()); }
+  // The same with the columns where a device finds them.
+  TextLayout layout_with(const TextColumn* columns) const;
+  const std::vector<TextColumn>& columns() const { return columns_; }
+  // Whether a device can compare records: it reads no decimal fractions.
+  bool device_comparable() const;
+
+ private:
+  TextKind kind_;
+  BadNumbers bad_numbers_;
+  char terminator_;
+  char delimiter_;
+  std::vector<TextColumn> columns_;
+};
+
+namespace detail {
+
+// One column of a record, its quotes still around it.
+struct TextField {
+  const std::byte* at;
+  std::uint64_t bytes;
+  bool quoted;
+  bool there;
+};
+
+inline constexpr std::uint64_t pair_header_bytes = 8;
+
+CORANK_HOST_DEVICE inline bool is_char(std::byte byte, char c) {
+  return byte == static_cast<std::byte>(c);
+}
+
+CORANK_HOST_DEVICE inline std::uint32_t load_length(const std::byte* at) {
+#ifdef __CUDA_ARCH__
+  std::uint32_t length = 0;
+  for (int i = 3; i >= 0; --i) length = length << 8 | static_cast<std::uint32_t>(at[i]);
+#else
+  std::uint32_t length;
+  std::memcpy(&length, at, sizeof length);
+#endif
+  return length;
+}
+
+// The first `c` from `at` on; `end` if there is none before it.
+CORANK_HOST_DEVICE inline const std::byte* find_char(const std::byte* at, const std::byte* end,
+                                                     char c) {
+#ifdef __CUDA_ARCH__
+  while (at != end && !is_char(*at, c)) ++at;
+  return at;
+#else
+  const void* const found = at == end ? nullptr : std::memchr(at, c, end - at);
+  return found ? static_cast<const std::byte*>(found) : end;
+#endif
+}
+
+// Behind any record that begins at `record`.
+CORANK_HOST_DEVICE inline const std::byte* unbounded(const std::byte* record) {
+  return record + (std::uint64_t{1} << 46);
+}
+
+// Where the CSV column that begins at `at` ends: at a delimiter or a terminator, or at `end`.
+CORANK_HOST_DEVICE inline const std::byte* csv_field_end(const TextLayout& layout,
+                                                         const std::byte* at,
+                                                         const std::byte* end) {
+  if (at != end && is_char(*at, '"')) {
+    do {
+      at = find_char(at + 1, end, '"');
+      if (at != end) ++at;
+    } while (at != end && is_char(*at, '"'));
+  }
+  while (at != end && !is_char(*at, layout.delimiter) && !is_char(*at, layout.terminator)) ++at;
+  return at;
+}
+
+CORANK_HOST_DEVICE inline TextField text_field(const TextLayout& layout, const std::byte* record,
+                                               std::uint64_t bytes, std::uint32_t column) {
+  if (layout.kind == TextKind::pairs)
+    return {record + pair_header_bytes, load_length(record), false, true};
+  if (column == 0) return {record, bytes - 1, false, true};
+  const bool csv = layout.kind == TextKind::csv;
+  const std::byte* at = record;
+  const std::byte* end = record + bytes - 1;
+  if (csv && end != at && layout.terminator == '\n' && is_char(end[-1], '\r')) --end;
+  for (;;) {
+    const std::byte* const next =
+        csv ? csv_field_end(layout, at, end) : find_char(at, end, layout.delimiter);
+    if (--column == 0)
+      return {at, static_cast<std::uint64_t>(next - at), csv && next != at && is_char(*at, '"'),
+              true};
+    if (next == end) return {end, 0, false, false};
+    at = next + 1;
+  }
+}
+
+// A column's bytes one by one. In quotes, "" is one "; what follows the closing one belongs to it.
+class FieldBytes {
+ public:
+  CORANK_HOST_DEVICE explicit FieldBytes(const TextField& field)
+      : at_(field.at + field.quoted), end_(field.at + field.bytes), inside_(field.quoted) {}
+
+  // False at the end.
+  CORANK_HOST_DEVICE bool next(unsigned& byte) {
+    if (inside_ && at_ != end_ && is_char(*at_, '"')) {
+      ++at_;
+      inside_ = at_ != end_ && is_char(*at_, '"');
+    }
+    if (at_ == end_) return false;
+    byte = static_cast<unsigned>(*at_++);
+    return true;
+  }
+
+ private:
+  const std::byte* at_;
+  const std::byte* end_;
+  bool inside_;
+};
+
+// Each byte from a to z becomes one from A to Z.
+CORANK_HOST_DEVICE inline std::uint64_t fold_case(std::uint64_t bytes) {
+  constexpr std::uint64_t each = 0x0101010101010101u;
+  const std::uint64_t low = bytes & 0x7f * each;
+  const std::uint64_t from_a = low + (0x80 - 'a') * each;
+  const std::uint64_t beyond_z = low + (0x7f - 'z') * each;
+  return bytes ^ ((from_a ^ beyond_z) & ~bytes & 0x80 * each) >> 2;
+}
+
+// The bytes from `at` on that a word holds, at its top; `left` are there.
+CORANK_HOST_DEVICE inline std::uint64_t load_seven(const std::byte* at, std::uint64_t left) {
+#ifndef __CUDA_ARCH__
+  if (left >= 8) {
+    std::uint64_t word;
+    std::memcpy(&word, at, 8);
+    return __builtin_bswap64(word) & ~std::uint64_t{0xff};
+  }
+#endif
+  std::uint64_t word = 0;
+  for (unsigned i = 0; i < 7; ++i)
+    word = word << 8 | (i < left ? static_cast<std::uint64_t>(at[i]) : 0);
+  return word << 8;
+}
+
+CORANK_HOST_DEVICE inline std::uint64_t string_bytes(const TextField& field) {
+  if (!field.quoted) return field.bytes;
+  std::uint64_t bytes = 0;
+  unsigned byte;
+  for (FieldBytes reader(field); reader.next(byte);) ++bytes;
+  return bytes;
+}
+
+CORANK_HOST_DEVICE inline std::uint64_t string_words(std::uint64_t bytes) {
+  return bytes == 0 ? 1 : (bytes + 6) / 7;
+}
+
+CORANK_HOST_DEVICE inline std::uint64_t string_word(const TextField& field, bool nocase,
+                                                    std::uint64_t word) {
+  std::uint64_t bits = 0;
+  std::uint64_t left = 0;
+  if (field.quoted) {
+    unsigned byte;
+    FieldBytes reader(field);
+    for (std::uint64_t skipped = 0; skipped < 7 * word; ++skipped) reader.next(byte);
+    for (; left < 8 && reader.next(byte); ++left)
+      if (left < 7) bits |= std::uint64_t{byte} << (56 - 8 * left);
+  } else {
+    left = field.bytes - 7 * word;
+    bits = load_seven(field.at + 7 * word, left);
+    if (left > 8) left = 8;
+  }
+  return (nocase ? fold_case(bits) : bits) | left;
+}
+
+// False if it is not one.
+bool parse_f64(const std::byte* at, std::uint64_t bytes, std::uint64_t& word);
+
+CORANK_HOST_DEVICE inline bool parse_integer(const std::byte* at, const std::byte* end,
+                                             bool is_signed, std::uint64_t& word) {
+  const bool negative = is_signed && is_char(*at, '-');
+  if (negative) ++at;
+  if (at == end) return false;
+  std::uint64_t value = 0;
+  for (; at != end; ++at) {
+    const unsigned digit = static_cast<unsigned>(*at) - unsigned{'0'};
+    constexpr std::uint64_t most = ~std::uint64_t{0};
+    if (digit > 9 || value > most / 10 || (value == most / 10 && digit > most % 10)) return false;
+    value = 10 * value + digit;
+  }
+  constexpr std::uint64_t sign = std::uint64_t{1} << 63;
+  if (is_signed && value > sign - !negative) return false;
+  word = !is_signed ? value : negative ? sign - value : sign + value;
+  return true;
+}
+
+// The number as a word whose unsigned order is the numbers' order. False if it is none.
+CORANK_HOST_DEVICE inline bool parse_number(const TextField& field, TextType type,
+                                            std::uint64_t& word) {
+  const std::byte* at = field.at;
+  const std::byte* end = at + field.bytes;
+  if (field.quoted) {  // no number has quotes inside
+    ++at;
+    if (at == end || !is_char(end[-1], '"')) return false;
+    --end;
+  }
+  const auto blank = [](std::byte byte) {
+    return is_char(byte, ' ') || is_char(byte, '\t') || is_char(byte, '\r');
+  };
+  while (at != end && blank(*at)) ++at;
+  while (at != end && blank(end[-1])) --end;
+  if (at == end) return false;
+  if (type != TextType::f64) return parse_integer(at, end, type == TextType::i64, word);
+#ifdef __CUDA_ARCH__
+  return false;  // see TextEncoding::device_comparable()
+#else
+  return parse_f64(at, static_cast<std::uint64_t>(end - at), word);
+#endif
+}
+
+// Behind the number there is a second word if others than numbers are ordered, too.
+CORANK_HOST_DEVICE inline std::uint64_t number_words(const TextLayout& layout) {
+  return layout.bad_numbers == BadNumbers::last ? 2 : 1;
+}
+
+CORANK_HOST_DEVICE inline std::uint64_t number_word(const TextField& field,
+                                                    const TextColumn& column, std::uint64_t word) {
+  std::uint64_t bits = 0;
+  const bool good = parse_number(field, column.type, bits);
+  if (word != 0) return !good;
+  if (!good) return ~std::uint64_t{0};
+  return column.descending ? ~bits : bits;
+}
+
+// Less than 0, 0 or more, as the strings are ordered.
+CORANK_HOST_DEVICE inline int compare_strings(const TextField& x, const TextField& y, bool nocase) {
+#ifndef __CUDA_ARCH__
+  if (!x.quoted && !y.quoted && !nocase) {
+    const std::uint64_t common = x.bytes < y.bytes ? x.bytes : y.bytes;
+    const int order = common == 0 ? 0 : std::memcmp(x.at, y.at, common);
+    return order != 0 ? order : (x.bytes > y.bytes) - (x.bytes < y.bytes);
+  }
+#endif
+  FieldBytes from_x(x), from_y(y);
+  for (;;) {
+    unsigned p = 0, q = 0;
+    const bool more_x = from_x.next(p);
+    const bool more_y = from_y.next(q);
+    if (!more_x || !more_y) return more_x - more_y;
+    if (nocase) p = static_cast<unsigned>(fold_case(p)), q = static_cast<unsigned>(fold_case(q));
+    if (p != q) return p < q ? -1 : 1;
+  }
+}
+
+}  // namespace detail
+
+inline constexpr std::uint64_t saturated_bytes = 0xffff;
+
+inline Entry make_entry(std::uint64_t word, const std::byte* record, std::uint64_t bytes) {
+  const auto address = reinterpret_cast<std::uintptr_t>(record);
+  return {word, address | (bytes < saturated_bytes ? bytes : saturated_bytes) << 48};
+}
+
+CORANK_HOST_DEVICE inline const std::byte* record_of(const Entry& entry) {
+  return reinterpret_cast<const std::byte*>(entry.place & ((std::uint64_t{1} << 48) - 1));
+}
+
+// How many bytes the whole record that begins at `record` has, its framing included.
+CORANK_HOST_DEVICE inline std::uint64_t record_bytes(const TextLayout& layout,
+                                                     const std::byte* record) {
+  switch (layout.kind) {
+    case TextKind::pairs:
+      return detail::pair_header_bytes + detail::load_length(record) +
+             detail::load_length(record + 4);
+    case TextKind::lines:
+      return detail::find_char(record, detail::unbounded(record), layout.terminator) + 1 - record;
+    case TextKind::csv:
+      break;
+  }
+  for (const std::byte* at = record;; ++at) {
+    at = detail::csv_field_end(layout, at, detail::unbounded(record));
+    if (detail::is_char(*at, layout.terminator)) return at + 1 - record;
+  }
+}
+
+CORANK_HOST_DEVICE inline std::uint64_t record_bytes(const TextLayout& layout, const Entry& entry) {
+  const std::uint64_t bytes = entry.place >> 48;
+  return bytes < saturated_bytes ? bytes : record_bytes(layout, record_of(entry));
+}
+
+// Words of the key of a record that has `bytes` bytes, its framing included.
+CORANK_HOST_DEVICE inline std::uint64_t text_words(const TextLayout& layout,
+                                                   const std::byte* record, std::uint64_t bytes) {
+  std::uint64_t words = 0;
+  for (std::uint32_t c = 0; c < layout.columns_count; ++c) {
+    const TextColumn& column = layout.columns[c];
+    words += column.type != TextType::bytes
+                 ? detail::number_words(layout)
+                 : detail::string_words(detail::string_bytes(
+                       detail::text_field(layout, record, bytes, column.column)));
+  }
+  return words;
+}
+
+// More words than any key has whose record has at most `bytes` bytes, or just as many.
+CORANK_HOST_DEVICE inline std::uint64_t most_text_words(const TextLayout& layout,
+                                                        std::uint64_t bytes) {
+  std::uint64_t words = 0;
+  for (std::uint32_t c = 0; c < layout.columns_count; ++c)
+    words += layout.columns[c].type != TextType::bytes ? detail::number_words(layout)
+                                                       : detail::string_words(bytes - 1);
+  return words;
+}
+
+// Word `word` of the key of a record that has `bytes` bytes, its framing included; 0 behind its
+// end.
+CORANK_HOST_DEVICE inline std::uint64_t text_word(const TextLayout& layout, const std::byte* record,
+                                                  std::uint64_t bytes, std::uint64_t word) {
+  for (std::uint32_t c = 0; c < layout.columns_count; ++c) {
+    const TextColumn& column = layout.columns[c];
+    const detail::TextField field = detail::text_field(layout, record, bytes, column.column);
+    const std::uint64_t words = column.type != TextType::bytes
+                                    ? detail::number_words(layout)
+                                    : detail::string_words(detail::string_bytes(field));
+    if (word >= words) {
+      word -= words;
+      continue;
+    }
+    if (column.type != TextType::bytes) return detail::number_word(field, column, word);
+    const std::uint64_t bits = detail::string_word(field, column.nocase, word);
+    return column.descending ? ~bits : bits;
+  }
+  return 0;
+}
+
+// The order of records; the definition that every merge of them is held to.
+CORANK_HOST_DEVICE inline bool text_less(const TextLayout& layout, const std::byte* a,
+                                         std::uint64_t a_bytes, const std::byte* b,
+                                         std::uint64_t b_bytes) {
+  for (std::uint32_t c = 0; c < layout.columns_count; ++c) {
+    const TextColumn& column = layout.columns[c];
+    const detail::TextField x = detail::text_field(layout, a, a_bytes, column.column);
+    const detail::TextField y = detail::text_field(layout, b, b_bytes, column.column);
+    if (column.type != TextType::bytes) {
+      for (std::uint64_t word = 0; word < detail::number_words(layout); ++word) {
+        const std::uint64_t p = detail::number_word(x, column, word);
+        const std::uint64_t q = detail::number_word(y, column, word);
+        if (p != q) return p < q;
+      }
+      continue;
+    }
+    const int order = detail::compare_strings(x, y, column.nocase);
+    if (order != 0) return (order < 0) != column.descending;
+  }
+  return false;
+}
+
+inline bool text_less(const TextLayout& layout, const Entry& a, const Entry& b) {
+  if (a.word != b.word) return a.word < b.word;
+  return text_less(layout, record_of(a), record_bytes(layout, a), record_of(b),
+                   record_bytes(layout, b));
+}
+
+}  // namespace corank

@@ -1,0 +1,278 @@
+#include "framing.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "corank/error.hpp"
+
+#ifdef __x86_64__
+#include <immintrin.h>
+#endif
+
+namespace corank {
+namespace {
+
+#ifdef __x86_64__
+// The room for all ends in 64 bytes is what it stops for.
+__attribute__((target("avx2"))) std::size_t find_ends_by_64(std::span<const std::byte> bytes,
+                                                            char terminator,
+                                                            std::span<std::uint32_t> ends,
+                                                            std::size_t& scanned) {
+  const __m256i wanted = _mm256_set1_epi8(terminator);
+  std::uint32_t* to = ends.data();
+  std::size_t at = 0;
+  for (; bytes.size() - at >= 64 && to + 64 <= ends.data() + ends.size(); at += 64) {
+    const auto* const block = reinterpret_cast<const __m256i*>(bytes.data() + at);
+    const auto low = static_cast<std::uint32_t>(
+        _mm256_movemask_epi8(_mm256_cmpeq_epi8(_mm256_loadu_si256(block), wanted)));
+    const auto high = static_cast<std::uint32_t>(
+        _mm256_movemask_epi8(_mm256_cmpeq_epi8(_mm256_loadu_si256(block + 1), wanted)));
+    for (std::uint64_t found = std::uint64_t{high} << 32 | low; found != 0; found &= found - 1)
+      *to++ = static_cast<std::uint32_t>(at) + static_cast<std::uint32_t>(__builtin_ctzll(found));
+  }
+  auto count = static_cast<std::size_t>(to - ends.data());
+  count += find_ends_portable(bytes.subspan(at), terminator, ends.subspan(count), scanned);
+  for (; to != ends.data() + count; ++to) *to += static_cast<std::uint32_t>(at);
+  scanned += at;
+  return count;
+}
+#endif
+
+FindEnds* best_find_ends() {
+  static FindEnds* const best = find_ends_avx2() ? find_ends_avx2() : find_ends_portable;
+  return best;
+}
+
+// The first word of a line that is its own key; a line is followed by what is left of the block.
+inline std::uint64_t line_word(const std::byte* line, std::uint64_t bytes, const std::byte* end) {
+  if (end - line < 8) return detail::string_word({line, bytes, false, true}, false, 0);
+  std::uint64_t word;
+  std::memcpy(&word, line, 8);
+  const std::uint64_t there = std::min<std::uint64_t>(bytes, 7);
+  return (__builtin_bswap64(word) & (~std::uint64_t{0xff} << (56 - 8 * there))) |
+         std::min<std::uint64_t>(bytes, 8);
+}
+
+// The first column that is to be a number and is none.
+std::optional<BadRecord> find_bad_number(const TextLayout& layout, const std::byte* record,
+                                         std::uint64_t bytes) {
+  if (layout.bad_numbers == BadNumbers::last) return std::nullopt;
+  for (std::uint32_t key = 0; key < layout.columns_count; ++key) {
+    const TextColumn& column = layout.columns[key];
+    if (column.type == TextType::bytes) continue;
+    const auto field = detail::text_field(layout, record, bytes, column.column);
+    std::uint64_t word;
+    if (!detail::parse_number(field, column.type, word))
+      return BadRecord{field.there ? BadRecord::Reason::no_number : BadRecord::Reason::no_column,
+                       key, bytes};
+  }
+  return std::nullopt;
+}
+
+// Collects what is found, record by record.
+class Index {
+ public:
+  Index(const TextLayout& layout, std::span<const std::byte> bytes, std::span<Entry> into)
+      : layout_(layout), whole_line_(layout.whole_line()), bytes_(bytes), into_(into) {
+    for (std::uint32_t key = 0; key < layout.columns_count; ++key)
+      numbers_ |= layout.columns[key].type != TextType::bytes;
+  }
+
+  std::size_t room() const { return into_.size() - indexed_.records; }
+  std::span<const std::byte> rest() const { return bytes_.subspan(indexed_.bytes); }
+
+  // The next lines end where `ends` says, from `block` on. False if one is bad.
+  bool add_lines(const std::byte* block, std::span<const std::uint32_t> ends) {
+    const std::byte* line = rest().data();
+    if (!whole_line_) {
+      for (const std::uint32_t end : ends) {
+        const auto bytes = static_cast<std::uint64_t>(block + end + 1 - line);
+        if (!add(bytes)) return false;
+        line += bytes;
+      }
+      return true;
+    }
+    const std::byte* const all_end = bytes_.data() + bytes_.size();
+    Entry* to = into_.data() + indexed_.records;
+    std::uint64_t most_bytes = most_bytes_;
+    for (const std::uint32_t end : ends) {
+      const auto bytes = static_cast<std::uint64_t>(block + end + 1 - line);
+      *to++ = make_entry(line_word(line, bytes - 1, all_end), line, bytes);
+      most_bytes = std::max(most_bytes, bytes);
+      line += bytes;
+    }
+    most_bytes_ = most_bytes;
+    indexed_.records += ends.size();
+    indexed_.bytes = static_cast<std::uint64_t>(line - bytes_.data());
+    return true;
+  }
+  // The next record has `bytes` bytes. False if it is bad.
+  bool add(std::uint64_t bytes) {
+    const std::byte* const record = bytes_.data() + indexed_.bytes;
+    if (numbers_ && (indexed_.bad = find_bad_number(layout_, record, bytes))) return false;
+    const std::uint64_t word = text_word(layout_, record, bytes, 0);
+    into_[indexed_.records++] = make_entry(word, record, bytes);
+    indexed_.bytes += bytes;
+    most_bytes_ = std::max(most_bytes_, bytes);
+    return true;
+  }
+  // The next record has no end.
+  void add_open(BadRecord::Reason reason) { indexed_.bad = BadRecord{reason, 0, rest().size()}; }
+  void expect(std::uint64_t bytes) { indexed_.next_bytes = bytes; }
+
+  Indexed result() {
+    if (most_bytes_ != 0) indexed_.most_words = most_text_words(layout_, most_bytes_);
+    return indexed_;
+  }
+
+ private:
+  const TextLayout& layout_;
+  const bool whole_line_;
+  bool numbers_ = false;
+  std::span<const std::byte> bytes_;
+  std::span<Entry> into_;
+  std::uint64_t most_bytes_ = 0;
+  Indexed indexed_;
+};
+
+void index_lines(const TextLayout& layout, std::span<const std::byte> bytes, Index& index) {
+  FindEnds* const find_ends = best_find_ends();
+  std::array<std::uint32_t, 1024> ends;
+  for (std::size_t from = 0; from < bytes.size();) {
+    const std::size_t wanted = std::min(ends.size(), index.room());
+    if (wanted == 0) return;
+    // Short enough for 32 bits and, with what is made of it, the caches.
+    const auto block =
+        bytes.subspan(from).first(std::min<std::size_t>(bytes.size() - from, 1 << 16));
+    std::size_t scanned = 0;
+    const std::size_t found = find_ends(block, layout.terminator, {ends.data(), wanted}, scanned);
+    if (!index.add_lines(block.data(), {ends.data(), found})) return;
+    from += scanned;
+  }
+}
+
+void index_csv(const TextLayout& layout, bool at_end, Index& index) {
+  while (index.room() != 0 && !index.rest().empty()) {
+    const std::uint64_t bytes = first_record_bytes(layout, index.rest());
+    if (bytes == 0 && at_end) index.add_open(BadRecord::Reason::open_quote);
+    if (bytes == 0 || !index.add(bytes)) return;
+  }
+}
+
+void index_pairs(const TextLayout& layout, bool at_end, Index& index) {
+  while (index.room() != 0 && !index.rest().empty()) {
+    const auto rest = index.rest();
+    const std::uint64_t bytes = rest.size() < detail::pair_header_bytes
+                                    ? detail::pair_header_bytes
+                                    : record_bytes(layout, rest.data());
+    if (bytes <= rest.size()) {
+      index.add(bytes);
+      continue;
+    }
+    if (at_end)
+      index.add_open(BadRecord::Reason::cut_off);
+    else
+      index.expect(bytes);
+    return;
+  }
+}
+
+}  // namespace
+
+std::size_t find_ends_portable(std::span<const std::byte> bytes, char terminator,
+                               std::span<std::uint32_t> ends, std::size_t& scanned) {
+  const std::byte* at = bytes.data();
+  const std::byte* const end = at + bytes.size();
+  for (std::size_t count = 0; count < ends.size(); ++count) {
+    at = detail::find_char(at, end, terminator);
+    if (at == end) {
+      scanned = bytes.size();
+      return count;
+    }
+    ends[count] = static_cast<std::uint32_t>(at++ - bytes.data());
+  }
+  scanned = static_cast<std::size_t>(at - bytes.data());
+  return ends.size();
+}
+
+FindEnds* find_ends_avx2() {
+#ifdef __x86_64__
+  if (__builtin_cpu_supports("avx2")) return find_ends_by_64;
+#endif
+  return nullptr;
+}
+
+Indexed index_records(const TextLayout& layout, std::span<const std::byte> bytes, bool at_end,
+                      std::span<Entry> into) {
+  Index index(layout, bytes, into);
+  switch (layout.kind) {
+    case TextKind::lines:
+      index_lines(layout, bytes, index);
+      break;
+    case TextKind::csv:
+      index_csv(layout, at_end, index);
+      break;
+    case TextKind::pairs:
+      index_pairs(layout, at_end, index);
+      break;
+  }
+  return index.result();
+}
+
+std::uint64_t first_record_bytes(const TextLayout& layout, std::span<const std::byte> bytes) {
+  const std::byte* const end = bytes.data() + bytes.size();
+  const std::byte* at = bytes.data();
+  if (layout.kind == TextKind::csv) {
+    for (;; ++at) {
+      at = detail::csv_field_end(layout, at, end);
+      if (at == end || detail::is_char(*at, layout.terminator)) break;
+    }
+  } else {
+    at = detail::find_char(at, end, layout.terminator);
+  }
+  return at == end ? 0 : static_cast<std::uint64_t>(at + 1 - bytes.data());
+}
+
+void throw_bad_record(const std::filesystem::path& run, std::uint64_t record, std::uint64_t byte,
+                      const TextLayout& layout, const BadRecord& bad, const std::byte* at) {
+  const std::string place =
+      layout.kind == TextKind::lines
+          ? fmt::format("{}: line {} (byte {})", run.string(), record + 1, byte)
+          : fmt::format("{}: record {} (byte {})", run.string(), record, byte);
+  if (bad.reason == BadRecord::Reason::open_quote)
+    throw Error(
+        fmt::format("{}: the last column begins with a quote that nothing closes; correct "
+                    "the file, or take --lines if quotes mean nothing in it",
+                    place));
+  if (bad.reason == BadRecord::Reason::cut_off) {
+    if (bad.bytes < detail::pair_header_bytes)
+      throw Error(
+          fmt::format("{}: the file ends after {} of the 8 bytes of a pair's lengths; "
+                      "check that it is whole",
+                      place, bad.bytes));
+    throw Error(
+        fmt::format("{}: a pair's lengths, {} and {} bytes, run past the end: {} bytes "
+                    "are left; check that the file is whole and holds pairs",
+                    place, detail::load_length(at), detail::load_length(at + 4),
+                    bad.bytes - detail::pair_header_bytes));
+  }
+  const TextColumn& column = layout.columns[bad.key];
+  const std::string name =
+      column.column == 0 ? "the line" : fmt::format("column {}", column.column);
+  constexpr std::string_view advice = "correct it, or say --bad skip or --bad last";
+  if (bad.reason == BadRecord::Reason::no_column)
+    throw Error(fmt::format("{}: there is no {}; {}", place, name, advice));
+  const auto field = detail::text_field(layout, at, bad.bytes, column.column);
+  constexpr std::uint64_t most_shown = 40;
+  const std::string_view shown(reinterpret_cast<const char*>(field.at),
+                               std::min(field.bytes, most_shown));
+  const char* const types[] = {"bytes", "u64", "i64", "f64"};
+  throw Error(fmt::format("{}: {}, \"{}{}\", is no number that {} holds; {}", place, name, shown,
+                          field.bytes > most_shown ? "…" : "",
+                          types[static_cast<unsigned>(column.type)], advice));
+}
+
+}  // namespace corank

@@ -1,0 +1,60 @@
+// Finds the records of variable length in a block of a run.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "corank/text_key.hpp"
+
+namespace corank {
+
+// A record that cannot be ordered, or has no end.
+struct BadRecord {
+  enum class Reason : std::uint8_t {
+    no_number,   // a column that is to be one
+    no_column,   // the same, and it is not there
+    open_quote,  // no terminator follows the last quote
+    cut_off,     // a pair whose lengths run past the end
+  };
+  Reason reason;
+  std::uint32_t key = 0;    // for the first two: which of the layout's columns
+  std::uint64_t bytes = 0;  // of the record; of the latter two, all that is there
+};
+
+struct Indexed {
+  std::uint64_t records = 0;
+  std::uint64_t bytes = 0;       // of these records, which lie end to end from the start on
+  std::uint64_t most_words = 0;  // no key of theirs has more
+  // Of a record that is not there as a whole, if its beginning says how many bytes it has.
+  std::uint64_t next_bytes = 0;
+  std::optional<BadRecord> bad;  // which stands behind the records
+};
+
+// Indexes the whole records from the start of `bytes` on, until `into` is full or one is bad.
+// `at_end` says that the run ends with `bytes`, its last record having its terminator; else what is
+// no whole record yet is left for the next call.
+Indexed index_records(const TextLayout& layout, std::span<const std::byte> bytes, bool at_end,
+                      std::span<Entry> into);
+
+// How many bytes the record that `bytes` begins with has, its framing included: a header, that is;
+// 0 if it is not there as a whole.
+std::uint64_t first_record_bytes(const TextLayout& layout, std::span<const std::byte> bytes);
+
+// Throws Error about the record, which is number `record` of its run, counted from 0 and with the
+// header, and begins at byte `byte` of it and at `at`.
+[[noreturn]] void throw_bad_record(const std::filesystem::path& run, std::uint64_t record,
+                                   std::uint64_t byte, const TextLayout& layout,
+                                   const BadRecord& bad, const std::byte* at);
+
+// Finds ends of records: writes where each `terminator` of `bytes` is, until `ends` is full.
+// Returns how many; `scanned` is then how many bytes they were sought in.
+using FindEnds = std::size_t(std::span<const std::byte> bytes, char terminator,
+                             std::span<std::uint32_t> ends, std::size_t& scanned);
+FindEnds find_ends_portable;
+FindEnds* find_ends_avx2();  // null if this machine lacks it
+
+}  // namespace corank

@@ -1,0 +1,98 @@
+#include "corank/text_key.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <charconv>
+#include <string>
+
+#include "corank/error.hpp"
+#include "corank/key.hpp"
+
+namespace corank {
+namespace {
+
+// The number of the column that the header calls `name`; 0 if it does not.
+std::uint32_t find_column(const TextLayout& layout, std::string_view header,
+                          std::string_view name) {
+  if (!header.ends_with(layout.terminator)) {
+    const std::string whole = std::string(header) + layout.terminator;
+    return find_column(layout, whole, name);
+  }
+  if (layout.kind == TextKind::csv && header.starts_with("\xef\xbb\xbf")) header.remove_prefix(3);
+  const auto* const record = reinterpret_cast<const std::byte*>(header.data());
+  for (std::uint32_t column = 1;; ++column) {
+    const detail::TextField field = detail::text_field(layout, record, header.size(), column);
+    if (!field.there) return 0;
+    std::string found;
+    unsigned byte;
+    for (detail::FieldBytes bytes(field); bytes.next(byte);) found += static_cast<char>(byte);
+    if (found == name) return column;
+  }
+}
+
+void require_consistent(const TextFormat& format, char delimiter) {
+  const bool pairs = format.kind == TextKind::pairs;
+  if (pairs && (format.delimiter || format.header))
+    throw Error("pairs have no columns: leave out the delimiter and the header");
+  if (format.delimiter && delimiter == format.terminator)
+    throw Error("the delimiter is what ends a record, too; choose another one");
+  if (format.kind == TextKind::csv && (delimiter == '"' || delimiter == '\r'))
+    throw Error("in CSV neither a quote nor a carriage return can be the delimiter");
+  for (const TextKey& key : format.keys) {
+    const bool column = key.column != 0 || !key.name.empty();
+    if (pairs && (column || key.type != TextType::bytes))
+      throw Error("pairs are ordered by their keys as bytes; leave out --by, or say key:desc");
+    if (!key.name.empty() && !format.header)
+      throw Error(
+          fmt::format("--by names the column \"{}\", but the runs are said to have no "
+                      "header; add --header, or give the column's number",
+                      key.name));
+    if (column && format.kind == TextKind::lines && !format.delimiter)
+      throw Error("--by names a column of lines; say by --delimiter what ends a column");
+  }
+}
+
+}  // namespace
+
+TextEncoding::TextEncoding(const TextFormat& format, std::string_view header)
+    : kind_(format.kind),
+      bad_numbers_(format.bad_numbers),
+      terminator_(format.terminator),
+      delimiter_(format.delimiter.value_or(',')) {
+  require_consistent(format, delimiter_);
+  for (const TextKey& key : format.keys) {
+    TextColumn column{key.column, key.type, key.descending, key.nocase};
+    if (!key.name.empty()) {
+      column.column = find_column(layout(), header, key.name);
+      if (column.column == 0)
+        throw Error(fmt::format("the header has no column \"{}\"; correct --by", key.name));
+    }
+    columns_.push_back(column);
+  }
+  if (columns_.empty()) columns_.push_back({0, TextType::bytes, false, false});
+}
+
+TextLayout TextEncoding::layout_with(const TextColumn* columns) const {
+  return {columns,   static_cast<std::uint32_t>(columns_.size()), kind_, bad_numbers_, terminator_,
+          delimiter_};
+}
+
+bool TextEncoding::device_comparable() const {
+  return std::ranges::none_of(columns_,
+                              [](const TextColumn& c) { return c.type == TextType::f64; });
+}
+
+bool detail::parse_f64(const std::byte* at, std::uint64_t bytes, std::uint64_t& word) {
+  const auto* const text = reinterpret_cast<const char*>(at);
+  double value = 0;
+  const auto [end, error] = std::from_chars(text, text + bytes, value);
+  if (error != std::errc{} || end != text + bytes) return false;
+  const auto raw = std::bit_cast<std::array<std::byte, 8>>(value);
+  word = normalise({0, 8, 0, 0, Transform::floating, false, false}, raw.data());
+  return true;
+}
+
+}  // namespace corank

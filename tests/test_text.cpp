@@ -1,0 +1,549 @@
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <cstring>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "catch.hpp"
+#include "corank/error.hpp"
+#include "framing.hpp"
+#include "support.hpp"
+
+using namespace corank;
+using namespace corank::test;
+using Strings = std::vector<std::string>;
+
+namespace {
+
+std::span<const std::byte> bytes_of(const std::string& text) {
+  return std::as_bytes(std::span(text));
+}
+
+TextFormat format_of(TextKind kind, const char* keys, std::optional<char> delimiter = {}) {
+  TextFormat format;
+  format.kind = kind;
+  format.delimiter = delimiter;
+  format.keys = parse_text_keys(keys);
+  return format;
+}
+
+// --- a reference that shares nothing with the code under test
+// -------------------------------------
+
+// The columns of a record without its terminator.
+Strings columns_of(const std::string& record, const TextFormat& format) {
+  Strings columns(1);
+  if (format.kind == TextKind::lines) {
+    for (const char c : record)
+      if (c == format.delimiter)
+        columns.emplace_back();
+      else
+        columns.back() += c;
+    return columns;
+  }
+  enum { start, plain, quoted, quote_in_quoted } state = start;
+  for (const char c : record) {
+    if (state == start && c == '"') {
+      state = quoted;
+    } else if (state == quoted && c == '"') {
+      state = quote_in_quoted;
+    } else if (state == quote_in_quoted && c == '"') {
+      columns.back() += '"';
+      state = quoted;
+    } else if (state != quoted && c == format.delimiter.value_or(',')) {
+      columns.emplace_back();
+      state = start;
+    } else {
+      columns.back() += c;
+      if (state != quoted) state = plain;
+    }
+  }
+  if (state != quoted && record.ends_with('\r')) columns.back().pop_back();
+  return columns;
+}
+
+std::optional<long double> number_of(std::string text, TextType type) {
+  const auto blank = [](char c) { return c == ' ' || c == '\t' || c == '\r'; };
+  while (!text.empty() && blank(text.front())) text.erase(0, 1);
+  while (!text.empty() && blank(text.back())) text.pop_back();
+  if (text.empty()) return std::nullopt;
+  if (type != TextType::f64) {
+    const bool negative = type == TextType::i64 && text[0] == '-';
+    const std::string digits = text.substr(negative);
+    if (digits.empty() || digits.find_first_not_of("0123456789") != std::string::npos)
+      return std::nullopt;
+    const long double value = std::stold(text);
+    const long double most = std::ldexp(1.0L, type == TextType::i64 ? 63 : 64);
+    if (value >= most || value < -most) return std::nullopt;
+    return value;
+  }
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+int compare(const std::string& a, const std::string& b, const TextFormat& format) {
+  for (const TextKey& key : format.keys) {
+    const auto value = [&](const std::string& record) -> std::optional<std::string> {
+      if (key.column == 0) return record;
+      const Strings columns = columns_of(record, format);
+      if (columns.size() < key.column) return std::nullopt;
+      return columns[key.column - 1];
+    };
+    std::string x = value(a).value_or(""), y = value(b).value_or("");
+    int order = 0;
+    if (key.type == TextType::bytes) {
+      if (key.nocase)
+        for (std::string* text : {&x, &y})
+          for (char& c : *text)
+            if (c >= 'a' && c <= 'z') c = static_cast<char>(c - 'a' + 'A');
+      order = x.compare(y);
+    } else {
+      const auto p = number_of(x, key.type), q = number_of(y, key.type);
+      if (!p || !q) {
+        if (!p != !q) return p ? -1 : 1;
+        continue;
+      }
+      if (std::isnan(*p) || std::isnan(*q))
+        order = std::isnan(*p) - std::isnan(*q);
+      else
+        order = (*p > *q) - (*p < *q);
+    }
+    if (order != 0) return (order < 0) != key.descending ? -1 : 1;
+  }
+  return 0;
+}
+
+// --- the code under test, as a merge calls it
+// -----------------------------------------------------
+
+bool less_by_words(const TextLayout& layout, const std::string& a, const std::string& b) {
+  const auto x = bytes_of(a), y = bytes_of(b);
+  const std::uint64_t words =
+      std::max(text_words(layout, x.data(), x.size()), text_words(layout, y.data(), y.size()));
+  for (std::uint64_t w = 0; w < words + 2; ++w) {
+    const std::uint64_t p = text_word(layout, x.data(), x.size(), w);
+    const std::uint64_t q = text_word(layout, y.data(), y.size(), w);
+    if (p != q) return p < q;
+  }
+  return false;
+}
+
+// The records, each with its terminator, in memory of its own, so that nothing behind it is read.
+void check_order(const Strings& records, const TextFormat& format) {
+  const TextEncoding encoding(format);
+  const TextLayout layout = encoding.layout();
+  for (const std::string& a : records)
+    for (const std::string& b : records) {
+      const bool expected =
+          compare(a.substr(0, a.size() - 1), b.substr(0, b.size() - 1), format) < 0;
+      const auto x = bytes_of(a), y = bytes_of(b);
+      if (text_less(layout, x.data(), x.size(), y.data(), y.size()) != expected ||
+          less_by_words(layout, a, b) != expected)
+        FAIL('"' << a << "\" and \"" << b << '"');
+    }
+}
+
+// All texts of up to `longest` of the characters.
+Strings all_texts(const std::string& characters, std::size_t longest) {
+  Strings all{""};
+  for (std::size_t from = 0, to = 1, length = 0; length < longest; ++length) {
+    for (std::size_t i = from; i < to; ++i)
+      for (const char c : characters) all.push_back(all[i] + c);
+    from = to;
+    to = all.size();
+  }
+  return all;
+}
+
+Strings with_end(Strings texts, char terminator = '\n') {
+  for (std::string& text : texts) text += terminator;
+  return texts;
+}
+
+std::string random_text(Random& random, const std::string& characters, std::size_t longest) {
+  std::string text(below(random, longest + 1), ' ');
+  for (char& c : text) c = characters[below(random, characters.size())];
+  return text;
+}
+
+// The records that are found, block by block, by `room` entries at a time; at last why it ended.
+struct Found {
+  Strings records;
+  std::optional<BadRecord> bad;
+  std::uint64_t next_bytes;
+  std::size_t rest;
+};
+Found find_all(const TextLayout& layout, const std::string& text, bool at_end, std::size_t room) {
+  Found found{};
+  auto rest = bytes_of(text);
+  for (;;) {
+    std::vector<Entry> entries(room);
+    const Indexed indexed = index_records(layout, rest, at_end, entries);
+    REQUIRE(indexed.records <= room);
+    const std::byte* at = rest.data();
+    for (const Entry& entry : std::span(entries).first(indexed.records)) {
+      REQUIRE(record_of(entry) == at);
+      const std::uint64_t bytes = record_bytes(layout, entry);
+      REQUIRE(bytes == record_bytes(layout, at));
+      CHECK(entry.word == text_word(layout, at, bytes, 0));
+      CHECK(text_words(layout, at, bytes) <= indexed.most_words);
+      found.records.emplace_back(reinterpret_cast<const char*>(at), bytes);
+      at += bytes;
+    }
+    REQUIRE(indexed.bytes == static_cast<std::uint64_t>(at - rest.data()));
+    rest = rest.subspan(indexed.bytes);
+    if (indexed.records < room) {
+      found.bad = indexed.bad;
+      found.next_bytes = indexed.next_bytes;
+      found.rest = rest.size();
+      return found;
+    }
+  }
+}
+
+std::string refusal(const auto& action) {
+  try {
+    action();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+bool holds(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+std::string pair_of(const std::string& key, const std::string& value) {
+  std::string pair(8, '\0');
+  const auto key_bytes = static_cast<std::uint32_t>(key.size());
+  const auto value_bytes = static_cast<std::uint32_t>(value.size());
+  std::memcpy(pair.data(), &key_bytes, 4);
+  std::memcpy(pair.data() + 4, &value_bytes, 4);
+  return pair + key + value;
+}
+
+}  // namespace
+
+TEST_CASE("whole lines are ordered as their bytes are", "[text]") {
+  Strings texts = all_texts({"\0Az\xff", 4}, 4);
+  for (const std::size_t length : {6, 7, 8, 13, 14, 15, 21})
+    for (const char* end : {"", "a", "b"}) {
+      texts.push_back(std::string(length, 'a') + end);
+      texts.push_back(std::string(length, '\0') + end);
+    }
+  for (const char* keys : {"", "line", "line:desc", "line:nocase", "line:nocase:desc"})
+    check_order(with_end(texts), [&] {
+      TextFormat format = format_of(TextKind::lines, keys);
+      if (format.keys.empty()) format.keys.push_back({});
+      return format;
+    }());
+}
+
+TEST_CASE("columns of lines are ordered by their types, directions and significance", "[text]") {
+  Random random(3);
+  const Strings numbers{"0",
+                        "-0",
+                        "1",
+                        "-1",
+                        "007",
+                        "9223372036854775807",
+                        "18446744073709551615",
+                        "18446744073709551616",
+                        "-9223372036854775808",
+                        "-9223372036854775809",
+                        " 5",
+                        "5 ",
+                        "+5",
+                        "",
+                        "x",
+                        "1.5",
+                        "-1.5",
+                        "1e3",
+                        "nan",
+                        "inf",
+                        "-inf",
+                        "1e999",
+                        "-",
+                        " ",
+                        "5x"};
+  Strings records;
+  for (int i = 0; i < 120; ++i) {
+    std::string record;
+    for (std::uint64_t column = below(random, 4); column > 0; --column) {
+      record += below(random, 2) ? numbers[below(random, numbers.size())]
+                                 : random_text(random, "aAbB", 9);
+      if (column > 1) record += '|';
+    }
+    records.push_back(record);
+  }
+  for (const char* keys : {"2", "2:desc,1", "1:u64", "1:i64:desc,2:nocase", "1:f64,3", "3:f64:desc",
+                           "2:nocase:desc,1:u64:desc,line", "1:i64,1:u64"}) {
+    TextFormat format = format_of(TextKind::lines, keys, '|');
+    format.bad_numbers = BadNumbers::last;
+    check_order(with_end(records), format);
+    format.terminator = '\0';
+    check_order(with_end(records, '\0'), format);
+  }
+}
+
+TEST_CASE("columns of CSV are ordered without their quotes", "[text]") {
+  Random random(4);
+  Strings records;
+  for (const std::string& text : all_texts("a,\"\n", 6)) {
+    const TextFormat format = format_of(TextKind::csv, "1");
+    const std::string record = text + '\n';
+    const TextEncoding encoding(format);
+    // What is no record by itself, because it ends before or behind the text, is of another test.
+    if (first_record_bytes(encoding.layout(), bytes_of(record)) == record.size() &&
+        below(random, 12) == 0)
+      records.push_back(record);
+  }
+  for (int i = 0; i < 40; ++i) {
+    const std::string quoted = '"' + random_text(random, "abcA\n,", 12) + "\"\"b\"";
+    records.push_back(quoted + "," + std::to_string(below(random, 20)) + "\r\n");
+    records.push_back("x\"y,\"" + std::to_string(below(random, 20)) + "\"\n");
+  }
+  REQUIRE(records.size() > 150);
+  for (const char* keys : {"1", "2", "2:desc,1:nocase", "2:u64,1", "line"}) {
+    TextFormat format = format_of(TextKind::csv, keys);
+    format.bad_numbers = BadNumbers::last;
+    check_order(records, format);
+  }
+}
+
+TEST_CASE("pairs are ordered by their keys", "[text]") {
+  Strings pairs, keys;
+  for (const std::string& key : all_texts({"\0b\n", 3}, 3)) {
+    keys.push_back(key);
+    pairs.push_back(pair_of(key, std::string(pairs.size() % 5, 'v')));
+  }
+  const TextEncoding up(format_of(TextKind::pairs, "")),
+      down(format_of(TextKind::pairs, "key:desc"));
+  for (std::size_t i = 0; i < pairs.size(); ++i)
+    for (std::size_t j = 0; j < pairs.size(); ++j) {
+      CHECK(less_by_words(up.layout(), pairs[i], pairs[j]) == (keys[i] < keys[j]));
+      CHECK(less_by_words(down.layout(), pairs[i], pairs[j]) == (keys[j] < keys[i]));
+    }
+}
+
+TEST_CASE("every line is found, whatever the block and however few entries there are", "[text]") {
+  Random random(5);
+  for (const char terminator : {'\n', '\0'})
+    for (int repetition = 0; repetition < 25; ++repetition) {
+      std::string text;
+      Strings lines;
+      for (std::uint64_t count = below(random, 200); count > 0; --count) {
+        std::string line = random_text(random, "ab,", below(random, 8) == 0 ? 200 : 12);
+        if (count == 17) line.resize(70'000, 'x');
+        lines.push_back(line + terminator);
+        text += lines.back();
+      }
+      const std::string rest = random_text(random, "ab", 3);
+      for (const char* keys : {"", "2:desc"})
+        for (const std::size_t room : {1, 3, 63, 64, 100, 5000}) {
+          TextFormat format = format_of(TextKind::lines, keys, ',');
+          format.terminator = terminator;
+          const TextEncoding encoding(format);
+          const Found found = find_all(encoding.layout(), text + rest, false, room);
+          REQUIRE(found.records == lines);
+          REQUIRE(found.rest == rest.size());
+        }
+    }
+}
+
+TEST_CASE("the vector scan finds the ends that the portable one finds", "[text]") {
+  if (!find_ends_avx2()) return;
+  Random random(6);
+  for (int repetition = 0; repetition < 2000; ++repetition) {
+    const std::string text = random_text(random, "\na\x8a", 300);
+    const std::size_t room = below(random, 300);
+    std::vector<std::uint32_t> expected(room), ends(room);
+    std::size_t expected_scanned = 0, scanned = 0;
+    const std::size_t expected_count =
+        find_ends_portable(bytes_of(text), '\n', expected, expected_scanned);
+    REQUIRE(find_ends_avx2()(bytes_of(text), '\n', ends, scanned) == expected_count);
+    REQUIRE(ends == expected);
+    // Without an end behind it, it does not matter how far either looked.
+    REQUIRE(std::ranges::count(text.substr(std::min(scanned, expected_scanned))
+                                   .substr(0, std::max(scanned, expected_scanned) -
+                                                  std::min(scanned, expected_scanned)),
+                               '\n') == 0);
+  }
+}
+
+TEST_CASE("a CSV record ends where no quote is open", "[text]") {
+  const TextEncoding encoding(format_of(TextKind::csv, "1"));
+  for (const std::string& text : all_texts("a,\"\n", 7)) {
+    // The reference: character by character.
+    Strings records;
+    std::string record;
+    bool field_start = true, inside = false;
+    for (std::size_t i = 0; i < text.size(); ++i) {
+      const char c = text[i];
+      record += c;
+      if (inside) {
+        if (c == '"' && i + 1 < text.size() && text[i + 1] == '"')
+          record += text[++i];
+        else if (c == '"')
+          inside = false;
+        continue;
+      }
+      if (c == '\n') {
+        records.push_back(std::exchange(record, ""));
+        field_start = true;
+      } else {
+        inside = field_start && c == '"';
+        field_start = c == ',';
+      }
+    }
+    const Found found = find_all(encoding.layout(), text, false, 3);
+    if (found.records != records || found.rest != record.size()) FAIL('"' << text << '"');
+    CHECK(!found.bad);
+    if (inside) {
+      const Found ended = find_all(encoding.layout(), text, true, 3);
+      REQUIRE(ended.bad);
+      CHECK(ended.bad->reason == BadRecord::Reason::open_quote);
+      CHECK(ended.bad->bytes == record.size());
+    }
+  }
+}
+
+TEST_CASE("pairs are found, and what is left of one says how long it is", "[text]") {
+  const TextEncoding encoding(format_of(TextKind::pairs, ""));
+  const Strings pairs{pair_of("", ""), pair_of("key", "value"),
+                      pair_of(std::string(70'000, 'k'), "v"), pair_of("a", std::string(300, 'v'))};
+  std::string text;
+  for (const std::string& pair : pairs) text += pair;
+  CHECK(find_all(encoding.layout(), text, true, 2).records == pairs);
+  CHECK(!find_all(encoding.layout(), text, true, 2).bad);
+  for (std::size_t cut = 0; cut < 400 && cut < text.size(); ++cut) {
+    const std::string part = text.substr(0, cut);
+    Strings whole;
+    std::size_t bytes = 0;
+    for (const std::string& pair : pairs) {
+      if (bytes + pair.size() > cut) break;
+      whole.push_back(pair);
+      bytes += pair.size();
+    }
+    const Found open = find_all(encoding.layout(), part, false, 2);
+    CHECK(open.records == whole);
+    CHECK(!open.bad);
+    if (bytes != cut) CHECK(open.next_bytes == (cut - bytes < 8 ? 8 : pairs[whole.size()].size()));
+    const Found ended = find_all(encoding.layout(), part, true, 2);
+    CHECK(ended.bad.has_value() == (bytes != cut));
+    if (ended.bad) CHECK(ended.bad->reason == BadRecord::Reason::cut_off);
+  }
+}
+
+TEST_CASE("a bad number stops the index at its record, unless it is ordered last", "[text]") {
+  const std::string text = "1,1\n2,x\n3\n4,4\n";
+  TextFormat format = format_of(TextKind::lines, "1,2:u64", ',');
+  for (const BadNumbers what : {BadNumbers::error, BadNumbers::skip}) {
+    format.bad_numbers = what;
+    const TextEncoding encoding(format);
+    const TextLayout layout = encoding.layout();
+    std::vector<Entry> entries(10);
+    const auto bytes = bytes_of(text);
+    const Indexed first = index_records(layout, bytes, true, entries);
+    REQUIRE(first.bad);
+    CHECK(first.records == 1);
+    CHECK(first.bytes == 4);
+    CHECK(first.bad->reason == BadRecord::Reason::no_number);
+    CHECK(first.bad->bytes == 4);
+    CHECK(
+        refusal([&] { throw_bad_record("run.csv", 1, 4, layout, *first.bad, bytes.data() + 4); }) ==
+        "run.csv: line 2 (byte 4): column 2, \"x\", is no number that u64 holds; correct it, or "
+        "say --bad skip or --bad last");
+    const Indexed second = index_records(layout, bytes.subspan(8), true, entries);
+    REQUIRE(second.bad);
+    CHECK(second.records == 0);
+    CHECK(second.bad->reason == BadRecord::Reason::no_column);
+    CHECK(second.bad->bytes == 2);
+    CHECK(
+        holds(refusal([&] { throw_bad_record("r", 2, 8, layout, *second.bad, bytes.data() + 8); }),
+              "r: line 3 (byte 8): there is no column 2"));
+    CHECK(index_records(layout, bytes.subspan(10), true, entries).records == 1);
+  }
+  format.bad_numbers = BadNumbers::last;
+  CHECK(find_all(TextEncoding(format).layout(), text, true, 10).records.size() == 4);
+}
+
+TEST_CASE("what is wrong with a pair or a quote is said with its place", "[text]") {
+  const auto message = [](TextKind kind, const std::string& text) {
+    const TextEncoding encoding(format_of(kind, ""));
+    std::vector<Entry> entries(10);
+    const Indexed indexed = index_records(encoding.layout(), bytes_of(text), true, entries);
+    REQUIRE(indexed.bad);
+    return refusal([&] {
+      throw_bad_record("run", indexed.records, indexed.bytes, encoding.layout(), *indexed.bad,
+                       bytes_of(text).data() + indexed.bytes);
+    });
+  };
+  const std::string cut =
+      message(TextKind::pairs, pair_of("a", "b") + pair_of("a", "bc").substr(0, 9));
+  CHECK(holds(
+      cut, "run: record 1 (byte 10): a pair's lengths, 1 and 2 bytes, run past the end: 1 bytes"));
+  CHECK(holds(message(TextKind::pairs, "abc"),
+              "run: record 0 (byte 0): the file ends after 3 of the 8"));
+  CHECK(holds(message(TextKind::csv, "a,b\nc,\"d\n"),
+              "run: record 1 (byte 4): the last column begins"));
+}
+
+TEST_CASE("keys of text are columns, types and orders", "[text]") {
+  const auto keys = parse_text_keys("2:u64:desc,name:nocase,line,1:f64:asc");
+  REQUIRE(keys.size() == 4);
+  CHECK(keys[0].column == 2);
+  CHECK(keys[0].type == TextType::u64);
+  CHECK(keys[0].descending);
+  CHECK(keys[1].name == "name");
+  CHECK(keys[1].nocase);
+  CHECK((keys[2].column == 0 && keys[2].name.empty()));
+  CHECK(!keys[3].descending);
+  CHECK(parse_text_keys("").empty());
+  for (const auto& [text, place, why] : {std::tuple{"0", "character 1", "from 1"},
+                                         {"1,", "character 3", "from 1"},
+                                         {"99999999999", "character 1", "from 1"},
+                                         {"1,2:u32", "character 5", "u64 i64"},
+                                         {"1:u64:nocase", "character 1", "upper and lower"}}) {
+    const std::string message = refusal([&] { parse_text_keys(text); });
+    INFO(text << " gives " << message);
+    CHECK(holds(message, place));
+    CHECK(holds(message, why));
+  }
+}
+
+TEST_CASE("a header says which column a name is", "[text]") {
+  const auto column = [](TextKind kind, const char* header, const char* key) {
+    TextFormat format = format_of(kind, key, ';');
+    format.header = true;
+    return TextEncoding(format, header).columns()[0].column;
+  };
+  CHECK(column(TextKind::lines, "id;name;at", "id") == 1);
+  CHECK(column(TextKind::lines, "id;name;at\n", "at") == 3);
+  CHECK(column(TextKind::csv, "\xef\xbb\xbfid;\"the \"\"name\"\"\";at\r\n", "id") == 1);
+  CHECK(column(TextKind::csv, "id;\"the \"\"name\"\"\";at\r\n", "the \"name\"") == 2);
+  CHECK(column(TextKind::csv, "id;name;at\r\n", "at") == 3);
+  CHECK(holds(refusal([&] { column(TextKind::csv, "id;name\n", "nam"); }), "no column \"nam\""));
+}
+
+TEST_CASE("formats that contradict themselves are refused", "[text]") {
+  const auto refused = [](TextKind kind, const char* keys, std::optional<char> delimiter,
+                          char terminator = '\n') {
+    TextFormat format = format_of(kind, keys, delimiter);
+    format.terminator = terminator;
+    return refusal([&] { TextEncoding encoding(format); });
+  };
+  CHECK(holds(refused(TextKind::lines, "2", {}), "--delimiter"));
+  CHECK(holds(refused(TextKind::lines, "name", ','), "--header"));
+  CHECK(holds(refused(TextKind::lines, "1", '\0', '\0'), "another one"));
+  CHECK(holds(refused(TextKind::csv, "1", '"'), "quote"));
+  CHECK(holds(refused(TextKind::pairs, "1", {}), "pairs are ordered"));
+  CHECK(holds(refused(TextKind::pairs, "", ','), "no columns"));
+  CHECK(refused(TextKind::csv, "2:u64:desc", {}).empty());
+  CHECK(refused(TextKind::pairs, "key:desc", {}).empty());
+}
