@@ -3,13 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <charconv>
+#include <cmath>
 #include <string>
 
 #include "corank/error.hpp"
-#include "corank/key.hpp"
 
 namespace corank {
 namespace {
@@ -90,8 +89,10 @@ bool detail::parse_f64(const std::byte* at, std::uint64_t bytes, std::uint64_t& 
   double value = 0;
   const auto [end, error] = std::from_chars(text, text + bytes, value);
   if (error != std::errc{} || end != text + bytes) return false;
-  const auto raw = std::bit_cast<std::array<std::byte, 8>>(value);
-  word = normalise({0, 8, 0, 0, Transform::floating, false, false}, raw.data());
+  if (value == 0) value = 0;  // without its sign
+  constexpr std::uint64_t sign = std::uint64_t{1} << 63;
+  const auto bits = std::bit_cast<std::uint64_t>(value);
+  word = std::isnan(value) ? ~std::uint64_t{0} : bits & sign ? ~bits : bits | sign;
   return true;
 }
 

@@ -403,7 +403,7 @@ CORANK_HOST_DEVICE inline bool text_less(const TextLayout& layout, const std::by
   return false;
 }
 
-inline bool text_less(const TextLayout& layout, const Entry& a, const Entry& b) {
+CORANK_HOST_DEVICE inline bool text_less(const TextLayout& layout, const Entry& a, const Entry& b) {
   if (a.word != b.word) return a.word < b.word;
   return text_less(layout, record_of(a), record_bytes(layout, a), record_of(b),
                    record_bytes(layout, b));
