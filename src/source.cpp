@@ -6,21 +6,35 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <utility>
+#include <vector>
+
+#include "codec.hpp"
 
 namespace corank {
 namespace {
 
 constexpr const char* standard_input = "-";
 
+// Of compressed data, read at once.
+constexpr std::size_t block_bytes = std::size_t{128} << 10;
+// Holds the headers of every codec.
+constexpr std::size_t head_bytes = 2048;
+
 // How long a request to stop may wait for a pipe.
 constexpr int patience_ms = 100;
+
+std::filesystem::path shown(const std::filesystem::path& path) {
+  return path == standard_input ? "standard input" : path;
+}
 
 FileDescriptor open_input(const std::filesystem::path& path) {
   if (path != standard_input) return open_to_read(path);
   FileDescriptor file(::fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 0));
-  if (!file) throw_file_error("standard input", "read");
+  if (!file) throw_file_error(shown(path), "read");
   return file;
 }
 
@@ -36,7 +50,20 @@ InputStatus status_of(const FileDescriptor& file, const std::filesystem::path& p
   return {{status.st_dev, status.st_ino},
           is_stream,
           static_cast<std::uint64_t>(status.st_size),
-          status.st_mtim.tv_sec * std::int64_t{1'000'000'000} + status.st_mtim.tv_nsec};
+          status.st_mtim.tv_sec * std::int64_t{1'000'000'000} + status.st_mtim.tv_nsec,
+          Codec::none,
+          0};
+}
+
+Codec codec_of(const std::filesystem::path& path, std::span<const std::byte> head) {
+  const Codec codec = recognise(head);
+  const Codec named = Compression::by_name(path.native());
+  if (codec == Codec::none && named != Codec::none)
+    throw Error(fmt::format(
+        "{}: is named like a {} file but does not begin like one; get it anew or, if it is not "
+        "compressed, use --compressed none",
+        path.string(), name_of(named)));
+  return codec;
 }
 
 class FileSource : public Source {
@@ -80,9 +107,7 @@ class FileSource : public Source {
 class PipeSource : public Source {
  public:
   PipeSource(const std::filesystem::path& path, FileDescriptor file, std::stop_token stop)
-      : path_(path == standard_input ? "standard input" : path),
-        file_(std::move(file)),
-        stop_(std::move(stop)) {}
+      : path_(shown(path)), file_(std::move(file)), stop_(std::move(stop)) {}
 
   std::size_t read(std::span<std::byte> into) override {
     std::size_t done = 0;
@@ -119,18 +144,121 @@ class PipeSource : public Source {
   std::uint64_t offset_ = 0;
 };
 
+// What another source holds, compressed or not.
+class DecompressedSource : public Source {
+ public:
+  DecompressedSource(std::filesystem::path path, std::unique_ptr<Source> input)
+      : path_(std::move(path)), input_(std::move(input)) {}
+
+  std::size_t read(std::span<std::byte> into) override {
+    if (!begun_) begin();
+    const std::size_t got = decoder_ ? decode(into) : pass_on(into);
+    produced_ += got;
+    return got;
+  }
+
+  std::uint64_t input_bytes() const override { return input_->input_bytes(); }
+
+ private:
+  void begin() {
+    read_block();
+    codec_ = codec_of(path_, left_);
+    decoder_ = make_decoder(codec_);
+    begun_ = true;
+  }
+
+  void read_block() {
+    block_.resize(block_bytes);
+    left_ = std::span(block_).first(input_->read(block_));
+  }
+
+  std::size_t pass_on(std::span<std::byte> into) {
+    const std::size_t count = std::min(into.size(), left_.size());
+    std::copy_n(left_.begin(), count, into.begin());
+    left_ = left_.subspan(count);
+    if (left_.empty()) block_ = {};
+    return count == into.size() ? count : count + input_->read(into.subspan(count));
+  }
+
+  std::size_t decode(std::span<std::byte> into) {
+    std::size_t done = 0;
+    while (done < into.size()) {
+      if (left_.empty() && !holds_more_) read_block();
+      if (!in_frame_) skip_padding();
+      if (!in_frame_ && left_.empty()) break;
+      Decoder::Step step{};
+      try {
+        step = decoder_->decode(left_, into.subspan(done));
+      } catch (const CodecError& error) {
+        fail(done, fmt::format("is damaged, {},", error.what()));
+      }
+      left_ = left_.subspan(step.consumed);
+      done += step.produced;
+      in_frame_ = !step.frame_ended;
+      holds_more_ = in_frame_ && done == into.size();
+      if (in_frame_ && left_.empty() && step.consumed == 0 && step.produced == 0)
+        fail(done, "ends too early,");
+    }
+    return done;
+  }
+
+  // What tapes and copying by blocks leave behind the last frame; the other programs take it, too.
+  void skip_padding() {
+    if (codec_ != Codec::gzip && codec_ != Codec::xz) return;
+    for (; !left_.empty(); read_block()) {
+      const auto data = std::ranges::find_if(left_, [](std::byte b) { return b != std::byte{}; });
+      left_ = left_.subspan(static_cast<std::size_t>(data - left_.begin()));
+      if (!left_.empty()) return;
+    }
+  }
+
+  [[noreturn]] void fail(std::size_t done, const std::string& what) const {
+    const std::uint64_t produced = produced_ + done;
+    throw Error(fmt::format("{}: its {} data {} at byte {}, after {} bytes of what it holds; {}",
+                            path_.string(), name_of(codec_), what,
+                            input_->input_bytes() - left_.size(), produced,
+                            produced != 0 ? "get it anew"
+                                          : "get it anew or, if it is not compressed, use "
+                                            "--compressed none"));
+  }
+
+  std::filesystem::path path_;
+  std::unique_ptr<Source> input_;
+  bool begun_ = false;
+  Codec codec_ = Codec::none;
+  std::unique_ptr<Decoder> decoder_;  // null: the input is passed on
+  std::vector<std::byte> block_;
+  std::span<const std::byte> left_;  // of the block
+  bool in_frame_ = false;
+  bool holds_more_ = false;  // the decoder may have more without being given more
+  std::uint64_t produced_ = 0;
+};
+
 }  // namespace
 
-InputStatus look_at_input(const std::filesystem::path& path) {
-  return status_of(open_input(path), path);
+InputStatus look_at_input(const std::filesystem::path& path, bool decompress) {
+  const FileDescriptor file = open_input(path);
+  InputStatus status = status_of(file, path);
+  if (status.is_stream || !decompress) return status;
+  std::array<std::byte, head_bytes> head;
+  const auto got = std::span(head).first(read_at(file, head, 0, path));
+  status.codec = codec_of(path, got);
+  if (status.codec != Codec::none)
+    status.memory_bytes = decoder_bytes(status.codec, got) + block_bytes;
+  return status;
 }
 
 std::unique_ptr<Source> open_source(const std::filesystem::path& path,
                                     const SourceSettings& settings) {
   FileDescriptor file = open_input(path);
   const InputStatus status = status_of(file, path);
-  if (status.is_stream) return std::make_unique<PipeSource>(path, std::move(file), settings.stop);
-  return std::make_unique<FileSource>(path, std::move(file), status, settings.keep_open);
+  std::unique_ptr<Source> source;
+  if (status.is_stream)
+    source = std::make_unique<PipeSource>(path, std::move(file), settings.stop);
+  else
+    source = std::make_unique<FileSource>(path, std::move(file), status, settings.keep_open);
+  if (!settings.decompress) return source;
+  return std::make_unique<DecompressedSource>(shown(path), std::move(source));
 }
 
 }  // namespace corank

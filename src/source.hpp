@@ -8,6 +8,7 @@
 #include <span>
 #include <stop_token>
 
+#include "corank/compression.hpp"
 #include "file.hpp"
 
 namespace corank {
@@ -29,21 +30,27 @@ struct SourceSettings {
   // Without it, the file is opened anew for each read, so that there may be more of them than
   // descriptors.
   bool keep_open = true;
+  // Whether what begins as compressed data does is decompressed.
+  bool decompress = true;
   std::stop_token stop = {};
 };
 
 // What an input is, as far as that can be told without taking anything from it.
 struct InputStatus {
   FileIdentity identity;
-  bool is_stream = false;        // a pipe: it can be read once, and its size is not known
-  std::uint64_t bytes = 0;       // of the file
-  std::int64_t modified_ns = 0;  // since 1970
+  bool is_stream = false;          // a pipe: it can be read once, and its size is not known
+  std::uint64_t bytes = 0;         // of the file
+  std::int64_t modified_ns = 0;    // since 1970
+  Codec codec = Codec::none;       // of a file: what it begins like
+  std::uint64_t memory_bytes = 0;  // that decompressing it takes, about
 };
 
-// "-" is standard input. Throws Error if `path` can't be read, or is a folder or a device.
-InputStatus look_at_input(const std::filesystem::path& path);
+// "-" is standard input. Throws Error if `path` can't be read, is a folder or a device, or is named
+// like a compressed file but does not begin like one, which is what a copy that failed leaves.
+InputStatus look_at_input(const std::filesystem::path& path, bool decompress);
 
-// The bytes of `path`, from its beginning. Throws what look_at_input() throws.
+// The bytes of `path`, from its beginning. Throws what look_at_input() throws. What a pipe holds is
+// found out by the first read.
 std::unique_ptr<Source> open_source(const std::filesystem::path& path,
                                     const SourceSettings& settings);
 

@@ -5,10 +5,12 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdlib>
 #include <string>
 #include <thread>
 
 #include "catch.hpp"
+#include "codec.hpp"
 #include "source.hpp"
 #include "support.hpp"
 
@@ -36,6 +38,36 @@ Bytes drain(Source& source) {
   return all;
 }
 
+constexpr Codec codecs[] = {Codec::gzip, Codec::zstd, Codec::bzip2, Codec::xz, Codec::lz4};
+
+Bytes compressible_bytes(std::size_t count, Random& random) {
+  Bytes bytes(count);
+  for (std::byte& byte : bytes) byte = static_cast<std::byte>(below(random, 7));
+  return bytes;
+}
+
+Bytes frame_of(const Compression& compression, const Bytes& bytes) {
+  const auto encoder = make_encoder(compression);
+  Bytes frame(encoder->bound(bytes.size()));
+  frame.resize(encoder->encode(bytes, frame));
+  return frame;
+}
+
+Bytes operator+(Bytes a, const Bytes& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
+// A file named as what it holds.
+std::filesystem::path write_compressed(const TemporaryFolder& folder, Codec codec,
+                                       const Bytes& bytes) {
+  const auto path = folder / ("file" + std::string(suffix_of(codec)));
+  write_file(path, bytes);
+  return path;
+}
+
+const std::string nothing = "nothing was thrown";
+
 // Of the Error that it throws.
 template <class Call>
 std::string message_of(Call call) {
@@ -44,7 +76,7 @@ std::string message_of(Call call) {
   } catch (const Error& error) {
     return error.what();
   }
-  return "nothing was thrown";
+  return nothing;
 }
 
 bool holds(const std::string& text, const std::string& part) {
@@ -73,7 +105,7 @@ TEST_CASE("a source waits for the writer of a named pipe") {
   const Bytes bytes = random_bytes(300'000, random);
   const auto path = folder / "pipe";
   REQUIRE(::mkfifo(path.c_str(), 0600) == 0);
-  CHECK(look_at_input(path).is_stream);
+  CHECK(look_at_input(path, true).is_stream);
   const auto source = open_source(path, {});
   const std::jthread writer([&] {
     std::this_thread::sleep_for(std::chrono::milliseconds(250));
@@ -103,18 +135,182 @@ TEST_CASE("waiting for a pipe ends where that is asked for") {
 TEST_CASE("a file that shrinks while it is read in order is told") {
   const TemporaryFolder folder;
   const auto path = folder / "file";
-  write_file(path, Bytes(10'000));
+  write_file(path, Bytes(1'000'000));
   const auto source = open_source(path, {});
   Bytes part(4096);
   CHECK(source->read(part) == 4096);
-  REQUIRE(::truncate(path.c_str(), 5000) == 0);
-  CHECK(holds(message_of([&] { source->read(part); }),
-              "it had 10000 bytes and now ends at byte 5000"));
+  REQUIRE(::truncate(path.c_str(), 300'000) == 0);
+  CHECK(holds(message_of([&] { drain(*source); }),
+              "it had 1000000 bytes and now ends at byte 300000"));
 }
 
 TEST_CASE("folders and devices are no inputs") {
   const TemporaryFolder folder;
   CHECK(holds(message_of([&] { open_source(folder.path(), {}); }), "is a folder"));
-  CHECK(holds(message_of([&] { look_at_input("/dev/null"); }), "neither a file nor a pipe"));
-  CHECK_THROWS_AS(look_at_input(folder / "none"), FileError);
+  CHECK(holds(message_of([&] { look_at_input("/dev/null", true); }), "neither a file nor a pipe"));
+  CHECK_THROWS_AS(look_at_input(folder / "none", true), FileError);
+}
+
+TEST_CASE("a source decompresses the frames of every codec one after another") {
+  const TemporaryFolder folder;
+  Random random(3);
+  for (const Codec codec : codecs)
+    for (const int level : {0, 1, 9}) {
+      Bytes whole;
+      Bytes file;
+      for (const std::size_t size : {0, 1, 5000, 0, 100'000, 300'001}) {
+        const Bytes part =
+            size % 2 == 1 ? random_bytes(size, random) : compressible_bytes(size, random);
+        whole = whole + part;
+        file = file + frame_of({codec, level}, part);
+      }
+      INFO(name_of(codec) << ":" << level);
+      const auto path = write_compressed(folder, codec, file);
+      CHECK(look_at_input(path, true).codec == codec);
+      for (const bool keep_open : {true, false}) {
+        const auto source = open_source(path, {.keep_open = keep_open});
+        CHECK((drain(*source) == whole));
+        CHECK(source->input_bytes() == file.size());
+      }
+      CHECK((drain(*open_source(path, {.decompress = false})) == file));
+    }
+}
+
+TEST_CASE("the programs of the codecs read what is written here and the other way about") {
+  const TemporaryFolder folder;
+  Random random(4);
+  const Bytes whole = compressible_bytes(300'000, random);
+  write_file(folder / "plain", whole);
+  for (const Codec codec : codecs) {
+    const std::string program(name_of(codec));
+    if (std::system(("command -v " + program + " > /dev/null").c_str()) != 0) {
+      WARN(program << " is not installed");
+      continue;
+    }
+    INFO(program);
+    const auto shell = [&](const std::string& command) {
+      return std::system(("cd '" + folder.path().string() + "' && " + command).c_str());
+    };
+    const auto path = folder / ("made" + std::string(suffix_of(codec)));
+    for (const std::string level : {"", " -9"}) {
+      // Twice, and by a name that says nothing.
+      REQUIRE(shell(program + level + " -c < plain > one && cat one one > two") == 0);
+      CHECK((drain(*open_source(folder / "two", {})) == whole + whole));
+    }
+    write_file(path,
+               frame_of({codec}, whole) + frame_of({codec}, Bytes()) + frame_of({codec}, whole));
+    REQUIRE(shell(program + " -dc < " + path.filename().string() + " > back") == 0);
+    CHECK((read_file(folder / "back") == whole + whole));
+  }
+}
+
+TEST_CASE("compressed data that was cut short anywhere is told") {
+  const TemporaryFolder folder;
+  Random random(5);
+  const Bytes plain = compressible_bytes(60, random);
+  for (const Codec codec : codecs) {
+    const Bytes frame = frame_of({codec}, plain);
+    const Bytes file = frame + frame;
+    for (std::size_t size = 0; size < file.size(); ++size) {
+      if (size == frame.size()) continue;  // nothing is missing from that
+      INFO(name_of(codec) << ": " << size << " of " << file.size() << " bytes");
+      const auto path =
+          write_compressed(folder, codec, Bytes(file.begin(), file.begin() + std::ptrdiff_t(size)));
+      const std::string message = message_of([&] { drain(*open_source(path, {})); });
+      CHECK(holds(message, path.string() + ": "));
+      CHECK(holds(message, size < recognised_bytes
+                               ? "get it anew"
+                               : "data ends too early, at byte " + std::to_string(size)));
+    }
+  }
+}
+
+TEST_CASE("a flipped bit in compressed data never gives other bytes") {
+  const TemporaryFolder folder;
+  Random random(6);
+  const Bytes plain = compressible_bytes(60, random);
+  for (const Codec codec : codecs) {
+    const Bytes frame = frame_of({codec}, plain);
+    const Bytes file = frame + frame;
+    std::size_t told = 0;
+    for (std::size_t bit = 0; bit < 8 * frame.size(); ++bit) {
+      Bytes flipped = file;
+      flipped[bit / 8] ^= static_cast<std::byte>(1u << bit % 8);
+      const auto path = write_compressed(folder, codec, flipped);
+      INFO(name_of(codec) << ", bit " << bit);
+      Bytes got;
+      const std::string message = message_of([&] { got = drain(*open_source(path, {})); });
+      told += message != nothing;
+      CHECK(((message == nothing) ? got == plain + plain : holds(message, path.string() + ": ")));
+    }
+    // The rest are bits that say nothing of the data, such as the time in gzip's header.
+    CHECK(told > 8 * frame.size() / 2);
+  }
+}
+
+TEST_CASE("what follows the last frame is padding or an error") {
+  const TemporaryFolder folder;
+  Random random(7);
+  const Bytes plain = compressible_bytes(3000, random);
+  for (const Codec codec : codecs) {
+    INFO(name_of(codec));
+    const Bytes frame = frame_of({codec}, plain);
+    const auto read = [&](const Bytes& file) {
+      return drain(*open_source(write_compressed(folder, codec, file), {}));
+    };
+    const Bytes padding(300'000);
+    if (codec == Codec::gzip || codec == Codec::xz)
+      CHECK((read(frame + padding + frame + padding) == plain + plain));
+    else
+      CHECK(holds(message_of([&] { read(frame + padding); }), "is damaged"));
+    CHECK(holds(message_of([&] { read(frame + random_bytes(100, random)); }),
+                "at byte " + std::to_string(frame.size()) + ", after 3000 bytes of what it holds"));
+  }
+}
+
+TEST_CASE("a compressed file that needs too much memory is refused") {
+  const TemporaryFolder folder;
+  // A window of 2 GiB.
+  Bytes file;
+  for (const int byte : {0x28, 0xb5, 0x2f, 0xfd, 0x00, 0xa8, 0x01, 0x00, 0x00})
+    file.push_back(static_cast<std::byte>(byte));
+  const auto path = write_compressed(folder, Codec::zstd, file);
+  CHECK(holds(message_of([&] { drain(*open_source(path, {})); }), "too much memory"));
+}
+
+TEST_CASE("a file that is named like a compressed one must be one") {
+  const TemporaryFolder folder;
+  for (const Codec codec : codecs) {
+    const auto path = write_compressed(folder, codec, Bytes(100));
+    CHECK(holds(message_of([&] { look_at_input(path, true); }),
+                "named like a " + std::string(name_of(codec)) + " file"));
+    CHECK(look_at_input(path, false).codec == Codec::none);
+    CHECK((drain(*open_source(path, {.decompress = false})) == Bytes(100)));
+  }
+}
+
+TEST_CASE("compressed data comes through a pipe as well") {
+  const TemporaryFolder folder;
+  Random random(8);
+  const Bytes plain = compressible_bytes(400'000, random);
+  for (const Codec codec : {Codec::none, Codec::gzip, Codec::zstd}) {
+    const Bytes file = codec == Codec::none ? plain : frame_of({codec}, plain);
+    const auto path = folder / ("pipe" + std::string(suffix_of(codec)));
+    REQUIRE(::mkfifo(path.c_str(), 0600) == 0);
+    const auto source = open_source(path, {});
+    const std::jthread writer([&] { write_file(path, file); });
+    CHECK((drain(*source) == plain));
+  }
+}
+
+TEST_CASE("codecs and levels by their names") {
+  CHECK(Compression::parse("none").codec == Codec::none);
+  CHECK(Compression::parse("gzip").codec == Codec::gzip);
+  CHECK(Compression::parse("zstd:19").level == 19);
+  CHECK(Compression::parse("zstd:-5").level == -5);
+  for (const char* wrong : {"", "zip", "zstd:", "zstd:23", "gzip:0", "xz:9x", "lz4:13", "none:1"})
+    CHECK_THROWS_AS(Compression::parse(wrong), Error);
+  CHECK(Compression::by_name("a/b.tar.zst") == Codec::zstd);
+  CHECK(Compression::by_name("a.gz/b") == Codec::none);
+  CHECK(recognise(Bytes(recognised_bytes)) == Codec::none);
 }
