@@ -247,16 +247,20 @@ CORANK_HOST_DEVICE inline bool parse_number(const TextField& field, TextType typ
                                             std::uint64_t& word) {
   const std::byte* at = field.at;
   const std::byte* end = at + field.bytes;
-  if (field.quoted) {  // no number has quotes inside
-    ++at;
-    if (at == end || !is_char(end[-1], '"')) return false;
-    --end;
-  }
-  const auto blank = [](std::byte byte) {
-    return is_char(byte, ' ') || is_char(byte, '\t') || is_char(byte, '\r');
+  const auto trim = [&] {
+    const auto blank = [](std::byte byte) {
+      return is_char(byte, ' ') || is_char(byte, '\t') || is_char(byte, '\r');
+    };
+    while (at != end && blank(*at)) ++at;
+    while (at != end && blank(end[-1])) --end;
   };
-  while (at != end && blank(*at)) ++at;
-  while (at != end && blank(end[-1])) --end;
+  trim();
+  if (field.quoted) {  // no number has quotes inside, or goes on behind them
+    if (end - at < 2 || !is_char(end[-1], '"')) return false;
+    ++at;
+    --end;
+    trim();
+  }
   if (at == end) return false;
   if (type != TextType::f64) return parse_integer(at, end, type == TextType::i64, word);
 #ifdef __CUDA_ARCH__
