@@ -29,12 +29,14 @@ inline __attribute__((always_inline)) Neighbours compare_numbers(const std::byte
       value = static_cast<Number>(detail::byte_swap(value) >> (64 - 8 * sizeof(Number)));
     return static_cast<Number>(value ^ flip);
   };
-  Neighbours found;
+  // Masks as wide as the numbers: with bools GCC 12 makes no vectors of this.
+  Number descend = 0;
+  Number tie = 0;
   for (std::uint64_t i = 1; i < count; ++i) {
-    found.descend |= key(i) < key(i - 1);
-    found.tie |= key(i) == key(i - 1);
+    descend |= key(i) < key(i - 1) ? ~Number{0} : Number{0};
+    tie |= key(i) == key(i - 1) ? ~Number{0} : Number{0};
   }
-  return found;
+  return {descend != 0, tie != 0};
 }
 
 template <class Number, bool big_endian>
