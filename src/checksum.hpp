@@ -5,9 +5,14 @@
 #include <cstdint>
 #include <span>
 
+#include "corank/text_key.hpp"
+
 namespace corank {
 
 // The sum modulo 2^64 of XXH64 (seed 0) of every record.
 std::uint64_t records_checksum(std::span<const std::byte> records, std::uint32_t record_bytes);
+
+// The same of the records that entries stand for.
+std::uint64_t entries_checksum(const TextLayout& layout, std::span<const Entry> entries);
 
 }  // namespace corank

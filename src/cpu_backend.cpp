@@ -80,20 +80,63 @@ class LayoutWords final : public detail::KeyWords {
   std::vector<std::uint32_t> first_pieces_;  // of each word; and their end
 };
 
+// Of entries: the word that stands in them, and then as many as tell most records apart.
+class TextWords final : public detail::KeyWords {
+ public:
+  explicit TextWords(const TextLayout& layout) : layout_(layout) {}
+
+  std::uint32_t record_bytes() const override { return sizeof(Entry); }
+  std::uint32_t words() const override { return 8; }
+
+  void read(std::uint32_t word, const std::byte* records, std::size_t count,
+            std::uint64_t* to) const override {
+    for (std::size_t i = 0; i < count; ++i) to[i] = word_of(records + i * sizeof(Entry), word);
+  }
+
+  void gather(std::uint32_t word, std::span<const std::byte* const> records,
+              std::uint64_t* to) const override {
+    for (const std::byte* record : records) *to++ = word_of(record, word);
+  }
+
+  bool less(const std::byte* a, const std::byte* b) const override {
+    return text_less(layout_, entry(a), entry(b));
+  }
+
+  bool has_tail() const override { return true; }
+  const TextLayout* text() const override { return &layout_; }
+
+ private:
+  static const Entry& entry(const std::byte* record) {
+    return *reinterpret_cast<const Entry*>(record);
+  }
+  std::uint64_t word_of(const std::byte* record, std::uint32_t word) const {
+    const Entry& of = entry(record);
+    return word == 0 ? of.word
+                     : text_word(layout_, record_of(of), corank::record_bytes(layout_, of), word);
+  }
+
+  TextLayout layout_;
+};
+
+std::unique_ptr<detail::KeyWords> make_words(const KeyLayout& layout) {
+  if (layout.text) return std::make_unique<TextWords>(*layout.text);
+  return std::make_unique<LayoutWords>(layout);
+}
+
 class CpuBackend final : public Backend {
  public:
   explicit CpuBackend(const BackendConfig& config)
       : layout_(config.encoding->layout()),
-        words_(layout_),
+        words_(make_words(layout_)),
         threads_(config.threads),
-        merger_(words_, threads_, config.tokens) {}
+        merger_(*words_, threads_, config.tokens) {}
 
   MergedUnit merge(const WorkUnit& unit, std::byte* output) override {
     std::vector<Stretch> runs;
     for (const Segment& segment : unit.segments)
       runs.push_back({record_at(segment, 0, layout_.record_bytes), segment.count, false});
     if (!merger_.merge(runs, output)) throw_disorder(unit.segments);
-    return {{{output, unit.records * layout_.record_bytes}}};
+    return {{{output, unit.bytes}}};
   }
 
   bool computes() const override { return true; }
@@ -113,7 +156,7 @@ class CpuBackend final : public Backend {
   }
 
   KeyLayout layout_;
-  LayoutWords words_;
+  std::unique_ptr<detail::KeyWords> words_;
   unsigned threads_;
   ParallelMerger merger_;
 };

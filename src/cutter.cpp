@@ -4,6 +4,9 @@
 #include <tbb/task_arena.h>
 
 #include <algorithm>
+#include <limits>
+#include <ranges>
+#include <utility>
 
 #include "corank/co_rank.hpp"
 
@@ -23,19 +26,33 @@ struct Stretch {
   const std::byte* records;
 };
 
+// `count` by `part` / `whole`, whose product may need more than 64 bits.
+std::uint64_t scaled(std::uint64_t count, std::uint64_t part, std::uint64_t whole) {
+  return static_cast<std::uint64_t>(static_cast<unsigned __int128>(count) * part / whole);
+}
+
+// How many of the `count` records, 1 or more, fit in `room_bytes`.
+std::uint64_t fitting(const KeyLayout& layout, const std::byte* records, std::uint64_t count,
+                      std::uint64_t room_bytes) {
+  if (!layout.text) return std::min(count, room_bytes / layout.record_bytes);
+  const auto ends = std::views::iota(std::uint64_t{1}, count + 1);
+  return static_cast<std::uint64_t>(
+      std::ranges::upper_bound(
+          ends, room_bytes, {},
+          [&](std::uint64_t end) { return bytes_of(layout, records, end).size(); }) -
+      ends.begin());
+}
+
 }  // namespace
 
-Cutter::Cutter(Reader& reader, std::span<const Run> runs, const KeyEncoding& encoding,
-               std::uint64_t unit_records)
-    : reader_(reader),
-      runs_(runs),
+Cutter::Cutter(ChunkSource& source, const KeyEncoding& encoding, const PassPlan& plan,
+               std::uint64_t at_once)
+    : source_(source),
       encoding_(encoding),
-      unit_records_(unit_records),
-      windows_(runs.size()),
-      units_at_once_(std::ranges::all_of(
-                         runs, [](const Run& run) { return run.in_place(0) && !run.is_mapped(); })
-                         ? 4
-                         : 1) {}
+      unit_records_(plan.unit_records),
+      unit_bytes_(plan.unit_bytes),
+      windows_(source.runs()),
+      units_at_once_(at_once) {}
 
 const Chunk& Cutter::Window::chunk_of(std::uint64_t record) const {
   const auto after = std::ranges::upper_bound(chunks, record, {},
@@ -46,13 +63,14 @@ const Chunk& Cutter::Window::chunk_of(std::uint64_t record) const {
 std::optional<WorkUnit> Cutter::next() {
   if (cut_ahead_.empty()) cut_units();
   if (cut_ahead_.empty()) return std::nullopt;
-  WorkUnit unit{sequence_++, 0, {}, rank_};
-  for (std::uint32_t run = 0; run < runs_.size(); ++run) {
+  WorkUnit unit{sequence_++, 0, {}, rank_, 0, offset_};
+  for (std::uint32_t run = 0; run < windows_.size(); ++run) {
     const std::uint64_t count = cut_ahead_.front()[run];
     unit.records += count;
     if (count != 0) consume(run, count, unit);
   }
   rank_ += unit.records;
+  offset_ += unit.bytes;
   cut_ahead_.pop_front();
   return unit;
 }
@@ -60,7 +78,12 @@ std::optional<WorkUnit> Cutter::next() {
 // Runs in memory need no chunks, so that the records of several units can be at hand at once: their
 // cuts, which wait for memory, are made side by side.
 void Cutter::cut_units() {
-  gather(units_at_once_ * unit_records_);
+  if (encoding_.layout().text) {
+    gather(unit_records_, unit_bytes_);
+    if (complete_ != 0) cut_ahead_.push_back(cut_text());
+    return;
+  }
+  gather(units_at_once_ * unit_records_, std::numeric_limits<std::uint64_t>::max());
   const std::uint64_t units =
       std::clamp<std::uint64_t>(complete_ / unit_records_, complete_ != 0 ? 1 : 0, units_at_once_);
   cut_ahead_.resize(units);
@@ -72,7 +95,7 @@ void Cutter::cut_units() {
   else
     tbb::this_task_arena::isolate([&] { tbb::parallel_for(std::uint64_t{0}, units, cut_unit); });
   for (std::uint64_t unit = units; unit-- > 1;)
-    for (std::uint32_t run = 0; run < runs_.size(); ++run) {
+    for (std::uint32_t run = 0; run < windows_.size(); ++run) {
       const std::uint64_t before = cut_ahead_[unit - 1][run];
       // Only the cuts of a run that is out of order cross.
       if (cut_ahead_[unit][run] < before) throw RunDisorder(run, windows_[run].begin + before);
@@ -80,36 +103,43 @@ void Cutter::cut_units() {
     }
 }
 
-// Takes chunks until so many records are complete, or all.
-void Cutter::gather(std::uint64_t records) {
+// Takes chunks until so many records or bytes are complete, or all.
+void Cutter::gather(std::uint64_t records, std::uint64_t bytes) {
   const auto lower_on_top = [this](std::uint32_t x, std::uint32_t y) { return sorts_before(y, x); };
   const auto extend = [&](std::uint32_t run) {
-    take(run);
+    if (!take(run)) return;
     frontier_.push_back(run);
     std::ranges::push_heap(frontier_, lower_on_top);
   };
   if (!started_) {
     started_ = true;
-    for (std::uint32_t run = 0; run < runs_.size(); ++run)
-      if (runs_[run].records() != 0) extend(run);
+    for (std::uint32_t run = 0; run < windows_.size(); ++run) extend(run);
   }
-  while (complete_ < records) {
+  while (complete_ < records && complete_bytes_ < bytes) {
     if (drained_) extend(*std::exchange(drained_, std::nullopt));
     if (frontier_.empty()) break;
     std::ranges::pop_heap(frontier_, lower_on_top);
     const std::uint32_t run = frontier_.back();
     frontier_.pop_back();
     Window& window = windows_[run];
-    complete_ += window.end - std::max(window.begin, window.complete_end);
+    const Chunk& chunk = *window.chunks.back();
+    const std::uint64_t from = std::max(window.begin, chunk.first);
+    if (from < window.end) {
+      complete_ += window.end - from;
+      complete_bytes_ +=
+          bytes_of(encoding_.layout(), chunk, from - chunk.first, window.end - from).size();
+    }
     window.complete_end = window.end;
-    if (window.end < runs_[run].records()) drained_ = run;
+    drained_ = run;
   }
 }
 
-void Cutter::take(std::uint32_t run) {
+// False at the run's end.
+bool Cutter::take(std::uint32_t run) {
   const KeyLayout layout = encoding_.layout();
   Window& window = windows_[run];
-  ChunkRef chunk = reader_.next(run);
+  ChunkRef chunk = source_.next(run);
+  if (!chunk) return false;
   const std::byte* last = chunk->records() + (chunk->count - 1) * layout.record_bytes;
   if (!window.chunks.empty()) {
     const Chunk& before = *window.chunks.back();
@@ -123,6 +153,7 @@ void Cutter::take(std::uint32_t run) {
     throw RunDisorder(run, chunk->first + chunk->count - 1);
   window.end = chunk->first + chunk->count;
   window.chunks.push_back(std::move(chunk));
+  return true;
 }
 
 bool Cutter::sorts_before(std::uint32_t run, std::uint32_t other) const {
@@ -177,19 +208,52 @@ std::vector<std::uint64_t> Cutter::cut(std::uint64_t records) const {
   }
 }
 
+// A unit of at most unit_bytes_, or of one record.
+std::vector<std::uint64_t> Cutter::cut_text() const {
+  std::uint64_t records = std::min(complete_, unit_records_);
+  if (complete_bytes_ > unit_bytes_)
+    records = std::min(records, scaled(complete_, unit_bytes_, complete_bytes_));
+  for (;;) {
+    records = std::max<std::uint64_t>(records, 1);
+    std::vector<std::uint64_t> positions = cut(records);
+    const std::uint64_t bytes = bytes_of_cut(positions);
+    if (bytes <= unit_bytes_ || records == 1) return positions;
+    records = std::min(records - 1, scaled(records, unit_bytes_, bytes));
+  }
+}
+
+std::uint64_t Cutter::bytes_of_cut(std::span<const std::uint64_t> positions) const {
+  std::uint64_t bytes = 0;
+  for (std::size_t run = 0; run < windows_.size(); ++run) {
+    const Window& window = windows_[run];
+    const std::uint64_t end = window.begin + positions[run];
+    for (const ChunkRef& chunk : window.chunks) {
+      const std::uint64_t from = std::max(window.begin, chunk->first);
+      const std::uint64_t to = std::min(end, chunk->first + chunk->count);
+      if (from < to)
+        bytes += bytes_of(encoding_.layout(), *chunk, from - chunk->first, to - from).size();
+    }
+  }
+  return bytes;
+}
+
 void Cutter::consume(std::uint32_t run, std::uint64_t records, WorkUnit& unit) {
   Window& window = windows_[run];
   const std::uint64_t end = window.begin + records;
+  const KeyLayout layout = encoding_.layout();
   complete_ -= std::min(end, window.complete_end) - std::min(window.begin, window.complete_end);
   for (const ChunkRef& chunk : window.chunks) {
     const std::uint64_t from = std::max(window.begin, chunk->first);
     const std::uint64_t to = std::min(end, chunk->first + chunk->count);
-    if (from < to) unit.segments.push_back({chunk, from - chunk->first, to - from});
+    if (from >= to) continue;
+    unit.segments.push_back({chunk, from - chunk->first, to - from});
+    const std::uint64_t bytes = bytes_of(layout, *chunk, from - chunk->first, to - from).size();
+    unit.bytes += bytes;
+    if (to <= window.complete_end) complete_bytes_ -= bytes;
   }
   window.begin = end;
   if (end < window.end) {
     const Chunk& chunk = window.chunk_of(end);
-    const KeyLayout layout = encoding_.layout();
     const std::byte* record = chunk.records() + (end - chunk.first) * layout.record_bytes;
     if (end > chunk.first && record_less(layout, record, record - layout.record_bytes))
       throw RunDisorder(run, end);
@@ -201,24 +265,32 @@ void Cutter::consume(std::uint32_t run, std::uint64_t records, WorkUnit& unit) {
 }
 
 std::optional<WorkUnit> Concatenation::next() {
-  WorkUnit unit{sequence_++, 0, {}, rank_};
+  const KeyLayout layout = encoding_.layout();
+  WorkUnit unit{sequence_++, 0, {}, rank_, 0, offset_};
   while (unit.records < unit_records_ && unit.segments.size() < unit_chunks_ &&
-         run_ < runs_.size()) {
-    if (taken_ == runs_[run_].records()) {
-      ++run_;
+         run_ < source_.runs()) {
+    if (!chunk_ || taken_ == chunk_->count) {
+      chunk_ = source_.next(run_);
       taken_ = 0;
-      chunk_.reset();
-      continue;
+      if (!chunk_) {
+        ++run_;
+        continue;
+      }
     }
-    if (!chunk_ || taken_ == chunk_->first + chunk_->count) chunk_ = reader_.next(run_);
-    const std::uint64_t first = taken_ - chunk_->first;
-    const std::uint64_t count = std::min(chunk_->count - first, unit_records_ - unit.records);
-    unit.segments.push_back({chunk_, first, count});
+    std::uint64_t count = fitting(layout, chunk_->records() + taken_ * layout.record_bytes,
+                                  std::min(chunk_->count - taken_, unit_records_ - unit.records),
+                                  unit_bytes_ - unit.bytes);
+    if (count == 0 && unit.records != 0) break;
+    count = std::max<std::uint64_t>(count, 1);
+    unit.segments.push_back({chunk_, taken_, count});
     unit.records += count;
+    unit.bytes += bytes_of(layout, *chunk_, taken_, count).size();
     taken_ += count;
+    if (unit.bytes > unit_bytes_) break;  // a single record
   }
   if (unit.records == 0) return std::nullopt;
   rank_ += unit.records;
+  offset_ += unit.bytes;
   return unit;
 }
 

@@ -7,20 +7,24 @@
 #include <span>
 #include <vector>
 
+#include "chunk_source.hpp"
 #include "corank/key.hpp"
-#include "reader.hpp"
+#include "plan.hpp"
 #include "unit.hpp"
 
 namespace corank {
 
 class Cutter {
  public:
-  // `reader` and `encoding` must outlive the cutter.
-  Cutter(Reader& reader, std::span<const Run> runs, const KeyEncoding& encoding,
-         std::uint64_t unit_records);
+  // `source` and `encoding` must outlive the cutter. `at_once`: so many units are cut side by side
+  // where the memory of chunks is no matter.
+  Cutter(ChunkSource& source, const KeyEncoding& encoding, const PassPlan& plan,
+         std::uint64_t at_once);
 
-  // The next unit: unit_records records, the last one fewer; none after that. Throws RunDisorder
-  // where two chunks or the two sides of a cut are out of order, and what Reader::next throws.
+  // The next unit: plan.unit_records records, the last one fewer; none after that. Units of records
+  // of variable length have fewer where so many have more than plan.unit_bytes bytes, and more
+  // bytes only where they are a single record. Throws RunDisorder where two chunks or the two sides
+  // of a cut are out of order, and what ChunkSource::next throws.
   std::optional<WorkUnit> next();
 
  private:
@@ -35,19 +39,22 @@ class Cutter {
     const Chunk& chunk_of(std::uint64_t record) const;
   };
 
-  void gather(std::uint64_t records);
-  void take(std::uint32_t run);
+  void gather(std::uint64_t records, std::uint64_t bytes);
+  bool take(std::uint32_t run);
   void cut_units();
   std::vector<std::uint64_t> cut(std::uint64_t records) const;
+  std::vector<std::uint64_t> cut_text() const;
+  std::uint64_t bytes_of_cut(std::span<const std::uint64_t> positions) const;
   void consume(std::uint32_t run, std::uint64_t records, WorkUnit& unit);
   bool sorts_before(std::uint32_t run, std::uint32_t other) const;
 
-  Reader& reader_;
-  std::span<const Run> runs_;
+  ChunkSource& source_;
   const KeyEncoding& encoding_;
   std::uint64_t unit_records_;
+  std::uint64_t unit_bytes_;
   std::uint64_t sequence_ = 0;
-  std::uint64_t rank_ = 0;  // of the next unit
+  std::uint64_t rank_ = 0;    // of the next unit
+  std::uint64_t offset_ = 0;  // of the next unit
   bool started_ = false;
   std::vector<Window> windows_;
   std::uint64_t units_at_once_;
@@ -57,33 +64,40 @@ class Cutter {
   // A merge of the chunks by their last keys: a chunk that leaves the heap is complete, since
   // everything that is not in memory sorts after its last record.
   std::vector<std::uint32_t> frontier_;   // heap of runs by the last key in memory
-  std::optional<std::uint32_t> drained_;  // the run whose chunk left last, if it has more
+  std::optional<std::uint32_t> drained_;  // the run whose chunk left last
   std::uint64_t complete_ = 0;            // records that are complete and in no unit
+  std::uint64_t complete_bytes_ = 0;      // of them
 };
 
 // Makes units that are the runs one after another, whatever their keys: what a merge reads and
 // writes, without the merge.
 class Concatenation {
  public:
-  // A unit has `unit_records` records, or fewer in `unit_chunks` chunks, so that its memory is
-  // bounded however short the runs are.
-  Concatenation(Reader& reader, std::span<const Run> runs, std::uint64_t unit_records,
+  // A unit has as many records and bytes as plan says, or fewer in `unit_chunks` chunks, so that
+  // its memory is bounded however short the runs are.
+  Concatenation(ChunkSource& source, const KeyEncoding& encoding, const PassPlan& plan,
                 std::uint64_t unit_chunks)
-      : reader_(reader), runs_(runs), unit_records_(unit_records), unit_chunks_(unit_chunks) {}
+      : source_(source),
+        encoding_(encoding),
+        unit_records_(plan.unit_records),
+        unit_bytes_(plan.unit_bytes),
+        unit_chunks_(unit_chunks) {}
 
   // The next unit; the last one may have fewer records.
   std::optional<WorkUnit> next();
 
  private:
-  Reader& reader_;
-  std::span<const Run> runs_;
+  ChunkSource& source_;
+  const KeyEncoding& encoding_;
   std::uint64_t unit_records_;
+  std::uint64_t unit_bytes_;
   std::uint64_t unit_chunks_;
   std::uint64_t sequence_ = 0;
   std::uint64_t rank_ = 0;
+  std::uint64_t offset_ = 0;
   std::uint32_t run_ = 0;
-  std::uint64_t taken_ = 0;  // records of run_ that are in units
   ChunkRef chunk_;           // the last one taken
+  std::uint64_t taken_ = 0;  // records of it that are in units
 };
 
 }  // namespace corank

@@ -42,14 +42,14 @@ std::uint64_t fold(std::uint64_t a, std::uint64_t b) {
 }
 
 // Pairs of words, each with keys of its place; the last may overlap the one before it.
-std::uint64_t fold_long(const std::byte* record, std::uint32_t bytes) {
+std::uint64_t fold_long(const std::byte* record, std::uint64_t bytes) {
   std::uint64_t sum = 0, place = 0;
   const auto add = [&](const std::byte* at) {
     sum += fold(load<std::uint64_t>(at) ^ (keys[0] + place),
                 load<std::uint64_t>(at + 8) ^ (keys[1] + place));
     place += keys[2];
   };
-  std::uint32_t at = 0;
+  std::uint64_t at = 0;
   for (; at + 16 <= bytes; at += 16) add(record + at);
   if (at != bytes) add(record + bytes - 16);
   return fold(sum ^ keys[3], std::rotl(sum, 32) ^ keys[4]);
@@ -126,6 +126,28 @@ CORANK_AES std::uint64_t sum_rounds(std::span<const std::byte> records,
   return sum_of(sums);
 }
 
+CORANK_AES std::uint64_t sum_entry_rounds(const TextLayout& layout,
+                                          std::span<const Entry> entries) {
+  __m128i sums = _mm_setzero_si128();
+  for (const Entry& entry : entries) {
+    const std::byte* const record = record_of(entry);
+    const std::uint64_t bytes = record_bytes(layout, entry);
+    __m128i state = _mm_set1_epi64x(static_cast<long long>(bytes));
+    if (bytes < 16) {
+      const Pair pair = short_record(record, static_cast<std::uint32_t>(bytes));
+      state = _mm_xor_si128(
+          state, _mm_set_epi64x(static_cast<long long>(pair.b), static_cast<long long>(pair.a)));
+    } else {
+      state = _mm_xor_si128(state, load_block(record));
+      std::uint64_t at = 16;
+      for (; at + 16 <= bytes; at += 16) state = _mm_aesenc_si128(state, load_block(record + at));
+      if (at != bytes) state = _mm_aesenc_si128(state, load_block(record + bytes - 16));
+    }
+    sums = _mm_add_epi64(sums, mix(state));
+  }
+  return sum_of(sums);
+}
+
 CORANK_VAES inline __m256i mix_two(__m256i blocks) {
   for (int i = 0; i < 3; ++i)
     blocks = _mm256_aesenc_epi128(blocks, _mm256_broadcastsi128_si256(round_key(i)));
@@ -181,6 +203,23 @@ CORANK_VAES std::uint64_t sum_wide_rounds(std::span<const std::byte> records,
 }
 #endif
 
+std::uint64_t sum_entry_products(const TextLayout& layout, std::span<const Entry> entries) {
+  std::uint64_t sum = 0;
+  for (const Entry& entry : entries) {
+    const std::byte* const record = record_of(entry);
+    const std::uint64_t bytes = record_bytes(layout, entry);
+    std::uint64_t folded;
+    if (bytes < 16) {
+      const Pair pair = short_record(record, static_cast<std::uint32_t>(bytes));
+      folded = fold(pair.a ^ keys[0], pair.b ^ keys[1]);
+    } else {
+      folded = fold_long(record, bytes);
+    }
+    sum += fold(folded ^ keys[5], bytes ^ keys[2]);
+  }
+  return sum;
+}
+
 std::vector<FingerprintSum> find_sums() {
   std::vector<FingerprintSum> sums;
 #ifdef __x86_64__
@@ -201,6 +240,14 @@ std::span<const FingerprintSum> fingerprint_sums() {
 
 std::uint64_t records_fingerprint(std::span<const std::byte> records, std::uint32_t record_bytes) {
   return fingerprint_sums().front()(records, record_bytes);
+}
+
+std::uint64_t entries_fingerprint(const TextLayout& layout, std::span<const Entry> entries) {
+#ifdef __x86_64__
+  static const bool rounds = __builtin_cpu_supports("aes");
+  if (rounds) return sum_entry_rounds(layout, entries);
+#endif
+  return sum_entry_products(layout, entries);
 }
 
 }  // namespace corank

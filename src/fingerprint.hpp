@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <span>
 
+#include "corank/text_key.hpp"
+
 namespace corank {
 
 // The sum modulo 2^64 of a 64-bit fingerprint of every record: equal for equal multisets of
@@ -13,6 +15,9 @@ namespace corank {
 // A change that was not made to deceive goes unnoticed with a chance near 2^-64. The value depends
 // on the processor and is of no use outside this process.
 std::uint64_t records_fingerprint(std::span<const std::byte> records, std::uint32_t record_bytes);
+
+// The same of the records that the entries stand for, the length of each being a part of it.
+std::uint64_t entries_fingerprint(const TextLayout& layout, std::span<const Entry> entries);
 
 // The ways to compute it that this processor has, each with values of its own; the first is taken.
 using FingerprintSum = std::uint64_t (*)(std::span<const std::byte>, std::uint32_t);

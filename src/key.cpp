@@ -53,6 +53,13 @@ KeyEncoding::KeyEncoding(const Schema& schema, const std::vector<KeyField>& keys
   prefix_words_ = words <= 1 ? 1 : words <= 2 ? 2 : max_key_words;
 }
 
+KeyEncoding::KeyEncoding(const TextLayout& text)
+    : pieces_{KeyPiece{offsetof(Entry, word), sizeof(Entry::word), 0, 0, Transform::none, false,
+                       false}},
+      prefix_pieces_(1),
+      record_bytes_(sizeof(Entry)),
+      text_(text) {}
+
 namespace {
 
 // Calls `use` with what normalise() does to the piece, all that is the same for every record being

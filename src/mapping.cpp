@@ -75,9 +75,9 @@ MappedFiles::MappedFiles(std::uint64_t bytes) {
   for (slot_ = 0; slot_ < slots.size() && slots[slot_].taken.exchange(true);) ++slot_;
   if (slot_ == slots.size())
     throw Error(fmt::format("{} merges map their runs already; use --io buffered", slots.size()));
-  bytes = std::max<std::uint64_t>(bytes, page_bytes());
+  bytes += page_bytes();  // whoever reads a little beyond a record finds zeros
   void* const area =
-      ::mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+      ::mmap(nullptr, bytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (area == MAP_FAILED) {
     const int error = errno;
     slots[slot_].taken = false;

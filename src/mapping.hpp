@@ -20,7 +20,8 @@ class MappedFiles {
   MappedFiles(const MappedFiles&) = delete;
   MappedFiles& operator=(const MappedFiles&) = delete;
 
-  // The first `bytes` bytes of `file`, for as long as this lives; the file may be closed.
+  // The first `bytes` bytes of `file`, for as long as this lives; the file may be closed. What
+  // stands right behind them, a page at least, can be read, too.
   const std::byte* add(const FileDescriptor& file, std::uint64_t bytes,
                        const std::filesystem::path& path);
   // A byte, the first that was met, that could not be read; null if there was none.

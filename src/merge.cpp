@@ -64,6 +64,15 @@ struct BackendDecision {
 };
 
 BackendDecision decide_backend(const Options& options) {
+  if (options.text) {
+    if (options.backend == BackendChoice::cuda)
+      throw Error(
+          "--backend cuda merges records of a fixed size only; use --backend cpu or auto for "
+          "lines and pairs");
+    return {false, options.backend == BackendChoice::cpu
+                       ? "asked for"
+                       : "records of variable length are merged on the CPU"};
+  }
   if (options.backend == BackendChoice::cpu) return {false, "asked for"};
   const CudaDevice device = find_cuda_device(options.device);
   if (options.backend == BackendChoice::automatic)
@@ -135,6 +144,12 @@ class Parts {
   std::vector<std::filesystem::path> paths_;
 };
 
+std::uint64_t records_of(std::span<const Run> runs) {
+  std::uint64_t records = 0;
+  for (const Run& run : runs) records += run.records();
+  return records;
+}
+
 // A contiguous part of the whole output.
 struct Slice {
   std::uint64_t begin;  // ranks
@@ -153,17 +168,17 @@ class Merge {
  public:
   Merge(std::vector<Run> runs, const Options& options)
       : options_(options),
-        encoding_(options.record, options.keys),
+        encoding_(options.text ? KeyEncoding(text_.emplace(*options.text).layout())
+                               : KeyEncoding(options.record, options.keys)),
         decision_(decide_backend(options)),
         threads_(options.threads ? options.threads
                                  : std::max(std::thread::hardware_concurrency(), 1u)),
         memory_bytes_(options.memory_bytes ? options.memory_bytes : default_memory_bytes()),
         runs_(std::move(runs)),
         fingerprints_(runs_.size()) {
-    for (const Run& run : runs_) stats_.records += run.records();
+    run_records_ = records_of(runs_);
     if (runs_.size() >= many_runs) {
-      const std::uint64_t least_bytes =
-          smallest_memory(record_bytes()) * std::max(options.parts, 1u);
+      const std::uint64_t least_bytes = smallest_budget() * std::max(options.parts, 1u);
       memory_bytes_ =
           std::max(memory_bytes_ - std::min(memory_bytes_ / 4, runs_.size() * bytes_known_of_a_run),
                    std::min(memory_bytes_, least_bytes));
@@ -196,13 +211,17 @@ class Merge {
     widest_of(1);
     stats_.io = "memory";
     last_pass_ = true;
-    const Slice all{0, stats_.records};
+    const Slice all{0, run_records_};
     run_pass(runs_, {&all, 1}, {}, output);
     return finish("writing to memory");
   }
 
  private:
-  std::uint32_t record_bytes() const { return options_.record.record_bytes; }
+  // Of what runs count, which are the bytes themselves where records vary in length.
+  std::uint32_t record_bytes() const { return options_.text ? 1 : options_.record.record_bytes; }
+  std::uint64_t smallest_budget() const {
+    return options_.text ? smallest_text_memory() : smallest_memory(record_bytes());
+  }
 
   void into_writers(const std::vector<std::filesystem::path>& paths, std::vector<Writer>& writers,
                     const std::filesystem::path& folder_for_earlier) {
@@ -211,7 +230,7 @@ class Merge {
     std::uint64_t rank = 0;
     for (std::size_t i = 0; i < paths.size(); ++i) {
       // The product may need more than 64 bits.
-      const auto end = static_cast<std::uint64_t>(static_cast<unsigned __int128>(stats_.records) *
+      const auto end = static_cast<std::uint64_t>(static_cast<unsigned __int128>(run_records_) *
                                                   (i + 1) / paths.size());
       const AtomicFile::Content content{digest(fmt::format("{:x} {} {}", output_digest, rank, end)),
                                         (end - rank) * record_bytes()};
@@ -231,7 +250,7 @@ class Merge {
     const std::uint64_t widest = widest_of(writers.size());
     stats_.io = choose_io(writers.size());
     // Without the page cache an output is durable sooner; what is small is better left in it.
-    const std::uint64_t part_bytes = stats_.records / writers.size() * record_bytes();
+    const std::uint64_t part_bytes = run_records_ / writers.size() * record_bytes();
     const bool direct = options_.io == Io::direct ||
                         (options_.io == Io::automatic && part_bytes >= least_direct_bytes);
     for (std::size_t i = 0; i < writers.size(); ++i) {
@@ -255,6 +274,8 @@ class Merge {
     }
     run_earlier_passes(widest, folder_for_earlier);
     last_pass_ = true;
+    // Missing terminators have been added.
+    if (options_.text) slices.back().end = records_of(runs_);
     run_pass(runs_, slices, writers, {});
     for (const Run& run : runs_) run.check_unchanged();
     if (options_.stop.stop_requested()) throw Interrupted();
@@ -341,13 +362,15 @@ class Merge {
 
   // The most runs that each of `slices` can merge at once.
   std::uint64_t widest_of(std::size_t slices) const {
-    const std::uint64_t widest = widest_pass(record_bytes(), memory_bytes_ / slices);
+    const std::uint64_t widest = options_.text
+                                     ? widest_text_pass(memory_bytes_ / slices)
+                                     : widest_pass(record_bytes(), memory_bytes_ / slices);
     if (widest == 0)
       throw Error(fmt::format(
           "--memory {}: too little to merge records of {} bytes{}; the smallest budget that works "
           "is {} bytes",
-          memory_bytes_, record_bytes(), slices > 1 ? fmt::format(" into {} parts", slices) : "",
-          smallest_memory(record_bytes()) * slices));
+          memory_bytes_, options_.text ? "any number of" : std::to_string(record_bytes()),
+          slices > 1 ? fmt::format(" into {} parts", slices) : "", smallest_budget() * slices));
     return widest;
   }
 
@@ -366,7 +389,8 @@ class Merge {
       for (Run& run : runs_) run.map_into(files);
       return "mapped";
     }
-    if (options_.io == Io::direct || (options_.io == Io::automatic && !cached)) {
+    if (!options_.text &&
+        (options_.io == Io::direct || (options_.io == Io::automatic && !cached))) {
       const auto plan = plan_runs(runs_, slices, runs_.size(), direct_edge_bytes());
       if (plan && plan->chunk_bytes >= least_direct_chunk_bytes &&
           std::ranges::all_of(runs_, &Run::make_direct))
@@ -388,6 +412,7 @@ class Merge {
                                     std::uint64_t held, std::uint64_t edge_bytes) const {
     std::uint64_t merged_bytes = 0;
     for (const Run& run : runs) merged_bytes += run.bytes();
+    if (options_.text) return plan_text_pass(held, memory_bytes_ / slices, merged_bytes / slices);
     return plan_pass(held, record_bytes(), memory_bytes_ / slices, merged_bytes / slices,
                      std::max(decision_.cuda ? largest_cuda_unit_bytes : largest_cpu_unit_bytes,
                               enough_unit_bytes(runs.size(), merged_bytes / slices)),
@@ -411,9 +436,10 @@ class Merge {
       const auto first = runs_.begin() + static_cast<std::ptrdiff_t>(pass.first);
       const auto end = first + static_cast<std::ptrdiff_t>(pass.count);
       Writer temporary(folder);
-      const Slice all{0, pass.records};
+      const Slice all{0, records_of({first, end})};
       const std::uint64_t fingerprint = run_pass({first, end}, {&all, 1}, {&temporary, 1}, {});
       for (const Run& merged : std::span(first, end)) merged.check_unchanged();
+      earlier_records_ = totals_.records;
       *first = temporary.into_run(record_bytes());
       runs_.erase(first + 1, end);
       fingerprints_[pass.first] = fingerprint;
@@ -554,9 +580,8 @@ class Merge {
   }
 
   std::vector<std::uint64_t> end_of_slice(std::uint64_t rank, std::span<const Run> runs) const {
-    std::uint64_t records = 0;
-    for (const Run& run : runs) records += run.records();
-    if (rank != records && !options_.copy_only) return cut_runs(rank, runs, encoding_).position;
+    if (rank != records_of(runs) && !options_.copy_only)
+      return cut_runs(rank, runs, encoding_).position;
     std::vector<std::uint64_t> position;
     for (const Run& run : runs) {
       position.push_back(std::min(rank, run.records()));
@@ -593,6 +618,7 @@ class Merge {
     ::getrusage(RUSAGE_SELF, &usage);
     stats_.bytes_read = totals_.bytes_read;
     stats_.bytes_written = totals_.bytes_written;
+    stats_.records = options_.text ? totals_.records - earlier_records_ : run_records_;
     stats_.units = totals_.units;
     stats_.checksum = totals_.checksum;
     stats_.busy = {seconds(totals_.read), seconds(totals_.cut), seconds(totals_.merge),
@@ -639,11 +665,14 @@ class Merge {
 
   TraceClock::time_point start_ = TraceClock::now();
   const Options& options_;
+  std::optional<TextEncoding> text_;
   KeyEncoding encoding_;
   BackendDecision decision_;
   unsigned threads_;
   std::uint64_t memory_bytes_;
   std::vector<Run> runs_;
+  std::uint64_t run_records_ = 0;
+  std::uint64_t earlier_records_ = 0;        // that earlier passes wrote
   std::vector<std::uint64_t> fingerprints_;  // of runs_ that earlier passes wrote
   DeviceFaults faults_;
   bool last_pass_ = false;
@@ -657,8 +686,12 @@ class Merge {
 };
 
 void check_options(const Options& options, std::size_t runs) {
-  if (options.record.record_bytes == 0)
+  if (options.record.record_bytes == 0 && !options.text)
     throw Error("Options::record has no fields; use Schema::parse");
+  if (options.text && options.resume)
+    throw Error("--resume goes on with records of a fixed size only; drop it");
+  if (options.text && options.parts != 0)
+    throw Error("--parts cuts records of a fixed size only; drop it");
   if (runs == 0) throw Error("no runs are named; name at least one");
 }
 
@@ -667,12 +700,14 @@ void check_options(const Options& options, std::size_t runs) {
 Stats merge(std::span<const std::filesystem::path> paths, const std::filesystem::path& output,
             const Options& options) {
   check_options(options, paths.size());
-  return Merge(open_runs(paths, options.record.record_bytes), options).into_file(output);
+  const std::uint32_t counted_bytes = options.text ? 1 : options.record.record_bytes;
+  return Merge(open_runs(paths, counted_bytes), options).into_file(output);
 }
 
 Stats merge(std::span<const std::span<const std::byte>> memory, std::span<std::byte> output,
             const Options& options) {
   check_options(options, memory.size());
+  if (options.text) throw Error("records of variable length are merged from files only");
   std::vector<Run> runs;
   std::uint64_t bytes = 0;
   for (const auto& run : memory) {

@@ -56,6 +56,14 @@ bool ParallelMerger::merge(std::span<const Stretch> runs, std::byte* out) {
                  (a.word == b.word && keys_.words() > 1 && keys_.less(a.record, b.record));
         });
   };
+  const TextLayout* const text = keys_.text();
+  const auto offset = [&](const Cut& at) {
+    if (!text) return at.rank * record_bytes;
+    std::uint64_t bytes = 0;
+    for (std::size_t r = 0; r < runs.size(); ++r)
+      if (at.position[r] != 0) bytes += bytes_of(*text, runs[r].records, at.position[r]).size();
+    return bytes;
+  };
   std::vector<Cut> cuts(tiles + 1);
   cuts.front() = {0, std::vector<std::uint64_t>(runs.size(), 0)};
   cuts.back() = {records, counts};
@@ -73,8 +81,8 @@ bool ParallelMerger::merge(std::span<const Stretch> runs, std::byte* out) {
                           begin != 0 || runs[r].predecessor});
       }
       const int thread = tbb::this_task_arena::current_thread_index();
-      if (ordered && !mergers_[static_cast<std::size_t>(thread)]->merge(
-                         tile, out + cuts[t].rank * record_bytes))
+      if (ordered &&
+          !mergers_[static_cast<std::size_t>(thread)]->merge(tile, out + offset(cuts[t])))
         ordered = false;
     });
   });

@@ -6,6 +6,7 @@
 #include <tbb/task_arena.h>
 
 #include <algorithm>
+#include <array>
 #include <deque>
 #include <exception>
 #include <mutex>
@@ -15,8 +16,11 @@
 #include "checksum.hpp"
 #include "corank/error.hpp"
 #include "cutter.hpp"
+#include "framing.hpp"
 #include "output_verifier.hpp"
 #include "reader.hpp"
+#include "stream_reader.hpp"
+#include "text_verifier.hpp"
 
 namespace corank {
 namespace {
@@ -35,6 +39,18 @@ std::uint64_t parallel_checksum(std::span<const std::byte> bytes, std::uint32_t 
           records_checksum(bytes.subspan(from, std::min(task, bytes.size() - from)), record_bytes);
     });
   });
+  return sum;
+}
+
+std::uint64_t text_checksum(const TextLayout& layout, std::span<const std::byte> bytes) {
+  std::array<Entry, 256> entries;
+  std::uint64_t sum = 0;
+  while (!bytes.empty()) {
+    const Indexed found = index_records(layout, bytes, true, entries);
+    if (found.records == 0) throw Corrupted("a merged record is none");
+    sum += entries_checksum(layout, std::span(entries).first(found.records));
+    bytes = bytes.subspan(found.bytes);
+  }
   return sum;
 }
 
@@ -70,20 +86,45 @@ class IdleClock {
   TraceClock::time_point empty_since_ = TraceClock::now();
 };
 
-void run_pass(const Pass& pass, PassTotals& totals, OutputVerifier& verifier) {
-  const std::uint32_t record_bytes = pass.encoding.record_bytes();
-  std::uint64_t chunks_in_runs = 0;
-  std::uint64_t records = 0;
+// Of records of a fixed size, or of variable length.
+struct Verifier {
+  Verifier(const KeyEncoding& encoding, bool ordered)
+      : records(encoding, ordered), text(encoding, ordered) {}
+  OutputVerifier records;
+  TextVerifier text;
+};
+
+std::unique_ptr<ChunkSource> read_chunks(const Pass& pass, BufferPool& pool, const TraceRow& row) {
+  const auto order = pass.backend ? ChunkSource::Order::forecast : ChunkSource::Order::one_by_one;
+  const unsigned threads = reading_threads(pass.threads);
+  const bool fingerprints = !pass.fingerprints.empty();
+  if (!pass.encoding.layout().text)
+    return std::make_unique<Reader>(pass.runs, pass.encoding, pass.plan, order, pool, threads,
+                                    fingerprints, pass.stop, row);
+  std::vector<Stream> streams;
+  for (const Run& run : pass.runs) streams.push_back(stream_of(run));
+  return std::make_unique<StreamReader>(std::move(streams), pass.encoding, pass.plan, order, pool,
+                                        threads, fingerprints, pass.stop, row);
+}
+
+void run_pass(const Pass& pass, PassTotals& totals, Verifier& verifier) {
+  const KeyLayout layout = pass.encoding.layout();
+  const std::uint32_t record_bytes = layout.record_bytes;
+  std::uint64_t bytes_in_runs = 0;
+  std::uint64_t chunks_in_runs = layout.text ? pass.plan.chunks : 0;
   for (const Run& run : pass.runs) {
-    records += run.records();
-    if (!run.in_place(0))
+    bytes_in_runs += run.bytes();
+    if (!layout.text && !run.in_place(0))
       chunks_in_runs += (run.records() + pass.plan.chunk_records - 1) / pass.plan.chunk_records;
   }
-  if (records == 0) {
+  if (bytes_in_runs == 0) {
     if (pass.writer) pass.writer->make_durable();
     return;
   }
-  const std::uint64_t units = (records + pass.plan.unit_records - 1) / pass.plan.unit_records;
+  const std::uint64_t units =
+      layout.text
+          ? pass.plan.tokens
+          : (bytes_in_runs / record_bytes + pass.plan.unit_records - 1) / pass.plan.unit_records;
   // Copies are written from where they were read, unless only whole pages of the output can be.
   const bool needs_output = pass.writer && (pass.backend || pass.writer->is_direct());
   const bool verify = !pass.fingerprints.empty();
@@ -99,11 +140,12 @@ void run_pass(const Pass& pass, PassTotals& totals, OutputVerifier& verifier) {
                          : pass.backend ? std::min<std::uint64_t>(pass.plan.tokens, units)
                                         : pass.plan.tokens,
                          pin);
-  Reader reader(pass.runs, pass.encoding, pass.plan,
-                pass.backend ? Reader::Order::forecast : Reader::Order::one_by_one, chunk_pool,
-                reading_threads(pass.threads), verify, pass.stop, row("read"));
-  Cutter cutter(reader, pass.runs, pass.encoding, pass.plan.unit_records);
-  Concatenation concatenation(reader, pass.runs, pass.plan.unit_records,
+  const std::unique_ptr<ChunkSource> source = read_chunks(pass, chunk_pool, row("read"));
+  // Units of runs in memory need no chunks.
+  const bool in_memory = std::ranges::all_of(
+      pass.runs, [](const Run& run) { return run.in_place(0) && !run.is_mapped(); });
+  Cutter cutter(*source, pass.encoding, pass.plan, in_memory ? 4 : 1);
+  Concatenation concatenation(*source, pass.encoding, pass.plan,
                               // A unit of whole chunks begins and ends within one.
                               pass.plan.unit_records / pass.plan.chunk_records + 2);
 
@@ -111,11 +153,10 @@ void run_pass(const Pass& pass, PassTotals& totals, OutputVerifier& verifier) {
     if (pass.stop.stop_requested()) throw Interrupted();
   };
   const auto part_of_output = [&](const WorkUnit& unit) {
-    return pass.in_place.subspan(unit.rank * record_bytes, unit.records * record_bytes);
+    return pass.in_place.subspan(unit.offset, unit.bytes);
   };
-  const auto bytes_of = [&](const Segment& segment) {
-    return std::span(segment.chunk->records() + segment.first * record_bytes,
-                     segment.count * record_bytes);
+  const auto bytes_of_segment = [&](const Segment& segment) {
+    return bytes_of(layout, *segment.chunk, segment.first, segment.count);
   };
 
   // What each token carries; kept here, since a cancelled pipeline destroys nothing.
@@ -159,24 +200,28 @@ void run_pass(const Pass& pass, PassTotals& totals, OutputVerifier& verifier) {
         {
           Stopwatch merging(totals.merge, row("merge", token - carried.data()),
                             token->unit.sequence);
-          if (needs_output || !pass.writer)
-            token->buffer = pass.writer ? output_pool.lease() : Buffer(part_of_output(token->unit));
+          const WorkUnit& unit = token->unit;
+          // A record that is larger than a unit is written from where it was read.
+          const bool stays = pass.writer && (!needs_output || unit.bytes > pass.plan.unit_bytes);
+          if (!stays)
+            token->buffer = pass.writer ? output_pool.lease() : Buffer(part_of_output(unit));
           const auto output = token->buffer.bytes();
-          if (pass.backend) {
-            token->merged = pass.backend->merge(token->unit, output.data());
+          if (stays) {
+            for (const Segment& segment : unit.segments)
+              token->merged.pieces.push_back(bytes_of_segment(segment));
+          } else if (pass.backend) {
+            token->merged = pass.backend->merge(unit, output.data());
             token->unit.segments.clear();
-          } else if (!output.empty()) {
-            auto to = output.begin();
-            for (const Segment& segment : token->unit.segments)
-              to = std::ranges::copy(bytes_of(segment), to).out;
-            token->merged.pieces = {output.first(token->unit.records * record_bytes)};
           } else {
-            for (const Segment& segment : token->unit.segments)
-              token->merged.pieces.push_back(bytes_of(segment));
+            auto to = output.begin();
+            for (const Segment& segment : unit.segments)
+              to = std::ranges::copy(bytes_of_segment(segment), to).out;
+            token->merged.pieces = {output.first(unit.bytes)};
           }
           if (pass.checksum)
             for (const auto piece : token->merged.pieces)
-              totals.checksum += parallel_checksum(piece, record_bytes);
+              totals.checksum += layout.text ? text_checksum(*layout.text, piece)
+                                             : parallel_checksum(piece, record_bytes);
         }
         token->merged_at = TraceClock::now();
         merge_idle.leave();
@@ -193,11 +238,14 @@ void run_pass(const Pass& pass, PassTotals& totals, OutputVerifier& verifier) {
           Stopwatch writing(totals.write, row("write"), token->unit.sequence);
           for (const auto piece : token->merged.pieces) pass.writer->write(piece);
         }
-        if (verify && pass.backend)
-          for (const auto piece : token->merged.pieces) verifier.follow(piece, token->unit.rank);
+        if (verify && pass.backend && !layout.text)
+          for (const auto piece : token->merged.pieces)
+            verifier.records.follow(piece, token->unit.rank);
         ++totals.units;
+        totals.records += token->unit.records;
+        totals.bytes_written += token->unit.bytes;
         written_until = TraceClock::now();
-        if (pass.wrote) pass.wrote(token->unit.records * record_bytes);
+        if (pass.wrote) pass.wrote(token->unit.bytes);
         return token;
       });
   // After it was written: what was wrong then is wrong still, whenever it came to be.
@@ -205,8 +253,11 @@ void run_pass(const Pass& pass, PassTotals& totals, OutputVerifier& verifier) {
     if (verify) {
       Stopwatch verifying(totals.verify, row("verify", token - carried.data()),
                           token->unit.sequence);
-      for (const auto piece : token->merged.pieces)
-        verifier.look(piece, token->unit.rank, pass.writer ? 1 : pass.threads);
+      if (layout.text)
+        verifier.text.look(token->merged.pieces, token->unit.sequence, token->unit.offset);
+      else
+        for (const auto piece : token->merged.pieces)
+          verifier.records.look(piece, token->unit.rank, pass.writer ? 1 : pass.threads);
     }
     token->unit = WorkUnit();
     token->buffer = Buffer();
@@ -221,10 +272,10 @@ void run_pass(const Pass& pass, PassTotals& totals, OutputVerifier& verifier) {
   if (verify) {
     std::uint64_t fingerprint = 0;
     for (std::uint32_t run = 0; run < pass.runs.size(); ++run) {
-      fingerprint += reader.fingerprint(run);
-      pass.fingerprints[run] += reader.fingerprint(run);
+      fingerprint += source->fingerprint(run);
+      pass.fingerprints[run] += source->fingerprint(run);
     }
-    if (fingerprint != verifier.fingerprint())
+    if (fingerprint != (layout.text ? verifier.text.fingerprint() : verifier.records.fingerprint()))
       throw Corrupted("the merged records are not those that were read");
   }
   if (pass.writer) {
@@ -232,12 +283,11 @@ void run_pass(const Pass& pass, PassTotals& totals, OutputVerifier& verifier) {
     pass.writer->make_durable();
   }
 
-  totals.bytes_read += records * record_bytes;
-  totals.bytes_written += records * record_bytes;
-  totals.read += reader.busy().load();
-  totals.read_for_cut += reader.idle().load();
-  totals.cut_for_read += reader.wait().load();
-  totals.cut -= reader.wait().load();
+  totals.bytes_read += bytes_in_runs;
+  totals.read += source->busy().load();
+  totals.read_for_cut += source->idle().load();
+  totals.cut_for_read += source->wait().load();
+  totals.cut -= source->wait().load();
 }
 
 }  // namespace
@@ -246,7 +296,7 @@ void run_passes(std::span<const Pass> slices, PassTotals& totals) {
   unsigned workers = 0;
   for (const Pass& slice : slices) workers += workers_of(slice);
   const tbb::global_control allowance(tbb::global_control::max_allowed_parallelism, workers);
-  std::deque<OutputVerifier> verifiers;
+  std::deque<Verifier> verifiers;
   for (const Pass& slice : slices) verifiers.emplace_back(slice.encoding, slice.backend != nullptr);
   if (slices.size() == 1) return run_pass(slices.front(), totals, verifiers.front());
 
@@ -270,10 +320,11 @@ void run_passes(std::span<const Pass> slices, PassTotals& totals) {
       });
   }
   if (failure) std::rethrow_exception(failure);
-  const OutputVerifier* before = nullptr;
-  for (const OutputVerifier& part : verifiers) {
-    if (part.empty()) continue;
-    if (before) before->check_edge(part);
+  const Verifier* before = nullptr;
+  for (const Verifier& part : verifiers) {
+    if (part.records.empty() && part.text.empty()) continue;
+    if (before && part.text.empty()) before->records.check_edge(part.records);
+    if (before && !part.text.empty()) before->text.check_edge(part.text);
     before = &part;
   }
 }

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "buffer.hpp"
+#include "corank/text_key.hpp"
 
 namespace corank {
 namespace {
@@ -22,6 +23,15 @@ constexpr std::uint64_t largest_wide_unit_bytes = std::uint64_t{128} << 20;
 constexpr std::uint64_t runs_to_units = 32;
 // Keys and locators are 12 bytes and more a record: units of tiny records are bounded by these.
 constexpr std::uint64_t largest_unit_records = std::uint64_t{16} << 20;
+
+// Of a chunk of records of variable length, one entry stands for so many bytes, its own among them;
+// records that are shorter on the average leave some of the rest unused.
+constexpr std::uint64_t text_bytes_an_entry = 42;
+constexpr std::uint64_t least_text_chunk_bytes = std::uint64_t{16} << 10;
+constexpr std::uint64_t least_text_record_bytes = 16;
+// Buffers, in bytes for each byte of a unit: of chunks at worst 6 for each unit in flight and the
+// next, and an output for each.
+constexpr std::uint64_t text_unit_cost = 6 * (tokens + 1) + tokens + 1;
 
 // Why so many chunks: the records of the units in flight and of the unit that is being gathered
 // are at most (tokens + 1) units; in each run they start anywhere in a chunk, and one more chunk
@@ -101,25 +111,99 @@ bool take_less(PassPlan& plan, std::uint32_t record_bytes) {
   return true;
 }
 
-std::uint64_t widest_pass(std::uint32_t record_bytes, std::uint64_t memory_bytes) {
-  std::uint64_t fits = 1;
-  std::uint64_t fails = memory_bytes / page_bytes() + 2;  // every run holds two pages
-  while (fails - fits > 1) {
-    const std::uint64_t middle = fits + (fails - fits) / 2;
-    (plan_pass(middle, record_bytes, memory_bytes) ? fits : fails) = middle;
+std::optional<PassPlan> plan_text_pass(std::uint64_t runs, std::uint64_t memory_bytes,
+                                       std::uint64_t merged_bytes,
+                                       std::uint64_t largest_unit_bytes) {
+  PassPlan plan{};
+  plan.tokens = tokens;
+  plan.read_ahead =
+      std::clamp<std::uint64_t>(runs / 32, std::clamp<std::uint64_t>(runs, 4, 32), 1024);
+  plan.large_bytes = memory_bytes / 4;
+  memory_bytes -= plan.large_bytes;
+
+  // One more a run than in plan_pass(): a last record without its terminator has its own.
+  const std::uint64_t held_chunks = 3 * runs + plan.read_ahead + 1;
+  const std::uint64_t smallest_unit_bytes =
+      round_up(std::max(least_unit_bytes, runs * least_unit_bytes_a_run), page_bytes());
+  const std::uint64_t units_bytes = smallest_unit_bytes * text_unit_cost;
+  if (memory_bytes < units_bytes) return std::nullopt;
+  plan.chunk_bytes = std::min(memory_bytes / 2, memory_bytes - units_bytes) / held_chunks;
+  plan.chunk_bytes -= plan.chunk_bytes % page_bytes();
+  if (plan.chunk_bytes < least_text_chunk_bytes) return std::nullopt;
+  const std::uint64_t enough_bytes = std::clamp(merged_bytes / runs_to_chunks / held_chunks,
+                                                least_chunk_bytes, largest_chunk_bytes);
+  plan.chunk_bytes = std::min(plan.chunk_bytes, round_up(enough_bytes, page_bytes()));
+  plan.chunk_records = plan.chunk_bytes / text_bytes_an_entry;
+
+  const std::uint64_t left_bytes = memory_bytes - held_chunks * plan.chunk_bytes;
+  plan.unit_bytes = std::min(left_bytes / text_unit_cost, largest_unit_bytes);
+  plan.unit_bytes -= plan.unit_bytes % page_bytes();
+  plan.unit_records = plan.unit_bytes / least_text_record_bytes;
+  // A chunk ends when its entries are full or the next record has no room: so two together are full
+  // of records, or each is of entries.
+  const std::uint64_t room_bytes = plan.chunk_bytes - plan.chunk_records * sizeof(Entry);
+  plan.chunks = held_chunks + (tokens + 1) * (plan.unit_records / plan.chunk_records +
+                                              2 * plan.unit_bytes / room_bytes + 1);
+  return plan;
+}
+
+namespace {
+
+// Whether `fits` holds is a matter of how large its argument is: the largest that it holds for, at
+// least 1, up to `most`.
+template <class Fits>
+std::uint64_t largest_that(std::uint64_t most, Fits fits) {
+  std::uint64_t low = 1;
+  std::uint64_t high = most;
+  while (high - low > 1) {
+    const std::uint64_t middle = low + (high - low) / 2;
+    (fits(middle) ? low : high) = middle;
   }
-  return fits > 1 ? fits : 0;
+  return low;
+}
+
+// The same for the smallest that it holds for.
+template <class Fits>
+std::uint64_t smallest_that(Fits fits) {
+  std::uint64_t high = 1;
+  while (!fits(high)) high *= 2;
+  std::uint64_t low = high / 2;
+  while (high - low > 1) {
+    const std::uint64_t middle = low + (high - low) / 2;
+    (fits(middle) ? high : low) = middle;
+  }
+  return high;
+}
+
+template <class Plan>
+std::uint64_t widest(std::uint64_t memory_bytes, Plan plan) {
+  // Every run holds two pages.
+  const std::uint64_t runs =
+      largest_that(memory_bytes / page_bytes() + 2, [&](std::uint64_t k) { return !!plan(k); });
+  return runs > 1 ? runs : 0;
+}
+
+}  // namespace
+
+std::uint64_t widest_pass(std::uint32_t record_bytes, std::uint64_t memory_bytes) {
+  return widest(memory_bytes,
+                [&](std::uint64_t runs) { return plan_pass(runs, record_bytes, memory_bytes); });
+}
+
+std::uint64_t widest_text_pass(std::uint64_t memory_bytes) {
+  return widest(memory_bytes,
+                [&](std::uint64_t runs) { return plan_text_pass(runs, memory_bytes); });
 }
 
 std::uint64_t smallest_memory(std::uint32_t record_bytes) {
-  std::uint64_t fails = 0;
-  std::uint64_t fits = 1;
-  while (!plan_pass(2, record_bytes, fits)) fits *= 2;
-  while (fits - fails > 1) {
-    const std::uint64_t middle = fails + (fits - fails) / 2;
-    (plan_pass(2, record_bytes, middle) ? fits : fails) = middle;
-  }
-  return round_up(fits, 1024);
+  return round_up(
+      smallest_that([&](std::uint64_t bytes) { return !!plan_pass(2, record_bytes, bytes); }),
+      1024);
+}
+
+std::uint64_t smallest_text_memory() {
+  return round_up(smallest_that([](std::uint64_t bytes) { return !!plan_text_pass(2, bytes); }),
+                  1024);
 }
 
 std::vector<EarlierPass> plan_earlier_passes(std::vector<std::uint64_t> records,

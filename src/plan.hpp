@@ -15,12 +15,14 @@ struct PassPlan {
   std::uint64_t chunks;         // buffers for chunks
   std::uint64_t read_ahead;     // chunks read before the cutter asks for them, at most
   std::uint64_t unit_records;
-  std::uint64_t unit_bytes;  // of a unit's buffer, a multiple of the page size
-  unsigned tokens;           // units in flight at most
+  std::uint64_t unit_bytes;       // of a unit's buffer, a multiple of the page size
+  unsigned tokens;                // units in flight at most
+  std::uint64_t large_bytes = 0;  // for records of variable length that have no room in a chunk
 };
 
 // More than this a unit of the kind does not gain, and memory that was never touched costs time.
 inline constexpr std::uint64_t largest_cpu_unit_bytes = std::uint64_t{16} << 20;
+inline constexpr std::uint64_t largest_text_unit_bytes = std::uint64_t{4} << 20;
 inline constexpr std::uint64_t largest_cuda_unit_bytes = std::uint64_t{32} << 20;
 
 // What the cut of a unit costs grows with the runs, however small a run's part in it: so large are
@@ -36,15 +38,24 @@ std::optional<PassPlan> plan_pass(
     std::uint64_t merged_bytes = std::numeric_limits<std::uint64_t>::max(),
     std::uint64_t largest_unit_bytes = largest_cpu_unit_bytes, std::uint64_t edge_bytes = 0);
 
+// The same for records of variable length: of a chunk `chunk_records` entries and their records, of
+// a unit as many records as fit in `unit_bytes`, `unit_records` at most.
+std::optional<PassPlan> plan_text_pass(
+    std::uint64_t runs, std::uint64_t memory_bytes,
+    std::uint64_t merged_bytes = std::numeric_limits<std::uint64_t>::max(),
+    std::uint64_t largest_unit_bytes = largest_text_unit_bytes);
+
 // Makes the plan take less of a device's memory: smaller units, down to a MiB, then fewer at once.
 // False if it is the least.
 bool take_less(PassPlan& plan, std::uint32_t record_bytes);
 
 // The most runs that one pass can merge; 0 if not even two.
 std::uint64_t widest_pass(std::uint32_t record_bytes, std::uint64_t memory_bytes);
+std::uint64_t widest_text_pass(std::uint64_t memory_bytes);
 
 // The smallest budget with which any number of runs can be merged.
 std::uint64_t smallest_memory(std::uint32_t record_bytes);
+std::uint64_t smallest_text_memory();
 
 // A pass before the last: merges `count` runs from run `first` on into one, which takes their
 // place.

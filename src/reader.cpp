@@ -67,6 +67,7 @@ ChunkRef Reader::next(std::uint32_t run) {
   Stopwatch waiting(wait_);
   std::unique_lock lock(mutex_);
   RunState& state = states_[run];
+  if (state.taken == runs_[run].records()) return nullptr;
   if (state.issued == state.taken) issue(run);
   const bool arrived = loaded_.wait(lock, stop_, [&] {
     return failure_ || (!state.ready.empty() && state.ready.front()->first == state.taken);

@@ -12,12 +12,11 @@
 #include <thread>
 #include <vector>
 
+#include "chunk_source.hpp"
 #include "corank/key.hpp"
 #include "plan.hpp"
 #include "read_ring.hpp"
 #include "run.hpp"
-#include "stopwatch.hpp"
-#include "unit.hpp"
 
 namespace corank {
 
@@ -25,32 +24,18 @@ namespace corank {
 // its next chunk is read first.
 //
 // Source: Knuth, "The Art of Computer Programming", volume 3, 5.4.6.
-class Reader {
+class Reader final : public ChunkSource {
  public:
-  // Which chunks are read ahead of next().
-  enum class Order {
-    forecast,    // as a merge wants them
-    one_by_one,  // all of one run, then all of the next
-  };
-
   // `pool` lends plan.chunks buffers; `runs` and `encoding` must outlive the reader. `threads` read
   // from the page cache; what is read from devices is as many reads in flight as there are chunks
   // to read ahead.
   Reader(std::span<const Run> runs, const KeyEncoding& encoding, const PassPlan& plan, Order order,
          BufferPool& pool, unsigned threads, bool fingerprints, std::stop_token stop, TraceRow row);
-  ~Reader();
+  ~Reader() override;
 
-  // The next chunk of `run`, after a wait if need be. Must not be called at the run's end.
-  // Throws Interrupted, or the Error that reading it met. One thread calls it.
-  ChunkRef next(std::uint32_t run);
-
-  // The sum over all records of the run that next() handed over, taken as soon as they were read; 0
-  // unless the reader was made with `fingerprints`.
-  std::uint64_t fingerprint(std::uint32_t run) const { return states_[run].fingerprint; }
-
-  const StageClock& busy() const { return busy_; }  // of all its threads
-  const StageClock& idle() const { return idle_; }  // of all its threads
-  const StageClock& wait() const { return wait_; }  // of next()
+  std::uint32_t runs() const override { return static_cast<std::uint32_t>(runs_.size()); }
+  ChunkRef next(std::uint32_t run) override;
+  std::uint64_t fingerprint(std::uint32_t run) const override { return states_[run].fingerprint; }
 
  private:
   struct RunState {
@@ -95,9 +80,6 @@ class Reader {
   BufferPool& pool_;
   bool fingerprints_;
   std::stop_token stop_;
-  StageClock busy_ = 0;
-  StageClock idle_ = 0;
-  StageClock wait_ = 0;
 
   std::mutex mutex_;  // guards what follows
   std::condition_variable requested_;

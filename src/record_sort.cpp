@@ -18,7 +18,13 @@ void RecordSorter::sort(std::span<RecordRef> records, std::uint32_t word) {
   while (!pending_.empty()) {
     const Pending next = pending_.back();
     pending_.pop_back();
-    if (next.records.size() > 1 && next.word < keys_.words()) sort_by_word(next.records, next.word);
+    if (next.records.size() <= 1) continue;
+    if (next.word < keys_.words())
+      sort_by_word(next.records, next.word);
+    else if (keys_.has_tail())
+      std::ranges::stable_sort(next.records, [this](const RecordRef& a, const RecordRef& b) {
+        return keys_.less(a.record, b.record);
+      });
   }
 }
 

@@ -26,6 +26,8 @@ class Run {
   const std::filesystem::path& path() const { return path_; }
   std::uint64_t records() const { return records_; }
   std::uint64_t bytes() const { return records_ * record_bytes_; }
+  // Where in the file it begins, in bytes.
+  std::uint64_t offset() const { return first_ * record_bytes_; }
   FileIdentity identity() const { return identity_; }
   std::int64_t modified_ns() const { return modified_ns_; }  // since 1970, at the start
   bool is_temporary() const { return file_ && identity_ == FileIdentity{}; }

@@ -5,11 +5,48 @@
 
 #include "checksum.hpp"
 #include "corank/error.hpp"
+#include "order.hpp"
+#include "plan.hpp"
+#include "stream_reader.hpp"
 
 namespace corank {
+namespace {
+
+ScanResult scan_text(const Run& run, const KeyEncoding& encoding, bool checksum) {
+  const KeyLayout layout = encoding.layout();
+  const PassPlan plan = plan_text_pass(1, std::uint64_t{256} << 20, run.bytes()).value();
+  BufferPool pool(plan.chunk_bytes, plan.chunks, nullptr);
+  std::vector<Stream> streams;
+  streams.push_back(stream_of(run));
+  StreamReader reader(std::move(streams), encoding, plan, ChunkSource::Order::one_by_one, pool, 1,
+                      false, {}, {});
+  ScanResult result;
+  std::uint64_t offset = run.offset();
+  ChunkRef before;
+  for (ChunkRef chunk; (chunk = reader.next(0)); before = std::move(chunk)) {
+    const auto throw_at = [&](std::uint64_t index) {
+      const std::uint64_t bytes = index == 0 ? 0 : bytes_of(layout, chunk->records(), index).size();
+      throw OutOfOrder(run.path(), chunk->first + index, offset + bytes);
+    };
+    if (before && record_less(layout, chunk->records(),
+                              before->records() + (before->count - 1) * layout.record_bytes))
+      throw_at(0);
+    const std::uint64_t descent = first_descent(layout, chunk->records(), chunk->count);
+    if (descent != chunk->count) throw_at(descent);
+    if (checksum)
+      result.checksum += entries_checksum(
+          *layout.text, {reinterpret_cast<const Entry*>(chunk->records()), chunk->count});
+    result.records += chunk->count;
+    offset += bytes_of(layout, chunk->records(), chunk->count).size();
+  }
+  return result;
+}
+
+}  // namespace
 
 ScanResult scan(const Run& run, const KeyEncoding& encoding, bool checksum) {
   const KeyLayout layout = encoding.layout();
+  if (layout.text) return scan_text(run, encoding, checksum);
   const std::uint32_t record_bytes = layout.record_bytes;
 
   // The last record of a block stands before the next block, to be compared with its first.

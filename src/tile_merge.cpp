@@ -7,6 +7,7 @@
 #include <optional>
 #include <vector>
 
+#include "gather.hpp"
 #include "record_sort.hpp"
 #include "stream_copy.hpp"
 #include "word_merge.hpp"
@@ -52,7 +53,8 @@ class WholeWords {
                           key_.flip ^ sign_bit);
   }
 
-  bool merge(std::span<const Stretch> block, std::uint64_t records, std::byte* out) {
+  bool merge(std::span<const Stretch> block, std::uint64_t records, std::byte*& out,
+             const std::byte* /*end*/) {
     merger_.reset(records, block.size());
     for (const Stretch& stretch : block) {
       if (stretch.count == 0) continue;
@@ -65,6 +67,7 @@ class WholeWords {
     }
     if (!key_.big_endian) {
       merger_.merge_into(reinterpret_cast<Word*>(out), static_cast<Word>(key_.flip ^ sign_bit));
+      out += 8 * records;
       return true;
     }
     for (const Word merged : merger_.merge()) {
@@ -121,7 +124,9 @@ class PackedWords {
     return joins(stretch) && read(stretch, 0, {}, 0, [&](std::uint64_t) { return words.data(); });
   }
 
-  bool merge(std::span<const Stretch> block, std::uint64_t records, std::byte* out) {
+  // What goes out ends at `end` or before.
+  bool merge(std::span<const Stretch> block, std::uint64_t records, std::byte*& out,
+             const std::byte* end) {
     merger_.reset(records, block.size());
     choose_word(block);
     for (std::size_t run = 0; run < block.size(); ++run) {
@@ -138,10 +143,17 @@ class PackedWords {
     }
     next_.clear();
     for (const Stretch& stretch : block) next_.push_back(stretch.records);
+    if (const TextLayout* const text = keys_.text()) {
+      GatherWriter writer(*text, out, end);
+      put_records<sizeof(Entry)>(merger_.merge(), writer);
+      out = writer.position();
+      return true;
+    }
     if (streaming_overlaps())
       put(merger_.merge(), StreamWriter(out));
     else
       put(merger_.merge(), PlainWriter(out));
+    out += records * keys_.record_bytes();
     return true;
   }
 
@@ -218,7 +230,7 @@ class PackedWords {
         kernel_.pack(to, count, packing, run, order);
       }
       if (order.descends) return false;
-      if (order.equals && word + 1 < keys_.words()) {
+      if (order.equals && (word + 1 < keys_.words() || keys_.has_tail())) {
         const std::uint64_t before = first != 0;
         if (!ascends_from({records - before * keys_.record_bytes(), count + before, false}, word))
           return false;
@@ -230,6 +242,13 @@ class PackedWords {
   // The same from word `word` on, for records whose words there are equal here and there.
   bool ascends_from(const Stretch& stretch, std::uint32_t first_word) const {
     const std::uint32_t record_bytes = keys_.record_bytes();
+    if (keys_.has_tail()) {
+      for (std::uint64_t i = 1; i < stretch.count; ++i) {
+        const std::byte* const record = stretch.records + i * record_bytes;
+        if (keys_.less(record, record - record_bytes)) return false;
+      }
+      return true;
+    }
     std::array<std::uint64_t, batch + 1> words;
     std::array<bool, words.size()> equal;  // to its predecessor, as far as is known
     for (std::uint64_t first = 0; first + 1 < stretch.count; first += words.size() - 1) {
@@ -284,7 +303,7 @@ class PackedWords {
       for (std::uint64_t i = 0; i < count; ++i)
         writer.write(records + i * record_bytes, record_bytes);
     };
-    const bool may_tie = packing_.shift != 0 || word_ + 1 < keys_.words();
+    const bool may_tie = packing_.shift != 0 || word_ + 1 < keys_.words() || keys_.has_tail();
     for (std::size_t first = 0; first < words.size();) {
       const std::size_t end = std::min(first + put_words, words.size());
       if (may_tie && kernel_.tied(&words[first], std::min(end + 1, words.size()) - first, packing_))
@@ -364,6 +383,10 @@ class FormatMerger final : public TileMerger {
       : keys_(keys), format_(keys, kernel), sorter_(keys, kernel) {}
 
   bool merge(std::span<const Stretch> stretches, std::byte* out) override {
+    end_ = out;
+    if (const TextLayout* const text = keys_.text())
+      for (const Stretch& stretch : stretches)
+        if (stretch.count != 0) end_ += bytes_of(*text, stretch.records, stretch.count).size();
     const bool ordered = merge_clusters(stretches, out);
     end_of_streams();
     return ordered;
@@ -513,9 +536,7 @@ class FormatMerger final : public TileMerger {
     }
     std::uint64_t records = 0;
     for (const Stretch& stretch : block_) records += stretch.count;
-    if (!format_.merge(block_, records, out)) return false;
-    out += records * keys_.record_bytes();
-    return true;
+    return format_.merge(block_, records, out, end_);
   }
 
   // Whether no stretch starts before the end of the one before it.
@@ -540,6 +561,12 @@ class FormatMerger final : public TileMerger {
       piece.count = std::min(piece.count, piece_records);
       if (!format_.ascends(piece)) return false;
       drop(rest, piece.count, record_bytes);
+      if (const TextLayout* const text = keys_.text()) {
+        const auto records = bytes_of(*text, piece.records, piece.count);
+        stream_copy(out, records.data(), records.size());
+        out += records.size();
+        continue;
+      }
       const std::uint64_t bytes = piece.count * record_bytes;
       const std::uint64_t next_bytes = std::min(bytes, rest.count * record_bytes);
       // Whole lines of the output at a time.
@@ -559,6 +586,7 @@ class FormatMerger final : public TileMerger {
   RecordSorter sorter_;
   std::vector<Stretch> cluster_, block_;
   std::vector<RecordRef> firsts_, samples_;
+  const std::byte* end_ = nullptr;  // of the output of entries
 };
 
 }  // namespace

@@ -35,6 +35,12 @@ struct Chunk {
 };
 using ChunkRef = std::shared_ptr<const Chunk>;
 
+// The bytes of `count` > 0 of the chunk's records, from `first` on.
+inline std::span<const std::byte> bytes_of(const KeyLayout& layout, const Chunk& chunk,
+                                           std::uint64_t first, std::uint64_t count) {
+  return bytes_of(layout, chunk.records() + first * layout.record_bytes, count);
+}
+
 // A stretch of one chunk that one unit consumes. Keeps its chunk alive; copies nothing.
 struct Segment {
   ChunkRef chunk;
@@ -49,7 +55,9 @@ struct WorkUnit {
   std::uint64_t sequence = 0;  // units are written in this order
   std::uint64_t records = 0;
   std::vector<Segment> segments;
-  std::uint64_t rank = 0;  // of its first record
+  std::uint64_t rank = 0;    // of its first record
+  std::uint64_t bytes = 0;   // of its records; of entries, what they stand for
+  std::uint64_t offset = 0;  // of its first byte in the output
 };
 
 // What was made of a work unit: whole records, which in this order go to the output. Owns nothing:

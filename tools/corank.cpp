@@ -196,6 +196,8 @@ class MergeCommand {
   explicit MergeCommand(CLI::App& app) {
     command_ = app.add_subcommand("merge", "Merge sorted runs into one sorted file");
     record_.add_to(*command_);
+    command_->get_option("--record")->required(false);
+    command_->add_flag("--lines", lines_, "The runs are lines of text, compared as bytes");
     command_
         ->add_option("-o,--output", output_, "Where the merged records go; - is standard output")
         ->required()
@@ -277,8 +279,14 @@ class MergeCommand {
   bool chosen() const { return command_->parsed(); }
 
   int run() {
-    options_.record = record_.schema();
-    options_.keys = corank::parse_keys(record_.keys, options_.record);
+    if (lines_ == !record_.record.empty())
+      throw Error("merge: say what the runs hold, by --record or by --lines, not by both");
+    if (lines_) {
+      options_.text.emplace();
+    } else {
+      options_.record = record_.schema();
+      options_.keys = corank::parse_keys(record_.keys, options_.record);
+    }
     if (output_ == "-" && stats_ == "-")
       throw Error("--output and --stats are both standard output; write one to a file");
     std::vector<std::filesystem::path> runs(runs_.begin(), runs_.end());
@@ -320,6 +328,7 @@ class MergeCommand {
   CLI::App* command_;
   RecordArguments record_;
   corank::Options options_;
+  bool lines_ = false;
   std::string output_;
   std::vector<std::string> runs_;
   std::string files_from_;

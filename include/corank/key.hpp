@@ -5,10 +5,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <optional>
+#include <span>
 #include <vector>
 
 #include "corank/host_device.hpp"
 #include "corank/record.hpp"
+#include "corank/text_key.hpp"
 
 namespace corank {
 
@@ -53,8 +56,10 @@ struct KeyLayout {
   std::uint32_t prefix_pieces;  // the first pieces make up the prefix words
   std::uint32_t pieces_count;   // the rest, in order of significance, is the tail
   std::uint32_t record_bytes;
+  // Null unless the records are entries: what they stand for then orders them, and is what counts.
+  const TextLayout* text = nullptr;
 
-  CORANK_HOST_DEVICE bool has_tail() const { return pieces_count > prefix_pieces; }
+  CORANK_HOST_DEVICE bool has_tail() const { return pieces_count > prefix_pieces || text; }
 };
 
 // How the records of a schema are ordered. Floats have one total order: -0.0 equals +0.0, every
@@ -62,10 +67,12 @@ struct KeyLayout {
 class KeyEncoding {
  public:
   KeyEncoding(const Schema& schema, const std::vector<KeyField>& keys);
+  // Of entries that stand for records of variable length.
+  explicit KeyEncoding(const TextLayout& text);
 
   KeyLayout layout() const {
     return {pieces_.data(), prefix_pieces_, static_cast<std::uint32_t>(pieces_.size()),
-            record_bytes_};
+            record_bytes_, text_ ? &*text_ : nullptr};
   }
   std::uint32_t record_bytes() const { return record_bytes_; }
   // Words of the prefix: 1, 2 or 4.
@@ -78,6 +85,7 @@ class KeyEncoding {
   std::uint32_t prefix_pieces_ = 0;
   std::uint32_t record_bytes_ = 0;
   int prefix_words_ = 1;
+  std::optional<TextLayout> text_;
 };
 
 namespace detail {
@@ -168,6 +176,9 @@ CORANK_HOST_DEVICE inline Key<W> encode(const KeyLayout& layout, const std::byte
 // Whether `a` sorts before `b` by their tails alone; for records whose prefixes are equal.
 CORANK_HOST_DEVICE inline bool tail_less(const KeyLayout& layout, const std::byte* a,
                                          const std::byte* b) {
+  if (layout.text)
+    return text_less(*layout.text, *reinterpret_cast<const Entry*>(a),
+                     *reinterpret_cast<const Entry*>(b));
   for (std::uint32_t p = layout.prefix_pieces; p < layout.pieces_count; ++p) {
     const std::uint64_t x = normalise(layout.pieces[p], a);
     const std::uint64_t y = normalise(layout.pieces[p], b);
@@ -182,6 +193,20 @@ CORANK_HOST_DEVICE inline bool record_less(const KeyLayout& layout, const std::b
   const Key<max_key_words> x = encode<max_key_words>(layout, a);
   const Key<max_key_words> y = encode<max_key_words>(layout, b);
   return x == y ? tail_less(layout, a, b) : x < y;
+}
+
+// The bytes of records that lie end to end and that `count` entries, more than 0, stand for.
+inline std::span<const std::byte> bytes_of(const TextLayout& layout, const std::byte* entries,
+                                           std::uint64_t count) {
+  const auto* const first = reinterpret_cast<const Entry*>(entries);
+  const Entry& last = first[count - 1];
+  return {record_of(*first), record_of(last) + record_bytes(layout, last)};
+}
+// The same of any records that lie end to end.
+inline std::span<const std::byte> bytes_of(const KeyLayout& layout, const std::byte* records,
+                                           std::uint64_t count) {
+  if (layout.text) return bytes_of(*layout.text, records, count);
+  return {records, count * layout.record_bytes};
 }
 
 // Encodes the prefixes of `count` records that lie end to end; faster than one by one.

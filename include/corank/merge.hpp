@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <span>
 #include <stop_token>
 #include <string>
@@ -12,6 +13,7 @@
 
 #include "corank/error.hpp"
 #include "corank/record.hpp"
+#include "corank/text.hpp"
 
 namespace corank {
 
@@ -37,6 +39,11 @@ struct Progress {
 struct Options {
   Schema record;
   std::vector<KeyField> keys;  // empty: the first field, ascending
+
+  // Where it is set, the runs hold records of variable length, ordered as it says; `record` and
+  // `keys` play no part. The last line of a run may lack its newline, and gets it. Such a merge
+  // runs on the CPU so far, from files.
+  std::optional<TextFormat> text;
 
   BackendChoice backend = BackendChoice::automatic;
   int device = 0;  // CUDA's number of the device

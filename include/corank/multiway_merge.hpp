@@ -44,6 +44,10 @@ class KeyWords {
                       std::uint64_t* to) const = 0;
   virtual bool less(const std::byte* a, const std::byte* b) const = 0;
   virtual std::optional<WholeWord> whole_word() const { return std::nullopt; }
+  // Whether less() may tell records apart that all words() do not.
+  virtual bool has_tail() const { return false; }
+  // Not null: the records are entries, and what they stand for goes to the output.
+  virtual const TextLayout* text() const { return nullptr; }
 };
 
 void merge_by_words(std::span<const std::span<const std::byte>> runs, const KeyWords& keys,

@@ -1,0 +1,90 @@
+#include "text_verifier.hpp"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <iterator>
+#include <utility>
+
+#include "corank/error.hpp"
+#include "fingerprint.hpp"
+#include "framing.hpp"
+#include "order.hpp"
+
+namespace corank {
+namespace {
+
+// So few that what looks at them second finds them in the first cache.
+constexpr std::uint64_t batch_records = 256;
+
+}  // namespace
+
+void TextVerifier::look(std::span<const std::span<const std::byte>> pieces, std::uint64_t sequence,
+                        std::uint64_t offset) {
+  const KeyLayout layout = encoding_.layout();
+  // The last one of a batch comes before the next.
+  std::array<Entry, batch_records + 1> entries;
+  const auto into = std::span(entries).subspan(1);
+  std::uint64_t records = 0, sum = 0;
+  Entry first{};
+  for (const auto piece : pieces) {
+    for (std::uint64_t at = 0; at < piece.size();) {
+      const Indexed found = index_records(*layout.text, piece.subspan(at), true, into);
+      if (found.records == 0)
+        throw Corrupted(
+            fmt::format("there is no whole record at byte {} of the output", offset + at));
+      if (records == 0) first = into.front();
+      if (ordered_) {
+        const std::uint64_t before = records == 0 ? 0 : 1;
+        const auto* const from = reinterpret_cast<const std::byte*>(entries.data() + 1 - before);
+        const std::uint64_t descent = first_descent(layout, from, found.records + before);
+        if (descent != found.records + before)
+          throw Corrupted(fmt::format(
+              "the record at byte {} of the output sorts before its predecessor",
+              offset + static_cast<std::uint64_t>(record_of(entries[1 - before + descent]) -
+                                                  piece.data())));
+      }
+      sum += entries_fingerprint(*layout.text, into.first(found.records));
+      entries.front() = into[found.records - 1];
+      records += found.records;
+      at += found.bytes;
+    }
+    offset += piece.size();
+  }
+  if (records == 0) return;
+  fingerprint_ += sum;
+  records_ += records;
+  if (!ordered_) return;
+  const auto copy = [&](const Entry& entry) {
+    const std::byte* const record = record_of(entry);
+    return std::vector(record, record + record_bytes(*layout.text, entry));
+  };
+  join(sequence, {sequence + 1, copy(first), copy(entries.front())});
+}
+
+void TextVerifier::join(std::uint64_t sequence, Looked looked) {
+  const std::lock_guard lock(mutex_);
+  auto here = looked_.emplace(sequence, std::move(looked)).first;
+  const auto join_next = [this](auto before) {
+    const auto after = std::next(before);
+    if (after == looked_.end() || before->second.end != after->first) return;
+    check(before->second, after->second);
+    before->second.end = after->second.end;
+    before->second.last = std::move(after->second.last);
+    looked_.erase(after);
+  };
+  join_next(here);
+  if (here != looked_.begin()) join_next(std::prev(here));
+}
+
+void TextVerifier::check(const Looked& before, const Looked& after) const {
+  if (text_less(*encoding_.layout().text, after.first.data(), after.first.size(),
+                before.last.data(), before.last.size()))
+    throw Corrupted("a part of the output begins with a record that sorts before the part before");
+}
+
+void TextVerifier::check_edge(const TextVerifier& next) const {
+  check(looked_.rbegin()->second, next.looked_.begin()->second);
+}
+
+}  // namespace corank

@@ -1,0 +1,56 @@
+// Looks at merged records of variable length once more, finding them anew.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <span>
+#include <vector>
+
+#include "corank/key.hpp"
+
+namespace corank {
+
+// Of one output, or of one part of it.
+class TextVerifier {
+ public:
+  // `encoding` must outlive it. Without `ordered` the records may stand in any order.
+  TextVerifier(const KeyEncoding& encoding, bool ordered)
+      : encoding_(encoding), ordered_(ordered) {}
+
+  // The output is looked at once, in stretches of whole records, in any order: this one, which may
+  // be several pieces, begins at `offset` of the output, after the stretch `sequence` - 1. Throws
+  // Corrupted where it is no whole records in order, or is not in order with its neighbours.
+  // Thread-safe.
+  void look(std::span<const std::span<const std::byte>> pieces, std::uint64_t sequence,
+            std::uint64_t offset);
+
+  bool empty() const { return looked_.empty(); }  // unless it looked at something
+  // Throws Corrupted if the part that `next` looked at, not empty either, begins before this one
+  // ends.
+  void check_edge(const TextVerifier& next) const;
+
+  // Of all records: see entries_fingerprint().
+  std::uint64_t fingerprint() const { return fingerprint_; }
+  std::uint64_t records() const { return records_; }
+
+ private:
+  // Stretches that follow one another: the first record and the last.
+  struct Looked {
+    std::uint64_t end;  // sequence
+    std::vector<std::byte> first, last;
+  };
+  void join(std::uint64_t sequence, Looked looked);
+  void check(const Looked& before, const Looked& after) const;
+
+  const KeyEncoding& encoding_;
+  bool ordered_;
+  std::atomic<std::uint64_t> fingerprint_ = 0;
+  std::atomic<std::uint64_t> records_ = 0;
+  std::mutex mutex_;
+  std::map<std::uint64_t, Looked> looked_;  // by the sequence of their first stretch
+};
+
+}  // namespace corank
