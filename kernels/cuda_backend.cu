@@ -26,15 +26,15 @@ constexpr std::uint64_t divide_up(std::uint64_t n, std::uint64_t by) {
 
 // What the kernels must know of a unit, in one block, so that one copy brings it to the device.
 struct Description {
-  std::uint64_t* disorder;
+  Found* found;
   StagedSegment* segments;
 
   explicit Description(std::byte* block)
-      : disorder(reinterpret_cast<std::uint64_t*>(block)),
-        segments(reinterpret_cast<StagedSegment*>(disorder + 1)) {}
+      : found(reinterpret_cast<Found*>(block)),
+        segments(reinterpret_cast<StagedSegment*>(found + 1)) {}
 
   static std::uint64_t bytes(std::uint64_t segments_count) {
-    return sizeof(std::uint64_t) + segments_count * sizeof(StagedSegment);
+    return sizeof(Found) + segments_count * sizeof(StagedSegment);
   }
 };
 
@@ -46,12 +46,13 @@ constexpr std::uint64_t least_copied_segment_bytes = std::uint64_t{32} << 10;
 template <int W>
 class Lane {
  public:
-  Lane(const KeyLayout& device_layout, std::uint64_t unit_records)
+  Lane(const KeyLayout& device_layout, std::uint64_t unit_records, bool look)
       : layout_(device_layout),
         unit_records_(unit_records),
+        look_(look),
         stream_(make_stream()),
         merged_(make_event(cudaEventBlockingSync | cudaEventDisableTiming)),
-        disorder_(pinned_array<std::uint64_t>(1)) {
+        found_(pinned_array<Found>(1)) {
     reserve(std::min<std::uint64_t>(unit_records, 4096));
     for (int side = 0; side < 2; ++side) {
       keys_[side] = device_array<typename Merged<W>::Key>(unit_records);
@@ -64,8 +65,7 @@ class Lane {
     reserve_out();
   }
 
-  // The unit's index of its first record that is out of order, or `in_order`.
-  std::uint64_t merge(const WorkUnit& unit, std::byte* output) {
+  Found merge(const WorkUnit& unit, std::byte* output) {
     reserve(unit.segments.size());
     const std::uint64_t vectors = describe(unit);
     reserve_out();
@@ -78,7 +78,7 @@ class Lane {
       (void)cudaStreamSynchronize(stream_.get());
       throw;
     }
-    return disorder_[0];
+    return found_[0];
   }
 
  private:
@@ -138,7 +138,7 @@ class Lane {
   // How many vectors the unit takes in the staging area.
   std::uint64_t describe(const WorkUnit& unit) {
     const Description host(description_.get());
-    *host.disorder = in_order;
+    *host.found = {in_order, in_order, 0, 0};
     runs_.clear();
     std::uint64_t records = 0, vectors = 0;
     for (std::size_t s = 0; s < unit.segments.size(); ++s) {
@@ -192,22 +192,38 @@ class Lane {
                                                         staging_.get());
       check_launch("stage");
     }
+    const unsigned lanes = look_lanes(layout_.record_bytes);
+    const auto look_grid = static_cast<unsigned>(
+        std::min<std::uint64_t>(divide_up(records * lanes, block_threads), look_blocks));
+    // Before anything else sees them.
+    if (look_ && !unit.segments.front().chunk->fingerprint) {
+      look_at_staged<<<look_grid, block_threads, 0, stream>>>(
+          device.segments, segments, records, layout_.record_bytes, lanes, staging, device.found);
+      check_launch("look_at_staged");
+    }
+    std::uint64_t* const disorder = &device.found->disorder;
     encode_records<W><<<divide_up(records, block_threads), block_threads, 0, stream>>>(
         device.segments, segments, records, EntryLess<W>{layout_, staging, nullptr}, entries(0),
-        device.disorder);
+        disorder);
     check_launch("encode_records");
-    CORANK_CUDA(merge_entries(out_.get(), out_bytes_, device.disorder));
-    launch_gather<W>(staging, entries(1), records, layout_.record_bytes, out_.get(),
-                     device.disorder, stream);
+    CORANK_CUDA(merge_entries(out_.get(), out_bytes_, disorder));
+    launch_gather<W>(staging, entries(1), records, layout_.record_bytes, out_.get(), disorder,
+                     stream);
     check_launch("gather");
+    if (look_) {
+      look_at_merged<W><<<look_grid, block_threads, 0, stream>>>(out_.get(), records, layout_,
+                                                                 lanes, device.found);
+      check_launch("look_at_merged");
+    }
     CORANK_CUDA(cudaMemcpyAsync(output, out_.get(), records * layout_.record_bytes,
                                 cudaMemcpyDeviceToHost, stream));
-    CORANK_CUDA(cudaMemcpyAsync(disorder_.get(), device.disorder, sizeof(std::uint64_t),
-                                cudaMemcpyDeviceToHost, stream));
+    CORANK_CUDA(
+        cudaMemcpyAsync(found_.get(), device.found, sizeof(Found), cudaMemcpyDeviceToHost, stream));
   }
 
   KeyLayout layout_;
   std::uint64_t unit_records_;
+  bool look_;
   std::uint64_t segments_capacity_ = 0;
   std::size_t out_bytes_ = 0;
   std::vector<EntrySequence<W>> runs_;  // of the unit
@@ -218,7 +234,7 @@ class Lane {
   Stream stream_;
   Event merged_;
   PinnedArray<std::byte> description_;
-  PinnedArray<std::uint64_t> disorder_;
+  PinnedArray<Found> found_;
   DeviceArray<std::byte> device_description_, out_;
   DeviceArray<uint4> staging_;
   // Of the entries, before and after they are merged.
@@ -246,7 +262,8 @@ class CudaBackend final : public Backend {
       : device_(device),
         description_(std::move(description)),
         record_bytes_(config.encoding->record_bytes()),
-        threads_(config.threads) {
+        threads_(config.threads),
+        look_(config.look) {
     CORANK_CUDA(cudaSetDevice(device));
     const auto& pieces = config.encoding->pieces();
     pieces_ = device_array<KeyPiece>(pieces.size());
@@ -256,7 +273,7 @@ class CudaBackend final : public Backend {
     layout.pieces = pieces_.get();
 
     for (unsigned i = 0; i < config.tokens; ++i) {
-      lanes_.push_back(std::make_unique<Lane<W>>(layout, config.unit_records));
+      lanes_.push_back(std::make_unique<Lane<W>>(layout, config.unit_records, look_));
       free_.push_back(lanes_.back().get());
     }
   }
@@ -264,10 +281,17 @@ class CudaBackend final : public Backend {
   MergedUnit merge(const WorkUnit& unit, std::byte* output) override {
     if (unit.records == 0) return {};
     CORANK_CUDA(cudaSetDevice(device_));
-    const std::uint64_t disorder = lend()->merge(unit, output);
-    if (disorder != in_order) throw disorder_of(unit, disorder);
-    return {{{output, unit.records * record_bytes_}}};
+    const Found found = lend()->merge(unit, output);
+    if (found.disorder != in_order) throw disorder_of(unit, found.disorder);
+    MergedUnit merged{{{output, unit.records * record_bytes_}}};
+    if (look_) {
+      merged.look = UnitLook{found.read, found.written, {}};
+      if (found.descent != in_order) merged.look->descent = found.descent;
+    }
+    return merged;
   }
+
+  bool looks() const override { return look_; }
 
   PinMemory pin_memory() override {
     return [device = device_,
@@ -323,6 +347,7 @@ class CudaBackend final : public Backend {
   std::string description_;
   std::uint32_t record_bytes_;
   unsigned threads_;
+  bool look_;
   DeviceArray<KeyPiece> pieces_;
   std::vector<std::unique_ptr<Lane<W>>> lanes_;
   std::mutex mutex_;

@@ -1,12 +1,16 @@
 // What a device does to one work unit before its entries are merged, and after: stage, encode;
-// gather.
+// gather, look.
 #pragma once
 
+#include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <cub/block/block_reduce.cuh>
 
 #include "corank/device/sequence.cuh"
 #include "corank/key.hpp"
+#include "fingerprint.hpp"
 
 namespace corank {
 
@@ -20,6 +24,13 @@ struct StagedSegment {
 };
 
 inline constexpr std::uint64_t in_order = ~0ull;  // no record is out of order
+
+// What the kernels find out about a unit.
+struct Found {
+  std::uint64_t disorder;       // the first record that is out of order in its segment, or in_order
+  std::uint64_t descent;        // the same of the merged records
+  std::uint64_t read, written;  // fingerprints
+};
 
 // What the merge moves. A locator is the record's byte offset in the staging area; it is as wide as
 // a key's word, so that all bytes of an entry are ones that were written.
@@ -170,6 +181,74 @@ __global__ void __launch_bounds__(block_threads)
     const std::uint64_t i = first + n * block_threads;
     if (i < words) out[i] = values[n];
   }
+}
+
+// So many neighbouring threads share a record's fingerprint that their loads lie side by side.
+inline unsigned look_lanes(std::uint32_t record_bytes) {
+  return static_cast<unsigned>(
+      std::bit_floor(std::min<std::uint64_t>(detail::folds(record_bytes), 32)));
+}
+
+// Adds the fingerprints of all records to `sum`. Calls see(i, record) once for each of them.
+template <class RecordAt, class See>
+__device__ void look_at(std::uint64_t records, std::uint32_t record_bytes, unsigned lanes,
+                        RecordAt record_at, std::uint64_t* sum, See see) {
+  const std::uint64_t in_block = block_threads / lanes;
+  const std::uint32_t lane = threadIdx.x % lanes;
+  std::uint64_t own = 0;
+  // All threads take as many turns: they hand sums to one another.
+  for (std::uint64_t first = blockIdx.x * in_block; first < records;
+       first += gridDim.x * in_block) {
+    const std::uint64_t i = first + threadIdx.x / lanes;
+    std::uint64_t of_record = 0;
+    if (i < records) {
+      const std::byte* const record = record_at(i);
+      for (std::uint64_t n = lane; n < detail::folds(record_bytes); n += lanes)
+        of_record += detail::fold_part(record, record_bytes, n);
+      if (lane == 0) see(i, record);
+    }
+    for (unsigned apart = lanes / 2; apart > 0; apart /= 2)
+      of_record += __shfl_down_sync(~0u, of_record, apart, lanes);
+    if (i < records && lane == 0) own += detail::finish_folds(of_record, record_bytes);
+  }
+  using Reduce = cub::BlockReduce<unsigned long long, block_threads>;
+  __shared__ typename Reduce::TempStorage storage;
+  const unsigned long long of_block = Reduce(storage).Sum(own);
+  if (threadIdx.x == 0) atomicAdd(reinterpret_cast<unsigned long long*>(sum), of_block);
+}
+
+inline constexpr unsigned look_blocks = 1024;
+
+// At what was read.
+static __global__ void __launch_bounds__(block_threads)
+    look_at_staged(const StagedSegment* segments, std::uint64_t segments_count,
+                   std::uint64_t records, std::uint32_t record_bytes, unsigned lanes,
+                   const std::byte* staging, Found* found) {
+  const auto record_at = [=](std::uint64_t i) {
+    const StagedSegment& segment = segments[find_start(
+        i, segments_count, [=](std::uint64_t s) { return segments[s].first_record; })];
+    return staging + segment.locator + (i - segment.first_record) * record_bytes;
+  };
+  look_at(records, record_bytes, lanes, record_at, &found->read,
+          [](std::uint64_t, const std::byte*) {});
+}
+
+// At what is written.
+template <int W>
+__global__ void __launch_bounds__(block_threads)
+    look_at_merged(const std::byte* merged, std::uint64_t records, KeyLayout layout, unsigned lanes,
+                   Found* found) {
+  if (found->disorder != in_order) return;
+  look_at(
+      records, layout.record_bytes, lanes,
+      [=](std::uint64_t i) { return merged + i * layout.record_bytes; }, &found->written,
+      [=](std::uint64_t i, const std::byte* record) {
+        if (i == 0) return;
+        const std::byte* const before = record - layout.record_bytes;
+        const Key<W> x = encode<W>(layout, before), y = encode<W>(layout, record);
+        if (y < x || (layout.has_tail() && x == y && tail_less(layout, record, before)))
+          atomicMin(reinterpret_cast<unsigned long long*>(&found->descent), i);
+      });
 }
 
 // Calls gather with the widest word that records consist of.

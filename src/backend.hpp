@@ -48,6 +48,10 @@ class Backend {
   // Whether merge() computes where it is called, instead of waiting for a device.
   virtual bool computes() const { return false; }
 
+  // Whether merge() looks at what it merges, as a rule: then runs in memory need not be looked at
+  // beforehand.
+  virtual bool looks() const { return false; }
+
   virtual std::string device() const = 0;  // what it runs on, in words
 };
 
@@ -57,6 +61,7 @@ struct BackendConfig {
   std::uint64_t unit_records;  // of the largest unit
   unsigned tokens;             // units in flight at most
   unsigned threads;            // for the CPU
+  bool look = false;           // merge() is to look where that costs it little
 };
 
 }  // namespace corank

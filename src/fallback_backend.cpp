@@ -45,6 +45,8 @@ class FallbackBackend final : public Backend {
     return unless_given_up([&] { return device_->pin(memory, read_only); });
   }
 
+  bool looks() const override { return device_->looks(); }
+
   std::string device() const override { return device_->device(); }
 
  private:

@@ -1,8 +1,7 @@
 #include "fingerprint.hpp"
 
-#include <algorithm>
-#include <bit>
 #include <cstring>
+#include <type_traits>
 #include <vector>
 
 #ifdef __x86_64__
@@ -12,70 +11,7 @@
 namespace corank {
 namespace {
 
-// Digits of pi: numbers that no data has reason to hold.
-constexpr std::uint64_t keys[] = {0x243f6a8885a308d3, 0x13198a2e03707344, 0xa4093822299f31d0,
-                                  0x082efa98ec4e6c89, 0x452821e638d01377, 0xbe5466cf34e90c6c};
-
-template <class Word>
-std::uint64_t load(const std::byte* at) {
-  Word word;
-  std::memcpy(&word, at, sizeof word);
-  return word;
-}
-
-// All bytes of a record of fewer than 16, as two words; some bytes may stand in it twice.
-struct Pair {
-  std::uint64_t a, b;
-};
-Pair short_record(const std::byte* record, std::uint32_t bytes) {
-  if (bytes >= 8) return {load<std::uint64_t>(record), load<std::uint64_t>(record + bytes - 8)};
-  if (bytes >= 4) return {load<std::uint32_t>(record), load<std::uint32_t>(record + bytes - 4)};
-  if (bytes >= 2) return {load<std::uint16_t>(record), load<std::uint16_t>(record + bytes - 2)};
-  return {load<std::uint8_t>(record), 0};
-}
-
-// The halves of the product, folded: a sum of plain products would be blind to values that change
-// places between records where the sum of the products stays.
-std::uint64_t fold(std::uint64_t a, std::uint64_t b) {
-  const auto product = static_cast<unsigned __int128>(a) * b;
-  return static_cast<std::uint64_t>(product) ^ static_cast<std::uint64_t>(product >> 64);
-}
-
-// Pairs of words, each with keys of its place; the last may overlap the one before it.
-std::uint64_t fold_long(const std::byte* record, std::uint64_t bytes) {
-  std::uint64_t sum = 0, place = 0;
-  const auto add = [&](const std::byte* at) {
-    sum += fold(load<std::uint64_t>(at) ^ (keys[0] + place),
-                load<std::uint64_t>(at + 8) ^ (keys[1] + place));
-    place += keys[2];
-  };
-  std::uint64_t at = 0;
-  for (; at + 16 <= bytes; at += 16) add(record + at);
-  if (at != bytes) add(record + bytes - 16);
-  return fold(sum ^ keys[3], std::rotl(sum, 32) ^ keys[4]);
-}
-
-std::uint64_t sum_products(std::span<const std::byte> records, std::uint32_t record_bytes) {
-  std::uint64_t sum = 0;
-  const auto add = [&](auto fingerprint) {
-    const std::byte* const end = records.data() + records.size();
-    for (const std::byte* record = records.data(); record != end; record += record_bytes)
-      sum += fingerprint(record);
-  };
-  if (record_bytes > 16) {
-    add([=](const std::byte* record) { return fold_long(record, record_bytes); });
-  } else if (record_bytes == 16) {
-    add([](const std::byte* record) {
-      return fold(load<std::uint64_t>(record) ^ keys[0], load<std::uint64_t>(record + 8) ^ keys[1]);
-    });
-  } else {
-    add([=](const std::byte* record) {
-      const Pair pair = short_record(record, record_bytes);
-      return fold(pair.a ^ keys[0], pair.b ^ keys[1]);
-    });
-  }
-  return sum;
-}
+using detail::Pair, detail::short_record;
 
 #ifdef __x86_64__
 // Rounds of AES mix 16 bytes at once: after two, every bit depends on every bit; one more leaves
@@ -84,6 +20,8 @@ std::uint64_t sum_products(std::span<const std::byte> records, std::uint32_t rec
 #define CORANK_VAES __attribute__((target("aes,avx2,vaes")))
 
 CORANK_AES inline __m128i round_key(int i) {
+  constexpr std::uint64_t keys[] = {detail::fold_key_a, detail::fold_key_b, detail::fold_key_step,
+                                    detail::fold_key_c, detail::fold_key_d, detail::fold_key_e};
   return _mm_set_epi64x(static_cast<long long>(keys[2 * i]),
                         static_cast<long long>(keys[2 * i + 1]));
 }
@@ -203,23 +141,6 @@ CORANK_VAES std::uint64_t sum_wide_rounds(std::span<const std::byte> records,
 }
 #endif
 
-std::uint64_t sum_entry_products(const TextLayout& layout, std::span<const Entry> entries) {
-  std::uint64_t sum = 0;
-  for (const Entry& entry : entries) {
-    const std::byte* const record = record_of(entry);
-    const std::uint64_t bytes = record_bytes(layout, entry);
-    std::uint64_t folded;
-    if (bytes < 16) {
-      const Pair pair = short_record(record, static_cast<std::uint32_t>(bytes));
-      folded = fold(pair.a ^ keys[0], pair.b ^ keys[1]);
-    } else {
-      folded = fold_long(record, bytes);
-    }
-    sum += fold(folded ^ keys[5], bytes ^ keys[2]);
-  }
-  return sum;
-}
-
 std::vector<FingerprintSum> find_sums() {
   std::vector<FingerprintSum> sums;
 #ifdef __x86_64__
@@ -227,7 +148,7 @@ std::vector<FingerprintSum> find_sums() {
     sums.push_back(sum_wide_rounds);
   if (__builtin_cpu_supports("aes")) sums.push_back(sum_rounds);
 #endif
-  sums.push_back(sum_products);
+  sums.push_back(portable_fingerprint);
   return sums;
 }
 
@@ -238,16 +159,33 @@ std::span<const FingerprintSum> fingerprint_sums() {
   return sums;
 }
 
-std::uint64_t records_fingerprint(std::span<const std::byte> records, std::uint32_t record_bytes) {
-  return fingerprint_sums().front()(records, record_bytes);
+std::uint64_t portable_fingerprint(std::span<const std::byte> records, std::uint32_t record_bytes) {
+  const auto sum_of = [&](auto bytes) {
+    std::uint64_t sum = 0;
+    const std::byte* const end = records.data() + records.size();
+    for (const std::byte* record = records.data(); record != end; record += bytes)
+      sum += fingerprint_of(record, bytes);
+    return sum;
+  };
+  switch (record_bytes) {  // constant sizes become loads without branches
+    case 8:
+      return sum_of(std::integral_constant<std::uint32_t, 8>());
+    case 16:
+      return sum_of(std::integral_constant<std::uint32_t, 16>());
+    default:
+      return sum_of(record_bytes);
+  }
 }
 
-std::uint64_t entries_fingerprint(const TextLayout& layout, std::span<const Entry> entries) {
+std::uint64_t entries_fingerprint(FingerprintSum sum, const TextLayout& layout,
+                                  std::span<const Entry> entries) {
 #ifdef __x86_64__
-  static const bool rounds = __builtin_cpu_supports("aes");
-  if (rounds) return sum_entry_rounds(layout, entries);
+  if (sum != portable_fingerprint) return sum_entry_rounds(layout, entries);
 #endif
-  return sum_entry_products(layout, entries);
+  std::uint64_t result = 0;
+  for (const Entry& entry : entries)
+    result += fingerprint_of(record_of(entry), record_bytes(layout, entry));
+  return result;
 }
 
 }  // namespace corank

@@ -175,6 +175,9 @@ class Merge {
                                  : std::max(std::thread::hardware_concurrency(), 1u)),
         memory_bytes_(options.memory_bytes ? options.memory_bytes : default_memory_bytes()),
         runs_(std::move(runs)),
+        fingerprint_(!options.verify  ? nullptr
+                     : decision_.cuda ? portable_fingerprint
+                                      : fingerprint_sums().front()),
         fingerprints_(runs_.size()) {
     run_records_ = records_of(runs_);
     if (runs_.size() >= many_runs) {
@@ -478,6 +481,7 @@ class Merge {
                         .threads = threads,
                         .stop = options_.stop,
                         .checksum = last_pass_ && options_.checksum,
+                        .fingerprint = fingerprint_,
                         .fingerprints = fingerprints,
                         .wrote = [this](std::uint64_t bytes) { wrote(bytes); },
                         .trace = options_.trace.empty() ? nullptr : &trace_,
@@ -520,7 +524,8 @@ class Merge {
     if (decision_.cuda && faults_.given_up())
       decision_ = {false, "the device failed: " + faults_.first()};
     for (;;) {
-      const BackendConfig config{&encoding_, plan.unit_records, plan.tokens, threads};
+      const BackendConfig config{&encoding_, plan.unit_records, plan.tokens, threads,
+                                 options_.verify};
       std::vector<std::unique_ptr<Backend>> backends;
       try {
         while (backends.size() < slices) {
@@ -673,6 +678,7 @@ class Merge {
   std::vector<Run> runs_;
   std::uint64_t run_records_ = 0;
   std::uint64_t earlier_records_ = 0;        // that earlier passes wrote
+  FingerprintSum fingerprint_;               // of all passes; null: nothing is verified
   std::vector<std::uint64_t> fingerprints_;  // of runs_ that earlier passes wrote
   DeviceFaults faults_;
   bool last_pass_ = false;

@@ -7,7 +7,6 @@
 #include <algorithm>
 
 #include "corank/error.hpp"
-#include "fingerprint.hpp"
 #include "order.hpp"
 
 namespace corank {
@@ -40,7 +39,7 @@ void OutputVerifier::look(std::span<const std::byte> bytes, std::uint64_t rank, 
             first_descent(layout, block.data() - before * record_bytes, count + before);
         if (descent != count + before) throw_disorder(rank + first - before + descent);
       }
-      sum += records_fingerprint(block, record_bytes);
+      sum += sum_(block, record_bytes);
     }
     fingerprint_ += sum;
   };
@@ -54,6 +53,11 @@ void OutputVerifier::look(std::span<const std::byte> bytes, std::uint64_t rank, 
       look_from(records * task / tasks, records * (task + 1) / tasks);
     });
   });
+}
+
+void OutputVerifier::take(const UnitLook& found, std::uint64_t rank) {
+  if (found.descent) throw_disorder(rank + *found.descent);
+  fingerprint_ += found.written;
 }
 
 void OutputVerifier::follow(std::span<const std::byte> bytes, std::uint64_t rank) {

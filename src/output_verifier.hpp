@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "corank/key.hpp"
+#include "fingerprint.hpp"
+#include "unit.hpp"
 
 namespace corank {
 
@@ -15,13 +17,16 @@ namespace corank {
 class OutputVerifier {
  public:
   // `encoding` must outlive it. Without `ordered` the records may stand in any order.
-  OutputVerifier(const KeyEncoding& encoding, bool ordered)
-      : encoding_(encoding), ordered_(ordered) {}
+  OutputVerifier(const KeyEncoding& encoding, FingerprintSum sum, bool ordered)
+      : encoding_(encoding), sum_(sum), ordered_(ordered) {}
 
   // A stretch of the output, whole records, the first of which has this rank. Every stretch is
   // looked at once, in any order, by `threads` of the caller's arena. Throws Corrupted if a record
   // sorts before its predecessor in the stretch. Thread-safe.
   void look(std::span<const std::byte> bytes, std::uint64_t rank, unsigned threads);
+
+  // Instead of that, what the backend that merged the stretch found.
+  void take(const UnitLook& found, std::uint64_t rank);
 
   // The same stretches in their order, one at a time. Throws Corrupted if the first record of one
   // sorts before the last of the one before.
@@ -32,11 +37,12 @@ class OutputVerifier {
   // ends.
   void check_edge(const OutputVerifier& next) const;
 
-  // Of all records: see records_fingerprint().
+  // Of all records.
   std::uint64_t fingerprint() const { return fingerprint_; }
 
  private:
   const KeyEncoding& encoding_;
+  FingerprintSum sum_;
   bool ordered_;
   std::atomic<std::uint64_t> fingerprint_ = 0;
   std::vector<std::byte> first_;  // record

@@ -88,23 +88,24 @@ class IdleClock {
 
 // Of records of a fixed size, or of variable length.
 struct Verifier {
-  Verifier(const KeyEncoding& encoding, bool ordered)
-      : records(encoding, ordered), text(encoding, ordered) {}
+  Verifier(const KeyEncoding& encoding, FingerprintSum sum, bool ordered)
+      : records(encoding, sum, ordered), text(encoding, sum, ordered) {}
   OutputVerifier records;
   TextVerifier text;
 };
 
-std::unique_ptr<ChunkSource> read_chunks(const Pass& pass, BufferPool& pool, const TraceRow& row) {
+// `sum` null: chunks need no fingerprints.
+std::unique_ptr<ChunkSource> read_chunks(const Pass& pass, BufferPool& pool, FingerprintSum sum,
+                                         const TraceRow& row) {
   const auto order = pass.backend ? ChunkSource::Order::forecast : ChunkSource::Order::one_by_one;
   const unsigned threads = reading_threads(pass.threads);
-  const bool fingerprints = !pass.fingerprints.empty();
   if (!pass.encoding.layout().text)
-    return std::make_unique<Reader>(pass.runs, pass.encoding, pass.plan, order, pool, threads,
-                                    fingerprints, pass.stop, row);
+    return std::make_unique<Reader>(pass.runs, pass.encoding, pass.plan, order, pool, threads, sum,
+                                    pass.stop, row);
   std::vector<Stream> streams;
   for (const Run& run : pass.runs) streams.push_back(stream_of(run));
   return std::make_unique<StreamReader>(std::move(streams), pass.encoding, pass.plan, order, pool,
-                                        threads, fingerprints, pass.stop, row);
+                                        threads, sum, pass.stop, row);
 }
 
 void run_pass(const Pass& pass, PassTotals& totals, Verifier& verifier) {
@@ -127,7 +128,12 @@ void run_pass(const Pass& pass, PassTotals& totals, Verifier& verifier) {
           : (bytes_in_runs / record_bytes + pass.plan.unit_records - 1) / pass.plan.unit_records;
   // Copies are written from where they were read, unless only whole pages of the output can be.
   const bool needs_output = pass.writer && (pass.backend || pass.writer->is_direct());
-  const bool verify = !pass.fingerprints.empty();
+  const bool verify = pass.fingerprint != nullptr;
+  // What a device is the first to read, it is the first to look at.
+  const bool backend_reads = verify && !layout.text && pass.backend && pass.backend->looks() &&
+                             std::ranges::all_of(pass.runs, [](const Run& run) {
+                               return run.records() == 0 || run.in_place(0) != nullptr;
+                             });
 
   const auto row = [&](const char* stage, std::ptrdiff_t number = 0) {
     return TraceRow{pass.trace, stage, pass.slice, static_cast<unsigned>(number)};
@@ -140,7 +146,8 @@ void run_pass(const Pass& pass, PassTotals& totals, Verifier& verifier) {
                          : pass.backend ? std::min<std::uint64_t>(pass.plan.tokens, units)
                                         : pass.plan.tokens,
                          pin);
-  const std::unique_ptr<ChunkSource> source = read_chunks(pass, chunk_pool, row("read"));
+  const std::unique_ptr<ChunkSource> source =
+      read_chunks(pass, chunk_pool, backend_reads ? nullptr : pass.fingerprint, row("read"));
   // Units of runs in memory need no chunks.
   const bool in_memory = std::ranges::all_of(
       pass.runs, [](const Run& run) { return run.in_place(0) && !run.is_mapped(); });
@@ -173,6 +180,7 @@ void run_pass(const Pass& pass, PassTotals& totals, Verifier& verifier) {
   auto cut_until = TraceClock::now();
   auto written_until = cut_until;
   IdleClock merge_idle(totals.merge_for_cut);
+  std::atomic<std::uint64_t> read_by_backend = 0;  // fingerprint
 
   const auto read_and_cut = tbb::make_filter<void, Token*>(
       tbb::filter_mode::serial_in_order, [&](tbb::flow_control& flow) -> Token* {
@@ -211,6 +219,13 @@ void run_pass(const Pass& pass, PassTotals& totals, Verifier& verifier) {
               token->merged.pieces.push_back(bytes_of_segment(segment));
           } else if (pass.backend) {
             token->merged = pass.backend->merge(unit, output.data());
+            if (backend_reads) {
+              if (const auto& look = token->merged.look)
+                read_by_backend += look->read;
+              else
+                for (const Segment& segment : unit.segments)
+                  read_by_backend += pass.fingerprint(bytes_of_segment(segment), record_bytes);
+            }
             token->unit.segments.clear();
           } else {
             auto to = output.begin();
@@ -250,7 +265,9 @@ void run_pass(const Pass& pass, PassTotals& totals, Verifier& verifier) {
       });
   // After it was written: what was wrong then is wrong still, whenever it came to be.
   const auto look = tbb::make_filter<Token*, void>(tbb::filter_mode::parallel, [&](Token* token) {
-    if (verify) {
+    if (const auto& look = token->merged.look) {
+      verifier.records.take(*look, token->unit.rank);
+    } else if (verify) {
       Stopwatch verifying(totals.verify, row("verify", token - carried.data()),
                           token->unit.sequence);
       if (layout.text)
@@ -270,7 +287,8 @@ void run_pass(const Pass& pass, PassTotals& totals, Verifier& verifier) {
   arena.execute(
       [&] { tbb::parallel_pipeline(pass.plan.tokens, read_and_cut & merge & write & look); });
   if (verify) {
-    std::uint64_t fingerprint = 0;
+    std::uint64_t fingerprint = read_by_backend;
+    pass.fingerprints.front() += read_by_backend;
     for (std::uint32_t run = 0; run < pass.runs.size(); ++run) {
       fingerprint += source->fingerprint(run);
       pass.fingerprints[run] += source->fingerprint(run);
@@ -297,7 +315,8 @@ void run_passes(std::span<const Pass> slices, PassTotals& totals) {
   for (const Pass& slice : slices) workers += workers_of(slice);
   const tbb::global_control allowance(tbb::global_control::max_allowed_parallelism, workers);
   std::deque<Verifier> verifiers;
-  for (const Pass& slice : slices) verifiers.emplace_back(slice.encoding, slice.backend != nullptr);
+  for (const Pass& slice : slices)
+    verifiers.emplace_back(slice.encoding, slice.fingerprint, slice.backend != nullptr);
   if (slices.size() == 1) return run_pass(slices.front(), totals, verifiers.front());
 
   // The first failure stops the others.

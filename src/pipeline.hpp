@@ -7,6 +7,7 @@
 #include <stop_token>
 
 #include "backend.hpp"
+#include "fingerprint.hpp"
 #include "plan.hpp"
 #include "run.hpp"
 #include "stopwatch.hpp"
@@ -48,7 +49,10 @@ struct Pass {
   unsigned threads;
   std::stop_token stop;
   bool checksum;  // of the output
-  // Of each run, added up as its records are read; empty: what is read and written is not verified.
+  // How what is read and written is verified; null: not at all. A backend that looks at its units
+  // has only the portable one.
+  FingerprintSum fingerprint;
+  // Of each run, added up as its records are read; where the backend reads them, the first has all.
   std::span<std::atomic<std::uint64_t>> fingerprints;
   std::function<void(std::uint64_t)> wrote;  // told the bytes of each unit that was written
   Trace* trace;                              // null: none is wanted

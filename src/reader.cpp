@@ -7,12 +7,11 @@
 #include <limits>
 
 #include "corank/error.hpp"
-#include "fingerprint.hpp"
 
 namespace corank {
 
 Reader::Reader(std::span<const Run> runs, const KeyEncoding& encoding, const PassPlan& plan,
-               Order order, BufferPool& pool, unsigned threads, bool fingerprints,
+               Order order, BufferPool& pool, unsigned threads, FingerprintSum sum,
                std::stop_token stop, TraceRow row)
     : runs_(runs),
       encoding_(encoding),
@@ -20,7 +19,7 @@ Reader::Reader(std::span<const Run> runs, const KeyEncoding& encoding, const Pas
       chunk_records_(plan.chunk_records),
       read_ahead_limit_(plan.read_ahead),
       pool_(pool),
-      fingerprints_(fingerprints),
+      sum_(sum),
       stop_(std::move(stop)),
       states_(runs.size()) {
   // While runs are few, one read of each at a time would leave the device idle.
@@ -77,7 +76,7 @@ ChunkRef Reader::next(std::uint32_t run) {
   ChunkRef chunk = std::move(state.ready.front());
   state.ready.erase(state.ready.begin());
   state.taken += chunk->count;
-  state.fingerprint += chunk->fingerprint;
+  state.fingerprint += chunk->fingerprint.value_or(0);
   --ahead_;
   read_ahead();
   return chunk;
@@ -90,7 +89,7 @@ void Reader::issue(std::uint32_t run) {
   state.issued += count;
   ++ahead_;
   const std::byte* in_place = runs_[run].in_place(first);
-  if (in_place && !runs_[run].is_mapped() && !fingerprints_) {
+  if (in_place && !runs_[run].is_mapped() && !sum_) {
     loaded(make_chunk({run, first, count, Buffer()}, in_place));
   } else {
     requests_.push({run, first, count, in_place ? Buffer() : pool_.lease()});
@@ -232,8 +231,8 @@ ChunkRef Reader::make_chunk(Request request, const std::byte* records) const {
   const auto last_key =
       encode<max_key_words>(encoding_.layout(), records + bytes - encoding_.record_bytes());
   const bool mapped = runs_[request.run].is_mapped();
-  const std::uint64_t fingerprint =
-      fingerprints_ ? records_fingerprint({records, bytes}, encoding_.record_bytes()) : 0;
+  std::optional<std::uint64_t> fingerprint;
+  if (sum_) fingerprint = sum_({records, bytes}, encoding_.record_bytes());
   return {new Chunk{request.run, request.first, request.count, last_key, std::move(request.buffer),
                     records, fingerprint},
           [mapped, bytes](const Chunk* chunk) {

@@ -14,6 +14,7 @@
 
 #include "chunk_source.hpp"
 #include "corank/key.hpp"
+#include "fingerprint.hpp"
 #include "plan.hpp"
 #include "read_ring.hpp"
 #include "run.hpp"
@@ -28,9 +29,10 @@ class Reader final : public ChunkSource {
  public:
   // `pool` lends plan.chunks buffers; `runs` and `encoding` must outlive the reader. `threads` read
   // from the page cache; what is read from devices is as many reads in flight as there are chunks
-  // to read ahead.
+  // to read ahead. `sum` null: chunks need no fingerprints.
   Reader(std::span<const Run> runs, const KeyEncoding& encoding, const PassPlan& plan, Order order,
-         BufferPool& pool, unsigned threads, bool fingerprints, std::stop_token stop, TraceRow row);
+         BufferPool& pool, unsigned threads, FingerprintSum sum, std::stop_token stop,
+         TraceRow row);
   ~Reader() override;
 
   std::uint32_t runs() const override { return static_cast<std::uint32_t>(runs_.size()); }
@@ -78,7 +80,7 @@ class Reader final : public ChunkSource {
   std::uint64_t chunk_records_;
   std::uint64_t read_ahead_limit_;
   BufferPool& pool_;
-  bool fingerprints_;
+  FingerprintSum sum_;
   std::stop_token stop_;
 
   std::mutex mutex_;  // guards what follows

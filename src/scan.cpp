@@ -19,7 +19,7 @@ ScanResult scan_text(const Run& run, const KeyEncoding& encoding, bool checksum)
   std::vector<Stream> streams;
   streams.push_back(stream_of(run));
   StreamReader reader(std::move(streams), encoding, plan, ChunkSource::Order::one_by_one, pool, 1,
-                      false, {}, {});
+                      nullptr, {}, {});
   ScanResult result;
   std::uint64_t offset = run.offset();
   ChunkRef before;

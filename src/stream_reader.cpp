@@ -6,7 +6,6 @@
 #include <cstring>
 
 #include "corank/error.hpp"
-#include "fingerprint.hpp"
 #include "mapping.hpp"
 
 namespace corank {
@@ -81,7 +80,7 @@ struct StreamReader::Filling {
 
 StreamReader::StreamReader(std::vector<Stream> streams, const KeyEncoding& encoding,
                            const PassPlan& plan, Order order, BufferPool& pool, unsigned threads,
-                           bool fingerprints, std::stop_token stop, TraceRow row)
+                           FingerprintSum sum, std::stop_token stop, TraceRow row)
     : encoding_(encoding),
       order_(order),
       chunk_records_(plan.chunk_records),
@@ -91,7 +90,7 @@ StreamReader::StreamReader(std::vector<Stream> streams, const KeyEncoding& encod
       large_bytes_(plan.large_bytes),
       read_ahead_limit_(plan.read_ahead),
       pool_(pool),
-      fingerprints_(fingerprints),
+      sum_(sum),
       stop_(std::move(stop)),
       large_used_bytes_(std::make_shared<std::atomic<std::uint64_t>>(0)),
       runs_(streams.size()) {
@@ -139,7 +138,7 @@ ChunkRef StreamReader::next(std::uint32_t run) {
   if (state.ready.empty()) return nullptr;
   ChunkRef chunk = std::move(state.ready.front());
   state.ready.pop();
-  state.fingerprint += chunk->fingerprint;
+  state.fingerprint += chunk->fingerprint.value_or(0);
   --ahead_;
   read_ahead();
   return chunk;
@@ -322,16 +321,15 @@ std::uint64_t StreamReader::find_records(RunState& run, Filling& filling,
   if (!layout.text) {
     filling.count = std::min(chunk_records_, bytes.size() / layout.record_bytes);
     end = filling.count * layout.record_bytes;
-    if (fingerprints_)
-      filling.fingerprint = records_fingerprint(bytes.first(end), layout.record_bytes);
+    if (sum_) filling.fingerprint = sum_(bytes.first(end), layout.record_bytes);
   }
   while (filling.count < filling.entries.size()) {
     const auto into = filling.entries.subspan(filling.count);
     const Indexed found =
         index_records(*layout.text, bytes.subspan(end), at_end,
                       into.first(std::min<std::uint64_t>(into.size(), batch_records)));
-    if (fingerprints_)
-      filling.fingerprint += entries_fingerprint(*layout.text, into.first(found.records));
+    if (sum_)
+      filling.fingerprint += entries_fingerprint(sum_, *layout.text, into.first(found.records));
     filling.count += found.records;
     end += found.bytes;
     if (found.bad) {

@@ -18,6 +18,7 @@
 
 #include "chunk_source.hpp"
 #include "corank/key.hpp"
+#include "fingerprint.hpp"
 #include "framing.hpp"
 #include "plan.hpp"
 #include "run.hpp"
@@ -40,9 +41,10 @@ Stream stream_of(const Run& run);
 // Forecasts as Reader does; of each run one chunk is being read at a time.
 class StreamReader final : public ChunkSource {
  public:
-  // `pool` lends plan.chunks buffers; it and `encoding` must outlive the reader.
+  // `pool` lends plan.chunks buffers; it and `encoding` must outlive the reader. `sum` null: chunks
+  // need no fingerprints.
   StreamReader(std::vector<Stream> streams, const KeyEncoding& encoding, const PassPlan& plan,
-               Order order, BufferPool& pool, unsigned threads, bool fingerprints,
+               Order order, BufferPool& pool, unsigned threads, FingerprintSum sum,
                std::stop_token stop, TraceRow row);
   ~StreamReader() override;
 
@@ -103,7 +105,7 @@ class StreamReader final : public ChunkSource {
   std::uint64_t large_bytes_;
   std::uint64_t read_ahead_limit_;
   BufferPool& pool_;
-  bool fingerprints_;
+  FingerprintSum sum_;
   std::stop_token stop_;
   std::shared_ptr<std::atomic<std::uint64_t>> large_used_bytes_;
 

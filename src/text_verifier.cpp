@@ -44,7 +44,7 @@ void TextVerifier::look(std::span<const std::span<const std::byte>> pieces, std:
               offset + static_cast<std::uint64_t>(record_of(entries[1 - before + descent]) -
                                                   piece.data())));
       }
-      sum += entries_fingerprint(*layout.text, into.first(found.records));
+      sum += entries_fingerprint(sum_, *layout.text, into.first(found.records));
       entries.front() = into[found.records - 1];
       records += found.records;
       at += found.bytes;
@@ -53,7 +53,6 @@ void TextVerifier::look(std::span<const std::span<const std::byte>> pieces, std:
   }
   if (records == 0) return;
   fingerprint_ += sum;
-  records_ += records;
   if (!ordered_) return;
   const auto copy = [&](const Entry& entry) {
     const std::byte* const record = record_of(entry);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "corank/key.hpp"
+#include "fingerprint.hpp"
 
 namespace corank {
 
@@ -17,8 +18,8 @@ namespace corank {
 class TextVerifier {
  public:
   // `encoding` must outlive it. Without `ordered` the records may stand in any order.
-  TextVerifier(const KeyEncoding& encoding, bool ordered)
-      : encoding_(encoding), ordered_(ordered) {}
+  TextVerifier(const KeyEncoding& encoding, FingerprintSum sum, bool ordered)
+      : encoding_(encoding), sum_(sum), ordered_(ordered) {}
 
   // The output is looked at once, in stretches of whole records, in any order: this one, which may
   // be several pieces, begins at `offset` of the output, after the stretch `sequence` - 1. Throws
@@ -34,7 +35,6 @@ class TextVerifier {
 
   // Of all records: see entries_fingerprint().
   std::uint64_t fingerprint() const { return fingerprint_; }
-  std::uint64_t records() const { return records_; }
 
  private:
   // Stretches that follow one another: the first record and the last.
@@ -46,9 +46,9 @@ class TextVerifier {
   void check(const Looked& before, const Looked& after) const;
 
   const KeyEncoding& encoding_;
+  FingerprintSum sum_;
   bool ordered_;
   std::atomic<std::uint64_t> fingerprint_ = 0;
-  std::atomic<std::uint64_t> records_ = 0;
   std::mutex mutex_;
   std::map<std::uint64_t, Looked> looked_;  // by the sequence of their first stretch
 };

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <exception>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -30,7 +31,7 @@ struct Chunk {
   Key<max_key_words> last_key;  // the prefix of its last record's key
   Buffer buffer;                // has the records at its start, unless they are elsewhere:
   const std::byte* in_place = nullptr;
-  std::uint64_t fingerprint = 0;  // of the records as they were read, where that is wanted
+  std::optional<std::uint64_t> fingerprint;  // of the records as they were read, where wanted
   const std::byte* records() const { return in_place ? in_place : buffer.bytes().data(); }
 };
 using ChunkRef = std::shared_ptr<const Chunk>;
@@ -60,10 +61,18 @@ struct WorkUnit {
   std::uint64_t offset = 0;  // of its first byte in the output
 };
 
+// What a backend found out about a unit's records while it had them at hand.
+struct UnitLook {
+  std::uint64_t read;     // their portable_fingerprint() as they came; 0 if their chunks have it
+  std::uint64_t written;  // the same of the merged unit, as it left
+  std::optional<std::uint64_t> descent;  // its first record that sorts before its predecessor
+};
+
 // What was made of a work unit: whole records, which in this order go to the output. Owns nothing:
 // they are in the memory that the unit was merged into.
 struct MergedUnit {
   std::vector<std::span<const std::byte>> pieces;
+  std::optional<UnitLook> look = {};  // none: the caller has yet to look
 };
 
 }  // namespace corank

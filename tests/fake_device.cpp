@@ -3,13 +3,16 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <functional>
 #include <string>
 
 #include "catch.hpp"
 #include "corank/merge.hpp"
 #include "cpu_backend.hpp"
 #include "cuda_backend.hpp"
+#include "fingerprint.hpp"
 #include "link.hpp"
+#include "order.hpp"
 #include "support.hpp"
 
 using namespace corank;
@@ -24,6 +27,8 @@ struct Fake {
   bool out_of_memory = false;
   bool lasting = false;                  // all calls after it fail, too
   std::uint64_t memory_records = ~0ull;  // of all units in flight
+  // What it does to a unit between looking at what it read and at what it wrote.
+  std::function<void(const WorkUnit&, std::span<std::byte>)> harm;
 
   std::atomic<std::int64_t> seen[calls] = {};
   std::atomic<bool> lost = false;
@@ -41,7 +46,7 @@ Fake* fake = nullptr;
 class FakeDevice final : public Backend {
  public:
   explicit FakeDevice(const BackendConfig& config)
-      : record_bytes_(config.encoding->record_bytes()), inner_(make_cpu_backend(config)) {
+      : encoding_(*config.encoding), look_(config.look), inner_(make_cpu_backend(config)) {
     fake->call(make);
     if (config.unit_records * config.tokens > fake->memory_records)
       throw DeviceError("fake: out of memory; --backend cpu needs no GPU", true);
@@ -50,10 +55,26 @@ class FakeDevice final : public Backend {
 
   MergedUnit merge(const WorkUnit& unit, std::byte* output) override {
     // A unit that fails may have written anything.
-    std::memset(output, 0x5a, unit.records * record_bytes_);
+    const std::span merged(output, unit.records * encoding_.record_bytes());
+    std::memset(output, 0x5a, merged.size());
     fake->call(merge_unit);
-    return inner_->merge(unit, output);
+    MergedUnit result = inner_->merge(unit, output);
+    if (!look_) return result;
+    UnitLook look{};
+    for (const Segment& segment : unit.segments)
+      if (!segment.chunk->fingerprint)
+        look.read += portable_fingerprint(
+            {segment.chunk->records() + segment.first * encoding_.record_bytes(),
+             segment.count * encoding_.record_bytes()},
+            encoding_.record_bytes());
+    if (fake->harm) fake->harm(unit, merged);
+    look.written = portable_fingerprint(merged, encoding_.record_bytes());
+    const std::uint64_t descent = first_descent(encoding_.layout(), output, unit.records);
+    if (descent != unit.records) look.descent = descent;
+    result.look = look;
+    return result;
   }
+  bool looks() const override { return look_; }
   PinMemory pin_memory() override {
     return [](std::span<std::byte>) -> std::shared_ptr<void> {
       fake->call(pin_pool);
@@ -67,7 +88,8 @@ class FakeDevice final : public Backend {
   std::string device() const override { return "fake"; }
 
  private:
-  std::uint32_t record_bytes_;
+  const KeyEncoding& encoding_;
+  bool look_;
   std::unique_ptr<Backend> inner_;
 };
 
@@ -238,4 +260,51 @@ TEST_CASE("disorder is no failure of the device") {
   Fake clean;
   fake = &clean;
   CHECK_THROWS_AS(merge(data.paths, data.folder / "output", data.options), OutOfOrder);
+}
+
+TEST_CASE("what a device finds of its units is held against all that was read") {
+  Data data;
+  Fake clean;
+  for (const bool in_memory : {true, false}) {
+    const Stats stats = in_memory ? data.into_memory(clean) : data.into_file(clean);
+    CHECK(stats.verified);
+    CHECK(stats.busy.verify == 0);
+    const auto said_of = [&](auto harm) -> std::string {
+      Fake wanted;
+      wanted.harm = harm;
+      try {
+        in_memory ? data.into_memory(wanted) : data.into_file(wanted);
+      } catch (const Corrupted& found) {
+        return found.what();
+      }
+      return "";
+    };
+    const std::uint64_t last = stats.units - 1;
+    std::string said = said_of([&](const WorkUnit& unit, std::span<std::byte> records) {
+      if (unit.sequence == last) records.back() ^= std::byte{1};
+    });
+    CHECK(said.find("are not those that were read") != std::string::npos);
+
+    std::uint64_t rank = 0;
+    const auto names_rank = [&] {
+      return said.find("record " + std::to_string(rank) + " of the output sorts before") !=
+             std::string::npos;
+    };
+    // The first record is moved behind one with a greater key.
+    said = said_of([&](const WorkUnit& unit, std::span<std::byte> records) {
+      if (unit.sequence != 1) return;
+      std::size_t at = 24;
+      while (std::memcmp(&records[0], &records[at], 4) == 0) at += 24;
+      std::swap_ranges(&records[0], &records[24], &records[at]);
+      rank = unit.rank + 1;
+    });
+    CHECK(names_rank());
+    // Where units meet it is the host that looks.
+    said = said_of([&](const WorkUnit& unit, std::span<std::byte> records) {
+      if (unit.sequence != 0) return;
+      std::memset(&records[records.size() - 24], 0xff, 4);
+      rank = unit.records;
+    });
+    CHECK(names_rank());
+  }
 }

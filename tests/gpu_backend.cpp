@@ -17,6 +17,7 @@
 #include "corank/error.hpp"
 #include "corank/key.hpp"
 #include "cuda_backend.hpp"
+#include "fingerprint.hpp"
 
 namespace corank {
 namespace {
@@ -42,7 +43,7 @@ class Rig {
       : schema_(Schema::parse(schema)),
         encoding_(schema_, parse_keys(keys, schema_)),
         chunk_records_(sizes.chunk_records),
-        backend_(make_cuda_backend(0, {&encoding_, sizes.unit_records, sizes.tokens, 4})),
+        backend_(make_cuda_backend(0, {&encoding_, sizes.unit_records, sizes.tokens, 4, true})),
         chunks_(round_up((sizes.chunk_records + 2) * record_bytes(), page_bytes()), sizes.chunks,
                 backend_->pin_memory()),
         outputs_(round_up(sizes.unit_records * record_bytes() + 1, page_bytes()), sizes.tokens + 1,
@@ -115,13 +116,16 @@ class Rig {
     return sorted(all);
   }
 
-  // Whether the merge gives `expected` and leaves the rest of the output alone.
+  // Whether the merge gives `expected`, finds it so, and leaves the rest of the output alone.
   bool merges_to(const WorkUnit& unit, const Bytes& expected) {
     const Buffer output = this->output();
     const auto bytes = output.bytes();
     std::fill(bytes.begin(), bytes.end(), poison);
-    backend_->merge(unit, bytes.data());
-    return unit.records * record_bytes() == expected.size() &&
+    const MergedUnit merged = backend_->merge(unit, bytes.data());
+    const std::uint64_t fingerprint = portable_fingerprint(expected, record_bytes());
+    const bool looked = merged.look && merged.look->read == fingerprint &&
+                        merged.look->written == fingerprint && !merged.look->descent;
+    return (looked || unit.records == 0) && unit.records * record_bytes() == expected.size() &&
            std::equal(expected.begin(), expected.end(), bytes.begin()) &&
            std::all_of(bytes.begin() + static_cast<std::ptrdiff_t>(expected.size()), bytes.end(),
                        [](std::byte byte) { return byte == poison; });

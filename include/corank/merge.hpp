@@ -84,7 +84,8 @@ struct Options {
   // Whether the merge proves its output: that its records are in order, and that they are, as a
   // multiset, the records that were read. What is covered is all that happens to records between
   // the return of the read and that of the write; of a merge that went on where another had
-  // stopped, only what it merged itself. Two passes over the memory: next to nothing where the
+  // stopped, only what it merged itself. A device looks at what it merged before that leaves it,
+  // and at runs in memory when it has them, which leaves out the ways from and to it. Two passes over the memory: next to nothing where the
   // file is what the merge waits for, more on few cores. With copy_only the order plays no part.
   bool verify = true;
 
@@ -127,7 +128,9 @@ struct Stats {
     double cut = 0;
     double merge = 0;
     double write = 0;
-    double verify = 0;  // of the output, beside the writing; what is read is verified there
+    // Of the output, beside the writing; what is read is verified there. What a device verifies is
+    // a part of `merge`.
+    double verify = 0;
   } busy;
 
   // Seconds that each stage had nothing to do, because of the neighbour that is named second.
