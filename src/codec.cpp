@@ -303,24 +303,37 @@ class Bzip2Encoder : public Encoder {
   int level_;
 };
 
+// No more dictionary than a frame can use.
+lzma_options_lzma xz_options(int level) {
+  lzma_options_lzma options;
+  ::lzma_lzma_preset(&options,
+                     level == 0 ? LZMA_PRESET_DEFAULT : static_cast<std::uint32_t>(level));
+  options.dict_size = std::min<std::uint32_t>(options.dict_size, frame_bytes);
+  return options;
+}
+
 class XzEncoder : public Encoder {
  public:
-  explicit XzEncoder(int level)
-      : preset_(level == 0 ? LZMA_PRESET_DEFAULT : static_cast<std::uint32_t>(level)) {}
+  explicit XzEncoder(int level) : options_(xz_options(level)) {}
+  XzEncoder(const XzEncoder&) = delete;
+  XzEncoder& operator=(const XzEncoder&) = delete;
 
   std::size_t bound(std::size_t bytes) const override { return ::lzma_stream_buffer_bound(bytes); }
   std::size_t encode(std::span<const std::byte> in, std::span<std::byte> into) override {
     std::size_t length = 0;
-    const lzma_ret result = ::lzma_easy_buffer_encode(
-        preset_, LZMA_CHECK_CRC64, nullptr, input_of<const std::uint8_t>(in), in.size(),
+    const lzma_ret result = ::lzma_stream_buffer_encode(
+        filters_, LZMA_CHECK_CRC64, nullptr, input_of<const std::uint8_t>(in), in.size(),
         reinterpret_cast<std::uint8_t*>(into.data()), &length, into.size());
     if (result == LZMA_MEM_ERROR) throw std::bad_alloc();
     if (result != LZMA_OK) throw Error("xz failed");
     return length;
   }
 
+  std::uint64_t memory_bytes() const { return ::lzma_raw_encoder_memusage(filters_); }
+
  private:
-  std::uint32_t preset_;
+  lzma_options_lzma options_;
+  lzma_filter filters_[2] = {{LZMA_FILTER_LZMA2, &options_}, {LZMA_VLI_UNKNOWN, nullptr}};
 };
 
 class Lz4Encoder : public Encoder {
@@ -468,17 +481,14 @@ std::unique_ptr<Encoder> make_encoder(const Compression& compression) {
 std::uint64_t encoder_bytes(const Compression& compression) {
   switch (compression.codec) {
     case Codec::gzip:
-      return MiB / 2;
-    case Codec::zstd:  // of frames of 4 MiB; measured
-      return (compression.level <= 8 ? 8 : 66) * MiB;
+    case Codec::lz4:
+      return MiB;
+    case Codec::zstd:  // measured
+      return (compression.level <= 8 ? 8 : 20) * MiB;
     case Codec::bzip2:
       return 8 * MiB;
     case Codec::xz:
-      return ::lzma_easy_encoder_memusage(compression.level == 0
-                                              ? LZMA_PRESET_DEFAULT
-                                              : static_cast<std::uint32_t>(compression.level));
-    case Codec::lz4:
-      return MiB;
+      return XzEncoder(compression.level).memory_bytes();
     case Codec::none:
       break;
   }

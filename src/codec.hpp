@@ -64,8 +64,8 @@ class Encoder {
 
 std::unique_ptr<Encoder> make_encoder(const Compression& compression);
 
-// As long as it pays for the ratio; short enough that a unit's frames keep all cores busy.
-inline constexpr std::size_t frame_bytes = std::size_t{4} << 20;
+// Of what compressed outputs hold: with less, the ratio suffers, with more, only the memory.
+inline constexpr std::size_t frame_bytes = std::size_t{1} << 20;
 
 // About as much memory as an encoder takes for frames of frame_bytes.
 std::uint64_t encoder_bytes(const Compression& compression);

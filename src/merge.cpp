@@ -117,12 +117,13 @@ std::vector<std::span<const std::byte>> pages_of(std::span<const Run> runs,
 // The files of an output of several parts, and the folder that they are in.
 class Parts {
  public:
-  Parts(const std::filesystem::path& folder, unsigned count) : folder_(folder) {
+  Parts(const std::filesystem::path& folder, unsigned count, std::string_view suffix)
+      : folder_(folder) {
     if (std::filesystem::exists(folder) && !std::filesystem::is_directory(folder))
       throw Error(folder.string() + ": is no folder; --parts needs one for its files");
     made_ = std::filesystem::create_directory(folder);
     for (unsigned part = 0; part < count; ++part)
-      paths_.push_back(folder / fmt::format("part-{:05}", part));
+      paths_.push_back(folder / fmt::format("part-{:05}{}", part, suffix));
     for (const auto& entry : std::filesystem::directory_iterator(folder))
       if (entry.path().filename().string().starts_with("part-") &&
           std::ranges::find(paths_, entry.path()) == paths_.end())
@@ -191,7 +192,13 @@ class Merge {
   Stats into_file(const std::filesystem::path& output) {
     std::optional<Parts> parts;
     std::vector<std::filesystem::path> paths{output};
-    if (options_.parts != 0) paths = parts.emplace(output, options_.parts).paths();
+    if (options_.compression)
+      compression_ = *options_.compression;
+    else if (options_.parts == 0)
+      compression_.codec = Compression::by_name(output.native());
+    reserve_for_compression();
+    if (options_.parts != 0)
+      paths = parts.emplace(output, options_.parts, suffix_of(compression_.codec)).paths();
     std::vector<Writer> writers;
     try {
       into_writers(paths, writers, folder_for_passes(output));
@@ -260,7 +267,12 @@ class Merge {
       const std::uint64_t kept = records_to_keep(writers[i], slices[i]);
       slices[i].begin += kept;
       writers[i].go_on(kept * record_bytes());
-      if (direct) writers[i].make_direct(part_bytes);
+      if (compression_.codec != Codec::none)
+        writers[i].compress(
+            compression_, compressing_threads_,
+            {options_.trace.empty() ? nullptr : &trace_, "compress", static_cast<unsigned>(i)});
+      // How much room compressed bytes need is not known.
+      if (direct) writers[i].make_direct(compression_.codec == Codec::none ? part_bytes : 0);
     }
     std::uint64_t left = 0;
     for (const Slice& slice : slices) left += slice.end - slice.begin;
@@ -282,14 +294,34 @@ class Merge {
     run_pass(runs_, slices, writers, {});
     for (const Run& run : runs_) run.check_unchanged();
     if (options_.stop.stop_requested()) throw Interrupted();
-    for (Writer& writer : writers) writer.commit();
+    for (Writer& writer : writers) {
+      writer.commit();
+      stats_.output_bytes += writer.bytes();
+    }
     for (std::size_t i = writers.size(); i-- > 0;)
       if (writers[i].atomic()) writers[i].atomic()->forget_sidecar();
   }
 
+  void reserve_for_compression() {
+    if (compression_.codec == Codec::none) return;
+    if (options_.resume)
+      throw Error(
+          "--resume can't go on with a compressed output; drop it, or write the output as it is");
+    const unsigned outputs = std::max(options_.parts, 1u);
+    const auto bytes = [&] {
+      return outputs * Compressor::memory_bytes(compression_, compressing_threads_);
+    };
+    compressing_threads_ = std::max(threads_ / outputs, 1u);
+    while (compressing_threads_ > 1 && bytes() > memory_bytes_ / 2) --compressing_threads_;
+    reserved_bytes_ = bytes();
+    memory_bytes_ -= std::min(memory_bytes_, reserved_bytes_);
+  }
+
   // Of the runs and of all options that say which bytes the output holds.
   std::uint64_t digest_of_output() const {
-    std::string text = fmt::format("{} {} {}:", record_bytes(), options_.copy_only, runs_.size());
+    std::string text =
+        fmt::format("{} {} {} {} {}:", record_bytes(), options_.copy_only,
+                    static_cast<int>(compression_.codec), compression_.level, runs_.size());
     for (const KeyPiece& piece : encoding_.pieces())
       text += fmt::format(" {} {} {} {} {}", piece.offset, piece.bytes,
                           static_cast<int>(piece.transform), piece.big_endian, piece.descending);
@@ -372,8 +404,10 @@ class Merge {
       throw Error(fmt::format(
           "--memory {}: too little to merge records of {} bytes{}; the smallest budget that works "
           "is {} bytes",
-          memory_bytes_, options_.text ? "any number of" : std::to_string(record_bytes()),
-          slices > 1 ? fmt::format(" into {} parts", slices) : "", smallest_budget() * slices));
+          memory_bytes_ + reserved_bytes_,
+          options_.text ? "any number of" : std::to_string(record_bytes()),
+          slices > 1 ? fmt::format(" into {} parts", slices) : "",
+          smallest_budget() * slices + reserved_bytes_));
     return widest;
   }
 
@@ -626,12 +660,13 @@ class Merge {
     stats_.records = options_.text ? totals_.records - earlier_records_ : run_records_;
     stats_.units = totals_.units;
     stats_.checksum = totals_.checksum;
-    stats_.busy = {seconds(totals_.read), seconds(totals_.cut), seconds(totals_.merge),
-                   seconds(totals_.write), seconds(totals_.verify)};
+    stats_.busy = {seconds(totals_.read),  seconds(totals_.cut),      seconds(totals_.merge),
+                   seconds(totals_.write), seconds(totals_.compress), seconds(totals_.verify)};
     stats_.verified = options_.verify;
-    stats_.waits = {seconds(totals_.read_for_cut),    seconds(totals_.cut_for_read),
-                    seconds(totals_.cut_for_merge),   seconds(totals_.merge_for_cut),
-                    seconds(totals_.merge_for_write), seconds(totals_.write_for_merge)};
+    stats_.waits = {seconds(totals_.read_for_cut),      seconds(totals_.cut_for_read),
+                    seconds(totals_.cut_for_merge),     seconds(totals_.merge_for_cut),
+                    seconds(totals_.merge_for_write),   seconds(totals_.write_for_merge),
+                    seconds(totals_.write_for_compress)};
     stats_.backend = options_.copy_only ? "none" : decision_.cuda ? "cuda" : "cpu";
     stats_.backend_reason = options_.copy_only ? "copies only" : decision_.reason;
     stats_.units_redone_on_cpu = faults_.units_redone();
@@ -661,6 +696,8 @@ class Merge {
       const double slices = wall / stats_.seconds;
       return Stats::Bound{std::move(what), bytes / stats_.seconds, bytes * slices / at_work};
     };
+    if (stats_.waits.write_for_compress > wall / 2)
+      return bound("compressing", stats_.waits.write_for_compress);
     if (stats_.busy.write > wall / 2) return bound(std::move(writing), stats_.busy.write);
     if (stats_.waits.merge_for_cut < wall / 2)
       return bound("merging", wall - stats_.waits.merge_for_cut);
@@ -675,6 +712,9 @@ class Merge {
   BackendDecision decision_;
   unsigned threads_;
   std::uint64_t memory_bytes_;
+  std::uint64_t reserved_bytes_ = 0;  // of the budget, for compression
+  Compression compression_;
+  unsigned compressing_threads_ = 0;  // for each output
   std::vector<Run> runs_;
   std::uint64_t run_records_ = 0;
   std::uint64_t earlier_records_ = 0;        // that earlier passes wrote

@@ -300,6 +300,11 @@ void run_pass(const Pass& pass, PassTotals& totals, Verifier& verifier) {
     Stopwatch writing(totals.write, row("write"), totals.units);
     pass.writer->make_durable();
   }
+  if (const Compressor* const compressor = pass.writer ? pass.writer->compressor() : nullptr) {
+    totals.compress += compressor->busy().load();
+    totals.write_for_compress += compressor->wait().load();
+    totals.write -= compressor->wait().load();
+  }
 
   totals.bytes_read += bytes_in_runs;
   totals.read += source->busy().load();

@@ -34,7 +34,9 @@ struct PassTotals {
   StageClock merge_for_cut = 0;  // while no unit was being merged
   StageClock merge_for_write = 0;
   StageClock write = 0;
-  StageClock verify = 0;  // of the output, while it is being written
+  StageClock compress = 0;            // by all its threads
+  StageClock write_for_compress = 0;  // no part of write
+  StageClock verify = 0;              // of the output, while it is being written
   StageClock write_for_merge = 0;
 };
 

@@ -96,7 +96,18 @@ void Writer::make_direct(std::uint64_t bytes) {
     throw_file_error(path_, fmt::format("reserve {} bytes", bytes));
 }
 
+void Writer::compress(const Compression& compression, unsigned threads, TraceRow row) {
+  compressor_ = std::make_unique<Compressor>(compression, threads, stop_, row);
+}
+
 void Writer::write(std::span<const std::byte> bytes) {
+  if (compressor_)
+    compressor_->add(bytes, [this](auto compressed) { put(compressed); });
+  else
+    put(bytes);
+}
+
+void Writer::put(std::span<const std::byte> bytes) {
   bytes_ += bytes.size();
   if (is_stream_) return write_to_stream(bytes);
   if (is_direct()) {
@@ -151,6 +162,7 @@ void Writer::write_to_stream(std::span<const std::byte> bytes) {
 }
 
 void Writer::make_durable() {
+  if (compressor_) compressor_->finish([this](auto compressed) { put(compressed); });
   if (staged_bytes_ != 0) {
     make_buffered(file());  // the last page may be no whole one
     write_staged();

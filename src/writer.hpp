@@ -10,6 +10,7 @@
 
 #include "atomic_file.hpp"
 #include "buffer.hpp"
+#include "compressor.hpp"
 #include "run.hpp"
 
 namespace corank {
@@ -34,11 +35,16 @@ class Writer {
   // where that is not possible nothing changes. Throws Error where there is not so much room.
   void make_direct(std::uint64_t bytes);
 
+  // Compresses what is written from now on.
+  void compress(const Compression& compression, unsigned threads, TraceRow row);
+  const Compressor* compressor() const { return compressor_.get(); }  // null: nothing is compressed
+
   bool is_direct() const { return staging_pool_ != nullptr; }
 
   // Where it is direct, memory that begins at a page's start and fills whole pages is written
   // without a copy.
   void write(std::span<const std::byte> bytes);
+  // Of the output so far.
   std::uint64_t bytes() const { return bytes_; }
 
   void make_durable();
@@ -49,6 +55,7 @@ class Writer {
 
  private:
   const FileDescriptor& file() const { return atomic_ ? atomic_->descriptor() : file_; }
+  void put(std::span<const std::byte> bytes);
   void write_to_stream(std::span<const std::byte> bytes);
   void write_pages(std::span<const std::byte> bytes);
   void write_staged();
@@ -63,6 +70,7 @@ class Writer {
   std::unique_ptr<BufferPool> staging_pool_;
   std::size_t staged_bytes_ = 0;
   Buffer staging_;
+  std::unique_ptr<Compressor> compressor_;
 };
 
 }  // namespace corank

@@ -152,6 +152,7 @@ void write_stats(const corank::Stats& stats, const std::string& file) {
       {"records", stats.records},
       {"bytes_read", stats.bytes_read},
       {"bytes_written", stats.bytes_written},
+      {"output_bytes", stats.output_bytes},
       {"resumed_bytes", stats.resumed_bytes},
       {"passes", stats.passes},
       {"units", stats.units},
@@ -162,6 +163,7 @@ void write_stats(const corank::Stats& stats, const std::string& file) {
         {"cut", stats.busy.cut},
         {"merge", stats.busy.merge},
         {"write", stats.busy.write},
+        {"compress", stats.busy.compress},
         {"verify", stats.busy.verify}}},
       {"wait_seconds",
        {{"read_for_cut", stats.waits.read_for_cut},
@@ -169,7 +171,8 @@ void write_stats(const corank::Stats& stats, const std::string& file) {
         {"cut_for_merge", stats.waits.cut_for_merge},
         {"merge_for_cut", stats.waits.merge_for_cut},
         {"merge_for_write", stats.waits.merge_for_write},
-        {"write_for_merge", stats.waits.write_for_merge}}},
+        {"write_for_merge", stats.waits.write_for_merge},
+        {"write_for_compress", stats.waits.write_for_compress}}},
       {"bound", bound_of(stats)},
       {"io", stats.io},
       {"backend", stats.backend},
@@ -213,6 +216,12 @@ class MergeCommand {
             "the folder that -o names")
         ->check(CLI::Range(1, 99'999))
         ->option_text("N");
+    command_
+        ->add_option(
+            "--compress", compress_,
+            "How the output is compressed: none, gzip, zstd, bzip2, xz or lz4, also with a "
+            "level (zstd:7); without it, by the end of its name: .gz .zst .bz2 .xz .lz4")
+        ->type_name("CODEC");
     command_->add_option("--backend", options_.backend, "What merges: auto, cpu or cuda")
         ->transform(CLI::CheckedTransformer(
             std::map<std::string, corank::BackendChoice>{{"auto", corank::BackendChoice::automatic},
@@ -287,6 +296,7 @@ class MergeCommand {
       options_.record = record_.schema();
       options_.keys = corank::parse_keys(record_.keys, options_.record);
     }
+    if (!compress_.empty()) options_.compression = corank::Compression::parse(compress_);
     if (output_ == "-" && stats_ == "-")
       throw Error("--output and --stats are both standard output; write one to a file");
     std::vector<std::filesystem::path> runs(runs_.begin(), runs_.end());
@@ -330,6 +340,7 @@ class MergeCommand {
   corank::Options options_;
   bool lines_ = false;
   std::string output_;
+  std::string compress_;
   std::vector<std::string> runs_;
   std::string files_from_;
   std::string stats_;

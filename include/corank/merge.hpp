@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "corank/compression.hpp"
 #include "corank/error.hpp"
 #include "corank/record.hpp"
 #include "corank/text.hpp"
@@ -93,6 +94,13 @@ struct Options {
   // part-00000 and so on, which hold the merged records in that order and are written side by side.
   unsigned parts = 0;
 
+  // How the output is compressed; without it, as the end of its name says (see
+  // Compression::by_name), and parts of it not at all. It is written as frames that each hold 1 MiB
+  // of it, with checksums, on all threads; one after another they are what the codec's own program
+  // writes and reads. Which bytes come out depends on nothing but the records, the codec and its
+  // version. Can't be gone on with by `resume`. Parts get the codec's suffix to their names.
+  std::optional<Compression> compression;
+
   // Copies instead of merging: the runs are read and written by the same engine, one after another,
   // whatever their keys. The ruler for how much time a merge takes beyond what the bytes need.
   bool copy_only = false;
@@ -114,7 +122,8 @@ struct Options {
 struct Stats {
   std::uint64_t records = 0;
   std::uint64_t bytes_read = 0;     // of all passes
-  std::uint64_t bytes_written = 0;  // of all passes
+  std::uint64_t bytes_written = 0;  // of all passes, before they are compressed
+  std::uint64_t output_bytes = 0;   // of the files as they stand there
   std::uint64_t resumed_bytes = 0;  // of the output, that Options::resume found written
   std::uint64_t passes = 0;         // 1 where the budget sufficed for all runs at once
   std::uint64_t units = 0;          // work units merged
@@ -128,6 +137,7 @@ struct Stats {
     double cut = 0;
     double merge = 0;
     double write = 0;
+    double compress = 0;
     // Of the output, beside the writing; what is read is verified there. What a device verifies is
     // a part of `merge`.
     double verify = 0;
@@ -141,12 +151,14 @@ struct Stats {
     double merge_for_cut = 0;    // while no unit was being merged
     double merge_for_write = 0;  // added up over the units
     double write_for_merge = 0;
+    double write_for_compress = 0;
   } waits;
 
   // What the merge would have to do faster to end earlier.
   struct Bound {
-    std::string what;                     // "reading", "cutting", "merging", "writing OUTPUT"
-    double bytes_per_second = 0;          // over the whole wall time
+    std::string what;             // "reading", "cutting", "merging", "compressing", "writing
+                                  // OUTPUT"
+    double bytes_per_second = 0;  // over the whole wall time
     double ceiling_bytes_per_second = 0;  // of that stage while it was at work
   } bound;
 

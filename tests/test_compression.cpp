@@ -1,0 +1,204 @@
+// Merges whose output is compressed.
+#include <algorithm>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include "catch.hpp"
+#include "codec.hpp"
+#include "compressor.hpp"
+#include "corank/merge.hpp"
+#include "source.hpp"
+#include "support.hpp"
+
+using namespace corank;
+using namespace corank::test;
+
+namespace {
+
+constexpr Codec codecs[] = {Codec::gzip, Codec::zstd, Codec::bzip2, Codec::xz, Codec::lz4};
+
+// What a file holds, decompressed.
+Bytes content_of(const std::filesystem::path& path) {
+  const auto source = open_source(path, {});
+  Bytes all;
+  for (Bytes part(1 << 20);;) {
+    const std::size_t got = source->read(part);
+    all.insert(all.end(), part.begin(), part.begin() + static_cast<std::ptrdiff_t>(got));
+    if (got < part.size()) return all;
+  }
+}
+
+// Runs on disk, and what their merge must be.
+class Merging {
+ public:
+  explicit Merging(std::size_t runs, std::uint64_t records_a_run) {
+    Random random(41);
+    options.record = Schema::parse("a:u16,p:u32,q:u16");
+    options.backend = BackendChoice::cpu;
+    options.overwrite = true;
+    const auto keys = parse_keys("a", options.record);
+    for (std::size_t i = 0; i < runs; ++i) {
+      const Bytes run = stably_sorted(
+          options.record, keys, random_records(options.record, records_a_run, Values::few, random));
+      paths.push_back(folder / ("run" + std::to_string(i)));
+      write_file(paths.back(), run);
+      expected.insert(expected.end(), run.begin(), run.end());
+    }
+    expected = stably_sorted(options.record, keys, expected);
+  }
+
+  TemporaryFolder folder;
+  std::vector<std::filesystem::path> paths;
+  Options options;
+  Bytes expected;
+};
+
+std::string message_of(const Merging& test, const std::filesystem::path& output) {
+  try {
+    merge(test.paths, output, test.options);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "nothing was thrown";
+}
+
+bool holds(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+}  // namespace
+
+TEST_CASE("an output is compressed as its name or its options say") {
+  Merging test(3, 150'000);
+  for (const Codec codec : codecs) {
+    INFO(name_of(codec));
+    const auto named = test.folder / ("out" + std::string(suffix_of(codec)));
+    test.options.compression.reset();
+    const Stats stats = merge(test.paths, named, test.options);
+    CHECK(look_at_input(named, true).codec == codec);
+    CHECK((content_of(named) == test.expected));
+    CHECK(stats.output_bytes == std::filesystem::file_size(named));
+    CHECK(stats.bytes_written == test.expected.size());
+    CHECK(stats.busy.compress > 0);
+
+    test.options.compression = Compression{codec, 1};
+    merge(test.paths, test.folder / "out", test.options);
+    CHECK((content_of(test.folder / "out") == test.expected));
+    CHECK(look_at_input(test.folder / "out", true).codec == codec);
+
+    test.options.compression = Compression{};
+    merge(test.paths, named, test.options);
+    CHECK((read_file(named) == test.expected));
+  }
+}
+
+TEST_CASE("which compressed bytes are written does not depend on how they were merged") {
+  Merging test(5, 100'000);
+  const auto path = test.folder / "out.zst";
+  merge(test.paths, path, test.options);
+  const Bytes expected = read_file(path);
+  for (const unsigned threads : {1, 3, 16})
+    for (const std::uint64_t memory_bytes : {16 << 20, 64 << 20})
+      for (const Io io : {Io::buffered, Io::direct, Io::mapped}) {
+        test.options.threads = threads;
+        test.options.memory_bytes = memory_bytes;
+        test.options.io = io;
+        merge(test.paths, path, test.options);
+        INFO(threads << " threads, " << memory_bytes << " bytes");
+        CHECK((read_file(path) == expected));
+      }
+}
+
+TEST_CASE("a compressed output without records is a file of its codec") {
+  Merging test(2, 0);
+  for (const Codec codec : codecs) {
+    const auto path = test.folder / ("out" + std::string(suffix_of(codec)));
+    merge(test.paths, path, test.options);
+    CHECK(std::filesystem::file_size(path) > 0);
+    CHECK(content_of(path).empty());
+  }
+}
+
+TEST_CASE("parts are compressed side by side") {
+  Merging test(4, 60'000);
+  test.options.parts = 3;
+  test.options.compression = Compression{Codec::gzip, 1};
+  const Stats stats = merge(test.paths, test.folder / "parts", test.options);
+  Bytes all;
+  std::uint64_t bytes = 0;
+  for (const char* name : {"part-00000.gz", "part-00001.gz", "part-00002.gz"}) {
+    const Bytes part = content_of(test.folder / "parts" / name);
+    CHECK(part.size() == test.expected.size() / 3);
+    all.insert(all.end(), part.begin(), part.end());
+    bytes += std::filesystem::file_size(test.folder / "parts" / name);
+  }
+  CHECK((all == test.expected));
+  CHECK(stats.output_bytes == bytes);
+}
+
+TEST_CASE("copies are compressed as merges are") {
+  Merging test(3, 50'000);
+  test.options.copy_only = true;
+  merge(test.paths, test.folder / "out.lz4", test.options);
+  Bytes all;
+  for (const auto& path : test.paths) {
+    const Bytes run = read_file(path);
+    all.insert(all.end(), run.begin(), run.end());
+  }
+  CHECK((content_of(test.folder / "out.lz4") == all));
+}
+
+TEST_CASE("compression takes its memory from the budget") {
+  Merging test(3, 1000);
+  test.options.memory_bytes = 1 << 20;
+  const std::string refused = message_of(test, test.folder / "out.zst");
+  const std::string says = "the smallest budget that works is ";
+  REQUIRE(holds(refused, says));
+  test.options.memory_bytes = std::stoull(refused.substr(refused.find(says) + says.size()));
+  merge(test.paths, test.folder / "out.zst", test.options);
+  CHECK((content_of(test.folder / "out.zst") == test.expected));
+  --test.options.memory_bytes;
+  CHECK(holds(message_of(test, test.folder / "out.zst"), "too little"));
+}
+
+TEST_CASE("a compressed output is not gone on with") {
+  Merging test(2, 1000);
+  test.options.resume = true;
+  CHECK(holds(message_of(test, test.folder / "out.xz"), "--resume"));
+  CHECK(test.folder.names().size() == 2);
+}
+
+TEST_CASE("a compressed output that can't be written leaves nothing") {
+  Merging test(3, 200'000);
+  test.options.compression = Compression{Codec::zstd, 1};
+  CHECK(holds(message_of(test, "/dev/full"), "/dev/full: cannot write"));
+  CHECK(test.folder.names().size() == 3);
+}
+
+TEST_CASE("an interrupted merge does not wait for all that is to be compressed") {
+  Merging test(2, 100'000);
+  std::stop_source stop;
+  stop.request_stop();
+  Compressor compressor({Codec::xz, 9}, 1, stop.get_token(), {});
+  const auto write = [](std::span<const std::byte>) {};
+  CHECK_THROWS_AS(
+      [&] {
+        for (int i = 0; i < 100; ++i) compressor.add(test.expected, write);
+      }(),
+      Interrupted);
+}
+
+TEST_CASE("what fails while frames are written stops them") {
+  Random random(42);
+  Bytes bytes(5 << 20);
+  for (std::byte& byte : bytes) byte = static_cast<std::byte>(below(random, 7));
+  Compressor compressor({Codec::lz4, 0}, 2, {}, {});
+  const auto fail = [](std::span<const std::byte>) { throw Error("the disk is gone"); };
+  CHECK_THROWS_AS(
+      [&] {
+        compressor.add(bytes, fail);
+        compressor.finish(fail);
+      }(),
+      Error);
+}
