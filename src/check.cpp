@@ -1,5 +1,6 @@
 #include "corank/check.hpp"
 
+#include "header.hpp"
 #include "scan.hpp"
 
 namespace corank {
@@ -8,6 +9,15 @@ CheckResult check(const std::filesystem::path& file, const Schema& schema,
                   const std::vector<KeyField>& keys, bool checksum) {
   const ScanResult result =
       scan(Run(file, schema.record_bytes, true), KeyEncoding(schema, keys), checksum);
+  return {result.records, result.checksum};
+}
+
+CheckResult check(const std::filesystem::path& file, const TextFormat& format, bool checksum) {
+  std::vector<Run> runs;
+  runs.emplace_back(file, 1, true);
+  const std::string header = format.header ? take_header(runs, format) : "";
+  const TextEncoding encoding(format, header);
+  const ScanResult result = scan(runs.front(), KeyEncoding(encoding.layout()), checksum);
   return {result.records, result.checksum};
 }
 

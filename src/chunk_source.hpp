@@ -27,6 +27,8 @@ class ChunkSource {
   // The sum over all records of the run that next() handed over, taken as soon as they were read; 0
   // unless fingerprints are wanted.
   virtual std::uint64_t fingerprint(std::uint32_t run) const = 0;
+  // Records that were left out; when all has been read.
+  virtual std::uint64_t skipped() const { return 0; }
 
   const StageClock& busy() const { return busy_; }  // of all threads that read
   const StageClock& idle() const { return idle_; }  // of the same

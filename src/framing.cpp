@@ -240,7 +240,7 @@ void throw_bad_record(const std::filesystem::path& run, std::uint64_t record, st
                       const TextLayout& layout, const BadRecord& bad, const std::byte* at) {
   const std::string place =
       layout.kind == TextKind::lines
-          ? fmt::format("{}: line {} (byte {})", run.string(), record + 1, byte)
+          ? fmt::format("{}: line {} (byte {})", run.string(), record + 1 + layout.header, byte)
           : fmt::format("{}: record {} (byte {})", run.string(), record, byte);
   if (bad.reason == BadRecord::Reason::open_quote)
     throw Error(

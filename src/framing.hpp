@@ -44,8 +44,8 @@ Indexed index_records(const TextLayout& layout, std::span<const std::byte> bytes
 // 0 if it is not there as a whole.
 std::uint64_t first_record_bytes(const TextLayout& layout, std::span<const std::byte> bytes);
 
-// Throws Error about the record, which is number `record` of its run, counted from 0 and with the
-// header, and begins at byte `byte` of it and at `at`.
+// Throws Error about the record, which is number `record` of its run, counted from 0, and begins at
+// byte `byte` of it and at `at`.
 [[noreturn]] void throw_bad_record(const std::filesystem::path& run, std::uint64_t record,
                                    std::uint64_t byte, const TextLayout& layout,
                                    const BadRecord& bad, const std::byte* at);

@@ -17,6 +17,7 @@
 #include "cpu_backend.hpp"
 #include "cuda_backend.hpp"
 #include "fallback_backend.hpp"
+#include "header.hpp"
 #include "pipeline.hpp"
 #include "scan.hpp"
 #include "slice.hpp"
@@ -167,9 +168,11 @@ std::uint64_t digest(const std::string& text) {
 // One call of merge().
 class Merge {
  public:
-  Merge(std::vector<Run> runs, const Options& options)
+  // The runs stand behind their headers.
+  Merge(std::vector<Run> runs, const Options& options, std::string header = {})
       : options_(options),
-        encoding_(options.text ? KeyEncoding(text_.emplace(*options.text).layout())
+        header_(std::move(header)),
+        encoding_(options.text ? KeyEncoding(text_.emplace(*options.text, header_).layout())
                                : KeyEncoding(options.record, options.keys)),
         decision_(decide_backend(options)),
         threads_(options.threads ? options.threads
@@ -291,6 +294,7 @@ class Merge {
     last_pass_ = true;
     // Missing terminators have been added.
     if (options_.text) slices.back().end = records_of(runs_);
+    writers.front().write(std::as_bytes(std::span(header_)));
     run_pass(runs_, slices, writers, {});
     for (const Run& run : runs_) run.check_unchanged();
     if (options_.stop.stop_requested()) throw Interrupted();
@@ -421,7 +425,7 @@ class Merge {
             fmt::format("--io mapped: maps no more than {} runs, and there are {}; use auto",
                         most_mapped, runs_.size()));
       std::uint64_t area_bytes = 0;
-      for (const Run& run : runs_) area_bytes += round_up(run.bytes(), page_bytes());
+      for (const Run& run : runs_) area_bytes += round_up(run.file_bytes(), page_bytes());
       const auto files = std::make_shared<MappedFiles>(area_bytes);
       for (Run& run : runs_) run.map_into(files);
       return "mapped";
@@ -658,6 +662,10 @@ class Merge {
     stats_.bytes_read = totals_.bytes_read;
     stats_.bytes_written = totals_.bytes_written;
     stats_.records = options_.text ? totals_.records - earlier_records_ : run_records_;
+    stats_.records_skipped = totals_.records_skipped;
+    if (stats_.records_skipped != 0 && options_.notice)
+      options_.notice(fmt::format("{} records were skipped, in which a column is no number",
+                                  stats_.records_skipped));
     stats_.units = totals_.units;
     stats_.checksum = totals_.checksum;
     stats_.busy = {seconds(totals_.read),  seconds(totals_.cut),      seconds(totals_.merge),
@@ -707,6 +715,7 @@ class Merge {
 
   TraceClock::time_point start_ = TraceClock::now();
   const Options& options_;
+  std::string header_;
   std::optional<TextEncoding> text_;
   KeyEncoding encoding_;
   BackendDecision decision_;
@@ -747,7 +756,10 @@ Stats merge(std::span<const std::filesystem::path> paths, const std::filesystem:
             const Options& options) {
   check_options(options, paths.size());
   const std::uint32_t counted_bytes = options.text ? 1 : options.record.record_bytes;
-  return Merge(open_runs(paths, counted_bytes), options).into_file(output);
+  std::vector<Run> runs = open_runs(paths, counted_bytes);
+  std::string header;
+  if (options.text && options.text->header) header = take_header(runs, *options.text);
+  return Merge(std::move(runs), options, std::move(header)).into_file(output);
 }
 
 Stats merge(std::span<const std::span<const std::byte>> memory, std::span<std::byte> output,

@@ -306,6 +306,7 @@ void run_pass(const Pass& pass, PassTotals& totals, Verifier& verifier) {
     totals.write -= compressor->wait().load();
   }
 
+  totals.records_skipped += source->skipped();
   totals.bytes_read += bytes_in_runs;
   totals.read += source->busy().load();
   totals.read_for_cut += source->idle().load();

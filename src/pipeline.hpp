@@ -22,6 +22,7 @@ struct PassTotals {
   std::atomic<std::uint64_t> bytes_written = 0;
   std::atomic<std::uint64_t> units = 0;
   std::atomic<std::uint64_t> records = 0;  // written
+  std::atomic<std::uint64_t> records_skipped = 0;
   std::atomic<std::uint64_t> checksum = 0;
 
   StageClock wall = 0;  // of every slice

@@ -68,6 +68,12 @@ Run Run::stretch(std::uint64_t first, std::uint64_t count) const {
   return part;
 }
 
+Run Run::behind(std::uint64_t header) const {
+  Run rest = stretch(header, records_ - header);
+  rest.header_ = rest.first_;
+  return rest;
+}
+
 bool Run::make_direct() {
   if (!is_named_file()) return false;
   direct_ = corank::make_direct(*descriptor());
@@ -90,8 +96,8 @@ bool Run::is_cached() const {
 
 Run Run::whole() const {
   Run all = *this;
-  all.first_ = 0;
-  all.records_ = file_bytes_ / record_bytes_;
+  all.first_ = header_;
+  all.records_ = file_bytes_ / record_bytes_ - header_;
   return all;
 }
 

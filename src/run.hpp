@@ -28,6 +28,7 @@ class Run {
   std::uint64_t bytes() const { return records_ * record_bytes_; }
   // Where in the file it begins, in bytes.
   std::uint64_t offset() const { return first_ * record_bytes_; }
+  std::uint64_t file_bytes() const { return file_bytes_; }  // of the whole that this is part of
   FileIdentity identity() const { return identity_; }
   std::int64_t modified_ns() const { return modified_ns_; }  // since 1970, at the start
   bool is_temporary() const { return file_ && identity_ == FileIdentity{}; }
@@ -51,6 +52,8 @@ class Run {
 
   // `count` of its records, from `first` on.
   Run stretch(std::uint64_t first, std::uint64_t count) const;
+  // What follows the first `header` records, which are none of the run any more.
+  Run behind(std::uint64_t header) const;
   // The run that this is a stretch of.
   Run whole() const;
 
@@ -89,6 +92,7 @@ class Run {
   std::int64_t modified_ns_ = 0;
   std::uint32_t record_bytes_;
   std::uint64_t file_bytes_;
+  std::uint64_t header_ = 0;  // records that are none
   std::uint64_t first_ = 0;
   std::uint64_t records_;
 };

@@ -144,6 +144,12 @@ ChunkRef StreamReader::next(std::uint32_t run) {
   return chunk;
 }
 
+std::uint64_t StreamReader::skipped() const {
+  std::uint64_t skipped = 0;
+  for (const RunState& run : runs_) skipped += run.records - run.in_chunks;
+  return skipped;
+}
+
 // Where the pool has nothing left, what is urgent gets memory of its own: the merge must go on.
 void StreamReader::issue(std::uint32_t run, bool urgent) {
   runs_[run].in_flight = true;

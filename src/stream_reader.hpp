@@ -51,6 +51,7 @@ class StreamReader final : public ChunkSource {
   std::uint32_t runs() const override { return static_cast<std::uint32_t>(runs_.size()); }
   ChunkRef next(std::uint32_t run) override;
   std::uint64_t fingerprint(std::uint32_t run) const override { return runs_[run].fingerprint; }
+  std::uint64_t skipped() const override;
 
  private:
   struct RunState {

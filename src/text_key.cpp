@@ -60,7 +60,8 @@ TextEncoding::TextEncoding(const TextFormat& format, std::string_view header)
     : kind_(format.kind),
       bad_numbers_(format.bad_numbers),
       terminator_(format.terminator),
-      delimiter_(format.delimiter.value_or(',')) {
+      delimiter_(format.delimiter.value_or(',')),
+      header_(format.header) {
   require_consistent(format, delimiter_);
   for (const TextKey& key : format.keys) {
     TextColumn column{key.column, key.type, key.descending, key.nocase};
@@ -75,8 +76,10 @@ TextEncoding::TextEncoding(const TextFormat& format, std::string_view header)
 }
 
 TextLayout TextEncoding::layout_with(const TextColumn* columns) const {
-  return {columns,   static_cast<std::uint32_t>(columns_.size()), kind_, bad_numbers_, terminator_,
-          delimiter_};
+  return {columns,     static_cast<std::uint32_t>(columns_.size()),
+          kind_,       bad_numbers_,
+          terminator_, delimiter_,
+          header_};
 }
 
 bool TextEncoding::device_comparable() const {

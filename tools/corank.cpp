@@ -24,6 +24,7 @@
 #include "corank/version.hpp"
 #include "generate.hpp"
 #include "info.hpp"
+#include "record_arguments.hpp"
 
 namespace {
 
@@ -44,25 +45,6 @@ int report(const std::exception& error, int code) {
   fmt::print(stderr, "corank: {}\n", line);
   return code;
 }
-
-struct RecordArguments {
-  std::string record;
-  std::string keys;
-
-  void add_to(CLI::App& command) {
-    command
-        .add_option("-r,--record", record,
-                    "Fields of a record in order: name:type,… Types: u8 u16 u32 u64 i8 i16 i32 i64 "
-                    "f32 f64 (little-endian; u32be is big-endian), bytesN")
-        ->required()
-        ->type_name("SCHEMA");
-    command
-        .add_option("-b,--by", keys,
-                    "Keys: field[:asc|:desc],… Without it, the first field ascending")
-        ->type_name("KEYS");
-  }
-  corank::Schema schema() const { return corank::Schema::parse(record); }
-};
 
 // One line on a terminal, written over and over.
 class ProgressLine {
@@ -150,6 +132,7 @@ std::string bound_of(const corank::Stats& stats) {
 void write_stats(const corank::Stats& stats, const std::string& file) {
   const nlohmann::ordered_json json = {
       {"records", stats.records},
+      {"records_skipped", stats.records_skipped},
       {"bytes_read", stats.bytes_read},
       {"bytes_written", stats.bytes_written},
       {"output_bytes", stats.output_bytes},
@@ -199,8 +182,7 @@ class MergeCommand {
   explicit MergeCommand(CLI::App& app) {
     command_ = app.add_subcommand("merge", "Merge sorted runs into one sorted file");
     record_.add_to(*command_);
-    command_->get_option("--record")->required(false);
-    command_->add_flag("--lines", lines_, "The runs are lines of text, compared as bytes");
+    record_.add_text_to(*command_);
     command_
         ->add_option("-o,--output", output_, "Where the merged records go; - is standard output")
         ->required()
@@ -282,19 +264,18 @@ class MergeCommand {
         ->type_name("");
     command_->footer(
         "Records with equal keys keep the order of the runs and, within a run, of the file.\n"
-        "Example:\n  corank merge -r key:u64,value:u64 -o merged.bin runs/run-*.bin");
+        "The last line of a run may lack its newline, and gets it.\n"
+        "Examples:\n  corank merge -r key:u64,value:u64 -o merged.bin runs/run-*.bin\n"
+        "  corank merge --csv --header -b city,population:u64:desc -o all.csv parts/*.csv");
   }
 
   bool chosen() const { return command_->parsed(); }
 
   int run() {
-    if (lines_ == !record_.record.empty())
-      throw Error("merge: say what the runs hold, by --record or by --lines, not by both");
-    if (lines_) {
-      options_.text.emplace();
-    } else {
+    options_.text = record_.text();
+    if (!options_.text) {
       options_.record = record_.schema();
-      options_.keys = corank::parse_keys(record_.keys, options_.record);
+      options_.keys = record_.keys(options_.record);
     }
     if (!compress_.empty()) options_.compression = corank::Compression::parse(compress_);
     if (output_ == "-" && stats_ == "-")
@@ -336,9 +317,8 @@ class MergeCommand {
   }
 
   CLI::App* command_;
-  RecordArguments record_;
+  corank::RecordArguments record_;
   corank::Options options_;
-  bool lines_ = false;
   std::string output_;
   std::string compress_;
   std::vector<std::string> runs_;
@@ -355,6 +335,7 @@ class CheckCommand {
   explicit CheckCommand(CLI::App& app) {
     command_ = app.add_subcommand("check", "Verify the order of files of records");
     record_.add_to(*command_);
+    record_.add_text_to(*command_);
     command_->add_flag("--checksum", checksum_,
                        "Print records, checksum and name of each file, and of all together");
     command_->add_option("FILE", files_, "Files of records")->required()->type_name("");
@@ -367,13 +348,15 @@ class CheckCommand {
   bool chosen() const { return command_->parsed(); }
 
   int run() {
-    const corank::Schema schema = record_.schema();
-    const auto keys = corank::parse_keys(record_.keys, schema);
+    const auto text = record_.text();
+    const corank::Schema schema = text ? corank::Schema() : record_.schema();
+    const auto keys = text ? std::vector<corank::KeyField>() : record_.keys(schema);
     corank::CheckResult total;
     int code = done;
     for (const std::string& file : files_) {
       try {
-        const corank::CheckResult result = corank::check(file, schema, keys, checksum_);
+        const corank::CheckResult result = text ? corank::check(file, *text, checksum_)
+                                                : corank::check(file, schema, keys, checksum_);
         total.records += result.records;
         total.checksum += result.checksum;
         if (checksum_) print(result, file);
@@ -393,7 +376,7 @@ class CheckCommand {
   }
 
   CLI::App* command_;
-  RecordArguments record_;
+  corank::RecordArguments record_;
   std::vector<std::string> files_;
   bool checksum_ = false;
 };
@@ -404,6 +387,14 @@ class GenerateCommand {
     using corank::Distribution;
     command_ = app.add_subcommand("gen", "Generate sorted runs");
     record_.add_to(*command_);
+    command_->get_option("--record")->required(false);
+    command_
+        ->add_option("--lines", options_.line_bytes,
+                     "Lines of BYTES bytes, the newline among them, in place of --record")
+        ->check(CLI::Range(1, 1 << 20))
+        ->excludes("--record")
+        ->excludes("--by")
+        ->option_text("BYTES");
     command_->add_option("--records", options_.records, "Records of all runs together")
         ->required()
         ->type_name("N");
@@ -425,7 +416,9 @@ class GenerateCommand {
                                                 {"interleaved", Distribution::interleaved},
                                                 {"lopsided", Distribution::lopsided}}))
         ->option_text("D");
-    command_->add_option("-o,--output", folder_, "Folder for run-00000.bin and so on")
+    command_
+        ->add_option("-o,--output", folder_,
+                     "Folder for run-00000.bin, or of lines run-00000.txt, and so on")
         ->required()
         ->type_name("DIR");
     command_->footer(
@@ -435,15 +428,17 @@ class GenerateCommand {
   bool chosen() const { return command_->parsed(); }
 
   int run() {
-    options_.record = record_.schema();
-    options_.keys = corank::parse_keys(record_.keys, options_.record);
+    if (options_.line_bytes == 0) {
+      options_.record = record_.schema();
+      options_.keys = record_.keys(options_.record);
+    }
     corank::generate(options_, folder_);
     return done;
   }
 
  private:
   CLI::App* command_;
-  RecordArguments record_;
+  corank::RecordArguments record_;
   corank::GenerateOptions options_;
   std::string folder_;
 };
@@ -451,7 +446,8 @@ class GenerateCommand {
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app("Merges sorted runs of fixed-size records that are larger than memory.", "corank");
+  CLI::App app("Merges sorted runs, of fixed-size records or of text, that are larger than memory.",
+               "corank");
   app.set_version_flag("--version", std::string("corank ") + corank::version);
   app.require_subcommand(1);
   MergeCommand merge(app);

@@ -89,6 +89,12 @@ void store_key(std::byte* record, const Field& field, bool descending, KeyBits& 
   }
 }
 
+// Digits sort as the bits do.
+void store_line(std::byte* at, std::uint32_t bytes, KeyBits& bits) {
+  for (; bytes > 1; --bytes) *at++ = static_cast<std::byte>("0123456789abcdef"[bits.take(4)]);
+  *at = std::byte{'\n'};
+}
+
 // A run's sort values, ascending, from `first` on.
 void fill_values(const GenerateOptions& options, std::uint32_t run, std::uint64_t run_records,
                  std::uint64_t first, std::span<std::uint64_t> values, std::mt19937_64& random) {
@@ -140,29 +146,34 @@ std::uint64_t records_of_run(const GenerateOptions& options, std::uint32_t run) 
 void generate_run(const GenerateOptions& options, std::uint32_t run,
                   const std::filesystem::path& path) {
   const Schema& schema = options.record;
+  const std::uint32_t record_bytes =
+      options.line_bytes != 0 ? options.line_bytes : schema.record_bytes;
   const std::vector<KeyField> keys =
       options.keys.empty() ? std::vector<KeyField>{{0}} : options.keys;
   const FileDescriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
   if (!file) throw_file_error(path, "create");
 
   const std::uint64_t run_records = records_of_run(options, run);
-  const std::uint64_t block_records =
-      std::clamp<std::uint64_t>((4u << 20) / schema.record_bytes, 1, 4096);
+  const std::uint64_t block_records = std::clamp<std::uint64_t>((4u << 20) / record_bytes, 1, 4096);
   std::seed_seq seed{static_cast<std::uint32_t>(options.seed),
                      static_cast<std::uint32_t>(options.seed >> 32), run};
   std::mt19937_64 random(seed);
   std::vector<std::uint64_t> values(block_records);
-  std::vector<std::byte> block(block_records * schema.record_bytes + sizeof(std::uint64_t));
+  std::vector<std::byte> block(block_records * record_bytes + sizeof(std::uint64_t));
   for (std::uint64_t first = 0; first < run_records; first += block_records) {
     const std::uint64_t count = std::min(block_records, run_records - first);
     fill_values(options, run, run_records, first, std::span(values).first(count), random);
-    const std::uint64_t bytes = count * schema.record_bytes;
+    const std::uint64_t bytes = count * record_bytes;
     for (std::uint64_t at = 0; at < bytes; at += sizeof(std::uint64_t)) {
       const std::uint64_t noise = random();
       std::memcpy(block.data() + at, &noise, sizeof noise);
     }
     for (std::uint64_t i = 0; i < count; ++i) {
       KeyBits bits(values[i]);
+      if (options.line_bytes != 0) {
+        store_line(block.data() + i * record_bytes, record_bytes, bits);
+        continue;
+      }
       for (const KeyField& key : keys)
         store_key(block.data() + i * schema.record_bytes, schema.fields[key.field], key.descending,
                   bits);
@@ -183,7 +194,9 @@ void generate(const GenerateOptions& options, const std::filesystem::path& folde
     threads.emplace_back([&] {
       try {
         for (std::uint32_t run; (run = next++) < options.runs;)
-          generate_run(options, run, folder / fmt::format("run-{:05}.bin", run));
+          generate_run(
+              options, run,
+              folder / fmt::format("run-{:05}.{}", run, options.line_bytes != 0 ? "txt" : "bin"));
       } catch (...) {
         next = options.runs;
         std::lock_guard lock(mutex);

@@ -21,14 +21,15 @@ enum class Distribution {
 struct GenerateOptions {
   Schema record;
   std::vector<KeyField> keys;
-  std::uint64_t records = 0;  // of all runs together
+  std::uint32_t line_bytes = 0;  // if not 0: lines of so many bytes, in place of records
+  std::uint64_t records = 0;     // of all runs together
   std::uint32_t runs = 1;
   std::uint64_t seed = 1;
   Distribution distribution = Distribution::uniform;
 };
 
-// Writes `folder`/run-00000.bin and so on; never replaces a file. The same options give the same
-// bytes on every machine. Fields that are no keys are random.
+// Writes `folder`/run-00000.bin, of lines run-00000.txt, and so on; never replaces a file. The same
+// options give the same bytes on every machine. Fields that are no keys are random.
 void generate(const GenerateOptions& options, const std::filesystem::path& folder);
 
 }  // namespace corank

@@ -7,6 +7,7 @@
 
 #include "corank/error.hpp"
 #include "corank/record.hpp"
+#include "corank/text.hpp"
 
 namespace corank {
 
@@ -21,5 +22,8 @@ struct CheckResult {
 // the first record that sorts before its predecessor, Error for everything else.
 CheckResult check(const std::filesystem::path& file, const Schema& schema,
                   const std::vector<KeyField>& keys, bool checksum);
+
+// The same of a file of records of variable length; a header is none of its records.
+CheckResult check(const std::filesystem::path& file, const TextFormat& format, bool checksum);
 
 }  // namespace corank

@@ -86,8 +86,9 @@ struct Options {
   // multiset, the records that were read. What is covered is all that happens to records between
   // the return of the read and that of the write; of a merge that went on where another had
   // stopped, only what it merged itself. A device looks at what it merged before that leaves it,
-  // and at runs in memory when it has them, which leaves out the ways from and to it. Two passes over the memory: next to nothing where the
-  // file is what the merge waits for, more on few cores. With copy_only the order plays no part.
+  // and at runs in memory when it has them, which leaves out the ways from and to it. Two passes
+  // over the memory: next to nothing where the file is what the merge waits for, more on few cores.
+  // With copy_only the order plays no part.
   bool verify = true;
 
   // More than 0: the output is a folder, made if need be, of so many files of equally many records,
@@ -121,14 +122,15 @@ struct Options {
 
 struct Stats {
   std::uint64_t records = 0;
-  std::uint64_t bytes_read = 0;     // of all passes
-  std::uint64_t bytes_written = 0;  // of all passes, before they are compressed
-  std::uint64_t output_bytes = 0;   // of the files as they stand there
-  std::uint64_t resumed_bytes = 0;  // of the output, that Options::resume found written
-  std::uint64_t passes = 0;         // 1 where the budget sufficed for all runs at once
-  std::uint64_t units = 0;          // work units merged
-  double seconds = 0;               // wall time
-  double pipeline_seconds = 0;      // of it, while chunks were read, merged and written
+  std::uint64_t records_skipped = 0;  // see BadNumbers; not among the records
+  std::uint64_t bytes_read = 0;       // of all passes
+  std::uint64_t bytes_written = 0;    // of all passes, before they are compressed
+  std::uint64_t output_bytes = 0;     // of the files as they stand there
+  std::uint64_t resumed_bytes = 0;    // of the output, that Options::resume found written
+  std::uint64_t passes = 0;           // 1 where the budget sufficed for all runs at once
+  std::uint64_t units = 0;            // work units merged
+  double seconds = 0;                 // wall time
+  double pipeline_seconds = 0;        // of it, while chunks were read, merged and written
 
   // Seconds that each stage was at work, added up over the threads that worked on it; their sum
   // beyond `seconds` is what the stages overlapped.

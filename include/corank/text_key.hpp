@@ -36,6 +36,7 @@ struct TextLayout {
   BadNumbers bad_numbers;
   char terminator;
   char delimiter;
+  bool header;  // whether each run begins with a record that is none
 
   // Whether the key is the line as it is.
   CORANK_HOST_DEVICE bool whole_line() const {
@@ -63,6 +64,7 @@ class TextEncoding {
   BadNumbers bad_numbers_;
   char terminator_;
   char delimiter_;
+  bool header_;
   std::vector<TextColumn> columns_;
 };
 

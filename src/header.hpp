@@ -1,0 +1,16 @@
+// The line that each run of text begins with, and that the output keeps once.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "corank/text.hpp"
+#include "run.hpp"
+
+namespace corank {
+
+// Leaves the runs, which count bytes, without their headers, and returns it with its terminator. An
+// empty file needs none. Throws Error where a run has another header than those before it.
+std::string take_header(std::vector<Run>& runs, const TextFormat& format);
+
+}  // namespace corank

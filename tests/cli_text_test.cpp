@@ -1,0 +1,254 @@
+// Text and pairs as the program's user meets them; lines against GNU sort are in gnu_sort_test.cpp.
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "program.hpp"
+#include "text_reference.hpp"
+
+using namespace corank;
+using namespace corank::test;
+
+namespace {
+
+// Runs that hold text, and an output that stood there before.
+class Folder {
+ public:
+  explicit Folder(const Strings& texts = {}) {
+    for (const std::string& text : texts) add(text);
+    write_file(output(), Bytes(5));
+  }
+
+  std::string add(const std::string& text) {
+    runs.push_back(folder / ("run" + std::to_string(runs.size())));
+    write_file(runs.back(), bytes_of_text(text));
+    return runs.back();
+  }
+
+  std::filesystem::path output() const { return folder / "output"; }
+
+  Result merge(const Strings& options) const { return run(command(options)); }
+
+  // The merged text; fails if there is none.
+  std::string merged(const Strings& options) const {
+    const Result result = merge(options);
+    INFO(result.err);
+    REQUIRE(result.code == 0);
+    return text_of(output());
+  }
+
+  // Fails cleanly: the code, one line that says all of `parts`, nothing lost, nothing left.
+  void check_refusal(const Strings& options, int code, const Strings& parts) const {
+    const auto before = folder.names();
+    const std::string old = text_of(output());
+    const Result result = merge(options);
+    INFO(result.err);
+    CHECK(result.code == code);
+    CHECK(result.err.starts_with("corank: "));
+    CHECK(std::ranges::count(result.err, '\n') == 1);
+    for (const std::string& part : parts) {
+      INFO(part);
+      CHECK(holds(result.err, part));
+    }
+    CHECK((text_of(output()) == old));
+    CHECK(folder.names() == before);
+  }
+
+  TemporaryFolder folder;
+  Strings runs;
+
+ private:
+  Strings command(const Strings& options) const {
+    Strings all{"merge", "-f", "-o", output()};
+    all.insert(all.end(), options.begin(), options.end());
+    all.insert(all.end(), runs.begin(), runs.end());
+    return all;
+  }
+};
+
+std::string pair_of(const std::string& key, const std::string& value) {
+  std::string pair;
+  for (const std::string* text : {&key, &value})
+    for (unsigned shift = 0; shift < 32; shift += 8)
+      pair += static_cast<char>(text->size() >> shift & 0xff);
+  return pair + key + value;
+}
+
+std::string random_text(Random& random, std::string_view characters, std::uint64_t most_bytes) {
+  std::string text(below(random, most_bytes + 1), ' ');
+  for (char& c : text) c = characters[below(random, characters.size())];
+  return text;
+}
+
+// What is ordered of a record.
+std::string decoded(const TextFormat& format, const std::string& record) {
+  if (format.kind != TextKind::pairs) return record.substr(0, record.size() - 1);
+  return record.substr(
+      8, static_cast<unsigned char>(record[0]) + 256u * static_cast<unsigned char>(record[1]));
+}
+
+// Deals random records to sorted runs and expects what std::stable_sort makes of all of them.
+void check_against_reference(const TextFormat& format, const Strings& options,
+                             const std::string& header, Random& random,
+                             const std::function<std::string()>& make_record) {
+  const auto less = [&](const std::string& a, const std::string& b) {
+    return compare_records(decoded(format, a), decoded(format, b), format) < 0;
+  };
+  Folder test;
+  Strings all;
+  for (std::uint64_t runs = 1 + below(random, 9); runs > 0; --runs) {
+    Strings records(below(random, 400));
+    for (std::string& record : records) record = make_record();
+    std::ranges::stable_sort(records, less);
+    std::string text = header;
+    for (const std::string& record : records) text += record;
+    if (format.kind == TextKind::csv && text.ends_with('\n') && below(random, 3) == 0)
+      text.pop_back();
+    test.add(text);
+    all.insert(all.end(), records.begin(), records.end());
+  }
+  std::ranges::stable_sort(all, less);
+  std::string expected = header;
+  for (const std::string& record : all) expected += record;
+  CHECK((test.merged(options) == expected));
+}
+
+}  // namespace
+
+TEST_CASE("CSV is merged as its decoded columns are ordered", "[text]") {
+  Random random(21);
+  for (int repetition = 0; repetition < 6; ++repetition)
+    for (const char* keys : {"1", "2:u64:desc,1:nocase", "name,count:u64"}) {
+      TextFormat format;
+      format.kind = TextKind::csv;
+      format.delimiter = ';';
+      format.header = true;
+      format.keys = parse_text_keys(keys);
+      for (TextKey& key : format.keys)  // as the header below says
+        if (!key.name.empty()) key.column = key.name == "name" ? 1 : 2;
+      check_against_reference(
+          format, {"--csv", "-t", ";", "--header", "-b", keys, "-m", "4M"},
+          "name;\"count\";more\r\n", random, [&] {
+            std::string name = random_text(random, "aAbB", 9);
+            if (below(random, 3) == 0)
+              name = '"' + random_text(random, "ab;\n", 12) + "\"\"" + name + '"';
+            const std::string count = std::to_string(below(random, 30));
+            return name + ";" + (below(random, 2) ? '"' + count + '"' : count) + ";" +
+                   random_text(random, "xyz", 40) + (below(random, 2) ? "\r\n" : "\n");
+          });
+    }
+}
+
+TEST_CASE("pairs are merged by their keys", "[text]") {
+  Random random(22);
+  for (int repetition = 0; repetition < 8; ++repetition)
+    for (const bool descending : {false, true}) {
+      TextFormat format;
+      format.kind = TextKind::pairs;
+      format.keys = {TextKey{}};
+      format.keys[0].descending = descending;
+      check_against_reference(
+          format, descending ? Strings{"--kv", "-b", "key:desc"} : Strings{"--kv"}, "", random,
+          [&] {
+            return pair_of(random_text(random, std::string_view("ab\0\xff", 4), 20),
+                           random_text(random, "value", below(random, 20) == 0 ? 100'000 : 30));
+          });
+    }
+}
+
+TEST_CASE("a header is kept once and names the columns", "[text]") {
+  const Folder test({"id,at\n1,b\n", "", "id,at\n0,c\n2,a", "id,at\n", "id,at"});
+  CHECK(test.merged({"--csv", "--header", "-b", "id"}) == "id,at\n0,c\n1,b\n2,a\n");
+  CHECK(test.merged({"--lines", "-t", ",", "--header", "-b", "id:u64"}) ==
+        "id,at\n0,c\n1,b\n2,a\n");
+  CHECK(Folder({"id,at", "id,at"}).merged({"--csv", "--header"}) == "id,at\n");
+  CHECK(Folder({"", ""}).merged({"--csv", "--header"}).empty());
+  test.check_refusal({"--csv", "--header", "-b", "it"}, 2, {"no column \"it\""});
+  Folder other({"id,at\n1,b\n", "at,id\n1,2\n"});
+  other.check_refusal({"--csv", "--header"}, 2, {other.runs[1], "header differs", other.runs[0]});
+  const Folder endless({std::string(2'000'000, 'x')});
+  endless.check_refusal({"--csv", "--header"}, 2, {"no header ends"});
+}
+
+TEST_CASE("bad input: a column that is no number", "[text]") {
+  const Folder test({"1|1\n2|3\n", "1|2\n2|x\n3|4\n4\n"});
+  const Strings columns{"--lines", "-t", "|", "-b", "2:u64"};
+  const auto with = [&](const char* what) {
+    Strings options = columns;
+    options.insert(options.end(), {"--bad", what});
+    return options;
+  };
+  for (const Strings& options : {columns, with("error")})
+    test.check_refusal(
+        options, 2, {test.runs[1] + ": line 2 (byte 4): column 2, \"x\", is no number that u64"});
+  Strings counted = with("skip");
+  counted.insert(counted.end(), {"--stats", "-"});
+  const Result skipped = test.merge(counted);
+  REQUIRE(skipped.code == 0);
+  CHECK(text_of(test.output()) == "1|1\n1|2\n2|3\n3|4\n");
+  const auto stats = nlohmann::json::parse(skipped.out);
+  CHECK(stats["records"] == 4);
+  CHECK(stats["records_skipped"] == 2);
+  CHECK(holds(skipped.err, "2 records were skipped"));
+  test.check_refusal(with("last"), 1, {test.runs[1], "out of order"});
+
+  const Folder last({"1|1\n2|x\n3|y\n", "1|2\n4\n"});
+  CHECK(last.merged(with("last")) == "1|1\n1|2\n2|x\n3|y\n4\n");
+  Strings descending = with("last");
+  descending[4] = "2:i64:desc";
+  CHECK(Folder({"1|1\n2|x\n", "1|2\n"}).merged(descending) == "1|2\n1|1\n2|x\n");
+  last.check_refusal(with("ignore"), 2, {"--bad", "ignore"});
+}
+
+TEST_CASE("bad input: text out of order", "[text]") {
+  const Folder lines({"a\nb\n", "a\nc\nb\n"});
+  lines.check_refusal({"--lines"}, 1, {lines.runs[1], "record 2 (byte 4) is out of order"});
+  const Folder csv({"id\n5\n7\n6\n"});
+  csv.check_refusal({"--csv", "--header", "-b", "id:u64"}, 1,
+                    {csv.runs[0], "record 2 (byte 7) is out of order"});
+  const Result checked = run({"check", "--csv", "--header", "-b", "id:u64", csv.runs[0]});
+  CHECK(checked.code == 1);
+  CHECK(holds(checked.err, "record 2 (byte 7) is out of order"));
+  CHECK(run({"check", "--lines", lines.runs[0], lines.runs[1]}).code == 1);
+  CHECK(run({"check", "--lines", lines.runs[0]}).code == 0);
+}
+
+TEST_CASE("bad input: a line longer than the budget", "[text]") {
+  const Folder test({"a\n" + std::string(20'000'000, 'b') + "\n", "c\n"});
+  test.check_refusal({"--lines", "-m", "4M", "--io", "buffered"}, 2,
+                     {test.runs[0] + ": line 2 (byte 2) is too long", "--memory"});
+  CHECK(test.merged({"--lines", "-m", "256M", "--io", "buffered"}).size() == 20'000'005);
+}
+
+TEST_CASE("bad input: pairs whose lengths run past the end", "[text]") {
+  std::string long_lengths = pair_of("b", "");
+  long_lengths[3] = long_lengths[7] = '\xff';
+  const Folder test({pair_of("a", "1"), pair_of("a", "2") + long_lengths});
+  test.check_refusal({"--kv"}, 2, {test.runs[1] + ": record 1 (byte 10)"});
+  const Folder cut({pair_of("a", "1").substr(0, 9)});
+  cut.check_refusal({"--kv"}, 2, {"record 0 (byte 0)", "1 and 1 bytes, run past the end"});
+  const Folder few({pair_of("a", "1") + "abc"});
+  few.check_refusal({"--kv"}, 2, {"record 1 (byte 10)", "3 of the 8 bytes"});
+}
+
+TEST_CASE("bad input: a quote that nothing closes", "[text]") {
+  const Folder test({"a,b\n", "a,b\nc,\"d\ne\n"});
+  test.check_refusal({"--csv"}, 2, {test.runs[1] + ": record 1 (byte 4)", "quote"});
+}
+
+TEST_CASE("bad input: options of text that contradict one another", "[text]") {
+  const Folder test({"a,b\n"});
+  test.check_refusal({}, 2, {"--record", "--lines", "--csv", "--kv"});
+  test.check_refusal({"--lines", "--csv"}, 2, {"one of"});
+  test.check_refusal({"-r", "a:u8", "--lines"}, 2, {"one of"});
+  test.check_refusal({"-r", "a:u8", "-t", ","}, 2, {"--delimiter"});
+  test.check_refusal({"--kv", "--header"}, 2, {"--header"});
+  test.check_refusal({"--csv", "-z"}, 2, {"--zero-terminated"});
+  test.check_refusal({"--lines", "-b", "2"}, 2, {"--delimiter"});
+  test.check_refusal({"--lines", "-t", ",", "-b", "name"}, 2, {"--header"});
+  test.check_refusal({"--lines", "-t", "::", "-b", "1"}, 2, {"one byte"});
+  test.check_refusal({"--csv", "-b", "1:u65"}, 2, {"character 3", "u64 i64 f64"});
+  test.check_refusal({"--kv", "-b", "1"}, 2, {"pairs"});
+  CHECK(test.merged({"--lines", "-t", "\\t", "-b", "2"}) == "a,b\n");
+}

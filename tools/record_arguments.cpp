@@ -1,0 +1,86 @@
+#include "record_arguments.hpp"
+
+#include <fmt/format.h>
+
+#include "corank/error.hpp"
+
+namespace corank {
+namespace {
+
+// One byte, or as an escape one that a shell does not pass on so easily.
+char delimiter_of(const std::string& text) {
+  if (text == "\\t") return '\t';
+  if (text == "\\0") return '\0';
+  if (text.size() == 1) return text[0];
+  throw Error(fmt::format(
+      "--delimiter \"{}\": one byte ends a column; \\t is a tab, and \\0 a NUL byte", text));
+}
+
+}  // namespace
+
+void RecordArguments::add_to(CLI::App& command) {
+  record_option_ =
+      command
+          .add_option("-r,--record", record_,
+                      "Fields of a record in order: name:type,… Types: u8 u16 u32 u64 i8 i16 i32 "
+                      "i64 f32 f64 (little-endian; u32be is big-endian), bytesN")
+          ->required()
+          ->type_name("SCHEMA");
+  command
+      .add_option("-b,--by", by_, "Keys: field[:asc|:desc],… Without it, the first field ascending")
+      ->type_name("KEYS");
+}
+
+void RecordArguments::add_text_to(CLI::App& command) {
+  record_option_->required(false);
+  command.get_option("--by")->description(
+      "Keys: field[:asc|:desc],… Without it, the first field ascending. Of text: "
+      "column[:TYPE][:desc][:nocase],… with TYPE bytes, u64, i64 or f64; a column is its number "
+      "from 1, its name in the header, or line. Without it, the whole line");
+  command.add_flag("--lines", lines_, "Records are lines of text");
+  command.add_flag("-z,--zero-terminated", zero_ended_,
+                   "A NUL byte ends each of the lines, and not a newline");
+  command.add_flag("--csv", csv_, "Records are lines of CSV, whose columns may be in quotes");
+  command
+      .add_option("-t,--delimiter", delimiter_,
+                  "What ends a column: a byte, or \\t; without it, a comma for --csv")
+      ->type_name("C");
+  command.add_flag("--header", header_,
+                   "Each file begins with the same header, which the output keeps once");
+  command
+      .add_option("--bad", bad_numbers_,
+                  "A column that is to be a number and is none is an error, the record is skipped "
+                  "and counted, or it is ordered last: error, skip or last")
+      ->check(CLI::IsMember({"error", "skip", "last"}))
+      ->option_text("WHAT");
+  command.add_flag("--kv", pairs_,
+                   "Records are pairs: u32 bytes of the key, u32 bytes of the value, both "
+                   "little-endian, key, value");
+}
+
+std::optional<TextFormat> RecordArguments::text() const {
+  if (!record_.empty() + lines_ + csv_ + pairs_ != 1)
+    throw Error("say what the files hold by one of --record SCHEMA, --lines, --csv and --kv");
+  const std::pair<const char*, bool> given[] = {{"--zero-terminated", zero_ended_},
+                                                {"--delimiter", delimiter_.has_value()},
+                                                {"--header", header_},
+                                                {"--bad", !bad_numbers_.empty()}};
+  for (const auto& [option, is_given] : given)
+    if (is_given && !lines_ && !csv_)
+      throw Error(fmt::format("{} is for --lines and --csv; leave it out", option));
+  if (zero_ended_ && csv_) throw Error("--zero-terminated is for --lines; leave it out");
+  if (!record_.empty()) return std::nullopt;
+
+  TextFormat format;
+  format.kind = lines_ ? TextKind::lines : csv_ ? TextKind::csv : TextKind::pairs;
+  if (zero_ended_) format.terminator = '\0';
+  if (delimiter_) format.delimiter = delimiter_of(*delimiter_);
+  format.header = header_;
+  format.bad_numbers = bad_numbers_ == "skip"   ? BadNumbers::skip
+                       : bad_numbers_ == "last" ? BadNumbers::last
+                                                : BadNumbers::error;
+  format.keys = parse_text_keys(by_);
+  return format;
+}
+
+}  // namespace corank
