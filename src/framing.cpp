@@ -16,7 +16,6 @@ namespace corank {
 namespace {
 
 #ifdef __x86_64__
-// The room for all ends in 64 bytes is what it stops for.
 __attribute__((target("avx2"))) std::size_t find_ends_by_64(std::span<const std::byte> bytes,
                                                             char terminator,
                                                             std::span<std::uint32_t> ends,
@@ -24,7 +23,7 @@ __attribute__((target("avx2"))) std::size_t find_ends_by_64(std::span<const std:
   const __m256i wanted = _mm256_set1_epi8(terminator);
   std::uint32_t* to = ends.data();
   std::size_t at = 0;
-  for (; bytes.size() - at >= 64 && to + 64 <= ends.data() + ends.size(); at += 64) {
+  for (; bytes.size() - at >= 64 && to + least_ends_room <= ends.data() + ends.size(); at += 64) {
     const auto* const block = reinterpret_cast<const __m256i*>(bytes.data() + at);
     const auto low = static_cast<std::uint32_t>(
         _mm256_movemask_epi8(_mm256_cmpeq_epi8(_mm256_loadu_si256(block), wanted)));
@@ -142,13 +141,14 @@ void index_lines(const TextLayout& layout, std::span<const std::byte> bytes, Ind
   FindEnds* const find_ends = best_find_ends();
   std::array<std::uint32_t, 1024> ends;
   for (std::size_t from = 0; from < bytes.size();) {
-    const std::size_t wanted = std::min(ends.size(), index.room());
-    if (wanted == 0) return;
+    if (index.room() == 0) return;
+    const std::size_t wanted = std::min(ends.size(), index.room() + least_ends_room);
     // Short enough for 32 bits and, with what is made of it, the caches.
     const auto block =
         bytes.subspan(from).first(std::min<std::size_t>(bytes.size() - from, 1 << 16));
     std::size_t scanned = 0;
-    const std::size_t found = find_ends(block, layout.terminator, {ends.data(), wanted}, scanned);
+    std::size_t found = find_ends(block, layout.terminator, {ends.data(), wanted}, scanned);
+    found = std::min(found, index.room());
     if (!index.add_lines(block.data(), {ends.data(), found})) return;
     from += scanned;
   }
@@ -186,16 +186,14 @@ std::size_t find_ends_portable(std::span<const std::byte> bytes, char terminator
                                std::span<std::uint32_t> ends, std::size_t& scanned) {
   const std::byte* at = bytes.data();
   const std::byte* const end = at + bytes.size();
-  for (std::size_t count = 0; count < ends.size(); ++count) {
+  std::size_t count = 0;
+  for (; count + least_ends_room <= ends.size(); ++count) {
     at = detail::find_char(at, end, terminator);
-    if (at == end) {
-      scanned = bytes.size();
-      return count;
-    }
+    if (at == end) break;
     ends[count] = static_cast<std::uint32_t>(at++ - bytes.data());
   }
   scanned = static_cast<std::size_t>(at - bytes.data());
-  return ends.size();
+  return count;
 }
 
 FindEnds* find_ends_avx2() {

@@ -50,8 +50,9 @@ std::uint64_t first_record_bytes(const TextLayout& layout, std::span<const std::
                                    std::uint64_t byte, const TextLayout& layout,
                                    const BadRecord& bad, const std::byte* at);
 
-// Finds ends of records: writes where each `terminator` of `bytes` is, until `ends` is full.
-// Returns how many; `scanned` is then how many bytes they were sought in.
+// Finds ends of records: writes where each `terminator` of `bytes` is, while `ends` has room for
+// least_ends_room more. Returns how many; `scanned` is then how many bytes they were sought in.
+inline constexpr std::size_t least_ends_room = 64;
 using FindEnds = std::size_t(std::span<const std::byte> bytes, char terminator,
                              std::span<std::uint32_t> ends, std::size_t& scanned);
 FindEnds find_ends_portable;

@@ -105,6 +105,14 @@ bool more_than_a_word(const KeyLayout& layout) {
 
 std::uint64_t first_descent(const KeyLayout& layout, const std::byte* records,
                             std::uint64_t count) {
+  if (layout.text) {
+    const auto* const entries = reinterpret_cast<const Entry*>(records);
+    for (std::uint64_t i = 1; i < count; ++i)
+      if (entries[i].word <= entries[i - 1].word &&
+          text_less(*layout.text, entries[i], entries[i - 1]))
+        return i;
+    return count;
+  }
   // A block begins with the last record of the one before it.
   for (std::uint64_t first = 0; first + 1 < count; first += block_records - 1) {
     const std::byte* const block = records + first * layout.record_bytes;
