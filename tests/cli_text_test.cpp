@@ -171,6 +171,38 @@ TEST_CASE("a header is kept once and names the columns", "[text]") {
   endless.check_refusal({"--csv", "--header"}, 2, {"no header ends"});
 }
 
+TEST_CASE("many runs with a header are merged in several passes", "[text]") {
+  Folder test;
+  std::string all;
+  for (int run = 0; run < 60; ++run) test.add("id,at\n");
+  for (int id = 0; id < 3000; ++id) {
+    const std::string line = std::to_string(id) + ",x\n";
+    all += line;
+    const std::filesystem::path run = test.runs[static_cast<std::size_t>(id) % 60];
+    write_file(run, bytes_of_text(text_of(run) + line));
+  }
+  const Result result =
+      test.merge({"--csv", "--header", "-b", "id:u64", "-m", "2M", "--stats", "-"});
+  INFO(result.err);
+  REQUIRE(result.code == 0);
+  CHECK(nlohmann::json::parse(result.out)["passes"] > 1);
+  CHECK(text_of(test.output()) == "id,at\n" + all);
+}
+
+TEST_CASE("generated lines are in order and as long as they are to be", "[text]") {
+  const TemporaryFolder folder;
+  const std::string runs = folder / "runs";
+  REQUIRE(run({"gen", "--lines", "34", "--records", "5000", "--runs", "2", "-o", runs}).code == 0);
+  for (const char* name : {"/run-00000.txt", "/run-00001.txt"}) {
+    const std::string text = text_of(runs + name);
+    CHECK(text.size() == 2500 * 34);
+    CHECK(std::ranges::count(text, '\n') == 2500);
+    CHECK(run({"check", "--lines", runs + name}).code == 0);
+  }
+  CHECK(run({"gen", "--lines", "34", "-r", "a:u8", "--records", "1", "--runs", "1", "-o", runs})
+            .code == 2);
+}
+
 TEST_CASE("bad input: a column that is no number", "[text]") {
   const Folder test({"1|1\n2|3\n", "1|2\n2|x\n3|4\n4\n"});
   const Strings columns{"--lines", "-t", "|", "-b", "2:u64"};
@@ -199,6 +231,10 @@ TEST_CASE("bad input: a column that is no number", "[text]") {
   descending[4] = "2:i64:desc";
   CHECK(Folder({"1|1\n2|x\n", "1|2\n"}).merged(descending) == "1|2\n1|1\n2|x\n");
   last.check_refusal(with("ignore"), 2, {"--bad", "ignore"});
+
+  const Folder headed({"id\n1\nx\n"});
+  headed.check_refusal({"--lines", "-t", "|", "--header", "-b", "id:u64"}, 2,
+                       {headed.runs[0] + ": line 3 (byte 5): column 1, \"x\""});
 }
 
 TEST_CASE("bad input: text out of order", "[text]") {
