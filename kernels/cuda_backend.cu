@@ -263,7 +263,9 @@ class CudaBackend final : public Backend {
         description_(std::move(description)),
         record_bytes_(config.encoding->record_bytes()),
         threads_(config.threads),
-        look_(config.look) {
+        look_(config.look && !config.shape),
+        shape_(config.shape),
+        fingerprint_(config.fingerprint) {
     CORANK_CUDA(cudaSetDevice(device));
     const auto& pieces = config.encoding->pieces();
     pieces_ = device_array<KeyPiece>(pieces.size());
@@ -283,7 +285,10 @@ class CudaBackend final : public Backend {
     CORANK_CUDA(cudaSetDevice(device_));
     const Found found = lend()->merge(unit, output);
     if (found.disorder != in_order) throw disorder_of(unit, found.disorder);
-    MergedUnit merged{{{output, unit.records * record_bytes_}}};
+    const std::span whole(output, unit.records * record_bytes_);
+    if (shape_) return shape_unit(*shape_, whole, fingerprint_);
+    MergedUnit merged;
+    merged.pieces = {whole};
     if (look_) {
       merged.look = UnitLook{found.read, found.written, {}};
       if (found.descent != in_order) merged.look->descent = found.descent;
@@ -348,6 +353,8 @@ class CudaBackend final : public Backend {
   std::uint32_t record_bytes_;
   unsigned threads_;
   bool look_;
+  const Shape* shape_;
+  FingerprintSum fingerprint_;
   DeviceArray<KeyPiece> pieces_;
   std::vector<std::unique_ptr<Lane<W>>> lanes_;
   std::mutex mutex_;

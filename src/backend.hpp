@@ -9,6 +9,7 @@
 #include "buffer.hpp"
 #include "corank/error.hpp"
 #include "corank/key.hpp"
+#include "shape.hpp"
 #include "unit.hpp"
 
 namespace corank {
@@ -33,7 +34,7 @@ class Backend {
   // checks that each segment is in order within itself (the reader and the cutter check where
   // segments meet). Throws RunDisorder with the first offender of some run. After a throw nothing
   // works on the unit or the output any more. Called from as many threads at once as the pipeline
-  // has tokens.
+  // has tokens. Where there is a shape, it shapes what it merged.
   virtual MergedUnit merge(const WorkUnit& unit, std::byte* output) = 0;
 
   // How the memory of chunks and outputs is made fit for this backend; null if it needs nothing.
@@ -58,10 +59,12 @@ class Backend {
 // What one pass needs of a backend. `encoding` must outlive it.
 struct BackendConfig {
   const KeyEncoding* encoding;
-  std::uint64_t unit_records;  // of the largest unit
-  unsigned tokens;             // units in flight at most
-  unsigned threads;            // for the CPU
-  bool look = false;           // merge() is to look where that costs it little
+  std::uint64_t unit_records;            // of the largest unit
+  unsigned tokens;                       // units in flight at most
+  unsigned threads;                      // for the CPU
+  bool look = false;                     // merge() is to look where that costs it little
+  const Shape* shape = nullptr;          // null: all records stay what they are
+  FingerprintSum fingerprint = nullptr;  // of what is shaped, before that; null: it is not verified
 };
 
 }  // namespace corank

@@ -1,6 +1,7 @@
 // Where the cutter takes the chunks of the runs from.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 
 #include "stopwatch.hpp"
@@ -30,11 +31,15 @@ class ChunkSource {
   // Records that were left out; when all has been read.
   virtual std::uint64_t skipped() const { return 0; }
 
+  // All that was read, also what nobody took.
+  std::uint64_t bytes_read() const { return bytes_read_; }
+
   const StageClock& busy() const { return busy_; }  // of all threads that read
   const StageClock& idle() const { return idle_; }  // of the same
   const StageClock& wait() const { return wait_; }  // of next()
 
  protected:
+  std::atomic<std::uint64_t> bytes_read_ = 0;
   StageClock busy_ = 0;
   StageClock idle_ = 0;
   StageClock wait_ = 0;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <fstream>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -129,14 +130,21 @@ class CpuBackend final : public Backend {
       : layout_(config.encoding->layout()),
         words_(make_words(layout_)),
         threads_(config.threads),
+        shape_(config.shape),
+        fingerprint_(config.fingerprint),
         merger_(*words_, threads_, config.tokens) {}
 
   MergedUnit merge(const WorkUnit& unit, std::byte* output) override {
     std::vector<Stretch> runs;
     for (const Segment& segment : unit.segments)
       runs.push_back({record_at(segment, 0, layout_.record_bytes), segment.count, false});
-    if (!merger_.merge(runs, output)) throw_disorder(unit.segments);
-    return {{{output, unit.bytes}}};
+    std::optional<UnitShaper> shaper;
+    if (shape_) shaper.emplace(*shape_, fingerprint_);
+    if (!merger_.merge(runs, output, shaper ? &*shaper : nullptr)) throw_disorder(unit.segments);
+    if (shaper) return shaper->join();
+    MergedUnit merged;
+    merged.pieces = {{output, unit.bytes}};
+    return merged;
   }
 
   bool computes() const override { return true; }
@@ -158,6 +166,8 @@ class CpuBackend final : public Backend {
   KeyLayout layout_;
   std::unique_ptr<detail::KeyWords> words_;
   unsigned threads_;
+  const Shape* shape_;
+  FingerprintSum fingerprint_;
   ParallelMerger merger_;
 };
 

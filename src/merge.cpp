@@ -8,8 +8,10 @@
 #include <atomic>
 #include <chrono>
 #include <cstring>
+#include <limits>
 #include <memory>
 #include <mutex>
+#include <numeric>
 #include <optional>
 #include <thread>
 
@@ -18,6 +20,7 @@
 #include "cuda_backend.hpp"
 #include "fallback_backend.hpp"
 #include "header.hpp"
+#include "key_search.hpp"
 #include "pipeline.hpp"
 #include "scan.hpp"
 #include "slice.hpp"
@@ -165,6 +168,30 @@ std::uint64_t digest(const std::string& text) {
   return records_checksum(std::as_bytes(std::span(text)), static_cast<std::uint32_t>(text.size()));
 }
 
+void check_shaping(const Options& options) {
+  const Shaping& shaping = options.shaping;
+  const bool groups = shaping.on_equal != OnEqual::keep;
+  if (options.text &&
+      (groups || shaping.tombstone || shaping.limit || !shaping.where.steps.empty() ||
+       !shaping.select.empty() || !shaping.from.empty() || !shaping.to.empty()))
+    throw Error("--lines has no fields to choose by; give records of a fixed size by --record");
+  if (options.copy_only &&
+      (groups || shaping.tombstone || !shaping.where.steps.empty() || !shaping.select.empty() ||
+       !shaping.from.empty() || !shaping.to.empty()))
+    throw Error("--copy-only leaves the records as they are; drop it, or what chooses among them");
+  if (shaping.tombstone && (!groups || shaping.on_equal == OnEqual::error))
+    throw Error(
+        "--tombstone drops what equal keys turn into; choose --on-equal first, last or "
+        "reduce as well");
+  if (shaping.limit && options.parts > 1 &&
+      (groups || !shaping.where.steps.empty() || !shaping.select.empty()))
+    throw Error(
+        "--limit with --parts needs to know beforehand where each part ends; drop one of "
+        "them, or --where, --on-equal and --select");
+  if (shaping.on_equal == OnEqual::reduce && shaping.reductions.empty())
+    throw Error("--on-equal reduce names no fields; write reduce:sum(field)");
+}
+
 // One call of merge().
 class Merge {
  public:
@@ -174,6 +201,7 @@ class Merge {
         header_(std::move(header)),
         encoding_(options.text ? KeyEncoding(text_.emplace(*options.text, header_).layout())
                                : KeyEncoding(options.record, options.keys)),
+        output_schema_(selected(options.record, options.shaping.select)),
         decision_(decide_backend(options)),
         threads_(options.threads ? options.threads
                                  : std::max(std::thread::hardware_concurrency(), 1u)),
@@ -183,6 +211,8 @@ class Merge {
                      : decision_.cuda ? portable_fingerprint
                                       : fingerprint_sums().front()),
         fingerprints_(runs_.size()) {
+    check_shaping(options);
+    if (!options.text) prepare_shape();
     run_records_ = records_of(runs_);
     if (runs_.size() >= many_runs) {
       const std::uint64_t least_bytes = smallest_budget() * std::max(options.parts, 1u);
@@ -206,8 +236,8 @@ class Merge {
     try {
       into_writers(paths, writers, folder_for_passes(output));
     } catch (const Error& error) {
-      if (options_.resume && (dynamic_cast<const Interrupted*>(&error) != nullptr ||
-                              dynamic_cast<const FileError*>(&error) != nullptr))
+      if (resumes() && (dynamic_cast<const Interrupted*>(&error) != nullptr ||
+                        dynamic_cast<const FileError*>(&error) != nullptr))
         for (const Writer& writer : writers) {
           writer.atomic()->leave();
           if (&writer == &writers.front() && options_.notice)
@@ -235,9 +265,84 @@ class Merge {
   std::uint64_t smallest_budget() const {
     return options_.text ? smallest_text_memory() : smallest_memory(record_bytes());
   }
+  bool resumes() const { return options_.resume && !shape_; }
+
+  // Ranges, and limits where every record goes out, are cuts of the runs.
+  void prepare_shape() {
+    const Shaping& shaping = options_.shaping;
+    output_encoding_.emplace(output_schema_, keys_of_output());
+    keep_range();
+    if (shaping.on_equal == OnEqual::error) inputs_ = runs_;
+    if (Shape shape(options_.record, options_.keys, encoding_, shaping); !shape.keeps_all())
+      shape_.emplace(std::move(shape));
+    else if (shaping.limit)
+      keep_first(*shaping.limit);
+  }
+
+  // The first of the key fields that go out, up to one that does not.
+  std::vector<KeyField> keys_of_output() const {
+    std::vector<KeyField> keys;
+    for (const KeyField& key : options_.keys.empty() ? std::vector<KeyField>{{0}} : options_.keys) {
+      const auto& select = options_.shaping.select;
+      const auto at = std::ranges::find(select, key.field);
+      if (!select.empty() && at == select.end()) break;
+      keys.push_back({select.empty() ? key.field : static_cast<std::uint32_t>(at - select.begin()),
+                      key.descending});
+    }
+    return keys;
+  }
+
+  OutputOrder order_of_output() const {
+    using enum OutputOrder::Kind;
+    if (options_.copy_only) return {&encoding_, none};
+    if (!last_pass_ || !shape_) return {&encoding_, rising};
+    const std::size_t keys = keys_of_output().size();
+    if (keys == 0) return {&*output_encoding_, none};
+    const bool all = keys == std::max<std::size_t>(options_.keys.size(), 1);
+    return {&*output_encoding_, all && shape_->groups() ? strict : rising};
+  }
+
+  // Only what is within the bounds is a part of the runs.
+  void keep_range() {
+    std::vector<std::uint64_t> first = search(options_.shaping.from, 0);
+    std::vector<std::uint64_t> end =
+        search(options_.shaping.to, std::numeric_limits<std::uint64_t>::max());
+    for (std::size_t i = 0; i < runs_.size(); ++i) {
+      end[i] = std::min(end[i], runs_[i].records());
+      runs_[i] = runs_[i].stretch(first[i], std::max(first[i], end[i]) - first[i]);
+    }
+  }
+
+  // Where in each run the bound is; `without` if there is none.
+  std::vector<std::uint64_t> search(const std::vector<FieldValue>& bound,
+                                    std::uint64_t without) const {
+    std::vector<std::uint64_t> found(runs_.size(), without);
+    if (bound.empty()) return found;
+    std::vector<KeyField> keys = options_.keys;
+    keys.resize(bound.size());  // without keys, it is the first field, ascending
+    const KeyEncoding encoding(options_.record, keys);
+    std::vector<std::byte> record(record_bytes());
+    for (const FieldValue& value : bound)
+      std::ranges::copy(value.value, record.begin() + options_.record.fields[value.field].offset);
+    for (std::size_t i = 0; i < runs_.size(); ++i)
+      found[i] = lower_bound(runs_[i], encoding.layout(), record.data());
+    return found;
+  }
+
+  // Only the first `count` merged records are a part of the runs.
+  void keep_first(std::uint64_t count) {
+    if (!options_.copy_only)
+      for (Run& run : runs_) run = run.stretch(0, std::min(count, run.records()));
+    if (count >= records_of(runs_)) return;
+    const std::vector<std::uint64_t> end = end_of_slice(count, runs_);
+    for (std::size_t i = 0; i < runs_.size(); ++i) runs_[i] = runs_[i].stretch(0, end[i]);
+  }
 
   void into_writers(const std::vector<std::filesystem::path>& paths, std::vector<Writer>& writers,
                     const std::filesystem::path& folder_for_earlier) {
+    if (options_.resume && shape_ && options_.notice)
+      options_.notice(
+          "a merge that drops or combines records cannot be gone on with; starting over");
     const std::uint64_t output_digest = digest_of_output();
     std::vector<Slice> slices;
     std::uint64_t rank = 0;
@@ -249,13 +354,13 @@ class Merge {
                                         (end - rank) * record_bytes()};
       writers.emplace_back(
           paths[i], content,
-          AtomicFile::Settings{options_.overwrite, options_.resume, options_.checkpoint_interval},
+          AtomicFile::Settings{options_.overwrite, resumes(), options_.checkpoint_interval},
           [this](FileIdentity file) {
             return std::ranges::any_of(runs_,
                                        [&](const Run& run) { return run.identity() == file; });
           },
           options_.stop);
-      if (i > 0 && options_.resume && writers.front().atomic()->is_in_place())
+      if (i > 0 && resumes() && writers.front().atomic()->is_in_place())
         writers.back().atomic()->take_forgotten_target(content);
       slices.push_back({rank, end});
       rank = end;
@@ -274,8 +379,9 @@ class Merge {
         writers[i].compress(
             compression_, compressing_threads_,
             {options_.trace.empty() ? nullptr : &trace_, "compress", static_cast<unsigned>(i)});
-      // How much room compressed bytes need is not known.
-      if (direct) writers[i].make_direct(compression_.codec == Codec::none ? part_bytes : 0);
+      // How much room compressed or shaped bytes need is not known.
+      if (direct)
+        writers[i].make_direct(compression_.codec == Codec::none && !shape_ ? part_bytes : 0);
     }
     std::uint64_t left = 0;
     for (const Slice& slice : slices) left += slice.end - slice.begin;
@@ -291,6 +397,7 @@ class Merge {
       for (Slice& slice : slices) slice = {slice.begin - done, slice.end - done};
     }
     run_earlier_passes(widest, folder_for_earlier);
+    totals_.records_written = 0;
     last_pass_ = true;
     // Missing terminators have been added.
     if (options_.text) slices.back().end = records_of(runs_);
@@ -330,14 +437,15 @@ class Merge {
       text += fmt::format(" {} {} {} {} {}", piece.offset, piece.bytes,
                           static_cast<int>(piece.transform), piece.big_endian, piece.descending);
     for (const Run& run : runs_)
-      text += fmt::format(" {} {} {}", run.bytes(), run.modified_ns(), run.identity().inode);
+      text += fmt::format(" {} {} {} {}", run.first(), run.bytes(), run.modified_ns(),
+                          run.identity().inode);
     return digest(text);
   }
 
   // How many records of what was left for the writer are the slice's.
   std::uint64_t records_to_keep(const Writer& writer, const Slice& slice) {
     const AtomicFile* const file = writer.atomic();
-    if (!file || !options_.resume) return 0;
+    if (!file || !resumes()) return 0;
     std::uint64_t kept = file->left_bytes() / record_bytes();
     std::string reason = file->why_nothing_left();
     if (kept != 0 && !file->is_in_place() && !ends_like(file->descriptor(), slice, kept)) {
@@ -453,11 +561,25 @@ class Merge {
                                     std::uint64_t held, std::uint64_t edge_bytes) const {
     std::uint64_t merged_bytes = 0;
     for (const Run& run : runs) merged_bytes += run.bytes();
+    merged_bytes = std::min(merged_bytes, wanted_bytes());
     if (options_.text) return plan_text_pass(held, memory_bytes_ / slices, merged_bytes / slices);
-    return plan_pass(held, record_bytes(), memory_bytes_ / slices, merged_bytes / slices,
-                     std::max(decision_.cuda ? largest_cuda_unit_bytes : largest_cpu_unit_bytes,
-                              enough_unit_bytes(runs.size(), merged_bytes / slices)),
-                     edge_bytes);
+    return plan_pass(
+        held, record_bytes(), memory_bytes_ / slices, merged_bytes / slices,
+        std::min(std::max(decision_.cuda ? largest_cuda_unit_bytes : largest_cpu_unit_bytes,
+                          enough_unit_bytes(runs.size(), merged_bytes / slices)),
+                 wanted_bytes()),
+        edge_bytes);
+  }
+
+  // What is merged where every record goes out, up to the limit: units and chunks need not be
+  // larger. Small ones cost more, so much less is not worth it.
+  std::uint64_t wanted_bytes() const {
+    constexpr std::uint64_t least = std::uint64_t{1} << 20;
+    if (!last_pass_ || !shape_ || !options_.shaping.limit)
+      return std::numeric_limits<std::uint64_t>::max();
+    return std::max(least, *options_.shaping.limit < run_records_
+                               ? *options_.shaping.limit * record_bytes()
+                               : std::numeric_limits<std::uint64_t>::max());
   }
 
   void run_earlier_passes(std::uint64_t widest, const std::filesystem::path& folder) {
@@ -508,22 +630,27 @@ class Merge {
     std::vector<std::unique_ptr<Backend>> backends;
     if (!options_.copy_only) backends = make_backends(plan, slices, threads);
     std::vector<std::atomic<std::uint64_t>> fingerprints(options_.verify ? runs.size() : 0);
+    const OutputOrder output = order_of_output();
     std::vector<Pass> passes;
     for (std::size_t i = 0; i < slices; ++i)
-      passes.push_back({.runs = sliced[i],
-                        .encoding = encoding_,
-                        .plan = plan,
-                        .backend = options_.copy_only ? nullptr : backends.back().get(),
-                        .writer = writers.empty() ? nullptr : &writers[i],
-                        .in_place = in_place,
-                        .threads = threads,
-                        .stop = options_.stop,
-                        .checksum = last_pass_ && options_.checksum,
-                        .fingerprint = fingerprint_,
-                        .fingerprints = fingerprints,
-                        .wrote = [this](std::uint64_t bytes) { wrote(bytes); },
-                        .trace = options_.trace.empty() ? nullptr : &trace_,
-                        .slice = static_cast<unsigned>(i)});
+      passes.push_back(
+          {.runs = sliced[i],
+           .encoding = encoding_,
+           .plan = plan,
+           .shape = shape_of_pass(),
+           .limit = options_.shaping.limit.value_or(std::numeric_limits<std::uint64_t>::max()),
+           .output = output,
+           .backend = options_.copy_only ? nullptr : backends.back().get(),
+           .writer = writers.empty() ? nullptr : &writers[i],
+           .in_place = in_place,
+           .threads = threads,
+           .stop = options_.stop,
+           .checksum = last_pass_ && options_.checksum,
+           .fingerprint = fingerprint_,
+           .fingerprints = fingerprints,
+           .did = [this](std::uint64_t bytes) { did(bytes); },
+           .trace = options_.trace.empty() ? nullptr : &trace_,
+           .slice = static_cast<unsigned>(i)});
     std::vector<std::shared_ptr<void>> pinned;
     const bool mapped = std::ranges::any_of(runs, &Run::is_mapped);
     if (!backends.empty())
@@ -535,6 +662,8 @@ class Merge {
     } catch (const RunDisorder& found) {
       for (const Run& run : runs) run.check_unchanged();  // or what is no record was compared
       throw_first_disorder(runs[found.run], found.record);
+    } catch (const EqualKeys& found) {
+      throw_equal(found.record.data());
     } catch (const Error&) {
       if (mapped)
         for (const Run& run : runs) run.check_unchanged();
@@ -543,8 +672,9 @@ class Merge {
     stats_.pipeline_seconds += std::chrono::duration<double>(TraceClock::now() - start).count();
     ++stats_.passes;
 
+    const bool ended_early = shape_of_pass() && totals_.records_written == options_.shaping.limit;
     std::uint64_t sum = 0;
-    for (std::size_t i = 0; i < fingerprints.size(); ++i) {
+    for (std::size_t i = 0; i < fingerprints.size() && !ended_early; ++i) {
       std::uint64_t read = 0;
       for (const std::vector<Run>& slice : sliced) read += slice[i].records();
       if (runs[i].is_temporary() && read == runs[i].records() &&
@@ -562,8 +692,8 @@ class Merge {
     if (decision_.cuda && faults_.given_up())
       decision_ = {false, "the device failed: " + faults_.first()};
     for (;;) {
-      const BackendConfig config{&encoding_, plan.unit_records, plan.tokens, threads,
-                                 options_.verify};
+      const BackendConfig config{&encoding_,      plan.unit_records, plan.tokens, threads,
+                                 options_.verify, shape_of_pass(),   fingerprint_};
       std::vector<std::unique_ptr<Backend>> backends;
       try {
         while (backends.size() < slices) {
@@ -589,9 +719,12 @@ class Merge {
     std::vector<std::vector<Run>> sliced;
     std::uint64_t rank = 0;
     std::vector<std::uint64_t> to(runs.size());
+    const bool groups = shape_of_pass() && shape_->groups();
     const auto advance = [&](std::uint64_t next) {
-      if (next != rank) to = checked_cut(next, runs, to);
-      rank = next;
+      if (next <= rank) return;
+      to = checked_cut(next, runs, to);
+      if (groups) to = end_of_group(std::move(to), runs);
+      rank = std::reduce(to.begin(), to.end());
     };
     for (const Slice& slice : slices) {
       advance(slice.begin);
@@ -614,6 +747,47 @@ class Merge {
                                   !options_.copy_only && !in_order_at(runs[run], to[run])))
         throw_first_disorder(runs[run], to[run]);
     return to;
+  }
+
+  // The cut after the last group that begins before `cut`.
+  std::vector<std::uint64_t> end_of_group(std::vector<std::uint64_t> cut,
+                                          std::span<const Run> runs) const {
+    const KeyLayout layout = encoding_.layout();
+    std::vector<std::byte> last, record(record_bytes());
+    for (std::size_t run = 0; run < runs.size(); ++run) {
+      if (cut[run] == 0) continue;
+      runs[run].read(cut[run] - 1, 1, record);
+      if (last.empty() || record_less(layout, last.data(), record.data())) last = record;
+    }
+    for (std::size_t run = 0; run < runs.size() && !last.empty(); ++run)
+      cut[run] = std::max(cut[run], upper_bound(runs[run], layout, last.data()));
+    return cut;
+  }
+
+  // What shapes the records of this pass.
+  const Shape* shape_of_pass() const { return last_pass_ && shape_ ? &*shape_ : nullptr; }
+
+  // Names the first two records that have the key of `record`.
+  [[noreturn]] void throw_equal(const std::byte* record) const {
+    const KeyLayout layout = encoding_.layout();
+    const Filter where(options_.record, options_.shaping.where);
+    std::vector<Filter::Mask> scratch;
+    std::vector<std::byte> other(record_bytes());
+    std::string places;
+    unsigned found = 0;
+    for (const Run& run : inputs_) {
+      const std::uint64_t end = upper_bound(run, layout, record);
+      for (std::uint64_t i = lower_bound(run, layout, record); i < end && found < 2; ++i) {
+        run.read(i, 1, other);
+        if (!options_.shaping.where.steps.empty() && where.test(other.data(), 1, scratch)[0] == 0)
+          continue;
+        const std::uint64_t number = run.first() + i;
+        places += fmt::format("{}{}: record {} (byte {})", found++ == 0 ? "" : " and ",
+                              run.path().string(), number, number * record_bytes());
+      }
+    }
+    throw Error(fmt::format("{} have the same key, {}; choose another --on-equal to merge them",
+                            places, shape_->key_text(record)));
   }
 
   bool in_order_at(const Run& run, std::uint64_t record) const {
@@ -646,7 +820,7 @@ class Merge {
                     ": a temporary file here did not hold what was written to it");
   }
 
-  void wrote(std::uint64_t bytes) {
+  void did(std::uint64_t bytes) {
     const std::lock_guard lock(progress_mutex_);
     progress_.bytes_done += bytes;
     const auto now = TraceClock::now();
@@ -666,6 +840,7 @@ class Merge {
     if (stats_.records_skipped != 0 && options_.notice)
       options_.notice(fmt::format("{} records were skipped, in which a column is no number",
                                   stats_.records_skipped));
+    stats_.records_written = shape_ ? totals_.records_written.load() : stats_.records;
     stats_.units = totals_.units;
     stats_.checksum = totals_.checksum;
     stats_.busy = {seconds(totals_.read),  seconds(totals_.cut),      seconds(totals_.merge),
@@ -718,6 +893,9 @@ class Merge {
   std::string header_;
   std::optional<TextEncoding> text_;
   KeyEncoding encoding_;
+  Schema output_schema_;
+  std::optional<KeyEncoding> output_encoding_;
+  std::optional<Shape> shape_;
   BackendDecision decision_;
   unsigned threads_;
   std::uint64_t memory_bytes_;
@@ -726,8 +904,9 @@ class Merge {
   unsigned compressing_threads_ = 0;  // for each output
   std::vector<Run> runs_;
   std::uint64_t run_records_ = 0;
-  std::uint64_t earlier_records_ = 0;        // that earlier passes wrote
-  FingerprintSum fingerprint_;               // of all passes; null: nothing is verified
+  std::uint64_t earlier_records_ = 0;  // that earlier passes wrote
+  FingerprintSum fingerprint_;         // of all passes; null: nothing is verified
+  std::vector<Run> inputs_;            // runs_ at the start, where errors name records of theirs
   std::vector<std::uint64_t> fingerprints_;  // of runs_ that earlier passes wrote
   DeviceFaults faults_;
   bool last_pass_ = false;

@@ -8,14 +8,8 @@
 namespace corank {
 namespace {
 
-// Keys of so many records stay in the first cache.
-constexpr std::uint64_t block_records = 256;
-
-// How neighbours compare by the first words of their keys.
-struct Neighbours {
-  bool descend = false;
-  bool tie = false;
-};
+// Their keys stay in the first cache.
+constexpr std::uint64_t block_records = most_neighbours;
 
 // `flip` makes signed and descending numbers ascend as unsigned ones.
 template <class Number, bool big_endian, class Stride>
@@ -76,6 +70,12 @@ Neighbours compare_by(const KeyPiece& piece, std::uint32_t stride, const std::by
                            : compare_integers<Number, false>)(number, flip, count, stride);
 }
 
+bool more_than_a_word(const KeyLayout& layout) {
+  return layout.has_tail() || layout.pieces[layout.prefix_pieces - 1].word != 0;
+}
+
+}  // namespace
+
 Neighbours compare_first_words(const KeyLayout& layout, const std::byte* records,
                                std::uint64_t count) {
   std::uint32_t pieces = 1;
@@ -97,19 +97,14 @@ Neighbours compare_first_words(const KeyLayout& layout, const std::byte* records
   return found;
 }
 
-bool more_than_a_word(const KeyLayout& layout) {
-  return layout.has_tail() || layout.pieces[layout.prefix_pieces - 1].word != 0;
-}
-
-}  // namespace
-
-std::uint64_t first_descent(const KeyLayout& layout, const std::byte* records,
-                            std::uint64_t count) {
+std::uint64_t first_descent(const KeyLayout& layout, const std::byte* records, std::uint64_t count,
+                            bool strict) {
   if (layout.text) {
     const auto* const entries = reinterpret_cast<const Entry*>(records);
     for (std::uint64_t i = 1; i < count; ++i)
       if (entries[i].word <= entries[i - 1].word &&
-          text_less(*layout.text, entries[i], entries[i - 1]))
+          (strict ? !text_less(*layout.text, entries[i - 1], entries[i])
+                  : text_less(*layout.text, entries[i], entries[i - 1])))
         return i;
     return count;
   }
@@ -118,11 +113,13 @@ std::uint64_t first_descent(const KeyLayout& layout, const std::byte* records,
     const std::byte* const block = records + first * layout.record_bytes;
     const std::uint64_t in_block = std::min(block_records, count - first);
     const Neighbours found = compare_first_words(layout, block, in_block);
-    if (!found.descend && !(found.tie && more_than_a_word(layout))) continue;
-    for (std::uint64_t i = 1; i < in_block; ++i)
-      if (record_less(layout, block + i * layout.record_bytes,
-                      block + (i - 1) * layout.record_bytes))
+    if (!found.descend && !(found.tie && (strict || more_than_a_word(layout)))) continue;
+    for (std::uint64_t i = 1; i < in_block; ++i) {
+      const std::byte* const record = block + i * layout.record_bytes;
+      const std::byte* const before = record - layout.record_bytes;
+      if (strict ? !record_less(layout, before, record) : record_less(layout, record, before))
         return first + i;
+    }
   }
   return count;
 }

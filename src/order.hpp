@@ -8,8 +8,20 @@
 
 namespace corank {
 
+// How records compare to their predecessors by the first words of their keys.
+struct Neighbours {
+  bool descend = false;  // some word is less than the one before
+  bool tie = false;      // some are equal
+};
+
+// For up to most_neighbours records.
+constexpr std::uint64_t most_neighbours = 256;
+Neighbours compare_first_words(const KeyLayout& layout, const std::byte* records,
+                               std::uint64_t count);
+
 // The first of the `count` records from `records` on, laid end to end, that sorts before its
-// predecessor; `count` if there is none.
-std::uint64_t first_descent(const KeyLayout& layout, const std::byte* records, std::uint64_t count);
+// predecessor or, if `strict`, not after it; `count` if there is none.
+std::uint64_t first_descent(const KeyLayout& layout, const std::byte* records, std::uint64_t count,
+                            bool strict = false);
 
 }  // namespace corank

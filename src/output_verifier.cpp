@@ -18,10 +18,21 @@ constexpr std::uint64_t block_bytes = std::uint64_t{16} << 10;
 constexpr std::uint64_t task_bytes = std::uint64_t{1} << 20;
 
 [[noreturn]] void throw_disorder(std::uint64_t rank) {
-  throw Corrupted(fmt::format("record {} of the output sorts before its predecessor", rank));
+  throw Corrupted(fmt::format("record {} of the output does not follow its predecessor", rank));
 }
 
 }  // namespace
+
+bool OutputVerifier::follows(const std::byte* record, const std::byte* predecessor) const {
+  switch (kind_) {
+    case OutputOrder::Kind::none:
+      return true;
+    case OutputOrder::Kind::rising:
+      return !record_less(encoding_.layout(), record, predecessor);
+    default:
+      return record_less(encoding_.layout(), predecessor, record);
+  }
+}
 
 void OutputVerifier::look(std::span<const std::byte> bytes, std::uint64_t rank, unsigned threads) {
   const KeyLayout layout = encoding_.layout();
@@ -33,13 +44,14 @@ void OutputVerifier::look(std::span<const std::byte> bytes, std::uint64_t rank, 
     for (std::uint64_t first = begin; first < end; first += in_block) {
       const std::uint64_t count = std::min(in_block, end - first);
       const auto block = bytes.subspan(first * record_bytes, count * record_bytes);
-      if (ordered_) {
+      if (kind_ != OutputOrder::Kind::none) {
         const std::uint64_t before = first == 0 ? 0 : 1;
         const std::uint64_t descent =
-            first_descent(layout, block.data() - before * record_bytes, count + before);
+            first_descent(layout, block.data() - before * record_bytes, count + before,
+                          kind_ == OutputOrder::Kind::strict);
         if (descent != count + before) throw_disorder(rank + first - before + descent);
       }
-      sum += sum_(block, record_bytes);
+      if (sum_) sum += sum_(block, record_bytes);
     }
     fingerprint_ += sum;
   };
@@ -66,14 +78,15 @@ void OutputVerifier::follow(std::span<const std::byte> bytes, std::uint64_t rank
   const auto last = bytes.last(encoding_.record_bytes());
   if (last_.empty())
     first_.assign(first.begin(), first.end());
-  else if (ordered_ && record_less(encoding_.layout(), first.data(), last_.data()))
+  else if (!follows(first.data(), last_.data()))
     throw_disorder(rank);
   last_.assign(last.begin(), last.end());
 }
 
 void OutputVerifier::check_edge(const OutputVerifier& next) const {
-  if (ordered_ && record_less(encoding_.layout(), next.first_.data(), last_.data()))
-    throw Corrupted("a part of the output begins with a record that sorts before the part before");
+  if (!follows(next.first_.data(), last_.data()))
+    throw Corrupted(
+        "a part of the output begins with a record that does not follow the part before");
 }
 
 }  // namespace corank

@@ -25,7 +25,7 @@ ParallelMerger::ParallelMerger(const detail::KeyWords& keys, unsigned threads, u
   for (unsigned i = 0; i < std::max(threads, 2u); ++i) mergers_.push_back(make_tile_merger(keys));
 }
 
-bool ParallelMerger::merge(std::span<const Stretch> runs, std::byte* out) {
+bool ParallelMerger::merge(std::span<const Stretch> runs, std::byte* out, UnitShaper* shaper) {
   std::vector<std::uint64_t> counts;
   std::uint64_t records = 0;
   for (const Stretch& run : runs) {
@@ -70,6 +70,11 @@ bool ParallelMerger::merge(std::span<const Stretch> runs, std::byte* out) {
   std::atomic<bool> ordered = true;
   arena_.execute([&] {
     tbb::parallel_for(std::uint64_t{1}, tiles, [&](std::uint64_t t) { cuts[t] = cut(t); });
+    if (shaper) {
+      std::vector<std::byte*> places;
+      for (std::uint64_t t = 0; t < tiles; ++t) places.push_back(out + cuts[t].rank * record_bytes);
+      shaper->begin(places);
+    }
     tbb::parallel_for(std::uint64_t{0}, tiles, [&](std::uint64_t t) {
       std::vector<Stretch> tile;
       for (std::size_t r = 0; r < runs.size(); ++r) {
@@ -81,9 +86,11 @@ bool ParallelMerger::merge(std::span<const Stretch> runs, std::byte* out) {
                           begin != 0 || runs[r].predecessor});
       }
       const int thread = tbb::this_task_arena::current_thread_index();
-      if (ordered &&
-          !mergers_[static_cast<std::size_t>(thread)]->merge(tile, out + offset(cuts[t])))
+      TileShaper* const tile_shaper = shaper ? &shaper->tile(t) : nullptr;
+      if (ordered && !mergers_[static_cast<std::size_t>(thread)]->merge(tile, out + offset(cuts[t]),
+                                                                        tile_shaper))
         ordered = false;
+      if (tile_shaper) tile_shaper->finish();
     });
   });
   return ordered;

@@ -17,9 +17,10 @@ class ParallelMerger {
   // `keys` must outlive the merger; `callers` are as many as call merge() at once, as a rule.
   ParallelMerger(const detail::KeyWords& keys, unsigned threads, unsigned callers = 1);
 
-  // Merges `runs`, stably, into `out`. False if one of them is out of order; what is in `out` then
-  // means nothing. Thread-safe: all callers together have the threads.
-  bool merge(std::span<const Stretch> runs, std::byte* out);
+  // Merges `runs`, stably, into `out`, and shapes each tile where there is a shaper. False if one
+  // of them is out of order; what is in `out` then means nothing. Thread-safe: all callers together
+  // have the threads.
+  bool merge(std::span<const Stretch> runs, std::byte* out, UnitShaper* shaper = nullptr);
 
  private:
   struct Probe {

@@ -7,9 +7,11 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <deque>
 #include <exception>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -88,8 +90,9 @@ class IdleClock {
 
 // Of records of a fixed size, or of variable length.
 struct Verifier {
-  Verifier(const KeyEncoding& encoding, FingerprintSum sum, bool ordered)
-      : records(encoding, sum, ordered), text(encoding, sum, ordered) {}
+  explicit Verifier(const Pass& pass)
+      : records(pass.output, pass.shape ? nullptr : pass.fingerprint),
+        text(pass.encoding, pass.fingerprint, pass.backend != nullptr) {}
   OutputVerifier records;
   TextVerifier text;
 };
@@ -111,6 +114,7 @@ std::unique_ptr<ChunkSource> read_chunks(const Pass& pass, BufferPool& pool, Fin
 void run_pass(const Pass& pass, PassTotals& totals, Verifier& verifier) {
   const KeyLayout layout = pass.encoding.layout();
   const std::uint32_t record_bytes = layout.record_bytes;
+  const std::uint32_t output_bytes = pass.shape ? pass.shape->output_bytes() : record_bytes;
   std::uint64_t bytes_in_runs = 0;
   std::uint64_t chunks_in_runs = layout.text ? pass.plan.chunks : 0;
   for (const Run& run : pass.runs) {
@@ -171,6 +175,8 @@ void run_pass(const Pass& pass, PassTotals& totals, Verifier& verifier) {
     WorkUnit unit;
     Buffer buffer;
     MergedUnit merged;
+    std::vector<std::byte> edge;  // what goes out and is not in the buffer
+    std::uint64_t first = 0;      // record of the output
     TraceClock::time_point merged_at;
   };
   std::vector<Token> carried(pass.plan.tokens);
@@ -181,13 +187,19 @@ void run_pass(const Pass& pass, PassTotals& totals, Verifier& verifier) {
   auto written_until = cut_until;
   IdleClock merge_idle(totals.merge_for_cut);
   std::atomic<std::uint64_t> read_by_backend = 0;  // fingerprint
+  std::optional<UnitJoiner> joiner;
+  if (pass.shape) joiner.emplace(*pass.shape, pass.limit);
+  OutputVerifier before_shape({&pass.encoding, OutputOrder::Kind::rising}, nullptr);
+  std::uint64_t shaped_fingerprint = 0;
+  std::uint64_t written_bytes = 0;
+  std::atomic<bool> enough = false;
 
   const auto read_and_cut = tbb::make_filter<void, Token*>(
       tbb::filter_mode::serial_in_order, [&](tbb::flow_control& flow) -> Token* {
         stop_if_asked();
         totals.cut_for_merge += (TraceClock::now() - cut_until).count();
         std::optional<WorkUnit> unit;
-        {
+        if (!enough) {
           Stopwatch cutting(totals.cut, row("cut"));
           unit = pass.backend ? cutter.next() : concatenation.next();
         }
@@ -233,7 +245,7 @@ void run_pass(const Pass& pass, PassTotals& totals, Verifier& verifier) {
               to = std::ranges::copy(bytes_of_segment(segment), to).out;
             token->merged.pieces = {output.first(unit.bytes)};
           }
-          if (pass.checksum)
+          if (pass.checksum && !pass.shape)
             for (const auto piece : token->merged.pieces)
               totals.checksum += layout.text ? text_checksum(*layout.text, piece)
                                              : parallel_checksum(piece, record_bytes);
@@ -242,6 +254,31 @@ void run_pass(const Pass& pass, PassTotals& totals, Verifier& verifier) {
         merge_idle.leave();
         return token;
       });
+  // What was shaped does not stand yet where it belongs in memory.
+  const auto put_out = [&](Token& token) {
+    token.first = pass.shape ? written_bytes / output_bytes : token.unit.rank;
+    for (auto& piece : token.merged.pieces) {
+      const std::uint64_t at = written_bytes;
+      written_bytes += piece.size();
+      if (pass.writer) {
+        Stopwatch writing(totals.write, row("write"), token.unit.sequence);
+        pass.writer->write(piece);
+      } else if (pass.shape) {
+        const auto place = pass.in_place.subspan(at, piece.size());
+        std::memmove(place.data(), piece.data(), piece.size());
+        piece = place;
+      }
+      if (verify && pass.backend && !layout.text) verifier.records.follow(piece, token.first);
+    }
+  };
+  const auto shape_ends = [&](Token& token) {
+    if (verify) {
+      before_shape.follow(token.merged.edges, token.unit.rank);
+      shaped_fingerprint += token.merged.fingerprint.value();
+    }
+    joiner->join(token.merged, token.edge);
+    enough = joiner->done();
+  };
   const auto write =
       tbb::make_filter<Token*, Token*>(tbb::filter_mode::serial_in_order, [&](Token* token) {
         stop_if_asked();
@@ -249,32 +286,37 @@ void run_pass(const Pass& pass, PassTotals& totals, Verifier& verifier) {
         totals.write_for_merge +=
             std::max(token->merged_at - written_until, TraceClock::duration(0)).count();
         totals.merge_for_write += (begin - token->merged_at).count();
-        if (pass.writer) {
-          Stopwatch writing(totals.write, row("write"), token->unit.sequence);
-          for (const auto piece : token->merged.pieces) pass.writer->write(piece);
-        }
-        if (verify && pass.backend && !layout.text)
-          for (const auto piece : token->merged.pieces)
-            verifier.records.follow(piece, token->unit.rank);
+        if (enough)
+          token->merged = MergedUnit();
+        else if (joiner)
+          shape_ends(*token);
+        put_out(*token);
         ++totals.units;
         totals.records += token->unit.records;
-        totals.bytes_written += token->unit.bytes;
         written_until = TraceClock::now();
-        if (pass.wrote) pass.wrote(token->unit.bytes);
+        if (pass.did) pass.did(token->unit.bytes);
         return token;
       });
+  const auto look_at = [&](const Token& token) {
+    if (layout.text) {
+      if (verify) verifier.text.look(token.merged.pieces, token.unit.sequence, token.unit.offset);
+      return;
+    }
+    std::uint64_t first = token.first;
+    for (const auto piece : token.merged.pieces) {
+      if (verify) verifier.records.look(piece, first, pass.writer ? 1 : pass.threads);
+      if (pass.checksum && pass.shape) totals.checksum += parallel_checksum(piece, output_bytes);
+      first += piece.size() / output_bytes;
+    }
+  };
   // After it was written: what was wrong then is wrong still, whenever it came to be.
   const auto look = tbb::make_filter<Token*, void>(tbb::filter_mode::parallel, [&](Token* token) {
     if (const auto& looked_at = token->merged.look) {
       verifier.records.take(*looked_at, token->unit.rank);
-    } else if (verify) {
+    } else {
       Stopwatch verifying(totals.verify, row("verify", token - carried.data()),
                           token->unit.sequence);
-      if (layout.text)
-        verifier.text.look(token->merged.pieces, token->unit.sequence, token->unit.offset);
-      else
-        for (const auto piece : token->merged.pieces)
-          verifier.records.look(piece, token->unit.rank, pass.writer ? 1 : pass.threads);
+      look_at(*token);
     }
     token->unit = WorkUnit();
     token->buffer = Buffer();
@@ -286,14 +328,22 @@ void run_pass(const Pass& pass, PassTotals& totals, Verifier& verifier) {
   tbb::task_arena arena(static_cast<int>(workers_of(pass)));
   arena.execute(
       [&] { tbb::parallel_pipeline(pass.plan.tokens, read_and_cut & merge & write & look); });
-  if (verify) {
+  if (joiner) {
+    Token last;
+    joiner->finish(last.merged, last.edge);
+    put_out(last);
+    look_at(last);
+  }
+  if (verify && !enough) {
     std::uint64_t fingerprint = read_by_backend;
     pass.fingerprints.front() += read_by_backend;
     for (std::uint32_t run = 0; run < pass.runs.size(); ++run) {
       fingerprint += source->fingerprint(run);
       pass.fingerprints[run] += source->fingerprint(run);
     }
-    if (fingerprint != (layout.text ? verifier.text.fingerprint() : verifier.records.fingerprint()))
+    if (fingerprint != (joiner        ? shaped_fingerprint
+                        : layout.text ? verifier.text.fingerprint()
+                                      : verifier.records.fingerprint()))
       throw Corrupted("the merged records are not those that were read");
   }
   if (pass.writer) {
@@ -307,7 +357,9 @@ void run_pass(const Pass& pass, PassTotals& totals, Verifier& verifier) {
   }
 
   totals.records_skipped += source->skipped();
-  totals.bytes_read += bytes_in_runs;
+  totals.bytes_read += source->bytes_read();
+  totals.bytes_written += written_bytes;
+  totals.records_written += pass.shape ? written_bytes / output_bytes : 0;
   totals.read += source->busy().load();
   totals.read_for_cut += source->idle().load();
   totals.cut_for_read += source->wait().load();
@@ -321,8 +373,7 @@ void run_passes(std::span<const Pass> slices, PassTotals& totals) {
   for (const Pass& slice : slices) workers += workers_of(slice);
   const tbb::global_control allowance(tbb::global_control::max_allowed_parallelism, workers);
   std::deque<Verifier> verifiers;
-  for (const Pass& slice : slices)
-    verifiers.emplace_back(slice.encoding, slice.fingerprint, slice.backend != nullptr);
+  for (const Pass& slice : slices) verifiers.emplace_back(slice);
   if (slices.size() == 1) return run_pass(slices.front(), totals, verifiers.front());
 
   // The first failure stops the others.

@@ -8,6 +8,7 @@
 
 #include "backend.hpp"
 #include "fingerprint.hpp"
+#include "output_verifier.hpp"
 #include "plan.hpp"
 #include "run.hpp"
 #include "stopwatch.hpp"
@@ -20,6 +21,7 @@ namespace corank {
 struct PassTotals {
   std::atomic<std::uint64_t> bytes_read = 0;
   std::atomic<std::uint64_t> bytes_written = 0;
+  std::atomic<std::uint64_t> records_written = 0;  // by shapes
   std::atomic<std::uint64_t> units = 0;
   std::atomic<std::uint64_t> records = 0;  // written
   std::atomic<std::uint64_t> records_skipped = 0;
@@ -46,6 +48,9 @@ struct Pass {
   std::span<const Run> runs;
   const KeyEncoding& encoding;
   const PassPlan& plan;
+  const Shape* shape;   // that the backend has; null: every record goes out as it is
+  std::uint64_t limit;  // of the records that go out of a shape; the rest need not be read
+  const OutputOrder& output;
   Backend* backend;  // null: the runs are copied, one after another
   Writer* writer;    // null: the output is in memory, at `in_place`
   std::span<std::byte> in_place;
@@ -57,8 +62,8 @@ struct Pass {
   FingerprintSum fingerprint;
   // Of each run, added up as its records are read; where the backend reads them, the first has all.
   std::span<std::atomic<std::uint64_t>> fingerprints;
-  std::function<void(std::uint64_t)> wrote;  // told the bytes of each unit that was written
-  Trace* trace;                              // null: none is wanted
+  std::function<void(std::uint64_t)> did;  // told the bytes that each unit was made from
+  Trace* trace;                            // null: none is wanted
   unsigned slice;
 };
 

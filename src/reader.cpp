@@ -214,7 +214,7 @@ void Reader::finish(ChunkRef chunk, std::exception_ptr failure) {
   loaded_.notify_all();
 }
 
-ChunkRef Reader::load(Request request) const {
+ChunkRef Reader::load(Request request) {
   const Run& run = runs_[request.run];
   if (const std::byte* records = run.in_place(request.first)) {
     if (run.is_mapped()) populate({records, request.count * encoding_.record_bytes()});
@@ -226,8 +226,9 @@ ChunkRef Reader::load(Request request) const {
   return make_chunk(std::move(request), into.data() + part.skew);
 }
 
-ChunkRef Reader::make_chunk(Request request, const std::byte* records) const {
+ChunkRef Reader::make_chunk(Request request, const std::byte* records) {
   const std::uint64_t bytes = request.count * encoding_.record_bytes();
+  bytes_read_ += bytes;
   const auto last_key =
       encode<max_key_words>(encoding_.layout(), records + bytes - encoding_.record_bytes());
   const bool mapped = runs_[request.run].is_mapped();

@@ -71,8 +71,8 @@ class Reader final : public ChunkSource {
   ChunkRef finish_read();  // null where the read goes on
   void finish(ChunkRef chunk, std::exception_ptr failure);
   void loaded(ChunkRef chunk);
-  ChunkRef load(Request request) const;
-  ChunkRef make_chunk(Request request, const std::byte* records) const;
+  ChunkRef load(Request request);
+  ChunkRef make_chunk(Request request, const std::byte* records);
 
   std::span<const Run> runs_;
   const KeyEncoding& encoding_;

@@ -10,6 +10,7 @@
 #include "option_items.hpp"
 
 namespace corank {
+
 namespace {
 
 constexpr std::string_view allowed_types =

@@ -24,6 +24,7 @@ class Run {
   Run(std::span<const std::byte> memory, std::string name, std::uint32_t record_bytes);
 
   const std::filesystem::path& path() const { return path_; }
+  std::uint64_t first() const { return first_; }  // record of the whole run that it begins with
   std::uint64_t records() const { return records_; }
   std::uint64_t bytes() const { return records_ * record_bytes_; }
   // Where in the file it begins, in bytes.

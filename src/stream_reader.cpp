@@ -234,6 +234,7 @@ std::optional<ChunkRef> StreamReader::load(Request request) {
   run.in_chunks += filling.count;
   run.records += filling.count;
   run.offset += filling.bytes.size();
+  bytes_read_ += filling.bytes.size();
   const auto last_key =
       encode<max_key_words>(layout, filling.records + (filling.count - 1) * layout.record_bytes);
   return ChunkRef(

@@ -382,7 +382,8 @@ class FormatMerger final : public TileMerger {
   FormatMerger(const KeyWords& keys, const WordKernel& kernel)
       : keys_(keys), format_(keys, kernel), sorter_(keys, kernel) {}
 
-  bool merge(std::span<const Stretch> stretches, std::byte* out) override {
+  bool merge(std::span<const Stretch> stretches, std::byte* out, TileShaper* shaper) override {
+    shaper_ = shaper;
     end_ = out;
     if (const TextLayout* const text = keys_.text())
       for (const Stretch& stretch : stretches)
@@ -428,7 +429,11 @@ class FormatMerger final : public TileMerger {
 
   bool merge_cluster(std::byte*& out) {
     if (cluster_.size() == 1) return copy(cluster_.front(), out);
-    if (cluster_.size() == 2 && !format_.merge_fronts(cluster_[0], cluster_[1], out)) return false;
+    if (cluster_.size() == 2) {
+      std::byte* const begin = out;
+      if (!format_.merge_fronts(cluster_[0], cluster_[1], out)) return false;
+      shape(begin, out);
+    }
     std::uint64_t records = 0;
     for (const Stretch& stretch : cluster_) records += stretch.count;
     block_ = cluster_;
@@ -536,7 +541,16 @@ class FormatMerger final : public TileMerger {
     }
     std::uint64_t records = 0;
     for (const Stretch& stretch : block_) records += stretch.count;
-    return format_.merge(block_, records, out, end_);
+    std::byte* const begin = out;
+    if (!format_.merge(block_, records, out, end_)) return false;
+    shape(begin, out);
+    return true;
+  }
+
+  // The records from `begin` to `out` were merged; moves `out` back to where the next may go.
+  void shape(std::byte* begin, std::byte*& out) {
+    if (shaper_ && begin != out)
+      out = shaper_->take(begin, static_cast<std::uint64_t>(out - begin) / keys_.record_bytes());
   }
 
   // Whether no stretch starts before the end of the one before it.
@@ -574,9 +588,14 @@ class FormatMerger final : public TileMerger {
       for (std::uint64_t at = 0; at < bytes; at = end) {
         end = std::min(end + copied_bytes, bytes);
         if (at < next_bytes) fetch(rest.records + at, std::min(end, next_bytes) - at);
-        stream_copy(out + at, piece.records + at, end - at);
+        if (shaper_)
+          std::memcpy(out + at, piece.records + at, end - at);
+        else
+          stream_copy(out + at, piece.records + at, end - at);
       }
+      std::byte* const begin = out;
       out += bytes;
+      shape(begin, out);
     }
     return true;
   }
@@ -587,6 +606,7 @@ class FormatMerger final : public TileMerger {
   std::vector<Stretch> cluster_, block_;
   std::vector<RecordRef> firsts_, samples_;
   const std::byte* end_ = nullptr;  // of the output of entries
+  TileShaper* shaper_ = nullptr;
 };
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <span>
 
 #include "corank/multiway_merge.hpp"
+#include "shape.hpp"
 #include "word_kernel.hpp"
 
 namespace corank {
@@ -24,8 +25,10 @@ class TileMerger {
   virtual ~TileMerger() = default;
 
   // Merges `stretches`, stably, into `out`. False if one of them is out of order, also with its
-  // predecessor; what is in `out` then means nothing.
-  virtual bool merge(std::span<const Stretch> stretches, std::byte* out) = 0;
+  // predecessor; what is in `out` then means nothing. Where there is a shaper, it is given what was
+  // merged while it is in cache, and `out` is its place.
+  virtual bool merge(std::span<const Stretch> stretches, std::byte* out,
+                     TileShaper* shaper = nullptr) = 0;
 };
 
 // `keys` must outlive the merger.

@@ -68,11 +68,4 @@ struct UnitLook {
   std::optional<std::uint64_t> descent;  // its first record that sorts before its predecessor
 };
 
-// What was made of a work unit: whole records, which in this order go to the output. Owns nothing:
-// they are in the memory that the unit was merged into.
-struct MergedUnit {
-  std::vector<std::span<const std::byte>> pieces;
-  std::optional<UnitLook> look = {};  // none: the caller has yet to look
-};
-
 }  // namespace corank

@@ -170,6 +170,44 @@ TEST_CASE("bad input: a schema or keys that mean nothing") {
   test.check_refusal(test.merge({"-b", "key:up"}), 2, {"character 5", "asc desc"});
 }
 
+TEST_CASE("bad input: shapes that mean nothing or contradict the records") {
+  Folder test;
+  test.check_refusal(test.merge({"--on-equal", "newest"}), 2, {"--on-equal", "first last error"});
+  test.check_refusal(test.merge({"--on-equal", "reduce:sum(key)"}), 2, {"character 12", "key"});
+  test.check_refusal(test.merge({"--where", "key >"}), 2, {"--where", "character 6"});
+  test.check_refusal(test.merge({"--tombstone", "key=1"}), 2, {"--tombstone", "--on-equal"});
+  test.check_refusal(test.merge({"--select", "kye"}), 2, {"--select", "kye"});
+  test.check_refusal(test.merge({"--from", "x"}), 2, {"--from", "u64"});
+  test.check_refusal(test.merge({"--limit", "-1"}), 2, {"--limit"});
+  test.add({7, 7});
+  test.check_refusal(test.merge({"--on-equal", "error"}), 2,
+                     {test.runs[1], "record 2 (byte 16)", test.runs[3], "key=7"});
+}
+
+TEST_CASE("shapes from the command line") {
+  Folder test;
+  test.add({5, 5, 2999});
+  const auto keys = [&](const Strings& options) {
+    Strings all = options;
+    all.insert(all.begin(), {"--stats", "-"});
+    const Result result = run(test.merge(all));
+    INFO(result.err);
+    REQUIRE(result.code == 0);
+    const Bytes bytes = read_file(test.old());
+    std::vector<std::uint64_t> found(bytes.size() / 8);
+    std::memcpy(found.data(), bytes.data(), bytes.size());
+    CHECK(nlohmann::json::parse(result.out)["records_written"] == found.size());
+    return found;
+  };
+  using Keys = std::vector<std::uint64_t>;
+  CHECK(keys({"--limit", "8"}) == Keys{0, 1, 2, 3, 4, 5, 5, 5});
+  CHECK(keys({"--on-equal", "first", "--limit", "7"}) == Keys{0, 1, 2, 3, 4, 5, 6});
+  CHECK(keys({"--from", "5", "--to", "7"}) == Keys{5, 5, 5, 6});
+  CHECK(keys({"--where", "key > 2997 or key == 5", "--on-equal", "last"}) == Keys{5, 2998, 2999});
+  CHECK(keys({"--on-equal", "first", "--tombstone", "key=5", "--to", "7"}) ==
+        Keys{0, 1, 2, 3, 4, 6});
+}
+
 TEST_CASE("bad input: a budget that is too small") {
   Folder test(200, 500);
   const Result several = run(test.merge({"-m", "700K", "--stats", "-"}));

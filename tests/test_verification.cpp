@@ -167,8 +167,9 @@ TEST_CASE("what is merged is looked at across the edges of pieces and parts") {
     to.follow(records(first, count), first);
     to.look(records(first, count), first, threads);
   };
-  OutputVerifier whole(encoding, portable_fingerprint, true),
-      pieces(encoding, portable_fingerprint, true), rest(encoding, portable_fingerprint, true);
+  const OutputOrder rising{&encoding, OutputOrder::Kind::rising};
+  OutputVerifier whole(rising, portable_fingerprint), pieces(rising, portable_fingerprint),
+      rest(rising, portable_fingerprint);
   CHECK(whole.empty());
   add(whole, 0, 100'000, 3);
   CHECK_FALSE(whole.empty());
@@ -179,7 +180,7 @@ TEST_CASE("what is merged is looked at across the edges of pieces and parts") {
   CHECK_THROWS_AS(rest.check_edge(pieces), Corrupted);
   CHECK_THROWS_AS(pieces.follow(records(59'998, 3), 59'998), Corrupted);
 
-  OutputVerifier unordered(encoding, portable_fingerprint, false);
+  OutputVerifier unordered({&encoding, OutputOrder::Kind::none}, portable_fingerprint);
   for (const std::uint64_t first : {50'000u, 0u}) add(unordered, first, 50'000);
   CHECK(unordered.fingerprint() == whole.fingerprint());
   CHECK_NOTHROW(unordered.check_edge(unordered));
@@ -188,7 +189,7 @@ TEST_CASE("what is merged is looked at across the edges of pieces and parts") {
   std::uint64_t named = 0, planted = 0;
   for (std::uint64_t i = 1; i < 100'000; i += 487, ++planted) {
     std::swap(words[2 * i], words[2 * i - 2]);
-    OutputVerifier looks(encoding, portable_fingerprint, true);
+    OutputVerifier looks(rising, portable_fingerprint);
     try {
       add(looks, 0, 10);
       add(looks, 10, 99'990, 1 + i % 3);
@@ -327,9 +328,13 @@ TEST_CASE("bits flipped between the stages of a merge are found", "[flips]") {
     FlippingBackend backend({&encoding, plan.unit_records, plan.tokens, 1});
     Writer nowhere("/dev/null", {}, {}, [](FileIdentity) { return false; }, {});
     std::vector<std::atomic<std::uint64_t>> fingerprints(runs.size());
+    const OutputOrder rising{&encoding, OutputOrder::Kind::rising};
     const Pass pass{.runs = runs,
                     .encoding = encoding,
                     .plan = plan,
+                    .shape = nullptr,
+                    .limit = 0,
+                    .output = rising,
                     .backend = &backend,
                     .writer = &nowhere,
                     .in_place = {},
@@ -338,7 +343,7 @@ TEST_CASE("bits flipped between the stages of a merge are found", "[flips]") {
                     .checksum = false,
                     .fingerprint = fingerprint_sums().front(),
                     .fingerprints = fingerprints,
-                    .wrote = nullptr,
+                    .did = nullptr,
                     .trace = nullptr,
                     .slice = 0};
     PassTotals totals;

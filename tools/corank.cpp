@@ -25,6 +25,7 @@
 #include "generate.hpp"
 #include "info.hpp"
 #include "record_arguments.hpp"
+#include "shaping_arguments.hpp"
 
 namespace {
 
@@ -133,6 +134,7 @@ void write_stats(const corank::Stats& stats, const std::string& file) {
   const nlohmann::ordered_json json = {
       {"records", stats.records},
       {"records_skipped", stats.records_skipped},
+      {"records_written", stats.records_written},
       {"bytes_read", stats.bytes_read},
       {"bytes_written", stats.bytes_written},
       {"output_bytes", stats.output_bytes},
@@ -183,6 +185,7 @@ class MergeCommand {
     command_ = app.add_subcommand("merge", "Merge sorted runs into one sorted file");
     record_.add_to(*command_);
     record_.add_text_to(*command_);
+    shaping_.add_to(*command_);
     command_
         ->add_option("-o,--output", output_, "Where the merged records go; - is standard output")
         ->required()
@@ -277,6 +280,7 @@ class MergeCommand {
       options_.record = record_.schema();
       options_.keys = record_.keys(options_.record);
     }
+    options_.shaping = shaping_.parse(options_.record, options_.keys);
     if (!compress_.empty()) options_.compression = corank::Compression::parse(compress_);
     if (output_ == "-" && stats_ == "-")
       throw Error("--output and --stats are both standard output; write one to a file");
@@ -318,6 +322,7 @@ class MergeCommand {
 
   CLI::App* command_;
   corank::RecordArguments record_;
+  corank::ShapingArguments shaping_;
   corank::Options options_;
   std::string output_;
   std::string compress_;

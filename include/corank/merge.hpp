@@ -14,6 +14,7 @@
 #include "corank/compression.hpp"
 #include "corank/error.hpp"
 #include "corank/record.hpp"
+#include "corank/shaping.hpp"
 #include "corank/text.hpp"
 
 namespace corank {
@@ -33,8 +34,8 @@ enum class Io {
 };
 
 struct Progress {
-  std::uint64_t bytes_done = 0;   // written so far, by all passes
-  std::uint64_t bytes_total = 0;  // that all passes will write
+  std::uint64_t bytes_done = 0;   // merged and written so far, by all passes
+  std::uint64_t bytes_total = 0;  // that all passes will merge
 };
 
 struct Options {
@@ -102,6 +103,11 @@ struct Options {
   // version. Can't be gone on with by `resume`. Parts get the codec's suffix to their names.
   std::optional<Compression> compression;
 
+  // What becomes of the merged records. Several parts have equally many of the runs' records; the
+  // records of a group go into one. Where records may be dropped or combined, nothing is gone on
+  // with: see `resume`.
+  Shaping shaping;
+
   // Copies instead of merging: the runs are read and written by the same engine, one after another,
   // whatever their keys. The ruler for how much time a merge takes beyond what the bytes need.
   bool copy_only = false;
@@ -121,8 +127,9 @@ struct Options {
 };
 
 struct Stats {
-  std::uint64_t records = 0;
+  std::uint64_t records = 0;          // of the runs, within the range and the limit that were given
   std::uint64_t records_skipped = 0;  // see BadNumbers; not among the records
+  std::uint64_t records_written = 0;  // that went out
   std::uint64_t bytes_read = 0;       // of all passes
   std::uint64_t bytes_written = 0;    // of all passes, before they are compressed
   std::uint64_t output_bytes = 0;     // of the files as they stand there
@@ -194,7 +201,8 @@ Stats merge(std::span<const std::filesystem::path> runs, const std::filesystem::
             const Options& options);
 
 // The same from memory into memory: `output` must have room for exactly the records of the runs,
-// and overlap none of them. Memory that a CUDA device can't reach is registered with it for the
+// and overlap none of them. Where Options::shaping lets fewer bytes go out, they are its first,
+// and the rest holds anything. Memory that a CUDA device can't reach is registered with it for the
 // time of the merge; to spare that time, register all of it beforehand or take it from
 // cudaMallocHost.
 // After a throw the output holds anything. OutOfOrder calls the runs "run 0" and so on.

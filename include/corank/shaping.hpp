@@ -1,0 +1,104 @@
+// What becomes of the merged records: which are kept, what equal keys turn into, which fields go
+// out, and where it ends.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "corank/record.hpp"
+
+namespace corank {
+
+// What becomes of a group: the records whose keys are equal, in the order of the merge.
+enum class OnEqual : std::uint8_t {
+  keep,    // all of them stay
+  first,   // the first stays
+  last,    // the last stays
+  error,   // two are an error, which names both
+  reduce,  // one goes out: the first, but for the fields that Shaping::reductions name
+};
+
+struct Reduction {
+  // Floats are summed up exactly and rounded once, so that the order does not matter; of floats and
+  // integers alike, NaN is the greatest, and of equal values the first is taken.
+  enum class Operation : std::uint8_t { sum, min, max, count, first, last };
+  Operation operation;
+  std::uint32_t field;  // index into Schema::fields
+};
+
+// What a sum or a count turns into that its field cannot hold.
+enum class Overflow : std::uint8_t { error, saturate, wrap };
+
+struct FieldValue {
+  std::uint32_t field;           // index into Schema::fields
+  std::vector<std::byte> value;  // as the field holds it
+};
+
+// What a record must fulfil, in postfix order: a comparison pushes its result, `negate` changes the
+// topmost, `both` and `either` join two. Numbers compare as keys do: NaN equals NaN and is
+// greatest.
+struct Condition {
+  enum class Operation : std::uint8_t {
+    less,
+    less_equal,
+    equal,
+    not_equal,
+    greater_equal,
+    greater,
+    negate,
+    both,
+    either
+  };
+  struct Step {
+    Operation operation;
+    FieldValue with;  // of a comparison
+  };
+  std::vector<Step> steps;  // none: every record does
+};
+
+// In this order: `from` and `to`, `where`, equal keys, `tombstone`, `select`, `limit`.
+struct Shaping {
+  // Of the merged records those from `from` on, up to and without `to`: values of the first key
+  // fields, of all or of fewer; none: there is no such bound. What is outside is not read.
+  std::vector<FieldValue> from, to;
+  Condition where;
+  OnEqual on_equal = OnEqual::keep;
+  std::vector<Reduction> reductions;
+  Overflow overflow = Overflow::error;
+  // Drops what a group has become where the field has this value, so that deletions are records.
+  std::optional<FieldValue> tombstone;
+  std::vector<std::uint32_t> select;   // fields in their new order, each once; empty: all
+  std::optional<std::uint64_t> limit;  // records that go out at most
+};
+
+// All throw Error, which points into the text. `keys` as in Options::keys.
+
+// `text` is keep, first, last, error or `reduce:operation(field),…`; the operations are sum, min,
+// max, count, first and last. Sets on_equal and reductions. Key fields cannot be reduced, nor can
+// fields of bytes, but by first and last.
+void parse_on_equal(std::string_view text, const Schema& schema, const std::vector<KeyField>& keys,
+                    Shaping& shaping);
+
+// `text` compares fields with values by < <= == != >= >, joined by and, or, not and parentheses,
+// such as `a > 5 and (name == 'x' or not c < 2)`. Values of bytesN stand in quotes, with \\, \',
+// \" and \xNN in them; one of fewer bytes is filled up by NUL bytes.
+Condition parse_where(std::string_view text, const Schema& schema);
+
+// `text` is `field=value`; a value of bytesN may stand in quotes.
+FieldValue parse_tombstone(std::string_view text, const Schema& schema);
+
+// `text` is `value,…`, of the first key fields; `option` is what it was given as.
+std::vector<FieldValue> parse_bound(std::string_view option, std::string_view text,
+                                    const Schema& schema, const std::vector<KeyField>& keys);
+
+// `text` is `field,…`.
+std::vector<std::uint32_t> parse_select(std::string_view text, const Schema& schema);
+
+// The fields that `select` names, laid end to end; all of them if it is empty.
+Schema selected(const Schema& schema, const std::vector<std::uint32_t>& select);
+
+}  // namespace corank

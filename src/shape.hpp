@@ -1,0 +1,209 @@
+// What becomes of merged records, tile by tile, while they are in cache.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "corank/key.hpp"
+#include "corank/shaping.hpp"
+#include "exact_sum.hpp"
+#include "filter.hpp"
+#include "fingerprint.hpp"
+#include "unit.hpp"
+
+namespace corank {
+
+// Thrown where two records have equal keys that must not; `record` is one of them.
+struct EqualKeys : std::exception {
+  explicit EqualKeys(const std::byte* which, std::uint32_t bytes) : record(which, which + bytes) {}
+  const char* what() const noexcept override { return "two records have equal keys"; }
+  std::vector<std::byte> record;
+};
+
+// A Shaping of records of a schema, ready to be applied. Limits and ranges play no part here.
+class Shape {
+ public:
+  // `encoding` must outlive it.
+  Shape(const Schema& schema, const std::vector<KeyField>& keys, const KeyEncoding& encoding,
+        const Shaping& shaping);
+
+  // Whether it leaves every record as it is.
+  bool keeps_all() const;
+
+  OnEqual on_equal() const { return on_equal_; }
+  bool groups() const { return on_equal_ != OnEqual::keep; }
+  const KeyEncoding& encoding() const { return encoding_; }
+  std::uint32_t record_bytes() const { return encoding_.record_bytes(); }
+  std::uint32_t output_bytes() const { return output_.record_bytes; }  // of a record that goes out
+  const Schema& output() const { return output_; }
+
+  bool equal(const std::byte* a, const std::byte* b) const;
+  // The keys of a record, in words.
+  std::string key_text(const std::byte* record) const;
+
+ private:
+  friend class Group;
+  friend class TileShaper;
+
+  // A field that records of a group are reduced in.
+  struct Column {
+    Reduction::Operation operation;
+    Field field;
+    std::size_t sum;      // which of a group's integers or floats it is, for sum and count
+    KeyEncoding ordered;  // by the field, for min and max
+  };
+  struct Stretch {
+    std::uint32_t from;  // in the record, bytes
+    std::uint32_t bytes;
+  };
+
+  Schema schema_;
+  std::vector<KeyField> keys_;
+  const KeyEncoding& encoding_;
+  Filter filter_;
+  bool filters_;
+  OnEqual on_equal_;
+  Overflow overflow_;
+  std::vector<Column> columns_;
+  std::size_t integers_ = 0, floats_ = 0;  // sums of a group
+  bool counts_ = false;
+  Filter tombstone_;
+  bool buries_;
+  Schema output_;
+  std::vector<Stretch> selected_;  // what goes out of a record; none: all of it
+};
+
+// What the records of a group have come to so far.
+class Group {
+ public:
+  bool empty() const { return count_ == 0; }
+  // One of its records, as far as its key goes.
+  const std::byte* record() const { return record_.data(); }
+
+  // Begins anew with `count` records, at least one, that lie end to end.
+  void start(const Shape& shape, const std::byte* records, std::uint64_t count);
+  // More of its records, which follow those that it has.
+  void add(const Shape& shape, const std::byte* records, std::uint64_t count);
+  void add(const Shape& shape, const Group& next);
+  // Puts what goes out of it to `out`, and empties it; false if nothing does. Throws Error where a
+  // sum does not fit.
+  bool finish(const Shape& shape, std::byte* out);
+
+ private:
+  void reduce(const Shape& shape, const std::byte* records, std::uint64_t count);
+  void put_sums(const Shape& shape);
+
+  std::uint64_t count_ = 0;  // records
+  std::vector<std::byte> record_;
+  std::vector<__int128> integers_;
+  std::vector<ExactSum> floats_;
+};
+
+// Shapes the merged records of one tile in place. The groups at its ends may reach into its
+// neighbours, so they are not put out but kept apart, and there is room for them.
+class TileShaper {
+ public:
+  // The tile is merged to `place`. With `sum` the order of the merged records is looked at, and
+  // their fingerprint is taken.
+  TileShaper(const Shape& shape, std::byte* place, FingerprintSum sum);
+
+  // The tile's next `count` records, in order. Returns where the next may be merged to at the
+  // earliest, so that they are in cache still.
+  std::byte* take(std::byte* records, std::uint64_t count);
+  // There are no more.
+  void finish();
+
+ private:
+  friend class UnitShaper;
+
+  void take_block(std::byte* records, std::uint64_t count);
+  void take_groups(std::byte* records, std::uint64_t count);
+  void close_group();
+  void put_groups(std::byte* records, std::span<const std::uint16_t> starts);
+  void put(const std::byte* records, std::span<const std::uint16_t> which);
+  void put_stretch(const std::byte* records, std::uint64_t count);
+
+  const Shape* shape_;
+  std::byte* const place_;
+  std::byte* begin_;  // of what was put out
+  std::byte* end_;
+  FingerprintSum sum_;
+  std::uint64_t fingerprint_ = 0;
+  bool descends_ = false;
+  std::vector<std::byte> first_, last_;  // of the merged records
+  Group head_, open_;
+  bool in_head_ = true;
+  std::exception_ptr failure_;  // of what follows what was put out
+  Group work_;
+  std::vector<Filter::Mask> masks_;
+  std::vector<std::byte> selected_;
+};
+
+// What was made of a work unit.
+struct MergedUnit {
+  // Whole records, which in this order go to the output, in the memory that it was merged into.
+  std::vector<std::span<const std::byte>> pieces;
+
+  std::optional<UnitLook> look;  // none: the caller has yet to look
+
+  // The rest is there where the unit was shaped.
+  Group head;                    // before the pieces, but may have begun before the unit
+  Group tail;                    // after them, but may go on after the unit; none if it is the head
+  std::exception_ptr failure;    // instead of what would follow
+  std::vector<std::byte> edges;  // its first and its last record as they were merged
+  std::optional<std::uint64_t> fingerprint;  // of all its records as they were merged
+};
+
+// Shapes a unit, whose tiles may be shaped by any threads.
+class UnitShaper {
+ public:
+  // `sum` as in TileShaper.
+  UnitShaper(const Shape& shape, FingerprintSum sum) : shape_(shape), sum_(sum) {}
+
+  // Tiles are merged to these places. Must precede all else.
+  void begin(std::span<std::byte* const> places);
+  TileShaper& tile(std::size_t index) { return tiles_[index]; }
+
+  // What the tiles, all of them finished, make together. Throws Corrupted if their records were out
+  // of order.
+  MergedUnit join();
+
+ private:
+  const Shape& shape_;
+  FingerprintSum sum_;
+  std::vector<TileShaper> tiles_;
+};
+
+// What goes out of shaped units in the end: joins the groups that reach from one unit into the
+// next, and counts what goes out.
+class UnitJoiner {
+ public:
+  // At most `limit` records go out.
+  UnitJoiner(const Shape& shape, std::uint64_t limit) : shape_(shape), left_(limit) {}
+
+  // The next unit in order: changes its pieces to what goes out; what belongs to none of them is
+  // put in `edge`, whose memory they use as well. Throws what the shaping met.
+  void join(MergedUnit& unit, std::vector<std::byte>& edge);
+  // What goes out after the last unit.
+  void finish(MergedUnit& unit, std::vector<std::byte>& edge);
+
+  // Whether nothing goes out any more.
+  bool done() const { return left_ == 0; }
+
+ private:
+  void put_group(std::vector<std::byte>& edge);
+
+  const Shape& shape_;
+  std::uint64_t left_;
+  Group open_;
+};
+
+// Shapes a unit that was merged to `merged` as a whole, on the cores of the caller's arena.
+MergedUnit shape_unit(const Shape& shape, std::span<std::byte> merged, FingerprintSum sum);
+
+}  // namespace corank

@@ -1,0 +1,58 @@
+// Options of the command line that say what becomes of the merged records.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "corank/shaping.hpp"
+
+namespace corank {
+
+// What becomes of the merged records.
+struct ShapingArguments {
+  std::string from, to, where, on_equal, tombstone, select;
+  Shaping shaping;
+
+  void add_to(CLI::App& command) {
+    const auto add = [&](const char* name, std::string& text, const char* type, const char* help) {
+      command.add_option(name, text, help)->type_name(type);
+    };
+    add("--on-equal", on_equal, "POLICY",
+        "What records with equal keys turn into: keep, first, last, error or "
+        "reduce:sum(a),min(b),max(c),count(d),last(e), which combines them into the first");
+    command
+        .add_option("--overflow", shaping.overflow,
+                    "What a sum that its field cannot hold turns into: error, saturate or wrap")
+        ->transform(CLI::CheckedTransformer(
+            std::map<std::string, Overflow>{{"error", Overflow::error},
+                                            {"saturate", Overflow::saturate},
+                                            {"wrap", Overflow::wrap}}))
+        ->option_text("HOW");
+    add("--tombstone", tombstone, "FIELD=VALUE",
+        "Then drop the records that have this value: deletions");
+    add("--where", where, "CONDITION",
+        "Keep only records that fulfil it: field > 5 and (b == 'x' or not c < 2)");
+    add("--select", select, "FIELDS", "The fields that go out, in this order: a,b,…");
+    command.add_option("--limit", shaping.limit, "Stop after N records have gone out")
+        ->check(CLI::NonNegativeNumber)
+        ->option_text("N");
+    add("--from", from, "KEY",
+        "Begin with the first record that does not sort before KEY: values of key fields, "
+        "comma-separated; what comes before is not read");
+    add("--to", to, "KEY", "End before the first record that does not sort before KEY");
+  }
+
+  Shaping parse(const Schema& schema, const std::vector<KeyField>& keys) {
+    if (!from.empty()) shaping.from = parse_bound("--from", from, schema, keys);
+    if (!to.empty()) shaping.to = parse_bound("--to", to, schema, keys);
+    if (!where.empty()) shaping.where = parse_where(where, schema);
+    if (!on_equal.empty()) parse_on_equal(on_equal, schema, keys, shaping);
+    if (!tombstone.empty()) shaping.tombstone = parse_tombstone(tombstone, schema);
+    if (!select.empty()) shaping.select = parse_select(select, schema);
+    return shaping;
+  }
+};
+
+}  // namespace corank
