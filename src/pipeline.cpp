@@ -145,7 +145,15 @@ void run_pass(const Pass& pass, PassTotals& totals, Verifier& verifier) {
   Stopwatch whole(totals.wall);
   const PinMemory pin = pass.backend ? pass.backend->pin_memory() : nullptr;
   BufferPool chunk_pool(pass.plan.chunk_bytes, std::min(pass.plan.chunks, chunks_in_runs), pin);
-  BufferPool output_pool(pass.plan.unit_bytes,
+  // Records of variable length fill no whole pages: so a unit stands in its buffer as far from a
+  // page's start as it does in the output.
+  const std::uint64_t skewed =
+      layout.text && pass.writer && pass.writer->is_direct() ? page_bytes() : 0;
+  const std::uint64_t written_before = pass.writer ? pass.writer->bytes() : 0;
+  const auto skew_of = [&](const WorkUnit& unit) {
+    return skewed != 0 ? (written_before + unit.offset) % skewed : 0;
+  };
+  BufferPool output_pool(pass.plan.unit_bytes + skewed,
                          !needs_output  ? 0
                          : pass.backend ? std::min<std::uint64_t>(pass.plan.tokens, units)
                                         : pass.plan.tokens,
@@ -225,7 +233,8 @@ void run_pass(const Pass& pass, PassTotals& totals, Verifier& verifier) {
           const bool stays = pass.writer && (!needs_output || unit.bytes > pass.plan.unit_bytes);
           if (!stays)
             token->buffer = pass.writer ? output_pool.lease() : Buffer(part_of_output(unit));
-          const auto output = token->buffer.bytes();
+          const auto output = stays ? std::span<std::byte>()
+                                    : token->buffer.bytes().subspan(skew_of(unit), unit.bytes);
           if (stays) {
             for (const Segment& segment : unit.segments)
               token->merged.pieces.push_back(bytes_of_segment(segment));
@@ -243,7 +252,7 @@ void run_pass(const Pass& pass, PassTotals& totals, Verifier& verifier) {
             auto to = output.begin();
             for (const Segment& segment : unit.segments)
               to = std::ranges::copy(bytes_of_segment(segment), to).out;
-            token->merged.pieces = {output.first(unit.bytes)};
+            token->merged.pieces = {output};
           }
           if (pass.checksum && !pass.shape)
             for (const auto piece : token->merged.pieces)
@@ -262,7 +271,9 @@ void run_pass(const Pass& pass, PassTotals& totals, Verifier& verifier) {
       written_bytes += piece.size();
       if (pass.writer) {
         Stopwatch writing(totals.write, row("write"), token.unit.sequence);
-        pass.writer->write(piece);
+        const std::byte* const buffer = token.buffer.bytes().data();
+        const bool first = buffer && piece.data() == buffer + skew_of(token.unit);
+        pass.writer->write(piece, first ? skew_of(token.unit) : 0);
       } else if (pass.shape) {
         const auto place = pass.in_place.subspan(at, piece.size());
         std::memmove(place.data(), piece.data(), piece.size());

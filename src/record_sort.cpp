@@ -44,7 +44,7 @@ void RecordSorter::sort_by_word(std::span<RecordRef> records, std::uint32_t word
   const std::span<const std::uint64_t> words = std::span(words_).first(records.size());
   const auto [least, greatest] = std::ranges::minmax(words);
   if (least == greatest) {
-    pending_.push_back({records, word + 1});
+    pending_.push_back({records, keys_.next_word(word)});
     return;
   }
   // From `first` to where its equals end, by the words' value shifted.
@@ -59,7 +59,7 @@ void RecordSorter::sort_by_word(std::span<RecordRef> records, std::uint32_t word
   std::size_t runs = 1;
   for (std::size_t i = 1; i < words.size(); ++i) runs += descent(i);
   if (runs == 1) {
-    push_equal([&](std::size_t i) { return words[i]; }, word + 1);
+    push_equal([&](std::size_t i) { return words[i]; }, keys_.next_word(word));
     return;
   }
   const Packing packing =
@@ -82,7 +82,7 @@ void RecordSorter::sort_by_word(std::span<RecordRef> records, std::uint32_t word
   std::copy_n(sorted_.begin(), records.size(), records.begin());
   // Records whose words differ in the bits shifted out only are sorted by this word once more.
   push_equal([&](std::size_t i) { return merged[i] >> packing.run_bits; },
-             packing.shift != 0 ? word : word + 1);
+             packing.shift != 0 ? word : keys_.next_word(word));
 }
 
 }  // namespace corank

@@ -132,7 +132,8 @@ class PackedWords {
     for (std::size_t run = 0; run < block.size(); ++run) {
       const Stretch& stretch = block[run];
       if (stretch.count == 0) continue;
-      if (!joins(stretch) || !shares_words(stretch)) return false;
+      if (!joins(stretch) || !keys_.share_words(word_, stretch.records, stretch.count, shared_))
+        return false;
       std::uint64_t first;
       keys_.read(word_, stretch.records, 1, &first);
       kernel_.pack(&first, 1, packing_, run, ignored_);
@@ -187,28 +188,12 @@ class PackedWords {
       if (!least || keys_.less(stretch.records, least)) least = stretch.records;
       if (!greatest || keys_.less(greatest, last)) greatest = last;
     }
-    shared_.clear();
+    word_ = keys_.telling_word(least, greatest);
+    shared_ = least;
     std::uint64_t low, high;
-    for (word_ = 0;; ++word_) {
-      keys_.read(word_, least, 1, &low);
-      keys_.read(word_, greatest, 1, &high);
-      if (low != high || word_ + 1 == keys_.words()) break;
-      shared_.push_back(low);
-    }
+    keys_.read(word_, least, 1, &low);
+    keys_.read(word_, greatest, 1, &high);
     packing_ = packing_of(low, high, static_cast<unsigned>(std::bit_width(block.size() - 1)));
-  }
-
-  // Whether the words before the chosen one are those of all of the block.
-  bool shares_words(const Stretch& stretch) const {
-    std::array<std::uint64_t, batch> words;
-    for (std::uint32_t word = 0; word < shared_.size(); ++word)
-      for (std::uint64_t first = 0; first < stretch.count; first += batch) {
-        const std::uint64_t count = std::min(stretch.count - first, batch);
-        keys_.read(word, stretch.records + first * keys_.record_bytes(), count, words.data());
-        for (std::uint64_t i = 0; i < count; ++i)
-          if (words[i] != shared_[word]) return false;
-      }
-    return true;
   }
 
   // Puts a word of each record, packed, where `place` says for its index. False if the records are
@@ -225,6 +210,9 @@ class PackedWords {
       if (whole_word_) {
         kernel_.read_packed(records + whole_word_->offset, keys_.record_bytes(), count,
                             whole_word_->big_endian, whole_word_->flip, packing, run, order, to);
+      } else if (word == 0 && keys_.text()) {
+        kernel_.read_packed(records + offsetof(Entry, word), sizeof(Entry), count, false, 0,
+                            packing, run, order, to);
       } else {
         keys_.read(word, records, count, to);
         kernel_.pack(to, count, packing, run, order);
@@ -345,7 +333,7 @@ class PackedWords {
     for (const Stretch& piece : pieces_)
       for (std::uint64_t i = 0; i < piece.count; ++i)
         ties_.push_back({piece.records + i * record_bytes, 0});
-    sorter_.sort(ties_, packing_.shift != 0 ? word_ : word_ + 1);
+    sorter_.sort(ties_, packing_.shift != 0 ? word_ : keys_.next_word(word_));
     for (const RecordRef& tie : ties_) write(tie.record, 1);
     return end;
   }
@@ -355,10 +343,10 @@ class PackedWords {
   const WordKernel& kernel_;
   WordMerger merger_;
   RecordSorter sorter_;
-  // Of the block that is merged: the word of the key, what the words before it are, the next record
-  // of each run.
+  // Of the block that is merged: the word of the key, a record whose words before it are those of
+  // all of the block, the next record of each run.
   std::uint32_t word_ = 0;
-  std::vector<std::uint64_t> shared_;
+  const std::byte* shared_ = nullptr;
   Packing packing_;
   std::vector<const std::byte*> next_;
   std::vector<Stretch> pieces_;

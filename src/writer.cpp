@@ -100,18 +100,18 @@ void Writer::compress(const Compression& compression, unsigned threads, TraceRow
   compressor_ = std::make_unique<Compressor>(compression, threads, stop_, row);
 }
 
-void Writer::write(std::span<const std::byte> bytes) {
+void Writer::write(std::span<const std::byte> bytes, std::size_t free_before) {
   if (compressor_)
     compressor_->add(bytes, [this](auto compressed) { put(compressed); });
   else
-    put(bytes);
+    put(bytes, free_before);
 }
 
-void Writer::put(std::span<const std::byte> bytes) {
+void Writer::put(std::span<const std::byte> bytes, std::size_t free_before) {
   bytes_ += bytes.size();
   if (is_stream_) return write_to_stream(bytes);
   if (is_direct()) {
-    write_pages(bytes);
+    write_pages(bytes, free_before);
   } else {
     write_all(file(), bytes, path_);
     // Write-behind: the device starts on these bytes now, so that the last fsync has little left to
@@ -122,7 +122,17 @@ void Writer::put(std::span<const std::byte> bytes) {
   if (atomic_) atomic_->checkpoint(bytes_ - staged_bytes_);
 }
 
-void Writer::write_pages(std::span<const std::byte> bytes) {
+void Writer::write_pages(std::span<const std::byte> bytes, std::size_t free_before) {
+  const std::size_t begun = staged_bytes_ % page_bytes();
+  if (begun != 0 && begun <= free_before &&
+      reinterpret_cast<std::uintptr_t>(bytes.data()) % page_bytes() == begun) {
+    // What is staged of the page that they share goes in front of them.
+    staged_bytes_ -= begun;
+    auto* const page = const_cast<std::byte*>(bytes.data()) - begun;
+    std::copy_n(staging_.bytes().data() + staged_bytes_, begun, page);
+    if (staged_bytes_ != 0) write_staged();
+    bytes = {page, begun + bytes.size()};
+  }
   while (!bytes.empty()) {
     const bool at_page = reinterpret_cast<std::uintptr_t>(bytes.data()) % page_bytes() == 0;
     if (staged_bytes_ == 0 && at_page && bytes.size() >= page_bytes()) {

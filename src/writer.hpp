@@ -42,8 +42,9 @@ class Writer {
   bool is_direct() const { return staging_pool_ != nullptr; }
 
   // Where it is direct, memory that begins at a page's start and fills whole pages is written
-  // without a copy.
-  void write(std::span<const std::byte> bytes);
+  // without a copy; so is what stands in memory as far from a page's start as in the output, if the
+  // rest of that page in front of it, `free_before` bytes, may be overwritten.
+  void write(std::span<const std::byte> bytes, std::size_t free_before = 0);
   // Of the output so far.
   std::uint64_t bytes() const { return bytes_; }
 
@@ -55,9 +56,9 @@ class Writer {
 
  private:
   const FileDescriptor& file() const { return atomic_ ? atomic_->descriptor() : file_; }
-  void put(std::span<const std::byte> bytes);
+  void put(std::span<const std::byte> bytes, std::size_t free_before = 0);
   void write_to_stream(std::span<const std::byte> bytes);
-  void write_pages(std::span<const std::byte> bytes);
+  void write_pages(std::span<const std::byte> bytes, std::size_t free_before);
   void write_staged();
 
   std::filesystem::path path_;

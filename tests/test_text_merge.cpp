@@ -89,7 +89,7 @@ class TextRuns {
 
   void check() {
     const std::string wanted = expected();
-    for (const Io io : {Io::automatic, Io::buffered, Io::mapped}) {
+    for (const Io io : {Io::automatic, Io::buffered, Io::mapped, Io::direct}) {
       options_.io = io;
       const Stats stats = merge();
       CHECK((text_of(output()) == wanted));
