@@ -21,6 +21,7 @@
 #include "fallback_backend.hpp"
 #include "header.hpp"
 #include "key_search.hpp"
+#include "line_search.hpp"
 #include "pipeline.hpp"
 #include "scan.hpp"
 #include "slice.hpp"
@@ -743,8 +744,9 @@ class Merge {
                                          const std::vector<std::uint64_t>& from) const {
     std::vector<std::uint64_t> to = end_of_slice(rank, runs);
     for (std::size_t run = 0; run < runs.size(); ++run)
-      if (to[run] < from[run] || (to[run] > 0 && to[run] < runs[run].records() &&
-                                  !options_.copy_only && !in_order_at(runs[run], to[run])))
+      if (to[run] < from[run] ||
+          (to[run] > 0 && to[run] < runs[run].records() && !options_.copy_only && !options_.text &&
+           !in_order_at(runs[run], to[run])))
         throw_first_disorder(runs[run], to[run]);
     return to;
   }
@@ -798,11 +800,14 @@ class Merge {
 
   std::vector<std::uint64_t> end_of_slice(std::uint64_t rank, std::span<const Run> runs) const {
     if (rank != records_of(runs) && !options_.copy_only)
-      return cut_runs(rank, runs, encoding_).position;
+      return options_.text ? cut_lines(rank, runs, text_->layout())
+                           : cut_runs(rank, runs, encoding_).position;
     std::vector<std::uint64_t> position;
     for (const Run& run : runs) {
       position.push_back(std::min(rank, run.records()));
       rank -= position.back();
+      if (options_.text && position.back() != 0)
+        position.back() = next_line(run, text_->layout(), position.back() - 1);
     }
     return position;
   }
@@ -924,8 +929,10 @@ void check_options(const Options& options, std::size_t runs) {
     throw Error("Options::record has no fields; use Schema::parse");
   if (options.text && options.resume)
     throw Error("--resume goes on with records of a fixed size only; drop it");
-  if (options.text && options.parts != 0)
-    throw Error("--parts cuts records of a fixed size only; drop it");
+  if (options.text && options.parts != 0 && options.text->kind != TextKind::lines)
+    throw Error(
+        "--parts cuts lines and records of a fixed size, which can be found from anywhere in a "
+        "file; CSV and pairs can not: drop it");
   if (runs == 0) throw Error("no runs are named; name at least one");
 }
 

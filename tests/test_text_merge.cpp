@@ -6,6 +6,7 @@
 
 #include "catch.hpp"
 #include "corank/merge.hpp"
+#include "line_search.hpp"
 #include "plan.hpp"
 #include "support.hpp"
 
@@ -262,6 +263,70 @@ TEST_CASE("the checksum of lines is that of each line", "[text]") {
   CHECK(checksum == merged.merge().checksum);
 }
 
+TEST_CASE("lines are merged into parts of about equally many bytes", "[text]") {
+  Random random(15);
+  for (int round = 0; round < 12; ++round) {
+    INFO("round " << round);
+    TextRuns runs(TextKind::lines);
+    const std::uint64_t count = 1 + below(random, 12);
+    // With few keys the parts are as unequal as these are many.
+    const bool few = round % 3 == 2;
+    for (std::uint64_t run = 0; run < count; ++run) {
+      std::vector<std::string> keys(below(random, 4) == 0 ? 0 : 1000 + below(random, 3000));
+      for (std::string& key : keys)
+        key = few ? random_string(random, below(random, 2), "ab")
+                  : random_string(random, 1 + random_length(random, 40), "0123456789");
+      runs.add(keys, below(random, 2) == 0);
+    }
+    const std::string wanted = runs.expected();
+    for (const unsigned parts_count : {1u, 2u, 7u}) {
+      runs.options().parts = parts_count;
+      runs.options().io = round % 2 == 0 ? Io::mapped : Io::buffered;
+      const TemporaryFolder folder;
+      corank::merge(runs.paths(), folder.path(), runs.options());
+      std::string all;
+      for (const std::string& name : folder.names()) {
+        const std::string part = text_of(folder / name);
+        CHECK((part.empty() || part.back() == '\n'));
+        if (!few) CHECK(part.size() <= wanted.size() / parts_count + wanted.size() / 500 + 3000);
+        all += part;
+      }
+      CHECK(folder.names().size() == parts_count);
+      CHECK((all == wanted));
+    }
+  }
+}
+
+TEST_CASE("bounds of lines are found by their place in the file", "[text]") {
+  Random random(16);
+  TextRuns runs(TextKind::lines);
+  std::vector<std::string> keys(500);
+  for (std::string& key : keys) key = random_string(random, random_length(random, 9000), "ab");
+  runs.add(keys, false);
+  std::ranges::sort(keys);
+  const TextEncoding encoding(*runs.options().text);
+  const TextLayout text = encoding.layout();
+  const Run run(runs.paths().front(), 1, true);
+  std::vector<std::uint64_t> begins{0};
+  for (const std::string& key : keys) begins.push_back(begins.back() + key.size() + 1);
+  begins.back() = run.records();
+  for (int i = 0; i < 300; ++i) {
+    const std::string key = i % 2 == 0 ? keys[below(random, keys.size())]
+                                       : random_string(random, below(random, 20), "abc");
+    const Bytes line = bytes_of_text(key + "\n");
+    const auto index_of = [&](auto at) { return static_cast<std::size_t>(at - keys.begin()); };
+    CHECK(find_line(run, text, line, Bound::lower, 0, run.records()) ==
+          begins[index_of(std::ranges::lower_bound(keys, key))]);
+    CHECK(find_line(run, text, line, Bound::upper, 0, run.records()) ==
+          begins[index_of(std::ranges::upper_bound(keys, key))]);
+  }
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    CHECK((line_at(run, text, begins[i]) == bytes_of_text(keys[i] + "\n")));
+    CHECK(next_line(run, text, begins[i]) == begins[i + 1]);
+    if (i > 0) CHECK(line_before(run, text, begins[i]) == begins[i - 1]);
+  }
+}
+
 TEST_CASE("what merges of lines cannot do is refused", "[text]") {
   TextRuns runs(TextKind::lines);
   runs.add({"a"});
@@ -269,4 +334,7 @@ TEST_CASE("what merges of lines cannot do is refused", "[text]") {
   CHECK_THROWS_AS(runs.merge(), Error);
   runs.options().backend = BackendChoice::automatic;
   CHECK(runs.merge().backend == "cpu");
+  runs.options().text->kind = TextKind::pairs;
+  runs.options().parts = 2;
+  CHECK_THROWS_AS(runs.merge(), Error);
 }
