@@ -1,5 +1,6 @@
 #include "corank/merge.hpp"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -347,12 +348,14 @@ class Merge {
     const std::uint64_t output_digest = digest_of_output();
     std::vector<Slice> slices;
     std::uint64_t rank = 0;
+    const std::uint64_t added_bytes =
+        options_.text && options_.resume ? header_.size() + missing_terminators(runs_) : 0;
     for (std::size_t i = 0; i < paths.size(); ++i) {
       // The product may need more than 64 bits.
       const auto end = static_cast<std::uint64_t>(static_cast<unsigned __int128>(run_records_) *
                                                   (i + 1) / paths.size());
       const AtomicFile::Content content{digest(fmt::format("{:x} {} {}", output_digest, rank, end)),
-                                        (end - rank) * record_bytes()};
+                                        (end - rank) * record_bytes() + added_bytes};
       writers.emplace_back(
           paths[i], content,
           AtomicFile::Settings{options_.overwrite, resumes(), options_.checkpoint_interval},
@@ -374,7 +377,7 @@ class Merge {
                         (options_.io == Io::automatic && part_bytes >= least_direct_bytes);
     for (std::size_t i = 0; i < writers.size(); ++i) {
       const std::uint64_t kept = records_to_keep(writers[i], slices[i]);
-      slices[i].begin += kept;
+      slices[i].begin = std::min(slices[i].begin + kept, slices[i].end);
       writers[i].go_on(kept * record_bytes());
       if (compression_.codec != Codec::none)
         writers[i].compress(
@@ -392,7 +395,8 @@ class Merge {
     const std::uint64_t done = slices.front().begin;
     if (done != 0) {
       const std::vector<std::uint64_t> cut =
-          checked_cut(done, runs_, std::vector<std::uint64_t>(runs_.size()));
+          options_.text ? cut_of_kept_
+                        : checked_cut(done, runs_, std::vector<std::uint64_t>(runs_.size()));
       for (std::size_t i = 0; i < runs_.size(); ++i)
         runs_[i] = runs_[i].stretch(cut[i], runs_[i].records() - cut[i]);
       for (Slice& slice : slices) slice = {slice.begin - done, slice.end - done};
@@ -402,7 +406,7 @@ class Merge {
     last_pass_ = true;
     // Missing terminators have been added.
     if (options_.text) slices.back().end = records_of(runs_);
-    writers.front().write(std::as_bytes(std::span(header_)));
+    if (writers.front().bytes() == 0) writers.front().write(std::as_bytes(std::span(header_)));
     run_pass(runs_, slices, writers, {});
     for (const Run& run : runs_) run.check_unchanged();
     if (options_.stop.stop_requested()) throw Interrupted();
@@ -434,6 +438,15 @@ class Merge {
     std::string text =
         fmt::format("{} {} {} {} {}:", record_bytes(), options_.copy_only,
                     static_cast<int>(compression_.codec), compression_.level, runs_.size());
+    if (text_) {
+      const TextLayout layout = text_->layout();
+      text += fmt::format("{} {:x} {:x} {} {}", static_cast<int>(layout.kind),
+                          static_cast<int>(layout.terminator), static_cast<int>(layout.delimiter),
+                          static_cast<int>(layout.bad_numbers), header_);
+      for (const TextColumn& column : text_->columns())
+        text += fmt::format(" {} {} {} {}", column.column, static_cast<int>(column.type),
+                            column.descending, column.nocase);
+    }
     for (const KeyPiece& piece : encoding_.pieces())
       text += fmt::format(" {} {} {} {} {}", piece.offset, piece.bytes,
                           static_cast<int>(piece.transform), piece.big_endian, piece.descending);
@@ -449,17 +462,28 @@ class Merge {
     if (!file || !resumes()) return 0;
     std::uint64_t kept = file->left_bytes() / record_bytes();
     std::string reason = file->why_nothing_left();
-    if (kept != 0 && !file->is_in_place() && !ends_like(file->descriptor(), slice, kept)) {
+    const bool known = kept == 0 || file->is_in_place();
+    if (options_.text) {
+      cut_of_kept_ = ends_of(runs_);
+      if (!known) kept = bytes_of_lines_to_keep(file->descriptor(), kept);
+    } else if (!known && !ends_like(file->descriptor(), slice, kept)) {
       kept = 0;
-      reason = "it does not hold what the runs do";
     }
+    if (!known && kept == 0)
+      reason = options_.text && file->left_bytes() <= header_.size() + compared_bytes
+                   ? "it is short"
+               : options_.text ? "it does not hold what the runs do, or no more than one key"
+                               : "it does not hold what the runs do";
     if (!reason.empty() && options_.notice)
       options_.notice(
           fmt::format("{}: what a stopped merge left cannot be gone on with, since {}; "
                       "starting over",
                       writer.path().string(), reason));
     stats_.resumed_bytes += kept * record_bytes();
-    if (options_.checksum) add_checksum(file->descriptor(), kept, writer.path());
+    if (options_.checksum && options_.text && kept != 0)
+      totals_.checksum +=
+          scan(written(file->descriptor(), kept).behind(header_.size()), encoding_, true).checksum;
+    if (options_.checksum && !options_.text) add_checksum(file->descriptor(), kept, writer.path());
     return kept;
   }
 
@@ -491,6 +515,70 @@ class Merge {
       if (std::memcmp(found.data() + i * record_bytes(), order[i], record_bytes()) != 0)
         return false;
     return true;
+  }
+
+  // What was written to `file`, as a run of bytes.
+  static Run written(const FileDescriptor& file, std::uint64_t bytes) {
+    return Run(FileDescriptor(::fcntl(file.get(), F_DUPFD_CLOEXEC, 0)), "the unfinished output", 1,
+               bytes);
+  }
+
+  static std::vector<std::uint64_t> ends_of(std::span<const Run> runs) {
+    std::vector<std::uint64_t> ends;
+    for (const Run& run : runs) ends.push_back(run.records());
+    return ends;
+  }
+
+  // A merge of lines goes on where a key begins, near the end of the `left` bytes in `file`: in the
+  // output as many bytes stand before it as before its bounds in the runs. 0 if what stands around
+  // there is not what the runs have.
+  std::uint64_t bytes_of_lines_to_keep(const FileDescriptor& file, std::uint64_t left) {
+    const TextLayout text = text_->layout();
+    const Run output = written(file, left);
+    if (left <= header_.size() + compared_bytes) return 0;
+    std::vector<std::byte> begin(header_.size());
+    output.read(0, begin.size(), begin);
+    if (!std::ranges::equal(begin, std::as_bytes(std::span(header_)))) return 0;
+    const std::uint64_t near_end = line_before(output, text, left - compared_bytes);
+    if (near_end < header_.size()) return 0;
+    const std::vector<std::byte> key = line_at(output, text, near_end);
+
+    std::uint64_t kept = header_.size();
+    std::vector<std::byte> before, after;  // the last line that is kept, and the next
+    for (std::size_t run = 0; run < runs_.size(); ++run) {
+      const std::uint64_t end = runs_[run].records();
+      const std::uint64_t at = find_line(runs_[run], text, key, Bound::lower, 0, end);
+      cut_of_kept_[run] = at;
+      kept += at + (at == end ? missing_terminators({&runs_[run], 1}) : 0);
+      if (at != 0) {
+        auto line = line_at(runs_[run], text, line_before(runs_[run], text, at));
+        if (before.empty() ||
+            !text_less(text, line.data(), line.size(), before.data(), before.size()))
+          before = std::move(line);
+      }
+      if (at == end) continue;
+      auto line = line_at(runs_[run], text, at);
+      if (after.empty() || text_less(text, line.data(), line.size(), after.data(), after.size()))
+        after = std::move(line);
+    }
+    if (before.empty() || kept > near_end || kept - before.size() < header_.size()) return 0;
+    const bool agree = line_before(output, text, kept) == kept - before.size() &&
+                       line_at(output, text, kept - before.size()) == before &&
+                       line_at(output, text, kept) == after;
+    return agree ? kept : 0;
+  }
+
+  // Of lines that end with their run.
+  std::uint64_t missing_terminators(std::span<const Run> runs) const {
+    if (options_.text->kind == TextKind::pairs) return 0;
+    std::uint64_t missing = 0;
+    for (const Run& run : runs) {
+      std::byte last{};
+      if (run.records() == 0) continue;
+      run.read(run.records() - 1, 1, {&last, 1});
+      missing += last != static_cast<std::byte>(options_.text->terminator);
+    }
+    return missing;
   }
 
   void add_checksum(const FileDescriptor& file, std::uint64_t records,
@@ -927,8 +1015,12 @@ class Merge {
 void check_options(const Options& options, std::size_t runs) {
   if (options.record.record_bytes == 0 && !options.text)
     throw Error("Options::record has no fields; use Schema::parse");
-  if (options.text && options.resume)
-    throw Error("--resume goes on with records of a fixed size only; drop it");
+  if (options.text && options.resume &&
+      (options.text->kind != TextKind::lines || options.parts != 0 || options.copy_only ||
+       options.text->bad_numbers == BadNumbers::skip))
+    throw Error(
+        "--resume goes on with lines in one merged output, none of them skipped, and with records "
+        "of a fixed size; drop it");
   if (options.text && options.parts != 0 && options.text->kind != TextKind::lines)
     throw Error(
         "--parts cuts lines and records of a fixed size, which can be found from anywhere in a "

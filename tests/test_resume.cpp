@@ -1,6 +1,4 @@
 // Merges that stop and go on, and what a replaced output keeps of the old one.
-#include <signal.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -12,31 +10,13 @@
 #include "corank/check.hpp"
 #include "corank/merge.hpp"
 #include "sidecar.hpp"
+#include "small_files.hpp"
 #include "support.hpp"
 
 using namespace corank;
 using namespace corank::test;
 
 namespace {
-
-// While it lives, files end at `bytes`.
-class SmallFiles {
- public:
-  explicit SmallFiles(std::uint64_t bytes) {
-    ::getrlimit(RLIMIT_FSIZE, &old_);
-    const struct rlimit limit { bytes, old_.rlim_max };
-    handler_ = ::signal(SIGXFSZ, SIG_IGN);
-    ::setrlimit(RLIMIT_FSIZE, &limit);
-  }
-  ~SmallFiles() {
-    ::setrlimit(RLIMIT_FSIZE, &old_);
-    ::signal(SIGXFSZ, handler_);
-  }
-
- private:
-  struct rlimit old_ {};
-  void (*handler_)(int);
-};
 
 // Runs, their merge, and what is said while it is made.
 class Merging {

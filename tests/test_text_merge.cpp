@@ -8,6 +8,7 @@
 #include "corank/merge.hpp"
 #include "line_search.hpp"
 #include "plan.hpp"
+#include "small_files.hpp"
 #include "support.hpp"
 
 using namespace corank;
@@ -297,6 +298,65 @@ TEST_CASE("lines are merged into parts of about equally many bytes", "[text]") {
   }
 }
 
+TEST_CASE("a stopped merge of lines goes on where a key begins", "[text]") {
+  Random random(17);
+  for (const Io io : {Io::buffered, Io::direct, Io::mapped})
+    for (int round = 0; round < 6; ++round) {
+      INFO("io " << static_cast<int>(io) << ", round " << round);
+      TextRuns runs(TextKind::lines);
+      // Keys: all different, many equal, or one.
+      const std::uint64_t longest = round % 3 == 0 ? 60 : round % 3 == 1 ? 7 : 0;
+      for (int run = 0; run < 5; ++run) {
+        std::vector<std::string> keys(longest == 0 ? 60'000 : 8'000);
+        for (std::string& key : keys) key = random_string(random, below(random, longest + 1), "ab");
+        runs.add(keys, run % 2 == 0);
+      }
+      const std::string wanted = runs.expected();
+      runs.options().io = io;
+      runs.options().resume = true;
+      runs.options().checksum = true;
+      const std::uint64_t stop = below(random, wanted.size());
+      {
+        const SmallFiles small(std::max<std::uint64_t>(stop, 4096));
+        CHECK_THROWS_AS(runs.merge(), Error);
+      }
+      const Stats stats = runs.merge();
+      CHECK((text_of(runs.output()) == wanted));
+      CHECK(stats.resumed_bytes <= stop + 4096);
+      if (longest != 0 && io != Io::direct) CHECK(stats.resumed_bytes + 140'000 > stop);
+      CHECK(stats.resumed_bytes + stats.bytes_written == wanted.size());
+      runs.options().resume = false;
+      CHECK(stats.checksum == runs.merge().checksum);
+      CHECK(runs.folder().names().size() == 6);
+    }
+}
+
+TEST_CASE("what a stopped merge of lines left is not gone on with where it is wrong", "[text]") {
+  Random random(18);
+  TextRuns runs(TextKind::lines);
+  for (int run = 0; run < 3; ++run) {
+    std::vector<std::string> keys(10'000);
+    for (std::string& key : keys) key = random_string(random, 30, "0123456789");
+    runs.add(keys);
+  }
+  std::vector<std::string> notices;
+  runs.options().notice = [&](const std::string& notice) { notices.push_back(notice); };
+  runs.options().resume = true;
+  {
+    const SmallFiles small(500'000);
+    CHECK_THROWS_AS(runs.merge(), Error);
+  }
+  const std::filesystem::path left = runs.folder() / ".output.corank";
+  std::string text = text_of(left);
+  std::ranges::fill(text.end() - 200'000, text.end(), '7');
+  write_file(left, bytes_of_text(text));
+  notices.clear();
+  CHECK(runs.merge().resumed_bytes == 0);
+  REQUIRE(notices.size() == 1);
+  CHECK(notices.front().find("starting over") != std::string::npos);
+  CHECK((text_of(runs.output()) == runs.expected()));
+}
+
 TEST_CASE("bounds of lines are found by their place in the file", "[text]") {
   Random random(16);
   TextRuns runs(TextKind::lines);
@@ -336,5 +396,8 @@ TEST_CASE("what merges of lines cannot do is refused", "[text]") {
   CHECK(runs.merge().backend == "cpu");
   runs.options().text->kind = TextKind::pairs;
   runs.options().parts = 2;
+  CHECK_THROWS_AS(runs.merge(), Error);
+  runs.options().parts = 0;
+  runs.options().resume = true;
   CHECK_THROWS_AS(runs.merge(), Error);
 }

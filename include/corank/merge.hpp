@@ -127,7 +127,9 @@ struct Options {
 };
 
 struct Stats {
-  std::uint64_t records = 0;          // of the runs, within the range and the limit that were given
+  // Of the runs, within the range and the limit that were given; of lines that a merge went on with,
+  // those that it merged itself.
+  std::uint64_t records = 0;
   std::uint64_t records_skipped = 0;  // see BadNumbers; not among the records
   std::uint64_t records_written = 0;  // that went out
   std::uint64_t bytes_read = 0;       // of all passes
