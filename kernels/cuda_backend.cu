@@ -85,28 +85,29 @@ class Lane {
   std::uint64_t unit_bytes() const { return unit_records_ * layout_.record_bytes; }
   std::uint64_t unit_vectors() const { return divide_up(unit_bytes(), vector_bytes); }
 
-  Entries<W> entries(int side, std::uint64_t first = 0) const {
-    Entries<W> result{keys_[side].get() + first, nullptr};
+  LocatedOutput<W> located(int side, std::uint64_t first = 0) const {
+    LocatedOutput<W> result{keys_[side].get() + first, nullptr};
     if constexpr (device::has_values<typename Merged<W>::Value>)
       result.values = locators_[side].get() + first;
     return result;
   }
   void append_run(std::uint64_t first, std::uint64_t records) {
-    const Entries<W> run = entries(0, first);
+    const LocatedOutput<W> run = located(0, first);
     runs_.push_back({run.keys, run.values, records});
   }
 
-  cudaError_t merge_entries(void* temporary, std::size_t& bytes, const std::uint64_t* disorder) {
-    const EntryLess<W> less{layout_, reinterpret_cast<const std::byte*>(staging_.get()), disorder};
-    return device::merge_k(temporary, bytes, std::span<const EntrySequence<W>>(runs_), entries(1),
+  cudaError_t merge_located(void* temporary, std::size_t& bytes, const std::uint64_t* disorder) {
+    const LocatedLess<W> less{layout_, reinterpret_cast<const std::byte*>(staging_.get()),
+                              disorder};
+    return device::merge_k(temporary, bytes, std::span<const LocatedSequence<W>>(runs_), located(1),
                            stream_.get(), Merged<W>::less(less));
   }
 
-  // The output's place is what the merge of the entries has for temporary storage: the records are
-  // gathered after it.
+  // The output's place is what the merge of the located keys has for temporary storage: the records
+  // are gathered after it.
   void reserve_out() {
     std::size_t bytes = 0;
-    CORANK_CUDA(merge_entries(nullptr, bytes, nullptr));
+    CORANK_CUDA(merge_located(nullptr, bytes, nullptr));
     bytes = std::max(bytes, unit_vectors() * vector_bytes);
     if (bytes <= out_bytes_) return;
     out_.reset();
@@ -203,11 +204,11 @@ class Lane {
     }
     std::uint64_t* const disorder = &device.found->disorder;
     encode_records<W><<<divide_up(records, block_threads), block_threads, 0, stream>>>(
-        device.segments, segments, records, EntryLess<W>{layout_, staging, nullptr}, entries(0),
+        device.segments, segments, records, LocatedLess<W>{layout_, staging, nullptr}, located(0),
         disorder);
     check_launch("encode_records");
-    CORANK_CUDA(merge_entries(out_.get(), out_bytes_, disorder));
-    launch_gather<W>(staging, entries(1), records, layout_.record_bytes, out_.get(), disorder,
+    CORANK_CUDA(merge_located(out_.get(), out_bytes_, disorder));
+    launch_gather<W>(staging, located(1), records, layout_.record_bytes, out_.get(), disorder,
                      stream);
     check_launch("gather");
     if (look_) {
@@ -226,8 +227,8 @@ class Lane {
   bool look_;
   std::uint64_t segments_capacity_ = 0;
   std::size_t out_bytes_ = 0;
-  std::vector<EntrySequence<W>> runs_;  // of the unit
-  std::vector<const void*> sources_;    // of its segments
+  std::vector<LocatedSequence<W>> runs_;  // of the unit
+  std::vector<const void*> sources_;      // of its segments
   std::vector<void*> destinations_;
   std::vector<std::size_t> sizes_;
 
@@ -237,7 +238,7 @@ class Lane {
   PinnedArray<Found> found_;
   DeviceArray<std::byte> device_description_, out_;
   DeviceArray<uint4> staging_;
-  // Of the entries, before and after they are merged.
+  // Of the located keys, before and after they are merged.
   DeviceArray<typename Merged<W>::Key> keys_[2];
   DeviceArray<std::uint32_t> locators_[2];
 };

@@ -1,4 +1,4 @@
-// What a device does to one work unit before its entries are merged, and after: stage, encode;
+// What a device does to one work unit before its keys are merged, and after: stage, encode;
 // gather, look.
 #pragma once
 
@@ -33,22 +33,22 @@ struct Found {
 };
 
 // What the merge moves. A locator is the record's byte offset in the staging area; it is as wide as
-// a key's word, so that all bytes of an entry are ones that were written.
+// a key's word, so that all bytes of a located key are ones that were written.
 template <int W>
-struct Entry {
+struct Located {
   Key<W> key;
   std::uint64_t locator;
 };
 
 template <int W>
-struct EntryLess {
+struct LocatedLess {
   KeyLayout layout;
   const std::byte* staging;
   // Null, or a place that says whether runs are in order. Where they are not, the merge may compare
-  // what are no entries at all, whose locators lead anywhere.
+  // what are no located keys at all, whose locators lead anywhere.
   const std::uint64_t* disorder;
 
-  __device__ bool operator()(const Entry<W>& x, const Entry<W>& y) const {
+  __device__ bool operator()(const Located<W>& x, const Located<W>& y) const {
     if constexpr (W == max_key_words)  // shorter keys have no tail
       if (x.key == y.key)
         return layout.has_tail() && (!disorder || *disorder == in_order) &&
@@ -57,8 +57,8 @@ struct EntryLess {
   }
 };
 
-// How entries are merged: the widest as they are, since locators lead to the tails of their keys;
-// narrower ones as keys with values, which can be moved by 16 bytes.
+// How located keys are merged: the widest as they are, since locators lead to the tails of their
+// keys; narrower ones as keys with values, which can be moved by 16 bytes.
 template <int W>
 struct Merged {
   using Key = corank::Key<W>;
@@ -66,18 +66,18 @@ struct Merged {
   struct Less {
     __device__ bool operator()(const Key& x, const Key& y) const { return x < y; }
   };
-  static Less less(const EntryLess<W>&) { return {}; }
+  static Less less(const LocatedLess<W>&) { return {}; }
 };
 template <>
 struct Merged<max_key_words> {
-  using Key = Entry<max_key_words>;
+  using Key = Located<max_key_words>;
   using Value = device::NoValue;
-  static EntryLess<max_key_words> less(const EntryLess<max_key_words>& less) { return less; }
+  static LocatedLess<max_key_words> less(const LocatedLess<max_key_words>& less) { return less; }
 };
 template <int W>
-using EntrySequence = device::Sequence<typename Merged<W>::Key, typename Merged<W>::Value>;
+using LocatedSequence = device::Sequence<typename Merged<W>::Key, typename Merged<W>::Value>;
 template <int W>
-using Entries = device::Output<typename Merged<W>::Key, typename Merged<W>::Value>;
+using LocatedOutput = device::Output<typename Merged<W>::Key, typename Merged<W>::Value>;
 
 inline constexpr unsigned block_threads = 256;  // where it makes no difference
 
@@ -127,25 +127,25 @@ static __global__ void __launch_bounds__(block_threads)
 template <int W>
 __global__ void __launch_bounds__(block_threads)
     encode_records(const StagedSegment* segments, std::uint64_t segments_count,
-                   std::uint64_t records, EntryLess<W> less, Entries<W> entries,
+                   std::uint64_t records, LocatedLess<W> less, LocatedOutput<W> located,
                    std::uint64_t* disorder) {
   const std::uint64_t i = std::uint64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (i >= records) return;
   const StagedSegment& segment = segments[find_start(
       i, segments_count, [=](std::uint64_t s) { return segments[s].first_record; })];
-  const auto entry = [&](std::uint64_t record) {
+  const auto own_of = [&](std::uint64_t record) {
     const auto locator = static_cast<std::uint32_t>(
         segment.locator + (record - segment.first_record) * less.layout.record_bytes);
-    return Entry<W>{encode<W>(less.layout, less.staging + locator), locator};
+    return Located<W>{encode<W>(less.layout, less.staging + locator), locator};
   };
-  const Entry<W> own = entry(i);
+  const Located<W> own = own_of(i);
   if constexpr (device::has_values<typename Merged<W>::Value>) {
-    entries.keys[i] = own.key;
-    entries.values[i] = static_cast<std::uint32_t>(own.locator);
+    located.keys[i] = own.key;
+    located.values[i] = static_cast<std::uint32_t>(own.locator);
   } else {
-    entries.keys[i] = own;
+    located.keys[i] = own;
   }
-  if (i != segment.first_record && less(own, entry(i - 1)))
+  if (i != segment.first_record && less(own, own_of(i - 1)))
     atomicMin(reinterpret_cast<unsigned long long*>(disorder), i);
 }
 
@@ -155,7 +155,7 @@ __global__ void __launch_bounds__(block_threads)
 inline constexpr unsigned gather_words = 4;  // a thread
 template <int W, class Word>
 __global__ void __launch_bounds__(block_threads)
-    gather(const std::byte* staging, Entries<W> entries, std::uint64_t records,
+    gather(const std::byte* staging, LocatedOutput<W> located, std::uint64_t records,
            std::uint32_t record_words, Word* out, const std::uint64_t* disorder) {
   if (*disorder != in_order) return;
   const std::uint64_t words = records * record_words;
@@ -171,9 +171,9 @@ __global__ void __launch_bounds__(block_threads)
     const std::uint32_t word = static_cast<std::uint32_t>(i) % record_words;
     std::uint64_t locator;
     if constexpr (device::has_values<typename Merged<W>::Value>)
-      locator = entries.values[record];
+      locator = located.values[record];
     else
-      locator = entries.keys[record].locator;
+      locator = located.keys[record].locator;
     values[n] = reinterpret_cast<const Word*>(staging + locator)[word];
   }
 #pragma unroll
@@ -253,7 +253,7 @@ __global__ void __launch_bounds__(block_threads)
 
 // Calls gather with the widest word that records consist of.
 template <int W>
-void launch_gather(const std::byte* staging, Entries<W> entries, std::uint64_t records,
+void launch_gather(const std::byte* staging, LocatedOutput<W> located, std::uint64_t records,
                    std::uint32_t record_bytes, std::byte* out, const std::uint64_t* disorder,
                    cudaStream_t stream) {
   const auto by = [&](auto word) {
@@ -262,7 +262,7 @@ void launch_gather(const std::byte* staging, Entries<W> entries, std::uint64_t r
     constexpr std::uint64_t block_words = gather_words * block_threads;
     const auto blocks =
         static_cast<unsigned>((records * record_words + block_words - 1) / block_words);
-    gather<W><<<blocks, block_threads, 0, stream>>>(staging, entries, records, record_words,
+    gather<W><<<blocks, block_threads, 0, stream>>>(staging, located, records, record_words,
                                                     reinterpret_cast<Word*>(out), disorder);
   };
   switch (record_bytes & -record_bytes) {  // powers of two only
