@@ -184,15 +184,15 @@ __global__ void __launch_bounds__(block_threads)
 }
 
 // So many neighbouring threads share a record's fingerprint that their loads lie side by side.
-inline unsigned look_lanes(std::uint32_t record_bytes) {
+inline unsigned look_lanes(std::uint64_t record_bytes) {
   return static_cast<unsigned>(
       std::bit_floor(std::min<std::uint64_t>(detail::folds(record_bytes), 32)));
 }
 
 // Adds the fingerprints of all records to `sum`. Calls see(i, record) once for each of them.
-template <class RecordAt, class See>
-__device__ void look_at(std::uint64_t records, std::uint32_t record_bytes, unsigned lanes,
-                        RecordAt record_at, std::uint64_t* sum, See see) {
+template <class BytesOf, class RecordAt, class See>
+__device__ void look_at(std::uint64_t records, BytesOf bytes_of, unsigned lanes, RecordAt record_at,
+                        std::uint64_t* sum, See see) {
   const std::uint64_t in_block = block_threads / lanes;
   const std::uint32_t lane = threadIdx.x % lanes;
   std::uint64_t own = 0;
@@ -203,13 +203,14 @@ __device__ void look_at(std::uint64_t records, std::uint32_t record_bytes, unsig
     std::uint64_t of_record = 0;
     if (i < records) {
       const std::byte* const record = record_at(i);
-      for (std::uint64_t n = lane; n < detail::folds(record_bytes); n += lanes)
-        of_record += detail::fold_part(record, record_bytes, n);
+      const std::uint64_t bytes = bytes_of(i);
+      for (std::uint64_t n = lane; n < detail::folds(bytes); n += lanes)
+        of_record += detail::fold_part(record, bytes, n);
       if (lane == 0) see(i, record);
     }
     for (unsigned apart = lanes / 2; apart > 0; apart /= 2)
       of_record += __shfl_down_sync(~0u, of_record, apart, lanes);
-    if (i < records && lane == 0) own += detail::finish_folds(of_record, record_bytes);
+    if (i < records && lane == 0) own += detail::finish_folds(of_record, bytes_of(i));
   }
   using Reduce = cub::BlockReduce<unsigned long long, block_threads>;
   __shared__ typename Reduce::TempStorage storage;
@@ -217,7 +218,11 @@ __device__ void look_at(std::uint64_t records, std::uint32_t record_bytes, unsig
   if (threadIdx.x == 0) atomicAdd(reinterpret_cast<unsigned long long*>(sum), of_block);
 }
 
-inline constexpr unsigned look_blocks = 1024;
+inline unsigned look_blocks(std::uint64_t records, unsigned lanes) {
+  constexpr std::uint64_t most = 1024;
+  return static_cast<unsigned>(
+      std::min((records * lanes + block_threads - 1) / block_threads, most));
+}
 
 // At what was read.
 static __global__ void __launch_bounds__(block_threads)
@@ -229,8 +234,9 @@ static __global__ void __launch_bounds__(block_threads)
         i, segments_count, [=](std::uint64_t s) { return segments[s].first_record; })];
     return staging + segment.locator + (i - segment.first_record) * record_bytes;
   };
-  look_at(records, record_bytes, lanes, record_at, &found->read,
-          [](std::uint64_t, const std::byte*) {});
+  look_at(
+      records, [=](std::uint64_t) { return record_bytes; }, lanes, record_at, &found->read,
+      [](std::uint64_t, const std::byte*) {});
 }
 
 // At what is written.
@@ -240,7 +246,7 @@ __global__ void __launch_bounds__(block_threads)
                    Found* found) {
   if (found->disorder != in_order) return;
   look_at(
-      records, layout.record_bytes, lanes,
+      records, [=](std::uint64_t) { return layout.record_bytes; }, lanes,
       [=](std::uint64_t i) { return merged + i * layout.record_bytes; }, &found->written,
       [=](std::uint64_t i, const std::byte* record) {
         if (i == 0) return;
