@@ -67,8 +67,6 @@ class RecordLane {
     return found_[0];
   }
 
-  std::uint64_t bytes(const WorkUnit& unit) const { return unit.records * layout_.record_bytes; }
-
  private:
   LocatedOutput<W> located(int side, std::uint64_t first = 0) const {
     LocatedOutput<W> result{keys_[side].get() + first, nullptr};
@@ -145,7 +143,7 @@ class RecordLane {
           <<<look_grid, block_threads, 0, stream>>>(out_.get(), records, layout_, lanes, found);
       check_launch("look_at_merged");
     }
-    CORANK_CUDA(cudaMemcpyAsync(output, out_.get(), bytes(unit), cudaMemcpyDeviceToHost, stream));
+    CORANK_CUDA(cudaMemcpyAsync(output, out_.get(), unit.bytes, cudaMemcpyDeviceToHost, stream));
     CORANK_CUDA(
         cudaMemcpyAsync(found_.get(), found, sizeof(Found), cudaMemcpyDeviceToHost, stream));
   }

@@ -31,8 +31,7 @@ inline void touch(std::span<std::byte> memory, unsigned threads) {
 
 // Lane::Order is the order of the records as kernels know it, made from a KeyEncoding. A lane is
 // made from one and from the BackendConfig, and has
-//   Found merge(const WorkUnit&, std::byte* output), not called for units of no records,
-//   std::uint64_t bytes(const WorkUnit&), of what that writes.
+//   Found merge(const WorkUnit&, std::byte* output), not called for units of no records.
 template <class Lane>
 class DeviceBackend final : public Backend {
  public:
@@ -51,10 +50,9 @@ class DeviceBackend final : public Backend {
   MergedUnit merge(const WorkUnit& unit, std::byte* output) override {
     if (unit.records == 0) return {};
     CORANK_CUDA(cudaSetDevice(device_));
-    const auto lane = lend();
-    const Found found = lane->merge(unit, output);
+    const Found found = lend()->merge(unit, output);
     if (found.disorder != in_order) throw disorder_of(unit, found.disorder);
-    MergedUnit merged{{{output, lane->bytes(unit)}}};
+    MergedUnit merged{{{output, unit.bytes}}};
     if (look_) {
       merged.look = UnitLook{found.read, found.written, {}};
       if (found.descent != in_order) merged.look->descent = found.descent;

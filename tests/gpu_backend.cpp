@@ -107,6 +107,7 @@ class Rig {
         first += count;
       }
     }
+    unit.bytes = unit.records * record_bytes();
     return unit;
   }
 

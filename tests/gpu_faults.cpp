@@ -270,6 +270,7 @@ class Unit {
       std::memcpy(input_.bytes().data() + all.size(), records.data(), records.size());
       all.insert(all.end(), records.begin(), records.end());
     }
+    unit_.bytes = bytes_;
     expected_ = stably_sorted(schema_, {{0}}, all);
     // The first holds what was uploaded, the last what will be downloaded: so they are allocated.
     std::erase_if(memory_, [this](auto piece) { return piece.size() < bytes_; });
