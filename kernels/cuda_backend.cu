@@ -10,6 +10,7 @@
 #include "cuda_check.cuh"
 #include "device_backend.cuh"
 #include "staging.cuh"
+#include "text_backend.hpp"
 #include "unit_kernels.cuh"
 
 namespace corank {
@@ -191,6 +192,7 @@ CudaDevice find_cuda_device(int device) {
 std::unique_ptr<Backend> make_cuda_backend(int device, const BackendConfig& config) {
   const CudaDevice found = find_cuda_device(device);
   if (!found.usable) throw DeviceError(found.description + "; --backend cpu needs no GPU", false);
+  if (config.encoding->layout().text) return make_text_backend(device, found.description, config);
   switch (config.encoding->prefix_words()) {
     case 1:
       return std::make_unique<DeviceBackend<RecordLane<1>>>(device, found.description, config);

@@ -54,7 +54,7 @@ class DeviceBackend final : public Backend {
     if (found.disorder != in_order) throw disorder_of(unit, found.disorder);
     MergedUnit merged{{{output, unit.bytes}}};
     if (look_) {
-      merged.look = UnitLook{found.read, found.written, {}};
+      merged.look = UnitLook{found.read, found.written, {}, found.last_offset};
       if (found.descent != in_order) merged.look->descent = found.descent;
     }
     return merged;

@@ -30,6 +30,7 @@ struct Found {
   std::uint64_t disorder;       // the first record that is out of order in its segment, or in_order
   std::uint64_t descent;        // the same of the merged records
   std::uint64_t read, written;  // fingerprints
+  std::uint64_t last_offset;    // where the last merged record begins, if they are not of one size
 };
 
 // What the merge moves. A locator is the record's byte offset in the staging area; it is as wide as

@@ -63,6 +63,7 @@ struct BackendConfig {
   unsigned tokens;                       // units in flight at most
   unsigned threads;                      // for the CPU
   bool look = false;                     // merge() is to look where that costs it little
+  std::uint64_t unit_bytes = 0;          // of the largest unit, where records vary in length
   const Shape* shape = nullptr;          // null: all records stay what they are
   FingerprintSum fingerprint = nullptr;  // of what is shaped, before that; null: it is not verified
 };

@@ -70,16 +70,16 @@ struct BackendDecision {
 };
 
 BackendDecision decide_backend(const Options& options) {
-  if (options.text) {
+  if (options.backend == BackendChoice::cpu) return {false, "asked for"};
+  if (options.text && std::ranges::any_of(options.text->keys, [](const TextKey& key) {
+        return key.type == TextType::f64;
+      })) {
     if (options.backend == BackendChoice::cuda)
       throw Error(
-          "--backend cuda merges records of a fixed size only; use --backend cpu or auto for "
-          "lines and pairs");
-    return {false, options.backend == BackendChoice::cpu
-                       ? "asked for"
-                       : "records of variable length are merged on the CPU"};
+          "--backend cuda does not read decimal fractions; use --backend cpu or auto where a key "
+          "is of type f64");
+    return {false, "decimal fractions are read on the CPU"};
   }
-  if (options.backend == BackendChoice::cpu) return {false, "asked for"};
   const CudaDevice device = find_cuda_device(options.device);
   if (options.backend == BackendChoice::automatic)
     return {device.usable, device.usable ? "a usable device was found" : device.description};
@@ -651,7 +651,9 @@ class Merge {
     std::uint64_t merged_bytes = 0;
     for (const Run& run : runs) merged_bytes += run.bytes();
     merged_bytes = std::min(merged_bytes, wanted_bytes());
-    if (options_.text) return plan_text_pass(held, memory_bytes_ / slices, merged_bytes / slices);
+    if (options_.text)
+      return plan_text_pass(held, memory_bytes_ / slices, merged_bytes / slices,
+                            decision_.cuda ? largest_cuda_unit_bytes : largest_text_unit_bytes);
     return plan_pass(
         held, record_bytes(), memory_bytes_ / slices, merged_bytes / slices,
         std::min(std::max(decision_.cuda ? largest_cuda_unit_bytes : largest_cpu_unit_bytes,
@@ -781,8 +783,14 @@ class Merge {
     if (decision_.cuda && faults_.given_up())
       decision_ = {false, "the device failed: " + faults_.first()};
     for (;;) {
-      const BackendConfig config{&encoding_,      plan.unit_records, plan.tokens, threads,
-                                 options_.verify, shape_of_pass(),   fingerprint_};
+      const BackendConfig config{.encoding = &encoding_,
+                                 .unit_records = plan.unit_records,
+                                 .tokens = plan.tokens,
+                                 .threads = threads,
+                                 .look = options_.verify,
+                                 .unit_bytes = plan.unit_bytes,
+                                 .shape = shape_of_pass(),
+                                 .fingerprint = fingerprint_};
       std::vector<std::unique_ptr<Backend>> backends;
       try {
         while (backends.size() < slices) {

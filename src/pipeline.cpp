@@ -323,7 +323,11 @@ void run_pass(const Pass& pass, PassTotals& totals, Verifier& verifier) {
   // After it was written: what was wrong then is wrong still, whenever it came to be.
   const auto look = tbb::make_filter<Token*, void>(tbb::filter_mode::parallel, [&](Token* token) {
     if (const auto& looked_at = token->merged.look) {
-      verifier.records.take(*looked_at, token->unit.rank);
+      if (layout.text)
+        verifier.text.take(*looked_at, token->merged.pieces.front(), token->unit.sequence,
+                           token->unit.offset);
+      else
+        verifier.records.take(*looked_at, token->unit.rank);
     } else {
       Stopwatch verifying(totals.verify, row("verify", token - carried.data()),
                           token->unit.sequence);

@@ -61,6 +61,24 @@ void TextVerifier::look(std::span<const std::span<const std::byte>> pieces, std:
   join(sequence, {sequence + 1, copy(first), copy(entries.front())});
 }
 
+void TextVerifier::take(const UnitLook& found, std::span<const std::byte> piece,
+                        std::uint64_t sequence, std::uint64_t offset) {
+  if (found.descent)
+    throw Corrupted(
+        fmt::format("record {} of those from byte {} of the output on sorts before its predecessor",
+                    *found.descent, offset));
+  Entry first;
+  const Indexed begin = index_records(*encoding_.layout().text, piece, true, {&first, 1});
+  if (begin.records == 0 || found.last_offset >= piece.size())
+    throw Corrupted(fmt::format("there is no whole record at byte {} of the output", offset));
+  fingerprint_ += found.written;
+  const auto copy = [](std::span<const std::byte> record) {
+    return std::vector(record.begin(), record.end());
+  };
+  join(sequence,
+       {sequence + 1, copy(piece.first(begin.bytes)), copy(piece.subspan(found.last_offset))});
+}
+
 void TextVerifier::join(std::uint64_t sequence, Looked looked) {
   const std::lock_guard lock(mutex_);
   auto here = looked_.emplace(sequence, std::move(looked)).first;

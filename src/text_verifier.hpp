@@ -11,6 +11,7 @@
 
 #include "corank/key.hpp"
 #include "fingerprint.hpp"
+#include "unit.hpp"
 
 namespace corank {
 
@@ -26,6 +27,10 @@ class TextVerifier {
   // Corrupted where it is no whole records in order, or is not in order with its neighbours.
   // Thread-safe.
   void look(std::span<const std::span<const std::byte>> pieces, std::uint64_t sequence,
+            std::uint64_t offset);
+
+  // Instead of that, of a stretch in one piece: what the backend that merged it found.
+  void take(const UnitLook& found, std::span<const std::byte> piece, std::uint64_t sequence,
             std::uint64_t offset);
 
   bool empty() const { return looked_.empty(); }  // unless it looked at something

@@ -66,6 +66,8 @@ struct UnitLook {
   std::uint64_t read;     // their portable_fingerprint() as they came; 0 if their chunks have it
   std::uint64_t written;  // the same of the merged unit, as it left
   std::optional<std::uint64_t> descent;  // its first record that sorts before its predecessor
+  // Where its last record begins in it; of records of variable length, which has to be found.
+  std::uint64_t last_offset = 0;
 };
 
 }  // namespace corank

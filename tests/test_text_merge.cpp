@@ -6,6 +6,7 @@
 
 #include "catch.hpp"
 #include "corank/merge.hpp"
+#include "cuda_backend.hpp"
 #include "line_search.hpp"
 #include "plan.hpp"
 #include "small_files.hpp"
@@ -91,12 +92,17 @@ class TextRuns {
 
   void check() {
     const std::string wanted = expected();
-    for (const Io io : {Io::automatic, Io::buffered, Io::mapped, Io::direct}) {
-      options_.io = io;
-      const Stats stats = merge();
-      CHECK((text_of(output()) == wanted));
-      CHECK(stats.records == all_.size());
-      CHECK(stats.verified);
+    for (const BackendChoice backend : {BackendChoice::cuda, BackendChoice::cpu}) {
+      options_.backend = backend;
+      if (backend == BackendChoice::cuda && !find_cuda_device(0).usable) continue;
+      for (const Io io : {Io::automatic, Io::buffered, Io::mapped, Io::direct}) {
+        options_.io = io;
+        const Stats stats = merge();
+        CHECK((text_of(output()) == wanted));
+        CHECK(stats.records == all_.size());
+        CHECK(stats.verified);
+        CHECK(stats.device_fault == "");
+      }
     }
   }
 
