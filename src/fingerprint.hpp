@@ -61,19 +61,18 @@ CORANK_HOST_DEVICE inline Pair short_record(const std::byte* record, std::uint64
 CORANK_HOST_DEVICE constexpr std::uint64_t folds(std::uint64_t record_bytes) {
   return record_bytes / 16 + (record_bytes % 16 != 0);
 }
-// What the `i`-th of them add.
-CORANK_HOST_DEVICE inline std::uint64_t fold_part(const std::byte* record, std::uint64_t bytes,
+CORANK_HOST_DEVICE inline std::uint64_t fold_pair(const Pair& pair, std::uint64_t bytes,
                                                   std::uint64_t i) {
-  Pair pair;
-  if (bytes < 16) {
-    pair = short_record(record, bytes);
-  } else {
-    const std::byte* const at = record + (i < bytes / 16 ? 16 * i : bytes - 16);
-    pair = {load_little(at, 8), load_little(at + 8, 8)};
-  }
   // Records of other lengths could be these 16 bytes, too.
   return fold(pair.a ^ (fold_key_a + i * fold_key_step),
               pair.b ^ (fold_key_b + i * fold_key_step + bytes * fold_key_e));
+}
+// What the `i`-th of them add.
+CORANK_HOST_DEVICE inline std::uint64_t fold_part(const std::byte* record, std::uint64_t bytes,
+                                                  std::uint64_t i) {
+  if (bytes < 16) return fold_pair(short_record(record, bytes), bytes, i);
+  const std::byte* const at = record + (i < bytes / 16 ? 16 * i : bytes - 16);
+  return fold_pair({load_little(at, 8), load_little(at + 8, 8)}, bytes, i);
 }
 // Of their sum.
 CORANK_HOST_DEVICE inline std::uint64_t finish_folds(std::uint64_t sum, std::uint64_t bytes) {
@@ -85,8 +84,13 @@ CORANK_HOST_DEVICE inline std::uint64_t finish_folds(std::uint64_t sum, std::uin
 CORANK_HOST_DEVICE inline std::uint64_t fingerprint_of(const std::byte* record,
                                                        std::uint64_t bytes) {
   std::uint64_t sum = 0;
-  for (std::uint64_t i = 0; i < detail::folds(bytes); ++i)
-    sum += detail::fold_part(record, bytes, i);
+  const std::uint64_t whole = bytes / 16;
+  for (std::uint64_t i = 0; i < whole; ++i) {
+    const std::byte* const at = record + 16 * i;
+    sum +=
+        detail::fold_pair({detail::load_little(at, 8), detail::load_little(at + 8, 8)}, bytes, i);
+  }
+  if (bytes % 16 != 0) sum += detail::fold_part(record, bytes, whole);
   return detail::finish_folds(sum, bytes);
 }
 
