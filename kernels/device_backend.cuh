@@ -12,6 +12,7 @@
 
 #include "backend.hpp"
 #include "cuda_check.cuh"
+#include "shape.hpp"
 #include "staging.cuh"
 
 namespace corank {
@@ -40,6 +41,8 @@ class DeviceBackend final : public Backend {
         description_(std::move(description)),
         threads_(config.threads),
         look_(config.look),
+        shape_(config.shape),
+        fingerprint_(config.fingerprint),
         order_((CORANK_CUDA(cudaSetDevice(device)), *config.encoding)) {
     for (unsigned i = 0; i < config.tokens; ++i) {
       lanes_.push_back(std::make_unique<Lane>(order_, config));
@@ -52,7 +55,9 @@ class DeviceBackend final : public Backend {
     CORANK_CUDA(cudaSetDevice(device_));
     const Found found = lend()->merge(unit, output);
     if (found.disorder != in_order) throw disorder_of(unit, found.disorder);
-    MergedUnit merged{{{output, unit.bytes}}};
+    if (shape_) return shape_unit(*shape_, {output, unit.bytes}, fingerprint_);
+    MergedUnit merged;
+    merged.pieces = {{output, unit.bytes}};
     if (look_) {
       merged.look = UnitLook{found.read, found.written, {}, found.last_offset};
       if (found.descent != in_order) merged.look->descent = found.descent;
@@ -116,6 +121,8 @@ class DeviceBackend final : public Backend {
   std::string description_;
   unsigned threads_;
   bool look_;
+  const Shape* shape_;
+  FingerprintSum fingerprint_;
   typename Lane::Order order_;
   std::vector<std::unique_ptr<Lane>> lanes_;
   std::mutex mutex_;

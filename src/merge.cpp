@@ -787,7 +787,7 @@ class Merge {
                                  .unit_records = plan.unit_records,
                                  .tokens = plan.tokens,
                                  .threads = threads,
-                                 .look = options_.verify,
+                                 .look = options_.verify && !shape_of_pass(),
                                  .unit_bytes = plan.unit_bytes,
                                  .shape = shape_of_pass(),
                                  .fingerprint = fingerprint_};
