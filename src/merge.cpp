@@ -1005,9 +1005,10 @@ class Merge {
   unsigned compressing_threads_ = 0;  // for each output
   std::vector<Run> runs_;
   std::uint64_t run_records_ = 0;
-  std::uint64_t earlier_records_ = 0;  // that earlier passes wrote
-  FingerprintSum fingerprint_;         // of all passes; null: nothing is verified
-  std::vector<Run> inputs_;            // runs_ at the start, where errors name records of theirs
+  std::uint64_t earlier_records_ = 0;       // that earlier passes wrote
+  std::vector<std::uint64_t> cut_of_kept_;  // where a merge of lines goes on
+  FingerprintSum fingerprint_;              // of all passes; null: nothing is verified
+  std::vector<Run> inputs_;  // runs_ at the start, where errors name records of theirs
   std::vector<std::uint64_t> fingerprints_;  // of runs_ that earlier passes wrote
   DeviceFaults faults_;
   bool last_pass_ = false;
