@@ -101,6 +101,7 @@ void Writer::compress(const Compression& compression, unsigned threads, TraceRow
 }
 
 void Writer::write(std::span<const std::byte> bytes, std::size_t free_before) {
+  if (bytes.empty()) return;  // lest a checkpoint of nothing delay the next
   if (compressor_)
     compressor_->add(bytes, [this](auto compressed) { put(compressed); });
   else
