@@ -49,8 +49,8 @@ class Backend {
   // Whether merge() computes where it is called, instead of waiting for a device.
   virtual bool computes() const { return false; }
 
-  // Whether merge() looks at what it merges, as a rule: then runs in memory need not be looked at
-  // beforehand.
+  // Whether merge() looks at what it merges, or reads, as a rule: then runs in memory need not be
+  // looked at beforehand.
   virtual bool looks() const { return false; }
 
   virtual std::string device() const = 0;  // what it runs on, in words
@@ -59,13 +59,14 @@ class Backend {
 // What one pass needs of a backend. `encoding` must outlive it.
 struct BackendConfig {
   const KeyEncoding* encoding;
-  std::uint64_t unit_records;            // of the largest unit
-  unsigned tokens;                       // units in flight at most
-  unsigned threads;                      // for the CPU
-  bool look = false;                     // merge() is to look where that costs it little
-  std::uint64_t unit_bytes = 0;          // of the largest unit, where records vary in length
-  const Shape* shape = nullptr;          // null: all records stay what they are
-  FingerprintSum fingerprint = nullptr;  // of what is shaped, before that; null: it is not verified
+  std::uint64_t unit_records;    // of the largest unit
+  unsigned tokens;               // units in flight at most
+  unsigned threads;              // for the CPU
+  bool look = false;             // merge() is to look where that costs it little
+  std::uint64_t unit_bytes = 0;  // of the largest unit, where records vary in length
+  const Shape* shape = nullptr;  // null: all records stay what they are
+  // Of what the CPU shapes, before that, or is the first to read; null: they are not verified.
+  FingerprintSum fingerprint = nullptr;
 };
 
 }  // namespace corank

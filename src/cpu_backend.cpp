@@ -202,12 +202,20 @@ class CpuBackend final : public Backend {
       runs.push_back({record_at(segment, 0, layout_.record_bytes), segment.count, false});
     std::optional<UnitShaper> shaper;
     if (shape_) shaper.emplace(*shape_, fingerprint_);
-    if (!merger_.merge(runs, output, shaper ? &*shaper : nullptr)) throw_disorder(unit.segments);
-    if (shaper) return shaper->join();
+    const bool reads_first = fingerprint_ && !unit.segments.front().chunk->fingerprint;
+    const auto read = merger_.merge(runs, output, shaper ? &*shaper : nullptr,
+                                    reads_first ? fingerprint_ : nullptr);
+    if (!read) throw_disorder(unit.segments);
     MergedUnit merged;
-    merged.pieces = {{output, unit.bytes}};
+    if (shaper)
+      merged = shaper->join();
+    else
+      merged.pieces = {{output, unit.bytes}};
+    if (reads_first) merged.read = read;
     return merged;
   }
+
+  bool looks() const override { return fingerprint_ != nullptr; }
 
   bool computes() const override { return true; }
 

@@ -656,7 +656,9 @@ class Merge {
                             decision_.cuda ? largest_cuda_unit_bytes : largest_text_unit_bytes);
     return plan_pass(
         held, record_bytes(), memory_bytes_ / slices, merged_bytes / slices,
-        std::min(std::max(decision_.cuda ? largest_cuda_unit_bytes : largest_cpu_unit_bytes,
+        std::min(std::max(decision_.cuda ? largest_cuda_unit_bytes
+                                         : cpu_unit_bytes(std::max(
+                                               threads_ / static_cast<unsigned>(slices), 1u)),
                           enough_unit_bytes(runs.size(), merged_bytes / slices)),
                  wanted_bytes()),
         edge_bytes);

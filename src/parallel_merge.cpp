@@ -25,7 +25,8 @@ ParallelMerger::ParallelMerger(const detail::KeyWords& keys, unsigned threads, u
   for (unsigned i = 0; i < std::max(threads, 2u); ++i) mergers_.push_back(make_tile_merger(keys));
 }
 
-bool ParallelMerger::merge(std::span<const Stretch> runs, std::byte* out, UnitShaper* shaper) {
+std::optional<std::uint64_t> ParallelMerger::merge(std::span<const Stretch> runs, std::byte* out,
+                                                   UnitShaper* shaper, FingerprintSum sum) {
   std::vector<std::uint64_t> counts;
   std::uint64_t records = 0;
   for (const Stretch& run : runs) {
@@ -68,6 +69,7 @@ bool ParallelMerger::merge(std::span<const Stretch> runs, std::byte* out, UnitSh
   cuts.front() = {0, std::vector<std::uint64_t>(runs.size(), 0)};
   cuts.back() = {records, counts};
   std::atomic<bool> ordered = true;
+  std::atomic<std::uint64_t> fingerprint = 0;
   arena_.execute([&] {
     tbb::parallel_for(std::uint64_t{1}, tiles, [&](std::uint64_t t) { cuts[t] = cut(t); });
     if (shaper) {
@@ -87,13 +89,19 @@ bool ParallelMerger::merge(std::span<const Stretch> runs, std::byte* out, UnitSh
       }
       const int thread = tbb::this_task_arena::current_thread_index();
       TileShaper* const tile_shaper = shaper ? &shaper->tile(t) : nullptr;
-      if (ordered && !mergers_[static_cast<std::size_t>(thread)]->merge(tile, out + offset(cuts[t]),
-                                                                        tile_shaper))
-        ordered = false;
+      if (ordered) {
+        const auto read = mergers_[static_cast<std::size_t>(thread)]->merge(
+            tile, out + offset(cuts[t]), tile_shaper, sum);
+        if (read)
+          fingerprint += *read;
+        else
+          ordered = false;
+      }
       if (tile_shaper) tile_shaper->finish();
     });
   });
-  return ordered;
+  if (!ordered) return std::nullopt;
+  return fingerprint;
 }
 
 namespace detail {

@@ -1,5 +1,6 @@
 #include "pipeline.hpp"
 
+#include <fmt/format.h>
 #include <tbb/global_control.h>
 #include <tbb/parallel_for.h>
 #include <tbb/parallel_pipeline.h>
@@ -10,6 +11,7 @@
 #include <cstring>
 #include <deque>
 #include <exception>
+#include <limits>
 #include <mutex>
 #include <optional>
 #include <thread>
@@ -55,6 +57,9 @@ std::uint64_t text_checksum(const TextLayout& layout, std::span<const std::byte>
   }
   return sum;
 }
+
+// What was written block by block is looked at while it is in the second cache.
+constexpr std::uint64_t looked_block_bytes = std::uint64_t{256} << 10;
 
 // Threads that copy from the page cache; one copies 5 to 8 GB/s.
 unsigned reading_threads(unsigned threads) {
@@ -133,11 +138,19 @@ void run_pass(const Pass& pass, PassTotals& totals, Verifier& verifier) {
   // Copies are written from where they were read, unless only whole pages of the output can be.
   const bool needs_output = pass.writer && (pass.backend || pass.writer->is_direct());
   const bool verify = pass.fingerprint != nullptr;
-  // What a device is the first to read, it is the first to look at.
+  // Who is the first to read records is the first to look at them.
   const bool backend_reads = verify && !layout.text && pass.backend && pass.backend->looks() &&
                              std::ranges::all_of(pass.runs, [](const Run& run) {
                                return run.records() == 0 || run.in_place(0) != nullptr;
                              });
+
+  // Memory is what few threads wait for. Of many, others can look while one writes.
+  const bool looks_at_blocks = verify && !layout.text && !pass.shape && pass.backend &&
+                               pass.backend->computes() && pass.writer &&
+                               !pass.writer->is_direct() && pass.threads <= pass.plan.tokens;
+  const std::uint64_t block_bytes =
+      looks_at_blocks ? std::max<std::uint64_t>(looked_block_bytes / record_bytes, 1) * record_bytes
+                      : std::numeric_limits<std::uint64_t>::max();
 
   const auto row = [&](const char* stage, std::ptrdiff_t number = 0) {
     return TraceRow{pass.trace, stage, pass.slice, static_cast<unsigned>(number)};
@@ -194,7 +207,19 @@ void run_pass(const Pass& pass, PassTotals& totals, Verifier& verifier) {
   auto cut_until = TraceClock::now();
   auto written_until = cut_until;
   IdleClock merge_idle(totals.merge_for_cut);
-  std::atomic<std::uint64_t> read_by_backend = 0;  // fingerprint
+  std::atomic<std::uint64_t> read_by_backend = 0;         // fingerprint
+  std::vector<std::uint64_t> in_units(pass.runs.size());  // records of each run
+  // What a backend reads it cannot miss, so units must hold each record once.
+  const auto follow = [&](const WorkUnit& unit) {
+    for (const Segment& segment : unit.segments) {
+      std::uint64_t& next = in_units[segment.chunk->run];
+      if (segment.chunk->first + segment.first != next)
+        throw Corrupted(fmt::format("{}: record {} was to be merged where record {} is the next",
+                                    pass.runs[segment.chunk->run].path().string(),
+                                    segment.chunk->first + segment.first, next));
+      next += segment.count;
+    }
+  };
   std::optional<UnitJoiner> joiner;
   if (pass.shape) joiner.emplace(*pass.shape, pass.limit);
   OutputVerifier before_shape({&pass.encoding, OutputOrder::Kind::rising}, nullptr);
@@ -216,6 +241,7 @@ void run_pass(const Pass& pass, PassTotals& totals, Verifier& verifier) {
           flow.stop();
           return nullptr;
         }
+        if (backend_reads) follow(*unit);
         const std::lock_guard lock(free_mutex);
         Token* const token = free.back();
         free.pop_back();
@@ -243,6 +269,8 @@ void run_pass(const Pass& pass, PassTotals& totals, Verifier& verifier) {
             if (backend_reads) {
               if (const auto& look = token->merged.look)
                 read_by_backend += look->read;
+              else if (token->merged.read)
+                read_by_backend += *token->merged.read;
               else
                 for (const Segment& segment : unit.segments)
                   read_by_backend += pass.fingerprint(bytes_of_segment(segment), record_bytes);
@@ -263,9 +291,28 @@ void run_pass(const Pass& pass, PassTotals& totals, Verifier& verifier) {
         merge_idle.leave();
         return token;
       });
+  const auto write_and_look = [&](const Token& token) {
+    std::uint64_t rank = token.first;
+    for (std::span<const std::byte> rest : token.merged.pieces)
+      while (!rest.empty()) {
+        const auto block = rest.first(std::min<std::uint64_t>(rest.size(), block_bytes));
+        {
+          Stopwatch writing(totals.write, row("write"), token.unit.sequence);
+          pass.writer->write(block);
+        }
+        verifier.records.follow(block, rank);
+        Stopwatch verifying(totals.verify, row("verify", &token - carried.data()),
+                            token.unit.sequence);
+        verifier.records.look(block, rank, 1);
+        written_bytes += block.size();
+        rank += block.size() / record_bytes;
+        rest = rest.subspan(block.size());
+      }
+  };
   // What was shaped does not stand yet where it belongs in memory.
   const auto put_out = [&](Token& token) {
     token.first = pass.shape ? written_bytes / output_bytes : token.unit.rank;
+    if (looks_at_blocks) return write_and_look(token);
     for (auto& piece : token.merged.pieces) {
       const std::uint64_t at = written_bytes;
       written_bytes += piece.size();
@@ -328,7 +375,7 @@ void run_pass(const Pass& pass, PassTotals& totals, Verifier& verifier) {
                            token->unit.offset);
       else
         verifier.records.take(*looked_at, token->unit.rank);
-    } else {
+    } else if (!looks_at_blocks) {
       Stopwatch verifying(totals.verify, row("verify", token - carried.data()),
                           token->unit.sequence);
       look_at(*token);
@@ -356,6 +403,12 @@ void run_pass(const Pass& pass, PassTotals& totals, Verifier& verifier) {
       fingerprint += source->fingerprint(run);
       pass.fingerprints[run] += source->fingerprint(run);
     }
+    if (backend_reads)
+      for (std::size_t run = 0; run < pass.runs.size(); ++run)
+        if (in_units[run] != pass.runs[run].records())
+          throw Corrupted(fmt::format("{}: {} of its {} records were merged",
+                                      pass.runs[run].path().string(), in_units[run],
+                                      pass.runs[run].records()));
     if (fingerprint != (joiner        ? shaped_fingerprint
                         : layout.text ? verifier.text.fingerprint()
                                       : verifier.records.fingerprint()))

@@ -23,6 +23,10 @@ struct PassPlan {
 // More than this a unit of the kind does not gain, and memory that was never touched costs time.
 inline constexpr std::uint64_t largest_cpu_unit_bytes = std::uint64_t{16} << 20;
 inline constexpr std::uint64_t largest_text_unit_bytes = std::uint64_t{4} << 20;
+// Where threads are few the units in flight stay in the last cache.
+inline std::uint64_t cpu_unit_bytes(unsigned threads) {
+  return std::min(threads * (std::uint64_t{2} << 20), largest_cpu_unit_bytes);
+}
 inline constexpr std::uint64_t largest_cuda_unit_bytes = std::uint64_t{32} << 20;
 
 // What the cut of a unit costs grows with the runs, however small a run's part in it: so large are

@@ -150,6 +150,9 @@ struct MergedUnit {
   std::vector<std::span<const std::byte>> pieces;
 
   std::optional<UnitLook> look;  // none: the caller has yet to look
+  // Where nothing has looked at it: the fingerprint of the work unit's records, if reading them was
+  // the first that was done with them.
+  std::optional<std::uint64_t> read;
 
   // The rest is there where the unit was shaped.
   Group head;                    // before the pieces, but may have begun before the unit

@@ -53,11 +53,14 @@ class WholeWords {
                           key_.flip ^ sign_bit);
   }
 
+  // Calls read_first(stretch) for each, just before it reads that itself.
+  template <class ReadFirst>
   bool merge(std::span<const Stretch> block, std::uint64_t records, std::byte*& out,
-             const std::byte* /*end*/) {
+             const std::byte* /*end*/, ReadFirst read_first) {
     merger_.reset(records, block.size());
     for (const Stretch& stretch : block) {
       if (stretch.count == 0) continue;
+      read_first(stretch);
       const std::uint64_t first = word(stretch.records);
       if (stretch.predecessor && first < word(stretch.records - 8)) return false;
       if (!kernel_.read_ascending(stretch.records, stretch.count, key_.big_endian,
@@ -125,13 +128,15 @@ class PackedWords {
   }
 
   // What goes out ends at `end` or before.
+  template <class ReadFirst>
   bool merge(std::span<const Stretch> block, std::uint64_t records, std::byte*& out,
-             const std::byte* end) {
+             const std::byte* end, ReadFirst read_first) {
     merger_.reset(records, block.size());
     choose_word(block);
     for (std::size_t run = 0; run < block.size(); ++run) {
       const Stretch& stretch = block[run];
       if (stretch.count == 0) continue;
+      read_first(stretch);
       if (!joins(stretch) || !keys_.share_words(word_, stretch.records, stretch.count, shared_))
         return false;
       std::uint64_t first;
@@ -370,18 +375,27 @@ class FormatMerger final : public TileMerger {
   FormatMerger(const KeyWords& keys, const WordKernel& kernel)
       : keys_(keys), format_(keys, kernel), sorter_(keys, kernel) {}
 
-  bool merge(std::span<const Stretch> stretches, std::byte* out, TileShaper* shaper) override {
+  std::optional<std::uint64_t> merge(std::span<const Stretch> stretches, std::byte* out,
+                                     TileShaper* shaper, FingerprintSum sum) override {
     shaper_ = shaper;
+    sum_ = sum;
+    fingerprint_ = 0;
     end_ = out;
     if (const TextLayout* const text = keys_.text())
       for (const Stretch& stretch : stretches)
         if (stretch.count != 0) end_ += bytes_of(*text, stretch.records, stretch.count).size();
     const bool ordered = merge_clusters(stretches, out);
     end_of_streams();
-    return ordered;
+    if (!ordered) return std::nullopt;
+    return fingerprint_;
   }
 
  private:
+  // Adds the fingerprints of records that are in the caches, or are wanted there next.
+  void take_fingerprints(const std::byte* records, std::uint64_t count) {
+    if (sum_) fingerprint_ += sum_({records, count * keys_.record_bytes()}, keys_.record_bytes());
+  }
+
   // Runs that overlap none of the others are copied.
   bool merge_clusters(std::span<const Stretch> stretches, std::byte* out) {
     firsts_.clear();
@@ -419,7 +433,10 @@ class FormatMerger final : public TileMerger {
     if (cluster_.size() == 1) return copy(cluster_.front(), out);
     if (cluster_.size() == 2) {
       std::byte* const begin = out;
+      const Stretch whole[] = {cluster_[0], cluster_[1]};
       if (!format_.merge_fronts(cluster_[0], cluster_[1], out)) return false;
+      for (std::size_t i = 0; i < 2; ++i)
+        take_fingerprints(whole[i].records, whole[i].count - cluster_[i].count);
       shape(begin, out);
     }
     std::uint64_t records = 0;
@@ -530,7 +547,10 @@ class FormatMerger final : public TileMerger {
     std::uint64_t records = 0;
     for (const Stretch& stretch : block_) records += stretch.count;
     std::byte* const begin = out;
-    if (!format_.merge(block_, records, out, end_)) return false;
+    const auto read_first = [this](const Stretch& stretch) {
+      take_fingerprints(stretch.records, stretch.count);
+    };
+    if (!format_.merge(block_, records, out, end_, read_first)) return false;
     shape(begin, out);
     return true;
   }
@@ -562,6 +582,7 @@ class FormatMerger final : public TileMerger {
       Stretch piece = rest;
       piece.count = std::min(piece.count, piece_records);
       if (!format_.ascends(piece)) return false;
+      take_fingerprints(piece.records, piece.count);
       drop(rest, piece.count, record_bytes);
       if (const TextLayout* const text = keys_.text()) {
         const auto records = bytes_of(*text, piece.records, piece.count);
@@ -589,6 +610,8 @@ class FormatMerger final : public TileMerger {
   }
 
   const KeyWords& keys_;
+  FingerprintSum sum_ = nullptr;
+  std::uint64_t fingerprint_ = 0;  // of what was merged of a tile
   Format format_;
   RecordSorter sorter_;
   std::vector<Stretch> cluster_, block_;

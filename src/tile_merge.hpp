@@ -4,9 +4,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 
 #include "corank/multiway_merge.hpp"
+#include "fingerprint.hpp"
 #include "shape.hpp"
 #include "word_kernel.hpp"
 
@@ -24,11 +26,13 @@ class TileMerger {
  public:
   virtual ~TileMerger() = default;
 
-  // Merges `stretches`, stably, into `out`. False if one of them is out of order, also with its
-  // predecessor; what is in `out` then means nothing. Where there is a shaper, it is given what was
-  // merged while it is in cache, and `out` is its place.
-  virtual bool merge(std::span<const Stretch> stretches, std::byte* out,
-                     TileShaper* shaper = nullptr) = 0;
+  // Merges `stretches`, stably, into `out`. Returns the sum of their records' fingerprints, 0
+  // without a `sum`; nothing if one of them is out of order, also with its predecessor: what is in
+  // `out` then means nothing. Where there is a shaper, it is given what was merged while it is in
+  // cache, and `out` is its place.
+  virtual std::optional<std::uint64_t> merge(std::span<const Stretch> stretches, std::byte* out,
+                                             TileShaper* shaper = nullptr,
+                                             FingerprintSum sum = nullptr) = 0;
 };
 
 // `keys` must outlive the merger.

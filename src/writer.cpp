@@ -16,6 +16,8 @@ namespace corank {
 namespace {
 
 constexpr std::size_t staging_bytes = std::size_t{4} << 20;
+// Enough that a device writes them at its full speed.
+constexpr std::uint64_t write_behind_bytes = std::uint64_t{4} << 20;
 
 // How long a request to stop may wait for a pipe.
 constexpr std::chrono::milliseconds patience{100};
@@ -73,7 +75,7 @@ Writer::Writer(const std::filesystem::path& folder) : path_(folder), file_(open_
 
 void Writer::go_on(std::uint64_t bytes) {
   if (atomic_) atomic_->keep(bytes);
-  bytes_ = bytes;
+  bytes_ = handed_over_bytes_ = bytes;
 }
 
 void Writer::make_direct(std::uint64_t bytes) {
@@ -117,8 +119,11 @@ void Writer::put(std::span<const std::byte> bytes, std::size_t free_before) {
     write_all(file(), bytes, path_);
     // Write-behind: the device starts on these bytes now, so that the last fsync has little left to
     // wait for.
-    ::sync_file_range(file().get(), static_cast<off_t>(bytes_ - bytes.size()),
-                      static_cast<off_t>(bytes.size()), SYNC_FILE_RANGE_WRITE);
+    if (bytes_ - handed_over_bytes_ >= write_behind_bytes) {
+      ::sync_file_range(file().get(), static_cast<off_t>(handed_over_bytes_),
+                        static_cast<off_t>(bytes_ - handed_over_bytes_), SYNC_FILE_RANGE_WRITE);
+      handed_over_bytes_ = bytes_;
+    }
   }
   if (atomic_) atomic_->checkpoint(bytes_ - staged_bytes_);
 }

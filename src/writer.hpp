@@ -67,6 +67,7 @@ class Writer {
   bool is_stream_ = false;
   std::stop_token stop_;
   std::uint64_t bytes_ = 0;
+  std::uint64_t handed_over_bytes_ = 0;  // to the device, for it to write
   // Where the file is direct: bytes that have not filled the staging buffer yet.
   std::unique_ptr<BufferPool> staging_pool_;
   std::size_t staged_bytes_ = 0;

@@ -86,10 +86,10 @@ struct Options {
   // Whether the merge proves its output: that its records are in order, and that they are, as a
   // multiset, the records that were read. What is covered is all that happens to records between
   // the return of the read and that of the write; of a merge that went on where another had
-  // stopped, only what it merged itself. A device looks at what it merged before that leaves it,
-  // and at runs in memory when it has them, which leaves out the ways from and to it. Two passes
-  // over the memory: next to nothing where the file is what the merge waits for, more on few cores.
-  // With copy_only the order plays no part.
+  // stopped, only what it merged itself. Runs in memory, or mapped, are looked at when they are
+  // merged. A device looks at what it merged before that leaves it, which leaves out the way back.
+  // Next to nothing where the file is what the merge waits for, more on few cores. With copy_only
+  // the order plays no part.
   bool verify = true;
 
   // More than 0: the output is a folder, made if need be, of so many files of equally many records,
