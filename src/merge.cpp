@@ -26,6 +26,7 @@
 #include "pipeline.hpp"
 #include "scan.hpp"
 #include "slice.hpp"
+#include "stream_reader.hpp"
 
 namespace corank {
 namespace {
@@ -48,14 +49,17 @@ std::uint64_t direct_edge_bytes() {
   return 2 * page_bytes();
 }
 
-std::vector<Run> open_runs(std::span<const std::filesystem::path> paths,
-                           std::uint32_t record_bytes) {
+std::vector<Run> open_runs(std::span<const std::filesystem::path> paths, std::uint32_t record_bytes,
+                           bool decompress) {
+  if (std::ranges::count(paths, "-") > 1)
+    throw Error("-: standard input is named more than once; it can be one run only");
   const std::size_t limit = descriptor_limit();
   const std::size_t keep_open =
       limit > 2 * other_descriptors ? limit - other_descriptors : limit / 4;
   std::vector<Run> runs;
   runs.reserve(paths.size());
-  for (const auto& path : paths) runs.emplace_back(path, record_bytes, runs.size() < keep_open);
+  for (const auto& path : paths)
+    runs.emplace_back(path, record_bytes, runs.size() < keep_open, decompress);
   return runs;
 }
 
@@ -213,6 +217,14 @@ class Merge {
                      : decision_.cuda ? portable_fingerprint
                                       : fingerprint_sums().front()),
         fingerprints_(runs_.size()) {
+    for (const Run& run : runs_) {
+      has_streams_ = has_streams_ || run.is_stream();
+      decoder_bytes_ = std::max(decoder_bytes_, run.input().memory_bytes);
+      if (run.is_stream()) check_stream_options(run);
+    }
+    sequential_ = has_streams_ || options.text;
+    if (sequential_)
+      for (Run& run : runs_) run.count_bytes();
     check_shaping(options);
     if (!options.text) prepare_shape();
     run_records_ = records_of(runs_);
@@ -262,10 +274,29 @@ class Merge {
   }
 
  private:
-  // Of what runs count, which are the bytes themselves where records vary in length.
-  std::uint32_t record_bytes() const { return options_.text ? 1 : options_.record.record_bytes; }
+  void check_stream_options(const Run& run) const {
+    const Shaping& shaping = options_.shaping;
+    const char* const option = options_.resume                       ? "--resume"
+                               : options_.parts != 0                 ? "--parts"
+                               : !shaping.from.empty()               ? "--from"
+                               : !shaping.to.empty()                 ? "--to"
+                               : shaping.on_equal == OnEqual::error  ? "--on-equal error"
+                               : options_.copy_only && shaping.limit ? "--copy-only with --limit"
+                                                                     : nullptr;
+    if (!option) return;
+    const bool pipe = run.input().is_stream;
+    throw Error(
+        fmt::format("{}: is {}, in which {} can't find its way; {} first, or drop that option",
+                    run.path().string(), pipe ? "a pipe" : "compressed", option,
+                    pipe ? "write it to a file" : "decompress it"));
+  }
+
+  // Of what runs count, which are the bytes themselves where runs are read in order.
+  std::uint32_t record_bytes() const { return sequential_ ? 1 : options_.record.record_bytes; }
   std::uint64_t smallest_budget() const {
-    return options_.text ? smallest_text_memory() : smallest_memory(record_bytes());
+    const std::uint64_t bytes =
+        options_.text ? smallest_text_memory() : smallest_memory(options_.record.record_bytes);
+    return has_streams_ ? std::max(2 * bytes, 4 * decoder_bytes_) : bytes;
   }
   bool resumes() const { return options_.resume && !shape_; }
 
@@ -275,7 +306,9 @@ class Merge {
     output_encoding_.emplace(output_schema_, keys_of_output());
     keep_range();
     if (shaping.on_equal == OnEqual::error) inputs_ = runs_;
-    if (Shape shape(options_.record, options_.keys, encoding_, shaping); !shape.keeps_all())
+    // In a stream nothing is found but by reading.
+    if (Shape shape(options_.record, options_.keys, encoding_, shaping);
+        !shape.keeps_all() || (has_streams_ && shaping.limit))
       shape_.emplace(std::move(shape));
     else if (shaping.limit)
       keep_first(*shaping.limit);
@@ -404,8 +437,8 @@ class Merge {
     run_earlier_passes(widest, folder_for_earlier);
     totals_.records_written = 0;
     last_pass_ = true;
-    // Missing terminators have been added.
-    if (options_.text) slices.back().end = records_of(runs_);
+    // Missing terminators have been added, and what was compressed is so no more.
+    if (sequential_) slices.back().end = records_of(runs_);
     if (writers.front().bytes() == 0) writers.front().write(std::as_bytes(std::span(header_)));
     run_pass(runs_, slices, writers, {});
     for (const Run& run : runs_) run.check_unchanged();
@@ -598,15 +631,17 @@ class Merge {
 
   // The most runs that each of `slices` can merge at once.
   std::uint64_t widest_of(std::size_t slices) const {
-    const std::uint64_t widest = options_.text
-                                     ? widest_text_pass(memory_bytes_ / slices)
-                                     : widest_pass(record_bytes(), memory_bytes_ / slices);
-    if (widest == 0)
+    // Half of the memory is left to what decompresses.
+    const std::uint64_t bytes = memory_bytes_ / slices / (has_streams_ ? 2 : 1);
+    std::uint64_t widest =
+        options_.text ? widest_text_pass(bytes) : widest_pass(options_.record.record_bytes, bytes);
+    if (decoder_bytes_ != 0) widest = std::min(widest, bytes / decoder_bytes_);
+    if (widest < 2)
       throw Error(fmt::format(
           "--memory {}: too little to merge records of {} bytes{}; the smallest budget that works "
           "is {} bytes",
           memory_bytes_ + reserved_bytes_,
-          options_.text ? "any number of" : std::to_string(record_bytes()),
+          options_.text ? "any number of" : std::to_string(options_.record.record_bytes),
           slices > 1 ? fmt::format(" into {} parts", slices) : "",
           smallest_budget() * slices + reserved_bytes_));
     return widest;
@@ -614,6 +649,7 @@ class Merge {
 
   // Makes the runs ready to be read as options_.io says.
   const char* choose_io(std::size_t slices) {
+    if (std::ranges::all_of(runs_, &Run::is_stream)) return "streamed";
     const bool cached = are_cached();
     if (options_.io == Io::mapped || (options_.io == Io::automatic && cached && !decision_.cuda &&
                                       runs_.size() <= most_mapped)) {
@@ -627,8 +663,7 @@ class Merge {
       for (Run& run : runs_) run.map_into(files);
       return "mapped";
     }
-    if (!options_.text &&
-        (options_.io == Io::direct || (options_.io == Io::automatic && !cached))) {
+    if (!sequential_ && (options_.io == Io::direct || (options_.io == Io::automatic && !cached))) {
       const auto plan = plan_runs(runs_, slices, runs_.size(), direct_edge_bytes());
       if (plan && plan->chunk_bytes >= least_direct_chunk_bytes &&
           std::ranges::all_of(runs_, &Run::make_direct))
@@ -649,13 +684,22 @@ class Merge {
   std::optional<PassPlan> plan_runs(std::span<const Run> runs, std::size_t slices,
                                     std::uint64_t held, std::uint64_t edge_bytes) const {
     std::uint64_t merged_bytes = 0;
-    for (const Run& run : runs) merged_bytes += run.bytes();
+    std::uint64_t decoders_bytes = 0;
+    for (const Run& run : runs) {
+      merged_bytes += run.bytes();
+      decoders_bytes += run.input().memory_bytes;
+    }
+    const std::uint64_t memory_bytes =
+        memory_bytes_ / slices - std::min(decoders_bytes, held * decoder_bytes_);
+    // How many bytes a stream will give is not known.
+    if (has_streams_) merged_bytes = std::numeric_limits<std::uint64_t>::max();
     merged_bytes = std::min(merged_bytes, wanted_bytes());
     if (options_.text)
-      return plan_text_pass(held, memory_bytes_ / slices, merged_bytes / slices,
+      return plan_text_pass(held, memory_bytes, merged_bytes / slices,
                             decision_.cuda ? largest_cuda_unit_bytes : largest_text_unit_bytes);
+    if (sequential_) edge_bytes = stream_margin_bytes;
     return plan_pass(
-        held, record_bytes(), memory_bytes_ / slices, merged_bytes / slices,
+        held, options_.record.record_bytes, memory_bytes, merged_bytes / slices,
         std::min(std::max(decision_.cuda ? largest_cuda_unit_bytes
                                          : cpu_unit_bytes(std::max(
                                                threads_ / static_cast<unsigned>(slices), 1u)),
@@ -671,7 +715,7 @@ class Merge {
     if (!last_pass_ || !shape_ || !options_.shaping.limit)
       return std::numeric_limits<std::uint64_t>::max();
     return std::max(least, *options_.shaping.limit < run_records_
-                               ? *options_.shaping.limit * record_bytes()
+                               ? *options_.shaping.limit * options_.record.record_bytes
                                : std::numeric_limits<std::uint64_t>::max());
   }
 
@@ -686,8 +730,9 @@ class Merge {
     if (!passes.empty() && options_.notice)
       options_.notice(fmt::format(
           "the memory budget leaves {} bytes for buffers, which merge {} runs at once, not {}: {} "
-          "passes, which write {} bytes more, to {}; a larger --memory needs fewer",
-          memory_bytes_, widest, runs_.size(), passes.size() + 1, again, folder.string()));
+          "passes, which write {}{} bytes more, to {}; a larger --memory needs fewer",
+          memory_bytes_, widest, runs_.size(), passes.size() + 1, has_streams_ ? "about " : "",
+          again, folder.string()));
     for (const EarlierPass& pass : passes) {
       const auto first = runs_.begin() + static_cast<std::ptrdiff_t>(pass.first);
       const auto end = first + static_cast<std::ptrdiff_t>(pass.count);
@@ -727,7 +772,8 @@ class Merge {
     std::vector<Pass> passes;
     for (std::size_t i = 0; i < slices; ++i)
       passes.push_back(
-          {.runs = sliced[i],
+          {.sequential = sequential_,
+           .runs = sliced[i],
            .encoding = encoding_,
            .plan = plan,
            .shape = shape_of_pass(),
@@ -904,7 +950,7 @@ class Merge {
     for (const Run& run : runs) {
       position.push_back(std::min(rank, run.records()));
       rank -= position.back();
-      if (options_.text && position.back() != 0)
+      if (options_.text && !run.is_stream() && position.back() != 0)
         position.back() = next_line(run, text_->layout(), position.back() - 1);
     }
     return position;
@@ -913,6 +959,7 @@ class Merge {
   // A backend finds some record that is out of order; this names the run's first.
   [[noreturn]] void throw_first_disorder(const Run& run, std::uint64_t found) const {
     if (run.is_temporary()) throw_temporary_corrupted(run);
+    if (run.input().is_stream) throw OutOfOrder(run.path(), found);
     scan(run.whole(), encoding_, false);
     throw Corrupted(fmt::format("{}: record {} was out of order in memory, but is not in the run",
                                 run.path().string(), found));
@@ -930,7 +977,9 @@ class Merge {
     const bool due = now - reported_ >= std::chrono::milliseconds(100);
     if (!options_.progress || (!due && progress_.bytes_done != progress_.bytes_total)) return;
     reported_ = now;
-    options_.progress(progress_);
+    Progress progress = progress_;
+    if (has_streams_) progress.bytes_total = 0;
+    options_.progress(progress);
   }
 
   Stats finish(std::string writing) {
@@ -938,7 +987,7 @@ class Merge {
     ::getrusage(RUSAGE_SELF, &usage);
     stats_.bytes_read = totals_.bytes_read;
     stats_.bytes_written = totals_.bytes_written;
-    stats_.records = options_.text ? totals_.records - earlier_records_ : run_records_;
+    stats_.records = sequential_ ? totals_.records - earlier_records_ : run_records_;
     stats_.records_skipped = totals_.records_skipped;
     if (stats_.records_skipped != 0 && options_.notice)
       options_.notice(fmt::format("{} records were skipped, in which a column is no number",
@@ -1006,6 +1055,9 @@ class Merge {
   Compression compression_;
   unsigned compressing_threads_ = 0;  // for each output
   std::vector<Run> runs_;
+  bool has_streams_ = false;         // whether a run is compressed or a pipe
+  bool sequential_ = false;          // whether runs are read in order, and count bytes
+  std::uint64_t decoder_bytes_ = 0;  // the most memory that decompressing a run takes
   std::uint64_t run_records_ = 0;
   std::uint64_t earlier_records_ = 0;       // that earlier passes wrote
   std::vector<std::uint64_t> cut_of_kept_;  // where a merge of lines goes on
@@ -1045,7 +1097,7 @@ Stats merge(std::span<const std::filesystem::path> paths, const std::filesystem:
             const Options& options) {
   check_options(options, paths.size());
   const std::uint32_t counted_bytes = options.text ? 1 : options.record.record_bytes;
-  std::vector<Run> runs = open_runs(paths, counted_bytes);
+  std::vector<Run> runs = open_runs(paths, counted_bytes, options.decompress);
   std::string header;
   if (options.text && options.text->header) header = take_header(runs, *options.text);
   return Merge(std::move(runs), options, std::move(header)).into_file(output);

@@ -106,12 +106,14 @@ struct Verifier {
 std::unique_ptr<ChunkSource> read_chunks(const Pass& pass, BufferPool& pool, FingerprintSum sum,
                                          const TraceRow& row) {
   const auto order = pass.backend ? ChunkSource::Order::forecast : ChunkSource::Order::one_by_one;
-  const unsigned threads = reading_threads(pass.threads);
-  if (!pass.encoding.layout().text)
+  // Decompressing is work for all cores.
+  const bool computes = std::ranges::any_of(pass.runs, &Run::is_stream);
+  const unsigned threads = computes ? std::max(pass.threads, 2u) : reading_threads(pass.threads);
+  if (!pass.sequential)
     return std::make_unique<Reader>(pass.runs, pass.encoding, pass.plan, order, pool, threads, sum,
                                     pass.stop, row);
   std::vector<Stream> streams;
-  for (const Run& run : pass.runs) streams.push_back(stream_of(run));
+  for (const Run& run : pass.runs) streams.push_back(stream_of(run, pass.stop));
   return std::make_unique<StreamReader>(std::move(streams), pass.encoding, pass.plan, order, pool,
                                         threads, sum, pass.stop, row);
 }
@@ -121,18 +123,18 @@ void run_pass(const Pass& pass, PassTotals& totals, Verifier& verifier) {
   const std::uint32_t record_bytes = layout.record_bytes;
   const std::uint32_t output_bytes = pass.shape ? pass.shape->output_bytes() : record_bytes;
   std::uint64_t bytes_in_runs = 0;
-  std::uint64_t chunks_in_runs = layout.text ? pass.plan.chunks : 0;
+  std::uint64_t chunks_in_runs = pass.sequential ? pass.plan.chunks : 0;
   for (const Run& run : pass.runs) {
     bytes_in_runs += run.bytes();
-    if (!layout.text && !run.in_place(0))
+    if (!pass.sequential && !run.in_place(0))
       chunks_in_runs += (run.records() + pass.plan.chunk_records - 1) / pass.plan.chunk_records;
   }
-  if (bytes_in_runs == 0) {
+  if (bytes_in_runs == 0 && std::ranges::none_of(pass.runs, &Run::is_stream)) {
     if (pass.writer) pass.writer->make_durable();
     return;
   }
   const std::uint64_t units =
-      layout.text
+      pass.sequential
           ? pass.plan.tokens
           : (bytes_in_runs / record_bytes + pass.plan.unit_records - 1) / pass.plan.unit_records;
   // Copies are written from where they were read, unless only whole pages of the output can be.

@@ -45,6 +45,9 @@ struct PassTotals {
 
 // One slice of a pass, the only one as a rule.
 struct Pass {
+  // Whether the runs are read from their beginnings to their ends, and count bytes: always where
+  // records vary in length.
+  bool sequential = false;
   std::span<const Run> runs;
   const KeyEncoding& encoding;
   const PassPlan& plan;

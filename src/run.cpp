@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
+#include <vector>
 
 #include "buffer.hpp"
 #include "corank/error.hpp"
@@ -17,28 +19,23 @@ constexpr std::byte nothing{};  // where a run without records is
 
 }  // namespace
 
-Run::Run(std::filesystem::path path, std::uint32_t record_bytes, bool keep_open)
+Run::Run(std::filesystem::path path, std::uint32_t record_bytes, bool keep_open, bool decompress)
     : path_(std::move(path)),
-      file_(std::make_shared<const FileDescriptor>(open_to_read(path_))),
-      record_bytes_(record_bytes) {
-  struct stat status {};
-  if (::fstat(file_->get(), &status) != 0) throw_file_error(path_, "look at");
-  if (S_ISDIR(status.st_mode))
-    throw Error(path_.string() + ": is a folder; name the run files in it");
-  if (!S_ISREG(status.st_mode))
-    throw Error(path_.string() + ": is no regular file; write it to one first");
-  file_bytes_ = static_cast<std::uint64_t>(status.st_size);
-  if (file_bytes_ % record_bytes != 0)
+      file_(std::make_shared<const FileDescriptor>(open_input(path_))),
+      input_(look_at_input(path_, *file_, decompress)),
+      decompress_(decompress),
+      record_bytes_(record_bytes),
+      file_bytes_(input_.bytes) {
+  if (is_stream()) record_bytes_ = 1;
+  if (file_bytes_ % record_bytes_ != 0)
     throw Error(fmt::format(
         "{}: its size, {} bytes, is no multiple of the record's, {} bytes; the last whole record "
         "ends at byte {}: check the file and --record",
         path_.string(), file_bytes_, record_bytes, file_bytes_ - file_bytes_ % record_bytes));
-  records_ = file_bytes_ / record_bytes;
-  identity_ = {status.st_dev, status.st_ino};
-  modified_ns_ = status.st_mtim.tv_sec * std::int64_t{1'000'000'000} + status.st_mtim.tv_nsec;
+  records_ = file_bytes_ / record_bytes_;
   if (keep_open)
     ::posix_fadvise(file_->get(), 0, 0, POSIX_FADV_SEQUENTIAL);
-  else
+  else if (!input_.is_stream)
     file_.reset();
 }
 
@@ -69,9 +66,24 @@ Run Run::stretch(std::uint64_t first, std::uint64_t count) const {
 }
 
 Run Run::behind(std::uint64_t header) const {
-  Run rest = stretch(header, records_ - header);
+  // How long what a stream holds is, is not known.
+  Run rest = stretch(header, is_stream() ? records_ : records_ - header);
   rest.header_ = rest.first_;
   return rest;
+}
+
+std::unique_ptr<Source> Run::source(std::stop_token stop) const {
+  std::unique_ptr<Source> source = open_source(path_, file_, input_, decompress_, std::move(stop));
+  std::vector<std::byte> skipped(first_);
+  source->read(skipped);
+  return source;
+}
+
+void Run::count_bytes() {
+  first_ *= record_bytes_;
+  header_ *= record_bytes_;
+  records_ *= record_bytes_;
+  record_bytes_ = 1;
 }
 
 bool Run::make_direct() {
@@ -81,7 +93,7 @@ bool Run::make_direct() {
 }
 
 void Run::map_into(const std::shared_ptr<MappedFiles>& files) {
-  if (!is_named_file()) return;
+  if (!is_named_file() || is_stream()) return;
   memory_ = files->add(*descriptor(), file_bytes_, path_);
   mapping_ = files;
 }
@@ -105,7 +117,7 @@ FileDescriptor Run::reopen() const {
   FileDescriptor file = open_to_read(path_);
   struct stat status {};
   if (::fstat(file.get(), &status) != 0) throw_file_error(path_, "look at");
-  if (!(FileIdentity{status.st_dev, status.st_ino} == identity_))
+  if (!(FileIdentity{status.st_dev, status.st_ino} == identity()))
     throw Error(path_.string() + ": was replaced while it was read; start again");
   return file;
 }
@@ -150,7 +162,7 @@ void Run::check_got(const Part& part, std::uint64_t got) const {
 }
 
 void Run::check_unchanged() const {
-  if (memory_ && !mapping_) return;
+  if ((memory_ && !mapping_) || input_.is_stream) return;
   if (mapping_) {
     const std::byte* failed = mapping_->failed_at();
     if (failed && failed >= memory_ && failed < memory_ + round_up(file_bytes_, page_bytes()))

@@ -6,17 +6,21 @@
 #include <filesystem>
 #include <memory>
 #include <span>
+#include <stop_token>
 
 #include "file.hpp"
 #include "mapping.hpp"
+#include "source.hpp"
 
 namespace corank {
 
 class Run {
  public:
-  // Throws Error if `path` is no readable regular file of whole records. With `keep_open` false
-  // the file is opened anew for each read, so that there may be more runs than descriptors.
-  Run(std::filesystem::path path, std::uint32_t record_bytes, bool keep_open);
+  // Throws Error if `path` is neither a readable file of whole records nor a compressed file, if
+  // `decompress` says that such are wanted, nor a pipe. With `keep_open` false a file is opened
+  // anew for each read, so that there may be more runs than descriptors.
+  Run(std::filesystem::path path, std::uint32_t record_bytes, bool keep_open,
+      bool decompress = false);
   // A run that an earlier pass wrote.
   Run(FileDescriptor file, std::filesystem::path folder, std::uint32_t record_bytes,
       std::uint64_t records);
@@ -27,12 +31,22 @@ class Run {
   std::uint64_t first() const { return first_; }  // record of the whole run that it begins with
   std::uint64_t records() const { return records_; }
   std::uint64_t bytes() const { return records_ * record_bytes_; }
+  std::uint32_t record_bytes() const { return record_bytes_; }
   // Where in the file it begins, in bytes.
   std::uint64_t offset() const { return first_ * record_bytes_; }
   std::uint64_t file_bytes() const { return file_bytes_; }  // of the whole that this is part of
-  FileIdentity identity() const { return identity_; }
-  std::int64_t modified_ns() const { return modified_ns_; }  // since 1970, at the start
-  bool is_temporary() const { return file_ && identity_ == FileIdentity{}; }
+  FileIdentity identity() const { return input_.identity; }
+  std::int64_t modified_ns() const { return input_.modified_ns; }  // since 1970, at the start
+  bool is_temporary() const { return file_ && identity() == FileIdentity{}; }
+
+  // Whether it can only be read from its beginning to its end, by its source, since it is
+  // compressed or a pipe. Then its length in records is not known: records() and bytes() are of the
+  // file, and 0 of a pipe.
+  bool is_stream() const { return input_.is_stream || input_.codec != Codec::none; }
+  const InputStatus& input() const { return input_; }
+  std::unique_ptr<Source> source(std::stop_token stop) const;
+  // From now on its bytes are what it counts as records.
+  void count_bytes();
 
   // Reads straight from the device from now on, past the page cache. False where the file system
   // does not do that.
@@ -81,7 +95,7 @@ class Run {
   void check_unchanged() const;
 
  private:
-  bool is_named_file() const { return !memory_ && identity_ != FileIdentity{}; }
+  bool is_named_file() const { return !memory_ && identity() != FileIdentity{}; }
   FileDescriptor reopen() const;
 
   std::filesystem::path path_;
@@ -89,8 +103,8 @@ class Run {
   const std::byte* memory_ = nullptr;           // of the whole run
   std::shared_ptr<const MappedFiles> mapping_;  // that memory_ is in, if any
   bool direct_ = false;
-  FileIdentity identity_;
-  std::int64_t modified_ns_ = 0;
+  InputStatus input_;
+  bool decompress_ = false;
   std::uint32_t record_bytes_;
   std::uint64_t file_bytes_;
   std::uint64_t header_ = 0;  // records that are none

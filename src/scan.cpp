@@ -12,12 +12,17 @@
 namespace corank {
 namespace {
 
-ScanResult scan_text(const Run& run, const KeyEncoding& encoding, bool checksum) {
+// Of what is read from its beginning to its end.
+ScanResult scan_in_order(const Run& run, const KeyEncoding& encoding, bool checksum) {
+  constexpr std::uint64_t memory_bytes = std::uint64_t{256} << 20;
   const KeyLayout layout = encoding.layout();
-  const PassPlan plan = plan_text_pass(1, std::uint64_t{256} << 20, run.bytes()).value();
+  const PassPlan plan = (layout.text ? plan_text_pass(1, memory_bytes, run.bytes())
+                                     : plan_pass(1, layout.record_bytes, memory_bytes, run.bytes(),
+                                                 largest_cpu_unit_bytes, stream_margin_bytes))
+                            .value();
   BufferPool pool(plan.chunk_bytes, plan.chunks, nullptr);
   std::vector<Stream> streams;
-  streams.push_back(stream_of(run));
+  streams.push_back(stream_of(run, {}));
   StreamReader reader(std::move(streams), encoding, plan, ChunkSource::Order::one_by_one, pool, 1,
                       nullptr, {}, {});
   ScanResult result;
@@ -34,8 +39,12 @@ ScanResult scan_text(const Run& run, const KeyEncoding& encoding, bool checksum)
     const std::uint64_t descent = first_descent(layout, chunk->records(), chunk->count);
     if (descent != chunk->count) throw_at(descent);
     if (checksum)
-      result.checksum += entries_checksum(
-          *layout.text, {reinterpret_cast<const Entry*>(chunk->records()), chunk->count});
+      result.checksum +=
+          layout.text
+              ? entries_checksum(*layout.text,
+                                 {reinterpret_cast<const Entry*>(chunk->records()), chunk->count})
+              : records_checksum(bytes_of(layout, chunk->records(), chunk->count),
+                                 layout.record_bytes);
     result.records += chunk->count;
     offset += bytes_of(layout, chunk->records(), chunk->count).size();
   }
@@ -46,7 +55,8 @@ ScanResult scan_text(const Run& run, const KeyEncoding& encoding, bool checksum)
 
 ScanResult scan(const Run& run, const KeyEncoding& encoding, bool checksum) {
   const KeyLayout layout = encoding.layout();
-  if (layout.text) return scan_text(run, encoding, checksum);
+  if (run.is_stream() || run.record_bytes() != layout.record_bytes)
+    return scan_in_order(run, encoding, checksum);
   const std::uint32_t record_bytes = layout.record_bytes;
 
   // The last record of a block stands before the next block, to be compared with its first.

@@ -31,13 +31,6 @@ std::filesystem::path shown(const std::filesystem::path& path) {
   return path == standard_input ? "standard input" : path;
 }
 
-FileDescriptor open_input(const std::filesystem::path& path) {
-  if (path != standard_input) return open_to_read(path);
-  FileDescriptor file(::fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 0));
-  if (!file) throw_file_error(shown(path), "read");
-  return file;
-}
-
 InputStatus status_of(const FileDescriptor& file, const std::filesystem::path& path) {
   struct stat status {};
   if (::fstat(file.get(), &status) != 0) throw_file_error(path, "look at");
@@ -49,7 +42,7 @@ InputStatus status_of(const FileDescriptor& file, const std::filesystem::path& p
     throw Error(path.string() + ": is neither a file nor a pipe; write it to a file first");
   return {{status.st_dev, status.st_ino},
           is_stream,
-          static_cast<std::uint64_t>(status.st_size),
+          is_stream ? 0 : static_cast<std::uint64_t>(status.st_size),
           status.st_mtim.tv_sec * std::int64_t{1'000'000'000} + status.st_mtim.tv_nsec,
           Codec::none,
           0};
@@ -68,16 +61,12 @@ Codec codec_of(const std::filesystem::path& path, std::span<const std::byte> hea
 
 class FileSource : public Source {
  public:
-  FileSource(std::filesystem::path path, FileDescriptor file, const InputStatus& status,
-             bool keep_open)
-      : path_(std::move(path)), status_(status) {
-    if (!keep_open) return;
-    ::posix_fadvise(file.get(), 0, 0, POSIX_FADV_SEQUENTIAL);
-    file_ = std::move(file);
-  }
+  FileSource(std::filesystem::path path, std::shared_ptr<const FileDescriptor> file,
+             const InputStatus& status)
+      : path_(std::move(path)), file_(std::move(file)), status_(status) {}
 
   std::size_t read(std::span<std::byte> into) override {
-    if (file_) return read(file_, into);
+    if (file_) return read(*file_, into);
     const FileDescriptor file = open_to_read(path_);
     if (!(status_of(file, path_).identity == status_.identity))
       throw Error(path_.string() + ": was replaced while it was read; start again");
@@ -99,14 +88,15 @@ class FileSource : public Source {
   }
 
   std::filesystem::path path_;
-  FileDescriptor file_;  // empty where it is opened for each read
+  std::shared_ptr<const FileDescriptor> file_;  // null: it is opened for each read
   InputStatus status_;
   std::uint64_t offset_ = 0;
 };
 
 class PipeSource : public Source {
  public:
-  PipeSource(const std::filesystem::path& path, FileDescriptor file, std::stop_token stop)
+  PipeSource(const std::filesystem::path& path, std::shared_ptr<const FileDescriptor> file,
+             std::stop_token stop)
       : path_(shown(path)), file_(std::move(file)), stop_(std::move(stop)) {}
 
   std::size_t read(std::span<std::byte> into) override {
@@ -114,13 +104,13 @@ class PipeSource : public Source {
     while (done < into.size()) {
       // A named pipe that nobody has opened to write looks like one that ended; this waits.
       struct pollfd data {
-        file_.get(), POLLIN, 0
+        file_->get(), POLLIN, 0
       };
       const int ready = ::poll(&data, 1, patience_ms);
       if (stop_.stop_requested()) throw Interrupted();
       if (ready < 0 && errno != EINTR) fail(done);
       if (ready <= 0) continue;
-      const ssize_t got = ::read(file_.get(), into.data() + done, into.size() - done);
+      const ssize_t got = ::read(file_->get(), into.data() + done, into.size() - done);
       if (got == 0) break;
       if (got > 0)
         done += static_cast<std::size_t>(got);
@@ -139,7 +129,7 @@ class PipeSource : public Source {
   }
 
   std::filesystem::path path_;
-  FileDescriptor file_;
+  std::shared_ptr<const FileDescriptor> file_;
   std::stop_token stop_;
   std::uint64_t offset_ = 0;
 };
@@ -154,6 +144,10 @@ class DecompressedSource : public Source {
     if (!begun_) begin();
     const std::size_t got = decoder_ ? decode(into) : pass_on(into);
     produced_ += got;
+    if (got < into.size()) {
+      decoder_.reset();  // what it takes is no little
+      block_ = {};
+    }
     return got;
   }
 
@@ -186,6 +180,7 @@ class DecompressedSource : public Source {
       if (left_.empty() && !holds_more_) read_block();
       if (!in_frame_) skip_padding();
       if (!in_frame_ && left_.empty()) break;
+      const bool at_end = left_.empty() && !holds_more_;
       Decoder::Step step{};
       try {
         step = decoder_->decode(left_, into.subspan(done));
@@ -196,8 +191,7 @@ class DecompressedSource : public Source {
       done += step.produced;
       in_frame_ = !step.frame_ended;
       holds_more_ = in_frame_ && done == into.size();
-      if (in_frame_ && left_.empty() && step.consumed == 0 && step.produced == 0)
-        fail(done, "ends too early,");
+      if (at_end && in_frame_ && step.produced == 0) fail(done, "ends too early,");
     }
     return done;
   }
@@ -236,8 +230,15 @@ class DecompressedSource : public Source {
 
 }  // namespace
 
-InputStatus look_at_input(const std::filesystem::path& path, bool decompress) {
-  const FileDescriptor file = open_input(path);
+FileDescriptor open_input(const std::filesystem::path& path) {
+  if (path != standard_input) return open_to_read(path);
+  FileDescriptor file(::fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 0));
+  if (!file) throw_file_error(shown(path), "read");
+  return file;
+}
+
+InputStatus look_at_input(const std::filesystem::path& path, const FileDescriptor& file,
+                          bool decompress) {
   InputStatus status = status_of(file, path);
   if (status.is_stream || !decompress) return status;
   std::array<std::byte, head_bytes> head;
@@ -249,15 +250,15 @@ InputStatus look_at_input(const std::filesystem::path& path, bool decompress) {
 }
 
 std::unique_ptr<Source> open_source(const std::filesystem::path& path,
-                                    const SourceSettings& settings) {
-  FileDescriptor file = open_input(path);
-  const InputStatus status = status_of(file, path);
+                                    std::shared_ptr<const FileDescriptor> file,
+                                    const InputStatus& status, bool decompress,
+                                    std::stop_token stop) {
   std::unique_ptr<Source> source;
   if (status.is_stream)
-    source = std::make_unique<PipeSource>(path, std::move(file), settings.stop);
+    source = std::make_unique<PipeSource>(path, std::move(file), std::move(stop));
   else
-    source = std::make_unique<FileSource>(path, std::move(file), status, settings.keep_open);
-  if (!settings.decompress) return source;
+    source = std::make_unique<FileSource>(path, std::move(file), status);
+  if (!decompress) return source;
   return std::make_unique<DecompressedSource>(shown(path), std::move(source));
 }
 

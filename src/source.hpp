@@ -26,15 +26,6 @@ class Source {
   virtual std::uint64_t input_bytes() const = 0;
 };
 
-struct SourceSettings {
-  // Without it, the file is opened anew for each read, so that there may be more of them than
-  // descriptors.
-  bool keep_open = true;
-  // Whether what begins as compressed data does is decompressed.
-  bool decompress = true;
-  std::stop_token stop = {};
-};
-
 // What an input is, as far as that can be told without taking anything from it.
 struct InputStatus {
   FileIdentity identity;
@@ -45,13 +36,21 @@ struct InputStatus {
   std::uint64_t memory_bytes = 0;  // that decompressing it takes, about
 };
 
-// "-" is standard input. Throws Error if `path` can't be read, is a folder or a device, or is named
-// like a compressed file but does not begin like one, which is what a copy that failed leaves.
-InputStatus look_at_input(const std::filesystem::path& path, bool decompress);
+// "-" is standard input.
+FileDescriptor open_input(const std::filesystem::path& path);
 
-// The bytes of `path`, from its beginning. Throws what look_at_input() throws. What a pipe holds is
-// found out by the first read.
+// Of `path`, opened as `file`. With `decompress`, what begins as compressed data does is to be
+// decompressed. Throws Error if it is a folder or a device, or is named like a compressed file but
+// does not begin like one, which is what a copy that failed leaves.
+InputStatus look_at_input(const std::filesystem::path& path, const FileDescriptor& file,
+                          bool decompress);
+
+// The bytes of `path`, from its beginning. Of a file, `file` may be null: then it is opened anew
+// for each read, so that there may be more of them than descriptors. Waiting for a pipe ends where
+// `stop` asks for it. What a pipe holds is found out by the first read.
 std::unique_ptr<Source> open_source(const std::filesystem::path& path,
-                                    const SourceSettings& settings);
+                                    std::shared_ptr<const FileDescriptor> file,
+                                    const InputStatus& status, bool decompress,
+                                    std::stop_token stop);
 
 }  // namespace corank

@@ -11,9 +11,7 @@
 namespace corank {
 namespace {
 
-// Behind the bytes of a chunk's records: for a missing terminator, and for whoever reads whole
-// words or lines of the cache.
-constexpr std::uint64_t margin_bytes = 64;
+constexpr std::uint64_t margin_bytes = stream_margin_bytes;
 // Records that are looked at together, so few that their bytes stay in the first cache.
 constexpr std::uint64_t batch_records = 256;
 constexpr std::uint64_t least_wanted_bytes = 4096;
@@ -37,9 +35,12 @@ class RunSource final : public Source {
 
 }  // namespace
 
-Stream stream_of(const Run& run) {
+Stream stream_of(const Run& run, std::stop_token stop) {
   Stream stream{run.path(), run.offset(), nullptr, {}, run.is_mapped()};
-  if (const std::byte* bytes = run.in_place(0))
+  if (run.input().codec != Codec::none) stream.path += ", decompressed";
+  if (run.is_stream())
+    stream.source = run.source(std::move(stop));
+  else if (const std::byte* bytes = run.in_place(0))
     stream.in_place = {bytes, run.records()};
   else
     stream.source = std::make_unique<RunSource>(run);
@@ -154,7 +155,8 @@ std::uint64_t StreamReader::skipped() const {
 void StreamReader::issue(std::uint32_t run, bool urgent) {
   runs_[run].in_flight = true;
   ++ahead_;
-  requests_.push({run, pool_.available() != 0 ? pool_.lease() : Buffer(), urgent});
+  requests_.push(
+      {run, pool_.available() != 0 || !encoding_.layout().text ? pool_.lease() : Buffer(), urgent});
   requested_.notify_one();
 }
 

@@ -26,6 +26,10 @@
 
 namespace corank {
 
+// A chunk has so many bytes beside its records: for a missing terminator, and for whoever reads
+// whole words or lines of the cache.
+inline constexpr std::uint64_t stream_margin_bytes = 64;
+
 // The bytes of one run.
 struct Stream {
   std::filesystem::path path;
@@ -35,8 +39,9 @@ struct Stream {
   bool mapped = false;                  // which is a mapped file
 };
 
-// `run` counts bytes, and outlives what is made of it.
-Stream stream_of(const Run& run);
+// `run` counts bytes, and outlives what is made of it. Waiting for a pipe ends where `stop` asks
+// for it.
+Stream stream_of(const Run& run, std::stop_token stop);
 
 // Forecasts as Reader does; of each run one chunk is being read at a time.
 class StreamReader final : public ChunkSource {

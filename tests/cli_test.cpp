@@ -99,7 +99,29 @@ TEST_CASE("bad input: a file that does not hold whole records") {
   test.check_refusal(test.merge(), 2, {bad, "83 bytes", "8 bytes"});
 }
 
-TEST_CASE("bad input: a run that is missing, unreadable, a folder, a pipe") {
+TEST_CASE("standard input is a run") {
+  Folder test;
+  const std::string last = test.runs.back();
+  test.runs.back() = "-";
+  Setting setting;
+  setting.in = text_of(last);
+  REQUIRE(run(test.merge(), setting).code == 0);
+  const Result merged = run({"check", "-r", "key:u64", "--checksum", test.old()});
+  const Result runs =
+      run({"check", "-r", "key:u64", "--checksum", test.runs[0], test.runs[1], last});
+  CHECK(merged.out.substr(0, 22) == runs.out.substr(runs.out.find("3000 "), 22));
+}
+
+TEST_CASE("a run out of order that comes through a pipe") {
+  Folder test;
+  Setting setting;
+  setting.in = std::string(16, '\0');
+  setting.in[0] = 1;
+  test.runs.push_back("-");
+  test.check_refusal(test.merge(), 1, {"-: record 1 is out of order"}, setting);
+}
+
+TEST_CASE("bad input: a run that is missing, unreadable, a folder, a device") {
   {
     Folder test;
     test.runs.push_back(test.folder / "nowhere");
@@ -113,10 +135,14 @@ TEST_CASE("bad input: a run that is missing, unreadable, a folder, a pipe") {
   }
   {
     Folder test;
-    const std::string pipe = test.folder / "pipe";
-    REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
-    test.runs.push_back(pipe);
-    test.check_refusal(test.merge(), 2, {pipe, "no regular file"});
+    test.runs.push_back("/dev/zero");
+    test.check_refusal(test.merge(), 2, {"/dev/zero", "neither a file nor a pipe"});
+  }
+  {
+    Folder test;
+    test.runs.push_back("-");
+    test.runs.push_back("-");
+    test.check_refusal(test.merge(), 2, {"named more than once"});
   }
   {
     Folder test;
@@ -591,7 +617,7 @@ TEST_CASE("a pipe that is closed ends a merge as it ends other programs") {
 TEST_CASE("bad input: a device, a link to nothing, a stream to go on with") {
   Folder test;
   test.runs.push_back("/dev/zero");
-  test.check_refusal(test.merge(), 2, {"/dev/zero", "no regular file"});
+  test.check_refusal(test.merge(), 2, {"/dev/zero", "neither a file nor a pipe"});
   test.runs.back() = test.folder / "link";
   std::filesystem::create_symlink("nowhere", test.runs.back());
   test.check_refusal(test.merge(), 2, {test.runs.back(), "No such file"});

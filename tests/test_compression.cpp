@@ -8,8 +8,7 @@
 #include "codec.hpp"
 #include "compressor.hpp"
 #include "corank/merge.hpp"
-#include "source.hpp"
-#include "support.hpp"
+#include "sources.hpp"
 
 using namespace corank;
 using namespace corank::test;
@@ -20,13 +19,7 @@ constexpr Codec codecs[] = {Codec::gzip, Codec::zstd, Codec::bzip2, Codec::xz, C
 
 // What a file holds, decompressed.
 Bytes content_of(const std::filesystem::path& path) {
-  const auto source = open_source(path, {});
-  Bytes all;
-  for (Bytes part(1 << 20);;) {
-    const std::size_t got = source->read(part);
-    all.insert(all.end(), part.begin(), part.begin() + static_cast<std::ptrdiff_t>(got));
-    if (got < part.size()) return all;
-  }
+  return drain(*open(path));
 }
 
 // Runs on disk, and what their merge must be.
@@ -76,7 +69,7 @@ TEST_CASE("an output is compressed as its name or its options say") {
     const auto named = test.folder / ("out" + std::string(suffix_of(codec)));
     test.options.compression.reset();
     const Stats stats = merge(test.paths, named, test.options);
-    CHECK(look_at_input(named, true).codec == codec);
+    CHECK(look_at(named, true).codec == codec);
     CHECK((content_of(named) == test.expected));
     CHECK(stats.output_bytes == std::filesystem::file_size(named));
     CHECK(stats.bytes_written == test.expected.size());
@@ -85,12 +78,88 @@ TEST_CASE("an output is compressed as its name or its options say") {
     test.options.compression = Compression{codec, 1};
     merge(test.paths, test.folder / "out", test.options);
     CHECK((content_of(test.folder / "out") == test.expected));
-    CHECK(look_at_input(test.folder / "out", true).codec == codec);
+    CHECK(look_at(test.folder / "out", true).codec == codec);
 
     test.options.compression = Compression{};
     merge(test.paths, named, test.options);
     CHECK((read_file(named) == test.expected));
   }
+}
+
+TEST_CASE("compressed runs are merged as the files that they hold") {
+  Merging test(100, 3000);
+  for (std::size_t run = 0; run < test.paths.size(); ++run) {
+    if (run % 7 == 6) continue;  // some stay as they are
+    const Codec codec = codecs[run % std::size(codecs)];
+    const auto path = test.paths[run].string() + std::string(suffix_of(codec));
+    const auto encoder = make_encoder({codec, 1});
+    const Bytes records = read_file(test.paths[run]);
+    Bytes frame(encoder->bound(records.size()));
+    frame.resize(encoder->encode(records, frame));
+    write_file(path, frame);
+    test.paths[run] = path;
+  }
+  const auto output = test.folder / "out";
+  for (const std::uint64_t memory_bytes : {std::uint64_t{0}, std::uint64_t{64} << 20}) {
+    test.options.memory_bytes = memory_bytes;
+    const Stats stats = merge(test.paths, output, test.options);
+    CHECK((read_file(output) == test.expected));
+    CHECK((stats.passes > 1) == (memory_bytes != 0));
+    CHECK(stats.records == 300'000);
+    CHECK(stats.verified);
+  }
+  test.options.copy_only = true;
+  CHECK(merge(test.paths, output, test.options).records == 300'000);
+}
+
+TEST_CASE("a compressed run that is not what it must be is told") {
+  Merging test(3, 20'000);
+  const auto replace = [&](const Bytes& records) {
+    const auto encoder = make_encoder({Codec::zstd, 1});
+    Bytes frame(encoder->bound(records.size()));
+    frame.resize(encoder->encode(records, frame));
+    test.paths[1] = test.folder / "run1.zst";
+    write_file(test.paths[1], frame);
+    return frame;
+  };
+  const auto output = test.folder / "out";
+  const Bytes records = read_file(test.paths[1]);
+  Bytes wrong = records;
+  std::copy_n(records.begin(), 8, wrong.end() - 8);
+  replace(wrong);
+  try {
+    merge(test.paths, output, test.options);
+    FAIL("was merged");
+  } catch (const OutOfOrder& error) {
+    CHECK(error.record() == 19'999);
+    CHECK(error.file() == test.paths[1]);
+  }
+  wrong = records;
+  wrong.pop_back();
+  replace(wrong);
+  CHECK(
+      holds(message_of(test, output), "ends at byte 159999, 7 bytes after the last whole record"));
+  Bytes frame = replace(records);
+  frame.pop_back();
+  write_file(test.paths[1], frame);
+  CHECK(holds(message_of(test, output), "ends too early"));
+  test.options.parts = 2;
+  CHECK(holds(message_of(test, output), "is compressed, in which --parts"));
+  CHECK(!std::filesystem::exists(output));
+}
+
+TEST_CASE("a compressed run without records is merged") {
+  Merging test(2, 1000);
+  const auto encoder = make_encoder({Codec::gzip, 1});
+  Bytes frame(encoder->bound(0));
+  frame.resize(encoder->encode({}, frame));
+  write_file(test.folder / "empty.gz", frame);
+  test.paths.push_back(test.folder / "empty.gz");
+  merge(test.paths, test.folder / "out", test.options);
+  CHECK((read_file(test.folder / "out") == test.expected));
+  test.paths = {test.folder / "empty.gz"};
+  CHECK(merge(test.paths, test.folder / "out", test.options).records == 0);
+  CHECK(read_file(test.folder / "out").empty());
 }
 
 TEST_CASE("which compressed bytes are written does not depend on how they were merged") {

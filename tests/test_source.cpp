@@ -11,8 +11,7 @@
 
 #include "catch.hpp"
 #include "codec.hpp"
-#include "source.hpp"
-#include "support.hpp"
+#include "sources.hpp"
 
 using namespace corank;
 using namespace corank::test;
@@ -23,19 +22,6 @@ Bytes random_bytes(std::size_t count, Random& random) {
   Bytes bytes(count);
   for (std::byte& byte : bytes) byte = static_cast<std::byte>(random());
   return bytes;
-}
-
-// All that is in it, by reads of several sizes.
-Bytes drain(Source& source) {
-  Bytes all;
-  for (const std::size_t step : {1, 3, 4096, 100'000})
-    for (Bytes part(step);;) {
-      const std::size_t got = source.read(part);
-      all.insert(all.end(), part.begin(), part.begin() + static_cast<std::ptrdiff_t>(got));
-      if (got < step) return all;
-      if (step < 4096) break;
-    }
-  return all;
 }
 
 constexpr Codec codecs[] = {Codec::gzip, Codec::zstd, Codec::bzip2, Codec::xz, Codec::lz4};
@@ -92,7 +78,7 @@ TEST_CASE("a source gives the bytes of a file whether it stays open or not") {
     const Bytes bytes = random_bytes(size, random);
     write_file(folder / "file", bytes);
     for (const bool keep_open : {true, false}) {
-      const auto source = open_source(folder / "file", {.keep_open = keep_open});
+      const auto source = open(folder / "file", {.keep_open = keep_open});
       CHECK(drain(*source) == bytes);
       CHECK(source->input_bytes() == size);
     }
@@ -105,8 +91,8 @@ TEST_CASE("a source waits for the writer of a named pipe") {
   const Bytes bytes = random_bytes(300'000, random);
   const auto path = folder / "pipe";
   REQUIRE(::mkfifo(path.c_str(), 0600) == 0);
-  CHECK(look_at_input(path, true).is_stream);
-  const auto source = open_source(path, {});
+  CHECK(look_at(path, true).is_stream);
+  const auto source = open(path);
   const std::jthread writer([&] {
     std::this_thread::sleep_for(std::chrono::milliseconds(250));
     const int file = ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
@@ -123,7 +109,7 @@ TEST_CASE("waiting for a pipe ends where that is asked for") {
   const auto path = folder / "pipe";
   REQUIRE(::mkfifo(path.c_str(), 0600) == 0);
   std::stop_source stop;
-  const auto source = open_source(path, {.stop = stop.get_token()});
+  const auto source = open(path, {.stop = stop.get_token()});
   const std::jthread asks([&] {
     std::this_thread::sleep_for(std::chrono::milliseconds(150));
     stop.request_stop();
@@ -136,7 +122,7 @@ TEST_CASE("a file that shrinks while it is read in order is told") {
   const TemporaryFolder folder;
   const auto path = folder / "file";
   write_file(path, Bytes(1'000'000));
-  const auto source = open_source(path, {});
+  const auto source = open(path);
   Bytes part(4096);
   CHECK(source->read(part) == 4096);
   REQUIRE(::truncate(path.c_str(), 300'000) == 0);
@@ -146,9 +132,9 @@ TEST_CASE("a file that shrinks while it is read in order is told") {
 
 TEST_CASE("folders and devices are no inputs") {
   const TemporaryFolder folder;
-  CHECK(holds(message_of([&] { open_source(folder.path(), {}); }), "is a folder"));
-  CHECK(holds(message_of([&] { look_at_input("/dev/null", true); }), "neither a file nor a pipe"));
-  CHECK_THROWS_AS(look_at_input(folder / "none", true), FileError);
+  CHECK(holds(message_of([&] { open(folder.path()); }), "is a folder"));
+  CHECK(holds(message_of([&] { look_at("/dev/null", true); }), "neither a file nor a pipe"));
+  CHECK_THROWS_AS(look_at(folder / "none", true), FileError);
 }
 
 TEST_CASE("a source decompresses the frames of every codec one after another") {
@@ -166,14 +152,34 @@ TEST_CASE("a source decompresses the frames of every codec one after another") {
       }
       INFO(name_of(codec) << ":" << level);
       const auto path = write_compressed(folder, codec, file);
-      CHECK(look_at_input(path, true).codec == codec);
+      CHECK(look_at(path, true).codec == codec);
       for (const bool keep_open : {true, false}) {
-        const auto source = open_source(path, {.keep_open = keep_open});
+        const auto source = open(path, {.keep_open = keep_open});
         CHECK((drain(*source) == whole));
         CHECK(source->input_bytes() == file.size());
       }
-      CHECK((drain(*open_source(path, {.decompress = false})) == file));
+      CHECK((drain(*open(path, {.decompress = false})) == file));
     }
+}
+
+TEST_CASE("decompressed bytes come whole whatever the steps they are read in") {
+  const TemporaryFolder folder;
+  Random random(9);
+  const Bytes part = random_bytes(1 << 20, random) + compressible_bytes(1 << 20, random);
+  for (const Codec codec : codecs) {
+    const auto path = write_compressed(folder, codec, frame_of({codec, 1}, part));
+    for (const std::size_t step : {4096, 100'003, 131'072, 1 << 20}) {
+      INFO(name_of(codec) << ", steps of " << step);
+      const auto source = open(path);
+      Bytes whole;
+      for (Bytes got(step); !got.empty();) {
+        got.resize(source->read(got));
+        whole = std::move(whole) + got;
+        if (got.size() < step) break;
+      }
+      CHECK((whole == part));
+    }
+  }
 }
 
 TEST_CASE("the programs of the codecs read what is written here and the other way about") {
@@ -195,7 +201,7 @@ TEST_CASE("the programs of the codecs read what is written here and the other wa
     for (const std::string level : {"", " -9"}) {
       // Twice, and by a name that says nothing.
       REQUIRE(shell(program + level + " -c < plain > one && cat one one > two") == 0);
-      CHECK((drain(*open_source(folder / "two", {})) == whole + whole));
+      CHECK((drain(*open(folder / "two")) == whole + whole));
     }
     write_file(path,
                frame_of({codec}, whole) + frame_of({codec}, Bytes()) + frame_of({codec}, whole));
@@ -216,7 +222,7 @@ TEST_CASE("compressed data that was cut short anywhere is told") {
       INFO(name_of(codec) << ": " << size << " of " << file.size() << " bytes");
       const auto path =
           write_compressed(folder, codec, Bytes(file.begin(), file.begin() + std::ptrdiff_t(size)));
-      const std::string message = message_of([&] { drain(*open_source(path, {})); });
+      const std::string message = message_of([&] { drain(*open(path)); });
       CHECK(holds(message, path.string() + ": "));
       CHECK(holds(message, size < recognised_bytes
                                ? "get it anew"
@@ -239,7 +245,7 @@ TEST_CASE("a flipped bit in compressed data never gives other bytes") {
       const auto path = write_compressed(folder, codec, flipped);
       INFO(name_of(codec) << ", bit " << bit);
       Bytes got;
-      const std::string message = message_of([&] { got = drain(*open_source(path, {})); });
+      const std::string message = message_of([&] { got = drain(*open(path)); });
       told += message != nothing;
       CHECK(((message == nothing) ? got == plain + plain : holds(message, path.string() + ": ")));
     }
@@ -256,7 +262,7 @@ TEST_CASE("what follows the last frame is padding or an error") {
     INFO(name_of(codec));
     const Bytes frame = frame_of({codec}, plain);
     const auto read = [&](const Bytes& file) {
-      return drain(*open_source(write_compressed(folder, codec, file), {}));
+      return drain(*open(write_compressed(folder, codec, file)));
     };
     const Bytes padding(300'000);
     if (codec == Codec::gzip || codec == Codec::xz)
@@ -275,17 +281,17 @@ TEST_CASE("a compressed file that needs too much memory is refused") {
   for (const int byte : {0x28, 0xb5, 0x2f, 0xfd, 0x00, 0xa8, 0x01, 0x00, 0x00})
     file.push_back(static_cast<std::byte>(byte));
   const auto path = write_compressed(folder, Codec::zstd, file);
-  CHECK(holds(message_of([&] { drain(*open_source(path, {})); }), "too much memory"));
+  CHECK(holds(message_of([&] { drain(*open(path)); }), "too much memory"));
 }
 
 TEST_CASE("a file that is named like a compressed one must be one") {
   const TemporaryFolder folder;
   for (const Codec codec : codecs) {
     const auto path = write_compressed(folder, codec, Bytes(100));
-    CHECK(holds(message_of([&] { look_at_input(path, true); }),
+    CHECK(holds(message_of([&] { look_at(path, true); }),
                 "named like a " + std::string(name_of(codec)) + " file"));
-    CHECK(look_at_input(path, false).codec == Codec::none);
-    CHECK((drain(*open_source(path, {.decompress = false})) == Bytes(100)));
+    CHECK(look_at(path, false).codec == Codec::none);
+    CHECK((drain(*open(path, {.decompress = false})) == Bytes(100)));
   }
 }
 
@@ -297,7 +303,7 @@ TEST_CASE("compressed data comes through a pipe as well") {
     const Bytes file = codec == Codec::none ? plain : frame_of({codec}, plain);
     const auto path = folder / ("pipe" + std::string(suffix_of(codec)));
     REQUIRE(::mkfifo(path.c_str(), 0600) == 0);
-    const auto source = open_source(path, {});
+    const auto source = open(path);
     const std::jthread writer([&] { write_file(path, file); });
     CHECK((drain(*source) == plain));
   }

@@ -47,6 +47,16 @@ int report(const std::exception& error, int code) {
   return code;
 }
 
+void add_compressed(CLI::App& command, bool& decompress) {
+  command
+      .add_option("--compressed", decompress,
+                  "auto: what begins as a gzip, zstd, bzip2, xz or lz4 file does is decompressed; "
+                  "none: files are what they are")
+      ->transform(
+          CLI::CheckedTransformer(std::map<std::string, bool>{{"auto", true}, {"none", false}}))
+      ->option_text("WHICH");
+}
+
 // One line on a terminal, written over and over.
 class ProgressLine {
  public:
@@ -56,10 +66,14 @@ class ProgressLine {
     const auto done = static_cast<double>(progress.bytes_done);
     const auto total = static_cast<double>(progress.bytes_total);
     const double rate = done / seconds;
+    shown_ = true;
+    if (progress.bytes_total == 0) {
+      fmt::print(stderr, "\r{:.0f} MB  {:.0f} MB/s\x1b[K", done * 1e-6, rate * 1e-6);
+      return;
+    }
     const auto left = static_cast<unsigned>((total - done) / rate + 0.5);
     fmt::print(stderr, "\r{:5.1f}%  {:.0f} of {:.0f} MB  {:.0f} MB/s  {}:{:02} left\x1b[K",
                100 * done / total, done * 1e-6, total * 1e-6, rate * 1e-6, left / 60, left % 60);
-    shown_ = true;
   }
   ~ProgressLine() {
     if (shown_) fmt::print(stderr, "\r\x1b[K");
@@ -207,6 +221,7 @@ class MergeCommand {
             "How the output is compressed: none, gzip, zstd, bzip2, xz or lz4, also with a "
             "level (zstd:7); without it, by the end of its name: .gz .zst .bz2 .xz .lz4")
         ->type_name("CODEC");
+    add_compressed(*command_, options_.decompress);
     command_->add_option("--backend", options_.backend, "What merges: auto, cpu or cuda")
         ->transform(CLI::CheckedTransformer(
             std::map<std::string, corank::BackendChoice>{{"auto", corank::BackendChoice::automatic},
@@ -343,6 +358,7 @@ class CheckCommand {
     record_.add_text_to(*command_);
     command_->add_flag("--checksum", checksum_,
                        "Print records, checksum and name of each file, and of all together");
+    add_compressed(*command_, decompress_);
     command_->add_option("FILE", files_, "Files of records")->required()->type_name("");
     command_->footer(
         "The checksum depends neither on the order of the records nor on how they are spread over\n"
@@ -360,8 +376,9 @@ class CheckCommand {
     int code = done;
     for (const std::string& file : files_) {
       try {
-        const corank::CheckResult result = text ? corank::check(file, *text, checksum_)
-                                                : corank::check(file, schema, keys, checksum_);
+        const corank::CheckResult result =
+            text ? corank::check(file, *text, checksum_, decompress_)
+                 : corank::check(file, schema, keys, checksum_, decompress_);
         total.records += result.records;
         total.checksum += result.checksum;
         if (checksum_) print(result, file);
@@ -383,6 +400,7 @@ class CheckCommand {
   CLI::App* command_;
   corank::RecordArguments record_;
   std::vector<std::string> files_;
+  bool decompress_ = true;
   bool checksum_ = false;
 };
 

@@ -18,12 +18,15 @@ struct CheckResult {
   std::uint64_t checksum = 0;
 };
 
-// Reads the whole of `file`. Empty `keys` mean the first field, ascending. Throws OutOfOrder with
-// the first record that sorts before its predecessor, Error for everything else.
+// Reads the whole of `file`, which may be a pipe or "-", standard input; with `decompress`, what
+// begins as compressed data does is decompressed. Empty `keys` mean the first field, ascending.
+// Throws OutOfOrder with the first record that sorts before its predecessor, Error for everything
+// else.
 CheckResult check(const std::filesystem::path& file, const Schema& schema,
-                  const std::vector<KeyField>& keys, bool checksum);
+                  const std::vector<KeyField>& keys, bool checksum, bool decompress = true);
 
 // The same of a file of records of variable length; a header is none of its records.
-CheckResult check(const std::filesystem::path& file, const TextFormat& format, bool checksum);
+CheckResult check(const std::filesystem::path& file, const TextFormat& format, bool checksum,
+                  bool decompress = true);
 
 }  // namespace corank

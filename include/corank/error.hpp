@@ -25,6 +25,12 @@ class OutOfOrder : public Error {
         file_(std::move(file)),
         record_(record),
         byte_(byte) {}
+  // Where the byte is not known: in a pipe.
+  OutOfOrder(std::filesystem::path file, std::uint64_t record)
+      : Error(file.string() + ": record " + std::to_string(record) +
+              " is out of order; sort this run by the same keys, or correct --by"),
+        file_(std::move(file)),
+        record_(record) {}
 
   const std::filesystem::path& file() const { return file_; }
   std::uint64_t record() const { return record_; }
@@ -33,7 +39,7 @@ class OutOfOrder : public Error {
  private:
   std::filesystem::path file_;
   std::uint64_t record_;
-  std::uint64_t byte_;
+  std::uint64_t byte_ = 0;
 };
 
 // What was merged is not what was read: the memory, a disk or a device of this machine, or this

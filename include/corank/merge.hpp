@@ -34,8 +34,9 @@ enum class Io {
 };
 
 struct Progress {
-  std::uint64_t bytes_done = 0;   // merged and written so far, by all passes
-  std::uint64_t bytes_total = 0;  // that all passes will merge
+  std::uint64_t bytes_done = 0;  // merged and written so far, by all passes
+  // That all passes will merge; 0 where it is not known, since a run is compressed or a pipe.
+  std::uint64_t bytes_total = 0;
 };
 
 struct Options {
@@ -96,6 +97,12 @@ struct Options {
   // part-00000 and so on, which hold the merged records in that order and are written side by side.
   unsigned parts = 0;
 
+  // Whether runs that begin as gzip, zstd, bzip2, xz or lz4 files do are decompressed; a run of
+  // records that begins so by chance is an error then, never other records. Such runs, and pipes,
+  // are read from their beginning to their end, so that they can be neither merged into parts nor
+  // gone on with.
+  bool decompress = true;
+
   // How the output is compressed; without it, as the end of its name says (see
   // Compression::by_name), and parts of it not at all. It is written as frames that each hold 1 MiB
   // of it, with checksums, on all threads; one after another they are what the codec's own program
@@ -127,12 +134,12 @@ struct Options {
 };
 
 struct Stats {
-  // Of the runs, within the range and the limit that were given; of lines that a merge went on with,
-  // those that it merged itself.
+  // Of the runs, within the range and the limit that were given; of lines that a merge went on
+  // with, those that it merged itself.
   std::uint64_t records = 0;
   std::uint64_t records_skipped = 0;  // see BadNumbers; not among the records
   std::uint64_t records_written = 0;  // that went out
-  std::uint64_t bytes_read = 0;       // of all passes
+  std::uint64_t bytes_read = 0;       // of all passes; of files as they are, not of pipes
   std::uint64_t bytes_written = 0;    // of all passes, before they are compressed
   std::uint64_t output_bytes = 0;     // of the files as they stand there
   std::uint64_t resumed_bytes = 0;    // of the output, that Options::resume found written
@@ -173,7 +180,9 @@ struct Stats {
     double ceiling_bytes_per_second = 0;  // of that stage while it was at work
   } bound;
 
-  std::string io;              // "buffered", "direct" or "mapped"; "memory" where no file is read
+  // "buffered", "direct" or "mapped"; "streamed" where all runs are compressed or pipes; "memory"
+  // where no file is read.
+  std::string io;
   std::string backend;         // "cpu" or "cuda"
   std::string backend_reason;  // why this one
   std::string device;          // what it runs on, in words
@@ -188,10 +197,11 @@ struct Stats {
 };
 
 // Merges `runs`, each sorted by `options.keys`, into `output`. Records with equal keys keep the
-// order of `runs` and, within a run, their order in the file. "-" as output is standard output; a
-// device or a pipe is written to as it is. Any other output appears under its name only when it is
-// whole and durable, and may be one of the runs. It takes the mode of the file that it replaces,
-// and the owner where the process may set it; a link stays, and what it points to is replaced.
+// order of `runs` and, within a run, their order in the file. "-" as a run is standard input, which
+// can be one run only, and as output standard output; a device or a pipe is written to as it is.
+// Any other output appears under its name only when it is whole and durable, and may be one of the
+// runs. It takes the mode of the file that it replaces, and the owner where the process may set it;
+// a link stays, and what it points to is replaced.
 //
 // Throws OutOfOrder if a run is not sorted, Interrupted if options.stop asks for it, Corrupted if
 // the output is not what it must be, and Error for everything else, but std::bad_alloc and
