@@ -141,7 +141,7 @@ void run_pass(const Pass& pass, PassTotals& totals, Verifier& verifier) {
   const bool needs_output = pass.writer && (pass.backend || pass.writer->is_direct());
   const bool verify = pass.fingerprint != nullptr;
   // Who is the first to read records is the first to look at them.
-  const bool backend_reads = verify && !layout.text && pass.backend && pass.backend->looks() &&
+  const bool backend_reads = verify && !pass.sequential && pass.backend && pass.backend->looks() &&
                              std::ranges::all_of(pass.runs, [](const Run& run) {
                                return run.records() == 0 || run.in_place(0) != nullptr;
                              });
