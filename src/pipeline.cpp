@@ -315,14 +315,17 @@ void run_pass(const Pass& pass, PassTotals& totals, Verifier& verifier) {
   const auto put_out = [&](Token& token) {
     token.first = pass.shape ? written_bytes / output_bytes : token.unit.rank;
     if (looks_at_blocks) return write_and_look(token);
+    const std::span<const std::byte> buffer = token.buffer.bytes();
+    const std::byte* unused = buffer.data();  // of the buffer, up to the next piece in it
     for (auto& piece : token.merged.pieces) {
       const std::uint64_t at = written_bytes;
       written_bytes += piece.size();
       if (pass.writer) {
         Stopwatch writing(totals.write, row("write"), token.unit.sequence);
-        const std::byte* const buffer = token.buffer.bytes().data();
-        const bool first = buffer && piece.data() == buffer + skew_of(token.unit);
-        pass.writer->write(piece, first ? skew_of(token.unit) : 0);
+        const bool in_buffer =
+            piece.data() >= buffer.data() && piece.data() < buffer.data() + buffer.size();
+        pass.writer->write(piece, in_buffer ? static_cast<std::size_t>(piece.data() - unused) : 0);
+        if (in_buffer) unused = piece.data() + piece.size();
       } else if (pass.shape) {
         const auto place = pass.in_place.subspan(at, piece.size());
         std::memmove(place.data(), piece.data(), piece.size());

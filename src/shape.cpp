@@ -297,11 +297,12 @@ std::byte* TileShaper::take(std::byte* records, std::uint64_t count) {
 
 void TileShaper::take_block(std::byte* records, std::uint64_t count) {
   const std::uint32_t record_bytes = shape_->record_bytes();
+  const KeyLayout layout = shape_->encoding().layout();
+  const Neighbours merged = compare_first_words(layout, records, count);
   if (sum_) {
-    const KeyLayout layout = shape_->encoding().layout();
     const std::byte* const last = records + (count - 1) * record_bytes;
     fingerprint_ += sum_({records, count * record_bytes}, record_bytes);
-    descends_ |= first_descent(layout, records, count) != count ||
+    descends_ |= merged.descend || (merged.tie && first_descent(layout, records, count) != count) ||
                  (!last_.empty() && record_less(layout, records, last_.data()));
     if (first_.empty()) first_.assign(records, records + record_bytes);
     last_.assign(last, last + record_bytes);
@@ -319,7 +320,7 @@ void TileShaper::take_block(std::byte* records, std::uint64_t count) {
       if (shape_->groups()) move_records(records, records, {which, kept}, record_bytes);
     }
     if (shape_->groups())
-      take_groups(records, shape_->filters_ ? kept : count);
+      take_groups(records, shape_->filters_ ? kept : count, merged.tie);
     else if (shape_->filters_)
       put(records, {which, kept});
     else
@@ -330,16 +331,18 @@ void TileShaper::take_block(std::byte* records, std::uint64_t count) {
   }
 }
 
-void TileShaper::take_groups(std::byte* records, std::uint64_t count) {
+void TileShaper::take_groups(std::byte* records, std::uint64_t count, bool may_tie) {
   if (count == 0) return;
   const std::uint32_t record_bytes = shape_->record_bytes();
   const KeyLayout layout = shape_->encoding().layout();
+
+  if (!may_tie && !shape_->buries_) return take_singles(records, count);
 
   // Where the groups begin that begin here, and the end.
   std::uint16_t starts[most_block_records + 1];
   std::uint64_t groups = 0;
   if (open_.empty() || !shape_->equal(open_.record(), records)) starts[groups++] = 0;
-  if (!compare_first_words(layout, records, count).tie) {
+  if (!may_tie) {
     for (std::uint64_t i = 1; i < count; ++i) starts[groups++] = static_cast<std::uint16_t>(i);
   } else {
     std::uint32_t pieces = 0;  // of the first word
@@ -392,6 +395,41 @@ void TileShaper::take_groups(std::byte* records, std::uint64_t count) {
   failure_ = failure;
 }
 
+// No two of the records are of one group; the first may be of the open one.
+void TileShaper::take_singles(std::byte* records, std::uint64_t count) {
+  const std::uint32_t record_bytes = shape_->record_bytes();
+  if (!open_.empty() && shape_->equal(open_.record(), records)) {
+    if (shape_->on_equal() == OnEqual::error) {
+      failure_ = std::make_exception_ptr(EqualKeys(records, record_bytes));
+      return;
+    }
+    open_.add(*shape_, records, 1);
+    records += record_bytes;
+    --count;
+  } else if (in_head_ && open_.empty()) {
+    open_.start(*shape_, records, 1);
+    records += record_bytes;
+    --count;
+  }
+  if (count == 0) return;
+  close_group();
+  if (shape_->counts_) count_one(records, count - 1);
+  put_stretch(records, count - 1);
+  open_.start(*shape_, records + (count - 1) * record_bytes, 1);
+}
+
+// The records' counts become what they are for groups of one.
+void TileShaper::count_one(std::byte* records, std::uint64_t count) const {
+  const std::uint32_t record_bytes = shape_->record_bytes();
+  for (const Shape::Column& column : shape_->columns_)
+    if (column.operation == Operation::count)
+      with_number(column.field, [&]<class Number>(Number) {
+        std::byte* at = records + column.field.offset;
+        for (std::uint64_t i = 0; i < count; ++i, at += record_bytes)
+          store(Number{1}, at, column.field.big_endian);
+      });
+}
+
 void TileShaper::close_group() {
   if (open_.empty()) return;
   if (in_head_)
@@ -407,14 +445,8 @@ void TileShaper::put_groups(std::byte* records, std::span<const std::uint16_t> s
   const std::uint64_t groups = starts.size() - 1;
   const auto size = [&](std::uint64_t group) { return starts[group + 1] - starts[group]; };
   if (shape_->counts_)
-    for (const Shape::Column& column : shape_->columns_)
-      if (column.operation == Operation::count)
-        for (std::uint64_t group = 0; group < groups; ++group)
-          if (size(group) == 1)
-            with_number(column.field, [&]<class Number>(Number) {
-              store(Number{1}, records + starts[group] * record_bytes + column.field.offset,
-                    column.field.big_endian);
-            });
+    for (std::uint64_t group = 0; group < groups; ++group)
+      if (size(group) == 1) count_one(records + starts[group] * record_bytes, 1);
   const Filter::Mask* buried = nullptr;
   if (shape_->buries_) buried = &shape_->tombstone_.test(records, starts.back(), masks_);
 

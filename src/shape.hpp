@@ -122,7 +122,10 @@ class TileShaper {
   friend class UnitShaper;
 
   void take_block(std::byte* records, std::uint64_t count);
-  void take_groups(std::byte* records, std::uint64_t count);
+  // Unless they `may_tie`, the first words of the records' keys differ.
+  void take_groups(std::byte* records, std::uint64_t count, bool may_tie);
+  void take_singles(std::byte* records, std::uint64_t count);
+  void count_one(std::byte* records, std::uint64_t count) const;
   void close_group();
   void put_groups(std::byte* records, std::span<const std::uint16_t> starts);
   void put(const std::byte* records, std::span<const std::uint16_t> which);
