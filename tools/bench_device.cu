@@ -647,9 +647,9 @@ void wide(Bench& bench, const std::string& table, std::uint64_t total, std::uint
   layout.pieces = pieces.get();
   const DeviceArray<typename Merged::Key> keys(total), merged_keys(total);
   const DeviceArray<typename Merged::Value> locators(total), merged_locators(total);
-  const engine::Entries<words> merged{merged_keys.get(), merged_locators.get()};
+  const engine::LocatedOutput<words> merged{merged_keys.get(), merged_locators.get()};
   std::vector<engine::StagedSegment> host_segments;
-  std::vector<engine::EntrySequence<words>> runs;
+  std::vector<engine::LocatedSequence<words>> runs;
   std::uint64_t first = 0;
   for (const auto count : problem.counts) {
     host_segments.push_back({nullptr, first, 0, static_cast<std::uint32_t>(first * record_bytes)});
@@ -658,7 +658,7 @@ void wide(Bench& bench, const std::string& table, std::uint64_t total, std::uint
   }
   const auto segments = upload(host_segments);
   const auto disorder = upload(std::vector<std::uint64_t>{engine::in_order});
-  const engine::EntryLess<words> less{layout, problem.keys.get(), disorder.get()};
+  const engine::LocatedLess<words> less{layout, problem.keys.get(), disorder.get()};
   const auto merge = [&](void* temporary, std::size_t& size) {
     return device::merge_k(temporary, size, std::span(std::as_const(runs)), merged, nullptr,
                            Merged::less(less));
