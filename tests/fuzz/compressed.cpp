@@ -24,7 +24,8 @@ struct Content {
 
 Content read(std::span<const std::byte> file_bytes, std::size_t step) {
   const std::filesystem::path path = "fuzzed";
-  const auto file = std::make_shared<const FileDescriptor>(open_nameless(std::filesystem::temp_directory_path()));
+  const auto file =
+      std::make_shared<const FileDescriptor>(open_nameless(std::filesystem::temp_directory_path()));
   write_all(*file, file_bytes, path);
   Content content;
   std::vector<std::byte> part(step);
