@@ -1,4 +1,4 @@
-// Runs of any shape: units of the CPU backend, cut by co-rank, against std::stable_sort in the
+// Runs of many formats: units of the CPU backend, cut by co-rank, against std::stable_sort in the
 // order of decoded fields; and a run out of order is found where it is.
 #include <algorithm>
 #include <memory>
@@ -16,8 +16,8 @@ namespace {
 constexpr std::uint64_t most_records = 1024;
 
 // A schema and what is made once for it.
-struct Shape {
-  Shape(const char* fields, const char* by)
+struct Format {
+  Format(const char* fields, const char* by)
       : schema(Schema::parse(fields)),
         keys(parse_keys(by, schema)),
         encoding(schema, keys),
@@ -29,7 +29,7 @@ struct Shape {
   std::unique_ptr<Backend> backend;
 };
 
-Shape& shape(std::size_t number) {
+Format& format(std::size_t number) {
   static const std::pair<const char*, const char*> all[] = {
       {"a:u8", "a"},
       {"a:u16", "a:desc"},
@@ -47,11 +47,11 @@ Shape& shape(std::size_t number) {
       {"p:bytes5,a:u32,b:bytes33,q:u8", "a,b"},
       {"a:u32,p:bytes96", "a"},
   };
-  static std::unique_ptr<Shape> made[std::size(all)];
+  static std::unique_ptr<Format> made[std::size(all)];
   auto& wanted = made[number % std::size(all)];
   if (!wanted)
-    wanted = std::make_unique<Shape>(all[number % std::size(all)].first,
-                                     all[number % std::size(all)].second);
+    wanted = std::make_unique<Format>(all[number % std::size(all)].first,
+                                      all[number % std::size(all)].second);
   return *wanted;
 }
 
@@ -75,7 +75,8 @@ WorkUnit unit_of(const std::vector<test::Bytes>& runs, std::uint32_t record_byte
       const std::uint64_t count = std::min(chunk, to[run] - first);
       const std::byte* const at = runs[run].data() + first * record_bytes;
       unit.segments.push_back(
-          {std::make_shared<const Chunk>(Chunk{run, first, count, {}, Buffer(), at}), 0, count});
+          {std::make_shared<const Chunk>(Chunk{run, first, count, {}, Buffer(), at, {}}), 0,
+           count});
       unit.records += count;
     }
   return unit;
@@ -85,7 +86,7 @@ WorkUnit unit_of(const std::vector<test::Bytes>& runs, std::uint32_t record_byte
 
 void corank::fuzz(std::span<const std::uint8_t> bytes) {
   Input input{bytes};
-  Shape& made = shape(input.take());
+  Format& made = format(input.take());
   const std::uint32_t record_bytes = made.schema.record_bytes;
   const std::size_t count = 1 + input.take() % 20;
   const std::uint8_t unsorted = input.take();  // a run, or more often none
