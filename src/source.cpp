@@ -241,11 +241,17 @@ InputStatus look_at_input(const std::filesystem::path& path, const FileDescripto
                           bool decompress) {
   InputStatus status = status_of(file, path);
   if (status.is_stream || !decompress) return status;
-  std::array<std::byte, head_bytes> head;
-  const auto got = std::span(head).first(read_at(file, head, 0, path));
-  status.codec = codec_of(path, got);
+  std::array<std::byte, head_bytes> room;
+  const auto head = std::span(room).first(std::min<std::uint64_t>(room.size(), status.bytes));
+  const std::size_t got = read_at(file, head, 0, path);
+  if (got < head.size())
+    throw Error(fmt::format(
+        "{}: became shorter while it was opened: it had {} bytes and now ends at byte {}; start "
+        "again when nothing writes to it",
+        path.string(), status.bytes, got));
+  status.codec = codec_of(path, head);
   if (status.codec != Codec::none)
-    status.memory_bytes = decoder_bytes(status.codec, got) + block_bytes;
+    status.memory_bytes = decoder_bytes(status.codec, head) + block_bytes;
   return status;
 }
 

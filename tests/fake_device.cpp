@@ -287,7 +287,7 @@ TEST_CASE("what a device finds of its units is held against all that was read") 
 
     std::uint64_t rank = 0;
     const auto names_rank = [&] {
-      return said.find("record " + std::to_string(rank) + " of the output sorts before") !=
+      return said.find("record " + std::to_string(rank) + " of the output does not follow") !=
              std::string::npos;
     };
     // The first record is moved behind one with a greater key.
