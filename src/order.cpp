@@ -5,6 +5,10 @@
 #include <cstring>
 #include <type_traits>
 
+#ifdef __x86_64__
+#include <immintrin.h>
+#endif
+
 namespace corank {
 namespace {
 
@@ -46,11 +50,32 @@ __attribute__((target("avx2"))) Neighbours compare_integers_avx2(const std::byte
   return compare_numbers<Number, big_endian>(number, flip, count,
                                              std::integral_constant<std::uint64_t, stride>());
 }
+
+// Whether some of the numbers, 16 bytes apart, are less than the one before. Half the time of the
+// above, where no more is asked.
+__attribute__((target("avx2"))) bool descend_by_16(const std::byte* number, std::uint64_t flip,
+                                                   std::uint64_t count) {
+  constexpr std::uint64_t sign = std::uint64_t{1} << 63;  // vectors compare as signed
+  const __m256i flips = _mm256_set1_epi64x(static_cast<long long>(flip ^ sign));
+  const auto four_from = [&](std::uint64_t i) __attribute__((target("avx2"), always_inline)) {
+    const auto* const at = reinterpret_cast<const __m256i*>(number + 16 * i);
+    const __m256i numbers =
+        _mm256_unpacklo_epi64(_mm256_loadu_si256(at), _mm256_loadu_si256(at + 1));
+    return _mm256_xor_si256(numbers, flips);
+  };
+  __m256i descend = _mm256_setzero_si256();
+  std::uint64_t i = 0;
+  // What is loaded behind the last number may be no part of its record.
+  for (; i + 5 < count; i += 4)
+    descend = _mm256_or_si256(descend, _mm256_cmpgt_epi64(four_from(i), four_from(i + 1)));
+  const auto rest = compare_integers<std::uint64_t, false>(number + 16 * i, flip, count - i, 16);
+  return rest.descend || !_mm256_testz_si256(descend, descend);
+}
 #endif
 
 template <class Number>
 Neighbours compare_by(const KeyPiece& piece, std::uint32_t stride, const std::byte* records,
-                      std::uint64_t count) {
+                      std::uint64_t count, bool ties) {
   const auto sign = static_cast<Number>(Number{1} << (8 * sizeof(Number) - 1));
   const auto flip = static_cast<Number>((piece.transform == Transform::sign ? sign : 0) ^
                                         (piece.descending ? ~Number{0} : 0));
@@ -58,6 +83,8 @@ Neighbours compare_by(const KeyPiece& piece, std::uint32_t stride, const std::by
 #ifdef __x86_64__
   if constexpr (sizeof(Number) == 8)
     if ((stride == 16 || stride == 8) && __builtin_cpu_supports("avx2")) {
+      if (!ties && stride == 16 && !piece.big_endian)
+        return {descend_by_16(number, flip, count), false};
       const auto compare = stride == 16       ? piece.big_endian
                                                     ? compare_integers_avx2<Number, true, 16>
                                                     : compare_integers_avx2<Number, false, 16>
@@ -77,15 +104,15 @@ bool more_than_a_word(const KeyLayout& layout) {
 }  // namespace
 
 Neighbours compare_first_words(const KeyLayout& layout, const std::byte* records,
-                               std::uint64_t count) {
+                               std::uint64_t count, bool ties) {
   std::uint32_t pieces = 1;
   while (pieces < layout.prefix_pieces && layout.pieces[pieces].word == 0) ++pieces;
   const KeyPiece& piece = layout.pieces[0];
   if (pieces == 1 && piece.transform != Transform::floating) {
     if (piece.bytes == 8)
-      return compare_by<std::uint64_t>(piece, layout.record_bytes, records, count);
+      return compare_by<std::uint64_t>(piece, layout.record_bytes, records, count, ties);
     if (piece.bytes == 4)
-      return compare_by<std::uint32_t>(piece, layout.record_bytes, records, count);
+      return compare_by<std::uint32_t>(piece, layout.record_bytes, records, count, ties);
   }
   Key<1> keys[block_records];
   encode_keys({layout.pieces, pieces, pieces, layout.record_bytes}, records, count, keys);
@@ -108,12 +135,13 @@ std::uint64_t first_descent(const KeyLayout& layout, const std::byte* records, s
         return i;
     return count;
   }
+  const bool ties = strict || more_than_a_word(layout);
   // A block begins with the last record of the one before it.
   for (std::uint64_t first = 0; first + 1 < count; first += block_records - 1) {
     const std::byte* const block = records + first * layout.record_bytes;
     const std::uint64_t in_block = std::min(block_records, count - first);
-    const Neighbours found = compare_first_words(layout, block, in_block);
-    if (!found.descend && !(found.tie && (strict || more_than_a_word(layout)))) continue;
+    const Neighbours found = compare_first_words(layout, block, in_block, ties);
+    if (!found.descend && !(found.tie && ties)) continue;
     for (std::uint64_t i = 1; i < in_block; ++i) {
       const std::byte* const record = block + i * layout.record_bytes;
       const std::byte* const before = record - layout.record_bytes;

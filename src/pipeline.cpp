@@ -59,7 +59,7 @@ std::uint64_t text_checksum(const TextLayout& layout, std::span<const std::byte>
 }
 
 // What was written block by block is looked at while it is in the second cache.
-constexpr std::uint64_t looked_block_bytes = std::uint64_t{256} << 10;
+constexpr std::uint64_t looked_block_bytes = std::uint64_t{64} << 10;
 
 // Threads that copy from the page cache; one copies 5 to 8 GB/s.
 unsigned reading_threads(unsigned threads) {
