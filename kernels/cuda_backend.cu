@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -9,6 +10,7 @@
 #include "cuda_backend.hpp"
 #include "cuda_check.cuh"
 #include "device_backend.cuh"
+#include "device_shaper.cuh"
 #include "staging.cuh"
 #include "text_backend.hpp"
 #include "unit_kernels.cuh"
@@ -50,14 +52,34 @@ class RecordLane {
     constexpr std::uint64_t runs = device::detail::max_fan_in + 1;
     for (std::uint64_t run = 0; run < runs; ++run) append_run(0, unit_records_ / runs);
     reserve_out();
+    if (config.shape && DeviceShape::fits(*config.shape))
+      shaper_.emplace(*config.shape, layout_, unit_records_);
   }
 
   Found merge(const WorkUnit& unit, std::byte* output) {
     reserve_staging(unit.segments.size());
     describe(unit);
     reserve_out();
+    unit_bytes_ = unit.bytes;
+    wait_for([&] { enqueue(unit, output); });
+    return found_[0];
+  }
+
+  std::optional<MergedUnit> shape(std::byte* output) {
+    std::optional<MergedUnit> shaped;
+    if (!shaper_) return shaped;
+    wait_for([&] {
+      shaped = shaper_->download(output, look_, &staging_.found()->disorder, stream_.get());
+      if (!shaped) download(output);
+    });
+    return shaped;
+  }
+
+ private:
+  template <class Enqueue>
+  void wait_for(Enqueue enqueue) {
     try {
-      enqueue(unit, output);
+      enqueue();
       CORANK_CUDA(cudaEventRecord(merged_.get(), stream_.get()));
       CORANK_CUDA(cudaEventSynchronize(merged_.get()));
     } catch (...) {
@@ -65,10 +87,8 @@ class RecordLane {
       (void)cudaStreamSynchronize(stream_.get());
       throw;
     }
-    return found_[0];
   }
 
- private:
   LocatedOutput<W> located(int side, std::uint64_t first = 0) const {
     LocatedOutput<W> result{keys_[side].get() + first, nullptr};
     if constexpr (device::has_values<typename Merged<W>::Value>)
@@ -144,9 +164,17 @@ class RecordLane {
           <<<look_grid, block_threads, 0, stream>>>(out_.get(), records, layout_, lanes, found);
       check_launch("look_at_merged");
     }
-    CORANK_CUDA(cudaMemcpyAsync(output, out_.get(), unit.bytes, cudaMemcpyDeviceToHost, stream));
+    if (shaper_)
+      shaper_->enqueue(out_.get(), records, staging_.scratch(), stream);
+    else
+      download(output);
     CORANK_CUDA(
         cudaMemcpyAsync(found_.get(), found, sizeof(Found), cudaMemcpyDeviceToHost, stream));
+  }
+
+  void download(std::byte* output) {
+    CORANK_CUDA(
+        cudaMemcpyAsync(output, out_.get(), unit_bytes_, cudaMemcpyDeviceToHost, stream_.get()));
   }
 
   KeyLayout layout_;
@@ -160,6 +188,8 @@ class RecordLane {
   Staging staging_;
   std::size_t out_bytes_ = 0;
   DeviceArray<std::byte> out_;
+  std::uint64_t unit_bytes_ = 0;
+  std::optional<DeviceShaper> shaper_;  // none where the host shapes, if anything does
   // Of the located keys, before and after they are merged.
   DeviceArray<typename Merged<W>::Key> keys_[2];
   DeviceArray<std::uint32_t> locators_[2];

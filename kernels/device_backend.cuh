@@ -4,6 +4,7 @@
 #include <condition_variable>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <thread>
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "backend.hpp"
+#include "corank/error.hpp"
 #include "cuda_check.cuh"
 #include "shape.hpp"
 #include "staging.cuh"
@@ -32,7 +34,9 @@ inline void touch(std::span<std::byte> memory, unsigned threads) {
 
 // Lane::Order is the order of the records as kernels know it, made from a KeyEncoding. A lane is
 // made from one and from the BackendConfig, and has
-//   Found merge(const WorkUnit&, std::byte* output), not called for units of no records.
+//   Found merge(const WorkUnit&, std::byte* output), not called for units of no records, and
+//   std::optional<MergedUnit> shape(std::byte* output), after it where there is a shape: none if it
+//   is for the host to shape what is in the output.
 template <class Lane>
 class DeviceBackend final : public Backend {
  public:
@@ -53,9 +57,19 @@ class DeviceBackend final : public Backend {
   MergedUnit merge(const WorkUnit& unit, std::byte* output) override {
     if (unit.records == 0) return {};
     CORANK_CUDA(cudaSetDevice(device_));
-    const Found found = lend()->merge(unit, output);
+    const auto lane = lend();
+    const Found found = lane->merge(unit, output);
     if (found.disorder != in_order) throw disorder_of(unit, found.disorder);
-    if (shape_) return shape_unit(*shape_, {output, unit.bytes}, fingerprint_);
+    if (shape_) {
+      if (found.descent != in_order) throw Corrupted("a unit's merged records are not in order");
+      std::optional<MergedUnit> shaped = lane->shape(output);
+      if (!shaped)
+        shaped = shape_unit(*shape_, {output, unit.bytes}, fingerprint_);
+      else if (look_)
+        shaped->fingerprint = found.written;
+      if (look_) shaped->read = found.read;
+      return std::move(*shaped);
+    }
     MergedUnit merged;
     merged.pieces = {{output, unit.bytes}};
     if (look_) {

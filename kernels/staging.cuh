@@ -96,7 +96,8 @@ class Staging {
     }
   }
 
-  // On the device.
+  // On the device. What was staged may be written over when nothing needs it any more.
+  std::byte* scratch() { return reinterpret_cast<std::byte*>(staging_.get()); }
   const std::byte* bytes() const { return reinterpret_cast<const std::byte*>(staging_.get()); }
   const StagedSegment* segments() const { return Description(device_description_.get()).segments; }
   Found* found() const { return Description(device_description_.get()).found; }

@@ -65,6 +65,8 @@ class TextLane {
     return found_[0];
   }
 
+  std::optional<MergedUnit> shape(std::byte*) { return std::nullopt; }
+
  private:
   TextLess less(bool guarded) const {
     return {order_.layout, staging_.bytes(), guarded ? &staging_.found()->disorder : nullptr};

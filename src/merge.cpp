@@ -835,7 +835,7 @@ class Merge {
                                  .unit_records = plan.unit_records,
                                  .tokens = plan.tokens,
                                  .threads = threads,
-                                 .look = options_.verify && !shape_of_pass(),
+                                 .look = options_.verify,
                                  .unit_bytes = plan.unit_bytes,
                                  .shape = shape_of_pass(),
                                  .fingerprint = fingerprint_};

@@ -28,6 +28,18 @@ struct EqualKeys : std::exception {
 // A Shaping of records of a schema, ready to be applied. Limits and ranges play no part here.
 class Shape {
  public:
+  // A field that records of a group are reduced in.
+  struct Column {
+    Reduction::Operation operation;
+    Field field;
+    std::size_t sum;      // which of a group's integers or floats it is, for sum and count
+    KeyEncoding ordered;  // by the field, for min and max
+  };
+  struct Stretch {
+    std::uint32_t from;  // in the record, bytes
+    std::uint32_t bytes;
+  };
+
   // `encoding` must outlive it.
   Shape(const Schema& schema, const std::vector<KeyField>& keys, const KeyEncoding& encoding,
         const Shaping& shaping);
@@ -46,21 +58,17 @@ class Shape {
   // The keys of a record, in words.
   std::string key_text(const std::byte* record) const;
 
+  // What it consists of.
+  const Filter& filter() const { return filter_; }
+  const Filter& tombstone() const { return tombstone_; }
+  std::span<const Column> columns() const { return columns_; }
+  Overflow overflow() const { return overflow_; }
+  // What goes out of a record; none: all of it.
+  std::span<const Stretch> selected() const { return selected_; }
+
  private:
   friend class Group;
   friend class TileShaper;
-
-  // A field that records of a group are reduced in.
-  struct Column {
-    Reduction::Operation operation;
-    Field field;
-    std::size_t sum;      // which of a group's integers or floats it is, for sum and count
-    KeyEncoding ordered;  // by the field, for min and max
-  };
-  struct Stretch {
-    std::uint32_t from;  // in the record, bytes
-    std::uint32_t bytes;
-  };
 
   Schema schema_;
   std::vector<KeyField> keys_;
@@ -75,7 +83,7 @@ class Shape {
   Filter tombstone_;
   bool buries_;
   Schema output_;
-  std::vector<Stretch> selected_;  // what goes out of a record; none: all of it
+  std::vector<Stretch> selected_;
 };
 
 // What the records of a group have come to so far.
