@@ -64,7 +64,7 @@ class DeviceBackend final : public Backend {
       if (found.descent != in_order) throw Corrupted("a unit's merged records are not in order");
       std::optional<MergedUnit> shaped = lane->shape(output);
       if (!shaped)
-        shaped = shape_unit(*shape_, {output, unit.bytes}, fingerprint_);
+        shaped = shape_unit(*shape_, unit, {output, unit.bytes}, fingerprint_);
       else if (look_)
         shaped->fingerprint = found.written;
       if (look_) shaped->read = found.read;

@@ -21,9 +21,10 @@ namespace corank {
 // A Shape as kernels know it. Pieces, values and tables stay where it put them on the device.
 class DeviceShape {
  public:
-  // Whether devices do all of it: sums of floats, which are exact, are made by the host.
+  // Whether devices do all of it: sums of floats, which are exact, and set operations, which ask
+  // where records come from, are the host's.
   static bool fits(const Shape& shape) {
-    return shape.filter().steps().size() <= Test::most_steps &&
+    return !shape.set_operation() && shape.filter().steps().size() <= Test::most_steps &&
            std::ranges::none_of(shape.columns(), [](const Shape::Column& column) {
              return column.operation == Reduction::Operation::sum &&
                     column.field.kind == FieldKind::floating;

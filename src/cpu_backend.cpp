@@ -201,7 +201,7 @@ class CpuBackend final : public Backend {
     for (const Segment& segment : unit.segments)
       runs.push_back({record_at(segment, 0, layout_.record_bytes), segment.count, false});
     std::optional<UnitShaper> shaper;
-    if (shape_) shaper.emplace(*shape_, fingerprint_);
+    if (shape_) shaper.emplace(*shape_, unit, fingerprint_);
     const bool reads_first = fingerprint_ && !unit.segments.front().chunk->fingerprint;
     const auto read = merger_.merge(runs, output, shaper ? &*shaper : nullptr,
                                     reads_first ? fingerprint_ : nullptr);

@@ -155,6 +155,12 @@ class Parts {
   std::vector<std::filesystem::path> paths_;
 };
 
+// The first `part` of `parts` equal parts.
+std::uint64_t part_of(std::uint64_t records, std::size_t part, std::size_t parts) {
+  // The product may need more than 64 bits.
+  return static_cast<std::uint64_t>(static_cast<unsigned __int128>(records) * part / parts);
+}
+
 std::uint64_t records_of(std::span<const Run> runs) {
   std::uint64_t records = 0;
   for (const Run& run : runs) records += run.records();
@@ -185,7 +191,8 @@ void check_shaping(const Options& options) {
       (groups || shaping.tombstone || !shaping.where.steps.empty() || !shaping.select.empty() ||
        !shaping.from.empty() || !shaping.to.empty()))
     throw Error("--copy-only leaves the records as they are; drop it, or what chooses among them");
-  if (shaping.tombstone && (!groups || shaping.on_equal == OnEqual::error))
+  if (shaping.tombstone &&
+      (!groups || shaping.on_equal == OnEqual::error || is_set_operation(shaping.on_equal)))
     throw Error(
         "--tombstone drops what equal keys turn into; choose --on-equal first, last or "
         "reduce as well");
@@ -304,10 +311,13 @@ class Merge {
   void prepare_shape() {
     const Shaping& shaping = options_.shaping;
     output_encoding_.emplace(output_schema_, keys_of_output());
+    // See SetOperation.
+    if (shaping.on_equal == OnEqual::intersect || shaping.on_equal == OnEqual::subtract)
+      std::rotate(runs_.begin(), runs_.begin() + 1, runs_.end());
     keep_range();
     if (shaping.on_equal == OnEqual::error) inputs_ = runs_;
     // In a stream nothing is found but by reading.
-    if (Shape shape(options_.record, options_.keys, encoding_, shaping);
+    if (Shape shape(options_.record, options_.keys, encoding_, shaping, runs_.size());
         !shape.keeps_all() || (has_streams_ && shaping.limit))
       shape_.emplace(std::move(shape));
     else if (shaping.limit)
@@ -334,7 +344,8 @@ class Merge {
     const std::size_t keys = keys_of_output().size();
     if (keys == 0) return {&*output_encoding_, none};
     const bool all = keys == std::max<std::size_t>(options_.keys.size(), 1);
-    return {&*output_encoding_, all && shape_->groups() ? strict : rising};
+    const bool apart = shape_->groups() && !shape_->set_operation();
+    return {&*output_encoding_, all && apart ? strict : rising};
   }
 
   // Only what is within the bounds is a part of the runs.
@@ -384,9 +395,7 @@ class Merge {
     const std::uint64_t added_bytes =
         options_.text && options_.resume ? header_.size() + missing_terminators(runs_) : 0;
     for (std::size_t i = 0; i < paths.size(); ++i) {
-      // The product may need more than 64 bits.
-      const auto end = static_cast<std::uint64_t>(static_cast<unsigned __int128>(run_records_) *
-                                                  (i + 1) / paths.size());
+      const std::uint64_t end = part_of(run_records_, i + 1, paths.size());
       const AtomicFile::Content content{digest(fmt::format("{:x} {} {}", output_digest, rank, end)),
                                         (end - rank) * record_bytes() + added_bytes};
       writers.emplace_back(
@@ -439,6 +448,7 @@ class Merge {
     last_pass_ = true;
     // Missing terminators have been added, and what was compressed is so no more.
     if (sequential_) slices.back().end = records_of(runs_);
+    if (stats_.passes != 0 && is_set_operation(options_.shaping.on_equal)) go_on_with_fewer(slices);
     if (writers.front().bytes() == 0) writers.front().write(std::as_bytes(std::span(header_)));
     run_pass(runs_, slices, writers, {});
     for (const Run& run : runs_) run.check_unchanged();
@@ -738,6 +748,7 @@ class Merge {
       const auto end = first + static_cast<std::ptrdiff_t>(pass.count);
       Writer temporary(folder);
       const Slice all{0, records_of({first, end})};
+      shape_earlier(pass.count, end == runs_.end());
       const std::uint64_t fingerprint = run_pass({first, end}, {&all, 1}, {&temporary, 1}, {});
       for (const Run& merged : std::span(first, end)) merged.check_unchanged();
       earlier_records_ = totals_.records;
@@ -749,8 +760,28 @@ class Merge {
     }
   }
 
-  // One slice for each writer, or one into memory. Returns the fingerprint of what was read, which
-  // is that of what was written; 0 where nothing is verified. `runs` is a part of runs_.
+  // A set operation is one of its results, too; but what is subtracted is only merged.
+  void shape_earlier(std::size_t runs, bool last_among_them) {
+    const OnEqual kind = options_.shaping.on_equal;
+    earlier_shape_.reset();
+    if (!is_set_operation(kind) || (kind == OnEqual::subtract && !last_among_them)) return;
+    Shaping shaping;
+    shaping.where = options_.shaping.where;
+    shaping.on_equal = kind;
+    earlier_shape_.emplace(options_.record, options_.keys, encoding_, shaping, runs);
+  }
+
+  // After passes of a set operation there are fewer runs and records than at the start.
+  void go_on_with_fewer(std::span<Slice> slices) {
+    shape_.emplace(options_.record, options_.keys, encoding_, options_.shaping, runs_.size());
+    const std::uint64_t records = records_of(runs_);
+    for (std::size_t i = 0; i < slices.size(); ++i)
+      slices[i] = {part_of(records, i, slices.size()), part_of(records, i + 1, slices.size())};
+    progress_.bytes_total = progress_.bytes_done + records * record_bytes();
+  }
+
+  // One slice for each writer, or one into memory. Returns the fingerprint of what an earlier
+  // pass has written; 0 where nothing is verified. `runs` is a part of runs_.
   std::uint64_t run_pass(std::span<const Run> runs, std::span<const Slice> slices_of_output,
                          std::span<Writer> writers, std::span<std::byte> in_place) {
     const std::size_t slices = slices_of_output.size();
@@ -768,28 +799,31 @@ class Merge {
     std::vector<std::unique_ptr<Backend>> backends;
     if (!options_.copy_only) backends = make_backends(plan, slices, threads);
     std::vector<std::atomic<std::uint64_t>> fingerprints(options_.verify ? runs.size() : 0);
+    std::atomic<std::uint64_t> written = 0;
     const OutputOrder output = order_of_output();
+    constexpr auto no_limit = std::numeric_limits<std::uint64_t>::max();
+    const std::uint64_t limit = last_pass_ ? options_.shaping.limit.value_or(no_limit) : no_limit;
     std::vector<Pass> passes;
     for (std::size_t i = 0; i < slices; ++i)
-      passes.push_back(
-          {.sequential = sequential_,
-           .runs = sliced[i],
-           .encoding = encoding_,
-           .plan = plan,
-           .shape = shape_of_pass(),
-           .limit = options_.shaping.limit.value_or(std::numeric_limits<std::uint64_t>::max()),
-           .output = output,
-           .backend = options_.copy_only ? nullptr : backends.back().get(),
-           .writer = writers.empty() ? nullptr : &writers[i],
-           .in_place = in_place,
-           .threads = threads,
-           .stop = options_.stop,
-           .checksum = last_pass_ && options_.checksum,
-           .fingerprint = fingerprint_,
-           .fingerprints = fingerprints,
-           .did = [this](std::uint64_t bytes) { did(bytes); },
-           .trace = options_.trace.empty() ? nullptr : &trace_,
-           .slice = static_cast<unsigned>(i)});
+      passes.push_back({.sequential = sequential_,
+                        .runs = sliced[i],
+                        .encoding = encoding_,
+                        .plan = plan,
+                        .shape = shape_of_pass(),
+                        .limit = limit,
+                        .output = output,
+                        .backend = options_.copy_only ? nullptr : backends.back().get(),
+                        .writer = writers.empty() ? nullptr : &writers[i],
+                        .in_place = in_place,
+                        .threads = threads,
+                        .stop = options_.stop,
+                        .checksum = last_pass_ && options_.checksum,
+                        .fingerprint = fingerprint_,
+                        .fingerprints = fingerprints,
+                        .written = last_pass_ ? nullptr : &written,
+                        .did = [this](std::uint64_t bytes) { did(bytes); },
+                        .trace = options_.trace.empty() ? nullptr : &trace_,
+                        .slice = static_cast<unsigned>(i)});
     std::vector<std::shared_ptr<void>> pinned;
     const bool mapped = std::ranges::any_of(runs, &Run::is_mapped);
     if (!backends.empty())
@@ -811,17 +845,15 @@ class Merge {
     stats_.pipeline_seconds += std::chrono::duration<double>(TraceClock::now() - start).count();
     ++stats_.passes;
 
-    const bool ended_early = shape_of_pass() && totals_.records_written == options_.shaping.limit;
-    std::uint64_t sum = 0;
+    const bool ended_early = shape_of_pass() && totals_.records_written == limit;
     for (std::size_t i = 0; i < fingerprints.size() && !ended_early; ++i) {
       std::uint64_t read = 0;
       for (const std::vector<Run>& slice : sliced) read += slice[i].records();
       if (runs[i].is_temporary() && read == runs[i].records() &&
           fingerprints[i] != fingerprints_[static_cast<std::size_t>(&runs[i] - runs_.data())])
         throw_temporary_corrupted(runs[i]);
-      sum += fingerprints[i];
     }
-    return sum;
+    return written;
   }
 
   // One for each slice; where a device has too little memory, for a plan that takes less, and where
@@ -911,7 +943,10 @@ class Merge {
   }
 
   // What shapes the records of this pass.
-  const Shape* shape_of_pass() const { return last_pass_ && shape_ ? &*shape_ : nullptr; }
+  const Shape* shape_of_pass() const {
+    const std::optional<Shape>& shape = last_pass_ ? shape_ : earlier_shape_;
+    return shape ? &*shape : nullptr;
+  }
 
   // Names the first two records that have the key of `record`.
   [[noreturn]] void throw_equal(const std::byte* record) const {
@@ -1047,7 +1082,8 @@ class Merge {
   KeyEncoding encoding_;
   Schema output_schema_;
   std::optional<KeyEncoding> output_encoding_;
-  std::optional<Shape> shape_;
+  std::optional<Shape> shape_;          // of the last pass
+  std::optional<Shape> earlier_shape_;  // of the pass before it that is run
   BackendDecision decision_;
   unsigned threads_;
   std::uint64_t memory_bytes_;

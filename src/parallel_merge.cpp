@@ -83,9 +83,10 @@ std::optional<std::uint64_t> ParallelMerger::merge(std::span<const Stretch> runs
         const std::uint64_t begin = cuts[t].position[r];
         const std::uint64_t end = cuts[t + 1].position[r];
         if (end < begin) ordered = false;  // of cuts only those of an unsorted run can cross
-        if (end > begin)
-          tile.push_back({runs[r].records + begin * record_bytes, end - begin,
-                          begin != 0 || runs[r].predecessor});
+        if (end <= begin) continue;
+        tile.push_back({runs[r].records + begin * record_bytes, end - begin,
+                        begin != 0 || runs[r].predecessor});
+        if (shaper) shaper->add_segment(t, r, tile.back().records, tile.back().count);
       }
       const int thread = tbb::this_task_arena::current_thread_index();
       TileShaper* const tile_shaper = shaper ? &shaper->tile(t) : nullptr;

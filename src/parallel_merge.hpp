@@ -18,9 +18,10 @@ class ParallelMerger {
   // `keys` must outlive the merger; `callers` are as many as call merge() at once, as a rule.
   ParallelMerger(const detail::KeyWords& keys, unsigned threads, unsigned callers = 1);
 
-  // Merges `runs`, stably, into `out`, and shapes each tile where there is a shaper. Returns the
-  // sum of their records' fingerprints, 0 without a `sum`; nothing if one of them is out of order:
-  // what is in `out` then means nothing. Thread-safe: all callers together have the threads.
+  // Merges `runs`, stably, into `out`, and shapes each tile where there is a shaper: then they are
+  // the segments of its unit. Returns the sum of their records' fingerprints, 0 without a `sum`;
+  // nothing if one of them is out of order: what is in `out` then means nothing. Thread-safe: all
+  // callers together have the threads.
   std::optional<std::uint64_t> merge(std::span<const Stretch> runs, std::byte* out,
                                      UnitShaper* shaper = nullptr, FingerprintSum sum = nullptr);
 

@@ -96,7 +96,7 @@ class IdleClock {
 // Of records of a fixed size, or of variable length.
 struct Verifier {
   explicit Verifier(const Pass& pass)
-      : records(pass.output, pass.shape ? nullptr : pass.fingerprint),
+      : records(pass.output, pass.shape && !pass.written ? nullptr : pass.fingerprint),
         text(pass.encoding, pass.fingerprint, pass.backend != nullptr) {}
   OutputVerifier records;
   TextVerifier text;
@@ -414,9 +414,10 @@ void run_pass(const Pass& pass, PassTotals& totals, Verifier& verifier) {
           throw Corrupted(fmt::format("{}: {} of its {} records were merged",
                                       pass.runs[run].path().string(), in_units[run],
                                       pass.runs[run].records()));
-    if (fingerprint != (joiner        ? shaped_fingerprint
-                        : layout.text ? verifier.text.fingerprint()
-                                      : verifier.records.fingerprint()))
+    const std::uint64_t written =
+        layout.text ? verifier.text.fingerprint() : verifier.records.fingerprint();
+    if (pass.written) *pass.written += written;
+    if (fingerprint != (joiner ? shaped_fingerprint : written))
       throw Corrupted("the merged records are not those that were read");
   }
   if (pass.writer) {

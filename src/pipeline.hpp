@@ -65,8 +65,9 @@ struct Pass {
   FingerprintSum fingerprint;
   // Of each run, added up as its records are read; where the backend reads them, the first has all.
   std::span<std::atomic<std::uint64_t>> fingerprints;
-  std::function<void(std::uint64_t)> did;  // told the bytes that each unit was made from
-  Trace* trace;                            // null: none is wanted
+  std::atomic<std::uint64_t>* written = nullptr;  // the same of what goes out; null: nobody asks
+  std::function<void(std::uint64_t)> did;         // told the bytes that each unit was made from
+  Trace* trace;                                   // null: none is wanted
   unsigned slice;
 };
 

@@ -6,7 +6,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <limits>
+#include <ranges>
 #include <utility>
 
 #include "corank/error.hpp"
@@ -86,6 +88,41 @@ std::byte* move_small(std::byte* to, const std::byte* records,
   return to;
 }
 
+// Appends what goes out, together with what lies just before it.
+void put_piece(std::vector<std::span<const std::byte>>& pieces, std::span<const std::byte> piece) {
+  if (piece.empty()) return;
+  if (!pieces.empty() && pieces.back().data() + pieces.back().size() == piece.data())
+    pieces.back() = {pieces.back().data(), pieces.back().size() + piece.size()};
+  else
+    pieces.push_back(piece);
+}
+
+// Appends what goes out of the group's next records.
+void put_set(const Shape& shape, SetGroup& group, std::span<const HeadPiece> head,
+             std::vector<std::span<const std::byte>>& pieces) {
+  const std::uint64_t record_bytes = shape.record_bytes();
+  for (const auto& [run, records] : head) {
+    const auto range = group.take(*shape.set_operation(), {run, records.size() / record_bytes});
+    put_piece(pieces, shape.select(records.subspan(range.first * record_bytes,
+                                                   (range.end - range.first) * record_bytes)));
+  }
+}
+
+// How many merged records before record `at` have its key.
+std::uint64_t equal_before(const Shape& shape, std::span<const std::byte> merged,
+                           std::uint64_t at) {
+  const KeyLayout layout = shape.encoding().layout();
+  const std::byte* const record = merged.data() + at * layout.record_bytes;
+  const auto before = std::views::iota(std::uint64_t{0}, at);
+  return at - static_cast<std::uint64_t>(
+                  std::ranges::partition_point(
+                      before,
+                      [&](std::uint64_t i) {
+                        return record_less(layout, merged.data() + i * layout.record_bytes, record);
+                      }) -
+                  before.begin());
+}
+
 std::byte* move_records(std::byte* to, const std::byte* records,
                         std::span<const std::uint16_t> which, std::uint32_t record_bytes) {
   if (which.empty()) return to;
@@ -111,7 +148,7 @@ std::byte* move_records(std::byte* to, const std::byte* records,
 }  // namespace
 
 Shape::Shape(const Schema& schema, const std::vector<KeyField>& keys, const KeyEncoding& encoding,
-             const Shaping& shaping)
+             const Shaping& shaping, std::size_t runs)
     : schema_(schema),
       keys_(keys.empty() ? std::vector<KeyField>{{0}} : keys),
       encoding_(encoding),
@@ -122,6 +159,7 @@ Shape::Shape(const Schema& schema, const std::vector<KeyField>& keys, const KeyE
       tombstone_(schema, equality(shaping.tombstone)),
       buries_(shaping.tombstone.has_value()),
       output_(selected(schema, shaping.select)) {
+  if (is_set_operation(on_equal_)) set_operation_ = {on_equal_, static_cast<std::uint32_t>(runs)};
   for (const Reduction& reduction : shaping.reductions) {
     const Field& field = schema.fields[reduction.field];
     std::size_t sum = 0;
@@ -156,6 +194,24 @@ std::string Shape::key_text(const std::byte* record) const {
     text += fmt::format("{}{}={}", text.empty() ? "" : ", ", field.name, value_text(field, record));
   }
   return text;
+}
+
+std::span<const std::byte> Shape::select(std::span<std::byte> records) const {
+  if (selected_.empty()) return records;
+  std::vector<std::byte> selected(output_bytes());
+  std::byte* end = records.data();
+  for (std::size_t at = 0; at < records.size(); at += record_bytes()) {
+    select(&records[at], selected.data());
+    end = std::ranges::copy(selected, end).out;
+  }
+  return {records.data(), end};
+}
+
+void Shape::select(const std::byte* record, std::byte* to) const {
+  for (const Stretch& stretch : selected_) {
+    std::memcpy(to, record + stretch.from, stretch.bytes);
+    to += stretch.bytes;
+  }
 }
 
 void Group::start(const Shape& shape, const std::byte* records, std::uint64_t count) {
@@ -241,10 +297,7 @@ bool Group::finish(const Shape& shape, std::byte* out) {
     if (shape.tombstone_.test(record_.data(), 1, scratch)[0] != 0) return false;
   }
   if (shape.selected_.empty()) std::ranges::copy(record_, out);
-  for (const Shape::Stretch& stretch : shape.selected_) {
-    std::memcpy(out, record_.data() + stretch.from, stretch.bytes);
-    out += stretch.bytes;
-  }
+  shape.select(record_.data(), out);
   return true;
 }
 
@@ -281,10 +334,15 @@ void Group::put_sums(const Shape& shape) {
 TileShaper::TileShaper(const Shape& shape, std::byte* place, FingerprintSum sum)
     : shape_(&shape),
       place_(place),
-      begin_(place + (shape.groups() ? shape.output_bytes() : 0)),
+      begin_(place + (shape.groups() && !shape.set_operation() ? shape.output_bytes() : 0)),
       end_(begin_),
       sum_(sum),
+      runs_(shape.encoding().layout()),
       selected_(shape.output_bytes()) {}
+
+void TileShaper::add_run(std::uint32_t run, const std::byte* records, std::uint64_t count) {
+  if (shape_->set_operation()) runs_.add(run, records, count);
+}
 
 std::byte* TileShaper::take(std::byte* records, std::uint64_t count) {
   const std::uint32_t record_bytes = shape_->record_bytes();
@@ -311,6 +369,9 @@ void TileShaper::take_block(std::byte* records, std::uint64_t count) {
   try {
     std::uint16_t which[most_block_records];
     std::uint64_t kept = 0;
+    if (shape_->set_operation())
+      return take_sets(records, count, merged.tie,
+                       shape_->filters_ ? &shape_->filter_.test(records, count, masks_) : nullptr);
     if (shape_->filters_) {
       const Filter::Mask& fulfils = shape_->filter_.test(records, count, masks_);
       for (std::uint64_t i = 0; i < count; ++i) {
@@ -331,17 +392,14 @@ void TileShaper::take_block(std::byte* records, std::uint64_t count) {
   }
 }
 
-void TileShaper::take_groups(std::byte* records, std::uint64_t count, bool may_tie) {
-  if (count == 0) return;
+// Puts where the groups begin that begin here, and the end, to `starts`, and says how many they
+// are. Where a group `goes_on`, none begins with the first record.
+std::uint64_t TileShaper::find_groups(const std::byte* records, std::uint64_t count, bool may_tie,
+                                      bool goes_on, std::uint16_t* starts) const {
   const std::uint32_t record_bytes = shape_->record_bytes();
   const KeyLayout layout = shape_->encoding().layout();
-
-  if (!may_tie && !shape_->buries_) return take_singles(records, count);
-
-  // Where the groups begin that begin here, and the end.
-  std::uint16_t starts[most_block_records + 1];
   std::uint64_t groups = 0;
-  if (open_.empty() || !shape_->equal(open_.record(), records)) starts[groups++] = 0;
+  if (!goes_on) starts[groups++] = 0;
   if (!may_tie) {
     for (std::uint64_t i = 1; i < count; ++i) starts[groups++] = static_cast<std::uint16_t>(i);
   } else {
@@ -358,15 +416,26 @@ void TileShaper::take_groups(std::byte* records, std::uint64_t count, bool may_t
     }
   }
   starts[groups] = static_cast<std::uint16_t>(count);
+  return groups;
+}
+
+void TileShaper::take_groups(std::byte* records, std::uint64_t count, bool may_tie) {
+  if (count == 0) return;
+  const std::uint32_t record_bytes = shape_->record_bytes();
+
+  if (!may_tie && !shape_->buries_) return take_singles(records, count);
+
+  std::uint16_t starts[most_block_records + 1];
+  const bool goes_on = !open_.empty() && shape_->equal(open_.record(), records);
+  std::uint64_t groups = find_groups(records, count, may_tie, goes_on, starts);
 
   // Of two equal keys that must not be, the first still goes out.
   std::exception_ptr failure;
-  const bool begins_within = groups == 0 || starts[0] != 0;
   if (shape_->on_equal() == OnEqual::error) {
     const auto fail = [&](std::uint64_t record) {
       failure = std::make_exception_ptr(EqualKeys(records + record * record_bytes, record_bytes));
     };
-    if (begins_within) {
+    if (goes_on) {
       failure_ = std::make_exception_ptr(EqualKeys(records, record_bytes));
       return;
     }
@@ -376,7 +445,7 @@ void TileShaper::take_groups(std::byte* records, std::uint64_t count, bool may_t
       groups = group + 1;
       starts[groups] = static_cast<std::uint16_t>(starts[group] + 1);
     }
-  } else if (begins_within) {
+  } else if (goes_on) {
     open_.add(*shape_, records, starts[0]);
   }
   const auto open = [&](std::uint64_t group) {
@@ -416,6 +485,96 @@ void TileShaper::take_singles(std::byte* records, std::uint64_t count) {
   if (shape_->counts_) count_one(records, count - 1);
   put_stretch(records, count - 1);
   open_.start(*shape_, records + (count - 1) * record_bytes, 1);
+}
+
+// `fulfils`: which of the records count; null: all.
+void TileShaper::take_sets(std::byte* records, std::uint64_t count, bool may_tie,
+                           const Filter::Mask* fulfils) {
+  const SetOperation& operation = *shape_->set_operation();
+  const std::uint32_t record_bytes = shape_->record_bytes();
+  std::uint16_t starts[most_block_records + 1];
+  const std::uint64_t groups = find_groups(records, count, may_tie, false, starts);
+  Key<1> keys[most_block_records];
+  runs_.read_words(records, count, keys);
+  std::uint16_t which[most_block_records];
+  std::uint64_t kept = 0;
+  const auto counts = [&](std::uint64_t record) { return !fulfils || (*fulfils)[record] != 0; };
+
+  // Calls `use` with those of each run from `record` on that count, where they are the next of
+  // their run.
+  const auto for_pieces = [&](std::uint64_t record, std::span<const SetPiece> pieces, auto use) {
+    for (const SetPiece& piece : pieces) {
+      std::uint16_t of_piece[most_block_records];
+      std::uint64_t counting = 0;
+      for (const std::uint64_t end = record + piece.count; record < end; ++record)
+        if (counts(record)) of_piece[counting++] = static_cast<std::uint16_t>(record);
+      if (counting != 0) use(SetPiece{piece.run, counting}, of_piece);
+    }
+  };
+  const auto decide = [&](SetGroup& group, std::uint64_t record, std::span<const SetPiece> pieces) {
+    const auto put_some = [&](const SetPiece& piece, auto which_of_piece) {
+      const SetGroup::Range range = group.take(operation, piece);
+      for (std::uint64_t i = range.first; i < range.end; ++i)
+        which[kept++] = static_cast<std::uint16_t>(which_of_piece(i));
+    };
+    if (fulfils)
+      return for_pieces(record, pieces, [&](const SetPiece& piece, const std::uint16_t* of_piece) {
+        put_some(piece, [=](std::uint64_t i) { return of_piece[i]; });
+      });
+    for (const SetPiece& piece : pieces) {
+      put_some(piece, [=](std::uint64_t i) { return record + i; });
+      record += piece.count;
+    }
+  };
+
+  for (std::uint64_t group = 0; group < groups; ++group) {
+    const std::uint64_t begin = starts[group], size = starts[group + 1] - begin;
+    const std::byte* const record = records + begin * record_bytes;
+    const std::uint64_t word = keys[begin].word[0];
+    const bool first = head_record_.empty();
+    const bool goes_on = group == 0 && !first && shape_->equal(open_set_.record.data(), record);
+    if (first) {
+      head_record_.assign(record, record + record_bytes);
+    } else if (!goes_on && in_head_) {
+      in_head_ = false;
+      begin_ = end_;
+    }
+    if (!first && !goes_on && group + 1 < groups) {
+      // Of a group that lies here as a whole less has to be known.
+      if (size == 1 && operation.kind != OnEqual::intersect) {
+        which[kept] = static_cast<std::uint16_t>(begin);
+        kept += counts(begin) && (operation.kind == OnEqual::unite ||
+                                  runs_.count_in_last(operation.runs - 1, record, word) != 0);
+        continue;
+      }
+      if (operation.kind == OnEqual::intersect && size < operation.runs) continue;
+      SetGroup whole;
+      if (operation.kind == OnEqual::subtract) {
+        const std::uint64_t last =
+            std::min(runs_.count_in_last(operation.runs - 1, record, word), size);
+        const SetPiece pieces[] = {{0, size - last}, {operation.runs - 1, last}};
+        if (last != 0) decide(whole, begin, std::span(pieces).subspan(last == size));
+      } else {
+        decide(whole, begin, runs_.count(record, word, 0, size, false));
+      }
+      continue;
+    }
+    if (!goes_on) {
+      open_set_ = {{record, record + record_bytes}, {}};
+      if (!first) merged_of_open_ = 0;
+    }
+    const auto pieces = runs_.count(record, word, merged_of_open_, size, true);
+    merged_of_open_ += size;
+    if (!in_head_) {
+      decide(open_set_.group, begin, pieces);
+      continue;
+    }
+    for_pieces(begin, pieces, [&](const SetPiece& piece, const std::uint16_t* of_piece) {
+      end_ = move_records(end_, records, {of_piece, piece.count}, record_bytes);
+      head_pieces_.push_back(piece);
+    });
+  }
+  put(records, {which, kept});
 }
 
 // The records' counts become what they are for groups of one.
@@ -497,17 +656,16 @@ void TileShaper::put_stretch(const std::byte* records, std::uint64_t count) {
   }
   for (std::uint64_t i = 0; i < count; ++i, records += record_bytes) {
     // What goes out may overlap the record that it comes from.
-    std::byte* to = selected_.data();
-    for (const Shape::Stretch& stretch : shape_->selected_) {
-      std::memcpy(to, records + stretch.from, stretch.bytes);
-      to += stretch.bytes;
-    }
+    shape_->select(records, selected_.data());
     end_ = std::ranges::copy(selected_, end_).out;
   }
 }
 
 void TileShaper::finish() {
-  if (in_head_) head_ = std::exchange(open_, Group());
+  if (shape_->set_operation() && in_head_)
+    begin_ = end_;
+  else if (in_head_)
+    head_ = std::exchange(open_, Group());
 }
 
 void UnitShaper::begin(std::span<std::byte* const> places) {
@@ -515,9 +673,13 @@ void UnitShaper::begin(std::span<std::byte* const> places) {
   for (std::byte* const place : places) tiles_.emplace_back(shape_, place, sum_);
 }
 
+void UnitShaper::add_segment(std::size_t tile, std::size_t segment, const std::byte* records,
+                             std::uint64_t count) {
+  tiles_[tile].add_run(unit_.segments[segment].chunk->run, records, count);
+}
+
 MergedUnit UnitShaper::join() {
   const KeyLayout layout = shape_.encoding().layout();
-  const std::uint32_t output_bytes = shape_.output_bytes();
   MergedUnit unit;
   if (sum_) {
     unit.fingerprint = 0;
@@ -534,6 +696,15 @@ MergedUnit UnitShaper::join() {
     if (before) unit.edges.insert(unit.edges.end(), before->last_.begin(), before->last_.end());
   }
 
+  if (shape_.set_operation())
+    join_sets(unit);
+  else
+    join_groups(unit);
+  return unit;
+}
+
+void UnitShaper::join_groups(MergedUnit& unit) {
+  const std::uint32_t output_bytes = shape_.output_bytes();
   // The group that may go on in the next tile, and where it goes out if it does not: before or
   // after what its tile has put out.
   Group open;
@@ -586,17 +757,43 @@ MergedUnit UnitShaper::join() {
   }
   (in_head ? unit.head : unit.tail) = std::move(open);
 
-  for (const TileShaper& tile : std::span(tiles_).first(joined)) {
-    if (tile.begin_ == tile.end_) continue;
-    if (!unit.pieces.empty() &&
-        unit.pieces.back().data() + unit.pieces.back().size() == tile.begin_)
-      unit.pieces.back() = {unit.pieces.back().data(), tile.end_};
-    else
-      unit.pieces.emplace_back(tile.begin_, tile.end_);
-  }
-  return unit;
+  for (const TileShaper& tile : std::span(tiles_).first(joined))
+    put_piece(unit.pieces, {tile.begin_, tile.end_});
 }
 
+void UnitShaper::join_sets(MergedUnit& unit) {
+  OpenSet open;  // none while the unit's head goes on
+  for (TileShaper& tile : tiles_) {
+    if (unit.failure) break;
+    if (!tile.head_record_.empty()) {
+      std::vector<HeadPiece> head;
+      std::byte* at = tile.place_;
+      for (const SetPiece& piece : tile.head_pieces_) {
+        head.push_back({piece.run, {at, piece.count * shape_.record_bytes()}});
+        at += head.back().records.size();
+      }
+      const auto goes_on = [&](const std::vector<std::byte>& group) {
+        return !group.empty() && shape_.equal(group.data(), tile.head_record_.data());
+      };
+      if (open.empty() && (unit.head_record.empty() || goes_on(unit.head_record))) {
+        unit.head_record = tile.head_record_;
+        std::ranges::copy(head, std::back_inserter(unit.head_pieces));
+      } else {
+        if (!goes_on(open.record)) open = {tile.head_record_, {}};
+        put_set(shape_, open.group, head, unit.pieces);
+      }
+      if (!tile.in_head_) open = std::move(tile.open_set_);
+    }
+    put_piece(unit.pieces, {tile.begin_, tile.end_});
+    unit.failure = tile.failure_;
+  }
+  unit.tail_set = std::move(open);
+}
+
+void UnitJoiner::check_order(const std::byte* open, const std::byte* next) const {
+  if (record_less(shape_.encoding().layout(), next, open))
+    throw Corrupted("the merged units are not in order");
+}
 void UnitJoiner::put_group(std::vector<std::byte>& edge) {
   if (open_.empty() || done()) return;
   edge.resize(edge.size() + shape_.output_bytes());
@@ -614,9 +811,7 @@ void UnitJoiner::join(MergedUnit& unit, std::vector<std::byte>& edge) {
   bool goes_on = false;
   if (!unit.head.empty()) {
     if (open_.empty() || !shape_.equal(open_.record(), unit.head.record())) {
-      if (!open_.empty() &&
-          record_less(shape_.encoding().layout(), unit.head.record(), open_.record()))
-        throw Corrupted("the merged units are not in order");
+      if (!open_.empty()) check_order(open_.record(), unit.head.record());
       put_group(edge);
       open_ = std::move(unit.head);
     } else if (shape_.on_equal() == OnEqual::error) {
@@ -633,6 +828,18 @@ void UnitJoiner::join(MergedUnit& unit, std::vector<std::byte>& edge) {
     }
   }
   pieces.front() = edge;
+  if (!unit.head_record.empty()) {
+    const std::byte* const head = unit.head_record.data();
+    if (open_set_.empty() || !shape_.equal(open_set_.record.data(), head)) {
+      if (!open_set_.empty()) check_order(open_set_.record.data(), head);
+      open_set_ = {unit.head_record, {}};
+    }
+    std::vector<std::span<const std::byte>> all;
+    put_set(shape_, open_set_.group, unit.head_pieces, all);
+    for (const auto piece : unit.pieces) put_piece(all, piece);
+    unit.pieces = std::move(all);
+    if (!unit.tail_set.empty()) open_set_ = std::move(unit.tail_set);
+  }
   for (const auto piece : unit.pieces) {
     const std::uint64_t records = std::min<std::uint64_t>(piece.size() / bytes, left_);
     left_ -= records;
@@ -655,7 +862,8 @@ void UnitJoiner::finish(MergedUnit& unit, std::vector<std::byte>& edge) {
   unit.pieces = {edge};
 }
 
-MergedUnit shape_unit(const Shape& shape, std::span<std::byte> merged, FingerprintSum sum) {
+MergedUnit shape_unit(const Shape& shape, const WorkUnit& unit, std::span<std::byte> merged,
+                      FingerprintSum sum) {
   const std::uint32_t record_bytes = shape.record_bytes();
   const std::uint64_t records = merged.size() / record_bytes;
   const std::uint64_t tiles = std::max<std::uint64_t>(merged.size() / task_bytes, 1);
@@ -663,8 +871,17 @@ MergedUnit shape_unit(const Shape& shape, std::span<std::byte> merged, Fingerpri
   std::vector<std::byte*> places;
   for (std::uint64_t tile = 0; tile < tiles; ++tile)
     places.push_back(merged.data() + start(tile) * record_bytes);
-  UnitShaper shaper(shape, sum);
+  UnitShaper shaper(shape, unit, sum);
   shaper.begin(places);
+  if (shape.set_operation())
+    for (std::uint64_t tile = 0; tile < tiles; ++tile) {
+      for (std::size_t i = 0; i < unit.segments.size(); ++i) {
+        const Segment& segment = unit.segments[i];
+        shaper.add_segment(tile, i, segment.chunk->records() + segment.first * record_bytes,
+                           segment.count);
+      }
+      shaper.tile(tile).skip(equal_before(shape, merged, start(tile)));
+    }
   tbb::this_task_arena::isolate([&] {
     tbb::parallel_for(std::uint64_t{0}, tiles, [&](std::uint64_t tile) {
       shaper.tile(tile).take(places[tile], start(tile + 1) - start(tile));

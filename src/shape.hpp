@@ -14,6 +14,7 @@
 #include "exact_sum.hpp"
 #include "filter.hpp"
 #include "fingerprint.hpp"
+#include "set_operation.hpp"
 #include "unit.hpp"
 
 namespace corank {
@@ -40,15 +41,17 @@ class Shape {
     std::uint32_t bytes;
   };
 
-  // `encoding` must outlive it.
+  // `encoding` must outlive it. `runs`: as many are merged, see SetOperation.
   Shape(const Schema& schema, const std::vector<KeyField>& keys, const KeyEncoding& encoding,
-        const Shaping& shaping);
+        const Shaping& shaping, std::size_t runs);
 
   // Whether it leaves every record as it is.
   bool keeps_all() const;
 
   OnEqual on_equal() const { return on_equal_; }
   bool groups() const { return on_equal_ != OnEqual::keep; }
+  // What the groups are treated by instead of becoming a record each; null if they do.
+  const SetOperation* set_operation() const { return set_operation_ ? &*set_operation_ : nullptr; }
   const KeyEncoding& encoding() const { return encoding_; }
   std::uint32_t record_bytes() const { return encoding_.record_bytes(); }
   std::uint32_t output_bytes() const { return output_.record_bytes; }  // of a record that goes out
@@ -57,6 +60,8 @@ class Shape {
   bool equal(const std::byte* a, const std::byte* b) const;
   // The keys of a record, in words.
   std::string key_text(const std::byte* record) const;
+  // What goes out of records that lie end to end, put where the first of them is.
+  std::span<const std::byte> select(std::span<std::byte> records) const;
 
   // What it consists of.
   const Filter& filter() const { return filter_; }
@@ -70,12 +75,15 @@ class Shape {
   friend class Group;
   friend class TileShaper;
 
+  void select(const std::byte* record, std::byte* to) const;
+
   Schema schema_;
   std::vector<KeyField> keys_;
   const KeyEncoding& encoding_;
   Filter filter_;
   bool filters_;
   OnEqual on_equal_;
+  std::optional<SetOperation> set_operation_;
   Overflow overflow_;
   std::vector<Column> columns_;
   std::size_t integers_ = 0, floats_ = 0;  // sums of a group
@@ -112,6 +120,20 @@ class Group {
   std::vector<ExactSum> floats_;
 };
 
+// A group that a set operation decides about, as far as it was merged; empty where none was.
+struct OpenSet {
+  std::vector<std::byte> record;  // one of its records, as far as its key goes
+  SetGroup group;
+
+  bool empty() const { return record.empty(); }
+};
+
+// Records of the group that a tile or a unit begins with, of which the tiles before it decide.
+struct HeadPiece {
+  std::uint32_t run;
+  std::span<std::byte> records;
+};
+
 // Shapes the merged records of one tile in place. The groups at its ends may reach into its
 // neighbours, so they are not put out but kept apart, and there is room for them.
 class TileShaper {
@@ -119,6 +141,12 @@ class TileShaper {
   // The tile is merged to `place`. With `sum` the order of the merged records is looked at, and
   // their fingerprint is taken.
   TileShaper(const Shape& shape, std::byte* place, FingerprintSum sum);
+
+  // Where set operations find what the runs have of the tile's groups, before all else: `count`
+  // records of it, more than 0, as of RunCounter. The tile begins after the first `skipped` records
+  // of its first group in there.
+  void add_run(std::uint32_t run, const std::byte* records, std::uint64_t count);
+  void skip(std::uint64_t skipped) { merged_of_open_ = skipped; }
 
   // The tile's next `count` records, in order. Returns where the next may be merged to at the
   // earliest, so that they are in cache still.
@@ -133,6 +161,10 @@ class TileShaper {
   // Unless they `may_tie`, the first words of the records' keys differ.
   void take_groups(std::byte* records, std::uint64_t count, bool may_tie);
   void take_singles(std::byte* records, std::uint64_t count);
+  void take_sets(std::byte* records, std::uint64_t count, bool may_tie,
+                 const Filter::Mask* fulfils);
+  std::uint64_t find_groups(const std::byte* records, std::uint64_t count, bool may_tie,
+                            bool begins_within, std::uint16_t* starts) const;
   void count_one(std::byte* records, std::uint64_t count) const;
   void close_group();
   void put_groups(std::byte* records, std::span<const std::uint16_t> starts);
@@ -150,6 +182,12 @@ class TileShaper {
   Group head_, open_;
   bool in_head_ = true;
   std::exception_ptr failure_;  // of what follows what was put out
+  // Of set operations, whose head stays in the tile's place, before what was put out.
+  RunCounter runs_;
+  std::vector<std::byte> head_record_;
+  std::vector<SetPiece> head_pieces_;
+  OpenSet open_set_;
+  std::uint64_t merged_of_open_ = 0;  // its records, of all that the runs here have
   Group work_;
   std::vector<Filter::Mask> masks_;
   std::vector<std::byte> selected_;
@@ -166,10 +204,14 @@ struct MergedUnit {
   std::optional<std::uint64_t> read;
 
   // The rest is there where the unit was shaped.
-  Group head;                    // before the pieces, but may have begun before the unit
-  Group tail;                    // after them, but may go on after the unit; none if it is the head
-  std::exception_ptr failure;    // instead of what would follow
-  std::vector<std::byte> edges;  // its first and its last record as they were merged
+  Group head;  // before the pieces, but may have begun before the unit
+  Group tail;  // after them, but may go on after the unit; none if it is the head
+  // The same of set operations.
+  std::vector<std::byte> head_record;
+  std::vector<HeadPiece> head_pieces;
+  OpenSet tail_set;
+  std::exception_ptr failure;                // instead of what would follow
+  std::vector<std::byte> edges;              // its first and its last record as they were merged
   std::optional<std::uint64_t> fingerprint;  // of all its records as they were merged
 };
 
@@ -177,18 +219,27 @@ struct MergedUnit {
 class UnitShaper {
  public:
   // `sum` as in TileShaper.
-  UnitShaper(const Shape& shape, FingerprintSum sum) : shape_(shape), sum_(sum) {}
+  UnitShaper(const Shape& shape, const WorkUnit& unit, FingerprintSum sum)
+      : shape_(shape), unit_(unit), sum_(sum) {}
 
   // Tiles are merged to these places. Must precede all else.
   void begin(std::span<std::byte* const> places);
   TileShaper& tile(std::size_t index) { return tiles_[index]; }
+  // The tile is merged from `count` records, more than 0, from `records` on in the unit's segment,
+  // and others of later segments.
+  void add_segment(std::size_t tile, std::size_t segment, const std::byte* records,
+                   std::uint64_t count);
 
   // What the tiles, all of them finished, make together. Throws Corrupted if their records were out
   // of order.
   MergedUnit join();
 
  private:
+  void join_groups(MergedUnit& unit);
+  void join_sets(MergedUnit& unit);
+
   const Shape& shape_;
+  const WorkUnit& unit_;
   FingerprintSum sum_;
   std::vector<TileShaper> tiles_;
 };
@@ -211,13 +262,16 @@ class UnitJoiner {
 
  private:
   void put_group(std::vector<std::byte>& edge);
+  void check_order(const std::byte* open, const std::byte* next) const;
 
   const Shape& shape_;
   std::uint64_t left_;
   Group open_;
+  OpenSet open_set_;
 };
 
-// Shapes a unit that was merged to `merged` as a whole, on the cores of the caller's arena.
-MergedUnit shape_unit(const Shape& shape, std::span<std::byte> merged, FingerprintSum sum);
+// Shapes the unit, which was merged to `merged` as a whole, on the cores of the caller's arena.
+MergedUnit shape_unit(const Shape& shape, const WorkUnit& unit, std::span<std::byte> merged,
+                      FingerprintSum sum);
 
 }  // namespace corank

@@ -531,7 +531,8 @@ TEST_CASE("a wrong command line is refused in one line") {
 
 TEST_CASE("help and version") {
   CHECK(run({"--version"}).out.starts_with("corank 0."));
-  for (const char* command : {"merge", "check", "gen", "info", "bench"}) {
+  for (const char* command :
+       {"merge", "union", "intersect", "subtract", "check", "gen", "info", "bench"}) {
     const Result help = run({command, "--help"});
     CHECK(help.code == 0);
     CHECK(holds(help.out, "Example"));

@@ -58,7 +58,7 @@ TEST_CASE("a thread reduces a group as the CPU does", "[device]") {
       Shaping shaping;
       shaping.overflow = overflow;
       parse_on_equal(text, schema, keys, shaping);
-      const Shape shape(schema, keys, encoding, shaping);
+      const Shape shape(schema, keys, encoding, shaping, 1);
       std::vector<ReducedColumn> columns;
       for (const Shape::Column& column : shape.columns())
         columns.push_back({column.operation, column.field.offset, column.field.bytes,

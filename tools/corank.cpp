@@ -195,19 +195,24 @@ void write_stats(const corank::Stats& stats, const std::string& file) {
 
 class MergeCommand {
  public:
-  explicit MergeCommand(CLI::App& app) {
-    command_ = app.add_subcommand("merge", "Merge sorted runs into one sorted file");
+  // `on_equal`: of a set operation, or keep.
+  MergeCommand(CLI::App& app, const char* name, const char* description,
+               corank::OnEqual on_equal = corank::OnEqual::keep) {
+    const bool merges = on_equal == corank::OnEqual::keep;
+    command_ = app.add_subcommand(name, description);
     record_.add_to(*command_);
     record_.add_text_to(*command_);
+    shaping_.shaping.on_equal = on_equal;
     shaping_.add_to(*command_);
     command_
         ->add_option("-o,--output", output_, "Where the merged records go; - is standard output")
         ->required()
         ->type_name("FILE");
     command_->add_flag("-f,--force", options_.overwrite, "Replace an output that exists");
-    command_->add_flag("--resume", options_.resume,
-                       "Go on with what a stopped merge of the same runs left; stopped again, or "
-                       "where the disk is full, keep it for the next");
+    if (merges)
+      command_->add_flag("--resume", options_.resume,
+                         "Go on with what a stopped merge of the same runs left; stopped again, or "
+                         "where the disk is full, keep it for the next");
     command_
         ->add_option(
             "--parts", options_.parts,
@@ -271,20 +276,17 @@ class MergeCommand {
                      "Write what happened when to FILE, in Chrome's trace-event format, which "
                      "Perfetto shows")
         ->type_name("FILE");
-    command_->add_flag(
-        "--copy-only", options_.copy_only,
-        "Copy the runs one after another instead of merging them: the ruler for what "
-        "a merge costs");
+    if (merges)
+      command_->add_flag(
+          "--copy-only", options_.copy_only,
+          "Copy the runs one after another instead of merging them: the ruler for what "
+          "a merge costs");
     command_->add_flag(
         "!--no-verify", options_.verify,
         "Do not prove that the output holds exactly the records of the runs, in order");
     command_->add_option("RUN", runs_, "Files of records that are sorted by the keys")
         ->type_name("");
-    command_->footer(
-        "Records with equal keys keep the order of the runs and, within a run, of the file.\n"
-        "The last line of a run may lack its newline, and gets it.\n"
-        "Examples:\n  corank merge -r key:u64,value:u64 -o merged.bin runs/run-*.bin\n"
-        "  corank merge --csv --header -b city,population:u64:desc -o all.csv parts/*.csv");
+    command_->footer(footer(on_equal));
   }
 
   bool chosen() const { return command_->parsed(); }
@@ -301,7 +303,9 @@ class MergeCommand {
       throw Error("--output and --stats are both standard output; write one to a file");
     std::vector<std::filesystem::path> runs(runs_.begin(), runs_.end());
     if (!files_from_.empty()) std::ranges::move(names_from(files_from_), std::back_inserter(runs));
-    if (runs.empty()) throw Error("merge: no runs are named; see corank merge --help");
+    if (runs.empty())
+      throw Error(
+          fmt::format("{0}: no runs are named; see corank {0} --help", command_->get_name()));
 
     const StopOnSignal signals;
     options_.stop = signals.token();
@@ -328,6 +332,30 @@ class MergeCommand {
   }
 
  private:
+  static const char* footer(corank::OnEqual on_equal) {
+    switch (on_equal) {
+      case corank::OnEqual::unite:
+        return "Of equal keys as many records go out as the run has that has the most: of each "
+               "run\n"
+               "those that are more than any run before it has, its last.\n"
+               "Example:\n  corank union -r key:u64,value:u64 -o all.bin a.bin b.bin";
+      case corank::OnEqual::intersect:
+        return "Of equal keys as many records of the first run go out as the run has that has the\n"
+               "fewest, the first of them.\n"
+               "Example:\n  corank intersect -r key:u64,value:u64 -o both.bin a.bin b.bin";
+      case corank::OnEqual::subtract:
+        return "Of equal keys as many records of the first run go out as it has more than all the\n"
+               "others together, the last of them.\n"
+               "Example:\n  corank subtract -r key:u64,value:u64 -o rest.bin a.bin b.bin";
+      default:
+        return "Records with equal keys keep the order of the runs and, within a run, of the "
+               "file.\n"
+               "The last line of a run may lack its newline, and gets it.\n"
+               "Examples:\n  corank merge -r key:u64,value:u64 -o merged.bin runs/run-*.bin\n"
+               "  corank merge --csv --header -b city,population:u64:desc -o all.csv parts/*.csv";
+    }
+  }
+
   static void allow_most_open_files() {
     struct rlimit limit {};
     getrlimit(RLIMIT_NOFILE, &limit);
@@ -473,7 +501,14 @@ int main(int argc, char** argv) {
                "corank");
   app.set_version_flag("--version", std::string("corank ") + corank::version);
   app.require_subcommand(1);
-  MergeCommand merge(app);
+  using corank::OnEqual;
+  MergeCommand merge(app, "merge", "Merge sorted runs into one sorted file");
+  MergeCommand unite(app, "union", "What any of the runs has, as a sorted file", OnEqual::unite);
+  MergeCommand intersect(app, "intersect", "What all of the runs have, as a sorted file",
+                         OnEqual::intersect);
+  MergeCommand subtract(app, "subtract",
+                        "What the first of the runs has and no other, as a sorted file",
+                        OnEqual::subtract);
   CheckCommand check(app);
   GenerateCommand generate(app);
   corank::InfoCommand info(app);
@@ -486,7 +521,8 @@ int main(int argc, char** argv) {
     return report(Error(std::string(error.what()) + "; see corank --help"), failed);
   }
   try {
-    if (merge.chosen()) return merge.run();
+    for (MergeCommand* const command : {&merge, &unite, &intersect, &subtract})
+      if (command->chosen()) return command->run();
     if (check.chosen()) return check.run();
     if (generate.chosen()) return generate.run();
     if (bench.chosen()) return bench.run();

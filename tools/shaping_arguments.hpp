@@ -15,23 +15,12 @@ struct ShapingArguments {
   std::string from, to, where, on_equal, tombstone, select;
   Shaping shaping;
 
+  // What becomes of equal keys is no option where the command says it.
   void add_to(CLI::App& command) {
     const auto add = [&](const char* name, std::string& text, const char* type, const char* help) {
       command.add_option(name, text, help)->type_name(type);
     };
-    add("--on-equal", on_equal, "POLICY",
-        "What records with equal keys turn into: keep, first, last, error or "
-        "reduce:sum(a),min(b),max(c),count(d),last(e), which combines them into the first");
-    command
-        .add_option("--overflow", shaping.overflow,
-                    "What a sum that its field cannot hold turns into: error, saturate or wrap")
-        ->transform(CLI::CheckedTransformer(
-            std::map<std::string, Overflow>{{"error", Overflow::error},
-                                            {"saturate", Overflow::saturate},
-                                            {"wrap", Overflow::wrap}}))
-        ->option_text("HOW");
-    add("--tombstone", tombstone, "FIELD=VALUE",
-        "Then drop the records that have this value: deletions");
+    if (!is_set_operation(shaping.on_equal)) add_groups_to(command, add);
     add("--where", where, "CONDITION",
         "Keep only records that fulfil it: field > 5 and (b == 'x' or not c < 2)");
     add("--select", select, "FIELDS", "The fields that go out, in this order: a,b,…");
@@ -52,6 +41,24 @@ struct ShapingArguments {
     if (!tombstone.empty()) shaping.tombstone = parse_tombstone(tombstone, schema);
     if (!select.empty()) shaping.select = parse_select(select, schema);
     return shaping;
+  }
+
+ private:
+  template <class Add>
+  void add_groups_to(CLI::App& command, Add add) {
+    add("--on-equal", on_equal, "POLICY",
+        "What records with equal keys turn into: keep, first, last, error or "
+        "reduce:sum(a),min(b),max(c),count(d),last(e), which combines them into the first");
+    command
+        .add_option("--overflow", shaping.overflow,
+                    "What a sum that its field cannot hold turns into: error, saturate or wrap")
+        ->transform(CLI::CheckedTransformer(
+            std::map<std::string, Overflow>{{"error", Overflow::error},
+                                            {"saturate", Overflow::saturate},
+                                            {"wrap", Overflow::wrap}}))
+        ->option_text("HOW");
+    add("--tombstone", tombstone, "FIELD=VALUE",
+        "Then drop the records that have this value: deletions");
   }
 };
 

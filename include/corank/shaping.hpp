@@ -20,7 +20,17 @@ enum class OnEqual : std::uint8_t {
   last,    // the last stays
   error,   // two are an error, which names both
   reduce,  // one goes out: the first, but for the fields that Shaping::reductions name
+  // Set operations of the runs as std::set_union and its kin define them for equal elements, of
+  // more than two runs from left to right:
+  unite,      // of each run those that are more than any run before it has; these are its last
+  intersect,  // the first of the first run, as many as the run has that has the fewest
+  subtract,   // the last of the first run, as many as it has more than all the others together
 };
+
+constexpr bool is_set_operation(OnEqual on_equal) {
+  return on_equal == OnEqual::unite || on_equal == OnEqual::intersect ||
+         on_equal == OnEqual::subtract;
+}
 
 struct Reduction {
   // Floats are summed up exactly and rounded once, so that the order does not matter; of floats and
