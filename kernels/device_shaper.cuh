@@ -48,7 +48,7 @@ class DeviceShape {
     reductions.columns = upload(columns);
     reductions.count = static_cast<std::uint32_t>(columns.size());
     std::vector<std::uint32_t> bytes;
-    for (const Shape::Stretch& stretch : shape.selected())
+    for (const Shape::Stretch& stretch : shape.stretches())
       for (std::uint32_t i = 0; i < stretch.bytes; ++i) bytes.push_back(stretch.from + i);
     byte_of = bytes.empty() ? nullptr : upload(bytes);
   }

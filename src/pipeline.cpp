@@ -328,7 +328,7 @@ void run_pass(const Pass& pass, PassTotals& totals, Verifier& verifier) {
         if (in_buffer) unused = piece.data() + piece.size();
       } else if (pass.shape) {
         const auto place = pass.in_place.subspan(at, piece.size());
-        std::memmove(place.data(), piece.data(), piece.size());
+        if (!piece.empty()) std::memmove(place.data(), piece.data(), piece.size());
         piece = place;
       }
       if (verify && pass.backend && !layout.text) verifier.records.follow(piece, token.first);

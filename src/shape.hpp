@@ -69,7 +69,7 @@ class Shape {
   std::span<const Column> columns() const { return columns_; }
   Overflow overflow() const { return overflow_; }
   // What goes out of a record; none: all of it.
-  std::span<const Stretch> selected() const { return selected_; }
+  std::span<const Stretch> stretches() const { return selected_; }
 
  private:
   friend class Group;
