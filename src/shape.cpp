@@ -158,7 +158,7 @@ Shape::Shape(const Schema& schema, const std::vector<KeyField>& keys, const KeyE
       overflow_(shaping.overflow),
       tombstone_(schema, equality(shaping.tombstone)),
       buries_(shaping.tombstone.has_value()),
-      output_(selected(schema, shaping.select)) {
+      output_(corank::selected(schema, shaping.select)) {
   if (is_set_operation(on_equal_)) set_operation_ = {on_equal_, static_cast<std::uint32_t>(runs)};
   for (const Reduction& reduction : shaping.reductions) {
     const Field& field = schema.fields[reduction.field];
