@@ -1,18 +1,36 @@
 // Looks at every record of one run.
 #pragma once
 
+#include <functional>
+
 #include "corank/key.hpp"
 #include "run.hpp"
 
 namespace corank {
+
+// Some of a run's records, one after another.
+struct ScannedBlock {
+  const std::byte* before;  // the record before the first; null if there is none
+  const std::byte* records;
+  std::uint64_t count;   // more than 0
+  std::uint64_t first;   // the number of the first, in the run
+  std::uint64_t offset;  // of the first in the run's file, or in what that is decompressed to
+};
+
+// Where record `index` of the block begins, as `offset` counts.
+std::uint64_t offset_of(const KeyLayout& layout, const ScannedBlock& block, std::uint64_t index);
+
+// Calls `look` with all records of a run that is open or in memory, in their order; where they vary
+// in length, of one that counts bytes. Returns how many were skipped, see BadNumbers.
+std::uint64_t scan_blocks(const Run& run, const KeyEncoding& encoding,
+                          const std::function<void(const ScannedBlock&)>& look);
 
 struct ScanResult {
   std::uint64_t records = 0;
   std::uint64_t checksum = 0;
 };
 
-// What check() does, for a run that is open or in memory; of records of variable length, for one
-// that counts bytes.
+// What check() does, for runs as of scan_blocks().
 ScanResult scan(const Run& run, const KeyEncoding& encoding, bool checksum);
 
 }  // namespace corank

@@ -47,16 +47,6 @@ int report(const std::exception& error, int code) {
   return code;
 }
 
-void add_compressed(CLI::App& command, bool& decompress) {
-  command
-      .add_option("--compressed", decompress,
-                  "auto: what begins as a gzip, zstd, bzip2, xz or lz4 file does is decompressed; "
-                  "none: files are what they are")
-      ->transform(
-          CLI::CheckedTransformer(std::map<std::string, bool>{{"auto", true}, {"none", false}}))
-      ->option_text("WHICH");
-}
-
 // One line on a terminal, written over and over.
 class ProgressLine {
  public:
@@ -226,7 +216,7 @@ class MergeCommand {
             "How the output is compressed: none, gzip, zstd, bzip2, xz or lz4, also with a "
             "level (zstd:7); without it, by the end of its name: .gz .zst .bz2 .xz .lz4")
         ->type_name("CODEC");
-    add_compressed(*command_, options_.decompress);
+    corank::add_compressed_to(*command_, options_.decompress);
     command_->add_option("--backend", options_.backend, "What merges: auto, cpu or cuda")
         ->transform(CLI::CheckedTransformer(
             std::map<std::string, corank::BackendChoice>{{"auto", corank::BackendChoice::automatic},
@@ -386,7 +376,7 @@ class CheckCommand {
     record_.add_text_to(*command_);
     command_->add_flag("--checksum", checksum_,
                        "Print records, checksum and name of each file, and of all together");
-    add_compressed(*command_, decompress_);
+    corank::add_compressed_to(*command_, decompress_);
     command_->add_option("FILE", files_, "Files of records")->required()->type_name("");
     command_->footer(
         "The checksum depends neither on the order of the records nor on how they are spread over\n"

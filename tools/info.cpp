@@ -8,11 +8,54 @@
 #include <thread>
 
 #include "ceilings.hpp"
+#include "codec.hpp"
+#include "corank/check.hpp"
 #include "corank/version.hpp"
 #include "cpu_backend.hpp"
 #include "cuda_backend.hpp"
 
 namespace corank {
+namespace {
+
+std::string size_of(const FileReport& report) {
+  if (report.is_pipe) return fmt::format("{} bytes from a pipe", report.bytes);
+  if (report.codec == Codec::none) return fmt::format("{} bytes", report.file_bytes);
+  return fmt::format("{} bytes, {}; decompressed {} bytes, {:.2f} times as many", report.file_bytes,
+                     name_of(report.codec), report.bytes,
+                     static_cast<double>(report.bytes) / static_cast<double>(report.file_bytes));
+}
+
+void print(const std::string& file, const FileReport& report) {
+  fmt::print("{}\n  size:       {}\n  records:    {}\n", file, size_of(report), report.records);
+  if (report.records_skipped != 0)
+    fmt::print("  skipped:    {}, in which a column is no number\n", report.records_skipped);
+  if (report.records == 0) return;
+  fmt::print("  first key:  {}\n  last key:   {}\n", report.first_key, report.last_key);
+  if (report.disorder)
+    fmt::print("  order:      record {} (byte {}) sorts before its predecessor\n",
+               report.disorder->record, report.disorder->byte);
+  else
+    fmt::print("  order:      in order\n");
+  fmt::print("  duplicates: {} records have the key of the one before\n", report.duplicates);
+}
+
+nlohmann::ordered_json json_of(const std::string& file, const FileReport& report) {
+  nlohmann::ordered_json json = {{"file", file},
+                                 {"file_bytes", report.file_bytes},
+                                 {"codec", name_of(report.codec)},
+                                 {"bytes", report.bytes},
+                                 {"records", report.records},
+                                 {"records_skipped", report.records_skipped},
+                                 {"first_key", report.first_key},
+                                 {"last_key", report.last_key},
+                                 {"in_order", !report.disorder},
+                                 {"duplicates", report.duplicates}};
+  if (report.disorder)
+    json["disorder"] = {{"record", report.disorder->record}, {"byte", report.disorder->byte}};
+  return json;
+}
+
+}  // namespace
 
 nlohmann::ordered_json describe_machine() {
   const CudaDevice device = find_cuda_device(0);
@@ -30,19 +73,58 @@ nlohmann::ordered_json describe_machine() {
 }
 
 InfoCommand::InfoCommand(CLI::App& app) {
-  command_ = app.add_subcommand("info", "Show what this machine offers, and measure its ceilings");
-  command_
-      ->add_option("--in", folder_, "Folder whose file system is measured; without it, this one")
-      ->type_name("FOLDER");
+  command_ = app.add_subcommand(
+      "info", "Show what files hold; or what this machine offers, and measure its ceilings");
+  CLI::Option* const folder =
+      command_
+          ->add_option("--in", folder_,
+                       "Folder whose file system is measured; without it, this one")
+          ->type_name("FOLDER");
+  record_.add_to(*command_);
+  record_.add_text_to(*command_);
+  add_compressed_to(*command_, decompress_);
+  command_->add_option("FILE", files_, "Files of records; without any, the machine is shown")
+      ->type_name("")
+      ->excludes(folder);
   command_->add_flag("--json", json_, "Print JSON");
   command_->footer(
-      "Takes a few seconds, 512 MiB of disk and about as much memory, which it gives back.\n"
+      "Files are read to their ends. Shown are their sizes, records, first and last keys, order, "
+      "and\n"
+      "how many records have the key of the one before. Nothing is guessed: say what they hold.\n"
+      "Without files it takes a few seconds, 512 MiB of disk and about as much memory, which it "
+      "gives back.\n"
       "Rates count every byte that is moved once. A merge to one file cannot pass the lowest of\n"
       "those that it needs.\n"
-      "Example:\n  corank info --in /data");
+      "Examples:\n  corank info --in /data\n  corank info -r key:u64,value:u64 runs/run-*.bin");
 }
 
 int InfoCommand::run() const {
+  if (files_.empty())
+    show_machine();
+  else
+    show_files();
+  return 0;
+}
+
+void InfoCommand::show_files() const {
+  const std::optional<TextFormat> text = record_.text();
+  const Schema schema = text ? Schema() : record_.schema();
+  const std::vector<KeyField> keys = text ? std::vector<KeyField>() : record_.keys(schema);
+  nlohmann::ordered_json all = nlohmann::ordered_json::array();
+  for (const std::string& file : files_) {
+    const FileReport report =
+        text ? describe(file, *text, decompress_) : describe(file, schema, keys, decompress_);
+    if (json_)
+      all.push_back(json_of(file, report));
+    else
+      print(file, report);
+  }
+  // A key may be any bytes.
+  if (json_)
+    fmt::print("{}\n", all.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
+}
+
+void InfoCommand::show_machine() const {
   CeilingOptions options;
   options.folder = folder_;
   nlohmann::ordered_json machine = describe_machine();
@@ -63,7 +145,7 @@ int InfoCommand::run() const {
         fmt::print("  {:44} {:8.2f} GB/s\n", ceiling.what, ceiling.bytes_per_second * 1e-9);
       else
         fmt::print("  {:44} not measured: {}\n", ceiling.what, ceiling.note);
-    return 0;
+    return;
   }
   nlohmann::ordered_json json = {
       {"version", version}, {"machine", std::move(machine)}, {"folder", folder_}};
@@ -75,7 +157,6 @@ int InfoCommand::run() const {
       entry["not_measured"] = ceiling.note;
   }
   fmt::print("{}\n", json.dump(2));
-  return 0;
 }
 
 }  // namespace corank

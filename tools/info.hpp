@@ -1,9 +1,13 @@
-// `corank info`: what this machine offers, and the rates that bind a merge on it.
+// `corank info`: what this machine offers, and the rates that bind a merge on it; of files, what
+// they hold.
 #pragma once
 
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
+
+#include "record_arguments.hpp"
 
 namespace corank {
 
@@ -17,7 +21,13 @@ class InfoCommand {
   int run() const;
 
  private:
+  void show_machine() const;
+  void show_files() const;
+
   CLI::App* command_;
+  RecordArguments record_;
+  std::vector<std::string> files_;
+  bool decompress_ = true;
   std::string folder_ = ".";
   bool json_ = false;
 };

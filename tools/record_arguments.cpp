@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <map>
+
 #include "corank/error.hpp"
 
 namespace corank {
@@ -56,6 +58,16 @@ void RecordArguments::add_text_to(CLI::App& command) {
   command.add_flag("--kv", pairs_,
                    "Records are pairs: u32 bytes of the key, u32 bytes of the value, both "
                    "little-endian, key, value");
+}
+
+void add_compressed_to(CLI::App& command, bool& decompress) {
+  command
+      .add_option("--compressed", decompress,
+                  "auto: what begins as a gzip, zstd, bzip2, xz or lz4 file does is decompressed; "
+                  "none: files are what they are")
+      ->transform(
+          CLI::CheckedTransformer(std::map<std::string, bool>{{"auto", true}, {"none", false}}))
+      ->option_text("WHICH");
 }
 
 std::optional<TextFormat> RecordArguments::text() const {

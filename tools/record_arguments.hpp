@@ -36,4 +36,7 @@ class RecordArguments {
   std::string bad_numbers_;
 };
 
+// --compressed, of commands that read files.
+void add_compressed_to(CLI::App& command, bool& decompress);
+
 }  // namespace corank
