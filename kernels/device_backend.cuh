@@ -16,6 +16,7 @@
 #include "cuda_check.cuh"
 #include "shape.hpp"
 #include "staging.cuh"
+#include "text_shape.hpp"
 
 namespace corank {
 
@@ -46,6 +47,7 @@ class DeviceBackend final : public Backend {
         threads_(config.threads),
         look_(config.look),
         shape_(config.shape),
+        text_shape_(config.text_shape),
         fingerprint_(config.fingerprint),
         order_((CORANK_CUDA(cudaSetDevice(device)), *config.encoding)) {
     for (unsigned i = 0; i < config.tokens; ++i) {
@@ -70,6 +72,7 @@ class DeviceBackend final : public Backend {
       if (look_) shaped->read = found.read;
       return std::move(*shaped);
     }
+    if (text_shape_) return shape_text(*text_shape_, {output, unit.bytes}, fingerprint_);
     MergedUnit merged;
     merged.pieces = {{output, unit.bytes}};
     if (look_) {
@@ -136,6 +139,7 @@ class DeviceBackend final : public Backend {
   unsigned threads_;
   bool look_;
   const Shape* shape_;
+  const TextShape* text_shape_;
   FingerprintSum fingerprint_;
   typename Lane::Order order_;
   std::vector<std::unique_ptr<Lane>> lanes_;

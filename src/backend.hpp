@@ -10,6 +10,7 @@
 #include "corank/error.hpp"
 #include "corank/key.hpp"
 #include "shape.hpp"
+#include "text_shape.hpp"
 #include "unit.hpp"
 
 namespace corank {
@@ -59,12 +60,13 @@ class Backend {
 // What one pass needs of a backend. `encoding` must outlive it.
 struct BackendConfig {
   const KeyEncoding* encoding;
-  std::uint64_t unit_records;    // of the largest unit
-  unsigned tokens;               // units in flight at most
-  unsigned threads;              // for the CPU
-  bool look = false;             // merge() is to look where that costs it little
-  std::uint64_t unit_bytes = 0;  // of the largest unit, where records vary in length
-  const Shape* shape = nullptr;  // null: all records stay what they are
+  std::uint64_t unit_records;             // of the largest unit
+  unsigned tokens;                        // units in flight at most
+  unsigned threads;                       // for the CPU
+  bool look = false;                      // merge() is to look where that costs it little
+  std::uint64_t unit_bytes = 0;           // of the largest unit, where records vary in length
+  const Shape* shape = nullptr;           // null: all records stay what they are
+  const TextShape* text_shape = nullptr;  // the same of records of variable length
   // Of what the CPU shapes, before that, or is the first to read; null: they are not verified.
   FingerprintSum fingerprint = nullptr;
 };

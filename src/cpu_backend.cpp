@@ -193,6 +193,7 @@ class CpuBackend final : public Backend {
         words_(make_words(layout_)),
         threads_(config.threads),
         shape_(config.shape),
+        text_shape_(config.text_shape),
         fingerprint_(config.fingerprint),
         merger_(*words_, threads_, config.tokens) {}
 
@@ -202,13 +203,18 @@ class CpuBackend final : public Backend {
       runs.push_back({record_at(segment, 0, layout_.record_bytes), segment.count, false});
     std::optional<UnitShaper> shaper;
     if (shape_) shaper.emplace(*shape_, unit, fingerprint_);
+    std::optional<TextUnitShaper> text_shaper;
+    if (text_shape_) text_shaper.emplace(*text_shape_, fingerprint_);
     const bool reads_first = fingerprint_ && !unit.segments.front().chunk->fingerprint;
-    const auto read = merger_.merge(runs, output, shaper ? &*shaper : nullptr,
-                                    reads_first ? fingerprint_ : nullptr);
+    const auto read =
+        merger_.merge(runs, output, shaper ? &*shaper : nullptr,
+                      reads_first ? fingerprint_ : nullptr, text_shaper ? &*text_shaper : nullptr);
     if (!read) throw_disorder(unit.segments);
     MergedUnit merged;
     if (shaper)
       merged = shaper->join();
+    else if (text_shaper)
+      merged = text_shaper->join();
     else
       merged.pieces = {{output, unit.bytes}};
     if (reads_first) merged.read = read;
@@ -237,6 +243,7 @@ class CpuBackend final : public Backend {
   std::unique_ptr<detail::KeyWords> words_;
   unsigned threads_;
   const Shape* shape_;
+  const TextShape* text_shape_;
   FingerprintSum fingerprint_;
   ParallelMerger merger_;
 };

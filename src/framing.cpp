@@ -234,12 +234,17 @@ std::uint64_t first_record_bytes(const TextLayout& layout, std::span<const std::
   return at == end ? 0 : static_cast<std::uint64_t>(at + 1 - bytes.data());
 }
 
+std::string place_of(const TextLayout& layout, std::uint64_t record,
+                     std::optional<std::uint64_t> byte) {
+  const std::string number = layout.kind == TextKind::lines
+                                 ? fmt::format("line {}", record + 1 + layout.header)
+                                 : fmt::format("record {}", record);
+  return byte ? fmt::format("{} (byte {})", number, *byte) : number;
+}
+
 void throw_bad_record(const std::filesystem::path& run, std::uint64_t record, std::uint64_t byte,
                       const TextLayout& layout, const BadRecord& bad, const std::byte* at) {
-  const std::string place =
-      layout.kind == TextKind::lines
-          ? fmt::format("{}: line {} (byte {})", run.string(), record + 1 + layout.header, byte)
-          : fmt::format("{}: record {} (byte {})", run.string(), record, byte);
+  const std::string place = fmt::format("{}: {}", run.string(), place_of(layout, record, byte));
   if (bad.reason == BadRecord::Reason::open_quote)
     throw Error(
         fmt::format("{}: the last column begins with a quote that nothing closes; correct "

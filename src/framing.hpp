@@ -44,6 +44,11 @@ Indexed index_records(const TextLayout& layout, std::span<const std::byte> bytes
 // 0 if it is not there as a whole.
 std::uint64_t first_record_bytes(const TextLayout& layout, std::span<const std::byte> bytes);
 
+// Which record of its run it is, in words: counted from 0, or as a line of its file from 1. `byte`
+// is where it begins, if that is known.
+std::string place_of(const TextLayout& layout, std::uint64_t record,
+                     std::optional<std::uint64_t> byte);
+
 // Throws Error about the record, which is number `record` of its run, counted from 0, and begins at
 // byte `byte` of it and at `at`.
 [[noreturn]] void throw_bad_record(const std::filesystem::path& run, std::uint64_t record,

@@ -20,6 +20,7 @@
 #include "cpu_backend.hpp"
 #include "cuda_backend.hpp"
 #include "fallback_backend.hpp"
+#include "framing.hpp"
 #include "header.hpp"
 #include "key_search.hpp"
 #include "line_search.hpp"
@@ -180,13 +181,36 @@ std::uint64_t digest(const std::string& text) {
   return records_checksum(std::as_bytes(std::span(text)), static_cast<std::uint32_t>(text.size()));
 }
 
+void check_text_shaping(const Options& options) {
+  const Shaping& shaping = options.shaping;
+  if (is_set_operation(shaping.on_equal))
+    throw Error(
+        "union, intersect and subtract are for records of a fixed size; give them by --record, or "
+        "merge text and pairs by --on-equal first or last");
+  if (shaping.on_equal == OnEqual::reduce)
+    throw Error(
+        "--on-equal reduce combines fields of records of a fixed size; of text and pairs keep "
+        "first or last, or convert them");
+  if (shaping.tombstone || !shaping.where.steps.empty() || !shaping.select.empty() ||
+      !shaping.from.empty() || !shaping.to.empty())
+    throw Error(
+        "--where, --select and --tombstone choose by fields, which text and pairs do not have; "
+        "give records of a fixed size by --record");
+  if (options.copy_only && (shaping.on_equal != OnEqual::keep || shaping.limit ||
+                            !shaping.text_from.empty() || !shaping.text_to.empty()))
+    throw Error("--copy-only leaves the records as they are; drop it, or what chooses among them");
+  if (shaping.limit && options.parts > 1)
+    throw Error(
+        "--limit with --parts needs to know beforehand where each part ends, which lines do not "
+        "tell; drop one of them");
+}
+
 void check_shaping(const Options& options) {
   const Shaping& shaping = options.shaping;
   const bool groups = shaping.on_equal != OnEqual::keep;
-  if (options.text &&
-      (groups || shaping.tombstone || shaping.limit || !shaping.where.steps.empty() ||
-       !shaping.select.empty() || !shaping.from.empty() || !shaping.to.empty()))
-    throw Error("--lines has no fields to choose by; give records of a fixed size by --record");
+  if (options.text) return check_text_shaping(options);
+  if (!shaping.text_from.empty() || !shaping.text_to.empty())
+    throw Error("Shaping::text_from and text_to are for records of variable length");
   if (options.copy_only &&
       (groups || shaping.tombstone || !shaping.where.steps.empty() || !shaping.select.empty() ||
        !shaping.from.empty() || !shaping.to.empty()))
@@ -233,7 +257,7 @@ class Merge {
     if (sequential_)
       for (Run& run : runs_) run.count_bytes();
     check_shaping(options);
-    if (!options.text) prepare_shape();
+    options.text ? prepare_text_shape() : prepare_shape();
     run_records_ = records_of(runs_);
     if (runs_.size() >= many_runs) {
       const std::uint64_t least_bytes = smallest_budget() * std::max(options.parts, 1u);
@@ -287,6 +311,7 @@ class Merge {
                                : options_.parts != 0                 ? "--parts"
                                : !shaping.from.empty()               ? "--from"
                                : !shaping.to.empty()                 ? "--to"
+                               : options_.text                       ? nullptr
                                : shaping.on_equal == OnEqual::error  ? "--on-equal error"
                                : options_.copy_only && shaping.limit ? "--copy-only with --limit"
                                                                      : nullptr;
@@ -305,7 +330,8 @@ class Merge {
         options_.text ? smallest_text_memory() : smallest_memory(options_.record.record_bytes);
     return has_streams_ ? std::max(2 * bytes, 4 * decoder_bytes_) : bytes;
   }
-  bool resumes() const { return options_.resume && !shape_; }
+  bool resumes() const { return options_.resume && !is_shaped(); }
+  bool is_shaped() const { return shape_ || text_shape_; }
 
   // Ranges, and limits where every record goes out, are cuts of the runs.
   void prepare_shape() {
@@ -324,6 +350,30 @@ class Merge {
       keep_first(*shaping.limit);
   }
 
+  // The ends of a range are found in lines that are read from where they are wanted; what is in
+  // between of other runs is told by reading.
+  void prepare_text_shape() {
+    const Shaping& shaping = options_.shaping;
+    if (shaping.on_equal == OnEqual::error) inputs_ = runs_;
+    const bool finds = options_.text->kind == TextKind::lines && !has_streams_;
+    const auto bound = [&](const std::vector<std::string>& values, const char* option) {
+      return values.empty() ? std::nullopt
+                            : std::optional<TextBound>({text_->layout(), values, option});
+    };
+    const auto from = bound(shaping.text_from, "--from"), to = bound(shaping.text_to, "--to");
+    for (Run& run : runs_) {
+      if (!finds) break;
+      const auto find = [&](const std::optional<TextBound>& key, std::uint64_t without) {
+        return key ? find_line(run, key->layout(), key->record(), Bound::lower, 0, run.records())
+                   : without;
+      };
+      const std::uint64_t first = find(from, 0), end = find(to, run.records());
+      run = run.stretch(first, std::max(first, end) - first);
+    }
+    if (TextShape shape(encoding_, shaping, finds); !shape.keeps_all())
+      text_shape_.emplace(std::move(shape));
+  }
+
   // The first of the key fields that go out, up to one that does not.
   std::vector<KeyField> keys_of_output() const {
     std::vector<KeyField> keys;
@@ -340,6 +390,7 @@ class Merge {
   OutputOrder order_of_output() const {
     using enum OutputOrder::Kind;
     if (options_.copy_only) return {&encoding_, none};
+    if (last_pass_ && text_shape_) return {&encoding_, text_shape_->groups() ? strict : rising};
     if (!last_pass_ || !shape_) return {&encoding_, rising};
     const std::size_t keys = keys_of_output().size();
     if (keys == 0) return {&*output_encoding_, none};
@@ -386,7 +437,7 @@ class Merge {
 
   void into_writers(const std::vector<std::filesystem::path>& paths, std::vector<Writer>& writers,
                     const std::filesystem::path& folder_for_earlier) {
-    if (options_.resume && shape_ && options_.notice)
+    if (options_.resume && is_shaped() && options_.notice)
       options_.notice(
           "a merge that drops or combines records cannot be gone on with; starting over");
     const std::uint64_t output_digest = digest_of_output();
@@ -427,7 +478,7 @@ class Merge {
             {options_.trace.empty() ? nullptr : &trace_, "compress", static_cast<unsigned>(i)});
       // How much room compressed or shaped bytes need is not known.
       if (direct)
-        writers[i].make_direct(compression_.codec == Codec::none && !shape_ ? part_bytes : 0);
+        writers[i].make_direct(compression_.codec == Codec::none && !is_shaped() ? part_bytes : 0);
     }
     std::uint64_t left = 0;
     for (const Slice& slice : slices) left += slice.end - slice.begin;
@@ -722,8 +773,11 @@ class Merge {
   // larger. Small ones cost more, so much less is not worth it.
   std::uint64_t wanted_bytes() const {
     constexpr std::uint64_t least = std::uint64_t{1} << 20;
-    if (!last_pass_ || !shape_ || !options_.shaping.limit)
+    constexpr std::uint64_t usual_text_bytes = 256;  // of a record
+    if (!last_pass_ || !is_shaped() || !options_.shaping.limit)
       return std::numeric_limits<std::uint64_t>::max();
+    if (options_.text)
+      return std::max(least, std::min(*options_.shaping.limit, run_records_) * usual_text_bytes);
     return std::max(least, *options_.shaping.limit < run_records_
                                ? *options_.shaping.limit * options_.record.record_bytes
                                : std::numeric_limits<std::uint64_t>::max());
@@ -811,6 +865,7 @@ class Merge {
                         .plan = plan,
                         .shape = shape_of_pass(),
                         .limit = limit,
+                        .text_shape = text_shape_of_pass(),
                         .output = output,
                         .backend = options_.copy_only ? nullptr : backends.back().get(),
                         .writer = writers.empty() ? nullptr : &writers[i],
@@ -836,6 +891,7 @@ class Merge {
       for (const Run& run : runs) run.check_unchanged();  // or what is no record was compared
       throw_first_disorder(runs[found.run], found.record);
     } catch (const EqualKeys& found) {
+      if (options_.text) throw_equal_text(found.record);
       throw_equal(found.record.data());
     } catch (const Error&) {
       if (mapped)
@@ -845,8 +901,7 @@ class Merge {
     stats_.pipeline_seconds += std::chrono::duration<double>(TraceClock::now() - start).count();
     ++stats_.passes;
 
-    const bool ended_early = shape_of_pass() && totals_.records_written == limit;
-    for (std::size_t i = 0; i < fingerprints.size() && !ended_early; ++i) {
+    for (std::size_t i = 0; i < fingerprints.size() && !totals_.ended_early; ++i) {
       std::uint64_t read = 0;
       for (const std::vector<Run>& slice : sliced) read += slice[i].records();
       if (runs[i].is_temporary() && read == runs[i].records() &&
@@ -867,9 +922,10 @@ class Merge {
                                  .unit_records = plan.unit_records,
                                  .tokens = plan.tokens,
                                  .threads = threads,
-                                 .look = options_.verify,
+                                 .look = options_.verify && !text_shape_of_pass(),
                                  .unit_bytes = plan.unit_bytes,
                                  .shape = shape_of_pass(),
+                                 .text_shape = text_shape_of_pass(),
                                  .fingerprint = fingerprint_};
       std::vector<std::unique_ptr<Backend>> backends;
       try {
@@ -947,6 +1003,9 @@ class Merge {
     const std::optional<Shape>& shape = last_pass_ ? shape_ : earlier_shape_;
     return shape ? &*shape : nullptr;
   }
+  const TextShape* text_shape_of_pass() const {
+    return last_pass_ && text_shape_ ? &*text_shape_ : nullptr;
+  }
 
   // Names the first two records that have the key of `record`.
   [[noreturn]] void throw_equal(const std::byte* record) const {
@@ -969,6 +1028,22 @@ class Merge {
     }
     throw Error(fmt::format("{} have the same key, {}; choose another --on-equal to merge them",
                             places, shape_->key_text(record)));
+  }
+
+  // Names the first two records that have the key of `record`.
+  [[noreturn]] void throw_equal_text(std::span<const std::byte> record) const {
+    std::string places;
+    unsigned found = 0;
+    for (const Run& run : inputs_) {
+      if (run.input().is_stream) continue;  // which is read only once
+      for (const FoundRecord& equal : find_equals(run, encoding_, record, 2 - found))
+        places += fmt::format("{}{}: {}", found++ == 0 ? "" : " and ", run.path().string(),
+                              place_of(text_->layout(), equal.record, equal.byte));
+    }
+    throw Error(fmt::format("{}{}have the same key, {}; choose another --on-equal to merge them",
+                            places.empty() ? "two records" : places,
+                            found == 1 ? " and one of a pipe " : " ",
+                            text_key_text(text_->layout(), record)));
   }
 
   bool in_order_at(const Run& run, std::uint64_t record) const {
@@ -994,7 +1069,10 @@ class Merge {
   // A backend finds some record that is out of order; this names the run's first.
   [[noreturn]] void throw_first_disorder(const Run& run, std::uint64_t found) const {
     if (run.is_temporary()) throw_temporary_corrupted(run);
-    if (run.input().is_stream) throw OutOfOrder(run.path(), found);
+    if (run.input().is_stream)
+      throw OutOfOrder(run.path(), found, 0,
+                       options_.text ? place_of(text_->layout(), found, std::nullopt)
+                                     : fmt::format("record {}", found));
     scan(run.whole(), encoding_, false);
     throw Corrupted(fmt::format("{}: record {} was out of order in memory, but is not in the run",
                                 run.path().string(), found));
@@ -1027,7 +1105,7 @@ class Merge {
     if (stats_.records_skipped != 0 && options_.notice)
       options_.notice(fmt::format("{} records were skipped, in which a column is no number",
                                   stats_.records_skipped));
-    stats_.records_written = shape_ ? totals_.records_written.load() : stats_.records;
+    stats_.records_written = is_shaped() ? totals_.records_written.load() : stats_.records;
     stats_.units = totals_.units;
     stats_.checksum = totals_.checksum;
     stats_.busy = {seconds(totals_.read),  seconds(totals_.cut),      seconds(totals_.merge),
@@ -1084,6 +1162,7 @@ class Merge {
   std::optional<KeyEncoding> output_encoding_;
   std::optional<Shape> shape_;          // of the last pass
   std::optional<Shape> earlier_shape_;  // of the pass before it that is run
+  std::optional<TextShape> text_shape_;
   BackendDecision decision_;
   unsigned threads_;
   std::uint64_t memory_bytes_;

@@ -26,7 +26,8 @@ ParallelMerger::ParallelMerger(const detail::KeyWords& keys, unsigned threads, u
 }
 
 std::optional<std::uint64_t> ParallelMerger::merge(std::span<const Stretch> runs, std::byte* out,
-                                                   UnitShaper* shaper, FingerprintSum sum) {
+                                                   UnitShaper* shaper, FingerprintSum sum,
+                                                   TextUnitShaper* text_shaper) {
   std::vector<std::uint64_t> counts;
   std::uint64_t records = 0;
   for (const Stretch& run : runs) {
@@ -77,6 +78,12 @@ std::optional<std::uint64_t> ParallelMerger::merge(std::span<const Stretch> runs
       for (std::uint64_t t = 0; t < tiles; ++t) places.push_back(out + cuts[t].rank * record_bytes);
       shaper->begin(places);
     }
+    if (text_shaper) {
+      std::vector<std::span<std::byte>> places;
+      for (std::uint64_t t = 0; t < tiles; ++t)
+        places.emplace_back(out + offset(cuts[t]), out + offset(cuts[t + 1]));
+      text_shaper->begin(places);
+    }
     tbb::parallel_for(std::uint64_t{0}, tiles, [&](std::uint64_t t) {
       std::vector<Stretch> tile;
       for (std::size_t r = 0; r < runs.size(); ++r) {
@@ -90,15 +97,17 @@ std::optional<std::uint64_t> ParallelMerger::merge(std::span<const Stretch> runs
       }
       const int thread = tbb::this_task_arena::current_thread_index();
       TileShaper* const tile_shaper = shaper ? &shaper->tile(t) : nullptr;
+      TextShaper* const of_text = text_shaper ? &text_shaper->tile(t) : nullptr;
       if (ordered) {
         const auto read = mergers_[static_cast<std::size_t>(thread)]->merge(
-            tile, out + offset(cuts[t]), tile_shaper, sum);
+            tile, out + offset(cuts[t]), tile_shaper, sum, of_text);
         if (read)
           fingerprint += *read;
         else
           ordered = false;
       }
       if (tile_shaper) tile_shaper->finish();
+      if (of_text && ordered) of_text->finish();
     });
   });
   if (!ordered) return std::nullopt;

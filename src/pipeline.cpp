@@ -97,7 +97,7 @@ class IdleClock {
 struct Verifier {
   explicit Verifier(const Pass& pass)
       : records(pass.output, pass.shape && !pass.written ? nullptr : pass.fingerprint),
-        text(pass.encoding, pass.fingerprint, pass.backend != nullptr) {}
+        text(pass.output, pass.text_shape ? nullptr : pass.fingerprint) {}
   OutputVerifier records;
   TextVerifier text;
 };
@@ -200,6 +200,8 @@ void run_pass(const Pass& pass, PassTotals& totals, Verifier& verifier) {
     MergedUnit merged;
     std::vector<std::byte> edge;  // what goes out and is not in the buffer
     std::uint64_t first = 0;      // record of the output
+    std::uint64_t offset = 0;     // of the pieces, in the output
+    std::uint64_t sequence = 0;   // of those units that something goes out of
     TraceClock::time_point merged_at;
   };
   std::vector<Token> carried(pass.plan.tokens);
@@ -222,6 +224,9 @@ void run_pass(const Pass& pass, PassTotals& totals, Verifier& verifier) {
       next += segment.count;
     }
   };
+  std::optional<TextJoiner> text_joiner;
+  if (pass.text_shape) text_joiner.emplace(*pass.text_shape);
+  std::uint64_t pieces_sequence = 0;
   std::optional<UnitJoiner> joiner;
   if (pass.shape) joiner.emplace(*pass.shape, pass.limit);
   OutputVerifier before_shape({&pass.encoding, OutputOrder::Kind::rising}, nullptr);
@@ -263,7 +268,12 @@ void run_pass(const Pass& pass, PassTotals& totals, Verifier& verifier) {
             token->buffer = pass.writer ? output_pool.lease() : Buffer(part_of_output(unit));
           const auto output = stays ? std::span<std::byte>()
                                     : token->buffer.bytes().subspan(skew_of(unit), unit.bytes);
-          if (stays) {
+          if (stays && pass.text_shape) {
+            const Segment& only = unit.segments.front();
+            token->merged = shape_text(
+                *pass.text_shape, reinterpret_cast<const Entry*>(only.chunk->records())[only.first],
+                pass.fingerprint);
+          } else if (stays) {
             for (const Segment& segment : unit.segments)
               token->merged.pieces.push_back(bytes_of_segment(segment));
           } else if (pass.backend) {
@@ -284,7 +294,7 @@ void run_pass(const Pass& pass, PassTotals& totals, Verifier& verifier) {
               to = std::ranges::copy(bytes_of_segment(segment), to).out;
             token->merged.pieces = {output};
           }
-          if (pass.checksum && !pass.shape)
+          if (pass.checksum && !pass.shape && !pass.text_shape)
             for (const auto piece : token->merged.pieces)
               totals.checksum += layout.text ? text_checksum(*layout.text, piece)
                                              : parallel_checksum(piece, record_bytes);
@@ -314,6 +324,9 @@ void run_pass(const Pass& pass, PassTotals& totals, Verifier& verifier) {
   // What was shaped does not stand yet where it belongs in memory.
   const auto put_out = [&](Token& token) {
     token.first = pass.shape ? written_bytes / output_bytes : token.unit.rank;
+    token.offset = written_bytes;
+    token.sequence = pieces_sequence;
+    if (!token.merged.pieces.empty()) ++pieces_sequence;
     if (looks_at_blocks) return write_and_look(token);
     const std::span<const std::byte> buffer = token.buffer.bytes();
     const std::byte* unused = buffer.data();  // of the buffer, up to the next piece in it
@@ -342,6 +355,10 @@ void run_pass(const Pass& pass, PassTotals& totals, Verifier& verifier) {
     joiner->join(token.merged, token.edge);
     enough = joiner->done();
   };
+  const auto join_text = [&](Token& token) {
+    text_joiner->join(token.merged);
+    enough = text_joiner->done();
+  };
   const auto write =
       tbb::make_filter<Token*, Token*>(tbb::filter_mode::serial_in_order, [&](Token* token) {
         stop_if_asked();
@@ -353,6 +370,8 @@ void run_pass(const Pass& pass, PassTotals& totals, Verifier& verifier) {
           token->merged = MergedUnit();
         else if (joiner)
           shape_ends(*token);
+        else if (text_joiner)
+          join_text(*token);
         put_out(*token);
         ++totals.units;
         totals.records += token->unit.records;
@@ -362,7 +381,10 @@ void run_pass(const Pass& pass, PassTotals& totals, Verifier& verifier) {
       });
   const auto look_at = [&](const Token& token) {
     if (layout.text) {
-      if (verify) verifier.text.look(token.merged.pieces, token.unit.sequence, token.unit.offset);
+      if (verify) verifier.text.look(token.merged.pieces, token.sequence, token.offset);
+      if (pass.checksum && pass.text_shape)
+        for (const auto piece : token.merged.pieces)
+          totals.checksum += text_checksum(*layout.text, piece);
       return;
     }
     std::uint64_t first = token.first;
@@ -376,8 +398,8 @@ void run_pass(const Pass& pass, PassTotals& totals, Verifier& verifier) {
   const auto look = tbb::make_filter<Token*, void>(tbb::filter_mode::parallel, [&](Token* token) {
     if (const auto& looked_at = token->merged.look) {
       if (layout.text)
-        verifier.text.take(*looked_at, token->merged.pieces.front(), token->unit.sequence,
-                           token->unit.offset);
+        verifier.text.take(*looked_at, token->merged.pieces.front(), token->sequence,
+                           token->offset);
       else
         verifier.records.take(*looked_at, token->unit.rank);
     } else if (!looks_at_blocks) {
@@ -395,9 +417,12 @@ void run_pass(const Pass& pass, PassTotals& totals, Verifier& verifier) {
   tbb::task_arena arena(static_cast<int>(workers_of(pass)));
   arena.execute(
       [&] { tbb::parallel_pipeline(pass.plan.tokens, read_and_cut & merge & write & look); });
-  if (joiner) {
+  if (joiner || text_joiner) {
     Token last;
-    joiner->finish(last.merged, last.edge);
+    if (joiner)
+      joiner->finish(last.merged, last.edge);
+    else
+      text_joiner->finish(last.merged);
     put_out(last);
     look_at(last);
   }
@@ -417,7 +442,9 @@ void run_pass(const Pass& pass, PassTotals& totals, Verifier& verifier) {
     const std::uint64_t written =
         layout.text ? verifier.text.fingerprint() : verifier.records.fingerprint();
     if (pass.written) *pass.written += written;
-    if (fingerprint != (joiner ? shaped_fingerprint : written))
+    if (fingerprint != (joiner        ? shaped_fingerprint
+                        : text_joiner ? text_joiner->fingerprint()
+                                      : written))
       throw Corrupted("the merged records are not those that were read");
   }
   if (pass.writer) {
@@ -430,10 +457,13 @@ void run_pass(const Pass& pass, PassTotals& totals, Verifier& verifier) {
     totals.write -= compressor->wait().load();
   }
 
+  if (enough) totals.ended_early = true;
   totals.records_skipped += source->skipped();
   totals.bytes_read += source->bytes_read();
   totals.bytes_written += written_bytes;
-  totals.records_written += pass.shape ? written_bytes / output_bytes : 0;
+  totals.records_written += pass.shape    ? written_bytes / output_bytes
+                            : text_joiner ? text_joiner->records()
+                                          : 0;
   totals.read += source->busy().load();
   totals.read_for_cut += source->idle().load();
   totals.cut_for_read += source->wait().load();

@@ -26,6 +26,7 @@ struct PassTotals {
   std::atomic<std::uint64_t> records = 0;  // written
   std::atomic<std::uint64_t> records_skipped = 0;
   std::atomic<std::uint64_t> checksum = 0;
+  std::atomic<bool> ended_early = false;  // some runs were not read to their ends
 
   StageClock wall = 0;  // of every slice
   StageClock read = 0;  // by all threads that read
@@ -53,6 +54,7 @@ struct Pass {
   const PassPlan& plan;
   const Shape* shape;   // that the backend has; null: every record goes out as it is
   std::uint64_t limit;  // of the records that go out of a shape; the rest need not be read
+  const TextShape* text_shape = nullptr;  // the same of records of variable length
   const OutputOrder& output;
   Backend* backend;  // null: the runs are copied, one after another
   Writer* writer;    // null: the output is in memory, at `in_place`

@@ -5,6 +5,7 @@
 
 #include "checksum.hpp"
 #include "corank/error.hpp"
+#include "framing.hpp"
 #include "order.hpp"
 #include "plan.hpp"
 #include "stream_reader.hpp"
@@ -35,6 +36,13 @@ std::uint64_t scan_in_order(const Run& run, const KeyEncoding& encoding,
     offset += bytes_of(layout, chunk->records(), chunk->count).size();
   }
   return reader.skipped();
+}
+
+[[noreturn]] void throw_out_of_order(const Run& run, const KeyLayout& layout,
+                                     const ScannedBlock& block, std::uint64_t index) {
+  const std::uint64_t record = block.first + index, byte = offset_of(layout, block, index);
+  if (layout.text) throw OutOfOrder(run.path(), record, byte, place_of(*layout.text, record, byte));
+  throw OutOfOrder(run.path(), record, byte);
 }
 
 }  // namespace
@@ -70,8 +78,7 @@ ScanResult scan(const Run& run, const KeyEncoding& encoding, bool checksum) {
     std::uint64_t descent = 0;
     if (!block.before || !record_less(layout, block.records, block.before))
       descent = first_descent(layout, block.records, block.count);
-    if (descent != block.count)
-      throw OutOfOrder(run.path(), block.first + descent, offset_of(layout, block, descent));
+    if (descent != block.count) throw_out_of_order(run, layout, block, descent);
     if (checksum)
       result.checksum +=
           layout.text
@@ -81,6 +88,23 @@ ScanResult scan(const Run& run, const KeyEncoding& encoding, bool checksum) {
     result.records += block.count;
   });
   return result;
+}
+
+std::vector<FoundRecord> find_equals(const Run& run, const KeyEncoding& encoding,
+                                     std::span<const std::byte> record, unsigned most) {
+  const KeyLayout layout = encoding.layout();
+  std::vector<FoundRecord> found;
+  scan_blocks(run, encoding, [&](const ScannedBlock& block) {
+    for (std::uint64_t i = 0; i < block.count && found.size() < most; ++i) {
+      const Entry& entry = reinterpret_cast<const Entry*>(block.records)[i];
+      const std::byte* const at = record_of(entry);
+      const std::uint64_t bytes = record_bytes(*layout.text, entry);
+      if (!text_less(*layout.text, at, bytes, record.data(), record.size()) &&
+          !text_less(*layout.text, record.data(), record.size(), at, bytes))
+        found.push_back({block.first + i, offset_of(layout, block, i)});
+    }
+  });
+  return found;
 }
 
 }  // namespace corank

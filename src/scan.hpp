@@ -1,7 +1,11 @@
 // Looks at every record of one run.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <functional>
+#include <span>
+#include <vector>
 
 #include "corank/key.hpp"
 #include "run.hpp"
@@ -32,5 +36,15 @@ struct ScanResult {
 
 // What check() does, for runs as of scan_blocks().
 ScanResult scan(const Run& run, const KeyEncoding& encoding, bool checksum);
+
+struct FoundRecord {
+  std::uint64_t record;  // counted in the run, from 0
+  std::uint64_t byte;    // of the file
+};
+
+// The first records of variable length, at most `most`, that have the key of `record`; the run
+// counts bytes.
+std::vector<FoundRecord> find_equals(const Run& run, const KeyEncoding& encoding,
+                                     std::span<const std::byte> record, unsigned most);
 
 }  // namespace corank

@@ -21,7 +21,7 @@ namespace corank {
 
 // Thrown where two records have equal keys that must not; `record` is one of them.
 struct EqualKeys : std::exception {
-  explicit EqualKeys(const std::byte* which, std::uint32_t bytes) : record(which, which + bytes) {}
+  explicit EqualKeys(const std::byte* which, std::uint64_t bytes) : record(which, which + bytes) {}
   const char* what() const noexcept override { return "two records have equal keys"; }
   std::vector<std::byte> record;
 };
@@ -193,6 +193,19 @@ class TileShaper {
   std::vector<std::byte> selected_;
 };
 
+// What merged records of variable length, a part of a unit, have come to.
+struct ShapedText {
+  // What the groups at its ends have come to, which may reach into its neighbours; no tail if they
+  // are one, none of them where equal keys mean nothing.
+  std::vector<std::byte> head, tail;
+  std::span<const std::byte> between;
+  std::uint64_t records = 0;           // in between
+  std::exception_ptr failure;          // instead of what would follow
+  bool ended = false;                  // nothing that follows goes out
+  std::uint64_t fingerprint = 0;       // of the records as they were merged
+  std::vector<std::byte> first, last;  // of those, unless head and tail tell enough
+};
+
 // What was made of a work unit.
 struct MergedUnit {
   // Whole records, which in this order go to the output, in the memory that it was merged into.
@@ -213,6 +226,10 @@ struct MergedUnit {
   std::exception_ptr failure;                // instead of what would follow
   std::vector<std::byte> edges;              // its first and its last record as they were merged
   std::optional<std::uint64_t> fingerprint;  // of all its records as they were merged
+
+  // Of records of variable length that were shaped instead of that, and instead of pieces.
+  std::vector<ShapedText> shaped;
+  std::vector<std::vector<std::byte>> apart;  // pieces that stand on their own
 };
 
 // Shapes a unit, whose tiles may be shaped by any threads.

@@ -143,6 +143,30 @@ std::string value_text(const Field& field, const std::byte* record) {
 
 namespace {
 
+// Values of the first of `keys` keys; a comma in quotes separates nothing.
+std::vector<Item> split_values(std::string_view option, std::string_view text, std::size_t keys) {
+  std::vector<Item> values;
+  for (std::size_t from = 0;; ++from) {
+    std::size_t end = from;
+    char quote = 0;
+    for (; end < text.size() && (quote != 0 || text[end] != ','); ++end) {
+      if (quote != 0 && text[end] == '\\')
+        ++end;
+      else if (quote != 0 && text[end] == quote)
+        quote = 0;
+      else if (quote == 0 && is_quote(text[end]) && end == from)
+        quote = text[end];
+    }
+    end = std::min(end, text.size());
+    values.push_back({text.substr(from, end - from), from});
+    if (values.size() > keys)
+      reject(option, text, values.back(),
+             fmt::format("there are {} key field{}", keys, keys == 1 ? "" : "s"));
+    if (end == text.size()) return values;
+    from = end;
+  }
+}
+
 std::uint32_t find_field(std::string_view option, std::string_view whole, const Item& name,
                          const Schema& schema) {
   const auto field = std::ranges::find(schema.fields, name.text, &Field::name);
@@ -337,28 +361,24 @@ std::vector<FieldValue> parse_bound(std::string_view option, std::string_view te
                                     const Schema& schema, const std::vector<KeyField>& keys) {
   const std::vector<KeyField> by = keys.empty() ? std::vector<KeyField>{{0}} : keys;
   std::vector<FieldValue> bound;
-  for (std::size_t from = 0;; ++from) {
-    // A comma in quotes separates nothing.
-    std::size_t end = from;
-    char quote = 0;
-    for (; end < text.size() && (quote != 0 || text[end] != ','); ++end) {
-      if (quote != 0 && text[end] == '\\')
-        ++end;
-      else if (quote != 0 && text[end] == quote)
-        quote = 0;
-      else if (quote == 0 && is_quote(text[end]) && end == from)
-        quote = text[end];
-    }
-    end = std::min(end, text.size());
-    const Item item{text.substr(from, end - from), from};
-    if (bound.size() == by.size())
-      reject(option, text, item,
-             fmt::format("there are {} key field{}", by.size(), by.size() == 1 ? "" : "s"));
+  for (const Item& item : split_values(option, text, by.size())) {
     const std::uint32_t field = by[bound.size()].field;
     bound.push_back({field, parse_value(option, text, item, schema.fields[field])});
-    if (end == text.size()) return bound;
-    from = end;
   }
+  return bound;
+}
+
+std::vector<std::string> parse_text_bound(std::string_view option, std::string_view text,
+                                          const std::vector<TextKey>& keys) {
+  if (keys.size() <= 1) return {std::string(text)};
+  std::vector<std::string> bound;
+  for (const Item& item : split_values(option, text, keys.size())) {
+    const bool quoted = !item.text.empty() && is_quote(item.text[0]);
+    auto value = quoted ? unquoted(item.text) : std::string(item.text);
+    if (!value) reject(option, text, item, "what is quoted ends with its quote");
+    bound.push_back(*std::move(value));
+  }
+  return bound;
 }
 
 std::vector<std::uint32_t> parse_select(std::string_view text, const Schema& schema) {

@@ -37,14 +37,14 @@ void TextVerifier::look(std::span<const std::span<const std::byte>> pieces, std:
       if (ordered_) {
         const std::uint64_t before = records == 0 ? 0 : 1;
         const auto* const from = reinterpret_cast<const std::byte*>(entries.data() + 1 - before);
-        const std::uint64_t descent = first_descent(layout, from, found.records + before);
+        const std::uint64_t descent = first_descent(layout, from, found.records + before, strict_);
         if (descent != found.records + before)
           throw Corrupted(fmt::format(
-              "the record at byte {} of the output sorts before its predecessor",
+              "the record at byte {} of the output does not follow its predecessor",
               offset + static_cast<std::uint64_t>(record_of(entries[1 - before + descent]) -
                                                   piece.data())));
       }
-      sum += entries_fingerprint(sum_, *layout.text, into.first(found.records));
+      if (sum_) sum += entries_fingerprint(sum_, *layout.text, into.first(found.records));
       entries.front() = into[found.records - 1];
       records += found.records;
       at += found.bytes;
@@ -95,8 +95,10 @@ void TextVerifier::join(std::uint64_t sequence, Looked looked) {
 }
 
 void TextVerifier::check(const Looked& before, const Looked& after) const {
-  if (text_less(*encoding_.layout().text, after.first.data(), after.first.size(),
-                before.last.data(), before.last.size()))
+  const auto less = [&](std::span<const std::byte> a, std::span<const std::byte> b) {
+    return text_less(*encoding_.layout().text, a.data(), a.size(), b.data(), b.size());
+  };
+  if (strict_ ? !less(before.last, after.first) : less(after.first, before.last))
     throw Corrupted("a part of the output begins with a record that sorts before the part before");
 }
 

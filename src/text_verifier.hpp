@@ -11,6 +11,7 @@
 
 #include "corank/key.hpp"
 #include "fingerprint.hpp"
+#include "output_verifier.hpp"
 #include "unit.hpp"
 
 namespace corank {
@@ -18,9 +19,12 @@ namespace corank {
 // Of one output, or of one part of it.
 class TextVerifier {
  public:
-  // `encoding` must outlive it. Without `ordered` the records may stand in any order.
-  TextVerifier(const KeyEncoding& encoding, FingerprintSum sum, bool ordered)
-      : encoding_(encoding), sum_(sum), ordered_(ordered) {}
+  // What `order` points to must outlive it. Without `sum` there is no fingerprint.
+  TextVerifier(const OutputOrder& order, FingerprintSum sum)
+      : encoding_(*order.encoding),
+        sum_(sum),
+        ordered_(order.kind != OutputOrder::Kind::none),
+        strict_(order.kind == OutputOrder::Kind::strict) {}
 
   // The output is looked at once, in stretches of whole records, in any order: this one, which may
   // be several pieces, begins at `offset` of the output, after the stretch `sequence` - 1. Throws
@@ -53,6 +57,7 @@ class TextVerifier {
   const KeyEncoding& encoding_;
   FingerprintSum sum_;
   bool ordered_;
+  bool strict_;
   std::atomic<std::uint64_t> fingerprint_ = 0;
   std::mutex mutex_;
   std::map<std::uint64_t, Looked> looked_;  // by the sequence of their first stretch

@@ -56,7 +56,7 @@ class WholeWords {
   // Calls read_first(stretch) for each, just before it reads that itself.
   template <class ReadFirst>
   bool merge(std::span<const Stretch> block, std::uint64_t records, std::byte*& out,
-             const std::byte* /*end*/, ReadFirst read_first) {
+             const std::byte* /*end*/, TextShaper* /*shaper*/, ReadFirst read_first) {
     merger_.reset(records, block.size());
     for (const Stretch& stretch : block) {
       if (stretch.count == 0) continue;
@@ -127,10 +127,10 @@ class PackedWords {
     return joins(stretch) && read(stretch, 0, {}, 0, [&](std::uint64_t) { return words.data(); });
   }
 
-  // What goes out ends at `end` or before.
+  // What goes out ends at `end` or before, unless there is a shaper for it.
   template <class ReadFirst>
   bool merge(std::span<const Stretch> block, std::uint64_t records, std::byte*& out,
-             const std::byte* end, ReadFirst read_first) {
+             const std::byte* end, TextShaper* shaper, ReadFirst read_first) {
     merger_.reset(records, block.size());
     choose_word(block);
     for (std::size_t run = 0; run < block.size(); ++run) {
@@ -149,6 +149,10 @@ class PackedWords {
     }
     next_.clear();
     for (const Stretch& stretch : block) next_.push_back(stretch.records);
+    if (shaper) {
+      put_records<sizeof(Entry)>(merger_.merge(), *shaper);
+      return true;
+    }
     if (const TextLayout* const text = keys_.text()) {
       GatherWriter writer(*text, out, end);
       put_records<sizeof(Entry)>(merger_.merge(), writer);
@@ -376,8 +380,10 @@ class FormatMerger final : public TileMerger {
       : keys_(keys), format_(keys, kernel), sorter_(keys, kernel) {}
 
   std::optional<std::uint64_t> merge(std::span<const Stretch> stretches, std::byte* out,
-                                     TileShaper* shaper, FingerprintSum sum) override {
+                                     TileShaper* shaper, FingerprintSum sum,
+                                     TextShaper* text_shaper) override {
     shaper_ = shaper;
+    text_shaper_ = text_shaper;
     sum_ = sum;
     fingerprint_ = 0;
     end_ = out;
@@ -550,7 +556,7 @@ class FormatMerger final : public TileMerger {
     const auto read_first = [this](const Stretch& stretch) {
       take_fingerprints(stretch.records, stretch.count);
     };
-    if (!format_.merge(block_, records, out, end_, read_first)) return false;
+    if (!format_.merge(block_, records, out, end_, text_shaper_, read_first)) return false;
     shape(begin, out);
     return true;
   }
@@ -584,6 +590,10 @@ class FormatMerger final : public TileMerger {
       if (!format_.ascends(piece)) return false;
       take_fingerprints(piece.records, piece.count);
       drop(rest, piece.count, record_bytes);
+      if (text_shaper_) {
+        text_shaper_->write(piece.records, piece.count * record_bytes);
+        continue;
+      }
       if (const TextLayout* const text = keys_.text()) {
         const auto records = bytes_of(*text, piece.records, piece.count);
         stream_copy(out, records.data(), records.size());
@@ -618,6 +628,7 @@ class FormatMerger final : public TileMerger {
   std::vector<RecordRef> firsts_, samples_;
   const std::byte* end_ = nullptr;  // of the output of entries
   TileShaper* shaper_ = nullptr;
+  TextShaper* text_shaper_ = nullptr;
 };
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include "corank/multiway_merge.hpp"
 #include "fingerprint.hpp"
 #include "shape.hpp"
+#include "text_shape.hpp"
 #include "word_kernel.hpp"
 
 namespace corank {
@@ -29,10 +30,11 @@ class TileMerger {
   // Merges `stretches`, stably, into `out`. Returns the sum of their records' fingerprints, 0
   // without a `sum`; nothing if one of them is out of order, also with its predecessor: what is in
   // `out` then means nothing. Where there is a shaper, it is given what was merged while it is in
-  // cache, and `out` is its place.
+  // cache, and `out` is its place; of entries, there is a text shaper.
   virtual std::optional<std::uint64_t> merge(std::span<const Stretch> stretches, std::byte* out,
                                              TileShaper* shaper = nullptr,
-                                             FingerprintSum sum = nullptr) = 0;
+                                             FingerprintSum sum = nullptr,
+                                             TextShaper* text_shaper = nullptr) = 0;
 };
 
 // `keys` must outlive the merger.

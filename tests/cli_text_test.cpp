@@ -239,7 +239,14 @@ TEST_CASE("bad input: a column that is no number", "[text]") {
 
 TEST_CASE("bad input: text out of order", "[text]") {
   const Folder lines({"a\nb\n", "a\nc\nb\n"});
-  lines.check_refusal({"--lines"}, 1, {lines.runs[1], "record 2 (byte 4) is out of order"});
+  lines.check_refusal({"--lines"}, 1, {lines.runs[1], "line 3 (byte 4) is out of order"});
+  const Folder headed({"id\n5\n9\n", "id\n5\n7\n6\n8\n"});
+  for (const Strings& options :
+       {Strings{}, Strings{"--from", "5"}, Strings{"--on-equal", "last"}}) {
+    Strings all{"--lines", "-t", ",", "--header", "-b", "id:u64"};
+    all.insert(all.end(), options.begin(), options.end());
+    headed.check_refusal(all, 1, {headed.runs[1] + ": line 4 (byte 7) is out of order"});
+  }
   const Folder csv({"id\n5\n7\n6\n"});
   csv.check_refusal({"--csv", "--header", "-b", "id:u64"}, 1,
                     {csv.runs[0], "record 2 (byte 7) is out of order"});
@@ -271,6 +278,71 @@ TEST_CASE("bad input: pairs whose lengths run past the end", "[text]") {
 TEST_CASE("bad input: a quote that nothing closes", "[text]") {
   const Folder test({"a,b\n", "a,b\nc,\"d\ne\n"});
   test.check_refusal({"--csv"}, 2, {test.runs[1] + ": record 1 (byte 4)", "quote"});
+}
+
+TEST_CASE("bad input: equal keys of text that must not be", "[text]") {
+  const Folder lines({"a,1\nc,2\n", "b,3\nc,4\nc,5\n"});
+  const Strings options{"--lines", "-t", ",", "-b", "1", "--on-equal", "error"};
+  lines.check_refusal(options, 2,
+                      {lines.runs[0] + ": line 2 (byte 4) and " + lines.runs[1] +
+                           ": line 2 (byte 4) have the same key, column 1 \"c\"",
+                       "--on-equal"});
+  Strings limited = options;
+  limited.insert(limited.end(), {"--limit", "3"});
+  CHECK(lines.merged(limited) == "a,1\nb,3\nc,2\n");
+  const Folder csv({"k,v\n1,a\n", "k,v\n\"1\",b\n"});
+  csv.check_refusal(
+      {"--csv", "--header", "-b", "k", "--on-equal", "error"}, 2,
+      {csv.runs[0] + ": record 0 (byte 4) and " + csv.runs[1] + ": record 0 (byte 4)"});
+  const Folder pairs({pair_of("a", "1") + pair_of("a", "2")});
+  pairs.check_refusal({"--kv", "--on-equal", "error"}, 2,
+                      {": record 0 (byte 0) and ", ": record 1 (byte 10)", "\"a\""});
+}
+
+TEST_CASE("text with equal keys and within bounds", "[text]") {
+  const Folder test({"k,v\n1,a\n2,b\n", "k,v\n2,c\n3,d\n"});
+  const auto merged = [&](const Strings& options) {
+    Strings all{"--csv", "--header", "-b", "k:u64"};
+    all.insert(all.end(), options.begin(), options.end());
+    return test.merged(all);
+  };
+  CHECK(merged({"--on-equal", "first"}) == "k,v\n1,a\n2,b\n3,d\n");
+  CHECK(merged({"--on-equal", "last"}) == "k,v\n1,a\n2,c\n3,d\n");
+  CHECK(merged({"--from", "2"}) == "k,v\n2,b\n2,c\n3,d\n");
+  CHECK(merged({"--from", "2", "--to", "3", "--on-equal", "last"}) == "k,v\n2,c\n");
+  CHECK(merged({"--to", "0"}) == "k,v\n");
+  CHECK(merged({"--limit", "2"}) == "k,v\n1,a\n2,b\n");
+  CHECK(merged({"--limit", "0"}) == "k,v\n");
+  CHECK(test.merged({"--lines", "--header", "-t", ",", "-b", "k:u64,v", "--from", "2,'c'"}) ==
+        "k,v\n2,c\n3,d\n");
+  CHECK(test.merged({"--lines", "--header", "--from", "2,b", "--to", "3,d"}) == "k,v\n2,b\n2,c\n");
+  const Folder pairs({pair_of("a", "1") + pair_of("b", "2"), pair_of("b", "3")});
+  CHECK(pairs.merged({"--kv", "--on-equal", "last"}) == pair_of("a", "1") + pair_of("b", "3"));
+  CHECK(pairs.merged({"--kv", "--from", "b"}) == pair_of("b", "2") + pair_of("b", "3"));
+}
+
+TEST_CASE("bad input: what is to become of text contradicts itself", "[text]") {
+  const Folder test({"1,b\n"});
+  const auto refuses = [&](const Strings& options, const Strings& parts) {
+    Strings all{"--lines", "-t", ",", "-b", "1:u64,2"};
+    all.insert(all.end(), options.begin(), options.end());
+    test.check_refusal(all, 2, parts);
+  };
+  refuses({"--on-equal", "reduce:sum(1)"}, {"--on-equal reduce", "fixed size"});
+  refuses({"--on-equal", "least"}, {"--on-equal", "allowed: keep first last error"});
+  refuses({"--where", "a > 1"}, {"--where", "--record"});
+  refuses({"--select", "a"}, {"--select", "--record"});
+  refuses({"--tombstone", "a=1", "--on-equal", "last"}, {"--tombstone", "--record"});
+  refuses({"--from", "x"}, {"--from \"x\"", "no number"});
+  refuses({"--to", "1,b,3"}, {"--to", "there are 2 key fields"});
+  refuses({"--from", "1,'b"}, {"--from", "quote"});
+  refuses({"--from", "1,'b,c'"}, {"--from \"b,c\"", "delimiter"});
+  const Result united = run({"union", "--lines", "-o", test.folder / "new", test.runs[0]});
+  CHECK(united.code == 2);
+  CHECK(holds(united.err, "fixed size"));
+  refuses({"--limit", "1", "--parts", "2"}, {"--limit", "--parts"});
+  refuses({"--copy-only", "--limit", "1"}, {"--copy-only"});
+  refuses({"--copy-only", "--on-equal", "first"}, {"--copy-only"});
 }
 
 TEST_CASE("bad input: options of text that contradict one another", "[text]") {

@@ -128,6 +128,20 @@ TEST_CASE("the CUDA backend merges long lines and many", "[gpu][text]") {
   }
 }
 
+TEST_CASE("the CUDA backend and the CPU agree on text with equal keys", "[gpu][sanitize][text]") {
+  Random random(64);
+  for (const auto& [kind, keys] : formats)
+    for (const OnEqual on_equal : {OnEqual::keep, OnEqual::first, OnEqual::last}) {
+      CAPTURE(static_cast<int>(kind), keys, static_cast<int>(on_equal));
+      Files files(format_of(kind, keys), 6, 1'000, 60, random);
+      files.options.shaping.on_equal = on_equal;
+      if (on_equal != OnEqual::keep) CHECK(files.difference() == "");
+      files.options.shaping.limit = below(random, 3'000);
+      files.options.memory_bytes = 48 << 20;
+      CHECK(files.difference() == "");
+    }
+}
+
 TEST_CASE("the CUDA backend names the line that is out of order", "[gpu][text]") {
   Random random(63);
   Files files(format_of(TextKind::lines, ""), 3, 5'000, 30, random);

@@ -287,7 +287,8 @@ class MergeCommand {
       options_.record = record_.schema();
       options_.keys = record_.keys(options_.record);
     }
-    options_.shaping = shaping_.parse(options_.record, options_.keys);
+    options_.shaping = options_.text ? shaping_.parse_for_text(*options_.text)
+                                     : shaping_.parse(options_.record, options_.keys);
     if (!compress_.empty()) options_.compression = corank::Compression::parse(compress_);
     if (output_ == "-" && stats_ == "-")
       throw Error("--output and --stats are both standard output; write one to a file");

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "corank/error.hpp"
 #include "corank/shaping.hpp"
 
 namespace corank {
@@ -29,8 +30,22 @@ struct ShapingArguments {
         ->option_text("N");
     add("--from", from, "KEY",
         "Begin with the first record that does not sort before KEY: values of key fields, "
-        "comma-separated; what comes before is not read");
+        "comma-separated, or the whole of a text's only key; what comes before is not read");
     add("--to", to, "KEY", "End before the first record that does not sort before KEY");
+  }
+
+  Shaping parse_for_text(const TextFormat& format) {
+    if (!where.empty() || !tombstone.empty() || !select.empty())
+      throw Error(
+          "--where, --select and --tombstone choose by fields, which text and pairs do not have; "
+          "give records of a fixed size by --record");
+    if (!from.empty()) shaping.text_from = parse_text_bound("--from", from, format.keys);
+    if (!to.empty()) shaping.text_to = parse_text_bound("--to", to, format.keys);
+    if (on_equal.starts_with("reduce"))
+      shaping.on_equal = OnEqual::reduce;
+    else if (!on_equal.empty())
+      parse_on_equal(on_equal, {}, {}, shaping);
+    return shaping;
   }
 
   Shaping parse(const Schema& schema, const std::vector<KeyField>& keys) {

@@ -19,18 +19,16 @@ class Error : public std::runtime_error {
 class OutOfOrder : public Error {
  public:
   OutOfOrder(std::filesystem::path file, std::uint64_t record, std::uint64_t byte)
-      : Error(file.string() + ": record " + std::to_string(record) + " (byte " +
-              std::to_string(byte) +
-              ") is out of order; sort this run by the same keys, or correct --by"),
+      : OutOfOrder(std::move(file), record, byte,
+                   "record " + std::to_string(record) + " (byte " + std::to_string(byte) + ")") {}
+  // `place` says in words which record it is. The byte is 0 where it is not known: in a pipe.
+  OutOfOrder(std::filesystem::path file, std::uint64_t record, std::uint64_t byte,
+             const std::string& place)
+      : Error(file.string() + ": " + place +
+              " is out of order; sort this run by the same keys, or correct --by"),
         file_(std::move(file)),
         record_(record),
         byte_(byte) {}
-  // Where the byte is not known: in a pipe.
-  OutOfOrder(std::filesystem::path file, std::uint64_t record)
-      : Error(file.string() + ": record " + std::to_string(record) +
-              " is out of order; sort this run by the same keys, or correct --by"),
-        file_(std::move(file)),
-        record_(record) {}
 
   const std::filesystem::path& file() const { return file_; }
   std::uint64_t record() const { return record_; }

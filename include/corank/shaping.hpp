@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "corank/record.hpp"
+#include "corank/text.hpp"
 
 namespace corank {
 
@@ -83,6 +84,11 @@ struct Shaping {
   std::optional<FieldValue> tombstone;
   std::vector<std::uint32_t> select;   // fields in their new order, each once; empty: all
   std::optional<std::uint64_t> limit;  // records that go out at most
+
+  // Records of variable length have no fields. Of the above they take `on_equal`, but for reduce,
+  // and `limit`; and instead of `from` and `to` these: values of the first keys, as text, of all or
+  // of fewer; none: there is no such bound. Of lines in files what is outside is not read.
+  std::vector<std::string> text_from, text_to;
 };
 
 // All throw Error, which points into the text. `keys` as in Options::keys.
@@ -104,6 +110,11 @@ FieldValue parse_tombstone(std::string_view text, const Schema& schema);
 // `text` is `value,…`, of the first key fields; `option` is what it was given as.
 std::vector<FieldValue> parse_bound(std::string_view option, std::string_view text,
                                     const Schema& schema, const std::vector<KeyField>& keys);
+
+// The same of records of variable length. `text` is `value,…`, where a value may stand in quotes as
+// in parse_where(); where there is no more than one key, it is the value as it stands.
+std::vector<std::string> parse_text_bound(std::string_view option, std::string_view text,
+                                          const std::vector<TextKey>& keys);
 
 // `text` is `field,…`.
 std::vector<std::uint32_t> parse_select(std::string_view text, const Schema& schema);

@@ -1,0 +1,179 @@
+// What becomes of merged records of variable length: which of those with equal keys stay, and which
+// part of all goes out.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <exception>
+#include <limits>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "corank/key.hpp"
+#include "corank/shaping.hpp"
+#include "fingerprint.hpp"
+#include "gather.hpp"
+#include "shape.hpp"
+
+namespace corank {
+
+// What sorts before, or not before, the values of the first keys.
+class TextBound {
+ public:
+  // `layout` must outlive it. Throws Error where a value cannot be one of its key; `option` is what
+  // it was given as.
+  TextBound(const TextLayout& layout, const std::vector<std::string>& values,
+            std::string_view option);
+
+  // By the keys that have values, and a record, its framing included, that has them.
+  const TextLayout& layout() const { return layout_; }
+  std::span<const std::byte> record() const { return record_; }
+
+  bool behind(const Entry& entry) const {
+    return text_less(layout_, record_of(entry), record_bytes(layout_, entry), record_.data(),
+                     record_.size());
+  }
+
+ private:
+  TextLayout layout_;
+  std::vector<std::byte> record_;
+};
+
+// A Shaping of records of variable length, ready to be applied.
+class TextShape {
+ public:
+  // `encoding` must outlive it. Where the runs hold only what is `within_bounds`, they are not
+  // looked at again.
+  TextShape(const KeyEncoding& encoding, const Shaping& shaping, bool within_bounds);
+
+  // Whether it leaves every record as it is.
+  bool keeps_all() const { return !chooses() && !groups() && !limit_; }
+
+  OnEqual on_equal() const { return on_equal_; }
+  bool groups() const { return on_equal_ != OnEqual::keep; }
+  // Whether records are left out, whatever others there are.
+  bool chooses() const { return from_ || to_; }
+  std::uint64_t limit() const { return limit_.value_or(std::numeric_limits<std::uint64_t>::max()); }
+  const TextLayout& layout() const { return *encoding_.layout().text; }
+
+  bool less(std::span<const std::byte> a, std::span<const std::byte> b) const {
+    return text_less(layout(), a.data(), a.size(), b.data(), b.size());
+  }
+
+ private:
+  friend class TextShaper;
+
+  const KeyEncoding& encoding_;
+  OnEqual on_equal_;
+  std::optional<std::uint64_t> limit_;
+  std::optional<TextBound> from_, to_;
+};
+
+// Shapes the merged records of one tile.
+class TextShaper {
+ public:
+  // What stays goes to `place`. Where `in_place`, the merged records stand there. With `sum` their
+  // order is looked at, and their fingerprint is taken.
+  TextShaper(const TextShape& shape, std::span<std::byte> place, bool in_place, FingerprintSum sum);
+
+  // The tile's next records, in order: entries, as a GatherWriter takes them.
+  void write(const std::byte* entries, std::uint64_t entries_bytes) {
+    for (std::uint64_t at = 0; at < entries_bytes; at += sizeof(Entry)) {
+      std::memcpy(&batch_[1 + batched_], entries + at, sizeof(Entry));
+      if (++batched_ == batch_records) take_batch();
+    }
+  }
+  void finish();
+
+ private:
+  friend class TextUnitShaper;
+
+  // Few enough that who looks at them again finds them in the first cache.
+  static constexpr std::size_t batch_records = 256;
+
+  void take_batch();
+  bool wanted(const Entry& entry);
+  void take(const Entry& entry);
+  void close_group();
+  void put(const Entry& entry);
+  std::vector<std::byte> copy_of(const Entry& entry) const;
+
+  const TextShape* shape_;
+  GatherWriter writer_;
+  bool in_place_;
+  std::byte* begin_;
+  std::byte* end_;  // of what was put out, in place
+  FingerprintSum sum_;
+  bool descends_ = false;
+  // The last record of the batch before, if any, stands before the first.
+  std::array<Entry, batch_records + 1> batch_;
+  std::size_t batched_ = 0;
+  bool has_last_ = false;
+  std::optional<Entry> open_;  // what its group has come to
+  bool in_head_ = true;
+  ShapedText shaped_;
+};
+
+// Shapes a unit, whose tiles may be shaped by any threads.
+class TextUnitShaper {
+ public:
+  // `sum` as in TextShaper.
+  TextUnitShaper(const TextShape& shape, FingerprintSum sum) : shape_(shape), sum_(sum) {}
+
+  // Tiles go to these places. Must precede all else.
+  void begin(std::span<const std::span<std::byte>> places, bool in_place = false);
+  TextShaper& tile(std::size_t index) { return tiles_[index]; }
+
+  // What the tiles, all of them finished, have come to. Throws Corrupted if their records were out
+  // of order.
+  MergedUnit join();
+
+ private:
+  const TextShape& shape_;
+  FingerprintSum sum_;
+  std::vector<TextShaper> tiles_;
+};
+
+// What goes out of shaped units in the end: joins the groups that reach from one into the next, and
+// counts what goes out.
+class TextJoiner {
+ public:
+  explicit TextJoiner(const TextShape& shape) : shape_(shape) {}
+
+  // The next unit in order: changes its pieces to what goes out. Throws what the shaping met.
+  void join(MergedUnit& unit);
+  // What goes out after the last unit.
+  void finish(MergedUnit& unit);
+
+  std::uint64_t records() const { return records_; }          // that went out
+  std::uint64_t fingerprint() const { return fingerprint_; }  // of all that were merged
+  // Whether nothing goes out any more.
+  bool done() const { return ended_ || records_ == shape_.limit(); }
+
+ private:
+  void check_order(ShapedText& shaped);
+  void join(ShapedText& shaped, MergedUnit& unit);
+  void put(std::vector<std::byte> record, MergedUnit& unit);
+  void put(std::span<const std::byte> records, std::uint64_t count, MergedUnit& unit);
+
+  const TextShape& shape_;
+  std::vector<std::byte> open_;  // what its group has come to; empty: there is none
+  std::vector<std::byte> last_;  // of the records that were merged
+  std::uint64_t records_ = 0;
+  std::uint64_t fingerprint_ = 0;
+  bool ended_ = false;
+};
+
+// The keys of a record, in words.
+std::string text_key_text(const TextLayout& layout, std::span<const std::byte> record);
+
+// Shapes a unit that was merged to `merged`, where it stands.
+MergedUnit shape_text(const TextShape& shape, std::span<std::byte> merged, FingerprintSum sum);
+// Shapes a unit of this one record, which stays where it is.
+MergedUnit shape_text(const TextShape& shape, const Entry& only, FingerprintSum sum);
+
+}  // namespace corank

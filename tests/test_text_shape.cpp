@@ -1,0 +1,416 @@
+// What becomes of lines, CSV and pairs with equal keys, their ranges and limits, against what
+// std::stable_sort and a plain loop make of them.
+#include <algorithm>
+#include <cstring>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "catch.hpp"
+#include "corank/error.hpp"
+#include "corank/merge.hpp"
+#include "cuda_backend.hpp"
+#include "fingerprint.hpp"
+#include "plan.hpp"
+#include "support.hpp"
+#include "text_reference.hpp"
+#include "text_shape.hpp"
+
+using namespace corank;
+using namespace corank::test;
+
+namespace {
+
+Bytes bytes_of_text(const std::string& text) {
+  const auto bytes = std::as_bytes(std::span(text));
+  return {bytes.begin(), bytes.end()};
+}
+
+std::string text_of(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+std::string random_text(Random& random, std::uint64_t most, const std::string& alphabet) {
+  std::string text(below(random, most + 1), ' ');
+  for (char& c : text) c = alphabet[below(random, alphabet.size())];
+  return text;
+}
+
+struct Case {
+  const char* name;
+  TextFormat format;
+  std::uint64_t different;  // numbers and letters that keys are made of
+};
+
+TextFormat format_of(TextKind kind, const std::string& keys) {
+  TextFormat format;
+  format.kind = kind;
+  if (!keys.empty()) format.keys = parse_text_keys(keys);
+  if (kind != TextKind::pairs && !keys.empty()) format.delimiter = ',';
+  return format;
+}
+
+std::vector<Case> cases() {
+  std::vector<Case> all;
+  for (const std::uint64_t different : {1, 3, 40, 100'000}) {
+    all.push_back({"lines", format_of(TextKind::lines, ""), different});
+    all.push_back({"columns", format_of(TextKind::lines, "2:u64,1:desc"), different});
+    all.push_back({"CSV", format_of(TextKind::csv, "1,2:i64:desc"), different});
+    all.push_back({"pairs", format_of(TextKind::pairs, ""), different});
+  }
+  return all;
+}
+
+// No two are the same, unless the whole line is the key. Some have no room in a small unit.
+std::string random_record(Random& random, const Case& of, std::uint64_t number) {
+  const std::string name = random_text(random, std::min<std::uint64_t>(of.different, 3), "ab");
+  const std::string value = std::to_string(below(random, of.different));
+  const std::string rest =
+      std::to_string(number) +
+      std::string(below(random, 200) == 0 ? below(random, 60'000) : below(random, 20), 'r');
+  switch (of.format.kind) {
+    case TextKind::pairs: {
+      const std::string key = name + value;
+      const std::uint32_t lengths[] = {static_cast<std::uint32_t>(key.size()),
+                                       static_cast<std::uint32_t>(rest.size())};
+      return std::string(reinterpret_cast<const char*>(lengths), sizeof lengths) + key + rest;
+    }
+    case TextKind::csv:
+      return (below(random, 2) ? '"' + name + '"' : name) + ',' + value + ",\"" + rest + "\n\"\n";
+    case TextKind::lines:
+      break;
+  }
+  return of.format.keys.empty() ? name + value + '\n' : name + ',' + value + ',' + rest + '\n';
+}
+
+// What is ordered of a record, for the reference.
+std::string without_framing(const TextFormat& format, const std::string& record) {
+  if (format.kind != TextKind::pairs) return record.substr(0, record.size() - 1);
+  std::uint32_t key = 0;
+  std::memcpy(&key, record.data(), sizeof key);
+  return record.substr(8, key);
+}
+
+int compare(TextFormat format, const std::string& a, const std::string& b) {
+  if (format.keys.empty()) format.keys.resize(1);
+  return compare_records(without_framing(format, a), without_framing(format, b), format);
+}
+
+// What goes out of the sorted records; none where equal keys are an error that comes before the
+// limit.
+std::optional<Strings> reduced(const TextFormat& format, const Strings& sorted, OnEqual on_equal,
+                               std::uint64_t limit) {
+  Strings out;
+  bool fails = false;
+  for (const std::string& record : sorted) {
+    const bool equal =
+        on_equal != OnEqual::keep && !out.empty() && compare(format, out.back(), record) == 0;
+    if (equal && on_equal == OnEqual::error) {
+      fails = true;
+      break;
+    }
+    if (equal && on_equal == OnEqual::last) out.back() = record;
+    if (!equal) out.push_back(record);
+  }
+  if (fails && limit > out.size()) return std::nullopt;
+  out.resize(std::min<std::uint64_t>(out.size(), limit));
+  return out;
+}
+
+std::string joined(const Strings& records) {
+  std::string text;
+  for (const std::string& record : records) text += record;
+  return text;
+}
+
+// Sorted runs in files, and all of their records as they are merged.
+class Runs {
+ public:
+  Runs(const Case& of, std::uint64_t runs, std::uint64_t records, Random& random) {
+    options.text = of.format;
+    options.overwrite = true;
+    options.backend = BackendChoice::cpu;
+    options.threads = 2;
+    const auto less = [&](const std::string& a, const std::string& b) {
+      return compare(of.format, a, b) < 0;
+    };
+    for (std::uint64_t run = 0; run < runs; ++run) {
+      Strings of_run(below(random, records + 1));
+      for (std::string& record : of_run) record = random_record(random, of, ++number_);
+      std::ranges::stable_sort(of_run, less);
+      paths.push_back(folder / ("run" + std::to_string(run)));
+      write_file(paths.back(), bytes_of_text(joined(of_run)));
+      sorted.insert(sorted.end(), of_run.begin(), of_run.end());
+    }
+    std::ranges::stable_sort(sorted, less);
+  }
+
+  std::string merged() {
+    stats = merge(paths, folder / "output", options);
+    return text_of(read_file(folder / "output"));
+  }
+
+  // Merges with the options as they are, on all backends, and expects these records.
+  void check(const std::optional<Strings>& expected) {
+    for (const BackendChoice backend : {BackendChoice::cpu, BackendChoice::cuda}) {
+      if (backend == BackendChoice::cuda && !find_cuda_device(0).usable) continue;
+      options.backend = backend;
+      if (!expected) {
+        std::string what;
+        try {
+          merged();
+        } catch (const Error& error) {
+          what = error.what();
+        }
+        CHECK(what.find("have the same key") != what.npos);
+        continue;
+      }
+      CHECK((merged() == joined(*expected)));
+      CHECK(stats.records_written == expected->size());
+      CHECK(stats.verified);
+    }
+  }
+
+  TemporaryFolder folder;
+  std::vector<std::filesystem::path> paths;
+  Strings sorted;
+  Options options;
+  Stats stats;
+
+ private:
+  std::uint64_t number_ = 0;
+};
+
+constexpr OnEqual policies[] = {OnEqual::keep, OnEqual::first, OnEqual::last, OnEqual::error};
+constexpr std::uint64_t no_limit = ~std::uint64_t{0};
+
+}  // namespace
+
+TEST_CASE("of lines CSV and pairs with equal keys one stays", "[text][shape]") {
+  Random random(71);
+  for (const Case& of : cases())
+    for (const std::uint64_t runs : {1u, 4u, 30u}) {
+      CAPTURE(of.name, of.different, runs);
+      Runs test(of, runs, 1'500 / runs, random);
+      for (const OnEqual on_equal : policies) {
+        CAPTURE(static_cast<int>(on_equal));
+        test.options.shaping.on_equal = on_equal;
+        // Small units, so that groups reach across many.
+        test.options.memory_bytes = below(random, 2) ? std::uint64_t{4} << 20 : 0;
+        test.options.io = below(random, 2) ? Io::buffered : Io::mapped;
+        test.options.threads = 1 + static_cast<unsigned>(below(random, 4));
+        test.check(reduced(of.format, test.sorted, on_equal, no_limit));
+        const std::uint64_t limit = below(random, test.sorted.size() + 2);
+        test.options.shaping.limit = limit;
+        test.check(reduced(of.format, test.sorted, on_equal, limit));
+        test.options.shaping.limit.reset();
+      }
+    }
+}
+
+TEST_CASE("equal lines of large units are dropped by several threads", "[text][shape]") {
+  // Short lines, so that a unit is several tiles.
+  const TemporaryFolder folder;
+  for (const int different : {5, 50'000}) {
+    constexpr int runs = 3, lines = 300'000;
+    std::vector<std::filesystem::path> paths;
+    std::string first, last;
+    for (int run = 0; run < runs; ++run) {
+      std::string text;
+      const int of_key = lines / different;
+      for (int key = 0; key < different; ++key) {
+        const std::string rest = "," + std::to_string(key) + "\n";
+        for (int i = 0; i < of_key; ++i)
+          text += (run == 0 && i == 0                   ? "F"
+                   : run == runs - 1 && i == of_key - 1 ? "L"
+                                                        : "x") +
+                  rest;
+        if (run == 0) first += "F" + rest, last += "L" + rest;
+      }
+      paths.push_back(folder / ("run" + std::to_string(run)));
+      write_file(paths.back(), bytes_of_text(text));
+    }
+    Options options;
+    options.text = format_of(TextKind::lines, "2:u64");
+    options.overwrite = true;
+    options.backend = BackendChoice::cpu;
+    options.threads = 8;
+    for (const OnEqual on_equal : {OnEqual::first, OnEqual::last}) {
+      options.shaping.on_equal = on_equal;
+      CHECK(merge(paths, folder / "output", options).verified);
+      CHECK((text_of(read_file(folder / "output")) == (on_equal == OnEqual::first ? first : last)));
+    }
+  }
+}
+
+TEST_CASE("equal keys of several passes and of parts are reduced once", "[text][shape]") {
+  Random random(73);
+  Runs test({"columns", format_of(TextKind::lines, "1,2:u64"), 3}, 60, 100, random);
+  for (const OnEqual on_equal : {OnEqual::first, OnEqual::last}) {
+    const std::string expected =
+        joined(*reduced(*test.options.text, test.sorted, on_equal, no_limit));
+    test.options.shaping.on_equal = on_equal;
+    test.options.memory_bytes = 2 * smallest_text_memory();
+    CHECK((test.merged() == expected));
+    CHECK(test.stats.passes > 1);
+    test.options.memory_bytes = 0;
+    test.options.parts = 3;
+    const TemporaryFolder parts;
+    merge(test.paths, parts.path(), test.options);
+    std::string all;
+    for (const std::string& name : parts.names()) all += text_of(read_file(parts / name));
+    CHECK((all == expected));
+    test.options.parts = 0;
+  }
+}
+
+TEST_CASE("what stands between two keys goes out", "[text][shape]") {
+  Random random(74);
+  for (const Case& of : cases())
+    for (int round = 0; round < 3; ++round) {
+      CAPTURE(of.name, of.different, round);
+      Runs test(of, 5, 300, random);
+      if (test.sorted.empty()) continue;
+      // Of all keys or, if there are several, of the first.
+      const auto values_of = [&](const std::string& record) {
+        const Strings columns = columns_of(record, of.format);
+        return of.format.keys.empty()          ? Strings{without_framing(of.format, record)}
+               : of.format.keys[0].column == 2 ? Strings{columns[1], columns[0]}
+                                               : Strings{columns[0], columns[1]};
+      };
+      Strings from = values_of(test.sorted[below(random, test.sorted.size())]);
+      Strings to = values_of(test.sorted[below(random, test.sorted.size())]);
+      if (round == 1 && from.size() > 1) from.pop_back();
+      if (round == 2 && to.size() > 1) to.pop_back();
+      // By as many keys as the bound has.
+      const auto before = [&](const std::string& record, const Strings& bound) {
+        TextFormat format = of.format;
+        if (!format.keys.empty()) format.keys.resize(bound.size());
+        std::string other = bound[0];
+        if (format.kind == TextKind::pairs) {
+          const std::uint32_t lengths[] = {static_cast<std::uint32_t>(other.size()), 0};
+          other = std::string(reinterpret_cast<const char*>(lengths), sizeof lengths) + other;
+        } else {
+          const std::string second = bound.size() > 1 ? bound[1] : "";
+          if (!format.keys.empty())
+            other = format.keys[0].column == 2 ? second + ',' + bound[0] : bound[0] + ',' + second;
+          other += '\n';
+        }
+        return compare(format, record, other) < 0;
+      };
+      Strings expected;
+      for (const std::string& record : test.sorted)
+        if (!before(record, from) && before(record, to)) expected.push_back(record);
+      test.options.shaping.text_from = from;
+      test.options.shaping.text_to = to;
+      for (const Io io : {Io::buffered, Io::mapped}) {
+        test.options.io = io;
+        CHECK((test.merged() == joined(expected)));
+        CHECK(test.stats.verified);
+      }
+      test.options.shaping.on_equal = OnEqual::last;
+      test.check(reduced(of.format, expected, OnEqual::last, no_limit));
+    }
+}
+
+TEST_CASE("lines outside a range and behind a limit are not read", "[text][shape]") {
+  const TemporaryFolder folder;
+  std::vector<std::filesystem::path> paths;
+  for (const char* name : {"a", "b"}) {
+    std::string text;
+    for (int i = 0; i < 500'000; ++i) text += std::to_string(1'000'000 + i) + name + '\n';
+    paths.push_back(folder / name);
+    write_file(paths.back(), bytes_of_text(text));
+  }
+  Options options;
+  options.text.emplace();
+  options.backend = BackendChoice::cpu;
+  options.overwrite = true;
+  options.shaping.text_from = {"1300000b"};
+  options.shaping.text_to = {"1300002"};
+  Stats stats = merge(paths, folder / "output", options);
+  CHECK(text_of(read_file(folder / "output")) == "1300000b\n1300001a\n1300001b\n");
+  CHECK(stats.bytes_read == 27);
+  options.shaping.text_from.clear();
+  options.shaping.text_to.clear();
+  options.shaping.limit = 3;
+  stats = merge(paths, folder / "output", options);
+  CHECK(text_of(read_file(folder / "output")) == "1000000a\n1000000b\n1000001a\n");
+  CHECK(stats.records_written == 3);
+  CHECK(stats.bytes_read < 8'000'000);
+}
+
+TEST_CASE("units that were merged elsewhere are shaped where they stand", "[text][shape]") {
+  Random random(75);
+  for (const Case& of : cases())
+    for (const OnEqual on_equal : policies) {
+      CAPTURE(of.name, of.different, static_cast<int>(on_equal));
+      Strings sorted(2'000);
+      for (std::string& record : sorted) record = random_record(random, of, 0);
+      std::ranges::stable_sort(sorted, [&](const std::string& a, const std::string& b) {
+        return compare(of.format, a, b) < 0;
+      });
+      Shaping shaping;
+      shaping.on_equal = on_equal;
+      if (on_equal == OnEqual::keep || below(random, 2)) shaping.limit = below(random, 2'500);
+      const TextEncoding text(of.format);
+      const KeyEncoding encoding(text.layout());
+      const TextShape shape(encoding, shaping, true);
+      TextJoiner joiner(shape);
+      std::string out;
+      const auto take = [&](const MergedUnit& unit) {
+        for (const auto piece : unit.pieces) out += text_of(piece);
+      };
+      std::uint64_t fingerprint = 0;
+      bool failed = false;
+      for (std::size_t first = 0, end; first < sorted.size() && !joiner.done() && !failed;
+           first = end) {
+        end = std::min(first + 1 + below(random, below(random, 4) == 0 ? 900 : 4), sorted.size());
+        Bytes unit = bytes_of_text(joined({sorted.begin() + static_cast<std::ptrdiff_t>(first),
+                                           sorted.begin() + static_cast<std::ptrdiff_t>(end)}));
+        const Entry only = make_entry(0, unit.data(), unit.size());
+        for (std::size_t i = first; i < end; ++i)
+          fingerprint += fingerprint_of(reinterpret_cast<const std::byte*>(sorted[i].data()),
+                                        sorted[i].size());
+        MergedUnit shaped = end == first + 1 ? shape_text(shape, only, portable_fingerprint)
+                                             : shape_text(shape, unit, portable_fingerprint);
+        try {
+          joiner.join(shaped);
+        } catch (const EqualKeys&) {
+          failed = true;
+        }
+        take(shaped);
+      }
+      MergedUnit last;
+      if (!failed) joiner.finish(last);
+      take(last);
+      const auto expected = reduced(of.format, sorted, on_equal, shaping.limit.value_or(no_limit));
+      CHECK(failed == !expected);
+      if (!expected) continue;
+      CHECK((out == joined(*expected)));
+      CHECK(joiner.records() == expected->size());
+      CHECK(joiner.fingerprint() == fingerprint);
+    }
+}
+
+TEST_CASE("shaped units that are out of order are found", "[text][shape]") {
+  const TextEncoding text(format_of(TextKind::lines, ""));
+  const KeyEncoding encoding(text.layout());
+  for (const OnEqual on_equal : {OnEqual::keep, OnEqual::first}) {
+    Shaping shaping;
+    shaping.on_equal = on_equal;
+    shaping.limit = 100;
+    const TextShape shape(encoding, shaping, true);
+    Bytes descending = bytes_of_text("a\nc\nb\n");
+    CHECK_THROWS_AS(shape_text(shape, descending, portable_fingerprint), Corrupted);
+    TextJoiner joiner(shape);
+    for (const char* unit : {"c\nd\n", "b\ne\n"}) {
+      Bytes bytes = bytes_of_text(unit);
+      MergedUnit shaped = shape_text(shape, bytes, portable_fingerprint);
+      if (*unit == 'c')
+        joiner.join(shaped);
+      else
+        CHECK_THROWS_AS(joiner.join(shaped), Corrupted);
+    }
+  }
+}
