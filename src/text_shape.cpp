@@ -124,18 +124,16 @@ std::vector<std::byte> TextShaper::copy_of(const Entry& entry) const {
 void TextShaper::take_batch() {
   if (batched_ == 0) return;
   const auto entries = std::span(batch_).subspan(1, batched_);
-  if (sum_) {
-    const KeyLayout layout = shape_->encoding_.layout();
-    shaped_.fingerprint += entries_fingerprint(sum_, *layout.text, entries);
+  const KeyLayout layout = shape_->encoding_.layout();
+  if (sum_) shaped_.fingerprint += entries_fingerprint(sum_, *layout.text, entries);
+  // Where every record is compared with its group, that tells the order as well.
+  if (sum_ && (!shape_->groups() || shape_->chooses())) {
     const std::uint64_t before = has_last_;
     descends_ = descends_ ||
                 first_descent(layout, reinterpret_cast<const std::byte*>(entries.data() - before),
                               batched_ + before) != batched_ + before;
-  }
-  batch_.front() = entries.back();
-  // What was put out in place may go over the last record, unless a group still needs it.
-  if (sum_ && (!shape_->groups() || shape_->chooses())) {
     if (!has_last_) shaped_.first = copy_of(entries.front());
+    // What is put out in place may go over the last record.
     shaped_.last = copy_of(entries.back());
     batch_.front() = make_entry(entries.back().word, shaped_.last.data(), shaped_.last.size());
   }
@@ -153,11 +151,14 @@ bool TextShaper::wanted(const Entry& entry) {
 
 void TextShaper::take(const Entry& entry) {
   if (!shape_->groups()) return put(entry);
-  // No record sorts before the one before it.
   if (!open_ || open_->word != entry.word || text_less(shape_->layout(), *open_, entry)) {
+    descends_ = descends_ || (open_ && entry.word < open_->word);
     close_group();
     open_ = entry;
-  } else if (shape_->on_equal() == OnEqual::last) {
+    return;
+  }
+  descends_ = descends_ || (sum_ && text_less(shape_->layout(), entry, *open_));
+  if (shape_->on_equal() == OnEqual::last) {
     open_ = entry;
   } else if (shape_->on_equal() == OnEqual::error) {
     const auto bytes = bytes_of(shape_->layout(), entry);

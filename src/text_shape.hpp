@@ -83,7 +83,9 @@ class TextShaper {
   // The tile's next records, in order: entries, as a GatherWriter takes them.
   void write(const std::byte* entries, std::uint64_t entries_bytes) {
     for (std::uint64_t at = 0; at < entries_bytes; at += sizeof(Entry)) {
-      std::memcpy(&batch_[1 + batched_], entries + at, sizeof(Entry));
+      Entry& entry = batch_[1 + batched_];
+      std::memcpy(&entry, entries + at, sizeof(Entry));
+      __builtin_prefetch(record_of(entry) + fetched_ahead_bytes);
       if (++batched_ == batch_records) take_batch();
     }
   }
@@ -94,6 +96,7 @@ class TextShaper {
 
   // Few enough that who looks at them again finds them in the first cache.
   static constexpr std::size_t batch_records = 256;
+  static constexpr std::uint64_t fetched_ahead_bytes = 512;  // of a run
 
   void take_batch();
   bool wanted(const Entry& entry);
