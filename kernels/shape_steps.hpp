@@ -69,8 +69,8 @@ CORANK_HOST_DEVICE inline __int128 load_integer(const ReducedColumn& column,
   const std::byte* const at = record + column.offset;
   std::uint64_t value = 0;
   for (std::uint32_t i = 0; i < column.bytes; ++i)
-    value = value << 8 |
-            static_cast<std::uint64_t>(at[column.big_endian ? i : column.bytes - 1 - i]);
+    value =
+        value << 8 | static_cast<std::uint64_t>(at[column.big_endian ? i : column.bytes - 1 - i]);
   const unsigned unused = 64 - 8 * column.bytes;
   if (column.is_signed) return static_cast<std::int64_t>(value << unused) >> unused;
   return value;
