@@ -1214,7 +1214,7 @@ Stats merge(std::span<const std::filesystem::path> paths, const std::filesystem:
   const std::uint32_t counted_bytes = options.text ? 1 : options.record.record_bytes;
   std::vector<Run> runs = open_runs(paths, counted_bytes, options.decompress);
   std::string header;
-  if (options.text && options.text->header) header = take_header(runs, *options.text);
+  if (options.text && options.text->header) header = take_header(runs, *options.text, options.stop);
   return Merge(std::move(runs), options, std::move(header)).into_file(output);
 }
 

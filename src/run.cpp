@@ -17,6 +17,27 @@ namespace {
 
 constexpr std::byte nothing{};  // where a run without records is
 
+// What was read of a source, and then the rest of it.
+class BegunSource final : public Source {
+ public:
+  BegunSource(std::vector<std::byte> begin, std::unique_ptr<Source> rest)
+      : begin_(std::move(begin)), rest_(std::move(rest)) {}
+
+  std::size_t read(std::span<std::byte> into) override {
+    const std::size_t again = std::min(into.size(), begin_.size() - again_);
+    std::copy_n(begin_.begin() + static_cast<std::ptrdiff_t>(again_), again, into.begin());
+    again_ += again;
+    return again + (again == into.size() ? 0 : rest_->read(into.subspan(again)));
+  }
+
+  std::uint64_t input_bytes() const override { return rest_->input_bytes(); }
+
+ private:
+  std::vector<std::byte> begin_;
+  std::size_t again_ = 0;
+  std::unique_ptr<Source> rest_;
+};
+
 }  // namespace
 
 Run::Run(std::filesystem::path path, std::uint32_t record_bytes, bool keep_open, bool decompress)
@@ -73,10 +94,29 @@ Run Run::behind(std::uint64_t header) const {
 }
 
 std::unique_ptr<Source> Run::source(std::stop_token stop) const {
-  std::unique_ptr<Source> source = open_source(path_, file_, input_, decompress_, std::move(stop));
+  std::unique_ptr<Source> source;
+  if (begun_)
+    source = std::make_unique<BegunSource>(std::move(begun_->bytes), std::move(begun_->source));
+  else
+    source = open_source(path_, file_, input_, decompress_, std::move(stop));
   std::vector<std::byte> skipped(first_);
   source->read(skipped);
   return source;
+}
+
+std::vector<std::byte> Run::begin(std::uint64_t bytes, std::stop_token stop) {
+  std::shared_ptr<Begun> begun = begun_;
+  if (!begun) {
+    begun = std::make_shared<Begun>();
+    begun->source = open_source(path_, file_, input_, decompress_, std::move(stop));
+    if (input_.is_stream) begun_ = begun;
+  }
+  const std::size_t before = begun->bytes.size();
+  if (before < bytes) {
+    begun->bytes.resize(bytes);
+    begun->bytes.resize(before + begun->source->read(std::span(begun->bytes).subspan(before)));
+  }
+  return begun->bytes;
 }
 
 void Run::count_bytes() {

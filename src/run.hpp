@@ -7,6 +7,7 @@
 #include <memory>
 #include <span>
 #include <stop_token>
+#include <vector>
 
 #include "file.hpp"
 #include "mapping.hpp"
@@ -45,6 +46,9 @@ class Run {
   bool is_stream() const { return input_.is_stream || input_.codec != Codec::none; }
   const InputStatus& input() const { return input_; }
   std::unique_ptr<Source> source(std::stop_token stop) const;
+  // The first bytes, `bytes` of them if there are so many, of one that is a stream. A pipe keeps
+  // them for its source, which is then made here.
+  std::vector<std::byte> begin(std::uint64_t bytes, std::stop_token stop);
   // From now on its bytes are what it counts as records.
   void count_bytes();
 
@@ -95,6 +99,12 @@ class Run {
   void check_unchanged() const;
 
  private:
+  // Of a pipe, what was taken from its source before the source is asked for.
+  struct Begun {
+    std::unique_ptr<Source> source;
+    std::vector<std::byte> bytes;
+  };
+
   bool is_named_file() const { return !memory_ && identity() != FileIdentity{}; }
   FileDescriptor reopen() const;
 
@@ -105,6 +115,7 @@ class Run {
   bool direct_ = false;
   InputStatus input_;
   bool decompress_ = false;
+  std::shared_ptr<Begun> begun_;
   std::uint32_t record_bytes_;
   std::uint64_t file_bytes_;
   std::uint64_t header_ = 0;  // records that are none

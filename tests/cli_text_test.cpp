@@ -1,7 +1,10 @@
 // Text and pairs as the program's user meets them; lines against GNU sort are in gnu_sort_test.cpp.
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "program.hpp"
@@ -169,6 +172,44 @@ TEST_CASE("a header is kept once and names the columns", "[text]") {
   other.check_refusal({"--csv", "--header"}, 2, {other.runs[1], "header differs", other.runs[0]});
   const Folder endless({std::string(2'000'000, 'x')});
   endless.check_refusal({"--csv", "--header"}, 2, {"no header ends"});
+}
+
+TEST_CASE("headers of compressed files and pipes are kept once", "[text]") {
+  const std::string first = "id,at\n" + std::string(5000, '0') + "1,b\n", second = "id,at\n3,a";
+  const std::string expected = "id,at\n" + std::string(5000, '0') + "1,b\n3,a\n";
+  const Strings options{"--csv", "--header", "-b", "id:u64"};
+  for (const std::string suffix : {".zst", ".gz"}) {
+    Folder test;
+    for (const std::string& text : {first, second, std::string("id,at\n"), std::string()}) {
+      const std::string plain = test.folder / ("plain" + std::to_string(test.runs.size()));
+      write_file(plain, bytes_of_text(text));
+      test.runs.push_back(plain + suffix);
+      REQUIRE(run({"merge", "--copy-only", "--lines", "-o", test.runs.back(), plain}).code == 0);
+    }
+    CHECK(test.merged(options) == expected);
+    std::swap(test.runs.front(), test.runs.back());
+    CHECK(test.merged(options) == expected);
+    test.add("at,id\n");
+    test.check_refusal(options, 2, {test.runs.back(), "header differs"});
+  }
+
+  // A pipe of text, a file, and a pipe of compressed text.
+  Folder test({second});
+  test.runs.insert(test.runs.begin(), test.folder / "pipe");
+  REQUIRE(::mkfifo(test.runs.front().c_str(), 0600) == 0);
+  const std::string packed = test.folder / "small.zst", packed_pipe = test.folder / "packed";
+  REQUIRE(::mkfifo(packed_pipe.c_str(), 0600) == 0);
+  REQUIRE(run({"merge", "--csv", "--header", "-o", packed, test.runs[1]}).code == 0);
+  const auto refused = [&] {
+    const std::jthread writer([&] { write_file(test.runs.front(), bytes_of_text("it,at\n")); });
+    return test.merge(options);
+  }();
+  CHECK(refused.code == 2);
+  CHECK(holds(refused.err, test.runs[1] + ": its header differs from that of " + test.runs[0]));
+  test.runs.push_back(packed_pipe);
+  const std::jthread writer([&] { write_file(test.runs.front(), bytes_of_text(first)); });
+  const std::jthread other([&] { write_file(packed_pipe, read_file(packed)); });
+  CHECK(test.merged(options) == expected + "3,a\n");
 }
 
 TEST_CASE("many runs with a header are merged in several passes", "[text]") {
