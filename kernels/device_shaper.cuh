@@ -20,6 +20,8 @@ namespace corank {
 
 // A Shape as kernels know it. Pieces, values and tables stay where it put them on the device.
 class DeviceShape {
+  std::vector<DeviceArray<std::byte>> memory_;  // of all that the rest points to
+
  public:
   // Whether devices do all of it: sums of floats, which are exact, and set operations, which ask
   // where records come from, are the host's.
@@ -82,7 +84,6 @@ class DeviceShape {
     return {upload(steps), static_cast<std::uint32_t>(steps.size())};
   }
 
-  std::vector<DeviceArray<std::byte>> memory_;
 };
 
 struct RecordPlace {
