@@ -181,6 +181,14 @@ std::uint64_t digest(const std::string& text) {
   return records_checksum(std::as_bytes(std::span(text)), static_cast<std::uint32_t>(text.size()));
 }
 
+void check_tombstone(const Shaping& shaping, bool is_given) {
+  if (is_given && (shaping.on_equal == OnEqual::keep || shaping.on_equal == OnEqual::error ||
+                   is_set_operation(shaping.on_equal)))
+    throw Error(
+        "--tombstone drops what equal keys turn into; choose --on-equal first, last or "
+        "reduce as well");
+}
+
 void check_text_shaping(const Options& options) {
   const Shaping& shaping = options.shaping;
   if (is_set_operation(shaping.on_equal))
@@ -194,8 +202,11 @@ void check_text_shaping(const Options& options) {
   if (shaping.tombstone || !shaping.where.steps.empty() || !shaping.select.empty() ||
       !shaping.from.empty() || !shaping.to.empty())
     throw Error(
-        "--where, --select and --tombstone choose by fields, which text and pairs do not have; "
-        "give records of a fixed size by --record");
+        "--where and --select choose by fields, which text and pairs do not have; give records "
+        "of a fixed size by --record");
+  check_tombstone(shaping, shaping.text_tombstone.has_value());
+  if (shaping.text_tombstone && options.text->kind == TextKind::pairs)
+    throw Error("--tombstone is for lines and CSV, which have columns; pairs do not: drop it");
   if (options.copy_only && (shaping.on_equal != OnEqual::keep || shaping.limit ||
                             !shaping.text_from.empty() || !shaping.text_to.empty()))
     throw Error("--copy-only leaves the records as they are; drop it, or what chooses among them");
@@ -209,17 +220,13 @@ void check_shaping(const Options& options) {
   const Shaping& shaping = options.shaping;
   const bool groups = shaping.on_equal != OnEqual::keep;
   if (options.text) return check_text_shaping(options);
-  if (!shaping.text_from.empty() || !shaping.text_to.empty())
-    throw Error("Shaping::text_from and text_to are for records of variable length");
+  if (!shaping.text_from.empty() || !shaping.text_to.empty() || shaping.text_tombstone)
+    throw Error("Shaping::text_… is for records of variable length");
   if (options.copy_only &&
       (groups || shaping.tombstone || !shaping.where.steps.empty() || !shaping.select.empty() ||
        !shaping.from.empty() || !shaping.to.empty()))
     throw Error("--copy-only leaves the records as they are; drop it, or what chooses among them");
-  if (shaping.tombstone &&
-      (!groups || shaping.on_equal == OnEqual::error || is_set_operation(shaping.on_equal)))
-    throw Error(
-        "--tombstone drops what equal keys turn into; choose --on-equal first, last or "
-        "reduce as well");
+  check_tombstone(shaping, shaping.tombstone.has_value());
   if (shaping.limit && options.parts > 1 &&
       (groups || !shaping.where.steps.empty() || !shaping.select.empty()))
     throw Error(
@@ -370,7 +377,13 @@ class Merge {
       const std::uint64_t first = find(from, 0), end = find(to, run.records());
       run = run.stretch(first, std::max(first, end) - first);
     }
-    if (TextShape shape(encoding_, shaping, finds); !shape.keeps_all())
+    if (shaping.text_tombstone) {
+      TextFormat format = *options_.text;
+      format.keys = {shaping.text_tombstone->column};
+      tombstone_.emplace(format, header_);
+    }
+    if (TextShape shape(encoding_, shaping, finds, tombstone_ ? &*tombstone_ : nullptr);
+        !shape.keeps_all())
       text_shape_.emplace(std::move(shape));
   }
 
@@ -1160,8 +1173,9 @@ class Merge {
   KeyEncoding encoding_;
   Schema output_schema_;
   std::optional<KeyEncoding> output_encoding_;
-  std::optional<Shape> shape_;          // of the last pass
-  std::optional<Shape> earlier_shape_;  // of the pass before it that is run
+  std::optional<Shape> shape_;             // of the last pass
+  std::optional<Shape> earlier_shape_;     // of the pass before it that is run
+  std::optional<TextEncoding> tombstone_;  // of its column
   std::optional<TextShape> text_shape_;
   BackendDecision decision_;
   unsigned threads_;

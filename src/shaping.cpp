@@ -357,6 +357,15 @@ FieldValue parse_tombstone(std::string_view text, const Schema& schema) {
   return {field, parse_value("--tombstone", text, whole.part(sign + 1), schema.fields[field])};
 }
 
+TextValue parse_text_tombstone(std::string_view text) {
+  const std::size_t sign = text.find('=');
+  if (sign == text.npos) reject("--tombstone", text, {text, 0}, "a tombstone is column=value");
+  const std::vector<TextKey> columns = parse_text_keys(text.substr(0, sign));
+  if (columns.size() != 1)
+    reject("--tombstone", text, {text.substr(0, sign), 0}, "a tombstone is of one column");
+  return {columns.front(), std::string(text.substr(sign + 1))};
+}
+
 std::vector<FieldValue> parse_bound(std::string_view option, std::string_view text,
                                     const Schema& schema, const std::vector<KeyField>& keys) {
   const std::vector<KeyField> by = keys.empty() ? std::vector<KeyField>{{0}} : keys;

@@ -100,8 +100,12 @@ TextBound::TextBound(const TextLayout& layout, const std::vector<std::string>& v
   }
 }
 
-TextShape::TextShape(const KeyEncoding& encoding, const Shaping& shaping, bool within_bounds)
+TextShape::TextShape(const KeyEncoding& encoding, const Shaping& shaping, bool within_bounds,
+                     const TextEncoding* tombstone)
     : encoding_(encoding), on_equal_(shaping.on_equal), limit_(shaping.limit) {
+  if (tombstone)
+    tombstone_.emplace(tombstone->layout(), std::vector{shaping.text_tombstone->value},
+                       "--tombstone");
   if (within_bounds) return;
   if (!shaping.text_from.empty()) from_.emplace(layout(), shaping.text_from, "--from");
   if (!shaping.text_to.empty()) to_.emplace(layout(), shaping.text_to, "--to");
@@ -176,6 +180,7 @@ void TextShaper::close_group() {
 }
 
 void TextShaper::put(const Entry& entry) {
+  if (shape_->tombstone_ && shape_->buries(bytes_of(shape_->layout(), entry))) return;
   ++shaped_.records;
   if (!in_place_) return writer_.write(reinterpret_cast<const std::byte*>(&entry), sizeof entry);
   const auto bytes = bytes_of(shape_->layout(), entry);
@@ -217,7 +222,7 @@ void TextJoiner::put(std::span<const std::byte> records, std::uint64_t count, Me
 }
 
 void TextJoiner::put(std::vector<std::byte> record, MergedUnit& unit) {
-  if (record.empty()) return;
+  if (record.empty() || shape_.buries(record)) return;
   unit.apart.push_back(std::move(record));
   put(unit.apart.back(), 1, unit);
 }

@@ -37,6 +37,10 @@ class TextBound {
     return text_less(layout_, record_of(entry), record_bytes(layout_, entry), record_.data(),
                      record_.size());
   }
+  bool equals(std::span<const std::byte> record) const {
+    return !text_less(layout_, record.data(), record.size(), record_.data(), record_.size()) &&
+           !text_less(layout_, record_.data(), record_.size(), record.data(), record.size());
+  }
 
  private:
   TextLayout layout_;
@@ -46,9 +50,11 @@ class TextBound {
 // A Shaping of records of variable length, ready to be applied.
 class TextShape {
  public:
-  // `encoding` must outlive it. Where the runs hold only what is `within_bounds`, they are not
+  // `encoding` must outlive it, and so must `tombstone`, the encoding by the column that tells
+  // deletions; null: none are. Where the runs hold only what is `within_bounds`, they are not
   // looked at again.
-  TextShape(const KeyEncoding& encoding, const Shaping& shaping, bool within_bounds);
+  TextShape(const KeyEncoding& encoding, const Shaping& shaping, bool within_bounds,
+            const TextEncoding* tombstone = nullptr);
 
   // Whether it leaves every record as it is.
   bool keeps_all() const { return !chooses() && !groups() && !limit_; }
@@ -60,6 +66,11 @@ class TextShape {
   std::uint64_t limit() const { return limit_.value_or(std::numeric_limits<std::uint64_t>::max()); }
   const TextLayout& layout() const { return *encoding_.layout().text; }
 
+  // Whether a record that a group has come to is dropped.
+  bool buries(std::span<const std::byte> record) const {
+    return tombstone_ && tombstone_->equals(record);
+  }
+
   bool less(std::span<const std::byte> a, std::span<const std::byte> b) const {
     return text_less(layout(), a.data(), a.size(), b.data(), b.size());
   }
@@ -70,7 +81,7 @@ class TextShape {
   const KeyEncoding& encoding_;
   OnEqual on_equal_;
   std::optional<std::uint64_t> limit_;
-  std::optional<TextBound> from_, to_;
+  std::optional<TextBound> from_, to_, tombstone_;
 };
 
 // Shapes the merged records of one tile.

@@ -357,6 +357,12 @@ TEST_CASE("text with equal keys and within bounds", "[text]") {
   CHECK(test.merged({"--lines", "--header", "-t", ",", "-b", "k:u64,v", "--from", "2,'c'"}) ==
         "k,v\n2,c\n3,d\n");
   CHECK(test.merged({"--lines", "--header", "--from", "2,b", "--to", "3,d"}) == "k,v\n2,b\n2,c\n");
+  // Deleted, deleted and made anew, and not deleted at all: the last counts.
+  const Folder upsert({"k,v\n1,a\n2,gone\n3,c\n4,d\n", "k,v\n1,\"gone\"\n2,b\n4,e\n"});
+  CHECK(upsert.merged({"--csv", "--header", "-b", "k:u64", "--on-equal", "last", "--tombstone",
+                       "v=gone"}) == "k,v\n2,b\n3,c\n4,e\n");
+  CHECK(upsert.merged({"--csv", "--header", "-b", "k:u64", "--on-equal", "first", "--tombstone",
+                       "2=gone", "--limit", "2"}) == "k,v\n1,a\n3,c\n");
   const Folder pairs({pair_of("a", "1") + pair_of("b", "2"), pair_of("b", "3")});
   CHECK(pairs.merged({"--kv", "--on-equal", "last"}) == pair_of("a", "1") + pair_of("b", "3"));
   CHECK(pairs.merged({"--kv", "--from", "b"}) == pair_of("b", "2") + pair_of("b", "3"));
@@ -373,7 +379,13 @@ TEST_CASE("bad input: what is to become of text contradicts itself", "[text]") {
   refuses({"--on-equal", "least"}, {"--on-equal", "allowed: keep first last error"});
   refuses({"--where", "a > 1"}, {"--where", "--record"});
   refuses({"--select", "a"}, {"--select", "--record"});
-  refuses({"--tombstone", "a=1", "--on-equal", "last"}, {"--tombstone", "--record"});
+  refuses({"--tombstone", "2", "--on-equal", "last"}, {"--tombstone", "column=value"});
+  refuses({"--tombstone", "a=1", "--on-equal", "last"}, {"\"a\"", "--header"});
+  refuses({"--tombstone", "2=1"}, {"--tombstone", "--on-equal first, last"});
+  refuses({"--tombstone", "1:u64=x", "--on-equal", "last"}, {"--tombstone \"x\"", "no number"});
+  const Folder of_pairs({pair_of("a", "1")});
+  of_pairs.check_refusal({"--kv", "--tombstone", "key=a", "--on-equal", "last"}, 2,
+                         {"--tombstone", "pairs"});
   refuses({"--from", "x"}, {"--from \"x\"", "no number"});
   refuses({"--to", "1,b,3"}, {"--to", "there are 2 key fields"});
   refuses({"--from", "1,'b"}, {"--from", "quote"});

@@ -204,6 +204,15 @@ TEST_CASE("of lines CSV and pairs with equal keys one stays", "[text][shape]") {
         test.options.shaping.limit = limit;
         test.check(reduced(of.format, test.sorted, on_equal, limit));
         test.options.shaping.limit.reset();
+        if (of.format.keys.empty() || on_equal == OnEqual::keep || on_equal == OnEqual::error)
+          continue;
+        test.options.shaping.text_tombstone = TextValue{parse_text_keys("2").front(), "1"};
+        Strings kept = *reduced(of.format, test.sorted, on_equal, no_limit);
+        std::erase_if(kept, [&](const std::string& record) {
+          return columns_of(record, of.format)[1] == "1";
+        });
+        test.check(kept);
+        test.options.shaping.text_tombstone.reset();
       }
     }
 }

@@ -35,10 +35,11 @@ struct ShapingArguments {
   }
 
   Shaping parse_for_text(const TextFormat& format) {
-    if (!where.empty() || !tombstone.empty() || !select.empty())
+    if (!where.empty() || !select.empty())
       throw Error(
-          "--where, --select and --tombstone choose by fields, which text and pairs do not have; "
-          "give records of a fixed size by --record");
+          "--where and --select choose by fields, which text and pairs do not have; give records "
+          "of a fixed size by --record");
+    if (!tombstone.empty()) shaping.text_tombstone = parse_text_tombstone(tombstone);
     if (!from.empty()) shaping.text_from = parse_text_bound("--from", from, format.keys);
     if (!to.empty()) shaping.text_to = parse_text_bound("--to", to, format.keys);
     if (on_equal.starts_with("reduce"))

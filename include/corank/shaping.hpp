@@ -49,6 +49,11 @@ struct FieldValue {
   std::vector<std::byte> value;  // as the field holds it
 };
 
+struct TextValue {
+  TextKey column;
+  std::string value;  // as it stands in the text, without quotes of CSV
+};
+
 // What a record must fulfil, in postfix order: a comparison pushes its result, `negate` changes the
 // topmost, `both` and `either` join two. Numbers compare as keys do: NaN equals NaN and is
 // greatest.
@@ -86,9 +91,12 @@ struct Shaping {
   std::optional<std::uint64_t> limit;  // records that go out at most
 
   // Records of variable length have no fields. Of the above they take `on_equal`, but for reduce,
-  // and `limit`; and instead of `from` and `to` these: values of the first keys, as text, of all or
-  // of fewer; none: there is no such bound. Of lines in files what is outside is not read.
+  // and `limit`; and instead of `from`, `to` and `tombstone` these: values of the first keys, as
+  // text, of all or of fewer; none: there is no such bound. Of lines in files what is outside is
+  // not read.
   std::vector<std::string> text_from, text_to;
+  // The same as `tombstone`, of a column of lines or CSV.
+  std::optional<TextValue> text_tombstone;
 };
 
 // All throw Error, which points into the text. `keys` as in Options::keys.
@@ -106,6 +114,9 @@ Condition parse_where(std::string_view text, const Schema& schema);
 
 // `text` is `field=value`; a value of bytesN may stand in quotes.
 FieldValue parse_tombstone(std::string_view text, const Schema& schema);
+
+// `text` is `column=value`, where a column is one as in parse_text_keys(), with a type or not.
+TextValue parse_text_tombstone(std::string_view text);
 
 // `text` is `value,…`, of the first key fields; `option` is what it was given as.
 std::vector<FieldValue> parse_bound(std::string_view option, std::string_view text,
