@@ -210,6 +210,40 @@ TEST_CASE("bad input: shapes that mean nothing or contradict the records") {
                      {test.runs[1], "record 2 (byte 16)", test.runs[3], "key=7"});
 }
 
+TEST_CASE("bad input: a sum of a field of text") {
+  const Folder test;
+  test.check_refusal({"merge", "-r", "key:u32,name:bytes4", "-f", "-o", test.old(), test.runs[0],
+                      "--on-equal", "reduce:sum(name)"},
+                     2, {"--on-equal", "character 12", "bytes4", "first and last"});
+}
+
+TEST_CASE("bad input: a sum that its field cannot hold") {
+  Folder test(0);
+  // Of a key and a number of four bytes each; 7 and the largest number, twice.
+  for (int i = 0; i < 2; ++i) test.add({7 | 0xffff'ffffull << 32});
+  test.check_refusal({"merge", "-r", "key:u32,n:u32", "-f", "-o", test.old(), test.runs[0],
+                      test.runs[1], "--on-equal", "reduce:sum(n)"},
+                     2, {"key=7", "field n", "8589934590", "--overflow"});
+}
+
+TEST_CASE("bad input: options that contradict one another") {
+  const Folder test;
+  test.check_refusal(test.merge({"--copy-only", "--where", "key > 5"}), 2, {"--copy-only"});
+  test.check_refusal(test.merge({"--copy-only", "--on-equal", "first"}), 2, {"--copy-only"});
+  test.check_refusal(test.merge({"--on-equal", "error", "--tombstone", "key=1"}), 2,
+                     {"--tombstone"});
+  test.check_refusal(test.merge({"--resume", "--compress", "zstd"}), 2, {"--resume"});
+  test.check_refusal({"merge", "-r", "key:u64", "--limit", "5", "--parts", "2", "--where",
+                      "key > 5", "-o", test.folder / "parts", test.runs[0]},
+                     2, {"--limit", "--parts", "--where"});
+  test.check_refusal({"merge", "-r", "key:u64", "-o", "-", "--stats", "-", test.runs[0]}, 2,
+                     {"--output", "--stats"});
+  test.check_refusal({"merge", "--csv", "--parts", "2", "-o", test.folder / "parts", test.runs[0]},
+                     2, {"--parts", "CSV"});
+  test.check_refusal({"merge", "--kv", "--resume", "-f", "-o", test.old(), test.runs[0]}, 2,
+                     {"--resume"});
+}
+
 TEST_CASE("shapes from the command line") {
   Folder test;
   test.add({5, 5, 2999});
