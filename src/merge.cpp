@@ -816,9 +816,11 @@ class Merge {
       Writer temporary(folder);
       const Slice all{0, records_of({first, end})};
       shape_earlier(pass.count, end == runs_.end());
+      const std::uint64_t merged_before = totals_.records, written_before = totals_.records_written;
       const std::uint64_t fingerprint = run_pass({first, end}, {&all, 1}, {&temporary, 1}, {});
       for (const Run& merged : std::span(first, end)) merged.check_unchanged();
-      earlier_records_ = totals_.records;
+      earlier_records_ += earlier_shape_ ? totals_.records_written - written_before
+                                         : totals_.records - merged_before;
       *first = temporary.into_run(record_bytes());
       runs_.erase(first + 1, end);
       fingerprints_[pass.first] = fingerprint;

@@ -268,6 +268,26 @@ TEST_CASE("set operations on more runs than one pass merges") {
   }
 }
 
+TEST_CASE("set operations on more compressed runs than one pass merges") {
+  Random random(15);
+  Case test("k:u16,n:u32", "k");
+  std::uint64_t records = 0;
+  for (int run = 0; run < 30; ++run) {
+    test.add_run(numbered(2000, 1000, random));
+    records += 2000;
+    const std::filesystem::path packed = test.paths.back().string() + ".gz";
+    merge({&test.paths.back(), 1}, packed, test.options);
+    test.paths.back() = packed;
+  }
+  test.options.memory_bytes = 2 << 20;
+  for (const OnEqual operation : operations) {
+    test.options.shaping.on_equal = operation;
+    CHECK((test.merged(test.options) == test.expected()));
+    CHECK(test.stats.passes > 1);
+    CHECK(test.stats.records == records);
+  }
+}
+
 TEST_CASE("set operations on units that were merged as a whole") {
   Random random(13);
   const Schema schema = Schema::parse("k:u16,n:u32,rest:bytes90");
