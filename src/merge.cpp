@@ -51,7 +51,7 @@ std::uint64_t direct_edge_bytes() {
 }
 
 std::vector<Run> open_runs(std::span<const std::filesystem::path> paths, std::uint32_t record_bytes,
-                           bool decompress) {
+                           const Options& options) {
   if (std::ranges::count(paths, "-") > 1)
     throw Error("-: standard input is named more than once; it can be one run only");
   const std::size_t limit = descriptor_limit();
@@ -59,8 +59,11 @@ std::vector<Run> open_runs(std::span<const std::filesystem::path> paths, std::ui
       limit > 2 * other_descriptors ? limit - other_descriptors : limit / 4;
   std::vector<Run> runs;
   runs.reserve(paths.size());
-  for (const auto& path : paths)
-    runs.emplace_back(path, record_bytes, runs.size() < keep_open, decompress);
+  for (const auto& path : paths) {
+    if (options.stop.stop_requested()) throw Interrupted();
+    runs.emplace_back(path, record_bytes, runs.size() < keep_open, options.decompress);
+    runs.back().stop_on(options.stop);
+  }
   return runs;
 }
 
@@ -625,9 +628,11 @@ class Merge {
   }
 
   // What was written to `file`, as a run of bytes.
-  static Run written(const FileDescriptor& file, std::uint64_t bytes) {
-    return Run(FileDescriptor(::fcntl(file.get(), F_DUPFD_CLOEXEC, 0)), "the unfinished output", 1,
-               bytes);
+  Run written(const FileDescriptor& file, std::uint64_t bytes) const {
+    Run run(FileDescriptor(::fcntl(file.get(), F_DUPFD_CLOEXEC, 0)), "the unfinished output", 1,
+            bytes);
+    run.stop_on(options_.stop);
+    return run;
   }
 
   static std::vector<std::uint64_t> ends_of(std::span<const Run> runs) {
@@ -1228,7 +1233,7 @@ Stats merge(std::span<const std::filesystem::path> paths, const std::filesystem:
             const Options& options) {
   check_options(options, paths.size());
   const std::uint32_t counted_bytes = options.text ? 1 : options.record.record_bytes;
-  std::vector<Run> runs = open_runs(paths, counted_bytes, options.decompress);
+  std::vector<Run> runs = open_runs(paths, counted_bytes, options);
   std::string header;
   if (options.text && options.text->header) header = take_header(runs, *options.text, options.stop);
   return Merge(std::move(runs), options, std::move(header)).into_file(output);
@@ -1242,6 +1247,7 @@ Stats merge(std::span<const std::span<const std::byte>> memory, std::span<std::b
   std::uint64_t bytes = 0;
   for (const auto& run : memory) {
     runs.emplace_back(run, fmt::format("run {}", runs.size()), options.record.record_bytes);
+    runs.back().stop_on(options.stop);
     bytes += run.size();
     if (run.data() < output.data() + output.size() && output.data() < run.data() + run.size())
       throw Error(runs.back().path().string() + ": overlaps the output");

@@ -178,6 +178,7 @@ Run::Part Run::part(std::uint64_t first, std::uint64_t count) const {
 }
 
 void Run::read(std::uint64_t first, std::uint64_t count, std::span<std::byte> into) const {
+  if (stop_.stop_requested()) throw Interrupted();
   const Part part = this->part(first, count);
   if (memory_) {
     std::memcpy(into.data(), in_place(first), part.wanted);

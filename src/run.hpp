@@ -28,6 +28,10 @@ class Run {
   // A run in memory, which errors call `name`.
   Run(std::span<const std::byte> memory, std::string name, std::uint32_t record_bytes);
 
+  // From now on throws Interrupted from read() where `stop` asks for it.
+  void stop_on(std::stop_token stop) { stop_ = std::move(stop); }
+  const std::stop_token& stop() const { return stop_; }
+
   const std::filesystem::path& path() const { return path_; }
   std::uint64_t first() const { return first_; }  // record of the whole run that it begins with
   std::uint64_t records() const { return records_; }
@@ -113,6 +117,7 @@ class Run {
   const std::byte* memory_ = nullptr;           // of the whole run
   std::shared_ptr<const MappedFiles> mapping_;  // that memory_ is in, if any
   bool direct_ = false;
+  std::stop_token stop_;
   InputStatus input_;
   bool decompress_ = false;
   std::shared_ptr<Begun> begun_;

@@ -24,12 +24,13 @@ std::uint64_t scan_in_order(const Run& run, const KeyEncoding& encoding,
                             .value();
   BufferPool pool(plan.chunk_bytes, plan.chunks, nullptr);
   std::vector<Stream> streams;
-  streams.push_back(stream_of(run, {}));
+  streams.push_back(stream_of(run, run.stop()));
   StreamReader reader(std::move(streams), encoding, plan, ChunkSource::Order::one_by_one, pool, 1,
-                      nullptr, {}, {});
+                      nullptr, run.stop(), {});
   std::uint64_t offset = run.offset();
   ChunkRef before;
   for (ChunkRef chunk; (chunk = reader.next(0)); before = std::move(chunk)) {
+    if (run.stop().stop_requested()) throw Interrupted();
     const std::byte* const last =
         before ? before->records() + (before->count - 1) * layout.record_bytes : nullptr;
     look({last, chunk->records(), chunk->count, chunk->first, offset});
