@@ -13,8 +13,10 @@
 #include <iostream>
 #include <iterator>
 #include <map>
+#include <new>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -520,6 +522,16 @@ int main(int argc, char** argv) {
     return info.run();
   } catch (const corank::OutOfOrder& error) {
     return report(error, out_of_order);
+  } catch (const std::bad_alloc&) {
+    return report(
+        Error("the system gives no more memory; try a smaller --memory or fewer --threads, "
+              "or raise the limit (ulimit -v)"),
+        failed);
+  } catch (const std::system_error& error) {
+    if (error.code() != std::errc::resource_unavailable_try_again) return report(error, failed);
+    return report(Error("the system gives no more threads, or no memory for them; try fewer "
+                        "--threads, or raise the limits (ulimit -u, ulimit -v)"),
+                  failed);
   } catch (const std::exception& error) {
     return report(error, failed);
   }
