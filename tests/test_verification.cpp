@@ -1,13 +1,10 @@
-// What finds wrong bytes: fingerprints, the order of what was merged, and both in the pipeline,
-// against bits that are flipped between its stages.
+// What finds wrong bytes: fingerprints and the order of what was merged. Both in merges on whose
+// way something goes wrong: test_injection.cpp.
 #include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
-#include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <set>
 #include <string>
@@ -15,12 +12,10 @@
 
 #include "catch.hpp"
 #include "corank/merge.hpp"
-#include "cpu_backend.hpp"
 #include "cuda_backend.hpp"
 #include "fingerprint.hpp"
 #include "order.hpp"
 #include "output_verifier.hpp"
-#include "pipeline.hpp"
 #include "support.hpp"
 
 using namespace corank;
@@ -247,152 +242,6 @@ TEST_CASE("an inversion is found wherever it is planted and its file and record 
     }
     CHECK(missed == 0);
   }
-}
-
-namespace {
-
-enum class Place { segment, rest_of_chunk, merged_unit, count };
-
-// Flips one bit in what is handed to one unit's merge, or in what comes of it.
-class FlippingBackend final : public Backend {
- public:
-  FlippingBackend(const BackendConfig& config)
-      : record_bytes_(config.encoding->record_bytes()), inner_(make_cpu_backend(config)) {}
-
-  void arm(std::uint64_t unit, Place place, std::uint64_t seed) {
-    unit_ = unit;
-    place_ = place;
-    random_.seed(seed);
-    flipped_ = false;
-  }
-  bool flipped() const { return flipped_; }
-
-  MergedUnit merge(const WorkUnit& unit, std::byte* output) override {
-    const bool now = unit.sequence == unit_;
-    if (now && place_ != Place::merged_unit) flip_in(unit.segments);
-    const MergedUnit merged = inner_->merge(unit, output);
-    if (now && place_ == Place::merged_unit) flip_one_of(output, unit.records);
-    return merged;
-  }
-  bool computes() const override { return inner_->computes(); }
-  bool looks() const override { return inner_->looks(); }
-  std::string device() const override { return inner_->device(); }
-
- private:
-  void flip_one_of(std::byte* records, std::uint64_t count) {
-    flip(records, below(random_, 8 * count * record_bytes_));
-    flipped_ = true;
-  }
-  void flip_in(const std::vector<Segment>& segments) {
-    const Segment& segment = segments[below(random_, segments.size())];
-    std::byte* const records = const_cast<std::byte*>(segment.chunk->records());
-    const std::uint64_t end = segment.first + segment.count;
-    if (place_ == Place::segment)
-      flip_one_of(records + segment.first * record_bytes_, segment.count);
-    else if (end < segment.chunk->count)
-      flip_one_of(records + end * record_bytes_, segment.chunk->count - end);
-  }
-
-  std::uint32_t record_bytes_;
-  std::unique_ptr<Backend> inner_;
-  std::uint64_t unit_ = 0;
-  Place place_ = Place::segment;
-  Random random_;
-  bool flipped_ = false;
-};
-
-}  // namespace
-
-// CORANK_FLIPS=100000 corank-tests '[flips]' flips so many.
-TEST_CASE("bits flipped between the stages of a merge are found", "[flips]") {
-  const char* const wanted = std::getenv("CORANK_FLIPS");
-  const std::uint64_t flips = wanted ? std::strtoull(wanted, nullptr, 10) : 2'000;
-  Random random(35);
-  const TemporaryFolder folder;
-  std::uint64_t done = 0, found = 0, at_place[3] = {};
-  for (std::size_t i = 0; i < 2 * std::size(kinds); ++i) {
-    const auto& [text, by] = kinds[i / 2];
-    const bool in_memory = i % 2 == 1;
-    const Schema schema = Schema::parse(text);
-    const auto keys = parse_keys(by, schema);
-    const KeyEncoding encoding(schema, keys);
-    std::vector<Bytes> sorted;
-    std::vector<Run> runs;
-    std::uint64_t bytes = 0;
-    for (int run = 0; run < 3; ++run) {
-      const auto path = folder / ("run" + std::to_string(run));
-      sorted.push_back(stably_sorted(schema, keys,
-                                     random_records(schema, 15'000 / schema.record_bytes,
-                                                    run == 0 ? Values::few : Values::any, random)));
-      write_file(path, sorted.back());
-      if (in_memory)
-        runs.emplace_back(sorted.back(), path.string(), schema.record_bytes);
-      else
-        runs.emplace_back(path, schema.record_bytes, true);
-      bytes += runs.back().bytes();
-    }
-    PassPlan plan = plan_pass(runs.size(), schema.record_bytes, 400'000, bytes, 4096).value();
-    // One after another: what is not merged yet is known.
-    plan.tokens = 1;
-    BackendConfig config{&encoding, plan.unit_records, plan.tokens, 1};
-    config.fingerprint = fingerprint_sums().front();
-    FlippingBackend backend(config);
-    Writer nowhere("/dev/null", {}, {}, [](FileIdentity) { return false; }, {});
-    std::vector<std::atomic<std::uint64_t>> fingerprints(runs.size());
-    const OutputOrder rising{&encoding, OutputOrder::Kind::rising};
-    const Pass pass{.runs = runs,
-                    .encoding = encoding,
-                    .plan = plan,
-                    .shape = nullptr,
-                    .limit = 0,
-                    .output = rising,
-                    .backend = &backend,
-                    .writer = &nowhere,
-                    .in_place = {},
-                    .threads = 1,
-                    .stop = {},
-                    .checksum = false,
-                    .fingerprint = fingerprint_sums().front(),
-                    .fingerprints = fingerprints,
-                    .did = nullptr,
-                    .trace = nullptr,
-                    .slice = 0};
-    PassTotals totals;
-    backend.arm(~0ull, Place::segment, 0);
-    run_passes({&pass, 1}, totals);
-    REQUIRE(totals.units > 1);
-    for (std::uint64_t flip = 0; flip < flips / (2 * std::size(kinds)) + 1;) {
-      // Of runs in memory the merge is the first to read the records.
-      const auto place =
-          in_memory ? Place::merged_unit
-                    : static_cast<Place>(below(random, static_cast<unsigned>(Place::count)));
-      backend.arm(below(random, totals.units), place, random());
-      PassTotals unused;
-      bool noticed = false;
-      try {
-        run_passes({&pass, 1}, unused);
-      } catch (const Corrupted&) {
-        noticed = true;
-      } catch (const RunDisorder&) {
-        noticed = true;
-      }
-      CHECK(noticed == backend.flipped());
-      flip += backend.flipped();
-      done += backend.flipped();
-      found += noticed;
-      at_place[static_cast<unsigned>(place)] += backend.flipped();
-    }
-  }
-  CHECK(found == done);
-  CHECK(done >= flips);
-  for (const std::uint64_t count : at_place) CHECK(count > 0);
-  if (wanted)
-    std::printf(
-        "bits flipped: %llu in segments, %llu in what is left of chunks, %llu in merged "
-        "units; found %llu of %llu\n",
-        static_cast<unsigned long long>(at_place[0]), static_cast<unsigned long long>(at_place[1]),
-        static_cast<unsigned long long>(at_place[2]), static_cast<unsigned long long>(found),
-        static_cast<unsigned long long>(done));
 }
 
 TEST_CASE("a temporary file that changes on its disk is noticed") {
