@@ -46,7 +46,9 @@ Fake* fake = nullptr;
 class FakeDevice final : public Backend {
  public:
   explicit FakeDevice(const BackendConfig& config)
-      : encoding_(*config.encoding), look_(config.look), inner_(make_cpu_backend(config)) {
+      : encoding_(*config.encoding),
+        look_(config.look && !encoding_.layout().text && !config.shape),
+        inner_(make_cpu_backend(config)) {
     fake->call(make);
     if (config.unit_records * config.tokens > fake->memory_records)
       throw DeviceError("fake: out of memory; --backend cpu needs no GPU", true);
@@ -55,7 +57,7 @@ class FakeDevice final : public Backend {
 
   MergedUnit merge(const WorkUnit& unit, std::byte* output) override {
     // A unit that fails may have written anything.
-    const std::span merged(output, unit.records * encoding_.record_bytes());
+    const std::span merged(output, unit.bytes);
     std::memset(output, 0x5a, merged.size());
     fake->call(merge_unit);
     MergedUnit result = inner_->merge(unit, output);
@@ -100,6 +102,8 @@ struct Data {
   std::vector<Bytes> runs;
   std::vector<std::filesystem::path> paths;
   Bytes expected;
+  std::vector<std::filesystem::path> line_paths;
+  Bytes expected_lines;
   Options options;
 
   Data() {
@@ -118,12 +122,56 @@ struct Data {
     options.memory_bytes = 700 << 10;
     options.overwrite = true;
     options.threads = 2;
+    make_lines(random);
+  }
+
+  void make_lines(Random& random) {
+    std::vector<std::string> all;
+    const auto bytes_of = [](std::vector<std::string>& lines) {
+      std::ranges::sort(lines);
+      Bytes bytes;
+      for (const std::string& line : lines) {
+        const auto more = std::as_bytes(std::span(line));
+        bytes.insert(bytes.end(), more.begin(), more.end());
+      }
+      return bytes;
+    };
+    for (int run = 0; run < 4; ++run) {
+      std::vector<std::string> lines(8'000);
+      for (std::string& line : lines)
+        line = std::to_string(random()).substr(below(random, 12)) + '\n';
+      all.insert(all.end(), lines.begin(), lines.end());
+      line_paths.push_back(folder / ("lines" + std::to_string(run)));
+      write_file(line_paths.back(), bytes_of(lines));
+    }
+    expected_lines = bytes_of(all);
   }
 
   Stats into_file(Fake& wanted) {
     fake = &wanted;
     const Stats stats = merge(paths, folder / "output", options);
     CHECK((read_file(folder / "output") == expected));
+    return stats;
+  }
+  Stats of_lines(Fake& wanted) {
+    fake = &wanted;
+    Options of_text = options;
+    of_text.text.emplace();
+    of_text.memory_bytes = 2 << 20;
+    const Stats stats = merge(line_paths, folder / "output", of_text);
+    CHECK((read_file(folder / "output") == expected_lines));
+    return stats;
+  }
+  Stats of_first(Fake& wanted) {
+    fake = &wanted;
+    Options shaped = options;
+    shaped.shaping.on_equal = OnEqual::first;
+    const Stats stats = merge(paths, folder / "output", shaped);
+    Bytes firsts;
+    for (std::size_t at = 0; at < expected.size(); at += 24)
+      if (at == 0 || std::memcmp(&expected[at], &expected[at - 24], 4) != 0)
+        firsts.insert(firsts.end(), &expected[at], &expected[at] + 24);
+    CHECK((read_file(folder / "output") == firsts));
     return stats;
   }
   Stats into_memory(Fake& wanted) {
@@ -166,7 +214,8 @@ LinkRates measure_link(int) {
 TEST_CASE("whatever a device fails at, the output is the same") {
   Data data;
   using Way = Stats (Data::*)(Fake&);
-  for (const Way way : {&Data::into_file, &Data::into_memory, &Data::into_parts})
+  for (const Way way :
+       {&Data::into_file, &Data::into_memory, &Data::into_parts, &Data::of_first, &Data::of_lines})
     for (int call = 0; call < calls; ++call)
       for (const bool out_of_memory : {false, true})
         for (const bool lasting : {false, true})
@@ -249,7 +298,7 @@ TEST_CASE("a device that must not fail ends the merge and leaves the output alon
     CHECK_THROWS_WITH(merge(data.paths, data.folder / "output", data.options),
                       "fake: a call failed; --backend cpu needs no GPU");
     CHECK((read_file(data.folder / "output") == data.expected));
-    CHECK(data.folder.names().size() == data.paths.size() + 1);
+    CHECK(data.folder.names().size() == data.paths.size() + data.line_paths.size() + 1);
   }
 }
 

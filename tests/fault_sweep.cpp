@@ -329,13 +329,14 @@ void* operator new(std::size_t bytes) {
 void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
   return injector.allocations_too && failure_now(call_new) != 0 ? nullptr : std::malloc(bytes);
 }
-void operator delete(void* memory) noexcept {
+// Inlined without the operator new that belongs to them, they would look like the wrong ones.
+[[gnu::noinline]] void operator delete(void* memory) noexcept {
   std::free(memory);
 }
-void operator delete(void* memory, std::size_t) noexcept {
+[[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept {
   std::free(memory);
 }
-void operator delete(void* memory, const std::nothrow_t&) noexcept {
+[[gnu::noinline]] void operator delete(void* memory, const std::nothrow_t&) noexcept {
   std::free(memory);
 }
 
@@ -347,6 +348,8 @@ using namespace corank::test;
 // --- what is merged
 // -------------------------------------------------------------------------------
 
+enum class Content { records, reduced, lines };
+
 // A way to merge, as it stands before each merge.
 struct Shape {
   const char* name;
@@ -357,6 +360,7 @@ struct Shape {
   bool old_output;
   bool resume;
   bool to_pipe;
+  Content content = Content::records;
 };
 constexpr Shape shapes[] = {
     {"a new file", Io::buffered, 5, 0, 1 << 20, false, false, false},
@@ -368,6 +372,11 @@ constexpr Shape shapes[] = {
     {"resumed, direct", Io::direct, 4, 0, 2 << 20, false, true, false},
     {"resumed parts", Io::automatic, 4, 2, 3 << 20, false, true, false},
     {"a pipe", Io::buffered, 5, 0, 1 << 20, false, false, true},
+    {"reduced", Io::buffered, 5, 0, 1 << 20, true, false, false, Content::reduced},
+    {"reduced, mapped runs", Io::mapped, 5, 0, 1 << 20, false, false, false, Content::reduced},
+    {"lines", Io::buffered, 5, 0, 2 << 20, false, false, false, Content::lines},
+    {"lines, direct", Io::direct, 5, 0, 2 << 20, true, false, false, Content::lines},
+    {"lines resumed", Io::buffered, 4, 0, 2 << 20, true, true, false, Content::lines},
 };
 
 [[noreturn]] void give_up(const std::string& what);
@@ -376,8 +385,6 @@ class Scene {
  public:
   Scene(const Shape& shape, const std::filesystem::path& root) : shape_(shape), folder_(root) {
     std::filesystem::create_directories(folder_ / "out");
-    Random random(41);
-    options_.record = Schema::parse("a:u16,p:u32");
     options_.backend = BackendChoice::cpu;
     options_.threads = 2;
     options_.io = shape.io;
@@ -386,22 +393,16 @@ class Scene {
     options_.overwrite = shape.old_output;
     options_.checksum = true;
     options_.checkpoint_interval = std::chrono::milliseconds(0);
-    Bytes all;
-    for (int i = 0; i < shape.runs; ++i) {
-      const Bytes run =
-          stably_sorted(options_.record, parse_keys("a", options_.record),
-                        random_records(options_.record, 6000 / static_cast<unsigned>(shape.runs),
-                                       Values::any, random));
-      runs_.push_back(folder_ / ("run" + std::to_string(i)));
-      write_file(runs_.back(), run);
-      all.insert(all.end(), run.begin(), run.end());
-    }
-    merged_ = stably_sorted(options_.record, parse_keys("a", options_.record), all);
+    if (shape.content == Content::lines)
+      make_lines();
+    else
+      make_records();
     output_ = folder_ / "out" / "output";
     for (unsigned part = 0; part < std::max(shape.parts, 1u); ++part) {
       const std::size_t parts = std::max(shape.parts, 1u), records = merged_.size() / 6;
       const auto at = [&](std::size_t i) {
-        return merged_.begin() + static_cast<std::ptrdiff_t>(records * i / parts * 6);
+        return i == parts ? merged_.end()
+                          : merged_.begin() + static_cast<std::ptrdiff_t>(records * i / parts * 6);
       };
       const std::string name = "part-0000" + std::to_string(part);
       files_.push_back({shape.parts ? output_ / name : output_, Bytes(at(part), at(part + 1)), {}});
@@ -430,6 +431,7 @@ class Scene {
     for (const auto& count : injector.fired) fired += count;
     if (!succeeded && fired == 0) give_up("failed without a fault: " + failure);
     if (succeeded && injector.must_be_told) give_up("a fault that must be told was not");
+    if (fired == 0 && (resumed_bytes_ > 0) != shape_.resume) give_up("began at the wrong place");
     if (open_files() != open_before) give_up("left a file open after: " + failure);
     if (shape_.to_pipe)
       check_pipe(succeeded);
@@ -450,14 +452,73 @@ class Scene {
     }
   };
 
-  void call() { corank::merge(runs_, to_, options_); }
+  void make_records() {
+    Random random(41);
+    options_.record = Schema::parse("a:u16,p:u32");
+    const auto keys = parse_keys("a", options_.record);
+    Bytes all;
+    for (int i = 0; i < shape_.runs; ++i)
+      add_run(
+          stably_sorted(options_.record, keys,
+                        random_records(options_.record, 6000 / static_cast<unsigned>(shape_.runs),
+                                       Values::any, random)),
+          all);
+    merged_ = stably_sorted(options_.record, keys, all);
+    if (shape_.content != Content::reduced) return;
+    options_.shaping.where = parse_where("a > 6000", options_.record);
+    parse_on_equal("reduce:max(p)", options_.record, keys, options_.shaping);
+    // Of records with one key the greatest is the last.
+    const auto both = parse_keys("a,p", options_.record);
+    const Bytes sorted = stably_sorted(options_.record, both, merged_);
+    merged_.clear();
+    for (std::size_t at = 0; at < sorted.size(); at += 6) {
+      std::uint16_t key = 0;
+      std::memcpy(&key, &sorted[at], 2);
+      if (key <= 6000) continue;
+      if (at + 6 == sorted.size() || std::memcmp(&sorted[at], &sorted[at + 6], 2) != 0)
+        merged_.insert(merged_.end(), &sorted[at], &sorted[at] + 6);
+    }
+  }
+
+  void make_lines() {
+    Random random(42);
+    options_.text.emplace();
+    std::vector<std::string> all;
+    const auto bytes_of = [](const std::vector<std::string>& lines) {
+      Bytes bytes;
+      for (const std::string& line : lines)
+        for (const char c : line + '\n') bytes.push_back(static_cast<std::byte>(c));
+      return bytes;
+    };
+    for (int i = 0; i < shape_.runs; ++i) {
+      std::vector<std::string> lines(8000 / static_cast<unsigned>(shape_.runs));
+      for (std::string& line : lines) line = std::to_string(random()).substr(below(random, 10));
+      std::ranges::sort(lines);
+      all.insert(all.end(), lines.begin(), lines.end());
+      Bytes unused;
+      add_run(bytes_of(lines), unused);
+    }
+    std::ranges::sort(all);
+    merged_ = bytes_of(all);
+  }
+
+  void add_run(const Bytes& run, Bytes& all) {
+    runs_.push_back(folder_ / ("run" + std::to_string(runs_.size())));
+    write_file(runs_.back(), run);
+    all.insert(all.end(), run.begin(), run.end());
+  }
+
+  // What a stopped merge has left of each file. Of lines the last 64 KiB are merged again.
+  std::uint64_t left_bytes() const { return shape_.content == Content::lines ? 80'000 : 5'000; }
+
+  void call() { resumed_bytes_ = corank::merge(runs_, to_, options_).resumed_bytes; }
 
   // What a stopped merge says beside each file.
   void learn_sidecars() {
     const auto handler = ::signal(SIGXFSZ, SIG_IGN);
     struct rlimit old {};
     ::getrlimit(RLIMIT_FSIZE, &old);
-    const struct rlimit small { 5000, old.rlim_max };
+    const struct rlimit small { left_bytes(), old.rlim_max };
     options_.resume = true;
     to_ = output_;
     ::setrlimit(RLIMIT_FSIZE, &small);
@@ -482,7 +543,9 @@ class Scene {
     for (const File& file : files_) {
       if (shape_.old_output) write_file(file.path, old_content());
       if (!shape_.resume) continue;
-      write_file(file.beside(".corank"), Bytes(file.content.begin(), file.content.begin() + 5000));
+      write_file(file.beside(".corank"),
+                 Bytes(file.content.begin(),
+                       file.content.begin() + static_cast<std::ptrdiff_t>(left_bytes())));
       struct stat status {};
       ::__real_stat(file.beside(".corank").c_str(), &status);
       Sidecar sidecar = file.sidecar;
@@ -557,6 +620,7 @@ class Scene {
   std::filesystem::path to_;
   std::vector<File> files_;
   Bytes merged_;
+  std::uint64_t resumed_bytes_ = 0;
   int pipe_[2]{};
 };
 
