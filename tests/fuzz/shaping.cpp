@@ -1,0 +1,117 @@
+// An option that says what becomes of merged records: a letter for which, then its text. Whatever
+// is not refused must be consistent; a condition and its negation part the records among them.
+#include "corank/shaping.hpp"
+
+#include <algorithm>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "corank/error.hpp"
+#include "filter.hpp"
+#include "target.hpp"
+
+using namespace corank;
+
+namespace {
+
+const Schema schema = Schema::parse("a:u32,b:i16be,c:f64,d:bytes5,e:u8,f:f32be");
+const std::vector<KeyField> keys = parse_keys("a,d:desc", schema);
+
+constexpr std::uint64_t records = 97;
+
+// Small numbers, zeros and NaNs are among the values.
+const std::vector<std::byte>& some_records() {
+  static const std::vector<std::byte> made = [] {
+    std::mt19937_64 random(61);
+    std::vector<std::byte> bytes(records * schema.record_bytes);
+    for (std::byte& byte : bytes)
+      byte = static_cast<std::byte>(random() % 2 == 0 ? random() % 3 : random());
+    return bytes;
+  }();
+  return made;
+}
+
+void check_value(const FieldValue& value) {
+  require(value.field < schema.fields.size());
+  require(value.value.size() == schema.fields[value.field].bytes);
+}
+
+void check_condition(std::string_view text) {
+  const Condition condition = parse_where(text, schema);
+  std::size_t results = 0;
+  for (const Condition::Step& step : condition.steps) {
+    using enum Condition::Operation;
+    const bool joins = step.operation == both || step.operation == either;
+    require(results >= (joins ? 2 : step.operation == negate ? 1 : 0));
+    if (joins) {
+      --results;
+    } else if (step.operation != negate) {
+      ++results;
+      check_value(step.with);
+    }
+  }
+  require(results == 1);
+
+  const Filter filter(schema, condition);
+  const Filter others(schema, parse_where("not (" + std::string(text) + ")", schema));
+  std::vector<Filter::Mask> scratch, other_scratch;
+  const auto& kept = filter.test(some_records().data(), records, scratch);
+  const auto& dropped = others.test(some_records().data(), records, other_scratch);
+  for (std::uint64_t i = 0; i < records; ++i) require((kept[i] != 0) != (dropped[i] != 0));
+}
+
+void check_reductions(std::string_view text) {
+  Shaping shaping;
+  parse_on_equal(text, schema, keys, shaping);
+  require(shaping.reductions.empty() == (shaping.on_equal != OnEqual::reduce));
+  std::vector<bool> named(schema.fields.size());
+  for (const Reduction& reduction : shaping.reductions) {
+    require(reduction.field < schema.fields.size() && !named[reduction.field]);
+    require(std::ranges::find(keys, reduction.field, &KeyField::field) == keys.end());
+    named[reduction.field] = true;
+  }
+}
+
+void check_bound(std::string_view text) {
+  const std::vector<FieldValue> bound = parse_bound("--from", text, schema, keys);
+  require(!bound.empty() && bound.size() <= keys.size());
+  for (std::size_t i = 0; i < bound.size(); ++i) {
+    require(bound[i].field == keys[i].field);
+    check_value(bound[i]);
+  }
+}
+
+void check_selection(std::string_view text) {
+  const std::vector<std::uint32_t> fields = parse_select(text, schema);
+  std::uint32_t bytes = 0;
+  std::vector<bool> named(schema.fields.size());
+  for (const std::uint32_t field : fields) {
+    require(field < schema.fields.size() && !named[field]);
+    named[field] = true;
+    bytes += schema.fields[field].bytes;
+  }
+  require(!fields.empty() && selected(schema, fields).record_bytes == bytes);
+}
+
+}  // namespace
+
+void corank::fuzz(std::span<const std::uint8_t> input) {
+  if (input.empty()) return;
+  const std::string_view text(reinterpret_cast<const char*>(input.data()) + 1, input.size() - 1);
+  try {
+    switch (input.front()) {
+      case 'w':
+        return check_condition(text);
+      case 'o':
+        return check_reductions(text);
+      case 'b':
+        return check_bound(text);
+      case 's':
+        return check_selection(text);
+      default:
+        check_value(parse_tombstone(text, schema));
+    }
+  } catch (const Error&) {
+  }
+}
