@@ -55,6 +55,7 @@ static __global__ void __launch_bounds__(block_threads)
   const std::uint64_t g = std::uint64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (g >= records) return;
   flags[g] = 0;
+  places[g] = 0;  // they are all read, flagged or not
   const std::uint64_t groups = found->groups;
   if (g >= groups) return;
   const std::uint64_t begin = starts[g], end = g + 1 < groups ? starts[g + 1] : found->kept;
