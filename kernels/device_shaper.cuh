@@ -83,15 +83,16 @@ class DeviceShape {
     }
     return {upload(steps), static_cast<std::uint32_t>(steps.size())};
   }
-
 };
 
-struct RecordPlace {
-  std::uint32_t record_bytes;
-  __host__ __device__ std::uint32_t operator()(std::uint32_t record) const {
-    return record * record_bytes;
-  }
+struct Multiple {
+  std::uint32_t of;
+  __host__ __device__ std::uint32_t operator()(std::uint32_t i) const { return i * of; }
 };
+// 0, `of`, 2 `of` and so on: of one type, since every type of a selection is a lot to compile.
+inline auto multiples(std::uint32_t of) {
+  return thrust::make_transform_iterator(thrust::counting_iterator<std::uint32_t>(0), Multiple{of});
+}
 
 // What shaping one unit at a time occupies.
 class DeviceShaper {
@@ -109,14 +110,11 @@ class DeviceShaper {
         found_(device_array<ShapeFound>(1)),
         host_found_(pinned_array<ShapeFound>(1)),
         edges_(pinned_array<std::byte>(2 * std::uint64_t{layout.record_bytes})) {
-    CORANK_CUDA(select(nullptr, select_bytes_, record_places(), kept_.get(), &found_[0].kept,
-                       unit_records, nullptr));
     std::size_t bytes = 0;
-    CORANK_CUDA(select(nullptr, bytes, places_.get(), starts_.get(), &found_[0].outgoing,
+    CORANK_CUDA(select(nullptr, bytes, multiples(1), starts_.get(), &found_[0].groups, unit_records,
+                       nullptr));
+    CORANK_CUDA(select(nullptr, select_bytes_, places_.get(), starts_.get(), &found_[0].outgoing,
                        unit_records, nullptr));
-    select_bytes_ = std::max(select_bytes_, bytes);
-    CORANK_CUDA(
-        select(nullptr, bytes, Count(0), starts_.get(), &found_[0].groups, unit_records, nullptr));
     select_bytes_ = std::max(select_bytes_, bytes);
     select_memory_ = device_array<std::byte>(select_bytes_);
   }
@@ -135,13 +133,13 @@ class DeviceShaper {
                                                     flags_.get());
     check_launch("flag_kept");
     ShapeFound* const found = found_.get();
-    CORANK_CUDA(select(select_memory_.get(), select_bytes_, record_places(), kept_.get(),
+    CORANK_CUDA(select(select_memory_.get(), select_bytes_, multiples(record_bytes), kept_.get(),
                        &found->kept, records, stream));
     if (shape_.groups()) {
       flag_groups<<<blocks, block_threads, 0, stream>>>(merged, layout_, records, kept_.get(),
                                                         found, flags_.get());
       check_launch("flag_groups");
-      CORANK_CUDA(select(select_memory_.get(), select_bytes_, Count(0), starts_.get(),
+      CORANK_CUDA(select(select_memory_.get(), select_bytes_, multiples(1), starts_.get(),
                          &found->groups, records, stream));
       settle_groups<<<blocks, block_threads, 0, stream>>>(
           merged, record_bytes, records, kept_.get(), starts_.get(), shape_.on_equal(),
@@ -209,11 +207,6 @@ class DeviceShaper {
   }
 
  private:
-  using Count = thrust::counting_iterator<std::uint32_t>;
-  thrust::transform_iterator<RecordPlace, Count> record_places() const {
-    return {Count(0), RecordPlace{layout_.record_bytes}};
-  }
-
   // Those of `from` that are flagged.
   template <class From>
   cudaError_t select(void* temporary, std::size_t& bytes, From from, std::uint32_t* to,

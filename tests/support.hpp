@@ -39,6 +39,14 @@ inline std::uint64_t below(Random& random, std::uint64_t bound) {
 }
 
 // Which of a small or large set of values fields take.
+// Tests that try all there is take steps of this. A sanitizer makes each trial many times slower,
+// and what it is there to find shows in some of them.
+#ifdef __SANITIZE_ADDRESS__
+inline constexpr unsigned exhaustive_step = 11;
+#else
+inline constexpr unsigned exhaustive_step = 1;
+#endif
+
 enum class Values { any, few, one };
 
 // Floats include both zeros, both infinities and several NaNs.
