@@ -191,17 +191,20 @@ void StreamReader::serve_requests(TraceRow row) {
     lock.lock();
     RunState& state = runs_[run];
     state.in_flight = false;
-    if (failure) {
-      failure_ = failure;
-    } else if (chunk && *chunk) {
-      forecast_.push({order_ == Order::forecast ? (*chunk)->last_key : Key<max_key_words>{}, run});
-      state.ready.push(*std::move(chunk));
-      read_ahead();
-    } else {
-      state.ended = chunk.has_value();
-      --ahead_;
-      read_ahead();
-    }
+    if (!failure) try {  // memory may run out here, too
+        if (chunk && *chunk) {
+          forecast_.push(
+              {order_ == Order::forecast ? (*chunk)->last_key : Key<max_key_words>{}, run});
+          state.ready.push(*std::move(chunk));
+        } else {
+          state.ended = chunk.has_value();
+          --ahead_;
+        }
+        read_ahead();
+      } catch (...) {
+        failure = std::current_exception();
+      }
+    if (failure) failure_ = failure;
     loaded_.notify_all();
   }
 }
