@@ -34,7 +34,8 @@ void check_ends(const TemporaryFolder& folder, const Strings& arguments, Setting
     const auto waited = std::chrono::steady_clock::now() - signalled;
     INFO(result.err);
     CHECK(result.code == 128 + number);
-    CHECK(std::chrono::duration<double>(waited).count() < 1);
+    // It takes tenths of a second, but others may be using the machine.
+    CHECK(std::chrono::duration<double>(waited).count() < 3);
     CHECK(folder.names() == before);
   }
 }

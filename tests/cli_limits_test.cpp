@@ -9,10 +9,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "program.hpp"
@@ -174,7 +176,7 @@ TEST_CASE("whatever memory a process may have a merge is right or refused") {
       };
       return setting;
     };
-    for (std::uint64_t mebibytes = 16; mebibytes <= 4096; mebibytes += mebibytes / 8) {
+    for (std::uint64_t mebibytes = 16; mebibytes <= 4096; mebibytes += mebibytes / 4) {
       const Setting little = with(mebibytes << 20);
       if (run({"--version"}, little).code != 0) continue;
       write_file(output, Bytes(5));
@@ -204,8 +206,10 @@ TEST_CASE("a killed merge goes on") {
       setting.while_running = [&](pid_t child) {
         std::error_code none;
         siginfo_t ended{};
-        while (std::filesystem::file_size(left, none) + 1 <= bytes && ended.si_pid == 0)
+        while (std::filesystem::file_size(left, none) + 1 <= bytes && ended.si_pid == 0) {
+          std::this_thread::sleep_for(std::chrono::milliseconds(1));
           ::waitid(P_PID, static_cast<id_t>(child), &ended, WEXITED | WNOHANG | WNOWAIT);
+        }
         ::kill(child, SIGKILL);
       };
       kills += run(merge, setting).code == 128 + SIGKILL;
