@@ -688,12 +688,21 @@ int main(int argc, char** argv) {
   std::uint64_t seed = 1;
   double most_seconds = 1e9;
   std::filesystem::path folder = std::filesystem::temp_directory_path();
-  for (int i = 1; i + 1 < argc; i += 2) {
-    const std::string_view option = argv[i];
-    if (option == "--count") count = std::stoull(argv[i + 1]);
-    if (option == "--seed") seed = std::stoull(argv[i + 1]);
-    if (option == "--seconds") most_seconds = std::stod(argv[i + 1]);
-    if (option == "--folder") folder = argv[i + 1];
+  for (int i = 1; i < argc; i += 2) {
+    const std::string_view option = i + 1 < argc ? argv[i] : "";
+    if (option == "--count") {
+      count = std::stoull(argv[i + 1]);
+    } else if (option == "--seed") {
+      seed = std::stoull(argv[i + 1]);
+    } else if (option == "--seconds") {
+      most_seconds = std::stod(argv[i + 1]);
+    } else if (option == "--folder") {
+      folder = argv[i + 1];
+    } else {
+      fmt::print(stderr, "usage: {} [--count N] [--seed S] [--seconds T] [--folder DIR]\n",
+                 argv[0]);
+      return 2;
+    }
   }
   folder /= fmt::format("corank-faults-{}", ::getpid());
   std::set_terminate([] { give_up("terminated"); });
