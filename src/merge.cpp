@@ -973,10 +973,13 @@ class Merge {
     std::uint64_t rank = 0;
     std::vector<std::uint64_t> to(runs.size());
     const bool groups = shape_of_pass() && shape_->groups();
+    std::uint64_t end = 0;
+    for (const Run& run : runs) end += run.records();
     const auto advance = [&](std::uint64_t next) {
       if (next <= rank) return;
       to = checked_cut(next, runs, to);
-      if (groups) to = end_of_group(std::move(to), runs);
+      // At the end there is no group to look for, nor can streams be looked at.
+      if (groups && next < end) to = end_of_group(std::move(to), runs);
       rank = std::reduce(to.begin(), to.end());
     };
     for (const Slice& slice : slices) {
