@@ -58,8 +58,9 @@ std::uint64_t text_checksum(const TextLayout& layout, std::span<const std::byte>
   return sum;
 }
 
-// What was written block by block is looked at while it is in the second cache.
-constexpr std::uint64_t looked_block_bytes = std::uint64_t{64} << 10;
+// What was written block by block is looked at while it is in the second cache. Of smaller blocks the
+// calls cost more than the cache saves.
+constexpr std::uint64_t looked_block_bytes = std::uint64_t{256} << 10;
 
 // Threads that copy from the page cache; one copies 5 to 8 GB/s.
 unsigned reading_threads(unsigned threads) {
