@@ -153,8 +153,8 @@ class DeviceShaper {
   }
 
   // Once that is done: brings down what goes out, to `output`, and waits for it. None if the unit
-  // is for the host to shape.
-  std::optional<MergedUnit> download(std::byte* output, bool edges, const std::uint64_t* disorder,
+  // is for the host to shape. With `look` it says what the host is to verify it by.
+  std::optional<MergedUnit> download(std::byte* output, bool look, const std::uint64_t* disorder,
                                      cudaStream_t stream) {
     const ShapeFound& found = host_found_[0];
     if (found.is_for_host != 0 ||
@@ -188,7 +188,15 @@ class DeviceShaper {
       CORANK_CUDA(cudaMemcpyAsync(output, shaped_.get(),
                                   static_cast<std::size_t>(to - shaped_.get()),
                                   cudaMemcpyDeviceToHost, stream));
-    if (edges) {
+    if (look) {
+      if (outgoing != 0) {
+        const unsigned lanes = look_lanes(output_bytes);
+        look_at_outgoing<<<look_blocks(outgoing, lanes), block_threads, 0, stream>>>(
+            to - outgoing * output_bytes, outgoing, output_bytes, lanes, found_.get());
+        check_launch("look_at_outgoing");
+        CORANK_CUDA(cudaMemcpyAsync(host_found_.get(), found_.get(), sizeof(ShapeFound),
+                                    cudaMemcpyDeviceToHost, stream));
+      }
       CORANK_CUDA(
           cudaMemcpyAsync(edges_.get(), merged_, record_bytes, cudaMemcpyDeviceToHost, stream));
       CORANK_CUDA(cudaMemcpyAsync(edges_.get() + record_bytes,
@@ -202,7 +210,8 @@ class DeviceShaper {
     if (found.head != 0) unit.head.start(shape_, output, found.head);
     if (found.tail != 0) unit.tail.start(shape_, tail, found.tail);
     if (outgoing != 0) unit.pieces = {{tail + found.tail * record_bytes, outgoing * output_bytes}};
-    if (edges) unit.edges.assign(edges_.get(), edges_.get() + 2 * record_bytes);
+    unit.outgoing_fingerprint = found.outgoing_fingerprint;
+    if (look) unit.edges.assign(edges_.get(), edges_.get() + 2 * record_bytes);
     return unit;
   }
 

@@ -19,6 +19,7 @@ struct ShapeFound {
   std::uint64_t groups;      // of them
   std::uint64_t outgoing;    // records that go out, but of the first and the last group
   std::uint64_t head, tail;  // records of the first group and of the last, if there is another
+  std::uint64_t outgoing_fingerprint;
   // Whether the unit is for the host to shape: a group is too long for a thread, or does not fit.
   unsigned int is_for_host;
 };
@@ -90,6 +91,16 @@ static __global__ void __launch_bounds__(block_threads)
   const std::uint64_t i = std::uint64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (i >= records * output_bytes) return;
   out[i] = from[places[i / output_bytes] + byte_of[i % output_bytes]];
+}
+
+// At what goes out.
+static __global__ void __launch_bounds__(block_threads)
+    look_at_outgoing(const std::byte* outgoing, std::uint64_t records, std::uint32_t record_bytes,
+                     unsigned lanes, ShapeFound* found) {
+  look_at(
+      records, [=](std::uint64_t) { return record_bytes; }, lanes,
+      [=](std::uint64_t i) { return outgoing + i * record_bytes; }, &found->outgoing_fingerprint,
+      [](std::uint64_t, const std::byte*) {});
 }
 
 }  // namespace corank

@@ -58,8 +58,8 @@ std::uint64_t text_checksum(const TextLayout& layout, std::span<const std::byte>
   return sum;
 }
 
-// What was written block by block is looked at while it is in the second cache. Of smaller blocks the
-// calls cost more than the cache saves.
+// What was written block by block is looked at while it is in the second cache. Of smaller blocks
+// the calls cost more than the cache saves.
 constexpr std::uint64_t looked_block_bytes = std::uint64_t{256} << 10;
 
 // Threads that copy from the page cache; one copies 5 to 8 GB/s.
@@ -97,8 +97,7 @@ class IdleClock {
 // Of records of a fixed size, or of variable length.
 struct Verifier {
   explicit Verifier(const Pass& pass)
-      : records(pass.output, pass.shape && !pass.written ? nullptr : pass.fingerprint),
-        text(pass.output, pass.text_shape ? nullptr : pass.fingerprint) {}
+      : records(pass.output, pass.fingerprint), text(pass.output, pass.fingerprint) {}
   OutputVerifier records;
   TextVerifier text;
 };
@@ -226,10 +225,10 @@ void run_pass(const Pass& pass, PassTotals& totals, Verifier& verifier) {
     }
   };
   std::optional<TextJoiner> text_joiner;
-  if (pass.text_shape) text_joiner.emplace(*pass.text_shape);
+  if (pass.text_shape) text_joiner.emplace(*pass.text_shape, pass.fingerprint);
   std::uint64_t pieces_sequence = 0;
   std::optional<UnitJoiner> joiner;
-  if (pass.shape) joiner.emplace(*pass.shape, pass.limit);
+  if (pass.shape) joiner.emplace(*pass.shape, pass.limit, pass.fingerprint);
   OutputVerifier before_shape({&pass.encoding, OutputOrder::Kind::rising}, nullptr);
   std::uint64_t shaped_fingerprint = 0;
   std::uint64_t written_bytes = 0;
@@ -443,10 +442,15 @@ void run_pass(const Pass& pass, PassTotals& totals, Verifier& verifier) {
     const std::uint64_t written =
         layout.text ? verifier.text.fingerprint() : verifier.records.fingerprint();
     if (pass.written) *pass.written += written;
-    if (fingerprint != (joiner        ? shaped_fingerprint
-                        : text_joiner ? text_joiner->fingerprint()
-                                      : written))
-      throw Corrupted("the merged records are not those that were read");
+    const std::uint64_t merged = joiner        ? shaped_fingerprint
+                                 : text_joiner ? text_joiner->fingerprint()
+                                               : written;
+    const std::uint64_t outgoing = joiner        ? joiner->fingerprint()
+                                   : text_joiner ? text_joiner->outgoing()
+                                                 : written;
+    if (fingerprint != merged) throw Corrupted("the merged records are not those that were read");
+    if (outgoing != written)
+      throw Corrupted("the records that were written are not those that were shaped");
   }
   if (pass.writer) {
     Stopwatch writing(totals.write, row("write"), totals.units);

@@ -337,6 +337,7 @@ TileShaper::TileShaper(const Shape& shape, std::byte* place, FingerprintSum sum)
       begin_(place + (shape.groups() && !shape.set_operation() ? shape.output_bytes() : 0)),
       end_(begin_),
       sum_(sum),
+      summed_(begin_),
       runs_(shape.encoding().layout()),
       selected_(shape.output_bytes()) {}
 
@@ -348,9 +349,19 @@ std::byte* TileShaper::take(std::byte* records, std::uint64_t count) {
   const std::uint32_t record_bytes = shape_->record_bytes();
   for (std::uint64_t first = 0; first < count; first += most_block_records)
     take_block(records + first * record_bytes, std::min(most_block_records, count - first));
+  sum_put();
   const auto used = static_cast<std::uint64_t>(end_ - place_) +
                     (open_.empty() || in_head_ ? 0 : shape_->output_bytes());
   return place_ + (used + record_bytes - 1) / record_bytes * record_bytes;
+}
+
+// While it is in cache.
+void TileShaper::sum_put() {
+  // What set operations keep of the head has yet to be decided about.
+  if (!sum_ || (shape_->set_operation() && in_head_)) return;
+  summed_ = std::max(summed_, begin_);
+  outgoing_ += sum_({summed_, end_}, shape_->output_bytes());
+  summed_ = end_;
 }
 
 void TileShaper::take_block(std::byte* records, std::uint64_t count) {
@@ -703,6 +714,10 @@ MergedUnit UnitShaper::join() {
   return unit;
 }
 
+std::uint64_t UnitShaper::sum_of(std::span<const std::byte> outgoing) const {
+  return sum_ ? sum_(outgoing, shape_.output_bytes()) : 0;
+}
+
 void UnitShaper::join_groups(MergedUnit& unit) {
   const std::uint32_t output_bytes = shape_.output_bytes();
   // The group that may go on in the next tile, and where it goes out if it does not: before or
@@ -711,13 +726,18 @@ void UnitShaper::join_groups(MergedUnit& unit) {
   TileShaper* of = nullptr;
   bool before_tile = false;
   bool in_head = true;
+  const auto finish_at = [&](std::byte* place) {
+    if (!open.finish(shape_, place)) return false;
+    unit.outgoing_fingerprint += sum_of({place, output_bytes});
+    return true;
+  };
   const auto close = [&] {
     if (open.empty()) return;
     if (in_head) {
       unit.head = std::exchange(open, Group());
     } else if (before_tile) {
-      if (open.finish(shape_, of->begin_ - output_bytes)) of->begin_ -= output_bytes;
-    } else if (open.finish(shape_, of->end_)) {
+      if (finish_at(of->begin_ - output_bytes)) of->begin_ -= output_bytes;
+    } else if (finish_at(of->end_)) {
       of->end_ += output_bytes;
     }
     in_head = false;
@@ -757,8 +777,10 @@ void UnitShaper::join_groups(MergedUnit& unit) {
   }
   (in_head ? unit.head : unit.tail) = std::move(open);
 
-  for (const TileShaper& tile : std::span(tiles_).first(joined))
+  for (const TileShaper& tile : std::span(tiles_).first(joined)) {
     put_piece(unit.pieces, {tile.begin_, tile.end_});
+    unit.outgoing_fingerprint += tile.outgoing_;
+  }
 }
 
 void UnitShaper::join_sets(MergedUnit& unit) {
@@ -780,11 +802,17 @@ void UnitShaper::join_sets(MergedUnit& unit) {
         std::ranges::copy(head, std::back_inserter(unit.head_pieces));
       } else {
         if (!goes_on(open.record)) open = {tile.head_record_, {}};
-        put_set(shape_, open.group, head, unit.pieces);
+        std::vector<std::span<const std::byte>> decided;
+        put_set(shape_, open.group, head, decided);
+        for (const auto piece : decided) {
+          put_piece(unit.pieces, piece);
+          unit.outgoing_fingerprint += sum_of(piece);
+        }
       }
       if (!tile.in_head_) open = std::move(tile.open_set_);
     }
     put_piece(unit.pieces, {tile.begin_, tile.end_});
+    unit.outgoing_fingerprint += tile.outgoing_;
     unit.failure = tile.failure_;
   }
   unit.tail_set = std::move(open);
@@ -794,6 +822,11 @@ void UnitJoiner::check_order(const std::byte* open, const std::byte* next) const
   if (record_less(shape_.encoding().layout(), next, open))
     throw Corrupted("the merged units are not in order");
 }
+
+void UnitJoiner::add(std::span<const std::byte> outgoing) {
+  if (sum_) fingerprint_ += sum_(outgoing, shape_.output_bytes());
+}
+
 void UnitJoiner::put_group(std::vector<std::byte>& edge) {
   if (open_.empty() || done()) return;
   edge.resize(edge.size() + shape_.output_bytes());
@@ -836,6 +869,7 @@ void UnitJoiner::join(MergedUnit& unit, std::vector<std::byte>& edge) {
     }
     std::vector<std::span<const std::byte>> all;
     put_set(shape_, open_set_.group, unit.head_pieces, all);
+    for (const auto piece : all) add(piece);
     for (const auto piece : unit.pieces) put_piece(all, piece);
     unit.pieces = std::move(all);
     if (!unit.tail_set.empty()) open_set_ = std::move(unit.tail_set);
@@ -853,6 +887,8 @@ void UnitJoiner::join(MergedUnit& unit, std::vector<std::byte>& edge) {
   }
   std::erase_if(pieces, [](const auto piece) { return piece.empty(); });
   unit.pieces = std::move(pieces);
+  fingerprint_ += unit.outgoing_fingerprint;
+  add(edge);
   if (unit.failure && !done()) std::rethrow_exception(unit.failure);
 }
 
@@ -860,6 +896,7 @@ void UnitJoiner::finish(MergedUnit& unit, std::vector<std::byte>& edge) {
   edge.clear();
   put_group(edge);
   unit.pieces = {edge};
+  add(edge);
 }
 
 MergedUnit shape_unit(const Shape& shape, const WorkUnit& unit, std::span<std::byte> merged,

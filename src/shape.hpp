@@ -158,6 +158,7 @@ class TileShaper {
   friend class UnitShaper;
 
   void take_block(std::byte* records, std::uint64_t count);
+  void sum_put();
   // Unless they `may_tie`, the first words of the records' keys differ.
   void take_groups(std::byte* records, std::uint64_t count, bool may_tie);
   void take_singles(std::byte* records, std::uint64_t count);
@@ -179,6 +180,8 @@ class TileShaper {
   std::uint64_t fingerprint_ = 0;
   bool descends_ = false;
   std::vector<std::byte> first_, last_;  // of the merged records
+  std::byte* summed_;                    // end of what is in:
+  std::uint64_t outgoing_ = 0;           // the fingerprint of what was put out
   Group head_, open_;
   bool in_head_ = true;
   std::exception_ptr failure_;  // of what follows what was put out
@@ -199,11 +202,12 @@ struct ShapedText {
   // are one, none of them where equal keys mean nothing.
   std::vector<std::byte> head, tail;
   std::span<const std::byte> between;
-  std::uint64_t records = 0;           // in between
-  std::exception_ptr failure;          // instead of what would follow
-  bool ended = false;                  // nothing that follows goes out
-  std::uint64_t fingerprint = 0;       // of the records as they were merged
-  std::vector<std::byte> first, last;  // of those, unless head and tail tell enough
+  std::uint64_t records = 0;               // in between
+  std::exception_ptr failure;              // instead of what would follow
+  bool ended = false;                      // nothing that follows goes out
+  std::uint64_t fingerprint = 0;           // of the records as they were merged
+  std::uint64_t outgoing_fingerprint = 0;  // the same of those in between
+  std::vector<std::byte> first, last;      // of those, unless head and tail tell enough
 };
 
 // What was made of a work unit.
@@ -226,6 +230,7 @@ struct MergedUnit {
   std::exception_ptr failure;                // instead of what would follow
   std::vector<std::byte> edges;              // its first and its last record as they were merged
   std::optional<std::uint64_t> fingerprint;  // of all its records as they were merged
+  std::uint64_t outgoing_fingerprint = 0;    // the same of the pieces, where that is there
 
   // Of records of variable length that were shaped instead of that, and instead of pieces.
   std::vector<ShapedText> shaped;
@@ -254,6 +259,7 @@ class UnitShaper {
  private:
   void join_groups(MergedUnit& unit);
   void join_sets(MergedUnit& unit);
+  std::uint64_t sum_of(std::span<const std::byte> outgoing) const;
 
   const Shape& shape_;
   const WorkUnit& unit_;
@@ -265,8 +271,9 @@ class UnitShaper {
 // next, and counts what goes out.
 class UnitJoiner {
  public:
-  // At most `limit` records go out.
-  UnitJoiner(const Shape& shape, std::uint64_t limit) : shape_(shape), left_(limit) {}
+  // At most `limit` records go out. Without `sum` there is no fingerprint.
+  UnitJoiner(const Shape& shape, std::uint64_t limit, FingerprintSum sum)
+      : shape_(shape), left_(limit), sum_(sum) {}
 
   // The next unit in order: changes its pieces to what goes out; what belongs to none of them is
   // put in `edge`, whose memory they use as well. Throws what the shaping met.
@@ -274,15 +281,20 @@ class UnitJoiner {
   // What goes out after the last unit.
   void finish(MergedUnit& unit, std::vector<std::byte>& edge);
 
+  // Of all that goes out, as it was when it was shaped; unless the limit cut it off.
+  std::uint64_t fingerprint() const { return fingerprint_; }
   // Whether nothing goes out any more.
   bool done() const { return left_ == 0; }
 
  private:
   void put_group(std::vector<std::byte>& edge);
   void check_order(const std::byte* open, const std::byte* next) const;
+  void add(std::span<const std::byte> outgoing);
 
   const Shape& shape_;
   std::uint64_t left_;
+  FingerprintSum sum_;
+  std::uint64_t fingerprint_ = 0;
   Group open_;
   OpenSet open_set_;
 };

@@ -182,6 +182,8 @@ void TextShaper::close_group() {
 void TextShaper::put(const Entry& entry) {
   if (shape_->tombstone_ && shape_->buries(bytes_of(shape_->layout(), entry))) return;
   ++shaped_.records;
+  if (sum_)
+    shaped_.outgoing_fingerprint += entries_fingerprint(sum_, shape_->layout(), {&entry, 1});
   if (!in_place_) return writer_.write(reinterpret_cast<const std::byte*>(&entry), sizeof entry);
   const auto bytes = bytes_of(shape_->layout(), entry);
   if (end_ != bytes.data()) std::memmove(end_, bytes.data(), bytes.size());
@@ -209,7 +211,8 @@ MergedUnit TextUnitShaper::join() {
   return unit;
 }
 
-void TextJoiner::put(std::span<const std::byte> records, std::uint64_t count, MergedUnit& unit) {
+void TextJoiner::put(std::span<const std::byte> records, std::uint64_t count,
+                     std::uint64_t fingerprint, MergedUnit& unit) {
   if (count > shape_.limit() - records_) {
     count = shape_.limit() - records_;
     std::uint64_t bytes = 0;
@@ -218,13 +221,17 @@ void TextJoiner::put(std::span<const std::byte> records, std::uint64_t count, Me
     records = records.first(bytes);
   }
   records_ += count;
+  outgoing_ += fingerprint;
   if (count != 0) unit.pieces.push_back(records);
 }
 
 void TextJoiner::put(std::vector<std::byte> record, MergedUnit& unit) {
   if (record.empty() || shape_.buries(record)) return;
+  const Entry entry = make_entry(0, record.data(), record.size());
+  const std::uint64_t fingerprint =
+      sum_ ? entries_fingerprint(sum_, shape_.layout(), {&entry, 1}) : 0;
   unit.apart.push_back(std::move(record));
-  put(unit.apart.back(), 1, unit);
+  put(unit.apart.back(), 1, fingerprint, unit);
 }
 
 void TextJoiner::check_order(ShapedText& shaped) {
@@ -235,7 +242,8 @@ void TextJoiner::check_order(ShapedText& shaped) {
 }
 
 void TextJoiner::join(ShapedText& shaped, MergedUnit& unit) {
-  if (shaped.head.empty()) return put(shaped.between, shaped.records, unit);
+  if (shaped.head.empty())
+    return put(shaped.between, shaped.records, shaped.outgoing_fingerprint, unit);
   if (!open_.empty() && shape_.less(shaped.head, open_))
     throw Corrupted("the merged units are not in order");
   const bool goes_on = !open_.empty() && !shape_.less(open_, shaped.head);
@@ -247,7 +255,7 @@ void TextJoiner::join(ShapedText& shaped, MergedUnit& unit) {
   if (!goes_on || shape_.on_equal() == OnEqual::last) open_ = std::move(shaped.head);
   if (shaped.tail.empty()) return;
   put(std::exchange(open_, std::move(shaped.tail)), unit);
-  put(shaped.between, shaped.records, unit);
+  put(shaped.between, shaped.records, shaped.outgoing_fingerprint, unit);
 }
 
 void TextJoiner::join(MergedUnit& unit) {

@@ -156,7 +156,8 @@ class TextUnitShaper {
 // counts what goes out.
 class TextJoiner {
  public:
-  explicit TextJoiner(const TextShape& shape) : shape_(shape) {}
+  // Without `sum` there are no fingerprints.
+  TextJoiner(const TextShape& shape, FingerprintSum sum) : shape_(shape), sum_(sum) {}
 
   // The next unit in order: changes its pieces to what goes out. Throws what the shaping met.
   void join(MergedUnit& unit);
@@ -165,6 +166,8 @@ class TextJoiner {
 
   std::uint64_t records() const { return records_; }          // that went out
   std::uint64_t fingerprint() const { return fingerprint_; }  // of all that were merged
+  // Of all that went out, as they were when they were shaped; unless the limit cut them off.
+  std::uint64_t outgoing() const { return outgoing_; }
   // Whether nothing goes out any more.
   bool done() const { return ended_ || records_ == shape_.limit(); }
 
@@ -172,13 +175,16 @@ class TextJoiner {
   void check_order(ShapedText& shaped);
   void join(ShapedText& shaped, MergedUnit& unit);
   void put(std::vector<std::byte> record, MergedUnit& unit);
-  void put(std::span<const std::byte> records, std::uint64_t count, MergedUnit& unit);
+  // `fingerprint`: theirs.
+  void put(std::span<const std::byte> records, std::uint64_t count, std::uint64_t fingerprint,
+           MergedUnit& unit);
 
   const TextShape& shape_;
+  FingerprintSum sum_;
   std::vector<std::byte> open_;  // what its group has come to; empty: there is none
   std::vector<std::byte> last_;  // of the records that were merged
   std::uint64_t records_ = 0;
-  std::uint64_t fingerprint_ = 0;
+  std::uint64_t fingerprint_ = 0, outgoing_ = 0;
   bool ended_ = false;
 };
 

@@ -125,7 +125,9 @@ std::vector<Kind> all_kinds() {
                        .way = way});
   for (const TextKind text : {TextKind::lines, TextKind::csv, TextKind::pairs})
     for (const Way way : {Way::files, Way::copies})
-      kinds.push_back({.schema = nullptr, .text = text, .way = way});
+      for (const char* const on_equal : {"", "last"})
+        if (!*on_equal || way != Way::copies)
+          kinds.push_back({.schema = nullptr, .on_equal = on_equal, .text = text, .way = way});
   return kinds;
 }
 
@@ -207,6 +209,7 @@ class Scene {
     options_.text.emplace();
     options_.text->kind = kind_.text;
     options_.memory_bytes = std::uint64_t{2} << 20;
+    if (*kind_.on_equal) options_.shaping.on_equal = OnEqual::last;
     text_.emplace(*options_.text);
     encoding_.emplace(text_->layout());
     for (int run = 0; run < 3; ++run) {
@@ -251,8 +254,11 @@ bool flip_and_merge(Scene& scene, Place place, std::uint64_t unit, Random& rando
   Between what;
   if (place == Place::merged_unit)
     what.merged = [&](const WorkUnit& from, MergedUnit& merged) {
-      if (from.sequence != unit) return;
-      flip_one(merged.pieces[below(random, merged.pieces.size())], random);
+      std::vector<std::span<const std::byte>> pieces = merged.pieces;
+      for (const ShapedText& shaped : merged.shaped) pieces.push_back(shaped.between);
+      std::erase_if(pieces, [](const auto piece) { return piece.empty(); });
+      if (from.sequence != unit || pieces.empty()) return;
+      flip_one(pieces[below(random, pieces.size())], random);
       flipped = true;
     };
   else
@@ -290,9 +296,7 @@ TEST_CASE("bits flipped between the stages of a merge are found", "[flips]") {
     std::vector<Place> places;
     // Of runs in memory the merge is the first to read the records.
     if (kind.way != Way::memory) places = {Place::segment, Place::rest_of_chunk};
-    // What shaping makes of records is known to nobody before.
-    if (kind.way != Way::copies && !kind.shaped()) places.push_back(Place::merged_unit);
-    if (places.empty()) continue;
+    if (kind.way != Way::copies) places.push_back(Place::merged_unit);
     for (std::uint64_t flip = 0; flip < flips / kinds.size() + 1;) {
       const Place place = places[below(random, places.size())];
       bool noticed = false;

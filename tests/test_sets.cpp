@@ -326,7 +326,7 @@ TEST_CASE("set operations on units that were merged as a whole") {
       shaping.on_equal = operation;
       const Shape shape(schema, keys, encoding, shaping, merged_runs.size());
       MergedUnit shaped = shape_unit(shape, unit, all, portable_fingerprint);
-      UnitJoiner joiner(shape, std::numeric_limits<std::uint64_t>::max());
+      UnitJoiner joiner(shape, std::numeric_limits<std::uint64_t>::max(), nullptr);
       Bytes edge, output;
       joiner.join(shaped, edge);
       for (const auto piece : shaped.pieces)
