@@ -1,11 +1,13 @@
-// Runs of many formats: units of the CPU backend, cut by co-rank, against std::stable_sort in the
-// order of decoded fields; and a run out of order is found where it is.
+// Runs of many formats: units of the CPU backend, and of the CUDA backend where there is a device,
+// cut by co-rank, against std::stable_sort in the order of decoded fields; and a run out of order
+// is found where it is.
 #include <algorithm>
 #include <memory>
 #include <vector>
 
 #include "../support.hpp"
 #include "cpu_backend.hpp"
+#include "cuda_backend.hpp"
 #include "slice.hpp"
 #include "target.hpp"
 
@@ -14,19 +16,41 @@ using namespace corank;
 namespace {
 
 constexpr std::uint64_t most_records = 1024;
+constexpr std::uint64_t most_record_bytes = 128;
 
 // A schema and what is made once for it.
 struct Format {
   Format(const char* fields, const char* by)
-      : schema(Schema::parse(fields)),
-        keys(parse_keys(by, schema)),
-        encoding(schema, keys),
-        backend(make_cpu_backend({&encoding, most_records, 1, 1})) {}
+      : schema(Schema::parse(fields)), keys(parse_keys(by, schema)), encoding(schema, keys) {
+    static const bool has_device = find_cuda_device(0).usable;
+    const BackendConfig config{&encoding, most_records, 1, 1};
+    backends.push_back(make_cpu_backend(config));
+    if (has_device) backends.push_back(make_cuda_backend(0, config));
+  }
 
   Schema schema;
   std::vector<KeyField> keys;
   KeyEncoding encoding;
-  std::unique_ptr<Backend> backend;
+  std::vector<std::unique_ptr<Backend>> backends;
+};
+
+// What a device needs: runs, and a place for what they are merged to, in pinned memory.
+class DeviceMemory {
+ public:
+  explicit DeviceMemory(Backend& backend) : pinned_(backend.pin(bytes_, false)) {}
+  std::span<const std::byte> add(std::span<const std::byte> run) {
+    const auto place = output(run.size());
+    std::ranges::copy(run, place.begin());
+    used_ += run.size();
+    return place;
+  }
+  std::span<std::byte> output(std::size_t bytes) { return std::span(bytes_).subspan(used_, bytes); }
+  void clear() { used_ = 0; }
+
+ private:
+  test::Bytes bytes_ = test::Bytes(2 * most_records * most_record_bytes);
+  std::size_t used_ = 0;
+  std::shared_ptr<void> pinned_;
 };
 
 Format& format(std::size_t number) {
@@ -66,7 +90,7 @@ struct Input {
 };
 
 // The segments of the unit from the cut `from` to the cut `to`, in chunks of up to `chunk` records.
-WorkUnit unit_of(const std::vector<test::Bytes>& runs, std::uint32_t record_bytes,
+WorkUnit unit_of(const std::vector<std::span<const std::byte>>& runs, std::uint32_t record_bytes,
                  const std::vector<std::uint64_t>& from, const std::vector<std::uint64_t>& to,
                  std::uint64_t chunk) {
   WorkUnit unit;
@@ -127,24 +151,36 @@ void corank::fuzz(std::span<const std::uint8_t> bytes) {
     in_memory.emplace_back(run, "run", record_bytes);
     ends.push_back(run.size() / record_bytes);
   }
-  test::Bytes output(all.size());
-  const auto merge = [&](std::uint64_t rank, const WorkUnit& unit) {
-    if (unit.records != 0) made.backend->merge(unit, output.data() + rank * record_bytes);
-  };
-
-  if (disorder != 0) {
-    // In one chunk: where chunks meet it is others who look.
-    try {
-      merge(0, unit_of(runs, record_bytes, std::vector<std::uint64_t>(count), ends, 256));
-      require(false);
-    } catch (const RunDisorder& found) {
-      require(found.run == unsorted && found.record == disorder);
+  const std::vector<std::uint64_t> start(count);
+  const std::uint64_t rank = records * rank_256th / 256;
+  const test::Bytes expected = test::stably_sorted(made.schema, made.keys, all);
+  for (const auto& backend : made.backends) {
+    // The CPU merges from and to memory without a byte to spare.
+    std::vector<std::span<const std::byte>> spans(runs.begin(), runs.end());
+    std::span<std::byte> output = all;
+    if (!backend->computes()) {
+      static DeviceMemory memory(*backend);
+      memory.clear();
+      for (auto& run : spans) run = memory.add(run);
+      output = memory.output(all.size());
     }
-    return;
+    std::ranges::fill(output, std::byte{});
+    const auto merge = [&](std::uint64_t from, const WorkUnit& unit) {
+      if (unit.records != 0) backend->merge(unit, output.data() + from * record_bytes);
+    };
+    if (disorder != 0) {
+      // In one chunk: where chunks meet it is others who look.
+      try {
+        merge(0, unit_of(spans, record_bytes, start, ends, 256));
+        require(false);
+      } catch (const RunDisorder& found) {
+        require(found.run == unsorted && found.record == disorder);
+      }
+      continue;
+    }
+    const std::vector<std::uint64_t> cut = cut_runs(rank, in_memory, made.encoding).position;
+    merge(0, unit_of(spans, record_bytes, start, cut, chunk));
+    merge(rank, unit_of(spans, record_bytes, cut, ends, chunk));
+    require(std::ranges::equal(output, expected));
   }
-  const std::vector<std::uint64_t> cut =
-      cut_runs(records * rank_256th / 256, in_memory, made.encoding).position;
-  merge(0, unit_of(runs, record_bytes, std::vector<std::uint64_t>(count), cut, chunk));
-  merge(records * rank_256th / 256, unit_of(runs, record_bytes, cut, ends, chunk));
-  require(output == test::stably_sorted(made.schema, made.keys, all));
 }
