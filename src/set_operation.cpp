@@ -4,30 +4,9 @@
 #include <utility>
 
 #include "corank/error.hpp"
+#include "gallop.hpp"
 
 namespace corank {
-namespace {
-
-// How many of `count` records, those of the front, fulfil `take`; best where they are few.
-template <class Take>
-std::uint64_t gallop(std::uint64_t count, Take take) {
-  std::uint64_t low = 0, high = 1;
-  while (high <= count && take(high - 1)) {
-    low = high;
-    high *= 2;
-  }
-  high = std::min(high - 1, count);
-  while (low < high) {
-    const std::uint64_t middle = low + (high - low) / 2;
-    if (take(middle))
-      low = middle + 1;
-    else
-      high = middle;
-  }
-  return low;
-}
-
-}  // namespace
 
 SetGroup::Range SetGroup::take(const SetOperation& operation, const SetPiece& next) {
   if (runs_ == 0 || next.run != run_) {
@@ -80,14 +59,14 @@ std::uint64_t RunCounter::count_equal(std::size_t stretch, const std::byte* reco
   const std::uint64_t record_bytes = layout_.record_bytes;
   const auto left = [&] { return static_cast<std::uint64_t>(of.end - of.next) / record_bytes; };
   if (words_[stretch] < word || !is_key_) {
-    move_to(stretch, of.next + record_bytes * gallop(left(), [&](std::uint64_t i) {
+    move_to(stretch, of.next + record_bytes * gallop(left(), 1, [&](std::uint64_t i) {
                                  const std::byte* const other = of.next + i * record_bytes;
                                  return is_key_ ? word_of(other) < word
                                                 : record_less(layout_, other, record);
                                }));
     if (of.next == of.end || words_[stretch] != word) return 0;
   }
-  const std::uint64_t equal = gallop(left(), [&](std::uint64_t i) {
+  const std::uint64_t equal = gallop(left(), 1, [&](std::uint64_t i) {
     const std::byte* const other = of.next + i * record_bytes;
     return is_key_ ? i == 0 || word_of(other) == word : !record_less(layout_, record, other);
   });

@@ -7,6 +7,7 @@
 #include <optional>
 #include <vector>
 
+#include "gallop.hpp"
 #include "gather.hpp"
 #include "record_sort.hpp"
 #include "stream_copy.hpp"
@@ -522,26 +523,6 @@ class FormatMerger final : public TileMerger {
     const std::uint64_t bytes = std::min((last.count + last.count / 4 + 1) * keys_.record_bytes(),
                                          std::uint64_t{most_fetched_bytes});
     fetch(next, bytes);
-  }
-
-  // How many of `count` records, those of the front, fulfil `take`; best near `guess`.
-  template <class Take>
-  static std::uint64_t gallop(std::uint64_t count, std::uint64_t guess, Take take) {
-    std::uint64_t low = 0;
-    std::uint64_t high = std::max<std::uint64_t>(guess, 1);
-    while (high <= count && take(high - 1)) {
-      low = high;
-      high *= 2;
-    }
-    high = std::min(high - 1, count);
-    while (low < high) {
-      const std::uint64_t middle = low + (high - low) / 2;
-      if (take(middle))
-        low = middle + 1;
-      else
-        high = middle;
-    }
-    return low;
   }
 
   bool merge_block(std::byte*& out) {
