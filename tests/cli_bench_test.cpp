@@ -21,11 +21,6 @@ using Json = nlohmann::json;
 
 namespace {
 
-std::string text_of(const std::filesystem::path& path) {
-  const Bytes bytes = read_file(path);
-  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-}
-
 struct Result {
   int code;
   std::string out;

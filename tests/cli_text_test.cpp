@@ -70,14 +70,6 @@ class Folder {
   }
 };
 
-std::string pair_of(const std::string& key, const std::string& value) {
-  std::string pair;
-  for (const std::string* text : {&key, &value})
-    for (unsigned shift = 0; shift < 32; shift += 8)
-      pair += static_cast<char>(text->size() >> shift & 0xff);
-  return pair + key + value;
-}
-
 std::string random_text(Random& random, std::string_view characters, std::uint64_t most_bytes) {
   std::string text(below(random, most_bytes + 1), ' ');
   for (char& c : text) c = characters[below(random, characters.size())];

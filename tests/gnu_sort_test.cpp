@@ -32,11 +32,6 @@ int run(const Strings& arguments) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-std::string text_of(const std::filesystem::path& path) {
-  const Bytes bytes = read_file(path);
-  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-}
-
 void write_text(const std::filesystem::path& path, std::string_view text) {
   const auto* const begin = reinterpret_cast<const std::byte*>(text.data());
   write_file(path, Bytes(begin, begin + text.size()));

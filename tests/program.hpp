@@ -30,16 +30,6 @@ struct Result {
   std::string err;
 };
 
-inline Bytes bytes_of_text(const std::string& text) {
-  const auto* const begin = reinterpret_cast<const std::byte*>(text.data());
-  return Bytes(begin, begin + text.size());
-}
-
-inline std::string text_of(const std::filesystem::path& path) {
-  const Bytes bytes = read_file(path);
-  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-}
-
 struct Setting {
   std::string in;                             // standard input
   std::function<void()> before_exec = [] {};  // in the new process

@@ -6,7 +6,10 @@
 #include <cstdint>
 #include <filesystem>
 #include <random>
+#include <span>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "corank/record.hpp"
@@ -34,11 +37,15 @@ class TemporaryFolder {
 void write_file(const std::filesystem::path& path, const Bytes& bytes);
 Bytes read_file(const std::filesystem::path& path);
 
+Bytes bytes_of_text(std::string_view text);
+std::string text_of(std::span<const std::byte> bytes);
+std::string text_of(const std::filesystem::path& path);             // of what the file holds
+std::string pair_of(std::string_view key, std::string_view value);  // as --kv reads it
+
 inline std::uint64_t below(Random& random, std::uint64_t bound) {
   return random() % bound;
 }
 
-// Which of a small or large set of values fields take.
 // Tests that try all there is take steps of this. A sanitizer makes each trial many times slower,
 // and what it is there to find shows in some of them.
 #ifdef __SANITIZE_ADDRESS__
@@ -47,7 +54,11 @@ inline constexpr unsigned exhaustive_step = 11;
 inline constexpr unsigned exhaustive_step = 1;
 #endif
 
+// Which of a small or large set of values fields take.
 enum class Values { any, few, one };
+
+// Records of all widths and keys of all kinds.
+extern const std::vector<std::pair<const char*, const char*>> schemas_and_keys;
 
 // Floats include both zeros, both infinities and several NaNs.
 Bytes random_records(const Schema& schema, std::uint64_t count, Values values, Random& random);

@@ -93,23 +93,7 @@ struct Kind {
 
 std::vector<Kind> all_kinds() {
   std::vector<Kind> kinds;
-  for (const auto& [schema, by] : {std::pair{"a:u8,p:u8", "a"},
-                                   {"a:u16be", "a:desc"},
-                                   {"a:u32,p:u32", "a"},
-                                   {"a:i32be,p:u8", "a"},
-                                   {"a:u64", "a"},
-                                   {"a:u64be", "a:desc"},
-                                   {"a:u64,p:u64", "a"},
-                                   {"p:u64,a:u64be", "a"},
-                                   {"a:i64,p:u64", "a:desc"},
-                                   {"a:u64be,p:bytes3", "a"},
-                                   {"a:f64,p:u64", "a"},
-                                   {"a:f32be,p:u64", "a:desc"},
-                                   {"a:bytes16", "a"},
-                                   {"a:u8,b:u64,c:i64", "c,b:desc"},
-                                   {"a:bytes25,p:u8", "a"},
-                                   {"a:bytes39,p:u8", "a"},
-                                   {"a:bytes10,p:bytes90", "a"}})
+  for (const auto& [schema, by] : schemas_and_keys)
     for (const Way way : {Way::files, Way::memory, Way::copies})
       kinds.push_back({.schema = schema, .by = by, .way = way});
   for (const Way way : {Way::files, Way::memory})
@@ -129,14 +113,6 @@ std::vector<Kind> all_kinds() {
         if (!*on_equal || way != Way::copies)
           kinds.push_back({.schema = nullptr, .on_equal = on_equal, .text = text, .way = way});
   return kinds;
-}
-
-std::string pair_of(const std::string& key, const std::string& value) {
-  std::string pair;
-  for (const std::string* text : {&key, &value})
-    for (unsigned shift = 0; shift < 32; shift += 8)
-      pair += static_cast<char>(text->size() >> shift & 0xff);
-  return pair + key + value;
 }
 
 // Three runs, merged as often as one likes.

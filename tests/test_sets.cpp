@@ -9,6 +9,7 @@
 #include "catch.hpp"
 #include "corank/merge.hpp"
 #include "cuda_backend.hpp"
+#include "merge_case.hpp"
 #include "shape.hpp"
 #include "support.hpp"
 
@@ -69,52 +70,11 @@ std::vector<BackendChoice> backends() {
   return all;
 }
 
-struct Case {
-  TemporaryFolder folder;
-  std::vector<std::filesystem::path> paths;
-  std::vector<Bytes> runs;
-  Options options;
+struct Case : MergeCase {
+  using MergeCase::MergeCase;
 
-  Case(const std::string& schema, const std::string& keys) {
-    options.record = Schema::parse(schema);
-    options.keys = parse_keys(keys, options.record);
-    options.overwrite = true;
-  }
-
-  void add_run(const Bytes& records) {
-    runs.push_back(stably_sorted(options.record, options.keys, records));
-    paths.push_back(folder / ("run" + std::to_string(paths.size())));
-    write_file(paths.back(), runs.back());
-  }
   Bytes expected() const {
     return folded(options.record, options.keys, options.shaping.on_equal, runs);
-  }
-  Bytes merged(const Options& by) {
-    stats = merge(paths, folder / "output", by);
-    Bytes output = read_file(folder / "output");
-    const std::uint32_t bytes = selected(by.record, by.shaping.select).record_bytes;
-    CHECK(stats.records_written * bytes == output.size());
-    return output;
-  }
-  Bytes merged_in_memory(const Options& by) const {
-    std::uint64_t bytes = 0;
-    for (const Bytes& run : runs) bytes += run.size();
-    const std::vector<std::span<const std::byte>> spans(runs.begin(), runs.end());
-    Bytes output(bytes);
-    output.resize(merge(spans, output, by).bytes_written);
-    return output;
-  }
-  Bytes merged_into_parts(Options by, unsigned count) const {
-    const TemporaryFolder parts;
-    by.parts = count;
-    by.memory_bytes *= count;
-    merge(paths, parts.path(), by);
-    Bytes all;
-    for (const std::string& name : parts.names()) {
-      const Bytes part = read_file(parts / name);
-      all.insert(all.end(), part.begin(), part.end());
-    }
-    return all;
   }
   // By several ways that cut the runs into other units, tiles and slices.
   void check(const Bytes& expected, Random& random) {
@@ -134,8 +94,6 @@ struct Case {
       CHECK((merged_into_parts(by, 3) == expected));
     }
   }
-
-  Stats stats;
 };
 
 // Records of one field of two bytes with an equal share of `keys` values, and a number of their

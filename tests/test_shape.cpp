@@ -13,6 +13,7 @@
 #include "cuda_backend.hpp"
 #include "exact_sum.hpp"
 #include "filter.hpp"
+#include "merge_case.hpp"
 #include "support.hpp"
 
 using namespace corank;
@@ -112,62 +113,20 @@ Bytes shaped(const Schema& schema, const std::vector<KeyField>& keys, const Shap
   return output;
 }
 
-struct Case {
-  TemporaryFolder folder;
-  std::vector<std::filesystem::path> paths;
-  std::vector<Bytes> runs;
-  Options options;
-
-  Case(const std::string& schema, const std::string& keys) {
-    options.record = Schema::parse(schema);
-    options.keys = parse_keys(keys, options.record);
-    options.overwrite = true;
+struct Case : MergeCase {
+  Case(const std::string& schema, const std::string& keys) : MergeCase(schema, keys) {
     options.checksum = true;
     options.backend = BackendChoice::cpu;
   }
 
+  using MergeCase::merged;
+  Bytes merged() { return merged(options); }
   const Schema& schema() const { return options.record; }
-  void add_run(const Bytes& records) {
-    runs.push_back(stably_sorted(schema(), options.keys, records));
-    paths.push_back(folder / ("run" + std::to_string(paths.size())));
-    write_file(paths.back(), runs.back());
-  }
   Bytes all_merged() const {
     Bytes all;
     for (const Bytes& run : runs) all.insert(all.end(), run.begin(), run.end());
     return stably_sorted(schema(), options.keys, all);
   }
-  Bytes merged() { return merged(options); }
-  Bytes merged(const Options& by) {
-    stats = merge(paths, folder / "output", by);
-    const Bytes output = read_file(folder / "output");
-    CHECK(stats.bytes_written >= output.size());
-    const std::uint32_t bytes = selected(schema(), by.shaping.select).record_bytes;
-    CHECK(stats.records_written * bytes == output.size());
-    return output;
-  }
-  Bytes merged_in_memory(const Options& by) const {
-    std::uint64_t bytes = 0;
-    for (const Bytes& run : runs) bytes += run.size();
-    const std::vector<std::span<const std::byte>> spans(runs.begin(), runs.end());
-    Bytes output(bytes);
-    output.resize(merge(spans, output, by).bytes_written);
-    return output;
-  }
-  Bytes merged_into_parts(Options by, unsigned count) const {
-    const TemporaryFolder parts;
-    by.parts = count;
-    by.memory_bytes *= count;
-    merge(paths, parts.path(), by);
-    Bytes all;
-    for (const std::string& name : parts.names()) {
-      const Bytes part = read_file(parts / name);
-      all.insert(all.end(), part.begin(), part.end());
-    }
-    return all;
-  }
-
-  Stats stats;
 };
 
 template <class... Values>

@@ -159,4 +159,45 @@ Bytes stably_sorted(const Schema& schema, const std::vector<KeyField>& keys, con
   return sorted;
 }
 
+Bytes bytes_of_text(std::string_view text) {
+  const auto bytes = std::as_bytes(std::span(text));
+  return {bytes.begin(), bytes.end()};
+}
+
+std::string text_of(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+std::string text_of(const std::filesystem::path& path) {
+  return text_of(read_file(path));
+}
+
+std::string pair_of(std::string_view key, std::string_view value) {
+  std::string pair;
+  for (const std::string_view text : {key, value})
+    for (unsigned shift = 0; shift < 32; shift += 8)
+      pair += static_cast<char>(text.size() >> shift & 0xff);
+  return pair.append(key).append(value);
+}
+
+const std::vector<std::pair<const char*, const char*>> schemas_and_keys{
+    {"a:u8,p:u8", "a"},
+    {"a:u16be", "a:desc"},
+    {"a:u32,p:u32", "a"},
+    {"a:i32be,p:u8", "a"},
+    {"a:u64", "a"},
+    {"a:u64be", "a:desc"},
+    {"a:u64,p:u64", "a"},
+    {"p:u64,a:u64be", "a"},
+    {"a:i64,p:u64", "a:desc"},
+    {"a:u64be,p:bytes3", "a"},
+    {"a:f64,p:u64", "a"},
+    {"a:f32be,p:u64", "a:desc"},
+    {"a:bytes16", "a"},
+    {"a:u8,b:u64,c:i64", "c,b:desc"},
+    {"a:bytes25,p:u8", "a"},
+    {"a:bytes39,p:u8", "a"},
+    {"a:bytes10,p:bytes90", "a"},
+};
+
 }  // namespace corank::test

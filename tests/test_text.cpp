@@ -128,15 +128,6 @@ bool holds(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
-std::string pair_of(const std::string& key, const std::string& value) {
-  std::string pair(8, '\0');
-  const auto key_bytes = static_cast<std::uint32_t>(key.size());
-  const auto value_bytes = static_cast<std::uint32_t>(value.size());
-  std::memcpy(pair.data(), &key_bytes, 4);
-  std::memcpy(pair.data() + 4, &value_bytes, 4);
-  return pair + key + value;
-}
-
 }  // namespace
 
 TEST_CASE("whole lines are ordered as their bytes are", "[text]") {

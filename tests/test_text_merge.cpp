@@ -17,16 +17,6 @@ using namespace corank::test;
 
 namespace {
 
-Bytes bytes_of_text(const std::string& text) {
-  const auto bytes = std::as_bytes(std::span(text));
-  return {bytes.begin(), bytes.end()};
-}
-
-std::string text_of(const std::filesystem::path& path) {
-  const Bytes bytes = read_file(path);
-  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-}
-
 // How long records are, at most.
 std::uint64_t random_length(Random& random, std::uint64_t longest) {
   switch (below(random, 4)) {

@@ -21,15 +21,6 @@ using namespace corank::test;
 
 namespace {
 
-Bytes bytes_of_text(const std::string& text) {
-  const auto bytes = std::as_bytes(std::span(text));
-  return {bytes.begin(), bytes.end()};
-}
-
-std::string text_of(std::span<const std::byte> bytes) {
-  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-}
-
 std::string random_text(Random& random, std::uint64_t most, const std::string& alphabet) {
   std::string text(below(random, most + 1), ' ');
   for (char& c : text) c = alphabet[below(random, alphabet.size())];
