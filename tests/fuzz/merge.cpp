@@ -102,6 +102,7 @@ WorkUnit unit_of(const std::vector<std::span<const std::byte>>& runs, std::uint3
           {std::make_shared<const Chunk>(Chunk{run, first, count, {}, Buffer(), at, {}}), 0,
            count});
       unit.records += count;
+      unit.bytes += count * record_bytes;
     }
   return unit;
 }
