@@ -105,3 +105,18 @@ TEST_CASE("bad input: info guesses nothing") {
   check_refusal({"info", "--lines", folder / "missing"}, {"missing"});
   check_refusal({"info", "--lines", "--in", folder.path(), file}, {"--in"});
 }
+
+TEST_CASE("bad input: a file that cannot be read keeps info from no other") {
+  const TemporaryFolder folder;
+  const std::string missing = folder / "missing", file = file_of(folder, "file", "a\n");
+  const Result shown = run({"info", "--lines", missing, file});
+  CHECK(shown.code == 2);
+  CHECK(shown.err.starts_with("corank: " + missing));
+  CHECK(holds(shown.out, file + "\n  size:       2 bytes\n"));
+  const Result as_json = run({"info", "--lines", "--json", missing, file});
+  CHECK(as_json.code == 2);
+  const auto json = nlohmann::json::parse(as_json.out);
+  REQUIRE(json.size() == 2);
+  CHECK(holds(json[0]["error"], missing));
+  CHECK(json[1]["records"] == 1);
+}

@@ -519,7 +519,7 @@ int main(int argc, char** argv) {
     if (check.chosen()) return check.run();
     if (generate.chosen()) return generate.run();
     if (bench.chosen()) return bench.run();
-    return info.run();
+    return info.run([](const Error& error) { return report(error, failed); });
   } catch (const corank::OutOfOrder& error) {
     return report(error, out_of_order);
   } catch (const std::bad_alloc&) {

@@ -98,30 +98,36 @@ InfoCommand::InfoCommand(CLI::App& app) {
       "Examples:\n  corank info --in /data\n  corank info -r key:u64,value:u64 runs/run-*.bin");
 }
 
-int InfoCommand::run() const {
-  if (files_.empty())
-    show_machine();
-  else
-    show_files();
+int InfoCommand::run(const std::function<int(const Error&)>& report) const {
+  if (!files_.empty()) return show_files(report);
+  show_machine();
   return 0;
 }
 
-void InfoCommand::show_files() const {
+int InfoCommand::show_files(const std::function<int(const Error&)>& report) const {
   const std::optional<TextFormat> text = record_.text();
   const Schema schema = text ? Schema() : record_.schema();
   const std::vector<KeyField> keys = text ? std::vector<KeyField>() : record_.keys(schema);
   nlohmann::ordered_json all = nlohmann::ordered_json::array();
+  int code = 0;
   for (const std::string& file : files_) {
-    const FileReport report =
-        text ? describe(file, *text, decompress_) : describe(file, schema, keys, decompress_);
-    if (json_)
-      all.push_back(json_of(file, report));
-    else
-      print(file, report);
+    try {
+      const FileReport found =
+          text ? describe(file, *text, decompress_) : describe(file, schema, keys, decompress_);
+      if (json_)
+        all.push_back(json_of(file, found));
+      else
+        print(file, found);
+    } catch (const Error& error) {
+      std::fflush(stdout);
+      code = report(error);
+      if (json_) all.push_back({{"file", file}, {"error", error.what()}});
+    }
   }
   // A key may be any bytes.
   if (json_)
     fmt::print("{}\n", all.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
+  return code;
 }
 
 void InfoCommand::show_machine() const {

@@ -3,10 +3,12 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
+#include "corank/error.hpp"
 #include "record_arguments.hpp"
 
 namespace corank {
@@ -18,11 +20,13 @@ class InfoCommand {
  public:
   explicit InfoCommand(CLI::App& app);
   bool chosen() const { return command_->parsed(); }
-  int run() const;
+  // What is wrong with one file is handed to `report`, whose result is the exit code then, and does
+  // not keep the others from being shown.
+  int run(const std::function<int(const Error&)>& report) const;
 
  private:
   void show_machine() const;
-  void show_files() const;
+  int show_files(const std::function<int(const Error&)>& report) const;
 
   CLI::App* command_;
   RecordArguments record_;
