@@ -28,7 +28,7 @@ class ChunkSource {
   // The sum over all records of the run that next() handed over, taken as soon as they were read; 0
   // unless fingerprints are wanted.
   virtual std::uint64_t fingerprint(std::uint32_t run) const = 0;
-  // Records that were left out; when all has been read.
+  // Records that were left out of all that has been read.
   virtual std::uint64_t skipped() const { return 0; }
 
   // All that was read, also what nobody took.

@@ -147,7 +147,7 @@ ChunkRef StreamReader::next(std::uint32_t run) {
 
 std::uint64_t StreamReader::skipped() const {
   std::uint64_t skipped = 0;
-  for (const RunState& run : runs_) skipped += run.records - run.in_chunks;
+  for (const RunState& run : runs_) skipped += run.skipped;
   return skipped;
 }
 
@@ -352,6 +352,7 @@ std::uint64_t StreamReader::find_records(RunState& run, Filling& filling,
                          *layout.text, *found.bad, bytes.data() + end);
       if (filling.count != 0) break;
       ++run.records;
+      ++run.skipped;
       run.offset += found.bad->bytes;
       return found.bad->bytes;
     }

@@ -63,7 +63,8 @@ class StreamReader final : public ChunkSource {
     bool in_flight = false;
     bool ended = false;
     std::uint64_t fingerprint = 0;
-    std::queue<ChunkRef> ready;  // read, not taken
+    std::queue<ChunkRef> ready;              // read, not taken
+    std::atomic<std::uint64_t> skipped = 0;  // records; some are still read ahead at the end
 
     // What follows is touched only by the thread that reads the run.
     Stream stream;
