@@ -47,7 +47,7 @@ void take_after(const FileDescriptor& file, const struct stat& old) {
 
 AtomicFile::AtomicFile(std::filesystem::path target, const Content& content,
                        const Settings& settings, const std::function<bool(FileIdentity)>& is_input)
-    : target_(std::move(target)), settings_(settings) {
+    : target_(std::move(target)), settings_(settings), bytes_are_known_(!content.at_most) {
   struct stat status {};
   if (::stat(target_.c_str(), &status) == 0) {
     if (S_ISDIR(status.st_mode)) throw Error(target_.string() + ": is a folder; name a file");
@@ -134,15 +134,17 @@ void AtomicFile::find_what_is_left(const Content& content) {
   const std::size_t length = read_at(file, text, 0, sidecar_path_);
   const auto found = parse_sidecar({reinterpret_cast<const char*>(text.data()), length});
   if (!found) {
-    why_nothing_left_ = "its state is damaged";
+    // A process may end between making the sidecar and writing it.
+    if (found_bytes_ > 0) why_nothing_left_ = "its state is damaged";
     return;
   }
   found_durable_bytes_ = found->durable_bytes;
   if (found->content != content.digest) {
     why_nothing_left_ = "it is of other runs or other options";
   } else if (old_ && found->inode == old_->st_ino &&
-             static_cast<std::uint64_t>(old_->st_size) == content.bytes) {
-    if (settings_.resume) take_target(content);
+             static_cast<std::uint64_t>(old_->st_size) ==
+                 (content.at_most ? found->durable_bytes : content.bytes)) {
+    if (settings_.resume) take_target();
   } else if (found->inode != inode_) {
     why_nothing_left_ = "its file was replaced";
   } else {
@@ -157,16 +159,16 @@ void AtomicFile::find_what_is_left(const Content& content) {
   if (!settings_.resume) left_bytes_ = 0;
 }
 
-void AtomicFile::take_target(const Content& content) {
+void AtomicFile::take_target() {
   target_file_ = open_to_read(target_);
-  left_bytes_ = content.bytes;
+  left_bytes_ = static_cast<std::uint64_t>(old_->st_size);
   in_place_ = true;
 }
 
 void AtomicFile::take_forgotten_target(const Content& content) {
-  if (old_ && static_cast<std::uint64_t>(old_->st_size) == content.bytes && !has_sidecar_ &&
-      found_bytes_ == 0)
-    take_target(content);
+  if (old_ && !has_sidecar_ && found_bytes_ == 0 &&
+      (content.at_most || static_cast<std::uint64_t>(old_->st_size) == content.bytes))
+    take_target();
 }
 
 void AtomicFile::keep(std::uint64_t bytes) {
@@ -236,6 +238,10 @@ void AtomicFile::make_durable(std::uint64_t written_bytes, std::stop_token stop)
     unusable_ = true;
     throw_file_error(target_, "make durable");
   }
+  if (bytes_are_known_ || in_place_) return;
+  // By this it is known when it was renamed.
+  sidecar_.durable_bytes = written_bytes;
+  write_sidecar(true);
 }
 
 void AtomicFile::commit() {

@@ -26,6 +26,7 @@ class AtomicFile {
   struct Content {
     std::uint64_t digest = 0;  // of all that it is made from
     std::uint64_t bytes = 0;
+    bool at_most = false;  // whether it may turn out to be fewer
   };
   struct Settings {
     bool overwrite = false;
@@ -56,6 +57,8 @@ class AtomicFile {
 
   // Truncates the file to its first `bytes`, at most left_bytes(). Must precede all writing.
   void keep(std::uint64_t bytes);
+  // To read what is kept, however the file is written.
+  FileDescriptor open_kept() const { return open_to_read(temporary_); }
 
   // What is written next stands at `offset`.
   void write_from(std::uint64_t offset);
@@ -74,7 +77,7 @@ class AtomicFile {
 
  private:
   void open_temporary(const std::function<bool(FileIdentity)>& is_input);
-  void take_target(const Content& content);
+  void take_target();
   void find_what_is_left(const Content& content);
   void write_sidecar(bool durable);
   void end_checkpoint();
@@ -94,6 +97,7 @@ class AtomicFile {
   std::string why_nothing_left_;
   bool has_sidecar_ = false;
   bool in_place_ = false;
+  bool bytes_are_known_;
   bool leave_ = false;
   bool unusable_ = false;
   Sidecar sidecar_;  // of the checkpoint, while there is one

@@ -25,6 +25,7 @@
 #include "key_search.hpp"
 #include "line_search.hpp"
 #include "pipeline.hpp"
+#include "resume.hpp"
 #include "scan.hpp"
 #include "slice.hpp"
 #include "stream_reader.hpp"
@@ -177,8 +178,20 @@ struct Slice {
   std::uint64_t end;
 };
 
-// What is compared before a merge goes on with the output of another.
-constexpr std::uint64_t compared_bytes = std::uint64_t{64} << 10;
+// Slices of whole groups, by one of the last records before each, and in it; empty: there is none.
+struct Edges {
+  std::vector<std::byte> before, last;
+};
+
+constexpr std::string_view differs = "it does not hold what the runs do";
+
+void say_starting_over(const Options& options, const std::filesystem::path& output,
+                       std::string_view why) {
+  if (options.notice)
+    options.notice(
+        fmt::format("{}: what a stopped merge left cannot be gone on with, since {}; starting over",
+                    output.string(), why));
+}
 
 std::uint64_t digest(const std::string& text) {
   return records_checksum(std::as_bytes(std::span(text)), static_cast<std::uint32_t>(text.size()));
@@ -291,8 +304,8 @@ class Merge {
     try {
       into_writers(paths, writers, folder_for_passes(output));
     } catch (const Error& error) {
-      if (resumes() && (dynamic_cast<const Interrupted*>(&error) != nullptr ||
-                        dynamic_cast<const FileError*>(&error) != nullptr))
+      if (options_.resume && (dynamic_cast<const Interrupted*>(&error) != nullptr ||
+                              dynamic_cast<const FileError*>(&error) != nullptr))
         for (const Writer& writer : writers) {
           writer.atomic()->leave();
           if (&writer == &writers.front() && options_.notice)
@@ -340,8 +353,10 @@ class Merge {
         options_.text ? smallest_text_memory() : smallest_memory(options_.record.record_bytes);
     return has_streams_ ? std::max(2 * bytes, 4 * decoder_bytes_) : bytes;
   }
-  bool resumes() const { return options_.resume && !is_shaped(); }
+  // Of what goes out.
+  std::uint32_t output_bytes() const { return sequential_ ? 1 : output_schema_.record_bytes; }
   bool is_shaped() const { return shape_ || text_shape_; }
+  bool keeps_number() const { return !text_shape_ && (!shape_ || shape_->keeps_number()); }
 
   // Ranges, and limits where every record goes out, are cuts of the runs.
   void prepare_shape() {
@@ -453,30 +468,26 @@ class Merge {
 
   void into_writers(const std::vector<std::filesystem::path>& paths, std::vector<Writer>& writers,
                     const std::filesystem::path& folder_for_earlier) {
-    if (options_.resume && is_shaped() && options_.notice)
-      options_.notice(
-          "a merge that drops or combines records cannot be gone on with; starting over");
     const std::uint64_t output_digest = digest_of_output();
-    std::vector<Slice> slices;
-    std::uint64_t rank = 0;
+    std::vector<Slice> slices = slices_of_output(paths.size());
     const std::uint64_t added_bytes =
         options_.text && options_.resume ? header_.size() + missing_terminators(runs_) : 0;
     for (std::size_t i = 0; i < paths.size(); ++i) {
-      const std::uint64_t end = part_of(run_records_, i + 1, paths.size());
-      const AtomicFile::Content content{digest(fmt::format("{:x} {} {}", output_digest, rank, end)),
-                                        (end - rank) * record_bytes() + added_bytes};
+      const auto [begin, end] = slices[i];
+      const AtomicFile::Content content{
+          digest(fmt::format("{:x} {} {}", output_digest, begin, end)),
+          (end - begin) * output_bytes() + added_bytes,
+          !keeps_number() || (shape_ && options_.shaping.limit)};
       writers.emplace_back(
           paths[i], content,
-          AtomicFile::Settings{options_.overwrite, resumes(), options_.checkpoint_interval},
+          AtomicFile::Settings{options_.overwrite, options_.resume, options_.checkpoint_interval},
           [this](FileIdentity file) {
             return std::ranges::any_of(runs_,
                                        [&](const Run& run) { return run.identity() == file; });
           },
           options_.stop);
-      if (i > 0 && resumes() && writers.front().atomic()->is_in_place())
+      if (i > 0 && options_.resume && writers.front().atomic()->is_in_place())
         writers.back().atomic()->take_forgotten_target(content);
-      slices.push_back({rank, end});
-      rank = end;
     }
     const std::uint64_t widest = widest_of(writers.size());
     stats_.io = choose_io(writers.size());
@@ -485,9 +496,8 @@ class Merge {
     const bool direct = options_.io == Io::direct ||
                         (options_.io == Io::automatic && part_bytes >= least_direct_bytes);
     for (std::size_t i = 0; i < writers.size(); ++i) {
-      const std::uint64_t kept = records_to_keep(writers[i], slices[i]);
-      slices[i].begin = std::min(slices[i].begin + kept, slices[i].end);
-      writers[i].go_on(kept * record_bytes());
+      const Resumption resumed = resume(writers[i], slices[i]);
+      writers[i].go_on(resumed.kept_bytes, resumed.merged_bytes);
       if (compression_.codec != Codec::none)
         writers[i].compress(
             compression_, compressing_threads_,
@@ -510,12 +520,14 @@ class Merge {
         runs_[i] = runs_[i].stretch(cut[i], runs_[i].records() - cut[i]);
       for (Slice& slice : slices) slice = {slice.begin - done, slice.end - done};
     }
+    const std::vector<Edges> edges = edges_of(slices);
     run_earlier_passes(widest, folder_for_earlier);
     totals_.records_written = 0;
     last_pass_ = true;
     // Missing terminators have been added, and what was compressed is so no more.
     if (sequential_) slices.back().end = records_of(runs_);
-    if (stats_.passes != 0 && is_set_operation(options_.shaping.on_equal)) go_on_with_fewer(slices);
+    if (stats_.passes != 0 && is_set_operation(options_.shaping.on_equal))
+      go_on_with_fewer(slices, edges);
     if (writers.front().bytes() == 0) writers.front().write(std::as_bytes(std::span(header_)));
     run_pass(runs_, slices, writers, {});
     for (const Run& run : runs_) run.check_unchanged();
@@ -563,74 +575,73 @@ class Merge {
     for (const Run& run : runs_)
       text += fmt::format(" {} {} {} {}", run.first(), run.bytes(), run.modified_ns(),
                           run.identity().inode);
-    return digest(text);
+    return digest(text + shaping_text(options_.record, options_.shaping));
   }
 
-  // How many records of what was left for the writer are the slice's.
-  std::uint64_t records_to_keep(const Writer& writer, const Slice& slice) {
+  // Equally many records in each, but no group in two.
+  std::vector<Slice> slices_of_output(std::size_t count) const {
+    std::vector<Slice> slices;
+    std::uint64_t rank = 0;
+    for (std::size_t i = 0; i < count; ++i) {
+      std::uint64_t end = part_of(run_records_, i + 1, count);
+      if (i + 1 < count && shape_ && shape_->groups()) {
+        const auto cut =
+            end_of_group(checked_cut(end, runs_, std::vector<std::uint64_t>(runs_.size())), runs_);
+        end = std::max(rank, std::reduce(cut.begin(), cut.end()));
+      }
+      slices.push_back({rank, end});
+      rank = end;
+    }
+    return slices;
+  }
+
+  // Makes the slice begin where the merge goes on with what was left for its writer.
+  Resumption resume(const Writer& writer, Slice& slice) {
     const AtomicFile* const file = writer.atomic();
-    if (!file || !resumes()) return 0;
-    std::uint64_t kept = file->left_bytes() / record_bytes();
-    std::string reason = file->why_nothing_left();
-    const bool known = kept == 0 || file->is_in_place();
-    if (options_.text) {
-      cut_of_kept_ = ends_of(runs_);
-      if (!known) kept = bytes_of_lines_to_keep(file->descriptor(), kept);
-    } else if (!known && !ends_like(file->descriptor(), slice, kept)) {
-      kept = 0;
-    }
-    if (!known && kept == 0)
-      reason = options_.text && file->left_bytes() <= header_.size() + compared_bytes
-                   ? "it is short"
-               : options_.text ? "it does not hold what the runs do, or no more than one key"
-                               : "it does not hold what the runs do";
-    if (!reason.empty() && options_.notice)
-      options_.notice(
-          fmt::format("{}: what a stopped merge left cannot be gone on with, since {}; "
-                      "starting over",
-                      writer.path().string(), reason));
-    stats_.resumed_bytes += kept * record_bytes();
-    if (options_.checksum && options_.text && kept != 0)
-      totals_.checksum +=
-          scan(written(file->descriptor(), kept).behind(header_.size()), encoding_, true).checksum;
-    if (options_.checksum && !options_.text) add_checksum(file->descriptor(), kept, writer.path());
-    return kept;
+    if (!file || !options_.resume) return {};
+    const std::optional<Resumption> found = find_resumption(*file, slice);
+    const std::string_view reason = found ? file->why_nothing_left() : differs;
+    if (!reason.empty()) say_starting_over(options_, writer.path(), reason);
+    if (!found) return {};
+    slice.begin = std::max(slice.begin, found->rank);
+    cut_of_kept_ = found->cut;
+    stats_.resumed_bytes += found->kept_bytes;
+    merged_again_bytes_ += found->kept_bytes - found->merged_bytes;
+    if (text_ && found->merged_bytes != 0)
+      add_lines(written(*file, found->merged_bytes), writer.path());
+    if (!text_) resumed_records_ += found->merged_bytes / output_bytes();
+    if (options_.checksum && !text_)
+      add_checksum(file->descriptor(), found->merged_bytes, writer.path());
+    return *found;
   }
 
-  // Whether the last of the `kept` records in `file` are those that the runs give there.
-  bool ends_like(const FileDescriptor& file, const Slice& slice, std::uint64_t kept) const {
-    const std::uint64_t count =
-        std::min(kept, std::max<std::uint64_t>(compared_bytes / record_bytes(), 1));
-    const std::uint64_t end = slice.begin + kept;
-    const std::vector<std::uint64_t> from = end_of_slice(end - count, runs_);
-    const std::vector<std::uint64_t> to = end_of_slice(end, runs_);
-    std::vector<std::byte> records(count * record_bytes());
-    std::vector<const std::byte*> order;
-    for (std::size_t run = 0; run < runs_.size(); ++run) {
-      if (to[run] < from[run] || to[run] - from[run] > count - order.size()) return false;
-      const std::uint64_t length = to[run] - from[run];
-      const auto into = std::span(records).subspan(order.size() * record_bytes());
-      if (length != 0) runs_[run].read(from[run], length, into);
-      for (std::uint64_t i = 0; i < length; ++i) order.push_back(into.data() + i * record_bytes());
+  // None if what was left is not of these runs.
+  std::optional<Resumption> find_resumption(const AtomicFile& file, const Slice& slice) const {
+    const std::uint64_t left_bytes = file.left_bytes();
+    if (file.is_in_place()) return Resumption{left_bytes, left_bytes, slice.end, ends_of(runs_)};
+    std::optional<Resumption> found;
+    if (text_) {
+      found = resume_at_line(written(file, left_bytes), text_->layout(), header_,
+                             text_shape_.has_value(), runs_);
+    } else if (keeps_number()) {
+      found = resume_at_rank(left_bytes, output_bytes());
+      found->rank += slice.begin;
+    } else {
+      std::vector<KeyField> keys = options_.keys, output_keys = keys_of_output();
+      keys.resize(output_keys.size());  // without keys, it is the first field, ascending
+      found = resume_at_key(written(file, left_bytes),
+                            {options_.record, options_.shaping.select, output_schema_,
+                             std::move(keys), std::move(output_keys)},
+                            runs_);
     }
-    if (!options_.copy_only)
-      std::ranges::stable_sort(order, [this](const std::byte* a, const std::byte* b) {
-        return record_less(encoding_.layout(), a, b);
-      });
-    std::vector<std::byte> found(records.size());
-    if (read_at(file, found, (kept - count) * record_bytes(), "the unfinished output") !=
-        found.size())
-      return false;
-    for (std::size_t i = 0; i < order.size(); ++i)
-      if (std::memcmp(found.data() + i * record_bytes(), order[i], record_bytes()) != 0)
-        return false;
-    return true;
+    if (found && found->kept_bytes != 0 && found->rank >= slice.end) return std::nullopt;
+    return found;
   }
 
-  // What was written to `file`, as a run of bytes.
-  Run written(const FileDescriptor& file, std::uint64_t bytes) const {
-    Run run(FileDescriptor(::fcntl(file.get(), F_DUPFD_CLOEXEC, 0)), "the unfinished output", 1,
-            bytes);
+  // What was written to `file`, its whole records.
+  Run written(const AtomicFile& file, std::uint64_t bytes) const {
+    Run run(FileDescriptor(::fcntl(file.descriptor().get(), F_DUPFD_CLOEXEC, 0)),
+            "the unfinished output", output_bytes(), bytes / output_bytes());
     run.stop_on(options_.stop);
     return run;
   }
@@ -639,45 +650,6 @@ class Merge {
     std::vector<std::uint64_t> ends;
     for (const Run& run : runs) ends.push_back(run.records());
     return ends;
-  }
-
-  // A merge of lines goes on where a key begins, near the end of the `left` bytes in `file`: in the
-  // output as many bytes stand before it as before its bounds in the runs. 0 if what stands around
-  // there is not what the runs have.
-  std::uint64_t bytes_of_lines_to_keep(const FileDescriptor& file, std::uint64_t left) {
-    const TextLayout text = text_->layout();
-    const Run output = written(file, left);
-    if (left <= header_.size() + compared_bytes) return 0;
-    std::vector<std::byte> begin(header_.size());
-    output.read(0, begin.size(), begin);
-    if (!std::ranges::equal(begin, std::as_bytes(std::span(header_)))) return 0;
-    const std::uint64_t near_end = line_before(output, text, left - compared_bytes);
-    if (near_end < header_.size()) return 0;
-    const std::vector<std::byte> key = line_at(output, text, near_end);
-
-    std::uint64_t kept = header_.size();
-    std::vector<std::byte> before, after;  // the last line that is kept, and the next
-    for (std::size_t run = 0; run < runs_.size(); ++run) {
-      const std::uint64_t end = runs_[run].records();
-      const std::uint64_t at = find_line(runs_[run], text, key, Bound::lower, 0, end);
-      cut_of_kept_[run] = at;
-      kept += at + (at == end ? missing_terminators({&runs_[run], 1}) : 0);
-      if (at != 0) {
-        auto line = line_at(runs_[run], text, line_before(runs_[run], text, at));
-        if (before.empty() ||
-            !text_less(text, line.data(), line.size(), before.data(), before.size()))
-          before = std::move(line);
-      }
-      if (at == end) continue;
-      auto line = line_at(runs_[run], text, at);
-      if (after.empty() || text_less(text, line.data(), line.size(), after.data(), after.size()))
-        after = std::move(line);
-    }
-    if (before.empty() || kept > near_end || kept - before.size() < header_.size()) return 0;
-    const bool agree = line_before(output, text, kept) == kept - before.size() &&
-                       line_at(output, text, kept - before.size()) == before &&
-                       line_at(output, text, kept) == after;
-    return agree ? kept : 0;
   }
 
   // Of lines that end with their run.
@@ -693,18 +665,29 @@ class Merge {
     return missing;
   }
 
-  void add_checksum(const FileDescriptor& file, std::uint64_t records,
+  // How many lines they are is asked for only where some may have gone.
+  void add_lines(const Run& lines, const std::filesystem::path& path) {
+    if (!options_.checksum && !text_shape_) return;
+    try {
+      const ScanResult found = scan(lines.behind(header_.size()), encoding_, options_.checksum);
+      resumed_records_ += found.records;
+      totals_.checksum += found.checksum;
+    } catch (const OutOfOrder&) {
+      throw LeftDiffers(path);
+    }
+  }
+
+  void add_checksum(const FileDescriptor& file, std::uint64_t bytes,
                     const std::filesystem::path& path) {
     const std::uint64_t block_bytes =
-        std::max<std::uint64_t>((std::uint64_t{1} << 20) / record_bytes(), 1) * record_bytes();
+        std::max<std::uint64_t>((std::uint64_t{1} << 20) / output_bytes(), 1) * output_bytes();
     std::vector<std::byte> block(block_bytes);
-    for (std::uint64_t at = 0; at < records * record_bytes(); at += block_bytes) {
+    for (std::uint64_t at = 0; at < bytes; at += block_bytes) {
       if (options_.stop.stop_requested()) throw Interrupted();
-      const auto wanted =
-          std::span(block).first(std::min(block_bytes, records * record_bytes() - at));
+      const auto wanted = std::span(block).first(std::min(block_bytes, bytes - at));
       if (read_at(file, wanted, at, path) != wanted.size())
         throw Error(path.string() + ": its unfinished file became shorter; start again");
-      totals_.checksum += records_checksum(wanted, record_bytes());
+      totals_.checksum += records_checksum(wanted, output_bytes());
     }
   }
 
@@ -845,12 +828,24 @@ class Merge {
     earlier_shape_.emplace(options_.record, options_.keys, encoding_, shaping, runs);
   }
 
+  // Of several slices the last records before each and in it, where set operations may change the
+  // ranks.
+  std::vector<Edges> edges_of(std::span<const Slice> slices) const {
+    std::vector<Edges> edges;
+    if (slices.size() == 1 || !is_set_operation(options_.shaping.on_equal)) return edges;
+    for (const Slice& slice : slices)
+      edges.push_back({last_before(end_of_slice(slice.begin, runs_), runs_),
+                       last_before(end_of_slice(slice.end, runs_), runs_)});
+    return edges;
+  }
+
   // After passes of a set operation there are fewer runs and records than at the start.
-  void go_on_with_fewer(std::span<Slice> slices) {
+  void go_on_with_fewer(std::span<Slice> slices, std::span<const Edges> edges) {
     shape_.emplace(options_.record, options_.keys, encoding_, options_.shaping, runs_.size());
     const std::uint64_t records = records_of(runs_);
-    for (std::size_t i = 0; i < slices.size(); ++i)
-      slices[i] = {part_of(records, i, slices.size()), part_of(records, i + 1, slices.size())};
+    if (edges.empty()) slices.front() = {0, records};
+    for (std::size_t i = 0; i < edges.size(); ++i)
+      slices[i] = {rank_behind(edges[i].before), rank_behind(edges[i].last)};
     progress_.bytes_total = progress_.bytes_done + records * record_bytes();
   }
 
@@ -876,7 +871,10 @@ class Merge {
     std::atomic<std::uint64_t> written = 0;
     const OutputOrder output = order_of_output();
     constexpr auto no_limit = std::numeric_limits<std::uint64_t>::max();
-    const std::uint64_t limit = last_pass_ ? options_.shaping.limit.value_or(no_limit) : no_limit;
+    const std::uint64_t limit =
+        last_pass_ && options_.shaping.limit
+            ? *options_.shaping.limit - std::min(*options_.shaping.limit, resumed_records_)
+            : no_limit;
     std::vector<Pass> passes;
     for (std::size_t i = 0; i < slices; ++i)
       passes.push_back({.sequential = sequential_,
@@ -972,14 +970,9 @@ class Merge {
     std::vector<std::vector<Run>> sliced;
     std::uint64_t rank = 0;
     std::vector<std::uint64_t> to(runs.size());
-    const bool groups = shape_of_pass() && shape_->groups();
-    std::uint64_t end = 0;
-    for (const Run& run : runs) end += run.records();
     const auto advance = [&](std::uint64_t next) {
       if (next <= rank) return;
       to = checked_cut(next, runs, to);
-      // At the end there is no group to look for, nor can streams be looked at.
-      if (groups && next < end) to = end_of_group(std::move(to), runs);
       rank = std::reduce(to.begin(), to.end());
     };
     for (const Slice& slice : slices) {
@@ -1009,16 +1002,31 @@ class Merge {
   // The cut after the last group that begins before `cut`.
   std::vector<std::uint64_t> end_of_group(std::vector<std::uint64_t> cut,
                                           std::span<const Run> runs) const {
-    const KeyLayout layout = encoding_.layout();
+    const std::vector<std::byte> last = last_before(cut, runs);
+    for (std::size_t run = 0; run < runs.size() && !last.empty(); ++run)
+      cut[run] = std::max(cut[run], upper_bound(runs[run], encoding_.layout(), last.data()));
+    return cut;
+  }
+
+  // Empty if nothing is.
+  std::vector<std::byte> last_before(const std::vector<std::uint64_t>& cut,
+                                     std::span<const Run> runs) const {
     std::vector<std::byte> last, record(record_bytes());
     for (std::size_t run = 0; run < runs.size(); ++run) {
       if (cut[run] == 0) continue;
       runs[run].read(cut[run] - 1, 1, record);
-      if (last.empty() || record_less(layout, last.data(), record.data())) last = record;
+      if (last.empty() || record_less(encoding_.layout(), last.data(), record.data()))
+        last = record;
     }
-    for (std::size_t run = 0; run < runs.size() && !last.empty(); ++run)
-      cut[run] = std::max(cut[run], upper_bound(runs[run], layout, last.data()));
-    return cut;
+    return last;
+  }
+
+  // Of the cut of runs_ behind the group that such a record is of.
+  std::uint64_t rank_behind(const std::vector<std::byte>& last) const {
+    std::uint64_t rank = 0;
+    for (const Run& run : runs_)
+      if (!last.empty()) rank += upper_bound(run, encoding_.layout(), last.data());
+    return rank;
   }
 
   // What shapes the records of this pass.
@@ -1122,13 +1130,14 @@ class Merge {
     struct rusage usage {};
     ::getrusage(RUSAGE_SELF, &usage);
     stats_.bytes_read = totals_.bytes_read;
-    stats_.bytes_written = totals_.bytes_written;
+    stats_.bytes_written = totals_.bytes_written - merged_again_bytes_;
     stats_.records = sequential_ ? totals_.records - earlier_records_ : run_records_;
     stats_.records_skipped = totals_.records_skipped;
     if (stats_.records_skipped != 0 && options_.notice)
       options_.notice(fmt::format("{} records were skipped, in which a column is no number",
                                   stats_.records_skipped));
-    stats_.records_written = is_shaped() ? totals_.records_written.load() : stats_.records;
+    stats_.records_written =
+        is_shaped() ? totals_.records_written + resumed_records_ : stats_.records;
     stats_.units = totals_.units;
     stats_.checksum = totals_.checksum;
     stats_.busy = {seconds(totals_.read),  seconds(totals_.cut),      seconds(totals_.merge),
@@ -1200,6 +1209,8 @@ class Merge {
   std::uint64_t run_records_ = 0;
   std::uint64_t earlier_records_ = 0;       // that earlier passes wrote
   std::vector<std::uint64_t> cut_of_kept_;  // where a merge of lines goes on
+  std::uint64_t resumed_records_ = 0;       // that went out, and are not merged again
+  std::uint64_t merged_again_bytes_ = 0;    // of what went out
   FingerprintSum fingerprint_;              // of all passes; null: nothing is verified
   std::vector<Run> inputs_;  // runs_ at the start, where errors name records of theirs
   std::vector<std::uint64_t> fingerprints_;  // of runs_ that earlier passes wrote
@@ -1236,10 +1247,18 @@ Stats merge(std::span<const std::filesystem::path> paths, const std::filesystem:
             const Options& options) {
   check_options(options, paths.size());
   const std::uint32_t counted_bytes = options.text ? 1 : options.record.record_bytes;
-  std::vector<Run> runs = open_runs(paths, counted_bytes, options);
-  std::string header;
-  if (options.text && options.text->header) header = take_header(runs, *options.text, options.stop);
-  return Merge(std::move(runs), options, std::move(header)).into_file(output);
+  for (;;) {
+    std::vector<Run> runs = open_runs(paths, counted_bytes, options);
+    std::string header;
+    if (options.text && options.text->header)
+      header = take_header(runs, *options.text, options.stop);
+    try {
+      return Merge(std::move(runs), options, std::move(header)).into_file(output);
+    } catch (const LeftDiffers& left) {
+      // That is gone now.
+      say_starting_over(options, left.output, differs);
+    }
+  }
 }
 
 Stats merge(std::span<const std::span<const std::byte>> memory, std::span<std::byte> output,

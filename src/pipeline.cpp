@@ -225,7 +225,7 @@ void run_pass(const Pass& pass, PassTotals& totals, Verifier& verifier) {
     }
   };
   std::optional<TextJoiner> text_joiner;
-  if (pass.text_shape) text_joiner.emplace(*pass.text_shape, pass.fingerprint);
+  if (pass.text_shape) text_joiner.emplace(*pass.text_shape, pass.limit, pass.fingerprint);
   std::uint64_t pieces_sequence = 0;
   std::optional<UnitJoiner> joiner;
   if (pass.shape) joiner.emplace(*pass.shape, pass.limit, pass.fingerprint);

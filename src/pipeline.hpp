@@ -53,7 +53,7 @@ struct Pass {
   const KeyEncoding& encoding;
   const PassPlan& plan;
   const Shape* shape;   // that the backend has; null: every record goes out as it is
-  std::uint64_t limit;  // of the records that go out of a shape; the rest need not be read
+  std::uint64_t limit;  // of the records that go out of either shape; the rest need not be read
   const TextShape* text_shape = nullptr;  // the same of records of variable length
   const OutputOrder& output;
   Backend* backend;  // null: the runs are copied, one after another

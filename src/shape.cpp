@@ -178,10 +178,6 @@ Shape::Shape(const Schema& schema, const std::vector<KeyField>& keys, const KeyE
   if (selected_.size() == 1 && selected_.front().bytes == schema.record_bytes) selected_.clear();
 }
 
-bool Shape::keeps_all() const {
-  return !filters_ && !buries_ && on_equal_ == OnEqual::keep && selected_.empty();
-}
-
 bool Shape::equal(const std::byte* a, const std::byte* b) const {
   const KeyLayout layout = encoding_.layout();
   return !record_less(layout, a, b) && !record_less(layout, b, a);

@@ -45,8 +45,10 @@ class Shape {
   Shape(const Schema& schema, const std::vector<KeyField>& keys, const KeyEncoding& encoding,
         const Shaping& shaping, std::size_t runs);
 
+  // Whether every record goes out, if not as it is.
+  bool keeps_number() const { return !filters_ && !buries_ && on_equal_ == OnEqual::keep; }
   // Whether it leaves every record as it is.
-  bool keeps_all() const;
+  bool keeps_all() const { return keeps_number() && selected_.empty(); }
 
   OnEqual on_equal() const { return on_equal_; }
   bool groups() const { return on_equal_ != OnEqual::keep; }

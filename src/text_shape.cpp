@@ -102,7 +102,7 @@ TextBound::TextBound(const TextLayout& layout, const std::vector<std::string>& v
 
 TextShape::TextShape(const KeyEncoding& encoding, const Shaping& shaping, bool within_bounds,
                      const TextEncoding* tombstone)
-    : encoding_(encoding), on_equal_(shaping.on_equal), limit_(shaping.limit) {
+    : encoding_(encoding), on_equal_(shaping.on_equal), limits_(shaping.limit.has_value()) {
   if (tombstone)
     tombstone_.emplace(tombstone->layout(), std::vector{shaping.text_tombstone->value},
                        "--tombstone");
@@ -213,8 +213,8 @@ MergedUnit TextUnitShaper::join() {
 
 void TextJoiner::put(std::span<const std::byte> records, std::uint64_t count,
                      std::uint64_t fingerprint, MergedUnit& unit) {
-  if (count > shape_.limit() - records_) {
-    count = shape_.limit() - records_;
+  if (count > limit_ - records_) {
+    count = limit_ - records_;
     std::uint64_t bytes = 0;
     for (std::uint64_t i = 0; i < count; ++i)
       bytes += record_bytes(shape_.layout(), records.data() + bytes);

@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <cstring>
 #include <exception>
-#include <limits>
 #include <optional>
 #include <span>
 #include <string>
@@ -57,13 +56,12 @@ class TextShape {
             const TextEncoding* tombstone = nullptr);
 
   // Whether it leaves every record as it is.
-  bool keeps_all() const { return !chooses() && !groups() && !limit_; }
+  bool keeps_all() const { return !chooses() && !groups() && !limits_; }
 
   OnEqual on_equal() const { return on_equal_; }
   bool groups() const { return on_equal_ != OnEqual::keep; }
   // Whether records are left out, whatever others there are.
   bool chooses() const { return from_ || to_; }
-  std::uint64_t limit() const { return limit_.value_or(std::numeric_limits<std::uint64_t>::max()); }
   const TextLayout& layout() const { return *encoding_.layout().text; }
 
   // Whether a record that a group has come to is dropped.
@@ -80,7 +78,7 @@ class TextShape {
 
   const KeyEncoding& encoding_;
   OnEqual on_equal_;
-  std::optional<std::uint64_t> limit_;
+  bool limits_;
   std::optional<TextBound> from_, to_, tombstone_;
 };
 
@@ -156,8 +154,9 @@ class TextUnitShaper {
 // counts what goes out.
 class TextJoiner {
  public:
-  // Without `sum` there are no fingerprints.
-  TextJoiner(const TextShape& shape, FingerprintSum sum) : shape_(shape), sum_(sum) {}
+  // At most `limit` records go out. Without `sum` there are no fingerprints.
+  TextJoiner(const TextShape& shape, std::uint64_t limit, FingerprintSum sum)
+      : shape_(shape), limit_(limit), sum_(sum) {}
 
   // The next unit in order: changes its pieces to what goes out. Throws what the shaping met.
   void join(MergedUnit& unit);
@@ -169,7 +168,7 @@ class TextJoiner {
   // Of all that went out, as they were when they were shaped; unless the limit cut them off.
   std::uint64_t outgoing() const { return outgoing_; }
   // Whether nothing goes out any more.
-  bool done() const { return ended_ || records_ == shape_.limit(); }
+  bool done() const { return ended_ || records_ == limit_; }
 
  private:
   void check_order(ShapedText& shaped);
@@ -180,6 +179,7 @@ class TextJoiner {
            MergedUnit& unit);
 
   const TextShape& shape_;
+  std::uint64_t limit_;
   FingerprintSum sum_;
   std::vector<std::byte> open_;  // what its group has come to; empty: there is none
   std::vector<std::byte> last_;  // of the records that were merged

@@ -9,8 +9,10 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <cstring>
 #include <thread>
 #include <utility>
+#include <vector>
 
 namespace corank {
 namespace {
@@ -18,6 +20,8 @@ namespace {
 constexpr std::size_t staging_bytes = std::size_t{4} << 20;
 // Enough that a device writes them at its full speed.
 constexpr std::uint64_t write_behind_bytes = std::uint64_t{4} << 20;
+
+constexpr std::size_t compared_block_bytes = std::size_t{256} << 10;
 
 // How long a request to stop may wait for a pipe.
 constexpr std::chrono::milliseconds patience{100};
@@ -73,9 +77,11 @@ Writer::Writer(const std::filesystem::path& output, const AtomicFile::Content& c
 
 Writer::Writer(const std::filesystem::path& folder) : path_(folder), file_(open_nameless(folder)) {}
 
-void Writer::go_on(std::uint64_t bytes) {
-  if (atomic_) atomic_->keep(bytes);
-  bytes_ = handed_over_bytes_ = bytes;
+void Writer::go_on(std::uint64_t kept_bytes, std::uint64_t from) {
+  if (atomic_) atomic_->keep(kept_bytes);
+  bytes_ = handed_over_bytes_ = kept_bytes;
+  compared_bytes_ = kept_bytes - from;
+  if (compared_bytes_ != 0) kept_ = atomic_->open_kept();
 }
 
 void Writer::make_direct(std::uint64_t bytes) {
@@ -103,11 +109,30 @@ void Writer::compress(const Compression& compression, unsigned threads, TraceRow
 }
 
 void Writer::write(std::span<const std::byte> bytes, std::size_t free_before) {
+  if (compared_bytes_ != 0) {
+    bytes = compare(bytes);
+    free_before = 0;
+  }
   if (bytes.empty()) return;  // lest a checkpoint of nothing delay the next
   if (compressor_)
     compressor_->add(bytes, [this](auto compressed) { put(compressed); });
   else
     put(bytes, free_before);
+}
+
+// Returns what follows what was kept.
+std::span<const std::byte> Writer::compare(std::span<const std::byte> bytes) {
+  std::vector<std::byte> kept(std::min(bytes.size(), compared_block_bytes));
+  while (compared_bytes_ != 0 && !bytes.empty()) {
+    const std::uint64_t count = std::min({bytes.size(), kept.size(), compared_bytes_});
+    const auto block = std::span(kept).first(count);
+    if (read_at(kept_, block, bytes_ - compared_bytes_, path_) != count ||
+        std::memcmp(block.data(), bytes.data(), count) != 0)
+      throw LeftDiffers(path_);
+    compared_bytes_ -= count;
+    bytes = bytes.subspan(count);
+  }
+  return bytes;
 }
 
 void Writer::put(std::span<const std::byte> bytes, std::size_t free_before) {
@@ -178,6 +203,7 @@ void Writer::write_to_stream(std::span<const std::byte> bytes) {
 }
 
 void Writer::make_durable() {
+  if (compared_bytes_ != 0) throw LeftDiffers(path_);
   if (compressor_) compressor_->finish([this](auto compressed) { put(compressed); });
   if (staged_bytes_ != 0) {
     make_buffered(file());  // the last page may be no whole one

@@ -2,11 +2,13 @@
 #pragma once
 
 #include <cstdint>
+#include <exception>
 #include <filesystem>
 #include <functional>
 #include <memory>
 #include <span>
 #include <stop_token>
+#include <utility>
 
 #include "atomic_file.hpp"
 #include "buffer.hpp"
@@ -14,6 +16,13 @@
 #include "run.hpp"
 
 namespace corank {
+
+// Thrown where what a stopped merge left of the output is not what this one makes.
+struct LeftDiffers : std::exception {
+  explicit LeftDiffers(std::filesystem::path which) : output(std::move(which)) {}
+  const char* what() const noexcept override { return "what was left is not what is merged"; }
+  std::filesystem::path output;
+};
 
 class Writer {
  public:
@@ -28,8 +37,10 @@ class Writer {
   const std::filesystem::path& path() const { return path_; }
   // A file that can be gone on with; null for all else.
   AtomicFile* atomic() const { return atomic_.get(); }
-  // Goes on behind its first `bytes`; must precede all writing. Without that, begins anew.
-  void go_on(std::uint64_t bytes);
+  // Goes on behind its first `kept_bytes`; must precede all writing. Without that, begins anew.
+  // What is written stands from byte `from` of it on: up to there it is only compared. Then write()
+  // and make_durable() throw LeftDiffers where it is not the same.
+  void go_on(std::uint64_t kept_bytes, std::uint64_t from);
 
   // Writes straight to the device from now on, past the page cache, and reserves room for `bytes`;
   // where that is not possible nothing changes. Throws Error where there is not so much room.
@@ -46,7 +57,7 @@ class Writer {
   // rest of that page in front of it, `free_before` bytes, may be overwritten.
   void write(std::span<const std::byte> bytes, std::size_t free_before = 0);
   // Of the output so far.
-  std::uint64_t bytes() const { return bytes_; }
+  std::uint64_t bytes() const { return bytes_ - compared_bytes_; }
 
   void make_durable();
   // Puts the output, which must be durable, under its name.
@@ -56,6 +67,7 @@ class Writer {
 
  private:
   const FileDescriptor& file() const { return atomic_ ? atomic_->descriptor() : file_; }
+  std::span<const std::byte> compare(std::span<const std::byte> bytes);
   void put(std::span<const std::byte> bytes, std::size_t free_before = 0);
   void write_to_stream(std::span<const std::byte> bytes);
   void write_pages(std::span<const std::byte> bytes, std::size_t free_before);
@@ -67,6 +79,8 @@ class Writer {
   bool is_stream_ = false;
   std::stop_token stop_;
   std::uint64_t bytes_ = 0;
+  std::uint64_t compared_bytes_ = 0;     // of these, the last, that are yet to be compared
+  FileDescriptor kept_;                  // where they are
   std::uint64_t handed_over_bytes_ = 0;  // to the device, for it to write
   // Where the file is direct: bytes that have not filled the staging buffer yet.
   std::unique_ptr<BufferPool> staging_pool_;

@@ -356,7 +356,7 @@ TEST_CASE("units that were merged elsewhere are shaped where they stand", "[text
       const TextEncoding text(of.format);
       const KeyEncoding encoding(text.layout());
       const TextShape shape(encoding, shaping, true);
-      TextJoiner joiner(shape, nullptr);
+      TextJoiner joiner(shape, shaping.limit.value_or(no_limit), nullptr);
       std::string out;
       const auto take = [&](const MergedUnit& unit) {
         for (const auto piece : unit.pieces) out += text_of(piece);
@@ -403,7 +403,7 @@ TEST_CASE("shaped units that are out of order are found", "[text][shape]") {
     const TextShape shape(encoding, shaping, true);
     Bytes descending = bytes_of_text("a\nc\nb\n");
     CHECK_THROWS_AS(shape_text(shape, descending, portable_fingerprint), Corrupted);
-    TextJoiner joiner(shape, nullptr);
+    TextJoiner joiner(shape, no_limit, nullptr);
     for (const char* unit : {"c\nd\n", "b\ne\n"}) {
       Bytes bytes = bytes_of_text(unit);
       MergedUnit shaped = shape_text(shape, bytes, portable_fingerprint);

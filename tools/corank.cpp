@@ -201,10 +201,9 @@ class MergeCommand {
         ->required()
         ->type_name("FILE");
     command_->add_flag("-f,--force", options_.overwrite, "Replace an output that exists");
-    if (merges)
-      command_->add_flag("--resume", options_.resume,
-                         "Go on with what a stopped merge of the same runs left; stopped again, or "
-                         "where the disk is full, keep it for the next");
+    command_->add_flag("--resume", options_.resume,
+                       "Go on with what a stopped merge of the same runs left; stopped again, or "
+                       "where the disk is full, keep it for the next");
     command_
         ->add_option(
             "--parts", options_.parts,

@@ -71,8 +71,9 @@ struct Options {
   bool overwrite = false;
 
   // Goes on with what a stopped merge of the same runs by the same options left beside the output,
-  // if the runs and what is left agree; begins anew, and says why, if not. Of several parts each
-  // goes on by itself. What passes before the last had written is not kept, but they leave out what
+  // if the runs and what is left agree; begins anew, and says why, if not. The last 64 KiB of it,
+  // or where records are dropped or combined the last hundredth, are merged again and compared. Of
+  // several parts each goes on by itself. What passes before the last had written is not kept, but they leave out what
   // is in the output already. Interrupted, or where a system call fails, such a merge leaves what
   // it has for the next. Throws Error where the output is no file.
   bool resume = false;
@@ -111,8 +112,10 @@ struct Options {
   std::optional<Compression> compression;
 
   // What becomes of the merged records. Several parts have equally many of the runs' records; the
-  // records of a group go into one. Where records may be dropped or combined, nothing is gone on
-  // with: see `resume`.
+  // records of a group go into one. A merge that drops or combines records is gone on with where
+  // the key begins that the output ends with, as far as key fields go out: the fewer of the first
+  // of them do, the more is merged again, all where the first does not. What is written already is
+  // not written again.
   Shaping shaping;
 
   // Copies instead of merging: the runs are read and written by the same engine, one after another,

@@ -1,0 +1,126 @@
+#include "resume.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "key_search.hpp"
+#include "line_search.hpp"
+
+namespace corank {
+namespace {
+
+std::uint64_t merged_again(std::uint64_t kept_bytes, bool shaped) {
+  constexpr std::uint64_t most = std::uint64_t{64} << 10;
+  return std::min(shaped ? kept_bytes / 100 : kept_bytes, most);
+}
+
+// With the fields of a record that went out.
+std::vector<std::byte> as_it_came(const Selection& selection, const std::vector<std::byte>& out) {
+  if (selection.fields.empty()) return out;
+  std::vector<std::byte> record(selection.record.record_bytes);
+  for (std::size_t i = 0; i < selection.fields.size(); ++i) {
+    const Field& field = selection.output.fields[i];
+    std::copy_n(out.begin() + field.offset, field.bytes,
+                record.begin() + selection.record.fields[selection.fields[i]].offset);
+  }
+  return record;
+}
+
+void append(std::string& text, const FieldValue& value) {
+  text += fmt::format(" {} {} ", value.field, value.value.size());
+  text.append(reinterpret_cast<const char*>(value.value.data()), value.value.size());
+}
+
+}  // namespace
+
+Resumption resume_at_rank(std::uint64_t left_bytes, std::uint32_t output_bytes) {
+  const std::uint64_t kept = left_bytes / output_bytes;
+  const std::uint64_t merged = kept - merged_again(kept * output_bytes, false) / output_bytes;
+  return {kept * output_bytes, merged * output_bytes, merged, {}};
+}
+
+std::optional<Resumption> resume_at_key(const Run& left, const Selection& selection,
+                                        std::span<const Run> runs) {
+  Resumption found;
+  found.kept_bytes = left.bytes();
+  // Without a key the output tells nothing but how many records it has.
+  if (left.records() == 0 || selection.keys.empty()) return found;
+  const KeyEncoding output(selection.output, selection.output_keys);
+  const KeyEncoding encoding(selection.record, selection.keys);
+  std::vector<std::byte> out(left.record_bytes());
+  const std::uint64_t again = merged_again(left.bytes(), true) / left.record_bytes();
+  left.read(left.records() - std::max<std::uint64_t>(again, 1), 1, out);
+  found.merged_bytes = lower_bound(left, output.layout(), out.data()) * left.record_bytes();
+
+  const std::vector<std::byte> key = as_it_came(selection, out);
+  std::vector<std::byte> record(key.size());
+  bool known = false;
+  for (const Run& run : runs) {
+    const std::uint64_t at = lower_bound(run, encoding.layout(), key.data());
+    found.rank += at;
+    if (known || at == run.records()) continue;
+    run.read(at, 1, record);
+    known = !record_less(encoding.layout(), key.data(), record.data());
+  }
+  if (!known) return std::nullopt;
+  return found;
+}
+
+std::optional<Resumption> resume_at_line(const Run& left, const TextLayout& text,
+                                         std::string_view header, bool shaped,
+                                         std::span<const Run> runs) {
+  const std::uint64_t header_bytes = header.size();
+  Resumption found;
+  found.kept_bytes = line_before(left, text, left.records() + 1);
+  if (found.kept_bytes <= header_bytes) return Resumption();
+  std::vector<std::byte> begin(header_bytes);
+  left.read(0, header_bytes, begin);
+  if (!std::ranges::equal(begin, std::as_bytes(std::span(header)))) return std::nullopt;
+  const std::uint64_t again =
+      std::min(std::max<std::uint64_t>(merged_again(found.kept_bytes, shaped), 1),
+               found.kept_bytes - header_bytes);
+  const std::uint64_t at =
+      std::max(line_before(left, text, found.kept_bytes - again + 1), header_bytes);
+  const std::vector<std::byte> key = line_at(left, text, at);
+  found.merged_bytes = find_line(left, text, key, Bound::lower, header_bytes, found.kept_bytes);
+
+  bool known = false;
+  for (const Run& run : runs) {
+    found.cut.push_back(find_line(run, text, key, Bound::lower, 0, run.records()));
+    found.rank += found.cut.back();
+    if (known || found.cut.back() == run.records()) continue;
+    const std::vector<std::byte> line = line_at(run, text, found.cut.back());
+    known = !text_less(text, key.data(), key.size(), line.data(), line.size());
+  }
+  if (!known) return std::nullopt;
+  return found;
+}
+
+std::string shaping_text(const Schema& schema, const Shaping& shaping) {
+  std::string text = fmt::format("{} {} {}", static_cast<int>(shaping.on_equal),
+                                 static_cast<int>(shaping.overflow), shaping.limit.has_value());
+  if (shaping.limit) text += fmt::format(" {}", *shaping.limit);
+  for (const Field& field : schema.fields)
+    text += fmt::format(" {} {} {} {}", field.offset, field.bytes, static_cast<int>(field.kind),
+                        field.big_endian);
+  text += ":";
+  for (const Condition::Step& step : shaping.where.steps) {
+    text += fmt::format(" {}", static_cast<int>(step.operation));
+    append(text, step.with);
+  }
+  text += ":";
+  for (const Reduction& reduction : shaping.reductions)
+    text += fmt::format(" {} {}", static_cast<int>(reduction.operation), reduction.field);
+  text += ":";
+  if (shaping.tombstone) append(text, *shaping.tombstone);
+  text += ":";
+  for (const std::uint32_t field : shaping.select) text += fmt::format(" {}", field);
+  if (const auto& tombstone = shaping.text_tombstone)
+    text += fmt::format(":{} {} {} {} {} {}", tombstone->column.column,
+                        static_cast<int>(tombstone->column.type), tombstone->column.descending,
+                        tombstone->column.nocase, tombstone->column.name, tombstone->value);
+  return text;
+}
+
+}  // namespace corank

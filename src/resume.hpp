@@ -1,0 +1,51 @@
+// Where a merge goes on with what a stopped one left of its output.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "corank/key.hpp"
+#include "corank/shaping.hpp"
+#include "run.hpp"
+
+namespace corank {
+
+// The last of what was left is merged again, to be compared: 64 KiB, of shaped outputs no more than
+// a hundredth, since any number of records may have come to so much.
+struct Resumption {
+  std::uint64_t kept_bytes = 0;    // of the output, whole records
+  std::uint64_t merged_bytes = 0;  // of these; what follows is merged again
+  std::uint64_t rank = 0;          // of the first record that is merged again
+  std::vector<std::uint64_t> cut;  // the same in each run; only of lines, which count bytes
+};
+
+// Of an output that every record goes out to, as one of `output_bytes`.
+Resumption resume_at_rank(std::uint64_t left_bytes, std::uint32_t output_bytes);
+
+// How records go out, as far as that tells where they came from.
+struct Selection {
+  const Schema& record;
+  const std::vector<std::uint32_t>& fields;  // as in Shaping::select
+  const Schema& output;
+  // The first key fields, as many of them as go out, in either.
+  std::vector<KeyField> keys, output_keys;
+};
+
+// Of any other output of records of a fixed size: goes on where a key, or what goes out of it,
+// begins in the runs and in the output. None if the runs have no such key.
+std::optional<Resumption> resume_at_key(const Run& left, const Selection& selection,
+                                        std::span<const Run> runs);
+
+// The same of lines behind a header; none as well if the header is another.
+std::optional<Resumption> resume_at_line(const Run& left, const TextLayout& text,
+                                         std::string_view header, bool shaped,
+                                         std::span<const Run> runs);
+
+// All that says what a Shaping does, of records of `schema`, but for its ranges.
+std::string shaping_text(const Schema& schema, const Shaping& shaping);
+
+}  // namespace corank
