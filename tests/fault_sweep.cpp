@@ -374,6 +374,8 @@ constexpr Shape shapes[] = {
     {"a pipe", Io::buffered, 5, 0, 1 << 20, false, false, true},
     {"reduced", Io::buffered, 5, 0, 1 << 20, true, false, false, Content::reduced},
     {"reduced, mapped runs", Io::mapped, 5, 0, 1 << 20, false, false, false, Content::reduced},
+    {"reduced, resumed", Io::buffered, 2, 0, 1 << 20, true, true, false, Content::reduced},
+    {"reduced, resumed parts", Io::direct, 2, 2, 3 << 20, false, true, false, Content::reduced},
     {"lines", Io::buffered, 5, 0, 2 << 20, false, false, false, Content::lines},
     {"lines, direct", Io::direct, 5, 0, 2 << 20, true, false, false, Content::lines},
     {"lines resumed", Io::buffered, 4, 0, 2 << 20, true, true, false, Content::lines},
@@ -398,6 +400,7 @@ class Scene {
     else
       make_records();
     output_ = folder_ / "out" / "output";
+    to_ = output_;
     for (unsigned part = 0; part < std::max(shape.parts, 1u); ++part) {
       const std::size_t parts = std::max(shape.parts, 1u), records = merged_.size() / 6;
       const auto at = [&](std::size_t i) {
@@ -407,6 +410,7 @@ class Scene {
       const std::string name = "part-0000" + std::to_string(part);
       files_.push_back({shape.parts ? output_ / name : output_, Bytes(at(part), at(part + 1)), {}});
     }
+    if (shape.parts != 0 && shape.content == Content::reduced) learn_parts();
     if (shape.resume) learn_sidecars();
   }
 
@@ -508,19 +512,30 @@ class Scene {
     all.insert(all.end(), run.begin(), run.end());
   }
 
-  // What a stopped merge has left of each file. Of lines the last 64 KiB are merged again.
-  std::uint64_t left_bytes() const { return shape_.content == Content::lines ? 80'000 : 5'000; }
+  // What a stopped merge has left of each file.
+  static constexpr std::uint64_t left_bytes = 5'000;
 
   void call() { resumed_bytes_ = corank::merge(runs_, to_, options_).resumed_bytes; }
+
+  // Where each part begins is up to the groups.
+  void learn_parts() {
+    call();
+    Bytes all;
+    for (File& file : files_) {
+      file.content = read_file(file.path);
+      all.insert(all.end(), file.content.begin(), file.content.end());
+    }
+    if (all != merged_) give_up("the parts are not the whole");
+    std::filesystem::remove_all(output_);
+  }
 
   // What a stopped merge says beside each file.
   void learn_sidecars() {
     const auto handler = ::signal(SIGXFSZ, SIG_IGN);
     struct rlimit old {};
     ::getrlimit(RLIMIT_FSIZE, &old);
-    const struct rlimit small { left_bytes(), old.rlim_max };
+    const struct rlimit small { left_bytes, old.rlim_max };
     options_.resume = true;
-    to_ = output_;
     ::setrlimit(RLIMIT_FSIZE, &small);
     try {
       call();
@@ -545,7 +560,7 @@ class Scene {
       if (!shape_.resume) continue;
       write_file(file.beside(".corank"),
                  Bytes(file.content.begin(),
-                       file.content.begin() + static_cast<std::ptrdiff_t>(left_bytes())));
+                       file.content.begin() + static_cast<std::ptrdiff_t>(left_bytes)));
       struct stat status {};
       ::__real_stat(file.beside(".corank").c_str(), &status);
       Sidecar sidecar = file.sidecar;
