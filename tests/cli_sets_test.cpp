@@ -1,4 +1,7 @@
 // Set operations as their user meets them.
+#include <signal.h>
+#include <sys/resource.h>
+
 #include <string>
 
 #include "program.hpp"
@@ -86,6 +89,26 @@ TEST_CASE("set operations write parts, read pipes and compress") {
              test.runs[0]})
             .code == 0);
   CHECK(text_of(parts + "/part-00000") + text_of(parts + "/part-00001") == "a1a2b1d1");
+}
+
+TEST_CASE("a set operation that stopped goes on with --resume") {
+  std::string run(4'000, ' ');
+  for (std::size_t i = 0; i < run.size(); ++i)
+    run[i] = static_cast<char>(i % 2 == 0 ? 'a' + i * 26 / run.size() : '0');
+  const Folder test({run, run});
+  Setting full;
+  full.before_exec = [] {
+    const struct rlimit limit { 2'000, 2'000 };
+    ::signal(SIGXFSZ, SIG_IGN);
+    ::setrlimit(RLIMIT_FSIZE, &limit);
+  };
+  const Result stopped = test.call("union", {"--resume"}, full);
+  INFO(stopped.err);
+  CHECK(stopped.code == 2);
+  CHECK(holds(stopped.err, "what was written is kept"));
+  CHECK(text_of(test.folder / "output") == "old");
+  CHECK(holds(test.call("union", {"--resume", "--stats", "-"}).out, "\"resumed_bytes\": 2000"));
+  CHECK(text_of(test.folder / "output") == run);
 }
 
 TEST_CASE("bad input: set operations that contradict the options or the runs") {
