@@ -73,9 +73,9 @@ struct Options {
   // Goes on with what a stopped merge of the same runs by the same options left beside the output,
   // if the runs and what is left agree; begins anew, and says why, if not. The last 64 KiB of it,
   // or where records are dropped or combined the last hundredth, are merged again and compared. Of
-  // several parts each goes on by itself. What passes before the last had written is not kept, but they leave out what
-  // is in the output already. Interrupted, or where a system call fails, such a merge leaves what
-  // it has for the next. Throws Error where the output is no file.
+  // several parts each goes on by itself. What passes before the last had written is not kept, but
+  // they leave out what is in the output already. Interrupted, or where a system call fails, such a
+  // merge leaves what it has for the next. Throws Error where the output is no file.
   bool resume = false;
 
   // How often what was written is made durable, in the background, so that it can be gone on from
