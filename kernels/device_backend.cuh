@@ -62,8 +62,8 @@ class DeviceBackend final : public Backend {
     const auto lane = lend();
     const Found found = lane->merge(unit, output);
     if (found.disorder != in_order) throw disorder_of(unit, found.disorder);
+    if (look_) check_merged(found);
     if (shape_) {
-      if (found.descent != in_order) throw Corrupted("a unit's merged records are not in order");
       std::optional<MergedUnit> shaped = lane->shape(output);
       if (!shaped)
         shaped = shape_unit(*shape_, unit, {output, unit.bytes}, fingerprint_);
@@ -75,10 +75,7 @@ class DeviceBackend final : public Backend {
     if (text_shape_) return shape_text(*text_shape_, {output, unit.bytes}, fingerprint_);
     MergedUnit merged;
     merged.pieces = {{output, unit.bytes}};
-    if (look_) {
-      merged.look = UnitLook{found.read, found.written, {}, found.last_offset};
-      if (found.descent != in_order) merged.look->descent = found.descent;
-    }
+    if (look_) merged.look = UnitLook{found.read, found.written, {}, found.last_offset};
     return merged;
   }
 
@@ -126,6 +123,17 @@ class DeviceBackend final : public Backend {
     std::unique_ptr<Lane, decltype(give_back)> lane(free_.back(), give_back);
     free_.pop_back();
     return lane;
+  }
+
+  // What can be told of a unit by itself, so that it alone is merged again. Fingerprints are 0
+  // where the device did not look.
+  static void check_merged(const Found& found) {
+    if (found.written == 0 || found.descent != in_order ||
+        (found.read != 0 && found.read != found.written))
+      throw DeviceError(
+          "CUDA: what the device merged is not what it read, or not in order; --backend cpu needs "
+          "no GPU",
+          false);
   }
 
   static RunDisorder disorder_of(const WorkUnit& unit, std::uint64_t record) {

@@ -156,10 +156,11 @@ class DeviceShaper {
   // is for the host to shape. With `look` it says what the host is to verify it by.
   std::optional<MergedUnit> download(std::byte* output, bool look, const std::uint64_t* disorder,
                                      cudaStream_t stream) {
-    const ShapeFound& found = host_found_[0];
+    const ShapeFound found = host_found_[0];
     if (found.is_for_host != 0 ||
         (shape_.on_equal() == OnEqual::error && found.groups != found.kept))
       return std::nullopt;
+    check(found);
     const std::uint32_t record_bytes = layout_.record_bytes;
     std::byte* to = shaped_.get();
     const auto gather_whole = [&](const std::byte* from, std::uint32_t* places,
@@ -210,12 +211,26 @@ class DeviceShaper {
     if (found.head != 0) unit.head.start(shape_, output, found.head);
     if (found.tail != 0) unit.tail.start(shape_, tail, found.tail);
     if (outgoing != 0) unit.pieces = {{tail + found.tail * record_bytes, outgoing * output_bytes}};
-    unit.outgoing_fingerprint = found.outgoing_fingerprint;
+    unit.outgoing_fingerprint = host_found_[0].outgoing_fingerprint;
     if (look) unit.edges.assign(edges_.get(), edges_.get() + 2 * record_bytes);
     return unit;
   }
 
  private:
+  // Copies to the host are as long as the device says.
+  void check(const ShapeFound& found) const {
+    const std::uint64_t outgoing = shape_.groups() ? found.outgoing : found.kept;
+    std::uint64_t left = records_;
+    bool fits = found.kept <= records_;
+    for (const std::uint64_t count : {found.head, found.tail, outgoing}) {
+      fits = fits && count <= left;
+      left -= count;
+    }
+    if (!fits)
+      throw DeviceError(
+          "CUDA: the device found more records than it had; --backend cpu needs no GPU", false);
+  }
+
   // Those of `from` that are flagged.
   template <class From>
   cudaError_t select(void* temporary, std::size_t& bytes, From from, std::uint32_t* to,

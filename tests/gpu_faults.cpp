@@ -307,6 +307,8 @@ class Unit {
       found = read != look.written || look.descent;
     } catch (const RunDisorder&) {
       found = true;
+    } catch (const DeviceError&) {
+      found = true;
     }
     after_launch = nullptr;
     return found ? Outcome::found : is_right() ? Outcome::right : Outcome::missed;
