@@ -5,6 +5,7 @@
 #include <vector>
 
 #ifdef __x86_64__
+#include <cpuid.h>
 #include <immintrin.h>
 #endif
 
@@ -139,13 +140,18 @@ CORANK_VAES std::uint64_t sum_wide_rounds(std::span<const std::byte> records,
   return sum_of(_mm_add_epi64(_mm256_castsi256_si128(both), _mm256_extracti128_si256(both, 1))) +
          sum_rounds(records.subspan(whole), record_bytes);
 }
+
+// Clang 16's __builtin_cpu_supports() does not know it.
+bool has_vaes() {
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  return __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_VAES) != 0;
+}
 #endif
 
 std::vector<FingerprintSum> find_sums() {
   std::vector<FingerprintSum> sums;
 #ifdef __x86_64__
-  if (__builtin_cpu_supports("vaes") && __builtin_cpu_supports("avx2"))
-    sums.push_back(sum_wide_rounds);
+  if (has_vaes() && __builtin_cpu_supports("avx2")) sums.push_back(sum_wide_rounds);
   if (__builtin_cpu_supports("aes")) sums.push_back(sum_rounds);
 #endif
   sums.push_back(portable_fingerprint);
