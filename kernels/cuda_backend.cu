@@ -198,6 +198,7 @@ class RecordLane {
 }  // namespace
 
 CudaDevice find_cuda_device(int device) {
+  (void)cudaGetLastError();  // what an earlier call left behind on this thread
   int count = 0;
   cudaError_t status = cudaGetDeviceCount(&count);
   if (status == cudaSuccess && (device < 0 || device >= count))

@@ -59,6 +59,7 @@ class DeviceBackend final : public Backend {
   MergedUnit merge(const WorkUnit& unit, std::byte* output) override {
     if (unit.records == 0) return {};
     CORANK_CUDA(cudaSetDevice(device_));
+    (void)cudaGetLastError();  // what an earlier call left behind on this thread
     const auto lane = lend();
     const Found found = lane->merge(unit, output);
     if (found.disorder != in_order) throw disorder_of(unit, found.disorder);

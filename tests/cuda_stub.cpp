@@ -232,7 +232,6 @@ void begin(const Setup& setup) {
   r.setup = setup;
   r.outcome = {};
   r.broken = cudaSuccess;
-  last_error = cudaSuccess;
 }
 
 Outcome end() {

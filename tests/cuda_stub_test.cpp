@@ -259,6 +259,19 @@ TEST_CASE("kernels that do nothing and say nothing are found out") {
   }
 }
 
+TEST_CASE("an error that a call left behind on a thread is none of a later merge") {
+  for (const Kind& kind : kinds) {
+    Scene scene(kind);
+    cuda_stub::begin({.call = "cudaFree", .error = cudaErrorDevicesUnavailable});
+    CHECK(cudaFree(nullptr) == cudaErrorDevicesUnavailable);
+    CHECK(cuda_stub::end().failed);
+    const Scene::Result result = scene.merge_with({});
+    CAPTURE(kind.name);
+    check_is_right(result);
+    CHECK(result.stats.device_fault == "");
+  }
+}
+
 TEST_CASE("a device that selects more records than there are is not believed") {
   for (const Kind& kind : kinds) {
     CAPTURE(kind.name);
@@ -266,6 +279,7 @@ TEST_CASE("a device that selects more records than there are is not believed") {
     const Scene::Result result = scene.merge_with({.kernels = Kernels::boastful});
     check_is_right(result);
     const bool shapes = *kind.on_equal || *kind.where;
+    CAPTURE(result.stats.device_fault);
     CHECK(result.stats.units_redone_on_cpu == (shapes ? result.stats.units : 0));
   }
 }
