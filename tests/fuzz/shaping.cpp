@@ -15,7 +15,7 @@ using namespace corank;
 
 namespace {
 
-const Schema schema = Schema::parse("a:u32,b:i16be,c:f64,d:bytes5,e:u8,f:f32be");
+const Schema schema = Schema::parse("a:u32,b:i16be,c:f64,d:bytes5,e:u8,f:f32be,g:bytes40,h:i64");
 const std::vector<KeyField> keys = parse_keys("a,d:desc", schema);
 
 constexpr std::uint64_t records = 97;
@@ -82,6 +82,15 @@ void check_bound(std::string_view text) {
   }
 }
 
+void check_text_value(std::string_view text) {
+  require(parse_text_tombstone(text).value == text.substr(text.find('=') + 1));
+}
+
+void check_text_bound(std::string_view text) {
+  static const std::vector<TextKey> by = parse_text_keys("1,2,3");
+  require(parse_text_bound("--from", text, by).size() <= by.size());
+}
+
 void check_selection(std::string_view text) {
   const std::vector<std::uint32_t> fields = parse_select(text, schema);
   std::uint32_t bytes = 0;
@@ -109,6 +118,10 @@ void corank::fuzz(std::span<const std::uint8_t> input) {
         return check_bound(text);
       case 's':
         return check_selection(text);
+      case 'v':
+        return check_text_value(text);
+      case 'r':
+        return check_text_bound(text);
       default:
         check_value(parse_tombstone(text, schema));
     }
