@@ -368,6 +368,10 @@ TEST_CASE("the CUDA backend names the first record that is out of order",
       try {
         rig.backend().merge(unit, rig.output().bytes().data());
         CHECK(offenders.empty());
+      } catch (const DeviceError&) {
+        // Where segments of a run meet it is others who look, but what comes of it is out of order.
+        CHECK(offenders.empty());
+        CHECK((moved == 0 || moved + 1 == segment.count));
       } catch (const RunDisorder& disorder) {
         REQUIRE_FALSE(offenders.empty());
         CHECK(disorder.run == offenders.front().first);
