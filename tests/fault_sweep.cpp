@@ -752,7 +752,9 @@ int main(int argc, char** argv) {
         injector.failure = failure;
         // Of the thousands of allocations some.
         for (injector.number = 0; totals.merge(scene) != 0;)
-          injector.number += kind == call_new ? 1 + injector.number / 16 : 1;
+          injector.number += exhaustive_step > 1 ? 1 + injector.number / 4
+                             : kind == call_new  ? 1 + injector.number / 16
+                                                 : 1;
       }
   }
   fmt::print("each call of each kind by each error: {} faults in {} merges\n", totals.faults,
