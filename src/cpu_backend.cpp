@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "corank/error.hpp"
+#include "order.hpp"
 #include "parallel_merge.hpp"
 
 namespace corank {
@@ -63,12 +64,7 @@ class LayoutWords final : public detail::KeyWords {
   }
 
   std::optional<detail::WholeWord> whole_word() const override {
-    const KeyPiece& piece = pieces_.front();
-    if (pieces_.size() > 1 || piece.bytes != 8 || piece.transform == Transform::floating)
-      return std::nullopt;
-    return detail::WholeWord{piece.offset, piece.big_endian,
-                             (piece.transform == Transform::sign ? std::uint64_t{1} << 63 : 0) ^
-                                 (piece.descending ? ~std::uint64_t{0} : 0)};
+    return pieces_.size() == 1 ? first_word(layout_) : std::nullopt;
   }
 
   // Of the key's word `word` alone.

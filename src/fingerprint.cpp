@@ -4,6 +4,8 @@
 #include <type_traits>
 #include <vector>
 
+#include "order.hpp"
+
 #ifdef __x86_64__
 #include <cpuid.h>
 #include <immintrin.h>
@@ -15,6 +17,12 @@ namespace {
 using detail::Pair, detail::short_record;
 
 #ifdef __x86_64__
+inline __attribute__((always_inline)) std::uint64_t word_of(const detail::WholeWord& key,
+                                                            const std::byte* record) {
+  const std::uint64_t raw = detail::load_little(record + key.offset, 8);
+  return (key.big_endian ? detail::byte_swap(raw) : raw) ^ key.flip;
+}
+
 // Rounds of AES mix 16 bytes at once: after two, every bit depends on every bit; one more leaves
 // nothing of the structure of the first two.
 #define CORANK_AES __attribute__((target("aes,sse4.1")))
@@ -41,8 +49,8 @@ CORANK_AES inline std::uint64_t sum_of(__m128i sums) {
          static_cast<std::uint64_t>(_mm_extract_epi64(sums, 1));
 }
 
-CORANK_AES std::uint64_t sum_rounds(std::span<const std::byte> records,
-                                    std::uint32_t record_bytes) {
+CORANK_AES inline __attribute__((always_inline)) __m128i add_rounds(
+    std::span<const std::byte> records, std::uint32_t record_bytes) {
   __m128i sums = _mm_setzero_si128();
   const std::byte* const end = records.data() + records.size();
   if (record_bytes < 16) {
@@ -62,7 +70,12 @@ CORANK_AES std::uint64_t sum_rounds(std::span<const std::byte> records,
       sums = _mm_add_epi64(sums, mix(state));
     }
   }
-  return sum_of(sums);
+  return sums;
+}
+
+CORANK_AES std::uint64_t sum_rounds(std::span<const std::byte> records,
+                                    std::uint32_t record_bytes) {
+  return sum_of(add_rounds(records, record_bytes));
 }
 
 CORANK_AES std::uint64_t sum_entry_rounds(const TextLayout& layout,
@@ -97,14 +110,18 @@ CORANK_VAES inline __m256i load_blocks(const std::byte* at) {
   return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(at));
 }
 
+constexpr std::uint32_t least_for_two_chains = 64;
+
 // The same with two blocks of a long record at once, each in a chain of its own. A block at the end
 // may go into both: two rounds between them, so that what it changes in one never undoes what it
 // changes in the other.
+template <class See>
 CORANK_VAES std::uint64_t sum_two_chains(std::span<const std::byte> records,
-                                         std::uint32_t record_bytes) {
+                                         std::uint32_t record_bytes, See see) {
   __m128i sums = _mm_setzero_si128();
   const std::byte* const end = records.data() + records.size();
   for (const std::byte* record = records.data(); record != end; record += record_bytes) {
+    see(record);
     __m256i states = load_blocks(record);
     std::uint32_t at = 32;
     for (; at + 32 <= record_bytes; at += 32)
@@ -118,10 +135,15 @@ CORANK_VAES std::uint64_t sum_two_chains(std::span<const std::byte> records,
   return sum_of(sums);
 }
 
+CORANK_VAES inline __m128i add_halves(__m256i sums) {
+  return _mm_add_epi64(_mm256_castsi256_si128(sums), _mm256_extracti128_si256(sums, 1));
+}
+
 // The same for two records of 16 bytes or four of 8 at once.
 CORANK_VAES std::uint64_t sum_wide_rounds(std::span<const std::byte> records,
                                           std::uint32_t record_bytes) {
-  if (record_bytes >= 64) return sum_two_chains(records, record_bytes);
+  if (record_bytes >= least_for_two_chains)
+    return sum_two_chains(records, record_bytes, [](const std::byte*) {});
   if (record_bytes != 16 && record_bytes != 8) return sum_rounds(records, record_bytes);
   __m256i sums[2] = {_mm256_setzero_si256(), _mm256_setzero_si256()};
   const std::size_t whole = records.size() - records.size() % 64;
@@ -136,9 +158,58 @@ CORANK_VAES std::uint64_t sum_wide_rounds(std::span<const std::byte> records,
       }
     }
   }
-  const __m256i both = _mm256_add_epi64(sums[0], sums[1]);
-  return sum_of(_mm_add_epi64(_mm256_castsi256_si128(both), _mm256_extracti128_si256(both, 1))) +
-         sum_rounds(records.subspan(whole), record_bytes);
+  const __m128i sum = add_halves(_mm256_add_epi64(sums[0], sums[1]));
+  // Not by sum_rounds(): its instructions of another encoding cost hundreds of cycles here.
+  return sum_of(_mm_add_epi64(sum, add_rounds(records.subspan(whole), record_bytes)));
+}
+
+// The same of records of 16 bytes, whose words must ascend. Words that stay equal do, too.
+CORANK_VAES std::optional<std::uint64_t> sum_ascending_by_16(std::span<const std::byte> records,
+                                                             const detail::WholeWord& key) {
+  constexpr std::uint64_t sign = std::uint64_t{1} << 63;  // vectors compare as signed
+  const __m256i flips = _mm256_set1_epi64x(static_cast<long long>(key.flip ^ sign));
+  const auto words = [&](__m256i two, __m256i next_two)
+      __attribute__((target("aes,avx2,vaes"), always_inline)) {
+    return _mm256_xor_si256(key.offset == 0 ? _mm256_unpacklo_epi64(two, next_two)
+                                            : _mm256_unpackhi_epi64(two, next_two),
+                            flips);
+  };
+  __m256i sums[2] = {_mm256_setzero_si256(), _mm256_setzero_si256()};
+  __m256i descend = _mm256_setzero_si256();
+  const std::byte* at = records.data();
+  const std::byte* const end = at + records.size();
+  for (; end - at >= 80; at += 64) {  // and the record behind them
+    const __m256i blocks[2] = {load_blocks(at), load_blocks(at + 32)};
+    for (int i = 0; i < 2; ++i) sums[i] = _mm256_add_epi64(sums[i], mix_two(blocks[i]));
+    const __m256i next = words(load_blocks(at + 16), load_blocks(at + 48));
+    descend = _mm256_or_si256(descend, _mm256_cmpgt_epi64(words(blocks[0], blocks[1]), next));
+  }
+  bool ascend = _mm256_testz_si256(descend, descend) != 0;
+  for (const std::byte* last = at; end - last > 16; last += 16)
+    ascend = ascend && word_of(key, last) <= word_of(key, last + 16);
+  if (!ascend) return std::nullopt;
+  const __m128i sum = add_halves(_mm256_add_epi64(sums[0], sums[1]));
+  return sum_of(_mm_add_epi64(sum, add_rounds({at, end}, 16)));
+}
+
+// The same of long records.
+template <bool big_endian>
+CORANK_VAES std::optional<std::uint64_t> sum_ascending(std::span<const std::byte> records,
+                                                       std::uint32_t record_bytes,
+                                                       detail::WholeWord key, bool or_equal) {
+  key.big_endian = big_endian;
+  std::uint64_t last = word_of(key, records.data());
+  std::uint64_t steps = 0;
+  const std::uint64_t sum = sum_two_chains(
+      records, record_bytes,
+      [&](const std::byte* record) __attribute__((target("aes,avx2,vaes"), always_inline)) {
+        const std::uint64_t word = word_of(key, record);
+        steps += or_equal ? word >= last : word > last;
+        last = word;
+      });
+  // The first was compared to itself.
+  if (steps + !or_equal != records.size() / record_bytes) return std::nullopt;
+  return sum;
 }
 
 // Clang 16's __builtin_cpu_supports() does not know it.
@@ -159,6 +230,22 @@ std::vector<FingerprintSum> find_sums() {
 }
 
 }  // namespace
+
+std::optional<std::uint64_t> fingerprint_in_order(
+    [[maybe_unused]] FingerprintSum sum, [[maybe_unused]] const KeyLayout& layout,
+    [[maybe_unused]] std::span<const std::byte> records) {
+#ifdef __x86_64__
+  const auto key = first_word(layout);
+  if (sum != sum_wide_rounds || !key) return std::nullopt;
+  const bool is_whole = layout.pieces_count == 1;
+  if (layout.record_bytes == 16 && is_whole && !key->big_endian && key->offset % 8 == 0)
+    return sum_ascending_by_16(records, *key);
+  if (layout.record_bytes >= least_for_two_chains)
+    return (key->big_endian ? sum_ascending<true>
+                            : sum_ascending<false>)(records, layout.record_bytes, *key, is_whole);
+#endif
+  return std::nullopt;
+}
 
 std::span<const FingerprintSum> fingerprint_sums() {
   static const std::vector<FingerprintSum> sums = find_sums();

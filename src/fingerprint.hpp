@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 
 #include "corank/key.hpp"
@@ -29,6 +30,12 @@ std::uint64_t portable_fingerprint(std::span<const std::byte> records, std::uint
 // way that goes with `sum`, and with it alone.
 std::uint64_t entries_fingerprint(FingerprintSum sum, const TextLayout& layout,
                                   std::span<const Entry> entries);
+
+// The same sum, in one go with a look at the order of the records. Nothing if there is no such way
+// for this `sum` and these keys, or if this look does not show that none sorts before its
+// predecessor. There must be records.
+std::optional<std::uint64_t> fingerprint_in_order(FingerprintSum sum, const KeyLayout& layout,
+                                                  std::span<const std::byte> records);
 
 namespace detail {
 

@@ -103,6 +103,15 @@ bool more_than_a_word(const KeyLayout& layout) {
 
 }  // namespace
 
+std::optional<detail::WholeWord> first_word(const KeyLayout& layout) {
+  if (layout.text) return std::nullopt;
+  const KeyPiece& piece = layout.pieces[0];
+  if (piece.bytes != 8 || piece.transform == Transform::floating) return std::nullopt;
+  return detail::WholeWord{piece.offset, piece.big_endian,
+                           (piece.transform == Transform::sign ? std::uint64_t{1} << 63 : 0) ^
+                               (piece.descending ? ~std::uint64_t{0} : 0)};
+}
+
 Neighbours compare_first_words(const KeyLayout& layout, const std::byte* records,
                                std::uint64_t count, bool ties) {
   std::uint32_t pieces = 1;

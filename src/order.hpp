@@ -3,10 +3,15 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
 #include "corank/key.hpp"
+#include "corank/multiway_merge.hpp"
 
 namespace corank {
+
+// The first word of the keys where it is one integer of 8 bytes in the record.
+std::optional<detail::WholeWord> first_word(const KeyLayout& layout);
 
 // How records compare to their predecessors by the first words of their keys.
 struct Neighbours {

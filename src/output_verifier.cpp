@@ -44,11 +44,16 @@ void OutputVerifier::look(std::span<const std::byte> bytes, std::uint64_t rank, 
     for (std::uint64_t first = begin; first < end; first += in_block) {
       const std::uint64_t count = std::min(in_block, end - first);
       const auto block = bytes.subspan(first * record_bytes, count * record_bytes);
+      const std::uint64_t before = first == 0 ? 0 : 1;
+      const std::byte* const predecessor = block.data() - before * record_bytes;
+      if (kind_ == OutputOrder::Kind::rising && sum_ && follows(block.data(), predecessor))
+        if (const auto in_order = fingerprint_in_order(sum_, layout, block)) {
+          sum += *in_order;
+          continue;
+        }
       if (kind_ != OutputOrder::Kind::none) {
-        const std::uint64_t before = first == 0 ? 0 : 1;
         const std::uint64_t descent =
-            first_descent(layout, block.data() - before * record_bytes, count + before,
-                          kind_ == OutputOrder::Kind::strict);
+            first_descent(layout, predecessor, count + before, kind_ == OutputOrder::Kind::strict);
         if (descent != count + before) throw_disorder(rank + first - before + descent);
       }
       if (sum_) sum += sum_(block, record_bytes);

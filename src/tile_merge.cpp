@@ -23,6 +23,7 @@ constexpr std::uint64_t sign_bit = std::uint64_t{1} << 63;
 
 // What is fetched ahead of its use.
 constexpr std::size_t prefetch_records = 16;
+constexpr std::uint32_t line_bytes = 64;
 constexpr std::uint32_t most_fetched_bytes = 4096;
 
 void fetch(const std::byte* from, std::uint64_t bytes) {
@@ -54,20 +55,20 @@ class WholeWords {
                           key_.flip ^ sign_bit);
   }
 
-  // Calls read_first(stretch) for each, just before it reads that itself.
-  template <class ReadFirst>
+  // Calls look(stretch) for each, while it is in the first cache.
+  template <class Look>
   bool merge(std::span<const Stretch> block, std::uint64_t records, std::byte*& out,
-             const std::byte* /*end*/, TextShaper* /*shaper*/, ReadFirst read_first) {
+             const std::byte* /*end*/, TextShaper* /*shaper*/, Look look) {
     merger_.reset(records, block.size());
     for (const Stretch& stretch : block) {
       if (stretch.count == 0) continue;
-      read_first(stretch);
       const std::uint64_t first = word(stretch.records);
       if (stretch.predecessor && first < word(stretch.records - 8)) return false;
       if (!kernel_.read_ascending(stretch.records, stretch.count, key_.big_endian,
                                   key_.flip ^ sign_bit,
                                   merger_.add(static_cast<Word>(first ^ sign_bit), stretch.count)))
         return false;
+      look(stretch);
     }
     if (!key_.big_endian) {
       merger_.merge_into(reinterpret_cast<Word*>(out), static_cast<Word>(key_.flip ^ sign_bit));
@@ -129,15 +130,18 @@ class PackedWords {
   }
 
   // What goes out ends at `end` or before, unless there is a shaper for it.
-  template <class ReadFirst>
+  template <class Look>
   bool merge(std::span<const Stretch> block, std::uint64_t records, std::byte*& out,
-             const std::byte* end, TextShaper* shaper, ReadFirst read_first) {
+             const std::byte* end, TextShaper* shaper, Look look) {
+    // Reading keys brings the whole of short records into the cache; of long ones, what reads all
+    // of them in a row is faster where it is the first.
+    const bool looks_first = keys_.record_bytes() > line_bytes;
     merger_.reset(records, block.size());
     choose_word(block);
     for (std::size_t run = 0; run < block.size(); ++run) {
       const Stretch& stretch = block[run];
       if (stretch.count == 0) continue;
-      read_first(stretch);
+      if (looks_first) look(stretch);
       if (!joins(stretch) || !keys_.share_words(word_, stretch.records, stretch.count, shared_))
         return false;
       std::uint64_t first;
@@ -147,6 +151,7 @@ class PackedWords {
           reinterpret_cast<std::uint64_t*>(merger_.add(static_cast<Word>(first), stretch.count));
       if (!read(stretch, word_, packing_, run, [&](std::uint64_t at) { return to + at; }))
         return false;
+      if (!looks_first) look(stretch);
     }
     next_.clear();
     for (const Stretch& stretch : block) next_.push_back(stretch.records);
@@ -534,10 +539,10 @@ class FormatMerger final : public TileMerger {
     std::uint64_t records = 0;
     for (const Stretch& stretch : block_) records += stretch.count;
     std::byte* const begin = out;
-    const auto read_first = [this](const Stretch& stretch) {
+    const auto look = [this](const Stretch& stretch) {
       take_fingerprints(stretch.records, stretch.count);
     };
-    if (!format_.merge(block_, records, out, end_, text_shaper_, read_first)) return false;
+    if (!format_.merge(block_, records, out, end_, text_shaper_, look)) return false;
     shape(begin, out);
     return true;
   }
