@@ -101,8 +101,8 @@ class StopOnSignal {
   int exit_code() const { return 128 + received_; }
 
  private:
-  // The thread may outlive main().
-  static inline std::stop_source source_;
+  // The thread may outlive main(), and what is destroyed behind it: so this never is.
+  static inline std::stop_source& source_ = *new std::stop_source;
   static inline std::atomic<int> received_ = 0;
 };
 
