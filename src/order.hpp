@@ -6,7 +6,6 @@
 #include <optional>
 
 #include "corank/key.hpp"
-#include "corank/multiway_merge.hpp"
 
 namespace corank {
 

@@ -101,6 +101,13 @@ CORANK_HOST_DEVICE inline std::uint64_t byte_swap(std::uint64_t value) {
 #endif
 }
 
+// A key that is one integer of 64 bits: its word is the integer, swapped if big-endian, ^ `flip`.
+struct WholeWord {
+  std::uint32_t offset;  // in the record, bytes
+  bool big_endian;
+  std::uint64_t flip;
+};
+
 // The `bytes` bytes at `at` as a little-endian number; hosts and devices here are little-endian.
 CORANK_HOST_DEVICE inline std::uint64_t load_little(const std::byte* at, unsigned bytes) {
 #ifdef __CUDA_ARCH__

@@ -23,13 +23,6 @@
 namespace corank {
 namespace detail {
 
-// A key that is one integer of 64 bits: its word is the integer, swapped if big-endian, ^ `flip`.
-struct WholeWord {
-  std::uint32_t offset;  // in the record, bytes
-  bool big_endian;
-  std::uint64_t flip;
-};
-
 // The keys of records as sequences of words, most significant first, whose order, word by word, is
 // the order of the records.
 class KeyWords {
