@@ -217,14 +217,13 @@ void check_text_shaping(const Options& options) {
         "first or last, or convert them");
   if (shaping.tombstone || !shaping.where.steps.empty() || !shaping.select.empty() ||
       !shaping.from.empty() || !shaping.to.empty())
-    throw Error(
-        "--where and --select choose by fields, which text and pairs do not have; give records "
-        "of a fixed size by --record");
+    throw Error("text and pairs have no fields; of Shaping, what begins with text_ is for them");
   check_tombstone(shaping, shaping.text_tombstone.has_value());
   if (shaping.text_tombstone && options.text->kind == TextKind::pairs)
     throw Error("--tombstone is for lines and CSV, which have columns; pairs do not: drop it");
   if (options.copy_only && (shaping.on_equal != OnEqual::keep || shaping.limit ||
-                            !shaping.text_from.empty() || !shaping.text_to.empty()))
+                            !shaping.text_from.empty() || !shaping.text_to.empty() ||
+                            !shaping.text_where.steps.empty() || !shaping.text_select.empty()))
     throw Error("--copy-only leaves the records as they are; drop it, or what chooses among them");
   if (shaping.limit && options.parts > 1)
     throw Error(
@@ -236,7 +235,8 @@ void check_shaping(const Options& options) {
   const Shaping& shaping = options.shaping;
   const bool groups = shaping.on_equal != OnEqual::keep;
   if (options.text) return check_text_shaping(options);
-  if (!shaping.text_from.empty() || !shaping.text_to.empty() || shaping.text_tombstone)
+  if (!shaping.text_from.empty() || !shaping.text_to.empty() || shaping.text_tombstone ||
+      !shaping.text_where.steps.empty() || !shaping.text_select.empty())
     throw Error("Shaping::text_… is for records of variable length");
   if (options.copy_only &&
       (groups || shaping.tombstone || !shaping.where.steps.empty() || !shaping.select.empty() ||
@@ -259,6 +259,7 @@ class Merge {
   Merge(std::vector<Run> runs, const Options& options, std::string header = {})
       : options_(options),
         header_(std::move(header)),
+        output_header_(header_),
         encoding_(options.text ? KeyEncoding(text_.emplace(*options.text, header_).layout())
                                : KeyEncoding(options.record, options.keys)),
         output_schema_(selected(options.record, options.shaping.select)),
@@ -395,14 +396,15 @@ class Merge {
       const std::uint64_t first = find(from, 0), end = find(to, run.records());
       run = run.stretch(first, std::max(first, end) - first);
     }
-    if (shaping.text_tombstone) {
-      TextFormat format = *options_.text;
-      format.keys = {shaping.text_tombstone->column};
-      tombstone_.emplace(format, header_);
-    }
-    if (TextShape shape(encoding_, shaping, finds, tombstone_ ? &*tombstone_ : nullptr);
-        !shape.keeps_all())
-      text_shape_.emplace(std::move(shape));
+    TextShape shape(encoding_, *options_.text, header_, shaping, finds);
+    if (shape.keeps_all()) return;
+    text_shape_.emplace(std::move(shape));
+    const TextSelection* const selection = text_shape_->selection();
+    if (!selection) return;
+    if (!header_.empty()) output_header_ = selection->of_header(header_);
+    TextFormat format = *options_.text;
+    format.keys.clear();
+    output_encoding_.emplace(output_text_.emplace(format).layout());
   }
 
   // The first of the key fields that go out, up to one that does not.
@@ -421,6 +423,7 @@ class Merge {
   OutputOrder order_of_output() const {
     using enum OutputOrder::Kind;
     if (options_.copy_only) return {&encoding_, none};
+    if (last_pass_ && text_shape_ && text_shape_->selection()) return {&*output_encoding_, none};
     if (last_pass_ && text_shape_) return {&encoding_, text_shape_->groups() ? strict : rising};
     if (!last_pass_ || !shape_) return {&encoding_, rising};
     const std::size_t keys = keys_of_output().size();
@@ -528,7 +531,8 @@ class Merge {
     if (sequential_) slices.back().end = records_of(runs_);
     if (stats_.passes != 0 && is_set_operation(options_.shaping.on_equal))
       go_on_with_fewer(slices, edges);
-    if (writers.front().bytes() == 0) writers.front().write(std::as_bytes(std::span(header_)));
+    if (writers.front().bytes() == 0)
+      writers.front().write(std::as_bytes(std::span(output_header_)));
     run_pass(runs_, slices, writers, {});
     for (const Run& run : runs_) run.check_unchanged();
     if (options_.stop.stop_requested()) throw Interrupted();
@@ -1187,14 +1191,14 @@ class Merge {
 
   TraceClock::time_point start_ = TraceClock::now();
   const Options& options_;
-  std::string header_;
+  std::string header_, output_header_;
   std::optional<TextEncoding> text_;
   KeyEncoding encoding_;
   Schema output_schema_;
+  std::optional<TextEncoding> output_text_;  // of records that columns of others make up
   std::optional<KeyEncoding> output_encoding_;
-  std::optional<Shape> shape_;             // of the last pass
-  std::optional<Shape> earlier_shape_;     // of the pass before it that is run
-  std::optional<TextEncoding> tombstone_;  // of its column
+  std::optional<Shape> shape_;          // of the last pass
+  std::optional<Shape> earlier_shape_;  // of the pass before it that is run
   std::optional<TextShape> text_shape_;
   BackendDecision decision_;
   unsigned threads_;
@@ -1230,10 +1234,10 @@ void check_options(const Options& options, std::size_t runs) {
     throw Error("Options::record has no fields; use Schema::parse");
   if (options.text && options.resume &&
       (options.text->kind != TextKind::lines || options.parts != 0 || options.copy_only ||
-       options.text->bad_numbers == BadNumbers::skip))
+       options.text->bad_numbers == BadNumbers::skip || !options.shaping.text_select.empty()))
     throw Error(
-        "--resume goes on with lines in one merged output, none of them skipped, and with records "
-        "of a fixed size; drop it");
+        "--resume goes on with whole lines in one merged output, none of them skipped, and with "
+        "records of a fixed size; drop it");
   if (options.text && options.parts != 0 && options.text->kind != TextKind::lines)
     throw Error(
         "--parts cuts lines and records of a fixed size, which can be found from anywhere in a "

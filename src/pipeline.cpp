@@ -384,7 +384,7 @@ void run_pass(const Pass& pass, PassTotals& totals, Verifier& verifier) {
       if (verify) verifier.text.look(token.merged.pieces, token.sequence, token.offset);
       if (pass.checksum && pass.text_shape)
         for (const auto piece : token.merged.pieces)
-          totals.checksum += text_checksum(*layout.text, piece);
+          totals.checksum += text_checksum(*pass.output.encoding->layout().text, piece);
       return;
     }
     std::uint64_t first = token.first;

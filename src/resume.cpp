@@ -116,10 +116,19 @@ std::string shaping_text(const Schema& schema, const Shaping& shaping) {
   if (shaping.tombstone) append(text, *shaping.tombstone);
   text += ":";
   for (const std::uint32_t field : shaping.select) text += fmt::format(" {}", field);
-  if (const auto& tombstone = shaping.text_tombstone)
-    text += fmt::format(":{} {} {} {} {} {}", tombstone->column.column,
-                        static_cast<int>(tombstone->column.type), tombstone->column.descending,
-                        tombstone->column.nocase, tombstone->column.name, tombstone->value);
+  const auto append_value = [&](const TextValue& value) {
+    const TextKey& column = value.column;
+    text += fmt::format(" {} {} {} {} {}:{} {}:{}", column.column, static_cast<int>(column.type),
+                        column.descending, column.nocase, column.name.size(), column.name,
+                        value.value.size(), value.value);
+  };
+  text += ":";
+  for (const TextCondition::Step& step : shaping.text_where.steps) {
+    text += fmt::format(" {}", static_cast<int>(step.operation));
+    append_value(step.with);
+  }
+  text += ":";
+  if (shaping.text_tombstone) append_value(*shaping.text_tombstone);
   return text;
 }
 

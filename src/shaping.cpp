@@ -202,19 +202,60 @@ void check_reduction(std::string_view text, const Item& name, const Reduction& r
     fail(fmt::format("the field is {}; a count needs an integer", type_name(field)));
 }
 
+// What the comparisons of a condition are on: fields of a schema.
+struct Fields {
+  using Value = FieldValue;
+  std::string_view text;
+  const Schema& schema;
+
+  Value named(const Item& name) const { return {find_field("--where", text, name, schema), {}}; }
+  void set(Value& with, const Item& value) const {
+    const Field& field = schema.fields[with.field];
+    if (field.kind == FieldKind::bytes && (value.text.empty() || !is_quote(value.text.front())))
+      reject("--where", text, value,
+             fmt::format("field {} compares with bytes in quotes", field.name));
+    with.value = parse_value("--where", text, value, field);
+  }
+};
+
+// Columns of text. Whether a value is a number shows where the columns are known.
+struct Columns {
+  using Value = TextValue;
+  std::string_view text;
+
+  Value named(const Item& name) const {
+    const std::vector<TextKey> columns = parse_text_keys(name.text, "--where");
+    if (columns.size() != 1 || columns.front().descending)
+      reject("--where", text, name, "a comparison is of one column, which has no direction");
+    return {columns.front(), {}};
+  }
+  void set(Value& with, const Item& value) const {
+    const bool quoted = !value.text.empty() && is_quote(value.text.front());
+    if (value.text.empty()) reject("--where", text, value, "a value is missing");
+    if (!quoted && with.column.type == TextType::bytes)
+      reject("--where", text, value,
+             "the column compares with text in quotes; for numbers, add their type to the column: "
+             "2:u64, 2:i64 or 2:f64");
+    auto unescaped = quoted ? unquoted(value.text) : std::string(value.text);
+    if (!unescaped) reject("--where", text, value, "what is quoted ends with its quote");
+    with.value = *std::move(unescaped);
+  }
+};
+
 // By recursive descent.
+template <class Operands>
 class WhereParser {
  public:
-  WhereParser(std::string_view text, const Schema& schema) : text_(text), schema_(schema) {}
+  WhereParser(std::string_view text, Operands operands) : text_(text), operands_(operands) {}
 
-  Condition parse() {
+  ConditionOf<typename Operands::Value> parse() {
     either();
     if (!peek().text.empty()) fail(peek(), "the condition should end here, or go on by and, or");
     return std::move(condition_);
   }
 
  private:
-  using Operation = Condition::Operation;
+  using Operation = ConditionOperation;
 
   [[noreturn]] void fail(const Item& item, std::string_view why) const {
     reject("--where", text_, item, why);
@@ -261,16 +302,12 @@ class WhereParser {
     };
     const Item name = next();
     if (name.text.empty()) fail(name, "a comparison is missing, such as field > 5");
-    FieldValue with{find_field("--where", text_, name, schema_), {}};
+    auto with = operands_.named(name);
     const Item sign = next();
     const auto operation =
         std::ranges::find(operations, sign.text, &std::pair<std::string_view, Operation>::first);
     if (operation == std::end(operations)) fail(sign, "is no comparison; allowed: < <= == != >= >");
-    const Item value = next();
-    const Field& field = schema_.fields[with.field];
-    if (field.kind == FieldKind::bytes && (value.text.empty() || !is_quote(value.text.front())))
-      fail(value, fmt::format("field {} compares with bytes in quotes", field.name));
-    with.value = parse_value("--where", text_, value, field);
+    operands_.set(with, next());
     condition_.steps.push_back({operation->second, std::move(with)});
   }
 
@@ -306,10 +343,10 @@ class WhereParser {
   }
 
   std::string_view text_;
-  const Schema& schema_;
+  Operands operands_;
   std::size_t at_ = 0;
   int depth_ = 0;
-  Condition condition_;
+  ConditionOf<typename Operands::Value> condition_;
 };
 
 }  // namespace
@@ -346,7 +383,11 @@ void parse_on_equal(std::string_view text, const Schema& schema, const std::vect
 }
 
 Condition parse_where(std::string_view text, const Schema& schema) {
-  return WhereParser(text, schema).parse();
+  return WhereParser(text, Fields{text, schema}).parse();
+}
+
+TextCondition parse_text_where(std::string_view text) {
+  return WhereParser(text, Columns{text}).parse();
 }
 
 FieldValue parse_tombstone(std::string_view text, const Schema& schema) {
@@ -360,7 +401,7 @@ FieldValue parse_tombstone(std::string_view text, const Schema& schema) {
 TextValue parse_text_tombstone(std::string_view text) {
   const std::size_t sign = text.find('=');
   if (sign == text.npos) reject("--tombstone", text, {text, 0}, "a tombstone is column=value");
-  const std::vector<TextKey> columns = parse_text_keys(text.substr(0, sign));
+  const std::vector<TextKey> columns = parse_text_keys(text.substr(0, sign), "--tombstone");
   if (columns.size() != 1)
     reject("--tombstone", text, {text.substr(0, sign), 0}, "a tombstone is of one column");
   return {columns.front(), std::string(text.substr(sign + 1))};
@@ -399,6 +440,17 @@ std::vector<std::uint32_t> parse_select(std::string_view text, const Schema& sch
     fields.push_back(field);
   }
   return fields;
+}
+
+std::vector<TextKey> parse_text_select(std::string_view text) {
+  std::vector<TextKey> columns;
+  for (const Item& item : split(text)) {
+    const std::vector<TextKey> column = parse_text_keys(item.text, "--select");
+    if (column.size() != 1 || item.text.find(':') != item.text.npos)
+      reject("--select", text, item, "a selection is of columns, without types and orders");
+    columns.push_back(column.front());
+  }
+  return columns;
 }
 
 Schema selected(const Schema& schema, const std::vector<std::uint32_t>& select) {

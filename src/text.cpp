@@ -17,11 +17,11 @@ bool parse_column(std::string_view text, std::uint32_t& column) {
 
 }  // namespace
 
-std::vector<TextKey> parse_text_keys(std::string_view text) {
+std::vector<TextKey> parse_text_keys(std::string_view text, std::string_view option) {
   std::vector<TextKey> keys;
   if (text.empty()) return keys;
-  const auto fail = [text](const Item& item, std::string_view why) {
-    reject("--by", text, item, why);
+  const auto fail = [&](const Item& item, std::string_view why) {
+    reject(option, text, item, why);
   };
   for (const Item& item : split(text)) {
     TextKey key;

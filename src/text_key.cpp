@@ -32,7 +32,7 @@ std::uint32_t find_column(const TextLayout& layout, std::string_view header,
   }
 }
 
-void require_consistent(const TextFormat& format, char delimiter) {
+void require_consistent(const TextFormat& format, char delimiter, std::string_view option) {
   const bool pairs = format.kind == TextKind::pairs;
   if (pairs && (format.delimiter || format.header))
     throw Error("pairs have no columns: leave out the delimiter and the header");
@@ -43,32 +43,36 @@ void require_consistent(const TextFormat& format, char delimiter) {
   for (const TextKey& key : format.keys) {
     const bool column = key.column != 0 || !key.name.empty();
     if (pairs && (column || key.type != TextType::bytes))
-      throw Error("pairs are ordered by their keys as bytes; leave out --by, or say key:desc");
+      throw Error(fmt::format(
+          "pairs are ordered by their keys as bytes; leave out {}, or name nothing but key",
+          option));
     if (!key.name.empty() && !format.header)
       throw Error(
-          fmt::format("--by names the column \"{}\", but the runs are said to have no "
+          fmt::format("{} names the column \"{}\", but the runs are said to have no "
                       "header; add --header, or give the column's number",
-                      key.name));
+                      option, key.name));
     if (column && format.kind == TextKind::lines && !format.delimiter)
-      throw Error("--by names a column of lines; say by --delimiter what ends a column");
+      throw Error(
+          fmt::format("{} names a column of lines; say by --delimiter what ends a column", option));
   }
 }
 
 }  // namespace
 
-TextEncoding::TextEncoding(const TextFormat& format, std::string_view header)
+TextEncoding::TextEncoding(const TextFormat& format, std::string_view header,
+                           std::string_view option)
     : kind_(format.kind),
       bad_numbers_(format.bad_numbers),
       terminator_(format.terminator),
       delimiter_(format.delimiter.value_or(',')),
       header_(format.header) {
-  require_consistent(format, delimiter_);
+  require_consistent(format, delimiter_, option);
   for (const TextKey& key : format.keys) {
     TextColumn column{key.column, key.type, key.descending, key.nocase};
     if (!key.name.empty()) {
       column.column = find_column(layout(), header, key.name);
       if (column.column == 0)
-        throw Error(fmt::format("the header has no column \"{}\"; correct --by", key.name));
+        throw Error(fmt::format("the header has no column \"{}\"; correct {}", key.name, option));
     }
     columns_.push_back(column);
   }

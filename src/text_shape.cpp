@@ -17,11 +17,6 @@ namespace {
 // Enough that a task outweighs its start.
 constexpr std::uint64_t task_bytes = std::uint64_t{1} << 20;
 
-void append(std::vector<std::byte>& to, std::string_view text) {
-  const auto bytes = std::as_bytes(std::span(text));
-  to.insert(to.end(), bytes.begin(), bytes.end());
-}
-
 std::span<const std::byte> bytes_of(const TextLayout& layout, const Entry& entry) {
   return {record_of(entry), record_bytes(layout, entry)};
 }
@@ -42,70 +37,17 @@ std::string text_key_text(const TextLayout& layout, std::span<const std::byte> r
   return text;
 }
 
-TextBound::TextBound(const TextLayout& layout, const std::vector<std::string>& values,
-                     std::string_view option)
-    : layout_(layout) {
-  if (values.size() > layout.columns_count)
-    throw Error(fmt::format("{}: there are {} values, and {} keys", option, values.size(),
-                            layout.columns_count));
-  layout_.columns_count = static_cast<std::uint32_t>(values.size());
-  const std::span columns(layout.columns, layout_.columns_count);
-  const auto reject = [&](const std::string& value, const std::string& why) {
-    throw Error(fmt::format("{} \"{}\": {}", option, value, why));
-  };
-  if (layout.kind == TextKind::pairs) {
-    const std::uint32_t lengths[] = {static_cast<std::uint32_t>(values[0].size()), 0};
-    const auto header = std::as_bytes(std::span(lengths));
-    record_.assign(header.begin(), header.end());
-    append(record_, values[0]);
-    return;
-  }
-  // Of each column the value that it is to have.
-  std::vector<const std::string*> values_of;
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    const std::uint32_t column = columns[i].column;
-    if (column == 0 && values.size() > 1)
-      throw Error(
-          fmt::format("{}: a value for the whole line leaves none for other columns; give "
-                      "values for the keys before it only",
-                      option));
-    if (values[i].find(layout.terminator) != std::string::npos && layout.kind == TextKind::lines)
-      reject(values[i], "no line holds what ends lines");
-    if (column != 0 && layout.kind == TextKind::lines &&
-        values[i].find(layout.delimiter) != std::string::npos)
-      reject(values[i], "no column holds the delimiter");
-    values_of.resize(std::max<std::size_t>(values_of.size(), column));
-    if (column != 0 && !values_of[column - 1]) values_of[column - 1] = &values[i];
-  }
-  if (values_of.empty()) append(record_, values[0]);
-  for (std::size_t i = 0; i < values_of.size(); ++i) {
-    if (i != 0) record_.push_back(static_cast<std::byte>(layout.delimiter));
-    if (!values_of[i]) continue;
-    if (layout.kind == TextKind::lines) {
-      append(record_, *values_of[i]);
-      continue;
-    }
-    append(record_, "\"");
-    for (const char c : *values_of[i]) append(record_, c == '"' ? "\"\"" : std::string_view(&c, 1));
-    append(record_, "\"");
-  }
-  record_.push_back(static_cast<std::byte>(layout.terminator));
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    std::uint64_t word;
-    if (columns[i].type != TextType::bytes &&
-        !detail::parse_number(
-            detail::text_field(layout_, record_.data(), record_.size(), columns[i].column),
-            columns[i].type, word))
-      reject(values[i], "is no number that the key's type holds");
-  }
-}
-
-TextShape::TextShape(const KeyEncoding& encoding, const Shaping& shaping, bool within_bounds,
-                     const TextEncoding* tombstone)
+TextShape::TextShape(const KeyEncoding& encoding, const TextFormat& format, std::string_view header,
+                     const Shaping& shaping, bool within_bounds)
     : encoding_(encoding), on_equal_(shaping.on_equal), limits_(shaping.limit.has_value()) {
-  if (tombstone)
-    tombstone_.emplace(tombstone->layout(), std::vector{shaping.text_tombstone->value},
-                       "--tombstone");
+  if (const auto& tombstone = shaping.text_tombstone) {
+    TextFormat by = format;
+    by.keys = {tombstone->column};
+    tombstone_.emplace(tombstone_column_.emplace(by, header, "--tombstone").layout(),
+                       std::vector{tombstone->value}, "--tombstone");
+  }
+  if (!shaping.text_where.steps.empty()) where_.emplace(format, header, shaping.text_where);
+  if (!shaping.text_select.empty()) selection_.emplace(format, header, shaping.text_select);
   if (within_bounds) return;
   if (!shaping.text_from.empty()) from_.emplace(layout(), shaping.text_from, "--from");
   if (!shaping.text_to.empty()) to_.emplace(layout(), shaping.text_to, "--to");
@@ -150,7 +92,8 @@ void TextShaper::take_batch() {
 bool TextShaper::wanted(const Entry& entry) {
   if (shape_->from_ && shape_->from_->behind(entry)) return false;
   shaped_.ended = shaped_.ended || (shape_->to_ && !shape_->to_->behind(entry));
-  return !shaped_.ended;
+  return !shaped_.ended &&
+         (!shape_->where_ || shape_->where_->test(bytes_of(shape_->layout(), entry), results_));
 }
 
 void TextShaper::take(const Entry& entry) {
@@ -180,12 +123,19 @@ void TextShaper::close_group() {
 }
 
 void TextShaper::put(const Entry& entry) {
-  if (shape_->tombstone_ && shape_->buries(bytes_of(shape_->layout(), entry))) return;
+  const auto record = bytes_of(shape_->layout(), entry);
+  if (shape_->buries(record)) return;
   ++shaped_.records;
+  Entry outgoing = entry;
+  if (const TextSelection* const selection = shape_->selection()) {
+    selection->select(record, selected_);
+    outgoing = make_entry(0, selected_.data(), selected_.size());
+  }
   if (sum_)
-    shaped_.outgoing_fingerprint += entries_fingerprint(sum_, shape_->layout(), {&entry, 1});
-  if (!in_place_) return writer_.write(reinterpret_cast<const std::byte*>(&entry), sizeof entry);
-  const auto bytes = bytes_of(shape_->layout(), entry);
+    shaped_.outgoing_fingerprint += entries_fingerprint(sum_, shape_->layout(), {&outgoing, 1});
+  if (uses_writer())
+    return writer_.write(reinterpret_cast<const std::byte*>(&outgoing), sizeof outgoing);
+  const auto bytes = bytes_of(shape_->layout(), outgoing);
   if (end_ != bytes.data()) std::memmove(end_, bytes.data(), bytes.size());
   end_ += bytes.size();
 }
@@ -193,7 +143,7 @@ void TextShaper::put(const Entry& entry) {
 void TextShaper::finish() {
   take_batch();
   if (open_) (in_head_ ? shaped_.head : shaped_.tail) = copy_of(*open_);
-  shaped_.between = {begin_, in_place_ ? end_ : writer_.position()};
+  shaped_.between = {begin_, uses_writer() ? writer_.position() : end_};
 }
 
 void TextUnitShaper::begin(std::span<const std::span<std::byte>> places, bool in_place) {
@@ -227,6 +177,10 @@ void TextJoiner::put(std::span<const std::byte> records, std::uint64_t count,
 
 void TextJoiner::put(std::vector<std::byte> record, MergedUnit& unit) {
   if (record.empty() || shape_.buries(record)) return;
+  if (const TextSelection* const selection = shape_.selection()) {
+    selection->select(record, selected_);
+    record.assign(selected_.begin(), selected_.end());
+  }
   const Entry entry = make_entry(0, record.data(), record.size());
   const std::uint64_t fingerprint =
       sum_ ? entries_fingerprint(sum_, shape_.layout(), {&entry, 1}) : 0;
@@ -308,13 +262,17 @@ MergedUnit shape_text(const TextShape& shape, std::span<std::byte> merged, Finge
 
 MergedUnit shape_text(const TextShape& shape, const Entry& only, FingerprintSum sum) {
   const auto record = bytes_of(shape.layout(), only);
-  // Nothing is written where a record stays in its place.
-  const std::span place(const_cast<std::byte*>(record.data()), record.size());
+  // Nothing is written where a record goes out as it is.
+  std::vector<std::byte> room(shape.selection() ? record.size() : 0);
+  const std::span place(room.empty() ? const_cast<std::byte*>(record.data()) : room.data(),
+                        record.size());
   TextUnitShaper shaper(shape, sum);
   shaper.begin({&place, 1}, true);
   shaper.tile(0).write(reinterpret_cast<const std::byte*>(&only), sizeof only);
   shaper.tile(0).finish();
-  return shaper.join();
+  MergedUnit unit = shaper.join();
+  unit.apart.push_back(std::move(room));
+  return unit;
 }
 
 }  // namespace corank

@@ -17,56 +17,35 @@
 #include "fingerprint.hpp"
 #include "gather.hpp"
 #include "shape.hpp"
+#include "text_columns.hpp"
 
 namespace corank {
-
-// What sorts before, or not before, the values of the first keys.
-class TextBound {
- public:
-  // `layout` must outlive it. Throws Error where a value cannot be one of its key; `option` is what
-  // it was given as.
-  TextBound(const TextLayout& layout, const std::vector<std::string>& values,
-            std::string_view option);
-
-  // By the keys that have values, and a record, its framing included, that has them.
-  const TextLayout& layout() const { return layout_; }
-  std::span<const std::byte> record() const { return record_; }
-
-  bool behind(const Entry& entry) const {
-    return text_less(layout_, record_of(entry), record_bytes(layout_, entry), record_.data(),
-                     record_.size());
-  }
-  bool equals(std::span<const std::byte> record) const {
-    return !text_less(layout_, record.data(), record.size(), record_.data(), record_.size()) &&
-           !text_less(layout_, record_.data(), record_.size(), record.data(), record.size());
-  }
-
- private:
-  TextLayout layout_;
-  std::vector<std::byte> record_;
-};
 
 // A Shaping of records of variable length, ready to be applied.
 class TextShape {
  public:
-  // `encoding` must outlive it, and so must `tombstone`, the encoding by the column that tells
-  // deletions; null: none are. Where the runs hold only what is `within_bounds`, they are not
-  // looked at again.
-  TextShape(const KeyEncoding& encoding, const Shaping& shaping, bool within_bounds,
-            const TextEncoding* tombstone = nullptr);
+  // `encoding`, which that of `format` and `header` is, must outlive it. Where the runs hold only
+  // what is `within_bounds`, they are not looked at again. Throws Error where the shaping does not
+  // fit the format.
+  TextShape(const KeyEncoding& encoding, const TextFormat& format, std::string_view header,
+            const Shaping& shaping, bool within_bounds);
+  // Bounds point into what moves with it.
+  TextShape(TextShape&&) = default;
 
   // Whether it leaves every record as it is.
-  bool keeps_all() const { return !chooses() && !groups() && !limits_; }
+  bool keeps_all() const { return !chooses() && !groups() && !limits_ && !selection_; }
 
   OnEqual on_equal() const { return on_equal_; }
   bool groups() const { return on_equal_ != OnEqual::keep; }
   // Whether records are left out, whatever others there are.
-  bool chooses() const { return from_ || to_; }
+  bool chooses() const { return from_ || to_ || where_; }
+  // What goes out of a record; null: all of it.
+  const TextSelection* selection() const { return selection_ ? &*selection_ : nullptr; }
   const TextLayout& layout() const { return *encoding_.layout().text; }
 
   // Whether a record that a group has come to is dropped.
   bool buries(std::span<const std::byte> record) const {
-    return tombstone_ && tombstone_->equals(record);
+    return tombstone_ && tombstone_->compare(record) == 0;
   }
 
   bool less(std::span<const std::byte> a, std::span<const std::byte> b) const {
@@ -79,7 +58,10 @@ class TextShape {
   const KeyEncoding& encoding_;
   OnEqual on_equal_;
   bool limits_;
+  std::optional<TextEncoding> tombstone_column_;
   std::optional<TextBound> from_, to_, tombstone_;
+  std::optional<TextFilter> where_;
+  std::optional<TextSelection> selection_;
 };
 
 // Shapes the merged records of one tile.
@@ -113,16 +95,20 @@ class TextShaper {
   void close_group();
   void put(const Entry& entry);
   std::vector<std::byte> copy_of(const Entry& entry) const;
+  // It reads a little behind a record, which records that are made up here do not allow.
+  bool uses_writer() const { return !in_place_ && !shape_->selection(); }
 
   const TextShape* shape_;
   GatherWriter writer_;
   bool in_place_;
   std::byte* begin_;
-  std::byte* end_;  // of what was put out, in place
+  std::byte* end_;  // of what was put out, but for what writer_ did
   FingerprintSum sum_;
   bool descends_ = false;
   // The last record of the batch before, if any, stands before the first.
   std::array<Entry, batch_records + 1> batch_;
+  std::vector<char> results_;        // of a filter
+  std::vector<std::byte> selected_;  // of the record that goes out
   std::size_t batched_ = 0;
   bool has_last_ = false;
   std::optional<Entry> open_;  // what its group has come to
@@ -185,6 +171,7 @@ class TextJoiner {
   std::vector<std::byte> last_;  // of the records that were merged
   std::uint64_t records_ = 0;
   std::uint64_t fingerprint_ = 0, outgoing_ = 0;
+  std::vector<std::byte> selected_;  // of the record that goes out
   bool ended_ = false;
 };
 
@@ -193,7 +180,7 @@ std::string text_key_text(const TextLayout& layout, std::span<const std::byte> r
 
 // Shapes a unit that was merged to `merged`, where it stands.
 MergedUnit shape_text(const TextShape& shape, std::span<std::byte> merged, FingerprintSum sum);
-// Shapes a unit of this one record, which stays where it is.
+// Shapes a unit of this one record, which stays as it is.
 MergedUnit shape_text(const TextShape& shape, const Entry& only, FingerprintSum sum);
 
 }  // namespace corank

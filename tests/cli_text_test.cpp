@@ -355,7 +355,21 @@ TEST_CASE("text with equal keys and within bounds", "[text]") {
                        "v=gone"}) == "k,v\n2,b\n3,c\n4,e\n");
   CHECK(upsert.merged({"--csv", "--header", "-b", "k:u64", "--on-equal", "first", "--tombstone",
                        "2=gone", "--limit", "2"}) == "k,v\n1,a\n3,c\n");
+  const Folder prices(
+      {"id,name,price\r\n1,\"a, b\",9\r\n3,c,x\r\n", "id,name,price\r\n2,\"\",10.5\r\n3,d,7\r\n"});
+  CHECK(prices.merged({"--csv", "--header", "-b", "id:u64", "--where",
+                       "price:f64 >= 9 or name == 'd'", "--select", "price,name"}) ==
+        "price,name\r\n9,\"a, b\"\r\n10.5,\"\"\r\nx,c\r\n7,d\r\n");
+  CHECK(prices.merged({"--csv", "--header", "-b", "id:u64", "--on-equal", "last", "--select", "1",
+                       "--limit", "2"}) == "id\r\n1\r\n2\r\n");
+  const Folder marked(
+      {"\xef\xbb\xbf"
+       "a,b\n1,2\n"});
+  CHECK(marked.merged({"--csv", "--header", "--where", "a == '1'", "--select", "b,a"}) ==
+        "\xef\xbb\xbf"
+        "b,a\n2,1\n");
   const Folder pairs({pair_of("a", "1") + pair_of("b", "2"), pair_of("b", "3")});
+  CHECK(pairs.merged({"--kv", "--where", "key > 'a'"}) == pair_of("b", "2") + pair_of("b", "3"));
   CHECK(pairs.merged({"--kv", "--on-equal", "last"}) == pair_of("a", "1") + pair_of("b", "3"));
   CHECK(pairs.merged({"--kv", "--from", "b"}) == pair_of("b", "2") + pair_of("b", "3"));
 }
@@ -369,8 +383,13 @@ TEST_CASE("bad input: what is to become of text contradicts itself", "[text]") {
   };
   refuses({"--on-equal", "reduce:sum(1)"}, {"--on-equal reduce", "fixed size"});
   refuses({"--on-equal", "least"}, {"--on-equal", "allowed: keep first last error"});
-  refuses({"--where", "a > 1"}, {"--where", "--record"});
-  refuses({"--select", "a"}, {"--select", "--record"});
+  refuses({"--where", "2 > 1"}, {"--where", "character 5", "quotes", "2:u64"});
+  refuses({"--where", "1:u64 > x"}, {"--where \"x\"", "no number"});
+  refuses({"--where", "a == 'x'"}, {"--where", "\"a\"", "--header"});
+  refuses({"--select", "a"}, {"--select", "\"a\"", "--header"});
+  refuses({"--select", "2,2"}, {"--select", "named twice"});
+  refuses({"--select", "2", "--resume"}, {"--resume", "whole lines"});
+  refuses({"--select", "2", "--copy-only"}, {"--copy-only"});
   refuses({"--tombstone", "2", "--on-equal", "last"}, {"--tombstone", "column=value"});
   refuses({"--tombstone", "a=1", "--on-equal", "last"}, {"\"a\"", "--header"});
   refuses({"--tombstone", "2=1"}, {"--tombstone", "--on-equal first, last"});

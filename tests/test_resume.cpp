@@ -532,6 +532,7 @@ TEST_CASE("lines that are dropped are gone on with where they stopped", "[resume
       if (below(random, 3) == 0) shaping.text_to = {"2500"};
       if (on_equal != OnEqual::keep && on_equal != OnEqual::error && below(random, 2))
         shaping.text_tombstone = parse_text_tombstone("2:u64=300");
+      if (below(random, 3) == 0) shaping.text_where = parse_text_where("2:u64 != 7 or line < '5'");
       test.options.memory_bytes = many ? 1 << 20 : 4 << 20;
       test.options.io = round % 2 == 0 ? Io::buffered : Io::mapped;
       INFO("policy " << static_cast<int>(on_equal) << ", round " << round << ", values " << values

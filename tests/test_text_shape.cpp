@@ -172,6 +172,15 @@ class Runs {
   std::uint64_t number_ = 0;
 };
 
+// What stands between the delimiters, quotes and all; without the record's end.
+Strings raw_columns(const TextFormat& format, const std::string& record) {
+  const std::size_t first = record.find(',');
+  const std::size_t second = record.find(',', first + 1);
+  const std::string last = record.substr(second + 1, record.size() - second - 2);
+  CHECK(format.kind != TextKind::pairs);
+  return {record.substr(0, first), record.substr(first + 1, second - first - 1), last};
+}
+
 constexpr OnEqual policies[] = {OnEqual::keep, OnEqual::first, OnEqual::last, OnEqual::error};
 constexpr std::uint64_t no_limit = ~std::uint64_t{0};
 
@@ -313,6 +322,134 @@ TEST_CASE("what stands between two keys goes out", "[text][shape]") {
     }
 }
 
+TEST_CASE("conditions choose lines CSV and pairs", "[text][shape]") {
+  Random random(76);
+  struct Choice {
+    const char* text;
+    bool (*fulfils)(const std::string& whole, const Strings& columns);
+  };
+  const auto number = [](const std::string& text) { return std::stoull(text); };
+  static const auto number_of = number;
+  const std::vector<Choice> of_columns{
+      {"2:u64 >= 20", [](const auto&, const auto& of) { return number_of(of[1]) >= 20; }},
+      {"2:i64<2 or 2:f64 > 30.5",
+       [](const auto&, const auto& of) { return number_of(of[1]) < 2 || number_of(of[1]) > 30; }},
+      {"1 == 'a' or not 2:u64 < 3",
+       [](const auto&, const auto& of) { return of[0] == "a" || number_of(of[1]) >= 3; }},
+      {"(1:nocase == 'AB' or 1 <= \"\") and 2 != '0'",
+       [](const auto&, const auto& of) {
+         return (of[0] == "ab" || of[0].empty()) && of[1] != "0";
+       }},
+      {"line > 'b'", [](const auto& whole, const auto&) { return whole > "b"; }},
+      {"9 == ''", [](const auto&, const auto&) { return true; }},
+      {"9 > ''", [](const auto&, const auto&) { return false; }},
+      // What is no number is greater than any.
+      {"3:u64 > 18446744073709551615",
+       [](const auto&, const auto& of) {
+         return of[2].find_first_not_of("0123456789") != std::string::npos;
+       }},
+  };
+  const std::vector<Choice> of_strings{
+      {"line >= 'a2' and line != 'b1'",
+       [](const auto& whole, const auto&) { return whole >= "a2" && whole != "b1"; }},
+      {"not line:nocase < 'B'", [](const auto& whole, const auto&) { return whole >= "b"; }},
+  };
+  for (const Case& of : cases())
+    for (Choice choice : of.format.keys.empty() ? of_strings : of_columns) {
+      std::string text = choice.text;
+      if (of.format.kind == TextKind::pairs)
+        for (std::size_t at; (at = text.find("line")) != text.npos;) text.replace(at, 4, "key");
+      CAPTURE(of.name, of.different, text);
+      Runs test(of, 6, 200, random);
+      test.options.shaping.text_where = parse_text_where(text);
+      Strings kept;
+      for (const std::string& record : test.sorted) {
+        const std::string whole = without_framing(of.format, record);
+        if (choice.fulfils(whole,
+                           of.format.keys.empty() ? Strings{} : columns_of(whole, of.format)))
+          kept.push_back(record);
+      }
+      test.options.memory_bytes = below(random, 2) ? std::uint64_t{4} << 20 : 0;
+      test.check(kept);
+      const std::uint64_t limit = below(random, kept.size() + 2);
+      test.options.shaping.limit = limit;
+      test.options.shaping.on_equal = OnEqual::last;
+      test.check(reduced(of.format, kept, OnEqual::last, limit));
+    }
+}
+
+TEST_CASE("of lines and CSV columns are selected", "[text][shape]") {
+  Random random(77);
+  const std::vector<std::pair<const char*, std::vector<std::size_t>>> selections{
+      {"2", {1}}, {"3,1", {2, 0}}, {"1,9,3", {0, 2}}, {"2,3,1", {1, 2, 0}}, {"7", {}}};
+  for (const Case& of : cases()) {
+    if (of.format.keys.empty()) continue;
+    for (const auto& [text, columns] : selections) {
+      CAPTURE(of.name, of.different, text);
+      Runs test(of, 6, 200, random);
+      test.options.shaping.text_select = parse_text_select(text);
+      const auto selected = [&, &chosen = columns](const Strings& records) {
+        Strings out;
+        for (const std::string& record : records) {
+          const Strings raw = raw_columns(of.format, record);
+          std::string& line = out.emplace_back();
+          for (std::size_t i = 0; i < chosen.size(); ++i) line += (i ? "," : "") + raw[chosen[i]];
+          line += '\n';
+        }
+        return out;
+      };
+      test.options.memory_bytes = below(random, 2) ? std::uint64_t{4} << 20 : 0;
+      test.options.checksum = true;
+      test.check(selected(test.sorted));
+      test.options.shaping.limit = below(random, test.sorted.size() + 2);
+      test.options.shaping.on_equal = below(random, 2) ? OnEqual::last : OnEqual::first;
+      test.options.shaping.text_where = parse_text_where("2:u64 >= 2");
+      test.options.shaping.text_tombstone = parse_text_tombstone("1=a");
+      Strings kept = test.sorted;
+      std::erase_if(kept, [&](const std::string& record) {
+        return std::stoull(columns_of(record, of.format)[1]) < 2;
+      });
+      kept = *reduced(of.format, kept, test.options.shaping.on_equal, no_limit);
+      std::erase_if(
+          kept, [&](const std::string& record) { return columns_of(record, of.format)[0] == "a"; });
+      kept.resize(std::min<std::uint64_t>(kept.size(), *test.options.shaping.limit));
+      test.check(selected(kept));
+    }
+  }
+}
+
+TEST_CASE("conditions and selections of text that make no sense are refused", "[text][shape]") {
+  for (const char* text :
+       {"", "2", "2 >", "2 > 5", "2:u64 > ", "1,2 == 'a'", "1:desc == 'a'", "1 == 'a", "1 = 'a'",
+        "1 == '\\q'", "(1 == 'a'", "1 == 'a' 2 == 'b'", "0 == 'a'", "1:u65 > 2"}) {
+    CAPTURE(text);
+    CHECK_THROWS_WITH(parse_text_where(text), Catch::StartsWith("--where"));
+  }
+  for (const char* text : {"", "1:u64", "0", "1,", "1,2:desc"}) {
+    CAPTURE(text);
+    CHECK_THROWS_WITH(parse_text_select(text), Catch::StartsWith("--select"));
+  }
+  const auto refuses = [](TextKind kind, const char* where, const char* select, const char* why) {
+    CAPTURE(where, select);
+    TextFormat format;
+    format.kind = kind;
+    if (kind != TextKind::pairs) format.delimiter = ',';
+    const TextEncoding text(format);
+    const KeyEncoding encoding(text.layout());
+    Shaping shaping;
+    if (*where) shaping.text_where = parse_text_where(where);
+    if (*select) shaping.text_select = parse_text_select(select);
+    CHECK_THROWS_WITH(TextShape(encoding, format, {}, shaping, true), Catch::Contains(why));
+  };
+  refuses(TextKind::lines, "2:u64 > 'x'", "", "no number");
+  refuses(TextKind::lines, "2 == 'a,b'", "", "delimiter");
+  refuses(TextKind::csv, "name == 'a'", "", "--header");
+  refuses(TextKind::pairs, "2 == 'a'", "", "--where");
+  refuses(TextKind::pairs, "", "1", "pairs do not");
+  refuses(TextKind::lines, "", "1,2,1", "named twice");
+  refuses(TextKind::lines, "", "line", "whole line");
+}
+
 TEST_CASE("lines outside a range and behind a limit are not read", "[text][shape]") {
   const TemporaryFolder folder;
   std::vector<std::filesystem::path> paths;
@@ -356,7 +493,7 @@ TEST_CASE("units that were merged elsewhere are shaped where they stand", "[text
       if (on_equal == OnEqual::keep || below(random, 2)) shaping.limit = below(random, 2'500);
       const TextEncoding text(of.format);
       const KeyEncoding encoding(text.layout());
-      const TextShape shape(encoding, shaping, true);
+      const TextShape shape(encoding, of.format, {}, shaping, true);
       TextJoiner joiner(shape, shaping.limit.value_or(no_limit), nullptr);
       std::string out;
       const auto take = [&](const MergedUnit& unit) {
@@ -401,7 +538,7 @@ TEST_CASE("shaped units that are out of order are found", "[text][shape]") {
     Shaping shaping;
     shaping.on_equal = on_equal;
     shaping.limit = 100;
-    const TextShape shape(encoding, shaping, true);
+    const TextShape shape(encoding, format_of(TextKind::lines, ""), {}, shaping, true);
     Bytes descending = bytes_of_text("a\nc\nb\n");
     CHECK_THROWS_AS(shape_text(shape, descending, portable_fingerprint), Corrupted);
     TextJoiner joiner(shape, no_limit, nullptr);

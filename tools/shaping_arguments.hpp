@@ -23,8 +23,10 @@ struct ShapingArguments {
     };
     if (!is_set_operation(shaping.on_equal)) add_groups_to(command, add);
     add("--where", where, "CONDITION",
-        "Keep only records that fulfil it: field > 5 and (b == 'x' or not c < 2)");
-    add("--select", select, "FIELDS", "The fields that go out, in this order: a,b,…");
+        "Keep only records that fulfil it: field > 5 and (b == 'x' or not c < 2); of text, "
+        "columns: 2:u64 > 5 and name == 'x'");
+    add("--select", select, "FIELDS",
+        "The fields, or columns of text, that go out, in this order: a,b,…");
     command.add_option("--limit", shaping.limit, "Stop after N records have gone out")
         ->check(CLI::NonNegativeNumber)
         ->option_text("N");
@@ -35,10 +37,8 @@ struct ShapingArguments {
   }
 
   Shaping parse_for_text(const TextFormat& format) {
-    if (!where.empty() || !select.empty())
-      throw Error(
-          "--where and --select choose by fields, which text and pairs do not have; give records "
-          "of a fixed size by --record");
+    if (!where.empty()) shaping.text_where = parse_text_where(where);
+    if (!select.empty()) shaping.text_select = parse_text_select(select);
     if (!tombstone.empty()) shaping.text_tombstone = parse_text_tombstone(tombstone);
     if (!from.empty()) shaping.text_from = parse_text_bound("--from", from, format.keys);
     if (!to.empty()) shaping.text_to = parse_text_bound("--to", to, format.keys);

@@ -54,27 +54,32 @@ struct TextValue {
   std::string value;  // as it stands in the text, without quotes of CSV
 };
 
+enum class ConditionOperation : std::uint8_t {
+  less,
+  less_equal,
+  equal,
+  not_equal,
+  greater_equal,
+  greater,
+  negate,
+  both,
+  either
+};
+
 // What a record must fulfil, in postfix order: a comparison pushes its result, `negate` changes the
 // topmost, `both` and `either` join two. Numbers compare as keys do: NaN equals NaN and is
-// greatest.
-struct Condition {
-  enum class Operation : std::uint8_t {
-    less,
-    less_equal,
-    equal,
-    not_equal,
-    greater_equal,
-    greater,
-    negate,
-    both,
-    either
-  };
+// greatest; greater still is text that is no number.
+template <class Value>
+struct ConditionOf {
+  using Operation = ConditionOperation;
   struct Step {
     Operation operation;
-    FieldValue with;  // of a comparison
+    Value with;  // of a comparison
   };
   std::vector<Step> steps;  // none: every record does
 };
+using Condition = ConditionOf<FieldValue>;
+using TextCondition = ConditionOf<TextValue>;
 
 // In this order: `from` and `to`, `where`, equal keys, `tombstone`, `select`, `limit`.
 struct Shaping {
@@ -91,12 +96,15 @@ struct Shaping {
   std::optional<std::uint64_t> limit;  // records that go out at most
 
   // Records of variable length have no fields. Of the above they take `on_equal`, but for reduce,
-  // and `limit`; and instead of `from`, `to` and `tombstone` these: values of the first keys, as
-  // text, of all or of fewer; none: there is no such bound. Of lines in files what is outside is
-  // not read.
+  // and `limit`; and instead of `from` and `to` these: values of the first keys, as text, of all or
+  // of fewer; none: there is no such bound. Of lines in files what is outside is not read.
   std::vector<std::string> text_from, text_to;
-  // The same as `tombstone`, of a column of lines or CSV.
+  // The same as `where`, `tombstone` and `select`, of columns of lines or CSV; a condition may be
+  // on whole lines, or on the keys of pairs. A column that a line does not have is empty to a
+  // condition, and left out of a selection. Their types and orders do not matter to a selection.
+  TextCondition text_where;
   std::optional<TextValue> text_tombstone;
+  std::vector<TextKey> text_select;
 };
 
 // All throw Error, which points into the text. `keys` as in Options::keys.
@@ -111,6 +119,10 @@ void parse_on_equal(std::string_view text, const Schema& schema, const std::vect
 // such as `a > 5 and (name == 'x' or not c < 2)`. Values of bytesN stand in quotes, with \\, \',
 // \" and \xNN in them; one of fewer bytes is filled up by NUL bytes.
 Condition parse_where(std::string_view text, const Schema& schema);
+
+// The same of columns as in parse_text_keys(), but for their order, such as
+// `2:u64 > 5 and name == 'x'`. What does not compare as a number stands in quotes.
+TextCondition parse_text_where(std::string_view text);
 
 // `text` is `field=value`; a value of bytesN may stand in quotes.
 FieldValue parse_tombstone(std::string_view text, const Schema& schema);
@@ -129,6 +141,9 @@ std::vector<std::string> parse_text_bound(std::string_view option, std::string_v
 
 // `text` is `field,…`.
 std::vector<std::uint32_t> parse_select(std::string_view text, const Schema& schema);
+
+// The same of columns: numbers, or names that the header has.
+std::vector<TextKey> parse_text_select(std::string_view text);
 
 // The fields that `select` names, laid end to end; all of them if it is empty.
 Schema selected(const Schema& schema, const std::vector<std::uint32_t>& select);

@@ -45,7 +45,8 @@ struct TextFormat {
 };
 
 // `text` is `column[:type][:desc][:nocase],…`; a column is its number, `line` (`key` says the same
-// of a pair), or a name that the header has. Throws Error, which points into the text.
-std::vector<TextKey> parse_text_keys(std::string_view text);
+// of a pair), or a name that the header has. Throws Error, which points into the text; `option` is
+// what it was given as.
+std::vector<TextKey> parse_text_keys(std::string_view text, std::string_view option = "--by");
 
 }  // namespace corank

@@ -49,8 +49,10 @@ struct TextLayout {
 class TextEncoding {
  public:
   // `header` is the line that holds the columns' names, with or without its terminator. Throws
-  // Error where the format contradicts itself, or the header lacks a name.
-  explicit TextEncoding(const TextFormat& format, std::string_view header = {});
+  // Error where the format contradicts itself, or the header lacks a name; `option` is what the
+  // keys were given as.
+  explicit TextEncoding(const TextFormat& format, std::string_view header = {},
+                        std::string_view option = "--by");
 
   TextLayout layout() const { return layout_with(columns_.data()); }
   // The same with the columns where a device finds them.
