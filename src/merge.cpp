@@ -624,7 +624,9 @@ class Merge {
     const std::uint64_t left_bytes = file.left_bytes();
     if (file.is_in_place()) return Resumption{left_bytes, left_bytes, slice.end, ends_of(runs_)};
     std::optional<Resumption> found;
-    if (text_) {
+    if (text_shape_ && text_shape_->selection()) {
+      found = resume_from_start(written(file, left_bytes), text_->layout());
+    } else if (text_) {
       found = resume_at_line(written(file, left_bytes), text_->layout(), header_,
                              text_shape_.has_value(), runs_);
     } else if (keeps_number()) {
@@ -673,7 +675,15 @@ class Merge {
   void add_lines(const Run& lines, const std::filesystem::path& path) {
     if (!options_.checksum && !text_shape_) return;
     try {
-      const ScanResult found = scan(lines.behind(header_.size()), encoding_, options_.checksum);
+      TextFormat format = *options_.text;
+      if (text_shape_ && text_shape_->selection()) {
+        // By a column that no line has, they are in order as they are.
+        format.keys.assign(1, {});
+        format.keys.front().column = ~std::uint32_t{0};
+      }
+      const TextEncoding text(format, header_);
+      const ScanResult found =
+          scan(lines.behind(output_header_.size()), KeyEncoding(text.layout()), options_.checksum);
       resumed_records_ += found.records;
       totals_.checksum += found.checksum;
     } catch (const OutOfOrder&) {
@@ -1234,10 +1244,10 @@ void check_options(const Options& options, std::size_t runs) {
     throw Error("Options::record has no fields; use Schema::parse");
   if (options.text && options.resume &&
       (options.text->kind != TextKind::lines || options.parts != 0 || options.copy_only ||
-       options.text->bad_numbers == BadNumbers::skip || !options.shaping.text_select.empty()))
+       options.text->bad_numbers == BadNumbers::skip))
     throw Error(
-        "--resume goes on with whole lines in one merged output, none of them skipped, and with "
-        "records of a fixed size; drop it");
+        "--resume goes on with lines in one merged output, none of them skipped, and with records "
+        "of a fixed size; drop it");
   if (options.text && options.parts != 0 && options.text->kind != TextKind::lines)
     throw Error(
         "--parts cuts lines and records of a fixed size, which can be found from anywhere in a "

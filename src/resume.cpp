@@ -97,6 +97,10 @@ std::optional<Resumption> resume_at_line(const Run& left, const TextLayout& text
   return found;
 }
 
+Resumption resume_from_start(const Run& left, const TextLayout& text) {
+  return {line_before(left, text, left.records() + 1), 0, 0, {}};
+}
+
 std::string shaping_text(const Schema& schema, const Shaping& shaping) {
   std::string text = fmt::format("{} {} {}", static_cast<int>(shaping.on_equal),
                                  static_cast<int>(shaping.overflow), shaping.limit.has_value());
@@ -129,6 +133,8 @@ std::string shaping_text(const Schema& schema, const Shaping& shaping) {
   }
   text += ":";
   if (shaping.text_tombstone) append_value(*shaping.text_tombstone);
+  text += ":";
+  for (const TextKey& column : shaping.text_select) append_value({column, {}});
   return text;
 }
 

@@ -45,6 +45,9 @@ std::optional<Resumption> resume_at_line(const Run& left, const TextLayout& text
                                          std::string_view header, bool shaped,
                                          std::span<const Run> runs);
 
+// Of lines made up of columns of others, which tell of no run: all is merged again.
+Resumption resume_from_start(const Run& left, const TextLayout& text);
+
 // All that says what a Shaping does, of records of `schema`, but for its ranges.
 std::string shaping_text(const Schema& schema, const Shaping& shaping);
 

@@ -388,7 +388,6 @@ TEST_CASE("bad input: what is to become of text contradicts itself", "[text]") {
   refuses({"--where", "a == 'x'"}, {"--where", "\"a\"", "--header"});
   refuses({"--select", "a"}, {"--select", "\"a\"", "--header"});
   refuses({"--select", "2,2"}, {"--select", "named twice"});
-  refuses({"--select", "2", "--resume"}, {"--resume", "whole lines"});
   refuses({"--select", "2", "--copy-only"}, {"--copy-only"});
   refuses({"--tombstone", "2", "--on-equal", "last"}, {"--tombstone", "column=value"});
   refuses({"--tombstone", "a=1", "--on-equal", "last"}, {"\"a\"", "--header"});

@@ -208,7 +208,8 @@ class ShapedMerging {
     CHECK(rest.records_written == whole.records_written);
     CHECK(rest.checksum == whole.checksum);
     if (!options.text) CHECK(rest.records == whole.records);
-    const bool wrote_header = options.text && options.text->header && left == 0;
+    const bool from_start = left == 0 || (!options.shaping.text_select.empty() && rest.units != 0);
+    const bool wrote_header = options.text && options.text->header && from_start;
     if (rest.passes <= 1)
       CHECK(rest.bytes_written + rest.resumed_bytes == size - (wrote_header ? header.size() : 0));
     check_files();
@@ -533,6 +534,7 @@ TEST_CASE("lines that are dropped are gone on with where they stopped", "[resume
       if (on_equal != OnEqual::keep && on_equal != OnEqual::error && below(random, 2))
         shaping.text_tombstone = parse_text_tombstone("2:u64=300");
       if (below(random, 3) == 0) shaping.text_where = parse_text_where("2:u64 != 7 or line < '5'");
+      if (below(random, 5) == 0) shaping.text_select = parse_text_select("2,1");
       test.options.memory_bytes = many ? 1 << 20 : 4 << 20;
       test.options.io = round % 2 == 0 ? Io::buffered : Io::mapped;
       INFO("policy " << static_cast<int>(on_equal) << ", round " << round << ", values " << values

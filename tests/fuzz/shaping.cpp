@@ -10,6 +10,7 @@
 #include "corank/error.hpp"
 #include "filter.hpp"
 #include "target.hpp"
+#include "text_columns.hpp"
 
 using namespace corank;
 
@@ -86,6 +87,41 @@ void check_text_value(std::string_view text) {
   require(parse_text_tombstone(text).value == text.substr(text.find('=') + 1));
 }
 
+const TextFormat& csv() {
+  static const TextFormat format = [] {
+    TextFormat of;
+    of.kind = TextKind::csv;
+    of.header = true;
+    return of;
+  }();
+  return format;
+}
+constexpr std::string_view header = "a,b,\"c d\",e\n";
+constexpr std::string_view lines[] = {"\n", ",,,\n", "1,-2,3e1,x\n", "\"q\"\"\",\"1\",,Y,more\r\n"};
+
+std::span<const std::byte> bytes_of(std::string_view line) {
+  return std::as_bytes(std::span(line));
+}
+
+void check_text_condition(std::string_view text) {
+  const TextFilter filter(csv(), header, parse_text_where(text));
+  const TextFilter others(csv(), header, parse_text_where("not (" + std::string(text) + ")"));
+  std::vector<char> scratch;
+  for (const std::string_view line : lines)
+    require(filter.test(bytes_of(line), scratch) != others.test(bytes_of(line), scratch));
+}
+
+void check_text_selection(std::string_view text) {
+  const TextSelection selection(csv(), header, parse_text_select(text));
+  std::vector<std::byte> selected;
+  for (const std::string_view line : lines) {
+    selection.select(bytes_of(line), selected);
+    require(!selected.empty() && selected.size() <= line.size());
+    require(selected.back() == std::byte{'\n'});
+  }
+  require(selection.of_header(header).size() <= header.size());
+}
+
 void check_text_bound(std::string_view text) {
   static const std::vector<TextKey> by = parse_text_keys("1,2,3");
   require(parse_text_bound("--from", text, by).size() <= by.size());
@@ -120,6 +156,10 @@ void corank::fuzz(std::span<const std::uint8_t> input) {
         return check_selection(text);
       case 'v':
         return check_text_value(text);
+      case 'x':
+        return check_text_condition(text);
+      case 'c':
+        return check_text_selection(text);
       case 'r':
         return check_text_bound(text);
       default:
