@@ -1,6 +1,5 @@
 #include "cutter.hpp"
 
-#include <tbb/parallel_for.h>
 #include <tbb/task_arena.h>
 
 #include <algorithm>
@@ -9,6 +8,7 @@
 #include <utility>
 
 #include "corank/co_rank.hpp"
+#include "for_all.hpp"
 
 namespace corank {
 namespace {
@@ -93,7 +93,7 @@ void Cutter::cut_units() {
   if (units == 1)
     cut_unit(0);
   else
-    tbb::this_task_arena::isolate([&] { tbb::parallel_for(std::uint64_t{0}, units, cut_unit); });
+    tbb::this_task_arena::isolate([&] { for_all(0, units, cut_unit); });
   for (std::uint64_t unit = units; unit-- > 1;)
     for (std::uint32_t run = 0; run < windows_.size(); ++run) {
       const std::uint64_t before = cut_ahead_[unit - 1][run];

@@ -1,12 +1,12 @@
 #include "output_verifier.hpp"
 
 #include <fmt/format.h>
-#include <tbb/parallel_for.h>
 #include <tbb/task_arena.h>
 
 #include <algorithm>
 
 #include "corank/error.hpp"
+#include "for_all.hpp"
 #include "order.hpp"
 
 namespace corank {
@@ -66,7 +66,7 @@ void OutputVerifier::look(std::span<const std::byte> bytes, std::uint64_t rank, 
   if (tasks == 1) return look_from(0, records);
   // While it waits for its own tasks, it must not start on others, which may last.
   tbb::this_task_arena::isolate([&] {
-    tbb::parallel_for(std::uint64_t{0}, tasks, [&](std::uint64_t task) {
+    for_all(0, tasks, [&](std::uint64_t task) {
       look_from(records * task / tasks, records * (task + 1) / tasks);
     });
   });

@@ -1,7 +1,6 @@
 #include "parallel_merge.hpp"
 
 #include <tbb/global_control.h>
-#include <tbb/parallel_for.h>
 #include <tbb/task_arena.h>
 
 #include <algorithm>
@@ -10,6 +9,7 @@
 #include <vector>
 
 #include "corank/co_rank.hpp"
+#include "for_all.hpp"
 
 namespace corank {
 namespace {
@@ -72,7 +72,7 @@ std::optional<std::uint64_t> ParallelMerger::merge(std::span<const Stretch> runs
   std::atomic<bool> ordered = true;
   std::atomic<std::uint64_t> fingerprint = 0;
   arena_.execute([&] {
-    tbb::parallel_for(std::uint64_t{1}, tiles, [&](std::uint64_t t) { cuts[t] = cut(t); });
+    for_all(1, tiles, [&](std::uint64_t t) { cuts[t] = cut(t); });
     if (shaper) {
       std::vector<std::byte*> places;
       for (std::uint64_t t = 0; t < tiles; ++t) places.push_back(out + cuts[t].rank * record_bytes);
@@ -84,7 +84,7 @@ std::optional<std::uint64_t> ParallelMerger::merge(std::span<const Stretch> runs
         places.emplace_back(out + offset(cuts[t]), out + offset(cuts[t + 1]));
       text_shaper->begin(places);
     }
-    tbb::parallel_for(std::uint64_t{0}, tiles, [&](std::uint64_t t) {
+    for_all(0, tiles, [&](std::uint64_t t) {
       std::vector<Stretch> tile;
       for (std::size_t r = 0; r < runs.size(); ++r) {
         const std::uint64_t begin = cuts[t].position[r];
@@ -126,7 +126,7 @@ unsigned thread_count(unsigned threads) {
 void run_parallel(std::uint64_t tasks, unsigned threads,
                   const std::function<void(std::uint64_t)>& task) {
   tbb::task_arena arena(static_cast<int>(thread_count(threads)));
-  arena.execute([&] { tbb::parallel_for(std::uint64_t{0}, tasks, task); });
+  arena.execute([&] { for_all(0, tasks, task); });
 }
 
 void merge_by_words(std::span<const std::span<const std::byte>> runs, const KeyWords& keys,

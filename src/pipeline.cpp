@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <tbb/global_control.h>
-#include <tbb/parallel_for.h>
 #include <tbb/parallel_pipeline.h>
 #include <tbb/task_arena.h>
 
@@ -20,6 +19,7 @@
 #include "checksum.hpp"
 #include "corank/error.hpp"
 #include "cutter.hpp"
+#include "for_all.hpp"
 #include "framing.hpp"
 #include "output_verifier.hpp"
 #include "reader.hpp"
@@ -37,7 +37,7 @@ std::uint64_t parallel_checksum(std::span<const std::byte> bytes, std::uint32_t 
       std::max<std::uint64_t>(checksum_task_bytes / record_bytes, 1) * record_bytes;
   std::atomic<std::uint64_t> sum = 0;
   tbb::this_task_arena::isolate([&] {
-    tbb::parallel_for(std::uint64_t{0}, (bytes.size() + task - 1) / task, [&](std::uint64_t i) {
+    for_all(0, (bytes.size() + task - 1) / task, [&](std::uint64_t i) {
       const std::uint64_t from = i * task;
       sum +=
           records_checksum(bytes.subspan(from, std::min(task, bytes.size() - from)), record_bytes);

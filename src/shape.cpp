@@ -1,7 +1,6 @@
 #include "shape.hpp"
 
 #include <fmt/format.h>
-#include <tbb/parallel_for.h>
 #include <tbb/task_arena.h>
 
 #include <algorithm>
@@ -13,6 +12,7 @@
 
 #include "corank/error.hpp"
 #include "field_value.hpp"
+#include "for_all.hpp"
 #include "order.hpp"
 
 namespace corank {
@@ -916,7 +916,7 @@ MergedUnit shape_unit(const Shape& shape, const WorkUnit& unit, std::span<std::b
       shaper.tile(tile).skip(equal_before(shape, merged, start(tile)));
     }
   tbb::this_task_arena::isolate([&] {
-    tbb::parallel_for(std::uint64_t{0}, tiles, [&](std::uint64_t tile) {
+    for_all(0, tiles, [&](std::uint64_t tile) {
       shaper.tile(tile).take(places[tile], start(tile + 1) - start(tile));
       shaper.tile(tile).finish();
     });

@@ -1,13 +1,13 @@
 #include "text_shape.hpp"
 
 #include <fmt/format.h>
-#include <tbb/parallel_for.h>
 #include <tbb/task_arena.h>
 
 #include <algorithm>
 #include <utility>
 
 #include "corank/error.hpp"
+#include "for_all.hpp"
 #include "framing.hpp"
 #include "order.hpp"
 
@@ -244,7 +244,7 @@ MergedUnit shape_text(const TextShape& shape, std::span<std::byte> merged, Finge
   TextUnitShaper shaper(shape, sum);
   shaper.begin(places, true);
   tbb::this_task_arena::isolate([&] {
-    tbb::parallel_for(std::size_t{0}, places.size(), [&](std::size_t tile) {
+    for_all(0, places.size(), [&](std::size_t tile) {
       std::array<Entry, 256> entries;
       for (std::span<const std::byte> rest = places[tile]; !rest.empty();) {
         const Indexed found = index_records(layout, rest, true, entries);

@@ -1,13 +1,17 @@
 #include <tbb/parallel_for.h>
+#include <tbb/task_group.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "catch.hpp"
+#include "corank/error.hpp"
 #include "cpu_backend.hpp"
+#include "for_all.hpp"
 
 namespace corank {
 namespace {
@@ -318,3 +322,24 @@ TEST_CASE("the CPU backend says what it runs on", "[cpu]") {
 }
 
 }  // namespace corank
+
+TEST_CASE("loops are whole where the tasks around them are cancelled") {
+  for (int repeat = 0; repeat < 20; ++repeat) {
+    std::atomic<int> done = 0;
+    tbb::task_group_context failed;
+    tbb::parallel_for(
+        0, 1,
+        [&](int) {
+          failed.cancel_group_execution();
+          corank::for_all(0, 1'000, [&](std::uint64_t) { ++done; });
+        },
+        failed);
+    CHECK(done == 1'000);
+  }
+  const auto throws = [] {
+    corank::for_all(0, 1'000, [](std::uint64_t i) {
+      if (i == 700) throw corank::Corrupted("one of them");
+    });
+  };
+  CHECK_THROWS_AS(throws(), corank::Corrupted);
+}
