@@ -172,3 +172,167 @@ TEST_CASE("the first descent is found wherever it is") {
   }
   if (fingerprint_sums().size() > 2) CHECK(looked_in_one_go > 4'000);
 }
+
+TEST_CASE("what is merged is looked at across the edges of pieces and parts") {
+  const Schema schema = Schema::parse("a:u64,p:u64");
+  const KeyEncoding encoding(schema, {});
+  std::vector<std::uint64_t> words;
+  for (std::uint64_t i = 0; i < 100'000; ++i) words.insert(words.end(), {i, ~i});
+  const auto records = [&](std::uint64_t first, std::uint64_t count) {
+    return std::as_bytes(std::span(words)).subspan(first * 16, count * 16);
+  };
+  const auto add = [&](OutputVerifier& to, std::uint64_t first, std::uint64_t count,
+                       unsigned threads = 1) {
+    to.follow(records(first, count), first);
+    to.look(records(first, count), first, threads);
+  };
+  const OutputOrder rising{&encoding, OutputOrder::Kind::rising};
+  OutputVerifier whole(rising, portable_fingerprint), pieces(rising, portable_fingerprint),
+      rest(rising, portable_fingerprint);
+  CHECK(whole.empty());
+  add(whole, 0, 100'000, 3);
+  CHECK_FALSE(whole.empty());
+  for (std::uint64_t first = 0; first < 60'000; first += 6'000) add(pieces, first, 6'000);
+  add(rest, 60'000, 40'000);
+  CHECK(whole.fingerprint() == pieces.fingerprint() + rest.fingerprint());
+  CHECK_NOTHROW(pieces.check_edge(rest));
+  CHECK_THROWS_AS(rest.check_edge(pieces), Corrupted);
+  CHECK_THROWS_AS(pieces.follow(records(59'998, 3), 59'998), Corrupted);
+
+  OutputVerifier unordered({&encoding, OutputOrder::Kind::none}, portable_fingerprint);
+  for (const std::uint64_t first : {50'000u, 0u}) add(unordered, first, 50'000);
+  CHECK(unordered.fingerprint() == whole.fingerprint());
+  CHECK_NOTHROW(unordered.check_edge(unordered));
+
+  // One by one, so that the place in the task and in the block is any.
+  std::uint64_t named = 0, planted = 0;
+  for (std::uint64_t i = 1; i < 100'000; i += 487, ++planted) {
+    std::swap(words[2 * i], words[2 * i - 2]);
+    OutputVerifier looks(rising, portable_fingerprint);
+    try {
+      add(looks, 0, 10);
+      add(looks, 10, 99'990, 1 + i % 3);
+    } catch (const Corrupted& found) {
+      named += std::string(found.what()).find("record " + std::to_string(i) + " of") !=
+               std::string::npos;
+    }
+    std::swap(words[2 * i], words[2 * i - 2]);
+  }
+  CHECK(named == planted);
+}
+
+TEST_CASE("an inversion is found wherever it is planted and its file and record are named") {
+  // A chunk has 40 records, a unit a few hundred.
+  const Schema schema = Schema::parse("p:bytes44,a:u64,q:bytes48");
+  const auto keys = parse_keys("a", schema);
+  constexpr std::uint64_t runs = 3, records = 400, record_bytes = 100;
+  Random random(34);
+  const TemporaryFolder folder;
+  std::vector<std::filesystem::path> paths;
+  std::vector<Bytes> sorted;
+  for (std::uint64_t run = 0; run < runs; ++run) {
+    sorted.push_back(
+        stably_sorted(schema, keys, random_records(schema, records, Values::any, random)));
+    paths.push_back(folder / ("run" + std::to_string(run)));
+    write_file(paths.back(), sorted.back());
+  }
+  for (const BackendChoice backend : {BackendChoice::cpu, BackendChoice::cuda}) {
+    if (backend == BackendChoice::cuda && !find_cuda_device(0).usable) continue;
+    Options options;
+    options.record = schema;
+    options.keys = keys;
+    options.backend = backend;
+    options.memory_bytes = 500'000;
+    options.overwrite = true;
+    options.threads = 1;
+    REQUIRE(merge(paths, folder / "output", options).units >= 4);
+    std::uint64_t missed = 0;
+    // A device takes its time to start; such steps go over every edge in the end.
+    for (std::uint64_t at = 0; at < runs * (records - 1);
+         at += backend == BackendChoice::cuda ? 13 : exhaustive_step) {
+      const std::uint64_t run = at / (records - 1), record = at % (records - 1);
+      Bytes wrong = sorted[run];
+      std::byte* const moved = &wrong[record * record_bytes];
+      REQUIRE(reference_less(schema, keys, moved, moved + record_bytes));
+      std::swap_ranges(moved, moved + record_bytes, moved + record_bytes);
+      write_file(paths[run], wrong);
+      try {
+        merge(paths, folder / "output", options);
+        ++missed;
+      } catch (const OutOfOrder& found) {
+        missed += found.file() != paths[run] || found.record() != record + 1;
+      }
+      write_file(paths[run], sorted[run]);
+    }
+    CHECK(missed == 0);
+  }
+}
+
+TEST_CASE("a temporary file that changes on its disk is noticed") {
+  const Schema schema = Schema::parse("a:u64,p:u64");
+  Random random(36);
+  const TemporaryFolder folder;
+  std::vector<std::filesystem::path> paths;
+  for (int run = 0; run < 300; ++run) {
+    paths.push_back(folder / ("run" + std::to_string(run)));
+    write_file(paths.back(),
+               stably_sorted(schema, {{0}}, random_records(schema, 2'000, Values::any, random)));
+  }
+  Options options;
+  options.record = schema;
+  options.memory_bytes = 700 << 10;
+  // Progress is told of at most ten times a second.
+  options.notice = [](const std::string&) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(150));
+  };
+  bool flipped = false;
+  options.progress = [&](const Progress&) {
+    for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+      std::error_code gone;
+      const std::string name = std::filesystem::read_symlink(entry.path(), gone);
+      if (flipped || !name.starts_with(folder.path().string()) || !name.ends_with(" (deleted)"))
+        continue;
+      // The payload of the record that was written last, which is read last.
+      const int file = ::open(entry.path().c_str(), O_RDWR);
+      const off_t end = ::lseek(file, 0, SEEK_END);
+      char byte = 0;
+      if (end >= 16 && ::pread(file, &byte, 1, end - 1) == 1) {
+        byte ^= 1;
+        flipped = ::pwrite(file, &byte, 1, end - 1) == 1;
+      }
+      ::close(file);
+    }
+  };
+  SECTION("verified") {
+    CHECK_THROWS_AS(merge(paths, folder / "output", options), Corrupted);
+    CHECK(flipped);
+    CHECK_FALSE(std::filesystem::exists(folder / "output"));
+  }
+  SECTION("unless nothing is to be verified") {
+    options.verify = false;
+    const Stats stats = merge(paths, folder / "output", options);
+    CHECK(flipped);
+    CHECK(stats.passes > 1);
+    CHECK_FALSE(stats.verified);
+  }
+}
+
+TEST_CASE("copies and merges in memory are verified as well") {
+  const Schema schema = Schema::parse("a:u32,p:u32");
+  Random random(37);
+  std::vector<Bytes> runs;
+  for (int run = 0; run < 5; ++run)
+    runs.push_back(
+        stably_sorted(schema, {{0}}, random_records(schema, 100'000, Values::any, random)));
+  const std::vector<std::span<const std::byte>> spans(runs.begin(), runs.end());
+  Bytes output(5 * runs[0].size());
+  Options options;
+  options.record = schema;
+  for (const bool copy_only : {false, true}) {
+    options.copy_only = copy_only;
+    const Stats stats = merge(spans, output, options);
+    CHECK(stats.verified);
+    // A device looks while it merges.
+    CHECK((stats.busy.verify > 0 || stats.backend == "cuda"));
+  }
+}
