@@ -14,15 +14,9 @@
 namespace corank {
 namespace {
 
-using detail::Pair, detail::short_record;
+using detail::Pair, detail::short_record, detail::word_of;
 
 #ifdef __x86_64__
-inline __attribute__((always_inline)) std::uint64_t word_of(const detail::WholeWord& key,
-                                                            const std::byte* record) {
-  const std::uint64_t raw = detail::load_little(record + key.offset, 8);
-  return (key.big_endian ? detail::byte_swap(raw) : raw) ^ key.flip;
-}
-
 // Rounds of AES mix 16 bytes at once: after two, every bit depends on every bit; one more leaves
 // nothing of the structure of the first two. Without it, records of few values that exchange the
 // four bytes of a column go unnoticed now and then.

@@ -178,8 +178,9 @@ void TextJoiner::put(std::span<const std::byte> records, std::uint64_t count,
 void TextJoiner::put(std::vector<std::byte> record, MergedUnit& unit) {
   if (record.empty() || shape_.buries(record)) return;
   if (const TextSelection* const selection = shape_.selection()) {
-    selection->select(record, selected_);
-    record.assign(selected_.begin(), selected_.end());
+    std::vector<std::byte> selected;
+    selection->select(record, selected);
+    record = std::move(selected);
   }
   const Entry entry = make_entry(0, record.data(), record.size());
   const std::uint64_t fingerprint =
@@ -271,7 +272,7 @@ MergedUnit shape_text(const TextShape& shape, const Entry& only, FingerprintSum 
   shaper.tile(0).write(reinterpret_cast<const std::byte*>(&only), sizeof only);
   shaper.tile(0).finish();
   MergedUnit unit = shaper.join();
-  unit.apart.push_back(std::move(room));
+  if (!room.empty()) unit.apart.push_back(std::move(room));
   return unit;
 }
 

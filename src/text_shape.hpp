@@ -171,7 +171,6 @@ class TextJoiner {
   std::vector<std::byte> last_;  // of the records that were merged
   std::uint64_t records_ = 0;
   std::uint64_t fingerprint_ = 0, outgoing_ = 0;
-  std::vector<std::byte> selected_;  // of the record that goes out
   bool ended_ = false;
 };
 

@@ -44,10 +44,7 @@ class WholeWords {
       : key_(*keys.whole_word()), kernel_(kernel), merger_(kernel) {}
   static bool fits(const KeyWords& keys) { return keys.whole_word() && keys.record_bytes() == 8; }
 
-  std::uint64_t word(const std::byte* record) const {
-    const std::uint64_t value = detail::load_little(record, 8);
-    return (key_.big_endian ? detail::byte_swap(value) : value) ^ key_.flip;
-  }
+  std::uint64_t word(const std::byte* record) const { return detail::word_of(key_, record); }
 
   bool ascends(const Stretch& stretch) const {
     return kernel_.ascend(stretch.records - 8 * stretch.predecessor,
@@ -187,11 +184,7 @@ class PackedWords {
 
   bool descends(const std::byte* record, const std::byte* next) const {
     if (!whole_word_) return keys_.less(next, record);
-    const auto value = [&](const std::byte* of) {
-      const std::uint64_t raw = detail::load_little(of + whole_word_->offset, 8);
-      return (whole_word_->big_endian ? detail::byte_swap(raw) : raw) ^ whole_word_->flip;
-    };
-    return value(next) < value(record);
+    return detail::word_of(*whole_word_, next) < detail::word_of(*whole_word_, record);
   }
 
   // The first word in which the block's least record and its greatest differ.

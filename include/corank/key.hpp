@@ -101,13 +101,6 @@ CORANK_HOST_DEVICE inline std::uint64_t byte_swap(std::uint64_t value) {
 #endif
 }
 
-// A key that is one integer of 64 bits: its word is the integer, swapped if big-endian, ^ `flip`.
-struct WholeWord {
-  std::uint32_t offset;  // in the record, bytes
-  bool big_endian;
-  std::uint64_t flip;
-};
-
 // The `bytes` bytes at `at` as a little-endian number; hosts and devices here are little-endian.
 CORANK_HOST_DEVICE inline std::uint64_t load_little(const std::byte* at, unsigned bytes) {
 #ifdef __CUDA_ARCH__
@@ -142,6 +135,18 @@ CORANK_HOST_DEVICE inline std::uint64_t load_little(const std::byte* at, unsigne
   }
   return value;
 #endif
+}
+
+// A key that is one integer of 64 bits: its word is the integer, swapped if big-endian, ^ `flip`.
+struct WholeWord {
+  std::uint32_t offset;  // in the record, bytes
+  bool big_endian;
+  std::uint64_t flip;
+};
+
+inline std::uint64_t word_of(const WholeWord& key, const std::byte* record) {
+  const std::uint64_t raw = load_little(record + key.offset, 8);
+  return (key.big_endian ? byte_swap(raw) : raw) ^ key.flip;
 }
 
 }  // namespace detail
