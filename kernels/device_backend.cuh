@@ -73,10 +73,10 @@ class DeviceBackend final : public Backend {
       if (look_) shaped->read = found.read;
       return std::move(*shaped);
     }
-    if (text_shape_) return shape_text(*text_shape_, {output, unit.bytes}, fingerprint_);
+    if (text_shape_) return shape_text(*text_shape_, unit, {output, unit.bytes}, fingerprint_);
     MergedUnit merged;
     merged.pieces = {{output, unit.bytes}};
-    if (look_) merged.look = UnitLook{found.read, found.written, {}, found.last_offset};
+    if (look_) merged.look = UnitLook{found.read, found.written, found.last_offset};
     return merged;
   }
 

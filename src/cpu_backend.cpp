@@ -200,7 +200,7 @@ class CpuBackend final : public Backend {
     std::optional<UnitShaper> shaper;
     if (shape_) shaper.emplace(*shape_, unit, fingerprint_);
     std::optional<TextUnitShaper> text_shaper;
-    if (text_shape_) text_shaper.emplace(*text_shape_, fingerprint_);
+    if (text_shape_) text_shaper.emplace(*text_shape_, unit, fingerprint_);
     const bool reads_first = fingerprint_ && !unit.segments.front().chunk->fingerprint;
     const auto read =
         merger_.merge(runs, output, shaper ? &*shaper : nullptr,

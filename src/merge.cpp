@@ -207,10 +207,6 @@ void check_tombstone(const Shaping& shaping, bool is_given) {
 
 void check_text_shaping(const Options& options) {
   const Shaping& shaping = options.shaping;
-  if (is_set_operation(shaping.on_equal))
-    throw Error(
-        "union, intersect and subtract are for records of a fixed size; give them by --record, or "
-        "merge text and pairs by --on-equal first or last");
   if (shaping.on_equal == OnEqual::reduce)
     throw Error(
         "--on-equal reduce combines fields of records of a fixed size; of text and pairs keep "
@@ -363,9 +359,7 @@ class Merge {
   void prepare_shape() {
     const Shaping& shaping = options_.shaping;
     output_encoding_.emplace(output_schema_, keys_of_output());
-    // See SetOperation.
-    if (shaping.on_equal == OnEqual::intersect || shaping.on_equal == OnEqual::subtract)
-      std::rotate(runs_.begin(), runs_.begin() + 1, runs_.end());
+    rotate_runs();
     keep_range();
     if (shaping.on_equal == OnEqual::error) inputs_ = runs_;
     // In a stream nothing is found but by reading.
@@ -376,19 +370,29 @@ class Merge {
       keep_first(*shaping.limit);
   }
 
+  // In a stream nothing is found but by reading; nor are CSV and pairs.
+  bool finds_lines() const { return options_.text->kind == TextKind::lines && !has_streams_; }
+
+  // See SetOperation.
+  void rotate_runs() {
+    const OnEqual kind = options_.shaping.on_equal;
+    if (kind == OnEqual::intersect || kind == OnEqual::subtract)
+      std::rotate(runs_.begin(), runs_.begin() + 1, runs_.end());
+  }
+
   // The ends of a range are found in lines that are read from where they are wanted; what is in
   // between of other runs is told by reading.
   void prepare_text_shape() {
     const Shaping& shaping = options_.shaping;
+    rotate_runs();
     if (shaping.on_equal == OnEqual::error) inputs_ = runs_;
-    const bool finds = options_.text->kind == TextKind::lines && !has_streams_;
     const auto bound = [&](const std::vector<std::string>& values, const char* option) {
       return values.empty() ? std::nullopt
                             : std::optional<TextBound>({text_->layout(), values, option});
     };
     const auto from = bound(shaping.text_from, "--from"), to = bound(shaping.text_to, "--to");
     for (Run& run : runs_) {
-      if (!finds) break;
+      if (!finds_lines()) break;
       const auto find = [&](const std::optional<TextBound>& key, std::uint64_t without) {
         return key ? find_line(run, key->layout(), key->record(), Bound::lower, 0, run.records())
                    : without;
@@ -396,7 +400,7 @@ class Merge {
       const std::uint64_t first = find(from, 0), end = find(to, run.records());
       run = run.stretch(first, std::max(first, end) - first);
     }
-    TextShape shape(encoding_, *options_.text, header_, shaping, finds);
+    TextShape shape(encoding_, *options_.text, header_, shaping, finds_lines(), runs_.size());
     if (shape.keeps_all()) return;
     text_shape_.emplace(std::move(shape));
     const TextSelection* const selection = text_shape_->selection();
@@ -424,7 +428,8 @@ class Merge {
     using enum OutputOrder::Kind;
     if (options_.copy_only) return {&encoding_, none};
     if (last_pass_ && text_shape_ && text_shape_->selection()) return {&*output_encoding_, none};
-    if (last_pass_ && text_shape_) return {&encoding_, text_shape_->groups() ? strict : rising};
+    if (last_pass_ && text_shape_ && text_shape_->groups() && !text_shape_->set_operation())
+      return {&encoding_, strict};
     if (!last_pass_ || !shape_) return {&encoding_, rising};
     const std::size_t keys = keys_of_output().size();
     if (keys == 0) return {&*output_encoding_, none};
@@ -821,8 +826,9 @@ class Merge {
       const std::uint64_t merged_before = totals_.records, written_before = totals_.records_written;
       const std::uint64_t fingerprint = run_pass({first, end}, {&all, 1}, {&temporary, 1}, {});
       for (const Run& merged : std::span(first, end)) merged.check_unchanged();
-      earlier_records_ += earlier_shape_ ? totals_.records_written - written_before
-                                         : totals_.records - merged_before;
+      earlier_records_ += earlier_shape_ || earlier_text_shape_
+                              ? totals_.records_written - written_before
+                              : totals_.records - merged_before;
       *first = temporary.into_run(record_bytes());
       runs_.erase(first + 1, end);
       fingerprints_[pass.first] = fingerprint;
@@ -835,18 +841,23 @@ class Merge {
   void shape_earlier(std::size_t runs, bool last_among_them) {
     const OnEqual kind = options_.shaping.on_equal;
     earlier_shape_.reset();
+    earlier_text_shape_.reset();
     if (!is_set_operation(kind) || (kind == OnEqual::subtract && !last_among_them)) return;
     Shaping shaping;
     shaping.where = options_.shaping.where;
     shaping.on_equal = kind;
-    earlier_shape_.emplace(options_.record, options_.keys, encoding_, shaping, runs);
+    shaping.text_where = options_.shaping.text_where;
+    if (options_.text)
+      earlier_text_shape_.emplace(encoding_, *options_.text, header_, shaping, true, runs);
+    else
+      earlier_shape_.emplace(options_.record, options_.keys, encoding_, shaping, runs);
   }
 
   // Of several slices the last records before each and in it, where set operations may change the
   // ranks.
   std::vector<Edges> edges_of(std::span<const Slice> slices) const {
     std::vector<Edges> edges;
-    if (slices.size() == 1 || !is_set_operation(options_.shaping.on_equal)) return edges;
+    if (slices.size() == 1 || !shape_ || !shape_->set_operation()) return edges;
     for (const Slice& slice : slices)
       edges.push_back({last_before(end_of_slice(slice.begin, runs_), runs_),
                        last_before(end_of_slice(slice.end, runs_), runs_)});
@@ -855,9 +866,16 @@ class Merge {
 
   // After passes of a set operation there are fewer runs and records than at the start.
   void go_on_with_fewer(std::span<Slice> slices, std::span<const Edges> edges) {
-    shape_.emplace(options_.record, options_.keys, encoding_, options_.shaping, runs_.size());
     const std::uint64_t records = records_of(runs_);
-    if (edges.empty()) slices.front() = {0, records};
+    if (options_.text) {
+      text_shape_.emplace(encoding_, *options_.text, header_, options_.shaping, finds_lines(),
+                          runs_.size());
+      for (std::size_t i = 0; i < slices.size(); ++i)
+        slices[i] = {part_of(records, i, slices.size()), part_of(records, i + 1, slices.size())};
+    } else {
+      shape_.emplace(options_.record, options_.keys, encoding_, options_.shaping, runs_.size());
+      if (edges.empty()) slices.front() = {0, records};
+    }
     for (std::size_t i = 0; i < edges.size(); ++i)
       slices[i] = {rank_behind(edges[i].before), rank_behind(edges[i].last)};
     progress_.bytes_total = progress_.bytes_done + records * record_bytes();
@@ -1049,7 +1067,8 @@ class Merge {
     return shape ? &*shape : nullptr;
   }
   const TextShape* text_shape_of_pass() const {
-    return last_pass_ && text_shape_ ? &*text_shape_ : nullptr;
+    const std::optional<TextShape>& shape = last_pass_ ? text_shape_ : earlier_text_shape_;
+    return shape ? &*shape : nullptr;
   }
 
   // Names the first two records that have the key of `record`.
@@ -1209,7 +1228,7 @@ class Merge {
   std::optional<KeyEncoding> output_encoding_;
   std::optional<Shape> shape_;          // of the last pass
   std::optional<Shape> earlier_shape_;  // of the pass before it that is run
-  std::optional<TextShape> text_shape_;
+  std::optional<TextShape> text_shape_, earlier_text_shape_;
   BackendDecision decision_;
   unsigned threads_;
   std::uint64_t memory_bytes_;

@@ -72,11 +72,6 @@ void OutputVerifier::look(std::span<const std::byte> bytes, std::uint64_t rank, 
   });
 }
 
-void OutputVerifier::take(const UnitLook& found, std::uint64_t rank) {
-  if (found.descent) throw_disorder(rank + *found.descent);
-  fingerprint_ += found.written;
-}
-
 void OutputVerifier::follow(std::span<const std::byte> bytes, std::uint64_t rank) {
   if (bytes.empty()) return;
   const auto first = bytes.first(encoding_.record_bytes());

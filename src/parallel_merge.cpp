@@ -94,6 +94,7 @@ std::optional<std::uint64_t> ParallelMerger::merge(std::span<const Stretch> runs
         tile.push_back({runs[r].records + begin * record_bytes, end - begin,
                         begin != 0 || runs[r].predecessor});
         if (shaper) shaper->add_segment(t, r, tile.back().records, tile.back().count);
+        if (text_shaper) text_shaper->add_segment(t, r, tile.back().records, tile.back().count);
       }
       const int thread = tbb::this_task_arena::current_thread_index();
       TileShaper* const tile_shaper = shaper ? &shaper->tile(t) : nullptr;

@@ -269,10 +269,7 @@ void run_pass(const Pass& pass, PassTotals& totals, Verifier& verifier) {
           const auto output = stays ? std::span<std::byte>()
                                     : token->buffer.bytes().subspan(skew_of(unit), unit.bytes);
           if (stays && pass.text_shape) {
-            const Segment& only = unit.segments.front();
-            token->merged = shape_text(
-                *pass.text_shape, reinterpret_cast<const Entry*>(only.chunk->records())[only.first],
-                pass.fingerprint);
+            token->merged = shape_text(*pass.text_shape, unit, pass.fingerprint);
           } else if (stays) {
             for (const Segment& segment : unit.segments)
               token->merged.pieces.push_back(bytes_of_segment(segment));
@@ -401,7 +398,7 @@ void run_pass(const Pass& pass, PassTotals& totals, Verifier& verifier) {
         verifier.text.take(*looked_at, token->merged.pieces.front(), token->sequence,
                            token->offset);
       else
-        verifier.records.take(*looked_at, token->unit.rank);
+        verifier.records.take(*looked_at);
     } else if (!looks_at_blocks) {
       Stopwatch verifying(totals.verify, row("verify", token - carried.data()),
                           token->unit.sequence);

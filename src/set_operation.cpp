@@ -34,7 +34,7 @@ RunCounter::RunCounter(const KeyLayout& layout) : layout_(layout) {
   while (pieces < layout.prefix_pieces && layout.pieces[pieces].word == 0) ++pieces;
   first_word_ = {layout.pieces, pieces, pieces, layout.record_bytes};
   is_piece_ = pieces == 1;
-  is_key_ = pieces == layout.pieces_count;
+  is_key_ = pieces == layout.pieces_count && !layout.text;
 }
 
 std::uint64_t RunCounter::word_of(const std::byte* record) const {

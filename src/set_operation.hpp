@@ -46,7 +46,8 @@ class SetGroup {
 };
 
 // Counts what runs have of a group, which merged records do not tell any more. Groups must be asked
-// for in their order. A group's word is the first of its key.
+// for in their order. A group's word is the first of its key. Of records of variable length, it is
+// their entries that are meant.
 class RunCounter {
  public:
   explicit RunCounter(const KeyLayout& layout);

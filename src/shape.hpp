@@ -198,11 +198,20 @@ class TileShaper {
   std::vector<std::byte> selected_;
 };
 
+// The same of records of variable length, and how many they are.
+struct TextHeadPiece {
+  SetPiece piece;
+  std::span<std::byte> records;
+};
+
 // What merged records of variable length, a part of a unit, have come to.
 struct ShapedText {
   // What the groups at its ends have come to, which may reach into its neighbours; no tail if they
-  // are one, none of them where equal keys mean nothing.
+  // are one, none of them where equal keys mean nothing. Of a set operation the head is one of its
+  // group's records, and the tail is in tail_set.
   std::vector<std::byte> head, tail;
+  std::vector<TextHeadPiece> head_pieces;
+  OpenSet tail_set;
   std::span<const std::byte> between;
   std::uint64_t records = 0;               // in between
   std::exception_ptr failure;              // instead of what would follow

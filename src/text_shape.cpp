@@ -21,6 +21,16 @@ std::span<const std::byte> bytes_of(const TextLayout& layout, const Entry& entry
   return {record_of(entry), record_bytes(layout, entry)};
 }
 
+const std::byte* entries_of(const Segment& segment) {
+  return segment.chunk->records() + segment.first * sizeof(Entry);
+}
+
+// Of a unit that is one tile.
+void add_segments(TextUnitShaper& shaper, const WorkUnit& unit) {
+  for (std::size_t i = 0; i < unit.segments.size(); ++i)
+    shaper.add_segment(0, i, entries_of(unit.segments[i]), unit.segments[i].count);
+}
+
 }  // namespace
 
 std::string text_key_text(const TextLayout& layout, std::span<const std::byte> record) {
@@ -38,8 +48,9 @@ std::string text_key_text(const TextLayout& layout, std::span<const std::byte> r
 }
 
 TextShape::TextShape(const KeyEncoding& encoding, const TextFormat& format, std::string_view header,
-                     const Shaping& shaping, bool within_bounds)
+                     const Shaping& shaping, bool within_bounds, std::size_t runs)
     : encoding_(encoding), on_equal_(shaping.on_equal), limits_(shaping.limit.has_value()) {
+  if (is_set_operation(on_equal_)) set_operation_ = {on_equal_, static_cast<std::uint32_t>(runs)};
   if (const auto& tombstone = shaping.text_tombstone) {
     TextFormat by = format;
     by.keys = {tombstone->column};
@@ -60,7 +71,8 @@ TextShaper::TextShaper(const TextShape& shape, std::span<std::byte> place, bool 
       in_place_(in_place),
       begin_(place.data()),
       end_(begin_),
-      sum_(sum) {}
+      sum_(sum),
+      runs_(shape.encoding_.layout()) {}
 
 std::vector<std::byte> TextShaper::copy_of(const Entry& entry) const {
   const auto bytes = bytes_of(shape_->layout(), entry);
@@ -84,16 +96,22 @@ void TextShaper::take_batch() {
     batch_.front() = make_entry(entries.back().word, shaped_.last.data(), shaped_.last.size());
   }
   has_last_ = true;
-  for (const Entry& entry : entries)
-    if (!shaped_.failure && wanted(entry)) take(entry);
+  for (const Entry& entry : entries) {
+    if (shaped_.failure || !in_range(entry)) continue;
+    const bool counts =
+        !shape_->where_ || shape_->where_->test(bytes_of(shape_->layout(), entry), results_);
+    if (shape_->set_operation())
+      take_of_set(entry, counts);
+    else if (counts)
+      take(entry);
+  }
   batched_ = 0;
 }
 
-bool TextShaper::wanted(const Entry& entry) {
+bool TextShaper::in_range(const Entry& entry) {
   if (shape_->from_ && shape_->from_->behind(entry)) return false;
   shaped_.ended = shaped_.ended || (shape_->to_ && !shape_->to_->behind(entry));
-  return !shaped_.ended &&
-         (!shape_->where_ || shape_->where_->test(bytes_of(shape_->layout(), entry), results_));
+  return !shaped_.ended;
 }
 
 void TextShaper::take(const Entry& entry) {
@@ -122,6 +140,87 @@ void TextShaper::close_group() {
   in_head_ = false;
 }
 
+void TextShaper::take_of_set(const Entry& entry, bool counts) {
+  if (open_ && (open_->word != entry.word || text_less(shape_->layout(), *open_, entry))) {
+    descends_ = descends_ || entry.word < open_->word;
+    close_set();
+  }
+  descends_ = descends_ || (sum_ && open_ && text_less(shape_->layout(), entry, *open_));
+  if (!open_) open_ = entry;
+  group_.push_back({entry, counts});
+  if (group_.size() == batch_records) decide();
+}
+
+// About what is there of the open group, of which more may follow.
+void TextShaper::decide() {
+  if (group_.empty()) return;
+  if (open_set_.empty()) open_set_.record = copy_of(*open_);
+  if (in_head_ && shaped_.head.empty()) shaped_.head = open_set_.record;
+  put_pieces(open_set_.group, runs_.count(reinterpret_cast<const std::byte*>(&group_.front().entry),
+                                          open_->word, decided_, group_.size(), true));
+  // What was put out in place may stand where the group was.
+  open_ = make_entry(open_->word, open_set_.record.data(), open_set_.record.size());
+  decided_ += group_.size();
+  group_.clear();
+}
+
+// About a group that lies here as a whole, of which less has to be known.
+void TextShaper::decide_whole() {
+  const SetOperation& operation = *shape_->set_operation();
+  const auto* const record = reinterpret_cast<const std::byte*>(&group_.front().entry);
+  const std::uint64_t size = group_.size();
+  const std::uint32_t last_run = operation.runs - 1;
+  SetGroup group;
+  if (operation.kind == OnEqual::unite && size == 1) {
+    const SetPiece piece{0, 1};
+    put_pieces(group, {&piece, 1});
+  } else if (operation.kind == OnEqual::subtract) {
+    const std::uint64_t last = std::min(runs_.count_in_last(last_run, record, open_->word), size);
+    const SetPiece pieces[] = {{0, size - last}, {last_run, last}};
+    if (last != 0) put_pieces(group, std::span(pieces).subspan(last == size));
+  } else if (operation.kind == OnEqual::unite || size >= operation.runs) {
+    put_pieces(group, runs_.count(record, open_->word, 0, size, false));
+  }
+}
+
+// Puts out what goes out of the group's records that are here, of which the pieces are; of the
+// head, which has yet to be decided about, all that count.
+void TextShaper::put_pieces(SetGroup& group, std::span<const SetPiece> pieces) {
+  const SetRecord* record = group_.data();
+  for (const SetPiece& piece : pieces) {
+    const SetRecord* const end = record + piece.count;
+    const auto count =
+        static_cast<std::uint64_t>(std::count_if(record, end, [](auto& of) { return of.counts; }));
+    if (in_head_) {
+      std::byte* const begin = position();
+      for (; record != end; ++record)
+        if (record->counts) move(record->entry);
+      shaped_.head_pieces.push_back({{piece.run, count}, {begin, position()}});
+      continue;
+    }
+    const SetGroup::Range range =
+        count == 0 ? SetGroup::Range{} : group.take(*shape_->set_operation(), {piece.run, count});
+    for (std::uint64_t number = 0; record != end; ++record) {
+      if (!record->counts) continue;
+      if (number >= range.first && number < range.end) put(record->entry);
+      ++number;
+    }
+  }
+}
+
+void TextShaper::close_set() {
+  if (in_head_ || !open_set_.empty())
+    decide();
+  else
+    decide_whole();
+  if (in_head_) begin_ = position();
+  in_head_ = false;
+  open_.reset();
+  group_.clear();
+  open_set_ = OpenSet();
+  decided_ = 0;
+}
+
 void TextShaper::put(const Entry& entry) {
   const auto record = bytes_of(shape_->layout(), entry);
   if (shape_->buries(record)) return;
@@ -133,17 +232,29 @@ void TextShaper::put(const Entry& entry) {
   }
   if (sum_)
     shaped_.outgoing_fingerprint += entries_fingerprint(sum_, shape_->layout(), {&outgoing, 1});
-  if (uses_writer())
-    return writer_.write(reinterpret_cast<const std::byte*>(&outgoing), sizeof outgoing);
-  const auto bytes = bytes_of(shape_->layout(), outgoing);
+  move(outgoing);
+}
+
+// To behind what was put out.
+void TextShaper::move(const Entry& entry) {
+  if (uses_writer()) return writer_.write(reinterpret_cast<const std::byte*>(&entry), sizeof entry);
+  const auto bytes = bytes_of(shape_->layout(), entry);
   if (end_ != bytes.data()) std::memmove(end_, bytes.data(), bytes.size());
   end_ += bytes.size();
 }
 
 void TextShaper::finish() {
   take_batch();
-  if (open_) (in_head_ ? shaped_.head : shaped_.tail) = copy_of(*open_);
-  shaped_.between = {begin_, uses_writer() ? writer_.position() : end_};
+  if (shape_->set_operation()) {
+    decide();
+    if (in_head_)
+      begin_ = position();
+    else
+      shaped_.tail_set = std::move(open_set_);
+  } else if (open_) {
+    (in_head_ ? shaped_.head : shaped_.tail) = copy_of(*open_);
+  }
+  shaped_.between = {begin_, position()};
 }
 
 void TextUnitShaper::begin(std::span<const std::span<std::byte>> places, bool in_place) {
@@ -213,12 +324,55 @@ void TextJoiner::join(ShapedText& shaped, MergedUnit& unit) {
   put(shaped.between, shaped.records, shaped.outgoing_fingerprint, unit);
 }
 
+void TextJoiner::join_set(ShapedText& shaped, MergedUnit& unit) {
+  if (!shaped.head.empty()) {
+    if (!open_set_.empty() && shape_.less(shaped.head, open_set_.record))
+      throw Corrupted("the merged units are not in order");
+    if (open_set_.empty() || shape_.less(open_set_.record, shaped.head))
+      open_set_ = {std::move(shaped.head), {}};
+    for (const auto& [piece, records] : shaped.head_pieces)
+      if (piece.count != 0)
+        put_range(open_set_.group.take(*shape_.set_operation(), piece), records, unit);
+  }
+  put(shaped.between, shaped.records, shaped.outgoing_fingerprint, unit);
+  if (!shaped.tail_set.empty()) open_set_ = std::move(shaped.tail_set);
+}
+
+// Puts out what goes out of some of `records`, where they stand.
+void TextJoiner::put_range(const SetGroup::Range& range, std::span<std::byte> records,
+                           MergedUnit& unit) {
+  std::byte* from = records.data();
+  std::byte* begin = from;
+  std::byte* end = from;
+  std::uint64_t fingerprint = 0;
+  std::vector<std::byte> selected;
+  for (std::uint64_t i = 0; i < range.end; ++i) {
+    const std::span<const std::byte> record(from, record_bytes(shape_.layout(), from));
+    if (i == range.first) begin = end = from;
+    from += record.size();
+    if (i < range.first) continue;
+    Entry entry = make_entry(0, record.data(), record.size());
+    if (const TextSelection* const selection = shape_.selection()) {
+      selection->select(record, selected);
+      entry = make_entry(0, end, selected.size());
+      end = std::ranges::copy(selected, end).out;
+    } else {
+      end = from;
+    }
+    if (sum_) fingerprint += entries_fingerprint(sum_, shape_.layout(), {&entry, 1});
+  }
+  put(std::span(begin, end), range.end - range.first, fingerprint, unit);
+}
+
 void TextJoiner::join(MergedUnit& unit) {
   for (ShapedText& shaped : unit.shaped) {
     fingerprint_ += shaped.fingerprint;
     check_order(shaped);
     if (done()) continue;
-    join(shaped, unit);
+    if (shape_.set_operation())
+      join_set(shaped, unit);
+    else
+      join(shaped, unit);
     if (shaped.failure) put(std::exchange(open_, {}), unit);
     if (shaped.failure && !done()) std::rethrow_exception(shaped.failure);
     ended_ = ended_ || shaped.ended;
@@ -229,11 +383,13 @@ void TextJoiner::finish(MergedUnit& unit) {
   put(std::exchange(open_, {}), unit);
 }
 
-MergedUnit shape_text(const TextShape& shape, std::span<std::byte> merged, FingerprintSum sum) {
+MergedUnit shape_text(const TextShape& shape, const WorkUnit& unit, std::span<std::byte> merged,
+                      FingerprintSum sum) {
   const TextLayout& layout = shape.layout();
-  // Only lines are found from anywhere.
+  // Only lines are found from anywhere, but not of which run they are.
+  const bool parted = layout.kind == TextKind::lines && !shape.set_operation();
   std::vector<std::span<std::byte>> places;
-  while (layout.kind == TextKind::lines && merged.size() > 2 * task_bytes) {
+  while (parted && merged.size() > 2 * task_bytes) {
     const std::byte* const end =
         detail::find_char(merged.data() + task_bytes, merged.data() + merged.size() - 1,
                           layout.terminator) +
@@ -242,8 +398,9 @@ MergedUnit shape_text(const TextShape& shape, std::span<std::byte> merged, Finge
     merged = merged.subspan(places.back().size());
   }
   places.push_back(merged);
-  TextUnitShaper shaper(shape, sum);
+  TextUnitShaper shaper(shape, unit, sum);
   shaper.begin(places, true);
+  add_segments(shaper, unit);
   tbb::this_task_arena::isolate([&] {
     for_all(0, places.size(), [&](std::size_t tile) {
       std::array<Entry, 256> entries;
@@ -261,19 +418,21 @@ MergedUnit shape_text(const TextShape& shape, std::span<std::byte> merged, Finge
   return shaper.join();
 }
 
-MergedUnit shape_text(const TextShape& shape, const Entry& only, FingerprintSum sum) {
-  const auto record = bytes_of(shape.layout(), only);
+MergedUnit shape_text(const TextShape& shape, const WorkUnit& unit, FingerprintSum sum) {
+  const std::byte* const only = entries_of(unit.segments.front());
+  const auto record = bytes_of(shape.layout(), *reinterpret_cast<const Entry*>(only));
   // Nothing is written where a record goes out as it is.
   std::vector<std::byte> room(shape.selection() ? record.size() : 0);
   const std::span place(room.empty() ? const_cast<std::byte*>(record.data()) : room.data(),
                         record.size());
-  TextUnitShaper shaper(shape, sum);
+  TextUnitShaper shaper(shape, unit, sum);
   shaper.begin({&place, 1}, true);
-  shaper.tile(0).write(reinterpret_cast<const std::byte*>(&only), sizeof only);
+  add_segments(shaper, unit);
+  shaper.tile(0).write(only, sizeof(Entry));
   shaper.tile(0).finish();
-  MergedUnit unit = shaper.join();
-  if (!room.empty()) unit.apart.push_back(std::move(room));
-  return unit;
+  MergedUnit merged = shaper.join();
+  if (!room.empty()) merged.apart.push_back(std::move(room));
+  return merged;
 }
 
 }  // namespace corank

@@ -18,6 +18,7 @@
 #include "gather.hpp"
 #include "shape.hpp"
 #include "text_columns.hpp"
+#include "unit.hpp"
 
 namespace corank {
 
@@ -25,10 +26,10 @@ namespace corank {
 class TextShape {
  public:
   // `encoding`, which that of `format` and `header` is, must outlive it. Where the runs hold only
-  // what is `within_bounds`, they are not looked at again. Throws Error where the shaping does not
-  // fit the format.
+  // what is `within_bounds`, they are not looked at again. `runs`: as many are merged, see
+  // SetOperation. Throws Error where the shaping does not fit the format.
   TextShape(const KeyEncoding& encoding, const TextFormat& format, std::string_view header,
-            const Shaping& shaping, bool within_bounds);
+            const Shaping& shaping, bool within_bounds, std::size_t runs);
   // Bounds point into what moves with it.
   TextShape(TextShape&&) = default;
 
@@ -37,6 +38,8 @@ class TextShape {
 
   OnEqual on_equal() const { return on_equal_; }
   bool groups() const { return on_equal_ != OnEqual::keep; }
+  // What the groups are treated by instead of becoming a record each; null if they do.
+  const SetOperation* set_operation() const { return set_operation_ ? &*set_operation_ : nullptr; }
   // Whether records are left out, whatever others there are.
   bool chooses() const { return from_ || to_ || where_; }
   // What goes out of a record; null: all of it.
@@ -57,6 +60,7 @@ class TextShape {
 
   const KeyEncoding& encoding_;
   OnEqual on_equal_;
+  std::optional<SetOperation> set_operation_;
   bool limits_;
   std::optional<TextEncoding> tombstone_column_;
   std::optional<TextBound> from_, to_, tombstone_;
@@ -70,6 +74,12 @@ class TextShaper {
   // What stays goes to `place`. Where `in_place`, the merged records stand there. With `sum` their
   // order is looked at, and their fingerprint is taken.
   TextShaper(const TextShape& shape, std::span<std::byte> place, bool in_place, FingerprintSum sum);
+
+  // Where set operations find what the runs have of the tile's groups, before all else: `count`
+  // entries of it, more than 0, as of RunCounter.
+  void add_run(std::uint32_t run, const std::byte* entries, std::uint64_t count) {
+    if (shape_->set_operation()) runs_.add(run, entries, count);
+  }
 
   // The tile's next records, in order: entries, as a GatherWriter takes them.
   void write(const std::byte* entries, std::uint64_t entries_bytes) {
@@ -89,11 +99,23 @@ class TextShaper {
   static constexpr std::size_t batch_records = 256;
   static constexpr std::uint64_t fetched_ahead_bytes = 512;  // of a run
 
+  struct SetRecord {
+    Entry entry;
+    bool counts;  // it is not left out
+  };
+
   void take_batch();
-  bool wanted(const Entry& entry);
+  bool in_range(const Entry& entry);
   void take(const Entry& entry);
   void close_group();
+  void take_of_set(const Entry& entry, bool counts);
+  void decide();
+  void decide_whole();
+  void put_pieces(SetGroup& group, std::span<const SetPiece> pieces);
+  void close_set();
   void put(const Entry& entry);
+  void move(const Entry& entry);
+  std::byte* position() const { return uses_writer() ? writer_.position() : end_; }
   std::vector<std::byte> copy_of(const Entry& entry) const;
   // It reads a little behind a record, which records that are made up here do not allow.
   bool uses_writer() const { return !in_place_ && !shape_->selection(); }
@@ -113,6 +135,11 @@ class TextShaper {
   bool has_last_ = false;
   std::optional<Entry> open_;  // what its group has come to
   bool in_head_ = true;
+  // Of set operations, whose head stays in the tile's place, before what was put out.
+  RunCounter runs_;
+  std::vector<SetRecord> group_;  // of the open one, those not decided about
+  OpenSet open_set_;
+  std::uint64_t decided_ = 0;  // records of the open group
   ShapedText shaped_;
 };
 
@@ -120,11 +147,18 @@ class TextShaper {
 class TextUnitShaper {
  public:
   // `sum` as in TextShaper.
-  TextUnitShaper(const TextShape& shape, FingerprintSum sum) : shape_(shape), sum_(sum) {}
+  TextUnitShaper(const TextShape& shape, const WorkUnit& unit, FingerprintSum sum)
+      : shape_(shape), unit_(unit), sum_(sum) {}
 
   // Tiles go to these places. Must precede all else.
   void begin(std::span<const std::span<std::byte>> places, bool in_place = false);
   TextShaper& tile(std::size_t index) { return tiles_[index]; }
+  // The tile is merged from `count` entries, more than 0, from `entries` on in the unit's segment,
+  // and others of later segments.
+  void add_segment(std::size_t tile, std::size_t segment, const std::byte* entries,
+                   std::uint64_t count) {
+    tiles_[tile].add_run(unit_.segments[segment].chunk->run, entries, count);
+  }
 
   // What the tiles, all of them finished, have come to. Throws Corrupted if their records were out
   // of order.
@@ -132,6 +166,7 @@ class TextUnitShaper {
 
  private:
   const TextShape& shape_;
+  const WorkUnit& unit_;
   FingerprintSum sum_;
   std::vector<TextShaper> tiles_;
 };
@@ -159,6 +194,8 @@ class TextJoiner {
  private:
   void check_order(ShapedText& shaped);
   void join(ShapedText& shaped, MergedUnit& unit);
+  void join_set(ShapedText& shaped, MergedUnit& unit);
+  void put_range(const SetGroup::Range& range, std::span<std::byte> records, MergedUnit& unit);
   void put(std::vector<std::byte> record, MergedUnit& unit);
   // `fingerprint`: theirs.
   void put(std::span<const std::byte> records, std::uint64_t count, std::uint64_t fingerprint,
@@ -168,6 +205,7 @@ class TextJoiner {
   std::uint64_t limit_;
   FingerprintSum sum_;
   std::vector<std::byte> open_;  // what its group has come to; empty: there is none
+  OpenSet open_set_;
   std::vector<std::byte> last_;  // of the records that were merged
   std::uint64_t records_ = 0;
   std::uint64_t fingerprint_ = 0, outgoing_ = 0;
@@ -177,9 +215,10 @@ class TextJoiner {
 // The keys of a record, in words.
 std::string text_key_text(const TextLayout& layout, std::span<const std::byte> record);
 
-// Shapes a unit that was merged to `merged`, where it stands.
-MergedUnit shape_text(const TextShape& shape, std::span<std::byte> merged, FingerprintSum sum);
-// Shapes a unit of this one record, which stays as it is.
-MergedUnit shape_text(const TextShape& shape, const Entry& only, FingerprintSum sum);
+// Shapes the unit, which was merged to `merged`, where it stands.
+MergedUnit shape_text(const TextShape& shape, const WorkUnit& unit, std::span<std::byte> merged,
+                      FingerprintSum sum);
+// Shapes a unit of one record, which stays as it is.
+MergedUnit shape_text(const TextShape& shape, const WorkUnit& unit, FingerprintSum sum);
 
 }  // namespace corank

@@ -63,10 +63,6 @@ void TextVerifier::look(std::span<const std::span<const std::byte>> pieces, std:
 
 void TextVerifier::take(const UnitLook& found, std::span<const std::byte> piece,
                         std::uint64_t sequence, std::uint64_t offset) {
-  if (found.descent)
-    throw Corrupted(
-        fmt::format("record {} of those from byte {} of the output on sorts before its predecessor",
-                    *found.descent, offset));
   Entry first;
   const Indexed begin = index_records(*encoding_.layout().text, piece, true, {&first, 1});
   if (begin.records == 0 || found.last_offset >= piece.size())

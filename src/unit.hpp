@@ -61,11 +61,10 @@ struct WorkUnit {
   std::uint64_t offset = 0;  // of its first byte in the output
 };
 
-// What a backend found out about a unit's records while it had them at hand.
+// What a backend that looks found out about a unit's records, besides that they are in order.
 struct UnitLook {
   std::uint64_t read;     // their portable_fingerprint() as they came; 0 if their chunks have it
   std::uint64_t written;  // the same of the merged unit, as it left
-  std::optional<std::uint64_t> descent;  // its first record that sorts before its predecessor
   // Where its last record begins in it; of records of variable length, which has to be found.
   std::uint64_t last_offset = 0;
 };

@@ -1,7 +1,9 @@
 // Text and pairs as the program's user meets them; lines against GNU sort are in gnu_sort_test.cpp.
+#include <fmt/format.h>
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <thread>
@@ -374,6 +376,50 @@ TEST_CASE("text with equal keys and within bounds", "[text]") {
   CHECK(pairs.merged({"--kv", "--from", "b"}) == pair_of("b", "2") + pair_of("b", "3"));
 }
 
+TEST_CASE("set operations on text", "[text]") {
+  const Folder test({"k,v\n1,a\n2,b\n2,c\n5,d\n", "k,v\n\"2\",e\n4,f\n"});
+  const auto output_of = [&](const std::string& operation, const Strings& options = {}) {
+    Strings all{operation, "--csv", "--header", "-b", "k:u64", "-f", "-o", test.folder / "output"};
+    all.insert(all.end(), options.begin(), options.end());
+    all.insert(all.end(), test.runs.begin(), test.runs.end());
+    const Result result = run(all);
+    INFO(result.err);
+    CHECK(result.code == 0);
+    return text_of(test.folder / "output");
+  };
+  CHECK(output_of("union") == "k,v\n1,a\n2,b\n2,c\n4,f\n5,d\n");
+  CHECK(output_of("intersect") == "k,v\n2,b\n");
+  CHECK(output_of("subtract") == "k,v\n1,a\n2,c\n5,d\n");
+  CHECK(output_of("subtract", {"--where", "v != 'e'", "--select", "v", "--limit", "3"}) ==
+        "v\na\nb\nc\n");
+  const Folder pairs({pair_of("a", "1") + pair_of("b", "2"), pair_of("b", "3")});
+  const Result common = run({"intersect", "--kv", "-o", "-", pairs.runs[0], pairs.runs[1]});
+  CHECK(common.out == pair_of("b", "2"));
+}
+
+TEST_CASE("two files of lines are compared as comm does", "[text]") {
+  Random random(81);
+  for (int round = 0; round < 10; ++round) {
+    Strings texts(2);
+    for (std::string& text : texts) {
+      Strings lines(below(random, 400));
+      for (std::string& line : lines) line = std::to_string(below(random, 150));
+      std::ranges::sort(lines);
+      for (const std::string& line : lines) text += line + '\n';
+    }
+    const Folder test(texts);
+    for (const auto& [operation, columns] :
+         {std::pair("intersect", "-12"), std::pair("subtract", "-23")}) {
+      const std::string expected = test.folder / "comm";
+      CHECK(std::system(fmt::format("LC_ALL=C comm {} {} {} > {}", columns, test.runs[0],
+                                    test.runs[1], expected)
+                            .c_str()) == 0);
+      CHECK(run({operation, "--lines", "-o", "-", test.runs[0], test.runs[1]}).out ==
+            text_of(expected));
+    }
+  }
+}
+
 TEST_CASE("bad input: what is to become of text contradicts itself", "[text]") {
   const Folder test({"1,b\n"});
   const auto refuses = [&](const Strings& options, const Strings& parts) {
@@ -400,9 +446,10 @@ TEST_CASE("bad input: what is to become of text contradicts itself", "[text]") {
   refuses({"--to", "1,b,3"}, {"--to", "there are 2 key fields"});
   refuses({"--from", "1,'b"}, {"--from", "quote"});
   refuses({"--from", "1,'b,c'"}, {"--from \"b,c\"", "delimiter"});
-  const Result united = run({"union", "--lines", "-o", test.folder / "new", test.runs[0]});
+  const Result united = run({"union", "--lines", "--limit", "1", "--parts", "2", "-o",
+                             test.folder / "new", test.runs[0]});
   CHECK(united.code == 2);
-  CHECK(holds(united.err, "fixed size"));
+  CHECK(holds(united.err, "--parts"));
   refuses({"--limit", "1", "--parts", "2"}, {"--limit", "--parts"});
   refuses({"--copy-only", "--limit", "1"}, {"--copy-only"});
   refuses({"--copy-only", "--on-equal", "first"}, {"--copy-only"});

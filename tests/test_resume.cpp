@@ -518,7 +518,8 @@ TEST_CASE("shaped merges go on from any byte", "[resume][shape]") {
 TEST_CASE("lines that are dropped are gone on with where they stopped", "[resume][text][shape]") {
   Random random(35);
   std::uint64_t stops = 0;
-  for (const OnEqual on_equal : {OnEqual::keep, OnEqual::first, OnEqual::last, OnEqual::error})
+  for (const OnEqual on_equal : {OnEqual::keep, OnEqual::first, OnEqual::last, OnEqual::error,
+                                 OnEqual::unite, OnEqual::intersect, OnEqual::subtract})
     for (unsigned round = 0; round < 8; round += exhaustive_step) {
       ShapedMerging test;
       const std::uint64_t choices[] = {1, 40, 3'000, 1'000'000};
@@ -531,7 +532,7 @@ TEST_CASE("lines that are dropped are gone on with where they stopped", "[resume
       if (on_equal == OnEqual::keep || below(random, 2)) shaping.limit = 100 + below(random, 8'000);
       if (below(random, 3) == 0) shaping.text_from = {"20"};
       if (below(random, 3) == 0) shaping.text_to = {"2500"};
-      if (on_equal != OnEqual::keep && on_equal != OnEqual::error && below(random, 2))
+      if ((on_equal == OnEqual::first || on_equal == OnEqual::last) && below(random, 2))
         shaping.text_tombstone = parse_text_tombstone("2:u64=300");
       if (below(random, 3) == 0) shaping.text_where = parse_text_where("2:u64 != 7 or line < '5'");
       if (below(random, 5) == 0) shaping.text_select = parse_text_select("2,1");

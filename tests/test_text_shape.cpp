@@ -132,6 +132,7 @@ class Runs {
       paths.push_back(folder / ("run" + std::to_string(run)));
       write_file(paths.back(), bytes_of_text(joined(of_run)));
       sorted.insert(sorted.end(), of_run.begin(), of_run.end());
+      of_runs.push_back(std::move(of_run));
     }
     std::ranges::stable_sort(sorted, less);
   }
@@ -165,6 +166,7 @@ class Runs {
   TemporaryFolder folder;
   std::vector<std::filesystem::path> paths;
   Strings sorted;
+  std::vector<Strings> of_runs;
   Options options;
   Stats stats;
 
@@ -180,6 +182,27 @@ Strings raw_columns(const std::string& record) {
   return {record.substr(0, first), record.substr(first + 1, second - first - 1), last};
 }
 
+// What the standard library makes of the runs, from left to right.
+Strings of_set(const TextFormat& format, OnEqual operation, std::vector<Strings> runs) {
+  const auto less = [&](const std::string& a, const std::string& b) {
+    return compare(format, a, b) < 0;
+  };
+  Strings result = runs.front();
+  for (const Strings& run : std::span(runs).subspan(1)) {
+    Strings next;
+    const auto to = std::back_inserter(next);
+    if (operation == OnEqual::unite)
+      std::ranges::set_union(result, run, to, less);
+    else if (operation == OnEqual::intersect)
+      std::ranges::set_intersection(result, run, to, less);
+    else
+      std::ranges::set_difference(result, run, to, less);
+    result = std::move(next);
+  }
+  return result;
+}
+
+constexpr OnEqual set_operations[] = {OnEqual::unite, OnEqual::intersect, OnEqual::subtract};
 constexpr OnEqual policies[] = {OnEqual::keep, OnEqual::first, OnEqual::last, OnEqual::error};
 constexpr std::uint64_t no_limit = ~std::uint64_t{0};
 
@@ -214,6 +237,115 @@ TEST_CASE("of lines CSV and pairs with equal keys one stays", "[text][shape]") {
         test.options.shaping.text_tombstone.reset();
       }
     }
+}
+
+TEST_CASE("set operations on lines CSV and pairs count as the standard library does",
+          "[text][shape]") {
+  Random random(78);
+  const auto limited = [](Strings records, std::uint64_t limit) {
+    records.resize(std::min<std::uint64_t>(records.size(), limit));
+    return records;
+  };
+  for (const Case& of : cases())
+    for (const std::uint64_t runs : {1u, 2u, 3u, 20u}) {
+      Runs test(of, runs, 1'200 / runs, random);
+      for (const OnEqual operation : set_operations) {
+        CAPTURE(of.name, of.different, runs, static_cast<int>(operation));
+        test.options.shaping.on_equal = operation;
+        test.options.memory_bytes = below(random, 2) ? std::uint64_t{4} << 20 : 0;
+        test.options.io = below(random, 2) ? Io::buffered : Io::mapped;
+        test.options.threads = 1 + static_cast<unsigned>(below(random, 4));
+        const Strings whole = of_set(of.format, operation, test.of_runs);
+        test.check(whole);
+        const std::uint64_t limit = below(random, whole.size() + 2);
+        test.options.shaping.limit = limit;
+        test.check(limited(whole, limit));
+        test.options.shaping.limit.reset();
+        if (of.format.keys.empty()) continue;
+        // Both name each line but by another column than the key.
+        test.options.shaping.text_where = parse_text_where("3 != '' and not 2 == '1'");
+        test.options.shaping.text_select = parse_text_select("3,2");
+        std::vector<Strings> chosen = test.of_runs;
+        for (Strings& run : chosen)
+          std::erase_if(run, [&](const std::string& record) {
+            return columns_of(record, of.format)[1] == "1";
+          });
+        Strings selected = of_set(of.format, operation, chosen);
+        for (std::string& record : selected) {
+          const Strings raw = raw_columns(record);
+          record = raw[2] + ',' + raw[1] + '\n';
+        }
+        test.check(selected);
+        test.options.shaping.text_where = {};
+        test.options.shaping.text_select.clear();
+      }
+    }
+}
+
+TEST_CASE("set operations on lines take several passes and write parts", "[text][shape]") {
+  Random random(79);
+  for (const std::uint64_t different : {2, 40})
+    for (const OnEqual operation : set_operations) {
+      CAPTURE(different, static_cast<int>(operation));
+      Runs test({"columns", format_of(TextKind::lines, "1,2:u64"), different}, 60, 100, random);
+      // So that something goes out.
+      if (operation == OnEqual::subtract)
+        for (std::size_t run = 1; run < 60; ++run) {
+          test.of_runs[run].resize(std::min<std::size_t>(test.of_runs[run].size(), 1));
+          write_file(test.paths[run], bytes_of_text(joined(test.of_runs[run])));
+        }
+      const Strings whole = of_set(*test.options.text, operation, test.of_runs);
+      CHECK((operation == OnEqual::intersect || !whole.empty()));
+      test.options.shaping.on_equal = operation;
+      test.options.memory_bytes = 2 * smallest_text_memory();
+      CHECK((test.merged() == joined(whole)));
+      CHECK(test.stats.passes > 1);
+      CHECK(test.stats.records_written == whole.size());
+      for (const std::uint64_t memory_bytes : {std::uint64_t{0}, 6 * smallest_text_memory()}) {
+        test.options.memory_bytes = memory_bytes;
+        test.options.parts = 3;
+        const TemporaryFolder parts;
+        const Stats stats = merge(test.paths, parts.path(), test.options);
+        CHECK((stats.passes > 1) == (memory_bytes != 0));
+        std::string all;
+        for (const std::string& name : parts.names()) all += text_of(read_file(parts / name));
+        CHECK((all == joined(whole)));
+        test.options.parts = 0;
+      }
+    }
+}
+
+TEST_CASE("large groups of lines in set operations reach across tiles", "[text][shape]") {
+  // Short lines, so that a unit is several tiles, and most groups are many blocks.
+  const TemporaryFolder folder;
+  TextFormat format = format_of(TextKind::lines, "2:u64");
+  for (const int different : {1, 5, 50'000}) {
+    constexpr int runs = 3, lines = 150'000;
+    std::vector<Strings> all(runs);
+    std::vector<std::filesystem::path> paths;
+    for (int run = 0; run < runs; ++run) {
+      // The first run has the most of each key.
+      const int of_key = lines / different / (run + 1);
+      for (int key = 0; key < different; ++key)
+        for (int i = 0; i < of_key; ++i)
+          all[static_cast<std::size_t>(run)].push_back(
+              std::string(1, static_cast<char>('a' + run)) + std::to_string(i) + ',' +
+              std::to_string(key) + '\n');
+      paths.push_back(folder / ("run" + std::to_string(run)));
+      write_file(paths.back(), bytes_of_text(joined(all[static_cast<std::size_t>(run)])));
+    }
+    Options options;
+    options.text = format;
+    options.overwrite = true;
+    options.backend = BackendChoice::cpu;
+    options.threads = 8;
+    for (const OnEqual operation : set_operations) {
+      CAPTURE(different, static_cast<int>(operation));
+      options.shaping.on_equal = operation;
+      CHECK(merge(paths, folder / "output", options).verified);
+      CHECK((text_of(read_file(folder / "output")) == joined(of_set(format, operation, all))));
+    }
+  }
 }
 
 TEST_CASE("equal lines of large units are dropped by several threads", "[text][shape]") {
@@ -437,7 +569,7 @@ TEST_CASE("conditions and selections of text that make no sense are refused", "[
     Shaping shaping;
     if (*where) shaping.text_where = parse_text_where(where);
     if (*select) shaping.text_select = parse_text_select(select);
-    CHECK_THROWS_WITH(TextShape(encoding, format, {}, shaping, true), Catch::Contains(why));
+    CHECK_THROWS_WITH(TextShape(encoding, format, {}, shaping, true, 1), Catch::Contains(why));
   };
   refuses(TextKind::lines, "2:u64 > 'x'", "", "no number");
   refuses(TextKind::lines, "2 == 'a,b'", "", "delimiter");
@@ -496,7 +628,7 @@ TEST_CASE("units that were merged elsewhere are shaped where they stand", "[text
       if (selects) shaping.text_select = parse_text_select("3,1");
       const TextEncoding text(of.format);
       const KeyEncoding encoding(text.layout());
-      const TextShape shape(encoding, of.format, {}, shaping, true);
+      const TextShape shape(encoding, of.format, {}, shaping, true, 1);
       TextJoiner joiner(shape, shaping.limit.value_or(no_limit), nullptr);
       std::string out;
       const auto take = [&](const MergedUnit& unit) {
@@ -510,11 +642,16 @@ TEST_CASE("units that were merged elsewhere are shaped where they stand", "[text
         Bytes unit = bytes_of_text(joined({sorted.begin() + static_cast<std::ptrdiff_t>(first),
                                            sorted.begin() + static_cast<std::ptrdiff_t>(end)}));
         const Entry only = make_entry(0, unit.data(), unit.size());
+        auto chunk = std::make_shared<Chunk>();
+        chunk->in_place = reinterpret_cast<const std::byte*>(&only);
+        WorkUnit of_one;
+        of_one.segments.push_back({chunk, 0, 1});
         for (std::size_t i = first; i < end; ++i)
           fingerprint += fingerprint_of(reinterpret_cast<const std::byte*>(sorted[i].data()),
                                         sorted[i].size());
-        MergedUnit shaped = end == first + 1 ? shape_text(shape, only, portable_fingerprint)
-                                             : shape_text(shape, unit, portable_fingerprint);
+        MergedUnit shaped = end == first + 1
+                                ? shape_text(shape, of_one, portable_fingerprint)
+                                : shape_text(shape, WorkUnit(), unit, portable_fingerprint);
         try {
           joiner.join(shaped);
         } catch (const EqualKeys&) {
@@ -543,6 +680,77 @@ TEST_CASE("units that were merged elsewhere are shaped where they stand", "[text
     }
 }
 
+TEST_CASE("set operations on units that were merged elsewhere", "[text][shape]") {
+  Random random(80);
+  for (const Case& of : cases())
+    for (const OnEqual operation : set_operations) {
+      CAPTURE(of.name, of.different, static_cast<int>(operation));
+      constexpr std::size_t runs = 3;
+      std::vector<Strings> of_runs(runs, Strings(exhaustive_step > 1 ? 200 : 700));
+      const auto less = [&](const std::string& a, const std::string& b) {
+        return compare(of.format, a, b) < 0;
+      };
+      std::uint64_t number = 0;
+      for (Strings& run : of_runs) {
+        for (std::string& record : run) record = random_record(random, of, ++number);
+        std::ranges::stable_sort(run, less);
+      }
+      const Strings expected = of_set(of.format, operation, of_runs);
+      // The run that is kept stands last; see SetOperation.
+      if (operation != OnEqual::unite) std::ranges::rotate(of_runs, of_runs.begin() + 1);
+
+      const TextEncoding text(of.format);
+      const KeyEncoding encoding(text.layout());
+      std::vector<std::vector<Entry>> entries(runs);
+      std::vector<std::pair<std::string, std::size_t>> merged;
+      for (std::size_t run = 0; run < runs; ++run)
+        for (const std::string& record : of_runs[run]) {
+          const auto* const at = reinterpret_cast<const std::byte*>(record.data());
+          entries[run].push_back(
+              make_entry(text_word(text.layout(), at, record.size(), 0), at, record.size()));
+          merged.emplace_back(record, run);
+        }
+      std::ranges::stable_sort(merged, less, &std::pair<std::string, std::size_t>::first);
+
+      Shaping shaping;
+      shaping.on_equal = operation;
+      const TextShape shape(encoding, of.format, {}, shaping, true, runs);
+      TextJoiner joiner(shape, no_limit, portable_fingerprint);
+      std::string out;
+      std::size_t taken[runs] = {};
+      for (std::size_t first = 0, end; first < merged.size(); first = end) {
+        end = std::min(first + 1 + below(random, below(random, 3) == 0 ? 900 : 4), merged.size());
+        std::string bytes;
+        std::size_t counts[runs] = {};
+        for (std::size_t i = first; i < end; ++i) {
+          bytes += merged[i].first;
+          ++counts[merged[i].second];
+        }
+        WorkUnit unit;
+        for (std::uint32_t run = 0; run < runs; ++run) {
+          if (counts[run] == 0) continue;
+          auto chunk = std::make_shared<Chunk>();
+          chunk->run = run;
+          chunk->in_place = reinterpret_cast<const std::byte*>(entries[run].data());
+          unit.segments.push_back({chunk, taken[run], counts[run]});
+          taken[run] += counts[run];
+        }
+        Bytes place = bytes_of_text(bytes);
+        MergedUnit shaped = end == first + 1 ? shape_text(shape, unit, portable_fingerprint)
+                                             : shape_text(shape, unit, place, portable_fingerprint);
+        joiner.join(shaped);
+        for (const auto piece : shaped.pieces) out += text_of(piece);
+      }
+      CHECK((out == joined(expected)));
+      CHECK(joiner.records() == expected.size());
+      std::uint64_t fingerprint = 0;
+      for (const std::string& record : expected)
+        fingerprint +=
+            fingerprint_of(reinterpret_cast<const std::byte*>(record.data()), record.size());
+      CHECK(joiner.outgoing() == fingerprint);
+    }
+}
+
 TEST_CASE("shaped units that are out of order are found", "[text][shape]") {
   const TextEncoding text(format_of(TextKind::lines, ""));
   const KeyEncoding encoding(text.layout());
@@ -550,13 +758,13 @@ TEST_CASE("shaped units that are out of order are found", "[text][shape]") {
     Shaping shaping;
     shaping.on_equal = on_equal;
     shaping.limit = 100;
-    const TextShape shape(encoding, format_of(TextKind::lines, ""), {}, shaping, true);
+    const TextShape shape(encoding, format_of(TextKind::lines, ""), {}, shaping, true, 1);
     Bytes descending = bytes_of_text("a\nc\nb\n");
-    CHECK_THROWS_AS(shape_text(shape, descending, portable_fingerprint), Corrupted);
+    CHECK_THROWS_AS(shape_text(shape, WorkUnit(), descending, portable_fingerprint), Corrupted);
     TextJoiner joiner(shape, no_limit, nullptr);
     for (const char* unit : {"c\nd\n", "b\ne\n"}) {
       Bytes bytes = bytes_of_text(unit);
-      MergedUnit shaped = shape_text(shape, bytes, portable_fingerprint);
+      MergedUnit shaped = shape_text(shape, WorkUnit(), bytes, portable_fingerprint);
       if (*unit == 'c')
         joiner.join(shaped);
       else
