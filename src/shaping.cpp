@@ -223,10 +223,20 @@ struct Columns {
   using Value = TextValue;
   std::string_view text;
 
+  // A name in the header may stand in quotes.
   Value named(const Item& name) const {
-    const std::vector<TextKey> columns = parse_text_keys(name.text, "--where");
+    const bool quoted = is_quote(name.text.front());
+    const std::size_t end = quoted ? name.text.rfind(name.text.front()) + 1 : 0;
+    std::string unquoted_name = quoted ? unescape(name.part(0, end)) : "";
+    if (quoted && unquoted_name.empty()) reject("--where", text, name, "a name is missing");
+    std::vector<TextKey> columns = parse_text_keys(
+        quoted ? "1" + std::string(name.text.substr(end)) : std::string(name.text), "--where");
     if (columns.size() != 1 || columns.front().descending)
       reject("--where", text, name, "a comparison is of one column, which has no direction");
+    if (quoted) {
+      columns.front().column = 0;
+      columns.front().name = std::move(unquoted_name);
+    }
     return {columns.front(), {}};
   }
   void set(Value& with, const Item& value) const {
@@ -236,9 +246,14 @@ struct Columns {
       reject("--where", text, value,
              "the column compares with text in quotes; for numbers, add their type to the column: "
              "2:u64, 2:i64 or 2:f64");
-    auto unescaped = quoted ? unquoted(value.text) : std::string(value.text);
-    if (!unescaped) reject("--where", text, value, "what is quoted ends with its quote");
-    with.value = *std::move(unescaped);
+    with.value = quoted ? unescape(value) : std::string(value.text);
+  }
+
+ private:
+  std::string unescape(const Item& quoted) const {
+    auto unescaped = unquoted(quoted.text);
+    if (!unescaped) reject("--where", text, quoted, "what is quoted ends with its quote");
+    return *std::move(unescaped);
   }
 };
 
@@ -322,16 +337,19 @@ class WhereParser {
     std::size_t end = from;
     if (from == text_.size()) return {{}, from};
     constexpr std::string_view signs = "<=!>";
+    constexpr std::string_view ends_word = " \t\n()<=!>'\"";
     if (text_[from] == '(' || text_[from] == ')') {
       end = from + 1;
     } else if (is_quote(text_[from])) {
       for (end = from + 1; end < text_.size() && text_[end] != text_[from]; ++end)
         if (text_[end] == '\\') ++end;
       ++end;
+      // Of a name, its type.
+      if (end < text_.size() && text_[end] == ':') end = text_.find_first_of(ends_word, end);
     } else if (signs.find(text_[from]) != signs.npos) {
       end = text_.find_first_not_of(signs, from);
     } else {
-      end = text_.find_first_of(" \t\n()<=!>'\"", from);
+      end = text_.find_first_of(ends_word, from);
     }
     end = std::min(end, text_.size());
     return {text_.substr(from, end - from), from};

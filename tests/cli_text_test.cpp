@@ -364,6 +364,10 @@ TEST_CASE("text with equal keys and within bounds", "[text]") {
         "price,name\r\n9,\"a, b\"\r\n10.5,\"\"\r\nx,c\r\n7,d\r\n");
   CHECK(prices.merged({"--csv", "--header", "-b", "id:u64", "--on-equal", "last", "--select", "1",
                        "--limit", "2"}) == "id\r\n1\r\n2\r\n");
+  const Folder blanks({"unit price,the 'x'\n5,a\n20,b\n", "unit price,the 'x'\n7,c\n"});
+  CHECK(blanks.merged({"--csv", "--header", "-b", "unit price:u64", "--where",
+                       "'unit price':u64 > 5 and \"the 'x'\" != 'b'", "--select",
+                       "the 'x',unit price"}) == "the 'x',unit price\nc,7\n");
   const Folder marked(
       {"\xef\xbb\xbf"
        "a,b\n1,2\n"});
@@ -431,6 +435,11 @@ TEST_CASE("bad input: what is to become of text contradicts itself", "[text]") {
   refuses({"--on-equal", "least"}, {"--on-equal", "allowed: keep first last error"});
   refuses({"--where", "2 > 1"}, {"--where", "character 5", "quotes", "2:u64"});
   refuses({"--where", "1:u64 > x"}, {"--where \"x\"", "no number"});
+  refuses({"--where", "'1':u64 > 1"}, {"--where", "\"1\"", "--header"});
+  refuses({"--where", "'a:u64 > 1"}, {"--where", "quote"});
+  refuses({"--where", "'a':desc > 1"}, {"--where", "direction"});
+  refuses({"--where", "'a"}, {"--where", "quote"});
+  refuses({"--where", "'':u64 > 1"}, {"--where", "name is missing"});
   refuses({"--where", "a == 'x'"}, {"--where", "\"a\"", "--header"});
   refuses({"--select", "a"}, {"--select", "\"a\"", "--header"});
   refuses({"--select", "2,2"}, {"--select", "named twice"});

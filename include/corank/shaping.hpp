@@ -121,7 +121,8 @@ void parse_on_equal(std::string_view text, const Schema& schema, const std::vect
 Condition parse_where(std::string_view text, const Schema& schema);
 
 // The same of columns as in parse_text_keys(), but for their order, such as
-// `2:u64 > 5 and name == 'x'`. What does not compare as a number stands in quotes.
+// `2:u64 > 5 and name == 'x'`. What does not compare as a number stands in quotes, and so may the
+// name of a column.
 TextCondition parse_text_where(std::string_view text);
 
 // `text` is `field=value`; a value of bytesN may stand in quotes.
