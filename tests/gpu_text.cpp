@@ -142,6 +142,29 @@ TEST_CASE("the CUDA backend and the CPU agree on text with equal keys", "[gpu][s
     }
 }
 
+TEST_CASE("the CUDA backend and the CPU agree on shaped text and set operations", "[gpu][text]") {
+  Random random(65);
+  for (const auto& [kind, keys] : formats)
+    for (const OnEqual on_equal :
+         {OnEqual::keep, OnEqual::last, OnEqual::unite, OnEqual::intersect, OnEqual::subtract}) {
+      CAPTURE(static_cast<int>(kind), keys, static_cast<int>(on_equal));
+      Files files(format_of(kind, keys), is_set_operation(on_equal) ? 2 : 6, 3'000, 60, random);
+      Shaping& shaping = files.options.shaping;
+      shaping.on_equal = on_equal;
+      files.options.memory_bytes = below(random, 2) ? 48 << 20 : 0;
+      if (is_set_operation(on_equal)) CHECK(files.difference() == "");
+      if (kind == TextKind::pairs) {
+        shaping.text_where = parse_text_where("key > 'a'");
+      } else if (files.options.text->delimiter || kind == TextKind::csv) {
+        shaping.text_where = parse_text_where("2:i64 > -500 and 3 != 'c'");
+        shaping.text_select = parse_text_select("2,1");
+      } else {
+        shaping.text_where = parse_text_where("line > 'A'");
+      }
+      CHECK(files.difference() == "");
+    }
+}
+
 TEST_CASE("the CUDA backend names the line that is out of order", "[gpu][text]") {
   Random random(63);
   Files files(format_of(TextKind::lines, ""), 3, 5'000, 30, random);

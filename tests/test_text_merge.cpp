@@ -388,10 +388,6 @@ TEST_CASE("bounds of lines are found by their place in the file", "[text]") {
 TEST_CASE("what merges of lines cannot do is refused", "[text]") {
   TextRuns runs(TextKind::lines);
   runs.add({"a"});
-  runs.options().backend = BackendChoice::cuda;
-  CHECK_THROWS_AS(runs.merge(), Error);
-  runs.options().backend = BackendChoice::automatic;
-  CHECK(runs.merge().backend == "cpu");
   runs.options().text->kind = TextKind::pairs;
   runs.options().parts = 2;
   CHECK_THROWS_AS(runs.merge(), Error);
