@@ -972,7 +972,7 @@ class Merge {
                                  .unit_records = plan.unit_records,
                                  .tokens = plan.tokens,
                                  .threads = threads,
-                                 .look = options_.verify && !text_shape_of_pass(),
+                                 .look = options_.verify,
                                  .unit_bytes = plan.unit_bytes,
                                  .shape = shape_of_pass(),
                                  .text_shape = text_shape_of_pass(),

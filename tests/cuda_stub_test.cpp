@@ -30,6 +30,7 @@ struct Kind {
   bool in_memory = false;
   unsigned parts = 0;
   const char* on_equal = "";
+  OnEqual operation = OnEqual::keep;
   const char* where = "";
   const char* select = "";
   std::uint64_t memory_bytes = 320 << 10;
@@ -44,6 +45,15 @@ constexpr Kind kinds[] = {
     {.name = "sums", .schema = "a:u16,p:i32", .on_equal = "reduce:sum(p)", .select = "p,a"},
     {.name = "a selection", .schema = "a:u16,p:u32", .where = "p > 99", .select = "a"},
     {.name = "lines", .schema = nullptr, .memory_bytes = 1 << 20},
+    {.name = "first of equal lines",
+     .schema = nullptr,
+     .on_equal = "first",
+     .where = "line > '3'",
+     .memory_bytes = 1 << 20},
+    {.name = "union of lines",
+     .schema = nullptr,
+     .operation = OnEqual::unite,
+     .memory_bytes = 1 << 20},
 };
 
 // The errors that a call can fail with. The first is the only one that smaller units help against.
@@ -57,11 +67,12 @@ class Scene {
   explicit Scene(const Kind& kind) : kind_(kind) {
     Random random(61);
     options.threads = 2;
+    if (kind.schema) options.record = Schema::parse(kind.schema);
     options.io = kind.io;
     options.overwrite = true;
     options.memory_bytes = kind.memory_bytes;
     if (kind.parts != 0) options.parts = kind.parts;
-    if (kind.schema) give_shape();
+    give_shape();
     for (int run = 0; run < 4; ++run) {
       runs_.push_back(kind.schema ? records_of_run(run, random) : lines_of_run(random));
       paths_.push_back(folder_ / ("run" + std::to_string(run)));
@@ -106,8 +117,13 @@ class Scene {
 
  private:
   void give_shape() {
-    options.record = Schema::parse(kind_.schema);
+    options.shaping.on_equal = kind_.operation;
     if (*kind_.on_equal) parse_on_equal(kind_.on_equal, options.record, {{0}}, options.shaping);
+    if (!kind_.schema) {
+      options.text.emplace();
+      if (*kind_.where) options.shaping.text_where = parse_text_where(kind_.where);
+      return;
+    }
     if (*kind_.where) options.shaping.where = parse_where(kind_.where, options.record);
     if (*kind_.select) options.shaping.select = parse_select(kind_.select, options.record);
     options.shaping.overflow = Overflow::wrap;
@@ -118,7 +134,6 @@ class Scene {
                                         run == 0 ? Values::few : Values::any, random));
   }
   Bytes lines_of_run(Random& random) {
-    options.text.emplace();
     std::vector<std::string> lines(4'000);
     for (std::string& line : lines)
       line = std::to_string(random()).substr(below(random, 12)) + '\n';
@@ -278,7 +293,7 @@ TEST_CASE("a device that selects more records than there are is not believed") {
     Scene scene(kind);
     const Scene::Result result = scene.merge_with({.kernels = Kernels::boastful});
     check_is_right(result);
-    const bool shapes = *kind.on_equal || *kind.where;
+    const bool shapes = kind.schema && (*kind.on_equal || *kind.where);
     CAPTURE(result.stats.device_fault);
     CHECK(result.stats.units_redone_on_cpu == (shapes ? result.stats.units : 0));
   }
