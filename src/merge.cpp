@@ -160,12 +160,6 @@ class Parts {
   std::vector<std::filesystem::path> paths_;
 };
 
-// The first `part` of `parts` equal parts.
-std::uint64_t part_of(std::uint64_t records, std::size_t part, std::size_t parts) {
-  // The product may need more than 64 bits.
-  return static_cast<std::uint64_t>(static_cast<unsigned __int128>(records) * part / parts);
-}
-
 std::uint64_t records_of(std::span<const Run> runs) {
   std::uint64_t records = 0;
   for (const Run& run : runs) records += run.records();
@@ -221,10 +215,6 @@ void check_text_shaping(const Options& options) {
                             !shaping.text_from.empty() || !shaping.text_to.empty() ||
                             !shaping.text_where.steps.empty() || !shaping.text_select.empty()))
     throw Error("--copy-only leaves the records as they are; drop it, or what chooses among them");
-  if (shaping.limit && options.parts > 1)
-    throw Error(
-        "--limit with --parts needs to know beforehand where each part ends, which lines do not "
-        "tell; drop one of them");
 }
 
 void check_shaping(const Options& options) {
@@ -239,11 +229,11 @@ void check_shaping(const Options& options) {
        !shaping.from.empty() || !shaping.to.empty()))
     throw Error("--copy-only leaves the records as they are; drop it, or what chooses among them");
   check_tombstone(shaping, shaping.tombstone.has_value());
-  if (shaping.limit && options.parts > 1 &&
+  if (shaping.limit && options.parts > 1 && options.resume &&
       (groups || !shaping.where.steps.empty() || !shaping.select.empty()))
     throw Error(
-        "--limit with --parts needs to know beforehand where each part ends; drop one of "
-        "them, or --where, --on-equal and --select");
+        "--resume needs to know beforehand where each part ends; drop it, or --limit, or --parts, "
+        "or --where, --on-equal and --select");
   if (shaping.on_equal == OnEqual::reduce && shaping.reductions.empty())
     throw Error("--on-equal reduce names no fields; write reduce:sum(field)");
 }
@@ -477,11 +467,13 @@ class Merge {
   void into_writers(const std::vector<std::filesystem::path>& paths, std::vector<Writer>& writers,
                     const std::filesystem::path& folder_for_earlier) {
     const std::uint64_t output_digest = digest_of_output();
-    std::vector<Slice> slices = slices_of_output(paths.size());
+    // How many records each part is made from is not known where a limit ends it.
+    const bool in_turn = options_.shaping.limit && is_shaped();
+    std::vector<Slice> slices = slices_of_output(in_turn ? 1 : paths.size());
     const std::uint64_t added_bytes =
         options_.text && options_.resume ? header_.size() + missing_terminators(runs_) : 0;
     for (std::size_t i = 0; i < paths.size(); ++i) {
-      const auto [begin, end] = slices[i];
+      const auto [begin, end] = slices[std::min(i, slices.size() - 1)];
       const AtomicFile::Content content{
           digest(fmt::format("{:x} {} {}", output_digest, begin, end)),
           (end - begin) * output_bytes() + added_bytes,
@@ -497,21 +489,23 @@ class Merge {
       if (i > 0 && options_.resume && writers.front().atomic()->is_in_place())
         writers.back().atomic()->take_forgotten_target(content);
     }
-    const std::uint64_t widest = widest_of(writers.size());
-    stats_.io = choose_io(writers.size());
+    const std::uint64_t widest = widest_of(slices.size());
+    stats_.io = choose_io(slices.size());
     // Without the page cache an output is durable sooner; what is small is better left in it.
     const std::uint64_t part_bytes = run_records_ / writers.size() * record_bytes();
     const bool direct = options_.io == Io::direct ||
                         (options_.io == Io::automatic && part_bytes >= least_direct_bytes);
     for (std::size_t i = 0; i < writers.size(); ++i) {
-      const Resumption resumed = resume(writers[i], slices[i]);
-      writers[i].go_on(resumed.kept_bytes, resumed.merged_bytes);
+      if (i < slices.size()) {
+        const Resumption resumed = resume(writers[i], slices[i]);
+        writers[i].go_on(resumed.kept_bytes, resumed.merged_bytes);
+      }
       if (compression_.codec != Codec::none)
         writers[i].compress(
             compression_, compressing_threads_,
             {options_.trace.empty() ? nullptr : &trace_, "compress", static_cast<unsigned>(i)});
       // How much room compressed or shaped bytes need is not known.
-      if (direct)
+      if (direct && slices.size() == writers.size())
         writers[i].make_direct(compression_.codec == Codec::none && !is_shaped() ? part_bytes : 0);
     }
     std::uint64_t left = 0;
@@ -918,7 +912,7 @@ class Merge {
                         .text_shape = text_shape_of_pass(),
                         .output = output,
                         .backend = options_.copy_only ? nullptr : backends.back().get(),
-                        .writer = writers.empty() ? nullptr : &writers[i],
+                        .writers = slices == 1 ? writers : writers.subspan(i, 1),
                         .in_place = in_place,
                         .threads = threads,
                         .stop = options_.stop,

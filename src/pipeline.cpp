@@ -129,8 +129,9 @@ void run_pass(const Pass& pass, PassTotals& totals, Verifier& verifier) {
     if (!pass.sequential && !run.in_place(0))
       chunks_in_runs += (run.records() + pass.plan.chunk_records - 1) / pass.plan.chunk_records;
   }
+  Writer* const writer = pass.writers.empty() ? nullptr : &pass.writers.front();
   if (bytes_in_runs == 0 && std::ranges::none_of(pass.runs, &Run::is_stream)) {
-    if (pass.writer) pass.writer->make_durable();
+    for (Writer& output : pass.writers) output.make_durable();
     return;
   }
   const std::uint64_t units =
@@ -138,7 +139,7 @@ void run_pass(const Pass& pass, PassTotals& totals, Verifier& verifier) {
           ? pass.plan.tokens
           : (bytes_in_runs / record_bytes + pass.plan.unit_records - 1) / pass.plan.unit_records;
   // Copies are written from where they were read, unless only whole pages of the output can be.
-  const bool needs_output = pass.writer && (pass.backend || pass.writer->is_direct());
+  const bool needs_output = writer && (pass.backend || writer->is_direct());
   const bool verify = pass.fingerprint != nullptr;
   // Who is the first to read records is the first to look at them.
   const bool backend_reads = verify && !pass.sequential && pass.backend && pass.backend->looks() &&
@@ -148,8 +149,8 @@ void run_pass(const Pass& pass, PassTotals& totals, Verifier& verifier) {
 
   // Memory is what few threads wait for. Of many, others can look while one writes.
   const bool looks_at_blocks = verify && !layout.text && !pass.shape && pass.backend &&
-                               pass.backend->computes() && pass.writer &&
-                               !pass.writer->is_direct() && pass.threads <= pass.plan.tokens;
+                               pass.backend->computes() && writer && !writer->is_direct() &&
+                               pass.threads <= pass.plan.tokens;
   const std::uint64_t block_bytes =
       looks_at_blocks ? std::max<std::uint64_t>(looked_block_bytes / record_bytes, 1) * record_bytes
                       : std::numeric_limits<std::uint64_t>::max();
@@ -162,9 +163,8 @@ void run_pass(const Pass& pass, PassTotals& totals, Verifier& verifier) {
   BufferPool chunk_pool(pass.plan.chunk_bytes, std::min(pass.plan.chunks, chunks_in_runs), pin);
   // Records of variable length fill no whole pages: so a unit stands in its buffer as far from a
   // page's start as it does in the output.
-  const std::uint64_t skewed =
-      layout.text && pass.writer && pass.writer->is_direct() ? page_bytes() : 0;
-  const std::uint64_t written_before = pass.writer ? pass.writer->bytes() : 0;
+  const std::uint64_t skewed = layout.text && writer && writer->is_direct() ? page_bytes() : 0;
+  const std::uint64_t written_before = writer ? writer->bytes() : 0;
   const auto skew_of = [&](const WorkUnit& unit) {
     return skewed != 0 ? (written_before + unit.offset) % skewed : 0;
   };
@@ -263,9 +263,8 @@ void run_pass(const Pass& pass, PassTotals& totals, Verifier& verifier) {
                             token->unit.sequence);
           const WorkUnit& unit = token->unit;
           // A record that is larger than a unit is written from where it was read.
-          const bool stays = pass.writer && (!needs_output || unit.bytes > pass.plan.unit_bytes);
-          if (!stays)
-            token->buffer = pass.writer ? output_pool.lease() : Buffer(part_of_output(unit));
+          const bool stays = writer && (!needs_output || unit.bytes > pass.plan.unit_bytes);
+          if (!stays) token->buffer = writer ? output_pool.lease() : Buffer(part_of_output(unit));
           const auto output = stays ? std::span<std::byte>()
                                     : token->buffer.bytes().subspan(skew_of(unit), unit.bytes);
           if (stays && pass.text_shape) {
@@ -307,7 +306,7 @@ void run_pass(const Pass& pass, PassTotals& totals, Verifier& verifier) {
         const auto block = rest.first(std::min<std::uint64_t>(rest.size(), block_bytes));
         {
           Stopwatch writing(totals.write, row("write"), token.unit.sequence);
-          pass.writer->write(block);
+          writer->write(block);
         }
         verifier.records.follow(block, rank);
         Stopwatch verifying(totals.verify, row("verify", &token - carried.data()),
@@ -317,6 +316,24 @@ void run_pass(const Pass& pass, PassTotals& totals, Verifier& verifier) {
         rank += block.size() / record_bytes;
         rest = rest.subspan(block.size());
       }
+  };
+  std::size_t filled = 0;  // outputs
+  std::uint64_t records_out = 0;
+  const auto write_out = [&](std::span<const std::byte> piece, std::size_t free_before) {
+    const std::size_t outputs = pass.writers.size();
+    if (outputs == 1) return writer->write(piece, free_before);
+    while (!piece.empty()) {
+      while (records_out == part_of(pass.limit, filled + 1, outputs)) ++filled;
+      const std::uint64_t room = part_of(pass.limit, filled + 1, outputs) - records_out;
+      std::uint64_t records = std::min<std::uint64_t>(piece.size() / output_bytes, room);
+      std::uint64_t bytes = records * output_bytes;
+      if (const TextLayout* const text = pass.output.encoding->layout().text)
+        for (records = bytes = 0; records < room && bytes < piece.size(); ++records)
+          bytes += corank::record_bytes(*text, piece.data() + bytes);
+      pass.writers[filled].write(piece.first(bytes));
+      records_out += records;
+      piece = piece.subspan(bytes);
+    }
   };
   // What was shaped does not stand yet where it belongs in memory.
   const auto put_out = [&](Token& token) {
@@ -330,11 +347,11 @@ void run_pass(const Pass& pass, PassTotals& totals, Verifier& verifier) {
     for (auto& piece : token.merged.pieces) {
       const std::uint64_t at = written_bytes;
       written_bytes += piece.size();
-      if (pass.writer) {
+      if (writer) {
         Stopwatch writing(totals.write, row("write"), token.unit.sequence);
         const bool in_buffer =
             piece.data() >= buffer.data() && piece.data() < buffer.data() + buffer.size();
-        pass.writer->write(piece, in_buffer ? static_cast<std::size_t>(piece.data() - unused) : 0);
+        write_out(piece, in_buffer ? static_cast<std::size_t>(piece.data() - unused) : 0);
         if (in_buffer) unused = piece.data() + piece.size();
       } else if (pass.shape) {
         const auto place = pass.in_place.subspan(at, piece.size());
@@ -386,7 +403,7 @@ void run_pass(const Pass& pass, PassTotals& totals, Verifier& verifier) {
     }
     std::uint64_t first = token.first;
     for (const auto piece : token.merged.pieces) {
-      if (verify) verifier.records.look(piece, first, pass.writer ? 1 : pass.threads);
+      if (verify) verifier.records.look(piece, first, writer ? 1 : pass.threads);
       if (pass.checksum && pass.shape) totals.checksum += parallel_checksum(piece, output_bytes);
       first += piece.size() / output_bytes;
     }
@@ -449,14 +466,16 @@ void run_pass(const Pass& pass, PassTotals& totals, Verifier& verifier) {
     if (outgoing != written)
       throw Corrupted("the records that were written are not those that were shaped");
   }
-  if (pass.writer) {
-    Stopwatch writing(totals.write, row("write"), totals.units);
-    pass.writer->make_durable();
-  }
-  if (const Compressor* const compressor = pass.writer ? pass.writer->compressor() : nullptr) {
-    totals.compress += compressor->busy().load();
-    totals.write_for_compress += compressor->wait().load();
-    totals.write -= compressor->wait().load();
+  for (Writer& output : pass.writers) {
+    {
+      Stopwatch writing(totals.write, row("write"), totals.units);
+      output.make_durable();
+    }
+    if (const Compressor* const compressor = output.compressor()) {
+      totals.compress += compressor->busy().load();
+      totals.write_for_compress += compressor->wait().load();
+      totals.write -= compressor->wait().load();
+    }
   }
 
   if (enough) totals.ended_early = true;

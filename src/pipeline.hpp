@@ -57,7 +57,9 @@ struct Pass {
   const TextShape* text_shape = nullptr;  // the same of records of variable length
   const OutputOrder& output;
   Backend* backend;  // null: the runs are copied, one after another
-  Writer* writer;    // null: the output is in memory, at `in_place`
+  // None: the output is in memory, at `in_place`. Several are filled one after another, each with
+  // an equal part of the limit.
+  std::span<Writer> writers;
   std::span<std::byte> in_place;
   unsigned threads;
   std::stop_token stop;

@@ -9,6 +9,12 @@
 
 namespace corank {
 
+// The first `part` of `parts` equal parts.
+inline std::uint64_t part_of(std::uint64_t records, std::size_t part, std::size_t parts) {
+  // The product may need more than 64 bits.
+  return static_cast<std::uint64_t>(static_cast<unsigned __int128>(records) * part / parts);
+}
+
 struct PassPlan {
   std::uint64_t chunk_bytes;    // a multiple of the page size
   std::uint64_t chunk_records;  // whole records in a chunk

@@ -84,6 +84,13 @@ TEST_CASE("set operations write parts, read pipes and compress") {
             .code == 0);
   CHECK(text_of(test.folder / "output") == "a1a2b1d1");
 
+  const std::string limited = test.folder / "limited";
+  CHECK(run({"union", "-r", "k:bytes1,n:bytes1", "--parts", "2", "--limit", "3", "-o", limited,
+             test.runs[0], test.runs[0]})
+            .code == 0);
+  CHECK(text_of(limited + "/part-00000") == "a1");
+  CHECK(text_of(limited + "/part-00001") == "a2b1");
+
   const std::string parts = test.folder / "parts";
   CHECK(run({"union", "-r", "k:bytes1,n:bytes1", "--parts", "2", "-o", parts, test.runs[0],
              test.runs[0]})
@@ -116,6 +123,7 @@ TEST_CASE("bad input: set operations that contradict the options or the runs") {
   test.check_refusal("union", {}, 1, {test.runs[1], "record 1"});
   test.check_refusal("intersect", {"--on-equal", "last"}, 2, {"--on-equal"});
   test.check_refusal("subtract", {"--copy-only"}, 2, {"--copy-only"});
-  test.check_refusal("union", {"--limit", "5", "--parts", "2"}, 2, {"--limit", "--parts"});
+  test.check_refusal("union", {"--limit", "5", "--parts", "2", "--resume"}, 2,
+                     {"--limit", "--parts", "--resume"});
   CHECK(holds(run({"union", "-r", "k:u8", "-o", test.folder / "new"}).err, "union: no runs"));
 }

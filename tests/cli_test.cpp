@@ -233,9 +233,9 @@ TEST_CASE("bad input: options that contradict one another") {
   test.check_refusal(test.merge({"--on-equal", "error", "--tombstone", "key=1"}), 2,
                      {"--tombstone"});
   test.check_refusal(test.merge({"--resume", "--compress", "zstd"}), 2, {"--resume"});
-  test.check_refusal({"merge", "-r", "key:u64", "--limit", "5", "--parts", "2", "--where",
-                      "key > 5", "-o", test.folder / "parts", test.runs[0]},
-                     2, {"--limit", "--parts", "--where"});
+  test.check_refusal({"merge", "-r", "key:u64", "--limit", "5", "--parts", "2", "--resume",
+                      "--where", "key > 5", "-o", test.folder / "parts", test.runs[0]},
+                     2, {"--resume", "--limit", "--parts", "--where"});
   test.check_refusal({"merge", "-r", "key:u64", "-o", "-", "--stats", "-", test.runs[0]}, 2,
                      {"--output", "--stats"});
   test.check_refusal({"merge", "--csv", "--parts", "2", "-o", test.folder / "parts", test.runs[0]},

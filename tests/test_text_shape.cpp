@@ -400,6 +400,23 @@ TEST_CASE("equal keys of several passes and of parts are reduced once", "[text][
     std::string all;
     for (const std::string& name : parts.names()) all += text_of(read_file(parts / name));
     CHECK((all == expected));
+    // With a limit they are filled one after another.
+    for (const std::uint64_t limit : {0, 2, 8, 1'000}) {
+      test.options.shaping.limit = limit;
+      const TemporaryFolder limited;
+      const Stats stats = merge(test.paths, limited.path(), test.options);
+      const Strings first = *reduced(*test.options.text, test.sorted, on_equal, limit);
+      CHECK(stats.records_written == first.size());
+      for (std::uint64_t part = 0; part < 3; ++part) {
+        const auto at = [&](std::uint64_t end) {
+          return first.begin() + static_cast<std::ptrdiff_t>(
+                                     std::min<std::uint64_t>(limit * end / 3, first.size()));
+        };
+        CHECK((text_of(read_file(limited / ("part-0000" + std::to_string(part)))) ==
+               joined({at(part), at(part + 1)})));
+      }
+    }
+    test.options.shaping.limit.reset();
     test.options.parts = 0;
   }
 }
