@@ -479,6 +479,7 @@ TEST_CASE("shapes that contradict the schema or one another are refused") {
               "--copy-only"));
   CHECK(holds(refusal([](Options& options) {
                 options.parts = 2;
+                options.resume = true;
                 options.shaping.on_equal = OnEqual::first;
                 options.shaping.limit = 3;
               }),
