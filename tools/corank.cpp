@@ -208,7 +208,8 @@ class MergeCommand {
         ->add_option(
             "--parts", options_.parts,
             "Write N files of equally many records, part-00000 and so on, side by side into "
-            "the folder that -o names")
+            "the folder that -o names; a --limit of what is chosen or combined, or of lines, is "
+            "shared out among them")
         ->check(CLI::Range(1, 99'999))
         ->option_text("N");
     command_

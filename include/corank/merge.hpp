@@ -112,10 +112,11 @@ struct Options {
   std::optional<Compression> compression;
 
   // What becomes of the merged records. Several parts have equally many of the runs' records; the
-  // records of a group go into one. A merge that drops or combines records is gone on with where
-  // the key begins that the output ends with, as far as key fields go out: the fewer of the first
-  // of them do, the more is merged again, all where the first does not. What is written already is
-  // not written again.
+  // records of a group go into one. Where records are shaped, or are lines, a limit is shared out
+  // among the parts instead, which are filled one after another and can't be gone on with. A merge
+  // that drops or combines records is gone on with where the key begins that the output ends with,
+  // as far as key fields go out: the fewer of the first of them do, the more is merged again, all
+  // where the first does not. What is written already is not written again.
   Shaping shaping;
 
   // Copies instead of merging: the runs are read and written by the same engine, one after another,
