@@ -124,6 +124,17 @@ class TextWords final : public detail::KeyWords {
                    const std::byte* one) const override {
     if (!is_string_) return KeyWords::share_words(word, records, count, one);
     if (word == 0) return true;
+    if (word <= bytes_in_word) {
+      // The word in the entry holds these bytes, and how many there are.
+      const unsigned unwanted_bits = 64 - 8 * word;
+      const std::uint64_t wanted = entry(one).word >> unwanted_bits;
+      bool share = true;
+      for (std::size_t i = 0; i < count; ++i) {
+        const std::uint64_t here = entry(records + i * sizeof(Entry)).word;
+        share &= here >> unwanted_bits == wanted && (here & 0xff) >= word;
+      }
+      return share;
+    }
     const std::byte* const wanted = string(one).data();
     for (std::size_t i = 0; i < count; ++i) {
       const auto bytes = string(records + i * sizeof(Entry));

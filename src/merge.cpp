@@ -780,7 +780,7 @@ class Merge {
                                                threads_ / static_cast<unsigned>(slices), 1u)),
                           enough_unit_bytes(runs.size(), merged_bytes / slices)),
                  wanted_bytes()),
-        edge_bytes);
+        edge_bytes, std::ranges::all_of(runs, &Run::is_mapped));
   }
 
   // What is merged where every record goes out, up to the limit: units and chunks need not be

@@ -12,6 +12,8 @@ namespace {
 constexpr unsigned tokens = 4;
 // Large chunks suit disks, but memory that is touched once costs more time than small reads do: so
 // the chunks together are a small part of the runs, unless they would be smaller than the least.
+// Mapped chunks are no such memory, but every one costs two calls that other threads have to wait
+// for: larger ones made a merge of 256 runs 1.1 times as fast.
 constexpr std::uint64_t largest_chunk_bytes = std::uint64_t{1} << 20;
 constexpr std::uint64_t least_chunk_bytes = std::uint64_t{128} << 10;
 constexpr std::uint64_t runs_to_chunks = 16;
@@ -57,7 +59,8 @@ std::uint64_t enough_unit_bytes(std::uint64_t runs, std::uint64_t merged_bytes) 
 
 std::optional<PassPlan> plan_pass(std::uint64_t runs, std::uint32_t record_bytes,
                                   std::uint64_t memory_bytes, std::uint64_t merged_bytes,
-                                  std::uint64_t largest_unit_bytes, std::uint64_t edge_bytes) {
+                                  std::uint64_t largest_unit_bytes, std::uint64_t edge_bytes,
+                                  bool mapped) {
   const std::uint64_t smallest_chunk_bytes = round_up(record_bytes + edge_bytes, page_bytes());
   // At least half of a chunk is filled, so twice a chunk leaves room for a record.
   const std::uint64_t smallest_unit_bytes =
@@ -77,8 +80,9 @@ std::optional<PassPlan> plan_pass(std::uint64_t runs, std::uint32_t record_bytes
   plan.chunk_bytes = std::min(memory_bytes / 2, memory_bytes - units_bytes) / held_chunks;
   plan.chunk_bytes -= plan.chunk_bytes % page_bytes();
   if (plan.chunk_bytes < smallest_chunk_bytes) return std::nullopt;
-  const std::uint64_t enough_bytes = std::clamp(merged_bytes / runs_to_chunks / held_chunks,
-                                                least_chunk_bytes, largest_chunk_bytes);
+  const std::uint64_t enough_bytes =
+      std::clamp(merged_bytes / (mapped ? 1 : runs_to_chunks) / held_chunks, least_chunk_bytes,
+                 largest_chunk_bytes);
   plan.chunk_bytes = std::min(plan.chunk_bytes,
                               std::max(round_up(enough_bytes, page_bytes()), smallest_chunk_bytes));
   plan.chunk_records = in_whole_pages((plan.chunk_bytes - edge_bytes) / record_bytes, record_bytes);

@@ -111,11 +111,14 @@ class PackedWords {
   PackedWords(const KeyWords& keys, const WordKernel& kernel)
       : keys_(keys),
         whole_word_(keys.whole_word()),
+        keys_are_text_(keys.text() != nullptr),
         kernel_(kernel),
         merger_(kernel),
         sorter_(keys, kernel) {}
 
   std::uint64_t word(const std::byte* record) const {
+    if (whole_word_) return detail::word_of(*whole_word_, record);
+    if (keys_are_text_) return reinterpret_cast<const Entry*>(record)->word;
     std::uint64_t result;
     keys_.read(0, record, 1, &result);
     return result;
@@ -179,7 +182,7 @@ class PackedWords {
 
   bool joins(const Stretch& stretch) const {
     return !stretch.predecessor ||
-           !keys_.less(stretch.records, stretch.records - keys_.record_bytes());
+           !descends(stretch.records - keys_.record_bytes(), stretch.records);
   }
 
   bool descends(const std::byte* record, const std::byte* next) const {
@@ -193,8 +196,8 @@ class PackedWords {
     for (const Stretch& stretch : block) {
       if (stretch.count == 0) continue;
       const std::byte* last = stretch.records + (stretch.count - 1) * keys_.record_bytes();
-      if (!least || keys_.less(stretch.records, least)) least = stretch.records;
-      if (!greatest || keys_.less(greatest, last)) greatest = last;
+      if (!least || descends(least, stretch.records)) least = stretch.records;
+      if (!greatest || descends(last, greatest)) greatest = last;
     }
     word_ = keys_.telling_word(least, greatest);
     shared_ = least;
@@ -348,6 +351,7 @@ class PackedWords {
 
   const KeyWords& keys_;
   const std::optional<WholeWord> whole_word_;
+  const bool keys_are_text_;
   const WordKernel& kernel_;
   WordMerger merger_;
   RecordSorter sorter_;
@@ -365,8 +369,11 @@ class PackedWords {
 // Of the part of a tile that is merged at once, lest it leave the caches.
 constexpr std::uint64_t block_bytes = std::uint64_t{1} << 20;
 constexpr std::uint64_t most_block_records = std::uint64_t{1} << 15;
-// Where the runs are many, larger blocks cost less than taking very little from every run.
+// Where the runs are many, larger blocks cost less than taking very little from every run: of 1,024
+// runs, merging became 1.4 to 1.6 times as fast by enough instead of the least.
 constexpr std::uint64_t least_records_from_run = 32;
+constexpr std::uint64_t enough_records_from_run = 256;
+constexpr std::uint64_t wide_block_bytes = std::uint64_t{2} << 20;
 constexpr std::uint64_t most_wide_block_records = std::uint64_t{1} << 21;
 
 // While a run is cut, another one's part of the block is fetched, so many runs ahead.
@@ -447,9 +454,12 @@ class FormatMerger final : public TileMerger {
     std::uint64_t records = 0;
     for (const Stretch& stretch : cluster_) records += stretch.count;
     block_ = cluster_;
-    const std::uint64_t block_records = std::clamp(
-        std::clamp<std::uint64_t>(block_bytes / keys_.record_bytes(), 1, most_block_records),
-        std::min(least_records_from_run * cluster_.size(), most_wide_block_records),
+    const std::uint64_t runs = cluster_.size();
+    const std::uint64_t block_records = std::min(
+        std::max(
+            {std::clamp<std::uint64_t>(block_bytes / keys_.record_bytes(), 1, most_block_records),
+             std::min(enough_records_from_run * runs, wide_block_bytes / keys_.record_bytes()),
+             least_records_from_run * runs}),
         most_wide_block_records);
     if (records > block_records + block_records / 2) {
       for (Stretch& stretch : block_) stretch.count = 0;
