@@ -159,8 +159,8 @@ CORANK_VAES std::uint64_t sum_wide_rounds(std::span<const std::byte> records,
 }
 
 // The same of records of 16 bytes, whose words must ascend. Words that stay equal do, too.
-CORANK_VAES std::optional<std::uint64_t> sum_ascending_by_16(std::span<const std::byte> records,
-                                                             const detail::WholeWord& key) {
+CORANK_VAES OrderedSum sum_ascending_by_16(std::span<const std::byte> records,
+                                           const detail::WholeWord& key) {
   constexpr std::uint64_t sign = std::uint64_t{1} << 63;  // vectors compare as signed
   const __m256i flips = _mm256_set1_epi64x(static_cast<long long>(key.flip ^ sign));
   const auto words = [&](__m256i two, __m256i next_two)
@@ -182,16 +182,14 @@ CORANK_VAES std::optional<std::uint64_t> sum_ascending_by_16(std::span<const std
   bool ascend = _mm256_testz_si256(descend, descend) != 0;
   for (const std::byte* last = at; end - last > 16; last += 16)
     ascend = ascend && word_of(key, last) <= word_of(key, last + 16);
-  if (!ascend) return std::nullopt;
   const __m128i sum = add_halves(_mm256_add_epi64(sums[0], sums[1]));
-  return sum_of(_mm_add_epi64(sum, add_rounds({at, end}, 16)));
+  return {sum_of(_mm_add_epi64(sum, add_rounds({at, end}, 16))), ascend};
 }
 
 // The same of long records.
 template <bool big_endian>
-CORANK_VAES std::optional<std::uint64_t> sum_ascending(std::span<const std::byte> records,
-                                                       std::uint32_t record_bytes,
-                                                       detail::WholeWord key, bool or_equal) {
+CORANK_VAES OrderedSum sum_ascending(std::span<const std::byte> records, std::uint32_t record_bytes,
+                                     detail::WholeWord key, bool or_equal) {
   key.big_endian = big_endian;
   std::uint64_t last = word_of(key, records.data());
   std::uint64_t steps = 0;
@@ -203,8 +201,7 @@ CORANK_VAES std::optional<std::uint64_t> sum_ascending(std::span<const std::byte
         last = word;
       });
   // The first was compared to itself.
-  if (steps + !or_equal != records.size() / record_bytes) return std::nullopt;
-  return sum;
+  return {sum, steps + !or_equal == records.size() / record_bytes};
 }
 
 // Clang 16's __builtin_cpu_supports() does not know it.
@@ -226,9 +223,9 @@ std::vector<FingerprintSum> find_sums() {
 
 }  // namespace
 
-std::optional<std::uint64_t> fingerprint_in_order(
-    [[maybe_unused]] FingerprintSum sum, [[maybe_unused]] const KeyLayout& layout,
-    [[maybe_unused]] std::span<const std::byte> records) {
+std::optional<OrderedSum> sum_and_order([[maybe_unused]] FingerprintSum sum,
+                                        [[maybe_unused]] const KeyLayout& layout,
+                                        [[maybe_unused]] std::span<const std::byte> records) {
 #ifdef __x86_64__
   const auto key = first_word(layout);
   if (sum != sum_wide_rounds || !key) return std::nullopt;

@@ -31,11 +31,14 @@ std::uint64_t portable_fingerprint(std::span<const std::byte> records, std::uint
 std::uint64_t entries_fingerprint(FingerprintSum sum, const TextLayout& layout,
                                   std::span<const Entry> entries);
 
+struct OrderedSum {
+  std::uint64_t sum;
+  bool ascends;  // that no record sorts before its predecessor is certain
+};
 // The same sum, in one go with a look at the order of the records. Nothing if there is no such way
-// for this `sum` and these keys, or if this look does not show that none sorts before its
-// predecessor. There must be records.
-std::optional<std::uint64_t> fingerprint_in_order(FingerprintSum sum, const KeyLayout& layout,
-                                                  std::span<const std::byte> records);
+// for this `sum` and these keys. There must be records.
+std::optional<OrderedSum> sum_and_order(FingerprintSum sum, const KeyLayout& layout,
+                                        std::span<const std::byte> records);
 
 namespace detail {
 

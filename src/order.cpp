@@ -1,6 +1,7 @@
 #include "order.hpp"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cstring>
 #include <type_traits>
@@ -97,6 +98,31 @@ Neighbours compare_by(const KeyPiece& piece, std::uint32_t stride, const std::by
                            : compare_integers<Number, false>)(number, flip, count, stride);
 }
 
+// The first record of a block that sorts before its predecessor, or is equal to it if `strict`;
+// `count` if there is none. Goes through the key piece by piece, as long as some records are equal.
+std::uint64_t descent_in_block(const KeyLayout& layout, const std::byte* records,
+                               std::uint64_t count, bool strict) {
+  std::array<bool, block_records> equal;  // to the predecessor, as far as is known
+  equal.fill(true);
+  Key<1> keys[block_records];
+  bool undecided = true;
+  for (std::uint32_t p = 0; p < layout.pieces_count && undecided; ++p) {
+    KeyPiece piece = layout.pieces[p];
+    piece.word = 0;
+    encode_keys({&piece, 1, 1, layout.record_bytes}, records, count, keys);
+    undecided = false;
+    for (std::uint64_t i = 1; i < count; ++i) {
+      if (!equal[i]) continue;
+      if (keys[i] < keys[i - 1]) count = i;  // those behind it matter no more
+      equal[i] = keys[i] == keys[i - 1];
+      undecided |= equal[i];
+    }
+  }
+  if (!strict || count == 0) return count;
+  return static_cast<std::uint64_t>(std::find(equal.data() + 1, equal.data() + count, true) -
+                                    equal.data());
+}
+
 bool more_than_a_word(const KeyLayout& layout) {
   return layout.has_tail() || layout.pieces[layout.prefix_pieces - 1].word != 0;
 }
@@ -151,12 +177,8 @@ std::uint64_t first_descent(const KeyLayout& layout, const std::byte* records, s
     const std::uint64_t in_block = std::min(block_records, count - first);
     const Neighbours found = compare_first_words(layout, block, in_block, ties);
     if (!found.descend && !(found.tie && ties)) continue;
-    for (std::uint64_t i = 1; i < in_block; ++i) {
-      const std::byte* const record = block + i * layout.record_bytes;
-      const std::byte* const before = record - layout.record_bytes;
-      if (strict ? !record_less(layout, before, record) : record_less(layout, record, before))
-        return first + i;
-    }
+    const std::uint64_t descent = descent_in_block(layout, block, in_block, strict);
+    if (descent != in_block) return first + descent;
   }
   return count;
 }

@@ -4,6 +4,7 @@
 #include <tbb/task_arena.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "corank/error.hpp"
 #include "for_all.hpp"
@@ -46,17 +47,15 @@ void OutputVerifier::look(std::span<const std::byte> bytes, std::uint64_t rank, 
       const auto block = bytes.subspan(first * record_bytes, count * record_bytes);
       const std::uint64_t before = first == 0 ? 0 : 1;
       const std::byte* const predecessor = block.data() - before * record_bytes;
-      if (kind_ == OutputOrder::Kind::rising && sum_ && follows(block.data(), predecessor))
-        if (const auto in_order = fingerprint_in_order(sum_, layout, block)) {
-          sum += *in_order;
-          continue;
-        }
-      if (kind_ != OutputOrder::Kind::none) {
+      std::optional<OrderedSum> looked;
+      if (kind_ == OutputOrder::Kind::rising && sum_) looked = sum_and_order(sum_, layout, block);
+      if (kind_ != OutputOrder::Kind::none &&
+          !(looked && looked->ascends && follows(block.data(), predecessor))) {
         const std::uint64_t descent =
             first_descent(layout, predecessor, count + before, kind_ == OutputOrder::Kind::strict);
         if (descent != count + before) throw_disorder(rank + first - before + descent);
       }
-      if (sum_) sum += sum_(block, record_bytes);
+      if (sum_) sum += looked ? looked->sum : sum_(block, record_bytes);
     }
     fingerprint_ += sum;
   };

@@ -202,9 +202,19 @@ CORANK_HOST_DEVICE inline bool tail_less(const KeyLayout& layout, const std::byt
 // The order of whole records; the definition that every merge is held to.
 CORANK_HOST_DEVICE inline bool record_less(const KeyLayout& layout, const std::byte* a,
                                            const std::byte* b) {
+#ifdef __CUDA_ARCH__
   const Key<max_key_words> x = encode<max_key_words>(layout, a);
   const Key<max_key_words> y = encode<max_key_words>(layout, b);
   return x == y ? tail_less(layout, a, b) : x < y;
+#else
+  // The first piece that differs decides: no need to look at the others.
+  for (std::uint32_t p = 0; p < layout.prefix_pieces; ++p) {
+    const std::uint64_t x = normalise(layout.pieces[p], a);
+    const std::uint64_t y = normalise(layout.pieces[p], b);
+    if (x != y) return x < y;
+  }
+  return tail_less(layout, a, b);
+#endif
 }
 
 // The bytes of records that lie end to end and that `count` entries, more than 0, stand for.
