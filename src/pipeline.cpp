@@ -58,10 +58,6 @@ std::uint64_t text_checksum(const TextLayout& layout, std::span<const std::byte>
   return sum;
 }
 
-// What was written block by block is looked at while it is in the second cache. Of smaller blocks
-// the calls cost more than the cache saves.
-constexpr std::uint64_t looked_block_bytes = std::uint64_t{256} << 10;
-
 // Threads that copy from the page cache; one copies 5 to 8 GB/s.
 unsigned reading_threads(unsigned threads) {
   return std::clamp(threads / 2, 2u, 8u);
@@ -146,14 +142,6 @@ void run_pass(const Pass& pass, PassTotals& totals, Verifier& verifier) {
                              std::ranges::all_of(pass.runs, [](const Run& run) {
                                return run.records() == 0 || run.in_place(0) != nullptr;
                              });
-
-  // Memory is what few threads wait for. Of many, others can look while one writes.
-  const bool looks_at_blocks = verify && !layout.text && !pass.shape && pass.backend &&
-                               pass.backend->computes() && writer && !writer->is_direct() &&
-                               pass.threads <= pass.plan.tokens;
-  const std::uint64_t block_bytes =
-      looks_at_blocks ? std::max<std::uint64_t>(looked_block_bytes / record_bytes, 1) * record_bytes
-                      : std::numeric_limits<std::uint64_t>::max();
 
   const auto row = [&](const char* stage, std::ptrdiff_t number = 0) {
     return TraceRow{pass.trace, stage, pass.slice, static_cast<unsigned>(number)};
@@ -299,24 +287,6 @@ void run_pass(const Pass& pass, PassTotals& totals, Verifier& verifier) {
         merge_idle.leave();
         return token;
       });
-  const auto write_and_look = [&](const Token& token) {
-    std::uint64_t rank = token.first;
-    for (std::span<const std::byte> rest : token.merged.pieces)
-      while (!rest.empty()) {
-        const auto block = rest.first(std::min<std::uint64_t>(rest.size(), block_bytes));
-        {
-          Stopwatch writing(totals.write, row("write"), token.unit.sequence);
-          writer->write(block);
-        }
-        verifier.records.follow(block, rank);
-        Stopwatch verifying(totals.verify, row("verify", &token - carried.data()),
-                            token.unit.sequence);
-        verifier.records.look(block, rank, 1);
-        written_bytes += block.size();
-        rank += block.size() / record_bytes;
-        rest = rest.subspan(block.size());
-      }
-  };
   std::size_t filled = 0;  // outputs
   std::uint64_t records_out = 0;
   const auto write_out = [&](std::span<const std::byte> piece, std::size_t free_before) {
@@ -341,7 +311,6 @@ void run_pass(const Pass& pass, PassTotals& totals, Verifier& verifier) {
     token.offset = written_bytes;
     token.sequence = pieces_sequence;
     if (!token.merged.pieces.empty()) ++pieces_sequence;
-    if (looks_at_blocks) return write_and_look(token);
     const std::span<const std::byte> buffer = token.buffer.bytes();
     const std::byte* unused = buffer.data();  // of the buffer, up to the next piece in it
     for (auto& piece : token.merged.pieces) {
@@ -408,7 +377,8 @@ void run_pass(const Pass& pass, PassTotals& totals, Verifier& verifier) {
       first += piece.size() / output_bytes;
     }
   };
-  // After it was written: what was wrong then is wrong still, whenever it came to be.
+  // After it was written: what was wrong then is wrong still, whenever it came to be. Not by who
+  // writes, whom the others wait for: the last cache has it still.
   const auto look = tbb::make_filter<Token*, void>(tbb::filter_mode::parallel, [&](Token* token) {
     if (const auto& looked_at = token->merged.look) {
       if (layout.text)
@@ -416,7 +386,7 @@ void run_pass(const Pass& pass, PassTotals& totals, Verifier& verifier) {
                            token->offset);
       else
         verifier.records.take(*looked_at);
-    } else if (!looks_at_blocks) {
+    } else {
       Stopwatch verifying(totals.verify, row("verify", token - carried.data()),
                           token->unit.sequence);
       look_at(*token);
