@@ -158,7 +158,7 @@ CORANK_VAES std::uint64_t sum_wide_rounds(std::span<const std::byte> records,
   return sum_of(_mm_add_epi64(sum, add_rounds(records.subspan(whole), record_bytes)));
 }
 
-// The same of records of 16 bytes, whose words must ascend. Words that stay equal do, too.
+// The same of records of 16 bytes, and whether their words ascend. Words that stay equal do, too.
 CORANK_VAES OrderedSum sum_ascending_by_16(std::span<const std::byte> records,
                                            const detail::WholeWord& key) {
   constexpr std::uint64_t sign = std::uint64_t{1} << 63;  // vectors compare as signed

@@ -41,8 +41,8 @@ std::uint64_t enough_unit_bytes(std::uint64_t runs, std::uint64_t merged_bytes);
 
 // The best way to merge `runs` runs of `merged_bytes` together at once within `memory_bytes`; none
 // if there is none. Whether there is one depends on neither `merged_bytes` nor
-// `largest_unit_bytes`. A chunk has `edge_bytes` beside its
-// records; `mapped` ones are parts of the files.
+// `largest_unit_bytes`. A chunk has `edge_bytes` beside its records; `mapped` ones are parts of the
+// files.
 std::optional<PassPlan> plan_pass(
     std::uint64_t runs, std::uint32_t record_bytes, std::uint64_t memory_bytes,
     std::uint64_t merged_bytes = std::numeric_limits<std::uint64_t>::max(),
