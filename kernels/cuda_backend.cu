@@ -61,14 +61,14 @@ class RecordLane {
     describe(unit);
     reserve_out();
     unit_bytes_ = unit.bytes;
-    wait_for([&] { enqueue(unit, output); });
+    wait_for(stream_.get(), merged_.get(), [&] { enqueue(unit, output); });
     return found_[0];
   }
 
   std::optional<MergedUnit> shape(std::byte* output) {
     std::optional<MergedUnit> shaped;
     if (!shaper_) return shaped;
-    wait_for([&] {
+    wait_for(stream_.get(), merged_.get(), [&] {
       shaped = shaper_->download(output, look_, &staging_.found()->disorder, stream_.get());
       if (!shaped) download(output);
     });
@@ -76,19 +76,6 @@ class RecordLane {
   }
 
  private:
-  template <class Enqueue>
-  void wait_for(Enqueue enqueue) {
-    try {
-      enqueue();
-      CORANK_CUDA(cudaEventRecord(merged_.get(), stream_.get()));
-      CORANK_CUDA(cudaEventSynchronize(merged_.get()));
-    } catch (...) {
-      // Whatever was enqueued still reads the chunks and writes the output.
-      (void)cudaStreamSynchronize(stream_.get());
-      throw;
-    }
-  }
-
   LocatedOutput<W> located(int side, std::uint64_t first = 0) const {
     LocatedOutput<W> result{keys_[side].get() + first, nullptr};
     if constexpr (device::has_values<typename Merged<W>::Value>)

@@ -74,4 +74,18 @@ inline Event make_event(unsigned flags) {
   return Event(event);
 }
 
+// Waits until all that enqueue() put into the stream is done, even where that throws: what was
+// enqueued reads and writes memory of the host. `done` is an event for this alone.
+template <class Enqueue>
+void wait_for(cudaStream_t stream, cudaEvent_t done, Enqueue enqueue) {
+  try {
+    enqueue();
+    CORANK_CUDA(cudaEventRecord(done, stream));
+    CORANK_CUDA(cudaEventSynchronize(done));
+  } catch (...) {
+    (void)cudaStreamSynchronize(stream);
+    throw;
+  }
+}
+
 }  // namespace corank

@@ -64,6 +64,11 @@ class DeviceBackend final : public Backend {
     const Found found = lane->merge(unit, output);
     if (found.disorder != in_order) throw disorder_of(unit, found.disorder);
     if (look_) check_merged(found);
+    if (text_shape_) {
+      std::optional<MergedUnit> shaped = lane->shape(output);
+      return shaped ? std::move(*shaped)
+                    : shape_text(*text_shape_, unit, {output, unit.bytes}, fingerprint_);
+    }
     if (shape_) {
       std::optional<MergedUnit> shaped = lane->shape(output);
       if (!shaped)
@@ -73,7 +78,6 @@ class DeviceBackend final : public Backend {
       if (look_) shaped->read = found.read;
       return std::move(*shaped);
     }
-    if (text_shape_) return shape_text(*text_shape_, unit, {output, unit.bytes}, fingerprint_);
     MergedUnit merged;
     merged.pieces = {{output, unit.bytes}};
     if (look_) merged.look = UnitLook{found.read, found.written, found.last_offset};

@@ -26,7 +26,7 @@ class DeviceShape {
   // Whether devices do all of it: sums of floats, which are exact, and set operations, which ask
   // where records come from, are the host's.
   static bool fits(const Shape& shape) {
-    return !shape.set_operation() && shape.filter().steps().size() <= Test::most_steps &&
+    return !shape.set_operation() && shape.filter().steps().size() <= most_test_steps &&
            std::ranges::none_of(shape.columns(), [](const Shape::Column& column) {
              return column.operation == Reduction::Operation::sum &&
                     column.field.kind == FieldKind::floating;

@@ -6,8 +6,39 @@
 
 #include "corank/key.hpp"
 #include "corank/shaping.hpp"
+#include "corank/text_key.hpp"
 
 namespace corank {
+
+constexpr std::uint64_t most_test_steps = 64;  // their results are the bits of a word
+
+// Whether a condition holds of a record, of which order_of(step) says how it stands to the step's
+// value: less than 0, 0 or more. Without steps it does.
+template <class Step, class OrderOf>
+CORANK_HOST_DEVICE bool holds(const Step* steps, std::uint32_t count, OrderOf order_of) {
+  using enum ConditionOperation;
+  std::uint64_t results = 1;
+  for (std::uint32_t s = 0; s < count; ++s) {
+    const ConditionOperation operation = steps[s].operation;
+    if (operation == negate) {
+      results ^= 1;
+    } else if (operation == both || operation == either) {
+      const std::uint64_t topmost = results & 1;
+      results >>= 1;
+      results = operation == both ? results & ~(topmost ^ 1) : results | topmost;
+    } else {
+      const int order = order_of(steps[s]);
+      const bool fulfils = operation == less            ? order < 0
+                           : operation == less_equal    ? order <= 0
+                           : operation == equal         ? order == 0
+                           : operation == not_equal     ? order != 0
+                           : operation == greater_equal ? order >= 0
+                                                        : order > 0;
+      results = results << 1 | (fulfils ? 1 : 0);
+    }
+  }
+  return results & 1;
+}
 
 // A Condition::Step that a device can take.
 struct TestStep {
@@ -16,36 +47,36 @@ struct TestStep {
   const std::byte* value;  // a record that has the value there
 };
 struct Test {
-  static constexpr std::uint64_t most_steps = 64;  // their results are the bits of a word
   const TestStep* steps;
   std::uint32_t count;  // 0: every record passes
 };
 
 // Whether the record fulfils the condition.
 CORANK_HOST_DEVICE inline bool passes(const Test& test, const std::byte* record) {
-  using enum Condition::Operation;
-  std::uint64_t results = 1;
-  for (std::uint32_t s = 0; s < test.count; ++s) {
-    const TestStep& step = test.steps[s];
-    if (step.operation == negate) {
-      results ^= 1;
-    } else if (step.operation == both || step.operation == either) {
-      const std::uint64_t topmost = results & 1;
-      results >>= 1;
-      results = step.operation == both ? results & ~(topmost ^ 1) : results | topmost;
-    } else {
-      const bool below = record_less(step.field, record, step.value);
-      const bool above = record_less(step.field, step.value, record);
-      const bool fulfils = step.operation == less            ? below
-                           : step.operation == less_equal    ? !above
-                           : step.operation == equal         ? !below && !above
-                           : step.operation == not_equal     ? below || above
-                           : step.operation == greater_equal ? !below
-                                                             : above;
-      results = results << 1 | (fulfils ? 1 : 0);
-    }
-  }
-  return results & 1;
+  return holds(test.steps, test.count, [=](const TestStep& step) {
+    return record_less(step.field, step.value, record) -
+           record_less(step.field, record, step.value);
+  });
+}
+
+// The same of records of variable length.
+struct TextTestStep {
+  ConditionOperation operation;
+  TextLayout column;       // orders records by the column alone
+  const std::byte* value;  // a record that has the value there
+  std::uint64_t value_bytes;
+};
+struct TextTest {
+  const TextTestStep* steps;
+  std::uint32_t count;
+};
+
+CORANK_HOST_DEVICE inline bool passes(const TextTest& test, const std::byte* record,
+                                      std::uint64_t bytes) {
+  return holds(test.steps, test.count, [=](const TextTestStep& step) {
+    return text_less(step.column, step.value, step.value_bytes, record, bytes) -
+           text_less(step.column, record, bytes, step.value, step.value_bytes);
+  });
 }
 
 // A field that the records of a group are reduced in.

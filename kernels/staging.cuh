@@ -96,6 +96,8 @@ class Staging {
     }
   }
 
+  std::uint64_t staged_bytes() const { return vectors_ * vector_bytes; }
+
   // On the device. What was staged may be written over when nothing needs it any more.
   std::byte* scratch() { return reinterpret_cast<std::byte*>(staging_.get()); }
   const std::byte* bytes() const { return reinterpret_cast<const std::byte*>(staging_.get()); }

@@ -1,8 +1,6 @@
-#include <thrust/iterator/counting_iterator.h>
-#include <thrust/iterator/transform_iterator.h>
-
 #include <algorithm>
-#include <cub/device/device_scan.cuh>
+#include <memory>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -10,6 +8,7 @@
 #include "corank/device/merge.cuh"
 #include "cuda_check.cuh"
 #include "device_backend.cuh"
+#include "device_text_shaper.cuh"
 #include "staging.cuh"
 #include "text_backend.hpp"
 #include "text_kernels.cuh"
@@ -42,6 +41,8 @@ class TextLane {
         found_(pinned_array<Found>(1)) {
     // For as many runs as take two passes; more need little more.
     constexpr std::uint64_t runs = device::detail::max_fan_in + 1;
+    if (config.text_shape && DeviceTextShape::fits(*config.text_shape))
+      shaper_.emplace(*config.text_shape);
     reserve_records(config.unit_records);
     staging_.reserve(2 * runs, config.unit_bytes + config.unit_records * sizeof(Entry));
     runs_.assign(runs, {placed_.get(), nullptr, config.unit_records / runs});
@@ -53,19 +54,22 @@ class TextLane {
     staging_.reserve(2 * unit.segments.size(), unit.bytes + unit.records * sizeof(Entry));
     const bool pinned = describe(unit);
     reserve_out(unit.bytes, unit.records);
-    try {
-      enqueue(unit, pinned, output);
-      CORANK_CUDA(cudaEventRecord(merged_.get(), stream_.get()));
-      CORANK_CUDA(cudaEventSynchronize(merged_.get()));
-    } catch (...) {
-      // Whatever was enqueued still reads the chunks and writes the output.
-      (void)cudaStreamSynchronize(stream_.get());
-      throw;
-    }
+    unit_bytes_ = unit.bytes;
+    wait_for(stream_.get(), merged_.get(), [&] { enqueue(unit, pinned, output); });
     return found_[0];
   }
 
-  std::optional<MergedUnit> shape(std::byte*) { return std::nullopt; }
+  std::optional<MergedUnit> shape(std::byte* output) {
+    std::optional<MergedUnit> shaped;
+    if (!shaper_) return shaped;
+    shaped = shaper_->download(less(true), unit_bytes_, staging_.staged_bytes(), output, look_,
+                               stream_.get(), merged_.get());
+    if (shaped)
+      shaped->shaped.front().fingerprint = found_[0].written;
+    else
+      wait_for(stream_.get(), merged_.get(), [&] { download(output); });
+    return shaped;
+  }
 
  private:
   TextLess less(bool guarded) const {
@@ -77,10 +81,8 @@ class TextLane {
                            less(true));
   }
   cudaError_t find_ends(void* temporary, std::size_t& bytes, std::uint64_t records) {
-    const auto lengths = thrust::make_transform_iterator(
-        thrust::counting_iterator<std::uint64_t>(0), EntryBytes{less(true), sorted_.get()});
-    return cub::DeviceScan::InclusiveSum(temporary, bytes, lengths, ends_.get(), records,
-                                         stream_.get());
+    return find_text_ends(temporary, bytes, {less(true), sorted_.get(), nullptr, {}}, ends_.get(),
+                          records, stream_.get());
   }
 
   void reserve_records(std::uint64_t records) {
@@ -96,6 +98,7 @@ class TextLane {
   }
   // The output's place is what all before it has for temporary storage.
   void reserve_out(std::uint64_t unit_bytes, std::uint64_t records) {
+    if (shaper_) shaper_->reserve(records, unit_bytes);
     std::size_t for_merge = 0, for_ends = 0;
     CORANK_CUDA(merge_entries(nullptr, for_merge));
     CORANK_CUDA(find_ends(nullptr, for_ends, records));
@@ -149,19 +152,24 @@ class TextLane {
     check_launch("place_entries");
     CORANK_CUDA(merge_entries(out_.get(), out_bytes_));
     CORANK_CUDA(find_ends(out_.get(), out_bytes_, records));
-    gather_text<<<divide_up(unit.bytes, block_threads * sizeof(uint4)), block_threads, 0, stream>>>(
-        less(true), sorted_.get(), ends_.get(), records, unit.bytes,
-        reinterpret_cast<uint4*>(out_.get()));
-    check_launch("gather_text");
+    gather_texts(less(true), sorted_.get(), ends_.get(), records, unit.bytes, out_.get(), stream);
     if (look_) {
       const unsigned lanes = look_lanes(unit.bytes / records);
       look_at_text<<<look_blocks(records, lanes), block_threads, 0, stream>>>(
           out_.get(), ends_.get(), records, order_.layout, lanes, found);
       check_launch("look_at_text");
     }
-    CORANK_CUDA(cudaMemcpyAsync(output, out_.get(), unit.bytes, cudaMemcpyDeviceToHost, stream));
+    if (shaper_)
+      shaper_->enqueue(less(true), sorted_.get(), records, placed_.get(), ends_.get(), stream);
+    else
+      download(output);
     CORANK_CUDA(
         cudaMemcpyAsync(found_.get(), found, sizeof(Found), cudaMemcpyDeviceToHost, stream));
+  }
+
+  void download(std::byte* output) {
+    CORANK_CUDA(
+        cudaMemcpyAsync(output, out_.get(), unit_bytes_, cudaMemcpyDeviceToHost, stream_.get()));
   }
 
   const TextOrder& order_;
@@ -177,6 +185,8 @@ class TextLane {
   DeviceArray<std::uint64_t> ends_;     // of the merged records
   std::size_t out_bytes_ = 0;
   DeviceArray<std::byte> out_;
+  std::uint64_t unit_bytes_ = 0;
+  std::optional<DeviceTextShaper> shaper_;  // none where the host shapes, if anything does
 };
 
 }  // namespace

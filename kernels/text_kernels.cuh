@@ -7,6 +7,8 @@
 #include <cstdint>
 
 #include "corank/text_key.hpp"
+#include "shape_steps.hpp"
+#include "text_columns.hpp"
 #include "unit_kernels.cuh"
 
 namespace corank {
@@ -59,12 +61,20 @@ static __global__ void __launch_bounds__(block_threads)
     atomicMin(reinterpret_cast<unsigned long long*>(disorder), i);
 }
 
-// What a scan adds up.
+// What a scan adds up: how many bytes go out of each record.
 struct EntryBytes {
   TextLess less;
   const Entry* entries;
+  const std::uint64_t* count;  // of the entries that there are; null: all
+  TextLayout selected;         // without columns: records go out whole
   __device__ std::uint64_t operator()(std::uint64_t i) const {
-    return *less.disorder == in_order ? less.bytes(entries[i]) : 0;
+    if (*less.disorder != in_order || (count && i >= *count)) return 0;
+    const std::uint64_t bytes = less.bytes(entries[i]);
+    if (selected.columns_count == 0) return bytes;
+    std::uint64_t outgoing = 0;
+    put_columns(selected, less.record(entries[i]), bytes,
+                [&](const std::byte*, std::uint64_t stretch) { outgoing += stretch; });
+    return outgoing;
   }
 };
 
@@ -125,6 +135,103 @@ static __global__ void __launch_bounds__(block_threads)
         if (text_less(layout, record, ends[i] - own, merged + before, own - before))
           atomicMin(reinterpret_cast<unsigned long long*>(&found->descent), i);
       });
+}
+
+// Of a unit that is shaped, a record in the staging area.
+struct StagedText {
+  std::uint64_t at, bytes;  // 0 bytes: there is none
+};
+
+struct TextShapeFound {
+  std::uint64_t kept;      // records that fulfil the condition
+  std::uint64_t groups;    // of them
+  std::uint64_t outgoing;  // records that go out, but what the first and the last group come to
+  std::uint64_t outgoing_bytes;
+  std::uint64_t outgoing_fingerprint;
+  StagedText first, last;  // of all merged records
+  StagedText head, tail;   // what the first group comes to, and the last, if there is another
+};
+
+__device__ inline StagedText staged_text(const TextLess& less, const Entry& entry) {
+  return {static_cast<std::uint32_t>(entry.place), less.bytes(entry)};
+}
+
+__device__ inline bool passes(const TextTest& test, const TextLess& less, const Entry& entry) {
+  return passes(test, less.record(entry), less.bytes(entry));
+}
+
+// Of every merged record: whether it is kept. Without groups those that are buried are not kept,
+// either.
+static __global__ void __launch_bounds__(block_threads)
+    flag_text_kept(TextLess less, const Entry* merged, std::uint64_t records, TextTest where,
+                   TextTest buried, std::uint8_t* flags, TextShapeFound* found) {
+  const std::uint64_t i = std::uint64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  if (i >= records) return;
+  flags[i] = 0;
+  if (*less.disorder != in_order) return;  // then entries may lead anywhere
+  if (i == 0) found->first = staged_text(less, merged[i]);
+  if (i + 1 == records) found->last = staged_text(less, merged[i]);
+  flags[i] =
+      passes(where, less, merged[i]) && !(buried.count != 0 && passes(buried, less, merged[i]));
+}
+
+// Of every kept record: whether its group comes to it.
+static __global__ void __launch_bounds__(block_threads)
+    flag_text_groups(TextLess less, const Entry* kept, std::uint64_t records, bool last_stays,
+                     std::uint8_t* flags, const TextShapeFound* found) {
+  const std::uint64_t j = std::uint64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  if (j >= records) return;
+  const std::uint64_t count = found->kept;
+  flags[j] = j < count && (last_stays ? j + 1 == count || less(kept[j], kept[j + 1])
+                                      : j == 0 || less(kept[j - 1], kept[j]));
+}
+
+// Of every group but the first and the last, which may go on in other units: whether what it comes
+// to goes out.
+static __global__ void __launch_bounds__(block_threads)
+    settle_text_groups(TextLess less, const Entry* settled, std::uint64_t records, TextTest buried,
+                       std::uint8_t* flags, TextShapeFound* found) {
+  const std::uint64_t g = std::uint64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  if (g >= records) return;
+  flags[g] = 0;
+  const std::uint64_t groups = found->groups;
+  if (g >= groups) return;
+  if (g == 0)
+    found->head = staged_text(less, settled[g]);
+  else if (g + 1 == groups)
+    found->tail = staged_text(less, settled[g]);
+  else
+    flags[g] = !(buried.count != 0 && passes(buried, less, settled[g]));
+}
+
+// One thread. `ends` are those of what goes out, and behind it.
+static __global__ void see_outgoing_bytes(const std::uint64_t* ends, std::uint64_t records,
+                                          TextShapeFound* found) {
+  found->outgoing_bytes = ends[records - 1];
+}
+
+// A thread a record.
+static __global__ void __launch_bounds__(block_threads)
+    put_text_columns(TextLess less, const Entry* outgoing, const std::uint64_t* ends,
+                     std::uint64_t records, TextLayout selected, std::byte* out) {
+  const std::uint64_t i = std::uint64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  if (i >= records) return;
+  std::byte* to = out + (i == 0 ? 0 : ends[i - 1]);
+  put_columns(selected, less.record(outgoing[i]), less.bytes(outgoing[i]),
+              [&](const std::byte* at, std::uint64_t bytes) {
+                for (std::uint64_t b = 0; b < bytes; ++b) *to++ = at[b];
+              });
+}
+
+// At what goes out.
+static __global__ void __launch_bounds__(block_threads)
+    look_at_shaped_text(const std::byte* outgoing, const std::uint64_t* ends, std::uint64_t records,
+                        unsigned lanes, TextShapeFound* found) {
+  const auto begin = [=](std::uint64_t i) { return i == 0 ? 0 : ends[i - 1]; };
+  look_at(
+      records, [=](std::uint64_t i) { return ends[i] - begin(i); }, lanes,
+      [=](std::uint64_t i) { return outgoing + begin(i); }, &found->outgoing_fingerprint,
+      [](std::uint64_t, const std::byte*) {});
 }
 
 }  // namespace corank

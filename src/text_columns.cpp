@@ -177,22 +177,11 @@ TextSelection::TextSelection(const TextFormat& format, std::string_view header,
 
 void TextSelection::select(std::span<const std::byte> record,
                            std::vector<std::byte>& selected) const {
-  const TextLayout layout = encoding_.layout();
-  const auto put = [&](char c) { selected.push_back(static_cast<std::byte>(c)); };
   selected.clear();
-  bool is_first = true;
-  for (const TextColumn& column : encoding_.columns()) {
-    const auto field = detail::text_field(layout, record.data(), record.size(), column.column);
-    if (!field.there) continue;
-    if (!is_first) put(layout.delimiter);
-    selected.insert(selected.end(), field.at, field.at + field.bytes);
-    is_first = false;
-  }
-  // Of CSV that ends before the terminator, and belongs to no column.
-  if (layout.kind == TextKind::csv && layout.terminator == '\n' && record.size() > 1 &&
-      detail::is_char(record[record.size() - 2], '\r'))
-    put('\r');
-  put(layout.terminator);
+  put_columns(encoding_.layout(), record.data(), record.size(),
+              [&](const std::byte* at, std::uint64_t bytes) {
+                selected.insert(selected.end(), at, at + bytes);
+              });
 }
 
 std::string TextSelection::of_header(std::string_view header) const {

@@ -43,6 +43,12 @@ class TextBound {
 // Which records fulfil a condition.
 class TextFilter {
  public:
+  struct Step {
+    ConditionOperation operation;
+    std::optional<TextEncoding> column;  // of a comparison
+    std::optional<TextBound> value;
+  };
+
   // Throws Error where a column or its value cannot be one of the format's; `header` is as in
   // TextEncoding.
   TextFilter(const TextFormat& format, std::string_view header, const TextCondition& condition);
@@ -50,14 +56,36 @@ class TextFilter {
   // `scratch` may be any; it is for the next call.
   bool test(std::span<const std::byte> record, std::vector<char>& scratch) const;
 
+  // In postfix order.
+  const std::vector<Step>& steps() const { return steps_; }
+
  private:
-  struct Step {
-    ConditionOperation operation;
-    std::optional<TextEncoding> column;  // of a comparison
-    std::optional<TextBound> value;
-  };
   std::vector<Step> steps_;
 };
+
+// What goes out of a record where `selected` has the columns that do: put(bytes, count), one
+// stretch after the other.
+template <class Put>
+CORANK_HOST_DEVICE void put_columns(const TextLayout& selected, const std::byte* record,
+                                    std::uint64_t bytes, Put put) {
+  const auto put_char = [&](char c) {
+    const auto byte = static_cast<std::byte>(c);
+    put(&byte, 1);
+  };
+  bool is_first = true;
+  for (std::uint32_t c = 0; c < selected.columns_count; ++c) {
+    const auto field = detail::text_field(selected, record, bytes, selected.columns[c].column);
+    if (!field.there) continue;
+    if (!is_first) put_char(selected.delimiter);
+    put(field.at, field.bytes);
+    is_first = false;
+  }
+  // Of CSV that ends before the terminator, and belongs to no column.
+  if (selected.kind == TextKind::csv && selected.terminator == '\n' && bytes > 1 &&
+      detail::is_char(record[bytes - 2], '\r'))
+    put_char('\r');
+  put_char(selected.terminator);
+}
 
 // The columns that go out of records, in their new order.
 class TextSelection {
@@ -71,6 +99,7 @@ class TextSelection {
   void select(std::span<const std::byte> record, std::vector<std::byte>& selected) const;
   // A mark of the byte order stays in front.
   std::string of_header(std::string_view header) const;
+  const TextEncoding& encoding() const { return encoding_; }
 
  private:
   TextEncoding encoding_;

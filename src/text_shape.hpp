@@ -42,6 +42,10 @@ class TextShape {
   const SetOperation* set_operation() const { return set_operation_ ? &*set_operation_ : nullptr; }
   // Whether records are left out, whatever others there are.
   bool chooses() const { return from_ || to_ || where_; }
+  bool has_bounds() const { return from_ || to_; }
+  const TextFilter* filter() const { return where_ ? &*where_ : nullptr; }
+  // What drops a record that a group has come to, if it is equal to it; null: nothing does.
+  const TextBound* tombstone() const { return tombstone_ ? &*tombstone_ : nullptr; }
   // What goes out of a record; null: all of it.
   const TextSelection* selection() const { return selection_ ? &*selection_ : nullptr; }
   const TextLayout& layout() const { return *encoding_.layout().text; }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "cuda_stub.hpp"
+#include "device_text_shaper.cuh"
 #include "fingerprint.hpp"
 #include "order.hpp"
 #include "shape_kernels.cuh"
@@ -27,6 +28,11 @@ struct Unit {
   std::vector<std::uint32_t> kept;
   KeyLayout groups;
   bool flagged = false;  // and not selected yet
+  // The same of records of variable length: what goes out, and as which columns.
+  std::vector<std::span<const std::byte>> outgoing;
+  TextLayout selected{};
+  bool shaped = false;
+  bool last_stays = false;
 };
 std::map<cudaStream_t, Unit> units;
 
@@ -125,6 +131,10 @@ Work look_at_merged_work(const Arguments& given) {
   };
 }
 
+StagedText staged(const TextLess& less, std::span<const std::byte> text) {
+  return {static_cast<Count>(text.data() - less.staging), text.size()};
+}
+
 Work place_work(const Arguments& given, Unit& unit) {
   return [&unit, segments = given.get<const StagedSegment*>(0), count = given.get<Count>(1),
           records = given.get<Count>(2), less = given.get<TextLess>(3),
@@ -159,6 +169,11 @@ Work gather_text_work(const Arguments& given, Unit& unit) {
        bytes = given.get<Count>(4), out = given.get<std::byte*>(5)] {
         if (*less.disorder != in_order) return;
         check_on_device(out, bytes, "what is gathered");
+        if (unit.shaped) {
+          std::byte* to = out;
+          for (const auto text : unit.outgoing) to = std::ranges::copy(text, to).out;
+          return;
+        }
         std::ranges::stable_sort(unit.texts, [&](auto a, auto b) {
           return text_less(less.layout, a.data(), a.size(), b.data(), b.size());
         });
@@ -189,6 +204,103 @@ Work look_at_text_work(const Arguments& given) {
   };
 }
 
+Work flag_text_kept_work(const Arguments& given, Unit& unit) {
+  return [&unit, less = given.get<TextLess>(0), where = given.get<TextTest>(3),
+          buried = given.get<TextTest>(4), found = given.get<TextShapeFound*>(6)] {
+    if (*less.disorder != in_order) return;
+    unit.flagged = unit.shaped = true;
+    for (const auto text : unit.texts)
+      if (passes(where, text.data(), text.size()) &&
+          !(buried.count != 0 && passes(buried, text.data(), text.size())))
+        unit.outgoing.push_back(text);
+    found->first = staged(less, unit.texts.front());
+    found->last = staged(less, unit.texts.back());
+  };
+}
+
+Work flag_text_groups_work(const Arguments& given, Unit& unit) {
+  return [&unit, last_stays = given.get<bool>(3)] { unit.last_stays = last_stays; };
+}
+
+Work settle_text_groups_work(const Arguments& given, Unit& unit) {
+  return [&unit, less = given.get<TextLess>(0), buried = given.get<TextTest>(3),
+          found = given.get<TextShapeFound*>(5)] {
+    std::vector<std::span<const std::byte>> settled;
+    std::span<const std::byte> before;
+    for (const auto text : unit.outgoing) {
+      if (!before.data() ||
+          text_less(less.layout, before.data(), before.size(), text.data(), text.size()))
+        settled.push_back(text);
+      else if (unit.last_stays)
+        settled.back() = text;
+      before = text;
+    }
+    found->groups = settled.size();
+    unit.outgoing.clear();
+    for (std::size_t g = 0; g < settled.size(); ++g) {
+      if (g == 0)
+        found->head = staged(less, settled[g]);
+      else if (g + 1 == settled.size())
+        found->tail = staged(less, settled[g]);
+      else if (buried.count == 0 || !passes(buried, settled[g].data(), settled[g].size()))
+        unit.outgoing.push_back(settled[g]);
+    }
+    found->outgoing = unit.outgoing.size();
+  };
+}
+
+// CUB's, of the lengths of records: which of their columns go out.
+Work scan_work(const Arguments& given, Unit& unit) {
+  using Lengths = decltype(thrust::make_transform_iterator(
+      thrust::counting_iterator<std::uint64_t>(0), EntryBytes{}));
+  return [&unit, of = given.get<Lengths>(0).functor()] { unit.selected = of.selected; };
+}
+
+struct CountBytes {
+  Count& sum;
+  CORANK_HOST_DEVICE void operator()(const std::byte*, Count bytes) const { sum += bytes; }
+};
+struct PutBytes {
+  std::byte*& to;
+  CORANK_HOST_DEVICE void operator()(const std::byte* at, Count bytes) const {
+    for (Count b = 0; b < bytes; ++b) *to++ = at[b];
+  }
+};
+
+Work see_outgoing_bytes_work(const Arguments& given, Unit& unit) {
+  return [&unit, ends = const_cast<Count*>(given.get<const Count*>(0)),
+          found = given.get<TextShapeFound*>(2)] {
+    Count end = 0;
+    for (std::size_t i = 0; i < unit.outgoing.size(); ++i) {
+      const auto text = unit.outgoing[i];
+      if (unit.selected.columns_count == 0)
+        end += text.size();
+      else
+        put_columns(unit.selected, text.data(), text.size(), CountBytes{end});
+      ends[i] = end;
+    }
+    found->outgoing_bytes = end;
+  };
+}
+
+Work put_text_columns_work(const Arguments& given, Unit& unit) {
+  return [&unit, selected = given.get<TextLayout>(4), out = given.get<std::byte*>(5)] {
+    std::byte* to = out;
+    for (const auto text : unit.outgoing)
+      put_columns(selected, text.data(), text.size(), PutBytes{to});
+  };
+}
+
+Work look_at_shaped_text_work(const Arguments& given) {
+  return [outgoing = given.get<const std::byte*>(0), ends = given.get<const Count*>(1),
+          records = given.get<Count>(2), found = given.get<TextShapeFound*>(4)] {
+    for (Count i = 0; i < records; ++i) {
+      const Count begin = i == 0 ? 0 : ends[i - 1];
+      found->outgoing_fingerprint += fingerprint_of(outgoing + begin, ends[i] - begin);
+    }
+  };
+}
+
 Work flag_kept_work(const Arguments& given, Unit& unit) {
   return [&unit, merged = given.get<const std::byte*>(0), bytes = given.get<std::uint32_t>(1),
           records = given.get<Count>(2), where = given.get<Test>(3), buried = given.get<Test>(4)] {
@@ -208,8 +320,8 @@ Work select_work(const Arguments& given, Unit& unit, bool boasts) {
   return [&unit, boasts, to = given.get<std::uint32_t*>(2), count = given.get<Count*>(3)] {
     if (!unit.flagged) return;
     unit.flagged = false;
-    std::ranges::copy(unit.kept, to);
-    *count = unit.kept.size() + (boasts ? 1'000'000 : 0);
+    if (!unit.shaped) std::ranges::copy(unit.kept, to);
+    *count = (unit.shaped ? unit.outgoing.size() : unit.kept.size()) + (boasts ? 1'000'000 : 0);
   };
 }
 
@@ -290,6 +402,13 @@ Work emulation(Kernels how, const std::string& kernel, void** arguments, cudaStr
   if (is("gather_text")) return gather_text_work(given, unit);
   if (is("gather_fields")) return gather_fields_work(given);
   if (is("6gather")) return gather_work(given, unit);
+  if (is("flag_text_kept")) return flag_text_kept_work(given, unit);
+  if (is("flag_text_groups")) return flag_text_groups_work(given, unit);
+  if (is("settle_text_groups")) return settle_text_groups_work(given, unit);
+  if (is("see_outgoing_bytes")) return see_outgoing_bytes_work(given, unit);
+  if (is("put_text_columns")) return put_text_columns_work(given, unit);
+  if (is("look_at_shaped_text")) return look_at_shaped_text_work(given);
+  if (is("DeviceScanKernel") && is("EntryBytes")) return scan_work(given, unit);
   if (is("flag_kept")) return flag_kept_work(given, unit);
   if (is("flag_groups")) return flag_groups_work(given, unit);
   if (is("settle_groups")) return settle_groups_work(given, unit);

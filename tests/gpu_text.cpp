@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "catch.hpp"
+#include "corank/error.hpp"
 #include "corank/merge.hpp"
 #include "corank/text_key.hpp"
 #include "support.hpp"
@@ -145,8 +146,8 @@ TEST_CASE("the CUDA backend and the CPU agree on text with equal keys", "[gpu][s
 TEST_CASE("the CUDA backend and the CPU agree on shaped text and set operations", "[gpu][text]") {
   Random random(65);
   for (const auto& [kind, keys] : formats)
-    for (const OnEqual on_equal :
-         {OnEqual::keep, OnEqual::last, OnEqual::unite, OnEqual::intersect, OnEqual::subtract}) {
+    for (const OnEqual on_equal : {OnEqual::keep, OnEqual::first, OnEqual::last, OnEqual::unite,
+                                   OnEqual::intersect, OnEqual::subtract}) {
       CAPTURE(static_cast<int>(kind), keys, static_cast<int>(on_equal));
       Files files(format_of(kind, keys), is_set_operation(on_equal) ? 2 : 6, 3'000, 60, random);
       Shaping& shaping = files.options.shaping;
@@ -158,11 +159,36 @@ TEST_CASE("the CUDA backend and the CPU agree on shaped text and set operations"
       } else if (files.options.text->delimiter || kind == TextKind::csv) {
         shaping.text_where = parse_text_where("2:i64 > -500 and 3 != 'c'");
         shaping.text_select = parse_text_select("2,1");
+        if (on_equal == OnEqual::first || on_equal == OnEqual::last)
+          shaping.text_tombstone = parse_text_tombstone("3='dd'");
       } else {
         shaping.text_where = parse_text_where("line > 'A'");
       }
       CHECK(files.difference() == "");
     }
+}
+
+TEST_CASE("the CUDA backend refuses equal lines where they are an error", "[gpu][text]") {
+  Random random(66);
+  Files files(format_of(TextKind::lines, ""), 3, 2'000, 60, random);
+  files.options.shaping.on_equal = OnEqual::last;
+  files.options.backend = BackendChoice::cuda;
+  merge(files.paths, files.folder / "unique", files.options);
+  files.options.shaping.on_equal = OnEqual::error;
+  const auto error_on = [&](BackendChoice backend) -> std::string {
+    files.options.backend = backend;
+    try {
+      merge(files.paths, files.folder / "output", files.options);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  const std::string on_cpu = error_on(BackendChoice::cpu);
+  CHECK(on_cpu != "");
+  CHECK(error_on(BackendChoice::cuda) == on_cpu);
+  merge(std::vector{files.folder / "unique"}, files.folder / "output", files.options);
+  CHECK(read_file(files.folder / "output") == read_file(files.folder / "unique"));
 }
 
 TEST_CASE("the CUDA backend names the line that is out of order", "[gpu][text]") {

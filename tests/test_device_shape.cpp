@@ -1,5 +1,7 @@
 // What threads of a device do to records and groups that are shaped, done on the host: against what
 // the CPU does.
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "catch.hpp"
@@ -7,6 +9,7 @@
 #include "shape.hpp"
 #include "shape_steps.hpp"
 #include "support.hpp"
+#include "text_columns.hpp"
 
 using namespace corank;
 using namespace corank::test;
@@ -40,6 +43,53 @@ TEST_CASE("a thread finds the records that fulfil a condition", "[device]") {
                           records.data() + i * schema.record_bytes) != (expected[i] != 0);
     CAPTURE(text);
     CHECK(differing == 0);
+  }
+}
+
+TEST_CASE("a thread finds the lines that fulfil a condition", "[device]") {
+  Random random(73);
+  for (const TextKind kind : {TextKind::lines, TextKind::csv}) {
+    TextFormat format;
+    format.kind = kind;
+    format.delimiter = ',';
+    std::uint64_t passed = 0, failed = 0;
+    for (const char* text :
+         {"1 < 'b'", "2:i64 >= 0", "not 2:u64 <= 50", "1:nocase != 'AB'", "3 == ''",
+          "1 == 'a' and 2:i64 < 0 or 3 > 'c'", "not (2:i64 > 9 or (1 == 'b' and not 3 < 'd'))",
+          "1 != 'a' and (2:i64 > 7 or 2:i64 < -7) and not (3 >= 'd' or 1:nocase <= 'A')"}) {
+      const TextFilter filter(format, "", parse_text_where(text));
+      std::vector<TextTestStep> steps;
+      for (const TextFilter::Step& step : filter.steps()) {
+        if (!step.value) {
+          steps.push_back({step.operation, {}, nullptr, 0});
+          continue;
+        }
+        const auto value = step.value->record();
+        steps.push_back({step.operation, step.value->layout(), value.data(), value.size()});
+      }
+      const TextTest test{steps.data(), static_cast<std::uint32_t>(steps.size())};
+      std::vector<char> scratch;
+      for (int i = 0; i < 1'000; ++i) {
+        const auto word = [&](std::string_view alphabet) {
+          std::string letters(below(random, 3), ' ');
+          for (char& c : letters) c = alphabet[below(random, alphabet.size())];
+          return kind == TextKind::csv && below(random, 3) == 0 ? '"' + letters + "\"\"\""
+                                                                : letters;
+        };
+        std::string line = word("abAB") + ',';
+        line += below(random, 4) == 0
+                    ? word("x1")
+                    : std::to_string(static_cast<std::int64_t>(below(random, 200)) - 100);
+        line += (below(random, 9) == 0 ? "" : ',' + word("cde")) + '\n';
+        const auto record = std::as_bytes(std::span(line));
+        const bool expected = filter.test(record, scratch);
+        CAPTURE(text, line);
+        CHECK(passes(test, record.data(), record.size()) == expected);
+        ++(expected ? passed : failed);
+      }
+    }
+    CHECK(passed > 1'000);
+    CHECK(failed > 1'000);
   }
 }
 
