@@ -7,6 +7,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "corank/text_key.hpp"
 
@@ -39,6 +40,22 @@ struct Indexed {
 // no whole record yet is left for the next call.
 Indexed index_records(const TextLayout& layout, std::span<const std::byte> bytes, bool at_end,
                       std::span<Entry> into);
+
+// Whole records, cut into parts of about part_bytes, whole records again. Only lines are found from
+// anywhere: of other kinds there is one part.
+template <class Byte>
+std::vector<std::span<Byte>> parts_of(const TextLayout& layout, std::span<Byte> records,
+                                      std::uint64_t part_bytes) {
+  std::vector<std::span<Byte>> parts;
+  while (layout.kind == TextKind::lines && records.size() > 2 * part_bytes) {
+    const std::byte* const end = detail::find_char(
+        records.data() + part_bytes, records.data() + records.size() - 1, layout.terminator);
+    parts.push_back(records.first(static_cast<std::size_t>(end + 1 - records.data())));
+    records = records.subspan(parts.back().size());
+  }
+  parts.push_back(records);
+  return parts;
+}
 
 // How many bytes the record that `bytes` begins with has, its framing included: a header, that is;
 // 0 if it is not there as a whole.

@@ -47,14 +47,19 @@ std::uint64_t parallel_checksum(std::span<const std::byte> bytes, std::uint32_t 
 }
 
 std::uint64_t text_checksum(const TextLayout& layout, std::span<const std::byte> bytes) {
-  std::array<Entry, 256> entries;
-  std::uint64_t sum = 0;
-  while (!bytes.empty()) {
-    const Indexed found = index_records(layout, bytes, true, entries);
-    if (found.records == 0) throw Corrupted("a merged record is none");
-    sum += entries_checksum(layout, std::span(entries).first(found.records));
-    bytes = bytes.subspan(found.bytes);
-  }
+  const auto parts = parts_of(layout, bytes, checksum_task_bytes);
+  std::atomic<std::uint64_t> sum = 0;
+  tbb::this_task_arena::isolate([&] {
+    for_all(0, parts.size(), [&](std::uint64_t i) {
+      std::array<Entry, 256> entries;
+      for (std::span<const std::byte> rest = parts[i]; !rest.empty();) {
+        const Indexed found = index_records(layout, rest, true, entries);
+        if (found.records == 0) throw Corrupted("a merged record is none");
+        sum += entries_checksum(layout, std::span(entries).first(found.records));
+        rest = rest.subspan(found.bytes);
+      }
+    });
+  });
   return sum;
 }
 

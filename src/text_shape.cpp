@@ -72,11 +72,54 @@ TextShaper::TextShaper(const TextShape& shape, std::span<std::byte> place, bool 
       begin_(place.data()),
       end_(begin_),
       sum_(sum),
+      as_it_is_(uses_writer() && !shape.tombstone_ && !shape.set_operation()),
       runs_(shape.encoding_.layout()) {}
+
+std::uint64_t TextShaper::sum_of(const Entry& entry) const {
+  return sum_ ? entries_fingerprint(sum_, shape_->layout(), {&entry, 1}) : 0;
+}
+
+void TextShaper::leave_out(const Entry& entry) {
+  if (sums_left_out()) left_out_ += sum_of(entry);
+}
 
 std::vector<std::byte> TextShaper::copy_of(const Entry& entry) const {
   const auto bytes = bytes_of(shape_->layout(), entry);
   return {bytes.begin(), bytes.end()};
+}
+
+// Most records go out as they are, and there are many.
+inline void TextShaper::put(const Entry& entry) {
+  if (!as_it_is_) return put_changed(entry);
+  ++shaped_.records;
+  writer_.write(reinterpret_cast<const std::byte*>(&entry), sizeof entry);
+}
+
+inline void TextShaper::close_group() {
+  if (!open_) return;
+  if (in_head_)
+    put_apart(shaped_.head);
+  else
+    put(*open_);
+  in_head_ = false;
+}
+
+inline void TextShaper::take(const Entry& entry) {
+  if (!shape_->groups()) return put(entry);
+  if (!open_ || open_->word != entry.word || text_less(shape_->layout(), *open_, entry)) {
+    descends_ = descends_ || (open_ && entry.word < open_->word);
+    close_group();
+    open_ = entry;
+    return;
+  }
+  descends_ = descends_ || (sum_ && text_less(shape_->layout(), entry, *open_));
+  leave_out(shape_->on_equal() == OnEqual::last ? *open_ : entry);
+  if (shape_->on_equal() == OnEqual::last) {
+    open_ = entry;
+  } else if (shape_->on_equal() == OnEqual::error) {
+    const auto bytes = bytes_of(shape_->layout(), entry);
+    shaped_.failure = std::make_exception_ptr(EqualKeys(bytes.data(), bytes.size()));
+  }
 }
 
 void TextShaper::take_batch() {
@@ -97,13 +140,18 @@ void TextShaper::take_batch() {
   }
   has_last_ = true;
   for (const Entry& entry : entries) {
-    if (shaped_.failure || !in_range(entry)) continue;
+    if (shaped_.failure || (shape_->has_bounds() && !in_range(entry))) {
+      leave_out(entry);
+      continue;
+    }
     const bool counts =
         !shape_->where_ || shape_->where_->test(bytes_of(shape_->layout(), entry), results_);
     if (shape_->set_operation())
       take_of_set(entry, counts);
     else if (counts)
       take(entry);
+    else
+      leave_out(entry);
   }
   batched_ = 0;
 }
@@ -114,30 +162,9 @@ bool TextShaper::in_range(const Entry& entry) {
   return !shaped_.ended;
 }
 
-void TextShaper::take(const Entry& entry) {
-  if (!shape_->groups()) return put(entry);
-  if (!open_ || open_->word != entry.word || text_less(shape_->layout(), *open_, entry)) {
-    descends_ = descends_ || (open_ && entry.word < open_->word);
-    close_group();
-    open_ = entry;
-    return;
-  }
-  descends_ = descends_ || (sum_ && text_less(shape_->layout(), entry, *open_));
-  if (shape_->on_equal() == OnEqual::last) {
-    open_ = entry;
-  } else if (shape_->on_equal() == OnEqual::error) {
-    const auto bytes = bytes_of(shape_->layout(), entry);
-    shaped_.failure = std::make_exception_ptr(EqualKeys(bytes.data(), bytes.size()));
-  }
-}
-
-void TextShaper::close_group() {
-  if (!open_) return;
-  if (in_head_)
-    shaped_.head = copy_of(*open_);
-  else
-    put(*open_);
-  in_head_ = false;
+void TextShaper::put_apart(std::vector<std::byte>& end) {
+  end = copy_of(*open_);
+  leave_out(*open_);
 }
 
 void TextShaper::take_of_set(const Entry& entry, bool counts) {
@@ -221,17 +248,16 @@ void TextShaper::close_set() {
   decided_ = 0;
 }
 
-void TextShaper::put(const Entry& entry) {
+void TextShaper::put_changed(const Entry& entry) {
   const auto record = bytes_of(shape_->layout(), entry);
-  if (shape_->buries(record)) return;
+  if (shape_->buries(record)) return leave_out(entry);
   ++shaped_.records;
   Entry outgoing = entry;
   if (const TextSelection* const selection = shape_->selection()) {
     selection->select(record, selected_);
     outgoing = make_entry(0, selected_.data(), selected_.size());
   }
-  if (sum_)
-    shaped_.outgoing_fingerprint += entries_fingerprint(sum_, shape_->layout(), {&outgoing, 1});
+  if (!sums_left_out()) shaped_.outgoing_fingerprint += sum_of(outgoing);
   move(outgoing);
 }
 
@@ -252,8 +278,9 @@ void TextShaper::finish() {
     else
       shaped_.tail_set = std::move(open_set_);
   } else if (open_) {
-    (in_head_ ? shaped_.head : shaped_.tail) = copy_of(*open_);
+    put_apart(in_head_ ? shaped_.head : shaped_.tail);
   }
+  if (sums_left_out()) shaped_.outgoing_fingerprint = shaped_.fingerprint - left_out_;
   shaped_.between = {begin_, position()};
 }
 
@@ -386,18 +413,8 @@ void TextJoiner::finish(MergedUnit& unit) {
 MergedUnit shape_text(const TextShape& shape, const WorkUnit& unit, std::span<std::byte> merged,
                       FingerprintSum sum) {
   const TextLayout& layout = shape.layout();
-  // Only lines are found from anywhere, but not of which run they are.
-  const bool parted = layout.kind == TextKind::lines && !shape.set_operation();
-  std::vector<std::span<std::byte>> places;
-  while (parted && merged.size() > 2 * task_bytes) {
-    const std::byte* const end =
-        detail::find_char(merged.data() + task_bytes, merged.data() + merged.size() - 1,
-                          layout.terminator) +
-        1;
-    places.push_back(merged.first(static_cast<std::size_t>(end - merged.data())));
-    merged = merged.subspan(places.back().size());
-  }
-  places.push_back(merged);
+  // Of set operations: nobody sees in a line of which run it is.
+  const auto places = parts_of(layout, merged, shape.set_operation() ? merged.size() : task_bytes);
   TextUnitShaper shaper(shape, unit, sum);
   shaper.begin(places, true);
   add_segments(shaper, unit);

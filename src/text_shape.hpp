@@ -108,16 +108,23 @@ class TextShaper {
     bool counts;  // it is not left out
   };
 
+  // What goes out unchanged adds up to what was merged without what is left out of it, which is
+  // mostly little; of set operations more than that is known.
+  bool sums_left_out() const { return sum_ && !shape_->selection() && !shape_->set_operation(); }
+  void leave_out(const Entry& entry);
+  std::uint64_t sum_of(const Entry& entry) const;
   void take_batch();
   bool in_range(const Entry& entry);
   void take(const Entry& entry);
   void close_group();
+  void put_apart(std::vector<std::byte>& end);
   void take_of_set(const Entry& entry, bool counts);
   void decide();
   void decide_whole();
   void put_pieces(SetGroup& group, std::span<const SetPiece> pieces);
   void close_set();
   void put(const Entry& entry);
+  void put_changed(const Entry& entry);
   void move(const Entry& entry);
   std::byte* position() const { return uses_writer() ? writer_.position() : end_; }
   std::vector<std::byte> copy_of(const Entry& entry) const;
@@ -130,6 +137,8 @@ class TextShaper {
   std::byte* begin_;
   std::byte* end_;  // of what was put out, but for what writer_ did
   FingerprintSum sum_;
+  std::uint64_t left_out_ = 0;  // of sums_left_out()
+  bool as_it_is_;               // what is put out is written as it came
   bool descends_ = false;
   // The last record of the batch before, if any, stands before the first.
   std::array<Entry, batch_records + 1> batch_;

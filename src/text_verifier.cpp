@@ -1,6 +1,7 @@
 #include "text_verifier.hpp"
 
 #include <fmt/format.h>
+#include <tbb/task_arena.h>
 
 #include <array>
 #include <iterator>
@@ -8,6 +9,7 @@
 
 #include "corank/error.hpp"
 #include "fingerprint.hpp"
+#include "for_all.hpp"
 #include "framing.hpp"
 #include "order.hpp"
 
@@ -17,48 +19,66 @@ namespace {
 // So few that what looks at them second finds them in the first cache.
 constexpr std::uint64_t batch_records = 256;
 
+// Of the large units of devices, several threads look at one.
+constexpr std::uint64_t part_bytes = std::uint64_t{4} << 20;
+
+[[noreturn]] void throw_descent(std::uint64_t byte) {
+  throw Corrupted(
+      fmt::format("the record at byte {} of the output does not follow its predecessor", byte));
+}
+
 }  // namespace
 
-void TextVerifier::look(std::span<const std::span<const std::byte>> pieces, std::uint64_t sequence,
-                        std::uint64_t offset) {
+void TextVerifier::look(Part& part) const {
   const KeyLayout layout = encoding_.layout();
   // The last one of a batch comes before the next.
   std::array<Entry, batch_records + 1> entries;
   const auto into = std::span(entries).subspan(1);
-  std::uint64_t records = 0, sum = 0;
-  Entry first{};
-  for (const auto piece : pieces) {
-    for (std::uint64_t at = 0; at < piece.size();) {
-      const Indexed found = index_records(*layout.text, piece.subspan(at), true, into);
-      if (found.records == 0)
-        throw Corrupted(
-            fmt::format("there is no whole record at byte {} of the output", offset + at));
-      if (records == 0) first = into.front();
-      if (ordered_) {
-        const std::uint64_t before = records == 0 ? 0 : 1;
-        const auto* const from = reinterpret_cast<const std::byte*>(entries.data() + 1 - before);
-        const std::uint64_t descent = first_descent(layout, from, found.records + before, strict_);
-        if (descent != found.records + before)
-          throw Corrupted(fmt::format(
-              "the record at byte {} of the output does not follow its predecessor",
-              offset + static_cast<std::uint64_t>(record_of(entries[1 - before + descent]) -
-                                                  piece.data())));
-      }
-      if (sum_) sum += entries_fingerprint(sum_, *layout.text, into.first(found.records));
-      entries.front() = into[found.records - 1];
-      records += found.records;
-      at += found.bytes;
+  for (std::uint64_t at = 0; at < part.bytes.size();) {
+    const Indexed found = index_records(*layout.text, part.bytes.subspan(at), true, into);
+    if (found.records == 0)
+      throw Corrupted(
+          fmt::format("there is no whole record at byte {} of the output", part.offset + at));
+    if (at == 0) part.first = into.front();
+    if (ordered_) {
+      const std::uint64_t before = at != 0;
+      const auto* const from = reinterpret_cast<const std::byte*>(entries.data() + 1 - before);
+      const std::uint64_t descent = first_descent(layout, from, found.records + before, strict_);
+      if (descent != found.records + before)
+        throw_descent(part.offset +
+                      static_cast<std::uint64_t>(record_of(entries[1 - before + descent]) -
+                                                 part.bytes.data()));
     }
-    offset += piece.size();
+    if (sum_) part.sum += entries_fingerprint(sum_, *layout.text, into.first(found.records));
+    entries.front() = into[found.records - 1];
+    at += found.bytes;
   }
-  if (records == 0) return;
-  fingerprint_ += sum;
+  part.last = entries.front();
+}
+
+void TextVerifier::look(std::span<const std::span<const std::byte>> pieces, std::uint64_t sequence,
+                        std::uint64_t offset) {
+  const TextLayout& layout = *encoding_.layout().text;
+  std::vector<Part> parts;
+  for (const auto piece : pieces)
+    for (const auto bytes : parts_of(layout, piece, part_bytes)) {
+      if (!bytes.empty()) parts.push_back({bytes, offset});
+      offset += bytes.size();
+    }
+  if (parts.empty()) return;
+  tbb::this_task_arena::isolate(
+      [&] { for_all(0, parts.size(), [&](std::uint64_t i) { look(parts[i]); }); });
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    fingerprint_ += parts[i].sum;
+    if (ordered_ && i != 0 && descends(parts[i - 1].last, parts[i].first))
+      throw_descent(parts[i].offset);
+  }
   if (!ordered_) return;
   const auto copy = [&](const Entry& entry) {
     const std::byte* const record = record_of(entry);
-    return std::vector(record, record + record_bytes(*layout.text, entry));
+    return std::vector(record, record + record_bytes(layout, entry));
   };
-  join(sequence, {sequence + 1, copy(first), copy(entries.front())});
+  join(sequence, {sequence + 1, copy(parts.front().first), copy(parts.back().last)});
 }
 
 void TextVerifier::take(const UnitLook& found, std::span<const std::byte> piece,
@@ -88,6 +108,11 @@ void TextVerifier::join(std::uint64_t sequence, Looked looked) {
   };
   join_next(here);
   if (here != looked_.begin()) join_next(std::prev(here));
+}
+
+bool TextVerifier::descends(const Entry& before, const Entry& after) const {
+  const TextLayout& layout = *encoding_.layout().text;
+  return strict_ ? !text_less(layout, before, after) : text_less(layout, after, before);
 }
 
 void TextVerifier::check(const Looked& before, const Looked& after) const {

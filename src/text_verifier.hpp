@@ -51,6 +51,15 @@ class TextVerifier {
     std::uint64_t end;  // sequence
     std::vector<std::byte> first, last;
   };
+  // A part of a stretch, of whole records.
+  struct Part {
+    std::span<const std::byte> bytes;
+    std::uint64_t offset;  // of the output
+    std::uint64_t sum = 0;
+    Entry first{}, last{};
+  };
+  void look(Part& part) const;
+  bool descends(const Entry& before, const Entry& after) const;
   void join(std::uint64_t sequence, Looked looked);
   void check(const Looked& before, const Looked& after) const;
 
