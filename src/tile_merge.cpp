@@ -25,6 +25,7 @@ constexpr std::uint64_t sign_bit = std::uint64_t{1} << 63;
 constexpr std::size_t prefetch_records = 16;
 constexpr std::uint32_t line_bytes = 64;
 constexpr std::uint32_t most_fetched_bytes = 4096;
+constexpr std::uint32_t prefetched_ahead_bytes = 256;  // of one run, where records are small
 
 void fetch(const std::byte* from, std::uint64_t bytes) {
   for (std::uint64_t at = 0; at < bytes; at += 64) __builtin_prefetch(from + at);
@@ -292,6 +293,7 @@ class PackedWords {
         fetch(later + (&later == &record ? prefetch_records * record_bytes : 0),
               std::min(record_bytes, most_fetched_bytes));
       }
+      if (Bytes != 0) __builtin_prefetch(record + prefetched_ahead_bytes);
       const std::byte* taken = record;
       record += record_bytes;
       return taken;
