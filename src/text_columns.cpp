@@ -175,20 +175,22 @@ TextSelection::TextSelection(const TextFormat& format, std::string_view header,
   }
 }
 
-void TextSelection::select(std::span<const std::byte> record,
-                           std::vector<std::byte>& selected) const {
-  selected.clear();
+std::byte* TextSelection::select(std::span<const std::byte> record, std::byte* to) const {
   put_columns(encoding_.layout(), record.data(), record.size(),
-              [&](const std::byte* at, std::uint64_t bytes) {
-                selected.insert(selected.end(), at, at + bytes);
-              });
+              [&](const std::byte* at, std::uint64_t bytes) { to = std::copy_n(at, bytes, to); });
+  return to;
+}
+
+std::vector<std::byte> TextSelection::select(std::span<const std::byte> record) const {
+  std::vector<std::byte> selected(record.size());
+  selected.resize(static_cast<std::size_t>(select(record, selected.data()) - selected.data()));
+  return selected;
 }
 
 std::string TextSelection::of_header(std::string_view header) const {
   constexpr std::string_view mark = "\xef\xbb\xbf";
   const bool marked = encoding_.layout().kind == TextKind::csv && header.starts_with(mark);
-  std::vector<std::byte> selected;
-  select(std::as_bytes(std::span(header.substr(marked ? mark.size() : 0))), selected);
+  const auto selected = select(std::as_bytes(std::span(header.substr(marked ? mark.size() : 0))));
   return std::string(marked ? mark : "") +
          std::string(reinterpret_cast<const char*>(selected.data()), selected.size());
 }

@@ -94,9 +94,10 @@ class TextSelection {
   TextSelection(const TextFormat& format, std::string_view header,
                 const std::vector<TextKey>& columns);
 
-  // Makes `selected` the record that goes out of this one. It is no longer than
-  // this.
-  void select(std::span<const std::byte> record, std::vector<std::byte>& selected) const;
+  // Writes the record that goes out of this one to `to`, and says where it ends. It is no longer
+  // than this.
+  std::byte* select(std::span<const std::byte> record, std::byte* to) const;
+  std::vector<std::byte> select(std::span<const std::byte> record) const;
   // A mark of the byte order stays in front.
   std::string of_header(std::string_view header) const;
   const TextEncoding& encoding() const { return encoding_; }

@@ -75,12 +75,8 @@ TextShaper::TextShaper(const TextShape& shape, std::span<std::byte> place, bool 
       as_it_is_(uses_writer() && !shape.tombstone_ && !shape.set_operation()),
       runs_(shape.encoding_.layout()) {}
 
-std::uint64_t TextShaper::sum_of(const Entry& entry) const {
-  return sum_ ? entries_fingerprint(sum_, shape_->layout(), {&entry, 1}) : 0;
-}
-
 void TextShaper::leave_out(const Entry& entry) {
-  if (sums_left_out()) left_out_ += sum_of(entry);
+  if (sums_left_out()) left_out_ += entries_fingerprint(sum_, shape_->layout(), {&entry, 1});
 }
 
 std::vector<std::byte> TextShaper::copy_of(const Entry& entry) const {
@@ -252,13 +248,24 @@ void TextShaper::put_changed(const Entry& entry) {
   const auto record = bytes_of(shape_->layout(), entry);
   if (shape_->buries(record)) return leave_out(entry);
   ++shaped_.records;
-  Entry outgoing = entry;
-  if (const TextSelection* const selection = shape_->selection()) {
-    selection->select(record, selected_);
-    outgoing = make_entry(0, selected_.data(), selected_.size());
+  std::byte* const to = position();
+  const TextSelection* const selection = shape_->selection();
+  if (!selection) {
+    move(entry);
+  } else if (!in_place_) {
+    end_ = selection->select(record, to);
+  } else {
+    const auto selected = selection->select(record);
+    end_ = std::ranges::copy(selected, to).out;
   }
-  if (!sums_left_out()) shaped_.outgoing_fingerprint += sum_of(outgoing);
-  move(outgoing);
+  if (!sum_ || sums_left_out()) return;
+  outgoing_.push_back(make_entry(0, to, static_cast<std::uint64_t>(position() - to)));
+  if (outgoing_.size() == batch_records) sum_outgoing();
+}
+
+void TextShaper::sum_outgoing() {
+  if (sum_) shaped_.outgoing_fingerprint += entries_fingerprint(sum_, shape_->layout(), outgoing_);
+  outgoing_.clear();
 }
 
 // To behind what was put out.
@@ -280,6 +287,7 @@ void TextShaper::finish() {
   } else if (open_) {
     put_apart(in_head_ ? shaped_.head : shaped_.tail);
   }
+  sum_outgoing();
   if (sums_left_out()) shaped_.outgoing_fingerprint = shaped_.fingerprint - left_out_;
   shaped_.between = {begin_, position()};
 }
@@ -315,11 +323,7 @@ void TextJoiner::put(std::span<const std::byte> records, std::uint64_t count,
 
 void TextJoiner::put(std::vector<std::byte> record, MergedUnit& unit) {
   if (record.empty() || shape_.buries(record)) return;
-  if (const TextSelection* const selection = shape_.selection()) {
-    std::vector<std::byte> selected;
-    selection->select(record, selected);
-    record = std::move(selected);
-  }
+  if (const TextSelection* const selection = shape_.selection()) record = selection->select(record);
   const Entry entry = make_entry(0, record.data(), record.size());
   const std::uint64_t fingerprint =
       sum_ ? entries_fingerprint(sum_, shape_.layout(), {&entry, 1}) : 0;
@@ -372,7 +376,6 @@ void TextJoiner::put_range(const SetGroup::Range& range, std::span<std::byte> re
   std::byte* begin = from;
   std::byte* end = from;
   std::uint64_t fingerprint = 0;
-  std::vector<std::byte> selected;
   for (std::uint64_t i = 0; i < range.end; ++i) {
     const std::span<const std::byte> record(from, record_bytes(shape_.layout(), from));
     if (i == range.first) begin = end = from;
@@ -380,7 +383,7 @@ void TextJoiner::put_range(const SetGroup::Range& range, std::span<std::byte> re
     if (i < range.first) continue;
     Entry entry = make_entry(0, record.data(), record.size());
     if (const TextSelection* const selection = shape_.selection()) {
-      selection->select(record, selected);
+      const auto selected = selection->select(record);
       entry = make_entry(0, end, selected.size());
       end = std::ranges::copy(selected, end).out;
     } else {

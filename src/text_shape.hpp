@@ -112,7 +112,6 @@ class TextShaper {
   // mostly little; of set operations more than that is known.
   bool sums_left_out() const { return sum_ && !shape_->selection() && !shape_->set_operation(); }
   void leave_out(const Entry& entry);
-  std::uint64_t sum_of(const Entry& entry) const;
   void take_batch();
   bool in_range(const Entry& entry);
   void take(const Entry& entry);
@@ -125,6 +124,7 @@ class TextShaper {
   void close_set();
   void put(const Entry& entry);
   void put_changed(const Entry& entry);
+  void sum_outgoing();
   void move(const Entry& entry);
   std::byte* position() const { return uses_writer() ? writer_.position() : end_; }
   std::vector<std::byte> copy_of(const Entry& entry) const;
@@ -142,8 +142,8 @@ class TextShaper {
   bool descends_ = false;
   // The last record of the batch before, if any, stands before the first.
   std::array<Entry, batch_records + 1> batch_;
-  std::vector<char> results_;        // of a filter
-  std::vector<std::byte> selected_;  // of the record that goes out
+  std::vector<char> results_;    // of a filter
+  std::vector<Entry> outgoing_;  // what was put out and is yet to be summed up
   std::size_t batched_ = 0;
   bool has_last_ = false;
   std::optional<Entry> open_;  // what its group has come to
