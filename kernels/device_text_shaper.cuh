@@ -208,7 +208,7 @@ class DeviceTextShaper {
     });
     shaped.between = {output, found.outgoing_bytes};
     shaped.records = outgoing;
-    shaped.outgoing_fingerprint = host_found_[0].outgoing_fingerprint;
+    shaped.left_out = -host_found_[0].outgoing_fingerprint;
     return unit;
   }
 

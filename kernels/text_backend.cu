@@ -65,7 +65,7 @@ class TextLane {
     shaped = shaper_->download(less(true), unit_bytes_, staging_.staged_bytes(), output, look_,
                                stream_.get(), merged_.get());
     if (shaped)
-      shaped->shaped.front().fingerprint = found_[0].written;
+      shaped->shaped.front().left_out += found_[0].written;
     else
       wait_for(stream_.get(), merged_.get(), [&] { download(output); });
     return shaped;

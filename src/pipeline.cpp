@@ -431,11 +431,9 @@ void run_pass(const Pass& pass, PassTotals& totals, Verifier& verifier) {
     const std::uint64_t written =
         layout.text ? verifier.text.fingerprint() : verifier.records.fingerprint();
     if (pass.written) *pass.written += written;
-    const std::uint64_t merged = joiner        ? shaped_fingerprint
-                                 : text_joiner ? text_joiner->fingerprint()
-                                               : written;
+    const std::uint64_t merged = joiner ? shaped_fingerprint : text_joiner ? fingerprint : written;
     const std::uint64_t outgoing = joiner        ? joiner->fingerprint()
-                                   : text_joiner ? text_joiner->outgoing()
+                                   : text_joiner ? fingerprint - text_joiner->left_out()
                                                  : written;
     if (fingerprint != merged) throw Corrupted("the merged records are not those that were read");
     if (outgoing != written)

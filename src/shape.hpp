@@ -213,12 +213,12 @@ struct ShapedText {
   std::vector<TextHeadPiece> head_pieces;
   OpenSet tail_set;
   std::span<const std::byte> between;
-  std::uint64_t records = 0;               // in between
-  std::exception_ptr failure;              // instead of what would follow
-  bool ended = false;                      // nothing that follows goes out
-  std::uint64_t fingerprint = 0;           // of the records as they were merged
-  std::uint64_t outgoing_fingerprint = 0;  // the same of those in between
-  std::vector<std::byte> first, last;      // of those, unless head and tail tell enough
+  std::uint64_t records = 0;   // in between
+  std::exception_ptr failure;  // instead of what would follow
+  bool ended = false;          // nothing that follows goes out
+  // The fingerprint of all merged records, less that of those in between, as they go out.
+  std::uint64_t left_out = 0;
+  std::vector<std::byte> first, last;  // of all merged records, unless head and tail tell enough
 };
 
 // What was made of a work unit.

@@ -72,11 +72,12 @@ TextShaper::TextShaper(const TextShape& shape, std::span<std::byte> place, bool 
       begin_(place.data()),
       end_(begin_),
       sum_(sum),
+      sums_left_out_(sum && !shape.selection() && !shape.set_operation()),
       as_it_is_(uses_writer() && !shape.tombstone_ && !shape.set_operation()),
       runs_(shape.encoding_.layout()) {}
 
 void TextShaper::leave_out(const Entry& entry) {
-  if (sums_left_out()) left_out_ += entries_fingerprint(sum_, shape_->layout(), {&entry, 1});
+  if (sums_left_out_) shaped_.left_out += entries_fingerprint(sum_, shape_->layout(), {&entry, 1});
 }
 
 std::vector<std::byte> TextShaper::copy_of(const Entry& entry) const {
@@ -122,7 +123,7 @@ void TextShaper::take_batch() {
   if (batched_ == 0) return;
   const auto entries = std::span(batch_).subspan(1, batched_);
   const KeyLayout layout = shape_->encoding_.layout();
-  if (sum_) shaped_.fingerprint += entries_fingerprint(sum_, *layout.text, entries);
+  if (sum_ && !sums_left_out_) shaped_.left_out += entries_fingerprint(sum_, *layout.text, entries);
   // Where every record is compared with its group, that tells the order as well.
   if (sum_ && (!shape_->groups() || shape_->chooses())) {
     const std::uint64_t before = has_last_;
@@ -258,13 +259,14 @@ void TextShaper::put_changed(const Entry& entry) {
     const auto selected = selection->select(record);
     end_ = std::ranges::copy(selected, to).out;
   }
-  if (!sum_ || sums_left_out()) return;
+  if (!sum_ || sums_left_out_) return;
   outgoing_.push_back(make_entry(0, to, static_cast<std::uint64_t>(position() - to)));
   if (outgoing_.size() == batch_records) sum_outgoing();
 }
 
 void TextShaper::sum_outgoing() {
-  if (sum_) shaped_.outgoing_fingerprint += entries_fingerprint(sum_, shape_->layout(), outgoing_);
+  if (outgoing_.empty()) return;
+  shaped_.left_out -= entries_fingerprint(sum_, shape_->layout(), outgoing_);
   outgoing_.clear();
 }
 
@@ -288,7 +290,6 @@ void TextShaper::finish() {
     put_apart(in_head_ ? shaped_.head : shaped_.tail);
   }
   sum_outgoing();
-  if (sums_left_out()) shaped_.outgoing_fingerprint = shaped_.fingerprint - left_out_;
   shaped_.between = {begin_, position()};
 }
 
@@ -307,8 +308,7 @@ MergedUnit TextUnitShaper::join() {
   return unit;
 }
 
-void TextJoiner::put(std::span<const std::byte> records, std::uint64_t count,
-                     std::uint64_t fingerprint, MergedUnit& unit) {
+void TextJoiner::put(std::span<const std::byte> records, std::uint64_t count, MergedUnit& unit) {
   if (count > limit_ - records_) {
     count = limit_ - records_;
     std::uint64_t bytes = 0;
@@ -317,7 +317,6 @@ void TextJoiner::put(std::span<const std::byte> records, std::uint64_t count,
     records = records.first(bytes);
   }
   records_ += count;
-  outgoing_ += fingerprint;
   if (count != 0) unit.pieces.push_back(records);
 }
 
@@ -325,10 +324,9 @@ void TextJoiner::put(std::vector<std::byte> record, MergedUnit& unit) {
   if (record.empty() || shape_.buries(record)) return;
   if (const TextSelection* const selection = shape_.selection()) record = selection->select(record);
   const Entry entry = make_entry(0, record.data(), record.size());
-  const std::uint64_t fingerprint =
-      sum_ ? entries_fingerprint(sum_, shape_.layout(), {&entry, 1}) : 0;
+  if (sum_) left_out_ -= entries_fingerprint(sum_, shape_.layout(), {&entry, 1});
   unit.apart.push_back(std::move(record));
-  put(unit.apart.back(), 1, fingerprint, unit);
+  put(unit.apart.back(), 1, unit);
 }
 
 void TextJoiner::check_order(ShapedText& shaped) {
@@ -339,8 +337,7 @@ void TextJoiner::check_order(ShapedText& shaped) {
 }
 
 void TextJoiner::join(ShapedText& shaped, MergedUnit& unit) {
-  if (shaped.head.empty())
-    return put(shaped.between, shaped.records, shaped.outgoing_fingerprint, unit);
+  if (shaped.head.empty()) return put(shaped.between, shaped.records, unit);
   if (!open_.empty() && shape_.less(shaped.head, open_))
     throw Corrupted("the merged units are not in order");
   const bool goes_on = !open_.empty() && !shape_.less(open_, shaped.head);
@@ -352,7 +349,7 @@ void TextJoiner::join(ShapedText& shaped, MergedUnit& unit) {
   if (!goes_on || shape_.on_equal() == OnEqual::last) open_ = std::move(shaped.head);
   if (shaped.tail.empty()) return;
   put(std::exchange(open_, std::move(shaped.tail)), unit);
-  put(shaped.between, shaped.records, shaped.outgoing_fingerprint, unit);
+  put(shaped.between, shaped.records, unit);
 }
 
 void TextJoiner::join_set(ShapedText& shaped, MergedUnit& unit) {
@@ -365,7 +362,7 @@ void TextJoiner::join_set(ShapedText& shaped, MergedUnit& unit) {
       if (piece.count != 0)
         put_range(open_set_.group.take(*shape_.set_operation(), piece), records, unit);
   }
-  put(shaped.between, shaped.records, shaped.outgoing_fingerprint, unit);
+  put(shaped.between, shaped.records, unit);
   if (!shaped.tail_set.empty()) open_set_ = std::move(shaped.tail_set);
 }
 
@@ -375,7 +372,6 @@ void TextJoiner::put_range(const SetGroup::Range& range, std::span<std::byte> re
   std::byte* from = records.data();
   std::byte* begin = from;
   std::byte* end = from;
-  std::uint64_t fingerprint = 0;
   for (std::uint64_t i = 0; i < range.end; ++i) {
     const std::span<const std::byte> record(from, record_bytes(shape_.layout(), from));
     if (i == range.first) begin = end = from;
@@ -389,14 +385,14 @@ void TextJoiner::put_range(const SetGroup::Range& range, std::span<std::byte> re
     } else {
       end = from;
     }
-    if (sum_) fingerprint += entries_fingerprint(sum_, shape_.layout(), {&entry, 1});
+    if (sum_) left_out_ -= entries_fingerprint(sum_, shape_.layout(), {&entry, 1});
   }
-  put(std::span(begin, end), range.end - range.first, fingerprint, unit);
+  put(std::span(begin, end), range.end - range.first, unit);
 }
 
 void TextJoiner::join(MergedUnit& unit) {
   for (ShapedText& shaped : unit.shaped) {
-    fingerprint_ += shaped.fingerprint;
+    left_out_ += shaped.left_out;
     check_order(shaped);
     if (done()) continue;
     if (shape_.set_operation())

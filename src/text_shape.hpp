@@ -108,9 +108,6 @@ class TextShaper {
     bool counts;  // it is not left out
   };
 
-  // What goes out unchanged adds up to what was merged without what is left out of it, which is
-  // mostly little; of set operations more than that is known.
-  bool sums_left_out() const { return sum_ && !shape_->selection() && !shape_->set_operation(); }
   void leave_out(const Entry& entry);
   void take_batch();
   bool in_range(const Entry& entry);
@@ -137,8 +134,9 @@ class TextShaper {
   std::byte* begin_;
   std::byte* end_;  // of what was put out, but for what writer_ did
   FingerprintSum sum_;
-  std::uint64_t left_out_ = 0;  // of sums_left_out()
-  bool as_it_is_;               // what is put out is written as it came
+  // Of what goes out unchanged it is enough to sum up what is left out, which is mostly little.
+  bool sums_left_out_;
+  bool as_it_is_;  // what is put out is written as it came
   bool descends_ = false;
   // The last record of the batch before, if any, stands before the first.
   std::array<Entry, batch_records + 1> batch_;
@@ -197,10 +195,10 @@ class TextJoiner {
   // What goes out after the last unit.
   void finish(MergedUnit& unit);
 
-  std::uint64_t records() const { return records_; }          // that went out
-  std::uint64_t fingerprint() const { return fingerprint_; }  // of all that were merged
-  // Of all that went out, as they were when they were shaped; unless the limit cut them off.
-  std::uint64_t outgoing() const { return outgoing_; }
+  std::uint64_t records() const { return records_; }  // that went out
+  // What the fingerprint of all records that were read is more than that of those that went out;
+  // unless the limit cut them off.
+  std::uint64_t left_out() const { return left_out_; }
   // Whether nothing goes out any more.
   bool done() const { return ended_ || records_ == limit_; }
 
@@ -210,9 +208,7 @@ class TextJoiner {
   void join_set(ShapedText& shaped, MergedUnit& unit);
   void put_range(const SetGroup::Range& range, std::span<std::byte> records, MergedUnit& unit);
   void put(std::vector<std::byte> record, MergedUnit& unit);
-  // `fingerprint`: theirs.
-  void put(std::span<const std::byte> records, std::uint64_t count, std::uint64_t fingerprint,
-           MergedUnit& unit);
+  void put(std::span<const std::byte> records, std::uint64_t count, MergedUnit& unit);
 
   const TextShape& shape_;
   std::uint64_t limit_;
@@ -221,7 +217,7 @@ class TextJoiner {
   OpenSet open_set_;
   std::vector<std::byte> last_;  // of the records that were merged
   std::uint64_t records_ = 0;
-  std::uint64_t fingerprint_ = 0, outgoing_ = 0;
+  std::uint64_t left_out_ = 0;
   bool ended_ = false;
 };
 
