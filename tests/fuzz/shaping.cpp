@@ -113,9 +113,8 @@ void check_text_condition(std::string_view text) {
 
 void check_text_selection(std::string_view text) {
   const TextSelection selection(csv(), header, parse_text_select(text));
-  std::vector<std::byte> selected;
   for (const std::string_view line : lines) {
-    selection.select(bytes_of(line), selected);
+    const std::vector<std::byte> selected = selection.select(bytes_of(line));
     require(!selected.empty() && selected.size() <= line.size());
     require(selected.back() == std::byte{'\n'});
   }
