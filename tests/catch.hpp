@@ -6,3 +6,18 @@
 #else
 #include <catch2/catch.hpp>
 #endif
+
+#include <string>
+
+namespace corank::test {
+
+#if __has_include(<catch2/catch_all.hpp>)
+using Catch::Matchers::ContainsSubstring;
+#else
+inline auto ContainsSubstring(const std::string& part) {
+  return Catch::Matchers::Contains(part);
+}
+#endif
+using Catch::Matchers::StartsWith;
+
+}  // namespace corank::test

@@ -484,10 +484,10 @@ TEST_CASE("shapes that contradict the schema or one another are refused") {
                 options.shaping.limit = 3;
               }),
               "--parts"));
-  CHECK_THROWS_WITH(parse_select("a,a", schema), Catch::Contains("twice"));
-  CHECK_THROWS_WITH(parse_tombstone("a", schema), Catch::Contains("field=value"));
-  CHECK_THROWS_WITH(parse_bound("--from", "1,2", schema, keys), Catch::Contains("1 key field"));
-  CHECK_THROWS_WITH(parse_bound("--to", "256", schema, keys), Catch::Contains("u8"));
+  CHECK_THROWS_WITH(parse_select("a,a", schema), ContainsSubstring("twice"));
+  CHECK_THROWS_WITH(parse_tombstone("a", schema), ContainsSubstring("field=value"));
+  CHECK_THROWS_WITH(parse_bound("--from", "1,2", schema, keys), ContainsSubstring("1 key field"));
+  CHECK_THROWS_WITH(parse_bound("--to", "256", schema, keys), ContainsSubstring("u8"));
 }
 
 TEST_CASE("ranges of keys") {

@@ -578,11 +578,11 @@ TEST_CASE("conditions and selections of text that make no sense are refused", "[
        {"", "2", "2 >", "2 > 5", "2:u64 > ", "1,2 == 'a'", "1:desc == 'a'", "1 == 'a", "1 = 'a'",
         "1 == '\\q'", "(1 == 'a'", "1 == 'a' 2 == 'b'", "0 == 'a'", "1:u65 > 2"}) {
     CAPTURE(text);
-    CHECK_THROWS_WITH(parse_text_where(text), Catch::StartsWith("--where"));
+    CHECK_THROWS_WITH(parse_text_where(text), StartsWith("--where"));
   }
   for (const char* text : {"", "1:u64", "0", "1,", "1,2:desc"}) {
     CAPTURE(text);
-    CHECK_THROWS_WITH(parse_text_select(text), Catch::StartsWith("--select"));
+    CHECK_THROWS_WITH(parse_text_select(text), StartsWith("--select"));
   }
   const auto refuses = [](TextKind kind, const char* where, const char* select, const char* why) {
     CAPTURE(where, select);
@@ -594,7 +594,7 @@ TEST_CASE("conditions and selections of text that make no sense are refused", "[
     Shaping shaping;
     if (*where) shaping.text_where = parse_text_where(where);
     if (*select) shaping.text_select = parse_text_select(select);
-    CHECK_THROWS_WITH(TextShape(encoding, format, {}, shaping, true, 1), Catch::Contains(why));
+    CHECK_THROWS_WITH(TextShape(encoding, format, {}, shaping, true, 1), ContainsSubstring(why));
   };
   refuses(TextKind::lines, "2:u64 > 'x'", "", "no number");
   refuses(TextKind::lines, "2 == 'a,b'", "", "delimiter");
