@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/resource.h>
+#include <tbb/task_arena.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -258,6 +259,7 @@ class Merge {
                      : decision_.cuda ? portable_fingerprint
                                       : fingerprint_sums().front()),
         fingerprints_(runs_.size()) {
+    scheduler_.initialize();
     for (const Run& run : runs_) {
       has_streams_ = has_streams_ || run.is_stream();
       decoder_bytes_ = std::max(decoder_bytes_, run.input().memory_bytes);
@@ -1213,6 +1215,9 @@ class Merge {
   }
 
   TraceClock::time_point start_ = TraceClock::now();
+  // Keeps oneTBB's scheduler alive from a time on at which there is memory: where there is none,
+  // 2022.1 does not fail to start it, but hangs.
+  tbb::task_arena scheduler_{1};
   const Options& options_;
   std::string header_, output_header_;
   std::optional<TextEncoding> text_;
