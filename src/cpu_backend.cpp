@@ -12,6 +12,7 @@
 #include "corank/error.hpp"
 #include "order.hpp"
 #include "parallel_merge.hpp"
+#include "text_words.hpp"
 
 namespace corank {
 
@@ -77,115 +78,6 @@ class LayoutWords final : public detail::KeyWords {
   KeyLayout layout_;
   std::vector<KeyPiece> pieces_;
   std::vector<std::uint32_t> first_pieces_;  // of each word; and their end
-};
-
-// Of entries. Where a key is one string of bytes, word w is what begins with its byte w: so the
-// word that is merged by may begin just where the keys of a block begin to differ.
-class TextWords final : public detail::KeyWords {
- public:
-  explicit TextWords(const TextLayout& layout)
-      : layout_(layout),
-        is_string_(layout.columns_count == 1 && layout.columns[0].type == TextType::bytes &&
-                   !layout.columns[0].descending && !layout.columns[0].nocase &&
-                   layout.kind != TextKind::csv) {}
-
-  std::uint32_t record_bytes() const override { return sizeof(Entry); }
-  std::uint32_t words() const override { return is_string_ ? most_shared_bytes + 1 : 8; }
-  std::uint32_t next_word(std::uint32_t word) const override {
-    return word + (is_string_ ? bytes_in_word : 1);
-  }
-
-  void read(std::uint32_t word, const std::byte* records, std::size_t count,
-            std::uint64_t* to) const override {
-    with_word(word, [&](auto word_of) {
-      for (std::size_t i = 0; i < count; ++i) to[i] = word_of(entry(records + i * sizeof(Entry)));
-    });
-  }
-
-  void gather(std::uint32_t word, std::span<const std::byte* const> records,
-              std::uint64_t* to) const override {
-    with_word(word, [&](auto word_of) {
-      for (const std::byte* record : records) *to++ = word_of(entry(record));
-    });
-  }
-
-  bool less(const std::byte* a, const std::byte* b) const override {
-    return text_less(layout_, entry(a), entry(b));
-  }
-
-  std::uint32_t telling_word(const std::byte* a, const std::byte* b) const override {
-    if (!is_string_) return KeyWords::telling_word(a, b);
-    const auto shared = static_cast<std::uint32_t>(shared_bytes(string(a), string(b)));
-    // The word in the entry needs no look at the record.
-    return shared < enough_shared_bytes ? 0 : shared;
-  }
-
-  bool share_words(std::uint32_t word, const std::byte* records, std::size_t count,
-                   const std::byte* one) const override {
-    if (!is_string_) return KeyWords::share_words(word, records, count, one);
-    if (word == 0) return true;
-    if (word <= bytes_in_word) {
-      // The word in the entry holds these bytes, and how many there are.
-      const unsigned unwanted_bits = 64 - 8 * word;
-      const std::uint64_t wanted = entry(one).word >> unwanted_bits;
-      bool share = true;
-      for (std::size_t i = 0; i < count; ++i) {
-        const std::uint64_t here = entry(records + i * sizeof(Entry)).word;
-        share &= here >> unwanted_bits == wanted && (here & 0xff) >= word;
-      }
-      return share;
-    }
-    const std::byte* const wanted = string(one).data();
-    for (std::size_t i = 0; i < count; ++i) {
-      const auto bytes = string(records + i * sizeof(Entry));
-      if (bytes.size() < word || std::memcmp(bytes.data(), wanted, word) != 0) return false;
-    }
-    return true;
-  }
-
-  bool has_tail() const override { return true; }
-  const TextLayout* text() const override { return &layout_; }
-
- private:
-  static constexpr std::uint32_t bytes_in_word = 7;
-  static constexpr std::uint32_t most_shared_bytes = 255;
-  // Numbers and the like need most of a word to be told apart by it.
-  static constexpr std::uint32_t enough_shared_bytes = 2;
-
-  static const Entry& entry(const std::byte* record) {
-    return *reinterpret_cast<const Entry*>(record);
-  }
-
-  std::span<const std::byte> string(const std::byte* record) const { return string(entry(record)); }
-  std::span<const std::byte> string(const Entry& of) const {
-    const auto field = detail::text_field(layout_, record_of(of), corank::record_bytes(layout_, of),
-                                          layout_.columns[0].column);
-    return {field.at, field.bytes};
-  }
-
-  static std::uint64_t shared_bytes(std::span<const std::byte> a, std::span<const std::byte> b) {
-    const std::size_t most = std::min({a.size(), b.size(), std::size_t{most_shared_bytes}});
-    return static_cast<std::uint64_t>(
-        std::mismatch(a.begin(), a.begin() + static_cast<std::ptrdiff_t>(most), b.begin()).first -
-        a.begin());
-  }
-
-  template <class Use>
-  void with_word(std::uint32_t word, Use use) const {
-    if (word == 0) return use([](const Entry& of) { return of.word; });
-    if (is_string_)
-      return use([this, word](const Entry& of) {
-        const auto bytes = string(of);
-        const std::uint64_t left = bytes.size() > word ? bytes.size() - word : 0;
-        return detail::load_seven(bytes.data() + word, left) | std::min<std::uint64_t>(left, 8);
-      });
-    use([this, word](const Entry& of) {
-      return text_word(layout_, record_of(of), corank::record_bytes(layout_, of), word);
-    });
-  }
-
-  TextLayout layout_;
-  bool is_string_;
 };
 
 std::unique_ptr<detail::KeyWords> make_words(const KeyLayout& layout) {

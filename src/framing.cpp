@@ -55,29 +55,14 @@ inline std::uint64_t line_word(const std::byte* line, std::uint64_t bytes, const
          std::min<std::uint64_t>(bytes, 8);
 }
 
-// The first column that is to be a number and is none.
-std::optional<BadRecord> find_bad_number(const TextLayout& layout, const std::byte* record,
-                                         std::uint64_t bytes) {
-  if (layout.bad_numbers == BadNumbers::last) return std::nullopt;
-  for (std::uint32_t key = 0; key < layout.columns_count; ++key) {
-    const TextColumn& column = layout.columns[key];
-    if (column.type == TextType::bytes) continue;
-    const auto field = detail::text_field(layout, record, bytes, column.column);
-    std::uint64_t word;
-    if (!detail::parse_number(field, column.type, word))
-      return BadRecord{field.there ? BadRecord::Reason::no_number : BadRecord::Reason::no_column,
-                       key, bytes};
-  }
-  return std::nullopt;
-}
-
 // Collects what is found, record by record.
 class Index {
  public:
   Index(const TextLayout& layout, std::span<const std::byte> bytes, std::span<Entry> into)
       : layout_(layout), whole_line_(layout.whole_line()), bytes_(bytes), into_(into) {
-    for (std::uint32_t key = 0; key < layout.columns_count; ++key)
-      numbers_ |= layout.columns[key].type != TextType::bytes;
+    for (std::uint32_t key = 1; key < layout.columns_count; ++key)
+      if (layout.columns[key].type != TextType::bytes && layout.bad_numbers != BadNumbers::last)
+        later_numbers_.push_back(key);
   }
 
   std::size_t room() const { return into_.size() - indexed_.records; }
@@ -111,8 +96,24 @@ class Index {
   // The next record has `bytes` bytes. False if it is bad.
   bool add(std::uint64_t bytes) {
     const std::byte* const record = bytes_.data() + indexed_.bytes;
-    if (numbers_ && (indexed_.bad = find_bad_number(layout_, record, bytes))) return false;
-    const std::uint64_t word = text_word(layout_, record, bytes, 0);
+    const TextColumn& column = layout_.columns[0];
+    const auto field = detail::text_field(layout_, record, bytes, column.column);
+    const std::uint64_t flip = column.descending ? ~std::uint64_t{0} : 0;
+    std::uint64_t word = 0;
+    if (column.type == TextType::bytes)
+      word = detail::string_word(field, column.nocase, 0) ^ flip;
+    else if (detail::parse_number(field, column.type, word))
+      word ^= flip;
+    else if (layout_.bad_numbers == BadNumbers::last)
+      word = ~std::uint64_t{0};
+    else
+      return refuse(0, field, bytes);
+    for (const std::uint32_t key : later_numbers_) {
+      const auto later = detail::text_field(layout_, record, bytes, layout_.columns[key].column);
+      std::uint64_t number;
+      if (!detail::parse_number(later, layout_.columns[key].type, number))
+        return refuse(key, later, bytes);
+    }
     into_[indexed_.records++] = make_entry(word, record, bytes);
     indexed_.bytes += bytes;
     most_bytes_ = std::max(most_bytes_, bytes);
@@ -121,6 +122,8 @@ class Index {
   // The next record has no end.
   void add_open(BadRecord::Reason reason) { indexed_.bad = BadRecord{reason, 0, rest().size()}; }
   void expect(std::uint64_t bytes) { indexed_.next_bytes = bytes; }
+  std::uint64_t records() const { return indexed_.records; }
+  bool stopped() const { return room() == 0 || indexed_.bad; }
 
   Indexed result() {
     if (most_bytes_ != 0) indexed_.most_words = most_text_words(layout_, most_bytes_);
@@ -128,9 +131,15 @@ class Index {
   }
 
  private:
+  bool refuse(std::uint32_t key, const detail::TextField& field, std::uint64_t bytes) {
+    using Reason = BadRecord::Reason;
+    indexed_.bad = BadRecord{field.there ? Reason::no_number : Reason::no_column, key, bytes};
+    return false;
+  }
+
   const TextLayout& layout_;
   const bool whole_line_;
-  bool numbers_ = false;
+  std::vector<std::uint32_t> later_numbers_;  // keys behind the first that must be numbers
   std::span<const std::byte> bytes_;
   std::span<Entry> into_;
   std::uint64_t most_bytes_ = 0;
@@ -154,9 +163,21 @@ void index_lines(const TextLayout& layout, std::span<const std::byte> bytes, Ind
   }
 }
 
+// Short, for few records may be wanted.
+constexpr std::size_t csv_block_bytes = 4096;
+
 void index_csv(const TextLayout& layout, bool at_end, Index& index) {
-  while (index.room() != 0 && !index.rest().empty()) {
-    const std::uint64_t bytes = first_record_bytes(layout, index.rest());
+  while (!index.stopped() && !index.rest().empty()) {
+    // Records without quotes are lines.
+    const auto rest = index.rest();
+    const auto block = rest.first(std::min(rest.size(), csv_block_bytes));
+    const std::byte* const quote =
+        detail::find_char(block.data(), block.data() + block.size(), '"');
+    const std::uint64_t before = index.records();
+    index_lines(layout, block.first(static_cast<std::size_t>(quote - block.data())), index);
+    if (index.stopped()) return;
+    if (index.records() != before) continue;
+    const std::uint64_t bytes = first_record_bytes(layout, rest);
     if (bytes == 0 && at_end) index.add_open(BadRecord::Reason::open_quote);
     if (bytes == 0 || !index.add(bytes)) return;
   }

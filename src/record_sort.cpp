@@ -21,7 +21,7 @@ void RecordSorter::sort(std::span<RecordRef> records, std::uint32_t word) {
     if (next.records.size() <= 1) continue;
     if (next.word < keys_.words())
       sort_by_word(next.records, next.word);
-    else if (keys_.has_tail())
+    else if (next.word == keys_.words())
       std::ranges::stable_sort(next.records, [this](const RecordRef& a, const RecordRef& b) {
         return keys_.less(a.record, b.record);
       });
@@ -44,22 +44,24 @@ void RecordSorter::sort_by_word(std::span<RecordRef> records, std::uint32_t word
   const std::span<const std::uint64_t> words = std::span(words_).first(records.size());
   const auto [least, greatest] = std::ranges::minmax(words);
   if (least == greatest) {
-    pending_.push_back({records, keys_.next_word(word)});
+    pending_.push_back({records, keys_.next_word(word, least)});
     return;
   }
-  // From `first` to where its equals end, by the words' value shifted.
-  const auto push_equal = [&](auto value, std::uint32_t next_word) {
+  // What is equal is sorted by next_word(value).
+  const auto push_equal = [&](auto value, auto next_word) {
     for (std::size_t first = 0, end; first < records.size(); first = end) {
       end = first + 1;
       while (end < records.size() && value(end) == value(first)) ++end;
-      if (end - first > 1) pending_.push_back({records.subspan(first, end - first), next_word});
+      if (end - first > 1)
+        pending_.push_back({records.subspan(first, end - first), next_word(value(first))});
     }
   };
   const auto descent = [&](std::size_t i) { return words[i] < words[i - 1]; };
   std::size_t runs = 1;
   for (std::size_t i = 1; i < words.size(); ++i) runs += descent(i);
   if (runs == 1) {
-    push_equal([&](std::size_t i) { return words[i]; }, keys_.next_word(word));
+    push_equal([&](std::size_t i) { return words[i]; },
+               [&](std::uint64_t value) { return keys_.next_word(word, value); });
     return;
   }
   const Packing packing =
@@ -82,7 +84,11 @@ void RecordSorter::sort_by_word(std::span<RecordRef> records, std::uint32_t word
   std::copy_n(sorted_.begin(), records.size(), records.begin());
   // Records whose words differ in the bits shifted out only are sorted by this word once more.
   push_equal([&](std::size_t i) { return merged[i] >> packing.run_bits; },
-             packing.shift != 0 ? word : keys_.next_word(word));
+             [&](Word value) {
+               return packing.shift != 0
+                          ? word
+                          : keys_.next_word(word, least + static_cast<std::uint64_t>(value));
+             });
 }
 
 }  // namespace corank

@@ -230,41 +230,40 @@ class PackedWords {
         kernel_.pack(to, count, packing, run, order);
       }
       if (order.descends) return false;
-      if (order.equals && (word + 1 < keys_.words() || keys_.has_tail())) {
-        const std::uint64_t before = first != 0;
-        if (!ascends_from({records - before * keys_.record_bytes(), count + before, false}, word))
-          return false;
+      if (order.equals && !keys_.is_last(word)) {
+        if (first != 0 && descends(records - keys_.record_bytes(), records)) return false;
+        if (!equals_ascend(records, count, word, packing.shift != 0, to)) return false;
       }
     }
     return true;
   }
 
-  // The same from word `word` on, for records whose words there are equal here and there.
-  bool ascends_from(const Stretch& stretch, std::uint32_t first_word) const {
+  // Whether records of a batch do whose packed words are those of their predecessors. They may
+  // differ behind word `word`, or in it if it was `shifted`.
+  bool equals_ascend(const std::byte* records, std::uint64_t count, std::uint32_t word,
+                     bool shifted, const std::uint64_t* packed) const {
     const std::uint32_t record_bytes = keys_.record_bytes();
-    if (keys_.has_tail()) {
-      for (std::uint64_t i = 1; i < stretch.count; ++i) {
-        const std::byte* const record = stretch.records + i * record_bytes;
-        if (keys_.less(record, record - record_bytes)) return false;
-      }
+    if (keys_are_text_) {
+      for (std::uint64_t i = 1; i < count; ++i)
+        if (packed[i] == packed[i - 1] &&
+            descends(records + (i - 1) * record_bytes, records + i * record_bytes))
+          return false;
       return true;
     }
-    std::array<std::uint64_t, batch + 1> words;
-    std::array<bool, words.size()> equal;  // to its predecessor, as far as is known
-    for (std::uint64_t first = 0; first + 1 < stretch.count; first += words.size() - 1) {
-      const std::uint64_t count = std::min<std::uint64_t>(stretch.count - first, words.size());
-      equal.fill(true);
-      bool undecided = true;
-      for (std::uint32_t word = first_word; word < keys_.words() && undecided; ++word) {
-        keys_.read(word, stretch.records + first * record_bytes, count, words.data());
-        undecided = false;
-        for (std::uint64_t i = 1; i < count; ++i) {
-          if (!equal[i]) continue;
-          if (words[i] < words[i - 1]) return false;
-          equal[i] = words[i] == words[i - 1];
-          undecided |= equal[i];
-        }
+    std::array<bool, batch> equal;  // to its predecessor, as far as is known
+    for (std::uint64_t i = 1; i < count; ++i) equal[i] = packed[i] == packed[i - 1];
+    std::array<std::uint64_t, batch> words;
+    word += !shifted;
+    for (bool undecided = true; undecided && word < keys_.words(); ++word) {
+      keys_.read(word, records, count, words.data());
+      bool descend = false;
+      undecided = false;
+      for (std::uint64_t i = 1; i < count; ++i) {
+        descend |= equal[i] & (words[i] < words[i - 1]);
+        equal[i] &= words[i] == words[i - 1];
+        undecided |= equal[i];
       }
+      if (descend) return false;
     }
     return true;
   }
@@ -304,7 +303,7 @@ class PackedWords {
       for (std::uint64_t i = 0; i < count; ++i)
         writer.write(records + i * record_bytes, record_bytes);
     };
-    const bool may_tie = packing_.shift != 0 || word_ + 1 < keys_.words() || keys_.has_tail();
+    const bool may_tie = packing_.shift != 0 || !keys_.is_last(word_);
     for (std::size_t first = 0; first < words.size();) {
       const std::size_t end = std::min(first + put_words, words.size());
       if (may_tie && kernel_.tied(&words[first], std::min(end + 1, words.size()) - first, packing_))
@@ -346,7 +345,9 @@ class PackedWords {
     for (const Stretch& piece : pieces_)
       for (std::uint64_t i = 0; i < piece.count; ++i)
         ties_.push_back({piece.records + i * record_bytes, 0});
-    sorter_.sort(ties_, packing_.shift != 0 ? word_ : keys_.next_word(word_));
+    std::uint64_t value;
+    keys_.read(word_, ties_.front().record, 1, &value);
+    sorter_.sort(ties_, packing_.shift != 0 ? word_ : keys_.next_word(word_, value));
     for (const RecordRef& tie : ties_) write(tie.record, 1);
     return end;
   }

@@ -9,6 +9,7 @@
 #include "framing.hpp"
 #include "support.hpp"
 #include "text_reference.hpp"
+#include "text_words.hpp"
 
 using namespace corank;
 using namespace corank::test;
@@ -42,18 +43,61 @@ bool less_by_words(const TextLayout& layout, const std::string& a, const std::st
   return false;
 }
 
+bool less_by_merge_words(const TextWords& words, const std::byte* a, const std::byte* b) {
+  for (std::uint32_t word = 0; word < words.words();) {
+    std::uint64_t p, q;
+    words.read(word, a, 1, &p);
+    words.gather(word, {&b, 1}, &q);
+    if (p != q) return p < q;
+    const std::uint32_t next = words.next_word(word, p);
+    REQUIRE(next > word);
+    if (words.is_last(word)) REQUIRE(next > words.words());
+    if (next > words.words()) return false;
+    word = next;
+  }
+  return words.less(a, b);
+}
+
+// That the word said to tell `a` from `b` does, and of which records the words before it are equal.
+void check_telling_word(const TextWords& words, const std::byte* a, const std::byte* b,
+                        const std::byte* other) {
+  const std::uint32_t word = words.telling_word(a, b);
+  CHECK(words.share_words(word, a, 1, a));
+  CHECK(words.share_words(word, b, 1, a));
+  std::uint64_t p, q;
+  words.read(word, a, 1, &p);
+  words.read(word, b, 1, &q);
+  CHECK(p <= q);
+  if (word % 256 != 255) CHECK(p != q);  // strings may differ behind the last word of a column
+  const bool equal = !words.less(a, other) && !words.less(other, a);
+  CHECK(words.share_words(word, other, 1, a) ==
+        (word == 0 || equal || words.telling_word(a, other) >= word));
+}
+
 // The records, each with its terminator, in memory of its own, so that nothing behind it is read.
 void check_order(const Strings& records, const TextFormat& format) {
   const TextEncoding encoding(format);
   const TextLayout layout = encoding.layout();
-  for (const std::string& a : records)
-    for (const std::string& b : records) {
+  const TextWords words(layout);
+  std::vector<Entry> entries;
+  for (const std::string& record : records) {
+    const auto bytes = bytes_of(record);
+    entries.push_back(
+        make_entry(text_word(layout, bytes.data(), bytes.size(), 0), bytes.data(), bytes.size()));
+  }
+  const auto entry = [&](std::size_t i) { return reinterpret_cast<const std::byte*>(&entries[i]); };
+  for (std::size_t i = 0; i < records.size(); ++i)
+    for (std::size_t j = 0; j < records.size(); ++j) {
+      const std::string &a = records[i], &b = records[j];
       const bool expected =
           compare_records(a.substr(0, a.size() - 1), b.substr(0, b.size() - 1), format) < 0;
       const auto x = bytes_of(a), y = bytes_of(b);
       if (text_less(layout, x.data(), x.size(), y.data(), y.size()) != expected ||
-          less_by_words(layout, a, b) != expected)
+          less_by_words(layout, a, b) != expected || words.less(entry(i), entry(j)) != expected ||
+          less_by_merge_words(words, entry(i), entry(j)) != expected)
         FAIL('"' << a << "\" and \"" << b << '"');
+      if (expected)
+        check_telling_word(words, entry(i), entry(j), entry((7 * i + j) % records.size()));
     }
 }
 
@@ -137,6 +181,8 @@ TEST_CASE("whole lines are ordered as their bytes are", "[text]") {
       texts.push_back(std::string(length, 'a') + end);
       texts.push_back(std::string(length, '\0') + end);
     }
+  for (const std::size_t length : {254, 255, 256, 300})  // beyond the words of a column
+    for (const char* end : {"", "a", "bcdefghij"}) texts.push_back(std::string(length, 'a') + end);
   for (const char* keys : {"", "line", "line:desc", "line:nocase", "line:nocase:desc"})
     check_order(with_end(texts), [&] {
       TextFormat format = format_of(TextKind::lines, keys);

@@ -30,8 +30,13 @@ class KeyWords {
   virtual ~KeyWords() = default;
   virtual std::uint32_t record_bytes() const = 0;
   virtual std::uint32_t words() const = 0;
-  // The first word that may tell records apart whose words up to this one are equal.
-  virtual std::uint32_t next_word(std::uint32_t word) const { return word + 1; }
+  // The first word that may tell records apart whose words up to `word` are equal, that one being
+  // `value`. words() if less() alone may; more if nothing does.
+  virtual std::uint32_t next_word(std::uint32_t word, std::uint64_t /*value*/) const {
+    return word + 1 + (word + 1 == words());
+  }
+  // Whether next_word() is more than words(), whatever the value.
+  virtual bool is_last(std::uint32_t word) const { return word + 1 == words(); }
   // Word `word` of the keys of `count` records that lie end to end.
   virtual void read(std::uint32_t word, const std::byte* records, std::size_t count,
                     std::uint64_t* to) const = 0;
@@ -42,18 +47,18 @@ class KeyWords {
   // The word that best tells apart what lies between two records, whose words before it are equal.
   virtual std::uint32_t telling_word(const std::byte* a, const std::byte* b) const {
     std::uint64_t x, y;
-    for (std::uint32_t word = 0;; word = next_word(word)) {
+    for (std::uint32_t word = 0;; word = next_word(word, x)) {
       read(word, a, 1, &x);
       read(word, b, 1, &y);
-      if (x != y || next_word(word) >= words()) return word;
+      if (x != y || is_last(word)) return word;
     }
   }
   // Whether the words before `word` of `count` records are those of one more.
   virtual bool share_words(std::uint32_t word, const std::byte* records, std::size_t count,
                            const std::byte* one) const {
     std::array<std::uint64_t, 64> words;
-    for (std::uint32_t before = 0; before < word; before = next_word(before)) {
-      std::uint64_t shared;
+    std::uint64_t shared;
+    for (std::uint32_t before = 0; before < word; before = next_word(before, shared)) {
       read(before, one, 1, &shared);
       for (std::size_t first = 0; first < count; first += words.size()) {
         const std::size_t in_batch = std::min(count - first, words.size());
@@ -66,8 +71,6 @@ class KeyWords {
     return true;
   }
   virtual std::optional<WholeWord> whole_word() const { return std::nullopt; }
-  // Whether less() may tell records apart that all words() do not.
-  virtual bool has_tail() const { return false; }
   // Not null: the records are entries, and what they stand for goes to the output.
   virtual const TextLayout* text() const { return nullptr; }
 };

@@ -138,8 +138,10 @@ CORANK_HOST_DEVICE inline TextField text_field(const TextLayout& layout, const s
   const std::byte* end = record + bytes - 1;
   if (csv && end != at && layout.terminator == '\n' && is_char(end[-1], '\r')) --end;
   for (;;) {
-    const std::byte* const next =
-        csv ? csv_field_end(layout, at, end) : find_char(at, end, layout.delimiter);
+    // A terminator within the record stands in quotes.
+    const std::byte* const next = csv && at != end && is_char(*at, '"')
+                                      ? csv_field_end(layout, at, end)
+                                      : find_char(at, end, layout.delimiter);
     if (--column == 0)
       return {at, static_cast<std::uint64_t>(next - at), csv && next != at && is_char(*at, '"'),
               true};
@@ -207,19 +209,20 @@ CORANK_HOST_DEVICE inline std::uint64_t string_words(std::uint64_t bytes) {
   return bytes == 0 ? 1 : (bytes + 6) / 7;
 }
 
+// The bytes of the string from its byte `from` on, and how many they are, 8 if more.
 CORANK_HOST_DEVICE inline std::uint64_t string_word(const TextField& field, bool nocase,
-                                                    std::uint64_t word) {
+                                                    std::uint64_t from) {
   std::uint64_t bits = 0;
   std::uint64_t left = 0;
   if (field.quoted) {
     unsigned byte;
     FieldBytes reader(field);
-    for (std::uint64_t skipped = 0; skipped < 7 * word; ++skipped) reader.next(byte);
+    for (std::uint64_t skipped = 0; skipped < from; ++skipped) reader.next(byte);
     for (; left < 8 && reader.next(byte); ++left)
       if (left < 7) bits |= std::uint64_t{byte} << (56 - 8 * left);
   } else {
-    left = field.bytes - 7 * word;
-    bits = load_seven(field.at + 7 * word, left);
+    left = field.bytes > from ? field.bytes - from : 0;
+    bits = load_seven(field.at + from, left);
     if (left > 8) left = 8;
   }
   return (nocase ? fold_case(bits) : bits) | left;
@@ -228,12 +231,34 @@ CORANK_HOST_DEVICE inline std::uint64_t string_word(const TextField& field, bool
 // False if it is not one.
 bool parse_f64(const std::byte* at, std::uint64_t bytes, std::uint64_t& word);
 
+#ifndef __CUDA_ARCH__
+// Neighbours are joined: digits into pairs, those into fours, those into the number.
+inline bool eight_digits(const std::byte* at, std::uint64_t& value) {
+  constexpr std::uint64_t each = 0x0101010101010101u;
+  std::uint64_t bytes;
+  std::memcpy(&bytes, at, 8);
+  const std::uint64_t digits = bytes ^ '0' * each;
+  if ((digits | (digits + 6 * each)) & 0xf0 * each) return false;
+  const std::uint64_t pairs = (10 * digits + (digits >> 8)) & 0x00ff00ff00ff00ffu;
+  const std::uint64_t fours = (100 * pairs + (pairs >> 16)) & 0x0000ffff0000ffffu;
+  value = 10'000 * (fours & 0xffffffffu) + (fours >> 32);
+  return true;
+}
+#endif
+
 CORANK_HOST_DEVICE inline bool parse_integer(const std::byte* at, const std::byte* end,
                                              bool is_signed, std::uint64_t& word) {
   const bool negative = is_signed && is_char(*at, '-');
   if (negative) ++at;
   if (at == end) return false;
   std::uint64_t value = 0;
+#ifndef __CUDA_ARCH__
+  constexpr std::ptrdiff_t most_safe_digits = 19;
+  if (end - at >= 8 && end - at <= most_safe_digits) {
+    if (!eight_digits(at, value)) return false;
+    at += 8;
+  }
+#endif
   for (; at != end; ++at) {
     const unsigned digit = static_cast<unsigned>(*at) - unsigned{'0'};
     constexpr std::uint64_t most = ~std::uint64_t{0};
@@ -286,6 +311,13 @@ CORANK_HOST_DEVICE inline std::uint64_t number_word(const TextField& field,
   if (word != 0) return !good;
   if (!good) return ~std::uint64_t{0};
   return column.descending ? ~bits : bits;
+}
+
+// Whether a column whose last word, or the only one, is `word` has no more to it.
+CORANK_HOST_DEVICE inline bool holds_column(const TextLayout& layout, const TextColumn& column,
+                                            std::uint64_t word) {
+  if (column.type != TextType::bytes) return number_words(layout) == 1;
+  return ((column.descending ? ~word : word) & 0xff) < 8;
 }
 
 // Less than 0, 0 or more, as the strings are ordered.
@@ -383,17 +415,18 @@ CORANK_HOST_DEVICE inline std::uint64_t text_word(const TextLayout& layout, cons
       continue;
     }
     if (column.type != TextType::bytes) return detail::number_word(field, column, word);
-    const std::uint64_t bits = detail::string_word(field, column.nocase, word);
+    const std::uint64_t bits = detail::string_word(field, column.nocase, 7 * word);
     return column.descending ? ~bits : bits;
   }
   return 0;
 }
 
-// The order of records; the definition that every merge of them is held to.
+// The order of records; the definition that every merge of them is held to. The keys' columns
+// before `first_column` are known to be equal.
 CORANK_HOST_DEVICE inline bool text_less(const TextLayout& layout, const std::byte* a,
                                          std::uint64_t a_bytes, const std::byte* b,
-                                         std::uint64_t b_bytes) {
-  for (std::uint32_t c = 0; c < layout.columns_count; ++c) {
+                                         std::uint64_t b_bytes, std::uint32_t first_column = 0) {
+  for (std::uint32_t c = first_column; c < layout.columns_count; ++c) {
     const TextColumn& column = layout.columns[c];
     const detail::TextField x = detail::text_field(layout, a, a_bytes, column.column);
     const detail::TextField y = detail::text_field(layout, b, b_bytes, column.column);
@@ -413,8 +446,10 @@ CORANK_HOST_DEVICE inline bool text_less(const TextLayout& layout, const std::by
 
 CORANK_HOST_DEVICE inline bool text_less(const TextLayout& layout, const Entry& a, const Entry& b) {
   if (a.word != b.word) return a.word < b.word;
+  const std::uint32_t decided = detail::holds_column(layout, layout.columns[0], a.word);
+  if (decided == layout.columns_count) return false;
   return text_less(layout, record_of(a), record_bytes(layout, a), record_of(b),
-                   record_bytes(layout, b));
+                   record_bytes(layout, b), decided);
 }
 
 }  // namespace corank

@@ -1,0 +1,159 @@
+#include "text_words.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+namespace corank {
+namespace {
+
+constexpr std::uint32_t bytes_in_word = 7;
+// Of fewer, the word in the entry does, which needs no look at the record. Not of more: numbers and
+// the like need most of a word to be told apart.
+constexpr std::uint32_t enough_shared_bytes = 2;
+
+const Entry& entry_at(const std::byte* record) {
+  return *reinterpret_cast<const Entry*>(record);
+}
+
+}  // namespace
+
+std::uint32_t TextWords::next_word(std::uint32_t word, std::uint64_t value) const {
+  const TextColumn& column = column_of(word);
+  const std::uint32_t place = word % column_words;
+  const std::uint32_t next_column = word - place + column_words;
+  if (column.type != TextType::bytes ? place + 1 == detail::number_words(layout_)
+                                     : detail::holds_column(layout_, column, value))
+    return next_column + (next_column == words());
+  const std::uint32_t next_place = place + (column.type != TextType::bytes ? 1 : bytes_in_word);
+  return next_place < column_words ? word - place + next_place : words();
+}
+
+bool TextWords::is_last(std::uint32_t word) const {
+  return word / column_words + 1 == layout_.columns_count &&
+         column_of(word).type != TextType::bytes &&
+         word % column_words + 1 == detail::number_words(layout_);
+}
+
+template <class Use>
+void TextWords::with_word(std::uint32_t word, Use use) const {
+  if (word == 0) return use([](const Entry& entry) { return entry.word; });
+  const std::uint32_t c = word / column_words;
+  const std::uint32_t place = word % column_words;
+  const TextColumn& column = layout_.columns[c];
+  if (column.type != TextType::bytes)
+    return use(
+        [&](const Entry& entry) { return detail::number_word(field(c, entry), column, place); });
+  const std::uint64_t flip = column.descending ? ~std::uint64_t{0} : 0;
+  if (layout_.kind == TextKind::csv || column.nocase)
+    return use([&](const Entry& entry) {
+      return detail::string_word(field(c, entry), column.nocase, place) ^ flip;
+    });
+  use([&](const Entry& entry) {
+    const detail::TextField string = field(c, entry);
+    const std::uint64_t left = string.bytes > place ? string.bytes - place : 0;
+    return (detail::load_seven(string.at + place, left) | std::min<std::uint64_t>(left, 8)) ^ flip;
+  });
+}
+
+void TextWords::read(std::uint32_t word, const std::byte* records, std::size_t count,
+                     std::uint64_t* to) const {
+  with_word(word, [&](auto word_of) {
+    for (std::size_t i = 0; i < count; ++i) to[i] = word_of(entry_at(records + i * sizeof(Entry)));
+  });
+}
+
+void TextWords::gather(std::uint32_t word, std::span<const std::byte* const> records,
+                       std::uint64_t* to) const {
+  with_word(word, [&](auto word_of) {
+    for (const std::byte* const record : records) *to++ = word_of(entry_at(record));
+  });
+}
+
+bool TextWords::less(const std::byte* a, const std::byte* b) const {
+  return text_less(layout_, entry_at(a), entry_at(b));
+}
+
+std::optional<std::uint64_t> TextWords::difference(const TextColumn& column,
+                                                   const detail::TextField& x,
+                                                   const detail::TextField& y) const {
+  if (!x.quoted && !y.quoted && !column.nocase) {
+    const std::byte* const end = x.at + std::min(x.bytes, y.bytes);
+    const std::byte* const there = std::mismatch(x.at, end, y.at).first;
+    if (there == end && x.bytes == y.bytes) return std::nullopt;
+    return static_cast<std::uint64_t>(there - x.at);
+  }
+  detail::FieldBytes from_x(x), from_y(y);
+  for (std::uint64_t shared = 0;; ++shared) {
+    unsigned p = 0, q = 0;
+    const bool more_x = from_x.next(p);
+    const bool more_y = from_y.next(q);
+    if (!more_x && !more_y) return std::nullopt;
+    if (column.nocase)
+      p = static_cast<unsigned>(detail::fold_case(p)),
+      q = static_cast<unsigned>(detail::fold_case(q));
+    if (more_x != more_y || p != q) return shared;
+  }
+}
+
+std::uint32_t TextWords::telling_word(const std::byte* a, const std::byte* b) const {
+  for (std::uint32_t c = 0; c < layout_.columns_count; ++c) {
+    const TextColumn& column = layout_.columns[c];
+    const detail::TextField x = field(c, entry_at(a)), y = field(c, entry_at(b));
+    if (column.type != TextType::bytes) {
+      for (std::uint32_t place = 0; place < detail::number_words(layout_); ++place)
+        if (detail::number_word(x, column, place) != detail::number_word(y, column, place))
+          return c * column_words + place;
+    } else if (const auto shared = difference(column, x, y)) {
+      if (c == 0 && *shared < enough_shared_bytes) return 0;
+      return c * column_words +
+             static_cast<std::uint32_t>(std::min<std::uint64_t>(*shared, column_words - 1));
+    }
+  }
+  return 0;
+}
+
+bool TextWords::share_words(std::uint32_t word, const std::byte* records, std::size_t count,
+                            const std::byte* one) const {
+  if (word == 0) return true;
+  const Entry& wanted = entry_at(one);
+  const TextColumn& first = layout_.columns[0];
+  if (word <= bytes_in_word && first.type == TextType::bytes) {
+    // The word in the entry holds these bytes, and how many there are.
+    const std::uint64_t flip = first.descending ? ~std::uint64_t{0} : 0;
+    const unsigned unwanted_bits = 64 - 8 * word;
+    bool share = true;
+    for (std::size_t i = 0; i < count; ++i) {
+      const std::uint64_t here = entry_at(records + i * sizeof(Entry)).word;
+      share &= (here ^ wanted.word) >> unwanted_bits == 0 && ((here ^ flip) & 0xff) >= word;
+    }
+    return share;
+  }
+  for (std::size_t i = 0; i < count; ++i)
+    if (!shares_words(word, entry_at(records + i * sizeof(Entry)), wanted)) return false;
+  return true;
+}
+
+bool TextWords::shares_words(std::uint32_t word, const Entry& entry, const Entry& one) const {
+  if (entry.word != one.word) return false;
+  const std::uint32_t known = detail::holds_column(layout_, layout_.columns[0], one.word);
+  for (std::uint32_t c = known; c <= word / column_words; ++c) {
+    const TextColumn& column = layout_.columns[c];
+    const bool whole = c < word / column_words;
+    const std::uint32_t place = whole ? column_words : word % column_words;
+    if (place == 0) break;
+    const detail::TextField x = field(c, entry), y = field(c, one);
+    if (column.type != TextType::bytes) {
+      for (std::uint32_t p = 0; p < std::min<std::uint64_t>(place, detail::number_words(layout_));
+           ++p)
+        if (detail::number_word(x, column, p) != detail::number_word(y, column, p)) return false;
+    } else if (whole || x.quoted || y.quoted || column.nocase) {
+      const auto shared = difference(column, x, y);
+      if (shared && (whole || *shared < place)) return false;
+    } else if (x.bytes < place || std::memcmp(x.at, y.at, place) != 0) {
+      return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace corank
