@@ -41,10 +41,10 @@ std::string key_text(const Schema& schema, const std::vector<KeyField>& keys,
 std::string key_text(const TextLayout& layout, const Entry& entry) {
   constexpr std::uint64_t most_bytes = 80;
   std::string text;
+  detail::Columns columns(layout, record_of(entry), record_bytes(layout, entry));
   for (std::uint32_t i = 0; i < layout.columns_count; ++i) {
     const std::uint32_t column = layout.columns[i].column;
-    const detail::TextField field =
-        detail::text_field(layout, record_of(entry), record_bytes(layout, entry), column);
+    const detail::TextField field = columns(column);
     text += text.empty() ? "" : ", ";
     text += column != 0                      ? fmt::format("column {}=", column)
             : layout.kind == TextKind::pairs ? "key="

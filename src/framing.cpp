@@ -97,7 +97,8 @@ class Index {
   bool add(std::uint64_t bytes) {
     const std::byte* const record = bytes_.data() + indexed_.bytes;
     const TextColumn& column = layout_.columns[0];
-    const auto field = detail::text_field(layout_, record, bytes, column.column);
+    detail::Columns columns(layout_, record, bytes);
+    const auto field = columns(column.column);
     const std::uint64_t flip = column.descending ? ~std::uint64_t{0} : 0;
     std::uint64_t word = 0;
     if (column.type == TextType::bytes)
@@ -109,7 +110,7 @@ class Index {
     else
       return refuse(0, field, bytes);
     for (const std::uint32_t key : later_numbers_) {
-      const auto later = detail::text_field(layout_, record, bytes, layout_.columns[key].column);
+      const auto later = columns(layout_.columns[key].column);
       std::uint64_t number;
       if (!detail::parse_number(later, layout_.columns[key].type, number))
         return refuse(key, later, bytes);
@@ -289,7 +290,7 @@ void throw_bad_record(const std::filesystem::path& run, std::uint64_t record, st
   constexpr std::string_view advice = "correct it, or say --bad skip or --bad last";
   if (bad.reason == BadRecord::Reason::no_column)
     throw Error(fmt::format("{}: there is no {}; {}", place, name, advice));
-  const auto field = detail::text_field(layout, at, bad.bytes, column.column);
+  const auto field = detail::Columns(layout, at, bad.bytes)(column.column);
   constexpr std::uint64_t most_shown = 40;
   const std::string_view shown(reinterpret_cast<const char*>(field.at),
                                std::min(field.bytes, most_shown));

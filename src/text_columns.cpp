@@ -71,12 +71,11 @@ TextBound::TextBound(const TextLayout& layout, const std::vector<std::string>& v
     append(record_, "\"");
   }
   record_.push_back(static_cast<std::byte>(layout.terminator));
+  detail::Columns there(layout_, record_.data(), record_.size());
   for (std::size_t i = 0; i < values.size(); ++i) {
     std::uint64_t word;
     if (columns[i].type != TextType::bytes &&
-        !detail::parse_number(
-            detail::text_field(layout_, record_.data(), record_.size(), columns[i].column),
-            columns[i].type, word))
+        !detail::parse_number(there(columns[i].column), columns[i].type, word))
       reject(values[i], "is no number that the key's type holds");
   }
   word_ = text_word(layout_, record_.data(), record_.size(), 0);

@@ -72,9 +72,10 @@ CORANK_HOST_DEVICE void put_columns(const TextLayout& selected, const std::byte*
     const auto byte = static_cast<std::byte>(c);
     put(&byte, 1);
   };
+  detail::Columns columns(selected, record, bytes);
   bool is_first = true;
   for (std::uint32_t c = 0; c < selected.columns_count; ++c) {
-    const auto field = detail::text_field(selected, record, bytes, selected.columns[c].column);
+    const auto field = columns(selected.columns[c].column);
     if (!field.there) continue;
     if (!is_first) put_char(selected.delimiter);
     put(field.at, field.bytes);

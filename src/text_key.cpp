@@ -21,9 +21,9 @@ std::uint32_t find_column(const TextLayout& layout, std::string_view header,
     return find_column(layout, whole, name);
   }
   if (layout.kind == TextKind::csv && header.starts_with("\xef\xbb\xbf")) header.remove_prefix(3);
-  const auto* const record = reinterpret_cast<const std::byte*>(header.data());
+  detail::Columns columns(layout, reinterpret_cast<const std::byte*>(header.data()), header.size());
   for (std::uint32_t column = 1;; ++column) {
-    const detail::TextField field = detail::text_field(layout, record, header.size(), column);
+    const detail::TextField field = columns(column);
     if (!field.there) return 0;
     std::string found;
     unsigned byte;

@@ -36,8 +36,9 @@ void add_segments(TextUnitShaper& shaper, const WorkUnit& unit) {
 std::string text_key_text(const TextLayout& layout, std::span<const std::byte> record) {
   constexpr std::uint64_t most_shown = 40;
   std::string text;
+  detail::Columns columns(layout, record.data(), record.size());
   for (const TextColumn& column : std::span(layout.columns, layout.columns_count)) {
-    const auto field = detail::text_field(layout, record.data(), record.size(), column.column);
+    const auto field = columns(column.column);
     const std::string_view shown(reinterpret_cast<const char*>(field.at),
                                  std::min(field.bytes, most_shown));
     text += text.empty() ? "" : ", ";

@@ -34,8 +34,8 @@ class TextWords final : public detail::KeyWords {
     return layout_.columns[word / column_words];
   }
   detail::TextField field(std::uint32_t column, const Entry& entry) const {
-    return detail::text_field(layout_, record_of(entry), corank::record_bytes(layout_, entry),
-                              layout_.columns[column].column);
+    return detail::Columns(layout_, record_of(entry),
+                           corank::record_bytes(layout_, entry))(layout_.columns[column].column);
   }
   // Calls use(word_of), where word_of(entry) is word `word` of its key.
   template <class Use>

@@ -128,27 +128,45 @@ CORANK_HOST_DEVICE inline const std::byte* csv_field_end(const TextLayout& layou
   return at;
 }
 
-CORANK_HOST_DEVICE inline TextField text_field(const TextLayout& layout, const std::byte* record,
-                                               std::uint64_t bytes, std::uint32_t column) {
-  if (layout.kind == TextKind::pairs)
-    return {record + pair_header_bytes, load_length(record), false, true};
-  if (column == 0) return {record, bytes - 1, false, true};
-  const bool csv = layout.kind == TextKind::csv;
-  const std::byte* at = record;
-  const std::byte* end = record + bytes - 1;
-  if (csv && end != at && layout.terminator == '\n' && is_char(end[-1], '\r')) --end;
-  for (;;) {
-    // A terminator within the record stands in quotes.
-    const std::byte* const next = csv && at != end && is_char(*at, '"')
-                                      ? csv_field_end(layout, at, end)
-                                      : find_char(at, end, layout.delimiter);
-    if (--column == 0)
-      return {at, static_cast<std::uint64_t>(next - at), csv && next != at && is_char(*at, '"'),
-              true};
-    if (next == end) return {end, 0, false, false};
-    at = next + 1;
+// The columns of a record. Those behind the one that was asked for last are sought from there on.
+class Columns {
+ public:
+  CORANK_HOST_DEVICE Columns(const TextLayout& layout, const std::byte* record, std::uint64_t bytes)
+      : layout_(layout), record_(record), at_(record), end_(record + bytes - 1) {
+    if (layout.kind == TextKind::csv && end_ != at_ && layout.terminator == '\n' &&
+        is_char(end_[-1], '\r'))
+      last_ = end_ - 1;
+    else
+      last_ = end_;
   }
-}
+
+  CORANK_HOST_DEVICE TextField operator()(std::uint32_t column) {
+    if (layout_.kind == TextKind::pairs)
+      return {record_ + pair_header_bytes, load_length(record_), false, true};
+    if (column == 0) return {record_, static_cast<std::uint64_t>(end_ - record_), false, true};
+    if (column < column_) {
+      column_ = 1;
+      at_ = record_;
+    }
+    for (;; ++column_) {
+      // A terminator within the record stands in quotes.
+      const bool quoted = layout_.kind == TextKind::csv && at_ != last_ && is_char(*at_, '"');
+      const std::byte* const next =
+          quoted ? csv_field_end(layout_, at_, last_) : find_char(at_, last_, layout_.delimiter);
+      if (column_ == column) return {at_, static_cast<std::uint64_t>(next - at_), quoted, true};
+      if (next == last_) return {last_, 0, false, false};
+      at_ = next + 1;
+    }
+  }
+
+ private:
+  const TextLayout& layout_;
+  const std::byte* const record_;
+  const std::byte* at_;  // where column_ begins
+  const std::byte* const end_;
+  const std::byte* last_;  // the end of the last column
+  std::uint32_t column_ = 1;
+};
 
 // A column's bytes one by one. In quotes, "" is one "; what follows the closing one belongs to it.
 class FieldBytes {
@@ -379,13 +397,13 @@ CORANK_HOST_DEVICE inline std::uint64_t record_bytes(const TextLayout& layout, c
 // Words of the key of a record that has `bytes` bytes, its framing included.
 CORANK_HOST_DEVICE inline std::uint64_t text_words(const TextLayout& layout,
                                                    const std::byte* record, std::uint64_t bytes) {
+  detail::Columns columns(layout, record, bytes);
   std::uint64_t words = 0;
   for (std::uint32_t c = 0; c < layout.columns_count; ++c) {
     const TextColumn& column = layout.columns[c];
     words += column.type != TextType::bytes
                  ? detail::number_words(layout)
-                 : detail::string_words(detail::string_bytes(
-                       detail::text_field(layout, record, bytes, column.column)));
+                 : detail::string_words(detail::string_bytes(columns(column.column)));
   }
   return words;
 }
@@ -404,9 +422,10 @@ CORANK_HOST_DEVICE inline std::uint64_t most_text_words(const TextLayout& layout
 // end.
 CORANK_HOST_DEVICE inline std::uint64_t text_word(const TextLayout& layout, const std::byte* record,
                                                   std::uint64_t bytes, std::uint64_t word) {
+  detail::Columns columns(layout, record, bytes);
   for (std::uint32_t c = 0; c < layout.columns_count; ++c) {
     const TextColumn& column = layout.columns[c];
-    const detail::TextField field = detail::text_field(layout, record, bytes, column.column);
+    const detail::TextField field = columns(column.column);
     const std::uint64_t words = column.type != TextType::bytes
                                     ? detail::number_words(layout)
                                     : detail::string_words(detail::string_bytes(field));
@@ -426,10 +445,10 @@ CORANK_HOST_DEVICE inline std::uint64_t text_word(const TextLayout& layout, cons
 CORANK_HOST_DEVICE inline bool text_less(const TextLayout& layout, const std::byte* a,
                                          std::uint64_t a_bytes, const std::byte* b,
                                          std::uint64_t b_bytes, std::uint32_t first_column = 0) {
+  detail::Columns of_a(layout, a, a_bytes), of_b(layout, b, b_bytes);
   for (std::uint32_t c = first_column; c < layout.columns_count; ++c) {
     const TextColumn& column = layout.columns[c];
-    const detail::TextField x = detail::text_field(layout, a, a_bytes, column.column);
-    const detail::TextField y = detail::text_field(layout, b, b_bytes, column.column);
+    const detail::TextField x = of_a(column.column), y = of_b(column.column);
     if (column.type != TextType::bytes) {
       for (std::uint64_t word = 0; word < detail::number_words(layout); ++word) {
         const std::uint64_t p = detail::number_word(x, column, word);
