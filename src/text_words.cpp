@@ -34,6 +34,34 @@ bool TextWords::is_last(std::uint32_t word) const {
          word % column_words + 1 == detail::number_words(layout_);
 }
 
+std::uint64_t TextWords::word_of(std::uint32_t word, const detail::TextField& field) const {
+  const TextColumn& column = column_of(word);
+  const std::uint32_t place = word % column_words;
+  if (column.type != TextType::bytes) return detail::number_word(field, column, place);
+  const std::uint64_t bits = detail::string_word(field, column.nocase, place);
+  return column.descending ? ~bits : bits;
+}
+
+bool TextWords::read_pair(std::uint32_t word, std::span<const Entry> entries, std::uint64_t* first,
+                          std::uint64_t* second) const {
+  bool whole = true;
+  for (const Entry& entry : entries) {
+    detail::Columns there = columns(entry);
+    const detail::TextField field = there(column_of(word).column);
+    *first = word_of(word, field);
+    *second = 0;
+    std::uint32_t next = next_word(word, *first++);
+    if (next < words()) {
+      *second = word_of(
+          next, next / column_words == word / column_words ? field : there(column_of(next).column));
+      next = next_word(next, *second);
+    }
+    ++second;
+    whole = whole && next > words();
+  }
+  return whole;
+}
+
 template <class Use>
 void TextWords::with_word(std::uint32_t word, Use use) const {
   if (word == 0) return use([](const Entry& entry) { return entry.word; });
@@ -41,13 +69,10 @@ void TextWords::with_word(std::uint32_t word, Use use) const {
   const std::uint32_t place = word % column_words;
   const TextColumn& column = layout_.columns[c];
   if (column.type != TextType::bytes)
-    return use(
-        [&](const Entry& entry) { return detail::number_word(field(c, entry), column, place); });
+    return use([&](const Entry& entry) { return word_of(word, field(c, entry)); });
   const std::uint64_t flip = column.descending ? ~std::uint64_t{0} : 0;
   if (layout_.kind == TextKind::csv || column.nocase)
-    return use([&](const Entry& entry) {
-      return detail::string_word(field(c, entry), column.nocase, place) ^ flip;
-    });
+    return use([&](const Entry& entry) { return word_of(word, field(c, entry)); });
   use([&](const Entry& entry) {
     const detail::TextField string = field(c, entry);
     const std::uint64_t left = string.bytes > place ? string.bytes - place : 0;

@@ -25,6 +25,10 @@ class TextWords final : public detail::KeyWords {
   bool share_words(std::uint32_t word, const std::byte* records, std::size_t count,
                    const std::byte* one) const override;
   const TextLayout* text() const override { return &layout_; }
+  // Word `word` and the one that comes next in each key, 0 where none does. Whether none of the
+  // keys has more.
+  bool read_pair(std::uint32_t word, std::span<const Entry> entries, std::uint64_t* first,
+                 std::uint64_t* second) const;
 
  private:
   // Word w begins with the byte w % column_words of the column w / column_words.
@@ -33,10 +37,13 @@ class TextWords final : public detail::KeyWords {
   const TextColumn& column_of(std::uint32_t word) const {
     return layout_.columns[word / column_words];
   }
-  detail::TextField field(std::uint32_t column, const Entry& entry) const {
-    return detail::Columns(layout_, record_of(entry),
-                           corank::record_bytes(layout_, entry))(layout_.columns[column].column);
+  detail::Columns columns(const Entry& entry) const {
+    return {layout_, record_of(entry), corank::record_bytes(layout_, entry)};
   }
+  detail::TextField field(std::uint32_t column, const Entry& entry) const {
+    return columns(entry)(layout_.columns[column].column);
+  }
+  std::uint64_t word_of(std::uint32_t word, const detail::TextField& field) const;
   // Calls use(word_of), where word_of(entry) is word `word` of its key.
   template <class Use>
   void with_word(std::uint32_t word, Use use) const;

@@ -11,6 +11,7 @@
 #include "gather.hpp"
 #include "record_sort.hpp"
 #include "stream_copy.hpp"
+#include "text_words.hpp"
 #include "word_merge.hpp"
 
 namespace corank {
@@ -112,14 +113,14 @@ class PackedWords {
   PackedWords(const KeyWords& keys, const WordKernel& kernel)
       : keys_(keys),
         whole_word_(keys.whole_word()),
-        keys_are_text_(keys.text() != nullptr),
+        text_(dynamic_cast<const TextWords*>(&keys)),
         kernel_(kernel),
         merger_(kernel),
         sorter_(keys, kernel) {}
 
   std::uint64_t word(const std::byte* record) const {
     if (whole_word_) return detail::word_of(*whole_word_, record);
-    if (keys_are_text_) return reinterpret_cast<const Entry*>(record)->word;
+    if (text_) return reinterpret_cast<const Entry*>(record)->word;
     std::uint64_t result;
     keys_.read(0, record, 1, &result);
     return result;
@@ -134,34 +135,19 @@ class PackedWords {
   template <class Look>
   bool merge(std::span<const Stretch> block, std::uint64_t records, std::byte*& out,
              const std::byte* end, TextShaper* shaper, Look look) {
-    // Reading keys brings the whole of short records into the cache; of long ones, what reads all
-    // of them in a row is faster where it is the first.
-    const bool looks_first = keys_.record_bytes() > line_bytes;
     merger_.reset(records, block.size());
     choose_word(block);
-    for (std::size_t run = 0; run < block.size(); ++run) {
-      const Stretch& stretch = block[run];
-      if (stretch.count == 0) continue;
-      if (looks_first) look(stretch);
-      if (!joins(stretch) || !keys_.share_words(word_, stretch.records, stretch.count, shared_))
-        return false;
-      std::uint64_t first;
-      keys_.read(word_, stretch.records, 1, &first);
-      kernel_.pack(&first, 1, packing_, run, ignored_);
-      auto* to =
-          reinterpret_cast<std::uint64_t*>(merger_.add(static_cast<Word>(first), stretch.count));
-      if (!read(stretch, word_, packing_, run, [&](std::uint64_t at) { return to + at; }))
-        return false;
-      if (!looks_first) look(stretch);
-    }
+    if (!(text_ && word_ != 0 && ties_often(block) ? read_squeezed(block, records, look)
+                                                   : read_block(block, look)))
+      return false;
     next_.clear();
     for (const Stretch& stretch : block) next_.push_back(stretch.records);
     if (shaper) {
       put_records<sizeof(Entry)>(merger_.merge(), *shaper);
       return true;
     }
-    if (const TextLayout* const text = keys_.text()) {
-      GatherWriter writer(*text, out, end);
+    if (text_) {
+      GatherWriter writer(*text_->text(), out, end);
       put_records<sizeof(Entry)>(merger_.merge(), writer);
       out = writer.position();
       return true;
@@ -180,6 +166,133 @@ class PackedWords {
   static constexpr std::uint64_t batch = 64;
   static constexpr std::size_t put_words = 512;          // that are looked at for ties at a time
   static constexpr std::uint64_t most_copied_apart = 8;  // of records of a size known beforehand
+
+  // Gives the merger the packed words of the block's records. False if they are out of order.
+  template <class Look>
+  bool read_block(std::span<const Stretch> block, Look look) {
+    // Reading keys brings the whole of short records into the cache; of long ones, what reads all
+    // of them in a row is faster where it is the first.
+    const bool looks_first = keys_.record_bytes() > line_bytes;
+    may_tie_ = packing_.shift != 0 || !keys_.is_last(word_);
+    for (std::size_t run = 0; run < block.size(); ++run) {
+      const Stretch& stretch = block[run];
+      if (stretch.count == 0) continue;
+      if (looks_first) look(stretch);
+      if (!joins(stretch) || !keys_.share_words(word_, stretch.records, stretch.count, shared_))
+        return false;
+      std::uint64_t first;
+      keys_.read(word_, stretch.records, 1, &first);
+      kernel_.pack(&first, 1, packing_, run, ignored_);
+      auto* to =
+          reinterpret_cast<std::uint64_t*>(merger_.add(static_cast<Word>(first), stretch.count));
+      if (!read(stretch, word_, packing_, run, [&](std::uint64_t at) { return to + at; }))
+        return false;
+      if (!looks_first) look(stretch);
+    }
+    return true;
+  }
+
+  // Whether the word does not tell many records apart, by a sample of the longest run: what is
+  // equal in one run is so in all of them.
+  bool ties_often(std::span<const Stretch> block) const {
+    const Stretch& longest = *std::ranges::max_element(block, {}, &Stretch::count);
+    std::array<std::uint64_t, batch> words;
+    const std::uint64_t count = std::min(longest.count, batch);
+    keys_.read(word_, longest.records, count, words.data());
+    std::uint64_t ties = 0;
+    for (std::uint64_t i = 1; i < count; ++i) ties += words[i] == words[i - 1];
+    return 4 * ties * block.size() >= count;
+  }
+
+  // The same of text, for which two words are read. Most of their bits are the same in all of the
+  // block: of what ASCII spells, a packed word has room for more bytes than a word has.
+  template <class Look>
+  bool read_squeezed(std::span<const Stretch> block, std::uint64_t records, Look look) {
+    firsts_.resize(std::max(firsts_.size(), records));
+    seconds_.resize(firsts_.size());
+    bool whole = true;
+    std::uint64_t at = 0;
+    for (const Stretch& stretch : block) {
+      if (stretch.count == 0) continue;
+      if (!joins(stretch) || !keys_.share_words(word_, stretch.records, stretch.count, shared_))
+        return false;
+      const bool stretch_whole =
+          text_->read_pair(word_, {reinterpret_cast<const Entry*>(stretch.records), stretch.count},
+                           &firsts_[at], &seconds_[at]);
+      if (!pairs_ascend(stretch, at, stretch_whole)) return false;
+      whole = whole && stretch_whole;
+      at += stretch.count;
+      look(stretch);
+    }
+    const bool fits = squeeze_into(63 - packing_.run_bits, records);
+    may_tie_ = !fits || !whole;
+    packing_.shift = 1;  // in any case a tie is to be looked at from this word on
+    at = 0;
+    for (std::size_t run = 0; run < block.size(); ++run) {
+      const std::uint64_t count = block[run].count;
+      if (count == 0) continue;
+      const std::span firsts = std::span(firsts_).subspan(at, count);
+      const std::span seconds = std::span(seconds_).subspan(at, count);
+      std::uint64_t first;
+      squeeze(firsts.first(1), seconds.first(1), run, &first);
+      squeeze(firsts, seconds, run,
+              reinterpret_cast<std::uint64_t*>(merger_.add(static_cast<Word>(first), count)));
+      at += count;
+    }
+    return true;
+  }
+
+  bool pairs_ascend(const Stretch& stretch, std::uint64_t at, bool whole) const {
+    for (std::uint64_t i = 1; i < stretch.count; ++i) {
+      const std::uint64_t a = firsts_[at + i - 1], b = firsts_[at + i];
+      if (a < b) continue;
+      const std::uint64_t next_a = seconds_[at + i - 1], next_b = seconds_[at + i];
+      const std::byte* const record = stretch.records + i * keys_.record_bytes();
+      if (b < a || next_b < next_a ||
+          (next_a == next_b && !whole && descends(record - keys_.record_bytes(), record)))
+        return false;
+    }
+    return true;
+  }
+
+  // Of the bits that are not the same in all pairs, takes as many as there is room for, from the
+  // first on. Whether these are all.
+  bool squeeze_into(unsigned room, std::uint64_t records) {
+    std::uint64_t any[2] = {0, 0}, all[2] = {~std::uint64_t{0}, ~std::uint64_t{0}};
+    for (std::uint64_t i = 0; i < records; ++i) {
+      any[0] |= firsts_[i], all[0] &= firsts_[i];
+      any[1] |= seconds_[i], all[1] &= seconds_[i];
+    }
+    const auto bits =
+        static_cast<unsigned>(std::popcount(any[0] ^ all[0]) + std::popcount(any[1] ^ all[1]));
+    unsigned left = std::min(bits, room);
+    for (int half = 0; half < 2; ++half) {
+      groups_[half].clear();
+      for (std::uint64_t differ = any[half] ^ all[half]; differ != 0 && left != 0;) {
+        const auto top = static_cast<unsigned>(std::countl_zero(differ));
+        const unsigned size = std::min(static_cast<unsigned>(std::countl_one(differ << top)), left);
+        const unsigned from = 64 - top - size;
+        const std::uint64_t ones = ~std::uint64_t{0} >> (64 - size);
+        left -= size;
+        groups_[half].push_back({from, left + packing_.run_bits, ones});
+        differ &= ~(ones << from);
+      }
+    }
+    return bits <= room;
+  }
+
+  void squeeze(std::span<const std::uint64_t> firsts, std::span<const std::uint64_t> seconds,
+               std::uint64_t run, std::uint64_t* to) const {
+    for (std::size_t first = 0; first < firsts.size(); first += batch) {
+      const std::size_t end = std::min(first + batch, firsts.size());
+      std::fill(to + first, to + end, run);
+      for (int half = 0; half < 2; ++half) {
+        const std::uint64_t* const words = half == 0 ? firsts.data() : seconds.data();
+        for (const auto [from, place, ones] : groups_[half])
+          for (std::size_t i = first; i < end; ++i) to[i] |= (words[i] >> from & ones) << place;
+      }
+    }
+  }
 
   bool joins(const Stretch& stretch) const {
     return !stretch.predecessor ||
@@ -243,7 +356,7 @@ class PackedWords {
   bool equals_ascend(const std::byte* records, std::uint64_t count, std::uint32_t word,
                      bool shifted, const std::uint64_t* packed) const {
     const std::uint32_t record_bytes = keys_.record_bytes();
-    if (keys_are_text_) {
+    if (text_) {
       for (std::uint64_t i = 1; i < count; ++i)
         if (packed[i] == packed[i - 1] &&
             descends(records + (i - 1) * record_bytes, records + i * record_bytes))
@@ -303,10 +416,10 @@ class PackedWords {
       for (std::uint64_t i = 0; i < count; ++i)
         writer.write(records + i * record_bytes, record_bytes);
     };
-    const bool may_tie = packing_.shift != 0 || !keys_.is_last(word_);
     for (std::size_t first = 0; first < words.size();) {
       const std::size_t end = std::min(first + put_words, words.size());
-      if (may_tie && kernel_.tied(&words[first], std::min(end + 1, words.size()) - first, packing_))
+      if (may_tie_ &&
+          kernel_.tied(&words[first], std::min(end + 1, words.size()) - first, packing_))
         while (first < end) first = put_equal(words, first, take, write);
       else
         for (; first < end; ++first) write(take(first), 1);
@@ -354,7 +467,7 @@ class PackedWords {
 
   const KeyWords& keys_;
   const std::optional<WholeWord> whole_word_;
-  const bool keys_are_text_;
+  const TextWords* const text_;
   const WordKernel& kernel_;
   WordMerger merger_;
   RecordSorter sorter_;
@@ -363,7 +476,15 @@ class PackedWords {
   std::uint32_t word_ = 0;
   const std::byte* shared_ = nullptr;
   Packing packing_;
+  bool may_tie_ = false;  // whether equal packed words may stand for different keys
   std::vector<const std::byte*> next_;
+  // Of text: a pair of words of each record, and where bits of them go in the packed ones.
+  struct BitGroup {
+    unsigned from, to;
+    std::uint64_t ones;
+  };
+  std::vector<std::uint64_t> firsts_, seconds_;
+  std::array<std::vector<BitGroup>, 2> groups_;
   std::vector<Stretch> pieces_;
   std::vector<RecordRef> ties_;
   Order ignored_{};
