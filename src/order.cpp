@@ -123,6 +123,37 @@ std::uint64_t descent_in_block(const KeyLayout& layout, const std::byte* records
                                     equal.data());
 }
 
+std::uint64_t first_text_descent(const TextLayout& text, std::span<const Entry> entries,
+                                 bool strict) {
+  const auto follows = [&](std::size_t i) {
+    return strict ? text_less(text, entries[i - 1], entries[i])
+                  : !text_less(text, entries[i], entries[i - 1]);
+  };
+  const TextColumn& column = text.columns[0];
+  const bool one_string = text.columns_count == 1 && column.type == TextType::bytes;
+  // A string that was sought to be compared with the one before is compared with the next one, too.
+  detail::TextField field{};
+  std::size_t sought = entries.size();
+  const auto seek = [&](std::size_t i) {
+    sought = i;
+    return detail::Columns(text, record_of(entries[i]),
+                           record_bytes(text, entries[i]))(column.column);
+  };
+  for (std::size_t i = 1; i < entries.size(); ++i) {
+    if (entries[i].word > entries[i - 1].word) continue;
+    if (!one_string || entries[i].word < entries[i - 1].word ||
+        detail::holds_column(text, column, entries[i].word)) {
+      if (!follows(i)) return i;
+      continue;
+    }
+    const detail::TextField before = sought == i - 1 ? field : seek(i - 1);
+    field = seek(i);
+    const int order = detail::compare_strings(before, field, column.nocase);
+    if (column.descending ? order < strict : order > -static_cast<int>(strict)) return i;
+  }
+  return entries.size();
+}
+
 bool more_than_a_word(const KeyLayout& layout) {
   return layout.has_tail() || layout.pieces[layout.prefix_pieces - 1].word != 0;
 }
@@ -161,15 +192,9 @@ Neighbours compare_first_words(const KeyLayout& layout, const std::byte* records
 
 std::uint64_t first_descent(const KeyLayout& layout, const std::byte* records, std::uint64_t count,
                             bool strict) {
-  if (layout.text) {
-    const auto* const entries = reinterpret_cast<const Entry*>(records);
-    for (std::uint64_t i = 1; i < count; ++i)
-      if (entries[i].word <= entries[i - 1].word &&
-          (strict ? !text_less(*layout.text, entries[i - 1], entries[i])
-                  : text_less(*layout.text, entries[i], entries[i - 1])))
-        return i;
-    return count;
-  }
+  if (layout.text)
+    return first_text_descent(*layout.text, {reinterpret_cast<const Entry*>(records), count},
+                              strict);
   const bool ties = strict || more_than_a_word(layout);
   // A block begins with the last record of the one before it.
   for (std::uint64_t first = 0; first + 1 < count; first += block_records - 1) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <vector>
 
 namespace corank {
 namespace {
@@ -153,27 +154,30 @@ bool TextWords::share_words(std::uint32_t word, const std::byte* records, std::s
     }
     return share;
   }
+  std::vector<detail::TextField> fields;
+  for (std::uint32_t c = 0; c <= word / column_words; ++c) fields.push_back(field(c, wanted));
   for (std::size_t i = 0; i < count; ++i)
-    if (!shares_words(word, entry_at(records + i * sizeof(Entry)), wanted)) return false;
+    if (!shares_words(word, entry_at(records + i * sizeof(Entry)), wanted, fields)) return false;
   return true;
 }
 
-bool TextWords::shares_words(std::uint32_t word, const Entry& entry, const Entry& one) const {
+bool TextWords::shares_words(std::uint32_t word, const Entry& entry, const Entry& one,
+                             std::span<const detail::TextField> fields) const {
   if (entry.word != one.word) return false;
-  const std::uint32_t known = detail::holds_column(layout_, layout_.columns[0], one.word);
-  for (std::uint32_t c = known; c <= word / column_words; ++c) {
+  const std::uint32_t last = word / column_words;
+  const std::uint32_t place = word % column_words;
+  detail::Columns of_entry = columns(entry);
+  std::uint32_t c = detail::holds_column(layout_, layout_.columns[0], one.word);
+  for (; c < last + (place != 0); ++c) {
     const TextColumn& column = layout_.columns[c];
-    const bool whole = c < word / column_words;
-    const std::uint32_t place = whole ? column_words : word % column_words;
-    if (place == 0) break;
-    const detail::TextField x = field(c, entry), y = field(c, one);
+    const detail::TextField x = of_entry(column.column), &y = fields[c];
     if (column.type != TextType::bytes) {
-      for (std::uint32_t p = 0; p < std::min<std::uint64_t>(place, detail::number_words(layout_));
-           ++p)
+      const std::uint64_t numbers = c < last ? detail::number_words(layout_) : place;
+      for (std::uint32_t p = 0; p < numbers; ++p)
         if (detail::number_word(x, column, p) != detail::number_word(y, column, p)) return false;
-    } else if (whole || x.quoted || y.quoted || column.nocase) {
+    } else if (c < last || x.quoted || y.quoted || column.nocase) {
       const auto shared = difference(column, x, y);
-      if (shared && (whole || *shared < place)) return false;
+      if (shared && (c < last || *shared < place)) return false;
     } else if (x.bytes < place || std::memcmp(x.at, y.at, place) != 0) {
       return false;
     }

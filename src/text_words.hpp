@@ -50,7 +50,9 @@ class TextWords final : public detail::KeyWords {
   // How many bytes two strings have in common before they differ; nothing if they do not.
   std::optional<std::uint64_t> difference(const TextColumn& column, const detail::TextField& x,
                                           const detail::TextField& y) const;
-  bool shares_words(std::uint32_t word, const Entry& entry, const Entry& one) const;
+  // `fields`: the columns of `one`, up to the word's.
+  bool shares_words(std::uint32_t word, const Entry& entry, const Entry& one,
+                    std::span<const detail::TextField> fields) const;
 
   TextLayout layout_;
 };
