@@ -99,7 +99,7 @@ StreamReader::StreamReader(std::vector<Stream> streams, const KeyEncoding& encod
     runs_[run].offset = streams[run].offset;
     runs_[run].stream = std::move(streams[run]);
     runs_[run].wanted_bytes = room_bytes_;
-    forecast_.push({{}, run});
+    forecast_.push({{}, 0, run});
   }
   {
     std::lock_guard lock(mutex_);
@@ -168,6 +168,20 @@ void StreamReader::read_ahead() {
   }
 }
 
+void StreamReader::forecast(const Chunk& chunk) {
+  if (order_ != Order::forecast) return forecast_.push({{}, 0, chunk.run});
+  const TextLayout* const text = encoding_.layout().text;
+  if (!text) return forecast_.push({chunk.last_key, 0, chunk.run});
+  const Entry& last = reinterpret_cast<const Entry*>(chunk.records())[chunk.count - 1];
+  const std::byte* const record = record_of(last);
+  const std::uint64_t bytes = record_bytes(*text, last);
+  Key<max_key_words> key;
+  for (int word = 0; word < max_key_words; ++word)
+    key.word[word] = text_word(*text, record, bytes, static_cast<std::uint64_t>(word));
+  const bool whole = text_words(*text, record, bytes) <= max_key_words;
+  forecast_.push({key, whole ? 0 : ++turns_, chunk.run});
+}
+
 void StreamReader::serve_requests(TraceRow row) {
   std::unique_lock lock(mutex_);
   for (;;) {
@@ -193,8 +207,7 @@ void StreamReader::serve_requests(TraceRow row) {
     state.in_flight = false;
     if (!failure) try {  // memory may run out here, too
         if (chunk && *chunk) {
-          forecast_.push(
-              {order_ == Order::forecast ? (*chunk)->last_key : Key<max_key_words>{}, run});
+          forecast(**chunk);
           state.ready.push(*std::move(chunk));
         } else {
           state.ended = chunk.has_value();

@@ -14,6 +14,7 @@
 #include <span>
 #include <stop_token>
 #include <thread>
+#include <tuple>
 #include <vector>
 
 #include "chunk_source.hpp"
@@ -83,9 +84,10 @@ class StreamReader final : public ChunkSource {
   };
   struct Forecast {
     Key<max_key_words> last_key;
+    std::uint64_t turn;  // where keys are longer than that, they take turns
     std::uint32_t run;
     bool operator<(const Forecast& other) const {  // the smallest key on top
-      return other.last_key < last_key || (other.last_key == last_key && other.run < run);
+      return std::tie(other.last_key, other.turn, other.run) < std::tie(last_key, turn, run);
     }
   };
   class LargeMemory;
@@ -94,6 +96,7 @@ class StreamReader final : public ChunkSource {
   void close();
   void issue(std::uint32_t run, bool urgent);
   void read_ahead();
+  void forecast(const Chunk& chunk);
   void serve_requests(TraceRow row);
   // Null at the run's end; nothing where much memory were needed that others may need sooner.
   std::optional<ChunkRef> load(Request request);
@@ -122,7 +125,8 @@ class StreamReader final : public ChunkSource {
   bool closing_ = false;
   std::vector<RunState> runs_;
   std::priority_queue<Forecast> forecast_;  // runs with more to ask for
-  std::uint64_t ahead_ = 0;                 // chunks asked for, not taken
+  std::uint64_t turns_ = 0;
+  std::uint64_t ahead_ = 0;  // chunks asked for, not taken
   std::queue<Request> requests_;
   std::exception_ptr failure_;
   std::vector<std::jthread> threads_;
