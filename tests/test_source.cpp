@@ -5,13 +5,17 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdio>
 #include <cstdlib>
+#include <cstring>
+#include <mutex>
 #include <string>
 #include <thread>
 
 #include "catch.hpp"
 #include "codec.hpp"
 #include "sources.hpp"
+#include "stream_reader.hpp"
 
 using namespace corank;
 using namespace corank::test;
@@ -23,6 +27,37 @@ Bytes random_bytes(std::size_t count, Random& random) {
   for (std::byte& byte : bytes) byte = static_cast<std::byte>(random());
   return bytes;
 }
+
+// Lines without end: a beginning that all have, and numbers that ascend by `step`. Says when it is
+// read.
+class Lines final : public Source {
+ public:
+  Lines(std::string beginning, unsigned run, unsigned step, std::vector<unsigned>& reads,
+        std::mutex& mutex)
+      : beginning_(std::move(beginning)), run_(run), step_(step), reads_(reads), mutex_(mutex) {}
+
+  std::size_t read(std::span<std::byte> into) override {
+    {
+      const std::lock_guard lock(mutex_);
+      reads_.push_back(run_);
+    }
+    while (left_.size() < into.size()) {
+      char number[16];
+      std::snprintf(number, sizeof number, "%09u", number_ += step_);
+      left_ += beginning_ + number + std::string(60, ' ') + '\n';  // so that bytes fill a chunk
+    }
+    std::memcpy(into.data(), left_.data(), into.size());
+    left_.erase(0, into.size());
+    return into.size();
+  }
+  std::uint64_t input_bytes() const override { return 0; }
+
+ private:
+  std::string beginning_, left_;
+  unsigned run_, step_, number_ = 0;
+  std::vector<unsigned>& reads_;
+  std::mutex& mutex_;
+};
 
 constexpr Codec codecs[] = {Codec::gzip, Codec::zstd, Codec::bzip2, Codec::xz, Codec::lz4};
 
@@ -319,4 +354,43 @@ TEST_CASE("codecs and levels by their names") {
   CHECK(Compression::by_name("a/b.tar.zst") == Codec::zstd);
   CHECK(Compression::by_name("a.gz/b") == Codec::none);
   CHECK(recognise(Bytes(recognised_bytes)) == Codec::none);
+}
+
+TEST_CASE("text is read ahead where it runs dry first, or by turns", "[text]") {
+  constexpr unsigned runs = 4;
+  // Keys of up to 28 bytes are told apart.
+  for (const std::size_t alike : {0, 7, 18, 30, 60}) {
+    INFO(alike << " bytes are the same");
+    std::vector<unsigned> reads;
+    std::mutex mutex;
+    std::vector<Stream> streams(runs);
+    constexpr unsigned steps[runs] = {40, 30, 1, 20};  // of run 2 a chunk goes least far
+    for (unsigned run = 0; run < runs; ++run)
+      streams[run].source =
+          std::make_unique<Lines>(std::string(alike, 'a'), run, steps[run], reads, mutex);
+    TextFormat format;
+    format.keys = {{}};
+    const TextEncoding text(format);
+    const KeyEncoding encoding(text.layout());
+    PassPlan plan{};
+    plan.chunk_bytes = std::uint64_t{1} << 16;
+    plan.chunk_records = 1000;
+    plan.chunks = 2 * runs;
+    plan.read_ahead = runs;
+    BufferPool pool(plan.chunk_bytes, plan.chunks, {});
+    StreamReader reader(std::move(streams), encoding, plan, ChunkSource::Order::forecast, pool, 1,
+                        nullptr, {}, {});
+    // Behind the last of the first chunks all are there.
+    const ChunkRef last = reader.next(runs - 1);
+    const auto read_next = [&](std::size_t reads_before) {
+      for (;; std::this_thread::yield()) {
+        const std::lock_guard lock(mutex);
+        if (reads.size() > reads_before) return reads[reads_before];
+      }
+    };
+    const unsigned first = read_next(runs);
+    CHECK(first == (alike <= 18 ? 2 : 0));
+    const ChunkRef taken = reader.next(first);
+    CHECK(read_next(runs + 1) == (alike <= 18 ? 2 : 1));
+  }
 }
