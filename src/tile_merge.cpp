@@ -137,9 +137,8 @@ class PackedWords {
              const std::byte* end, TextShaper* shaper, Look look) {
     merger_.reset(records, block.size());
     choose_word(block);
-    if (!(text_ && word_ != 0 && ties_often(block) ? read_squeezed(block, records, look)
-                                                   : read_block(block, look)))
-      return false;
+    const bool squeezed = text_ && !keys_.is_last(word_) && ties_often(block);
+    if (!(squeezed ? read_squeezed(block, records, look) : read_block(block, look))) return false;
     next_.clear();
     for (const Stretch& stretch : block) next_.push_back(stretch.records);
     if (shaper) {
@@ -226,7 +225,7 @@ class PackedWords {
     }
     const bool fits = squeeze_into(63 - packing_.run_bits, records);
     may_tie_ = !fits || !whole;
-    packing_.shift = 1;  // in any case a tie is to be looked at from this word on
+    packing_.shift = 1;  // as if bits of the word had been lost: ties are sorted by it again
     at = 0;
     for (std::size_t run = 0; run < block.size(); ++run) {
       const std::uint64_t count = block[run].count;

@@ -391,6 +391,8 @@ TEST_CASE("text is read ahead where it runs dry first, or by turns", "[text]") {
     const unsigned first = read_next(runs);
     CHECK(first == (alike <= 18 ? 2 : 0));
     const ChunkRef taken = reader.next(first);
-    CHECK(read_next(runs + 1) == (alike <= 18 ? 2 : 1));
+    // Run 2 comes again if it is there by now, or else the one that is next to it.
+    const unsigned second = read_next(runs + 1);
+    CHECK((alike <= 18 ? second == 2 || second == 3 : second == 1));
   }
 }
