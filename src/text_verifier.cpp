@@ -19,8 +19,8 @@ namespace {
 // So few that what looks at them second finds them in the first cache.
 constexpr std::uint64_t batch_records = 256;
 
-// Of the large units of devices, several threads look at one.
-constexpr std::uint64_t part_bytes = std::uint64_t{4} << 20;
+// Several threads look at a unit: of those in flight there may be fewer than threads.
+constexpr std::uint64_t part_bytes = std::uint64_t{512} << 10;
 
 [[noreturn]] void throw_descent(std::uint64_t byte) {
   throw Corrupted(
