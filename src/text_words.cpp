@@ -46,18 +46,17 @@ std::uint64_t TextWords::word_of(std::uint32_t word, const detail::TextField& fi
 bool TextWords::read_pair(std::uint32_t word, std::span<const Entry> entries, std::uint64_t* first,
                           std::uint64_t* second) const {
   bool whole = true;
-  for (const Entry& entry : entries) {
-    detail::Columns there = columns(entry);
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    detail::Columns there = columns(entries[i]);
     const detail::TextField field = there(column_of(word).column);
-    *first = word_of(word, field);
-    *second = 0;
-    std::uint32_t next = next_word(word, *first++);
+    first[i] = word_of(word, field);
+    second[i] = 0;
+    std::uint32_t next = next_word(word, first[i]);
     if (next < words()) {
-      *second = word_of(
-          next, next / column_words == word / column_words ? field : there(column_of(next).column));
-      next = next_word(next, *second);
+      const bool same_column = next / column_words == word / column_words;
+      second[i] = word_of(next, same_column ? field : there(column_of(next).column));
+      next = next_word(next, second[i]);
     }
-    ++second;
     whole = whole && next > words();
   }
   return whole;
@@ -69,11 +68,9 @@ void TextWords::with_word(std::uint32_t word, Use use) const {
   const std::uint32_t c = word / column_words;
   const std::uint32_t place = word % column_words;
   const TextColumn& column = layout_.columns[c];
-  if (column.type != TextType::bytes)
+  if (column.type != TextType::bytes || column.nocase || layout_.kind == TextKind::csv)
     return use([&](const Entry& entry) { return word_of(word, field(c, entry)); });
   const std::uint64_t flip = column.descending ? ~std::uint64_t{0} : 0;
-  if (layout_.kind == TextKind::csv || column.nocase)
-    return use([&](const Entry& entry) { return word_of(word, field(c, entry)); });
   use([&](const Entry& entry) {
     const detail::TextField string = field(c, entry);
     const std::uint64_t left = string.bytes > place ? string.bytes - place : 0;

@@ -191,18 +191,6 @@ class PackedWords {
     return true;
   }
 
-  // Whether the word does not tell many records apart, by a sample of the longest run: what is
-  // equal in one run is so in all of them.
-  bool ties_often(std::span<const Stretch> block) const {
-    const Stretch& longest = *std::ranges::max_element(block, {}, &Stretch::count);
-    std::array<std::uint64_t, batch> words;
-    const std::uint64_t count = std::min(longest.count, batch);
-    keys_.read(word_, longest.records, count, words.data());
-    std::uint64_t ties = 0;
-    for (std::uint64_t i = 1; i < count; ++i) ties += words[i] == words[i - 1];
-    return 4 * ties * block.size() >= count;
-  }
-
   // The same of text, for which two words are read. Most of their bits are the same in all of the
   // block: of what ASCII spells, a packed word has room for more bytes than a word has.
   template <class Look>
@@ -241,6 +229,19 @@ class PackedWords {
     return true;
   }
 
+  // Whether the word does not tell many records apart, by a sample of the longest run: what is
+  // equal in one run is so in all of them.
+  bool ties_often(std::span<const Stretch> block) const {
+    const Stretch& longest = *std::ranges::max_element(block, {}, &Stretch::count);
+    std::array<std::uint64_t, batch> words;
+    const std::uint64_t count = std::min(longest.count, batch);
+    keys_.read(word_, longest.records, count, words.data());
+    std::uint64_t ties = 0;
+    for (std::uint64_t i = 1; i < count; ++i) ties += words[i] == words[i - 1];
+    return 4 * ties * block.size() >= count;
+  }
+
+  // Whether the pairs of a run do, and where they are equal and not the `whole` of the keys, these.
   bool pairs_ascend(const Stretch& stretch, std::uint64_t at, bool whole) const {
     for (std::uint64_t i = 1; i < stretch.count; ++i) {
       const std::uint64_t a = firsts_[at + i - 1], b = firsts_[at + i];
