@@ -61,8 +61,7 @@ class Index {
   Index(const TextLayout& layout, std::span<const std::byte> bytes, std::span<Entry> into)
       : layout_(layout), whole_line_(layout.whole_line()), bytes_(bytes), into_(into) {
     for (std::uint32_t key = 1; key < layout.columns_count; ++key)
-      if (layout.columns[key].type != TextType::bytes && layout.bad_numbers != BadNumbers::last)
-        later_numbers_.push_back(key);
+      later_numbers_ |= must_be_number(key);
   }
 
   std::size_t room() const { return into_.size() - indexed_.records; }
@@ -109,7 +108,8 @@ class Index {
       word = ~std::uint64_t{0};
     else
       return refuse(0, field, bytes);
-    for (const std::uint32_t key : later_numbers_) {
+    for (std::uint32_t key = 1; later_numbers_ && key < layout_.columns_count; ++key) {
+      if (!must_be_number(key)) continue;
       const auto later = columns(layout_.columns[key].column);
       std::uint64_t number;
       if (!detail::parse_number(later, layout_.columns[key].type, number))
@@ -132,6 +132,9 @@ class Index {
   }
 
  private:
+  bool must_be_number(std::uint32_t key) const {
+    return layout_.columns[key].type != TextType::bytes && layout_.bad_numbers != BadNumbers::last;
+  }
   bool refuse(std::uint32_t key, const detail::TextField& field, std::uint64_t bytes) {
     using Reason = BadRecord::Reason;
     indexed_.bad = BadRecord{field.there ? Reason::no_number : Reason::no_column, key, bytes};
@@ -140,7 +143,7 @@ class Index {
 
   const TextLayout& layout_;
   const bool whole_line_;
-  std::vector<std::uint32_t> later_numbers_;  // keys behind the first that must be numbers
+  bool later_numbers_ = false;  // keys behind the first must be numbers
   std::span<const std::byte> bytes_;
   std::span<Entry> into_;
   std::uint64_t most_bytes_ = 0;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <vector>
 
 namespace corank {
 namespace {
@@ -43,8 +42,8 @@ std::uint64_t TextWords::word_of(std::uint32_t word, const detail::TextField& fi
   return column.descending ? ~bits : bits;
 }
 
-bool TextWords::read_pair(std::uint32_t word, std::span<const Entry> entries, std::uint64_t* first,
-                          std::uint64_t* second) const {
+bool TextWords::read_two(std::uint32_t word, std::span<const Entry> entries, std::uint64_t* first,
+                         std::uint64_t* second) const {
   bool whole = true;
   for (std::size_t i = 0; i < entries.size(); ++i) {
     detail::Columns there = columns(entries[i]);
@@ -151,35 +150,36 @@ bool TextWords::share_words(std::uint32_t word, const std::byte* records, std::s
     }
     return share;
   }
-  std::vector<detail::TextField> fields;
-  for (std::uint32_t c = 0; c <= word / column_words; ++c) fields.push_back(field(c, wanted));
-  for (std::size_t i = 0; i < count; ++i)
-    if (!shares_words(word, entry_at(records + i * sizeof(Entry)), wanted, fields)) return false;
+  const auto entries = std::span(reinterpret_cast<const Entry*>(records), count);
+  if (!std::ranges::all_of(entries, [&](const Entry& e) { return e.word == wanted.word; }))
+    return false;
+  const std::uint32_t last = word / column_words;
+  const std::uint32_t place = word % column_words;
+  std::uint32_t c = detail::holds_column(layout_, first, wanted.word);
+  for (; c < last + (place != 0); ++c) {
+    const detail::TextField shared = field(c, wanted);
+    const std::uint32_t end = c < last ? column_words : place;
+    if (!std::ranges::all_of(
+            entries, [&](const Entry& e) { return shares_words(c, end, field(c, e), shared); }))
+      return false;
+  }
   return true;
 }
 
-bool TextWords::shares_words(std::uint32_t word, const Entry& entry, const Entry& one,
-                             std::span<const detail::TextField> fields) const {
-  if (entry.word != one.word) return false;
-  const std::uint32_t last = word / column_words;
-  const std::uint32_t place = word % column_words;
-  detail::Columns of_entry = columns(entry);
-  std::uint32_t c = detail::holds_column(layout_, layout_.columns[0], one.word);
-  for (; c < last + (place != 0); ++c) {
-    const TextColumn& column = layout_.columns[c];
-    const detail::TextField x = of_entry(column.column), &y = fields[c];
-    if (column.type != TextType::bytes) {
-      const std::uint64_t numbers = c < last ? detail::number_words(layout_) : place;
-      for (std::uint32_t p = 0; p < numbers; ++p)
-        if (detail::number_word(x, column, p) != detail::number_word(y, column, p)) return false;
-    } else if (c < last || x.quoted || y.quoted || column.nocase) {
-      const auto shared = difference(column, x, y);
-      if (shared && (c < last || *shared < place)) return false;
-    } else if (x.bytes < place || std::memcmp(x.at, y.at, place) != 0) {
-      return false;
-    }
+bool TextWords::shares_words(std::uint32_t c, std::uint32_t end, const detail::TextField& x,
+                             const detail::TextField& y) const {
+  const TextColumn& column = layout_.columns[c];
+  if (column.type != TextType::bytes) {
+    const auto numbers = std::min<std::uint64_t>(end, detail::number_words(layout_));
+    for (std::uint32_t place = 0; place < numbers; ++place)
+      if (detail::number_word(x, column, place) != detail::number_word(y, column, place))
+        return false;
+    return true;
   }
-  return true;
+  if (end != column_words && !x.quoted && !y.quoted && !column.nocase)
+    return x.bytes >= end && std::memcmp(x.at, y.at, end) == 0;
+  const auto shared = difference(column, x, y);
+  return !shared || (end != column_words && *shared >= end);
 }
 
 }  // namespace corank

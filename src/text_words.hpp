@@ -27,8 +27,8 @@ class TextWords final : public detail::KeyWords {
   const TextLayout* text() const override { return &layout_; }
   // Word `word` and the one that comes next in each key, 0 where none does. Whether none of the
   // keys has more.
-  bool read_pair(std::uint32_t word, std::span<const Entry> entries, std::uint64_t* first,
-                 std::uint64_t* second) const;
+  bool read_two(std::uint32_t word, std::span<const Entry> entries, std::uint64_t* first,
+                std::uint64_t* second) const;
 
  private:
   // Word w begins with the byte w % column_words of the column w / column_words.
@@ -50,9 +50,10 @@ class TextWords final : public detail::KeyWords {
   // How many bytes two strings have in common before they differ; nothing if they do not.
   std::optional<std::uint64_t> difference(const TextColumn& column, const detail::TextField& x,
                                           const detail::TextField& y) const;
-  // `fields`: the columns of `one`, up to the word's.
-  bool shares_words(std::uint32_t word, const Entry& entry, const Entry& one,
-                    std::span<const detail::TextField> fields) const;
+  // Whether two keys have the words of column `c` before its word `end` in common, all of them if
+  // that is column_words. `y` has so many.
+  bool shares_words(std::uint32_t c, std::uint32_t end, const detail::TextField& x,
+                    const detail::TextField& y) const;
 
   TextLayout layout_;
 };

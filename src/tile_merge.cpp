@@ -204,9 +204,9 @@ class PackedWords {
       if (!joins(stretch) || !keys_.share_words(word_, stretch.records, stretch.count, shared_))
         return false;
       const bool stretch_whole =
-          text_->read_pair(word_, {reinterpret_cast<const Entry*>(stretch.records), stretch.count},
-                           &firsts_[at], &seconds_[at]);
-      if (!pairs_ascend(stretch, at, stretch_whole)) return false;
+          text_->read_two(word_, {reinterpret_cast<const Entry*>(stretch.records), stretch.count},
+                          &firsts_[at], &seconds_[at]);
+      if (!words_ascend(stretch, at, stretch_whole)) return false;
       whole = whole && stretch_whole;
       at += stretch.count;
       look(stretch);
@@ -241,8 +241,9 @@ class PackedWords {
     return 4 * ties * block.size() >= count;
   }
 
-  // Whether the pairs of a run do, and where they are equal and not the `whole` of the keys, these.
-  bool pairs_ascend(const Stretch& stretch, std::uint64_t at, bool whole) const {
+  // Whether the two words of each of a run do, and where they are equal and not the `whole` of the
+  // keys, these.
+  bool words_ascend(const Stretch& stretch, std::uint64_t at, bool whole) const {
     for (std::uint64_t i = 1; i < stretch.count; ++i) {
       const std::uint64_t a = firsts_[at + i - 1], b = firsts_[at + i];
       if (a < b) continue;
@@ -255,7 +256,7 @@ class PackedWords {
     return true;
   }
 
-  // Of the bits that are not the same in all pairs, takes as many as there is room for, from the
+  // Of the bits that are not the same in all records, takes as many as there is room for, from the
   // first on. Whether these are all.
   bool squeeze_into(unsigned room, std::uint64_t records) {
     std::uint64_t any[2] = {0, 0}, all[2] = {~std::uint64_t{0}, ~std::uint64_t{0}};
@@ -478,7 +479,7 @@ class PackedWords {
   Packing packing_;
   bool may_tie_ = false;  // whether equal packed words may stand for different keys
   std::vector<const std::byte*> next_;
-  // Of text: a pair of words of each record, and where bits of them go in the packed ones.
+  // Of text: two words of each record, and where bits of them go in the packed ones.
   struct BitGroup {
     unsigned from, to;
     std::uint64_t ones;

@@ -383,10 +383,13 @@ TEST_CASE("text is read ahead where it runs dry first, or by turns", "[text]") {
     // Behind the last of the first chunks all are there.
     const ChunkRef last = reader.next(runs - 1);
     const auto read_next = [&](std::size_t reads_before) {
-      for (;; std::this_thread::yield()) {
+      const auto latest = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+      for (; std::chrono::steady_clock::now() < latest; std::this_thread::yield()) {
         const std::lock_guard lock(mutex);
         if (reads.size() > reads_before) return reads[reads_before];
       }
+      FAIL("nothing was read ahead");
+      return runs;
     };
     const unsigned first = read_next(runs);
     CHECK(first == (alike <= 18 ? 2 : 0));

@@ -271,8 +271,7 @@ CORANK_HOST_DEVICE inline bool parse_integer(const std::byte* at, const std::byt
   if (at == end) return false;
   std::uint64_t value = 0;
 #ifndef __CUDA_ARCH__
-  constexpr std::ptrdiff_t most_safe_digits = 19;
-  if (end - at >= 8 && end - at <= most_safe_digits) {
+  if (end - at >= 8) {
     if (!eight_digits(at, value)) return false;
     at += 8;
   }
