@@ -25,10 +25,13 @@
 #include "header.hpp"
 #include "key_search.hpp"
 #include "line_search.hpp"
+#include "merge_errors.hpp"
+#include "option_checks.hpp"
+#include "output_parts.hpp"
 #include "pipeline.hpp"
 #include "resume.hpp"
+#include "run_cuts.hpp"
 #include "scan.hpp"
-#include "slice.hpp"
 #include "stream_reader.hpp"
 
 namespace corank {
@@ -130,49 +133,6 @@ std::vector<std::span<const std::byte>> pages_of(std::span<const Run> runs,
   return pages;
 }
 
-// The files of an output of several parts, and the folder that they are in.
-class Parts {
- public:
-  Parts(const std::filesystem::path& folder, unsigned count, std::string_view suffix)
-      : folder_(folder) {
-    if (std::filesystem::exists(folder) && !std::filesystem::is_directory(folder))
-      throw Error(folder.string() + ": is no folder; --parts needs one for its files");
-    made_ = std::filesystem::create_directory(folder);
-    for (unsigned part = 0; part < count; ++part)
-      paths_.push_back(folder / fmt::format("part-{:05}{}", part, suffix));
-    for (const auto& entry : std::filesystem::directory_iterator(folder))
-      if (entry.path().filename().string().starts_with("part-") &&
-          std::ranges::find(paths_, entry.path()) == paths_.end())
-        throw Error(entry.path().string() +
-                    ": would stand among the new parts; remove it or write to another folder");
-  }
-  ~Parts() {
-    std::error_code not_empty;
-    if (made_) std::filesystem::remove(folder_, not_empty);
-  }
-  Parts(const Parts&) = delete;
-  Parts& operator=(const Parts&) = delete;
-
-  const std::vector<std::filesystem::path>& paths() const { return paths_; }
-
- private:
-  std::filesystem::path folder_;
-  bool made_;
-  std::vector<std::filesystem::path> paths_;
-};
-
-std::uint64_t records_of(std::span<const Run> runs) {
-  std::uint64_t records = 0;
-  for (const Run& run : runs) records += run.records();
-  return records;
-}
-
-// A contiguous part of the whole output.
-struct Slice {
-  std::uint64_t begin;  // ranks
-  std::uint64_t end;
-};
-
 // Slices of whole groups, by one of the last records before each, and in it; empty: there is none.
 struct Edges {
   std::vector<std::byte> before, last;
@@ -192,53 +152,6 @@ std::uint64_t digest(const std::string& text) {
   return records_checksum(std::as_bytes(std::span(text)), static_cast<std::uint32_t>(text.size()));
 }
 
-void check_tombstone(const Shaping& shaping, bool is_given) {
-  if (is_given && (shaping.on_equal == OnEqual::keep || shaping.on_equal == OnEqual::error ||
-                   is_set_operation(shaping.on_equal)))
-    throw Error(
-        "--tombstone drops what equal keys turn into; choose --on-equal first, last or "
-        "reduce as well");
-}
-
-void check_text_shaping(const Options& options) {
-  const Shaping& shaping = options.shaping;
-  if (shaping.on_equal == OnEqual::reduce)
-    throw Error(
-        "--on-equal reduce combines fields of records of a fixed size; of text and pairs keep "
-        "first or last, or convert them");
-  if (shaping.tombstone || !shaping.where.steps.empty() || !shaping.select.empty() ||
-      !shaping.from.empty() || !shaping.to.empty())
-    throw Error("text and pairs have no fields; of Shaping, what begins with text_ is for them");
-  check_tombstone(shaping, shaping.text_tombstone.has_value());
-  if (shaping.text_tombstone && options.text->kind == TextKind::pairs)
-    throw Error("--tombstone is for lines and CSV, which have columns; pairs do not: drop it");
-  if (options.copy_only && (shaping.on_equal != OnEqual::keep || shaping.limit ||
-                            !shaping.text_from.empty() || !shaping.text_to.empty() ||
-                            !shaping.text_where.steps.empty() || !shaping.text_select.empty()))
-    throw Error("--copy-only leaves the records as they are; drop it, or what chooses among them");
-}
-
-void check_shaping(const Options& options) {
-  const Shaping& shaping = options.shaping;
-  const bool groups = shaping.on_equal != OnEqual::keep;
-  if (options.text) return check_text_shaping(options);
-  if (!shaping.text_from.empty() || !shaping.text_to.empty() || shaping.text_tombstone ||
-      !shaping.text_where.steps.empty() || !shaping.text_select.empty())
-    throw Error("Shaping::text_… is for records of variable length");
-  if (options.copy_only &&
-      (groups || shaping.tombstone || !shaping.where.steps.empty() || !shaping.select.empty() ||
-       !shaping.from.empty() || !shaping.to.empty()))
-    throw Error("--copy-only leaves the records as they are; drop it, or what chooses among them");
-  check_tombstone(shaping, shaping.tombstone.has_value());
-  if (shaping.limit && options.parts > 1 && options.resume &&
-      (groups || !shaping.where.steps.empty() || !shaping.select.empty()))
-    throw Error(
-        "--resume needs to know beforehand where each part ends; drop it, or --limit, or --parts, "
-        "or --where, --on-equal and --select");
-  if (shaping.on_equal == OnEqual::reduce && shaping.reductions.empty())
-    throw Error("--on-equal reduce names no fields; write reduce:sum(field)");
-}
-
 // One call of merge().
 class Merge {
  public:
@@ -249,6 +162,7 @@ class Merge {
         output_header_(header_),
         encoding_(options.text ? KeyEncoding(text_.emplace(*options.text, header_).layout())
                                : KeyEncoding(options.record, options.keys)),
+        cuts_(encoding_, options.copy_only),
         output_schema_(selected(options.record, options.shaping.select)),
         decision_(decide_backend(options)),
         threads_(options.threads ? options.threads
@@ -263,12 +177,11 @@ class Merge {
     for (const Run& run : runs_) {
       has_streams_ = has_streams_ || run.is_stream();
       decoder_bytes_ = std::max(decoder_bytes_, run.input().memory_bytes);
-      if (run.is_stream()) check_stream_options(run);
+      if (run.is_stream()) check_stream_options(options_, run);
     }
     sequential_ = has_streams_ || options.text;
     if (sequential_)
       for (Run& run : runs_) run.count_bytes();
-    check_shaping(options);
     options.text ? prepare_text_shape() : prepare_shape();
     run_records_ = records_of(runs_);
     if (runs_.size() >= many_runs) {
@@ -280,7 +193,7 @@ class Merge {
   }
 
   Stats into_file(const std::filesystem::path& output) {
-    std::optional<Parts> parts;
+    std::optional<OutputParts> parts;
     std::vector<std::filesystem::path> paths{output};
     if (options_.compression)
       compression_ = *options_.compression;
@@ -317,24 +230,6 @@ class Merge {
   }
 
  private:
-  void check_stream_options(const Run& run) const {
-    const Shaping& shaping = options_.shaping;
-    const char* const option = options_.resume                       ? "--resume"
-                               : options_.parts != 0                 ? "--parts"
-                               : !shaping.from.empty()               ? "--from"
-                               : !shaping.to.empty()                 ? "--to"
-                               : options_.text                       ? nullptr
-                               : shaping.on_equal == OnEqual::error  ? "--on-equal error"
-                               : options_.copy_only && shaping.limit ? "--copy-only with --limit"
-                                                                     : nullptr;
-    if (!option) return;
-    const bool pipe = run.input().is_stream;
-    throw Error(
-        fmt::format("{}: is {}, in which {} can't find its way; {} first, or drop that option",
-                    run.path().string(), pipe ? "a pipe" : "compressed", option,
-                    pipe ? "write it to a file" : "decompress it"));
-  }
-
   // Of what runs count, which are the bytes themselves where runs are read in order.
   std::uint32_t record_bytes() const { return sequential_ ? 1 : options_.record.record_bytes; }
   std::uint64_t smallest_budget() const {
@@ -462,13 +357,14 @@ class Merge {
     if (!options_.copy_only)
       for (Run& run : runs_) run = run.stretch(0, std::min(count, run.records()));
     if (count >= records_of(runs_)) return;
-    const std::vector<std::uint64_t> end = end_of_slice(count, runs_);
+    const std::vector<std::uint64_t> end = cuts_.at(count, runs_);
     for (std::size_t i = 0; i < runs_.size(); ++i) runs_[i] = runs_[i].stretch(0, end[i]);
   }
 
   void into_writers(const std::vector<std::filesystem::path>& paths, std::vector<Writer>& writers,
                     const std::filesystem::path& folder_for_earlier) {
-    const std::uint64_t output_digest = digest_of_output();
+    const std::uint64_t output_digest =
+        digest(output_text(options_, compression_, encoding_, header_, runs_));
     // How many records each part is made from is not known where a limit ends it.
     const bool in_turn = options_.shaping.limit && is_shaped();
     std::vector<Slice> slices = slices_of_output(in_turn ? 1 : paths.size());
@@ -519,7 +415,7 @@ class Merge {
     if (done != 0) {
       const std::vector<std::uint64_t> cut =
           options_.text ? cut_of_kept_
-                        : checked_cut(done, runs_, std::vector<std::uint64_t>(runs_.size()));
+                        : cuts_.checked(done, runs_, std::vector<std::uint64_t>(runs_.size()));
       for (std::size_t i = 0; i < runs_.size(); ++i)
         runs_[i] = runs_[i].stretch(cut[i], runs_[i].records() - cut[i]);
       for (Slice& slice : slices) slice = {slice.begin - done, slice.end - done};
@@ -560,29 +456,6 @@ class Merge {
     memory_bytes_ -= std::min(memory_bytes_, reserved_bytes_);
   }
 
-  // Of the runs and of all options that say which bytes the output holds.
-  std::uint64_t digest_of_output() const {
-    std::string text =
-        fmt::format("{} {} {} {} {}:", record_bytes(), options_.copy_only,
-                    static_cast<int>(compression_.codec), compression_.level, runs_.size());
-    if (text_) {
-      const TextLayout layout = text_->layout();
-      text += fmt::format("{} {:x} {:x} {} {}", static_cast<int>(layout.kind),
-                          static_cast<int>(layout.terminator), static_cast<int>(layout.delimiter),
-                          static_cast<int>(layout.bad_numbers), header_);
-      for (const TextColumn& column : text_->columns())
-        text += fmt::format(" {} {} {} {}", column.column, static_cast<int>(column.type),
-                            column.descending, column.nocase);
-    }
-    for (const KeyPiece& piece : encoding_.pieces())
-      text += fmt::format(" {} {} {} {} {}", piece.offset, piece.bytes,
-                          static_cast<int>(piece.transform), piece.big_endian, piece.descending);
-    for (const Run& run : runs_)
-      text += fmt::format(" {} {} {} {}", run.first(), run.bytes(), run.modified_ns(),
-                          run.identity().inode);
-    return digest(text + shaping_text(options_.record, options_.shaping));
-  }
-
   // Equally many records in each, but no group in two.
   std::vector<Slice> slices_of_output(std::size_t count) const {
     std::vector<Slice> slices;
@@ -590,8 +463,8 @@ class Merge {
     for (std::size_t i = 0; i < count; ++i) {
       std::uint64_t end = part_of(run_records_, i + 1, count);
       if (i + 1 < count && shape_ && shape_->groups()) {
-        const auto cut =
-            end_of_group(checked_cut(end, runs_, std::vector<std::uint64_t>(runs_.size())), runs_);
+        const auto cut = cuts_.behind_group(
+            cuts_.checked(end, runs_, std::vector<std::uint64_t>(runs_.size())), runs_);
         end = std::max(rank, std::reduce(cut.begin(), cut.end()));
       }
       slices.push_back({rank, end});
@@ -855,8 +728,8 @@ class Merge {
     std::vector<Edges> edges;
     if (slices.size() == 1 || !shape_ || !shape_->set_operation()) return edges;
     for (const Slice& slice : slices)
-      edges.push_back({last_before(end_of_slice(slice.begin, runs_), runs_),
-                       last_before(end_of_slice(slice.end, runs_), runs_)});
+      edges.push_back({cuts_.last_before(cuts_.at(slice.begin, runs_), runs_),
+                       cuts_.last_before(cuts_.at(slice.end, runs_), runs_)});
     return edges;
   }
 
@@ -873,7 +746,8 @@ class Merge {
       if (edges.empty()) slices.front() = {0, records};
     }
     for (std::size_t i = 0; i < edges.size(); ++i)
-      slices[i] = {rank_behind(edges[i].before), rank_behind(edges[i].last)};
+      slices[i] = {cuts_.rank_behind(edges[i].before, runs_),
+                   cuts_.rank_behind(edges[i].last, runs_)};
     progress_.bytes_total = progress_.bytes_done + records * record_bytes();
   }
 
@@ -892,7 +766,7 @@ class Merge {
     const bool direct = std::ranges::any_of(runs, &Run::is_direct);
     PassPlan plan = plan_runs(runs, slices, held, direct ? direct_edge_bytes() : 0).value();
 
-    const std::vector<std::vector<Run>> sliced = cut_slices(runs, slices_of_output);
+    const std::vector<std::vector<Run>> sliced = cuts_.stretches(runs, slices_of_output);
     std::vector<std::unique_ptr<Backend>> backends;
     if (!options_.copy_only) backends = make_backends(plan, slices, threads);
     std::vector<std::atomic<std::uint64_t>> fingerprints(options_.verify ? runs.size() : 0);
@@ -935,10 +809,11 @@ class Merge {
       run_passes(passes, totals_);
     } catch (const RunDisorder& found) {
       for (const Run& run : runs) run.check_unchanged();  // or what is no record was compared
-      throw_first_disorder(runs[found.run], found.record);
+      throw_first_disorder(runs[found.run], found.record, encoding_);
     } catch (const EqualKeys& found) {
-      if (options_.text) throw_equal_text(found.record);
-      throw_equal(found.record.data());
+      if (options_.text) throw_equal_text(inputs_, encoding_, found.record);
+      throw_equal(inputs_, options_.record, encoding_, options_.shaping.where, found.record.data(),
+                  shape_->key_text(found.record.data()));
     } catch (const Error&) {
       if (mapped)
         for (const Run& run : runs) run.check_unchanged();
@@ -993,70 +868,6 @@ class Merge {
     }
   }
 
-  std::vector<std::vector<Run>> cut_slices(std::span<const Run> runs,
-                                           std::span<const Slice> slices) const {
-    std::vector<std::vector<Run>> sliced;
-    std::uint64_t rank = 0;
-    std::vector<std::uint64_t> to(runs.size());
-    const auto advance = [&](std::uint64_t next) {
-      if (next <= rank) return;
-      to = checked_cut(next, runs, to);
-      rank = std::reduce(to.begin(), to.end());
-    };
-    for (const Slice& slice : slices) {
-      advance(slice.begin);
-      const std::vector<std::uint64_t> from = to;
-      advance(slice.end);
-      auto& parts = sliced.emplace_back();
-      for (std::size_t run = 0; run < runs.size(); ++run)
-        parts.push_back(runs[run].stretch(from[run], to[run] - from[run]));
-    }
-    return sliced;
-  }
-
-  // The cut at `rank`, after one at `from`. Checks what the slices on its two sides can't see: the
-  // records at the edge. Of cuts, only those of an unsorted run can cross.
-  std::vector<std::uint64_t> checked_cut(std::uint64_t rank, std::span<const Run> runs,
-                                         const std::vector<std::uint64_t>& from) const {
-    std::vector<std::uint64_t> to = end_of_slice(rank, runs);
-    for (std::size_t run = 0; run < runs.size(); ++run)
-      if (to[run] < from[run] ||
-          (to[run] > 0 && to[run] < runs[run].records() && !options_.copy_only && !options_.text &&
-           !in_order_at(runs[run], to[run])))
-        throw_first_disorder(runs[run], to[run]);
-    return to;
-  }
-
-  // The cut after the last group that begins before `cut`.
-  std::vector<std::uint64_t> end_of_group(std::vector<std::uint64_t> cut,
-                                          std::span<const Run> runs) const {
-    const std::vector<std::byte> last = last_before(cut, runs);
-    for (std::size_t run = 0; run < runs.size() && !last.empty(); ++run)
-      cut[run] = std::max(cut[run], upper_bound(runs[run], encoding_.layout(), last.data()));
-    return cut;
-  }
-
-  // Empty if nothing is.
-  std::vector<std::byte> last_before(const std::vector<std::uint64_t>& cut,
-                                     std::span<const Run> runs) const {
-    std::vector<std::byte> last, record(record_bytes());
-    for (std::size_t run = 0; run < runs.size(); ++run) {
-      if (cut[run] == 0) continue;
-      runs[run].read(cut[run] - 1, 1, record);
-      if (last.empty() || record_less(encoding_.layout(), last.data(), record.data()))
-        last = record;
-    }
-    return last;
-  }
-
-  // Of the cut of runs_ behind the group that such a record is of.
-  std::uint64_t rank_behind(const std::vector<std::byte>& last) const {
-    std::uint64_t rank = 0;
-    for (const Run& run : runs_)
-      if (!last.empty()) rank += upper_bound(run, encoding_.layout(), last.data());
-    return rank;
-  }
-
   // What shapes the records of this pass.
   const Shape* shape_of_pass() const {
     const std::optional<Shape>& shape = last_pass_ ? shape_ : earlier_shape_;
@@ -1065,82 +876,6 @@ class Merge {
   const TextShape* text_shape_of_pass() const {
     const std::optional<TextShape>& shape = last_pass_ ? text_shape_ : earlier_text_shape_;
     return shape ? &*shape : nullptr;
-  }
-
-  // Names the first two records that have the key of `record`.
-  [[noreturn]] void throw_equal(const std::byte* record) const {
-    const KeyLayout layout = encoding_.layout();
-    const Filter where(options_.record, options_.shaping.where);
-    std::vector<Filter::Mask> scratch;
-    std::vector<std::byte> other(record_bytes());
-    std::string places;
-    unsigned found = 0;
-    for (const Run& run : inputs_) {
-      const std::uint64_t end = upper_bound(run, layout, record);
-      for (std::uint64_t i = lower_bound(run, layout, record); i < end && found < 2; ++i) {
-        run.read(i, 1, other);
-        if (!options_.shaping.where.steps.empty() && where.test(other.data(), 1, scratch)[0] == 0)
-          continue;
-        const std::uint64_t number = run.first() + i;
-        places += fmt::format("{}{}: record {} (byte {})", found++ == 0 ? "" : " and ",
-                              run.path().string(), number, number * record_bytes());
-      }
-    }
-    throw Error(fmt::format("{} have the same key, {}; choose another --on-equal to merge them",
-                            places, shape_->key_text(record)));
-  }
-
-  // Names the first two records that have the key of `record`.
-  [[noreturn]] void throw_equal_text(std::span<const std::byte> record) const {
-    std::string places;
-    unsigned found = 0;
-    for (const Run& run : inputs_) {
-      if (run.input().is_stream) continue;  // which is read only once
-      for (const FoundRecord& equal : find_equals(run, encoding_, record, 2 - found))
-        places += fmt::format("{}{}: {}", found++ == 0 ? "" : " and ", run.path().string(),
-                              place_of(text_->layout(), equal.record, equal.byte));
-    }
-    throw Error(fmt::format("{}{}have the same key, {}; choose another --on-equal to merge them",
-                            places.empty() ? "two records" : places,
-                            found == 1 ? " and one of a pipe " : " ",
-                            text_key_text(text_->layout(), record)));
-  }
-
-  bool in_order_at(const Run& run, std::uint64_t record) const {
-    std::vector<std::byte> pair(2 * record_bytes());
-    run.read(record - 1, 2, pair);
-    return !record_less(encoding_.layout(), pair.data() + record_bytes(), pair.data());
-  }
-
-  std::vector<std::uint64_t> end_of_slice(std::uint64_t rank, std::span<const Run> runs) const {
-    if (rank != records_of(runs) && !options_.copy_only)
-      return options_.text ? cut_lines(rank, runs, text_->layout())
-                           : cut_runs(rank, runs, encoding_).position;
-    std::vector<std::uint64_t> position;
-    for (const Run& run : runs) {
-      position.push_back(std::min(rank, run.records()));
-      rank -= position.back();
-      if (options_.text && !run.is_stream() && position.back() != 0)
-        position.back() = next_line(run, text_->layout(), position.back() - 1);
-    }
-    return position;
-  }
-
-  // A backend finds some record that is out of order; this names the run's first.
-  [[noreturn]] void throw_first_disorder(const Run& run, std::uint64_t found) const {
-    if (run.is_temporary()) throw_temporary_corrupted(run);
-    if (run.input().is_stream)
-      throw OutOfOrder(run.path(), found, 0,
-                       options_.text ? place_of(text_->layout(), found, std::nullopt)
-                                     : fmt::format("record {}", found));
-    scan(run.whole(), encoding_, false);
-    throw Corrupted(fmt::format("{}: record {} was out of order in memory, but is not in the run",
-                                run.path().string(), found));
-  }
-
-  [[noreturn]] static void throw_temporary_corrupted(const Run& run) {
-    throw Corrupted(run.path().string() +
-                    ": a temporary file here did not hold what was written to it");
   }
 
   void did(std::uint64_t bytes) {
@@ -1222,6 +957,7 @@ class Merge {
   std::string header_, output_header_;
   std::optional<TextEncoding> text_;
   KeyEncoding encoding_;
+  RunCuts cuts_;
   Schema output_schema_;
   std::optional<TextEncoding> output_text_;  // of records that columns of others make up
   std::optional<KeyEncoding> output_encoding_;
@@ -1256,22 +992,6 @@ class Merge {
   Progress progress_;
   TraceClock::time_point reported_ = start_;
 };
-
-void check_options(const Options& options, std::size_t runs) {
-  if (options.record.record_bytes == 0 && !options.text)
-    throw Error("Options::record has no fields; use Schema::parse");
-  if (options.text && options.resume &&
-      (options.text->kind != TextKind::lines || options.parts != 0 || options.copy_only ||
-       options.text->bad_numbers == BadNumbers::skip))
-    throw Error(
-        "--resume goes on with lines in one merged output, none of them skipped, and with records "
-        "of a fixed size; drop it");
-  if (options.text && options.parts != 0 && options.text->kind != TextKind::lines)
-    throw Error(
-        "--parts cuts lines and records of a fixed size, which can be found from anywhere in a "
-        "file; CSV and pairs can not: drop it");
-  if (runs == 0) throw Error("no runs are named; name at least one");
-}
 
 }  // namespace
 

@@ -32,6 +32,44 @@ void append(std::string& text, const FieldValue& value) {
   text.append(reinterpret_cast<const char*>(value.value.data()), value.value.size());
 }
 
+// What a Shaping does, of records of `schema`, but for its ranges.
+std::string shaping_text(const Schema& schema, const Shaping& shaping) {
+  std::string text = fmt::format("{} {} {}", static_cast<int>(shaping.on_equal),
+                                 static_cast<int>(shaping.overflow), shaping.limit.has_value());
+  if (shaping.limit) text += fmt::format(" {}", *shaping.limit);
+  for (const Field& field : schema.fields)
+    text += fmt::format(" {} {} {} {}", field.offset, field.bytes, static_cast<int>(field.kind),
+                        field.big_endian);
+  text += ":";
+  for (const Condition::Step& step : shaping.where.steps) {
+    text += fmt::format(" {}", static_cast<int>(step.operation));
+    append(text, step.with);
+  }
+  text += ":";
+  for (const Reduction& reduction : shaping.reductions)
+    text += fmt::format(" {} {}", static_cast<int>(reduction.operation), reduction.field);
+  text += ":";
+  if (shaping.tombstone) append(text, *shaping.tombstone);
+  text += ":";
+  for (const std::uint32_t field : shaping.select) text += fmt::format(" {}", field);
+  const auto append_value = [&](const TextValue& value) {
+    const TextKey& column = value.column;
+    text += fmt::format(" {} {} {} {} {}:{} {}:{}", column.column, static_cast<int>(column.type),
+                        column.descending, column.nocase, column.name.size(), column.name,
+                        value.value.size(), value.value);
+  };
+  text += ":";
+  for (const TextCondition::Step& step : shaping.text_where.steps) {
+    text += fmt::format(" {}", static_cast<int>(step.operation));
+    append_value(step.with);
+  }
+  text += ":";
+  if (shaping.text_tombstone) append_value(*shaping.text_tombstone);
+  text += ":";
+  for (const TextKey& column : shaping.text_select) append_value({column, {}});
+  return text;
+}
+
 }  // namespace
 
 Resumption resume_at_rank(std::uint64_t left_bytes, std::uint32_t output_bytes) {
@@ -101,41 +139,29 @@ Resumption resume_from_start(const Run& left, const TextLayout& text) {
   return {line_before(left, text, left.records() + 1), 0, 0, {}};
 }
 
-std::string shaping_text(const Schema& schema, const Shaping& shaping) {
-  std::string text = fmt::format("{} {} {}", static_cast<int>(shaping.on_equal),
-                                 static_cast<int>(shaping.overflow), shaping.limit.has_value());
-  if (shaping.limit) text += fmt::format(" {}", *shaping.limit);
-  for (const Field& field : schema.fields)
-    text += fmt::format(" {} {} {} {}", field.offset, field.bytes, static_cast<int>(field.kind),
-                        field.big_endian);
-  text += ":";
-  for (const Condition::Step& step : shaping.where.steps) {
-    text += fmt::format(" {}", static_cast<int>(step.operation));
-    append(text, step.with);
+std::string output_text(const Options& options, const Compression& compression,
+                        const KeyEncoding& encoding, std::string_view header,
+                        std::span<const Run> runs) {
+  const KeyLayout layout = encoding.layout();
+  std::string text =
+      fmt::format("{} {} {} {} {}:", layout.text ? 1 : layout.record_bytes, options.copy_only,
+                  static_cast<int>(compression.codec), compression.level, runs.size());
+  if (layout.text) {
+    text += fmt::format("{} {:x} {:x} {} {}", static_cast<int>(layout.text->kind),
+                        static_cast<int>(layout.text->terminator),
+                        static_cast<int>(layout.text->delimiter),
+                        static_cast<int>(layout.text->bad_numbers), header);
+    for (const TextColumn& column : std::span(layout.text->columns, layout.text->columns_count))
+      text += fmt::format(" {} {} {} {}", column.column, static_cast<int>(column.type),
+                          column.descending, column.nocase);
   }
-  text += ":";
-  for (const Reduction& reduction : shaping.reductions)
-    text += fmt::format(" {} {}", static_cast<int>(reduction.operation), reduction.field);
-  text += ":";
-  if (shaping.tombstone) append(text, *shaping.tombstone);
-  text += ":";
-  for (const std::uint32_t field : shaping.select) text += fmt::format(" {}", field);
-  const auto append_value = [&](const TextValue& value) {
-    const TextKey& column = value.column;
-    text += fmt::format(" {} {} {} {} {}:{} {}:{}", column.column, static_cast<int>(column.type),
-                        column.descending, column.nocase, column.name.size(), column.name,
-                        value.value.size(), value.value);
-  };
-  text += ":";
-  for (const TextCondition::Step& step : shaping.text_where.steps) {
-    text += fmt::format(" {}", static_cast<int>(step.operation));
-    append_value(step.with);
-  }
-  text += ":";
-  if (shaping.text_tombstone) append_value(*shaping.text_tombstone);
-  text += ":";
-  for (const TextKey& column : shaping.text_select) append_value({column, {}});
-  return text;
+  for (const KeyPiece& piece : encoding.pieces())
+    text += fmt::format(" {} {} {} {} {}", piece.offset, piece.bytes,
+                        static_cast<int>(piece.transform), piece.big_endian, piece.descending);
+  for (const Run& run : runs)
+    text += fmt::format(" {} {} {} {}", run.first(), run.bytes(), run.modified_ns(),
+                        run.identity().inode);
+  return text + shaping_text(options.record, options.shaping);
 }
 
 }  // namespace corank

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "corank/key.hpp"
-#include "corank/shaping.hpp"
+#include "corank/options.hpp"
 #include "run.hpp"
 
 namespace corank {
@@ -48,7 +48,10 @@ std::optional<Resumption> resume_at_line(const Run& left, const TextLayout& text
 // Of lines made up of columns of others, which tell of no run: all is merged again.
 Resumption resume_from_start(const Run& left, const TextLayout& text);
 
-// All that says what a Shaping does, of records of `schema`, but for its ranges.
-std::string shaping_text(const Schema& schema, const Shaping& shaping);
+// All that says which bytes a merge writes: of the runs, which are cut to its ranges, and of what
+// it is to do.
+std::string output_text(const Options& options, const Compression& compression,
+                        const KeyEncoding& encoding, std::string_view header,
+                        std::span<const Run> runs);
 
 }  // namespace corank
