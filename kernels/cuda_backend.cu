@@ -184,6 +184,10 @@ class RecordLane {
 
 }  // namespace
 
+bool built_with_cuda() {
+  return true;
+}
+
 CudaDevice find_cuda_device(int device) {
   (void)cudaGetLastError();  // what an earlier call left behind on this thread
   int count = 0;

@@ -14,7 +14,10 @@ struct CudaDevice {
   std::string description;  // its name and memory, or why it can't be used
 };
 
-// Never throws; a build without CUDA says so in the description.
+bool built_with_cuda();
+
+// Never throws; a build without CUDA says so in the description. The first call of a process takes
+// a few tenths of a second, if there is a device.
 CudaDevice find_cuda_device(int device);
 
 // Throws Error if the device can't be used.

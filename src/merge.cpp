@@ -78,11 +78,12 @@ std::uint64_t default_memory_bytes() {
 }
 
 struct BackendDecision {
-  bool cuda;
+  bool cuda = false;
   std::string reason;
 };
 
-BackendDecision decide_backend(const Options& options) {
+// Of what holds `bytes` bytes.
+BackendDecision decide_backend(const Options& options, std::uint64_t bytes) {
   if (options.backend == BackendChoice::cpu) return {false, "asked for"};
   if (options.text && std::ranges::any_of(options.text->keys, [](const TextKey& key) {
         return key.type == TextType::f64;
@@ -93,6 +94,9 @@ BackendDecision decide_backend(const Options& options) {
           "is of type f64");
     return {false, "decimal fractions are read on the CPU"};
   }
+  if (options.backend == BackendChoice::automatic && built_with_cuda() &&
+      bytes < options.least_device_bytes)
+    return {false, "the runs hold too little to start a device for"};
   const CudaDevice device = find_cuda_device(options.device);
   if (options.backend == BackendChoice::automatic)
     return {device.usable, device.usable ? "a usable device was found" : device.description};
@@ -164,14 +168,10 @@ class Merge {
                                : KeyEncoding(options.record, options.keys)),
         cuts_(encoding_, options.copy_only),
         output_schema_(selected(options.record, options.shaping.select)),
-        decision_(decide_backend(options)),
         threads_(options.threads ? options.threads
                                  : std::max(std::thread::hardware_concurrency(), 1u)),
         memory_bytes_(options.memory_bytes ? options.memory_bytes : default_memory_bytes()),
         runs_(std::move(runs)),
-        fingerprint_(!options.verify  ? nullptr
-                     : decision_.cuda ? portable_fingerprint
-                                      : fingerprint_sums().front()),
         fingerprints_(runs_.size()) {
     scheduler_.initialize();
     for (const Run& run : runs_) {
@@ -184,6 +184,9 @@ class Merge {
       for (Run& run : runs_) run.count_bytes();
     options.text ? prepare_text_shape() : prepare_shape();
     run_records_ = records_of(runs_);
+    decision_ = decide_backend(options_, known_bytes());
+    if (options_.verify)
+      fingerprint_ = decision_.cuda ? portable_fingerprint : fingerprint_sums().front();
     if (runs_.size() >= many_runs) {
       const std::uint64_t least_bytes = smallest_budget() * std::max(options.parts, 1u);
       memory_bytes_ =
@@ -230,6 +233,16 @@ class Merge {
   }
 
  private:
+  // As much as can be where some run is a pipe.
+  std::uint64_t known_bytes() const {
+    std::uint64_t bytes = 0;
+    for (const Run& run : runs_) {
+      if (run.input().is_stream) return std::numeric_limits<std::uint64_t>::max();
+      bytes += run.bytes();
+    }
+    return bytes;
+  }
+
   // Of what runs count, which are the bytes themselves where runs are read in order.
   std::uint32_t record_bytes() const { return sequential_ ? 1 : options_.record.record_bytes; }
   std::uint64_t smallest_budget() const {
@@ -979,7 +992,7 @@ class Merge {
   std::vector<std::uint64_t> cut_of_kept_;  // where a merge of lines goes on
   std::uint64_t resumed_records_ = 0;       // that went out, and are not merged again
   std::uint64_t merged_again_bytes_ = 0;    // of what went out
-  FingerprintSum fingerprint_;              // of all passes; null: nothing is verified
+  FingerprintSum fingerprint_ = nullptr;    // of all passes; null: nothing is verified
   std::vector<Run> inputs_;  // runs_ at the start, where errors name records of theirs
   std::vector<std::uint64_t> fingerprints_;  // of runs_ that earlier passes wrote
   DeviceFaults faults_;

@@ -10,6 +10,10 @@ constexpr char reason[] = "this build has no CUDA support";
 
 }  // namespace
 
+bool built_with_cuda() {
+  return false;
+}
+
 CudaDevice find_cuda_device(int) {
   return {.usable = false, .description = reason};
 }

@@ -339,8 +339,9 @@ TEST_CASE("bad input: a CUDA backend that cannot be had") {
   CHECK(stats["verified"] == true);
   arguments.insert(arguments.end(), {"--no-verify", "-f"});
   CHECK(nlohmann::json::parse(run(arguments, no_device).out)["verified"] == false);
-  CHECK(stats["backend_reason"].get<std::string>().size() > 5);
-  CHECK(holds(run({"info"}, no_device).out, stats["backend_reason"].get<std::string>()));
+  const auto reason = stats["backend_reason"].get<std::string>();
+  const bool too_little = holds(reason, "hold too little to start a device");
+  CHECK(too_little != holds(run({"info"}, no_device).out, reason));
 }
 
 TEST_CASE("an output that exists is replaced only by force, even if it is a run") {

@@ -93,6 +93,7 @@ class Scene {
     expected_ = output();
     REQUIRE(!expected_.empty());
     options.backend = BackendChoice::automatic;
+    options.least_device_bytes = 0;
   }
 
   // Whatever goes wrong.
@@ -122,6 +123,8 @@ class Scene {
   }
 
   std::size_t names() const { return folder_.names().size(); }
+
+  const std::vector<Bytes>& runs() const { return runs_; }
 
   Options options;
 
@@ -208,6 +211,25 @@ TEST_CASE("units are merged on a device that is made up") {
     CHECK(result.stats.units > 4);
     CHECK(result.stats.units_redone_on_cpu == 0);
     CHECK(result.stats.device_fault == "");
+  }
+}
+
+TEST_CASE("for runs that hold little no device is looked for") {
+  for (const Kind& kind : kinds) {
+    CAPTURE(kind.name);
+    Scene scene(kind);
+    std::uint64_t bytes = 0;
+    for (const auto& run : scene.runs()) bytes += run.size();
+    for (const bool enough : {false, true}) {
+      scene.options.least_device_bytes = bytes + !enough;
+      const Scene::Result result = scene.merge_with({});
+      check_is_right(result);
+      CHECK(result.outcome.calls.empty() == !enough);
+      CHECK(result.stats.backend == (enough ? "cuda" : "cpu"));
+    }
+    scene.options.backend = BackendChoice::cuda;
+    scene.options.least_device_bytes = bytes + 1;
+    CHECK(scene.merge_with({}).stats.backend == "cuda");
   }
 }
 

@@ -10,6 +10,7 @@
 #include "ceilings.hpp"
 #include "codec.hpp"
 #include "corank/check.hpp"
+#include "corank/options.hpp"
 #include "corank/version.hpp"
 #include "cpu_backend.hpp"
 #include "cuda_backend.hpp"
@@ -140,7 +141,11 @@ void InfoCommand::show_machine() const {
                machine["threads"].get<unsigned>());
     fmt::print("memory:  {:.1f} GiB\n", machine["memory_bytes"].get<double>() / (1u << 30));
     fmt::print("cuda:    {}\n", machine["cuda"].get<std::string>());
-    fmt::print("backend: auto takes {}\n", machine["backend"].get<std::string>());
+    const auto backend = machine["backend"].get<std::string>();
+    fmt::print("backend: auto takes {}{}\n", backend,
+               backend == "cpu" ? ""
+                                : fmt::format(" for {} GiB and more, else cpu",
+                                              Options().least_device_bytes >> 30));
     fmt::print("ceilings, with files in {}:\n", folder_);
     std::fflush(stdout);
   }

@@ -18,7 +18,7 @@
 namespace corank {
 
 enum class BackendChoice {
-  automatic,  // CUDA where a usable device is found, else the CPU
+  automatic,  // CUDA where there is enough to merge and a usable device is found, else the CPU
   cpu,
   cuda,  // an error where no usable device is found
 };
@@ -48,6 +48,11 @@ struct Options {
 
   BackendChoice backend = BackendChoice::automatic;
   int device = 0;  // CUDA's number of the device
+
+  // What is enough: the runs, within the range and the limit that are given, hold so much, or one
+  // is a pipe. Of less, no device is looked for: to start one takes a few tenths of a second, in
+  // which the CPU merges it.
+  std::uint64_t least_device_bytes = std::uint64_t{4} << 30;
 
   // Whether a failing device ends the merge. Without it, a device that has too little memory gets
   // smaller units, then fewer at once; a unit that it fails at is merged by the CPU, and after a
