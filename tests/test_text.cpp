@@ -263,6 +263,45 @@ TEST_CASE("columns of CSV are ordered without their quotes", "[text]") {
   }
 }
 
+TEST_CASE("columns are found in records of any length, in whatever order one asks", "[text]") {
+  Random random(5);
+  for (const TextKind kind : {TextKind::lines, TextKind::csv}) {
+    const TextFormat format = format_of(kind, "1", ',');
+    const TextEncoding encoding(format);
+    for (std::uint64_t length = 0; length < 90; ++length) {
+      for (int i = 0; i < 60; ++i) {
+        // Few delimiters, or many; few of them in quotes.
+        std::string text = random_text(random, i % 2 != 0 ? "abcdefgh," : "a,,", length);
+        text.resize(length, 'z');
+        if (length > 3 && below(random, 3) == 0)
+          for (int quotes = 0; quotes < 2; ++quotes) text[below(random, length)] = '"';
+        if (length > 0 && below(random, 8) == 0) text.back() = '\r';
+        // Of this size alone: what is read behind it is found out.
+        const std::vector<char> record = [&] {
+          std::vector<char> chars(text.begin(), text.end());
+          chars.push_back('\n');
+          return chars;
+        }();
+        const auto bytes = std::as_bytes(std::span(record));
+        if (first_record_bytes(encoding.layout(), bytes) != bytes.size()) continue;
+        const Strings expected = columns_of(text, format);
+        detail::Columns columns(encoding.layout(), bytes.data(), bytes.size());
+        for (int asked = 0; asked < 6; ++asked) {
+          const std::uint64_t column = 1 + below(random, expected.size() + 1);
+          const auto field = columns(static_cast<std::uint32_t>(column));
+          std::string found;
+          unsigned byte;
+          for (detail::FieldBytes reader(field); reader.next(byte);)
+            found += static_cast<char>(byte);
+          CAPTURE(text, column);
+          REQUIRE(field.there == (column <= expected.size()));
+          REQUIRE(found == (field.there ? expected[column - 1] : ""));
+        }
+      }
+    }
+  }
+}
+
 TEST_CASE("pairs are ordered by their keys", "[text]") {
   Strings pairs, keys;
   for (const std::string& key : all_texts({"\0b\n", 3}, 3)) {
