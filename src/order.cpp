@@ -52,10 +52,9 @@ __attribute__((target("avx2"))) Neighbours compare_integers_avx2(const std::byte
                                              std::integral_constant<std::uint64_t, stride>());
 }
 
-// Whether some of the numbers, 16 bytes apart, are less than the one before. Half the time of the
-// above, where no more is asked.
-__attribute__((target("avx2"))) bool descend_by_16(const std::byte* number, std::uint64_t flip,
-                                                   std::uint64_t count) {
+// The same of numbers 16 bytes apart, in half the time of what the compiler makes of the above.
+__attribute__((target("avx2"))) Neighbours compare_by_16(const std::byte* number,
+                                                         std::uint64_t flip, std::uint64_t count) {
   constexpr std::uint64_t sign = std::uint64_t{1} << 63;  // vectors compare as signed
   const __m256i flips = _mm256_set1_epi64x(static_cast<long long>(flip ^ sign));
   const auto four_from = [&](std::uint64_t i) __attribute__((target("avx2"), always_inline)) {
@@ -64,19 +63,23 @@ __attribute__((target("avx2"))) bool descend_by_16(const std::byte* number, std:
         _mm256_unpacklo_epi64(_mm256_loadu_si256(at), _mm256_loadu_si256(at + 1));
     return _mm256_xor_si256(numbers, flips);
   };
-  __m256i descend = _mm256_setzero_si256();
+  __m256i descend = _mm256_setzero_si256(), tie = descend;
   std::uint64_t i = 0;
   // What is loaded behind the last number may be no part of its record.
-  for (; i + 5 < count; i += 4)
-    descend = _mm256_or_si256(descend, _mm256_cmpgt_epi64(four_from(i), four_from(i + 1)));
+  for (; i + 5 < count; i += 4) {
+    const __m256i four = four_from(i), next = four_from(i + 1);
+    descend = _mm256_or_si256(descend, _mm256_cmpgt_epi64(four, next));
+    tie = _mm256_or_si256(tie, _mm256_cmpeq_epi64(four, next));
+  }
   const auto rest = compare_integers<std::uint64_t, false>(number + 16 * i, flip, count - i, 16);
-  return rest.descend || !_mm256_testz_si256(descend, descend);
+  return {rest.descend || !_mm256_testz_si256(descend, descend),
+          rest.tie || !_mm256_testz_si256(tie, tie)};
 }
 #endif
 
 template <class Number>
 Neighbours compare_by(const KeyPiece& piece, std::uint32_t stride, const std::byte* records,
-                      std::uint64_t count, bool ties) {
+                      std::uint64_t count) {
   const auto sign = static_cast<Number>(Number{1} << (8 * sizeof(Number) - 1));
   const auto flip = static_cast<Number>((piece.transform == Transform::sign ? sign : 0) ^
                                         (piece.descending ? ~Number{0} : 0));
@@ -84,12 +87,9 @@ Neighbours compare_by(const KeyPiece& piece, std::uint32_t stride, const std::by
 #ifdef __x86_64__
   if constexpr (sizeof(Number) == 8)
     if ((stride == 16 || stride == 8) && __builtin_cpu_supports("avx2")) {
-      if (!ties && stride == 16 && !piece.big_endian)
-        return {descend_by_16(number, flip, count), false};
-      const auto compare = stride == 16       ? piece.big_endian
-                                                    ? compare_integers_avx2<Number, true, 16>
-                                                    : compare_integers_avx2<Number, false, 16>
-                                 : piece.big_endian ? compare_integers_avx2<Number, true, 8>
+      if (stride == 16 && !piece.big_endian) return compare_by_16(number, flip, count);
+      const auto compare = stride == 16       ? compare_integers_avx2<Number, true, 16>
+                           : piece.big_endian ? compare_integers_avx2<Number, true, 8>
                                               : compare_integers_avx2<Number, false, 8>;
       return compare(number, flip, count);
     }
@@ -170,15 +170,15 @@ std::optional<detail::WholeWord> first_word(const KeyLayout& layout) {
 }
 
 Neighbours compare_first_words(const KeyLayout& layout, const std::byte* records,
-                               std::uint64_t count, bool ties) {
+                               std::uint64_t count) {
   std::uint32_t pieces = 1;
   while (pieces < layout.prefix_pieces && layout.pieces[pieces].word == 0) ++pieces;
   const KeyPiece& piece = layout.pieces[0];
   if (pieces == 1 && piece.transform != Transform::floating) {
     if (piece.bytes == 8)
-      return compare_by<std::uint64_t>(piece, layout.record_bytes, records, count, ties);
+      return compare_by<std::uint64_t>(piece, layout.record_bytes, records, count);
     if (piece.bytes == 4)
-      return compare_by<std::uint32_t>(piece, layout.record_bytes, records, count, ties);
+      return compare_by<std::uint32_t>(piece, layout.record_bytes, records, count);
   }
   Key<1> keys[block_records];
   encode_keys({layout.pieces, pieces, pieces, layout.record_bytes}, records, count, keys);
@@ -200,7 +200,7 @@ std::uint64_t first_descent(const KeyLayout& layout, const std::byte* records, s
   for (std::uint64_t first = 0; first + 1 < count; first += block_records - 1) {
     const std::byte* const block = records + first * layout.record_bytes;
     const std::uint64_t in_block = std::min(block_records, count - first);
-    const Neighbours found = compare_first_words(layout, block, in_block, ties);
+    const Neighbours found = compare_first_words(layout, block, in_block);
     if (!found.descend && !(found.tie && ties)) continue;
     const std::uint64_t descent = descent_in_block(layout, block, in_block, strict);
     if (descent != in_block) return first + descent;

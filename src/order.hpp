@@ -18,10 +18,10 @@ struct Neighbours {
   bool tie = false;      // some are equal
 };
 
-// For up to most_neighbours records. Ties may go unseen unless they are asked for.
+// For up to most_neighbours records.
 constexpr std::uint64_t most_neighbours = 256;
 Neighbours compare_first_words(const KeyLayout& layout, const std::byte* records,
-                               std::uint64_t count, bool ties = true);
+                               std::uint64_t count);
 
 // The first of the `count` records from `records` on, laid end to end, that sorts before its
 // predecessor or, if `strict`, not after it; `count` if there is none.

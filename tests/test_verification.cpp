@@ -168,6 +168,11 @@ TEST_CASE("the first descent is found wherever it is") {
         const auto look = in_one_go(count);
         missed += look && look->ascends;
         std::swap_ranges(at(i), at(i + 1), at(i + 1));
+        const Bytes next(at(i + 1), at(i + 1) + record_bytes);
+        std::copy_n(at(i), record_bytes, at(i + 1));
+        missed +=
+            first_descent(encoding.layout(), sorted.data(), count, true) != std::min(level, i + 1);
+        std::ranges::copy(next, at(i + 1));
       }
       CAPTURE(text, by);
       CHECK(planted > 0);
