@@ -42,12 +42,18 @@ Indexed index_records(const TextLayout& layout, std::span<const std::byte> bytes
                       std::span<Entry> into);
 
 // Whole records, cut into parts of about part_bytes, whole records again. Only lines are found from
-// anywhere: of other kinds there is one part.
+// anywhere, which CSV without quotes is: of others there is one part.
 template <class Byte>
 std::vector<std::span<Byte>> parts_of(const TextLayout& layout, std::span<Byte> records,
                                       std::uint64_t part_bytes) {
   std::vector<std::span<Byte>> parts;
-  while (layout.kind == TextKind::lines && records.size() > 2 * part_bytes) {
+  const auto is_lines = [&] {
+    const std::byte* const end = records.data() + records.size();
+    return layout.kind == TextKind::lines ||
+           (layout.kind == TextKind::csv && detail::find_char(records.data(), end, '"') == end);
+  };
+  const bool is_cut = records.size() > 2 * part_bytes && is_lines();
+  while (is_cut && records.size() > 2 * part_bytes) {
     const std::byte* const end = detail::find_char(
         records.data() + part_bytes, records.data() + records.size() - 1, layout.terminator);
     parts.push_back(records.first(static_cast<std::size_t>(end + 1 - records.data())));

@@ -384,6 +384,33 @@ TEST_CASE("a CSV record ends where no quote is open", "[text]") {
   }
 }
 
+TEST_CASE("records are cut into parts where they are lines", "[text]") {
+  Random random(6);
+  constexpr std::uint64_t part_bytes = 100, most_bytes = 31;
+  std::string text;
+  for (int i = 0; i < 200; ++i) text += random_text(random, "ab,", most_bytes - 1) + '\n';
+  std::string quoted = text;
+  quoted.replace(quoted.find('\n') + 1, 0, "\"\n\"\n");
+  const auto parts = [](TextKind kind, const std::string& records) {
+    const TextEncoding encoding(kind == TextKind::pairs ? format_of(kind, "key")
+                                                        : format_of(kind, "1", ','));
+    return parts_of(encoding.layout(), bytes_of(records), part_bytes);
+  };
+  for (const TextKind kind : {TextKind::lines, TextKind::csv}) {
+    const std::byte* end = bytes_of(text).data();
+    for (const auto part : parts(kind, text)) {
+      REQUIRE(part.data() == end);
+      REQUIRE(part.back() == static_cast<std::byte>('\n'));
+      REQUIRE(part.size() <= 2 * part_bytes + most_bytes);
+      end += part.size();
+    }
+    CHECK(end == bytes_of(text).data() + text.size());
+  }
+  CHECK(parts(TextKind::lines, quoted).size() > 5);
+  CHECK(parts(TextKind::csv, quoted).size() == 1);
+  CHECK(parts(TextKind::pairs, text).size() == 1);
+}
+
 TEST_CASE("pairs are found, and what is left of one says how long it is", "[text]") {
   const TextEncoding encoding(format_of(TextKind::pairs, ""));
   const Strings pairs{pair_of("", ""), pair_of("key", "value"),
