@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <cstring>
 #include <limits>
 #include <memory>
 #include <mutex>
@@ -21,7 +20,6 @@
 #include "cpu_backend.hpp"
 #include "cuda_backend.hpp"
 #include "fallback_backend.hpp"
-#include "framing.hpp"
 #include "header.hpp"
 #include "key_search.hpp"
 #include "line_search.hpp"
