@@ -268,6 +268,7 @@ TEST_CASE("columns are found in records of any length, in whatever order one ask
   for (const TextKind kind : {TextKind::lines, TextKind::csv}) {
     const TextFormat format = format_of(kind, "1", ',');
     const TextEncoding encoding(format);
+    const TextLayout layout = encoding.layout();
     for (std::uint64_t length = 0; length < 90; ++length) {
       for (int i = 0; i < 60; ++i) {
         // Few delimiters, or many; few of them in quotes.
@@ -283,9 +284,9 @@ TEST_CASE("columns are found in records of any length, in whatever order one ask
           return chars;
         }();
         const auto bytes = std::as_bytes(std::span(record));
-        if (first_record_bytes(encoding.layout(), bytes) != bytes.size()) continue;
+        if (first_record_bytes(layout, bytes) != bytes.size()) continue;
         const Strings expected = columns_of(text, format);
-        detail::Columns columns(encoding.layout(), bytes.data(), bytes.size());
+        detail::Columns columns(layout, bytes.data(), bytes.size());
         for (int asked = 0; asked < 6; ++asked) {
           const std::uint64_t column = 1 + below(random, expected.size() + 1);
           const auto field = columns(static_cast<std::uint32_t>(column));
