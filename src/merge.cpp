@@ -375,7 +375,7 @@ class Merge {
   void into_writers(const std::vector<std::filesystem::path>& paths, std::vector<Writer>& writers,
                     const std::filesystem::path& folder_for_earlier) {
     const std::uint64_t output_digest =
-        digest(output_text(options_, compression_, encoding_, header_, runs_));
+        digest(output_description(options_, compression_, encoding_, header_, runs_));
     // How many records each part is made from is not known where a limit ends it.
     const bool in_turn = options_.shaping.limit && is_shaped();
     std::vector<Slice> slices = slices_of_output(in_turn ? 1 : paths.size());

@@ -139,9 +139,9 @@ Resumption resume_from_start(const Run& left, const TextLayout& text) {
   return {line_before(left, text, left.records() + 1), 0, 0, {}};
 }
 
-std::string output_text(const Options& options, const Compression& compression,
-                        const KeyEncoding& encoding, std::string_view header,
-                        std::span<const Run> runs) {
+std::string output_description(const Options& options, const Compression& compression,
+                               const KeyEncoding& encoding, std::string_view header,
+                               std::span<const Run> runs) {
   const KeyLayout layout = encoding.layout();
   std::string text =
       fmt::format("{} {} {} {} {}:", layout.text ? 1 : layout.record_bytes, options.copy_only,

@@ -50,8 +50,8 @@ Resumption resume_from_start(const Run& left, const TextLayout& text);
 
 // All that says which bytes a merge writes: of the runs, which are cut to its ranges, and of what
 // it is to do.
-std::string output_text(const Options& options, const Compression& compression,
-                        const KeyEncoding& encoding, std::string_view header,
-                        std::span<const Run> runs);
+std::string output_description(const Options& options, const Compression& compression,
+                               const KeyEncoding& encoding, std::string_view header,
+                               std::span<const Run> runs);
 
 }  // namespace corank

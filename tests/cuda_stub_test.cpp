@@ -233,6 +233,15 @@ TEST_CASE("for runs that hold little no device is looked for") {
   }
 }
 
+TEST_CASE("what the limit leaves out does not count as enough for a device") {
+  Scene scene(kinds[0]);
+  scene.options.least_device_bytes = 10 * scene.options.record.record_bytes;
+  for (const std::uint64_t limit : {9, 10}) {
+    scene.options.shaping.limit = limit;
+    CHECK(scene.merge_with({}).stats.backend == (limit == 10 ? "cuda" : "cpu"));
+  }
+}
+
 TEST_CASE("whatever call to the runtime fails the output is the same and nothing is left") {
   std::uint64_t merges = 0, redone = 0, on_device = 0;
   for (const Kind& kind : kinds) {

@@ -49,9 +49,9 @@ struct Options {
   BackendChoice backend = BackendChoice::automatic;
   int device = 0;  // CUDA's number of the device
 
-  // What is enough: the runs, within the range and the limit that are given, hold so much, as
-  // compressed as they are, or one is a pipe. Of less, no device is looked for: to start one takes
-  // a few tenths of a second, in which the CPU merges it.
+  // What is enough: the runs, within the range and the limit that are given, hold so much, or one
+  // is a pipe; compressed runs count as many bytes as their files. Of less, no device is looked
+  // for: to start one takes a few tenths of a second, which so small a merge does not make up for.
   std::uint64_t least_device_bytes = std::uint64_t{4} << 30;
 
   // Whether a failing device ends the merge. Without it, a device that has too little memory gets
