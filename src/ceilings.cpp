@@ -37,17 +37,18 @@ struct Round {
   double rate() const { return static_cast<double>(pieces * piece_bytes) / seconds; }
 };
 
-// Threads take the next piece, again and again, until all are taken or the time is up.
+// Threads take the next piece, at least one and again and again, until all are taken or the time is
+// up.
 Round run_round(unsigned threads, std::uint64_t pieces, Clock::duration time,
                 const std::function<void(std::uint64_t)>& work) {
   std::atomic<std::uint64_t> next = 0;
   const auto start = Clock::now();
   const auto take = [&] {
-    while (Clock::now() - start < time) {
+    do {
       const std::uint64_t piece = next++;
       if (piece >= pieces) return;
       work(piece);
-    }
+    } while (Clock::now() - start < time);
   };
   std::vector<std::future<void>> others;
   for (unsigned i = 1; i < threads; ++i) others.push_back(std::async(std::launch::async, take));

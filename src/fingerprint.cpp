@@ -262,7 +262,7 @@ std::uint64_t portable_fingerprint(std::span<const std::byte> records, std::uint
   }
 }
 
-std::uint64_t entries_fingerprint(FingerprintSum sum, const TextLayout& layout,
+std::uint64_t entries_fingerprint([[maybe_unused]] FingerprintSum sum, const TextLayout& layout,
                                   std::span<const Entry> entries) {
 #ifdef __x86_64__
   if (sum != portable_fingerprint) return sum_entry_rounds(layout, entries);

@@ -63,7 +63,7 @@ struct WordKernel {
   bool (*tied)(const Word* words, std::uint64_t count, const Packing& packing);
 };
 
-enum class Simd { none, avx2, avx512 };
+enum class Simd { none, neon, avx2, avx512 };
 
 // Null if this machine, or this build, lacks it.
 const WordKernel* word_kernel(Simd simd);

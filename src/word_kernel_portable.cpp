@@ -59,6 +59,9 @@ constexpr WordKernel portable_kernel{false,          advance, advance_raw, ascen
 #ifdef CORANK_X86_KERNELS
 extern const WordKernel avx2_word_kernel, avx512_word_kernel;
 #endif
+#ifdef __aarch64__
+extern const WordKernel neon_word_kernel;
+#endif
 
 const WordKernel* word_kernel(Simd simd) {
   if (simd == Simd::none) return &portable_kernel;
@@ -68,12 +71,15 @@ const WordKernel* word_kernel(Simd simd) {
       __builtin_cpu_supports("avx512dq"))
     return &avx512_word_kernel;
 #endif
+#ifdef __aarch64__
+  if (simd == Simd::neon) return &neon_word_kernel;  // no such processor lacks it
+#endif
   return nullptr;
 }
 
 const WordKernel& best_word_kernel() {
   static const WordKernel& best = []() -> const WordKernel& {
-    for (const Simd simd : {Simd::avx512, Simd::avx2})
+    for (const Simd simd : {Simd::avx512, Simd::avx2, Simd::neon})
       if (const WordKernel* kernel = word_kernel(simd)) return *kernel;
     return portable_kernel;
   }();

@@ -19,7 +19,7 @@ using Words = std::vector<Word>;
 // Every kernel that this machine has; the portable one is always there.
 std::vector<const WordKernel*> kernels() {
   std::vector<const WordKernel*> result;
-  for (const Simd simd : {Simd::none, Simd::avx2, Simd::avx512})
+  for (const Simd simd : {Simd::none, Simd::neon, Simd::avx2, Simd::avx512})
     if (const WordKernel* kernel = word_kernel(simd)) result.push_back(kernel);
   return result;
 }
