@@ -102,8 +102,13 @@ inline void TextShaper::close_group() {
   in_head_ = false;
 }
 
-inline void TextShaper::take(const Entry& entry) {
-  if (!shape_->groups()) return put(entry);
+inline void TextShaper::take_of_group(const Entry& entry) {
+  // Most are the first of a group, as their words say.
+  if (open_ && !in_head_ && open_->word < entry.word) {
+    put(*open_);
+    open_ = entry;
+    return;
+  }
   if (!open_ || open_->word != entry.word || text_less(shape_->layout(), *open_, entry)) {
     descends_ = descends_ || (open_ && entry.word < open_->word);
     close_group();
@@ -137,6 +142,11 @@ void TextShaper::take_batch() {
     batch_.front() = make_entry(entries.back().word, shaped_.last.data(), shaped_.last.size());
   }
   has_last_ = true;
+  batched_ = 0;
+  if (shape_->groups() && !shape_->chooses() && !shape_->set_operation()) {
+    for (const Entry& entry : entries) shaped_.failure ? leave_out(entry) : take_of_group(entry);
+    return;
+  }
   for (const Entry& entry : entries) {
     if (shaped_.failure || (shape_->has_bounds() && !in_range(entry))) {
       leave_out(entry);
@@ -146,12 +156,13 @@ void TextShaper::take_batch() {
         !shape_->where_ || shape_->where_->test(bytes_of(shape_->layout(), entry), results_);
     if (shape_->set_operation())
       take_of_set(entry, counts);
-    else if (counts)
-      take(entry);
-    else
+    else if (!counts)
       leave_out(entry);
+    else if (shape_->groups())
+      take_of_group(entry);
+    else
+      put(entry);
   }
-  batched_ = 0;
 }
 
 bool TextShaper::in_range(const Entry& entry) {

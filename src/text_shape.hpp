@@ -111,7 +111,7 @@ class TextShaper {
   void leave_out(const Entry& entry);
   void take_batch();
   bool in_range(const Entry& entry);
-  void take(const Entry& entry);
+  void take_of_group(const Entry& entry);
   void close_group();
   void put_apart(std::vector<std::byte>& end);
   void take_of_set(const Entry& entry, bool counts);
