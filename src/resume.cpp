@@ -78,6 +78,18 @@ Resumption resume_at_rank(std::uint64_t left_bytes, std::uint32_t output_bytes) 
   return {kept * output_bytes, merged * output_bytes, merged, {}};
 }
 
+std::vector<KeyField> selected_keys(const std::vector<KeyField>& keys,
+                                    const std::vector<std::uint32_t>& select) {
+  std::vector<KeyField> chosen;
+  for (const KeyField& key : keys.empty() ? std::vector<KeyField>{{0}} : keys) {
+    const auto at = std::ranges::find(select, key.field);
+    if (!select.empty() && at == select.end()) break;
+    chosen.push_back({select.empty() ? key.field : static_cast<std::uint32_t>(at - select.begin()),
+                      key.descending});
+  }
+  return chosen;
+}
+
 std::optional<Resumption> resume_at_key(const Run& left, const Selection& selection,
                                         std::span<const Run> runs) {
   Resumption found;
@@ -137,6 +149,17 @@ std::optional<Resumption> resume_at_line(const Run& left, const TextLayout& text
 
 Resumption resume_from_start(const Run& left, const TextLayout& text) {
   return {line_before(left, text, left.records() + 1), 0, 0, {}};
+}
+
+std::uint64_t missing_terminators(std::span<const Run> runs, const TextLayout& text) {
+  std::uint64_t missing = 0;
+  for (const Run& run : runs) {
+    std::byte last{};
+    if (run.records() == 0) continue;
+    run.read(run.records() - 1, 1, {&last, 1});
+    missing += last != static_cast<std::byte>(text.terminator);
+  }
+  return missing;
 }
 
 std::string output_description(const Options& options, const Compression& compression,

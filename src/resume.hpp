@@ -35,6 +35,10 @@ struct Selection {
   std::vector<KeyField> keys, output_keys;
 };
 
+// The first of the key fields that go out, up to one that does not, as fields of what goes out.
+std::vector<KeyField> selected_keys(const std::vector<KeyField>& keys,
+                                    const std::vector<std::uint32_t>& select);
+
 // Of any other output of records of a fixed size: goes on where a key, or what goes out of it,
 // begins in the runs and in the output. None if the runs have no such key.
 std::optional<Resumption> resume_at_key(const Run& left, const Selection& selection,
@@ -47,6 +51,9 @@ std::optional<Resumption> resume_at_line(const Run& left, const TextLayout& text
 
 // Of lines made up of columns of others, which tell of no run: all is merged again.
 Resumption resume_from_start(const Run& left, const TextLayout& text);
+
+// How many runs end with a line that lacks its terminator, and gets it.
+std::uint64_t missing_terminators(std::span<const Run> runs, const TextLayout& text);
 
 // All that says which bytes a merge writes: of the runs, which are cut to its ranges, and of what
 // it is to do.

@@ -67,6 +67,14 @@ std::uint64_t RunCuts::rank_behind(const std::vector<std::byte>& last,
   return rank;
 }
 
+void RunCuts::keep_first(std::uint64_t count, std::span<Run> runs) const {
+  if (!copies_)
+    for (Run& run : runs) run = run.stretch(0, std::min(count, run.records()));
+  if (count >= records_of(runs)) return;
+  const Positions end = at(count, runs);
+  for (std::size_t i = 0; i < runs.size(); ++i) runs[i] = runs[i].stretch(0, end[i]);
+}
+
 std::vector<std::vector<Run>> RunCuts::stretches(std::span<const Run> runs,
                                                  std::span<const Slice> slices) const {
   std::vector<std::vector<Run>> sliced;

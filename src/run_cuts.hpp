@@ -43,6 +43,9 @@ class RunCuts {
   // Of the cut behind the group that such a record is of.
   std::uint64_t rank_behind(const std::vector<std::byte>& last, std::span<const Run> runs) const;
 
+  // Leaves of the runs what the first `count` records come from.
+  void keep_first(std::uint64_t count, std::span<Run> runs) const;
+
   // The stretches of the runs that make up each slice; these ascend. Throws what checked() does.
   std::vector<std::vector<Run>> stretches(std::span<const Run> runs,
                                           std::span<const Slice> slices) const;
