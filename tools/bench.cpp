@@ -25,6 +25,7 @@
 #include "corank/version.hpp"
 #include "file.hpp"
 #include "info.hpp"
+#include "work_folder.hpp"
 
 namespace corank {
 namespace {
@@ -56,26 +57,6 @@ void pass_on(int number) {
 void stop_if_signalled() {
   if (received_signal != 0) throw Interrupted();
 }
-
-class WorkFolder {
- public:
-  explicit WorkFolder(const Path& parent) {
-    std::string name = (parent / "corank-bench-XXXXXX").string();
-    if (!::mkdtemp(name.data())) throw_file_error(parent, "make a temporary folder");
-    path_ = name;
-  }
-  ~WorkFolder() {
-    std::error_code nobody_to_tell;
-    std::filesystem::remove_all(path_, nobody_to_tell);
-  }
-  WorkFolder(const WorkFolder&) = delete;
-  WorkFolder& operator=(const WorkFolder&) = delete;
-
-  Path operator/(const char* name) const { return path_ / name; }
-
- private:
-  Path path_;
-};
 
 std::vector<Path> files_in(const Path& folder) {
   std::vector<Path> files;

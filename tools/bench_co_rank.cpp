@@ -19,6 +19,7 @@
 #include "corank/co_rank.hpp"
 #include "file.hpp"
 #include "slice.hpp"
+#include "work_folder.hpp"
 
 using namespace corank;
 
@@ -110,8 +111,8 @@ int main(int argc, char** argv) {
              1e3 * median(times), times.size(), probes / times.size());
 
   if (argc <= 3) return 0;
-  const std::filesystem::path folder = argv[3];
-  std::filesystem::create_directories(folder);
+  require(std::filesystem::is_directory(argv[3]), "FOLDER has to be there");
+  const WorkFolder folder(argv[3]);
   const Schema schema = Schema::parse("key:u64");
   const KeyEncoding encoding(schema, {{0}});
   std::vector<Run> files;
@@ -136,5 +137,4 @@ int main(int argc, char** argv) {
       "in files:  {} runs of {} keys: {:.0f} ms a cut (median of {}), {:.1f} KiB read a run\n", k,
       count, 1e3 * median(times), times.size(),
       static_cast<double>(read) / static_cast<double>(k) / 1024);
-  std::filesystem::remove_all(folder);
 }

@@ -11,6 +11,7 @@
 
 #include <CLI/CLI.hpp>
 #include <chrono>
+#include <csignal>
 #include <filesystem>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -20,6 +21,7 @@
 #include <vector>
 
 #include "bench_peers.hpp"
+#include "work_folder.hpp"
 
 namespace {
 
@@ -168,12 +170,18 @@ struct Case {
   unsigned threads;
 };
 
+volatile std::sig_atomic_t interrupted = 0;
+void stop_if_interrupted() {
+  if (interrupted) throw std::runtime_error("interrupted");
+}
+
 // Runs in a process of its own, so that every contender starts alike. Seconds.
 double timed(const std::function<void()>& work) {
   const auto start = std::chrono::steady_clock::now();
   const pid_t child = ::fork();
   File::check(child >= 0, "fork");
   if (child == 0) {
+    std::signal(SIGINT, SIG_DFL);
     try {
       work();
     } catch (const std::exception& error) {
@@ -186,6 +194,7 @@ double timed(const std::function<void()>& work) {
   int status = 0;
   File::check(::waitpid(child, &status, 0) == child, "waitpid");
   const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
+  stop_if_interrupted();
   if (status != 0) throw std::runtime_error("a contender failed");
   return taken.count();
 }
@@ -244,9 +253,7 @@ using Seconds = std::map<std::string, std::vector<double>>;
 
 template <class Record>
 Seconds measure(const Case& c, const Settings& settings) {
-  const Path folder = settings.folder / "bench-files";
-  std::filesystem::remove_all(folder);
-  std::filesystem::create_directories(folder);
+  const corank::WorkFolder folder(settings.folder);
   timed([&] {
     execute({settings.corank, "gen", "-r", c.schema, "--records",
              fmt::to_string(settings.bytes / sizeof(Record)), "--runs", fmt::to_string(c.k), "-o",
@@ -267,7 +274,7 @@ Seconds measure(const Case& c, const Settings& settings) {
     execute(command);
   };
   const auto in_child = [](auto work) { return [work] { return timed(work); }; };
-  const std::string names = fmt::format("'{}/runs/'*", folder.string());
+  const std::string names = fmt::format("'{}/runs/'*", folder.path().string());
   const auto peer = [&](const std::string& name, const std::string& arguments) {
     // STXXL's threads that wait for one another would else take the cores from those that read.
     return [command = fmt::format("OMP_WAIT_POLICY=passive '{}/bench-{}' {}", beside().string(),
@@ -278,10 +285,10 @@ Seconds measure(const Case& c, const Settings& settings) {
       {"corank", in_child([&] { program(nullptr); })},
       {"gnu", in_child([&] { merge_files_by_gnu<Record>(runs, out, c.threads); })},
       {"loser tree", in_child([&] { merge_files_by_loser_tree<Record>(runs, out); })},
-      {"stxxl", peer("stxxl", fmt::format("{} '{}' '{}' {}", sizeof(Record), folder.string(),
+      {"stxxl", peer("stxxl", fmt::format("{} '{}' '{}' {}", sizeof(Record), folder.path().string(),
                                           out.string(), names))},
       {"rocksdb", peer("rocksdb", fmt::format("{} {} '{}' {}", sizeof(Record), c.threads,
-                                              folder.string(), names))},
+                                              folder.path().string(), names))},
   };
   Seconds seconds;
   std::map<std::string, std::uint64_t> hashes;
@@ -294,12 +301,12 @@ Seconds measure(const Case& c, const Settings& settings) {
       std::filesystem::remove_all(folder / "rocksdb");
       touch(settings.bytes + settings.bytes / 2);
       seconds[name].push_back(all.at(name)());
+      stop_if_interrupted();
       if (repetition == 0 && name != "copy-only" && name != "rocksdb") hashes[name] = hash_of(out);
     }
   for (const auto& [name, hash] : hashes)
     if (hash != hashes.begin()->second)
       throw std::runtime_error(name + " and " + hashes.begin()->first + " merge differently");
-  std::filesystem::remove_all(folder);
   return seconds;
 }
 
@@ -341,6 +348,8 @@ int run(int argc, char** argv) {
   app.add_option("--repetitions", settings.repetitions, "of each case; medians are shown");
   app.add_option("-o,--output", output, "write OUTPUT.md and OUTPUT.json");
   CLI11_PARSE(app, argc, argv);
+  // What was made for the measurement goes then, too.
+  std::signal(SIGINT, [](int) { interrupted = 1; });
 
   nlohmann::ordered_json report = begin_report(settings.bytes, settings.repetitions);
   std::string table = fmt::format(
