@@ -18,18 +18,13 @@ void advance(WordLanes& lanes, std::uint64_t steps, Word flip) {
   const Word *q0 = lanes.q[0], *q1 = lanes.q[1], *q2 = lanes.q[2], *q3 = lanes.q[3];
   Word *out0 = lanes.out[0], *out1 = lanes.out[1], *out2 = lanes.out[2], *out3 = lanes.out[3];
   const Row flips = Vectors::all(flip);
-  const auto flipped = [&](Row row) __attribute__((always_inline)) {
-    return Vectors::exclusive_or(row, flips);
+  const auto flip_rows = [&](auto&... rows) __attribute__((always_inline)) {
+    ((rows = Vectors::exclusive_or(rows, flips)), ...);
   };
   // Variables, not an array, which GCC keeps in memory.
   Row carry0 = Vectors::load(lanes.carry[0]), carry1 = Vectors::load(lanes.carry[1]);
   Row carry2 = Vectors::load(lanes.carry[2]), carry3 = Vectors::load(lanes.carry[3]);
-  if constexpr (FlipIn) {
-    carry0 = flipped(carry0);
-    carry1 = flipped(carry1);
-    carry2 = flipped(carry2);
-    carry3 = flipped(carry3);
-  }
+  if constexpr (FlipIn) flip_rows(carry0, carry1, carry2, carry3);
   for (std::uint64_t step = 0; step < steps; step += 4) {
     Vectors::template choose<FlipIn>(p0, q0);
     Vectors::template choose<FlipIn>(p1, q1);
@@ -44,12 +39,7 @@ void advance(WordLanes& lanes, std::uint64_t steps, Word flip) {
     Row v0 = carry0, v1 = carry1, v2 = carry2, v3 = carry3;
     Row w0 = Vectors::firsts(head02, head13), w1 = Vectors::seconds(head02, head13);
     Row w2 = Vectors::firsts(tail02, tail13), w3 = Vectors::seconds(tail02, tail13);
-    if constexpr (FlipIn) {
-      w0 = flipped(w0);
-      w1 = flipped(w1);
-      w2 = flipped(w2);
-      w3 = flipped(w3);
-    }
+    if constexpr (FlipIn) flip_rows(w0, w1, w2, w3);
     Vectors::sort_columns(v0, w0);
     Vectors::sort_columns(v1, w1);
     Vectors::sort_columns(v2, w2);
@@ -65,23 +55,13 @@ void advance(WordLanes& lanes, std::uint64_t steps, Word flip) {
     carry3 = w3;
     Row first02 = Vectors::firsts(v0, v1), first13 = Vectors::seconds(v0, v1);
     Row last02 = Vectors::firsts(v2, v3), last13 = Vectors::seconds(v2, v3);
-    if constexpr (FlipOut) {
-      first02 = flipped(first02);
-      first13 = flipped(first13);
-      last02 = flipped(last02);
-      last13 = flipped(last13);
-    }
+    if constexpr (FlipOut) flip_rows(first02, first13, last02, last13);
     Vectors::store_halves(first02, out0 + step, out2 + step);
     Vectors::store_halves(last02, out0 + step + 2, out2 + step + 2);
     Vectors::store_halves(first13, out1 + step, out3 + step);
     Vectors::store_halves(last13, out1 + step + 2, out3 + step + 2);
   }
-  if constexpr (FlipIn) {
-    carry0 = flipped(carry0);
-    carry1 = flipped(carry1);
-    carry2 = flipped(carry2);
-    carry3 = flipped(carry3);
-  }
+  if constexpr (FlipIn) flip_rows(carry0, carry1, carry2, carry3);
   Vectors::store(carry0, lanes.carry[0]);
   Vectors::store(carry1, lanes.carry[1]);
   Vectors::store(carry2, lanes.carry[2]);
