@@ -46,15 +46,20 @@ inline bool streaming_overlaps() {
 #endif
 }
 
-// Writes pieces one after another.
+// Writes pieces one after another. What is put into window() goes out once advance() says how much
+// of it, up to `window_bytes`.
 class PlainWriter {
  public:
+  static constexpr std::size_t window_bytes = std::size_t{16} << 10;
+
   explicit PlainWriter(std::byte* to) : to_(to) {}
 
   void write(const std::byte* from, std::uint64_t bytes) {
     std::memcpy(to_, from, bytes);
     to_ += bytes;
   }
+  std::byte* window() { return to_; }
+  void advance(std::uint64_t bytes) { to_ += bytes; }
 
  private:
   std::byte* to_;
@@ -63,20 +68,15 @@ class PlainWriter {
 // The same, streaming, whole lines at a time.
 class StreamWriter {
  public:
+  static constexpr std::size_t window_bytes = 4096;
+
   explicit StreamWriter(std::byte* to) : to_(to) {}
   StreamWriter(const StreamWriter&) = delete;
   StreamWriter& operator=(const StreamWriter&) = delete;
   ~StreamWriter() { stream_copy(to_, buffer_, held_); }
 
   void write(const std::byte* from, std::uint64_t bytes) {
-    if (held_ + bytes > sizeof buffer_) {
-      const std::uint64_t rest = reinterpret_cast<std::uintptr_t>(to_ + held_) % 64;
-      const std::uint64_t whole = held_ < rest ? 0 : held_ - rest;
-      stream_copy(to_, buffer_, whole);
-      to_ += whole;
-      held_ -= whole;
-      std::memmove(buffer_, buffer_ + whole, held_);
-    }
+    if (held_ + bytes > sizeof buffer_) flush();
     if (held_ + bytes > sizeof buffer_) {
       stream_copy(to_, buffer_, held_);
       stream_copy(to_ + held_, from, bytes);
@@ -87,11 +87,26 @@ class StreamWriter {
       held_ += bytes;
     }
   }
+  std::byte* window() {
+    flush();
+    return buffer_ + held_;
+  }
+  void advance(std::uint64_t bytes) { held_ += bytes; }
 
  private:
+  // All but a line that is not whole.
+  void flush() {
+    const std::uint64_t rest = reinterpret_cast<std::uintptr_t>(to_ + held_) % 64;
+    const std::uint64_t whole = held_ < rest ? 0 : held_ - rest;
+    stream_copy(to_, buffer_, whole);
+    to_ += whole;
+    held_ -= whole;
+    std::memmove(buffer_, buffer_ + whole, held_);
+  }
+
   std::byte* to_;
   std::uint64_t held_ = 0;
-  std::byte buffer_[4096];
+  std::byte buffer_[window_bytes + 64];
 };
 
 // Makes what was streamed visible to other threads, as all else is.

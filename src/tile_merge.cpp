@@ -346,40 +346,37 @@ class PackedWords {
       if (order.descends) return false;
       if (order.equals && !keys_.is_last(word)) {
         if (first != 0 && descends(records - keys_.record_bytes(), records)) return false;
-        if (!equals_ascend(records, count, word, packing.shift != 0, to)) return false;
+        if (!ties_ascend(records, count, word + (packing.shift == 0), to, 0)) return false;
       }
     }
     return true;
   }
 
-  // Whether records of a batch do whose packed words are those of their predecessors. They may
-  // differ behind word `word`, or in it if it was `shifted`.
-  bool equals_ascend(const std::byte* records, std::uint64_t count, std::uint32_t word,
-                     bool shifted, const std::uint64_t* packed) const {
+  // Whether records are in order where their packed words >> `shift` are those of their
+  // predecessors. They may differ in the key's words from `word` on.
+  bool ties_ascend(const std::byte* records, std::uint64_t count, std::uint32_t word,
+                   const std::uint64_t* packed, unsigned shift) const {
+    if (!text_) {
+      std::array<std::uint64_t, put_words> words;
+      read_words(word, records, count, words.data());
+      const Order order = kernel_.order_ties(packed, shift, words.data(), count);
+      if (order.descends) return false;
+      if (!order.equals || word + 1 == keys_.words()) return true;
+    }
     const std::uint32_t record_bytes = keys_.record_bytes();
-    if (text_) {
-      for (std::uint64_t i = 1; i < count; ++i)
-        if (packed[i] == packed[i - 1] &&
-            descends(records + (i - 1) * record_bytes, records + i * record_bytes))
-          return false;
-      return true;
-    }
-    std::array<bool, batch> equal;  // to its predecessor, as far as is known
-    for (std::uint64_t i = 1; i < count; ++i) equal[i] = packed[i] == packed[i - 1];
-    std::array<std::uint64_t, batch> words;
-    word += !shifted;
-    for (bool undecided = true; undecided && word < keys_.words(); ++word) {
-      keys_.read(word, records, count, words.data());
-      bool descend = false;
-      undecided = false;
-      for (std::uint64_t i = 1; i < count; ++i) {
-        descend |= equal[i] & (words[i] < words[i - 1]);
-        equal[i] &= words[i] == words[i - 1];
-        undecided |= equal[i];
-      }
-      if (descend) return false;
-    }
+    for (std::uint64_t i = 1; i < count; ++i)
+      if ((packed[i] ^ packed[i - 1]) >> shift == 0 &&
+          descends(records + (i - 1) * record_bytes, records + i * record_bytes))
+        return false;
     return true;
+  }
+
+  void read_words(std::uint32_t word, const std::byte* records, std::uint64_t count,
+                  std::uint64_t* to) const {
+    if (!whole_word_) return keys_.read(word, records, count, to);
+    Order ignored{};
+    kernel_.read_packed(records + whole_word_->offset, keys_.record_bytes(), count,
+                        whole_word_->big_endian, whole_word_->flip, {}, 0, ignored, to);
   }
 
   template <class Writer>
@@ -417,14 +414,48 @@ class PackedWords {
       for (std::uint64_t i = 0; i < count; ++i)
         writer.write(records + i * record_bytes, record_bytes);
     };
+    // Ties are mostly of equal keys, and in order as they are: that is looked at when they are
+    // together where they go, until it is not so.
+    bool ordered = true;
     for (std::size_t first = 0; first < words.size();) {
       const std::size_t end = std::min(first + put_words, words.size());
-      if (may_tie_ &&
-          kernel_.tied(&words[first], std::min(end + 1, words.size()) - first, packing_))
-        while (first < end) first = put_equal(words, first, take, write);
-      else
+      if (!may_tie_ ||
+          !kernel_.tied(&words[first], std::min(end + 1, words.size()) - first, packing_)) {
         for (; first < end; ++first) write(take(first), 1);
+        continue;
+      }
+      if constexpr (requires { writer.window(); }) {
+        const std::size_t most = ordered ? Writer::window_bytes / record_bytes : 0;
+        const auto window =
+            words.subspan(first, whole_ties(words, first, std::min(end, first + most)));
+        if (!window.empty()) {
+          std::byte* to = writer.window();
+          for (std::size_t i = 0; i < window.size(); ++i)
+            std::memcpy(to + i * record_bytes, take(first + i), record_bytes);
+          ordered =
+              ties_ascend(to, window.size(), word_ + (packing_.shift == 0),
+                          reinterpret_cast<const std::uint64_t*>(window.data()), packing_.run_bits);
+          if (ordered) {
+            writer.advance(window.size() * record_bytes);
+            first += window.size();
+            continue;
+          }
+          for (std::size_t i = 0; i < window.size(); ++i) next_of(first + i) -= record_bytes;
+        }
+      }
+      while (first < end) first = put_equal(words, first, take, write);
     }
+  }
+
+  // How many words there are up to `end` without those that tie with what is behind.
+  std::size_t whole_ties(std::span<const Word> words, std::size_t first, std::size_t end) const {
+    if (end < words.size())
+      while (end > first && tie(words[end - 1], words[end])) --end;
+    return end - first;
+  }
+
+  bool tie(Word a, Word b) const {
+    return static_cast<std::uint64_t>(a ^ b) >> packing_.run_bits == 0;
   }
 
   // Puts out the records that the packed words do not tell apart from the first one's, a piece of

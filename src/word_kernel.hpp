@@ -61,6 +61,10 @@ struct WordKernel {
                       std::uint64_t* to);
   // Whether any two neighbours differ in their run's number at most.
   bool (*tied)(const Word* words, std::uint64_t count, const Packing& packing);
+  // Of further words, where words >> `shift` equal their predecessors: whether any descends, and
+  // whether any is equal, too.
+  Order (*order_ties)(const std::uint64_t* words, unsigned shift, const std::uint64_t* further,
+                      std::uint64_t count);
 };
 
 enum class Simd { none, neon, avx2, avx512 };

@@ -52,7 +52,7 @@ void advance_raw(WordLanes& lanes, std::uint64_t steps, bool unsigned_order) {
 }
 
 constexpr WordKernel portable_kernel{false,          advance, advance_raw, ascend,
-                                     read_ascending, pack,    read_packed, tied};
+                                     read_ascending, pack,    read_packed, tied, order_ties};
 
 }  // namespace
 

@@ -1,6 +1,8 @@
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <random>
+#include <tuple>
 #include <vector>
 
 #include "catch.hpp"
@@ -188,6 +190,78 @@ TEST_CASE("words: neighbours that only their runs tell apart are found", "[word]
     }
 }
 
+TEST_CASE("words: the order of what ties is told", "[word]") {
+  constexpr unsigned shift = 3;
+  Random random(6);
+  for (const WordKernel* kernel : kernels())
+    for (std::size_t count = 0; count < 40; ++count)
+      for (int round = 0; round < 50; ++round) {
+        std::vector<std::uint64_t> words(count), further(count);
+        for (std::uint64_t& word : words) word = random() % (count * 16 + 1);
+        std::ranges::sort(words);
+        for (std::uint64_t& word : further) word = round % 2 == 0 ? random() : random() % 3;
+        // Mostly in order, lest all be out of it.
+        for (std::size_t i = 1; i < count; ++i)
+          if (round % 5 != 0) further[i] = std::max(further[i], further[i - 1]);
+        bool descends = false, equals = false;
+        for (std::size_t i = 1; i < count; ++i) {
+          if (words[i] >> shift != words[i - 1] >> shift) continue;
+          descends |= further[i] < further[i - 1];
+          equals |= further[i] == further[i - 1];
+        }
+        const Order order = kernel->order_ties(words.data(), shift, further.data(), count);
+        CAPTURE(kernel->carries, count, round);
+        CHECK(order.descends == descends);
+        CHECK(order.equals == equals);
+      }
+}
+
+// Keys of three words, of records that fill no window evenly.
+struct Long {
+  std::uint64_t first, second, third, id, payload[8];
+};
+
+TEST_CASE("what ties is merged stably, in order as it is or not", "[word]") {
+  const auto key_of = [](const Long& record) {
+    return Key<4>{{record.first, record.second, record.third, 0}};
+  };
+  const detail::ExtractedWords<Long, decltype(key_of)> keys(key_of);
+  Random random(7);
+  for (const WordKernel* kernel : kernels())
+    for (const std::size_t k : {2u, 50u})
+      // How many values each word has: many groups of equals, a few that are long, and ties that
+      // the second or the third word decides.
+      for (const auto& [firsts, seconds, thirds] : {std::array{4'000u, 1u, 1u},
+                                                    {3u, 1u, 1u},
+                                                    {400u, 3u, 1u},
+                                                    {400u, 1u, 3u},
+                                                    {4'000u, 2u, 2u}}) {
+        CAPTURE(kernel->carries, k, firsts, seconds, thirds);
+        std::vector<std::vector<Long>> runs(k);
+        for (std::uint64_t id = 0; id < 20'000; ++id)
+          runs[random() % k].push_back({random() % firsts * 0x9e3779b97f4a7c15u,
+                                        random() % seconds,
+                                        random() % thirds,
+                                        id,
+                                        {}});
+        std::vector<Long> expected;
+        std::vector<Stretch> stretches;
+        const auto less = [](const Long& a, const Long& b) {
+          return std::tie(a.first, a.second, a.third) < std::tie(b.first, b.second, b.third);
+        };
+        for (auto& run : runs) {
+          std::stable_sort(run.begin(), run.end(), less);
+          expected.insert(expected.end(), run.begin(), run.end());
+          stretches.push_back({reinterpret_cast<const std::byte*>(run.data()), run.size(), false});
+        }
+        std::stable_sort(expected.begin(), expected.end(), less);
+        std::vector<Long> out(expected.size());
+        CHECK(make_tile_merger(keys, *kernel)
+                  ->merge(stretches, reinterpret_cast<std::byte*>(out.data()), nullptr, nullptr));
+        CHECK(std::memcmp(out.data(), expected.data(), out.size() * sizeof(Long)) == 0);
+      }
+}
+
 TEMPLATE_TEST_CASE("tiles are merged by every kernel", "[word]", Pair, Wide) {
   const auto key_of = [](const TestType& record) {
     if constexpr (std::is_same_v<TestType, Wide>)
@@ -216,7 +290,10 @@ TEMPLATE_TEST_CASE("tiles are merged by every kernel", "[word]", Pair, Wide) {
             record.high = k == 30 ? key << 44 : 7;
             record.low = k == 30 ? random() % 3 : key;
           } else {
-            record.key = k == 30 && bits == 20 ? key << 44 : key;
+            // Of 700 runs, a few keys of two bits above and two below what fits beside the run.
+            record.key = k == 30 && bits == 20    ? key << 44
+                         : k == 700 && bits == 64 ? key & (std::uint64_t{3} << 62 | 3)
+                                                  : key;
           }
           record.id = id;
           runs[std::max(random() % k, random() % k)].push_back(record);
@@ -250,7 +327,15 @@ TEST_CASE("pieces of every size are streamed to where they belong", "[word]") {
         StreamWriter writer(out.data() + offset);
         for (std::size_t at = 0; at < bytes;) {
           const std::size_t piece = std::min<std::size_t>(random() % most + 1, bytes - at);
-          writer.write(from.data() + at, piece);
+          if (random() % 2 == 0 && piece <= StreamWriter::window_bytes) {
+            // What was put there before is forgotten.
+            std::byte* const window = writer.window();
+            std::memset(window, 0xff, StreamWriter::window_bytes);
+            std::memcpy(window, from.data() + at, piece);
+            writer.advance(piece);
+          } else {
+            writer.write(from.data() + at, piece);
+          }
           at += piece;
         }
       }

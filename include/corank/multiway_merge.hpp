@@ -117,7 +117,11 @@ class ExtractedWords final : public KeyWords {
   std::uint32_t words() const override { return KeyTraits<Value>::words; }
   void read(std::uint32_t word, const std::byte* records, std::size_t count,
             std::uint64_t* to) const override {
-    for (std::size_t i = 0; i < count; ++i) to[i] = word_of(word, records + i * sizeof(T));
+    // Of a word known beforehand compilers make better code.
+    const auto read_word = [&](std::uint32_t known) __attribute__((always_inline)) {
+      for (std::size_t i = 0; i < count; ++i) to[i] = word_of(known, records + i * sizeof(T));
+    };
+    word == 0 ? read_word(0) : word == 1 ? read_word(1) : read_word(word);
   }
   void gather(std::uint32_t word, std::span<const std::byte* const> records,
               std::uint64_t* to) const override {
