@@ -158,7 +158,9 @@ CORANK_VAES std::uint64_t sum_wide_rounds(std::span<const std::byte> records,
   return sum_of(_mm_add_epi64(sum, add_rounds(records.subspan(whole), record_bytes)));
 }
 
-// The same of records of 16 bytes, and whether their words ascend. Words that stay equal do, too.
+// The same of records of 16 bytes, and whether their words ascend. Words that stay equal do, too,
+// unless `strict`.
+template <bool strict>
 CORANK_VAES OrderedSum sum_ascending_by_16(std::span<const std::byte> records,
                                            const detail::WholeWord& key) {
   constexpr std::uint64_t sign = std::uint64_t{1} << 63;  // vectors compare as signed
@@ -170,20 +172,26 @@ CORANK_VAES OrderedSum sum_ascending_by_16(std::span<const std::byte> records,
                             flips);
   };
   __m256i sums[2] = {_mm256_setzero_si256(), _mm256_setzero_si256()};
-  __m256i descend = _mm256_setzero_si256();
+  __m256i ascend = _mm256_set1_epi64x(-1), descend = _mm256_setzero_si256();
   const std::byte* at = records.data();
   const std::byte* const end = at + records.size();
   for (; end - at >= 80; at += 64) {  // and the record behind them
     const __m256i blocks[2] = {load_blocks(at), load_blocks(at + 32)};
     for (int i = 0; i < 2; ++i) sums[i] = _mm256_add_epi64(sums[i], mix_two(blocks[i]));
+    const __m256i last = words(blocks[0], blocks[1]);
     const __m256i next = words(load_blocks(at + 16), load_blocks(at + 48));
-    descend = _mm256_or_si256(descend, _mm256_cmpgt_epi64(words(blocks[0], blocks[1]), next));
+    if constexpr (strict)
+      ascend = _mm256_and_si256(ascend, _mm256_cmpgt_epi64(next, last));
+    else
+      descend = _mm256_or_si256(descend, _mm256_cmpgt_epi64(last, next));
   }
-  bool ascend = _mm256_testz_si256(descend, descend) != 0;
-  for (const std::byte* last = at; end - last > 16; last += 16)
-    ascend = ascend && word_of(key, last) <= word_of(key, last + 16);
+  bool ascends = _mm256_movemask_epi8(ascend) == -1 && _mm256_testz_si256(descend, descend) != 0;
+  for (const std::byte* last = at; end - last > 16; last += 16) {
+    const std::uint64_t word = word_of(key, last), next = word_of(key, last + 16);
+    ascends = ascends && (strict ? word < next : word <= next);
+  }
   const __m128i sum = add_halves(_mm256_add_epi64(sums[0], sums[1]));
-  return {sum_of(_mm_add_epi64(sum, add_rounds({at, end}, 16))), ascend};
+  return {sum_of(_mm_add_epi64(sum, add_rounds({at, end}, 16))), ascends};
 }
 
 // The same of long records.
@@ -225,16 +233,18 @@ std::vector<FingerprintSum> find_sums() {
 
 std::optional<OrderedSum> sum_and_order([[maybe_unused]] FingerprintSum sum,
                                         [[maybe_unused]] const KeyLayout& layout,
-                                        [[maybe_unused]] std::span<const std::byte> records) {
+                                        [[maybe_unused]] std::span<const std::byte> records,
+                                        [[maybe_unused]] bool strict) {
 #ifdef __x86_64__
   const auto key = first_word(layout);
   if (sum != sum_wide_rounds || !key) return std::nullopt;
   const bool is_whole = layout.pieces_count == 1;
   if (layout.record_bytes == 16 && is_whole && !key->big_endian && key->offset % 8 == 0)
-    return sum_ascending_by_16(records, *key);
+    return (strict ? sum_ascending_by_16<true> : sum_ascending_by_16<false>)(records, *key);
   if (layout.record_bytes >= least_for_two_chains)
-    return (key->big_endian ? sum_ascending<true>
-                            : sum_ascending<false>)(records, layout.record_bytes, *key, is_whole);
+    return (key->big_endian ? sum_ascending<true> : sum_ascending<false>)(records,
+                                                                          layout.record_bytes, *key,
+                                                                          is_whole && !strict);
 #endif
   return std::nullopt;
 }

@@ -33,12 +33,13 @@ std::uint64_t entries_fingerprint(FingerprintSum sum, const TextLayout& layout,
 
 struct OrderedSum {
   std::uint64_t sum;
-  bool ascends;  // that no record sorts before its predecessor is certain
+  bool ascends;  // that all records are in order is certain
 };
-// The same sum, in one go with a look at the order of the records. Nothing if there is no such way
-// for this `sum` and these keys. There must be records.
+// The same sum, in one go with a look at the order of the records, which none of them may equal its
+// predecessor in if `strict`. Nothing if there is no such way for this `sum` and these keys. There
+// must be records.
 std::optional<OrderedSum> sum_and_order(FingerprintSum sum, const KeyLayout& layout,
-                                        std::span<const std::byte> records);
+                                        std::span<const std::byte> records, bool strict);
 
 namespace detail {
 

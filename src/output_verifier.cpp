@@ -39,6 +39,7 @@ void OutputVerifier::look(std::span<const std::byte> bytes, std::uint64_t rank, 
   const KeyLayout layout = encoding_.layout();
   const std::uint32_t record_bytes = layout.record_bytes;
   const std::uint64_t records = bytes.size() / record_bytes;
+  const bool strict = kind_ == OutputOrder::Kind::strict;
   const auto look_from = [&](std::uint64_t begin, std::uint64_t end) {
     const std::uint64_t in_block = std::max<std::uint64_t>(block_bytes / record_bytes, 1);
     std::uint64_t sum = 0;
@@ -48,11 +49,11 @@ void OutputVerifier::look(std::span<const std::byte> bytes, std::uint64_t rank, 
       const std::uint64_t before = first == 0 ? 0 : 1;
       const std::byte* const predecessor = block.data() - before * record_bytes;
       std::optional<OrderedSum> looked;
-      if (kind_ == OutputOrder::Kind::rising && sum_) looked = sum_and_order(sum_, layout, block);
+      if (kind_ != OutputOrder::Kind::none && sum_)
+        looked = sum_and_order(sum_, layout, block, strict);
       if (kind_ != OutputOrder::Kind::none &&
-          !(looked && looked->ascends && follows(block.data(), predecessor))) {
-        const std::uint64_t descent =
-            first_descent(layout, predecessor, count + before, kind_ == OutputOrder::Kind::strict);
+          !(looked && looked->ascends && (before == 0 || follows(block.data(), predecessor)))) {
+        const std::uint64_t descent = first_descent(layout, predecessor, count + before, strict);
         if (descent != count + before) throw_disorder(rank + first - before + descent);
       }
       if (sum_) sum += looked ? looked->sum : sum_(block, record_bytes);

@@ -366,7 +366,8 @@ void TileShaper::take_block(std::byte* records, std::uint64_t count) {
   const Neighbours merged = compare_first_words(layout, records, count);
   if (sum_) {
     const std::byte* const last = records + (count - 1) * record_bytes;
-    fingerprint_ += sum_({records, count * record_bytes}, record_bytes);
+    block_sum_ = sum_({records, count * record_bytes}, record_bytes);
+    fingerprint_ += block_sum_;
     descends_ |= merged.descend || (merged.tie && first_descent(layout, records, count) != count) ||
                  (!last_.empty() && record_less(layout, records, last_.data()));
     if (first_.empty()) first_.assign(records, records + record_bytes);
@@ -474,6 +475,7 @@ void TileShaper::take_groups(std::byte* records, std::uint64_t count, bool may_t
 // No two of the records are of one group; the first may be of the open one.
 void TileShaper::take_singles(std::byte* records, std::uint64_t count) {
   const std::uint32_t record_bytes = shape_->record_bytes();
+  const std::byte* const block = records;
   if (!open_.empty() && shape_->equal(open_.record(), records)) {
     if (shape_->on_equal() == OnEqual::error) {
       failure_ = std::make_exception_ptr(EqualKeys(records, record_bytes));
@@ -489,9 +491,19 @@ void TileShaper::take_singles(std::byte* records, std::uint64_t count) {
   }
   if (count == 0) return;
   close_group();
+  std::byte* const last = records + (count - 1) * record_bytes;
   if (shape_->counts_) count_one(records, count - 1);
-  put_stretch(records, count - 1);
-  open_.start(*shape_, records + (count - 1) * record_bytes, 1);
+  if (sum_ && !shape_->filters_ && !shape_->counts_ && shape_->selected_.empty()) {
+    // All of the block but a record or two goes out as it was merged: its sum is known.
+    sum_put();
+    outgoing_ += block_sum_ - sum_({block, records}, record_bytes) -
+                 sum_({last, record_bytes}, record_bytes);
+    put_stretch(records, count - 1);
+    summed_ = end_;
+  } else {
+    put_stretch(records, count - 1);
+  }
+  open_.start(*shape_, last, 1);
 }
 
 // `fulfils`: which of the records count; null: all.

@@ -180,6 +180,7 @@ class TileShaper {
   std::byte* end_;
   FingerprintSum sum_;
   std::uint64_t fingerprint_ = 0;
+  std::uint64_t block_sum_ = 0;  // of the records taken last, as they were merged
   bool descends_ = false;
   std::vector<std::byte> first_, last_;  // of the merged records
   std::byte* summed_;                    // end of what is in:

@@ -132,7 +132,7 @@ TEST_CASE("records that exchange any of their bytes change a fingerprint") {
 
 TEST_CASE("the first descent is found wherever it is") {
   Random random(33);
-  std::uint64_t looked_in_one_go = 0;
+  std::uint64_t looked_in_one_go = 0, looked_strictly = 0;
   auto cases = schemas_and_keys;
   cases.push_back({"p:u64,a:i64", "a:desc"});
   cases.push_back({"p:u32,a:u64,q:bytes60", "a"});
@@ -145,17 +145,22 @@ TEST_CASE("the first descent is found wherever it is") {
       const std::uint64_t count = 700;
       Bytes sorted = stably_sorted(schema, keys, random_records(schema, count, values, random));
       const auto at = [&](std::uint64_t i) { return &sorted[i * record_bytes]; };
-      const auto in_one_go = [&](std::uint64_t n) {
+      const auto in_one_go = [&](std::uint64_t n, bool strict) {
         return sum_and_order(fingerprint_sums()[0], encoding.layout(),
-                             std::span(sorted).first(n * record_bytes));
+                             std::span(sorted).first(n * record_bytes), strict);
       };
       std::uint64_t missed = 0, planted = 0;
       for (std::uint64_t n = 0; n <= count; ++n) {
         missed += first_descent(encoding.layout(), sorted.data(), n) != n;
-        const auto look = n == 0 ? std::nullopt : in_one_go(n);
-        looked_in_one_go += look && look->ascends;
-        missed += look && look->sum != fingerprint_sums()[0](
-                                           std::span(sorted).first(n * record_bytes), record_bytes);
+        for (const bool strict : {false, true}) {
+          const auto look = n == 0 ? std::nullopt : in_one_go(n, strict);
+          (strict ? looked_strictly : looked_in_one_go) += look && look->ascends;
+          missed +=
+              look && look->sum != fingerprint_sums()[0](std::span(sorted).first(n * record_bytes),
+                                                         record_bytes);
+          missed += look && look->ascends && strict &&
+                    first_descent(encoding.layout(), sorted.data(), n, true) != n;
+        }
       }
       std::uint64_t level = 1;
       while (level < count && reference_less(schema, keys, at(level - 1), at(level))) ++level;
@@ -165,13 +170,17 @@ TEST_CASE("the first descent is found wherever it is") {
         ++planted;
         std::swap_ranges(at(i), at(i + 1), at(i + 1));
         missed += first_descent(encoding.layout(), sorted.data(), count) != i + 1;
-        const auto look = in_one_go(count);
-        missed += look && look->ascends;
+        for (const bool strict : {false, true}) {
+          const auto look = in_one_go(count, strict);
+          missed += look && look->ascends;
+        }
         std::swap_ranges(at(i), at(i + 1), at(i + 1));
         const Bytes next(at(i + 1), at(i + 1) + record_bytes);
         std::copy_n(at(i), record_bytes, at(i + 1));
         missed +=
             first_descent(encoding.layout(), sorted.data(), count, true) != std::min(level, i + 1);
+        const auto look = in_one_go(count, true);
+        missed += look && look->ascends;
         std::ranges::copy(next, at(i + 1));
       }
       CAPTURE(text, by);
@@ -179,7 +188,10 @@ TEST_CASE("the first descent is found wherever it is") {
       CHECK(missed == 0);
     }
   }
-  if (fingerprint_sums().size() > 2) CHECK(looked_in_one_go > 4'000);
+  if (fingerprint_sums().size() > 2) {
+    CHECK(looked_in_one_go > 4'000);
+    CHECK(looked_strictly > 2'000);
+  }
 }
 
 TEST_CASE("what is merged is looked at across the edges of pieces and parts") {
