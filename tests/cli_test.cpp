@@ -505,6 +505,8 @@ TEST_CASE("the sum of the runs' checksums is the output's") {
     for (int i = 0; i < 4; ++i) files.push_back(runs + "/run-0000" + std::to_string(i) + ".bin");
     Strings merge_tail{"-o", runs + ".out", "--stats", "-"};
     merge_tail.insert(merge_tail.end(), files.begin(), files.end());
+    CHECK_FALSE(nlohmann::json::parse(with({"merge"}, merge_tail).out).contains("checksum"));
+    merge_tail.insert(merge_tail.end(), {"--checksum", "--force"});
     const Result merged = with({"merge"}, merge_tail);
     REQUIRE(merged.code == 0);
     files.insert(files.begin(), "--checksum");

@@ -136,8 +136,8 @@ std::string bound_of(const corank::Stats& stats) {
                      stats.bound.ceiling_bytes_per_second * 1e-9);
 }
 
-void write_stats(const corank::Stats& stats, const std::string& file) {
-  const nlohmann::ordered_json json = {
+void write_stats(const corank::Stats& stats, bool checksum, const std::string& file) {
+  nlohmann::ordered_json json = {
       {"records", stats.records},
       {"records_skipped", stats.records_skipped},
       {"records_written", stats.records_written},
@@ -173,8 +173,8 @@ void write_stats(const corank::Stats& stats, const std::string& file) {
       {"units_redone_on_cpu", stats.units_redone_on_cpu},
       {"device_fault", stats.device_fault},
       {"verified", stats.verified},
-      {"checksum", hexadecimal(stats.checksum)},
   };
+  if (checksum) json["checksum"] = hexadecimal(stats.checksum);
   const std::string text = json.dump(2) + '\n';
   if (file == "-") {
     fmt::print("{}", text);
@@ -260,9 +260,15 @@ class MergeCommand {
         "--progress", progress_, "Show progress even where standard error is no terminal");
     command_->add_flag("--no-progress", no_progress_, "Show no progress on a terminal either")
         ->excludes(progress);
+    CLI::Option* const stats =
+        command_
+            ->add_option("--stats", stats_,
+                         "Write statistics as JSON to FILE; - is standard output")
+            ->type_name("FILE");
     command_
-        ->add_option("--stats", stats_, "Write statistics as JSON to FILE; - is standard output")
-        ->type_name("FILE");
+        ->add_flag("--checksum", options_.checksum,
+                   "Let the statistics hold the output's checksum, as check --checksum prints it")
+        ->needs(stats);
     command_
         ->add_option("--trace", trace_,
                      "Write what happened when to FILE, in Chrome's trace-event format, which "
@@ -302,7 +308,6 @@ class MergeCommand {
 
     const StopOnSignal signals;
     options_.stop = signals.token();
-    options_.checksum = !stats_.empty();
     options_.trace = trace_;
     if (!quiet_)
       options_.notice = [](const std::string& notice) {
@@ -320,7 +325,7 @@ class MergeCommand {
         return report(interrupted, signals.exit_code());
       }
     }
-    if (!stats_.empty()) write_stats(stats, stats_);
+    if (!stats_.empty()) write_stats(stats, options_.checksum, stats_);
     return done;
   }
 
