@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstring>
 
 #include "corank/error.hpp"
@@ -16,10 +17,9 @@ namespace corank {
 namespace {
 
 #ifdef __x86_64__
-__attribute__((target("avx2"))) std::size_t find_ends_by_64(std::span<const std::byte> bytes,
-                                                            char terminator,
-                                                            std::span<std::uint32_t> ends,
-                                                            std::size_t& scanned) {
+__attribute__((target("avx2,bmi,popcnt"))) std::size_t find_ends_by_64(
+    std::span<const std::byte> bytes, char terminator, std::span<std::uint32_t> ends,
+    std::size_t& scanned) {
   const __m256i wanted = _mm256_set1_epi8(terminator);
   std::uint32_t* to = ends.data();
   std::size_t at = 0;
@@ -29,8 +29,14 @@ __attribute__((target("avx2"))) std::size_t find_ends_by_64(std::span<const std:
         _mm256_movemask_epi8(_mm256_cmpeq_epi8(_mm256_loadu_si256(block), wanted)));
     const auto high = static_cast<std::uint32_t>(
         _mm256_movemask_epi8(_mm256_cmpeq_epi8(_mm256_loadu_si256(block + 1), wanted)));
-    for (std::uint64_t found = std::uint64_t{high} << 32 | low; found != 0; found &= found - 1)
-      *to++ = static_cast<std::uint32_t>(at) + static_cast<std::uint32_t>(__builtin_ctzll(found));
+    std::uint64_t found = std::uint64_t{high} << 32 | low;
+    std::uint32_t* const end = to + std::popcount(found);
+    // How many they are is hard to predict, so a few are put there even if they are none.
+    do {
+      for (int i = 0; i < 4; ++i, found = _blsr_u64(found))
+        *to++ = static_cast<std::uint32_t>(at + _tzcnt_u64(found));
+    } while (to < end);
+    to = end;
   }
   auto count = static_cast<std::size_t>(to - ends.data());
   count += find_ends_portable(bytes.subspan(at), terminator, ends.subspan(count), scanned);
@@ -223,7 +229,9 @@ std::size_t find_ends_portable(std::span<const std::byte> bytes, char terminator
 
 FindEnds* find_ends_avx2() {
 #ifdef __x86_64__
-  if (__builtin_cpu_supports("avx2")) return find_ends_by_64;
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") &&
+      __builtin_cpu_supports("popcnt"))
+    return find_ends_by_64;
 #endif
   return nullptr;
 }
