@@ -14,9 +14,11 @@
 #include "backend.hpp"
 #include "corank/error.hpp"
 #include "cuda_check.cuh"
+#include "merged_unit.hpp"
 #include "shape.hpp"
 #include "staging.cuh"
 #include "text_shape.hpp"
+#include "unit_shaper.hpp"
 
 namespace corank {
 

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "cuda_check.cuh"
+#include "merged_unit.hpp"
 #include "shape.hpp"
 #include "shape_kernels.cuh"
 #include "staging.cuh"

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "cuda_check.cuh"
-#include "shape.hpp"
+#include "merged_unit.hpp"
 #include "staging.cuh"
 #include "text_kernels.cuh"
 #include "text_shape.hpp"

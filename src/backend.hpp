@@ -9,6 +9,7 @@
 #include "buffer.hpp"
 #include "corank/error.hpp"
 #include "corank/key.hpp"
+#include "merged_unit.hpp"
 #include "shape.hpp"
 #include "text_shape.hpp"
 #include "unit.hpp"

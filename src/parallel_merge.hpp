@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tile_merge.hpp"
+#include "unit_shaper.hpp"
 
 namespace corank {
 

@@ -25,6 +25,7 @@
 #include "reader.hpp"
 #include "stream_reader.hpp"
 #include "text_verifier.hpp"
+#include "unit_shaper.hpp"
 
 namespace corank {
 namespace {

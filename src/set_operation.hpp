@@ -90,4 +90,12 @@ class RunCounter {
   std::vector<SetPiece> pieces_;
 };
 
+// A group that a set operation decides about, as far as it was merged; empty where none was.
+struct OpenSet {
+  std::vector<std::byte> record;  // one of its records, as far as its key goes
+  SetGroup group;
+
+  bool empty() const { return record.empty(); }
+};
+
 }  // namespace corank

@@ -10,6 +10,7 @@
 #include "for_all.hpp"
 #include "framing.hpp"
 #include "order.hpp"
+#include "shape.hpp"
 
 namespace corank {
 namespace {

@@ -16,7 +16,7 @@
 #include "corank/shaping.hpp"
 #include "fingerprint.hpp"
 #include "gather.hpp"
-#include "shape.hpp"
+#include "merged_unit.hpp"
 #include "text_columns.hpp"
 #include "unit.hpp"
 

@@ -9,8 +9,8 @@
 
 #include "corank/multiway_merge.hpp"
 #include "fingerprint.hpp"
-#include "shape.hpp"
 #include "text_shape.hpp"
+#include "tile_shaper.hpp"
 #include "word_kernel.hpp"
 
 namespace corank {

@@ -12,6 +12,7 @@
 #include "merge_case.hpp"
 #include "shape.hpp"
 #include "support.hpp"
+#include "unit_shaper.hpp"
 
 using namespace corank;
 using namespace corank::test;
