@@ -70,6 +70,11 @@ std::span<std::byte> pages_around(std::span<const std::byte> bytes) {
 
 }  // namespace
 
+std::uint64_t MappedFiles::room(std::uint64_t bytes) {
+  const std::uint64_t pages = (bytes + page_bytes() - 1) / page_bytes();
+  return (pages | 1) * page_bytes();
+}
+
 MappedFiles::MappedFiles(std::uint64_t bytes) {
   handle_bus_errors();
   for (slot_ = 0; slot_ < slots.size() && slots[slot_].taken.exchange(true);) ++slot_;
@@ -104,7 +109,7 @@ const std::byte* MappedFiles::add(const FileDescriptor& file, std::uint64_t byte
   if (bytes != 0 &&
       ::mmap(at, bytes, PROT_READ, MAP_SHARED | MAP_FIXED, file.get(), 0) == MAP_FAILED)
     throw_file_error(path, "map");
-  used_bytes_ += round_up(bytes, page_bytes());
+  used_bytes_ += room(bytes);
   return at;
 }
 

@@ -14,7 +14,11 @@ namespace corank {
 // which is a SIGBUS otherwise, reads as zeros, and failed_at() says so from then on.
 class MappedFiles {
  public:
-  // Room for add() of so many bytes together, each file rounded up to whole pages.
+  // How much of an area a file of so many bytes takes: an odd number of pages. Runs are often as
+  // long as each other and a power of two; their pages would share a few sets of the TLB.
+  static std::uint64_t room(std::uint64_t bytes);
+
+  // An area of so many bytes.
   explicit MappedFiles(std::uint64_t bytes);
   ~MappedFiles();
   MappedFiles(const MappedFiles&) = delete;

@@ -35,7 +35,7 @@ void map(std::span<Run> runs) {
     throw Error(fmt::format("--io mapped: maps no more than {} runs, and there are {}; use auto",
                             most_mapped, runs.size()));
   std::uint64_t area_bytes = 0;
-  for (const Run& run : runs) area_bytes += round_up(run.file_bytes(), page_bytes());
+  for (const Run& run : runs) area_bytes += MappedFiles::room(run.file_bytes());
   const auto files = std::make_shared<MappedFiles>(area_bytes);
   for (Run& run : runs) run.map_into(files);
 }
