@@ -464,7 +464,7 @@ class PackedWords {
   std::size_t put_equal(std::span<const Word> words, std::size_t first, Take take, Write write) {
     const std::uint32_t record_bytes = keys_.record_bytes();
     const auto ties = [&](std::size_t i) {
-      return i < words.size() && words[first] >> packing_.run_bits == words[i] >> packing_.run_bits;
+      return i < words.size() && tie(words[first], words[i]);
     };
     if (!ties(first + 1)) {
       write(take(first), 1);
