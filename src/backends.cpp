@@ -37,9 +37,11 @@ BackendDecision decide(const Options& options, std::uint64_t bytes) {
 }
 
 // The pages of runs in memory and of their output, without overlaps: one page may hold several
-// runs, but can be pinned only once.
+// runs, but can be pinned only once. Those no more than `gap_bytes` apart, which can be read, go
+// together: a call for each of 4,096 runs took a third of a second.
 std::vector<std::span<const std::byte>> pages_of(std::span<const Run> runs,
-                                                 std::span<const std::byte> output) {
+                                                 std::span<const std::byte> output,
+                                                 std::uint64_t gap_bytes) {
   std::vector<std::pair<std::uintptr_t, std::uintptr_t>> ranges;
   const auto add = [&](const std::byte* begin, std::size_t bytes) {
     const auto address = reinterpret_cast<std::uintptr_t>(begin);
@@ -54,7 +56,8 @@ std::vector<std::span<const std::byte>> pages_of(std::span<const Run> runs,
   std::vector<std::span<const std::byte>> pages;
   for (std::size_t i = 0; i < ranges.size();) {
     auto [begin, end] = ranges[i++];
-    for (; i < ranges.size() && ranges[i].first <= end; ++i) end = std::max(end, ranges[i].second);
+    for (; i < ranges.size() && ranges[i].first <= end + gap_bytes; ++i)
+      end = std::max(end, ranges[i].second);
     pages.emplace_back(reinterpret_cast<const std::byte*>(begin), end - begin);
   }
   return pages;
@@ -105,7 +108,8 @@ std::vector<std::shared_ptr<void>> pin(Backend& backend, std::span<const Run> ru
                                        std::span<const std::byte> output) {
   const bool mapped = std::ranges::any_of(runs, &Run::is_mapped);
   std::vector<std::shared_ptr<void>> pinned;
-  for (const auto& pages : pages_of(runs, output)) pinned.push_back(backend.pin(pages, mapped));
+  for (const auto& pages : pages_of(runs, output, mapped ? page_bytes() : 0))
+    pinned.push_back(backend.pin(pages, mapped));
   return pinned;
 }
 
