@@ -63,6 +63,27 @@ struct Wide {
   std::uint64_t id;
 };
 
+// Whether the runs, sorted here, are merged as std::stable_sort() sorts them, and their
+// fingerprint is that of what it sorted.
+template <class Record, class Less>
+bool merges_tile(const WordKernel& kernel, const detail::KeyWords& keys,
+                 std::vector<std::vector<Record>> runs, Less less) {
+  std::vector<Record> expected;
+  std::vector<Stretch> stretches;
+  for (auto& run : runs) {
+    std::stable_sort(run.begin(), run.end(), less);
+    expected.insert(expected.end(), run.begin(), run.end());
+    stretches.push_back({reinterpret_cast<const std::byte*>(run.data()), run.size(), false});
+  }
+  std::stable_sort(expected.begin(), expected.end(), less);
+  std::vector<Record> out(expected.size());
+  const auto fingerprint = make_tile_merger(keys, kernel)
+                               ->merge(stretches, reinterpret_cast<std::byte*>(out.data()), nullptr,
+                                       portable_fingerprint);
+  return fingerprint == portable_fingerprint(std::as_bytes(std::span(expected)), sizeof(Record)) &&
+         std::memcmp(out.data(), expected.data(), out.size() * sizeof(Record)) == 0;
+}
+
 }  // namespace
 
 TEST_CASE("words: all of up to three runs of up to five words are merged", "[word]") {
@@ -244,21 +265,9 @@ TEST_CASE("what ties is merged stably, in order as it is or not", "[word]") {
                                         random() % thirds,
                                         id,
                                         {}});
-        std::vector<Long> expected;
-        std::vector<Stretch> stretches;
-        const auto less = [](const Long& a, const Long& b) {
+        CHECK(merges_tile(*kernel, keys, runs, [](const Long& a, const Long& b) {
           return std::tie(a.first, a.second, a.third) < std::tie(b.first, b.second, b.third);
-        };
-        for (auto& run : runs) {
-          std::stable_sort(run.begin(), run.end(), less);
-          expected.insert(expected.end(), run.begin(), run.end());
-          stretches.push_back({reinterpret_cast<const std::byte*>(run.data()), run.size(), false});
-        }
-        std::stable_sort(expected.begin(), expected.end(), less);
-        std::vector<Long> out(expected.size());
-        CHECK(make_tile_merger(keys, *kernel)
-                  ->merge(stretches, reinterpret_cast<std::byte*>(out.data()), nullptr, nullptr));
-        CHECK(std::memcmp(out.data(), expected.data(), out.size() * sizeof(Long)) == 0);
+        }));
       }
 }
 
@@ -290,28 +299,15 @@ TEMPLATE_TEST_CASE("tiles are merged by every kernel", "[word]", Pair, Wide) {
             record.high = k == 30 ? key << 44 : 7;
             record.low = k == 30 ? random() % 3 : key;
           } else {
-            // Of 700 runs, a few keys of two bits above and two below what fits beside the run.
+            // Of 700 runs, keys of ten bits above and two below what fits beside the run.
             record.key = k == 30 && bits == 20    ? key << 44
-                         : k == 700 && bits == 64 ? key & (std::uint64_t{3} << 62 | 3)
+                         : k == 700 && bits == 64 ? key & (std::uint64_t{0x3ff} << 54 | 3)
                                                   : key;
           }
           record.id = id;
           runs[std::max(random() % k, random() % k)].push_back(record);
         }
-        std::vector<TestType> expected;
-        std::vector<Stretch> stretches;
-        for (auto& run : runs) {
-          std::stable_sort(run.begin(), run.end(), less);
-          expected.insert(expected.end(), run.begin(), run.end());
-          stretches.push_back({reinterpret_cast<const std::byte*>(run.data()), run.size(), false});
-        }
-        std::stable_sort(expected.begin(), expected.end(), less);
-        std::vector<TestType> out(expected.size());
-        CHECK(make_tile_merger(keys, *kernel)
-                  ->merge(stretches, reinterpret_cast<std::byte*>(out.data()), nullptr,
-                          portable_fingerprint) ==
-              portable_fingerprint(std::as_bytes(std::span(expected)), sizeof(TestType)));
-        CHECK(std::memcmp(out.data(), expected.data(), out.size() * sizeof(TestType)) == 0);
+        CHECK(merges_tile(*kernel, keys, runs, less));
       }
 }
 
