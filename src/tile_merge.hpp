@@ -9,18 +9,12 @@
 
 #include "corank/multiway_merge.hpp"
 #include "fingerprint.hpp"
+#include "stretch.hpp"
 #include "text_shape.hpp"
 #include "tile_shaper.hpp"
 #include "word_kernel.hpp"
 
 namespace corank {
-
-// Records that lie end to end and ascend: a run, or a part of one.
-struct Stretch {
-  const std::byte* records;
-  std::uint64_t count;
-  bool predecessor;  // the record before the first belongs to the same run
-};
 
 // Not thread-safe: one for each thread, so that its scratch is reused.
 class TileMerger {

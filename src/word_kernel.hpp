@@ -46,9 +46,11 @@ struct WordKernel {
   Advance* advance;
   // The same of unsigned words, if `unsigned_order`; they go out as they are.
   void (*advance_raw)(WordLanes& lanes, std::uint64_t steps, bool unsigned_order);
-  // Words of records of 8 bytes: each ^ `flip`, its bytes swapped before if `swap`.
-  bool (*ascend)(const std::byte* records, std::uint64_t count, bool swap, std::uint64_t flip);
-  // The same, and they go to `to`.
+  // Whether words that are `stride` bytes apart do, each ^ `flip`, its bytes swapped before if
+  // `swap`.
+  bool (*ascend)(const std::byte* words, std::uint64_t stride, std::uint64_t count, bool swap,
+                 std::uint64_t flip);
+  // The same of words that lie end to end, and they go to `to`.
   bool (*read_ascending)(const std::byte* records, std::uint64_t count, bool swap,
                          std::uint64_t flip, Word* to);
   // Unsigned words of the key become packed ones, where they are.

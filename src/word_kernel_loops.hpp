@@ -19,25 +19,38 @@ inline Word read_word(const std::byte* record, std::uint64_t flip) {
   return static_cast<Word>((Swap ? __builtin_bswap64(word) : word) ^ flip);
 }
 
-template <bool Swap, bool Store>
-bool read_loop(const std::byte* records, std::uint64_t count, std::uint64_t flip, Word* to) {
-  if (Store && count > 0) to[0] = read_word<Swap>(records, flip);
+// Stride: 0 if it is known only now.
+template <bool Swap, std::uint64_t Stride, bool Store>
+bool read_loop(const std::byte* keys, std::uint64_t any_stride, std::uint64_t count,
+               std::uint64_t flip, Word* to) {
+  const std::uint64_t stride = Stride != 0 ? Stride : any_stride;
+  if (Store && count > 0) to[0] = read_word<Swap>(keys, flip);
   std::uint64_t descents = 0;
   for (std::uint64_t i = 1; i < count; ++i) {
-    const Word word = read_word<Swap>(records + 8 * i, flip);
-    descents |= word < read_word<Swap>(records + 8 * (i - 1), flip);
+    const Word word = read_word<Swap>(keys + stride * i, flip);
+    descents |= word < read_word<Swap>(keys + stride * (i - 1), flip);
     if (Store) to[i] = word;
   }
   return descents == 0;
 }
 
-bool ascend(const std::byte* records, std::uint64_t count, bool swap, std::uint64_t flip) {
-  return (swap ? read_loop<true, false> : read_loop<false, false>)(records, count, flip, nullptr);
+// Vector code is made for a stride known beforehand only.
+template <bool Swap>
+bool ascend_by(const std::byte* keys, std::uint64_t stride, std::uint64_t count,
+               std::uint64_t flip) {
+  return (stride == 8    ? read_loop<Swap, 8, false>
+          : stride == 16 ? read_loop<Swap, 16, false>
+                         : read_loop<Swap, 0, false>)(keys, stride, count, flip, nullptr);
+}
+
+bool ascend(const std::byte* keys, std::uint64_t stride, std::uint64_t count, bool swap,
+            std::uint64_t flip) {
+  return (swap ? ascend_by<true> : ascend_by<false>)(keys, stride, count, flip);
 }
 
 bool read_ascending(const std::byte* records, std::uint64_t count, bool swap, std::uint64_t flip,
                     Word* to) {
-  return (swap ? read_loop<true, true> : read_loop<false, true>)(records, count, flip, to);
+  return (swap ? read_loop<true, 8, true> : read_loop<false, 8, true>)(records, 8, count, flip, to);
 }
 
 void pack(std::uint64_t* words, std::uint64_t count, const Packing& packing, std::uint64_t run,
@@ -83,7 +96,6 @@ void read_packed_loop(const std::byte* keys, std::uint64_t any_stride, std::uint
 void read_packed(const std::byte* keys, std::uint64_t stride, std::uint64_t count, bool swap,
                  std::uint64_t flip, const Packing& packing, std::uint64_t run, Order& order,
                  std::uint64_t* to) {
-  // Vector code is made for a stride known beforehand only.
   if (stride == 16)
     (swap ? read_packed_loop<true, 16> : read_packed_loop<false, 16>)(keys, stride, count, flip,
                                                                       packing, run, order, to);

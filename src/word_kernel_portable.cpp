@@ -1,18 +1,11 @@
 #include <initializer_list>
 
+#include "conditional_moves.hpp"
 #include "word_kernel.hpp"
 #include "word_kernel_loops.hpp"
 
 namespace corank {
 namespace {
-
-// GCC's -fsplit-paths, part of -O3, would make a jump of one of the lanes' choices, half of which
-// are mispredicted.
-#if defined(__GNUC__) && !defined(__clang__)
-#define CORANK_CONDITIONAL_MOVES __attribute__((optimize("no-split-paths")))
-#else
-#define CORANK_CONDITIONAL_MOVES
-#endif
 
 // Words are compared ^ `flip_in`, and go out ^ `flip_out`.
 CORANK_CONDITIONAL_MOVES void advance_scalar(WordLanes& lanes, std::uint64_t steps, Word flip_in,

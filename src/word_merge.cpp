@@ -16,7 +16,7 @@ constexpr Word greatest_word = INT64_MAX;
 
 // What the lanes work on at a time: long enough that the change to the next costs little.
 constexpr std::uint64_t part_words = 2048;
-constexpr std::uint64_t raw_part_words = 2048;
+constexpr std::uint64_t raw_part_words = 4096;
 constexpr std::uint64_t piece = 128;
 // Runs whose words fit into the first cache, twice, are merged into one before the next ones are.
 constexpr std::uint64_t group_words = 2048;
@@ -82,70 +82,47 @@ void WordMerger::merge_into(Word* out, Word flip) {
   run_jobs(false, [&](WordLanes& l, std::uint64_t steps) { kernel_.advance(l, steps, flip); });
 }
 
-std::optional<WordMerger::Front> WordMerger::merge_fronts(std::span<const Word> a,
-                                                          std::span<const Word> b,
-                                                          bool unsigned_order, Word* out) {
+std::optional<Front> WordMerger::merge_front(std::span<const Word> a, std::span<const Word> b,
+                                             bool unsigned_order, Word* out) {
   const Word flip = unsigned_order ? INT64_MIN : 0;
   const auto less = [flip](Word x, Word y) { return (x ^ flip) < (y ^ flip); };
-  const auto ascend = [&](std::span<const Word> words) {
-    return kernel_.ascend(reinterpret_cast<const std::byte*>(words.data()), words.size(), false,
-                          static_cast<std::uint64_t>(flip));
+  constexpr std::uint64_t most = lanes * raw_part_words;
+  const Front front =
+      cut_front(a.data(), a.size(), b.data(), b.size(), most, word_margin, lanes * block, less);
+  const std::uint64_t words = front.count();
+  if (words == 0) return front;
+  // The words are checked while they come into the cache, and with them those behind them, which
+  // the lanes look at.
+  const auto ascend = [&](std::span<const Word> run) {
+    return kernel_.ascend(reinterpret_cast<const std::byte*>(run.data()), sizeof(Word), run.size(),
+                          false, static_cast<std::uint64_t>(flip));
   };
-  // Neither front may reach into the margin at the end of its run.
-  if (std::min(a.size(), b.size()) <= word_margin) return Front{};
-  std::uint64_t a_end = a.size() - word_margin, b_end = b.size() - word_margin;
-  if (less(b[b_end], a[a_end]))
-    a_end = static_cast<std::uint64_t>(
-        std::upper_bound(a.begin(), a.begin() + static_cast<std::ptrdiff_t>(a_end), b[b_end],
-                         less) -
-        a.begin());
-  else
-    b_end = static_cast<std::uint64_t>(
-        std::lower_bound(b.begin(), b.begin() + static_cast<std::ptrdiff_t>(b_end), a[a_end],
-                         less) -
-        b.begin());
-  const std::uint64_t count = (a_end + b_end) / (lanes * block) * (lanes * block);
-
-  reset(lanes * raw_part_words, 1);
-  Front done{0, 0};
-  while (done.a + done.b < count) {
-    const std::uint64_t words = std::min(count - done.a - done.b, lanes * raw_part_words);
-    const Word *from_a = a.data() + done.a, *from_b = b.data() + done.b;
-    const std::uint64_t split = co_rank(words, from_a, std::min(words, a_end - done.a), from_b,
-                                        std::min(words, b_end - done.b), less);
-    // The words are checked while they come into the cache, each with the one before it, and with
-    // them those behind them, which the lanes look at.
-    const std::uint64_t before_a = done.a != 0, before_b = done.b != 0;
-    if (!ascend({from_a - before_a, before_a + split + word_margin}) ||
-        !ascend({from_b - before_b, before_b + (words - split) + word_margin}))
-      return std::nullopt;
-    jobs_.clear();
-    const std::uint64_t part = words / lanes;
-    for (std::uint64_t rank = 0; rank < words; rank += part) {
-      const std::uint64_t first = co_rank(rank, from_a, split, from_b, words - split, less);
-      jobs_.push_back({from_a + first, from_b + (rank - first), buffers_[0].data() + rank, part});
-    }
-    run_jobs(unsigned_order, [&](WordLanes& l, std::uint64_t steps) {
-      kernel_.advance_raw(l, steps, unsigned_order);
-    });
-    // What the next round is likely to read comes in while this one's output goes out.
-    const auto fetch = [](const Word* from, const Word* end) {
-      for (; from < end; from += 8) __builtin_prefetch(from, 0, 2);
-    };
-    for (std::uint64_t at = 0; at < words; at += piece) {
-      const std::uint64_t size = std::min(piece, words - at);
-      const std::uint64_t part_a = size * split / words;
-      const Word* next_a = from_a + split + at * split / words;
-      const Word* next_b = from_b + (words - split) + at * (words - split) / words;
-      fetch(next_a, std::min(next_a + part_a, a.data() + a.size()));
-      fetch(next_b, std::min(next_b + (size - part_a), b.data() + b.size()));
-      stream_copy(reinterpret_cast<std::byte*>(out + done.a + done.b + at),
-                  reinterpret_cast<const std::byte*>(buffers_[0].data() + at), size * sizeof(Word));
-    }
-    done.a += split;
-    done.b += words - split;
+  if (!ascend(a.first(front.a + word_margin)) || !ascend(b.first(front.b + word_margin)) ||
+      !is_front(front, a.data(), b.data(), less))
+    return std::nullopt;
+  reset(most, 1);
+  jobs_.clear();
+  const std::uint64_t part = words / lanes;
+  for (std::uint64_t rank = 0; rank < words; rank += part) {
+    const std::uint64_t first = co_rank(rank, a.data(), front.a, b.data(), front.b, less);
+    jobs_.push_back({&a[first], &b[rank - first], buffers_[0].data() + rank, part});
   }
-  return done;
+  run_jobs(unsigned_order, [&](WordLanes& l, std::uint64_t steps) {
+    kernel_.advance_raw(l, steps, unsigned_order);
+  });
+  // What the next front is likely to take comes in while this one goes out.
+  const auto fetch = [](std::span<const Word> run, std::uint64_t first, std::uint64_t count) {
+    for (std::uint64_t i = first; i < std::min(first + count, run.size()); i += 8)
+      __builtin_prefetch(&run[i], 0, 2);
+  };
+  for (std::uint64_t at = 0; at < words; at += piece) {
+    const std::uint64_t size = std::min(piece, words - at);
+    fetch(a, front.a + at * front.a / words, size * front.a / words);
+    fetch(b, front.b + at * front.b / words, size - size * front.a / words);
+    stream_copy(reinterpret_cast<std::byte*>(out + at),
+                reinterpret_cast<const std::byte*>(buffers_[0].data() + at), size * sizeof(Word));
+  }
+  return front;
 }
 
 // Takes the words that equal what stands behind the runs from their ends, and says how many: a

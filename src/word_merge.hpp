@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "front.hpp"
 #include "word_kernel.hpp"
 
 namespace corank {
@@ -35,14 +36,10 @@ class WordMerger {
   std::span<Word> merge();
   // The same into `out`, each word ^ `flip`.
   void merge_into(Word* out, Word flip);
-  // How much of two runs is merged.
-  struct Front {
-    std::uint64_t a = 0, b = 0;
-  };
-  // Merges two runs, almost to the end of one of them, from and to memory beyond the caches.
-  // Nothing if one of them is out of order.
-  std::optional<Front> merge_fronts(std::span<const Word> a, std::span<const Word> b,
-                                    bool unsigned_order, Word* out);
+  // Merges a front of two runs that the caches like, from and to memory beyond them; none if it
+  // would come near to the end of a run. Nothing if a run is out of order.
+  std::optional<Front> merge_front(std::span<const Word> a, std::span<const Word> b,
+                                   bool unsigned_order, Word* out);
 
  private:
   struct Run {

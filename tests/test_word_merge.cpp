@@ -10,21 +10,15 @@
 #include "stream_copy.hpp"
 #include "support.hpp"
 #include "tile_merge.hpp"
+#include "word_kernels.hpp"
 #include "word_merge.hpp"
 
 namespace corank {
 namespace {
 
+using test::kernels;
 using Random = std::mt19937_64;
 using Words = std::vector<Word>;
-
-// Every kernel that this machine has; the portable one is always there.
-std::vector<const WordKernel*> kernels() {
-  std::vector<const WordKernel*> result;
-  for (const Simd simd : {Simd::none, Simd::neon, Simd::avx2, Simd::avx512})
-    if (const WordKernel* kernel = word_kernel(simd)) result.push_back(kernel);
-  return result;
-}
 
 // The number of ways in which the runs, sorted here, are merged otherwise than they should be.
 int wrong_merges(const WordKernel& kernel, std::vector<Words> runs) {
@@ -126,41 +120,6 @@ TEST_CASE("words: long and lopsided runs are merged", "[word]") {
           CAPTURE(kernel->carries, k, shift, lopsided);
           CHECK(wrong_merges(*kernel, runs) == 0);
         }
-}
-
-TEST_CASE("words: the fronts of two runs are merged where they lie", "[word]") {
-  Random random(2);
-  for (const WordKernel* kernel : kernels())
-    for (const bool unsigned_order : {false, true})
-      for (const std::size_t a_count : {0u, 8u, 9u, 100u, 30'000u})
-        for (const std::size_t b_count : {1u, 70u, 20'001u})
-          for (const unsigned shift : {0u, 58u}) {
-            CAPTURE(kernel->carries, unsigned_order, a_count, b_count, shift);
-            const auto less = [&](Word x, Word y) {
-              return unsigned_order ? static_cast<std::uint64_t>(x) < static_cast<std::uint64_t>(y)
-                                    : x < y;
-            };
-            Words a(a_count), b(b_count);
-            for (Words* run : {&a, &b}) {
-              for (Word& word : *run) word = static_cast<Word>(random()) >> shift;
-              std::ranges::sort(*run, less);
-            }
-            Words expected(a_count + b_count), out(a_count + b_count, 42);
-            std::ranges::merge(a, b, expected.begin(), less);
-            WordMerger merger(*kernel);
-            const auto front = merger.merge_fronts(a, b, unsigned_order, out.data());
-            REQUIRE(front);
-            const std::size_t done = front->a + front->b;
-            CHECK(std::equal(out.begin(), out.begin() + static_cast<std::ptrdiff_t>(done),
-                             expected.begin()));
-            // What is left is little, or all of one run.
-            CHECK((done + 4 * word_margin + 16 > expected.size() || front->a + 9 + 16 > a_count ||
-                   front->b + 9 + 16 > b_count));
-            if (a_count < 30'000 || b_count < 20'000 || shift != 0) continue;
-            const std::size_t at = random() % 15'000;
-            std::swap(b[at], b[at + 1]);
-            CHECK_FALSE(merger.merge_fronts(a, b, unsigned_order, out.data()));
-          }
 }
 
 TEST_CASE("words: keys are read and packed alike by every kernel", "[word]") {

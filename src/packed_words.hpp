@@ -1,0 +1,402 @@
+// Merges records of any kind by as many bits of their keys as tell a block of them apart.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstring>
+#include <functional>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "front_merge.hpp"
+#include "gather.hpp"
+#include "prefetch.hpp"
+#include "record_sort.hpp"
+#include "squeezed_words.hpp"
+#include "stream_copy.hpp"
+#include "stretch.hpp"
+#include "text_shape.hpp"
+#include "text_words.hpp"
+#include "word_merge.hpp"
+
+namespace corank {
+
+// What is merged of them is those bits, of one word of the key, and the number of the run; the
+// record is then the run's next.
+class PackedWords {
+ public:
+  PackedWords(const detail::KeyWords& keys, const WordKernel& kernel)
+      : keys_(keys),
+        whole_word_(keys.whole_word()),
+        text_(dynamic_cast<const TextWords*>(&keys)),
+        kernel_(kernel),
+        merger_(kernel),
+        sorter_(keys, kernel) {
+    if (text_) squeezed_.emplace(*text_);
+  }
+
+  std::uint64_t word(const std::byte* record) const {
+    if (whole_word_) return detail::word_of(*whole_word_, record);
+    if (text_) return reinterpret_cast<const Entry*>(record)->word;
+    std::uint64_t result;
+    keys_.read(0, record, 1, &result);
+    return result;
+  }
+
+  bool ascends(const Stretch& stretch) const {
+    if (whole_word_) {
+      const std::uint64_t stride = keys_.record_bytes();
+      return kernel_.ascend(stretch.records - stride * stretch.predecessor + whole_word_->offset,
+                            stride, stretch.count + stretch.predecessor, whole_word_->big_endian,
+                            whole_word_->flip ^ sign_bit);
+    }
+    std::array<std::uint64_t, batch> words;
+    return joins(stretch) && read(stretch, 0, {}, 0, [&](std::uint64_t) { return words.data(); });
+  }
+
+  // What goes out ends at `end` or before, unless there is a shaper for it.
+  template <class Look>
+  bool merge(std::span<const Stretch> block, std::uint64_t records, std::byte*& out,
+             const std::byte* end, TextShaper* shaper, Look look) {
+    merger_.reset(records, block.size());
+    choose_word(block);
+    const bool squeezed = text_ && !keys_.is_last(word_) && ties_often(block);
+    if (!(squeezed ? read_squeezed(block, records, look) : read_block(block, look))) return false;
+    next_.clear();
+    for (const Stretch& stretch : block) next_.push_back(stretch.records);
+    if (shaper) {
+      put_records<sizeof(Entry)>(merger_.merge(), *shaper);
+      return true;
+    }
+    if (text_) {
+      GatherWriter writer(*text_->text(), out, end);
+      put_records<sizeof(Entry)>(merger_.merge(), writer);
+      out = writer.position();
+      return true;
+    }
+    if (streaming_overlaps())
+      put(merger_.merge(), StreamWriter(out));
+    else
+      put(merger_.merge(), PlainWriter(out));
+    out += records * keys_.record_bytes();
+    return true;
+  }
+
+  // Nothing if a run is out of order.
+  std::optional<Front> merge_front(const Stretch& a, const Stretch& b, std::byte* out) const {
+    if (!whole_word_ || keys_.record_bytes() != FrontKeys::record_bytes) return Front{};
+    const FrontKeys a_keys{*whole_word_, a.records}, b_keys{*whole_word_, b.records};
+    const Front front = cut_front(a_keys, a.count, b_keys, b.count);
+    if (front.count() == 0) return front;
+    if (!ascends({a.records, front.a, a.predecessor}) ||
+        !ascends({b.records, front.b, b.predecessor}) ||
+        !is_front(front, a_keys, b_keys, std::less{}))
+      return std::nullopt;
+    corank::merge_front(front, a_keys, b_keys, out);
+    return front;
+  }
+
+ private:
+  static constexpr std::uint64_t sign_bit = std::uint64_t{1} << 63;  // words compare as signed
+  static constexpr std::uint64_t batch = 64;
+  // What is fetched ahead of its use.
+  static constexpr std::size_t prefetch_records = 16;
+  static constexpr std::uint32_t prefetched_ahead_bytes = 256;  // of one run of small records
+  static constexpr std::uint32_t line_bytes = 64;
+  static constexpr std::size_t put_words = 512;          // that are looked at for ties at a time
+  static constexpr std::uint64_t most_copied_apart = 8;  // of records of a size known beforehand
+
+  // Gives the merger the packed words of the block's records. False if they are out of order.
+  template <class Look>
+  bool read_block(std::span<const Stretch> block, Look look) {
+    // Reading keys brings the whole of short records into the cache; of long ones, what reads all
+    // of them in a row is faster where it is the first.
+    const bool looks_first = keys_.record_bytes() > line_bytes;
+    may_tie_ = packing_.shift != 0 || !keys_.is_last(word_);
+    for (std::size_t run = 0; run < block.size(); ++run) {
+      const Stretch& stretch = block[run];
+      if (stretch.count == 0) continue;
+      if (looks_first) look(stretch);
+      if (!joins(stretch) || !keys_.share_words(word_, stretch.records, stretch.count, shared_))
+        return false;
+      std::uint64_t first;
+      keys_.read(word_, stretch.records, 1, &first);
+      kernel_.pack(&first, 1, packing_, run, ignored_);
+      auto* to =
+          reinterpret_cast<std::uint64_t*>(merger_.add(static_cast<Word>(first), stretch.count));
+      if (!read(stretch, word_, packing_, run, [&](std::uint64_t at) { return to + at; }))
+        return false;
+      if (!looks_first) look(stretch);
+    }
+    return true;
+  }
+
+  // The same of text whose keys no word tells apart well.
+  template <class Look>
+  bool read_squeezed(std::span<const Stretch> block, std::uint64_t records, Look look) {
+    squeezed_->reset(records);
+    for (const Stretch& stretch : block) {
+      if (stretch.count == 0) continue;
+      if (!joins(stretch) || !keys_.share_words(word_, stretch.records, stretch.count, shared_) ||
+          !squeezed_->read(stretch, word_))
+        return false;
+      look(stretch);
+    }
+    may_tie_ = !squeezed_->choose_bits(63 - packing_.run_bits, packing_.run_bits);
+    packing_.shift = 1;  // as if bits of the word had been lost: ties are sorted by it again
+    std::uint64_t at = 0;
+    for (std::size_t run = 0; run < block.size(); ++run) {
+      const std::uint64_t count = block[run].count;
+      if (count == 0) continue;
+      std::uint64_t first;
+      squeezed_->put(at, 1, run, &first);
+      squeezed_->put(
+          at, count, run,
+          reinterpret_cast<std::uint64_t*>(merger_.add(static_cast<Word>(first), count)));
+      at += count;
+    }
+    return true;
+  }
+
+  // Whether the word does not tell many records apart, by a sample of the longest run: what is
+  // equal in one run is so in all of them.
+  bool ties_often(std::span<const Stretch> block) const {
+    const Stretch& longest = *std::ranges::max_element(block, {}, &Stretch::count);
+    std::array<std::uint64_t, batch> words;
+    const std::uint64_t count = std::min(longest.count, batch);
+    keys_.read(word_, longest.records, count, words.data());
+    std::uint64_t ties = 0;
+    for (std::uint64_t i = 1; i < count; ++i) ties += words[i] == words[i - 1];
+    return 4 * ties * block.size() >= count;
+  }
+
+  bool joins(const Stretch& stretch) const {
+    return !stretch.predecessor ||
+           !descends(stretch.records - keys_.record_bytes(), stretch.records);
+  }
+
+  bool descends(const std::byte* record, const std::byte* next) const {
+    if (!whole_word_) return keys_.less(next, record);
+    return detail::word_of(*whole_word_, next) < detail::word_of(*whole_word_, record);
+  }
+
+  // The first word in which the block's least record and its greatest differ.
+  void choose_word(std::span<const Stretch> block) {
+    const std::byte *least = nullptr, *greatest = nullptr;
+    for (const Stretch& stretch : block) {
+      if (stretch.count == 0) continue;
+      const std::byte* last = stretch.records + (stretch.count - 1) * keys_.record_bytes();
+      if (!least || descends(least, stretch.records)) least = stretch.records;
+      if (!greatest || descends(last, greatest)) greatest = last;
+    }
+    word_ = keys_.telling_word(least, greatest);
+    shared_ = least;
+    std::uint64_t low, high;
+    keys_.read(word_, least, 1, &low);
+    keys_.read(word_, greatest, 1, &high);
+    packing_ = packing_of(low, high, static_cast<unsigned>(std::bit_width(block.size() - 1)));
+  }
+
+  // Puts a word of each record, packed, where `place` says for its index. False if the records are
+  // out of order, those before them in the key being equal.
+  template <class Place>
+  bool read(const Stretch& stretch, std::uint32_t word, const Packing& packing, std::uint64_t run,
+            Place place) const {
+    Order order{};
+    for (std::uint64_t first = 0; first < stretch.count; first += batch) {
+      const std::uint64_t count = std::min(stretch.count - first, batch);
+      const std::byte* records = stretch.records + first * keys_.record_bytes();
+      std::uint64_t* to = place(first);
+      order.equals = false;
+      if (whole_word_) {
+        kernel_.read_packed(records + whole_word_->offset, keys_.record_bytes(), count,
+                            whole_word_->big_endian, whole_word_->flip, packing, run, order, to);
+      } else if (word == 0 && keys_.text()) {
+        kernel_.read_packed(records + offsetof(Entry, word), sizeof(Entry), count, false, 0,
+                            packing, run, order, to);
+      } else {
+        keys_.read(word, records, count, to);
+        kernel_.pack(to, count, packing, run, order);
+      }
+      if (order.descends) return false;
+      if (order.equals && !keys_.is_last(word)) {
+        if (first != 0 && descends(records - keys_.record_bytes(), records)) return false;
+        if (!ties_ascend(records, count, word + (packing.shift == 0), to, 0)) return false;
+      }
+    }
+    return true;
+  }
+
+  // Whether records are in order where their packed words >> `shift` are those of their
+  // predecessors. They may differ in the key's words from `word` on.
+  bool ties_ascend(const std::byte* records, std::uint64_t count, std::uint32_t word,
+                   const std::uint64_t* packed, unsigned shift) const {
+    if (!text_) {
+      std::array<std::uint64_t, put_words> words;
+      read_words(word, records, count, words.data());
+      const Order order = kernel_.order_ties(packed, shift, words.data(), count);
+      if (order.descends) return false;
+      if (!order.equals || word + 1 == keys_.words()) return true;
+    }
+    const std::uint32_t record_bytes = keys_.record_bytes();
+    for (std::uint64_t i = 1; i < count; ++i)
+      if ((packed[i] ^ packed[i - 1]) >> shift == 0 &&
+          descends(records + (i - 1) * record_bytes, records + i * record_bytes))
+        return false;
+    return true;
+  }
+
+  void read_words(std::uint32_t word, const std::byte* records, std::uint64_t count,
+                  std::uint64_t* to) const {
+    if (!whole_word_) return keys_.read(word, records, count, to);
+    Order ignored{};
+    kernel_.read_packed(records + whole_word_->offset, keys_.record_bytes(), count,
+                        whole_word_->big_endian, whole_word_->flip, {}, 0, ignored, to);
+  }
+
+  template <class Writer>
+  void put(std::span<const Word> words, Writer&& writer) {
+    // A copy of a size known beforehand is much faster where it is small.
+    if (keys_.record_bytes() == 16)
+      put_records<16>(words, writer);
+    else
+      put_records<0>(words, writer);
+  }
+
+  // Puts the records out in the order of their words. Bytes: of a record, 0 if known only now.
+  template <std::uint32_t Bytes, class Writer>
+  void put_records(std::span<const Word> words, Writer& writer) {
+    const std::uint32_t record_bytes = Bytes != 0 ? Bytes : keys_.record_bytes();
+    const std::uint64_t run_mask = (std::uint64_t{1} << packing_.run_bits) - 1;
+    // By value, so that all that the loop needs may stay in registers.
+    const auto next_of = [words, run_mask,
+                          next = next_.data()](std::size_t i) -> const std::byte*& {
+      return next[static_cast<std::uint64_t>(words[i]) & run_mask];
+    };
+    const auto take = [words, record_bytes, next_of](std::size_t i) {
+      const std::byte*& record = next_of(i);
+      if (Bytes == 0 && i + prefetch_records < words.size()) {
+        const std::byte*& later = next_of(i + prefetch_records);
+        prefetch(later + (&later == &record ? prefetch_records * record_bytes : 0), record_bytes);
+      }
+      if (Bytes != 0) __builtin_prefetch(record + prefetched_ahead_bytes);
+      const std::byte* taken = record;
+      record += record_bytes;
+      return taken;
+    };
+    const auto write = [&writer, record_bytes](const std::byte* records, std::uint64_t count) {
+      if (Bytes == 0 || count > most_copied_apart)
+        return writer.write(records, count * record_bytes);
+      for (std::uint64_t i = 0; i < count; ++i)
+        writer.write(records + i * record_bytes, record_bytes);
+    };
+    std::size_t window_records = 0;
+    if constexpr (requires { writer.window(); })
+      window_records = Writer::window_bytes / record_bytes;
+    const std::size_t most = window_records == 0 ? put_words : std::min(put_words, window_records);
+    // Ties are mostly of equal keys, and in order as they are: that is looked at when they are
+    // together where they go, until it is not so.
+    bool ordered = true;
+    for (std::size_t first = 0; first < words.size();) {
+      const std::size_t end = std::min(first + most, words.size());
+      const bool tied = may_tie_ && kernel_.tied(&words[first],
+                                                 std::min(end + 1, words.size()) - first, packing_);
+      if constexpr (requires { writer.window(); }) {
+        const std::size_t count = tied ? whole_ties(words, first, end) : end - first;
+        if (window_records != 0 && count != 0 && (ordered || !tied)) {
+          std::byte* const to = writer.window();
+          for (std::size_t i = 0; i < count; ++i)
+            std::memcpy(to + i * record_bytes, take(first + i), record_bytes);
+          if (tied)
+            ordered = ties_ascend(to, count, word_ + (packing_.shift == 0),
+                                  reinterpret_cast<const std::uint64_t*>(&words[first]),
+                                  packing_.run_bits);
+          if (ordered || !tied) {
+            writer.advance(count * record_bytes);
+            first += count;
+            continue;
+          }
+          for (std::size_t i = 0; i < count; ++i) next_of(first + i) -= record_bytes;
+        }
+      }
+      while (first < end) {
+        if (tied)
+          first = put_equal(words, first, take, write);
+        else
+          write(take(first++), 1);
+      }
+    }
+  }
+
+  // How many words there are up to `end` without those that tie with what is behind.
+  std::size_t whole_ties(std::span<const Word> words, std::size_t first, std::size_t end) const {
+    if (end < words.size())
+      while (end > first && tie(words[end - 1], words[end])) --end;
+    return end - first;
+  }
+
+  bool tie(Word a, Word b) const {
+    return static_cast<std::uint64_t>(a ^ b) >> packing_.run_bits == 0;
+  }
+
+  // Puts out the records that the packed words do not tell apart from the first one's, a piece of
+  // each of a few runs, and says where they end.
+  template <class Take, class Write>
+  std::size_t put_equal(std::span<const Word> words, std::size_t first, Take take, Write write) {
+    const std::uint32_t record_bytes = keys_.record_bytes();
+    const auto ties = [&](std::size_t i) {
+      return i < words.size() && tie(words[first], words[i]);
+    };
+    if (!ties(first + 1)) {
+      write(take(first), 1);
+      return first + 1;
+    }
+    pieces_.clear();
+    bool ordered = true;
+    std::size_t end = first;
+    for (std::size_t i = first; ties(i); i = end) {
+      const std::byte* records = take(i);
+      for (end = i + 1; end < words.size() && words[end] == words[i]; ++end) take(end);
+      if (!pieces_.empty()) {
+        const Stretch& last = pieces_.back();
+        ordered = ordered && !descends(last.records + (last.count - 1) * record_bytes, records);
+      }
+      pieces_.push_back({records, end - i, true});
+    }
+    if (ordered) {
+      for (const Stretch& piece : pieces_) write(piece.records, piece.count);
+      return end;
+    }
+    ties_.clear();
+    for (const Stretch& piece : pieces_)
+      for (std::uint64_t i = 0; i < piece.count; ++i)
+        ties_.push_back({piece.records + i * record_bytes, 0});
+    std::uint64_t value;
+    keys_.read(word_, ties_.front().record, 1, &value);
+    sorter_.sort(ties_, packing_.shift != 0 ? word_ : keys_.next_word(word_, value));
+    for (const RecordRef& tie : ties_) write(tie.record, 1);
+    return end;
+  }
+
+  const detail::KeyWords& keys_;
+  const std::optional<detail::WholeWord> whole_word_;
+  const TextWords* const text_;
+  std::optional<SqueezedWords> squeezed_;
+  const WordKernel& kernel_;
+  WordMerger merger_;
+  RecordSorter sorter_;
+  // Of the block that is merged: the word of the key, a record whose words before it are those of
+  // all of the block, the next record of each run.
+  std::uint32_t word_ = 0;
+  const std::byte* shared_ = nullptr;
+  Packing packing_;
+  bool may_tie_ = false;  // whether equal packed words may stand for different keys
+  std::vector<const std::byte*> next_;
+  std::vector<Stretch> pieces_;
+  std::vector<RecordRef> ties_;
+  Order ignored_{};
+};
+
+}  // namespace corank

@@ -1,0 +1,15 @@
+// Brings into the caches what is wanted soon.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace corank {
+
+// The beginning of what is long: the processor fetches the rest itself.
+inline void prefetch(const std::byte* from, std::uint64_t bytes) {
+  constexpr std::uint64_t most_bytes = 4096;
+  for (std::uint64_t at = 0; at < bytes && at < most_bytes; at += 64) __builtin_prefetch(from + at);
+}
+
+}  // namespace corank
