@@ -223,22 +223,29 @@ class PackedWords {
       if (order.descends) return false;
       if (order.equals && !keys_.is_last(word)) {
         if (first != 0 && descends(records - keys_.record_bytes(), records)) return false;
-        if (!ties_ascend(records, count, word + (packing.shift == 0), to, 0)) return false;
+        if (!ties_ascend(records, count, word + (packing.shift == 0), packing.shift != 0, to, 0))
+          return false;
       }
     }
     return true;
   }
 
   // Whether records are in order where their packed words >> `shift` are those of their
-  // predecessors. They may differ in the key's words from `word` on.
-  bool ties_ascend(const std::byte* records, std::uint64_t count, std::uint32_t word,
+  // predecessors. They may differ in the key's words from `word` on, a `part` of which is packed.
+  bool ties_ascend(const std::byte* records, std::uint64_t count, std::uint32_t word, bool part,
                    const std::uint64_t* packed, unsigned shift) const {
     if (!text_) {
-      std::array<std::uint64_t, put_words> words;
-      read_words(word, records, count, words.data());
-      const Order order = kernel_.order_ties(packed, shift, words.data(), count);
+      std::array<std::uint64_t, put_words> words, next_words;
+      const auto order_by = [&](std::uint64_t* to, const std::uint64_t* ties, unsigned tie_shift) {
+        read_words(word, records, count, to);
+        return kernel_.order_ties(ties, tie_shift, to, count);
+      };
+      Order order = order_by(words.data(), packed, shift);
+      // Where that word is equal, so is the part of it.
+      if (part && order.equals && !order.descends && ++word < keys_.words())
+        order = order_by(next_words.data(), words.data(), 0);
       if (order.descends) return false;
-      if (!order.equals || word + 1 == keys_.words()) return true;
+      if (!order.equals || word + 1 >= keys_.words()) return true;
     }
     const std::uint32_t record_bytes = keys_.record_bytes();
     for (std::uint64_t i = 1; i < count; ++i)
@@ -310,7 +317,7 @@ class PackedWords {
           for (std::size_t i = 0; i < count; ++i)
             std::memcpy(to + i * record_bytes, take(first + i), record_bytes);
           if (tied)
-            ordered = ties_ascend(to, count, word_ + (packing_.shift == 0),
+            ordered = ties_ascend(to, count, word_ + (packing_.shift == 0), packing_.shift != 0,
                                   reinterpret_cast<const std::uint64_t*>(&words[first]),
                                   packing_.run_bits);
           if (ordered || !tied) {
