@@ -116,6 +116,7 @@ class PackedWords {
     const bool looks_first = keys_.record_bytes() > line_bytes;
     may_tie_ = packing_.shift != 0 || !keys_.is_last(word_);
     for (std::size_t run = 0; run < block.size(); ++run) {
+      prefetch_ahead(block, run, keys_.record_bytes());
       const Stretch& stretch = block[run];
       if (stretch.count == 0) continue;
       if (looks_first) look(stretch);

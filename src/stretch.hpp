@@ -3,6 +3,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
+
+#include "prefetch.hpp"
 
 namespace corank {
 
@@ -18,6 +21,15 @@ inline void drop(Stretch& stretch, std::uint64_t count, std::uint32_t record_byt
   stretch.records += count * record_bytes;
   stretch.count -= count;
   stretch.predecessor |= count != 0;
+}
+
+// While a run's part of a block is looked at, that of another one comes into the caches.
+inline void prefetch_ahead(std::span<const Stretch> block, std::size_t run,
+                           std::uint32_t record_bytes) {
+  constexpr std::size_t ahead = 4;
+  if (run + ahead >= block.size()) return;
+  const Stretch& next = block[run + ahead];
+  prefetch(next.records, next.count * record_bytes);
 }
 
 }  // namespace corank

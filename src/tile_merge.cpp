@@ -4,7 +4,7 @@
 #include <cstring>
 #include <vector>
 
-#include "gallop.hpp"
+#include "block_cutter.hpp"
 #include "packed_words.hpp"
 #include "prefetch.hpp"
 #include "record_sort.hpp"
@@ -26,14 +26,11 @@ constexpr std::uint64_t enough_records_from_run = 256;
 constexpr std::uint64_t wide_block_bytes = std::uint64_t{2} << 20;
 constexpr std::uint64_t most_wide_block_records = std::uint64_t{1} << 21;
 
-// While a run is cut, another one's part of the block is fetched, so many runs ahead.
-constexpr std::size_t prefetch_runs = 8;
-
 template <class Format>
 class FormatMerger final : public TileMerger {
  public:
   FormatMerger(const KeyWords& keys, const WordKernel& kernel)
-      : keys_(keys), format_(keys, kernel), sorter_(keys, kernel) {}
+      : keys_(keys), format_(keys, kernel), sorter_(keys, kernel), cutter_(keys, kernel) {}
 
   std::optional<std::uint64_t> merge(std::span<const Stretch> stretches, std::byte* out,
                                      TileShaper* shaper, FingerprintSum sum,
@@ -94,9 +91,6 @@ class FormatMerger final : public TileMerger {
   bool merge_cluster(std::byte*& out) {
     if (cluster_.size() == 1) return copy(cluster_.front(), out);
     if (cluster_.size() == 2 && !merge_fronts(out)) return false;
-    std::uint64_t records = 0;
-    for (const Stretch& stretch : cluster_) records += stretch.count;
-    block_ = cluster_;
     const std::uint64_t runs = cluster_.size();
     const std::uint64_t block_records = std::min(
         std::max(
@@ -104,20 +98,10 @@ class FormatMerger final : public TileMerger {
              std::min(enough_records_from_run * runs, wide_block_bytes / keys_.record_bytes()),
              least_records_from_run * runs}),
         most_wide_block_records);
-    if (records > block_records + block_records / 2) {
-      for (Stretch& stretch : block_) stretch.count = 0;
-      for (const RecordRef& splitter : splitters(block_records)) {
-        cut(splitter);
-        if (!merge_block(out)) return false;
-      }
-      for (std::size_t i = 0; i < block_.size(); ++i) {
-        drop(block_[i], block_[i].count, keys_.record_bytes());
-        block_[i].count = cluster_[i].count -
-                          static_cast<std::uint64_t>(block_[i].records - cluster_[i].records) /
-                              keys_.record_bytes();
-      }
-    }
-    return merge_block(out);
+    cutter_.begin(cluster_, block_records);
+    while (cutter_.next(block_))
+      if (!merge_block(out)) return false;
+    return true;
   }
 
   // Merges two runs straight from where they are, as far as the format does.
@@ -137,61 +121,6 @@ class FormatMerger final : public TileMerger {
   void take_front(Stretch& run, std::uint64_t count) {
     take_fingerprints(run.records, count);
     drop(run, count, keys_.record_bytes());
-  }
-
-  // Records that cut the merge into blocks. Of every run each `step`-th record is a sample; a block
-  // ends at each `samples`-th sample in the order of the merge. So a block has about block_records
-  // records, give or take `step` - 1 of each run.
-  std::span<const RecordRef> splitters(std::uint64_t block_records) {
-    const std::uint64_t step = std::clamp<std::uint64_t>(block_records / cluster_.size(), 4, 1024);
-    const std::uint64_t samples = block_records / step;
-    samples_.clear();
-    for (std::size_t run = 0; run < cluster_.size(); ++run)
-      for (std::uint64_t i = step; i <= cluster_[run].count; i += step)
-        samples_.push_back({cluster_[run].records + (i - 1) * keys_.record_bytes(), run});
-    sorter_.sort(samples_, 0);
-    std::size_t count = 0;
-    for (std::size_t i = samples; i <= samples_.size(); i += samples)
-      samples_[count++] = samples_[i - 1];
-    return std::span(samples_).first(count);
-  }
-
-  // Moves the block on to what sorts up to and including the splitter.
-  void cut(const RecordRef& splitter) {
-    const std::uint32_t record_bytes = keys_.record_bytes();
-    const std::uint64_t splitter_word = format_.word(splitter.record);
-    const bool more_words = keys_.words() > 1;
-    for (std::size_t i = 0; i < cluster_.size(); ++i) {
-      if (i + prefetch_runs < cluster_.size()) prefetch_next(block_[i + prefetch_runs]);
-      const std::uint64_t guess = block_[i].count;  // as many as last time
-      Stretch& block = block_[i];
-      drop(block, block.count, record_bytes);
-      const std::byte* end = cluster_[i].records + cluster_[i].count * record_bytes;
-      const std::uint64_t left = static_cast<std::uint64_t>(end - block.records) / record_bytes;
-      if (i == splitter.run) {
-        // Only an unsorted run may have the splitter among what is taken already.
-        block.count =
-            splitter.record < block.records
-                ? 0
-                : static_cast<std::uint64_t>(splitter.record - block.records) / record_bytes + 1;
-        continue;
-      }
-      const bool behind = i > splitter.run;
-      block.count = gallop(left, guess, [&](std::uint64_t index) {
-        const std::byte* record = block.records + index * record_bytes;
-        const std::uint64_t word = format_.word(record);
-        if (word != splitter_word || !more_words)
-          return behind ? word < splitter_word : word <= splitter_word;
-        return behind ? keys_.less(record, splitter.record) : !keys_.less(splitter.record, record);
-      });
-    }
-  }
-
-  // Fetches what the run is likely to give to the next block.
-  void prefetch_next(const Stretch& last) const {
-    const std::byte* next = last.records + last.count * keys_.record_bytes();
-    const std::uint64_t bytes = (last.count + last.count / 4 + 1) * keys_.record_bytes();
-    prefetch(next, bytes);
   }
 
   bool merge_block(std::byte*& out) {
@@ -274,8 +203,9 @@ class FormatMerger final : public TileMerger {
   std::uint64_t fingerprint_ = 0;  // of what was merged of a tile
   Format format_;
   RecordSorter sorter_;
+  BlockCutter cutter_;
   std::vector<Stretch> cluster_, block_;
-  std::vector<RecordRef> firsts_, samples_;
+  std::vector<RecordRef> firsts_;
   const std::byte* end_ = nullptr;  // of the output of entries
   TileShaper* shaper_ = nullptr;
   TextShaper* text_shaper_ = nullptr;

@@ -33,7 +33,9 @@ class WholeWords {
   bool merge(std::span<const Stretch> block, std::uint64_t records, std::byte*& out,
              const std::byte* /*end*/, TextShaper* /*shaper*/, Look look) {
     merger_.reset(records, block.size());
-    for (const Stretch& stretch : block) {
+    for (std::size_t run = 0; run < block.size(); ++run) {
+      prefetch_ahead(block, run, 8);
+      const Stretch& stretch = block[run];
       if (stretch.count == 0) continue;
       const std::uint64_t first = word(stretch.records);
       if (stretch.predecessor && first < word(stretch.records - 8)) return false;

@@ -1,0 +1,49 @@
+// Cuts a merge into blocks that stay in the caches.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "corank/multiway_merge.hpp"
+#include "record_sort.hpp"
+#include "stretch.hpp"
+
+namespace corank {
+
+// Of every run each so-manieth record is a sample; a block ends at each so-manieth sample in the
+// order of the merge. So how many records of each run are in a block is known but for those
+// between two samples, and these are sought in all runs at the same time, lest each wait for its
+// own memory.
+class BlockCutter {
+ public:
+  // `keys` must outlive the cutter.
+  BlockCutter(const detail::KeyWords& keys, const WordKernel& kernel)
+      : keys_(keys), sorter_(keys, kernel) {}
+
+  // Cuts `runs`, which stay where they are until the last block is cut, into blocks of about
+  // `block_records` records. Runs that are out of order are cut anywhere.
+  void begin(std::span<const Stretch> runs, std::uint64_t block_records);
+
+  // The next block: of each run a part, maybe an empty one. False after the last.
+  bool next(std::vector<Stretch>& block);
+
+ private:
+  void seek(const RecordRef& splitter);
+
+  const detail::KeyWords& keys_;
+  RecordSorter sorter_;
+  std::span<const Stretch> runs_;
+  std::uint64_t step_ = 0;           // records to a sample
+  std::uint64_t block_samples_ = 0;  // samples to a block
+  std::vector<RecordRef> samples_;   // in the order of the merge
+  std::size_t next_sample_ = 0;
+  bool done_ = true;
+  // Of each run, in records: where the block begins, how many of the samples up to its end stand
+  // for, where it ends.
+  std::vector<std::uint64_t> begins_, sampled_, ends_;
+  std::vector<const std::byte*> probes_;
+  std::vector<std::uint64_t> words_;
+};
+
+}  // namespace corank

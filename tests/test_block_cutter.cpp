@@ -1,0 +1,104 @@
+#include <algorithm>
+#include <numeric>
+#include <tuple>
+
+#include "block_cutter.hpp"
+#include "catch.hpp"
+#include "support.hpp"
+
+namespace corank {
+namespace {
+
+using test::Random;
+
+struct Wide {
+  std::uint64_t high, low;
+};
+
+bool less(const Wide& a, const Wide& b) {
+  return std::tie(a.high, a.low) < std::tie(b.high, b.low);
+}
+
+// The blocks of the runs: how many records of each run are in each.
+std::vector<std::vector<std::uint64_t>> blocks_of(const std::vector<std::vector<Wide>>& runs,
+                                                  std::uint64_t block_records) {
+  const auto key_of = [](const Wide& record) { return Key<2>{{record.high, record.low}}; };
+  const detail::ExtractedWords<Wide, decltype(key_of)> keys(key_of);
+  std::vector<Stretch> stretches, block;
+  for (const auto& run : runs)
+    stretches.push_back({reinterpret_cast<const std::byte*>(run.data()), run.size(), false});
+  BlockCutter cutter(keys, best_word_kernel());
+  cutter.begin(stretches, block_records);
+  std::vector<std::vector<std::uint64_t>> blocks;
+  std::vector<std::uint64_t> taken(runs.size(), 0);
+  while (cutter.next(block)) {
+    REQUIRE(block.size() == runs.size());
+    blocks.emplace_back();
+    for (std::size_t r = 0; r < runs.size(); ++r) {
+      // A run's parts follow one another.
+      REQUIRE(block[r].records == reinterpret_cast<const std::byte*>(runs[r].data() + taken[r]));
+      REQUIRE(block[r].predecessor == (taken[r] != 0));
+      blocks.back().push_back(block[r].count);
+      taken[r] += block[r].count;
+      REQUIRE(taken[r] <= runs[r].size());
+    }
+  }
+  for (std::size_t r = 0; r < runs.size(); ++r) REQUIRE(taken[r] == runs[r].size());
+  return blocks;
+}
+
+}  // namespace
+
+TEST_CASE("blocks are merged one after another", "[block]") {
+  Random random(1);
+  for (const std::size_t k : {2u, 3u, 16u, 300u})
+    for (const std::uint64_t block_records : {100u, 5'000u})
+      // How many values the words have.
+      for (const auto& [highs, lows] : {std::pair{~0ull, ~0ull}, {50ull, 1'000ull}, {1ull, 3ull}}) {
+        CAPTURE(k, block_records, highs, lows);
+        std::vector<std::vector<Wide>> runs(k);
+        for (int i = 0; i < 30'000; ++i)
+          runs[std::max(random() % k, random() % k)].push_back({random() % highs, random() % lows});
+        for (auto& run : runs) std::ranges::stable_sort(run, less);
+        const auto blocks = blocks_of(runs, block_records);
+        CHECK(blocks.size() > 1);
+        std::vector<std::uint64_t> ends(k, 0);
+        std::uint64_t wrong = 0;
+        for (const auto& block : blocks) {
+          const std::uint64_t records = std::reduce(block.begin(), block.end());
+          CHECK(records <= 2 * block_records + 1'024 + 4 * k);
+          for (std::size_t r = 0; r < k; ++r) ends[r] += block[r];
+          // What is behind the block in any run is merged after what ends it in any other.
+          for (std::size_t a = 0; a < k; ++a)
+            for (std::size_t b = 0; b < k; ++b) {
+              if (a == b || ends[a] == 0 || ends[b] == runs[b].size()) continue;
+              const Wide &last = runs[a][ends[a] - 1], &next = runs[b][ends[b]];
+              wrong += a < b ? less(next, last) : !less(last, next);
+            }
+        }
+        CHECK(wrong == 0);
+      }
+}
+
+TEST_CASE("what is little is one block", "[block]") {
+  CHECK(blocks_of({{{1, 1}, {2, 2}}, {}, {{1, 1}}}, 2) ==
+        std::vector<std::vector<std::uint64_t>>{{2, 0, 1}});
+  CHECK(blocks_of({{}, {}}, 2) == std::vector<std::vector<std::uint64_t>>{{0, 0}});
+}
+
+TEST_CASE("of runs that are out of order every record is in one block", "[block]") {
+  Random random(2);
+  for (int i = 0; i < 200; ++i) {
+    std::vector<std::vector<Wide>> runs(1 + random() % 20);
+    for (int record = 0; record < 5'000; ++record)
+      runs[random() % runs.size()].push_back({random() % 100, random()});
+    for (auto& run : runs) {
+      if (random() % 2) std::ranges::sort(run, less);
+      for (int swaps = 0; swaps < 3 && !run.empty(); ++swaps)
+        std::swap(run[random() % run.size()], run[random() % run.size()]);
+    }
+    blocks_of(runs, 200 + random() % 1'000);
+  }
+}
+
+}  // namespace corank
