@@ -56,8 +56,7 @@ class LayoutWords final : public detail::KeyWords {
 
   void gather(std::uint32_t word, std::span<const std::byte* const> records,
               std::uint64_t* to) const override {
-    const KeyLayout of_word = layout(word);
-    for (const std::byte* record : records) *to++ = encode<1>(of_word, record).word[0];
+    encode_keys(layout(word), records, reinterpret_cast<Key<1>*>(to));
   }
 
   bool less(const std::byte* a, const std::byte* b) const override {

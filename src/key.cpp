@@ -100,33 +100,48 @@ void with_piece(const KeyPiece& piece, Use use) {
   use([&piece](const std::byte* record) { return normalise(piece, record); });
 }
 
-}  // namespace
-
-template <int W>
-void encode_keys(const KeyLayout& layout, const std::byte* records, std::uint64_t count,
-                 Key<W>* keys) {
+// record(i): where the record i is.
+template <int W, class Record>
+void encode_all(const KeyLayout& layout, std::uint64_t count, Record record, Key<W>* keys) {
   // The first piece of a word, which is often the only one, sets it.
   int words = 0;
   for (std::uint32_t p = 0; p < layout.prefix_pieces; ++p) {
     const int word = layout.pieces[p].word;
     const bool sets = word == words;
     words = word + 1;
-    with_piece(layout.pieces[p], [&, stride = layout.record_bytes](auto bits) {
-      const std::byte* record = records;
+    with_piece(layout.pieces[p], [&, record](auto bits) {
       if (sets)
-        for (std::uint64_t i = 0; i < count; ++i, record += stride)
-          keys[i].word[word] = bits(record);
+        for (std::uint64_t i = 0; i < count; ++i) keys[i].word[word] = bits(record(i));
       else
-        for (std::uint64_t i = 0; i < count; ++i, record += stride)
-          keys[i].word[word] |= bits(record);
+        for (std::uint64_t i = 0; i < count; ++i) keys[i].word[word] |= bits(record(i));
     });
   }
   for (; words < W; ++words)
     for (std::uint64_t i = 0; i < count; ++i) keys[i].word[words] = 0;
 }
 
+}  // namespace
+
+template <int W>
+void encode_keys(const KeyLayout& layout, const std::byte* records, std::uint64_t count,
+                 Key<W>* keys) {
+  encode_all(
+      layout, count,
+      [records, stride = std::uint64_t{layout.record_bytes}](std::uint64_t i) {
+        return records + i * stride;
+      },
+      keys);
+}
+
+template <int W>
+void encode_keys(const KeyLayout& layout, std::span<const std::byte* const> records, Key<W>* keys) {
+  encode_all(
+      layout, records.size(), [records](std::uint64_t i) { return records[i]; }, keys);
+}
+
 template void encode_keys(const KeyLayout&, const std::byte*, std::uint64_t, Key<1>*);
 template void encode_keys(const KeyLayout&, const std::byte*, std::uint64_t, Key<2>*);
 template void encode_keys(const KeyLayout&, const std::byte*, std::uint64_t, Key<4>*);
+template void encode_keys(const KeyLayout&, std::span<const std::byte* const>, Key<1>*);
 
 }  // namespace corank

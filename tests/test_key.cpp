@@ -73,6 +73,12 @@ TEST_CASE("encoding many keys gives what encoding each gives") {
     std::vector<Key<1>> narrow(100);
     encode_keys(encoding.layout(), records.data(), 100, narrow.data());
     for (std::size_t i = 0; i < narrow.size(); ++i) CHECK(narrow[i].word[0] == keys[i].word[0]);
+    std::vector<const std::byte*> backwards;
+    for (std::size_t i = 100; i-- > 0;)
+      backwards.push_back(records.data() + i * schema.record_bytes);
+    encode_keys(encoding.layout(), backwards, narrow.data());
+    for (std::size_t i = 0; i < narrow.size(); ++i)
+      CHECK(narrow[i].word[0] == keys[99 - i].word[0]);
   }
 }
 

@@ -235,5 +235,8 @@ inline std::span<const std::byte> bytes_of(const KeyLayout& layout, const std::b
 template <int W>
 void encode_keys(const KeyLayout& layout, const std::byte* records, std::uint64_t count,
                  Key<W>* keys);
+// The same of records that lie anywhere.
+template <int W>
+void encode_keys(const KeyLayout& layout, std::span<const std::byte* const> records, Key<W>* keys);
 
 }  // namespace corank
