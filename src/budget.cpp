@@ -84,7 +84,9 @@ std::optional<PassPlan> Budget::plan(std::span<const Run> runs, const PassNeeds&
   const auto threads = std::max(threads_ / static_cast<unsigned>(needs.slices), 1u);
   const std::uint64_t unit_bytes =
       std::max(needs.cuda ? largest_cuda_unit_bytes : cpu_unit_bytes(threads),
-               enough_unit_bytes(runs.size(), slice_bytes));
+               enough_unit_bytes(runs.size(),
+                                 needs.cuda ? cuda_unit_bytes_a_run : cpu_unit_bytes_a_run(threads),
+                                 slice_bytes));
   const std::uint64_t edge_bytes = has_streams_   ? stream_margin_bytes
                                    : needs.direct ? 2 * page_bytes()
                                                   : 0;

@@ -20,7 +20,6 @@ constexpr std::uint64_t runs_to_chunks = 16;
 // Below these a unit costs more to cut than to merge.
 constexpr std::uint64_t least_unit_bytes = std::uint64_t{16} << 10;
 constexpr std::uint64_t least_unit_bytes_a_run = 512;
-constexpr std::uint64_t enough_unit_bytes_a_run = std::uint64_t{256} << 10;
 constexpr std::uint64_t largest_wide_unit_bytes = std::uint64_t{128} << 20;
 constexpr std::uint64_t runs_to_units = 32;
 // Keys and locators are 12 bytes and more a record: units of tiny records are bounded by these.
@@ -52,9 +51,9 @@ std::uint64_t in_whole_pages(std::uint64_t records, std::uint32_t record_bytes) 
 
 }  // namespace
 
-std::uint64_t enough_unit_bytes(std::uint64_t runs, std::uint64_t merged_bytes) {
-  return std::min(
-      {runs * enough_unit_bytes_a_run, largest_wide_unit_bytes, merged_bytes / runs_to_units});
+std::uint64_t enough_unit_bytes(std::uint64_t runs, std::uint64_t bytes_a_run,
+                                std::uint64_t merged_bytes) {
+  return std::min({runs * bytes_a_run, largest_wide_unit_bytes, merged_bytes / runs_to_units});
 }
 
 std::optional<PassPlan> plan_pass(std::uint64_t runs, std::uint32_t record_bytes,
