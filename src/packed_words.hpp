@@ -37,14 +37,6 @@ class PackedWords {
     if (text_) squeezed_.emplace(*text_);
   }
 
-  std::uint64_t word(const std::byte* record) const {
-    if (whole_word_) return detail::word_of(*whole_word_, record);
-    if (text_) return reinterpret_cast<const Entry*>(record)->word;
-    std::uint64_t result;
-    keys_.read(0, record, 1, &result);
-    return result;
-  }
-
   bool ascends(const Stretch& stretch) const {
     if (whole_word_) {
       const std::uint64_t stride = keys_.record_bytes();

@@ -26,6 +26,8 @@ constexpr std::uint64_t enough_records_from_run = 256;
 constexpr std::uint64_t wide_block_bytes = std::uint64_t{2} << 20;
 constexpr std::uint64_t most_wide_block_records = std::uint64_t{1} << 21;
 
+// Format: WholeWords or PackedWords, which know whether a stretch ascends(), and merge() a block of
+// stretches or, where they can, the front of two runs.
 template <class Format>
 class FormatMerger final : public TileMerger {
  public:

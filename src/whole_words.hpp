@@ -20,8 +20,6 @@ class WholeWords {
     return keys.whole_word() && keys.record_bytes() == 8;
   }
 
-  std::uint64_t word(const std::byte* record) const { return detail::word_of(key_, record); }
-
   bool ascends(const Stretch& stretch) const {
     return kernel_.ascend(stretch.records - 8 * stretch.predecessor, 8,
                           stretch.count + stretch.predecessor, key_.big_endian,
@@ -73,6 +71,8 @@ class WholeWords {
 
  private:
   static constexpr std::uint64_t sign_bit = std::uint64_t{1} << 63;
+
+  std::uint64_t word(const std::byte* record) const { return detail::word_of(key_, record); }
 
   detail::WholeWord key_;
   const WordKernel& kernel_;
