@@ -11,15 +11,14 @@
 
 namespace corank {
 
-// Of every run each so-manieth record is a sample; a block ends at each so-manieth sample in the
-// order of the merge. So how many records of each run are in a block is known but for those
-// between two samples, and these are sought in all runs at the same time, lest each wait for its
-// own memory.
+// Of every run each `step`-th record is a sample; a block ends at each `block_samples`-th sample in
+// the order of the merge. So how many records of a run are in a block is known but for those
+// between two of its samples. These are sought in all runs at the same time, lest each search wait
+// for memory of its own.
 class BlockCutter {
  public:
-  // `keys` must outlive the cutter.
-  BlockCutter(const detail::KeyWords& keys, const WordKernel& kernel)
-      : keys_(keys), sorter_(keys, kernel) {}
+  // `keys` and `sorter` must outlive the cutter.
+  BlockCutter(const detail::KeyWords& keys, RecordSorter& sorter) : keys_(keys), sorter_(sorter) {}
 
   // Cuts `runs`, which stay where they are until the last block is cut, into blocks of about
   // `block_records` records. Runs that are out of order are cut anywhere.
@@ -32,7 +31,7 @@ class BlockCutter {
   void seek(const RecordRef& splitter);
 
   const detail::KeyWords& keys_;
-  RecordSorter sorter_;
+  RecordSorter& sorter_;
   std::span<const Stretch> runs_;
   std::uint64_t step_ = 0;           // records to a sample
   std::uint64_t block_samples_ = 0;  // samples to a block

@@ -32,7 +32,7 @@ template <class Format>
 class FormatMerger final : public TileMerger {
  public:
   FormatMerger(const KeyWords& keys, const WordKernel& kernel)
-      : keys_(keys), format_(keys, kernel), sorter_(keys, kernel), cutter_(keys, kernel) {}
+      : keys_(keys), format_(keys, kernel), sorter_(keys, kernel), cutter_(keys, sorter_) {}
 
   std::optional<std::uint64_t> merge(std::span<const Stretch> stretches, std::byte* out,
                                      TileShaper* shaper, FingerprintSum sum,
