@@ -90,9 +90,13 @@ std::optional<PassPlan> Budget::plan(std::span<const Run> runs, const PassNeeds&
   const std::uint64_t edge_bytes = has_streams_   ? stream_margin_bytes
                                    : needs.direct ? 2 * page_bytes()
                                                   : 0;
+  // Memory that a device is to reach costs even more.
+  const std::uint64_t runs_to_chunks = std::ranges::all_of(runs, &Run::is_mapped)
+                                           ? runs_to_mapped_chunks
+                                       : needs.direct && !needs.cuda ? runs_to_direct_chunks
+                                                                     : runs_to_cached_chunks;
   return plan_pass(needs.held, options_.record.record_bytes, memory_bytes, slice_bytes,
-                   std::min(unit_bytes, needs.wanted_bytes), edge_bytes,
-                   std::ranges::all_of(runs, &Run::is_mapped));
+                   std::min(unit_bytes, needs.wanted_bytes), edge_bytes, runs_to_chunks);
 }
 
 std::uint64_t Budget::smallest() const {

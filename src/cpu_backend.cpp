@@ -7,6 +7,7 @@
 #include <fstream>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "corank/error.hpp"
@@ -99,6 +100,14 @@ class CpuBackend final : public Backend {
     std::vector<Stretch> runs;
     for (const Segment& segment : unit.segments)
       runs.push_back({record_at(segment, 0, layout_.record_bytes), segment.count, false});
+    // Where two chunks of a run lie end to end, one of the segments takes what both have: the fewer
+    // there are to be merged the better.
+    for (std::size_t i = runs.size(); i-- > 1;) {
+      const Segment &before = unit.segments[i - 1], &segment = unit.segments[i];
+      if (before.chunk->run == segment.chunk->run &&
+          record_at(before, before.count, layout_.record_bytes) == runs[i].records)
+        runs[i - 1].count += std::exchange(runs[i].count, 0);
+    }
     std::optional<UnitShaper> shaper;
     if (shape_) shaper.emplace(*shape_, unit, fingerprint_);
     std::optional<TextUnitShaper> text_shaper;

@@ -129,7 +129,7 @@ void run_pass(const Pass& pass, PassTotals& totals, Verifier& verifier) {
   for (const Run& run : pass.runs) {
     bytes_in_runs += run.bytes();
     if (!pass.sequential && !run.in_place(0))
-      chunks_in_runs += (run.records() + pass.plan.chunk_records - 1) / pass.plan.chunk_records;
+      chunks_in_runs += run.records() / pass.plan.chunk_records + 2;  // the first and the last
   }
   Writer* const writer = pass.writers.empty() ? nullptr : &pass.writers.front();
   if (bytes_in_runs == 0 && std::ranges::none_of(pass.runs, &Run::is_stream)) {

@@ -10,13 +10,9 @@ namespace corank {
 namespace {
 
 constexpr unsigned tokens = 4;
-// Large chunks suit disks, but memory that is touched once costs more time than small reads do: so
-// the chunks together are a small part of the runs, unless they would be smaller than the least.
-// Mapped chunks are no such memory, but every one costs two calls that other threads have to wait
-// for: larger ones made a merge of 256 runs 1.1 times as fast.
 constexpr std::uint64_t largest_chunk_bytes = std::uint64_t{1} << 20;
 constexpr std::uint64_t least_chunk_bytes = std::uint64_t{128} << 10;
-constexpr std::uint64_t runs_to_chunks = 16;
+constexpr std::uint64_t most_read_ahead = 64;
 // Below these a unit costs more to cut than to merge.
 constexpr std::uint64_t least_unit_bytes = std::uint64_t{16} << 10;
 constexpr std::uint64_t least_unit_bytes_a_run = 512;
@@ -42,10 +38,15 @@ std::uint64_t chunks_needed(std::uint64_t runs, std::uint64_t read_ahead,
   return 2 * runs + read_ahead + 1 + (tokens + 1) * unit_records / chunk_records;
 }
 
-// The most records, no more than `records`, that fill whole pages: what devices read and write
-// best. As many as they are where they are too few for that to be a small difference.
+// The fewest records that fill whole pages: what devices read and write best.
+std::uint64_t records_of_pages(std::uint32_t record_bytes) {
+  return page_bytes() / std::gcd(page_bytes(), std::uint64_t{record_bytes});
+}
+
+// The most records, no more than `records`, that fill whole pages. As many as they are where they
+// are too few for that to be a small difference.
 std::uint64_t in_whole_pages(std::uint64_t records, std::uint32_t record_bytes) {
-  const std::uint64_t fill = page_bytes() / std::gcd(page_bytes(), std::uint64_t{record_bytes});
+  const std::uint64_t fill = records_of_pages(record_bytes);
   return records < 16 * fill ? records : records - records % fill;
 }
 
@@ -59,7 +60,7 @@ std::uint64_t enough_unit_bytes(std::uint64_t runs, std::uint64_t bytes_a_run,
 std::optional<PassPlan> plan_pass(std::uint64_t runs, std::uint32_t record_bytes,
                                   std::uint64_t memory_bytes, std::uint64_t merged_bytes,
                                   std::uint64_t largest_unit_bytes, std::uint64_t edge_bytes,
-                                  bool mapped) {
+                                  std::uint64_t runs_to_chunks) {
   const std::uint64_t smallest_chunk_bytes = round_up(record_bytes + edge_bytes, page_bytes());
   // At least half of a chunk is filled, so twice a chunk leaves room for a record.
   const std::uint64_t smallest_unit_bytes =
@@ -68,8 +69,8 @@ std::optional<PassPlan> plan_pass(std::uint64_t runs, std::uint32_t record_bytes
   PassPlan plan{};
   plan.tokens = tokens;
   // Of many runs the chunks are small: more of them keep a device busy.
-  plan.read_ahead =
-      std::clamp<std::uint64_t>(runs / 32, std::clamp<std::uint64_t>(runs, 4, 32), 1024);
+  plan.read_ahead = std::clamp<std::uint64_t>(
+      runs / 32, std::clamp<std::uint64_t>(runs, 4, most_read_ahead), 1024);
 
   // Half for the chunks that every run holds, however far the merge is; half, or what they need
   // at least, for units. A unit's bytes stand in chunks and in an output.
@@ -79,9 +80,8 @@ std::optional<PassPlan> plan_pass(std::uint64_t runs, std::uint32_t record_bytes
   plan.chunk_bytes = std::min(memory_bytes / 2, memory_bytes - units_bytes) / held_chunks;
   plan.chunk_bytes -= plan.chunk_bytes % page_bytes();
   if (plan.chunk_bytes < smallest_chunk_bytes) return std::nullopt;
-  const std::uint64_t enough_bytes =
-      std::clamp(merged_bytes / (mapped ? 1 : runs_to_chunks) / held_chunks, least_chunk_bytes,
-                 largest_chunk_bytes);
+  const std::uint64_t enough_bytes = std::clamp(merged_bytes / runs_to_chunks / held_chunks,
+                                                least_chunk_bytes, largest_chunk_bytes);
   plan.chunk_bytes = std::min(plan.chunk_bytes,
                               std::max(round_up(enough_bytes, page_bytes()), smallest_chunk_bytes));
   plan.chunk_records = in_whole_pages((plan.chunk_bytes - edge_bytes) / record_bytes, record_bytes);
@@ -99,6 +99,13 @@ std::optional<PassPlan> plan_pass(std::uint64_t runs, std::uint32_t record_bytes
   plan.unit_bytes = round_up(plan.unit_records * record_bytes, page_bytes());
   plan.chunks = chunks_needed(runs, plan.read_ahead, plan.unit_records, plan.chunk_records);
   return plan;
+}
+
+std::uint64_t first_chunk_records(const PassPlan& plan, std::uint32_t record_bytes,
+                                  std::uint64_t run, std::uint64_t runs) {
+  const std::uint64_t part = part_of(plan.chunk_records, run + 1, runs);
+  return std::min(round_up(std::max<std::uint64_t>(part, 1), records_of_pages(record_bytes)),
+                  plan.chunk_records);
 }
 
 bool take_less(PassPlan& plan, std::uint32_t record_bytes) {
@@ -119,8 +126,8 @@ std::optional<PassPlan> plan_text_pass(std::uint64_t runs, std::uint64_t memory_
                                        std::uint64_t largest_unit_bytes) {
   PassPlan plan{};
   plan.tokens = tokens;
-  plan.read_ahead =
-      std::clamp<std::uint64_t>(runs / 32, std::clamp<std::uint64_t>(runs, 4, 32), 1024);
+  plan.read_ahead = std::clamp<std::uint64_t>(
+      runs / 32, std::clamp<std::uint64_t>(runs, 4, most_read_ahead), 1024);
   plan.large_bytes = memory_bytes / 4;
   memory_bytes -= plan.large_bytes;
 
@@ -133,7 +140,7 @@ std::optional<PassPlan> plan_text_pass(std::uint64_t runs, std::uint64_t memory_
   plan.chunk_bytes = std::min(memory_bytes / 2, memory_bytes - units_bytes) / held_chunks;
   plan.chunk_bytes -= plan.chunk_bytes % page_bytes();
   if (plan.chunk_bytes < least_text_chunk_bytes) return std::nullopt;
-  const std::uint64_t enough_bytes = std::clamp(merged_bytes / runs_to_chunks / held_chunks,
+  const std::uint64_t enough_bytes = std::clamp(merged_bytes / runs_to_cached_chunks / held_chunks,
                                                 least_chunk_bytes, largest_chunk_bytes);
   plan.chunk_bytes = std::min(plan.chunk_bytes, round_up(enough_bytes, page_bytes()));
   plan.chunk_records = plan.chunk_bytes / text_bytes_an_entry;

@@ -16,8 +16,7 @@ Reader::Reader(std::span<const Run> runs, const KeyEncoding& encoding, const Pas
     : runs_(runs),
       encoding_(encoding),
       order_(order),
-      chunk_records_(plan.chunk_records),
-      read_ahead_limit_(plan.read_ahead),
+      plan_(plan),
       pool_(pool),
       sum_(sum),
       stop_(std::move(stop)),
@@ -28,7 +27,7 @@ Reader::Reader(std::span<const Run> runs, const KeyEncoding& encoding, const Pas
           ? std::clamp<std::uint64_t>(plan.read_ahead / std::max<std::size_t>(runs.size(), 1), 1, 4)
           : std::numeric_limits<std::uint64_t>::max();
   for (std::uint32_t run = 0; run < runs.size(); ++run)
-    for (std::uint64_t i = 0; i < depth && i * chunk_records_ < runs[run].records(); ++i)
+    for (std::uint64_t i = 0; i < depth && i * plan.chunk_records < runs[run].records(); ++i)
       forecast_.push({{}, run});
   {
     std::lock_guard lock(mutex_);
@@ -85,7 +84,11 @@ ChunkRef Reader::next(std::uint32_t run) {
 void Reader::issue(std::uint32_t run) {
   RunState& state = states_[run];
   const std::uint64_t first = state.issued;
-  const std::uint64_t count = std::min(chunk_records_, runs_[run].records() - first);
+  const bool is_first = first == 0 && order_ == Order::forecast;
+  const std::uint64_t count =
+      std::min(is_first ? first_chunk_records(plan_, encoding_.record_bytes(), run, runs_.size())
+                        : plan_.chunk_records,
+               runs_[run].records() - first);
   state.issued += count;
   ++ahead_;
   const std::byte* in_place = runs_[run].in_place(first);
@@ -106,7 +109,7 @@ void Reader::loaded(ChunkRef chunk) {
 }
 
 void Reader::read_ahead() {
-  while (ahead_ < read_ahead_limit_ && !forecast_.empty()) {
+  while (ahead_ < plan_.read_ahead && !forecast_.empty()) {
     const std::uint32_t run = forecast_.top().run;
     forecast_.pop();
     if (states_[run].issued < runs_[run].records()) issue(run);

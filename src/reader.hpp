@@ -77,8 +77,7 @@ class Reader final : public ChunkSource {
   std::span<const Run> runs_;
   const KeyEncoding& encoding_;
   Order order_;
-  std::uint64_t chunk_records_;
-  std::uint64_t read_ahead_limit_;
+  PassPlan plan_;
   BufferPool& pool_;
   FingerprintSum sum_;
   std::stop_token stop_;

@@ -316,6 +316,33 @@ TEST_CASE("one CPU backend merges many units at once", "[cpu]") {
   CHECK(equal == std::vector<std::uint8_t>(16, 1));
 }
 
+TEST_CASE("the CPU backend tells runs apart that lie end to end in memory", "[cpu]") {
+  // Each run in chunks that lie end to end, too.
+  constexpr std::uint64_t records = 3'000, chunk_records = 700, record_bytes = 16;
+  Random random(9);
+  Fixture fixture("a:u64,b:u64", "");
+  for (std::uint32_t run = 0; run < 3; ++run)
+    fixture.add_run(run, random_records(random, records, record_bytes, 3), records);
+  Bytes memory;
+  WorkUnit unit = fixture.unit();
+  for (std::uint32_t run = 0; run < 3; ++run)
+    memory.insert(memory.end(), fixture.record(run, 0), fixture.record(run, records));
+  unit.segments.clear();
+  for (std::uint32_t run = 0; run < 3; ++run)
+    for (std::uint64_t first = 0; first < records; first += chunk_records) {
+      Chunk chunk{};
+      chunk.run = run;
+      chunk.first = first;
+      chunk.count = std::min(chunk_records, records - first);
+      chunk.in_place = memory.data() + (run * records + first) * record_bytes;
+      const std::uint64_t count = chunk.count;
+      unit.segments.push_back({std::make_shared<const Chunk>(std::move(chunk)), 0, count});
+    }
+  Bytes output(memory.size());
+  fixture.backend()->merge(unit, output.data());
+  CHECK(output == fixture.expected());
+}
+
 TEST_CASE("the CPU backend says what it runs on", "[cpu]") {
   Fixture fixture("a:u8", "");
   CHECK(fixture.backend()->device().substr(0, 11) == "2 threads, ");

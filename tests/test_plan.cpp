@@ -38,6 +38,30 @@ TEST_CASE("a plan stays within its budget and holds what the merge needs at once
   }
 }
 
+TEST_CASE("the first chunks of runs end one after another, at whole pages") {
+  for (const std::uint32_t record_bytes : {1u, 16u, 100u, 4096u, 100'000u}) {
+    for (const std::uint64_t runs : {1, 2, 256, 5000}) {
+      const auto plan = plan_pass(runs, record_bytes, std::uint64_t{8} << 30);
+      REQUIRE(plan);
+      INFO(runs << " runs, records of " << record_bytes);
+      const std::uint64_t whole = plan->chunk_records;
+      CHECK(first_chunk_records(*plan, record_bytes, runs - 1, runs) == whole);
+      std::uint64_t before = 0;
+      for (std::uint64_t run = 0; run < runs; ++run) {
+        const std::uint64_t records = first_chunk_records(*plan, record_bytes, run, runs);
+        REQUIRE(records >= std::max<std::uint64_t>(before, 1));
+        REQUIRE(records <= whole);
+        REQUIRE((records == whole || records * record_bytes % 4096 == 0));
+        before = records;
+      }
+      if (record_bytes == 16 && runs == 256) {
+        CHECK(first_chunk_records(*plan, record_bytes, 0, runs) < whole / 100);
+        CHECK(first_chunk_records(*plan, record_bytes, runs / 2 - 1, runs) == whole / 2);
+      }
+    }
+  }
+}
+
 TEST_CASE("the widest pass and the smallest budget are exact") {
   for (const std::uint32_t record_bytes : {1u, 16u, 100u, 4096u, 100'000u}) {
     const std::uint64_t least = smallest_memory(record_bytes);
