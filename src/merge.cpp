@@ -212,11 +212,40 @@ class Merge {
 
   void into_writers(const std::vector<std::filesystem::path>& paths, std::vector<Writer>& writers,
                     const std::filesystem::path& folder_for_earlier) {
-    const std::uint64_t output_digest =
-        digest(output_description(options_, compression_, encoding_, header_, runs_));
     // How many records each part is made from is not known where a limit ends it.
     const bool in_turn = options_.shaping.limit && is_shaped();
     std::vector<Slice> slices = slices_of_output(in_turn ? 1 : paths.size());
+    open_writers(paths, slices, writers);
+    const std::uint64_t widest = budget_.widest(slices.size());
+    std::optional<PassPlan> direct_plan;
+    if (!sequential_) direct_plan = plan_runs(runs_, slices.size(), runs_.size(), true);
+    stats_.io = choose_io(runs_, options_.io, !backends_->uses_cuda(),
+                          direct_plan ? direct_plan->chunk_bytes : 0);
+    prepare_writers(writers, slices);
+    std::uint64_t left = 0;
+    for (const Slice& slice : slices) left += slice.end - slice.begin;
+    progress_.bytes_total = left * record_bytes();
+    leave_out_what_is_written(slices);
+    const std::vector<Edges> edges = edges_of(slices);
+    run_earlier_passes(widest, folder_for_earlier);
+    totals_.records_written = 0;
+    last_pass_ = true;
+    // Missing terminators have been added, and what was compressed is so no more.
+    if (sequential_) slices.back().end = records_of(runs_);
+    if (stats_.passes != 0 && is_set_operation(options_.shaping.on_equal))
+      go_on_with_fewer(slices, edges);
+    if (writers.front().bytes() == 0)
+      writers.front().write(std::as_bytes(std::span(output_header_)));
+    run_pass(runs_, slices, writers, {});
+    for (const Run& run : runs_) run.check_unchanged();
+    if (options_.stop.stop_requested()) throw Interrupted();
+    commit(writers);
+  }
+
+  void open_writers(std::span<const std::filesystem::path> paths, std::span<const Slice> slices,
+                    std::vector<Writer>& writers) const {
+    const std::uint64_t output_digest =
+        digest(output_description(options_, compression_, encoding_, header_, runs_));
     const std::uint64_t added_bytes =
         options_.text && options_.resume
             ? header_.size() + missing_terminators(runs_, text_->layout())
@@ -238,11 +267,10 @@ class Merge {
       if (i > 0 && options_.resume && writers.front().atomic()->is_in_place())
         writers.back().atomic()->take_forgotten_target(content);
     }
-    const std::uint64_t widest = budget_.widest(slices.size());
-    std::optional<PassPlan> direct_plan;
-    if (!sequential_) direct_plan = plan_runs(runs_, slices.size(), runs_.size(), true);
-    stats_.io = choose_io(runs_, options_.io, !backends_->uses_cuda(),
-                          direct_plan ? direct_plan->chunk_bytes : 0);
+  }
+
+  // Makes them go on with what a stopped merge left, and the slices with them.
+  void prepare_writers(std::span<Writer> writers, std::span<Slice> slices) {
     // Without the page cache an output is durable sooner; what is small is better left in it.
     const std::uint64_t part_bytes = run_records_ / writers.size() * record_bytes();
     const bool direct = options_.io == Io::direct ||
@@ -260,33 +288,21 @@ class Merge {
       if (direct && slices.size() == writers.size())
         writers[i].make_direct(compression_.codec == Codec::none && !is_shaped() ? part_bytes : 0);
     }
-    std::uint64_t left = 0;
-    for (const Slice& slice : slices) left += slice.end - slice.begin;
-    progress_.bytes_total = left * record_bytes();
+  }
 
-    // No pass has to look at what stands before the first slice.
+  // No pass has to look at what stands before the first slice.
+  void leave_out_what_is_written(std::span<Slice> slices) {
     const std::uint64_t done = slices.front().begin;
-    if (done != 0) {
-      const std::vector<std::uint64_t> cut =
-          options_.text ? cut_of_kept_
-                        : cuts_.checked(done, runs_, std::vector<std::uint64_t>(runs_.size()));
-      for (std::size_t i = 0; i < runs_.size(); ++i)
-        runs_[i] = runs_[i].stretch(cut[i], runs_[i].records() - cut[i]);
-      for (Slice& slice : slices) slice = {slice.begin - done, slice.end - done};
-    }
-    const std::vector<Edges> edges = edges_of(slices);
-    run_earlier_passes(widest, folder_for_earlier);
-    totals_.records_written = 0;
-    last_pass_ = true;
-    // Missing terminators have been added, and what was compressed is so no more.
-    if (sequential_) slices.back().end = records_of(runs_);
-    if (stats_.passes != 0 && is_set_operation(options_.shaping.on_equal))
-      go_on_with_fewer(slices, edges);
-    if (writers.front().bytes() == 0)
-      writers.front().write(std::as_bytes(std::span(output_header_)));
-    run_pass(runs_, slices, writers, {});
-    for (const Run& run : runs_) run.check_unchanged();
-    if (options_.stop.stop_requested()) throw Interrupted();
+    if (done == 0) return;
+    const std::vector<std::uint64_t> cut =
+        options_.text ? cut_of_kept_
+                      : cuts_.checked(done, runs_, std::vector<std::uint64_t>(runs_.size()));
+    for (std::size_t i = 0; i < runs_.size(); ++i)
+      runs_[i] = runs_[i].stretch(cut[i], runs_[i].records() - cut[i]);
+    for (Slice& slice : slices) slice = {slice.begin - done, slice.end - done};
+  }
+
+  void commit(std::span<Writer> writers) {
     for (Writer& writer : writers) {
       writer.commit();
       stats_.output_bytes += writer.bytes();
