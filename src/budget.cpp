@@ -78,9 +78,11 @@ std::optional<PassPlan> Budget::plan(std::span<const Run> runs, const PassNeeds&
   // How many bytes a stream will give is not known.
   if (has_streams_) merged_bytes = std::numeric_limits<std::uint64_t>::max();
   const std::uint64_t slice_bytes = std::min(merged_bytes, needs.wanted_bytes) / needs.slices;
+  const bool mapped = std::ranges::all_of(runs, &Run::is_mapped);
   if (options_.text)
     return plan_text_pass(needs.held, memory_bytes, slice_bytes,
-                          needs.cuda ? largest_cuda_unit_bytes : largest_text_unit_bytes);
+                          needs.cuda ? largest_cuda_unit_bytes : largest_text_unit_bytes,
+                          mapped ? runs_to_mapped_text_chunks : runs_to_cached_chunks);
   const auto threads = std::max(threads_ / static_cast<unsigned>(needs.slices), 1u);
   const std::uint64_t unit_bytes =
       std::max(needs.cuda ? largest_cuda_unit_bytes : cpu_unit_bytes(threads),
@@ -91,8 +93,7 @@ std::optional<PassPlan> Budget::plan(std::span<const Run> runs, const PassNeeds&
                                    : needs.direct ? 2 * page_bytes()
                                                   : 0;
   // Memory that a device is to reach costs even more.
-  const std::uint64_t runs_to_chunks = std::ranges::all_of(runs, &Run::is_mapped)
-                                           ? runs_to_mapped_chunks
+  const std::uint64_t runs_to_chunks = mapped                        ? runs_to_mapped_chunks
                                        : needs.direct && !needs.cuda ? runs_to_direct_chunks
                                                                      : runs_to_cached_chunks;
   return plan_pass(needs.held, options_.record.record_bytes, memory_bytes, slice_bytes,

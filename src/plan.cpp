@@ -122,8 +122,8 @@ bool take_less(PassPlan& plan, std::uint32_t record_bytes) {
 }
 
 std::optional<PassPlan> plan_text_pass(std::uint64_t runs, std::uint64_t memory_bytes,
-                                       std::uint64_t merged_bytes,
-                                       std::uint64_t largest_unit_bytes) {
+                                       std::uint64_t merged_bytes, std::uint64_t largest_unit_bytes,
+                                       std::uint64_t runs_to_chunks) {
   PassPlan plan{};
   plan.tokens = tokens;
   plan.read_ahead = std::clamp<std::uint64_t>(
@@ -140,7 +140,7 @@ std::optional<PassPlan> plan_text_pass(std::uint64_t runs, std::uint64_t memory_
   plan.chunk_bytes = std::min(memory_bytes / 2, memory_bytes - units_bytes) / held_chunks;
   plan.chunk_bytes -= plan.chunk_bytes % page_bytes();
   if (plan.chunk_bytes < least_text_chunk_bytes) return std::nullopt;
-  const std::uint64_t enough_bytes = std::clamp(merged_bytes / runs_to_cached_chunks / held_chunks,
+  const std::uint64_t enough_bytes = std::clamp(merged_bytes / runs_to_chunks / held_chunks,
                                                 least_chunk_bytes, largest_chunk_bytes);
   plan.chunk_bytes = std::min(plan.chunk_bytes, round_up(enough_bytes, page_bytes()));
   plan.chunk_records = plan.chunk_bytes / text_bytes_an_entry;

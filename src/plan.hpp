@@ -49,10 +49,12 @@ inline constexpr std::uint64_t cuda_unit_bytes_a_run = std::uint64_t{64} << 10;
 // Chunks together are this part of the runs, unless they would be very large or small then. Devices
 // read large ones faster: 256 runs were merged from a disk 1.3 times as fast with 512 KiB as with
 // 128 KiB. But memory that is touched once costs more time than small reads from the page cache do.
-// Mapped chunks are no such memory, but every one costs two calls that other threads wait for.
+// Mapped chunks are no such memory, but every one costs two calls that other threads wait for; of
+// text, they take memory for entries.
 inline constexpr std::uint64_t runs_to_cached_chunks = 16;
 inline constexpr std::uint64_t runs_to_direct_chunks = 4;
 inline constexpr std::uint64_t runs_to_mapped_chunks = 1;
+inline constexpr std::uint64_t runs_to_mapped_text_chunks = 4;
 
 // The best way to merge `runs` runs of `merged_bytes` together at once within `memory_bytes`; none
 // if there is none. Whether there is one depends on neither `merged_bytes` nor
@@ -68,7 +70,8 @@ std::optional<PassPlan> plan_pass(
 std::optional<PassPlan> plan_text_pass(
     std::uint64_t runs, std::uint64_t memory_bytes,
     std::uint64_t merged_bytes = std::numeric_limits<std::uint64_t>::max(),
-    std::uint64_t largest_unit_bytes = largest_text_unit_bytes);
+    std::uint64_t largest_unit_bytes = largest_text_unit_bytes,
+    std::uint64_t runs_to_chunks = runs_to_cached_chunks);
 
 // In the first chunk of run `run` of `runs`. Of runs that are alike all chunks would end at once,
 // and all that follow be waited for: so the first ones are of sizes from a small part to the whole.

@@ -98,7 +98,11 @@ StreamReader::StreamReader(std::vector<Stream> streams, const KeyEncoding& encod
   for (std::uint32_t run = 0; run < runs_.size(); ++run) {
     runs_[run].offset = streams[run].offset;
     runs_[run].stream = std::move(streams[run]);
-    runs_[run].wanted_bytes = room_bytes_;
+    // As with first_chunk_records(), not all runs shall need their second chunks at once.
+    runs_[run].wanted_bytes =
+        order == Order::forecast
+            ? std::max(part_of(room_bytes_, run + 1, runs_.size()), least_wanted_bytes)
+            : room_bytes_;
     forecast_.push({{}, 0, run});
   }
   {
