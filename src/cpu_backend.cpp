@@ -7,7 +7,6 @@
 #include <fstream>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "corank/error.hpp"
@@ -98,15 +97,18 @@ class CpuBackend final : public Backend {
 
   MergedUnit merge(const WorkUnit& unit, std::byte* output) override {
     std::vector<Stretch> runs;
-    for (const Segment& segment : unit.segments)
-      runs.push_back({record_at(segment, 0, layout_.record_bytes), segment.count, false});
-    // Where two chunks of a run lie end to end, one of the segments takes what both have: the fewer
-    // there are to be merged the better.
-    for (std::size_t i = runs.size(); i-- > 1;) {
-      const Segment &before = unit.segments[i - 1], &segment = unit.segments[i];
-      if (before.chunk->run == segment.chunk->run &&
-          record_at(before, before.count, layout_.record_bytes) == runs[i].records)
-        runs[i - 1].count += std::exchange(runs[i].count, 0);
+    // Where chunks of a run lie end to end, the first of their segments takes what all have: the
+    // fewer there are to be merged the better.
+    std::size_t taking = 0;
+    std::uint32_t run = 0;
+    const std::byte* end = nullptr;
+    for (const Segment& segment : unit.segments) {
+      const std::byte* const begin = record_at(segment, 0, layout_.record_bytes);
+      if (begin != end || segment.chunk->run != run) taking = runs.size();
+      runs.push_back({begin, 0, false});
+      runs[taking].count += segment.count;
+      run = segment.chunk->run;
+      end = begin + segment.count * layout_.record_bytes;
     }
     std::optional<UnitShaper> shaper;
     if (shape_) shaper.emplace(*shape_, unit, fingerprint_);

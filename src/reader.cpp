@@ -84,11 +84,12 @@ ChunkRef Reader::next(std::uint32_t run) {
 void Reader::issue(std::uint32_t run) {
   RunState& state = states_[run];
   const std::uint64_t first = state.issued;
-  const bool is_first = first == 0 && order_ == Order::forecast;
+  const std::uint64_t records = runs_[run].records();
+  const bool starts_small =
+      first == 0 && records > plan_.chunk_records && order_ == Order::forecast;
   const std::uint64_t count =
-      std::min(is_first ? first_chunk_records(plan_, encoding_.record_bytes(), run, runs_.size())
-                        : plan_.chunk_records,
-               runs_[run].records() - first);
+      starts_small ? first_chunk_records(plan_, encoding_.record_bytes(), run, runs_.size())
+                   : std::min(plan_.chunk_records, records - first);
   state.issued += count;
   ++ahead_;
   const std::byte* in_place = runs_[run].in_place(first);

@@ -99,8 +99,9 @@ StreamReader::StreamReader(std::vector<Stream> streams, const KeyEncoding& encod
     runs_[run].offset = streams[run].offset;
     runs_[run].stream = std::move(streams[run]);
     // As with first_chunk_records(), not all runs shall need their second chunks at once.
+    const bool goes_on = runs_[run].stream.in_place.size() > room_bytes_;
     runs_[run].wanted_bytes =
-        order == Order::forecast
+        goes_on && order == Order::forecast
             ? std::max(part_of(room_bytes_, run + 1, runs_.size()), least_wanted_bytes)
             : room_bytes_;
     forecast_.push({{}, 0, run});
