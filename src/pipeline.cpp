@@ -128,8 +128,10 @@ void run_pass(const Pass& pass, PassTotals& totals, Verifier& verifier) {
   std::uint64_t chunks_in_runs = pass.sequential ? pass.plan.chunks : 0;
   for (const Run& run : pass.runs) {
     bytes_in_runs += run.bytes();
-    if (!pass.sequential && !run.in_place(0))
-      chunks_in_runs += run.records() / pass.plan.chunk_records + 2;  // the first and the last
+    const std::uint64_t chunk_records = pass.plan.chunk_records;
+    if (!pass.sequential && !run.in_place(0))  // one more where the first is smaller
+      chunks_in_runs +=
+          (run.records() + chunk_records - 1) / chunk_records + (run.records() > chunk_records);
   }
   Writer* const writer = pass.writers.empty() ? nullptr : &pass.writers.front();
   if (bytes_in_runs == 0 && std::ranges::none_of(pass.runs, &Run::is_stream)) {

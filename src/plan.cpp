@@ -12,7 +12,6 @@ namespace {
 constexpr unsigned tokens = 4;
 constexpr std::uint64_t largest_chunk_bytes = std::uint64_t{1} << 20;
 constexpr std::uint64_t least_chunk_bytes = std::uint64_t{128} << 10;
-constexpr std::uint64_t most_read_ahead = 64;
 // Below these a unit costs more to cut than to merge.
 constexpr std::uint64_t least_unit_bytes = std::uint64_t{16} << 10;
 constexpr std::uint64_t least_unit_bytes_a_run = 512;
@@ -29,6 +28,11 @@ constexpr std::uint64_t least_text_record_bytes = 16;
 // Buffers, in bytes for each byte of a unit: of chunks at worst 6 for each unit in flight and the
 // next, and an output for each.
 constexpr std::uint64_t text_unit_cost = 6 * (tokens + 1) + tokens + 1;
+
+// Of very many runs the chunks are small: more of them keep a device busy.
+std::uint64_t read_ahead_of(std::uint64_t runs) {
+  return std::clamp<std::uint64_t>(runs / 32, std::clamp<std::uint64_t>(runs, 4, 64), 1024);
+}
 
 // Why so many chunks: the records of the units in flight and of the unit that is being gathered
 // are at most (tokens + 1) units; in each run they start anywhere in a chunk, and one more chunk
@@ -68,9 +72,7 @@ std::optional<PassPlan> plan_pass(std::uint64_t runs, std::uint32_t record_bytes
       2 * smallest_chunk_bytes;
   PassPlan plan{};
   plan.tokens = tokens;
-  // Of many runs the chunks are small: more of them keep a device busy.
-  plan.read_ahead = std::clamp<std::uint64_t>(
-      runs / 32, std::clamp<std::uint64_t>(runs, 4, most_read_ahead), 1024);
+  plan.read_ahead = read_ahead_of(runs);
 
   // Half for the chunks that every run holds, however far the merge is; half, or what they need
   // at least, for units. A unit's bytes stand in chunks and in an output.
@@ -126,8 +128,7 @@ std::optional<PassPlan> plan_text_pass(std::uint64_t runs, std::uint64_t memory_
                                        std::uint64_t runs_to_chunks) {
   PassPlan plan{};
   plan.tokens = tokens;
-  plan.read_ahead = std::clamp<std::uint64_t>(
-      runs / 32, std::clamp<std::uint64_t>(runs, 4, most_read_ahead), 1024);
+  plan.read_ahead = read_ahead_of(runs);
   plan.large_bytes = memory_bytes / 4;
   memory_bytes -= plan.large_bytes;
 

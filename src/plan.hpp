@@ -47,7 +47,7 @@ inline std::uint64_t cpu_unit_bytes_a_run(unsigned threads) {
 inline constexpr std::uint64_t cuda_unit_bytes_a_run = std::uint64_t{64} << 10;
 
 // Chunks together are this part of the runs, unless they would be very large or small then. Devices
-// read large ones faster: 256 runs were merged from a disk 1.3 times as fast with 512 KiB as with
+// read large ones faster: 256 runs were merged from a disk 1.2 times as fast with 512 KiB as with
 // 128 KiB. But memory that is touched once costs more time than small reads from the page cache do.
 // Mapped chunks are no such memory, but every one costs two calls that other threads wait for; of
 // text, they take memory for entries.
