@@ -100,14 +100,14 @@ class CpuBackend final : public Backend {
     // Where chunks of a run lie end to end, the first of their segments takes what all have: the
     // fewer there are to be merged the better.
     std::size_t taking = 0;
-    std::uint32_t run = 0;
+    const Chunk* chunk = nullptr;
     const std::byte* end = nullptr;
     for (const Segment& segment : unit.segments) {
       const std::byte* const begin = record_at(segment, 0, layout_.record_bytes);
-      if (begin != end || segment.chunk->run != run) taking = runs.size();
+      if (begin != end || segment.chunk->run != chunk->run) taking = runs.size();
       runs.push_back({begin, 0, false});
       runs[taking].count += segment.count;
-      run = segment.chunk->run;
+      chunk = segment.chunk.get();
       end = begin + segment.count * layout_.record_bytes;
     }
     std::optional<UnitShaper> shaper;

@@ -14,6 +14,7 @@
 
 #include "catch.hpp"
 #include "codec.hpp"
+#include "reader.hpp"
 #include "sources.hpp"
 #include "stream_reader.hpp"
 
@@ -398,4 +399,66 @@ TEST_CASE("text is read ahead where it runs dry first, or by turns", "[text]") {
     const unsigned second = read_next(runs + 1);
     CHECK((alike <= 18 ? second == 2 || second == 3 : second == 1));
   }
+}
+
+TEST_CASE("runs that go on begin with a part of a chunk, others with all there is") {
+  const Schema schema = Schema::parse("k:u64");
+  const KeyEncoding encoding(schema, parse_keys("k", schema));
+  PassPlan plan{};
+  plan.chunk_records = 10 * page_bytes() / 8;
+  plan.chunk_bytes = plan.chunk_records * 8;
+  plan.read_ahead = 4;
+  const std::vector<std::byte> memory(3 * plan.chunk_bytes);  // keys may all be equal
+  std::vector<Run> runs;
+  runs.emplace_back(std::span(memory).first(plan.chunk_bytes), "short", 8);
+  for (int i = 0; i < 3; ++i) runs.emplace_back(std::span(memory), "long", 8);
+  for (const auto order : {ChunkSource::Order::forecast, ChunkSource::Order::one_by_one}) {
+    BufferPool pool(plan.chunk_bytes, 0, {});
+    Reader reader(runs, encoding, plan, order, pool, 1, nullptr, {}, {});
+    for (std::uint32_t run = 0; run < runs.size(); ++run) {
+      INFO("run " << run);
+      const ChunkRef first = reader.next(run);
+      const bool starts_small = run != 0 && order == ChunkSource::Order::forecast;
+      CHECK(first->count ==
+            (starts_small ? first_chunk_records(plan, 8, run, runs.size()) : plan.chunk_records));
+      std::uint64_t records = first->count;
+      while (const ChunkRef chunk = reader.next(run)) {
+        CHECK(chunk->first == records);
+        CHECK(chunk->count <= plan.chunk_records);
+        records += chunk->count;
+      }
+      CHECK(records == runs[run].records());
+    }
+  }
+}
+
+TEST_CASE("text in place that goes on begins with a part of a chunk", "[text]") {
+  constexpr std::uint64_t line_bytes = 100, records = 2000;
+  std::string text;
+  for (std::uint64_t i = 0; i < records; ++i) text += std::string(line_bytes - 1, 'a') + '\n';
+  text.resize(text.size() + stream_margin_bytes);
+  const auto bytes = std::as_bytes(std::span(text)).first(records * line_bytes);
+  TextFormat format;
+  format.keys = {{}};
+  const TextEncoding of_text(format);
+  const KeyEncoding encoding(of_text.layout());
+  PassPlan plan{};
+  plan.chunk_bytes = std::uint64_t{1} << 16;
+  plan.chunk_records = 1000;
+  plan.chunks = 16;
+  plan.read_ahead = 4;
+  std::vector<Stream> streams(4);
+  for (Stream& stream : streams) stream.in_place = bytes;
+  streams[0].in_place = bytes.first(300 * line_bytes);
+  BufferPool pool(plan.chunk_bytes, plan.chunks, {});
+  StreamReader reader(std::move(streams), encoding, plan, ChunkSource::Order::forecast, pool, 1,
+                      nullptr, {}, {});
+  CHECK(reader.next(0)->count == 300);
+  std::uint64_t before = 0;
+  for (std::uint32_t run = 1; run < 4; ++run) {
+    const std::uint64_t first = reader.next(run)->count;
+    CHECK(first > before);
+    before = first;
+  }
+  CHECK(reader.next(1)->count == before);
 }
