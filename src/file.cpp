@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 #include <linux/magic.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
@@ -53,6 +52,10 @@ void throw_file_error(const std::filesystem::path& path, std::string_view what) 
 
 FileDescriptor::~FileDescriptor() {
   if (number_ >= 0) ::close(number_);
+}
+
+std::int64_t modified_ns(const struct stat& status) {
+  return status.st_mtim.tv_sec * std::int64_t{1'000'000'000} + status.st_mtim.tv_nsec;
 }
 
 FileDescriptor open_to_read(const std::filesystem::path& path) {

@@ -1,6 +1,7 @@
 // Every system call on files, with errors that name the file and say what to do.
 #pragma once
 
+#include <sys/stat.h>
 #include <sys/types.h>
 
 #include <cstddef>
@@ -47,6 +48,9 @@ struct FileIdentity {
   ino_t inode = 0;
   bool operator==(const FileIdentity&) const = default;
 };
+
+// When the file was last written to, since 1970.
+std::int64_t modified_ns(const struct stat& status);
 
 FileDescriptor open_to_read(const std::filesystem::path& path);
 

@@ -220,6 +220,10 @@ void Run::check_unchanged() const {
         "{}: changed its size while it was read, from {} to {} bytes; start again when nothing "
         "writes to it",
         path_.string(), file_bytes_, status.st_size));
+  if (identity() != FileIdentity{} && corank::modified_ns(status) != modified_ns())
+    throw Error(path_.string() +
+                ": was written to while it was read, as its time of change tells; start again when "
+                "nothing writes to it");
 }
 
 }  // namespace corank

@@ -98,8 +98,8 @@ class Run {
   // Throws Error where the `got` bytes of a part hold not all that is wanted.
   void check_got(const Part& part, std::uint64_t got) const;
 
-  // Throws Error if the file has another size than at the start, or could not be read where it is
-  // mapped.
+  // Throws Error if the file has another size or time of change than at the start, or could not be
+  // read where it is mapped.
   void check_unchanged() const;
 
  private:

@@ -43,7 +43,7 @@ InputStatus status_of(const FileDescriptor& file, const std::filesystem::path& p
   return {{status.st_dev, status.st_ino},
           is_stream,
           is_stream ? 0 : static_cast<std::uint64_t>(status.st_size),
-          status.st_mtim.tv_sec * std::int64_t{1'000'000'000} + status.st_mtim.tv_nsec,
+          modified_ns(status),
           Codec::none,
           0};
 }

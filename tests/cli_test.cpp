@@ -10,6 +10,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -161,11 +162,19 @@ TEST_CASE("bad input: a run that is missing, unreadable, a folder, a device") {
   }
 }
 
-TEST_CASE("bad input: a run that shrinks or grows while it is read") {
+TEST_CASE("bad input: a run that shrinks, grows or is written to while it is read") {
+  struct Change {
+    std::uintmax_t bytes;
+    const char* told;
+  };
   // The output is a pipe that nobody empties until the run has been changed.
-  for (const bool grows : {false, true})
+  for (const Change change : {Change{8'000, "became shorter"},
+                              {9'000'000, "changed its size"},
+                              {8'000'000, "written to"}})
     for (const char* io : {"buffered", "direct", "mapped"}) {
       Folder test(2, 1'000'000);
+      // What is written within a few milliseconds may have one time of change.
+      std::filesystem::last_write_time(test.runs[1], {});
       const std::string pipe = test.folder / "pipe";
       REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
       Strings arguments{"merge", "-r",        "key:u64", "-o",   pipe, "-m",
@@ -176,7 +185,8 @@ TEST_CASE("bad input: a run that shrinks or grows while it is read") {
         const int reader = ::open(pipe.c_str(), O_RDONLY);
         char block[4096];
         CHECK(::read(reader, block, sizeof block) > 0);
-        std::filesystem::resize_file(test.runs[1], grows ? 9'000'000 : 8'000);
+        std::filesystem::resize_file(test.runs[1], change.bytes);
+        std::fstream(test.runs[1]).put('\0');
         while (::read(reader, block, sizeof block) > 0) continue;
         ::close(reader);
       };
@@ -184,7 +194,8 @@ TEST_CASE("bad input: a run that shrinks or grows while it is read") {
       INFO(result.err);
       CHECK(result.code == 2);
       CHECK(holds(result.err, test.runs[1]));
-      CHECK(holds(result.err, grows ? "changed its size" : "became shorter"));
+      // What is cut off while it is being read may come as zeros, and is told at the end then.
+      CHECK((holds(result.err, change.told) || holds(result.err, "changed its size")));
     }
 }
 
