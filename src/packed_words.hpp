@@ -116,7 +116,7 @@ class PackedWords {
         return false;
       std::uint64_t first;
       keys_.read(word_, stretch.records, 1, &first);
-      kernel_.pack(&first, 1, packing_, run, ignored_);
+      kernel_.pack(&first, 1, packing_, run);
       auto* to =
           reinterpret_cast<std::uint64_t*>(merger_.add(static_cast<Word>(first), stretch.count));
       if (!read(stretch, word_, packing_, run, [&](std::uint64_t at) { return to + at; }))
@@ -198,6 +198,8 @@ class PackedWords {
   bool read(const Stretch& stretch, std::uint32_t word, const Packing& packing, std::uint64_t run,
             Place place) const {
     Order order{};
+    const bool of_entries = word == 0 && keys_.text();
+    const bool reads_packed = whole_word_ || of_entries;
     for (std::uint64_t first = 0; first < stretch.count; first += batch) {
       const std::uint64_t count = std::min(stretch.count - first, batch);
       const std::byte* records = stretch.records + first * keys_.record_bytes();
@@ -206,19 +208,19 @@ class PackedWords {
       if (whole_word_) {
         kernel_.read_packed(records + whole_word_->offset, keys_.record_bytes(), count,
                             whole_word_->big_endian, whole_word_->flip, packing, run, order, to);
-      } else if (word == 0 && keys_.text()) {
+      } else if (of_entries) {
         kernel_.read_packed(records + offsetof(Entry, word), sizeof(Entry), count, false, 0,
                             packing, run, order, to);
       } else {
         keys_.read(word, records, count, to);
-        kernel_.pack(to, count, packing, run, order);
+        kernel_.find_order(to, count, order);
       }
       if (order.descends) return false;
       if (order.equals && !keys_.is_last(word)) {
         if (first != 0 && descends(records - keys_.record_bytes(), records)) return false;
-        if (!ties_ascend(records, count, word + (packing.shift == 0), packing.shift != 0, to, 0))
-          return false;
+        if (!ties_ascend(records, count, word + 1, false, to, 0)) return false;
       }
+      if (!reads_packed) kernel_.pack(to, count, packing, run);
     }
     return true;
   }
@@ -396,7 +398,6 @@ class PackedWords {
   std::vector<const std::byte*> next_;
   std::vector<Stretch> pieces_;
   std::vector<RecordRef> ties_;
-  Order ignored_{};
 };
 
 }  // namespace corank

@@ -53,10 +53,12 @@ struct WordKernel {
   // The same of words that lie end to end, and they go to `to`.
   bool (*read_ascending)(const std::byte* records, std::uint64_t count, bool swap,
                          std::uint64_t flip, Word* to);
-  // Unsigned words of the key become packed ones, where they are.
-  void (*pack)(std::uint64_t* words, std::uint64_t count, const Packing& packing, std::uint64_t run,
-               Order& order);
-  // The same of keys that are one word, each ^ `flip`, its bytes swapped before if `swap`: `stride`
+  // Looks at unsigned words of the key.
+  void (*find_order)(const std::uint64_t* words, std::uint64_t count, Order& order);
+  // They become packed ones, where they are.
+  void (*pack)(std::uint64_t* words, std::uint64_t count, const Packing& packing,
+               std::uint64_t run);
+  // Both, of keys that are one word, each ^ `flip`, its bytes swapped before if `swap`: `stride`
   // bytes apart, from `keys` on, and they go to `to`.
   void (*read_packed)(const std::byte* keys, std::uint64_t stride, std::uint64_t count, bool swap,
                       std::uint64_t flip, const Packing& packing, std::uint64_t run, Order& order,

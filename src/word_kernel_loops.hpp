@@ -53,8 +53,7 @@ bool read_ascending(const std::byte* records, std::uint64_t count, bool swap, st
   return (swap ? read_loop<true, 8, true> : read_loop<false, 8, true>)(records, 8, count, flip, to);
 }
 
-void pack(std::uint64_t* words, std::uint64_t count, const Packing& packing, std::uint64_t run,
-          Order& order) {
+void find_order(const std::uint64_t* words, std::uint64_t count, Order& order) {
   if (count == 0) return;
   std::uint64_t descents = words[0] < order.last;
   std::uint64_t equals = words[0] == order.last;
@@ -63,6 +62,9 @@ void pack(std::uint64_t* words, std::uint64_t count, const Packing& packing, std
     equals |= words[i] == words[i - 1];
   }
   order = {words[count - 1], order.descends || descents != 0, order.equals || equals != 0};
+}
+
+void pack(std::uint64_t* words, std::uint64_t count, const Packing& packing, std::uint64_t run) {
   const auto [least, shift, run_bits] = packing;
   for (std::uint64_t i = 0; i < count; ++i)
     words[i] = (words[i] - least) >> shift << run_bits | run;

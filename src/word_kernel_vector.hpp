@@ -88,14 +88,9 @@ void advance_raw(WordLanes& lanes, std::uint64_t steps, bool unsigned_order) {
 }
 
 template <class Vectors>
-constexpr WordKernel vector_kernel{true,
-                                   advance_any<Vectors>,
-                                   advance_raw<Vectors>,
-                                   ascend,
-                                   read_ascending,
-                                   pack,
-                                   read_packed,
-                                   tied,
+constexpr WordKernel vector_kernel{true,      advance_any<Vectors>, advance_raw<Vectors>,
+                                   ascend,    read_ascending,       find_order,
+                                   pack,      read_packed,          tied,
                                    order_ties};
 
 }  // namespace
