@@ -19,11 +19,11 @@ namespace corank {
 // a link stays, and what it points to is replaced.
 //
 // Throws OutOfOrder if a run is not sorted, Interrupted if options.stop asks for it, Corrupted if
-// the output is not what it must be, and Error for everything else, but std::bad_alloc and
-// std::system_error where the system refuses memory or a thread. After a throw the old output, if
-// any, is untouched and no temporary file is left, unless for Options::resume; only if the last
-// step fails, which renames the files of several parts one after another and makes their names
-// durable, some of them, or the output, may be new, and whole.
+// the output is not what it must be, and Error for everything else, a run that is written to
+// meanwhile among it, but std::bad_alloc and std::system_error where the system refuses memory or a
+// thread. After a throw the old output, if any, is untouched and no temporary file is left, unless
+// for Options::resume; only if the last step fails, which renames the files of several parts one
+// after another and makes their names durable, some of them, or the output, may be new, and whole.
 Stats merge(std::span<const std::filesystem::path> runs, const std::filesystem::path& output,
             const Options& options);
 
