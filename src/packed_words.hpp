@@ -27,10 +27,12 @@ namespace corank {
 // record is then the run's next.
 class PackedWords {
  public:
-  PackedWords(const detail::KeyWords& keys, const WordKernel& kernel)
+  // Puts records out past the caches if it `streams`.
+  PackedWords(const detail::KeyWords& keys, const WordKernel& kernel, bool streams)
       : keys_(keys),
         whole_word_(keys.whole_word()),
         text_(dynamic_cast<const TextWords*>(&keys)),
+        streams_(streams),
         kernel_(kernel),
         merger_(kernel),
         sorter_(keys, kernel) {
@@ -68,7 +70,7 @@ class PackedWords {
       out = writer.position();
       return true;
     }
-    if (streaming_overlaps())
+    if (streams_)
       put(merger_.merge(), StreamWriter(out));
     else
       put(merger_.merge(), PlainWriter(out));
@@ -390,6 +392,7 @@ class PackedWords {
   const detail::KeyWords& keys_;
   const std::optional<detail::WholeWord> whole_word_;
   const TextWords* const text_;
+  const bool streams_;
   std::optional<SqueezedWords> squeezed_;
   const WordKernel& kernel_;
   WordMerger merger_;

@@ -21,10 +21,12 @@ constexpr std::uint64_t entry_and_line_bytes = sizeof(Entry) + 64;
 
 }  // namespace
 
-ParallelMerger::ParallelMerger(const detail::KeyWords& keys, unsigned threads, unsigned callers)
+ParallelMerger::ParallelMerger(const detail::KeyWords& keys, Output output, unsigned threads,
+                               unsigned callers)
     : keys_(keys), threads_(threads), callers_(callers), arena_(static_cast<int>(threads)) {
   // An arena of one thread lends a second place to whoever waits for it.
-  for (unsigned i = 0; i < std::max(threads, 2u); ++i) mergers_.push_back(make_tile_merger(keys));
+  for (unsigned i = 0; i < std::max(threads, 2u); ++i)
+    mergers_.push_back(make_tile_merger(keys, output));
 }
 
 std::optional<std::uint64_t> ParallelMerger::merge(std::span<const Stretch> runs, std::byte* out,
@@ -139,7 +141,7 @@ void merge_by_words(std::span<const std::span<const std::byte>> runs, const KeyW
   std::vector<Stretch> stretches;
   for (const auto& run : runs)
     if (!run.empty()) stretches.push_back({run.data(), run.size() / keys.record_bytes(), false});
-  if (!ParallelMerger(keys, thread_count(threads)).merge(stretches, out))
+  if (!ParallelMerger(keys, Output::read_later, thread_count(threads)).merge(stretches, out))
     throw std::invalid_argument("corank::multiway_merge: a run is not sorted");
 }
 

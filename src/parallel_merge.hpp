@@ -17,7 +17,8 @@ namespace corank {
 class ParallelMerger {
  public:
   // `keys` must outlive the merger; `callers` are as many as call merge() at once, as a rule.
-  ParallelMerger(const detail::KeyWords& keys, unsigned threads, unsigned callers = 1);
+  ParallelMerger(const detail::KeyWords& keys, Output output, unsigned threads,
+                 unsigned callers = 1);
 
   // Merges `runs`, stably, into `out`, and shapes each tile where there is a shaper: then they are
   // the segments of its unit. Returns the sum of their records' fingerprints, 0 without a `sum`;

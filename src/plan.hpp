@@ -38,11 +38,11 @@ inline constexpr std::uint64_t largest_cuda_unit_bytes = std::uint64_t{32} << 20
 // What the cut of a unit costs grows with the runs, however small a run's part in it: so large are
 // the units of `runs` runs better, as long as the first and the last of them hardly show. How much
 // of a run is enough depends on how soon a unit is merged: of 256 runs, two threads lose 4 % of
-// their time with 256 KiB a run, which no cache holds, and 16 threads 5 % with 64 KiB.
+// their time with 64 KiB a run, which caches do not hold, and 16 threads 5 %, by cutting.
 std::uint64_t enough_unit_bytes(std::uint64_t runs, std::uint64_t bytes_a_run,
                                 std::uint64_t merged_bytes);
 inline std::uint64_t cpu_unit_bytes_a_run(unsigned threads) {
-  return cpu_unit_bytes(threads) / 64;
+  return std::min(threads * (std::uint64_t{16} << 10), std::uint64_t{256} << 10);
 }
 inline constexpr std::uint64_t cuda_unit_bytes_a_run = std::uint64_t{64} << 10;
 

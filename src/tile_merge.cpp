@@ -31,8 +31,12 @@ constexpr std::uint64_t most_wide_block_records = std::uint64_t{1} << 21;
 template <class Format>
 class FormatMerger final : public TileMerger {
  public:
-  FormatMerger(const KeyWords& keys, const WordKernel& kernel)
-      : keys_(keys), format_(keys, kernel), sorter_(keys, kernel), cutter_(keys, sorter_) {}
+  FormatMerger(const KeyWords& keys, Output output, const WordKernel& kernel)
+      : keys_(keys),
+        streams_(output == Output::read_later),
+        format_(keys, kernel, streams_ && streaming_overlaps()),
+        sorter_(keys, kernel),
+        cutter_(keys, sorter_) {}
 
   std::optional<std::uint64_t> merge(std::span<const Stretch> stretches, std::byte* out,
                                      TileShaper* shaper, FingerprintSum sum,
@@ -177,7 +181,7 @@ class FormatMerger final : public TileMerger {
       }
       if (const TextLayout* const text = keys_.text()) {
         const auto records = bytes_of(*text, piece.records, piece.count);
-        stream_copy(out, records.data(), records.size());
+        put(out, records.data(), records.size());
         out += records.size();
         continue;
       }
@@ -188,10 +192,7 @@ class FormatMerger final : public TileMerger {
       for (std::uint64_t at = 0; at < bytes; at = end) {
         end = std::min(end + copied_bytes, bytes);
         if (at < next_bytes) prefetch(rest.records + at, std::min(end, next_bytes) - at);
-        if (shaper_)
-          std::memcpy(out + at, piece.records + at, end - at);
-        else
-          stream_copy(out + at, piece.records + at, end - at);
+        put(out + at, piece.records + at, end - at);
       }
       std::byte* const begin = out;
       out += bytes;
@@ -200,7 +201,15 @@ class FormatMerger final : public TileMerger {
     return true;
   }
 
+  void put(std::byte* to, const std::byte* from, std::uint64_t bytes) const {
+    if (streams_)
+      stream_copy(to, from, bytes);
+    else
+      std::memcpy(to, from, bytes);
+  }
+
   const KeyWords& keys_;
+  const bool streams_;
   FingerprintSum sum_ = nullptr;
   std::uint64_t fingerprint_ = 0;  // of what was merged of a tile
   Format format_;
@@ -215,9 +224,11 @@ class FormatMerger final : public TileMerger {
 
 }  // namespace
 
-std::unique_ptr<TileMerger> make_tile_merger(const KeyWords& keys, const WordKernel& kernel) {
-  if (WholeWords::fits(keys)) return std::make_unique<FormatMerger<WholeWords>>(keys, kernel);
-  return std::make_unique<FormatMerger<PackedWords>>(keys, kernel);
+std::unique_ptr<TileMerger> make_tile_merger(const KeyWords& keys, Output output,
+                                             const WordKernel& kernel) {
+  if (WholeWords::fits(keys))
+    return std::make_unique<FormatMerger<WholeWords>>(keys, output, kernel);
+  return std::make_unique<FormatMerger<PackedWords>>(keys, output, kernel);
 }
 
 }  // namespace corank

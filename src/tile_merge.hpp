@@ -16,6 +16,9 @@
 
 namespace corank {
 
+// Whether what is merged is read at once, so that it had better be in the caches, or later.
+enum class Output { read_next, read_later };
+
 // Not thread-safe: one for each thread, so that its scratch is reused.
 class TileMerger {
  public:
@@ -32,7 +35,7 @@ class TileMerger {
 };
 
 // `keys` must outlive the merger.
-std::unique_ptr<TileMerger> make_tile_merger(const detail::KeyWords& keys,
+std::unique_ptr<TileMerger> make_tile_merger(const detail::KeyWords& keys, Output output,
                                              const WordKernel& kernel = best_word_kernel());
 
 }  // namespace corank

@@ -14,7 +14,7 @@ namespace corank {
 
 class WholeWords {
  public:
-  WholeWords(const detail::KeyWords& keys, const WordKernel& kernel)
+  WholeWords(const detail::KeyWords& keys, const WordKernel& kernel, bool /*streams*/)
       : key_(*keys.whole_word()), kernel_(kernel), merger_(kernel) {}
   static bool fits(const detail::KeyWords& keys) {
     return keys.whole_word() && keys.record_bytes() == 8;

@@ -171,7 +171,8 @@ TEST_CASE("two runs of 16-byte records are merged stably, whatever their key", "
             const Stretch stretches[] = {a.stretch(), b.stretch()};
             std::vector<Record> out(expected.size());
             const auto fingerprint =
-                make_tile_merger(keys, *all_kernels[random() % all_kernels.size()])
+                make_tile_merger(keys, Output::read_later,
+                                 *all_kernels[random() % all_kernels.size()])
                     ->merge(stretches, reinterpret_cast<std::byte*>(out.data()), nullptr,
                             portable_fingerprint);
             CHECK(fingerprint == portable_fingerprint(std::as_bytes(std::span(expected)), 16));
@@ -223,7 +224,7 @@ TEST_CASE("of two runs that are out of order nothing is read that is not theirs"
     const Guarded a_run(a), b_run(b);
     const Stretch stretches[] = {a_run.stretch(), b_run.stretch()};
     out.resize(a.size() + b.size());
-    return make_tile_merger(keys)
+    return make_tile_merger(keys, Output::read_later)
         ->merge(stretches, reinterpret_cast<std::byte*>(out.data()))
         .has_value();
   };

@@ -70,12 +70,16 @@ bool merges_tile(const WordKernel& kernel, const detail::KeyWords& keys,
     stretches.push_back({reinterpret_cast<const std::byte*>(run.data()), run.size(), false});
   }
   std::stable_sort(expected.begin(), expected.end(), less);
-  std::vector<Record> out(expected.size());
-  const auto fingerprint = make_tile_merger(keys, kernel)
-                               ->merge(stretches, reinterpret_cast<std::byte*>(out.data()), nullptr,
-                                       portable_fingerprint);
-  return fingerprint == portable_fingerprint(std::as_bytes(std::span(expected)), sizeof(Record)) &&
-         std::memcmp(out.data(), expected.data(), out.size() * sizeof(Record)) == 0;
+  const auto merges = [&](Output output) {
+    std::vector<Record> out(expected.size());
+    const auto fingerprint = make_tile_merger(keys, output, kernel)
+                                 ->merge(stretches, reinterpret_cast<std::byte*>(out.data()),
+                                         nullptr, portable_fingerprint);
+    return fingerprint ==
+               portable_fingerprint(std::as_bytes(std::span(expected)), sizeof(Record)) &&
+           std::memcmp(out.data(), expected.data(), out.size() * sizeof(Record)) == 0;
+  };
+  return merges(Output::read_next) && merges(Output::read_later);
 }
 
 }  // namespace
