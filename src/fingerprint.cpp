@@ -121,7 +121,8 @@ CORANK_VAES std::uint64_t sum_two_chains(std::span<const std::byte> records,
     __m256i states = load_blocks(record);
     std::uint32_t at = 32;
     for (; at + 32 <= record_bytes; at += 32) {
-      __builtin_prefetch(record + at + fetched_ahead_bytes);
+      const std::byte* const later = record + at + fetched_ahead_bytes;
+      if (later < end) __builtin_prefetch(later);
       states = _mm256_aesenc_epi128(states, load_blocks(record + at));
     }
     if (at != record_bytes)
