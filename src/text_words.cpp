@@ -48,6 +48,7 @@ bool TextWords::read_two(std::uint32_t word, std::span<const Entry> entries, std
                          std::uint64_t* second) const {
   bool whole = true;
   for (std::size_t i = 0; i < entries.size(); ++i) {
+    __builtin_prefetch(record_of(entries[i]) + fetched_ahead_bytes);
     detail::Columns there = columns(entries[i]);
     const detail::TextField field = there(column_of(word).column);
     first[i] = word_of(word, field);
