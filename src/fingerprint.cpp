@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "order.hpp"
+#include "prefetch.hpp"
 
 #ifdef __x86_64__
 #include <cpuid.h>
@@ -106,7 +107,6 @@ CORANK_VAES inline __m256i load_blocks(const std::byte* at) {
 }
 
 constexpr std::uint32_t least_for_two_chains = 64;
-constexpr std::size_t fetched_ahead_bytes = 2048;  // the processor itself stops at pages
 
 // The same with two blocks of a long record at once, each in a chain of its own. A block at the end
 // may go into both: two rounds between them, so that what it changes in one never undoes what it

@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "corank/error.hpp"
+#include "prefetch.hpp"
 
 #ifdef __x86_64__
 #include <immintrin.h>
@@ -20,7 +21,6 @@ namespace {
 __attribute__((target("avx2,bmi,popcnt"))) std::size_t find_ends_by_64(
     std::span<const std::byte> bytes, char terminator, std::span<std::uint32_t> ends,
     std::size_t& scanned) {
-  constexpr std::size_t fetched_ahead_bytes = 2048;  // the processor itself stops at pages
   const __m256i wanted = _mm256_set1_epi8(terminator);
   std::uint32_t* to = ends.data();
   std::size_t at = 0;

@@ -96,8 +96,7 @@ class PackedWords {
   static constexpr std::uint64_t sign_bit = std::uint64_t{1} << 63;  // words compare as signed
   static constexpr std::uint64_t batch = 64;
   // What is fetched ahead of its use.
-  static constexpr std::uint64_t prefetch_batches = 2;          // of what is read
-  static constexpr std::size_t prefetch_records = 16;           // of what is put out
+  static constexpr std::size_t prefetch_records = 16;
   static constexpr std::uint32_t prefetched_ahead_bytes = 256;  // of one run of small records
   static constexpr std::uint32_t line_bytes = 64;
   static constexpr std::size_t put_words = 512;          // that are looked at for ties at a time
@@ -206,10 +205,10 @@ class PackedWords {
     for (std::uint64_t first = 0; first < stretch.count; first += batch) {
       const std::uint64_t count = std::min(stretch.count - first, batch);
       const std::byte* records = stretch.records + first * keys_.record_bytes();
-      // The processor itself stops at pages.
-      if (keys_.record_bytes() <= line_bytes && first + prefetch_batches * batch < stretch.count)
-        prefetch(records + prefetch_batches * batch * keys_.record_bytes(),
-                 batch * keys_.record_bytes());
+      // Of longer ones, look() fetches all.
+      const std::uint64_t later = first + fetched_ahead_bytes / keys_.record_bytes();
+      if (keys_.record_bytes() <= line_bytes && later < stretch.count)
+        prefetch(stretch.records + later * keys_.record_bytes(), batch * keys_.record_bytes());
       std::uint64_t* to = place(first);
       order.equals = false;
       if (whole_word_) {

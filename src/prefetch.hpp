@@ -6,6 +6,9 @@
 
 namespace corank {
 
+// Of what is read in a row: at the end of a page the processor stops fetching by itself.
+inline constexpr std::uint64_t fetched_ahead_bytes = 2048;
+
 // The beginning of what is long: the processor fetches the rest itself.
 inline void prefetch(const std::byte* from, std::uint64_t bytes) {
   constexpr std::uint64_t most_bytes = 4096;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "prefetch.hpp"
+
 namespace corank {
 namespace {
 
@@ -10,8 +12,6 @@ constexpr std::uint32_t bytes_in_word = 7;
 // Of fewer, the word in the entry does, which needs no look at the record. Not of more: numbers and
 // the like need most of a word to be told apart.
 constexpr std::uint32_t enough_shared_bytes = 2;
-// The processor itself does not fetch across pages.
-constexpr std::size_t fetched_ahead_bytes = 1024;
 
 const Entry& entry_at(const std::byte* record) {
   return *reinterpret_cast<const Entry*>(record);
