@@ -27,12 +27,12 @@ namespace corank {
 // record is then the run's next.
 class PackedWords {
  public:
-  // Puts records out past the caches if it `streams`.
+  // Puts records out past the caches if it `streams`, where that pays.
   PackedWords(const detail::KeyWords& keys, const WordKernel& kernel, bool streams)
       : keys_(keys),
         whole_word_(keys.whole_word()),
         text_(dynamic_cast<const TextWords*>(&keys)),
-        streams_(streams),
+        streams_(streams && streaming_overlaps()),
         kernel_(kernel),
         merger_(kernel),
         sorter_(keys, kernel) {

@@ -34,7 +34,7 @@ class FormatMerger final : public TileMerger {
   FormatMerger(const KeyWords& keys, Output output, const WordKernel& kernel)
       : keys_(keys),
         streams_(output == Output::read_later),
-        format_(keys, kernel, streams_ && streaming_overlaps()),
+        format_(keys, kernel, streams_),
         sorter_(keys, kernel),
         cutter_(keys, sorter_) {}
 
@@ -181,7 +181,7 @@ class FormatMerger final : public TileMerger {
       }
       if (const TextLayout* const text = keys_.text()) {
         const auto records = bytes_of(*text, piece.records, piece.count);
-        put(out, records.data(), records.size());
+        copy_bytes(out, records.data(), records.size(), streams_);
         out += records.size();
         continue;
       }
@@ -192,20 +192,13 @@ class FormatMerger final : public TileMerger {
       for (std::uint64_t at = 0; at < bytes; at = end) {
         end = std::min(end + copied_bytes, bytes);
         if (at < next_bytes) prefetch(rest.records + at, std::min(end, next_bytes) - at);
-        put(out + at, piece.records + at, end - at);
+        copy_bytes(out + at, piece.records + at, end - at, streams_);
       }
       std::byte* const begin = out;
       out += bytes;
       shape(begin, out);
     }
     return true;
-  }
-
-  void put(std::byte* to, const std::byte* from, std::uint64_t bytes) const {
-    if (streams_)
-      stream_copy(to, from, bytes);
-    else
-      std::memcpy(to, from, bytes);
   }
 
   const KeyWords& keys_;

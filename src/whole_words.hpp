@@ -14,8 +14,8 @@ namespace corank {
 
 class WholeWords {
  public:
-  WholeWords(const detail::KeyWords& keys, const WordKernel& kernel, bool /*streams*/)
-      : key_(*keys.whole_word()), kernel_(kernel), merger_(kernel) {}
+  WholeWords(const detail::KeyWords& keys, const WordKernel& kernel, bool streams)
+      : key_(*keys.whole_word()), streams_(streams), kernel_(kernel), merger_(kernel) {}
   static bool fits(const detail::KeyWords& keys) {
     return keys.whole_word() && keys.record_bytes() == 8;
   }
@@ -66,7 +66,8 @@ class WholeWords {
     const auto words = [](const Stretch& stretch) {
       return std::span(reinterpret_cast<const Word*>(stretch.records), stretch.count);
     };
-    return merger_.merge_front(words(a), words(b), key_.flip == 0, reinterpret_cast<Word*>(out));
+    return merger_.merge_front(words(a), words(b), key_.flip == 0, reinterpret_cast<Word*>(out),
+                               streams_);
   }
 
  private:
@@ -75,6 +76,7 @@ class WholeWords {
   std::uint64_t word(const std::byte* record) const { return detail::word_of(key_, record); }
 
   detail::WholeWord key_;
+  const bool streams_;
   const WordKernel& kernel_;
   WordMerger merger_;
 };

@@ -83,7 +83,7 @@ void WordMerger::merge_into(Word* out, Word flip) {
 }
 
 std::optional<Front> WordMerger::merge_front(std::span<const Word> a, std::span<const Word> b,
-                                             bool unsigned_order, Word* out) {
+                                             bool unsigned_order, Word* out, bool streams) {
   const Word flip = unsigned_order ? INT64_MIN : 0;
   const auto less = [flip](Word x, Word y) { return (x ^ flip) < (y ^ flip); };
   constexpr std::uint64_t most = lanes * raw_part_words;
@@ -119,8 +119,9 @@ std::optional<Front> WordMerger::merge_front(std::span<const Word> a, std::span<
     const std::uint64_t size = std::min(piece, words - at);
     fetch(a, front.a + at * front.a / words, size * front.a / words);
     fetch(b, front.b + at * front.b / words, size - size * front.a / words);
-    stream_copy(reinterpret_cast<std::byte*>(out + at),
-                reinterpret_cast<const std::byte*>(buffers_[0].data() + at), size * sizeof(Word));
+    copy_bytes(reinterpret_cast<std::byte*>(out + at),
+               reinterpret_cast<const std::byte*>(buffers_[0].data() + at), size * sizeof(Word),
+               streams);
   }
   return front;
 }
