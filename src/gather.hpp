@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "corank/key.hpp"
+#include "prefetch.hpp"
 
 namespace corank {
 
@@ -33,7 +34,6 @@ class GatherWriter {
  private:
   // Two copies of a size known beforehand cost less than one of a size that is not.
   static constexpr std::uint64_t half_bytes = 32;
-  static constexpr std::uint64_t prefetched_ahead_bytes = 512;
 
   void copy(const std::byte* from, std::uint64_t bytes) {
     if (bytes <= 2 * half_bytes && end_ - to_ >= std::ptrdiff_t{2 * half_bytes}) {
@@ -42,7 +42,7 @@ class GatherWriter {
     } else {
       std::memcpy(to_, from, bytes);
     }
-    __builtin_prefetch(from + prefetched_ahead_bytes);
+    __builtin_prefetch(from + fetched_ahead_by_turns_bytes);
     to_ += bytes;
   }
 

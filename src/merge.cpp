@@ -475,6 +475,7 @@ class Merge {
                                  .threads = threads,
                                  .look = options_.verify,
                                  .unit_bytes = plan.unit_bytes,
+                                 .into_memory = writers.empty(),
                                  .shape = shape_of_pass(),
                                  .text_shape = text_shape_of_pass(),
                                  .fingerprint = fingerprint_};

@@ -202,17 +202,19 @@ class PackedWords {
     Order order{};
     const bool of_entries = word == 0 && keys_.text();
     const bool reads_packed = whole_word_ || of_entries;
+    const std::uint64_t record_bytes = keys_.record_bytes();
+    // Of longer ones, look() fetches all.
+    const std::uint64_t fetched_ahead =
+        record_bytes <= line_bytes ? fetched_ahead_bytes / record_bytes : stretch.count;
     for (std::uint64_t first = 0; first < stretch.count; first += batch) {
       const std::uint64_t count = std::min(stretch.count - first, batch);
-      const std::byte* records = stretch.records + first * keys_.record_bytes();
-      // Of longer ones, look() fetches all.
-      const std::uint64_t later = first + fetched_ahead_bytes / keys_.record_bytes();
-      if (keys_.record_bytes() <= line_bytes && later < stretch.count)
-        prefetch(stretch.records + later * keys_.record_bytes(), batch * keys_.record_bytes());
+      const std::byte* records = stretch.records + first * record_bytes;
+      if (first + fetched_ahead < stretch.count)
+        prefetch(records + fetched_ahead * record_bytes, batch * record_bytes);
       std::uint64_t* to = place(first);
       order.equals = false;
       if (whole_word_) {
-        kernel_.read_packed(records + whole_word_->offset, keys_.record_bytes(), count,
+        kernel_.read_packed(records + whole_word_->offset, record_bytes, count,
                             whole_word_->big_endian, whole_word_->flip, packing, run, order, to);
       } else if (of_entries) {
         kernel_.read_packed(records + offsetof(Entry, word), sizeof(Entry), count, false, 0,
@@ -223,7 +225,7 @@ class PackedWords {
       }
       if (order.descends) return false;
       if (order.equals && !keys_.is_last(word)) {
-        if (first != 0 && descends(records - keys_.record_bytes(), records)) return false;
+        if (first != 0 && descends(records - record_bytes, records)) return false;
         if (!ties_ascend(records, count, word + 1, false, to, 0)) return false;
       }
       if (!reads_packed) kernel_.pack(to, count, packing, run);

@@ -37,7 +37,7 @@ inline constexpr std::uint64_t largest_cuda_unit_bytes = std::uint64_t{32} << 20
 
 // What the cut of a unit costs grows with the runs, however small a run's part in it: so large are
 // the units of `runs` runs better, as long as the first and the last of them hardly show. How much
-// of a run is enough depends on how soon a unit is merged: of 256 runs, two threads lose 4 % of
+// of a run is enough depends on how soon a unit is merged: of 256 runs, two threads lose 5 % of
 // their time with 64 KiB a run, which caches do not hold, and 16 threads 5 %, by cutting.
 std::uint64_t enough_unit_bytes(std::uint64_t runs, std::uint64_t bytes_a_run,
                                 std::uint64_t merged_bytes);

@@ -8,6 +8,8 @@ namespace corank {
 
 // Of what is read in a row: at the end of a page the processor stops fetching by itself.
 inline constexpr std::uint64_t fetched_ahead_bytes = 2048;
+// The same of lines and pairs of many runs, which are read by turns.
+inline constexpr std::uint64_t fetched_ahead_by_turns_bytes = 512;
 
 // The beginning of what is long: the processor fetches the rest itself.
 inline void prefetch(const std::byte* from, std::uint64_t bytes) {

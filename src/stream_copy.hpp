@@ -35,6 +35,7 @@ inline void stream_copy(std::byte* to, const std::byte* from, std::uint64_t byte
   std::memcpy(to, from, bytes);
 }
 
+// Past the caches if it `streams`.
 inline void copy_bytes(std::byte* to, const std::byte* from, std::uint64_t bytes, bool streams) {
   if (streams)
     stream_copy(to, from, bytes);

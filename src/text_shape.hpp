@@ -17,6 +17,7 @@
 #include "fingerprint.hpp"
 #include "gather.hpp"
 #include "merged_unit.hpp"
+#include "prefetch.hpp"
 #include "text_columns.hpp"
 #include "unit.hpp"
 
@@ -90,7 +91,7 @@ class TextShaper {
     for (std::uint64_t at = 0; at < entries_bytes; at += sizeof(Entry)) {
       Entry& entry = batch_[1 + batched_];
       std::memcpy(&entry, entries + at, sizeof(Entry));
-      __builtin_prefetch(record_of(entry) + prefetched_ahead_bytes);
+      __builtin_prefetch(record_of(entry) + fetched_ahead_by_turns_bytes);
       if (++batched_ == batch_records) take_batch();
     }
   }
@@ -101,7 +102,6 @@ class TextShaper {
 
   // Few enough that who looks at them again finds them in the first cache.
   static constexpr std::size_t batch_records = 256;
-  static constexpr std::uint64_t prefetched_ahead_bytes = 512;  // of a run
 
   struct SetRecord {
     Entry entry;

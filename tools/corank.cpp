@@ -356,7 +356,7 @@ class MergeCommand {
   }
 
   // The kernel's table of open files grows at once while there is one thread only; where threads
-  // share it, each doubling takes tens of milliseconds.
+  // share it, each time takes tens of milliseconds.
   static void make_room_for_files(std::size_t runs) {
     constexpr rlim_t others = 64;
     struct rlimit limit {};
