@@ -149,6 +149,21 @@ TEST_CASE("co-rank of k runs probes near 2 k log2 n times") {
   CHECK(probes < 2 * 256 * 12);
 }
 
+TEST_CASE("co-rank probes little more often where a run's place says nothing of the others") {
+  Random random(9);
+  Runs runs(256, std::vector<int>(4096));
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    for (int& value : runs[i])
+      value = static_cast<int>(random() >> (40 + i % 24)) + (i % 3 == 0 ? 1 << 25 : 0);
+    std::ranges::sort(runs[i]);
+  }
+  for (const std::uint64_t part : {1, 7, 8, 9, 15}) {
+    std::uint64_t probes = 0;
+    cut(runs, total(runs) / 16 * part, &probes);
+    CHECK(probes < 3 * 256 * 12);
+  }
+}
+
 TEST_CASE("a cut of files is the cut of their records") {
   const TemporaryFolder folder;
   Random random(5);
