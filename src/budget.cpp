@@ -30,7 +30,8 @@ Budget::Budget(const Options& options, std::span<const Run> runs, unsigned threa
     : options_(options),
       threads_(threads),
       has_streams_(std::ranges::any_of(runs, &Run::is_stream)),
-      bytes_(options.memory_bytes ? options.memory_bytes : default_memory_bytes()) {
+      memory_bytes_(options.memory_bytes ? options.memory_bytes : default_memory_bytes()),
+      bytes_(memory_bytes_) {
   for (const Run& run : runs) decoder_bytes_ = std::max(decoder_bytes_, run.input().memory_bytes);
   if (runs.size() >= many_runs) {
     const std::uint64_t least_bytes = smallest() * std::max(options.parts, 1u);
@@ -59,7 +60,7 @@ std::uint64_t Budget::widest(std::size_t slices) const {
     throw Error(fmt::format(
         "--memory {}: too little to merge records of {} bytes{}; the smallest budget that works "
         "is {} bytes",
-        bytes_ + reserved_bytes_,
+        memory_bytes_,
         options_.text ? "any number of" : std::to_string(options_.record.record_bytes),
         slices > 1 ? fmt::format(" into {} parts", slices) : "",
         smallest() * slices + reserved_bytes_));

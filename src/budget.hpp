@@ -43,8 +43,9 @@ class Budget {
   const Options& options_;
   unsigned threads_;
   bool has_streams_;
-  std::uint64_t decoder_bytes_ = 0;  // the most that decompressing a run takes
-  std::uint64_t bytes_;
+  std::uint64_t decoder_bytes_ = 0;   // the most that decompressing a run takes
+  const std::uint64_t memory_bytes_;  // all of it
+  std::uint64_t bytes_;               // what is left of it
   std::uint64_t reserved_bytes_ = 0;
 };
 

@@ -223,6 +223,7 @@ TEST_CASE("compression takes its memory from the budget") {
   test.options.memory_bytes = 1 << 20;
   const std::string refused = message_of(test, test.folder / "out.zst");
   const std::string says = "the smallest budget that works is ";
+  CHECK(holds(refused, "--memory 1048576:"));
   REQUIRE(holds(refused, says));
   test.options.memory_bytes = std::stoull(refused.substr(refused.find(says) + says.size()));
   merge(test.paths, test.folder / "out.zst", test.options);
