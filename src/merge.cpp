@@ -36,10 +36,12 @@ constexpr std::uint64_t least_direct_bytes = std::uint64_t{64} << 20;
 
 // Where passes before the last put their files: where the output needs as much space anyway.
 std::filesystem::path folder_for_passes(const std::filesystem::path& output) {
-  if (output == "-" || std::filesystem::exists(output))
-    if (output == "-" || !std::filesystem::is_regular_file(output))
-      return std::filesystem::temp_directory_path();
-  return output.has_parent_path() ? output.parent_path() : ".";
+  if (output != "-") {
+    if (std::filesystem::is_directory(output)) return output;  // of parts
+    if (!std::filesystem::exists(output) || std::filesystem::is_regular_file(output))
+      return output.has_parent_path() ? output.parent_path() : ".";
+  }
+  return std::filesystem::temp_directory_path();
 }
 
 // Slices of whole groups, by one of the last records before each, and in it; empty: there is none.

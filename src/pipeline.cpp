@@ -420,7 +420,6 @@ void run_pass(const Pass& pass, PassTotals& totals, Verifier& verifier) {
   }
   if (verify && !enough) {
     std::uint64_t fingerprint = read_by_backend;
-    pass.fingerprints.front() += read_by_backend;
     for (std::uint32_t run = 0; run < pass.runs.size(); ++run) {
       fingerprint += source->fingerprint(run);
       pass.fingerprints[run] += source->fingerprint(run);

@@ -67,7 +67,8 @@ struct Pass {
   // How what is read and written is verified; null: not at all. A backend that looks at its units
   // has only the portable one.
   FingerprintSum fingerprint;
-  // Of each run, added up as its records are read; where the backend reads them, the first has all.
+  // Of each run, added up as its records are read; 0 where the backend reads them, which are in
+  // memory then.
   std::span<std::atomic<std::uint64_t>> fingerprints;
   std::atomic<std::uint64_t>* written = nullptr;  // the same of what goes out; null: nobody asks
   std::function<void(std::uint64_t)> did;         // told the bytes that each unit was made from

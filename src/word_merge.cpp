@@ -91,6 +91,9 @@ std::optional<Front> WordMerger::merge_front(std::span<const Word> a, std::span<
       cut_front(a.data(), a.size(), b.data(), b.size(), most, word_margin, lanes * block, less);
   const std::uint64_t words = front.count();
   if (words == 0) return front;
+  // Of equal words, lanes take those of `b` instead, as far as there are any: that must not be to
+  // its end. Words of `b` in the front equal none of `a` behind it.
+  if (front.a != 0 && !less(a[front.a - 1], b[b.size() - word_margin])) return Front{};
   // The words are checked while they come into the cache, and with them those behind them, which
   // the lanes look at.
   const auto ascend = [&](std::span<const Word> run) {

@@ -489,6 +489,11 @@ TEST_CASE("several passes are told of") {
   CHECK(holds(told.err, "passes, which write"));
   CHECK(std::ranges::count(told.err, '\n') == 1);
   CHECK(run(test.merge({"-m", "700K", "-q"})).err.empty());
+  const auto parts = (test.folder / "parts").string();
+  std::vector<std::string> merge{"merge", "-r",   "key:u64", "--parts", "2",
+                                 "-m",    "700K", "-o",      parts};
+  merge.insert(merge.end(), test.runs.begin(), test.runs.end());
+  CHECK(holds(run(merge).err, "bytes more, to " + parts));
 }
 
 TEST_CASE("a file's name with a newline makes no second line") {

@@ -90,9 +90,9 @@ TEST_CASE("fronts of two runs of words are merged, and what is left is little", 
   Random random(2);
   for (const WordKernel* kernel : kernels())
     for (const bool unsigned_order : {false, true})
-      for (const std::size_t a_count : {0u, 8u, 9u, 100u, 70'000u})
-        for (const std::size_t b_count : {1u, 70u, 60'001u})
-          for (const unsigned shift : {0u, 58u}) {
+      for (const std::size_t a_count : {0u, 8u, 9u, 100u, 300u, 70'000u})
+        for (const std::size_t b_count : {1u, 50u, 70u, 60'001u})
+          for (const unsigned shift : {0u, 58u, 62u}) {
             CAPTURE(kernel->carries, unsigned_order, a_count, b_count, shift);
             const auto less = [&](Word x, Word y) {
               return unsigned_order ? static_cast<std::uint64_t>(x) < static_cast<std::uint64_t>(y)
@@ -124,7 +124,12 @@ TEST_CASE("fronts of two runs of words are merged, and what is left is little", 
             REQUIRE(done.count() <= expected.size());
             CHECK(std::equal(out.begin(), out.begin() + static_cast<std::ptrdiff_t>(done.count()),
                              expected.begin()));
-            CHECK((done.count() + 4 * word_margin + 16 > expected.size() ||
+            // Where equal words go on to near the end of `b`, there is no front.
+            constexpr std::size_t most = std::size_t{4} * 4096;
+            const bool ties =
+                shift != 0 && b_count > word_margin && a_count != 0 &&
+                !less(a[std::min(done.a + most, a_count) - 1], b[b_count - word_margin]);
+            CHECK((ties || done.count() + 4 * word_margin + 16 > expected.size() ||
                    done.a + 9 + 16 > a_count || done.b + 9 + 16 > b_count));
             if (a_count < 30'000 || b_count < 20'000 || shift != 0) continue;
             const std::size_t at = random() % 50'000;

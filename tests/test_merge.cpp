@@ -241,6 +241,14 @@ TEST_CASE("from one run to two thousand, in one pass and in several") {
   }
 }
 
+TEST_CASE("an earlier pass of nothing but empty runs") {
+  Random random(15);
+  Case test("a:u32,p:u32", "a");
+  for (int i = 0; i < 100; ++i)
+    test.add_run(random_records(test.schema(), i < 95 ? 0 : 100, Values::any, random));
+  CHECK(test.check(700'000).passes > 1);
+}
+
 TEST_CASE("keys that are all equal, disjoint, or in one run only") {
   Random random(14);
   const auto numbered = [](std::uint32_t key, std::uint32_t step, std::uint32_t count) {
