@@ -1,0 +1,395 @@
+#!/usr/bin/env python3
+"""Merges of random runs by random options, each compared with a model of what it should write.
+
+    random_merges.py PROGRAM [--cases N] [--seed S] [--in FOLDER]
+
+Case i of seed S is case 0 of seed S + i. FOLDER: for small files, a temporary one unless told.
+"""
+
+import argparse
+import itertools
+import math
+import pathlib
+import random
+import struct
+import subprocess
+import tempfile
+
+INTEGERS = {"u8": "B", "u16": "H", "u32": "I", "u64": "Q", "i8": "b", "i16": "h", "i32": "i", "i64": "q"}
+FLOATS = {"f32": "f", "f64": "d"}
+COMPARISONS = {"==": lambda c: c == 0, "!=": lambda c: c != 0, "<": lambda c: c < 0,
+               "<=": lambda c: c <= 0, ">": lambda c: c > 0, ">=": lambda c: c >= 0}
+
+
+def order(value):
+    """What Python's < orders as corank orders values: all NaNs are equal, and greatest."""
+    if isinstance(value, float):
+        return (math.isnan(value), 0.0 if math.isnan(value) else value)
+    return value
+
+
+class Descending:
+    def __init__(self, value):
+        self.value = value
+
+    def __lt__(self, other):
+        return other.value < self.value
+
+    def __eq__(self, other):
+        return other.value == self.value
+
+
+class Field:
+    """Of a record of fixed size. One of `few` values has many equals."""
+
+    def __init__(self, rng):
+        kind = rng.choice([*INTEGERS, *FLOATS, "bytes"])
+        self.few = rng.random() < 0.6
+        self.code = None
+        self.type = kind
+        if kind == "bytes":
+            self.size = rng.choice([1, 2, 3, 7, 8, 9, 16, 20])
+            self.type += str(self.size)
+            return
+        big = rng.random() < 0.3 and kind not in ("u8", "i8")
+        self.code = (">" if big else "<") + {**INTEGERS, **FLOATS}[kind]
+        self.type += "be" if big else ""
+        self.floating = kind in FLOATS
+        self.size = struct.calcsize(self.code)
+        signed = kind.startswith("i")
+        self.least = -(256**self.size) // 2 if signed else 0
+        self.greatest = self.least + 256**self.size - 1
+
+    def draw(self, rng):
+        if self.code is None:
+            alphabet = b"ab" if self.few else bytes(range(256))
+            return bytes(rng.choice(alphabet) for _ in range(self.size))
+        if not self.floating:
+            bounds = (max(self.least, -2), 3) if self.few else (self.least, self.greatest)
+            return rng.randint(*bounds)
+        value = rng.choice([0.0, -0.0, 1.5, math.inf, math.nan]) if self.few else rng.uniform(-9, 9)
+        return struct.unpack(self.code, struct.pack(self.code, value))[0]
+
+    def encode(self, value):
+        return value if self.code is None else struct.pack(self.code, value)
+
+    def literal(self, value):
+        """As an option's text; None if it has none."""
+        if isinstance(value, bytes):
+            return value.decode() if all(byte in b"ab" for byte in value) else None
+        return None if isinstance(value, float) and not math.isfinite(value) else repr(value)
+
+    def combine(self, how, values, overflow):
+        """What reduce makes of equal records' values."""
+        if how in ("min", "max"):
+            return {"min": min, "max": max}[how](values, key=order)
+        if how == "last":
+            return values[-1]
+        total = sum(values) if how == "sum" else len(values)
+        if overflow == "saturate":
+            return min(max(total, self.least), self.greatest)
+        return (total - self.least) % 256**self.size + self.least
+
+
+class Records:
+    """Records of fixed size, as tuples of values."""
+
+    def __init__(self, rng):
+        self.columns = [Field(rng) for _ in range(rng.randint(1, 5))]
+        self.names = [f"f{i}" for i in range(len(self.columns))]
+        self.keys = [(i, rng.random() < 0.3)
+                     for i in rng.sample(range(len(self.columns)), rng.randint(1, min(3, len(self.columns))))]
+        self.header = b""
+        self.options = [
+            "-r", ",".join(f"{name}:{field.type}" for name, field in zip(self.names, self.columns)),
+            "-b", ",".join(self.names[i] + (":desc" if down else "") for i, down in self.keys)]
+
+    def draw(self, rng):
+        return tuple(field.draw(rng) for field in self.columns)
+
+    def key(self, record):
+        return tuple(Descending(order(record[i])) if down else order(record[i]) for i, down in self.keys)
+
+    def encode(self, record, chosen):
+        return b"".join(self.columns[i].encode(record[i]) for i in chosen)
+
+    def key_text(self, record):
+        texts = [self.columns[i].literal(record[i]) for i, _ in self.keys]
+        return None if None in texts else ",".join(texts)
+
+    def comparison(self, rng):
+        i = rng.randrange(len(self.columns))
+        field = self.columns[i]
+        value = field.draw(rng)
+        if field.literal(value) is None:
+            value = b"a" * field.size if field.code is None else 1.5
+        text = field.literal(value)
+        symbol = rng.choice(list(COMPARISONS))
+
+        def holds(record):
+            mine, other = order(record[i]), order(value)
+            return COMPARISONS[symbol]((mine > other) - (mine < other))
+        quoted = f"'{text}'" if isinstance(value, bytes) else text
+        return f"{self.names[i]} {symbol} {quoted}", holds
+
+    def tombstone(self, rng):
+        i = rng.randrange(len(self.columns))
+        field = self.columns[i]
+        if field.code is None or field.floating:
+            return None
+        value = field.draw(rng)
+        return f"{self.names[i]}={value}", lambda record: record[i] == value
+
+    def reduction(self, rng):
+        """Options, and what makes one record of equal ones; None if no field can be combined."""
+        keys = [i for i, _ in self.keys]
+        how = {i: rng.choice(["min", "max", "last"] + ([] if field.floating else ["sum", "count"]))
+               for i, field in enumerate(self.columns)
+               if field.code is not None and i not in keys and rng.random() < 0.7}
+        if not how:
+            return None
+        overflow = rng.choice(["wrap", "saturate"])
+
+        def reduce(group):
+            return tuple(self.columns[i].combine(how[i], [record[i] for record in group], overflow)
+                         if i in how else value for i, value in enumerate(group[0]))
+        items = ",".join(f"{kind}({self.names[i]})" for i, kind in how.items())
+        return ["--on-equal", f"reduce:{items}", "--overflow", overflow], reduce
+
+
+class Lines:
+    """Lines with columns, as tuples of texts; those of CSV may be in quotes."""
+
+    def __init__(self, rng):
+        self.csv = rng.random() < 0.5
+        self.delimiter = rng.choice(",;\t|")
+        self.end = "\0" if not self.csv and rng.random() < 0.2 else "\n"
+        count = rng.randint(1, 5)
+        self.kinds = [rng.choice(["text", "few", "u64", "i64"]) for _ in range(count)]
+        self.missing = rng.random() < 0.2
+        self.names = [f"c{i + 1}" for i in range(count)]
+        self.columns = self.kinds
+        has_header = rng.random() < 0.4
+        self.keys = []
+        for i in rng.sample(range(count), rng.randint(0, min(3, count))):
+            numeric = self.kinds[i] in ("u64", "i64") and not self.missing and rng.random() < 0.8
+            self.keys.append((i, numeric, rng.random() < 0.3, not numeric and rng.random() < 0.2))
+        self.named = has_header and rng.random() < 0.5
+        self.header = self.encode(self.names, range(count)) if has_header else b""
+        self.options = ["--csv" if self.csv else "--lines",
+                        "-t", "\\t" if self.delimiter == "\t" else self.delimiter]
+        self.options += ["-z"] if self.end == "\0" else []
+        self.options += ["--header"] if has_header else []
+        if self.keys:
+            self.options += ["-b", ",".join(
+                self.name(i) + (f":{self.kinds[i]}" if numeric else "") + (":desc" if down else "") +
+                (":nocase" if fold else "") for i, numeric, down, fold in self.keys)]
+
+    def name(self, i):
+        return self.names[i] if self.named else str(i + 1)
+
+    def word(self, rng, kind):
+        if kind == "few":
+            return rng.choice(["", "a", "b", "A", "B", "ab", "aB"])
+        if kind == "u64":
+            return str(rng.choice([rng.randrange(10), rng.randrange(2**64)]))
+        if kind == "i64":
+            return str(rng.choice([rng.randint(-5, 5), rng.randint(-2**63, 2**63 - 1)]))
+        return rng.choice(["", "a prefix that many have "]) + "".join(
+            rng.choice('ab Z"' if self.csv else "ab Z") for _ in range(rng.choice([0, 1, 3, 9, 20])))
+
+    def draw(self, rng):
+        count = rng.randint(1, len(self.kinds)) if self.missing else len(self.kinds)
+        words = [self.word(rng, kind) for kind in self.kinds[:count]]
+        if not self.csv:
+            return tuple(words)
+        return tuple(f'"{word.replace(chr(34), chr(34) * 2)}"'
+                     if '"' in word or self.delimiter in word or rng.random() < 0.2 else word
+                     for word in words)
+
+    def text(self, record, i):
+        if i >= len(record):
+            return ""
+        if self.csv and record[i].startswith('"'):
+            return record[i][1:-1].replace('""', '"')
+        return record[i]
+
+    def key(self, record):
+        if not self.keys:
+            return self.delimiter.join(record)
+        values = []
+        for i, numeric, down, fold in self.keys:
+            value = self.text(record, i)
+            value = int(value) if numeric else value.upper() if fold else value
+            values.append(Descending(value) if down else value)
+        return tuple(values)
+
+    def encode(self, record, chosen):
+        line = self.delimiter.join(record[i] for i in chosen if i < len(record))
+        return (line + self.end).encode()
+
+    def key_text(self, record):
+        return None  # the order of bounds is tested with records
+
+    def comparison(self, rng):
+        i = rng.randrange(len(self.kinds))
+        symbol = rng.choice(list(COMPARISONS))
+        numeric = self.kinds[i] in ("u64", "i64")
+        value = rng.randint(0, 5) if numeric else rng.choice(["", "a", "ab", "B"])
+
+        def holds(record):
+            mine = self.text(record, i)
+            mine = (int(mine) if mine else math.inf) if numeric else mine
+            return COMPARISONS[symbol]((mine > value) - (mine < value))
+        column = self.name(i) + (f":{self.kinds[i]}" if numeric else "")
+        return f"{column} {symbol} " + (str(value) if numeric else f"'{value}'"), holds
+
+    def tombstone(self, rng):
+        i, value = rng.randrange(len(self.kinds)), rng.choice(["", "a", "1"])
+        return f"{self.name(i)}={value}", lambda record: self.text(record, i) == value
+
+    def reduction(self, rng):
+        return None
+
+
+def condition(form, rng, depth):
+    if depth == 0 or rng.random() < 0.5:
+        return form.comparison(rng)
+    left, holds_left = condition(form, rng, depth - 1)
+    joint = rng.choice(["and", "or", "not"])
+    if joint == "not":
+        return f"not ({left})", lambda record: not holds_left(record)
+    right, holds_right = condition(form, rng, depth - 1)
+    join = all if joint == "and" else any
+    return (f"({left}) {joint} ({right})",
+            lambda record: join([holds_left(record), holds_right(record)]))
+
+
+def set_operation(command, runs, key):
+    """The runs taken from left to right, as the C++ standard counts equal elements."""
+    if command == "subtract":
+        runs = [runs[0], [record for run in runs[1:] for record in run]]
+    result = runs[0]
+    for run in runs[1:]:
+        sides = sorted([(0, record) for record in result] + [(1, record) for record in run],
+                       key=lambda side: key(side[1]))
+        result = []
+        for _, group in itertools.groupby(sides, lambda side: key(side[1])):
+            ours, others = [], []
+            for side, record in group:
+                (others if side else ours).append(record)
+            if command == "union":
+                result += ours + others[len(ours):]
+            elif command == "intersect":
+                result += ours[:len(others)]
+            else:
+                result += ours[len(others):]
+    return result
+
+
+class Case:
+    """A command and the bytes that it should write."""
+
+    def __init__(self, seed, folder):
+        rng = random.Random(seed)
+        self.folder = folder
+        form = rng.choice([Records, Lines])(rng)
+        count = rng.choice([1, 2, 2, 3, 5, 17, 40])
+        longest = 3000 if count <= 5 else 300
+        runs = [sorted((form.draw(rng) for _ in range(rng.choice([0, 1, 5, 50, longest]))), key=form.key)
+                for _ in range(count)]
+        everything = range(len(form.columns))
+        self.paths = []
+        for i, run in enumerate(runs):
+            content = form.header + b"".join(form.encode(record, everything) for record in run)
+            self.paths.append(folder / f"run{i}")
+            self.paths[-1].write_bytes(content)
+        command = rng.choice(["union", "intersect", "subtract"]) if rng.random() < 0.25 else "merge"
+        self.options = [command, *form.options]
+        if command == "merge":
+            out = self.shape(form, rng, sorted(itertools.chain(*runs), key=form.key))
+        else:
+            out = set_operation(command, runs, form.key)
+        if rng.random() < 0.25:
+            limit = rng.choice([1, 7, len(out) // 2 + 1])
+            self.options += ["--limit", str(limit)]
+            out = out[:limit]
+        chosen = list(everything)
+        header = form.header
+        if rng.random() < 0.3:
+            chosen = rng.sample(chosen, rng.randint(1, len(chosen)))
+            self.options += ["--select", ",".join(
+                form.names[i] if isinstance(form, Records) else form.name(i) for i in chosen)]
+            header = form.encode(form.names, chosen) if header else b""
+        self.parts = rng.randint(1, 5) if isinstance(form, Records) and rng.random() < 0.2 else 0
+        if self.parts:
+            self.options += ["--parts", str(self.parts)]
+        self.options += ["--io", rng.choice(["auto", "buffered", "direct", "mapped"]),
+                         "-T", str(rng.randint(1, 3))]
+        if rng.random() < 0.5:  # of the least, several passes are made
+            least = 300 << 10 if isinstance(form, Records) else 8 << 20
+            self.options += ["-m", str(max(self.parts, 1) * rng.choice([least, 8 << 20, 64 << 20]))]
+        if rng.random() < 0.2:
+            self.options.append("--no-verify")
+        self.expected = header + b"".join(form.encode(record, chosen) for record in out)
+
+    def shape(self, form, rng, out):
+        """What becomes of the merged records, and the options that say so."""
+        for option, keeps in (("--from", lambda key, bound: not key < bound),
+                              ("--to", lambda key, bound: key < bound)):
+            bound = rng.choice(out) if out and rng.random() < 0.2 else None
+            if bound is not None and form.key_text(bound) is not None:
+                self.options.append(f"{option}={form.key_text(bound)}")
+                out = [record for record in out if keeps(form.key(record), form.key(bound))]
+        if rng.random() < 0.3:
+            text, holds = condition(form, rng, 2)
+            self.options += ["--where", text]
+            out = [record for record in out if holds(record)]
+        policy = rng.choice(["keep", "keep", "first", "last", "reduce"])
+        combine = {"first": lambda group: group[0], "last": lambda group: group[-1]}.get(policy)
+        options = ["--on-equal", policy]
+        if policy == "reduce":
+            options, combine = form.reduction(rng) or ([], None)
+        if combine is None:
+            return out
+        self.options += options
+        out = [combine(list(group)) for _, group in itertools.groupby(out, form.key)]
+        tombstone = form.tombstone(rng) if rng.random() < 0.3 else None
+        if tombstone is not None:
+            self.options += ["--tombstone", tombstone[0]]
+            out = [record for record in out if not tombstone[1](record)]
+        return out
+
+    def run(self, program):
+        """What is wrong; none if nothing is."""
+        output = self.folder / "out"
+        command = [program, *self.options, "--backend", "cpu", "-q", "-o", output, *self.paths]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            return f"exit code {done.returncode}: {done.stderr}"
+        files = sorted(output.iterdir()) if self.parts else [output]
+        written = b"".join(file.read_bytes() for file in files)
+        return None if written == self.expected else "the output differs from the model's"
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("program")
+    parser.add_argument("--cases", type=int, default=1000)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--in", dest="folder")
+    arguments = parser.parse_args()
+    wrong = 0
+    for seed in range(arguments.seed, arguments.seed + arguments.cases):
+        with tempfile.TemporaryDirectory(dir=arguments.folder) as folder:
+            case = Case(seed, pathlib.Path(folder))
+            problem = case.run(arguments.program)
+        if problem:
+            wrong += 1
+            print(f"seed {seed}: {problem.strip()}\n  corank {' '.join(case.options)}", flush=True)
+    print(f"{arguments.cases} cases, {wrong} of them wrong")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
