@@ -16,6 +16,42 @@ bool sorts_before(const TextLayout& text, std::span<const std::byte> a,
   return text_less(text, a.data(), a.size(), b.data(), b.size());
 }
 
+// Whether a line sorts anywhere: one with a column that is to be a number and is none does not,
+// stands where it may, and says nothing about its neighbours. If it is an error, merges say so.
+bool has_order(const TextLayout& text, std::span<const std::byte> line) {
+  if (text.bad_numbers == BadNumbers::last) return true;
+  detail::Columns columns(text, line.data(), line.size());
+  return std::all_of(text.columns, text.columns + text.columns_count, [&](const TextColumn& key) {
+    std::uint64_t word;
+    return key.type == TextType::bytes || detail::parse_number(columns(key.column), key.type, word);
+  });
+}
+
+// The first line with an order that begins at `at` or behind it and before `to`; nothing if there
+// is none. Sets `at` to where it begins.
+std::vector<std::byte> ordered_line(const Run& run, const TextLayout& text, std::uint64_t& at,
+                                    std::uint64_t to) {
+  while (at < to) {
+    std::vector<std::byte> line = line_at(run, text, at);
+    if (has_order(text, line)) return line;
+    at += line.size();
+  }
+  return {};
+}
+
+// One with an order between the lines that begin at `low` and `high`, near `middle`.
+std::vector<std::byte> line_between(const Run& run, const TextLayout& text, std::uint64_t low,
+                                    std::uint64_t middle, std::uint64_t high) {
+  std::uint64_t at = next_line(run, text, middle);
+  std::vector<std::byte> line = ordered_line(run, text, at, high);
+  for (at = high; line.empty() && at > low;) {
+    at = line_before(run, text, at);
+    std::uint64_t begin = at;
+    line = ordered_line(run, text, begin, at + 1);
+  }
+  return line;
+}
+
 }  // namespace
 
 std::uint64_t next_line(const Run& run, const TextLayout& text, std::uint64_t at) {
@@ -55,13 +91,11 @@ std::uint64_t find_line(const Run& run, const TextLayout& text, std::span<const 
   // All records before `from` belong before the bound, none that begins at `to` or behind it does.
   while (from < to) {
     const std::uint64_t middle = from + (to - from) / 2;
-    const std::uint64_t begin = middle == from ? from : next_line(run, text, middle - 1);
-    if (begin >= to) {
+    std::uint64_t begin = middle == from ? from : next_line(run, text, middle - 1);
+    const std::vector<std::byte> line = ordered_line(run, text, begin, to);
+    if (line.empty())
       to = middle;
-      continue;
-    }
-    const std::vector<std::byte> line = line_at(run, text, begin);
-    if (bound == Bound::lower ? sorts_before(text, line, key) : !sorts_before(text, key, line))
+    else if (bound == Bound::lower ? sorts_before(text, line, key) : !sorts_before(text, key, line))
       from = std::min(begin + line.size(), run.records());
     else
       to = begin;
@@ -83,10 +117,15 @@ std::vector<std::uint64_t> cut_lines(std::uint64_t bytes, std::span<const Run> r
     std::size_t widest = 0;
     for (std::size_t run = 1; run < runs.size(); ++run)
       if (high[run] - low[run] > high[widest] - low[widest]) widest = run;
-    const std::uint64_t middle = low[widest] + (high[widest] - low[widest]) / 2;
-    std::uint64_t begin = next_line(runs[widest], text, middle);
-    if (begin >= high[widest]) begin = line_before(runs[widest], text, high[widest]);
-    const std::vector<std::byte> key = line_at(runs[widest], text, begin);
+    const std::uint64_t width = high[widest] - low[widest];
+    const std::vector<std::byte> key =
+        line_between(runs[widest], text, low[widest], low[widest] + width / 2, high[widest]);
+    if (key.empty()) {
+      low[widest] = high[widest];
+      low_sum += width;
+      if (low_sum >= bytes) return low;
+      continue;
+    }
     const auto find = [&](Bound bound) {
       std::vector<std::uint64_t> positions;
       for (std::size_t run = 0; run < runs.size(); ++run)

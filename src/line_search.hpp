@@ -11,7 +11,8 @@
 
 namespace corank {
 
-// All of it is for lines, whose terminator stands nowhere else; runs count bytes.
+// All of it is for lines, whose terminator stands nowhere else; runs count bytes. Lines that are
+// bad input, since a column is no number, are passed over.
 
 // Where the first line begins that does so behind byte `at`; the run's end if there is none.
 std::uint64_t next_line(const Run& run, const TextLayout& text, std::uint64_t at);

@@ -272,6 +272,56 @@ TEST_CASE("bad input: a column that is no number", "[text]") {
                        {headed.runs[0] + ": line 3 (byte 5): column 1, \"x\""});
 }
 
+TEST_CASE("lines whose columns are no numbers do not mislead what searches for others", "[text]") {
+  Random random(21);
+  std::vector<std::string> texts(3);
+  std::vector<std::uint64_t> numbers;
+  for (std::string& text : texts)
+    for (std::uint64_t i = 0, n = 0; i < 300; ++i) {
+      if (below(random, 3) == 0) text += below(random, 2) == 0 ? "x\n" : "\n";
+      numbers.push_back(n += below(random, 10));
+      text += std::to_string(n) + "\n";
+    }
+  texts.push_back("x\ny\n\n");
+  std::ranges::sort(numbers);
+  const auto expected = [&](std::uint64_t from, std::uint64_t to) {
+    std::string text;
+    for (const std::uint64_t n : numbers)
+      if (n >= from && n < to) text += std::to_string(n) + "\n";
+    return text;
+  };
+  const Folder test(texts);
+  const Strings skip{"--lines", "-t", ",", "-b", "1:u64", "--bad", "skip"};
+  for (std::uint64_t from = 0; from < 1500; from += 97) {
+    Strings options = skip;
+    options.insert(options.end(),
+                   {"--from", std::to_string(from), "--to", std::to_string(from + 300)});
+    CHECK(test.merged(options) == expected(from, from + 300));
+  }
+  for (const std::string parts : {"2", "3", "7"}) {
+    const std::string folder = test.folder / ("parts" + parts);
+    Strings command{"merge", "-o", folder, "--parts", parts};
+    command.insert(command.end(), skip.begin(), skip.end());
+    command.insert(command.end(), test.runs.begin(), test.runs.end());
+    const Result result = run(command);
+    INFO(result.err);
+    REQUIRE(result.code == 0);
+    std::string text;
+    for (int part = 0; part < std::stoi(parts); ++part)
+      text += text_of(folder + "/part-0000" + std::to_string(part));
+    CHECK(text == expected(0, ~std::uint64_t{0}));
+  }
+
+  // Neither does one that is to be an error, and lies outside of what is asked for.
+  const Folder one({"1\n2\n3\nx\n5\n6\n7\n"});
+  const auto between = [](const char* from, const char* to) {
+    return Strings{"--lines", "-t", ",", "-b", "1:u64", "--from", from, "--to", to};
+  };
+  CHECK(one.merged(between("1", "3")) == "1\n2\n");
+  CHECK(one.merged(between("6", "8")) == "6\n7\n");
+  one.check_refusal(between("3", "6"), 2, {"byte 6", "\"x\""});
+}
+
 TEST_CASE("bad input: text out of order", "[text]") {
   const Folder lines({"a\nb\n", "a\nc\nb\n"});
   lines.check_refusal({"--lines"}, 1, {lines.runs[1], "line 3 (byte 4) is out of order"});
