@@ -43,18 +43,14 @@ class DeviceTextShape {
 
  public:
   // Whether devices do all of it: set operations, which ask where records come from, bounds that
-  // the runs were not cut by, and decimal fractions are the host's.
+  // the runs were not cut by, and columns that only the host compares are the host's.
   static bool fits(const TextShape& shape) {
-    const auto comparable = [](const TextLayout& layout) {
-      return std::none_of(layout.columns, layout.columns + layout.columns_count,
-                          [](const TextColumn& column) { return column.type == TextType::f64; });
-    };
     if (shape.set_operation() || shape.has_bounds()) return false;
-    if (shape.tombstone() && !comparable(shape.tombstone()->layout())) return false;
+    if (shape.tombstone() && !device_comparable(shape.tombstone()->layout())) return false;
     return !shape.filter() ||
            (shape.filter()->steps().size() <= most_test_steps &&
-            std::ranges::all_of(shape.filter()->steps(), [&](const TextFilter::Step& step) {
-              return !step.value || comparable(step.value->layout());
+            std::ranges::all_of(shape.filter()->steps(), [](const TextFilter::Step& step) {
+              return !step.value || device_comparable(step.value->layout());
             }));
   }
 

@@ -25,8 +25,6 @@ void check_text_shaping(const Options& options) {
       !shaping.from.empty() || !shaping.to.empty())
     throw Error("text and pairs have no fields; of Shaping, what begins with text_ is for them");
   check_tombstone(shaping, shaping.text_tombstone.has_value());
-  if (shaping.text_tombstone && options.text->kind == TextKind::pairs)
-    throw Error("--tombstone is for lines and CSV, which have columns; pairs do not: drop it");
   if (options.copy_only && (shaping.on_equal != OnEqual::keep || shaping.limit ||
                             !shaping.text_from.empty() || !shaping.text_to.empty() ||
                             !shaping.text_where.steps.empty() || !shaping.text_select.empty()))

@@ -31,7 +31,8 @@ TextBound::TextBound(const TextLayout& layout, const std::vector<std::string>& v
     throw Error(fmt::format("{} \"{}\": {}", option, value, why));
   };
   if (layout.kind == TextKind::pairs) {
-    const std::uint32_t lengths[] = {static_cast<std::uint32_t>(values[0].size()), 0};
+    std::uint32_t lengths[2] = {};
+    lengths[columns[0].column] = static_cast<std::uint32_t>(values[0].size());
     const auto header = std::as_bytes(std::span(lengths));
     record_.assign(header.begin(), header.end());
     append(record_, values[0]);

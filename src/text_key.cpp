@@ -6,12 +6,16 @@
 #include <bit>
 #include <charconv>
 #include <cmath>
+#include <span>
 #include <string>
 
 #include "corank/error.hpp"
 
 namespace corank {
 namespace {
+
+// What the option's text calls the second of a pair's columns.
+constexpr std::string_view value_name = "value";
 
 // The number of the column that the header calls `name`; 0 if it does not.
 std::uint32_t find_column(const TextLayout& layout, std::string_view header,
@@ -32,6 +36,17 @@ std::uint32_t find_column(const TextLayout& layout, std::string_view header,
   }
 }
 
+void require_pair_column(const TextKey& key, std::string_view option) {
+  const bool orders = option == "--by";
+  const bool named = key.name.empty() ? key.column == 0 : key.name == value_name && !orders;
+  if (named && key.type == TextType::bytes) return;
+  if (orders)
+    throw Error(
+        "pairs are ordered by their keys as bytes; leave out --by, or name nothing but key");
+  throw Error(
+      fmt::format("{}: a pair has a key and a value, both of bytes; name key or value", option));
+}
+
 void require_consistent(const TextFormat& format, char delimiter, std::string_view option) {
   const bool pairs = format.kind == TextKind::pairs;
   if (pairs && (format.delimiter || format.header))
@@ -41,11 +56,11 @@ void require_consistent(const TextFormat& format, char delimiter, std::string_vi
   if (format.kind == TextKind::csv && (delimiter == '"' || delimiter == '\r'))
     throw Error("in CSV neither a quote nor a carriage return can be the delimiter");
   for (const TextKey& key : format.keys) {
+    if (pairs) {
+      require_pair_column(key, option);
+      continue;
+    }
     const bool column = key.column != 0 || !key.name.empty();
-    if (pairs && (column || key.type != TextType::bytes))
-      throw Error(fmt::format(
-          "pairs are ordered by their keys as bytes; leave out {}, or name nothing but key",
-          option));
     if (!key.name.empty() && !format.header)
       throw Error(
           fmt::format("{} names the column \"{}\", but the runs are said to have no "
@@ -69,7 +84,9 @@ TextEncoding::TextEncoding(const TextFormat& format, std::string_view header,
   require_consistent(format, delimiter_, option);
   for (const TextKey& key : format.keys) {
     TextColumn column{key.column, key.type, key.descending, key.nocase};
-    if (!key.name.empty()) {
+    if (kind_ == TextKind::pairs) {
+      column.column = key.name == value_name;
+    } else if (!key.name.empty()) {
       column.column = find_column(layout(), header, key.name);
       if (column.column == 0)
         throw Error(fmt::format("the header has no column \"{}\"; correct {}", key.name, option));
@@ -86,9 +103,11 @@ TextLayout TextEncoding::layout_with(const TextColumn* columns) const {
           header_};
 }
 
-bool TextEncoding::device_comparable() const {
-  return std::ranges::none_of(columns_,
-                              [](const TextColumn& c) { return c.type == TextType::f64; });
+bool device_comparable(const TextLayout& layout) {
+  const std::span columns(layout.columns, layout.columns_count);
+  return std::ranges::none_of(columns, [&](const TextColumn& c) {
+    return c.type == TextType::f64 || (layout.kind == TextKind::pairs && c.column != 0);
+  });
 }
 
 bool detail::parse_f64(const std::byte* at, std::uint64_t bytes, std::uint64_t& word) {

@@ -428,6 +428,14 @@ TEST_CASE("text with equal keys and within bounds", "[text]") {
   CHECK(pairs.merged({"--kv", "--where", "key > 'a'"}) == pair_of("b", "2") + pair_of("b", "3"));
   CHECK(pairs.merged({"--kv", "--on-equal", "last"}) == pair_of("a", "1") + pair_of("b", "3"));
   CHECK(pairs.merged({"--kv", "--from", "b"}) == pair_of("b", "2") + pair_of("b", "3"));
+  CHECK(pairs.merged({"--kv", "--where", "value == '3' or key == 'a'"}) ==
+        pair_of("a", "1") + pair_of("b", "3"));
+  const Folder upserts({pair_of("a", "1") + pair_of("b", "2") + pair_of("c", "gone"),
+                        pair_of("b", "") + pair_of("c", "4"), pair_of("c", "gone")});
+  CHECK(upserts.merged({"--kv", "--on-equal", "last", "--tombstone", "value="}) ==
+        pair_of("a", "1") + pair_of("c", "gone"));
+  CHECK(upserts.merged({"--kv", "--on-equal", "last", "--tombstone", "value=gone"}) ==
+        pair_of("a", "1") + pair_of("b", ""));
 }
 
 TEST_CASE("set operations on text", "[text]") {
@@ -510,8 +518,10 @@ TEST_CASE("bad input: what is to become of text contradicts itself", "[text]") {
   refuses({"--tombstone", "2=1"}, {"--tombstone", "--on-equal first, last"});
   refuses({"--tombstone", "1:u64=x", "--on-equal", "last"}, {"--tombstone \"x\"", "no number"});
   const Folder of_pairs({pair_of("a", "1")});
-  of_pairs.check_refusal({"--kv", "--tombstone", "key=a", "--on-equal", "last"}, 2,
-                         {"--tombstone", "pairs"});
+  of_pairs.check_refusal({"--kv", "--tombstone", "2=a", "--on-equal", "last"}, 2,
+                         {"--tombstone", "name key or value"});
+  of_pairs.check_refusal({"--kv", "--where", "value:u64 > 5"}, 2, {"--where", "of bytes"});
+  of_pairs.check_refusal({"--kv", "-b", "value"}, 2, {"ordered by their keys"});
   refuses({"--from", "x"}, {"--from \"x\"", "no number"});
   refuses({"--to", "1,b,3"}, {"--to", "there are 2 key fields"});
   refuses({"--from", "1,'b"}, {"--from", "quote"});

@@ -99,9 +99,10 @@ struct Shaping {
   // and `limit`; and instead of `from` and `to` these: values of the first keys, as text, of all or
   // of fewer; none: there is no such bound. Of lines in files what is outside is not read.
   std::vector<std::string> text_from, text_to;
-  // The same as `where`, `tombstone` and `select`, of columns of lines or CSV; a condition may be
-  // on whole lines, or on the keys of pairs. A column that a line does not have is empty to a
-  // condition, and left out of a selection. Their types and orders do not matter to a selection.
+  // The same as `where`, `tombstone` and `select`, of columns of lines or CSV; the first two may be
+  // on whole lines, or on the keys and values of pairs, which are columns of these names. A column
+  // that a line does not have is empty to a condition, and left out of a selection. Their types and
+  // orders do not matter to a selection.
   TextCondition text_where;
   std::optional<TextValue> text_tombstone;
   std::vector<TextKey> text_select;

@@ -26,7 +26,8 @@ struct Entry {
 };
 
 struct TextColumn {
-  std::uint32_t column;  // counted from 1; 0: the whole line, or the key of a pair
+  // Counted from 1; 0: the whole line. Of a pair 0 is the key, and 1 the value.
+  std::uint32_t column;
   TextType type;
   bool descending;
   bool nocase;
@@ -49,12 +50,16 @@ struct TextLayout {
   }
 };
 
+// Whether a device can compare records by the columns: it reads no decimal fractions, and of pairs
+// the keys alone.
+bool device_comparable(const TextLayout& layout);
+
 // How the records of a format are ordered and where they end.
 class TextEncoding {
  public:
   // `header` is the line that holds the columns' names, with or without its terminator. Throws
   // Error where the format contradicts itself, or the header lacks a name; `option` is what the
-  // keys were given as.
+  // keys were given as, and --by orders no pairs by their values.
   explicit TextEncoding(const TextFormat& format, std::string_view header = {},
                         std::string_view option = "--by");
 
@@ -62,8 +67,6 @@ class TextEncoding {
   // The same with the columns where a device finds them.
   TextLayout layout_with(const TextColumn* columns) const;
   const std::vector<TextColumn>& columns() const { return columns_; }
-  // Whether a device can compare records: it reads no decimal fractions.
-  bool device_comparable() const;
 
  private:
   TextKind kind_;
@@ -160,8 +163,14 @@ class Columns {
   }
 
   CORANK_HOST_DEVICE TextField operator()(std::uint32_t column) {
-    if (layout_.kind == TextKind::pairs)
+    if (layout_.kind == TextKind::pairs) {
+#ifndef __CUDA_ARCH__  // see device_comparable()
+      if (column != 0)
+        return {record_ + pair_header_bytes + load_length(record_), load_length(record_ + 4), false,
+                true};
+#endif
       return {record_ + pair_header_bytes, load_length(record_), false, true};
+    }
     if (column == 0) return {record_, static_cast<std::uint64_t>(end_ - record_), false, true};
 #if defined(__SSE2__) && !defined(__CUDA_ARCH__)
     if (find_delimiters()) return delimited(column);
@@ -358,7 +367,7 @@ CORANK_HOST_DEVICE inline bool parse_number(const TextField& field, TextType typ
   if (at == end) return false;
   if (type != TextType::f64) return parse_integer(at, end, type == TextType::i64, word);
 #ifdef __CUDA_ARCH__
-  return false;  // see TextEncoding::device_comparable()
+  return false;  // see device_comparable()
 #else
   return parse_f64(at, static_cast<std::uint64_t>(end - at), word);
 #endif
