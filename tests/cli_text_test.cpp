@@ -530,6 +530,20 @@ TEST_CASE("bad input: what is to become of text contradicts itself", "[text]") {
   refuses({"--copy-only", "--on-equal", "first"}, {"--copy-only"});
 }
 
+TEST_CASE("an option that is given as empty is not one that is left out", "[text]") {
+  const Folder test({"a\nc\n", "b\n"});
+  CHECK(test.merged({"--lines", "--from=", "--to=b"}) == "a\n");
+  CHECK(test.merged({"--lines", "--from=b", "--to="}).empty());
+  CHECK(test.merged({"--lines", "--from", "", "--to", ""}).empty());
+  for (const std::string option :
+       {"--by", "--where", "--select", "--tombstone", "--on-equal", "--compress"}) {
+    test.check_refusal({"--lines", option + "=", "--quiet"}, 2, {option, "empty"});
+    test.check_refusal({"--lines", option, ""}, 2, {option, "empty"});
+  }
+  test.check_refusal({"--lines", "--limit="}, 2, {"--limit"});
+  test.check_refusal({"--lines", "--memory", "-1"}, 2, {"--memory", "-1", "range 1 to"});
+}
+
 TEST_CASE("bad input: options of text that contradict one another", "[text]") {
   const Folder test({"a,b\n"});
   test.check_refusal({}, 2, {"--record", "--lines", "--csv", "--kv"});

@@ -7,7 +7,10 @@ Case i of seed S is case 0 of seed S + i. FOLDER: for small files, a temporary o
 """
 
 import argparse
+import bz2
+import gzip
 import itertools
+import lzma
 import math
 import pathlib
 import random
@@ -15,8 +18,11 @@ import struct
 import subprocess
 import tempfile
 
+NUMBERS = ("u64", "i64", "f64")
 INTEGERS = {"u8": "B", "u16": "H", "u32": "I", "u64": "Q", "i8": "b", "i16": "h", "i32": "i", "i64": "q"}
 FLOATS = {"f32": "f", "f64": "d"}
+COMPRESS = {".gz": gzip.compress, ".bz2": bz2.compress, ".xz": lzma.compress}
+DECOMPRESS = {".gz": gzip.decompress, ".bz2": bz2.decompress, ".xz": lzma.decompress}
 COMPARISONS = {"==": lambda c: c == 0, "!=": lambda c: c != 0, "<": lambda c: c < 0,
                "<=": lambda c: c <= 0, ">": lambda c: c > 0, ">=": lambda c: c >= 0}
 
@@ -100,6 +106,7 @@ class Records:
         self.keys = [(i, rng.random() < 0.3)
                      for i in rng.sample(range(len(self.columns)), rng.randint(1, min(3, len(self.columns))))]
         self.header = b""
+        self.selectable = self.cuttable = True
         self.options = [
             "-r", ",".join(f"{name}:{field.type}" for name, field in zip(self.names, self.columns)),
             "-b", ",".join(self.names[i] + (":desc" if down else "") for i, down in self.keys)]
@@ -113,7 +120,10 @@ class Records:
     def encode(self, record, chosen):
         return b"".join(self.columns[i].encode(record[i]) for i in chosen)
 
-    def key_text(self, record):
+    def cut(self, content):
+        return content
+
+    def bound(self, record):
         texts = [self.columns[i].literal(record[i]) for i, _ in self.keys]
         return None if None in texts else ",".join(texts)
 
@@ -163,16 +173,18 @@ class Lines:
     def __init__(self, rng):
         self.csv = rng.random() < 0.5
         self.delimiter = rng.choice(",;\t|")
-        self.end = "\0" if not self.csv and rng.random() < 0.2 else "\n"
+        self.end = rng.choice(["\n", "\n", "\r\n"] if self.csv else ["\n", "\n", "\0"])
+        self.bad = rng.choice([None, None, "skip", "last"])
         count = rng.randint(1, 5)
-        self.kinds = [rng.choice(["text", "few", "u64", "i64"]) for _ in range(count)]
+        self.kinds = [rng.choice(["text", "few", "u64", "i64", "f64"]) for _ in range(count)]
         self.missing = rng.random() < 0.2
+        self.selectable, self.cuttable = True, not self.csv
         self.names = [f"c{i + 1}" for i in range(count)]
         self.columns = self.kinds
         has_header = rng.random() < 0.4
         self.keys = []
         for i in rng.sample(range(count), rng.randint(0, min(3, count))):
-            numeric = self.kinds[i] in ("u64", "i64") and not self.missing and rng.random() < 0.8
+            numeric = self.kinds[i] in NUMBERS and rng.random() < 0.8 and (not self.missing or self.bad)
             self.keys.append((i, numeric, rng.random() < 0.3, not numeric and rng.random() < 0.2))
         self.named = has_header and rng.random() < 0.5
         self.header = self.encode(self.names, range(count)) if has_header else b""
@@ -180,6 +192,7 @@ class Lines:
                         "-t", "\\t" if self.delimiter == "\t" else self.delimiter]
         self.options += ["-z"] if self.end == "\0" else []
         self.options += ["--header"] if has_header else []
+        self.options += ["--bad", self.bad] if self.bad else []
         if self.keys:
             self.options += ["-b", ",".join(
                 self.name(i) + (f":{self.kinds[i]}" if numeric else "") + (":desc" if down else "") +
@@ -191,12 +204,16 @@ class Lines:
     def word(self, rng, kind):
         if kind == "few":
             return rng.choice(["", "a", "b", "A", "B", "ab", "aB"])
+        if kind in NUMBERS and self.bad and rng.random() < 0.1:
+            return rng.choice(["", "x", "1x", "--2", "9" * 400])
+        if kind == "f64":
+            return rng.choice(["%d", "%.3f", "%e"]) % rng.uniform(-3, 3)
         if kind == "u64":
             return str(rng.choice([rng.randrange(10), rng.randrange(2**64)]))
         if kind == "i64":
             return str(rng.choice([rng.randint(-5, 5), rng.randint(-2**63, 2**63 - 1)]))
         return rng.choice(["", "a prefix that many have "]) + "".join(
-            rng.choice('ab Z"' if self.csv else "ab Z") for _ in range(rng.choice([0, 1, 3, 9, 20])))
+            rng.choice('ab Z"\n' if self.csv else "ab Z") for _ in range(rng.choice([0, 1, 3, 9, 20])))
 
     def draw(self, rng):
         count = rng.randint(1, len(self.kinds)) if self.missing else len(self.kinds)
@@ -204,7 +221,7 @@ class Lines:
         if not self.csv:
             return tuple(words)
         return tuple(f'"{word.replace(chr(34), chr(34) * 2)}"'
-                     if '"' in word or self.delimiter in word or rng.random() < 0.2 else word
+                     if any(c in word for c in ('"', "\n", self.delimiter)) or rng.random() < 0.2 else word
                      for word in words)
 
     def text(self, record, i):
@@ -216,30 +233,55 @@ class Lines:
 
     def key(self, record):
         if not self.keys:
-            return self.delimiter.join(record)
+            return self.delimiter.join(record) + self.end[:-1]
         values = []
         for i, numeric, down, fold in self.keys:
             value = self.text(record, i)
-            value = int(value) if numeric else value.upper() if fold else value
-            values.append(Descending(value) if down else value)
+            value = self.number(value, self.kinds[i]) if numeric else value.upper() if fold else value
+            if value is None:
+                if self.bad == "skip":
+                    return None
+                values.append((1,))
+            else:
+                values.append((0, Descending(value) if down else value))
         return tuple(values)
+
+    @staticmethod
+    def number(text, kind):
+        """None if it is none."""
+        try:
+            value = float(text) if kind == "f64" else int(text)
+        except ValueError:
+            return None
+        if kind == "f64":
+            return None if math.isinf(value) else value
+        return value if (0 if kind == "u64" else -2**63) <= value < (2**64 if kind == "u64" else 2**63) else None
+
+    def cut(self, content):
+        return content[:-1] if content[-2:-1] not in (b"", b"\0", b"\n") else content
 
     def encode(self, record, chosen):
         line = self.delimiter.join(record[i] for i in chosen if i < len(record))
         return (line + self.end).encode()
 
-    def key_text(self, record):
-        return None  # the order of bounds is tested with records
+    def bound(self, record):
+        if len(self.keys) != 1:
+            return None  # several values are tested with records
+        i, numeric, *_ = self.keys[0]
+        text = self.text(record, i)
+        return None if numeric and self.number(text, self.kinds[i]) is None else text
 
     def comparison(self, rng):
         i = rng.randrange(len(self.kinds))
         symbol = rng.choice(list(COMPARISONS))
-        numeric = self.kinds[i] in ("u64", "i64")
+        numeric = self.kinds[i] in NUMBERS
         value = rng.randint(0, 5) if numeric else rng.choice(["", "a", "ab", "B"])
 
         def holds(record):
             mine = self.text(record, i)
-            mine = (int(mine) if mine else math.inf) if numeric else mine
+            if numeric:
+                mine = self.number(mine, self.kinds[i])
+                mine = math.inf if mine is None else mine
             return COMPARISONS[symbol]((mine > value) - (mine < value))
         column = self.name(i) + (f":{self.kinds[i]}" if numeric else "")
         return f"{column} {symbol} " + (str(value) if numeric else f"'{value}'"), holds
@@ -247,6 +289,49 @@ class Lines:
     def tombstone(self, rng):
         i, value = rng.randrange(len(self.kinds)), rng.choice(["", "a", "1"])
         return f"{self.name(i)}={value}", lambda record: self.text(record, i) == value
+
+    def reduction(self, rng):
+        return None
+
+
+class Pairs:
+    """Pairs with their lengths before them, as tuples of a key and a value."""
+
+    def __init__(self, rng):
+        self.columns = ["key", "value"]
+        self.descending, self.fold = rng.random() < 0.3, rng.random() < 0.2
+        self.header = b""
+        self.selectable = self.cuttable = False
+        self.options = ["--kv"]
+        if self.descending or self.fold:
+            self.options += ["-b", "key" + ":desc" * self.descending + ":nocase" * self.fold]
+
+    def draw(self, rng):
+        def word(lengths):
+            return "".join(rng.choice("abB") for _ in range(rng.choice(lengths)))
+        return rng.choice(["", "a key that many have "]) + word([0, 1, 3, 9, 20]), word([0, 0, 1, 2, 300])
+
+    def key(self, record):
+        key = record[0].upper() if self.fold else record[0]
+        return Descending(key) if self.descending else key
+
+    def encode(self, record, _):
+        return struct.pack("<II", *map(len, record)) + "".join(record).encode()
+
+    def cut(self, content):
+        return content
+
+    def bound(self, record):
+        return record[0]
+
+    def comparison(self, rng):
+        i, symbol, value = rng.randrange(2), rng.choice(list(COMPARISONS)), rng.choice(["", "a", "B", "bb"])
+        return (f"{self.columns[i]} {symbol} '{value}'",
+                lambda record: COMPARISONS[symbol]((record[i] > value) - (record[i] < value)))
+
+    def tombstone(self, rng):
+        i, value = rng.randrange(2), rng.choice(["", "a", "B"])
+        return f"{self.columns[i]}={value}", lambda record: record[i] == value
 
     def reduction(self, rng):
         return None
@@ -263,6 +348,14 @@ def condition(form, rng, depth):
     join = all if joint == "and" else any
     return (f"({left}) {joint} ({right})",
             lambda record: join([holds_left(record), holds_right(record)]))
+
+
+def among(records, others, rng):
+    """`records` in their order, with the others anywhere between them."""
+    mixed = list(records)
+    for other in others:
+        mixed.insert(rng.randint(0, len(mixed)), other)
+    return mixed
 
 
 def set_operation(command, runs, key):
@@ -293,17 +386,18 @@ class Case:
     def __init__(self, seed, folder):
         rng = random.Random(seed)
         self.folder = folder
-        form = rng.choice([Records, Lines])(rng)
+        form = rng.choice([Records, Lines, Pairs])(rng)
         count = rng.choice([1, 2, 2, 3, 5, 17, 40])
         longest = 3000 if count <= 5 else 300
-        runs = [sorted((form.draw(rng) for _ in range(rng.choice([0, 1, 5, 50, longest]))), key=form.key)
-                for _ in range(count)]
+        runs = [[form.draw(rng) for _ in range(rng.choice([0, 1, 5, 50, longest]))] for _ in range(count)]
+        skipped = [[record for record in run if form.key(record) is None] for run in runs]
+        runs = [sorted((record for record in run if form.key(record) is not None), key=form.key)
+                for run in runs]
         everything = range(len(form.columns))
-        self.paths = []
-        for i, run in enumerate(runs):
-            content = form.header + b"".join(form.encode(record, everything) for record in run)
-            self.paths.append(folder / f"run{i}")
-            self.paths[-1].write_bytes(content)
+        contents = [form.header + b"".join(form.encode(record, everything) for record in among(run, bad, rng))
+                    for run, bad in zip(runs, skipped)]
+        contents = [form.cut(content) if run and rng.random() < 0.2 else content
+                    for run, content in zip(runs, contents)]
         command = rng.choice(["union", "intersect", "subtract"]) if rng.random() < 0.25 else "merge"
         self.options = [command, *form.options]
         if command == "merge":
@@ -316,30 +410,54 @@ class Case:
             out = out[:limit]
         chosen = list(everything)
         header = form.header
-        if rng.random() < 0.3:
+        if form.selectable and rng.random() < 0.3:
             chosen = rng.sample(chosen, rng.randint(1, len(chosen)))
             self.options += ["--select", ",".join(
                 form.names[i] if isinstance(form, Records) else form.name(i) for i in chosen)]
             header = form.encode(form.names, chosen) if header else b""
-        self.parts = rng.randint(1, 5) if isinstance(form, Records) and rng.random() < 0.2 else 0
+        self.parts = rng.randint(1, 5) if form.cuttable and rng.random() < 0.2 else 0
         if self.parts:
             self.options += ["--parts", str(self.parts)]
+        self.put(form, contents, rng)
         self.options += ["--io", rng.choice(["auto", "buffered", "direct", "mapped"]),
                          "-T", str(rng.randint(1, 3))]
         if rng.random() < 0.5:  # of the least, several passes are made
-            least = 300 << 10 if isinstance(form, Records) else 8 << 20
-            self.options += ["-m", str(max(self.parts, 1) * rng.choice([least, 8 << 20, 64 << 20]))]
+            least = 64 << 20 if self.streams else 300 << 10 if isinstance(form, Records) else 8 << 20
+            self.options += ["-m", str(max(self.parts, 1) * rng.choice([least, max(least, 8 << 20), 64 << 20]))]
         if rng.random() < 0.2:
             self.options.append("--no-verify")
         self.expected = header + b"".join(form.encode(record, chosen) for record in out)
+
+    def put(self, form, contents, rng):
+        """The runs, as files, compressed files and standard input; and what the output is."""
+        searched = {"--parts", "--from", "--to"} & {option.split("=")[0] for option in self.options}
+        self.streams = rng.random() < 0.3 and (not searched or (not isinstance(form, Records) and not self.parts))
+        self.input = None
+        self.paths = []
+        for i, content in enumerate(contents):
+            self.paths.append(self.folder / f"run{i}")
+            if self.streams and self.input is None and rng.random() < 0.3:
+                self.input = content
+                self.paths[-1] = "-"
+                continue
+            if self.streams and rng.random() < 0.4:
+                compress = rng.choice(list(COMPRESS.values()))
+                half = rng.randint(0, len(content))
+                content = compress(content[:half]) + compress(content[half:])
+            self.paths[-1].write_bytes(content)
+        self.output = "-" if self.streams and rng.random() < 0.3 else self.folder / "out"
+        self.codec = None
+        if self.streams and self.output != "-" and rng.random() < 0.4:
+            self.codec = rng.choice(list(COMPRESS))
+            self.output = self.folder / f"out{self.codec}"
 
     def shape(self, form, rng, out):
         """What becomes of the merged records, and the options that say so."""
         for option, keeps in (("--from", lambda key, bound: not key < bound),
                               ("--to", lambda key, bound: key < bound)):
             bound = rng.choice(out) if out and rng.random() < 0.2 else None
-            if bound is not None and form.key_text(bound) is not None:
-                self.options.append(f"{option}={form.key_text(bound)}")
+            if bound is not None and form.bound(bound) is not None:
+                self.options.append(f"{option}={form.bound(bound)}")
                 out = [record for record in out if keeps(form.key(record), form.key(bound))]
         if rng.random() < 0.3:
             text, holds = condition(form, rng, 2)
@@ -362,13 +480,16 @@ class Case:
 
     def run(self, program):
         """What is wrong; none if nothing is."""
-        output = self.folder / "out"
-        command = [program, *self.options, "--backend", "cpu", "-q", "-o", output, *self.paths]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        command = [program, *self.options, "--backend", "cpu", "-q", "-o", self.output, *self.paths]
+        done = subprocess.run(command, capture_output=True, input=self.input, check=False)
         if done.returncode != 0:
-            return f"exit code {done.returncode}: {done.stderr}"
-        files = sorted(output.iterdir()) if self.parts else [output]
-        written = b"".join(file.read_bytes() for file in files)
+            return f"exit code {done.returncode}: {done.stderr.decode()}"
+        written = done.stdout
+        if self.output != "-":
+            files = sorted(self.output.iterdir()) if self.parts else [self.output]
+            written = b"".join(file.read_bytes() for file in files)
+        if self.codec:
+            written = DECOMPRESS[self.codec](written)
         return None if written == self.expected else "the output differs from the model's"
 
 

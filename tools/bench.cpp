@@ -20,6 +20,7 @@
 #include <thread>
 
 #include "buffer.hpp"
+#include "command_line.hpp"
 #include "corank/check.hpp"
 #include "corank/key.hpp"
 #include "corank/version.hpp"
@@ -528,7 +529,7 @@ BenchCommand::BenchCommand(CLI::App& app) {
   command_ = app.add_subcommand("bench", "Measure merges against copies of the same bytes");
   command_->add_option("--size", options_.bytes, "Bytes of the runs of a row, or with K, M, G; 1G")
       ->transform(CLI::AsSizeValue(false))
-      ->check(CLI::PositiveNumber)
+      ->check(at_least(1))
       ->option_text("SIZE");
   command_->add_option("--in", options_.folder, "Folder to work in; without it, this one")
       ->check(CLI::ExistingDirectory)

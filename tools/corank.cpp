@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "bench.hpp"
+#include "command_line.hpp"
 #include "corank/check.hpp"
 #include "corank/merge.hpp"
 #include "corank/version.hpp"
@@ -239,7 +240,7 @@ class MergeCommand {
     command_->add_flag("--strict-backend", options_.strict_backend,
                        "Fail where the device fails, instead of going on with the CPU");
     command_->add_option("--device", options_.device, "Number of the CUDA device")
-        ->check(CLI::NonNegativeNumber)
+        ->check(corank::at_least(0))
         ->option_text("N");
     command_->add_option("-T,--threads", options_.threads, "Threads; without it, all cores")
         ->check(CLI::Range(1, 4096))
@@ -249,7 +250,7 @@ class MergeCommand {
                      "Budget for buffers in bytes, or with K, M, G; without it, a quarter of the "
                      "memory, at most 4G")
         ->transform(CLI::AsSizeValue(false))
-        ->check(CLI::PositiveNumber)
+        ->check(corank::at_least(1))
         ->option_text("SIZE");
     command_
         ->add_option("--files0-from", files_from_,
@@ -452,14 +453,16 @@ class GenerateCommand {
         ->option_text("BYTES");
     command_->add_option("--records", options_.records, "Records of all runs together")
         ->required()
-        ->type_name("N");
+        ->check(corank::at_least(0))
+        ->option_text("N");
     command_->add_option("--runs", options_.runs, "Number of runs")
         ->required()
         ->check(CLI::Range(1, 10'000'000))
         ->option_text("K");
     command_
         ->add_option("--seed", options_.seed, "The same seed gives the same bytes; 1 without it")
-        ->type_name("S");
+        ->check(corank::at_least(0))
+        ->option_text("S");
     command_
         ->add_option("--distribution", options_.distribution,
                      "Of the keys: uniform, equal, disjoint, zipf, interleaved or lopsided")
@@ -518,13 +521,14 @@ int main(int argc, char** argv) {
   corank::InfoCommand info(app);
   corank::BenchCommand bench(app);
   try {
-    app.parse(argc, argv);
+    app.parse(corank::reversed_arguments(argc, argv));
   } catch (const CLI::Success& help) {
     return app.exit(help);
   } catch (const CLI::ParseError& error) {
     return report(Error(std::string(error.what()) + "; see corank --help"), failed);
   }
   try {
+    for (const CLI::App* const command : app.get_subcommands()) corank::require_values(*command);
     for (MergeCommand* const command : {&merge, &unite, &intersect, &subtract})
       if (command->chosen()) return command->run();
     if (check.chosen()) return check.run();

@@ -3,9 +3,11 @@
 
 #include <CLI/CLI.hpp>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "command_line.hpp"
 #include "corank/error.hpp"
 #include "corank/shaping.hpp"
 
@@ -13,12 +15,12 @@ namespace corank {
 
 // What becomes of the merged records.
 struct ShapingArguments {
-  std::string from, to, where, on_equal, tombstone, select;
+  std::optional<std::string> from, to, where, on_equal, tombstone, select;
   Shaping shaping;
 
   // What becomes of equal keys is no option where the command says it.
   void add_to(CLI::App& command) {
-    const auto add = [&](const char* name, std::string& text, const char* type, const char* help) {
+    const auto add = [&](const char* name, auto& text, const char* type, const char* help) {
       command.add_option(name, text, help)->type_name(type);
     };
     if (!is_set_operation(shaping.on_equal)) add_groups_to(command, add);
@@ -28,7 +30,7 @@ struct ShapingArguments {
     add("--select", select, "FIELDS",
         "The fields, or columns of text, that go out, in this order: a,b,…");
     command.add_option("--limit", shaping.limit, "Stop after N records have gone out")
-        ->check(CLI::NonNegativeNumber)
+        ->check(at_least(0))
         ->option_text("N");
     add("--from", from, "KEY",
         "Begin with the first record that does not sort before KEY: values of key fields, "
@@ -37,25 +39,25 @@ struct ShapingArguments {
   }
 
   Shaping parse_for_text(const TextFormat& format) {
-    if (!where.empty()) shaping.text_where = parse_text_where(where);
-    if (!select.empty()) shaping.text_select = parse_text_select(select);
-    if (!tombstone.empty()) shaping.text_tombstone = parse_text_tombstone(tombstone);
-    if (!from.empty()) shaping.text_from = parse_text_bound("--from", from, format.keys);
-    if (!to.empty()) shaping.text_to = parse_text_bound("--to", to, format.keys);
-    if (on_equal.starts_with("reduce"))
+    if (where) shaping.text_where = parse_text_where(*where);
+    if (select) shaping.text_select = parse_text_select(*select);
+    if (tombstone) shaping.text_tombstone = parse_text_tombstone(*tombstone);
+    if (from) shaping.text_from = parse_text_bound("--from", *from, format.keys);
+    if (to) shaping.text_to = parse_text_bound("--to", *to, format.keys);
+    if (on_equal && on_equal->starts_with("reduce"))
       shaping.on_equal = OnEqual::reduce;
-    else if (!on_equal.empty())
-      parse_on_equal(on_equal, {}, {}, shaping);
+    else if (on_equal)
+      parse_on_equal(*on_equal, {}, {}, shaping);
     return shaping;
   }
 
   Shaping parse(const Schema& schema, const std::vector<KeyField>& keys) {
-    if (!from.empty()) shaping.from = parse_bound("--from", from, schema, keys);
-    if (!to.empty()) shaping.to = parse_bound("--to", to, schema, keys);
-    if (!where.empty()) shaping.where = parse_where(where, schema);
-    if (!on_equal.empty()) parse_on_equal(on_equal, schema, keys, shaping);
-    if (!tombstone.empty()) shaping.tombstone = parse_tombstone(tombstone, schema);
-    if (!select.empty()) shaping.select = parse_select(select, schema);
+    if (from) shaping.from = parse_bound("--from", *from, schema, keys);
+    if (to) shaping.to = parse_bound("--to", *to, schema, keys);
+    if (where) shaping.where = parse_where(*where, schema);
+    if (on_equal) parse_on_equal(*on_equal, schema, keys, shaping);
+    if (tombstone) shaping.tombstone = parse_tombstone(*tombstone, schema);
+    if (select) shaping.select = parse_select(*select, schema);
     return shaping;
   }
 
