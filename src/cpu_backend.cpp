@@ -93,7 +93,7 @@ class CpuBackend final : public Backend {
         shape_(config.shape),
         text_shape_(config.text_shape),
         fingerprint_(config.fingerprint),
-        merger_(*words_, config.into_memory && !shape_ ? Output::read_later : Output::read_next,
+        merger_(*words_, shape_ ? Output::read_next : output_to_stay(config.staying_bytes),
                 threads_, config.tokens) {}
 
   MergedUnit merge(const WorkUnit& unit, std::byte* output) override {

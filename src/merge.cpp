@@ -477,7 +477,7 @@ class Merge {
                                  .threads = threads,
                                  .look = options_.verify,
                                  .unit_bytes = plan.unit_bytes,
-                                 .into_memory = writers.empty(),
+                                 .staying_bytes = in_place.size(),
                                  .shape = shape_of_pass(),
                                  .text_shape = text_shape_of_pass(),
                                  .fingerprint = fingerprint_};

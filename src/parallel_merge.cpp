@@ -139,9 +139,12 @@ void run_parallel(std::uint64_t tasks, unsigned threads,
 void merge_by_words(std::span<const std::span<const std::byte>> runs, const KeyWords& keys,
                     std::byte* out, unsigned threads) {
   std::vector<Stretch> stretches;
-  for (const auto& run : runs)
+  std::uint64_t bytes = 0;
+  for (const auto& run : runs) {
+    bytes += run.size();
     if (!run.empty()) stretches.push_back({run.data(), run.size() / keys.record_bytes(), false});
-  if (!ParallelMerger(keys, Output::read_later, thread_count(threads)).merge(stretches, out))
+  }
+  if (!ParallelMerger(keys, output_to_stay(bytes), thread_count(threads)).merge(stretches, out))
     throw std::invalid_argument("corank::multiway_merge: a run is not sorted");
 }
 

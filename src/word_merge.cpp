@@ -5,7 +5,6 @@
 #include <functional>
 
 #include "corank/co_rank.hpp"
-#include "stream_copy.hpp"
 
 namespace corank {
 namespace {
@@ -16,7 +15,8 @@ constexpr Word greatest_word = INT64_MAX;
 
 // What the lanes work on at a time: long enough that the change to the next costs little.
 constexpr std::uint64_t part_words = 2048;
-constexpr std::uint64_t raw_part_words = 4096;
+// The same of a front, which comes from memory and goes there.
+constexpr std::uint64_t raw_part_words = 1024;
 constexpr std::uint64_t piece = 128;
 // Runs whose words fit into the first cache, twice, are merged into one before the next ones are.
 constexpr std::uint64_t group_words = 2048;
@@ -103,29 +103,29 @@ std::optional<Front> WordMerger::merge_front(std::span<const Word> a, std::span<
   if (!ascend(a.first(front.a + word_margin)) || !ascend(b.first(front.b + word_margin)) ||
       !is_front(front, a.data(), b.data(), less))
     return std::nullopt;
-  reset(most, 1);
   jobs_.clear();
   const std::uint64_t part = words / lanes;
   for (std::uint64_t rank = 0; rank < words; rank += part) {
     const std::uint64_t first = co_rank(rank, a.data(), front.a, b.data(), front.b, less);
-    jobs_.push_back({&a[first], &b[rank - first], buffers_[0].data() + rank, part});
+    jobs_.push_back({&a[first], &b[rank - first], out + rank, part});
   }
-  run_jobs(unsigned_order, [&](WordLanes& l, std::uint64_t steps) {
-    kernel_.advance_raw(l, steps, unsigned_order);
-  });
-  // What the next front is likely to take comes in while this one goes out.
+  // What the next front is likely to take comes in while this one goes out: neither waits for the
+  // other, nor for the comparing in between.
   const auto fetch = [](std::span<const Word> run, std::uint64_t first, std::uint64_t count) {
     for (std::uint64_t i = first; i < std::min(first + count, run.size()); i += 8)
       __builtin_prefetch(&run[i], 0, 2);
   };
-  for (std::uint64_t at = 0; at < words; at += piece) {
-    const std::uint64_t size = std::min(piece, words - at);
-    fetch(a, front.a + at * front.a / words, size * front.a / words);
-    fetch(b, front.b + at * front.b / words, size - size * front.a / words);
-    copy_bytes(reinterpret_cast<std::byte*>(out + at),
-               reinterpret_cast<const std::byte*>(buffers_[0].data() + at), size * sizeof(Word),
-               streams);
-  }
+  const bool past_caches = streams && reinterpret_cast<std::uintptr_t>(out) % 16 == 0;
+  std::uint64_t at = 0;
+  run_jobs(unsigned_order, [&](WordLanes& l, std::uint64_t steps) {
+    for (const std::uint64_t end = at + lanes * steps; at < end;) {
+      const std::uint64_t size = std::min(piece, end - at);
+      fetch(a, front.a + at * front.a / words, size * front.a / words);
+      fetch(b, front.b + at * front.b / words, size - size * front.a / words);
+      kernel_.advance_raw(l, size / lanes, unsigned_order, past_caches);
+      at += size;
+    }
+  });
   return front;
 }
 

@@ -103,17 +103,19 @@ TEST_CASE("fronts of two runs of words are merged, and what is left is little", 
               for (Word& word : *run) word = static_cast<Word>(random()) >> shift;
               std::ranges::sort(*run, less);
             }
-            Words expected(a_count + b_count), out(a_count + b_count, 42);
+            Words expected(a_count + b_count), place(a_count + b_count + 1, 42);
             std::ranges::merge(a, b, expected.begin(), less);
             WordMerger merger(*kernel);
             const bool streams = random() % 2 == 0;
-            CAPTURE(streams);
+            // Nobody says that the output begins where vectors do.
+            const auto out = place.begin() + static_cast<std::ptrdiff_t>(random() % 2);
+            CAPTURE(streams, out - place.begin());
             const auto merge_all = [&] {
               Front done;
               for (;;) {
                 const auto front =
                     merger.merge_front(std::span(a).subspan(done.a), std::span(b).subspan(done.b),
-                                       unsigned_order, out.data() + done.count(), streams);
+                                       unsigned_order, &*out + done.count(), streams);
                 if (!front) return Front{~std::uint64_t{0}, 0};
                 if (front->count() == 0) return done;
                 done.a += front->a;
@@ -122,10 +124,10 @@ TEST_CASE("fronts of two runs of words are merged, and what is left is little", 
             };
             const Front done = merge_all();
             REQUIRE(done.count() <= expected.size());
-            CHECK(std::equal(out.begin(), out.begin() + static_cast<std::ptrdiff_t>(done.count()),
-                             expected.begin()));
+            CHECK(
+                std::equal(out, out + static_cast<std::ptrdiff_t>(done.count()), expected.begin()));
             // Where equal words go on to near the end of `b`, there is no front.
-            constexpr std::size_t most = std::size_t{4} * 4096;
+            constexpr std::size_t most = std::size_t{4} * 1024;
             const bool ties =
                 shift != 0 && b_count > word_margin && a_count != 0 &&
                 !less(a[std::min(done.a + most, a_count) - 1], b[b_count - word_margin]);
