@@ -19,11 +19,11 @@ namespace corank {
 // Whether what is merged is read at once, so that it had better be in the caches, or later.
 enum class Output { read_next, read_later };
 
-// What is put into memory to stay there. Less than this is in the caches when it is read, as a
-// rule: on a Xeon of 480 MiB of third cache, merging up to 16 MiB of 100-byte records past the
-// caches takes 1.4 to 2.5 times as long as into them, and 64 MiB 0.8 times.
+// What is put into memory to stay there. Less than this, with its runs, is in the third cache when
+// it is read, as a rule: to go past the caches makes merging up to 8 MiB of 100-byte records
+// take 1.2 to 2.9 times as long, on a Xeon with much cache, and 64 MiB 0.8 times.
 constexpr Output output_to_stay(std::uint64_t bytes) {
-  return bytes < std::uint64_t{32} << 20 ? Output::read_next : Output::read_later;
+  return bytes < std::uint64_t{16} << 20 ? Output::read_next : Output::read_later;
 }
 
 // Not thread-safe: one for each thread, so that its scratch is reused.
