@@ -43,7 +43,7 @@ class DeviceTextShape {
 
  public:
   // Whether devices do all of it: set operations, which ask where records come from, bounds that
-  // the runs were not cut by, and columns that only the host compares are the host's.
+  // the runs were not cut by, and decimal fractions are the host's.
   static bool fits(const TextShape& shape) {
     if (shape.set_operation() || shape.has_bounds()) return false;
     if (shape.tombstone() && !device_comparable(shape.tombstone()->layout())) return false;

@@ -104,10 +104,8 @@ TextLayout TextEncoding::layout_with(const TextColumn* columns) const {
 }
 
 bool device_comparable(const TextLayout& layout) {
-  const std::span columns(layout.columns, layout.columns_count);
-  return std::ranges::none_of(columns, [&](const TextColumn& c) {
-    return c.type == TextType::f64 || (layout.kind == TextKind::pairs && c.column != 0);
-  });
+  return std::ranges::none_of(std::span(layout.columns, layout.columns_count),
+                              [](const TextColumn& c) { return c.type == TextType::f64; });
 }
 
 bool detail::parse_f64(const std::byte* at, std::uint64_t bytes, std::uint64_t& word) {

@@ -155,7 +155,6 @@ TEST_CASE("the CUDA backend and the CPU agree on shaped text and set operations"
       files.options.memory_bytes = below(random, 2) ? 48 << 20 : 0;
       if (is_set_operation(on_equal)) CHECK(files.difference() == "");
       if (kind == TextKind::pairs) {
-        // The host's part: devices do not compare values.
         shaping.text_where =
             parse_text_where(below(random, 2) ? "key > 'a'" : "key > 'a' and value > 'xy'");
         if (on_equal == OnEqual::first || on_equal == OnEqual::last)

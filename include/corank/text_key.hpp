@@ -50,8 +50,7 @@ struct TextLayout {
   }
 };
 
-// Whether a device can compare records by the columns: it reads no decimal fractions, and of pairs
-// the keys alone.
+// Whether a device can compare records by the columns: it reads no decimal fractions.
 bool device_comparable(const TextLayout& layout);
 
 // How the records of a format are ordered and where they end.
@@ -164,12 +163,9 @@ class Columns {
 
   CORANK_HOST_DEVICE TextField operator()(std::uint32_t column) {
     if (layout_.kind == TextKind::pairs) {
-#ifndef __CUDA_ARCH__  // see device_comparable()
-      if (column != 0)
-        return {record_ + pair_header_bytes + load_length(record_), load_length(record_ + 4), false,
-                true};
-#endif
-      return {record_ + pair_header_bytes, load_length(record_), false, true};
+      const std::uint64_t key_bytes = load_length(record_);
+      if (column == 0) return {record_ + pair_header_bytes, key_bytes, false, true};
+      return {record_ + pair_header_bytes + key_bytes, load_length(record_ + 4), false, true};
     }
     if (column == 0) return {record_, static_cast<std::uint64_t>(end_ - record_), false, true};
 #if defined(__SSE2__) && !defined(__CUDA_ARCH__)
