@@ -14,8 +14,9 @@ namespace corank {
 
 class WholeWords {
  public:
-  WholeWords(const detail::KeyWords& keys, const WordKernel& kernel, bool streams)
-      : key_(*keys.whole_word()), streams_(streams), kernel_(kernel), merger_(kernel) {}
+  // Words go into the caches even where others do not: see WordMerger::merge_front().
+  WholeWords(const detail::KeyWords& keys, const WordKernel& kernel, bool)
+      : key_(*keys.whole_word()), kernel_(kernel), merger_(kernel) {}
   static bool fits(const detail::KeyWords& keys) {
     return keys.whole_word() && keys.record_bytes() == 8;
   }
@@ -66,8 +67,7 @@ class WholeWords {
     const auto words = [](const Stretch& stretch) {
       return std::span(reinterpret_cast<const Word*>(stretch.records), stretch.count);
     };
-    return merger_.merge_front(words(a), words(b), key_.flip == 0, reinterpret_cast<Word*>(out),
-                               streams_);
+    return merger_.merge_front(words(a), words(b), key_.flip == 0, reinterpret_cast<Word*>(out));
   }
 
  private:
@@ -76,7 +76,6 @@ class WholeWords {
   std::uint64_t word(const std::byte* record) const { return detail::word_of(key_, record); }
 
   detail::WholeWord key_;
-  const bool streams_;
   const WordKernel& kernel_;
   WordMerger merger_;
 };

@@ -44,9 +44,8 @@ struct WordKernel {
 
   bool carries;
   Advance* advance;
-  // The same of unsigned words, if `unsigned_order`; they go out as they are, and if it `streams`,
-  // past the caches: every lane's to a multiple of 16 bytes.
-  void (*advance_raw)(WordLanes& lanes, std::uint64_t steps, bool unsigned_order, bool streams);
+  // The same of unsigned words, if `unsigned_order`; they go out as they are.
+  void (*advance_raw)(WordLanes& lanes, std::uint64_t steps, bool unsigned_order);
   // Whether words that are `stride` bytes apart do, each ^ `flip`, its bytes swapped before if
   // `swap`.
   bool (*ascend)(const std::byte* words, std::uint64_t stride, std::uint64_t count, bool swap,

@@ -40,7 +40,7 @@ CORANK_CONDITIONAL_MOVES void advance_scalar(WordLanes& lanes, std::uint64_t ste
 void advance(WordLanes& lanes, std::uint64_t steps, Word flip) {
   advance_scalar(lanes, steps, 0, flip);
 }
-void advance_raw(WordLanes& lanes, std::uint64_t steps, bool unsigned_order, bool) {
+void advance_raw(WordLanes& lanes, std::uint64_t steps, bool unsigned_order) {
   advance_scalar(lanes, steps, unsigned_order ? sign_bit : 0, 0);
 }
 

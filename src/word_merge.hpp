@@ -36,10 +36,10 @@ class WordMerger {
   std::span<Word> merge();
   // The same into `out`, each word ^ `flip`.
   void merge_into(Word* out, Word flip);
-  // Merges a front of two runs that the caches like, from memory beyond them and, if it `streams`,
-  // to such; none if it would come near to the end of a run. Nothing if a run is out of order.
+  // Merges a front of two runs that the caches like, from memory beyond them; none if it would come
+  // near to the end of a run. Nothing if a run is out of order.
   std::optional<Front> merge_front(std::span<const Word> a, std::span<const Word> b,
-                                   bool unsigned_order, Word* out, bool streams);
+                                   bool unsigned_order, Word* out);
 
  private:
   struct Run {

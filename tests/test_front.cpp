@@ -106,16 +106,15 @@ TEST_CASE("fronts of two runs of words are merged, and what is left is little", 
             Words expected(a_count + b_count), place(a_count + b_count + 1, 42);
             std::ranges::merge(a, b, expected.begin(), less);
             WordMerger merger(*kernel);
-            const bool streams = random() % 2 == 0;
             // Nobody says that the output begins where vectors do.
             const auto out = place.begin() + static_cast<std::ptrdiff_t>(random() % 2);
-            CAPTURE(streams, out - place.begin());
+            CAPTURE(out - place.begin());
             const auto merge_all = [&] {
               Front done;
               for (;;) {
                 const auto front =
                     merger.merge_front(std::span(a).subspan(done.a), std::span(b).subspan(done.b),
-                                       unsigned_order, &*out + done.count(), streams);
+                                       unsigned_order, &*out + done.count());
                 if (!front) return Front{~std::uint64_t{0}, 0};
                 if (front->count() == 0) return done;
                 done.a += front->a;
@@ -224,7 +223,7 @@ TEST_CASE("of two runs that are out of order nothing is read that is not theirs"
     for (const WordKernel* kernel : kernels())
       for (const bool unsigned_order : {false, true})
         CHECK_FALSE(WordMerger(*kernel).merge_front(a_run.values(), b_run.values(), unsigned_order,
-                                                    out.data(), true));
+                                                    out.data()));
   }
   std::vector<Pair> a(2), b(100'004), out;
   const auto detail_key = &Pair::key;
