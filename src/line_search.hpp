@@ -11,8 +11,7 @@
 
 namespace corank {
 
-// All of it is for lines, whose terminator stands nowhere else; runs count bytes. Lines that are
-// bad input, since a column is no number, are passed over.
+// All of it is for lines, whose terminator stands nowhere else; runs count bytes.
 
 // Where the first line begins that does so behind byte `at`; the run's end if there is none.
 std::uint64_t next_line(const Run& run, const TextLayout& text, std::uint64_t at);
@@ -21,6 +20,8 @@ std::uint64_t line_before(const Run& run, const TextLayout& text, std::uint64_t 
 // The line that begins at byte `at`, with its terminator.
 std::vector<std::byte> line_at(const Run& run, const TextLayout& text, std::uint64_t at);
 
+// Lines that sort nowhere, since a key of theirs that is to be a number is none, are passed over
+// by the searches below: they may stand anywhere.
 enum class Bound {
   lower,  // behind all records that sort before a key
   upper,  // behind its equals, too
