@@ -56,14 +56,16 @@ AtomicFile::AtomicFile(std::filesystem::path target, const Content& content,
     if (!settings_.overwrite && !settings_.resume) throw exists_already(target_);
     // The file is replaced, not a link to it.
     std::error_code error;
-    target_ = std::filesystem::canonical(target_, error);
+    auto followed = std::filesystem::canonical(target_, error);
     if (error) throw Error(fmt::format("{}: cannot follow: {}", target_.string(), error.message()));
+    target_ = std::move(followed);
     old_ = status;
   } else if (errno != ENOENT) {
     throw_file_error(target_, "look at");
   } else if (::lstat(target_.c_str(), &status) == 0) {
     throw Error(target_.string() + ": is a link to nothing; remove it or make what it points to");
   }
+  folder_ = folder_of(target_);
   temporary_ = beside(target_, ".corank");
   sidecar_path_ = beside(target_, ".corank-resume");
   if (::stat(sidecar_path_.c_str(), &status) == 0 && is_input(identity_of(status)))
@@ -207,7 +209,7 @@ void AtomicFile::checkpoint(std::uint64_t written_bytes) {
   if (std::chrono::steady_clock::now() - checkpoint_ended_ < settings_.checkpoint_interval) return;
   checkpoint_ = std::async(std::launch::async, [this, written_bytes] {
     if (::fdatasync(file_.get()) != 0) throw_file_error(target_, "make durable");
-    if (sidecar_.durable_bytes == 0) sync_folder();
+    if (sidecar_.durable_bytes == 0) sync_folder(open_folder());
     sidecar_.durable_bytes = written_bytes;
     write_sidecar(true);
   });
@@ -245,6 +247,8 @@ void AtomicFile::make_durable(std::uint64_t written_bytes, std::stop_token stop)
 }
 
 void AtomicFile::commit() {
+  // What can fail comes first.
+  const FileDescriptor folder = open_folder();
   if (in_place_) {
     ::unlink(temporary_.c_str());
   } else {
@@ -266,7 +270,7 @@ void AtomicFile::commit() {
     }
   }
   file_ = FileDescriptor();
-  sync_folder();
+  sync_folder(folder);
 }
 
 void AtomicFile::forget_sidecar() {
@@ -285,12 +289,16 @@ void AtomicFile::write_sidecar(bool durable) {
     throw_file_error(sidecar_path_, "write");
 }
 
-void AtomicFile::sync_folder() const {
-  const std::filesystem::path folder = folder_of(target_);
-  const FileDescriptor directory(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+FileDescriptor AtomicFile::open_folder() const {
+  FileDescriptor folder(::open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!folder) throw_file_error(folder_, "open");
+  return folder;
+}
+
+void AtomicFile::sync_folder(const FileDescriptor& folder) const {
   // Some file systems have nothing to sync for a folder and say so with EINVAL.
-  if (!directory || (::fsync(directory.get()) != 0 && errno != EINVAL))
-    throw_file_error(folder, "make the new name durable");
+  if (::fsync(folder.get()) != 0 && errno != EINVAL)
+    throw_file_error(folder_, "make the new name durable");
 }
 
 }  // namespace corank

@@ -81,9 +81,11 @@ class AtomicFile {
   void find_what_is_left(const Content& content);
   void write_sidecar(bool durable);
   void end_checkpoint();
-  void sync_folder() const;
+  FileDescriptor open_folder() const;
+  void sync_folder(const FileDescriptor& folder) const;
 
   std::filesystem::path target_;
+  std::filesystem::path folder_;  // of all three
   std::filesystem::path temporary_;
   std::filesystem::path sidecar_path_;
   Settings settings_;

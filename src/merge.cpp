@@ -113,6 +113,8 @@ class Merge {
     std::vector<Writer> writers;
     try {
       into_writers(paths, writers, folder_for_passes(output));
+      take_stock("writing " + output.string());
+      commit(writers);
     } catch (const Error& error) {
       if (options_.resume && (dynamic_cast<const Interrupted*>(&error) != nullptr ||
                               dynamic_cast<const FileError*>(&error) != nullptr))
@@ -124,7 +126,7 @@ class Merge {
         }
       throw;
     }
-    return finish("writing " + output.string());
+    return finish();
   }
 
   Stats into_memory(std::span<std::byte> output) {
@@ -134,7 +136,8 @@ class Merge {
     last_pass_ = true;
     const Slice all{0, run_records_};
     run_pass(runs_, {&all, 1}, {}, output);
-    return finish("writing to memory");
+    take_stock("writing to memory");
+    return finish();
   }
 
  private:
@@ -241,7 +244,6 @@ class Merge {
     run_pass(runs_, slices, writers, {});
     for (const Run& run : runs_) run.check_unchanged();
     if (options_.stop.stop_requested()) throw Interrupted();
-    commit(writers);
   }
 
   void open_writers(std::span<const std::filesystem::path> paths, std::span<const Slice> slices,
@@ -566,7 +568,8 @@ class Merge {
     options_.progress(progress);
   }
 
-  Stats finish(std::string writing) {
+  // Before the output is in place: then nothing may fail any more.
+  void take_stock(std::string writing) {
     stats_.bytes_read = totals_.bytes_read;
     stats_.bytes_written = totals_.bytes_written - merged_again_bytes_;
     stats_.records = sequential_ ? totals_.records - earlier_records_ : run_records_;
@@ -588,10 +591,18 @@ class Merge {
     if (!stats_.device_fault.empty() && options_.notice)
       options_.notice(backends_->outcome(stats_.units));
     stats_.memory_peak_bytes = peak_memory_bytes();
-    stats_.seconds = std::chrono::duration<double>(TraceClock::now() - start_).count();
+    stats_.seconds = seconds_so_far();
     stats_.bound = find_bound(stats_, seconds(totals_.wall), std::move(writing));
+  }
+
+  double seconds_so_far() const {
+    return std::chrono::duration<double>(TraceClock::now() - start_).count();
+  }
+
+  Stats finish() {
+    stats_.seconds = seconds_so_far();
     if (!options_.trace.empty()) trace_.write(options_.trace);
-    return stats_;
+    return std::move(stats_);
   }
 
   TraceClock::time_point start_ = TraceClock::now();

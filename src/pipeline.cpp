@@ -23,6 +23,7 @@
 #include "framing.hpp"
 #include "output_verifier.hpp"
 #include "reader.hpp"
+#include "start_workers.hpp"
 #include "stream_reader.hpp"
 #include "text_verifier.hpp"
 #include "unit_shaper.hpp"
@@ -472,6 +473,7 @@ void run_passes(std::span<const Pass> slices, PassTotals& totals) {
   unsigned workers = 0;
   for (const Pass& slice : slices) workers += workers_of(slice);
   const tbb::global_control allowance(tbb::global_control::max_allowed_parallelism, workers);
+  start_workers(workers);
   std::deque<Verifier> verifiers;
   for (const Pass& slice : slices) verifiers.emplace_back(slice);
   if (slices.size() == 1) return run_pass(slices.front(), totals, verifiers.front());
@@ -487,6 +489,7 @@ void run_passes(std::span<const Pass> slices, PassTotals& totals) {
       threads.emplace_back([&, i, pass = slices[i]]() mutable {
         pass.stop = stop.get_token();
         try {
+          leave_memory_to_thread();
           run_pass(pass, totals, verifiers[i]);
         } catch (...) {
           const std::lock_guard lock(mutex);

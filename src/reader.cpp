@@ -152,8 +152,11 @@ void Reader::serve_requests_by_ring(TraceRow row) {
     ChunkRef chunk;
     std::exception_ptr failure;
     try {
-      for (; !closing_ && !requests_.empty() && !ring_->full(); requests_.pop())
-        start_read(std::move(requests_.front()));
+      while (!closing_ && !requests_.empty() && !ring_->full()) {
+        Request request = std::move(requests_.front());
+        requests_.pop();
+        start_read(std::move(request));
+      }
       lock.unlock();
       Stopwatch reading(busy_, row);
       if (!ring_->empty()) chunk = finish_read();
@@ -214,7 +217,7 @@ void Reader::finish(ChunkRef chunk, std::exception_ptr failure) {
   } catch (...) {
     failure = std::current_exception();
   }
-  if (failure) failure_ = failure;
+  if (!failure_) failure_ = failure;
   loaded_.notify_all();
 }
 

@@ -166,7 +166,6 @@ TEST_CASE("whatever memory a process may have a merge is right or refused") {
   for (const Strings& format : formats) {
     const Data data(format, 8'000'000);
     const std::string output = data.folder / "output";
-    const Strings merge = data.merge_to(output, {"-f", "-m", "64M"});
     unsigned done = 0, refused = 0;
     const auto with = [](std::uint64_t bytes) {
       Setting setting;
@@ -176,19 +175,20 @@ TEST_CASE("whatever memory a process may have a merge is right or refused") {
       };
       return setting;
     };
-    for (std::uint64_t mebibytes = 16; mebibytes <= 4096; mebibytes += mebibytes / 4) {
-      const Setting little = with(mebibytes << 20);
-      if (run({"--version"}, little).code != 0) continue;
-      write_file(output, Bytes(5));
-      const Result result = run(merge, little);
-      CAPTURE(mebibytes, result.err);
-      CHECK((result.code == 0 || result.code == 2));
-      CHECK((text_of(output) == (result.code == 0 ? data.right : std::string(5, '\0'))));
-      CHECK(data.folder.names() == Strings{"output", "right", "runs"});
-      if (result.code == 2)
-        CHECK((holds(result.err, "memory") || holds(result.err, "temporarily unavailable")));
-      (result.code == 0 ? done : refused) += 1;
-    }
+    for (const char* threads : {"2", "16"})
+      for (std::uint64_t mebibytes = 16; mebibytes <= 4096; mebibytes += mebibytes / 4) {
+        const Setting little = with(mebibytes << 20);
+        if (run({"--version"}, little).code != 0) continue;
+        write_file(output, Bytes(5));
+        const Result result =
+            run(data.merge_to(output, {"-f", "-m", "64M", "--threads", threads}), little);
+        CAPTURE(threads, mebibytes, result.err);
+        CHECK((result.code == 0 || result.code == 2));
+        CHECK((text_of(output) == (result.code == 0 ? data.right : std::string(5, '\0'))));
+        CHECK(data.folder.names() == Strings{"output", "right", "runs"});
+        if (result.code == 2) CHECK(holds(result.err, "memory"));
+        (result.code == 0 ? done : refused) += 1;
+      }
     CHECK(done > 0);
     CHECK(refused > 0);
   }

@@ -1,6 +1,7 @@
 // The command line.
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <malloc.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sys/resource.h>
@@ -501,9 +502,7 @@ class GenerateCommand {
   std::string folder_;
 };
 
-}  // namespace
-
-int main(int argc, char** argv) {
+int run(int argc, char** argv) {
   CLI::App app("Merges sorted runs, of fixed-size records or of text, that are larger than memory.",
                "corank");
   app.set_version_flag("--version", std::string("corank ") + corank::version);
@@ -527,14 +526,25 @@ int main(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return report(Error(std::string(error.what()) + "; see corank --help"), failed);
   }
+  for (const CLI::App* const command : app.get_subcommands()) corank::require_values(*command);
+  for (MergeCommand* const command : {&merge, &unite, &intersect, &subtract})
+    if (command->chosen()) return command->run();
+  if (check.chosen()) return check.run();
+  if (generate.chosen()) return generate.run();
+  if (bench.chosen()) return bench.run();
+  return info.run([](const Error& error) { return report(error, failed); });
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  // Under a limit (ulimit -v) what the C library maps for each thread to allocate from would take
+  // the room that stacks need.
+  struct rlimit addresses {};
+  if (::getrlimit(RLIMIT_AS, &addresses) == 0 && addresses.rlim_cur != RLIM_INFINITY)
+    ::mallopt(M_ARENA_MAX, 1);
   try {
-    for (const CLI::App* const command : app.get_subcommands()) corank::require_values(*command);
-    for (MergeCommand* const command : {&merge, &unite, &intersect, &subtract})
-      if (command->chosen()) return command->run();
-    if (check.chosen()) return check.run();
-    if (generate.chosen()) return generate.run();
-    if (bench.chosen()) return bench.run();
-    return info.run([](const Error& error) { return report(error, failed); });
+    return run(argc, argv);
   } catch (const corank::OutOfOrder& error) {
     return report(error, out_of_order);
   } catch (const std::bad_alloc&) {
