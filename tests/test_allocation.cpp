@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cstdlib>
 #include <filesystem>
 #include <functional>
 #include <limits>
@@ -26,17 +25,15 @@ std::atomic<std::int64_t> before_failure = std::numeric_limits<std::int64_t>::ma
 
 }  // namespace
 
-void* operator new(std::size_t bytes) {
-  void* const memory =
-      before_failure.fetch_sub(1, std::memory_order_relaxed) == 0 ? nullptr : std::malloc(bytes);
-  if (!memory) throw std::bad_alloc();
-  return memory;
+// The linker puts this in front of operator new, but for that of the standard library itself.
+extern "C" {
+
+void* __real__Znwm(std::size_t bytes);
+void* __wrap__Znwm(std::size_t bytes);
+void* __wrap__Znwm(std::size_t bytes) {
+  if (before_failure.fetch_sub(1, std::memory_order_relaxed) == 0) throw std::bad_alloc();
+  return __real__Znwm(bytes);
 }
-void operator delete(void* memory) noexcept {
-  std::free(memory);
-}
-void operator delete(void* memory, std::size_t) noexcept {
-  std::free(memory);
 }
 
 namespace {
