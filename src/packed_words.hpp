@@ -302,33 +302,51 @@ class PackedWords {
       for (std::uint64_t i = 0; i < count; ++i)
         writer.write(records + i * record_bytes, record_bytes);
     };
+    // Ties within a run are in order. But who can't go back has to know of them before they are put
+    // out, since what they tie with in another run may belong before them.
+    constexpr bool goes_back = requires {
+      writer.go_back(0);
+    };
     std::size_t window_records = 0;
-    if constexpr (requires { writer.window(); })
-      window_records = Writer::window_bytes / record_bytes;
+    if constexpr (goes_back) window_records = Writer::window_bytes / record_bytes;
     const std::size_t most = window_records == 0 ? put_words : std::min(put_words, window_records);
     // Ties are mostly of equal keys, and in order as they are: that is looked at when they are
     // together where they go, until it is not so.
     bool ordered = true;
     for (std::size_t first = 0; first < words.size();) {
       const std::size_t end = std::min(first + most, words.size());
-      const bool tied = may_tie_ && kernel_.tied(&words[first],
-                                                 std::min(end + 1, words.size()) - first, packing_);
-      if constexpr (requires { writer.window(); }) {
-        const std::size_t count = tied ? whole_ties(words, first, end) : end - first;
-        if (window_records != 0 && count != 0 && (ordered || !tied)) {
+      const std::size_t from = goes_back && first != 0 ? first - 1 : first;
+      const std::size_t past = goes_back ? end : std::min(end + 1, words.size());
+      const bool tied = may_tie_ && kernel_.tied(&words[from], past - from, packing_, !goes_back);
+      if constexpr (goes_back) {
+        if (window_records != 0 && (ordered || !tied)) {
+          const std::byte* const before = first != 0 ? next_of(first - 1) - record_bytes : nullptr;
           std::byte* const to = writer.window();
-          for (std::size_t i = 0; i < count; ++i)
-            std::memcpy(to + i * record_bytes, take(first + i), record_bytes);
+          const std::size_t count = end - first;
+          if (words[first] == words[end - 1]) {
+            std::memcpy(to, next_of(first), count * record_bytes);
+            next_of(first) += count * record_bytes;
+          } else {
+            for (std::size_t i = 0; i < count; ++i)
+              std::memcpy(to + i * record_bytes, take(first + i), record_bytes);
+          }
           if (tied)
-            ordered = ties_ascend(to, count, word_ + (packing_.shift == 0), packing_.shift != 0,
-                                  reinterpret_cast<const std::uint64_t*>(&words[first]),
-                                  packing_.run_bits);
+            ordered =
+                !(first != 0 && tie(words[first - 1], words[first]) && descends(before, to)) &&
+                ties_ascend(to, count, word_ + (packing_.shift == 0), packing_.shift != 0,
+                            reinterpret_cast<const std::uint64_t*>(&words[first]),
+                            packing_.run_bits);
           if (ordered || !tied) {
             writer.advance(count * record_bytes);
-            first += count;
+            first = end;
             continue;
           }
-          for (std::size_t i = 0; i < count; ++i) next_of(first + i) -= record_bytes;
+          for (std::size_t i = first; i < end; ++i) next_of(i) -= record_bytes;
+        }
+        if (tied) {
+          const std::size_t known = first;
+          while (first > 0 && tie(words[first - 1], words[known])) next_of(--first) -= record_bytes;
+          writer.go_back((known - first) * record_bytes);
         }
       }
       while (first < end) {
@@ -338,13 +356,6 @@ class PackedWords {
           write(take(first++), 1);
       }
     }
-  }
-
-  // How many words there are up to `end` without those that tie with what is behind.
-  std::size_t whole_ties(std::span<const Word> words, std::size_t first, std::size_t end) const {
-    if (end < words.size())
-      while (end > first && tie(words[end - 1], words[end])) --end;
-    return end - first;
   }
 
   bool tie(Word a, Word b) const {

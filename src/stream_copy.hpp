@@ -55,7 +55,7 @@ inline bool streaming_overlaps() {
 }
 
 // Writes pieces one after another. What is put into window() goes out once advance() says how much
-// of it, up to `window_bytes`.
+// of it, up to `window_bytes`; go_back() lets the last bytes be written again.
 class PlainWriter {
  public:
   static constexpr std::size_t window_bytes = std::size_t{16} << 10;
@@ -68,6 +68,7 @@ class PlainWriter {
   }
   std::byte* window() { return to_; }
   void advance(std::uint64_t bytes) { to_ += bytes; }
+  void go_back(std::uint64_t bytes) { to_ -= bytes; }
 
  private:
   std::byte* to_;
@@ -100,6 +101,12 @@ class StreamWriter {
     return buffer_ + held_;
   }
   void advance(std::uint64_t bytes) { held_ += bytes; }
+  void go_back(std::uint64_t bytes) {
+    stream_copy(to_, buffer_, held_);
+    to_ += held_;
+    to_ -= bytes;
+    held_ = 0;
+  }
 
  private:
   // All but a line that is not whole.

@@ -63,8 +63,8 @@ struct WordKernel {
   void (*read_packed)(const std::byte* keys, std::uint64_t stride, std::uint64_t count, bool swap,
                       std::uint64_t flip, const Packing& packing, std::uint64_t run, Order& order,
                       std::uint64_t* to);
-  // Whether any two neighbours differ in their run's number at most.
-  bool (*tied)(const Word* words, std::uint64_t count, const Packing& packing);
+  // Whether any two neighbours differ in their run's number alone or, `within_runs`, at most.
+  bool (*tied)(const Word* words, std::uint64_t count, const Packing& packing, bool within_runs);
   // Of further words, where words >> `shift` equal their predecessors: whether any descends, and
   // whether any is equal, too.
   Order (*order_ties)(const std::uint64_t* words, unsigned shift, const std::uint64_t* further,

@@ -106,10 +106,14 @@ void read_packed(const std::byte* keys, std::uint64_t stride, std::uint64_t coun
                                                                     packing, run, order, to);
 }
 
-bool tied(const Word* words, std::uint64_t count, const Packing& packing) {
+bool tied(const Word* words, std::uint64_t count, const Packing& packing, bool within_runs) {
   std::uint64_t ties = 0;
-  for (std::uint64_t i = 1; i < count; ++i)
-    ties |= static_cast<std::uint64_t>(words[i] ^ words[i - 1]) >> packing.run_bits == 0;
+  // A difference that stands for none.
+  const std::uint64_t none = within_runs ? ~std::uint64_t{0} : 0;
+  for (std::uint64_t i = 1; i < count; ++i) {
+    const auto difference = static_cast<std::uint64_t>(words[i] ^ words[i - 1]);
+    ties |= std::uint64_t{difference >> packing.run_bits == 0} & std::uint64_t{difference != none};
+  }
   return ties != 0;
 }
 

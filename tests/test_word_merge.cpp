@@ -167,12 +167,13 @@ TEST_CASE("words: neighbours that only their runs tell apart are found", "[word]
     for (std::size_t count = 0; count < 40; ++count) {
       Words words(count);
       for (std::size_t i = 0; i < count; ++i) words[i] = static_cast<Word>(i << 3 | i % 8);
-      CHECK_FALSE(kernel->tied(words.data(), count, packing));
+      CHECK_FALSE(kernel->tied(words.data(), count, packing, true));
       for (std::size_t i = 1; i < count; ++i) {
         CAPTURE(kernel->carries, count, i);
         Words tied = words;
         tied[i] = (tied[i - 1] & ~Word{7}) | 5;
-        CHECK(kernel->tied(tied.data(), count, packing));
+        CHECK(kernel->tied(tied.data(), count, packing, true));
+        CHECK(kernel->tied(tied.data(), count, packing, false) == (tied[i] != tied[i - 1]));
       }
     }
 }
@@ -220,6 +221,8 @@ TEST_CASE("what ties is merged stably, in order as it is or not", "[word]") {
       // the second or the third word decides.
       for (const auto& [firsts, seconds, thirds] : {std::array{4'000u, 1u, 1u},
                                                     {3u, 1u, 1u},
+                                                    {3u, 2u, 1u},
+                                                    {3u, 1u, 2u},
                                                     {400u, 3u, 1u},
                                                     {400u, 1u, 3u},
                                                     {4'000u, 2u, 2u}}) {
@@ -235,6 +238,23 @@ TEST_CASE("what ties is merged stably, in order as it is or not", "[word]") {
           return std::tie(a.first, a.second, a.third) < std::tie(b.first, b.second, b.third);
         }));
       }
+}
+
+TEST_CASE("ties that are out of order are found wherever the first run of them ends", "[word]") {
+  const auto key_of = [](const Long& record) { return Key<2>{{record.first, record.second}}; };
+  const detail::ExtractedWords<Long, decltype(key_of)> keys(key_of);
+  for (std::uint64_t count = 1; count < 400; ++count) {
+    CAPTURE(count);
+    std::vector<std::vector<Long>> runs(2);
+    for (std::uint64_t id = 0; id < count; ++id) {
+      runs[0].push_back({1, 5, 0, id, {}});
+      runs[1].push_back({1, 4, 0, id, {}});
+    }
+    runs[1].push_back({2, 0, 0, 0, {}});
+    CHECK(merges_tile(best_word_kernel(), keys, runs, [](const Long& a, const Long& b) {
+      return std::tie(a.first, a.second) < std::tie(b.first, b.second);
+    }));
+  }
 }
 
 TEMPLATE_TEST_CASE("tiles are merged by every kernel", "[word]", Pair, Wide) {
@@ -299,6 +319,11 @@ TEST_CASE("pieces of every size are streamed to where they belong", "[word]") {
             writer.write(from.data() + at, piece);
           }
           at += piece;
+          if (random() % 4 == 0) {
+            const std::size_t again = random() % std::min(at, 2 * most);
+            writer.go_back(again);
+            at -= again;
+          }
         }
       }
       CAPTURE(most, offset, bytes);
