@@ -122,6 +122,7 @@ std::unique_ptr<ChunkSource> read_chunks(const Pass& pass, BufferPool& pool, Fin
 }
 
 void run_pass(const Pass& pass, PassTotals& totals, Verifier& verifier) {
+  leave_memory_to_thread();
   const KeyLayout layout = pass.encoding.layout();
   const std::uint32_t record_bytes = layout.record_bytes;
   const std::uint32_t output_bytes = pass.shape ? pass.shape->output_bytes() : record_bytes;
@@ -489,7 +490,6 @@ void run_passes(std::span<const Pass> slices, PassTotals& totals) {
       threads.emplace_back([&, i, pass = slices[i]]() mutable {
         pass.stop = stop.get_token();
         try {
-          leave_memory_to_thread();
           run_pass(pass, totals, verifiers[i]);
         } catch (...) {
           const std::lock_guard lock(mutex);

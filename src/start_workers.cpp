@@ -52,10 +52,17 @@ void leave_memory_to_thread() {
 }
 
 void start_workers(unsigned parallelism) {
+  static std::mutex starting;
+  static unsigned started = 1;  // and the caller's
+  const std::lock_guard lock(starting);
   const auto allowed =
       tbb::global_control::active_value(tbb::global_control::max_allowed_parallelism);
   parallelism = static_cast<unsigned>(std::min<std::size_t>(parallelism, allowed));
-  try_threads(parallelism - 1);
+  if (parallelism <= started) return;
+  try_threads(parallelism - started);
+  // They stay for as long as there is an arena.
+  static tbb::task_arena* const keeper = new tbb::task_arena(1);
+  keeper->initialize();
   // Who waits here takes no second task, so each takes one.
   std::mutex mutex;
   std::condition_variable arrived;
@@ -66,12 +73,13 @@ void start_workers(unsigned parallelism) {
         0u, parallelism,
         [&](unsigned) {
           leave_memory_to_thread();
-          std::unique_lock lock(mutex);
+          std::unique_lock waiting(mutex);
           if (--missing == 0) return arrived.notify_all();
-          arrived.wait_for(lock, patience, [&] { return missing == 0; });
+          arrived.wait_for(waiting, patience, [&] { return missing == 0; });
         },
         tbb::simple_partitioner());
   });
+  started = parallelism;
 }
 
 }  // namespace corank
