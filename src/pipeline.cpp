@@ -70,11 +70,20 @@ unsigned reading_threads(unsigned threads) {
   return std::clamp(threads / 2, 2u, 8u);
 }
 
-// Threads may be waiting for files, and each token for a device. Where none waits for a device,
-// more threads than this would only look for work: on two cores they took a tenth of the time.
+bool is_in_place(const Run& run) {
+  return run.records() == 0 || run.in_place(0) != nullptr;
+}
+
+// One may be waiting for files, and each token for a device. More threads would only look for work:
+// on two cores they took a tenth of the time.
 unsigned workers_of(const Pass& pass) {
-  if (!pass.backend || pass.backend->computes()) return pass.threads + 1;
-  return std::max(pass.threads, pass.plan.tokens) + 2;
+  if (pass.backend && !pass.backend->computes())
+    return std::max(pass.threads, pass.plan.tokens) + 2;
+  const bool waits = pass.sequential || !std::ranges::all_of(pass.runs, is_in_place) ||
+                     std::ranges::any_of(pass.writers, [](const Writer& writer) {
+                       return writer.is_direct() || writer.compressor();
+                     });
+  return std::max(pass.threads + waits, 2u);
 }
 
 // Measures what a stage that several tokens may be in at once waits for: the time when none is.
@@ -149,9 +158,7 @@ void run_pass(const Pass& pass, PassTotals& totals, Verifier& verifier) {
   const bool verify = pass.fingerprint != nullptr;
   // Who is the first to read records is the first to look at them.
   const bool backend_reads = verify && !pass.sequential && pass.backend && pass.backend->looks() &&
-                             std::ranges::all_of(pass.runs, [](const Run& run) {
-                               return run.records() == 0 || run.in_place(0) != nullptr;
-                             });
+                             std::ranges::all_of(pass.runs, is_in_place);
 
   const auto row = [&](const char* stage, std::ptrdiff_t number = 0) {
     return TraceRow{pass.trace, stage, pass.slice, static_cast<unsigned>(number)};
