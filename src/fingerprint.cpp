@@ -1,5 +1,6 @@
 #include "fingerprint.hpp"
 
+#include <algorithm>
 #include <cstring>
 #include <type_traits>
 #include <vector>
@@ -74,26 +75,57 @@ CORANK_AES std::uint64_t sum_rounds(std::span<const std::byte> records,
   return sum_of(add_rounds(records, record_bytes));
 }
 
+// Of a record whose length is a part of it. No vector, which a call would spill.
+CORANK_AES inline __attribute__((always_inline)) std::uint64_t rounds_of(const std::byte* record,
+                                                                         std::uint64_t bytes) {
+  __m128i state = _mm_set1_epi64x(static_cast<long long>(bytes));
+  if (bytes < 16) {
+    const Pair pair = short_record(record, static_cast<std::uint32_t>(bytes));
+    state = _mm_xor_si128(
+        state, _mm_set_epi64x(static_cast<long long>(pair.b), static_cast<long long>(pair.a)));
+  } else {
+    state = _mm_xor_si128(state, load_block(record));
+    std::uint64_t at = 16;
+    for (; at + 16 <= bytes; at += 16) state = _mm_aesenc_si128(state, load_block(record + at));
+    if (at != bytes) state = _mm_aesenc_si128(state, load_block(record + bytes - 16));
+  }
+  return sum_of(mix(state));
+}
+
 CORANK_AES std::uint64_t sum_entry_rounds(const TextLayout& layout,
                                           std::span<const Entry> entries) {
-  std::uint64_t sum = 0;  // no vector, which a call would spill
-  for (const Entry& entry : entries) {
-    const std::byte* const record = record_of(entry);
-    const std::uint64_t bytes = record_bytes(layout, entry);
-    __m128i state = _mm_set1_epi64x(static_cast<long long>(bytes));
-    if (bytes < 16) {
-      const Pair pair = short_record(record, static_cast<std::uint32_t>(bytes));
-      state = _mm_xor_si128(
-          state, _mm_set_epi64x(static_cast<long long>(pair.b), static_cast<long long>(pair.a)));
-    } else {
-      state = _mm_xor_si128(state, load_block(record));
-      std::uint64_t at = 16;
-      for (; at + 16 <= bytes; at += 16) state = _mm_aesenc_si128(state, load_block(record + at));
-      if (at != bytes) state = _mm_aesenc_si128(state, load_block(record + bytes - 16));
-    }
-    sum += sum_of(mix(state));
-  }
+  std::uint64_t sum = 0;
+  for (const Entry& entry : entries)
+    sum += rounds_of(record_of(entry), record_bytes(layout, entry));
   return sum;
+}
+
+// The first eight bytes of a line, zeros where it has fewer. Other lines go on up to `end`.
+inline std::uint64_t head_of(std::string_view line, const char* end) {
+  const auto bytes = static_cast<unsigned>(std::min<std::size_t>(line.size(), 8));
+  const unsigned loaded = end - line.data() >= 8 ? 8 : bytes;
+  const std::uint64_t word = detail::byte_swap(
+      detail::load_little(reinterpret_cast<const std::byte*>(line.data()), loaded));
+  return bytes == 8 ? word : word & ~(~std::uint64_t{0} >> 8 * bytes);
+}
+
+CORANK_AES OrderedSum sum_line_rounds(const std::byte* lines, std::span<const std::uint32_t> ends,
+                                      bool strict, std::string_view& last) {
+  std::uint64_t sum = 0;
+  const auto* const all = reinterpret_cast<const char*>(lines);
+  const char* const all_end = ends.empty() ? all : all + ends.back() + 1;
+  std::uint64_t last_head = last.empty() ? 0 : head_of(last, last.data() + last.size());
+  std::size_t begin = 0;
+  for (const std::uint32_t end : ends) {
+    const std::string_view line(all + begin, end - begin);
+    const std::uint64_t head = head_of(line, all_end);
+    if (head <= last_head && (strict ? line <= last : line < last)) return {0, false};
+    sum += rounds_of(lines + begin, line.size() + 1);
+    begin = end + 1;
+    last = line;
+    last_head = head;
+  }
+  return {sum, true};
 }
 
 CORANK_VAES inline __m256i mix_two(__m256i blocks) {
@@ -250,6 +282,17 @@ std::optional<OrderedSum> sum_and_order([[maybe_unused]] FingerprintSum sum,
     return (key->big_endian ? sum_ascending<true> : sum_ascending<false>)(records,
                                                                           layout.record_bytes, *key,
                                                                           is_whole && !strict);
+#endif
+  return std::nullopt;
+}
+
+std::optional<OrderedSum> sum_and_order([[maybe_unused]] FingerprintSum sum,
+                                        [[maybe_unused]] const std::byte* lines,
+                                        [[maybe_unused]] std::span<const std::uint32_t> ends,
+                                        [[maybe_unused]] bool strict,
+                                        [[maybe_unused]] std::string_view& last) {
+#ifdef __x86_64__
+  if (sum != portable_fingerprint) return sum_line_rounds(lines, ends, strict, last);
 #endif
   return std::nullopt;
 }

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string_view>
 
 #include "corank/key.hpp"
 #include "corank/text_key.hpp"
@@ -40,6 +41,12 @@ struct OrderedSum {
 // must be records.
 std::optional<OrderedSum> sum_and_order(FingerprintSum sum, const KeyLayout& layout,
                                         std::span<const std::byte> records, bool strict);
+// The same of lines ordered by their bytes, whose terminators stand where `ends` says, counted from
+// where the first of them begins. `last`: the line before them, an empty one if there is none, and
+// then the last of them.
+std::optional<OrderedSum> sum_and_order(FingerprintSum sum, const std::byte* lines,
+                                        std::span<const std::uint32_t> ends, bool strict,
+                                        std::string_view& last);
 
 namespace detail {
 

@@ -48,11 +48,6 @@ __attribute__((target("avx2,bmi,popcnt"))) std::size_t find_ends_by_64(
 }
 #endif
 
-FindEnds* best_find_ends() {
-  static FindEnds* const best = find_ends_avx2() ? find_ends_avx2() : find_ends_portable;
-  return best;
-}
-
 // The first word of a line that is its own key; a line is followed by what is left of the block.
 inline std::uint64_t line_word(const std::byte* line, std::uint64_t bytes, const std::byte* end) {
   if (end - line < 8) return detail::string_word({line, bytes, false, true}, false, 0);
@@ -236,6 +231,11 @@ FindEnds* find_ends_avx2() {
     return find_ends_by_64;
 #endif
   return nullptr;
+}
+
+FindEnds* best_find_ends() {
+  static FindEnds* const best = find_ends_avx2() ? find_ends_avx2() : find_ends_portable;
+  return best;
 }
 
 Indexed index_records(const TextLayout& layout, std::span<const std::byte> bytes, bool at_end,

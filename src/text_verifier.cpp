@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 #include <tbb/task_arena.h>
 
+#include <algorithm>
 #include <array>
 #include <iterator>
+#include <string_view>
 #include <utility>
 
 #include "corank/error.hpp"
@@ -19,6 +21,9 @@ namespace {
 // So few that what looks at them second finds them in the first cache.
 constexpr std::uint64_t batch_records = 256;
 
+// Of lines, at once.
+constexpr std::size_t most_block_bytes = std::size_t{64} << 10;
+
 // Several threads look at a unit: of those in flight there may be fewer than threads.
 constexpr std::uint64_t part_bytes = std::uint64_t{512} << 10;
 
@@ -29,7 +34,30 @@ constexpr std::uint64_t part_bytes = std::uint64_t{512} << 10;
 
 }  // namespace
 
+bool TextVerifier::look_at_lines(Part& part) const {
+  const TextLayout& layout = *encoding_.layout().text;
+  if (layout.kind != TextKind::lines || !layout.whole_line() || !ordered_ || !sum_) return false;
+  std::array<std::uint32_t, batch_records + least_ends_room> ends;
+  std::uint64_t sum = 0;
+  std::string_view last;
+  for (std::span<const std::byte> rest = part.bytes; !rest.empty();) {
+    const auto block = rest.first(std::min(rest.size(), most_block_bytes));
+    std::size_t scanned = 0;
+    const std::size_t found = best_find_ends()(block, layout.terminator, ends, scanned);
+    if (found == 0) return false;
+    const auto looked = sum_and_order(sum_, rest.data(), {ends.data(), found}, strict_, last);
+    if (!looked || !looked->ascends) return false;
+    sum += looked->sum;
+    rest = rest.subspan(ends[found - 1] + 1);
+  }
+  part.sum = sum;
+  index_records(layout, part.bytes, true, {&part.first, 1});
+  index_records(layout, part.bytes.last(last.size() + 1), true, {&part.last, 1});
+  return true;
+}
+
 void TextVerifier::look(Part& part) const {
+  if (look_at_lines(part)) return;
   const KeyLayout layout = encoding_.layout();
   // The last one of a batch comes before the next.
   std::array<Entry, batch_records + 1> entries;

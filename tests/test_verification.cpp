@@ -8,12 +8,15 @@
 #include <cstring>
 #include <set>
 #include <string>
+#include <string_view>
 #include <thread>
+#include <utility>
 
 #include "catch.hpp"
 #include "corank/merge.hpp"
 #include "cuda_backend.hpp"
 #include "fingerprint.hpp"
+#include "framing.hpp"
 #include "order.hpp"
 #include "output_verifier.hpp"
 #include "support.hpp"
@@ -192,6 +195,65 @@ TEST_CASE("the first descent is found wherever it is") {
     CHECK(looked_in_one_go > 4'000);
     CHECK(looked_strictly > 2'000);
   }
+}
+
+TEST_CASE("lines are summed and their first descent is found in one go") {
+  const std::vector<std::string> parts{"", "a", "b", "\xff", std::string(1, '\0'), "0123456", "ab"};
+  Random random(37);
+  std::vector<std::string> lines(800);
+  for (std::string& line : lines)
+    for (auto left = below(random, 5); left > 0; --left) line += parts[below(random, parts.size())];
+  std::ranges::sort(lines);
+  const TextEncoding encoding(TextFormat{});
+  const FingerprintSum sum = fingerprint_sums()[0];
+  // In two goes, the first of which takes `first` lines: nothing, or whether they ascend.
+  const auto ascend = [&](std::size_t first, bool strict) -> std::optional<bool> {
+    std::string text;
+    std::vector<std::uint32_t> ends;
+    for (const std::string& line : lines) {
+      text += line + '\n';
+      ends.push_back(static_cast<std::uint32_t>(text.size() - 1));
+    }
+    const Bytes bytes = bytes_of_text(text);
+    std::vector<Entry> entries(lines.size());
+    REQUIRE(index_records(encoding.layout(), bytes, true, entries).records == lines.size());
+    std::string_view last;
+    const auto ends_of_first = std::span(ends).first(first);
+    const auto head = sum_and_order(sum, bytes.data(), ends_of_first, strict, last);
+    if (!head || !head->ascends) return head ? std::optional(false) : std::nullopt;
+    CHECK(last == (first == 0 ? "" : lines[first - 1]));
+    const std::size_t begin = first == 0 ? 0 : ends[first - 1] + 1;
+    ends.erase(ends.begin(), ends.begin() + static_cast<std::ptrdiff_t>(first));
+    for (std::uint32_t& end : ends) end -= static_cast<std::uint32_t>(begin);
+    const auto tail = sum_and_order(sum, bytes.data() + begin, ends, strict, last);
+    if (tail->ascends)
+      CHECK(head->sum + tail->sum == entries_fingerprint(sum, encoding.layout(), entries));
+    return tail->ascends;
+  };
+  if (!ascend(0, false)) return;
+  std::uint64_t missed = 0, planted = 0;
+  for (std::size_t i = 0; i + 1 < lines.size(); i += exhaustive_step) {
+    missed += !*ascend(i, false);
+    if (lines[i] == lines[i + 1]) continue;
+    ++planted;
+    std::swap(lines[i], lines[i + 1]);
+    missed += *ascend(below(random, lines.size()), false) + *ascend(i + 1, false);
+    std::swap(lines[i], lines[i + 1]);
+  }
+  CHECK(planted > 200 / exhaustive_step);
+  CHECK(missed == 0);
+  // The empty line is equal to what stands for none.
+  CHECK_FALSE(*ascend(0, true));
+  const auto repeated = std::ranges::unique(lines);
+  lines.erase(repeated.begin(), repeated.end());
+  lines.erase(lines.begin());
+  CHECK(*ascend(0, true));
+  for (std::size_t i = 0; i + 1 < lines.size(); i += exhaustive_step) {
+    const std::string next = std::exchange(lines[i + 1], lines[i]);
+    missed += *ascend(below(random, lines.size()), true) + *ascend(i + 1, true);
+    lines[i + 1] = next;
+  }
+  CHECK(missed == 0);
 }
 
 TEST_CASE("what is merged is looked at across the edges of pieces and parts") {
