@@ -22,6 +22,8 @@ std::string_view advice(int error) {
   switch (error) {
     case ENOENT:
       return "; check the name";
+    case EEXIST:
+      return "; remove it, or write to another place";
     case EACCES:
     case EPERM:
       return "; check the permissions";

@@ -240,8 +240,12 @@ FileDescriptor open_input(const std::filesystem::path& path) {
 InputStatus look_at_input(const std::filesystem::path& path, const FileDescriptor& file,
                           bool decompress) {
   InputStatus status = status_of(file, path);
-  if (status.is_stream || !decompress) return status;
+  if (status.is_stream) return status;
   std::array<std::byte, head_bytes> room;
+  // As files in /proc do.
+  if (status.bytes == 0 && read_at(file, room, 0, path) != 0)
+    throw Error(path.string() + ": has a size of 0 and yet holds something; make a copy of it");
+  if (!decompress) return status;
   const auto head = std::span(room).first(std::min<std::uint64_t>(room.size(), status.bytes));
   const std::size_t got = read_at(file, head, 0, path);
   if (got < head.size())

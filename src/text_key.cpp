@@ -87,7 +87,8 @@ TextEncoding::TextEncoding(const TextFormat& format, std::string_view header,
     if (kind_ == TextKind::pairs) {
       column.column = key.name == value_name;
     } else if (!key.name.empty()) {
-      column.column = find_column(layout(), header, key.name);
+      // Runs without a byte have no header, and nothing to order.
+      column.column = header.empty() ? 1 : find_column(layout(), header, key.name);
       if (column.column == 0)
         throw Error(fmt::format("the header has no column \"{}\"; correct {}", key.name, option));
     }

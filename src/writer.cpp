@@ -67,7 +67,10 @@ Writer::Writer(const std::filesystem::path& output, const AtomicFile::Content& c
   if (output == "-") {
     path_ = "standard output";
     file_ = open_standard_output();
-    if (!file_) throw_file_error(path_, "write");
+    struct stat status {};
+    if (!file_ || ::fstat(file_.get(), &status) != 0) throw_file_error(path_, "write");
+    if (S_ISREG(status.st_mode) && is_input({status.st_dev, status.st_ino}))
+      throw Error("standard output: is a run, too; write to another file");
   } else if (is_stream_) {
     file_ = open_stream(output, stop_);
   } else {

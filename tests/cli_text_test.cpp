@@ -113,6 +113,17 @@ void check_against_reference(const TextFormat& format, const Strings& options,
 
 }  // namespace
 
+TEST_CASE("files that are all empty have no header, and need none") {
+  const Folder test({"", ""});
+  for (const Strings& options :
+       {Strings{"-b", "n:u64"}, {"--where", "n == 'x'"}, {"--select", "n"}}) {
+    Strings all{"--csv", "--header"};
+    all.insert(all.end(), options.begin(), options.end());
+    CHECK(test.merged(all).empty());
+  }
+  CHECK(run({"check", "--csv", "--header", "-b", "n", test.runs[0]}).code == 0);
+}
+
 TEST_CASE("CSV is merged as its decoded columns are ordered", "[text]") {
   Random random(21);
   for (int repetition = 0; repetition < 6; ++repetition)

@@ -57,8 +57,8 @@ bool device_comparable(const TextLayout& layout);
 class TextEncoding {
  public:
   // `header` is the line that holds the columns' names, with or without its terminator. Throws
-  // Error where the format contradicts itself, or the header lacks a name; `option` is what the
-  // keys were given as, and --by orders no pairs by their values.
+  // Error where the format contradicts itself, or a header that is there lacks a name; `option` is
+  // what the keys were given as, and --by orders no pairs by their values.
   explicit TextEncoding(const TextFormat& format, std::string_view header = {},
                         std::string_view option = "--by");
 
