@@ -1,4 +1,4 @@
-// SIGINT and SIGTERM wherever the program may be when they come: it ends within a second.
+// SIGHUP, SIGINT and SIGTERM wherever the program may be when they come: it ends within a second.
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/stat.h>
@@ -141,6 +141,30 @@ TEST_CASE("merges of text and of compressed runs are interrupted") {
                 .code == 0);
     check_ends(folder, joined(merge_to(folder, {"-r", "a:u64"}), times(30, some)));
     check_ends(folder, joined(merge_to(folder, {"--lines", "-z"}), times(30, some)));
+  }
+}
+
+TEST_CASE("a merge whose terminal goes is interrupted, unless it was told to ignore that") {
+  for (const bool ignores : {false, true}) {
+    const TemporaryFolder folder;
+    const std::string pipe = folder / "pipe";
+    REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
+    const int writer = ::open(pipe.c_str(), O_RDWR);
+    Setting setting;
+    setting.before_exec = [&] {
+      ::close(writer);
+      ::signal(SIGHUP, ignores ? SIG_IGN : SIG_DFL);
+    };
+    setting.while_running = [&](pid_t child) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(500));
+      ::kill(child, SIGHUP);
+      std::this_thread::sleep_for(std::chrono::milliseconds(ignores ? 500 : 0));
+      if (ignores) CHECK(::write(writer, "a\n", 2) == 2);
+      if (ignores) ::close(writer);
+    };
+    CHECK(run(merge_to(folder, {"--lines", pipe}), setting).code == (ignores ? 0 : 128 + SIGHUP));
+    CHECK(folder.names() == (ignores ? Strings{"output", "pipe"} : Strings{"pipe"}));
+    if (!ignores) ::close(writer);
   }
 }
 

@@ -147,6 +147,14 @@ TEST_CASE("bad input: a run that is missing, unreadable, a folder, a device") {
   }
   {
     Folder test;
+    const std::string pipe = test.folder / "pipe";
+    REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
+    test.runs.push_back(pipe);
+    test.runs.push_back(test.folder / "./pipe");
+    test.check_refusal(test.merge(), 2, {test.folder / "./pipe", "named more than once"});
+  }
+  {
+    Folder test;
     ::chmod(test.runs[1].c_str(), 0);
     ::chmod(test.folder.path().c_str(), 0755);
     Setting as_nobody;  // root may read everything
@@ -249,10 +257,47 @@ TEST_CASE("bad input: options that contradict one another") {
                      2, {"--resume", "--limit", "--parts", "--where"});
   test.check_refusal({"merge", "-r", "key:u64", "-o", "-", "--stats", "-", test.runs[0]}, 2,
                      {"--output", "--stats"});
+  test.check_refusal({"merge", "-r", "key:u64", "--parts", "2", "-o", "-", test.runs[0]}, 2,
+                     {"--output", "name a folder"});
   test.check_refusal({"merge", "--csv", "--parts", "2", "-o", test.folder / "parts", test.runs[0]},
                      2, {"--parts", "CSV"});
   test.check_refusal({"merge", "--kv", "--resume", "-f", "-o", test.old(), test.runs[0]}, 2,
                      {"--resume"});
+}
+
+TEST_CASE("bad input: no command, and sizes that are none") {
+  const Folder test;
+  for (const Strings& arguments : {Strings{}, Strings{"mrege"}, Strings{"--quiet"}})
+    test.check_refusal(arguments, 2, {"say what to do", "merge", "info"});
+  for (const std::string size : {"1.5G", "much", "5X", "-1", "0", "99999999999G"})
+    test.check_refusal(test.merge({"-m", size}), 2, {"--memory", size});
+}
+
+TEST_CASE("bad input: statistics or a trace in place of what is merged") {
+  const Folder test;
+  const std::string list = test.folder / "list", other = test.folder / "other";
+  write_file(list, bytes_of_text(test.runs[0] + '\0'));
+  for (const std::string option : {"--stats", "--trace"}) {
+    test.check_refusal(test.merge({option, test.runs[1]}), 2, {option, "is a run"});
+    test.check_refusal(test.merge({option, test.old()}), 2, {option, "is the output"});
+    test.check_refusal(test.merge({option, list, "--files0-from", list}), 2,
+                       {option, "is the list of runs"});
+  }
+  test.check_refusal(test.merge({"--stats", other, "--trace", other}), 2, {"--trace", "--stats"});
+  test.check_refusal(
+      {"merge", "-r", "key:u64", "-o", other, "--stats", test.folder / "./other", test.runs[0]}, 2,
+      {"--stats", "is the output"});
+  test.check_refusal(test.merge({"--trace", "-"}), 2, {"--trace", "no file"});
+  CHECK(run(test.merge({"--stats", list, "--trace", other})).code == 0);
+  CHECK(run(test.merge({"--stats", "/dev/null", "--trace", "/dev/null"})).code == 0);
+}
+
+TEST_CASE("bad input: words that an option does not know") {
+  const Folder test;
+  test.check_refusal(test.merge({"--io", "fast"}), 2, {"--io", "fast is none of auto, buffered"});
+  test.check_refusal(test.merge({"--backend", "1"}), 2, {"--backend", "1 is none of auto, cpu"});
+  test.check_refusal(test.merge({"--overflow", "up"}), 2, {"--overflow", "error, saturate, wrap"});
+  test.check_refusal(test.merge({"--compressed", "gzip"}), 2, {"--compressed", "auto, none"});
 }
 
 TEST_CASE("shapes from the command line") {
@@ -670,6 +715,7 @@ TEST_CASE("a pipe that is closed ends a merge as it ends other programs") {
 
 TEST_CASE("bad input: a device, a link to nothing, a stream to go on with") {
   Folder test;
+  test.check_refusal(test.merge({"/proc/self/status"}), 2, {"/proc/self/status", "size of 0"});
   test.runs.push_back("/dev/zero");
   test.check_refusal(test.merge(), 2, {"/dev/zero", "neither a file nor a pipe"});
   test.runs.back() = test.folder / "link";

@@ -26,6 +26,7 @@
 #include "corank/version.hpp"
 #include "file.hpp"
 #include "info.hpp"
+#include "standard_streams.hpp"
 #include "work_folder.hpp"
 
 namespace corank {
@@ -475,7 +476,7 @@ class Row {
                  contender.median_of(&Cost::peak_bytes) / (1u << 20));
     }
     if (takes_part("sort") && !sorts()) fmt::print("no sort -m: the key is longer than 32 bytes\n");
-    std::fflush(stdout);
+    finish_printing();
   }
 
   Json result() const {
@@ -528,7 +529,7 @@ class Row {
 BenchCommand::BenchCommand(CLI::App& app) {
   command_ = app.add_subcommand("bench", "Measure merges against copies of the same bytes");
   command_->add_option("--size", options_.bytes, "Bytes of the runs of a row, or with K, M, G; 1G")
-      ->transform(CLI::AsSizeValue(false))
+      ->transform(size_in_bytes())
       ->check(at_least(1))
       ->option_text("SIZE");
   command_->add_option("--in", options_.folder, "Folder to work in; without it, this one")
@@ -600,6 +601,7 @@ int BenchCommand::run() {
   action.sa_handler = pass_on;
   ::sigaction(SIGINT, &action, nullptr);
   ::sigaction(SIGTERM, &action, nullptr);
+  ::signal(SIGPIPE, SIG_IGN);  // then it is an error, after which nothing is left
   struct rlimit files {};
   ::getrlimit(RLIMIT_NOFILE, &files);
   files.rlim_cur = files.rlim_max;
@@ -612,7 +614,7 @@ int BenchCommand::run() {
         for (const std::string& distribution : options_.distributions)
           rows.push_back(Row(options_, record, runs, distribution).run());
   } catch (const Interrupted&) {
-    fmt::print(stderr, "corank: interrupted; nothing is left of what was measured with\n");
+    say("corank: interrupted; nothing is left of what was measured with\n");
   }
   const int code = received_signal != 0 ? 128 + received_signal : 0;
   if (options_.json.empty()) return code;

@@ -7,9 +7,11 @@
 #include <algorithm>
 #include <cstdint>
 #include <limits>
+#include <map>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "corank/error.hpp"
@@ -19,6 +21,35 @@ namespace corank {
 // A negative number would turn into a huge count; PositiveNumber says so in 300 digits.
 inline CLI::Range at_least(std::int64_t least) {
   return {least, std::numeric_limits<std::int64_t>::max()};
+}
+
+// CLI11's own words for what is no size name types of C++.
+inline CLI::Validator size_in_bytes() {
+  return {[](std::string& value) -> std::string {
+            const std::string given = value;
+            try {
+              return CLI::AsSizeValue(false)(value);
+            } catch (const CLI::ValidationError&) {
+              return given + " is no size; give a whole number of bytes, or of K, M or G: 512M";
+            }
+          },
+          "SIZE"};
+}
+
+// CLI11's own takes the values' numbers, too, and shows them where a word is none of these.
+template <class Value>
+CLI::Validator one_of(std::map<std::string, Value> values) {
+  return {[values = std::move(values)](std::string& word) -> std::string {
+            const auto found = values.find(word);
+            if (found == values.end()) {
+              std::vector<std::string> words;
+              for (const auto& [name, value] : values) words.push_back(name);
+              return fmt::format("{} is none of {}", word, fmt::join(words, ", "));
+            }
+            word = std::to_string(static_cast<int>(found->second));
+            return {};
+          },
+          ""};
 }
 
 // For CLI::App::parse(): last first. What follows an empty --name= would be taken for its value.

@@ -8,9 +8,12 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <csignal>
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
 #include <iostream>
 #include <iterator>
@@ -18,6 +21,7 @@
 #include <new>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <thread>
 #include <vector>
@@ -31,6 +35,7 @@
 #include "info.hpp"
 #include "record_arguments.hpp"
 #include "shaping_arguments.hpp"
+#include "standard_streams.hpp"
 
 namespace {
 
@@ -48,7 +53,7 @@ int report(const std::exception& error, int code) {
     else
       line += c;
   }
-  fmt::print(stderr, "corank: {}\n", line);
+  corank::say(fmt::format("corank: {}\n", line));
   return code;
 }
 
@@ -63,15 +68,16 @@ class ProgressLine {
     const double rate = done / seconds;
     shown_ = true;
     if (progress.bytes_total == 0) {
-      fmt::print(stderr, "\r{:.0f} MB  {:.0f} MB/s\x1b[K", done * 1e-6, rate * 1e-6);
+      corank::say(fmt::format("\r{:.0f} MB  {:.0f} MB/s\x1b[K", done * 1e-6, rate * 1e-6));
       return;
     }
     const auto left = static_cast<unsigned>((total - done) / rate + 0.5);
-    fmt::print(stderr, "\r{:5.1f}%  {:.0f} of {:.0f} MB  {:.0f} MB/s  {}:{:02} left\x1b[K",
-               100 * done / total, done * 1e-6, total * 1e-6, rate * 1e-6, left / 60, left % 60);
+    corank::say(fmt::format("\r{:5.1f}%  {:.0f} of {:.0f} MB  {:.0f} MB/s  {}:{:02} left\x1b[K",
+                            100 * done / total, done * 1e-6, total * 1e-6, rate * 1e-6, left / 60,
+                            left % 60));
   }
   ~ProgressLine() {
-    if (shown_) fmt::print(stderr, "\r\x1b[K");
+    if (shown_) corank::say("\r\x1b[K");
   }
 
  private:
@@ -79,13 +85,14 @@ class ProgressLine {
   bool shown_ = false;
 };
 
-// Turns the first SIGINT or SIGTERM into a request to stop; the second ends the process at once.
+// Turns the first SIGHUP, SIGINT or SIGTERM into a request to stop; the second ends the process at
+// once.
 class StopOnSignal {
  public:
   StopOnSignal() {
     sigset_t signals;
     sigemptyset(&signals);
-    for (const int number : {SIGINT, SIGTERM}) {
+    for (const int number : {SIGHUP, SIGINT, SIGTERM}) {
       struct sigaction action {};
       sigaction(number, nullptr, &action);
       if (action.sa_handler != SIG_IGN) sigaddset(&signals, number);  // as nohup and & want it
@@ -179,13 +186,13 @@ void write_stats(const corank::Stats& stats, bool checksum, const std::string& f
   };
   if (checksum) json["checksum"] = hexadecimal(stats.checksum);
   const std::string text = json.dump(2) + '\n';
+  constexpr std::string_view failure = ": cannot write the statistics; the merge itself is done";
   if (file == "-") {
-    fmt::print("{}", text);
-    return;
+    if (std::fputs(text.c_str(), stdout) < 0 || std::fflush(stdout) != 0)
+      throw Error(fmt::format("standard output{}", failure));
+  } else if (!(std::ofstream(file) << text).flush()) {
+    throw Error(fmt::format("{}{}", file, failure));
   }
-  std::ofstream out(file);
-  if (!(out << text).flush())
-    throw Error(file + ": cannot write the statistics; the merge itself is done");
 }
 
 class MergeCommand {
@@ -223,20 +230,19 @@ class MergeCommand {
         ->type_name("CODEC");
     corank::add_compressed_to(*command_, options_.decompress);
     command_->add_option("--backend", options_.backend, "What merges: auto, cpu or cuda")
-        ->transform(CLI::CheckedTransformer(
-            std::map<std::string, corank::BackendChoice>{{"auto", corank::BackendChoice::automatic},
-                                                         {"cpu", corank::BackendChoice::cpu},
-                                                         {"cuda", corank::BackendChoice::cuda}}))
+        ->transform(
+            corank::one_of<corank::BackendChoice>({{"auto", corank::BackendChoice::automatic},
+                                                   {"cpu", corank::BackendChoice::cpu},
+                                                   {"cuda", corank::BackendChoice::cuda}}))
         ->option_text("BACKEND");
     command_
         ->add_option("--io", options_.io,
                      "How files are read and written: auto, buffered, direct (past the page cache) "
                      "or mapped (in place in the page cache)")
-        ->transform(CLI::CheckedTransformer(
-            std::map<std::string, corank::Io>{{"auto", corank::Io::automatic},
-                                              {"buffered", corank::Io::buffered},
-                                              {"direct", corank::Io::direct},
-                                              {"mapped", corank::Io::mapped}}))
+        ->transform(corank::one_of<corank::Io>({{"auto", corank::Io::automatic},
+                                                {"buffered", corank::Io::buffered},
+                                                {"direct", corank::Io::direct},
+                                                {"mapped", corank::Io::mapped}}))
         ->option_text("IO");
     command_->add_flag("--strict-backend", options_.strict_backend,
                        "Fail where the device fails, instead of going on with the CPU");
@@ -250,7 +256,7 @@ class MergeCommand {
         ->add_option("-m,--memory", options_.memory_bytes,
                      "Budget for buffers in bytes, or with K, M, G; without it, a quarter of the "
                      "memory, at most 4G")
-        ->transform(CLI::AsSizeValue(false))
+        ->transform(corank::size_in_bytes())
         ->check(corank::at_least(1))
         ->option_text("SIZE");
     command_
@@ -303,11 +309,15 @@ class MergeCommand {
     if (!compress_.empty()) options_.compression = corank::Compression::parse(compress_);
     if (output_ == "-" && stats_ == "-")
       throw Error("--output and --stats are both standard output; write one to a file");
+    if (output_ == "-" && options_.parts != 0)
+      throw Error("--output: parts are files, and - is none; name a folder");
+    if (trace_ == "-") throw Error("--trace: - is no file; name one");
     std::vector<std::filesystem::path> runs(runs_.begin(), runs_.end());
     if (!files_from_.empty()) std::ranges::move(names_from(files_from_), std::back_inserter(runs));
     if (runs.empty())
       throw Error(
           fmt::format("{0}: no runs are named; see corank {0} --help", command_->get_name()));
+    check_reports(runs);
 
     make_room_for_files(runs.size());
     const StopOnSignal signals;
@@ -315,12 +325,12 @@ class MergeCommand {
     options_.trace = trace_;
     if (!quiet_)
       options_.notice = [](const std::string& notice) {
-        fmt::print(stderr, "corank: {}\n", notice);
+        corank::say(fmt::format("corank: {}\n", notice));
       };
     corank::Stats stats;
     {
       ProgressLine line;
-      if (progress_ || (!no_progress_ && !quiet_ && isatty(STDERR_FILENO)))
+      if (!quiet_ && (progress_ || (!no_progress_ && isatty(STDERR_FILENO))))
         options_.progress = [&line](const corank::Progress& progress) { line.show(progress); };
       try {
         stats = corank::merge(runs, output_, options_);
@@ -354,6 +364,33 @@ class MergeCommand {
                "The last line of a run may lack its newline, and gets it.\n"
                "Examples:\n  corank merge -r key:u64,value:u64 -o merged.bin runs/run-*.bin\n"
                "  corank merge --csv --header -b city,population:u64:desc -o all.csv parts/*.csv";
+    }
+  }
+
+  // They replace what is there, which may be nothing that the merge reads or writes.
+  void check_reports(const std::vector<std::filesystem::path>& runs) const {
+    namespace fs = std::filesystem;
+    std::error_code error;
+    const auto whole = [&](const fs::path& path) {
+      return fs::weakly_canonical(fs::absolute(path, error), error);
+    };
+    for (const auto& [option, file] : {std::pair("--stats", &stats_), {"--trace", &trace_}}) {
+      if (file->empty() || *file == "-") continue;
+      const bool exists = fs::exists(*file, error);
+      if (exists && !fs::is_regular_file(*file, error)) continue;  // a device
+      const auto is = [&](const fs::path& other) {
+        return exists && fs::equivalent(*file, other, error);
+      };
+      const auto will_be = [&](const fs::path& other) {
+        return !other.empty() && (is(other) || whole(*file) == whole(other));
+      };
+      const char* const what = std::ranges::any_of(runs, is)        ? "a run"
+                               : will_be(output_)                   ? "the output"
+                               : is(files_from_)                    ? "the list of runs"
+                               : file == &trace_ && will_be(stats_) ? "the file of --stats"
+                                                                    : nullptr;
+      if (what)
+        throw Error(fmt::format("{} {}: is {}, too; name another file", option, *file, what));
     }
   }
 
@@ -467,13 +504,12 @@ class GenerateCommand {
     command_
         ->add_option("--distribution", options_.distribution,
                      "Of the keys: uniform, equal, disjoint, zipf, interleaved or lopsided")
-        ->transform(CLI::CheckedTransformer(
-            std::map<std::string, Distribution>{{"uniform", Distribution::uniform},
-                                                {"equal", Distribution::equal},
-                                                {"disjoint", Distribution::disjoint},
-                                                {"zipf", Distribution::zipf},
-                                                {"interleaved", Distribution::interleaved},
-                                                {"lopsided", Distribution::lopsided}}))
+        ->transform(corank::one_of<Distribution>({{"uniform", Distribution::uniform},
+                                                  {"equal", Distribution::equal},
+                                                  {"disjoint", Distribution::disjoint},
+                                                  {"zipf", Distribution::zipf},
+                                                  {"interleaved", Distribution::interleaved},
+                                                  {"lopsided", Distribution::lopsided}}))
         ->option_text("D");
     command_
         ->add_option("-o,--output", folder_,
@@ -524,7 +560,11 @@ int run(int argc, char** argv) {
   } catch (const CLI::Success& help) {
     return app.exit(help);
   } catch (const CLI::ParseError& error) {
-    return report(Error(std::string(error.what()) + "; see corank --help"), failed);
+    const std::string what = app.get_subcommands().empty()
+                                 ? "say what to do: merge, union, intersect, subtract, check, gen, "
+                                   "info or bench"
+                                 : error.what();
+    return report(Error(what + "; see corank --help"), failed);
   }
   for (const CLI::App* const command : app.get_subcommands()) corank::require_values(*command);
   for (MergeCommand* const command : {&merge, &unite, &intersect, &subtract})
@@ -538,15 +578,23 @@ int run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  corank::fill_closed_streams();
+  std::signal(SIGXFSZ, SIG_IGN);  // then what exceeds `ulimit -f` is an error
   // Under a limit (ulimit -v) what the C library maps for each thread to allocate from would take
   // the room that stacks need.
   struct rlimit addresses {};
   if (::getrlimit(RLIMIT_AS, &addresses) == 0 && addresses.rlim_cur != RLIM_INFINITY)
     ::mallopt(M_ARENA_MAX, 1);
   try {
-    return run(argc, argv);
+    const int code = run(argc, argv);
+    corank::finish_printing();
+    return code;
   } catch (const corank::OutOfOrder& error) {
     return report(error, out_of_order);
+  } catch (const std::filesystem::filesystem_error& error) {
+    return report(Error(fmt::format("{}: {}; check the name", error.path1().string(),
+                                    error.code().message())),
+                  failed);
   } catch (const std::bad_alloc&) {
     return report(
         Error("the system gives no more memory; try a smaller --memory or fewer --threads, "

@@ -14,6 +14,7 @@
 #include "corank/version.hpp"
 #include "cpu_backend.hpp"
 #include "cuda_backend.hpp"
+#include "standard_streams.hpp"
 
 namespace corank {
 namespace {
@@ -120,7 +121,7 @@ int InfoCommand::show_files(const std::function<int(const Error&)>& report) cons
       else
         print(file, found);
     } catch (const Error& error) {
-      std::fflush(stdout);
+      finish_printing();
       code = report(error);
       if (json_) all.push_back({{"file", file}, {"error", error.what()}});
     }
@@ -147,7 +148,7 @@ void InfoCommand::show_machine() const {
                                 : fmt::format(" for {} GiB and more, else cpu",
                                               Options().least_device_bytes >> 30));
     fmt::print("ceilings, with files in {}:\n", folder_);
-    std::fflush(stdout);
+    finish_printing();
   }
   const std::vector<Ceiling> ceilings = measure_ceilings(options);
   if (!json_) {

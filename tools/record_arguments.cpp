@@ -2,8 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <map>
-
+#include "command_line.hpp"
 #include "corank/error.hpp"
 
 namespace corank {
@@ -65,22 +64,20 @@ void add_compressed_to(CLI::App& command, bool& decompress) {
       .add_option("--compressed", decompress,
                   "auto: what begins as a gzip, zstd, bzip2, xz or lz4 file does is decompressed; "
                   "none: files are what they are")
-      ->transform(
-          CLI::CheckedTransformer(std::map<std::string, bool>{{"auto", true}, {"none", false}}))
+      ->transform(one_of<bool>({{"auto", true}, {"none", false}}))
       ->option_text("WHICH");
 }
 
 std::optional<TextFormat> RecordArguments::text() const {
   if (!record_.empty() + lines_ + csv_ + pairs_ != 1)
     throw Error("say what the files hold by one of --record SCHEMA, --lines, --csv and --kv");
-  const std::pair<const char*, bool> given[] = {{"--zero-terminated", zero_ended_},
-                                                {"--delimiter", delimiter_.has_value()},
+  const std::pair<const char*, bool> given[] = {{"--delimiter", delimiter_.has_value()},
                                                 {"--header", header_},
                                                 {"--bad", !bad_numbers_.empty()}};
   for (const auto& [option, is_given] : given)
     if (is_given && !lines_ && !csv_)
       throw Error(fmt::format("{} is for --lines and --csv; leave it out", option));
-  if (zero_ended_ && csv_) throw Error("--zero-terminated is for --lines; leave it out");
+  if (zero_ended_ && !lines_) throw Error("--zero-terminated is for --lines; leave it out");
   if (!record_.empty()) return std::nullopt;
 
   TextFormat format;

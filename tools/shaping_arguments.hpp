@@ -2,7 +2,6 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
-#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -70,10 +69,9 @@ struct ShapingArguments {
     command
         .add_option("--overflow", shaping.overflow,
                     "What a sum that its field cannot hold turns into: error, saturate or wrap")
-        ->transform(CLI::CheckedTransformer(
-            std::map<std::string, Overflow>{{"error", Overflow::error},
-                                            {"saturate", Overflow::saturate},
-                                            {"wrap", Overflow::wrap}}))
+        ->transform(one_of<Overflow>({{"error", Overflow::error},
+                                      {"saturate", Overflow::saturate},
+                                      {"wrap", Overflow::wrap}}))
         ->option_text("HOW");
     add("--tombstone", tombstone, "FIELD=VALUE",
         "Then drop the records that have this value: deletions");
