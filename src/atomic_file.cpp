@@ -17,13 +17,9 @@ namespace {
 // A request to stop waits for no more than so much to reach the disk.
 constexpr std::uint64_t sync_step_bytes = std::uint64_t{16} << 20;
 
-std::filesystem::path folder_of(const std::filesystem::path& path) {
-  return path.has_parent_path() ? path.parent_path() : ".";
-}
-
-// Beside the target; of its name so much that the whole stays below the usual 255 bytes.
-std::filesystem::path beside(const std::filesystem::path& target, const char* suffix) {
-  return folder_of(target) / ("." + target.filename().string().substr(0, 240) + suffix);
+// Hidden; of the target's name so much that the whole stays below the usual 255 bytes.
+std::string name_beside(const std::filesystem::path& target, const char* suffix) {
+  return "." + target.filename().string().substr(0, 240) + suffix;
 }
 
 FileIdentity identity_of(const struct stat& status) {
@@ -65,9 +61,9 @@ AtomicFile::AtomicFile(std::filesystem::path target, const Content& content,
   } else if (::lstat(target_.c_str(), &status) == 0) {
     throw Error(target_.string() + ": is a link to nothing; remove it or make what it points to");
   }
-  folder_ = folder_of(target_);
-  temporary_ = beside(target_, ".corank");
-  sidecar_path_ = beside(target_, ".corank-resume");
+  folder_ = target_.has_parent_path() ? target_.parent_path() : ".";
+  temporary_ = folder_ / name_beside(target_, ".corank");
+  sidecar_path_ = folder_ / name_beside(target_, ".corank-resume");
   if (::stat(sidecar_path_.c_str(), &status) == 0 && is_input(identity_of(status)))
     throw Error(sidecar_path_.string() +
                 ": is the file of the output's state and also an input; rename it");

@@ -85,7 +85,7 @@ class AtomicFile {
   void sync_folder(const FileDescriptor& folder) const;
 
   std::filesystem::path target_;
-  std::filesystem::path folder_;  // of all three
+  std::filesystem::path folder_;  // where the target and the other two are
   std::filesystem::path temporary_;
   std::filesystem::path sidecar_path_;
   Settings settings_;

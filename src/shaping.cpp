@@ -161,7 +161,7 @@ std::vector<Item> split_values(std::string_view option, std::string_view text, s
     values.push_back({text.substr(from, end - from), from});
     if (values.size() > keys)
       reject(option, text, values.back(),
-             fmt::format("there are {} key field{}", keys, keys == 1 ? "" : "s"));
+             keys == 1 ? "there is 1 key field" : fmt::format("there are {} key fields", keys));
     if (end == text.size()) return values;
     from = end;
   }

@@ -48,7 +48,8 @@ void try_threads(unsigned count) {
 void leave_memory_to_thread() {
   using Memory = std::vector<std::byte, tbb::cache_aligned_allocator<std::byte>>;
   std::array<Memory, 16> blocks;
-  for (Memory& block : blocks) block.reserve(8000);  // oneTBB's allocator takes more from no stock
+  // About the largest that oneTBB's allocator cuts from slabs of the thread's own.
+  for (Memory& block : blocks) block.reserve(8000);
 }
 
 void start_workers(unsigned parallelism) {

@@ -20,8 +20,10 @@ using namespace corank::test;
 
 namespace {
 
+constexpr std::int64_t never = std::numeric_limits<std::int64_t>::max();
+
 // Of the allocations by all threads, how many succeed before one fails.
-std::atomic<std::int64_t> before_failure = std::numeric_limits<std::int64_t>::max();
+std::atomic<std::int64_t> before_failure = never;
 
 }  // namespace
 
@@ -37,8 +39,6 @@ void* __wrap__Znwm(std::size_t bytes) {
 }
 
 namespace {
-
-constexpr std::int64_t never = std::numeric_limits<std::int64_t>::max();
 
 // What stands in the folder but for the runs: names and bytes.
 using Outputs = std::vector<std::pair<std::string, std::string>>;
@@ -85,8 +85,9 @@ struct Failing {
     const std::int64_t step = 1 + allocations * exhaustive_step / 200;
     std::int64_t merges = 0, failed = 0;
     // When the output is put in place, each of them matters.
-    for (std::int64_t succeed = 0;
-         succeed<allocations; succeed += allocations - succeed> 20 ? step : 1) {
+    const std::int64_t first_of_last = allocations - 20;
+    for (std::int64_t succeed = 0; succeed < allocations;
+         succeed += succeed < first_of_last ? step : 1) {
       begin();
       std::string failure;
       before_failure = succeed;
