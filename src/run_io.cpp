@@ -44,8 +44,6 @@ void map(std::span<Run> runs) {
 
 std::vector<Run> open_runs(std::span<const std::filesystem::path> paths, std::uint32_t record_bytes,
                            const Options& options) {
-  if (std::ranges::count(paths, "-") > 1)
-    throw Error("-: standard input is named more than once; it can be one run only");
   const std::size_t limit = descriptor_limit();
   const std::size_t keep_open =
       limit > 2 * other_descriptors ? limit - other_descriptors : limit / 4;
@@ -53,8 +51,16 @@ std::vector<Run> open_runs(std::span<const std::filesystem::path> paths, std::ui
   runs.reserve(paths.size());
   for (const auto& path : paths) {
     if (options.stop.stop_requested()) throw Interrupted();
-    runs.emplace_back(path, record_bytes, runs.size() < keep_open, options.decompress);
-    runs.back().stop_on(options.stop);
+    Run run(path, record_bytes, runs.size() < keep_open, options.decompress);
+    const InputStatus& input = run.input();
+    const auto is_same_pipe = [&](const Run& other) {
+      return other.input().is_stream && other.input().identity == input.identity;
+    };
+    if (input.is_stream && std::ranges::any_of(runs, is_same_pipe))
+      throw Error(run.path().string() +
+                  ": is named more than once; a pipe or standard input can be one run only");
+    run.stop_on(options.stop);
+    runs.push_back(std::move(run));
   }
   return runs;
 }

@@ -11,7 +11,7 @@
 
 namespace corank {
 
-// Throws Error where a file can't be opened or standard input is named twice, and Interrupted.
+// Throws Error where a file can't be opened or a pipe is named twice, and Interrupted.
 std::vector<Run> open_runs(std::span<const std::filesystem::path> paths, std::uint32_t record_bytes,
                            const Options& options);
 
