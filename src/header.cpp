@@ -25,9 +25,11 @@ std::vector<std::byte> first_bytes(Run& run, std::uint64_t bytes, std::stop_toke
 std::string header_of(Run& run, const TextLayout& layout, const std::stop_token& stop) {
   for (std::uint64_t bytes = 4096; bytes <= longest_header_bytes; bytes *= 4) {
     const std::vector<std::byte> begin = first_bytes(run, bytes, stop);
-    const std::uint64_t found = first_record_bytes(layout, begin);
+    const std::string_view text(reinterpret_cast<const char*>(begin.data()), begin.size());
+    const std::size_t mark_bytes = byte_order_mark_bytes(layout.kind, text);
+    const std::uint64_t found = first_record_bytes(layout, std::span(begin).subspan(mark_bytes));
     if (found == 0 && begin.size() == bytes) continue;
-    return {reinterpret_cast<const char*>(begin.data()), found != 0 ? found : begin.size()};
+    return std::string(text.substr(0, found != 0 ? mark_bytes + found : text.size()));
   }
   throw Error(fmt::format("{}: no header ends in its first {} bytes; check --header",
                           run.path().string(), longest_header_bytes));

@@ -86,8 +86,9 @@ std::uint64_t line_before(const Run& run, const TextLayout& text, std::uint64_t 
   return 0;
 }
 
-std::uint64_t find_line(const Run& run, const TextLayout& text, std::span<const std::byte> key,
-                        Bound bound, std::uint64_t from, std::uint64_t to) {
+std::uint64_t find_line(const Run& run, const TextLayout& text, const TextLayout& by,
+                        std::span<const std::byte> key, Bound bound, std::uint64_t from,
+                        std::uint64_t to) {
   // All records before `from` belong before the bound, none that begins at `to` or behind it does.
   while (from < to) {
     const std::uint64_t middle = from + (to - from) / 2;
@@ -95,7 +96,7 @@ std::uint64_t find_line(const Run& run, const TextLayout& text, std::span<const 
     const std::vector<std::byte> line = ordered_line(run, text, begin, to);
     if (line.empty())
       to = middle;
-    else if (bound == Bound::lower ? sorts_before(text, line, key) : !sorts_before(text, key, line))
+    else if (bound == Bound::lower ? sorts_before(by, line, key) : !sorts_before(by, key, line))
       from = std::min(begin + line.size(), run.records());
     else
       to = begin;
@@ -129,7 +130,7 @@ std::vector<std::uint64_t> cut_lines(std::uint64_t bytes, std::span<const Run> r
     const auto find = [&](Bound bound) {
       std::vector<std::uint64_t> positions;
       for (std::size_t run = 0; run < runs.size(); ++run)
-        positions.push_back(find_line(runs[run], text, key, bound, low[run], high[run]));
+        positions.push_back(find_line(runs[run], text, text, key, bound, low[run], high[run]));
       return positions;
     };
     std::vector<std::uint64_t> positions = find(Bound::lower);

@@ -27,10 +27,12 @@ enum class Bound {
   upper,  // behind its equals, too
 };
 
-// The bound of `key`, a whole line, in `run`. Lines begin at `from` and `to`, between which it is
-// sought. Takes about log2 of the bytes between them reads of a few KiB.
-std::uint64_t find_line(const Run& run, const TextLayout& text, std::span<const std::byte> key,
-                        Bound bound, std::uint64_t from, std::uint64_t to);
+// The bound of `key`, a whole line, in `run`. Lines are compared with it by `by`, which is `text`
+// or has the first of its columns only. They begin at `from` and `to`, between which it is sought.
+// Takes about log2 of the bytes between them reads of a few KiB.
+std::uint64_t find_line(const Run& run, const TextLayout& text, const TextLayout& by,
+                        std::span<const std::byte> key, Bound bound, std::uint64_t from,
+                        std::uint64_t to);
 
 // Positions in the runs so that all lines before them sort before all others. Together they are
 // near `bytes`: as near as equal keys allow, or within a thousandth of all.

@@ -133,11 +133,12 @@ std::optional<Resumption> resume_at_line(const Run& left, const TextLayout& text
   const std::uint64_t at =
       std::max(line_before(left, text, found.kept_bytes - again + 1), header_bytes);
   const std::vector<std::byte> key = line_at(left, text, at);
-  found.merged_bytes = find_line(left, text, key, Bound::lower, header_bytes, found.kept_bytes);
+  found.merged_bytes =
+      find_line(left, text, text, key, Bound::lower, header_bytes, found.kept_bytes);
 
   bool known = false;
   for (const Run& run : runs) {
-    found.cut.push_back(find_line(run, text, key, Bound::lower, 0, run.records()));
+    found.cut.push_back(find_line(run, text, text, key, Bound::lower, 0, run.records()));
     found.rank += found.cut.back();
     if (known || found.cut.back() == run.records()) continue;
     const std::vector<std::byte> line = line_at(run, text, found.cut.back());

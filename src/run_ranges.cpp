@@ -34,14 +34,21 @@ std::uint64_t find(const Run& run, const RecordBound& bound) {
   return lower_bound(run, bound.encoding.layout(), bound.record.data());
 }
 
-std::optional<TextBound> text_bound(const TextLayout& text, const std::vector<std::string>& values,
+// A line that has the values of the first columns.
+struct LineBound {
+  const TextLayout& text;
+  TextBound line;
+};
+
+std::optional<LineBound> line_bound(const TextLayout& text, const std::vector<std::string>& values,
                                     const char* option) {
   if (values.empty()) return std::nullopt;
-  return TextBound(text, values, option);
+  return LineBound{text, {text, values, option}};
 }
 
-std::uint64_t find(const Run& run, const TextBound& bound) {
-  return find_line(run, bound.layout(), bound.record(), Bound::lower, 0, run.records());
+std::uint64_t find(const Run& run, const LineBound& bound) {
+  return find_line(run, bound.text, bound.line.layout(), bound.line.record(), Bound::lower, 0,
+                   run.records());
 }
 
 template <class End>
@@ -62,8 +69,8 @@ void keep_range(std::span<Run> runs, const Options& options) {
 }
 
 void keep_range(std::span<Run> runs, const TextLayout& text, const Shaping& shaping) {
-  keep_between(runs, text_bound(text, shaping.text_from, "--from"),
-               text_bound(text, shaping.text_to, "--to"));
+  keep_between(runs, line_bound(text, shaping.text_from, "--from"),
+               line_bound(text, shaping.text_to, "--to"));
 }
 
 }  // namespace corank

@@ -188,10 +188,9 @@ std::vector<std::byte> TextSelection::select(std::span<const std::byte> record) 
 }
 
 std::string TextSelection::of_header(std::string_view header) const {
-  constexpr std::string_view mark = "\xef\xbb\xbf";
-  const bool marked = encoding_.layout().kind == TextKind::csv && header.starts_with(mark);
-  const auto selected = select(std::as_bytes(std::span(header.substr(marked ? mark.size() : 0))));
-  return std::string(marked ? mark : "") +
+  const std::size_t mark_bytes = byte_order_mark_bytes(encoding_.layout().kind, header);
+  const auto selected = select(std::as_bytes(std::span(header.substr(mark_bytes))));
+  return std::string(header.substr(0, mark_bytes)) +
          std::string(reinterpret_cast<const char*>(selected.data()), selected.size());
 }
 

@@ -24,7 +24,7 @@ std::uint32_t find_column(const TextLayout& layout, std::string_view header,
     const std::string whole = std::string(header) + layout.terminator;
     return find_column(layout, whole, name);
   }
-  if (layout.kind == TextKind::csv && header.starts_with("\xef\xbb\xbf")) header.remove_prefix(3);
+  header.remove_prefix(byte_order_mark_bytes(layout.kind, header));
   detail::Columns columns(layout, reinterpret_cast<const std::byte*>(header.data()), header.size());
   for (std::uint32_t column = 1;; ++column) {
     const detail::TextField field = columns(column);
@@ -82,13 +82,16 @@ TextEncoding::TextEncoding(const TextFormat& format, std::string_view header,
       delimiter_(format.delimiter.value_or(',')),
       header_(format.header) {
   require_consistent(format, delimiter_, option);
+  // Runs without a byte have no header, and nothing to order: any column does, as long as it is no
+  // other's.
+  std::uint32_t free_column = 0;
+  for (const TextKey& key : format.keys) free_column = std::max(free_column, key.column);
   for (const TextKey& key : format.keys) {
     TextColumn column{key.column, key.type, key.descending, key.nocase};
     if (kind_ == TextKind::pairs) {
       column.column = key.name == value_name;
     } else if (!key.name.empty()) {
-      // Runs without a byte have no header, and nothing to order.
-      column.column = header.empty() ? 1 : find_column(layout(), header, key.name);
+      column.column = header.empty() ? ++free_column : find_column(layout(), header, key.name);
       if (column.column == 0)
         throw Error(fmt::format("the header has no column \"{}\"; correct {}", key.name, option));
     }
@@ -107,6 +110,11 @@ TextLayout TextEncoding::layout_with(const TextColumn* columns) const {
 bool device_comparable(const TextLayout& layout) {
   return std::ranges::none_of(std::span(layout.columns, layout.columns_count),
                               [](const TextColumn& c) { return c.type == TextType::f64; });
+}
+
+std::size_t byte_order_mark_bytes(TextKind kind, std::string_view header) {
+  constexpr std::string_view mark = "\xef\xbb\xbf";
+  return kind == TextKind::csv && header.starts_with(mark) ? mark.size() : 0;
 }
 
 bool detail::parse_f64(const std::byte* at, std::uint64_t bytes, std::uint64_t& word) {

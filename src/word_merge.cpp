@@ -51,8 +51,10 @@ std::span<Word> WordMerger::merge() {
   merge_groups(from, to);
   for (; runs_.size() > 1; std::swap(from, to)) merge_level(from, to, runs_);
   const Run merged = runs_.empty() ? Run{0, 0} : runs_.front();
-  std::fill_n(from + merged.begin + merged.count, greatest, greatest_word);
-  return {from + merged.begin, merged.count + greatest};
+  // Where runs that were nothing but greatest words stood before it, there is no room behind it.
+  if (merged.begin != 0) std::copy_n(from + merged.begin, merged.count, from);
+  std::fill_n(from + merged.count, greatest, greatest_word);
+  return {from, merged.count + greatest};
 }
 
 void WordMerger::merge_into(Word* out, Word flip) {

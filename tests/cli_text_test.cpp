@@ -115,8 +115,12 @@ void check_against_reference(const TextFormat& format, const Strings& options,
 
 TEST_CASE("files that are all empty have no header, and need none") {
   const Folder test({"", ""});
-  for (const Strings& options :
-       {Strings{"-b", "n:u64"}, {"--where", "n == 'x'"}, {"--select", "n"}}) {
+  for (const Strings& options : {Strings{"-b", "n:u64"},
+                                 {"--where", "n == 'x'"},
+                                 {"--select", "n"},
+                                 {"--select", "a,b"},
+                                 {"--select", "2,a,1"},
+                                 {"-b", "a,b:u64", "--from", "'x',1"}}) {
     Strings all{"--csv", "--header"};
     all.insert(all.end(), options.begin(), options.end());
     CHECK(test.merged(all).empty());
@@ -331,6 +335,15 @@ TEST_CASE("lines whose columns are no numbers do not mislead what searches for o
   CHECK(one.merged(between("1", "3")) == "1\n2\n");
   CHECK(one.merged(between("6", "8")) == "6\n7\n");
   one.check_refusal(between("3", "6"), 2, {"byte 6", "\"x\""});
+
+  // Nor where what is no number is a key that the bound says nothing of.
+  const Folder two({"1 1\n2 1\n3 1\n0 x\n4 1\n"});
+  const Strings by_two{"--lines", "-t", " ", "-b", "1:u64,2:u64", "--bad", "skip"};
+  for (const auto& [option, kept] : {std::pair{"--from", "2 1\n3 1\n4 1\n"}, {"--to", "1 1\n"}}) {
+    Strings options = by_two;
+    options.insert(options.end(), {option, "2"});
+    CHECK(two.merged(options) == kept);
+  }
 }
 
 TEST_CASE("bad input: text out of order", "[text]") {
@@ -435,6 +448,11 @@ TEST_CASE("text with equal keys and within bounds", "[text]") {
   CHECK(marked.merged({"--csv", "--header", "--where", "a == '1'", "--select", "b,a"}) ==
         "\xef\xbb\xbf"
         "b,a\n2,1\n");
+  const std::string two_lines =
+      "\xef\xbb\xbf"
+      "\"a\nb\",c\n";
+  const Folder quoted({two_lines + "1,2\n", two_lines + "3,4\n"});
+  CHECK(quoted.merged({"--csv", "--header", "-b", "a\nb"}) == two_lines + "1,2\n3,4\n");
   const Folder pairs({pair_of("a", "1") + pair_of("b", "2"), pair_of("b", "3")});
   CHECK(pairs.merged({"--kv", "--where", "key > 'a'"}) == pair_of("b", "2") + pair_of("b", "3"));
   CHECK(pairs.merged({"--kv", "--on-equal", "last"}) == pair_of("a", "1") + pair_of("b", "3"));

@@ -71,8 +71,9 @@ class Field:
             alphabet = b"ab" if self.few else bytes(range(256))
             return bytes(rng.choice(alphabet) for _ in range(self.size))
         if not self.floating:
-            bounds = (max(self.least, -2), 3) if self.few else (self.least, self.greatest)
-            return rng.randint(*bounds)
+            if self.few:
+                return rng.choice([*range(max(self.least, -2), 4), self.greatest])
+            return rng.randint(self.least, self.greatest)
         value = rng.choice([0.0, -0.0, 1.5, math.inf, math.nan]) if self.few else rng.uniform(-9, 9)
         return struct.unpack(self.code, struct.pack(self.code, value))[0]
 
@@ -123,8 +124,8 @@ class Records:
     def cut(self, content):
         return content
 
-    def bound(self, record):
-        texts = [self.columns[i].literal(record[i]) for i, _ in self.keys]
+    def bound(self, record, count):
+        texts = [self.columns[i].literal(record[i]) for i, _ in self.keys[:count]]
         return None if None in texts else ",".join(texts)
 
     def comparison(self, rng):
@@ -187,7 +188,11 @@ class Lines:
             numeric = self.kinds[i] in NUMBERS and rng.random() < 0.8 and (not self.missing or self.bad)
             self.keys.append((i, numeric, rng.random() < 0.3, not numeric and rng.random() < 0.2))
         self.named = has_header and rng.random() < 0.5
-        self.header = self.encode(self.names, range(count)) if has_header else b""
+        self.titles = list(self.names)
+        if self.csv and not self.named and rng.random() < 0.3:
+            self.titles[0] = '"c\n1"'
+        self.mark = "\ufeff".encode() if self.csv and rng.random() < 0.3 else b""
+        self.header = self.header_of(range(count)) if has_header else b""
         self.options = ["--csv" if self.csv else "--lines",
                         "-t", "\\t" if self.delimiter == "\t" else self.delimiter]
         self.options += ["-z"] if self.end == "\0" else []
@@ -197,6 +202,9 @@ class Lines:
             self.options += ["-b", ",".join(
                 self.name(i) + (f":{self.kinds[i]}" if numeric else "") + (":desc" if down else "") +
                 (":nocase" if fold else "") for i, numeric, down, fold in self.keys)]
+
+    def header_of(self, chosen):
+        return self.mark + self.encode(self.titles, chosen)
 
     def name(self, i):
         return self.names[i] if self.named else str(i + 1)
@@ -264,12 +272,16 @@ class Lines:
         line = self.delimiter.join(record[i] for i in chosen if i < len(record))
         return (line + self.end).encode()
 
-    def bound(self, record):
-        if len(self.keys) != 1:
-            return None  # several values are tested with records
-        i, numeric, *_ = self.keys[0]
-        text = self.text(record, i)
-        return None if numeric and self.number(text, self.kinds[i]) is None else text
+    def bound(self, record, count):
+        texts = []
+        for i, numeric, *_ in self.keys[:count]:
+            text = self.text(record, i)
+            if numeric and self.number(text, self.kinds[i]) is None:
+                return None
+            if not numeric and len(self.keys) > 1:
+                text = "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+            texts.append(text)
+        return ",".join(texts)
 
     def comparison(self, rng):
         i = rng.randrange(len(self.kinds))
@@ -299,6 +311,7 @@ class Pairs:
 
     def __init__(self, rng):
         self.columns = ["key", "value"]
+        self.keys = [0]
         self.descending, self.fold = rng.random() < 0.3, rng.random() < 0.2
         self.header = b""
         self.selectable = self.cuttable = False
@@ -313,7 +326,7 @@ class Pairs:
 
     def key(self, record):
         key = record[0].upper() if self.fold else record[0]
-        return Descending(key) if self.descending else key
+        return (Descending(key) if self.descending else key,)
 
     def encode(self, record, _):
         return struct.pack("<II", *map(len, record)) + "".join(record).encode()
@@ -321,7 +334,7 @@ class Pairs:
     def cut(self, content):
         return content
 
-    def bound(self, record):
+    def bound(self, record, _):
         return record[0]
 
     def comparison(self, rng):
@@ -414,7 +427,7 @@ class Case:
             chosen = rng.sample(chosen, rng.randint(1, len(chosen)))
             self.options += ["--select", ",".join(
                 form.names[i] if isinstance(form, Records) else form.name(i) for i in chosen)]
-            header = form.encode(form.names, chosen) if header else b""
+            header = form.header_of(chosen) if header else b""
         self.parts = rng.randint(1, 5) if form.cuttable and rng.random() < 0.2 else 0
         if self.parts:
             self.options += ["--parts", str(self.parts)]
@@ -455,10 +468,13 @@ class Case:
         """What becomes of the merged records, and the options that say so."""
         for option, keeps in (("--from", lambda key, bound: not key < bound),
                               ("--to", lambda key, bound: key < bound)):
-            bound = rng.choice(out) if out and rng.random() < 0.2 else None
-            if bound is not None and form.bound(bound) is not None:
-                self.options.append(f"{option}={form.bound(bound)}")
-                out = [record for record in out if keeps(form.key(record), form.key(bound))]
+            if not out or not form.keys or rng.random() > 0.2:
+                continue
+            bound, count = rng.choice(out), rng.randint(1, len(form.keys))
+            text = form.bound(bound, count)
+            if text is not None:
+                self.options.append(f"{option}={text}")
+                out = [record for record in out if keeps(form.key(record)[:count], form.key(bound)[:count])]
         if rng.random() < 0.3:
             text, holds = condition(form, rng, 2)
             self.options += ["--where", text]

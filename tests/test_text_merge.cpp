@@ -373,9 +373,9 @@ TEST_CASE("bounds of lines are found by their place in the file", "[text]") {
                                        : random_string(random, below(random, 20), "abc");
     const Bytes line = bytes_of_text(key + "\n");
     const auto index_of = [&](auto at) { return static_cast<std::size_t>(at - keys.begin()); };
-    CHECK(find_line(run, text, line, Bound::lower, 0, run.records()) ==
+    CHECK(find_line(run, text, text, line, Bound::lower, 0, run.records()) ==
           begins[index_of(std::ranges::lower_bound(keys, key))]);
-    CHECK(find_line(run, text, line, Bound::upper, 0, run.records()) ==
+    CHECK(find_line(run, text, text, line, Bound::upper, 0, run.records()) ==
           begins[index_of(std::ranges::upper_bound(keys, key))]);
   }
   for (std::size_t i = 0; i < keys.size(); ++i) {

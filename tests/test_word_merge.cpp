@@ -126,6 +126,15 @@ TEST_CASE("words: long and lopsided runs are merged", "[word]") {
         }
 }
 
+TEST_CASE("words: a short run behind many words that are the greatest is merged", "[word]") {
+  const Words greatest(10'000, INT64_MAX);
+  for (const WordKernel* kernel : kernels())
+    for (const std::vector<Words>& runs : {std::vector{greatest, {1, 2, INT64_MAX}},
+                                           {greatest, {1, INT64_MAX}, {0, 2}},
+                                           {greatest, greatest, {3}, greatest, {1, 2}}})
+      CHECK(wrong_merges(*kernel, runs) == 0);
+}
+
 TEST_CASE("words: keys are read and packed alike by every kernel", "[word]") {
   Random random(4);
   for (const WordKernel* kernel : kernels())

@@ -53,6 +53,9 @@ struct TextLayout {
 // Whether a device can compare records by the columns: it reads no decimal fractions.
 bool device_comparable(const TextLayout& layout);
 
+// Of the mark that CSV may begin with, before its header; 0 if it does not.
+std::size_t byte_order_mark_bytes(TextKind kind, std::string_view header);
+
 // How the records of a format are ordered and where they end.
 class TextEncoding {
  public:
