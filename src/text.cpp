@@ -32,7 +32,7 @@ std::vector<TextKey> parse_text_keys(std::string_view text, std::string_view opt
         std::ranges::all_of(column.text, [](char c) { return c >= '0' && c <= '9'; });
     if (column.text.empty() || (digits && !parse_column(column.text, key.column)))
       fail(column, "a column is a number from 1, a name in the header, or \"line\"");
-    if (!digits && column.text != "line" && column.text != "key") key.name = column.text;
+    if (!digits && column.text != "line") key.name = column.text;
     for (const Item& word : std::span(words).subspan(1)) {
       if (word.text == "u64")
         key.type = TextType::u64;

@@ -57,7 +57,7 @@ TextBound::TextBound(const TextLayout& layout, const std::vector<std::string>& v
         values[i].find(layout.delimiter) != std::string::npos)
       reject(values[i], "no column holds the delimiter");
     values_of.resize(std::max<std::size_t>(values_of.size(), column));
-    if (column != 0 && !values_of[column - 1]) values_of[column - 1] = &values[i];
+    if (column != 0) values_of[column - 1] = &values[i];
   }
   if (values_of.empty()) append(record_, values[0]);
   for (std::size_t i = 0; i < values_of.size(); ++i) {
@@ -78,6 +78,15 @@ TextBound::TextBound(const TextLayout& layout, const std::vector<std::string>& v
     if (columns[i].type != TextType::bytes &&
         !detail::parse_number(there(columns[i].column), columns[i].type, word))
       reject(values[i], "is no number that the key's type holds");
+    // Of several keys that are one column, as 1:nocase,1 are, the last one's value is there.
+    TextLayout one = layout;
+    one.columns = &columns[i];
+    one.columns_count = 1;
+    if (columns[i].column != 0 && values_of[columns[i].column - 1] != &values[i] &&
+        TextBound(one, {values[i]}, option).compare(record_) != 0)
+      reject(values[i],
+             fmt::format("column {} is a key again, with a value that is not equal to it",
+                         columns[i].column));
   }
   word_ = text_word(layout_, record_.data(), record_.size(), 0);
 }

@@ -14,8 +14,8 @@
 namespace corank {
 namespace {
 
-// What the option's text calls the second of a pair's columns.
-constexpr std::string_view value_name = "value";
+// What the option's text calls a pair's columns.
+constexpr std::string_view key_name = "key", value_name = "value";
 
 // The number of the column that the header calls `name`; 0 if it does not.
 std::uint32_t find_column(const TextLayout& layout, std::string_view header,
@@ -38,7 +38,8 @@ std::uint32_t find_column(const TextLayout& layout, std::string_view header,
 
 void require_pair_column(const TextKey& key, std::string_view option) {
   const bool orders = option == "--by";
-  const bool named = key.name.empty() ? key.column == 0 : key.name == value_name && !orders;
+  const bool named = key.name.empty() ? key.column == 0
+                                      : key.name == key_name || (key.name == value_name && !orders);
   if (named && key.type == TextType::bytes) return;
   if (orders)
     throw Error(

@@ -344,6 +344,19 @@ TEST_CASE("lines whose columns are no numbers do not mislead what searches for o
     options.insert(options.end(), {option, "2"});
     CHECK(two.merged(options) == kept);
   }
+
+  // A column may be a key twice.
+  const Folder folded({"A,1\na,2\nB,3\nb,4\nC,5\n"});
+  const Strings by_case{"--lines", "-t", ",", "-b", "1:nocase,1", "--from"};
+  const auto from = [&](const char* bound) {
+    Strings options = by_case;
+    options.push_back(bound);
+    return options;
+  };
+  CHECK(folded.merged(from("b")) == "B,3\nb,4\nC,5\n");
+  CHECK(folded.merged(from("b,B")) == "B,3\nb,4\nC,5\n");
+  CHECK(folded.merged(from("B,b")) == "b,4\nC,5\n");
+  folded.check_refusal(from("a,B"), 2, {"--from \"a\"", "column 1"});
 }
 
 TEST_CASE("bad input: text out of order", "[text]") {
@@ -448,6 +461,11 @@ TEST_CASE("text with equal keys and within bounds", "[text]") {
   CHECK(marked.merged({"--csv", "--header", "--where", "a == '1'", "--select", "b,a"}) ==
         "\xef\xbb\xbf"
         "b,a\n2,1\n");
+  const Folder called_key({"key,n\nb,1\n", "key,n\na,3\nb,2\n"});
+  CHECK(called_key.merged({"--csv", "--header", "-b", "key", "--on-equal", "last"}) ==
+        "key,n\na,3\nb,2\n");
+  CHECK(called_key.merged({"--csv", "--header", "-b", "key", "--where", "key == 'a'"}) ==
+        "key,n\na,3\n");
   const std::string two_lines =
       "\xef\xbb\xbf"
       "\"a\nb\",c\n";

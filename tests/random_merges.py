@@ -181,12 +181,15 @@ class Lines:
         self.missing = rng.random() < 0.2
         self.selectable, self.cuttable = True, not self.csv
         self.names = [f"c{i + 1}" for i in range(count)]
+        self.names[0] = rng.choice(["c1", "key", "value"])
         self.columns = self.kinds
         has_header = rng.random() < 0.4
         self.keys = []
         for i in rng.sample(range(count), rng.randint(0, min(3, count))):
             numeric = self.kinds[i] in NUMBERS and rng.random() < 0.8 and (not self.missing or self.bad)
             self.keys.append((i, numeric, rng.random() < 0.3, not numeric and rng.random() < 0.2))
+            if self.keys[-1][3] and rng.random() < 0.5:
+                self.keys.append((i, False, rng.random() < 0.3, False))
         self.named = has_header and rng.random() < 0.5
         self.titles = list(self.names)
         if self.csv and not self.named and rng.random() < 0.3:

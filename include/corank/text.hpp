@@ -28,7 +28,7 @@ enum class BadNumbers : std::uint8_t {
 
 struct TextKey {
   std::uint32_t column = 0;  // counted from 1; 0: the whole line, or the key of a pair
-  std::string name;          // of the column, if the header is to say which it is; `value` of pairs
+  std::string name;          // of the column, if the header is to say; `key` or `value` of a pair
   TextType type =
       TextType::bytes;  // bytes compare as unsigned; a column that is not there is empty
   bool descending = false;
