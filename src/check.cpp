@@ -51,8 +51,8 @@ std::string key_text(const TextLayout& layout, const Entry& entry) {
                                              : "line=";
     for (std::uint64_t at = 0; at < std::min(field.bytes, most_bytes); ++at) {
       const auto byte = static_cast<unsigned char>(field.at[at]);
-      text += byte < 0x20 || byte == 0x7f ? fmt::format("\\x{:02x}", byte)
-                                          : std::string(1, static_cast<char>(byte));
+      text += byte < 0x20 || byte == 0x7f || byte == '\\' ? fmt::format("\\x{:02x}", byte)
+                                                          : std::string(1, static_cast<char>(byte));
     }
     if (field.bytes > most_bytes) text += fmt::format("… ({} bytes)", field.bytes);
   }

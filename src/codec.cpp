@@ -375,7 +375,7 @@ Compression Compression::parse(std::string_view text) {
       std::from_chars(level.data(), level.data() + level.size(), compression.level);
   if (error != std::errc() || end != level.data() + level.size() ||
       compression.level < found->least_level || compression.level > found->greatest_level)
-    throw Error(fmt::format("{}: no level of {}, which has {} to {}", level, name,
+    throw Error(fmt::format("{}: {} is no level of {}, which has {} to {}", text, level, name,
                             found->least_level, found->greatest_level));
   return compression;
 }

@@ -226,6 +226,8 @@ class Merge {
     if (!sequential_) direct_plan = plan_runs(runs_, slices.size(), runs_.size(), true);
     stats_.io = choose_io(runs_, options_.io, !backends_->uses_cuda(),
                           direct_plan ? direct_plan->chunk_bytes : 0);
+    if (std::ranges::any_of(runs_, &Run::is_direct))
+      for (Run& input : inputs_) input.make_direct();  // which has the same descriptor
     prepare_writers(writers, slices);
     std::uint64_t left = 0;
     for (const Slice& slice : slices) left += slice.end - slice.begin;
@@ -670,6 +672,8 @@ Stats merge(std::span<const std::span<const std::byte>> memory, std::span<std::b
             const Options& options) {
   check_options(options, memory.size());
   if (options.text) throw Error("records of variable length are merged from files only");
+  if (options.parts != 0 || options.resume || options.compression)
+    throw Error("Options::parts, resume and compression are for files; the output is memory");
   std::vector<Run> runs;
   std::uint64_t bytes = 0;
   for (const auto& run : memory) {

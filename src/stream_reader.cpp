@@ -398,8 +398,8 @@ std::shared_ptr<StreamReader::LargeMemory> StreamReader::take_large(const RunSta
   if (*large_used_bytes_ + bytes > large_bytes_) {
     const bool line = encoding_.layout().text->kind == TextKind::lines;
     throw Error(fmt::format(
-        "{}: {} {} (byte {}) is too long for the memory budget, of which records as long as this "
-        "get {} bytes; use a larger --memory",
+        "{}: {} {} (byte {}) is too long for the memory budget, of which all long records that are "
+        "merged at a time get {} bytes; use a larger --memory",
         run.stream.path.string(), line ? "line" : "record", run.records + line, run.offset,
         large_bytes_));
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <span>
+#include <utility>
 
 #include "option_items.hpp"
 
@@ -33,7 +34,11 @@ std::vector<TextKey> parse_text_keys(std::string_view text, std::string_view opt
     if (column.text.empty() || (digits && !parse_column(column.text, key.column)))
       fail(column, "a column is a number from 1, a name in the header, or \"line\"");
     if (!digits && column.text != "line") key.name = column.text;
+    bool has_type = false, has_direction = false;
     for (const Item& word : std::span(words).subspan(1)) {
+      const bool direction = word.text == "asc" || word.text == "desc";
+      if (word.text != "nocase" && std::exchange(direction ? has_direction : has_type, true))
+        fail(word, "a key has one type and one direction; leave one out");
       if (word.text == "u64")
         key.type = TextType::u64;
       else if (word.text == "i64")

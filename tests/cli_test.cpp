@@ -225,8 +225,9 @@ TEST_CASE("bad input: shapes that mean nothing or contradict the records") {
   test.check_refusal(test.merge({"--from", "x"}), 2, {"--from", "u64"});
   test.check_refusal(test.merge({"--limit", "-1"}), 2, {"--limit"});
   test.add({7, 7});
-  test.check_refusal(test.merge({"--on-equal", "error"}), 2,
-                     {test.runs[1], "record 2 (byte 16)", test.runs[3], "key=7"});
+  for (const char* io : {"buffered", "direct", "mapped"})
+    test.check_refusal(test.merge({"--on-equal", "error", "--io", io}), 2,
+                       {test.runs[1], "record 2 (byte 16)", test.runs[3], "key=7"});
 }
 
 TEST_CASE("bad input: a sum of a field of text") {
@@ -298,6 +299,11 @@ TEST_CASE("bad input: words that an option does not know") {
   test.check_refusal(test.merge({"--backend", "1"}), 2, {"--backend", "1 is none of auto, cpu"});
   test.check_refusal(test.merge({"--overflow", "up"}), 2, {"--overflow", "error, saturate, wrap"});
   test.check_refusal(test.merge({"--compressed", "gzip"}), 2, {"--compressed", "auto, none"});
+  for (const char* size : {"M", "18446744073709551616", "99999999999G", "1.5G", "-1", "1 X"})
+    test.check_refusal(test.merge({"-m", size}), 2, {"--memory", size, "is no size"});
+  test.check_refusal(test.merge({"--compress", "gzip:0"}), 2, {"gzip:0", "1 to 9"});
+  test.check_refusal({"gen", "--records", "1", "--runs", "1", "-o", test.folder / "gen"}, 2,
+                     {"--record", "--lines"});
 }
 
 TEST_CASE("shapes from the command line") {
@@ -450,6 +456,9 @@ TEST_CASE("names of runs come from a file or standard input") {
   std::string names;
   for (const std::string& path : test.runs) names += path + '\0';
   const Strings start{"merge", "-r", "key:u64", "-f", "-o", test.old(), "--files0-from"};
+  Strings twice = start;
+  twice.insert(twice.end(), {"-", "-"});
+  test.check_refusal(twice, 2, {"--files0-from", "standard input"});
   Strings from_input = start;
   from_input.push_back("-");
   Setting setting;

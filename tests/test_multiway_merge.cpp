@@ -202,6 +202,24 @@ TEST_CASE("multiway_merge merges disjoint, interleaved and lopsided runs", "[mul
   CHECK(merges(runs, by_key, by_key, 2));
 }
 
+TEST_CASE("multiway_merge takes comparators that move only and records without a default",
+          "[multiway]") {
+  struct Number {
+    explicit Number(int number) : value(number) {}
+    int value;
+  };
+  struct Less {
+    Less() = default;
+    Less(Less&&) = default;
+    bool operator()(const Number& a, const Number& b) const { return a.value < b.value; }
+  };
+  const std::vector<Number> odd{Number(1), Number(3)}, even{Number(0), Number(2)};
+  const std::array<std::span<const Number>, 2> runs{odd, even};
+  std::vector<Number> out(4, Number(7));
+  multiway_merge<Number>(runs, out, Less());
+  for (int i = 0; i < 4; ++i) CHECK(out[static_cast<std::size_t>(i)].value == i);
+}
+
 TEST_CASE("multiway_merge refuses what it can't merge", "[multiway]") {
   Random random(5);
   std::vector<std::uint64_t> run(100'000);

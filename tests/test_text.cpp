@@ -508,6 +508,8 @@ TEST_CASE("keys of text are columns, types and orders", "[text]") {
                                          {"1,", "character 3", "from 1"},
                                          {"99999999999", "character 1", "from 1"},
                                          {"1,2:u32", "character 5", "u64 i64"},
+                                         {"1:u64:desc:asc", "character 12", "one direction"},
+                                         {"1:u64:bytes", "character 7", "one type"},
                                          {"1:u64:nocase", "character 1", "upper and lower"}}) {
     const std::string message = refusal([&] { parse_text_keys(text); });
     INFO(text << " gives " << message);

@@ -5,6 +5,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <charconv>
 #include <cstdint>
 #include <limits>
 #include <map>
@@ -27,11 +28,15 @@ inline CLI::Range at_least(std::int64_t least) {
 inline CLI::Validator size_in_bytes() {
   return {[](std::string& value) -> std::string {
             const std::string given = value;
+            std::uint64_t number;  // which CLI11 may lack, and takes for its greatest if it is more
+            const bool is_number =
+                std::from_chars(given.data(), given.data() + given.size(), number).ec ==
+                std::errc();
             try {
-              return CLI::AsSizeValue(false)(value);
+              if (is_number) return CLI::AsSizeValue(false)(value);
             } catch (const CLI::ValidationError&) {
-              return given + " is no size; give a whole number of bytes, or of K, M or G: 512M";
             }
+            return given + " is no size; give a whole number of bytes, or of K, M or G: 512M";
           },
           "SIZE"};
 }

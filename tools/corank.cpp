@@ -314,6 +314,8 @@ class MergeCommand {
     if (trace_ == "-") throw Error("--trace: - is no file; name one");
     std::vector<std::filesystem::path> runs(runs_.begin(), runs_.end());
     if (!files_from_.empty()) std::ranges::move(names_from(files_from_), std::back_inserter(runs));
+    if (files_from_ == "-" && std::ranges::count(runs, "-") != 0)
+      throw Error("--files0-from: standard input names the runs and can't be one, too; use a file");
     if (runs.empty())
       throw Error(
           fmt::format("{0}: no runs are named; see corank {0} --help", command_->get_name()));
@@ -524,6 +526,8 @@ class GenerateCommand {
 
   int run() {
     if (options_.line_bytes == 0) {
+      if (command_->count("--record") == 0)
+        throw Error("say what the runs are to hold by one of --record SCHEMA and --lines BYTES");
       options_.record = record_.schema();
       options_.keys = record_.keys(options_.record);
     }

@@ -32,6 +32,7 @@ Stats merge(std::span<const std::filesystem::path> runs, const std::filesystem::
 // and the rest holds anything. Memory that a CUDA device can't reach is registered with it for the
 // time of the merge; to spare that time, register all of it beforehand or take it from
 // cudaMallocHost.
+// Throws Error, too, where the options ask for parts, to resume or to compress.
 // After a throw the output holds anything. OutOfOrder calls the runs "run 0" and so on.
 Stats merge(std::span<const std::span<const std::byte>> runs, std::span<std::byte> output,
             const Options& options);

@@ -167,9 +167,9 @@ void require_room(std::span<const std::span<const T>> runs, std::span<T> out) {
 
 // Records of up to two words travel through the merge themselves; of others, where they are.
 template <class T, class Compare>
-void merge_by_compare(std::span<const std::span<const T>> runs, std::span<T> out, Compare compare,
+void merge_by_compare(std::span<const std::span<const T>> runs, std::span<T> out, Compare& compare,
                       unsigned threads) {
-  constexpr bool small = sizeof(T) <= 16;
+  constexpr bool small = sizeof(T) <= 16 && std::default_initializable<T>;
   using Item = std::conditional_t<small, T, const T*>;
   const auto item_less = [&compare](const Item& a, const Item& b) -> bool {
     if constexpr (small)

@@ -113,7 +113,8 @@ CORANK_HOST_DEVICE inline const std::byte* find_char(const std::byte* at, const 
   while (at != end && !is_char(*at, c)) ++at;
   return at;
 #else
-  const void* const found = at == end ? nullptr : std::memchr(at, c, end - at);
+  const void* const found =
+      at == end ? nullptr : std::memchr(at, c, static_cast<std::size_t>(end - at));
   return found ? static_cast<const std::byte*>(found) : end;
 #endif
 }
@@ -434,7 +435,8 @@ CORANK_HOST_DEVICE inline std::uint64_t record_bytes(const TextLayout& layout,
       return detail::pair_header_bytes + detail::load_length(record) +
              detail::load_length(record + 4);
     case TextKind::lines:
-      return detail::find_char(record, detail::unbounded(record), layout.terminator) + 1 - record;
+      return static_cast<std::uint64_t>(
+          detail::find_char(record, detail::unbounded(record), layout.terminator) + 1 - record);
     case TextKind::csv:
       break;
   }
