@@ -202,13 +202,24 @@ void check_reduction(std::string_view text, const Item& name, const Reduction& r
     fail(fmt::format("the field is {}; a count needs an integer", type_name(field)));
 }
 
-// What the comparisons of a condition are on: fields of a schema.
+// Of a condition.
+std::string unescape(std::string_view text, const Item& quoted) {
+  auto unescaped = unquoted(quoted.text);
+  if (!unescaped) reject("--where", text, quoted, "what is quoted ends with its quote");
+  return *std::move(unescaped);
+}
+
+// What the comparisons of a condition are on: fields of a schema, whose names may stand in quotes.
 struct Fields {
   using Value = FieldValue;
   std::string_view text;
   const Schema& schema;
 
-  Value named(const Item& name) const { return {find_field("--where", text, name, schema), {}}; }
+  Value named(const Item& name) const {
+    const std::string whole =
+        is_quote(name.text.front()) ? unescape(text, name) : std::string(name.text);
+    return {find_field("--where", text, {whole, name.position}, schema), {}};
+  }
   void set(Value& with, const Item& value) const {
     const Field& field = schema.fields[with.field];
     if (field.kind == FieldKind::bytes && (value.text.empty() || !is_quote(value.text.front())))
@@ -227,7 +238,7 @@ struct Columns {
   Value named(const Item& name) const {
     const bool quoted = is_quote(name.text.front());
     const std::size_t end = quoted ? name.text.rfind(name.text.front()) + 1 : 0;
-    std::string unquoted_name = quoted ? unescape(name.part(0, end)) : "";
+    std::string unquoted_name = quoted ? unescape(text, name.part(0, end)) : "";
     if (quoted && unquoted_name.empty()) reject("--where", text, name, "a name is missing");
     std::vector<TextKey> columns = parse_text_keys(
         quoted ? "1" + std::string(name.text.substr(end)) : std::string(name.text), "--where");
@@ -246,14 +257,7 @@ struct Columns {
       reject("--where", text, value,
              "the column compares with text in quotes; for numbers, add their type to the column: "
              "2:u64, 2:i64 or 2:f64");
-    with.value = quoted ? unescape(value) : std::string(value.text);
-  }
-
- private:
-  std::string unescape(const Item& quoted) const {
-    auto unescaped = unquoted(quoted.text);
-    if (!unescaped) reject("--where", text, quoted, "what is quoted ends with its quote");
-    return *std::move(unescaped);
+    with.value = quoted ? unescape(text, value) : std::string(value.text);
   }
 };
 

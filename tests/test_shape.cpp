@@ -414,6 +414,8 @@ TEST_CASE("conditions") {
   CHECK(test("not (a < 0 or b == 200)") == 1);
   CHECK(test("a < 0 and b == 200 or c > 0 and s == 'xyz'") == 11);
   CHECK(test("a < 0 and (b == 200 or c > 0) and s == 'xyz'") == 0);
+  CHECK(test("'a' < 0 and \"s\" == 'a'") == 10);
+  CHECK(parse_where("not 'not' == 1", Schema::parse("not:u8")).steps.size() == 2);
 
   const auto error = [&](const std::string& where) -> std::string {
     try {
@@ -427,6 +429,8 @@ TEST_CASE("conditions") {
   CHECK(holds(error("a > 99999"), "\"99999\": is no value of field a, which is i16"));
   CHECK(holds(error("b > -1"), "which is u8"));
   CHECK(holds(error("z > 1"), "at character 1, \"z\": no such field; the record has: a b c s t"));
+  CHECK(holds(error("'z' > 1"), "at character 1, \"z\": no such field"));
+  CHECK(holds(error("'a > 1"), "quoted"));
   CHECK(holds(error("a = 1"), "allowed: < <= == != >= >"));
   CHECK(holds(error("s == xyz"), "in quotes"));
   CHECK(holds(error("s == 'xyz"), "quoted"));
