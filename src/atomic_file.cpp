@@ -69,7 +69,7 @@ AtomicFile::AtomicFile(std::filesystem::path target, const Content& content,
                 ": is the file of the output's state and also an input; rename it");
   open_temporary(is_input);
   try {
-    find_what_is_left(content);
+    find_what_is_left(content, is_input);
   } catch (...) {
     if (!settings_.resume || found_bytes_ == 0) ::unlink(temporary_.c_str());
     if (!settings_.resume) ::unlink(sidecar_path_.c_str());
@@ -117,7 +117,8 @@ void AtomicFile::open_temporary(const std::function<bool(FileIdentity)>& is_inpu
   }
 }
 
-void AtomicFile::find_what_is_left(const Content& content) {
+void AtomicFile::find_what_is_left(const Content& content,
+                                   const std::function<bool(FileIdentity)>& is_input) {
   sidecar_ = {content.digest, inode_, this_boot(), 0};
 
   const FileDescriptor file(
@@ -137,6 +138,12 @@ void AtomicFile::find_what_is_left(const Content& content) {
     return;
   }
   found_durable_bytes_ = found->durable_bytes;
+  // Its runs were others then, so the digest tells nothing: it may have all of these already.
+  if (settings_.resume && old_ && found->inode == old_->st_ino && is_input(identity_of(*old_)))
+    throw Error(fmt::format(
+        "{}: is a run, and the whole output of a merge that was stopped at its last step; if the "
+        "runs are to be merged into it again, remove {}",
+        target_.string(), sidecar_path_.string()));
   if (found->content != content.digest) {
     why_nothing_left_ = "it is of other runs or other options";
   } else if (old_ && found->inode == old_->st_ino &&

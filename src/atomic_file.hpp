@@ -35,7 +35,8 @@ class AtomicFile {
   };
 
   // Throws Error where the target exists and may not be replaced, where another process is writing
-  // it, or where `is_input` holds for the temporary file or the sidecar.
+  // it, where `is_input` holds for the temporary file or the sidecar, or where it does for a target
+  // that a stopped process had put in its place already, and is to be gone on with.
   AtomicFile(std::filesystem::path target, const Content& content, const Settings& settings,
              const std::function<bool(FileIdentity)>& is_input);
   ~AtomicFile();
@@ -77,8 +78,8 @@ class AtomicFile {
 
  private:
   void open_temporary(const std::function<bool(FileIdentity)>& is_input);
+  void find_what_is_left(const Content& content, const std::function<bool(FileIdentity)>& is_input);
   void take_target();
-  void find_what_is_left(const Content& content);
   void write_sidecar(bool durable);
   void end_checkpoint();
   FileDescriptor open_folder() const;

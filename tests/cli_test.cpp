@@ -301,6 +301,10 @@ TEST_CASE("bad input: words that an option does not know") {
   test.check_refusal(test.merge({"--compressed", "gzip"}), 2, {"--compressed", "auto, none"});
   for (const char* size : {"M", "18446744073709551616", "99999999999G", "1.5G", "-1", "1 X"})
     test.check_refusal(test.merge({"-m", size}), 2, {"--memory", size, "is no size"});
+  for (const char* number : {"0x10", "18446744073709551617", "-1", "1.5", ""})
+    test.check_refusal(test.merge({"--limit", number}), 2,
+                       {"--limit", "no whole number from 0 on"});
+  test.check_refusal(test.merge({"-T", "5000"}), 2, {"--threads", "from 1 to 4096"});
   test.check_refusal(test.merge({"--compress", "gzip:0"}), 2, {"gzip:0", "1 to 9"});
   test.check_refusal({"gen", "--records", "1", "--runs", "1", "-o", test.folder / "gen"}, 2,
                      {"--record", "--lines"});
@@ -323,6 +327,7 @@ TEST_CASE("shapes from the command line") {
   };
   using Keys = std::vector<std::uint64_t>;
   CHECK(keys({"--limit", "8"}) == Keys{0, 1, 2, 3, 4, 5, 5, 5});
+  CHECK(keys({"--limit", "010", "-m", "08M"}).size() == 10);
   CHECK(keys({"--on-equal", "first", "--limit", "7"}) == Keys{0, 1, 2, 3, 4, 5, 6});
   CHECK(keys({"--from", "5", "--to", "7"}) == Keys{5, 5, 5, 6});
   CHECK(keys({"--where", "key > 2997 or key == 5", "--on-equal", "last"}) == Keys{5, 2998, 2999});

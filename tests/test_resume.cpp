@@ -685,6 +685,23 @@ TEST_CASE("a run that is out of order is named by its record when a merge goes o
   CHECK(!std::filesystem::exists(test.sidecar));
 }
 
+TEST_CASE("runs are not merged again into one of them that has them already") {
+  Merging test;
+  test.options.overwrite = true;
+  const std::filesystem::path run = test.paths[0];
+  const Bytes before = read_file(run);
+  struct stat status {};
+  REQUIRE(::stat(run.c_str(), &status) == 0);
+  const std::filesystem::path sidecar =
+      run.parent_path() / ("." + run.filename().string() + ".corank-resume");
+  write_text(sidecar, sidecar_text({1, status.st_ino, this_boot(), before.size()}));
+  CHECK_THROWS_WITH(merge(test.paths, run, test.options), ContainsSubstring(sidecar.string()));
+  CHECK(read_file(run) == before);
+  std::filesystem::remove(sidecar);
+  merge(test.paths, run, test.options);
+  CHECK(read_file(run) == test.merged);
+}
+
 TEST_CASE("the state beside an unfinished output is read only as it was written") {
   Random random(32);
   for (int round = 0; round < 100; ++round) {

@@ -530,7 +530,6 @@ BenchCommand::BenchCommand(CLI::App& app) {
   command_ = app.add_subcommand("bench", "Measure merges against copies of the same bytes");
   command_->add_option("--size", options_.bytes, "Bytes of the runs of a row, or with K, M, G; 1G")
       ->transform(size_in_bytes())
-      ->check(at_least(1))
       ->option_text("SIZE");
   command_->add_option("--in", options_.folder, "Folder to work in; without it, this one")
       ->check(CLI::ExistingDirectory)
@@ -544,7 +543,7 @@ BenchCommand::BenchCommand(CLI::App& app) {
       ->option_text("KEYS");
   command_->add_option("-k,--runs", options_.runs, "Numbers of runs; 2,16,256")
       ->delimiter(',')
-      ->check(CLI::Range(1, 1'000'000))
+      ->transform(whole_number(1, 1'000'000))
       ->option_text("K,...");
   command_
       ->add_option(
@@ -555,7 +554,7 @@ BenchCommand::BenchCommand(CLI::App& app) {
       ->check(CLI::IsMember({"uniform", "equal", "disjoint", "lopsided", "zipf", "interleaved"}))
       ->option_text("D,...");
   command_->add_option("--repeat", options_.repetitions, "Repetitions; 5")
-      ->check(CLI::Range(1, 1000))
+      ->transform(whole_number(1, 1000))
       ->option_text("N");
   command_
       ->add_option(

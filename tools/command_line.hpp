@@ -19,22 +19,37 @@
 
 namespace corank {
 
-// A negative number would turn into a huge count; PositiveNumber says so in 300 digits.
-inline CLI::Range at_least(std::int64_t least) {
-  return {least, std::numeric_limits<std::int64_t>::max()};
+// CLI11 takes 010 for 8, what is too large for the greatest, and writes ranges in 300 digits.
+inline CLI::Validator whole_number(
+    std::uint64_t least, std::uint64_t greatest = std::numeric_limits<std::uint64_t>::max()) {
+  return {[least, greatest](std::string& value) -> std::string {
+            std::uint64_t number;
+            const char* const end = value.data() + value.size();
+            const auto [stop, error] = std::from_chars(value.data(), end, number);
+            if (error != std::errc() || stop != end || number < least || number > greatest)
+              return fmt::format("{} is no whole number from {}{}", value, least,
+                                 greatest == std::numeric_limits<std::uint64_t>::max()
+                                     ? " on"
+                                     : fmt::format(" to {}", greatest));
+            value = std::to_string(number);
+            return {};
+          },
+          ""};
 }
 
-// CLI11's own words for what is no size name types of C++.
+// Not 0. CLI11's own words for what is no size name types of C++.
 inline CLI::Validator size_in_bytes() {
   return {[](std::string& value) -> std::string {
             const std::string given = value;
-            std::uint64_t number;  // which CLI11 may lack, and takes for its greatest if it is more
-            const bool is_number =
-                std::from_chars(given.data(), given.data() + given.size(), number).ec ==
-                std::errc();
-            try {
-              if (is_number) return CLI::AsSizeValue(false)(value);
-            } catch (const CLI::ValidationError&) {
+            std::uint64_t number;
+            const char* const end = given.data() + given.size();
+            const auto [unit, error] = std::from_chars(given.data(), end, number);
+            if (error == std::errc() && number != 0) {
+              value = std::to_string(number) + std::string(unit, end);
+              try {
+                return CLI::AsSizeValue(false)(value);
+              } catch (const CLI::ValidationError&) {
+              }
             }
             return given + " is no size; give a whole number of bytes, or of K, M or G: 512M";
           },

@@ -17,6 +17,7 @@
 #include <fstream>
 #include <iostream>
 #include <iterator>
+#include <limits>
 #include <map>
 #include <new>
 #include <nlohmann/json.hpp>
@@ -220,7 +221,7 @@ class MergeCommand {
             "Write N files of equally many records, part-00000 and so on, side by side into "
             "the folder that -o names; a --limit of what is chosen or combined, or of lines, is "
             "shared out among them")
-        ->check(CLI::Range(1, 99'999))
+        ->transform(corank::whole_number(1, 99'999))
         ->option_text("N");
     command_
         ->add_option(
@@ -247,17 +248,16 @@ class MergeCommand {
     command_->add_flag("--strict-backend", options_.strict_backend,
                        "Fail where the device fails, instead of going on with the CPU");
     command_->add_option("--device", options_.device, "Number of the CUDA device")
-        ->check(corank::at_least(0))
+        ->transform(corank::whole_number(0, std::numeric_limits<int>::max()))
         ->option_text("N");
     command_->add_option("-T,--threads", options_.threads, "Threads; without it, all cores")
-        ->check(CLI::Range(1, 4096))
+        ->transform(corank::whole_number(1, 4096))
         ->option_text("N");
     command_
         ->add_option("-m,--memory", options_.memory_bytes,
                      "Budget for buffers in bytes, or with K, M, G; without it, a quarter of the "
                      "memory, at most 4G")
         ->transform(corank::size_in_bytes())
-        ->check(corank::at_least(1))
         ->option_text("SIZE");
     command_
         ->add_option("--files0-from", files_from_,
@@ -487,21 +487,21 @@ class GenerateCommand {
     command_
         ->add_option("--lines", options_.line_bytes,
                      "Lines of BYTES bytes, the newline among them, in place of --record")
-        ->check(CLI::Range(1, 1 << 20))
+        ->transform(corank::whole_number(1, 1 << 20))
         ->excludes("--record")
         ->excludes("--by")
         ->option_text("BYTES");
     command_->add_option("--records", options_.records, "Records of all runs together")
         ->required()
-        ->check(corank::at_least(0))
+        ->transform(corank::whole_number(0))
         ->option_text("N");
     command_->add_option("--runs", options_.runs, "Number of runs")
         ->required()
-        ->check(CLI::Range(1, 10'000'000))
+        ->transform(corank::whole_number(1, 10'000'000))
         ->option_text("K");
     command_
         ->add_option("--seed", options_.seed, "The same seed gives the same bytes; 1 without it")
-        ->check(corank::at_least(0))
+        ->transform(corank::whole_number(0))
         ->option_text("S");
     command_
         ->add_option("--distribution", options_.distribution,

@@ -29,7 +29,7 @@ struct ShapingArguments {
     add("--select", select, "FIELDS",
         "The fields, or columns of text, that go out, in this order: a,b,…");
     command.add_option("--limit", shaping.limit, "Stop after N records have gone out")
-        ->check(at_least(0))
+        ->transform(whole_number(0))
         ->option_text("N");
     add("--from", from, "KEY",
         "Begin with the first record that does not sort before KEY: values of key fields, "
