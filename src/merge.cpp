@@ -527,7 +527,7 @@ class Merge {
       for (const Run& run : runs) run.check_unchanged();  // or what is no record was compared
       throw_first_disorder(runs[found.run], found.record, encoding_);
     } catch (const EqualKeys& found) {
-      if (options_.text) throw_equal_text(inputs_, encoding_, found.record);
+      if (options_.text) throw_equal_text(inputs_, encoding_, text_shape_->filter(), found.record);
       throw_equal(inputs_, options_.record, encoding_, options_.shaping.where, found.record.data(),
                   shape_->key_text(found.record.data()));
     } catch (const Error&) {

@@ -52,12 +52,12 @@ void throw_equal(std::span<const Run> runs, const Schema& schema, const KeyEncod
 }
 
 void throw_equal_text(std::span<const Run> runs, const KeyEncoding& encoding,
-                      std::span<const std::byte> record) {
+                      const TextFilter* filter, std::span<const std::byte> record) {
   std::string places;
   unsigned found = 0;
   for (const Run& run : runs) {
     if (run.input().is_stream) continue;  // which is read only once
-    for (const FoundRecord& equal : find_equals(run, encoding, record, 2 - found))
+    for (const FoundRecord& equal : find_equals(run, encoding, filter, record, 2 - found))
       places += fmt::format("{}{}: {}", found++ == 0 ? "" : " and ", run.path().string(),
                             place_of(*encoding.layout().text, equal.record, equal.byte));
   }

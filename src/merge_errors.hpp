@@ -9,6 +9,7 @@
 #include "corank/key.hpp"
 #include "corank/shaping.hpp"
 #include "run.hpp"
+#include "text_columns.hpp"
 
 namespace corank {
 
@@ -26,6 +27,6 @@ namespace corank {
 
 // The same of records of variable length.
 [[noreturn]] void throw_equal_text(std::span<const Run> runs, const KeyEncoding& encoding,
-                                   std::span<const std::byte> record);
+                                   const TextFilter* filter, std::span<const std::byte> record);
 
 }  // namespace corank

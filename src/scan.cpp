@@ -27,14 +27,12 @@ std::uint64_t scan_in_order(const Run& run, const KeyEncoding& encoding,
   streams.push_back(stream_of(run, run.stop()));
   StreamReader reader(std::move(streams), encoding, plan, ChunkSource::Order::one_by_one, pool, 1,
                       nullptr, run.stop(), {});
-  std::uint64_t offset = run.offset();
   ChunkRef before;
   for (ChunkRef chunk; (chunk = reader.next(0)); before = std::move(chunk)) {
     if (run.stop().stop_requested()) throw Interrupted();
     const std::byte* const last =
         before ? before->records() + (before->count - 1) * layout.record_bytes : nullptr;
-    look({last, chunk->records(), chunk->count, chunk->first, offset});
-    offset += bytes_of(layout, chunk->records(), chunk->count).size();
+    look({last, chunk->records(), chunk->count, chunk->number, chunk->offset});
   }
   return reader.skipped();
 }
@@ -92,7 +90,9 @@ ScanResult scan(const Run& run, const KeyEncoding& encoding, bool checksum) {
 }
 
 std::vector<FoundRecord> find_equals(const Run& run, const KeyEncoding& encoding,
-                                     std::span<const std::byte> record, unsigned most) {
+                                     const TextFilter* filter, std::span<const std::byte> record,
+                                     unsigned most) {
+  std::vector<char> scratch;
   const KeyLayout layout = encoding.layout();
   std::vector<FoundRecord> found;
   scan_blocks(run, encoding, [&](const ScannedBlock& block) {
@@ -101,7 +101,8 @@ std::vector<FoundRecord> find_equals(const Run& run, const KeyEncoding& encoding
       const std::byte* const at = record_of(entry);
       const std::uint64_t bytes = record_bytes(*layout.text, entry);
       if (!text_less(*layout.text, at, bytes, record.data(), record.size()) &&
-          !text_less(*layout.text, record.data(), record.size(), at, bytes))
+          !text_less(*layout.text, record.data(), record.size(), at, bytes) &&
+          (!filter || filter->test({at, bytes}, scratch)))
         found.push_back({block.first + i, offset_of(layout, block, i)});
     }
   });

@@ -9,6 +9,7 @@
 
 #include "corank/key.hpp"
 #include "run.hpp"
+#include "text_columns.hpp"
 
 namespace corank {
 
@@ -17,7 +18,7 @@ struct ScannedBlock {
   const std::byte* before;  // the record before the first; null if there is none
   const std::byte* records;
   std::uint64_t count;   // more than 0
-  std::uint64_t first;   // the number of the first, in the run
+  std::uint64_t first;   // the number of the first, in the run, skipped ones counted
   std::uint64_t offset;  // of the first in the run's file, or in what that is decompressed to
 };
 
@@ -38,13 +39,14 @@ struct ScanResult {
 ScanResult scan(const Run& run, const KeyEncoding& encoding, bool checksum);
 
 struct FoundRecord {
-  std::uint64_t record;  // counted in the run, from 0
+  std::uint64_t record;  // counted in the run, skipped ones, too, from 0
   std::uint64_t byte;    // of the file
 };
 
-// The first records of variable length, at most `most`, that have the key of `record`; the run
-// counts bytes.
+// The first records of variable length, at most `most`, that pass the filter, if any, and have the
+// key of `record`; the run counts bytes.
 std::vector<FoundRecord> find_equals(const Run& run, const KeyEncoding& encoding,
-                                     std::span<const std::byte> record, unsigned most);
+                                     const TextFilter* filter, std::span<const std::byte> record,
+                                     unsigned most);
 
 }  // namespace corank

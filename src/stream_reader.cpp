@@ -253,7 +253,7 @@ std::optional<ChunkRef> StreamReader::load(Request request) {
                          ? std::clamp(filling.bytes.size() + filling.bytes.size() / 16,
                                       least_wanted_bytes, std::max(room_bytes_, least_wanted_bytes))
                          : room_bytes_;
-  const std::uint64_t first = run.in_chunks;
+  const std::uint64_t first = run.in_chunks, number = run.records, offset = run.offset;
   run.in_chunks += filling.count;
   run.records += filling.count;
   run.offset += filling.bytes.size();
@@ -262,7 +262,7 @@ std::optional<ChunkRef> StreamReader::load(Request request) {
       encode<max_key_words>(layout, filling.records + (filling.count - 1) * layout.record_bytes);
   return ChunkRef(
       new Chunk{request.run, first, filling.count, last_key, std::move(filling.buffer),
-                filling.records, filling.fingerprint},
+                filling.records, filling.fingerprint, number, offset},
       [mapped = filling.mapped, bytes = filling.bytes, instead = std::move(filling.instead),
        large = std::move(filling.large)](const Chunk* chunk) {
         if (mapped) forget(bytes);

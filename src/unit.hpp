@@ -32,6 +32,9 @@ struct Chunk {
   Buffer buffer;                // has the records at its start, unless they are elsewhere:
   const std::byte* in_place = nullptr;
   std::optional<std::uint64_t> fingerprint;  // of the records as they were read, where wanted
+  // Of the first where records vary in length or are skipped: its number in the run, skipped ones
+  // counted, and the byte of the run's file.
+  std::uint64_t number = 0, offset = 0;
   const std::byte* records() const { return in_place ? in_place : buffer.bytes().data(); }
 };
 using ChunkRef = std::shared_ptr<const Chunk>;

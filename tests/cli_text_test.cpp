@@ -360,6 +360,9 @@ TEST_CASE("lines whose columns are no numbers do not mislead what searches for o
 }
 
 TEST_CASE("bad input: text out of order", "[text]") {
+  const Folder skipped({"x\ny\n5\nz\n3\n"});
+  skipped.check_refusal({"--lines", "-t", ",", "-b", "1:u64", "--bad", "skip"}, 1,
+                        {"line 5 (byte 8) is out of order"});
   const Folder lines({"a\nb\n", "a\nc\nb\n"});
   lines.check_refusal({"--lines"}, 1, {lines.runs[1], "line 3 (byte 4) is out of order"});
   const Folder headed({"id\n5\n9\n", "id\n5\n7\n6\n8\n"});
@@ -412,6 +415,12 @@ TEST_CASE("bad input: equal keys of text that must not be", "[text]") {
   Strings limited = options;
   limited.insert(limited.end(), {"--limit", "3"});
   CHECK(lines.merged(limited) == "a,1\nb,3\nc,2\n");
+  const Folder chosen({"c,1\nc,2\n", "b,1\nc,3\n"});
+  Strings choosing = options;
+  choosing.insert(choosing.end(), {"--where", "2 != '1'"});
+  chosen.check_refusal(choosing, 2,
+                       {chosen.runs[0] + ": line 2 (byte 4) and " + chosen.runs[1] +
+                        ": line 2 (byte 4) have the same key"});
   const Folder csv({"k,v\n1,a\n", "k,v\n\"1\",b\n"});
   csv.check_refusal(
       {"--csv", "--header", "-b", "k", "--on-equal", "error"}, 2,
