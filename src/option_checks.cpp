@@ -57,6 +57,10 @@ void check_shaping(const Options& options) {
 void check_options(const Options& options, std::size_t runs) {
   if (options.record.record_bytes == 0 && !options.text)
     throw Error("Options::record has no fields; use Schema::parse");
+  for (const KeyField& key : options.keys)
+    if (!options.text && key.field >= options.record.fields.size())
+      throw Error(fmt::format("Options::keys: there is no field {}; the record has {}", key.field,
+                              options.record.fields.size()));
   if (options.text && options.resume &&
       (options.text->kind != TextKind::lines || options.parts != 0 || options.copy_only ||
        options.text->bad_numbers == BadNumbers::skip))

@@ -74,7 +74,8 @@ std::string shaping_text(const Schema& schema, const Shaping& shaping) {
 
 Resumption resume_at_rank(std::uint64_t left_bytes, std::uint32_t output_bytes) {
   const std::uint64_t kept = left_bytes / output_bytes;
-  const std::uint64_t merged = kept - merged_again(kept * output_bytes, false) / output_bytes;
+  const std::uint64_t again = merged_again(kept * output_bytes, false) / output_bytes;
+  const std::uint64_t merged = kept - std::min(kept, std::max<std::uint64_t>(again, 1));
   return {kept * output_bytes, merged * output_bytes, merged, {}};
 }
 

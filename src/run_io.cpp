@@ -13,8 +13,10 @@
 namespace corank {
 namespace {
 
-// Descriptors left to everything but the runs: the output, passes, runs opened for one read.
+// Descriptors left to everything but the runs: the output, passes, runs opened for one read; and
+// to each part of the output.
 constexpr std::size_t other_descriptors = 96;
+constexpr std::size_t part_descriptors = 2;
 
 // Below this the page cache costs less than it saves.
 constexpr std::uint64_t least_direct_chunk_bytes = std::uint64_t{64} << 10;
@@ -45,8 +47,8 @@ void map(std::span<Run> runs) {
 std::vector<Run> open_runs(std::span<const std::filesystem::path> paths, std::uint32_t record_bytes,
                            const Options& options) {
   const std::size_t limit = descriptor_limit();
-  const std::size_t keep_open =
-      limit > 2 * other_descriptors ? limit - other_descriptors : limit / 4;
+  const std::size_t others = other_descriptors + part_descriptors * options.parts;
+  const std::size_t keep_open = limit > 2 * others ? limit - others : limit / 4;
   std::vector<Run> runs;
   runs.reserve(paths.size());
   for (const auto& path : paths) {

@@ -396,11 +396,10 @@ void StreamReader::find_last_record(RunState& run, Filling& filling, std::span<s
 std::shared_ptr<StreamReader::LargeMemory> StreamReader::take_large(const RunState& run,
                                                                     std::uint64_t bytes) const {
   if (*large_used_bytes_ + bytes > large_bytes_) {
-    const bool line = encoding_.layout().text->kind == TextKind::lines;
     throw Error(fmt::format(
-        "{}: {} {} (byte {}) is too long for the memory budget, of which all long records that are "
-        "merged at a time get {} bytes; use a larger --memory",
-        run.stream.path.string(), line ? "line" : "record", run.records + line, run.offset,
+        "{}: {} is too long for the memory budget, of which all long records that are merged at a "
+        "time get {} bytes; use a larger --memory",
+        run.stream.path.string(), place_of(*encoding_.layout().text, run.records, run.offset),
         large_bytes_));
   }
   return std::make_shared<LargeMemory>(bytes, large_used_bytes_);

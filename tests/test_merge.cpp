@@ -427,6 +427,9 @@ TEST_CASE("runs in memory that can't be merged are refused") {
   CHECK(message({run(0, 1).first(3)}, std::span(output).first(3)).find("multiple") !=
         std::string::npos);
   CHECK(message({}, output).find("no runs") != std::string::npos);
+  options.keys = {{1}};
+  CHECK(message({run(0, 2), run(2, 3)}, output).find("no field 1") != std::string::npos);
+  options.keys.clear();
   for (const auto& ask : std::initializer_list<void (*)(Options&)>{
            [](Options& o) { o.parts = 2; }, [](Options& o) { o.resume = true; },
            [](Options& o) { o.compression = Compression::parse("zstd"); }}) {

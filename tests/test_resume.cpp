@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <string>
 #include <utility>
@@ -11,6 +12,7 @@
 #include "catch.hpp"
 #include "corank/check.hpp"
 #include "corank/merge.hpp"
+#include "resume.hpp"
 #include "sidecar.hpp"
 #include "small_files.hpp"
 #include "support.hpp"
@@ -683,6 +685,16 @@ TEST_CASE("a run that is out of order is named by its record when a merge goes o
   }
   CHECK(!std::filesystem::exists(test.temporary));
   CHECK(!std::filesystem::exists(test.sidecar));
+}
+
+TEST_CASE("of large records, too, the last one that was written is merged again") {
+  const auto resumed = [](std::uint64_t left_bytes) {
+    const Resumption found = resume_at_rank(left_bytes, 100'000);
+    return std::array<std::uint64_t, 3>{found.kept_bytes, found.merged_bytes, found.rank};
+  };
+  CHECK(resumed(799'999) == std::array<std::uint64_t, 3>{700'000, 600'000, 6});
+  CHECK(resumed(100'000) == std::array<std::uint64_t, 3>{100'000, 0, 0});
+  CHECK(resumed(99'999) == std::array<std::uint64_t, 3>{0, 0, 0});
 }
 
 TEST_CASE("runs are not merged again into one of them that has them already") {
