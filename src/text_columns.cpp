@@ -79,11 +79,11 @@ TextBound::TextBound(const TextLayout& layout, const std::vector<std::string>& v
         !detail::parse_number(there(columns[i].column), columns[i].type, word))
       reject(values[i], "is no number that the key's type holds");
     // Of several keys that are one column, as 1:nocase,1 are, the last one's value is there.
+    if (columns[i].column == 0 || values_of[columns[i].column - 1] == &values[i]) continue;
     TextLayout one = layout;
     one.columns = &columns[i];
     one.columns_count = 1;
-    if (columns[i].column != 0 && values_of[columns[i].column - 1] != &values[i] &&
-        TextBound(one, {values[i]}, option).compare(record_) != 0)
+    if (TextBound(one, {values[i]}, option).compare(record_) != 0)
       reject(values[i],
              fmt::format("column {} is a key again, with a value that is not equal to it",
                          columns[i].column));
