@@ -82,7 +82,9 @@ std::optional<PassPlan> Budget::plan(std::span<const Run> runs, const PassNeeds&
   const bool mapped = std::ranges::all_of(runs, &Run::is_mapped);
   if (options_.text)
     return plan_text_pass(needs.held, memory_bytes, slice_bytes,
-                          needs.cuda ? largest_cuda_unit_bytes : largest_text_unit_bytes,
+                          needs.cuda            ? largest_cuda_unit_bytes
+                          : needs.direct_output ? largest_direct_text_unit_bytes
+                                                : largest_text_unit_bytes,
                           mapped ? runs_to_mapped_text_chunks : runs_to_cached_chunks);
   const auto threads = std::max(threads_ / static_cast<unsigned>(needs.slices), 1u);
   const std::uint64_t unit_bytes =

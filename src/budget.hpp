@@ -17,6 +17,7 @@ struct PassNeeds {
   std::size_t slices;
   std::uint64_t held;  // runs that chunks are held of at once
   bool direct;         // whether chunks begin and end within pages
+  bool direct_output;
   bool cuda;
   std::uint64_t wanted_bytes;  // units and chunks need not be larger
 };

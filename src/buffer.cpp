@@ -19,7 +19,8 @@ Buffer::~Buffer() {
   if (pool_) pool_->give_back(bytes_.data());
 }
 
-BufferPool::BufferPool(std::size_t buffer_bytes, std::size_t count, const PinMemory& pin)
+BufferPool::BufferPool(std::size_t buffer_bytes, std::size_t count, const PinMemory& pin,
+                       Pages pages)
     : buffer_bytes_(buffer_bytes) {
   const std::size_t bytes = buffer_bytes * count;
   if (bytes == 0) return;
@@ -29,12 +30,10 @@ BufferPool::BufferPool(std::size_t buffer_bytes, std::size_t count, const PinMem
                             std::strerror(errno)));
   memory_ = {static_cast<std::byte*>(memory), bytes};
   try {
-    if (pin) {
-      // Huge pages are registered several times faster. Without that need the kernel's search for
-      // them costs more than they gain: a merge of 1 GiB took 2.5 times as long.
-      ::madvise(memory, bytes, MADV_HUGEPAGE);
-      pinned_ = pin(memory_);
-    }
+    // Huge pages are registered several times faster, too. Without such need the kernel's search
+    // for them costs more than they gain: a merge of 1 GiB took 2.5 times as long.
+    if (pin || pages == Pages::huge) ::madvise(memory, bytes, MADV_HUGEPAGE);
+    if (pin) pinned_ = pin(memory_);
     free_.reserve(count);
   } catch (...) {
     pinned_.reset();

@@ -46,7 +46,11 @@ class Buffer {
 // `count` buffers of `buffer_bytes` each, a multiple of the page size. Thread-safe.
 class BufferPool {
  public:
-  BufferPool(std::size_t buffer_bytes, std::size_t count, const PinMemory& pin);
+  enum class Pages { small, huge };
+
+  // Huge pages are for a few buffers that a device reads or writes: it takes them in fewer pieces.
+  BufferPool(std::size_t buffer_bytes, std::size_t count, const PinMemory& pin,
+             Pages pages = Pages::small);
   ~BufferPool();
   BufferPool(const BufferPool&) = delete;
   BufferPool& operator=(const BufferPool&) = delete;

@@ -223,7 +223,7 @@ class Merge {
     open_writers(paths, slices, writers);
     const std::uint64_t widest = budget_.widest(slices.size());
     std::optional<PassPlan> direct_plan;
-    if (!sequential_) direct_plan = plan_runs(runs_, slices.size(), runs_.size(), true);
+    if (!sequential_) direct_plan = plan_runs(runs_, slices.size(), runs_.size(), true, false);
     stats_.io = choose_io(runs_, options_.io, !backends_->uses_cuda(),
                           direct_plan ? direct_plan->chunk_bytes : 0);
     if (std::ranges::any_of(runs_, &Run::is_direct))
@@ -282,17 +282,17 @@ class Merge {
     const bool direct = options_.io == Io::direct ||
                         (options_.io == Io::automatic && part_bytes >= least_direct_bytes);
     for (std::size_t i = 0; i < writers.size(); ++i) {
+      TraceRow row{options_.trace.empty() ? nullptr : &trace_, "write", static_cast<unsigned>(i)};
       if (i < slices.size()) {
         const Resumption resumed = resume(writers[i], slices[i]);
         writers[i].go_on(resumed.kept_bytes, resumed.merged_bytes);
       }
       if (compression_.codec != Codec::none)
-        writers[i].compress(
-            compression_, compressing_threads_,
-            {options_.trace.empty() ? nullptr : &trace_, "compress", static_cast<unsigned>(i)});
+        writers[i].compress(compression_, compressing_threads_, row);
       // How much room compressed or shaped bytes need is not known.
       if (direct && slices.size() == writers.size())
-        writers[i].make_direct(compression_.codec == Codec::none && !is_shaped() ? part_bytes : 0);
+        writers[i].make_direct(compression_.codec == Codec::none && !is_shaped() ? part_bytes : 0,
+                               row);
     }
   }
 
@@ -356,10 +356,11 @@ class Merge {
   }
 
   std::optional<PassPlan> plan_runs(std::span<const Run> runs, std::size_t slices,
-                                    std::uint64_t held, bool direct) const {
+                                    std::uint64_t held, bool direct, bool direct_output) const {
     return budget_.plan(runs, {.slices = slices,
                                .held = held,
                                .direct = direct,
+                               .direct_output = direct_output,
                                .cuda = backends_->uses_cuda(),
                                .wanted_bytes = wanted_bytes()});
   }
@@ -469,8 +470,9 @@ class Merge {
         writers.empty()      ? 2
         : options_.copy_only ? std::min<std::uint64_t>({runs.size(), 32, budget_.widest(slices)})
                              : runs.size();
-    PassPlan plan =
-        plan_runs(runs, slices, held, std::ranges::any_of(runs, &Run::is_direct)).value();
+    PassPlan plan = plan_runs(runs, slices, held, std::ranges::any_of(runs, &Run::is_direct),
+                              std::ranges::any_of(writers, &Writer::is_direct))
+                        .value();
 
     const std::vector<std::vector<Run>> sliced = cuts_.stretches(runs, slices_of_output);
     std::vector<std::unique_ptr<Backend>> backends;

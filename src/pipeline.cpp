@@ -80,9 +80,7 @@ unsigned workers_of(const Pass& pass) {
   if (pass.backend && !pass.backend->computes())
     return std::max(pass.threads, pass.plan.tokens) + 2;
   const bool waits = pass.sequential || !std::ranges::all_of(pass.runs, is_in_place) ||
-                     std::ranges::any_of(pass.writers, [](const Writer& writer) {
-                       return writer.is_direct() || writer.compressor();
-                     });
+                     std::ranges::any_of(pass.writers, &Writer::compressor);
   return std::max(pass.threads + waits, 2u);
 }
 
@@ -173,11 +171,17 @@ void run_pass(const Pass& pass, PassTotals& totals, Verifier& verifier) {
   const auto skew_of = [&](const WorkUnit& unit) {
     return skewed != 0 ? (written_before + unit.offset) % skewed : 0;
   };
-  BufferPool output_pool(pass.plan.unit_bytes + skewed,
-                         !needs_output  ? 0
-                         : pass.backend ? std::min<std::uint64_t>(pass.plan.tokens, units)
-                                        : pass.plan.tokens,
-                         pin);
+  BufferPool output_pool(
+      pass.plan.unit_bytes + skewed,
+      !needs_output  ? 0
+      : pass.backend ? std::min<std::uint64_t>(pass.plan.tokens, units)
+                     : pass.plan.tokens,
+      pin, writer && writer->is_direct() ? BufferPool::Pages::huge : BufferPool::Pages::small);
+  // Nothing may be written from buffers that are gone.
+  struct Abandon {
+    std::span<Writer> writers;
+    ~Abandon() { std::ranges::for_each(writers, &Writer::abandon); }
+  } abandon{pass.writers};
   const std::unique_ptr<ChunkSource> source =
       read_chunks(pass, chunk_pool, backend_reads ? nullptr : pass.fingerprint, row("read"));
   // Units of runs in memory need no chunks.
@@ -201,7 +205,7 @@ void run_pass(const Pass& pass, PassTotals& totals, Verifier& verifier) {
   // What each token carries; kept here, since a cancelled pipeline destroys nothing.
   struct Token {
     WorkUnit unit;
-    Buffer buffer;
+    std::shared_ptr<Buffer> buffer;
     MergedUnit merged;
     std::vector<std::byte> edge;  // what goes out and is not in the buffer
     std::uint64_t first = 0;      // record of the output
@@ -269,9 +273,11 @@ void run_pass(const Pass& pass, PassTotals& totals, Verifier& verifier) {
           const WorkUnit& unit = token->unit;
           // A record that is larger than a unit is written from where it was read.
           const bool stays = writer && (!needs_output || unit.bytes > pass.plan.unit_bytes);
-          if (!stays) token->buffer = writer ? output_pool.lease() : Buffer(part_of_output(unit));
+          if (!stays)
+            token->buffer = std::make_shared<Buffer>(writer ? output_pool.lease()
+                                                            : Buffer(part_of_output(unit)));
           const auto output = stays ? std::span<std::byte>()
-                                    : token->buffer.bytes().subspan(skew_of(unit), unit.bytes);
+                                    : token->buffer->bytes().subspan(skew_of(unit), unit.bytes);
           if (stays && pass.text_shape) {
             token->merged = shape_text(*pass.text_shape, unit, pass.fingerprint);
           } else if (stays) {
@@ -306,9 +312,10 @@ void run_pass(const Pass& pass, PassTotals& totals, Verifier& verifier) {
       });
   std::size_t filled = 0;  // outputs
   std::uint64_t records_out = 0;
-  const auto write_out = [&](std::span<const std::byte> piece, std::size_t free_before) {
+  const auto write_out = [&](std::span<const std::byte> piece, std::size_t free_before,
+                             const WriteBehind::Owner& owner) {
     const std::size_t outputs = pass.writers.size();
-    if (outputs == 1) return writer->write(piece, free_before);
+    if (outputs == 1) return writer->write(piece, free_before, owner);
     while (!piece.empty()) {
       while (records_out == part_of(pass.limit, filled + 1, outputs)) ++filled;
       const std::uint64_t room = part_of(pass.limit, filled + 1, outputs) - records_out;
@@ -328,7 +335,7 @@ void run_pass(const Pass& pass, PassTotals& totals, Verifier& verifier) {
     token.offset = written_bytes;
     token.sequence = pieces_sequence;
     if (!token.merged.pieces.empty()) ++pieces_sequence;
-    const std::span<const std::byte> buffer = token.buffer.bytes();
+    const auto buffer = token.buffer ? token.buffer->bytes() : std::span<std::byte>();
     const std::byte* unused = buffer.data();  // of the buffer, up to the next piece in it
     for (auto& piece : token.merged.pieces) {
       const std::uint64_t at = written_bytes;
@@ -337,7 +344,10 @@ void run_pass(const Pass& pass, PassTotals& totals, Verifier& verifier) {
         Stopwatch writing(totals.write, row("write"), token.unit.sequence);
         const bool in_buffer =
             piece.data() >= buffer.data() && piece.data() < buffer.data() + buffer.size();
-        write_out(piece, in_buffer ? static_cast<std::size_t>(piece.data() - unused) : 0);
+        if (in_buffer)
+          write_out(piece, static_cast<std::size_t>(piece.data() - unused), token.buffer);
+        else
+          write_out(piece, 0, nullptr);
         if (in_buffer) unused = piece.data() + piece.size();
       } else if (pass.shape) {
         const auto place = pass.in_place.subspan(at, piece.size());
@@ -409,7 +419,7 @@ void run_pass(const Pass& pass, PassTotals& totals, Verifier& verifier) {
       look_at(*token);
     }
     token->unit = WorkUnit();
-    token->buffer = Buffer();
+    token->buffer.reset();
     token->merged = MergedUnit();
     const std::lock_guard lock(free_mutex);
     free.push_back(token);
@@ -460,6 +470,8 @@ void run_pass(const Pass& pass, PassTotals& totals, Verifier& verifier) {
       totals.write_for_compress += compressor->wait().load();
       totals.write -= compressor->wait().load();
     }
+    if (const WriteBehind* const behind = output.behind())
+      totals.write += behind->busy() - behind->wait();
   }
 
   if (enough) totals.ended_early = true;

@@ -17,9 +17,10 @@
 namespace corank {
 namespace {
 
-constexpr std::size_t staging_bytes = std::size_t{4} << 20;
 // Enough that a device writes them at its full speed.
-constexpr std::uint64_t write_behind_bytes = std::uint64_t{4} << 20;
+constexpr std::size_t staging_bytes = std::size_t{4} << 20;
+constexpr std::uint64_t handed_over_at_once_bytes = std::uint64_t{4} << 20;
+constexpr std::size_t staging_buffers = 2;  // one is filled while the other is written
 
 constexpr std::size_t compared_block_bytes = std::size_t{256} << 10;
 
@@ -87,15 +88,16 @@ void Writer::go_on(std::uint64_t kept_bytes, std::uint64_t from) {
   if (compared_bytes_ != 0) kept_ = atomic_->open_kept();
 }
 
-void Writer::make_direct(std::uint64_t bytes) {
+void Writer::make_direct(std::uint64_t bytes, TraceRow row) {
   if (!atomic_ || atomic_->is_in_place()) return;
-  staging_pool_ = std::make_unique<BufferPool>(staging_bytes, 1, nullptr);
-  staging_ = staging_pool_->lease();
+  staging_pool_ = std::make_unique<BufferPool>(staging_bytes, staging_buffers, nullptr,
+                                               BufferPool::Pages::huge);
+  staging_ = std::make_shared<Buffer>(staging_pool_->lease());
   // Whole pages are written, so the first of them begins with what stands there already.
   const std::size_t begun = bytes_ % page_bytes();
-  if (read_at(file(), staging_.bytes().first(begun), bytes_ - begun, path_) != begun ||
+  if (read_at(file(), staging_->bytes().first(begun), bytes_ - begun, path_) != begun ||
       !corank::make_direct(file())) {
-    staging_ = Buffer();
+    staging_.reset();
     staging_pool_.reset();
     return;
   }
@@ -105,13 +107,20 @@ void Writer::make_direct(std::uint64_t bytes) {
   if (::fallocate(file().get(), FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(bytes)) != 0 &&
       errno == ENOSPC)
     throw_file_error(path_, fmt::format("reserve {} bytes", bytes));
+  behind_ = std::make_unique<WriteBehind>(
+      [path = path_, atomic = atomic_.get(), written = bytes_ - begun](auto pages) mutable {
+        write_all(atomic->descriptor(), pages, path);
+        atomic->checkpoint(written += pages.size());
+      },
+      row);
 }
 
 void Writer::compress(const Compression& compression, unsigned threads, TraceRow row) {
   compressor_ = std::make_unique<Compressor>(compression, threads, stop_, row);
 }
 
-void Writer::write(std::span<const std::byte> bytes, std::size_t free_before) {
+void Writer::write(std::span<const std::byte> bytes, std::size_t free_before,
+                   const WriteBehind::Owner& owner) {
   if (compared_bytes_ != 0) {
     bytes = compare(bytes);
     free_before = 0;
@@ -120,7 +129,7 @@ void Writer::write(std::span<const std::byte> bytes, std::size_t free_before) {
   if (compressor_)
     compressor_->add(bytes, [this](auto compressed) { put(compressed); });
   else
-    put(bytes, free_before);
+    put(bytes, free_before, owner);
 }
 
 // Returns what follows what was kept.
@@ -138,32 +147,30 @@ std::span<const std::byte> Writer::compare(std::span<const std::byte> bytes) {
   return bytes;
 }
 
-void Writer::put(std::span<const std::byte> bytes, std::size_t free_before) {
+void Writer::put(std::span<const std::byte> bytes, std::size_t free_before,
+                 const WriteBehind::Owner& owner) {
   bytes_ += bytes.size();
   if (is_stream_) return write_to_stream(bytes);
-  if (is_direct()) {
-    write_pages(bytes, free_before);
-  } else {
-    write_all(file(), bytes, path_);
-    // Write-behind: the device starts on these bytes now, so that the last fsync has little left to
-    // wait for.
-    if (bytes_ - handed_over_bytes_ >= write_behind_bytes) {
-      ::sync_file_range(file().get(), static_cast<off_t>(handed_over_bytes_),
-                        static_cast<off_t>(bytes_ - handed_over_bytes_), SYNC_FILE_RANGE_WRITE);
-      handed_over_bytes_ = bytes_;
-    }
+  if (is_direct()) return write_pages(bytes, free_before, owner);
+  write_all(file(), bytes, path_);
+  // The device starts on these bytes now, so that the last fsync has little left to wait for.
+  if (bytes_ - handed_over_bytes_ >= handed_over_at_once_bytes) {
+    ::sync_file_range(file().get(), static_cast<off_t>(handed_over_bytes_),
+                      static_cast<off_t>(bytes_ - handed_over_bytes_), SYNC_FILE_RANGE_WRITE);
+    handed_over_bytes_ = bytes_;
   }
-  if (atomic_) atomic_->checkpoint(bytes_ - staged_bytes_);
+  if (atomic_) atomic_->checkpoint(bytes_);
 }
 
-void Writer::write_pages(std::span<const std::byte> bytes, std::size_t free_before) {
+void Writer::write_pages(std::span<const std::byte> bytes, std::size_t free_before,
+                         const WriteBehind::Owner& owner) {
   const std::size_t begun = staged_bytes_ % page_bytes();
   if (begun != 0 && begun <= free_before &&
       reinterpret_cast<std::uintptr_t>(bytes.data()) % page_bytes() == begun) {
     // What is staged of the page that they share goes in front of them.
     staged_bytes_ -= begun;
     auto* const page = const_cast<std::byte*>(bytes.data()) - begun;
-    std::copy_n(staging_.bytes().data() + staged_bytes_, begun, page);
+    std::copy_n(staging_->bytes().data() + staged_bytes_, begun, page);
     if (staged_bytes_ != 0) write_staged();
     bytes = {page, begun + bytes.size()};
   }
@@ -171,10 +178,11 @@ void Writer::write_pages(std::span<const std::byte> bytes, std::size_t free_befo
     const bool at_page = reinterpret_cast<std::uintptr_t>(bytes.data()) % page_bytes() == 0;
     if (staged_bytes_ == 0 && at_page && bytes.size() >= page_bytes()) {
       const std::size_t whole = bytes.size() - bytes.size() % page_bytes();
-      write_all(file(), bytes.first(whole), path_);
+      behind_->add(bytes.first(whole), owner);
+      if (!owner) behind_->finish();
       bytes = bytes.subspan(whole);
     } else {
-      const auto free = staging_.bytes().subspan(staged_bytes_);
+      const auto free = staging_->bytes().subspan(staged_bytes_);
       const std::size_t count = std::min(bytes.size(), free.size());
       std::ranges::copy(bytes.first(count), free.begin());
       staged_bytes_ += count;
@@ -185,7 +193,8 @@ void Writer::write_pages(std::span<const std::byte> bytes, std::size_t free_befo
 }
 
 void Writer::write_staged() {
-  write_all(file(), staging_.bytes().first(std::exchange(staged_bytes_, 0)), path_);
+  behind_->add(staging_->bytes().first(std::exchange(staged_bytes_, 0)), staging_);
+  staging_ = std::make_shared<Buffer>(staging_pool_->lease());
 }
 
 void Writer::write_to_stream(std::span<const std::byte> bytes) {
@@ -205,12 +214,17 @@ void Writer::write_to_stream(std::span<const std::byte> bytes) {
   }
 }
 
+void Writer::abandon() {
+  if (behind_) behind_->abandon();
+}
+
 void Writer::make_durable() {
   if (compared_bytes_ != 0) throw LeftDiffers(path_);
   if (compressor_) compressor_->finish([this](auto compressed) { put(compressed); });
-  if (staged_bytes_ != 0) {
+  if (behind_) {
+    behind_->finish();
     make_buffered(file());  // the last page may be no whole one
-    write_staged();
+    write_all(file(), staging_->bytes().first(std::exchange(staged_bytes_, 0)), path_);
   }
   if (atomic_) atomic_->make_durable(bytes_, stop_);
 }

@@ -14,6 +14,7 @@
 #include "buffer.hpp"
 #include "compressor.hpp"
 #include "run.hpp"
+#include "write_behind.hpp"
 
 namespace corank {
 
@@ -42,22 +43,29 @@ class Writer {
   // and make_durable() throw LeftDiffers where it is not the same.
   void go_on(std::uint64_t kept_bytes, std::uint64_t from);
 
-  // Writes straight to the device from now on, past the page cache, and reserves room for `bytes`;
-  // where that is not possible nothing changes. Throws Error where there is not so much room.
-  void make_direct(std::uint64_t bytes);
+  // Writes straight to the device from now on, past the page cache and behind whoever merges, and
+  // reserves room for `bytes`; where that is not possible nothing changes. Throws Error where there
+  // is not so much room.
+  void make_direct(std::uint64_t bytes, TraceRow row);
 
   // Compresses what is written from now on.
   void compress(const Compression& compression, unsigned threads, TraceRow row);
   const Compressor* compressor() const { return compressor_.get(); }  // null: nothing is compressed
 
-  bool is_direct() const { return staging_pool_ != nullptr; }
+  bool is_direct() const { return behind_ != nullptr; }
+  const WriteBehind* behind() const { return behind_.get(); }  // null where it is not direct
 
   // Where it is direct, memory that begins at a page's start and fills whole pages is written
   // without a copy; so is what stands in memory as far from a page's start as in the output, if the
-  // rest of that page in front of it, `free_before` bytes, may be overwritten.
-  void write(std::span<const std::byte> bytes, std::size_t free_before = 0);
+  // rest of that page in front of it, `free_before` bytes, may be overwritten. That is waited for
+  // unless there is an `owner`, which keeps the memory as it is for as long as it lives.
+  void write(std::span<const std::byte> bytes, std::size_t free_before = 0,
+             const WriteBehind::Owner& owner = nullptr);
   // Of the output so far.
   std::uint64_t bytes() const { return bytes_ - compared_bytes_; }
+
+  // Lets go of every owner. What was not written by then never is.
+  void abandon();
 
   void make_durable();
   // Puts the output, which must be durable, under its name.
@@ -68,9 +76,11 @@ class Writer {
  private:
   const FileDescriptor& file() const { return atomic_ ? atomic_->descriptor() : file_; }
   std::span<const std::byte> compare(std::span<const std::byte> bytes);
-  void put(std::span<const std::byte> bytes, std::size_t free_before = 0);
+  void put(std::span<const std::byte> bytes, std::size_t free_before = 0,
+           const WriteBehind::Owner& owner = nullptr);
   void write_to_stream(std::span<const std::byte> bytes);
-  void write_pages(std::span<const std::byte> bytes, std::size_t free_before);
+  void write_pages(std::span<const std::byte> bytes, std::size_t free_before,
+                   const WriteBehind::Owner& owner);
   void write_staged();
 
   std::filesystem::path path_;
@@ -85,7 +95,8 @@ class Writer {
   // Where the file is direct: bytes that have not filled the staging buffer yet.
   std::unique_ptr<BufferPool> staging_pool_;
   std::size_t staged_bytes_ = 0;
-  Buffer staging_;
+  std::shared_ptr<Buffer> staging_;
+  std::unique_ptr<WriteBehind> behind_;
   std::unique_ptr<Compressor> compressor_;
 };
 
