@@ -158,8 +158,8 @@ void run_pass(const Pass& pass, PassTotals& totals, Verifier& verifier) {
   const bool backend_reads = verify && !pass.sequential && pass.backend && pass.backend->looks() &&
                              std::ranges::all_of(pass.runs, is_in_place);
 
-  const auto row = [&](const char* stage, std::ptrdiff_t number = 0) {
-    return TraceRow{pass.trace, stage, pass.slice, static_cast<unsigned>(number)};
+  const auto row = [&](const char* stage, unsigned number = 0) {
+    return TraceRow{pass.trace, stage, pass.slice, number};
   };
   Stopwatch whole(totals.wall);
   const PinMemory pin = pass.backend ? pass.backend->pin_memory() : nullptr;
@@ -177,11 +177,6 @@ void run_pass(const Pass& pass, PassTotals& totals, Verifier& verifier) {
       : pass.backend ? std::min<std::uint64_t>(pass.plan.tokens, units)
                      : pass.plan.tokens,
       pin, writer && writer->is_direct() ? BufferPool::Pages::huge : BufferPool::Pages::small);
-  // Nothing may be written from buffers that are gone.
-  struct Abandon {
-    std::span<Writer> writers;
-    ~Abandon() { std::ranges::for_each(writers, &Writer::abandon); }
-  } abandon{pass.writers};
   const std::unique_ptr<ChunkSource> source =
       read_chunks(pass, chunk_pool, backend_reads ? nullptr : pass.fingerprint, row("read"));
   // Units of runs in memory need no chunks.
@@ -204,6 +199,7 @@ void run_pass(const Pass& pass, PassTotals& totals, Verifier& verifier) {
 
   // What each token carries; kept here, since a cancelled pipeline destroys nothing.
   struct Token {
+    unsigned number;
     WorkUnit unit;
     std::shared_ptr<Buffer> buffer;
     MergedUnit merged;
@@ -214,6 +210,7 @@ void run_pass(const Pass& pass, PassTotals& totals, Verifier& verifier) {
     TraceClock::time_point merged_at;
   };
   std::vector<Token> carried(pass.plan.tokens);
+  for (unsigned number = 0; Token & token : carried) token.number = number++;
   std::mutex free_mutex;
   std::vector<Token*> free;
   for (Token& token : carried) free.push_back(&token);
@@ -268,8 +265,7 @@ void run_pass(const Pass& pass, PassTotals& totals, Verifier& verifier) {
       tbb::make_filter<Token*, Token*>(tbb::filter_mode::parallel, [&](Token* token) {
         merge_idle.enter();
         {
-          Stopwatch merging(totals.merge, row("merge", token - carried.data()),
-                            token->unit.sequence);
+          Stopwatch merging(totals.merge, row("merge", token->number), token->unit.sequence);
           const WorkUnit& unit = token->unit;
           // A record that is larger than a unit is written from where it was read.
           const bool stays = writer && (!needs_output || unit.bytes > pass.plan.unit_bytes);
@@ -341,7 +337,9 @@ void run_pass(const Pass& pass, PassTotals& totals, Verifier& verifier) {
       const std::uint64_t at = written_bytes;
       written_bytes += piece.size();
       if (writer) {
-        Stopwatch writing(totals.write, row("write"), token.unit.sequence);
+        // To hand over to who writes behind is no work.
+        std::optional<Stopwatch> writing;
+        if (!writer->is_direct()) writing.emplace(totals.write, row("write"), token.unit.sequence);
         const bool in_buffer =
             piece.data() >= buffer.data() && piece.data() < buffer.data() + buffer.size();
         if (in_buffer)
@@ -389,35 +387,40 @@ void run_pass(const Pass& pass, PassTotals& totals, Verifier& verifier) {
         if (pass.did) pass.did(token->unit.bytes);
         return token;
       });
-  const auto look_at = [&](const Token& token) {
-    if (layout.text) {
-      if (verify) verifier.text.look(token.merged.pieces, token.sequence, token.offset);
-      if (pass.checksum && pass.text_shape)
-        for (const auto piece : token.merged.pieces)
-          totals.checksum += text_checksum(*pass.output.encoding->layout().text, piece);
+  const auto verify_written = [&](const Token& token, unsigned threads) {
+    if (const auto& looked_at = token.merged.look) {
+      if (layout.text)
+        verifier.text.take(*looked_at, token.merged.pieces.front(), token.sequence, token.offset);
+      else
+        verifier.records.take(*looked_at);
       return;
     }
+    Stopwatch verifying(totals.verify, row("verify", token.number), token.unit.sequence);
+    if (layout.text)
+      return verifier.text.look(token.merged.pieces, token.sequence, token.offset, threads);
     std::uint64_t first = token.first;
     for (const auto piece : token.merged.pieces) {
-      if (verify) verifier.records.look(piece, first, writer ? 1 : pass.threads);
-      if (pass.checksum && pass.shape) totals.checksum += parallel_checksum(piece, output_bytes);
+      verifier.records.look(piece, first, threads);
       first += piece.size() / output_bytes;
     }
   };
   // After it was written: what was wrong then is wrong still, whenever it came to be. Not by who
   // writes, whom the others wait for: the last cache has it still.
+  const auto look_at = [&](Token& token) {
+    if (pass.checksum && (pass.shape || pass.text_shape))
+      for (const auto piece : token.merged.pieces)
+        totals.checksum += layout.text ? text_checksum(*pass.output.encoding->layout().text, piece)
+                                       : parallel_checksum(piece, output_bytes);
+    if (!verify) return;
+    if (writer && writer->is_direct())
+      writer->then([&, written = std::make_shared<Token>(std::move(token))] {
+        verify_written(*written, 1);
+      });
+    else
+      verify_written(token, writer && !layout.text ? 1 : pass.threads);
+  };
   const auto look = tbb::make_filter<Token*, void>(tbb::filter_mode::parallel, [&](Token* token) {
-    if (const auto& looked_at = token->merged.look) {
-      if (layout.text)
-        verifier.text.take(*looked_at, token->merged.pieces.front(), token->sequence,
-                           token->offset);
-      else
-        verifier.records.take(*looked_at);
-    } else {
-      Stopwatch verifying(totals.verify, row("verify", token - carried.data()),
-                          token->unit.sequence);
-      look_at(*token);
-    }
+    look_at(*token);
     token->unit = WorkUnit();
     token->buffer.reset();
     token->merged = MergedUnit();
@@ -425,11 +428,16 @@ void run_pass(const Pass& pass, PassTotals& totals, Verifier& verifier) {
     free.push_back(token);
   });
 
+  // Nothing may be written or looked at that is gone.
+  struct Abandon {
+    std::span<Writer> writers;
+    ~Abandon() { std::ranges::for_each(writers, &Writer::abandon); }
+  } abandon{pass.writers};
   tbb::task_arena arena(static_cast<int>(workers_of(pass)));
   arena.execute(
       [&] { tbb::parallel_pipeline(pass.plan.tokens, read_and_cut & merge & write & look); });
   if (joiner || text_joiner) {
-    Token last;
+    Token last{};
     if (joiner)
       joiner->finish(last.merged, last.edge);
     else
@@ -437,6 +445,7 @@ void run_pass(const Pass& pass, PassTotals& totals, Verifier& verifier) {
     put_out(last);
     look_at(last);
   }
+  for (Writer& output : pass.writers) output.settle();
   if (verify && !enough) {
     std::uint64_t fingerprint = read_by_backend;
     for (std::uint32_t run = 0; run < pass.runs.size(); ++run) {
@@ -470,8 +479,7 @@ void run_pass(const Pass& pass, PassTotals& totals, Verifier& verifier) {
       totals.write_for_compress += compressor->wait().load();
       totals.write -= compressor->wait().load();
     }
-    if (const WriteBehind* const behind = output.behind())
-      totals.write += behind->busy() - behind->wait();
+    if (const WriteBehind* const behind = output.behind()) totals.write += behind->busy();
   }
 
   if (enough) totals.ended_early = true;

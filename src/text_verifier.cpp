@@ -85,7 +85,7 @@ void TextVerifier::look(Part& part) const {
 }
 
 void TextVerifier::look(std::span<const std::span<const std::byte>> pieces, std::uint64_t sequence,
-                        std::uint64_t offset) {
+                        std::uint64_t offset, unsigned threads) {
   const TextLayout& layout = *encoding_.layout().text;
   std::vector<Part> parts;
   for (const auto piece : pieces)
@@ -94,8 +94,11 @@ void TextVerifier::look(std::span<const std::span<const std::byte>> pieces, std:
       offset += bytes.size();
     }
   if (parts.empty()) return;
-  tbb::this_task_arena::isolate(
-      [&] { for_all(0, parts.size(), [&](std::uint64_t i) { look(parts[i]); }); });
+  if (threads == 1)
+    for (Part& part : parts) look(part);
+  else
+    tbb::this_task_arena::isolate(
+        [&] { for_all(0, parts.size(), [&](std::uint64_t i) { look(parts[i]); }); });
   for (std::size_t i = 0; i < parts.size(); ++i) {
     fingerprint_ += parts[i].sum;
     if (ordered_ && i != 0 && descends(parts[i - 1].last, parts[i].first))

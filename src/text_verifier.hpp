@@ -28,10 +28,10 @@ class TextVerifier {
 
   // The output is looked at once, in stretches of whole records, in any order: this one, which may
   // be several pieces, begins at `offset` of the output, after the stretch `sequence` - 1. Throws
-  // Corrupted where it is no whole records in order, or is not in order with its neighbours.
-  // Thread-safe.
+  // Corrupted where it is no whole records in order, or is not in order with its neighbours. By all
+  // threads of the caller's arena unless `threads` is 1. Thread-safe.
   void look(std::span<const std::span<const std::byte>> pieces, std::uint64_t sequence,
-            std::uint64_t offset);
+            std::uint64_t offset, unsigned threads);
 
   // Instead of that, of a stretch in one piece: what the backend that merged it found.
   void take(const UnitLook& found, std::span<const std::byte> piece, std::uint64_t sequence,

@@ -4,11 +4,22 @@
 
 namespace corank {
 
-WriteBehind::WriteBehind(Write write, TraceRow row)
-    : write_(std::move(write)), thread_([this, row] { serve(row); }) {}
+WriteBehind::WriteBehind(Write write, TraceRow row) : write_(std::move(write)) {
+  writer_ = std::jthread([this, row] { write_jobs(row); });
+  try {
+    looker_ = std::jthread([this] { look_at_jobs(); });
+  } catch (...) {
+    close();
+    throw;
+  }
+}
 
 WriteBehind::~WriteBehind() {
   abandon();
+  close();
+}
+
+void WriteBehind::close() {
   {
     const std::lock_guard lock(mutex_);
     closing_ = true;
@@ -17,49 +28,76 @@ WriteBehind::~WriteBehind() {
 }
 
 void WriteBehind::add(std::span<const std::byte> bytes, Owner owner) {
-  const std::lock_guard lock(mutex_);
-  check();
-  jobs_.push_back({bytes, std::move(owner)});
+  add({bytes, std::move(owner), nullptr});
+}
+
+void WriteBehind::then(Look look) {
+  add({{}, nullptr, std::move(look)});
+}
+
+void WriteBehind::add(Job job) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (failure_) std::rethrow_exception(failure_);
+    jobs_.push_back(std::move(job));
+  }
   changed_.notify_all();
 }
 
 void WriteBehind::finish() {
-  Stopwatch waiting(wait_);
   std::unique_lock lock(mutex_);
-  changed_.wait(lock, [this] { return jobs_.empty(); });
-  check();
+  changed_.wait(lock, [this] { return idle(); });
+  if (failure_) std::rethrow_exception(failure_);
 }
 
 void WriteBehind::abandon() noexcept {
   std::unique_lock lock(mutex_);
-  if (jobs_.size() > 1) jobs_.erase(jobs_.begin() + 1, jobs_.end());
-  changed_.wait(lock, [this] { return jobs_.empty(); });
+  jobs_.clear();
+  written_.clear();
+  changed_.wait(lock, [this] { return at_work_ == 0; });
+  written_.clear();  // what was being written
 }
 
-void WriteBehind::check() const {
-  if (failure_) std::rethrow_exception(failure_);
+void WriteBehind::write_jobs(TraceRow row) {
+  serve(jobs_, [&, number = std::uint64_t{0}](Job& job) mutable {
+    if (job.look) {
+      const std::lock_guard lock(mutex_);
+      written_.push_back(std::move(job));
+    } else {
+      Stopwatch writing(busy_, row, number++);
+      write_(job.bytes);
+    }
+  });
 }
 
-void WriteBehind::serve(TraceRow row) {
+void WriteBehind::look_at_jobs() {
+  serve(written_, [](Job& job) { job.look(); });
+}
+
+template <class Act>
+void WriteBehind::serve(std::deque<Job>& from, Act act) {
   std::unique_lock lock(mutex_);
-  for (std::uint64_t number = 0;; ++number) {
-    changed_.wait(lock, [this] { return closing_ || !jobs_.empty(); });
-    if (jobs_.empty()) return;
-    const std::span<const std::byte> bytes = jobs_.front().bytes;
-    lock.unlock();
+  for (;;) {
+    changed_.wait(lock, [&] { return closing_ || !from.empty(); });
+    if (from.empty()) return;
     std::exception_ptr failure;
-    try {
-      Stopwatch writing(busy_, row, number);
-      write_(bytes);
-    } catch (...) {
-      failure = std::current_exception();
+    ++at_work_;
+    {
+      Job job = std::move(from.front());
+      from.pop_front();
+      lock.unlock();
+      try {
+        act(job);
+      } catch (...) {
+        failure = std::current_exception();
+      }
     }
     lock.lock();
-    if (failure) {
-      failure_ = failure;
+    --at_work_;
+    if (failure) failure_ = failure;
+    if (failure_) {
       jobs_.clear();
-    } else {
-      jobs_.pop_front();
+      written_.clear();
     }
     changed_.notify_all();
   }

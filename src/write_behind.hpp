@@ -1,4 +1,4 @@
-// Writes in order, by a thread of its own, so that nobody else waits for a device.
+// Writes in order, behind whoever makes what is written, so that nobody else waits for a device.
 #pragma once
 
 #include <condition_variable>
@@ -15,11 +15,13 @@
 
 namespace corank {
 
+// By two threads: one writes while the other looks at what was written.
 class WriteBehind {
  public:
-  // Given the next bytes, by that thread.
+  // Given the next bytes.
   using Write = std::function<void(std::span<const std::byte>)>;
-  // Keeps bytes where they are.
+  using Look = std::function<void()>;
+  // Keeps bytes as they are.
   using Owner = std::shared_ptr<const void>;
 
   WriteBehind(Write write, TraceRow row);
@@ -28,35 +30,42 @@ class WriteBehind {
   WriteBehind& operator=(const WriteBehind&) = delete;
 
   // Lets go of the owner when the bytes are written, or never will be. Throws what an earlier write
-  // threw, after which nothing is written any more.
+  // or look threw, after which there is neither any more.
   void add(std::span<const std::byte> bytes, Owner owner);
-  // Waits until all is written. Throws like add().
+  // Calls `look` after all that was added is written; in order, and lets go of it like of an owner.
+  void then(Look look);
+  // Waits until all is written and looked at. Throws like add().
   void finish();
-  // Lets go of every owner: what is not being written yet never is.
+  // Lets go of all but what is being written or looked at, which it waits for.
   void abandon() noexcept;
 
-  const StageClock& busy() const { return busy_; }
-  const StageClock& wait() const { return wait_; }  // of finish()
+  const StageClock& busy() const { return busy_; }  // with writing
 
  private:
   struct Job {
     std::span<const std::byte> bytes;
     Owner owner;
+    Look look;  // where there are no bytes
   };
 
-  void serve(TraceRow row);
-  void check() const;
+  void close();
+  void add(Job job);
+  void write_jobs(TraceRow row);
+  void look_at_jobs();
+  template <class Act>
+  void serve(std::deque<Job>& from, Act act);
+  bool idle() const { return jobs_.empty() && written_.empty() && at_work_ == 0; }
 
   Write write_;
   StageClock busy_ = 0;
-  StageClock wait_ = 0;
 
   std::mutex mutex_;  // guards what follows
   std::condition_variable changed_;
-  std::deque<Job> jobs_;  // the first of them is being written
+  std::deque<Job> jobs_, written_;
+  unsigned at_work_ = 0;  // threads
   std::exception_ptr failure_;
   bool closing_ = false;
-  std::jthread thread_;
+  std::jthread writer_, looker_;
 };
 
 }  // namespace corank

@@ -214,6 +214,10 @@ void Writer::write_to_stream(std::span<const std::byte> bytes) {
   }
 }
 
+void Writer::settle() {
+  if (behind_) behind_->finish();
+}
+
 void Writer::abandon() {
   if (behind_) behind_->abandon();
 }
@@ -222,7 +226,7 @@ void Writer::make_durable() {
   if (compared_bytes_ != 0) throw LeftDiffers(path_);
   if (compressor_) compressor_->finish([this](auto compressed) { put(compressed); });
   if (behind_) {
-    behind_->finish();
+    settle();
     make_buffered(file());  // the last page may be no whole one
     write_all(file(), staging_->bytes().first(std::exchange(staged_bytes_, 0)), path_);
   }

@@ -64,7 +64,11 @@ class Writer {
   // Of the output so far.
   std::uint64_t bytes() const { return bytes_ - compared_bytes_; }
 
-  // Lets go of every owner. What was not written by then never is.
+  // Where it is direct: looks at what was written so far, once it is.
+  void then(WriteBehind::Look look) { behind_->then(std::move(look)); }
+  // Waits until all is written and looked at.
+  void settle();
+  // Lets go of every owner. What is not being written by then never is.
   void abandon();
 
   void make_durable();

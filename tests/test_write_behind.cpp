@@ -56,6 +56,45 @@ TEST_CASE("nobody waits for what is written behind until it is to be finished") 
   CHECK(writes == 10);
 }
 
+TEST_CASE("what was written behind is looked at after that, in order") {
+  std::atomic<std::size_t> written = 0;
+  std::vector<std::size_t> looked_at, written_then;
+  WriteBehind behind([&](auto) { ++written; }, {});
+  const Memory memory = some(1);
+  for (std::size_t number = 0; number < 1000; ++number) {
+    behind.add(*memory, memory);
+    behind.then([&, number, memory] {
+      looked_at.push_back(number);
+      written_then.push_back(written);
+    });
+  }
+  behind.finish();
+  CHECK(memory.use_count() == 1);
+  REQUIRE(looked_at.size() == 1000);
+  for (std::size_t number = 0; number < 1000; ++number) {
+    CHECK(looked_at[number] == number);
+    CHECK(written_then[number] > number);
+  }
+}
+
+TEST_CASE("after a look that fails nothing is written, and all is let go of") {
+  std::latch has_failed(1);
+  std::atomic<int> looks = 0;
+  WriteBehind behind([](auto) {}, {});
+  const Memory memory = some(1);
+  behind.then([&] {
+    ++looks;
+    has_failed.wait();
+    throw std::runtime_error("wrong");
+  });
+  for (int number = 0; number < 10; ++number) behind.then([&, memory] { ++looks; });
+  has_failed.count_down();
+  CHECK_THROWS_WITH(behind.finish(), "wrong");
+  CHECK(looks == 1);
+  CHECK(memory.use_count() == 1);
+  CHECK_THROWS_WITH(behind.add(*memory, memory), "wrong");
+}
+
 TEST_CASE("after a write that fails nothing is written, and all is let go of") {
   int writes = 0;
   WriteBehind behind(
