@@ -48,7 +48,7 @@ class BufferPool {
  public:
   enum class Pages { small, huge };
 
-  // Huge pages are for a few buffers that a device reads or writes: it takes them in fewer pieces.
+  // Huge pages are for what a device reads into or writes from: it takes them in fewer pieces.
   BufferPool(std::size_t buffer_bytes, std::size_t count, const PinMemory& pin,
              Pages pages = Pages::small);
   ~BufferPool();

@@ -163,7 +163,11 @@ void run_pass(const Pass& pass, PassTotals& totals, Verifier& verifier) {
   };
   Stopwatch whole(totals.wall);
   const PinMemory pin = pass.backend ? pass.backend->pin_memory() : nullptr;
-  BufferPool chunk_pool(pass.plan.chunk_bytes, std::min(pass.plan.chunks, chunks_in_runs), pin);
+  const auto pages_for = [](bool device) {
+    return device ? BufferPool::Pages::huge : BufferPool::Pages::small;
+  };
+  BufferPool chunk_pool(pass.plan.chunk_bytes, std::min(pass.plan.chunks, chunks_in_runs), pin,
+                        pages_for(std::ranges::any_of(pass.runs, &Run::is_direct)));
   // Records of variable length fill no whole pages: so a unit stands in its buffer as far from a
   // page's start as it does in the output.
   const std::uint64_t skewed = layout.text && writer && writer->is_direct() ? page_bytes() : 0;
@@ -171,12 +175,11 @@ void run_pass(const Pass& pass, PassTotals& totals, Verifier& verifier) {
   const auto skew_of = [&](const WorkUnit& unit) {
     return skewed != 0 ? (written_before + unit.offset) % skewed : 0;
   };
-  BufferPool output_pool(
-      pass.plan.unit_bytes + skewed,
-      !needs_output  ? 0
-      : pass.backend ? std::min<std::uint64_t>(pass.plan.tokens, units)
-                     : pass.plan.tokens,
-      pin, writer && writer->is_direct() ? BufferPool::Pages::huge : BufferPool::Pages::small);
+  BufferPool output_pool(pass.plan.unit_bytes + skewed,
+                         !needs_output  ? 0
+                         : pass.backend ? std::min<std::uint64_t>(pass.plan.tokens, units)
+                                        : pass.plan.tokens,
+                         pin, pages_for(writer && writer->is_direct()));
   const std::unique_ptr<ChunkSource> source =
       read_chunks(pass, chunk_pool, backend_reads ? nullptr : pass.fingerprint, row("read"));
   // Units of runs in memory need no chunks.
