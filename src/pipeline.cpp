@@ -266,15 +266,18 @@ void run_pass(const Pass& pass, PassTotals& totals, Verifier& verifier) {
       });
   const auto merge =
       tbb::make_filter<Token*, Token*>(tbb::filter_mode::parallel, [&](Token* token) {
+        const WorkUnit& unit = token->unit;
+        // A record that is larger than a unit is written from where it was read.
+        const bool stays = writer && (!needs_output || unit.bytes > pass.plan.unit_bytes);
+        if (!stays) {
+          // All may be waiting to be written.
+          Stopwatch waiting(totals.merge_for_write);
+          token->buffer =
+              std::make_shared<Buffer>(writer ? output_pool.lease() : Buffer(part_of_output(unit)));
+        }
         merge_idle.enter();
         {
-          Stopwatch merging(totals.merge, row("merge", token->number), token->unit.sequence);
-          const WorkUnit& unit = token->unit;
-          // A record that is larger than a unit is written from where it was read.
-          const bool stays = writer && (!needs_output || unit.bytes > pass.plan.unit_bytes);
-          if (!stays)
-            token->buffer = std::make_shared<Buffer>(writer ? output_pool.lease()
-                                                            : Buffer(part_of_output(unit)));
+          Stopwatch merging(totals.merge, row("merge", token->number), unit.sequence);
           const auto output = stays ? std::span<std::byte>()
                                     : token->buffer->bytes().subspan(skew_of(unit), unit.bytes);
           if (stays && pass.text_shape) {
