@@ -348,11 +348,12 @@ void run_pass(const Pass& pass, PassTotals& totals, Verifier& verifier) {
         if (!writer->is_direct()) writing.emplace(totals.write, row("write"), token.unit.sequence);
         const bool in_buffer =
             piece.data() >= buffer.data() && piece.data() < buffer.data() + buffer.size();
-        if (in_buffer)
+        if (in_buffer) {
           write_out(piece, static_cast<std::size_t>(piece.data() - unused), token.buffer);
-        else
+          unused = piece.data() + piece.size();
+        } else {
           write_out(piece, 0, nullptr);
-        if (in_buffer) unused = piece.data() + piece.size();
+        }
       } else if (pass.shape) {
         const auto place = pass.in_place.subspan(at, piece.size());
         if (!piece.empty()) std::memmove(place.data(), piece.data(), piece.size());
