@@ -80,18 +80,20 @@ std::optional<PassPlan> Budget::plan(std::span<const Run> runs, const PassNeeds&
   if (has_streams_) merged_bytes = std::numeric_limits<std::uint64_t>::max();
   const std::uint64_t slice_bytes = std::min(merged_bytes, needs.wanted_bytes) / needs.slices;
   const bool mapped = std::ranges::all_of(runs, &Run::is_mapped);
+  const std::uint64_t least_unit_bytes =
+      needs.direct_output ? std::min(least_direct_unit_bytes, slice_bytes / runs_to_direct_units)
+                          : 0;
   if (options_.text)
-    return plan_text_pass(needs.held, memory_bytes, slice_bytes,
-                          needs.cuda            ? largest_cuda_unit_bytes
-                          : needs.direct_output ? largest_direct_text_unit_bytes
-                                                : largest_text_unit_bytes,
-                          mapped ? runs_to_mapped_text_chunks : runs_to_cached_chunks);
+    return plan_text_pass(
+        needs.held, memory_bytes, slice_bytes,
+        needs.cuda ? largest_cuda_unit_bytes : std::max(largest_text_unit_bytes, least_unit_bytes),
+        mapped ? runs_to_mapped_text_chunks : runs_to_cached_chunks);
   const auto threads = std::max(threads_ / static_cast<unsigned>(needs.slices), 1u);
   const std::uint64_t unit_bytes =
-      std::max(needs.cuda ? largest_cuda_unit_bytes : cpu_unit_bytes(threads),
-               enough_unit_bytes(runs.size(),
-                                 needs.cuda ? cuda_unit_bytes_a_run : cpu_unit_bytes_a_run(threads),
-                                 slice_bytes));
+      std::max({needs.cuda ? largest_cuda_unit_bytes : cpu_unit_bytes(threads), least_unit_bytes,
+                enough_unit_bytes(
+                    runs.size(), needs.cuda ? cuda_unit_bytes_a_run : cpu_unit_bytes_a_run(threads),
+                    slice_bytes)});
   const std::uint64_t edge_bytes = has_streams_   ? stream_margin_bytes
                                    : needs.direct ? 2 * page_bytes()
                                                   : 0;
