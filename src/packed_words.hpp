@@ -8,6 +8,7 @@
 #include <functional>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "front_merge.hpp"
@@ -47,7 +48,8 @@ class PackedWords {
                             whole_word_->flip ^ sign_bit);
     }
     std::array<std::uint64_t, batch> words;
-    return joins(stretch) && read(stretch, 0, {}, 0, [&](std::uint64_t) { return words.data(); });
+    return joins(stretch) &&
+           read(stretch, 0, {}, 0, false, [&](std::uint64_t) { return words.data(); });
   }
 
   // What goes out ends at `end` or before, unless there is a shaper for it.
@@ -60,22 +62,17 @@ class PackedWords {
     if (!(squeezed ? read_squeezed(block, records, look) : read_block(block, look))) return false;
     next_.clear();
     for (const Stretch& stretch : block) next_.push_back(stretch.records);
-    if (shaper) {
-      put_records<sizeof(Entry)>(merger_.merge(), *shaper);
-      return true;
-    }
+    if (shaper) return put_records<sizeof(Entry)>(merger_.merge(), *shaper);
     if (text_) {
       GatherWriter writer(*text_->text(), out, end);
-      put_records<sizeof(Entry)>(merger_.merge(), writer);
+      const bool ordered = put_records<sizeof(Entry)>(merger_.merge(), writer);
       out = writer.position();
-      return true;
+      return ordered;
     }
-    if (streams_)
-      put(merger_.merge(), StreamWriter(out));
-    else
-      put(merger_.merge(), PlainWriter(out));
+    const bool ordered =
+        streams_ ? put(merger_.merge(), StreamWriter(out)) : put(merger_.merge(), PlainWriter(out));
     out += records * keys_.record_bytes();
-    return true;
+    return ordered;
   }
 
   // Nothing if a run is out of order.
@@ -99,7 +96,9 @@ class PackedWords {
   static constexpr std::size_t prefetch_records = 16;
   static constexpr std::uint32_t prefetched_ahead_bytes = 256;  // of one run of small records
   static constexpr std::uint32_t line_bytes = 64;
-  static constexpr std::size_t put_words = 512;          // that are looked at for ties at a time
+  static constexpr std::size_t put_words = 512;  // that are looked at for ties at a time
+  // Beyond this memcpy() may take an instruction that is slow to start.
+  static constexpr std::uint32_t most_copied_bytes = 1024;
   static constexpr std::uint64_t most_copied_apart = 8;  // of records of a size known beforehand
 
   // Gives the merger the packed words of the block's records. False if they are out of order.
@@ -109,6 +108,8 @@ class PackedWords {
     // of them in a row is faster where it is the first.
     const bool looks_first = keys_.record_bytes() > line_bytes;
     may_tie_ = packing_.shift != 0 || !keys_.is_last(word_);
+    looks_at_ties_later_ = ties_stayed_ && !text_ && !keys_.is_last(word_) &&
+                           keys_.record_bytes() <= StreamWriter::window_bytes;
     for (std::size_t run = 0; run < block.size(); ++run) {
       prefetch_ahead(block, run, keys_.record_bytes());
       const Stretch& stretch = block[run];
@@ -121,7 +122,8 @@ class PackedWords {
       kernel_.pack(&first, 1, packing_, run);
       auto* to =
           reinterpret_cast<std::uint64_t*>(merger_.add(static_cast<Word>(first), stretch.count));
-      if (!read(stretch, word_, packing_, run, [&](std::uint64_t at) { return to + at; }))
+      if (!read(stretch, word_, packing_, run, looks_at_ties_later_,
+                [&](std::uint64_t at) { return to + at; }))
         return false;
       if (!looks_first) look(stretch);
     }
@@ -195,10 +197,11 @@ class PackedWords {
   }
 
   // Puts a word of each record, packed, where `place` says for its index. False if the records are
-  // out of order, those before them in the key being equal.
+  // out of order, those before them in the key being equal; of those whose word is equal, too, that
+  // may be looked at `later`.
   template <class Place>
   bool read(const Stretch& stretch, std::uint32_t word, const Packing& packing, std::uint64_t run,
-            Place place) const {
+            bool later, Place place) const {
     Order order{};
     const bool of_entries = word == 0 && keys_.text();
     const bool reads_packed = whole_word_ || of_entries;
@@ -224,7 +227,7 @@ class PackedWords {
         kernel_.find_order(to, count, order);
       }
       if (order.descends) return false;
-      if (order.equals && !keys_.is_last(word)) {
+      if (order.equals && !keys_.is_last(word) && !later) {
         if (first != 0 && descends(records - record_bytes, records)) return false;
         if (!ties_ascend(records, count, word + 1, false, to, 0)) return false;
       }
@@ -267,17 +270,16 @@ class PackedWords {
   }
 
   template <class Writer>
-  void put(std::span<const Word> words, Writer&& writer) {
+  bool put(std::span<const Word> words, Writer&& writer) {
     // A copy of a size known beforehand is much faster where it is small.
-    if (keys_.record_bytes() == 16)
-      put_records<16>(words, writer);
-    else
-      put_records<0>(words, writer);
+    return keys_.record_bytes() == 16 ? put_records<16>(words, writer)
+                                      : put_records<0>(words, writer);
   }
 
-  // Puts the records out in the order of their words. Bytes: of a record, 0 if known only now.
+  // Puts the records out in the order of their words. False if those of a run are out of order.
+  // Bytes: of a record, 0 if known only now.
   template <std::uint32_t Bytes, class Writer>
-  void put_records(std::span<const Word> words, Writer& writer) {
+  bool put_records(std::span<const Word> words, Writer& writer) {
     const std::uint32_t record_bytes = Bytes != 0 ? Bytes : keys_.record_bytes();
     const std::uint64_t run_mask = (std::uint64_t{1} << packing_.run_bits) - 1;
     // By value, so that all that the loop needs may stay in registers.
@@ -310,6 +312,7 @@ class PackedWords {
     std::size_t window_records = 0;
     if constexpr (goes_back) window_records = Writer::window_bytes / record_bytes;
     const std::size_t most = window_records == 0 ? put_words : std::min(put_words, window_records);
+    const std::size_t most_together = std::max<std::size_t>(most_copied_bytes / record_bytes, 1);
     // Ties are mostly of equal keys, and in order as they are: that is looked at when they are
     // together where they go, until it is not so.
     bool ordered = true;
@@ -317,15 +320,25 @@ class PackedWords {
       const std::size_t end = std::min(first + most, words.size());
       const std::size_t from = goes_back && first != 0 ? first - 1 : first;
       const std::size_t past = goes_back ? end : std::min(end + 1, words.size());
-      const bool tied = may_tie_ && kernel_.tied(&words[from], past - from, packing_, !goes_back);
+      const bool tied = may_tie_ && kernel_.tied(&words[from], past - from, packing_,
+                                                 !goes_back || looks_at_ties_later_);
       if constexpr (goes_back) {
         if (window_records != 0 && (ordered || !tied)) {
           const std::byte* const before = first != 0 ? next_of(first - 1) - record_bytes : nullptr;
           std::byte* const to = writer.window();
           const std::size_t count = end - first;
-          if (words[first] == words[end - 1]) {
-            std::memcpy(to, next_of(first), count * record_bytes);
-            next_of(first) += count * record_bytes;
+          // Of small records many must repeat to be copied faster together.
+          if (Bytes != 0 ? words[first] == words[end - 1]
+                         : repeats_often(words.subspan(first, count))) {
+            std::byte* at = to;
+            for (std::size_t i = first, next; i < end; i = next) {
+              const std::size_t most_end = std::min(i + most_together, end);
+              next = i + 1;
+              while (next < most_end && words[next] == words[i]) ++next;
+              const std::size_t bytes = (next - i) * record_bytes;
+              std::memcpy(at, std::exchange(next_of(i), next_of(i) + bytes), bytes);
+              at += bytes;
+            }
           } else {
             for (std::size_t i = 0; i < count; ++i)
               std::memcpy(to + i * record_bytes, take(first + i), record_bytes);
@@ -350,12 +363,23 @@ class PackedWords {
         }
       }
       while (first < end) {
-        if (tied)
-          first = put_equal(words, first, take, write);
-        else
+        if (!tied)
           write(take(first++), 1);
+        else if (!put_equal(words, first, take, write))
+          return false;
       }
     }
+    ties_stayed_ = ordered;
+    return true;
+  }
+
+  // Whether many of the words are followed by several of the same.
+  static bool repeats_often(std::span<const Word> words) {
+    constexpr std::size_t apart = 4;
+    std::size_t repeats = 0;
+    for (std::size_t i = 0; i + apart < words.size(); i += 2 * apart)
+      repeats += words[i] == words[i + apart];
+    return 4 * apart * repeats > words.size();
   }
 
   bool tie(Word a, Word b) const {
@@ -363,32 +387,37 @@ class PackedWords {
   }
 
   // Puts out the records that the packed words do not tell apart from the first one's, a piece of
-  // each of a few runs, and says where they end.
+  // each of a few runs, and moves `first` to where they end. False if those of a run are out of
+  // order.
   template <class Take, class Write>
-  std::size_t put_equal(std::span<const Word> words, std::size_t first, Take take, Write write) {
+  bool put_equal(std::span<const Word> words, std::size_t& first, Take take, Write write) {
     const std::uint32_t record_bytes = keys_.record_bytes();
-    const auto ties = [&](std::size_t i) {
-      return i < words.size() && tie(words[first], words[i]);
-    };
+    const Word one = words[first];
+    const auto ties = [&](std::size_t i) { return i < words.size() && tie(one, words[i]); };
     if (!ties(first + 1)) {
-      write(take(first), 1);
-      return first + 1;
+      write(take(first++), 1);
+      return true;
     }
     pieces_.clear();
     bool ordered = true;
-    std::size_t end = first;
-    for (std::size_t i = first; ties(i); i = end) {
-      const std::byte* records = take(i);
-      for (end = i + 1; end < words.size() && words[end] == words[i]; ++end) take(end);
-      if (!pieces_.empty()) {
-        const Stretch& last = pieces_.back();
-        ordered = ordered && !descends(last.records + (last.count - 1) * record_bytes, records);
+    while (ties(first)) {
+      const std::size_t begin = first;
+      const std::byte* const records = take(first++);
+      const std::byte* last = records;
+      while (first < words.size() && words[first] == words[begin]) {
+        const std::byte* const record = take(first++);
+        if (looks_at_ties_later_ && descends(last, record)) return false;
+        last = record;
       }
-      pieces_.push_back({records, end - i, true});
+      if (!pieces_.empty()) {
+        const Stretch& before = pieces_.back();
+        ordered = ordered && !descends(before.records + (before.count - 1) * record_bytes, records);
+      }
+      pieces_.push_back({records, first - begin, true});
     }
     if (ordered) {
       for (const Stretch& piece : pieces_) write(piece.records, piece.count);
-      return end;
+      return true;
     }
     ties_.clear();
     for (const Stretch& piece : pieces_)
@@ -398,7 +427,7 @@ class PackedWords {
     keys_.read(word_, ties_.front().record, 1, &value);
     sorter_.sort(ties_, packing_.shift != 0 ? word_ : keys_.next_word(word_, value));
     for (const RecordRef& tie : ties_) write(tie.record, 1);
-    return end;
+    return true;
   }
 
   const detail::KeyWords& keys_;
@@ -415,6 +444,10 @@ class PackedWords {
   const std::byte* shared_ = nullptr;
   Packing packing_;
   bool may_tie_ = false;  // whether equal packed words may stand for different keys
+  // Whether the order of records of a run whose words tie is looked at where they go out: it costs
+  // nothing there, as long as ties stay as they are. They did in the block before.
+  bool looks_at_ties_later_ = false;
+  bool ties_stayed_ = true;
   std::vector<const std::byte*> next_;
   std::vector<Stretch> pieces_;
   std::vector<RecordRef> ties_;

@@ -249,6 +249,59 @@ TEST_CASE("what ties is merged stably, in order as it is or not", "[word]") {
       }
 }
 
+TEST_CASE("records of a run that tie and are out of order are found", "[word]") {
+  const auto key_of = [](const Long& record) {
+    return Key<4>{{record.first, record.second, record.third, 0}};
+  };
+  const auto key = [](const Long& record) {
+    return std::tie(record.first, record.second, record.third);
+  };
+  const detail::ExtractedWords<Long, decltype(key_of)> keys(key_of);
+  Random random(8);
+  int tried = 0;
+  for (const WordKernel* kernel : kernels())
+    for (const std::size_t k : {1u, 2u, 50u})
+      // Ties that are in order across the runs, mostly, and such as are not.
+      for (const auto& [firsts, seconds, thirds] : {std::array{4'000u, 4'000'000'000u, 1u},
+                                                    {40u, 1u, 4'000'000'000u},
+                                                    {400u, 3u, 1u},
+                                                    {3u, 1u, 2u},
+                                                    {4'000u, 2u, 2u}}) {
+        std::vector<std::vector<Long>> runs(k);
+        for (std::uint64_t id = 0; id < 10'000; ++id) {
+          const std::uint64_t first = random() % firsts;
+          const bool last = first % 2 == 0 && thirds != 2;
+          runs[last ? k - 1 : random() % k].push_back(
+              {first * 0x9e3779b97f4a7c15u, random() % seconds, random() % thirds, id, {}});
+        }
+        std::vector<Stretch> stretches;
+        for (auto& run : runs) {
+          std::ranges::stable_sort(run, {}, key);
+          stretches.push_back({reinterpret_cast<const std::byte*>(run.data()), run.size(), false});
+        }
+        std::vector<Long> out(10'000);
+        const auto merges = [&](Output output) {
+          return make_tile_merger(keys, output, *kernel)
+              ->merge(stretches, reinterpret_cast<std::byte*>(out.data()))
+              .has_value();
+        };
+        for (int trial = 0; trial < 200; ++trial) {
+          std::vector<Long>& run = runs[random() % k];
+          if (run.size() < 2) continue;
+          const std::size_t at = random() % (run.size() - 1);
+          if (run[at].first != run[at + 1].first || !(key(run[at]) < key(run[at + 1]))) continue;
+          CAPTURE(kernel->carries, k, firsts, seconds, thirds, at);
+          std::swap(run[at], run[at + 1]);
+          CHECK(!merges(Output::read_next));
+          CHECK(!merges(Output::read_later));
+          std::swap(run[at], run[at + 1]);
+          ++tried;
+        }
+        CHECK(merges(Output::read_next));
+      }
+  CHECK(tried > 1'000);
+}
+
 TEST_CASE("ties that are out of order are found wherever the first run of them ends", "[word]") {
   const auto key_of = [](const Long& record) { return Key<2>{{record.first, record.second}}; };
   const detail::ExtractedWords<Long, decltype(key_of)> keys(key_of);
