@@ -48,7 +48,8 @@ class BufferPool {
  public:
   enum class Pages { small, huge };
 
-  // Huge pages are for what a device reads into or writes from: it takes them in fewer pieces.
+  // Huge pages are for what a device reads into or writes from, which takes them in fewer pieces,
+  // and for what is soon filled whole.
   BufferPool(std::size_t buffer_bytes, std::size_t count, const PinMemory& pin,
              Pages pages = Pages::small);
   ~BufferPool();

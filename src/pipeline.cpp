@@ -163,11 +163,19 @@ void run_pass(const Pass& pass, PassTotals& totals, Verifier& verifier) {
   };
   Stopwatch whole(totals.wall);
   const PinMemory pin = pass.backend ? pass.backend->pin_memory() : nullptr;
-  const auto pages_for = [](bool device) {
-    return device ? BufferPool::Pages::huge : BufferPool::Pages::small;
+  const auto pages_for = [](bool huge) {
+    return huge ? BufferPool::Pages::huge : BufferPool::Pages::small;
   };
-  BufferPool chunk_pool(pass.plan.chunk_bytes, std::min(pass.plan.chunks, chunks_in_runs), pin,
-                        pages_for(std::ranges::any_of(pass.runs, &Run::is_direct)));
+  // Of text that stays where it is, chunks hold nothing but entries, and those fill their pages.
+  const bool entries_only =
+      layout.text && !pin && std::ranges::all_of(pass.runs, [](const Run& run) {
+        return !run.is_stream() && run.in_place(0);
+      });
+  BufferPool chunk_pool(entries_only
+                            ? round_up(pass.plan.chunk_records * sizeof(Entry), page_bytes())
+                            : pass.plan.chunk_bytes,
+                        std::min(pass.plan.chunks, chunks_in_runs), pin,
+                        pages_for(entries_only || std::ranges::any_of(pass.runs, &Run::is_direct)));
   // Records of variable length fill no whole pages: so a unit stands in its buffer as far from a
   // page's start as it does in the output.
   const std::uint64_t skewed = layout.text && writer && writer->is_direct() ? page_bytes() : 0;
