@@ -188,7 +188,7 @@ void touch_memory(std::uint64_t bytes) {
   bytes = std::min(bytes, free_bytes / 8 * 7);
   const std::uint64_t threads = std::max(std::thread::hardware_concurrency(), 1u);
   const std::uint64_t share = round_up(bytes / threads + 1, page_bytes());
-  BufferPool pool(share, threads, nullptr);
+  BufferPool pool(share, threads, nullptr, BufferPool::Pages::huge);
   std::vector<Buffer> shares;
   for (unsigned i = 0; i < threads; ++i) shares.push_back(pool.lease());
   std::vector<std::jthread> workers;
