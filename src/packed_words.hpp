@@ -304,8 +304,8 @@ class PackedWords {
       for (std::uint64_t i = 0; i < count; ++i)
         writer.write(records + i * record_bytes, record_bytes);
     };
-    // Ties within a run are in order. But who can't go back has to know of them before they are put
-    // out, since what they tie with in another run may belong before them.
+    // Ties within a run are in order, or looked at here. But who can't go back has to know of them
+    // before they are put out, since what they tie with in another run may belong before them.
     constexpr bool goes_back = requires {
       writer.go_back(0);
     };
