@@ -29,8 +29,9 @@ struct PassPlan {
 // More than this a unit of the kind does not gain, and memory that was never touched costs time.
 inline constexpr std::uint64_t largest_cpu_unit_bytes = std::uint64_t{16} << 20;
 inline constexpr std::uint64_t largest_text_unit_bytes = std::uint64_t{4} << 20;
-// What goes past the page cache on its way out gains nothing by staying in the caches: to a disk two
-// threads merged 16 runs of lines 1.15 times as fast by these as by 4 MiB, of records 1.2 times.
+// What goes past the page cache on its way out gains nothing by staying in the caches: to a disk
+// two threads merged 16 runs of lines 1.15 times as fast by these as by 4 MiB, of records 1.2
+// times.
 inline constexpr std::uint64_t least_direct_unit_bytes = std::uint64_t{16} << 20;
 inline constexpr std::uint64_t runs_to_direct_units = 16;  // lest the first and the last show
 // Where threads are few the units in flight stay in the last cache.
