@@ -34,6 +34,8 @@ class ParallelMerger {
     const std::byte* record;
   };
 
+  std::vector<std::uint64_t> tile_ranks(std::uint64_t records, std::uint64_t runs) const;
+
   const detail::KeyWords& keys_;
   unsigned threads_, callers_;
   tbb::task_arena arena_;

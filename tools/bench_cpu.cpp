@@ -101,8 +101,8 @@ std::vector<Seconds> measure(const Case& c, std::uint64_t bytes, int repetitions
       {"heap", [&](unsigned) { merge_by_heap(runs, to); }},
   };
   std::vector<Seconds> seconds(c.threads.size());
-  for (std::size_t t = 0; t < c.threads.size(); ++t)
-    for (int repetition = 0; repetition < repetitions; ++repetition)
+  for (int repetition = 0; repetition < repetitions; ++repetition)
+    for (std::size_t t = 0; t < c.threads.size(); ++t)
       for (const std::string& name : contenders) {
         if (c.threads[t] > 1 && single_threaded(name)) continue;
         std::memset(static_cast<void*>(out.data()), 0, count * sizeof(Record));
