@@ -22,28 +22,37 @@ class GatherWriter {
   // Entries whose records lie end to end.
   void write(const std::byte* entries, std::uint64_t entries_bytes) {
     const std::uint64_t count = entries_bytes / sizeof(Entry);
-    if (count == 1) {
-      const Entry& entry = *reinterpret_cast<const Entry*>(entries);
-      copy(record_of(entry), record_bytes(layout_, entry));
-    } else {
-      const auto records = bytes_of(layout_, entries, count);
-      copy(records.data(), records.size());
+    if (count == 1) return write_each(0, 1, [entries](std::size_t) { return entries; });
+    const auto records = bytes_of(layout_, entries, count);
+    to_ = copy(to_, records.data(), records.size());
+  }
+
+  // The entries entry(first) to entry(end - 1), whose records lie anywhere.
+  template <class EntryAt>
+  void write_each(std::size_t first, std::size_t end, EntryAt entry_at) {
+    // In a register: what is written, being bytes, might else be the position itself.
+    std::byte* to = to_;
+    for (; first < end; ++first) {
+      const Entry& entry = *reinterpret_cast<const Entry*>(entry_at(first));
+      to = copy(to, record_of(entry), record_bytes(layout_, entry));
     }
+    to_ = to;
   }
 
  private:
   // Two copies of a size known beforehand cost less than one of a size that is not.
   static constexpr std::uint64_t half_bytes = 32;
 
-  void copy(const std::byte* from, std::uint64_t bytes) {
-    if (bytes <= 2 * half_bytes && end_ - to_ >= std::ptrdiff_t{2 * half_bytes}) {
-      std::memcpy(to_, from, half_bytes);
-      std::memcpy(to_ + half_bytes, from + half_bytes, half_bytes);
+  // Returns where the next one goes.
+  std::byte* copy(std::byte* to, const std::byte* from, std::uint64_t bytes) const {
+    if (bytes <= 2 * half_bytes && end_ - to >= std::ptrdiff_t{2 * half_bytes}) {
+      std::memcpy(to, from, half_bytes);
+      std::memcpy(to + half_bytes, from + half_bytes, half_bytes);
     } else {
-      std::memcpy(to_, from, bytes);
+      std::memcpy(to, from, bytes);
     }
     __builtin_prefetch(from + fetched_ahead_by_turns_bytes);
-    to_ += bytes;
+    return to + bytes;
   }
 
   const TextLayout& layout_;

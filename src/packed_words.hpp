@@ -362,12 +362,17 @@ class PackedWords {
           writer.go_back((known - first) * record_bytes);
         }
       }
-      while (first < end) {
-        if (!tied)
-          write(take(first++), 1);
-        else if (!put_equal(words, first, take, write))
-          return false;
+      if (!tied) {
+        if constexpr (goes_back) {
+          while (first < end) write(take(first++), 1);
+        } else {
+          writer.write_each(first, end, take);
+          first = end;
+        }
+        continue;
       }
+      while (first < end)
+        if (!put_equal(words, first, take, write)) return false;
     }
     ties_stayed_ = ordered;
     return true;

@@ -16,8 +16,6 @@ namespace {
 
 // A tile gives a task enough to do that cutting it off costs little.
 constexpr std::uint64_t least_tile_bytes = std::uint64_t{1} << 20;
-// What merging an entry reads: it, and the line of memory that has the rest of its key.
-constexpr std::uint64_t entry_and_line_bytes = sizeof(Entry) + 64;
 
 }  // namespace
 
@@ -126,7 +124,7 @@ std::vector<std::uint64_t> ParallelMerger::tile_ranks(std::uint64_t records,
   std::vector<std::uint64_t> ranks{0};
   if (threads_ > callers_) {
     const std::uint64_t least = std::max(
-        {least_tile_bytes / (keys_.text() ? entry_and_line_bytes : keys_.record_bytes()),
+        {least_tile_bytes / bytes_to_merge(keys_),
          std::clamp(records / (2 * threads_), 64 * runs, 1024 * runs), records / (16 * threads_)});
     // The largest is two thirds of a thread's part.
     for (std::uint64_t left = records, tile; left > 2 * least; left -= tile) {

@@ -95,6 +95,11 @@ class TextShaper {
       if (++batched_ == batch_records) take_batch();
     }
   }
+  // The entries entry(first) to entry(end - 1).
+  template <class EntryAt>
+  void write_each(std::size_t first, std::size_t end, EntryAt entry_at) {
+    for (; first < end; ++first) write(entry_at(first), sizeof(Entry));
+  }
   void finish();
 
  private:

@@ -98,11 +98,11 @@ class FormatMerger final : public TileMerger {
     if (cluster_.size() == 1) return copy(cluster_.front(), out);
     if (cluster_.size() == 2 && !merge_fronts(out)) return false;
     const std::uint64_t runs = cluster_.size();
+    const std::uint64_t record_bytes = bytes_to_merge(keys_);
     const std::uint64_t block_records = std::min(
-        std::max(
-            {std::clamp<std::uint64_t>(block_bytes / keys_.record_bytes(), 1, most_block_records),
-             std::min(enough_records_from_run * runs, wide_block_bytes / keys_.record_bytes()),
-             least_records_from_run * runs}),
+        std::max({std::clamp<std::uint64_t>(block_bytes / record_bytes, 1, most_block_records),
+                  std::min(enough_records_from_run * runs, wide_block_bytes / record_bytes),
+                  least_records_from_run * runs}),
         most_wide_block_records);
     cutter_.begin(cluster_, block_records);
     while (cutter_.next(block_))

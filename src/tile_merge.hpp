@@ -26,6 +26,12 @@ constexpr Output output_to_stay(std::uint64_t bytes) {
   return bytes < std::uint64_t{16} << 20 ? Output::read_next : Output::read_later;
 }
 
+// What merging a record reads: of text its entry, and the line of memory that has the rest of its
+// key.
+inline std::uint64_t bytes_to_merge(const detail::KeyWords& keys) {
+  return keys.text() ? sizeof(Entry) + 64 : keys.record_bytes();
+}
+
 // Not thread-safe: one for each thread, so that its scratch is reused.
 class TileMerger {
  public:
