@@ -240,10 +240,14 @@ class PackedWords {
   // predecessors. They may differ in the key's words from `word` on, a `part` of which is packed.
   bool ties_ascend(const std::byte* records, std::uint64_t count, std::uint32_t word, bool part,
                    const std::uint64_t* packed, unsigned shift) const {
+    // To see that all ascend costs less than to look for those that tie.
+    if (whole_word_)
+      return kernel_.ascend(records + whole_word_->offset, keys_.record_bytes(), count,
+                            whole_word_->big_endian, whole_word_->flip ^ sign_bit);
     if (!text_) {
       std::array<std::uint64_t, put_words> words, next_words;
       const auto order_by = [&](std::uint64_t* to, const std::uint64_t* ties, unsigned tie_shift) {
-        read_words(word, records, count, to);
+        keys_.read(word, records, count, to);
         return kernel_.order_ties(ties, tie_shift, to, count);
       };
       Order order = order_by(words.data(), packed, shift);
@@ -259,14 +263,6 @@ class PackedWords {
           descends(records + (i - 1) * record_bytes, records + i * record_bytes))
         return false;
     return true;
-  }
-
-  void read_words(std::uint32_t word, const std::byte* records, std::uint64_t count,
-                  std::uint64_t* to) const {
-    if (!whole_word_) return keys_.read(word, records, count, to);
-    Order ignored{};
-    kernel_.read_packed(records + whole_word_->offset, keys_.record_bytes(), count,
-                        whole_word_->big_endian, whole_word_->flip, {}, 0, ignored, to);
   }
 
   template <class Writer>

@@ -9,6 +9,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
+#include <deque>
 #include <fstream>
 #include <functional>
 #include <map>
@@ -39,9 +40,9 @@ void copy(const Runs<Record>& runs, std::span<Record> out, unsigned threads) {
 }
 
 struct Case {
-  std::string distribution;
   std::uint32_t record_bytes;
   std::size_t k;
+  std::vector<std::string> distributions;
   std::vector<unsigned> threads;
 };
 
@@ -62,63 +63,79 @@ bool single_threaded(const std::string& contender) {
   return contender == "loser tree" || contender == "heap";
 }
 
+template <class Record>
+struct Input {
+  Input(const std::string& distribution, std::size_t k, std::size_t count) : records(count) {
+    std::mt19937_64 random(1);
+    for (std::size_t r = 0; r < k; ++r) {
+      const std::size_t first = count * r / k;
+      const std::size_t end = count * (r + 1) / k;
+      std::vector<std::uint64_t> keys(end - first);
+      for (auto& key : keys) key = random_key(distribution, r, random);
+      std::ranges::sort(keys);
+      for (std::size_t i = first; i < end; ++i) records[i] = Record::make(keys[i - first], i);
+      runs.emplace_back(records.data() + first, end - first);
+    }
+    expected = records;
+    std::stable_sort(expected.begin(), expected.end());
+  }
+
+  std::vector<Record> records, expected;
+  Runs<Record> runs;  // of the records
+};
+
+// Of each contender.
 using Seconds = std::map<std::string, std::vector<double>>;
 
-// For each number of threads.
+// For each distribution and number of threads. They, too, take turns: a shared machine's speed
+// changes within minutes.
 template <class Record>
-std::vector<Seconds> measure(const Case& c, std::uint64_t bytes, int repetitions,
-                             const std::vector<std::string>& contenders) {
+std::vector<std::vector<Seconds>> measure(const Case& c, std::uint64_t bytes, int repetitions,
+                                          const std::vector<std::string>& contenders) {
   const std::size_t count = bytes / sizeof(Record);
-  std::vector<Record> records(count), out(count);
-  Runs<Record> runs;
-  std::mt19937_64 random(1);
-  for (std::size_t r = 0; r < c.k; ++r) {
-    const std::size_t first = count * r / c.k;
-    const std::size_t end = count * (r + 1) / c.k;
-    std::vector<std::uint64_t> keys(end - first);
-    for (auto& key : keys) key = random_key(c.distribution, r, random);
-    std::ranges::sort(keys);
-    for (std::size_t i = first; i < end; ++i) records[i] = Record::make(keys[i - first], i);
-    runs.emplace_back(records.data() + first, end - first);
-  }
-  std::vector<Record> expected = records;
-  std::stable_sort(expected.begin(), expected.end());
-
+  std::deque<Input<Record>> inputs;
+  for (const std::string& distribution : c.distributions)
+    inputs.emplace_back(distribution, c.k, count);
+  std::vector<Record> out(count);
   const std::span<Record> to = out;
-  using Work = std::function<void(unsigned threads)>;
+  using Work = std::function<void(const Runs<Record>& runs, unsigned threads)>;
   const std::map<std::string, Work> all{
-      {"copy", [&](unsigned threads) { copy(runs, to, threads); }},
+      {"copy", [&](const auto& runs, unsigned threads) { copy(runs, to, threads); }},
       {"corank",
-       [&](unsigned threads) {
+       [&](const auto& runs, unsigned threads) {
          corank::multiway_merge<Record>(runs, to, Record::key_of, threads);
        }},
       {"corank less",
-       [&](unsigned threads) {
+       [&](const auto& runs, unsigned threads) {
          corank::multiway_merge<Record>(runs, to, std::less<Record>{}, threads);
        }},
-      {"gnu", [&](unsigned threads) { merge_by_gnu(runs, to, threads); }},
-      {"loser tree", [&](unsigned) { merge_by_loser_tree(runs, to); }},
-      {"heap", [&](unsigned) { merge_by_heap(runs, to); }},
+      {"gnu", [&](const auto& runs, unsigned threads) { merge_by_gnu(runs, to, threads); }},
+      {"loser tree", [&](const auto& runs, unsigned) { merge_by_loser_tree(runs, to); }},
+      {"heap", [&](const auto& runs, unsigned) { merge_by_heap(runs, to); }},
   };
-  std::vector<Seconds> seconds(c.threads.size());
+  const auto take_turn = [&](const Input<Record>& input, unsigned threads, Seconds& seconds) {
+    for (const std::string& name : contenders) {
+      if (threads > 1 && single_threaded(name)) continue;
+      std::memset(static_cast<void*>(out.data()), 0, count * sizeof(Record));
+      const auto start = std::chrono::steady_clock::now();
+      all.at(name)(input.runs, threads);
+      const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
+      seconds[name].push_back(taken.count());
+      const auto& wanted = name == "copy" ? input.records : input.expected;
+      if (std::memcmp(out.data(), wanted.data(), count * sizeof(Record)) != 0)
+        throw std::runtime_error(name + " merged wrongly");
+    }
+  };
+  std::vector<std::vector<Seconds>> seconds(inputs.size(), std::vector<Seconds>(c.threads.size()));
   for (int repetition = 0; repetition < repetitions; ++repetition)
-    for (std::size_t t = 0; t < c.threads.size(); ++t)
-      for (const std::string& name : contenders) {
-        if (c.threads[t] > 1 && single_threaded(name)) continue;
-        std::memset(static_cast<void*>(out.data()), 0, count * sizeof(Record));
-        const auto start = std::chrono::steady_clock::now();
-        all.at(name)(c.threads[t]);
-        const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
-        seconds[t][name].push_back(taken.count());
-        const Record* wanted = name == "copy" ? records.data() : expected.data();
-        if (std::memcmp(out.data(), wanted, count * sizeof(Record)) != 0)
-          throw std::runtime_error(name + " merged wrongly");
-      }
+    for (std::size_t d = 0; d < inputs.size(); ++d)
+      for (std::size_t t = 0; t < c.threads.size(); ++t)
+        take_turn(inputs[d], c.threads[t], seconds[d][t]);
   return seconds;
 }
 
-std::vector<Seconds> measure(const Case& c, std::uint64_t bytes, int repetitions,
-                             const std::vector<std::string>& contenders) {
+std::vector<std::vector<Seconds>> measure(const Case& c, std::uint64_t bytes, int repetitions,
+                                          const std::vector<std::string>& contenders) {
   switch (c.record_bytes) {
     case 8:
       return measure<IntegerRecord<8>>(c, bytes, repetitions, contenders);
@@ -167,39 +184,39 @@ int run(int argc, char** argv) {
   table += '\n';
   fmt::print("{}", table);
 
-  for (const std::string& distribution : distributions)
-    for (const std::uint32_t size : record_bytes)
-      for (const std::size_t k : ks) {
-        const std::vector<Seconds> of_threads =
-            measure({distribution, size, k, threads}, bytes, repetitions, contenders);
-        for (std::size_t i = 0; i < threads.size(); ++i) {
-          const Seconds& seconds = of_threads[i];
-          const unsigned t = threads[i];
-          const double records = static_cast<double>(bytes / size);
-          nlohmann::ordered_json row{
-              {"distribution", distribution}, {"record_bytes", size}, {"k", k}, {"threads", t}};
-          std::string line = fmt::format("| {} | {} | {} | {} |", distribution, size, k, t);
-          for (const std::string& name : contenders) {
-            if (!seconds.contains(name)) {
-              line += " |";
-              continue;
-            }
-            const double rate = records / median(seconds.at(name)) / 1e6;
-            row["seconds"][name] = seconds.at(name);
-            row["million_records_per_second"][name] = rate;
-            line += fmt::format(" {:.{}f}", rate, rate < 100 ? 1 : 0);
-            if (seconds.contains("gnu") && name != "gnu")
-              line +=
-                  fmt::format(" ({:.2f})", median(seconds.at("gnu")) / median(seconds.at(name)));
-            line += " |";
-          }
-          fmt::print("{}\n", line);
-          std::fflush(stdout);
-          table += line + '\n';
-          report["cases"].push_back(row);
-          write_report(output, table, report);
-        }
+  const auto report_row = [&](const std::string& distribution, std::uint32_t size, std::size_t k,
+                              unsigned t, const Seconds& seconds) {
+    const double records = static_cast<double>(bytes / size);
+    nlohmann::ordered_json row{
+        {"distribution", distribution}, {"record_bytes", size}, {"k", k}, {"threads", t}};
+    std::string line = fmt::format("| {} | {} | {} | {} |", distribution, size, k, t);
+    for (const std::string& name : contenders) {
+      if (!seconds.contains(name)) {
+        line += " |";
+        continue;
       }
+      const double rate = records / median(seconds.at(name)) / 1e6;
+      row["seconds"][name] = seconds.at(name);
+      row["million_records_per_second"][name] = rate;
+      line += fmt::format(" {:.{}f}", rate, rate < 100 ? 1 : 0);
+      if (seconds.contains("gnu") && name != "gnu")
+        line += fmt::format(" ({:.2f})", median(seconds.at("gnu")) / median(seconds.at(name)));
+      line += " |";
+    }
+    fmt::print("{}\n", line);
+    std::fflush(stdout);
+    table += line + '\n';
+    report["cases"].push_back(row);
+    write_report(output, table, report);
+  };
+  for (const std::uint32_t size : record_bytes)
+    for (const std::size_t k : ks) {
+      const auto seconds =
+          measure({size, k, distributions, threads}, bytes, repetitions, contenders);
+      for (std::size_t d = 0; d < distributions.size(); ++d)
+        for (std::size_t t = 0; t < threads.size(); ++t)
+          report_row(distributions[d], size, k, threads[t], seconds[d][t]);
+    }
   return 0;
 }
 
