@@ -13,6 +13,7 @@
 
 #include "front_merge.hpp"
 #include "gather.hpp"
+#include "merged_records.hpp"
 #include "prefetch.hpp"
 #include "record_sort.hpp"
 #include "squeezed_words.hpp"
@@ -69,8 +70,7 @@ class PackedWords {
       out = writer.position();
       return ordered;
     }
-    const bool ordered =
-        streams_ ? put(merger_.merge(), StreamWriter(out)) : put(merger_.merge(), PlainWriter(out));
+    const bool ordered = streams_ ? put(StreamWriter(out)) : put(PlainWriter(out));
     out += records * keys_.record_bytes();
     return ordered;
   }
@@ -92,13 +92,8 @@ class PackedWords {
  private:
   static constexpr std::uint64_t sign_bit = std::uint64_t{1} << 63;  // words compare as signed
   static constexpr std::uint64_t batch = 64;
-  // What is fetched ahead of its use.
-  static constexpr std::size_t prefetch_records = 16;
-  static constexpr std::uint32_t prefetched_ahead_bytes = 256;  // of one run of small records
   static constexpr std::uint32_t line_bytes = 64;
-  static constexpr std::size_t put_words = 512;  // that are looked at for ties at a time
-  // Beyond this memcpy() may take an instruction that is slow to start.
-  static constexpr std::uint32_t most_copied_bytes = 1024;
+  static constexpr std::size_t put_words = 512;          // that are looked at for ties at a time
   static constexpr std::uint64_t most_copied_apart = 8;  // of records of a size known beforehand
 
   // Gives the merger the packed words of the block's records. False if they are out of order.
@@ -266,40 +261,16 @@ class PackedWords {
   }
 
   template <class Writer>
-  bool put(std::span<const Word> words, Writer&& writer) {
-    // A copy of a size known beforehand is much faster where it is small.
-    return keys_.record_bytes() == 16 ? put_records<16>(words, writer)
-                                      : put_records<0>(words, writer);
+  bool put(Writer&& writer) {
+    return keys_.record_bytes() == 16 ? put_records<16>(merger_.merge(), writer)
+                                      : put_records<0>(merger_.merge(), writer);
   }
 
   // Puts the records out in the order of their words. False if those of a run are out of order.
-  // Bytes: of a record, 0 if known only now.
   template <std::uint32_t Bytes, class Writer>
   bool put_records(std::span<const Word> words, Writer& writer) {
     const std::uint32_t record_bytes = Bytes != 0 ? Bytes : keys_.record_bytes();
-    const std::uint64_t run_mask = (std::uint64_t{1} << packing_.run_bits) - 1;
-    // By value, so that all that the loop needs may stay in registers.
-    const auto next_of = [words, run_mask,
-                          next = next_.data()](std::size_t i) -> const std::byte*& {
-      return next[static_cast<std::uint64_t>(words[i]) & run_mask];
-    };
-    const auto take = [words, record_bytes, next_of](std::size_t i) {
-      const std::byte*& record = next_of(i);
-      if (Bytes == 0 && i + prefetch_records < words.size()) {
-        const std::byte*& later = next_of(i + prefetch_records);
-        prefetch(later + (&later == &record ? prefetch_records * record_bytes : 0), record_bytes);
-      }
-      if (Bytes != 0) __builtin_prefetch(record + prefetched_ahead_bytes);
-      const std::byte* taken = record;
-      record += record_bytes;
-      return taken;
-    };
-    const auto write = [&writer, record_bytes](const std::byte* records, std::uint64_t count) {
-      if (Bytes == 0 || count > most_copied_apart)
-        return writer.write(records, count * record_bytes);
-      for (std::uint64_t i = 0; i < count; ++i)
-        writer.write(records + i * record_bytes, record_bytes);
-    };
+    const MergedRecords<Bytes> records(words, packing_.run_bits, record_bytes, next_.data());
     // Ties within a run are in order, or looked at here. But who can't go back has to know of them
     // before they are put out, since what they tie with in another run may belong before them.
     constexpr bool goes_back = requires {
@@ -308,7 +279,6 @@ class PackedWords {
     std::size_t window_records = 0;
     if constexpr (goes_back) window_records = Writer::window_bytes / record_bytes;
     const std::size_t most = window_records == 0 ? put_words : std::min(put_words, window_records);
-    const std::size_t most_together = std::max<std::size_t>(most_copied_bytes / record_bytes, 1);
     // Ties are mostly of equal keys, and in order as they are: that is looked at when they are
     // together where they go, until it is not so.
     bool ordered = true;
@@ -320,67 +290,41 @@ class PackedWords {
                                                  !goes_back || looks_at_ties_later_);
       if constexpr (goes_back) {
         if (window_records != 0 && (ordered || !tied)) {
-          const std::byte* const before = first != 0 ? next_of(first - 1) - record_bytes : nullptr;
+          const std::byte* const before =
+              first != 0 ? records.next(first - 1) - record_bytes : nullptr;
           std::byte* const to = writer.window();
-          const std::size_t count = end - first;
-          // Of small records many must repeat to be copied faster together.
-          if (Bytes != 0 ? words[first] == words[end - 1]
-                         : repeats_often(words.subspan(first, count))) {
-            std::byte* at = to;
-            for (std::size_t i = first, next; i < end; i = next) {
-              const std::size_t most_end = std::min(i + most_together, end);
-              next = i + 1;
-              while (next < most_end && words[next] == words[i]) ++next;
-              const std::size_t bytes = (next - i) * record_bytes;
-              std::memcpy(at, std::exchange(next_of(i), next_of(i) + bytes), bytes);
-              at += bytes;
-            }
-          } else {
-            for (std::size_t i = 0; i < count; ++i)
-              std::memcpy(to + i * record_bytes, take(first + i), record_bytes);
-          }
+          records.copy(first, end, to);
           if (tied)
             ordered =
                 !(first != 0 && tie(words[first - 1], words[first]) && descends(before, to)) &&
-                ties_ascend(to, count, word_ + (packing_.shift == 0), packing_.shift != 0,
+                ties_ascend(to, end - first, word_ + (packing_.shift == 0), packing_.shift != 0,
                             reinterpret_cast<const std::uint64_t*>(&words[first]),
                             packing_.run_bits);
           if (ordered || !tied) {
-            writer.advance(count * record_bytes);
+            writer.advance((end - first) * record_bytes);
             first = end;
             continue;
           }
-          for (std::size_t i = first; i < end; ++i) next_of(i) -= record_bytes;
+          for (std::size_t i = first; i < end; ++i) records.give_back(i);
         }
         if (tied) {
           const std::size_t known = first;
-          while (first > 0 && tie(words[first - 1], words[known])) next_of(--first) -= record_bytes;
+          while (first > 0 && tie(words[first - 1], words[known])) records.give_back(--first);
           writer.go_back((known - first) * record_bytes);
         }
       }
-      if (!tied) {
-        if constexpr (goes_back) {
-          while (first < end) write(take(first++), 1);
-        } else {
-          writer.write_each(first, end, take);
-          first = end;
-        }
-        continue;
+      if (tied) {
+        while (first < end)
+          if (!put_equal(records, first, writer)) return false;
+      } else if constexpr (goes_back) {
+        for (; first < end; ++first) writer.write(records.take(first), record_bytes);
+      } else {
+        writer.write_each(first, end, [records](std::size_t i) { return records.take(i); });
+        first = end;
       }
-      while (first < end)
-        if (!put_equal(words, first, take, write)) return false;
     }
     ties_stayed_ = ordered;
     return true;
-  }
-
-  // Whether many of the words are followed by several of the same.
-  static bool repeats_often(std::span<const Word> words) {
-    constexpr std::size_t apart = 4;
-    std::size_t repeats = 0;
-    for (std::size_t i = 0; i + apart < words.size(); i += 2 * apart)
-      repeats += words[i] == words[i + apart];
-    return 4 * apart * repeats > words.size();
   }
 
   bool tie(Word a, Word b) const {
@@ -390,34 +334,35 @@ class PackedWords {
   // Puts out the records that the packed words do not tell apart from the first one's, a piece of
   // each of a few runs, and moves `first` to where they end. False if those of a run are out of
   // order.
-  template <class Take, class Write>
-  bool put_equal(std::span<const Word> words, std::size_t& first, Take take, Write write) {
-    const std::uint32_t record_bytes = keys_.record_bytes();
+  template <std::uint32_t Bytes, class Writer>
+  bool put_equal(const MergedRecords<Bytes>& records, std::size_t& first, Writer& writer) {
+    const std::span<const Word> words = records.words();
+    const std::uint32_t record_bytes = records.record_bytes();
     const Word one = words[first];
     const auto ties = [&](std::size_t i) { return i < words.size() && tie(one, words[i]); };
     if (!ties(first + 1)) {
-      write(take(first++), 1);
+      writer.write(records.take(first++), record_bytes);
       return true;
     }
     pieces_.clear();
     bool ordered = true;
     while (ties(first)) {
       const std::size_t begin = first;
-      const std::byte* const records = take(first++);
-      const std::byte* last = records;
+      const std::byte* const piece = records.take(first++);
+      const std::byte* last = piece;
       while (first < words.size() && words[first] == words[begin]) {
-        const std::byte* const record = take(first++);
+        const std::byte* const record = records.take(first++);
         if (looks_at_ties_later_ && descends(last, record)) return false;
         last = record;
       }
       if (!pieces_.empty()) {
         const Stretch& before = pieces_.back();
-        ordered = ordered && !descends(before.records + (before.count - 1) * record_bytes, records);
+        ordered = ordered && !descends(before.records + (before.count - 1) * record_bytes, piece);
       }
-      pieces_.push_back({records, first - begin, true});
+      pieces_.push_back({piece, first - begin, true});
     }
     if (ordered) {
-      for (const Stretch& piece : pieces_) write(piece.records, piece.count);
+      for (const Stretch& piece : pieces_) put_piece<Bytes>(piece, writer);
       return true;
     }
     ties_.clear();
@@ -427,8 +372,17 @@ class PackedWords {
     std::uint64_t value;
     keys_.read(word_, ties_.front().record, 1, &value);
     sorter_.sort(ties_, packing_.shift != 0 ? word_ : keys_.next_word(word_, value));
-    for (const RecordRef& tie : ties_) write(tie.record, 1);
+    for (const RecordRef& tie : ties_) writer.write(tie.record, record_bytes);
     return true;
+  }
+
+  template <std::uint32_t Bytes, class Writer>
+  void put_piece(const Stretch& piece, Writer& writer) const {
+    const std::uint32_t record_bytes = Bytes != 0 ? Bytes : keys_.record_bytes();
+    if (Bytes == 0 || piece.count > most_copied_apart)
+      return writer.write(piece.records, piece.count * record_bytes);
+    for (std::uint64_t i = 0; i < piece.count; ++i)
+      writer.write(piece.records + i * record_bytes, record_bytes);
   }
 
   const detail::KeyWords& keys_;
