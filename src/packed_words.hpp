@@ -8,7 +8,6 @@
 #include <functional>
 #include <optional>
 #include <span>
-#include <utility>
 #include <vector>
 
 #include "front_merge.hpp"
@@ -269,8 +268,9 @@ class PackedWords {
   // Puts the records out in the order of their words. False if those of a run are out of order.
   template <std::uint32_t Bytes, class Writer>
   bool put_records(std::span<const Word> words, Writer& writer) {
-    const std::uint32_t record_bytes = Bytes != 0 ? Bytes : keys_.record_bytes();
-    const MergedRecords<Bytes> records(words, packing_.run_bits, record_bytes, next_.data());
+    const MergedRecords<Bytes> records(words, packing_.run_bits, keys_.record_bytes(),
+                                       next_.data());
+    const std::uint32_t record_bytes = records.record_bytes();
     // Ties within a run are in order, or looked at here. But who can't go back has to know of them
     // before they are put out, since what they tie with in another run may belong before them.
     constexpr bool goes_back = requires {
@@ -362,7 +362,13 @@ class PackedWords {
       pieces_.push_back({piece, first - begin, true});
     }
     if (ordered) {
-      for (const Stretch& piece : pieces_) put_piece<Bytes>(piece, writer);
+      for (const Stretch& piece : pieces_) {
+        // A few of a size known beforehand are faster one by one.
+        const std::uint64_t together =
+            Bytes == 0 || piece.count > most_copied_apart ? piece.count : 1;
+        for (std::uint64_t i = 0; i < piece.count; i += together)
+          writer.write(piece.records + i * record_bytes, together * record_bytes);
+      }
       return true;
     }
     ties_.clear();
@@ -374,15 +380,6 @@ class PackedWords {
     sorter_.sort(ties_, packing_.shift != 0 ? word_ : keys_.next_word(word_, value));
     for (const RecordRef& tie : ties_) writer.write(tie.record, record_bytes);
     return true;
-  }
-
-  template <std::uint32_t Bytes, class Writer>
-  void put_piece(const Stretch& piece, Writer& writer) const {
-    const std::uint32_t record_bytes = Bytes != 0 ? Bytes : keys_.record_bytes();
-    if (Bytes == 0 || piece.count > most_copied_apart)
-      return writer.write(piece.records, piece.count * record_bytes);
-    for (std::uint64_t i = 0; i < piece.count; ++i)
-      writer.write(piece.records + i * record_bytes, record_bytes);
   }
 
   const detail::KeyWords& keys_;

@@ -9,7 +9,6 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
-#include <deque>
 #include <fstream>
 #include <functional>
 #include <map>
@@ -93,7 +92,7 @@ template <class Record>
 std::vector<std::vector<Seconds>> measure(const Case& c, std::uint64_t bytes, int repetitions,
                                           const std::vector<std::string>& contenders) {
   const std::size_t count = bytes / sizeof(Record);
-  std::deque<Input<Record>> inputs;
+  std::vector<Input<Record>> inputs;
   for (const std::string& distribution : c.distributions)
     inputs.emplace_back(distribution, c.k, count);
   std::vector<Record> out(count);
@@ -203,11 +202,7 @@ int run(int argc, char** argv) {
         line += fmt::format(" ({:.2f})", median(seconds.at("gnu")) / median(seconds.at(name)));
       line += " |";
     }
-    fmt::print("{}\n", line);
-    std::fflush(stdout);
-    table += line + '\n';
-    report["cases"].push_back(row);
-    write_report(output, table, report);
+    add_case(output, table, report, line, row);
   };
   for (const std::uint32_t size : record_bytes)
     for (const std::size_t k : ks) {

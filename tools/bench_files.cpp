@@ -391,11 +391,7 @@ int run(int argc, char** argv) {
             line += fmt::format(" ({:.2f})", median(seconds.at("copy-only")) / taken);
           line += " |";
         }
-        fmt::print("{}\n", line);
-        std::fflush(stdout);
-        table += line + '\n';
-        report["cases"].push_back(row);
-        write_report(output, table, report);
+        add_case(output, table, report, line, row);
       }
   return 0;
 }

@@ -205,6 +205,16 @@ inline void write_report(const std::string& output, const std::string& table,
   std::ofstream(output + ".json") << report.dump(1) << '\n';
 }
 
+// Shows a case's line of the table, and adds both to what has been measured so far.
+inline void add_case(const std::string& output, std::string& table, nlohmann::ordered_json& report,
+                     const std::string& line, const nlohmann::ordered_json& row) {
+  fmt::print("{}\n", line);
+  std::fflush(stdout);
+  table += line + '\n';
+  report["cases"].push_back(row);
+  write_report(output, table, report);
+}
+
 // What a benchmark's main() returns.
 inline int report_errors(const char* name, const std::function<int()>& run) {
   try {
