@@ -88,10 +88,15 @@ std::vector<std::byte> TextShaper::copy_of(const Entry& entry) const {
 }
 
 // Most records go out as they are, and there are many.
-inline void TextShaper::put(const Entry& entry) {
-  if (!as_it_is_) return put_changed(entry);
-  ++shaped_.records;
-  writer_.write(reinterpret_cast<const std::byte*>(&entry), sizeof entry);
+inline void TextShaper::put(std::span<const Entry> entries) {
+  if (!as_it_is_) {
+    for (const Entry& entry : entries) put_changed(entry);
+    return;
+  }
+  shaped_.records += entries.size();
+  writer_.write_each(0, entries.size(), [entries](std::size_t i) {
+    return reinterpret_cast<const std::byte*>(&entries[i]);
+  });
 }
 
 inline void TextShaper::close_group() {
@@ -104,12 +109,6 @@ inline void TextShaper::close_group() {
 }
 
 inline void TextShaper::take_of_group(const Entry& entry) {
-  // Most are the first of a group, as their words say.
-  if (open_ && !in_head_ && open_->word < entry.word) {
-    put(*open_);
-    open_ = entry;
-    return;
-  }
   if (!open_ || open_->word != entry.word || text_less(shape_->layout(), *open_, entry)) {
     descends_ = descends_ || (open_ && entry.word < open_->word);
     close_group();
@@ -123,6 +122,27 @@ inline void TextShaper::take_of_group(const Entry& entry) {
   } else if (shape_->on_equal() == OnEqual::error) {
     const auto bytes = bytes_of(shape_->layout(), entry);
     shaped_.failure = std::make_exception_ptr(EqualKeys(bytes.data(), bytes.size()));
+  }
+}
+
+void TextShaper::take_groups(std::span<const Entry> entries) {
+  for (std::size_t first = 0; first < entries.size();) {
+    // Most are the first of a group, as their words say.
+    std::size_t end = first;
+    if (open_ && !in_head_ && !shaped_.failure)
+      for (std::uint64_t last = open_->word; end < entries.size() && last < entries[end].word;
+           ++end)
+        last = entries[end].word;
+    if (end != first) {
+      put(*open_);
+      put(entries.subspan(first, end - first - 1));
+      open_ = entries[end - 1];
+      first = end;
+    } else if (shaped_.failure) {
+      leave_out(entries[first++]);
+    } else {
+      take_of_group(entries[first++]);
+    }
   }
 }
 
@@ -144,10 +164,8 @@ void TextShaper::take_batch() {
   }
   has_last_ = true;
   batched_ = 0;
-  if (shape_->groups() && !shape_->chooses() && !shape_->set_operation()) {
-    for (const Entry& entry : entries) shaped_.failure ? leave_out(entry) : take_of_group(entry);
-    return;
-  }
+  if (shape_->groups() && !shape_->chooses() && !shape_->set_operation())
+    return take_groups(entries);
   for (const Entry& entry : entries) {
     if (shaped_.failure || (shape_->has_bounds() && !in_range(entry))) {
       leave_out(entry);

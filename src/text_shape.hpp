@@ -2,6 +2,7 @@
 // part of all goes out.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -88,17 +89,22 @@ class TextShaper {
 
   // The tile's next records, in order: entries, as a GatherWriter takes them.
   void write(const std::byte* entries, std::uint64_t entries_bytes) {
-    for (std::uint64_t at = 0; at < entries_bytes; at += sizeof(Entry)) {
-      Entry& entry = batch_[1 + batched_];
-      std::memcpy(&entry, entries + at, sizeof(Entry));
-      __builtin_prefetch(record_of(entry) + fetched_ahead_by_turns_bytes);
-      if (++batched_ == batch_records) take_batch();
-    }
+    write_each(0, entries_bytes / sizeof(Entry),
+               [entries](std::size_t i) { return entries + i * sizeof(Entry); });
   }
-  // The entries entry(first) to entry(end - 1).
+  // The entries entry_at(first) to entry_at(end - 1).
   template <class EntryAt>
   void write_each(std::size_t first, std::size_t end, EntryAt entry_at) {
-    for (; first < end; ++first) write(entry_at(first), sizeof(Entry));
+    while (first < end) {
+      const std::size_t part_end = std::min(end, first + batch_records - batched_);
+      Entry* to = &batch_[1 + batched_];
+      batched_ += part_end - first;
+      for (; first < part_end; ++first, ++to) {
+        std::memcpy(to, entry_at(first), sizeof(Entry));
+        __builtin_prefetch(record_of(*to) + fetched_ahead_by_turns_bytes);
+      }
+      if (batched_ == batch_records) take_batch();
+    }
   }
   void finish();
 
@@ -116,6 +122,7 @@ class TextShaper {
   void leave_out(const Entry& entry);
   void take_batch();
   bool in_range(const Entry& entry);
+  void take_groups(std::span<const Entry> entries);
   void take_of_group(const Entry& entry);
   void close_group();
   void put_apart(std::vector<std::byte>& end);
@@ -124,7 +131,8 @@ class TextShaper {
   void decide_whole();
   void put_pieces(SetGroup& group, std::span<const SetPiece> pieces);
   void close_set();
-  void put(const Entry& entry);
+  void put(std::span<const Entry> entries);
+  void put(const Entry& entry) { put(std::span(&entry, 1)); }
   void put_changed(const Entry& entry);
   void sum_outgoing();
   void move(const Entry& entry);
