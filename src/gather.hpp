@@ -27,7 +27,7 @@ class GatherWriter {
     to_ = copy(to_, records.data(), records.size());
   }
 
-  // The entries entry(first) to entry(end - 1), whose records lie anywhere.
+  // The entries entry_at(first) to entry_at(end - 1), whose records lie anywhere.
   template <class EntryAt>
   void write_each(std::size_t first, std::size_t end, EntryAt entry_at) {
     // In a register: what is written, being bytes, might else be the position itself.

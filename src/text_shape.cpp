@@ -99,6 +99,10 @@ inline void TextShaper::put(std::span<const Entry> entries) {
   });
 }
 
+inline void TextShaper::put(const Entry& entry) {
+  put(std::span(&entry, 1));
+}
+
 inline void TextShaper::close_group() {
   if (!open_) return;
   if (in_head_)

@@ -132,7 +132,7 @@ class TextShaper {
   void put_pieces(SetGroup& group, std::span<const SetPiece> pieces);
   void close_set();
   void put(std::span<const Entry> entries);
-  void put(const Entry& entry) { put(std::span(&entry, 1)); }
+  void put(const Entry& entry);
   void put_changed(const Entry& entry);
   void sum_outgoing();
   void move(const Entry& entry);

@@ -415,6 +415,10 @@ TEST_CASE("bad input: equal keys of text that must not be", "[text]") {
   Strings limited = options;
   limited.insert(limited.end(), {"--limit", "3"});
   CHECK(lines.merged(limited) == "a,1\nb,3\nc,2\n");
+  // What follows the equal keys does not make up for them.
+  limited.back() = "4";
+  const Folder more({"a,1\nc,2\nd,1\ne,1\nf,1\n", "b,3\nc,4\n"});
+  more.check_refusal(limited, 2, {"column 1 \"c\""});
   const Folder chosen({"c,1\nc,2\n", "b,1\nc,3\n"});
   Strings choosing = options;
   choosing.insert(choosing.end(), {"--where", "2 != '1'"});
