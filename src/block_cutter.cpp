@@ -4,6 +4,12 @@
 #include <bit>
 
 namespace corank {
+namespace {
+
+// To cut off fewer records with the same key costs more than to copy them gains.
+constexpr std::uint64_t least_equal_from_run = 16;
+
+}  // namespace
 
 void BlockCutter::begin(std::span<const Stretch> runs, std::uint64_t block_records) {
   runs_ = runs;
@@ -14,7 +20,7 @@ void BlockCutter::begin(std::span<const Stretch> runs, std::uint64_t block_recor
   probes_.resize(runs.size());
   words_.resize(runs.size());
   samples_.clear();
-  next_sample_ = 0;
+  next_sample_ = equal_end_ = 0;
   step_ = std::bit_floor(std::clamp<std::uint64_t>(block_records / runs.size(), 4, 1024));
   block_samples_ = std::max<std::uint64_t>(block_records / step_, 1);
   std::uint64_t records = 0;
@@ -28,27 +34,60 @@ void BlockCutter::begin(std::span<const Stretch> runs, std::uint64_t block_recor
 
 bool BlockCutter::next(std::vector<Stretch>& block) {
   if (done_) return false;
-  done_ = samples_.size() - next_sample_ < block_samples_;
-  if (done_) {
-    for (std::size_t run = 0; run < runs_.size(); ++run) ends_[run] = runs_[run].count;
+  const std::size_t limit = std::min(next_sample_ + block_samples_, samples_.size());
+  if (next_sample_ < equal_end_) {
+    take_samples(std::min(limit, equal_end_));
+    const RecordRef& last = samples_[next_sample_ - 1];
+    seek(next_sample_ < equal_end_ ? last : RecordRef{last.record, runs_.size()});
+  } else if (const std::size_t equal = find_equal(limit); equal != limit) {
+    take_samples(equal);
+    seek({samples_[equal].record, 0});
+  } else if (limit - next_sample_ == block_samples_) {
+    take_samples(limit);
+    seek(samples_[limit - 1]);
   } else {
-    const std::size_t end = next_sample_ + block_samples_;
-    for (; next_sample_ < end; ++next_sample_) sampled_[samples_[next_sample_].run] += step_;
-    seek(samples_[end - 1]);
+    done_ = true;
+    for (std::size_t run = 0; run < runs_.size(); ++run) ends_[run] = runs_[run].count;
   }
   block.clear();
   for (std::size_t run = 0; run < runs_.size(); ++run) {
     Stretch part = runs_[run];
     drop(part, begins_[run], keys_.record_bytes());
-    part.count = ends_[run] - begins_[run];
-    begins_[run] = ends_[run];
+    // The block before may have ended within what has the same key.
+    const std::uint64_t end = std::max(begins_[run], ends_[run]);
+    part.count = end - begins_[run];
+    begins_[run] = end;
     block.push_back(part);
   }
   return true;
 }
 
-// Finds where the records end that sort up to and including the splitter: less than a step behind
-// the last sample that does. Splitters ascend, so what is found does, too, whatever the runs.
+// The first of the next samples of which many have the same key, whose end becomes equal_end_;
+// `limit` if there are none before it.
+std::size_t BlockCutter::find_equal(std::size_t limit) {
+  const std::size_t apart =
+      std::max<std::size_t>({block_samples_ / 8, least_equal_from_run * runs_.size() / step_, 1});
+  const auto less = [this](const RecordRef& a, const RecordRef& b) {
+    return keys_.less(a.record, b.record);
+  };
+  for (std::size_t i = next_sample_; i < limit && i + apart < samples_.size(); i += apart) {
+    if (less(samples_[i], samples_[i + apart])) continue;
+    const auto begin = samples_.begin();
+    const auto [first, last] = std::equal_range(begin + static_cast<std::ptrdiff_t>(next_sample_),
+                                                samples_.end(), samples_[i], less);
+    equal_end_ = static_cast<std::size_t>(last - begin);
+    return static_cast<std::size_t>(first - begin);
+  }
+  return limit;
+}
+
+void BlockCutter::take_samples(std::size_t end) {
+  for (; next_sample_ < end; ++next_sample_) sampled_[samples_[next_sample_].run] += step_;
+}
+
+// Finds where the records end that sort up to and including the splitter, of a run there is, before
+// all runs or after them: less than a step behind the last sample that does. Splitters ascend, so
+// what is found does, too, whatever the runs.
 void BlockCutter::seek(const RecordRef& splitter) {
   const std::uint32_t record_bytes = keys_.record_bytes();
   const bool more_words = keys_.words() > 1;

@@ -14,7 +14,8 @@ namespace corank {
 // Of every run each `step`-th record is a sample; a block ends at each `block_samples`-th sample in
 // the order of the merge. So how many records of a run are in a block is known but for those
 // between two of its samples. These are sought in all runs at the same time, lest each search wait
-// for memory of its own.
+// for memory of its own. Where a good part of a block has the same key, as many samples tell, that
+// part is a block of its own: it is merged by copying it, run by run.
 class BlockCutter {
  public:
   // `keys` and `sorter` must outlive the cutter.
@@ -28,6 +29,8 @@ class BlockCutter {
   bool next(std::vector<Stretch>& block);
 
  private:
+  std::size_t find_equal(std::size_t limit);
+  void take_samples(std::size_t end);
   void seek(const RecordRef& splitter);
 
   const detail::KeyWords& keys_;
@@ -37,6 +40,7 @@ class BlockCutter {
   std::uint64_t block_samples_ = 0;  // samples to a block
   std::vector<RecordRef> samples_;   // in the order of the merge
   std::size_t next_sample_ = 0;
+  std::size_t equal_end_ = 0;  // up to this sample their keys, and those in between, are equal
   bool done_ = true;
   // Of each run, in records: where the block begins, how many of the samples up to its end stand
   // for, where it ends.

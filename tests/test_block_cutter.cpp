@@ -81,6 +81,33 @@ TEST_CASE("blocks are merged one after another", "[block]") {
       }
 }
 
+TEST_CASE("a key that many records have is a block of its own", "[block]") {
+  Random random(3);
+  for (const std::size_t k : {2u, 16u, 100u})
+    // How many of the records have the key, and where it stands among the others'.
+    for (const std::uint64_t equal : {8'000u, 25'000u})
+      for (const std::uint64_t key : {0ull, 1ull << 62, ~0ull}) {
+        CAPTURE(k, equal, key);
+        std::vector<std::vector<Wide>> runs(k);
+        for (std::uint64_t i = 0; i < 40'000; ++i)
+          runs[random() % k].push_back(i < equal ? Wide{key, key} : Wide{random(), random()});
+        for (auto& run : runs) std::ranges::stable_sort(run, less);
+        std::uint64_t alone = 0;
+        std::vector<std::uint64_t> begins(k, 0);
+        for (const auto& block : blocks_of(runs, 5'000)) {
+          const std::uint64_t records = std::reduce(block.begin(), block.end());
+          CHECK(records <= 10'000);
+          bool all = true;
+          for (std::size_t r = 0; r < k; ++r) {
+            for (std::uint64_t i = 0; i < block[r]; ++i) all &= runs[r][begins[r] + i].high == key;
+            begins[r] += block[r];
+          }
+          alone += all ? records : 0;
+        }
+        CHECK(alone == equal);
+      }
+}
+
 TEST_CASE("what is little is one block", "[block]") {
   CHECK(blocks_of({{{1, 1}, {2, 2}}, {}, {{1, 1}}}, 2) ==
         std::vector<std::vector<std::uint64_t>>{{2, 0, 1}});
