@@ -64,6 +64,7 @@ class MergedRecords {
   // Whether many of the words are followed by several of the same.
   bool repeats_often(std::size_t first, std::size_t end) const {
     constexpr std::size_t apart = 4;
+    if (apart * record_bytes() > most_copied_bytes) return false;
     std::size_t repeats = 0;
     for (std::size_t i = first; i + apart < end; i += 2 * apart)
       repeats += words_[i] == words_[i + apart];

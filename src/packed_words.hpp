@@ -47,6 +47,10 @@ class PackedWords {
                             stride, stretch.count + stretch.predecessor, whole_word_->big_endian,
                             whole_word_->flip ^ sign_bit);
     }
+    const std::uint64_t before = stretch.predecessor;
+    if (const auto ascend =
+            keys_.ascend(stretch.records - before * keys_.record_bytes(), stretch.count + before))
+      return *ascend;
     std::array<std::uint64_t, batch> words;
     return joins(stretch) &&
            read(stretch, 0, {}, 0, false, [&](std::uint64_t) { return words.data(); });
@@ -238,6 +242,7 @@ class PackedWords {
     if (whole_word_)
       return kernel_.ascend(records + whole_word_->offset, keys_.record_bytes(), count,
                             whole_word_->big_endian, whole_word_->flip ^ sign_bit);
+    if (const auto ascend = keys_.ascend(records, count)) return *ascend;
     if (!text_) {
       std::array<std::uint64_t, put_words> words, next_words;
       const auto order_by = [&](std::uint64_t* to, const std::uint64_t* ties, unsigned tie_shift) {
@@ -282,12 +287,15 @@ class PackedWords {
     // Ties are mostly of equal keys, and in order as they are: that is looked at when they are
     // together where they go, until it is not so.
     bool ordered = true;
+    // To look at all costs less than to find out which tie, if most do.
+    const bool looks_at_all = may_tie_ && window_records != 0 && ties_stand_close(words, most);
     for (std::size_t first = 0; first < words.size();) {
       const std::size_t end = std::min(first + most, words.size());
       const std::size_t from = goes_back && first != 0 ? first - 1 : first;
       const std::size_t past = goes_back ? end : std::min(end + 1, words.size());
-      const bool tied = may_tie_ && kernel_.tied(&words[from], past - from, packing_,
-                                                 !goes_back || looks_at_ties_later_);
+      const bool tied = may_tie_ && ((looks_at_all && ordered) ||
+                                     kernel_.tied(&words[from], past - from, packing_,
+                                                  !goes_back || looks_at_ties_later_));
       if constexpr (goes_back) {
         if (window_records != 0 && (ordered || !tied)) {
           const std::byte* const before =
@@ -325,6 +333,14 @@ class PackedWords {
     }
     ties_stayed_ = ordered;
     return true;
+  }
+
+  // Whether several of `most` words tie with their predecessors, by a sample.
+  bool ties_stand_close(std::span<const Word> words, std::size_t most) const {
+    constexpr std::size_t several = 4, apart = 64;
+    std::size_t ties = 0;
+    for (std::size_t i = 1; i < words.size(); i += apart) ties += tie(words[i - 1], words[i]);
+    return ties * apart * most >= several * words.size();
   }
 
   bool tie(Word a, Word b) const {

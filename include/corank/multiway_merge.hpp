@@ -44,6 +44,11 @@ class KeyWords {
   virtual void gather(std::uint32_t word, std::span<const std::byte* const> records,
                       std::uint64_t* to) const = 0;
   virtual bool less(const std::byte* a, const std::byte* b) const = 0;
+  // Whether `count` records that lie end to end are in order; none where their words are read
+  // faster one after another.
+  virtual std::optional<bool> ascend(const std::byte* /*records*/, std::size_t /*count*/) const {
+    return std::nullopt;
+  }
   // The word that best tells apart what lies between two records, whose words before it are equal.
   virtual std::uint32_t telling_word(const std::byte* a, const std::byte* b) const {
     std::uint64_t x, y;
@@ -134,6 +139,19 @@ class ExtractedWords final : public KeyWords {
       if (x != y) return x < y;
     }
     return false;
+  }
+  std::optional<bool> ascend(const std::byte* records, std::size_t count) const override {
+    if constexpr (KeyTraits<Value>::words != 2) return std::nullopt;
+    __extension__ using Wide = unsigned __int128;
+    Wide before = 0;
+    std::uint64_t descents = 0;
+    for (std::size_t i = 0; i < count; ++i) {
+      const std::byte* const record = records + i * sizeof(T);
+      const Wide key = Wide{word_of(0, record)} << 64 | word_of(1, record);
+      descents |= key < before;
+      before = key;
+    }
+    return descents == 0;
   }
   std::optional<WholeWord> whole_word() const override {
     if constexpr (std::integral<Value> && sizeof(Value) == 8) {
