@@ -73,7 +73,8 @@ class PackedWords {
       out = writer.position();
       return ordered;
     }
-    const bool ordered = streams_ ? put(StreamWriter(out)) : put(PlainWriter(out));
+    const bool ordered =
+        streams_ ? put(StreamWriter(out, kernel_.stream_lines)) : put(PlainWriter(out));
     out += records * keys_.record_bytes();
     return ordered;
   }

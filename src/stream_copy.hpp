@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <cstring>
 
+#include "word_kernel.hpp"
+
 #ifdef __SSE2__
 #include <emmintrin.h>
 #endif
@@ -12,33 +14,26 @@
 namespace corank {
 
 // Memory that is written whole need not be read into the caches first.
-inline void stream_copy(std::byte* to, const std::byte* from, std::uint64_t bytes) {
-#ifdef __SSE2__
-  if (bytes >= 256) {
-    const std::uint64_t head = -reinterpret_cast<std::uintptr_t>(to) % 64;
+inline void stream_copy(std::byte* to, const std::byte* from, std::uint64_t bytes,
+                        StreamLines* stream_lines) {
+  constexpr std::uint64_t line_bytes = 64;
+  if (bytes >= 4 * line_bytes) {
+    const std::uint64_t head = -reinterpret_cast<std::uintptr_t>(to) % line_bytes;
+    const std::uint64_t lines = (bytes - head) / line_bytes * line_bytes;
     std::memcpy(to, from, head);
-    to += head;
-    from += head;
-    bytes -= head;
-    for (; bytes >= 64; bytes -= 64, to += 64, from += 64) {
-      const auto* in = reinterpret_cast<const __m128i*>(from);
-      auto* out = reinterpret_cast<__m128i*>(to);
-      const __m128i a = _mm_loadu_si128(in), b = _mm_loadu_si128(in + 1);
-      const __m128i c = _mm_loadu_si128(in + 2), d = _mm_loadu_si128(in + 3);
-      _mm_stream_si128(out, a);
-      _mm_stream_si128(out + 1, b);
-      _mm_stream_si128(out + 2, c);
-      _mm_stream_si128(out + 3, d);
-    }
+    stream_lines(to + head, from + head, lines);
+    to += head + lines;
+    from += head + lines;
+    bytes -= head + lines;
   }
-#endif
   std::memcpy(to, from, bytes);
 }
 
-// Past the caches if it `streams`.
-inline void copy_bytes(std::byte* to, const std::byte* from, std::uint64_t bytes, bool streams) {
-  if (streams)
-    stream_copy(to, from, bytes);
+// Past the caches, unless `stream_lines` is null.
+inline void copy_bytes(std::byte* to, const std::byte* from, std::uint64_t bytes,
+                       StreamLines* stream_lines) {
+  if (stream_lines)
+    stream_copy(to, from, bytes, stream_lines);
   else
     std::memcpy(to, from, bytes);
 }
@@ -79,16 +74,16 @@ class StreamWriter {
  public:
   static constexpr std::size_t window_bytes = 4096;
 
-  explicit StreamWriter(std::byte* to) : to_(to) {}
+  StreamWriter(std::byte* to, StreamLines* stream_lines) : to_(to), stream_lines_(stream_lines) {}
   StreamWriter(const StreamWriter&) = delete;
   StreamWriter& operator=(const StreamWriter&) = delete;
-  ~StreamWriter() { stream_copy(to_, buffer_, held_); }
+  ~StreamWriter() { stream_copy(to_, buffer_, held_, stream_lines_); }
 
   void write(const std::byte* from, std::uint64_t bytes) {
     if (held_ + bytes > sizeof buffer_) flush();
     if (held_ + bytes > sizeof buffer_) {
-      stream_copy(to_, buffer_, held_);
-      stream_copy(to_ + held_, from, bytes);
+      stream_copy(to_, buffer_, held_, stream_lines_);
+      stream_copy(to_ + held_, from, bytes, stream_lines_);
       to_ += held_ + bytes;
       held_ = 0;
     } else {
@@ -102,7 +97,7 @@ class StreamWriter {
   }
   void advance(std::uint64_t bytes) { held_ += bytes; }
   void go_back(std::uint64_t bytes) {
-    stream_copy(to_, buffer_, held_);
+    stream_copy(to_, buffer_, held_, stream_lines_);
     to_ += held_;
     to_ -= bytes;
     held_ = 0;
@@ -113,13 +108,14 @@ class StreamWriter {
   void flush() {
     const std::uint64_t rest = reinterpret_cast<std::uintptr_t>(to_ + held_) % 64;
     const std::uint64_t whole = held_ < rest ? 0 : held_ - rest;
-    stream_copy(to_, buffer_, whole);
+    stream_copy(to_, buffer_, whole, stream_lines_);
     to_ += whole;
     held_ -= whole;
     std::memmove(buffer_, buffer_ + whole, held_);
   }
 
   std::byte* to_;
+  StreamLines* stream_lines_;
   std::uint64_t held_ = 0;
   std::byte buffer_[window_bytes + 64];
 };

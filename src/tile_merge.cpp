@@ -33,8 +33,8 @@ class FormatMerger final : public TileMerger {
  public:
   FormatMerger(const KeyWords& keys, Output output, const WordKernel& kernel)
       : keys_(keys),
-        streams_(output == Output::read_later),
-        format_(keys, kernel, streams_),
+        stream_lines_(output == Output::read_later ? kernel.stream_lines : nullptr),
+        format_(keys, kernel, stream_lines_ != nullptr),
         sorter_(keys, kernel),
         cutter_(keys, sorter_) {}
 
@@ -181,7 +181,7 @@ class FormatMerger final : public TileMerger {
       }
       if (const TextLayout* const text = keys_.text()) {
         const auto records = bytes_of(*text, piece.records, piece.count);
-        copy_bytes(out, records.data(), records.size(), streams_);
+        copy_bytes(out, records.data(), records.size(), stream_lines_);
         out += records.size();
         continue;
       }
@@ -192,7 +192,7 @@ class FormatMerger final : public TileMerger {
       for (std::uint64_t at = 0; at < bytes; at = end) {
         end = std::min(end + copied_bytes, bytes);
         if (at < next_bytes) prefetch(rest.records + at, std::min(end, next_bytes) - at);
-        copy_bytes(out + at, piece.records + at, end - at, streams_);
+        copy_bytes(out + at, piece.records + at, end - at, stream_lines_);
       }
       std::byte* const begin = out;
       out += bytes;
@@ -202,7 +202,7 @@ class FormatMerger final : public TileMerger {
   }
 
   const KeyWords& keys_;
-  const bool streams_;
+  StreamLines* const stream_lines_;  // null: nothing goes past the caches
   FingerprintSum sum_ = nullptr;
   std::uint64_t fingerprint_ = 0;  // of what was merged of a tile
   Format format_;

@@ -38,6 +38,9 @@ struct Packing {
   unsigned run_bits = 0;
 };
 
+// Copies whole lines of 64 bytes past the caches; `to` begins one.
+using StreamLines = void(std::byte* to, const std::byte* from, std::uint64_t bytes);
+
 struct WordKernel {
   // `steps`, a multiple of the block, outputs of each lane, all words ^ `flip` as they go out.
   using Advance = void(WordLanes& lanes, std::uint64_t steps, Word flip);
@@ -69,6 +72,7 @@ struct WordKernel {
   // whether any is equal, too.
   Order (*order_ties)(const std::uint64_t* words, unsigned shift, const std::uint64_t* further,
                       std::uint64_t count);
+  StreamLines* stream_lines;
 };
 
 enum class Simd { none, neon, avx2, avx512 };

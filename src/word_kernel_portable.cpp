@@ -1,6 +1,7 @@
 #include <initializer_list>
 
 #include "conditional_moves.hpp"
+#include "stream_lines.hpp"
 #include "word_kernel.hpp"
 #include "word_kernel_loops.hpp"
 
@@ -44,8 +45,9 @@ void advance_raw(WordLanes& lanes, std::uint64_t steps, bool unsigned_order) {
   advance_scalar(lanes, steps, unsigned_order ? sign_bit : 0, 0);
 }
 
-constexpr WordKernel portable_kernel{false,      advance, advance_raw, ascend, read_ascending,
-                                     find_order, pack,    read_packed, tied,   order_ties};
+constexpr WordKernel portable_kernel{false,          advance,    advance_raw, ascend,
+                                     read_ascending, find_order, pack,        read_packed,
+                                     tied,           order_ties, stream_lines};
 
 }  // namespace
 

@@ -1,6 +1,7 @@
 // The vector kernel, for the instruction set of the file that includes it.
 #pragma once
 
+#include "stream_lines.hpp"
 #include "word_kernel_loops.hpp"
 
 namespace corank {
@@ -88,10 +89,10 @@ void advance_raw(WordLanes& lanes, std::uint64_t steps, bool unsigned_order) {
 }
 
 template <class Vectors>
-constexpr WordKernel vector_kernel{true,      advance_any<Vectors>, advance_raw<Vectors>,
-                                   ascend,    read_ascending,       find_order,
-                                   pack,      read_packed,          tied,
-                                   order_ties};
+constexpr WordKernel vector_kernel{true,       advance_any<Vectors>, advance_raw<Vectors>,
+                                   ascend,     read_ascending,       find_order,
+                                   pack,       read_packed,          tied,
+                                   order_ties, stream_lines};
 
 }  // namespace
 }  // namespace corank

@@ -1,0 +1,37 @@
+// Stores past the caches, by the instruction set of the file that includes this.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#ifdef __SSE2__
+#include <immintrin.h>
+#endif
+
+namespace corank {
+namespace {
+
+// Whole lines of 64 bytes; `to` begins one.
+inline void stream_lines(std::byte* to, const std::byte* from, std::uint64_t bytes) {
+#if defined(__AVX512F__)
+  for (std::uint64_t at = 0; at < bytes; at += 64)
+    _mm512_stream_si512(reinterpret_cast<__m512i*>(to + at), _mm512_loadu_si512(from + at));
+#elif defined(__SSE2__)
+  for (std::uint64_t at = 0; at < bytes; at += 64) {
+    const auto* in = reinterpret_cast<const __m128i*>(from + at);
+    auto* out = reinterpret_cast<__m128i*>(to + at);
+    const __m128i a = _mm_loadu_si128(in), b = _mm_loadu_si128(in + 1);
+    const __m128i c = _mm_loadu_si128(in + 2), d = _mm_loadu_si128(in + 3);
+    _mm_stream_si128(out, a);
+    _mm_stream_si128(out + 1, b);
+    _mm_stream_si128(out + 2, c);
+    _mm_stream_si128(out + 3, d);
+  }
+#else
+  std::memcpy(to, from, bytes);
+#endif
+}
+
+}  // namespace
+}  // namespace corank
