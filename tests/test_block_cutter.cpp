@@ -39,6 +39,7 @@ std::vector<std::vector<std::uint64_t>> blocks_of(const std::vector<std::vector<
       // A run's parts follow one another.
       REQUIRE(block[r].records == reinterpret_cast<const std::byte*>(runs[r].data() + taken[r]));
       REQUIRE(block[r].predecessor == (taken[r] != 0));
+      REQUIRE(block[r].count <= runs[r].size());
       blocks.back().push_back(block[r].count);
       taken[r] += block[r].count;
       REQUIRE(taken[r] <= runs[r].size());
@@ -55,7 +56,8 @@ TEST_CASE("blocks are merged one after another", "[block]") {
   for (const std::size_t k : {2u, 3u, 16u, 300u})
     for (const std::uint64_t block_records : {100u, 5'000u})
       // How many values the words have.
-      for (const auto& [highs, lows] : {std::pair{~0ull, ~0ull}, {50ull, 1'000ull}, {1ull, 3ull}}) {
+      for (const auto& [highs, lows] :
+           {std::pair{~0ull, ~0ull}, {50ull, 1'000ull}, {1ull, 3ull}, {40ull, 1ull}}) {
         CAPTURE(k, block_records, highs, lows);
         std::vector<std::vector<Wide>> runs(k);
         for (int i = 0; i < 30'000; ++i)
@@ -89,8 +91,11 @@ TEST_CASE("a key that many records have is a block of its own", "[block]") {
       for (const std::uint64_t key : {0ull, 1ull << 62, ~0ull}) {
         CAPTURE(k, equal, key);
         std::vector<std::vector<Wide>> runs(k);
-        for (std::uint64_t i = 0; i < 40'000; ++i)
-          runs[random() % k].push_back(i < equal ? Wide{key, key} : Wide{random(), random()});
+        // Of the first run so few that they may be between two samples.
+        for (std::uint64_t i = 0; i < equal; ++i)
+          runs[i < 3 ? 0 : 1 + random() % (k - 1)].push_back({key, key});
+        for (std::uint64_t i = equal; i < 40'000; ++i)
+          runs[random() % k].push_back({random(), random()});
         for (auto& run : runs) std::ranges::stable_sort(run, less);
         std::uint64_t alone = 0;
         std::vector<std::uint64_t> begins(k, 0);
@@ -106,6 +111,18 @@ TEST_CASE("a key that many records have is a block of its own", "[block]") {
         }
         CHECK(alone == equal);
       }
+}
+
+TEST_CASE("blocks go on where they end within records of one key", "[block]") {
+  Random random(4);
+  for (int i = 0; i < 100; ++i) {
+    const Wide equal{random(), 0};
+    std::vector<std::vector<Wide>> runs(30);
+    for (int record = 0; record < 20'000; ++record)
+      runs[random() % runs.size()].push_back(record < 1'000 ? equal : Wide{random(), 0});
+    for (auto& run : runs) std::ranges::sort(run, less);
+    CHECK(blocks_of(runs, 5'000).size() >= 4);
+  }
 }
 
 TEST_CASE("what is little is one block", "[block]") {

@@ -220,6 +220,28 @@ TEST_CASE("multiway_merge takes comparators that move only and records without a
   for (int i = 0; i < 4; ++i) CHECK(out[static_cast<std::size_t>(i)].value == i);
 }
 
+// Where a run is merged in parts, the order of what they join is looked at, too.
+TEST_CASE("multiway_merge refuses a run wherever it is not sorted", "[multiway]") {
+  constexpr std::size_t records = 1'200;  // of 35 bytes: they are copied in several pieces
+  std::vector<Wide> sorted(records), out(records);
+  for (std::size_t i = 0; i < records; ++i) {
+    sorted[i].key[10] = static_cast<unsigned char>(i / 256);
+    sorted[i].key[11] = static_cast<unsigned char>(i % 256);
+  }
+  std::uint64_t refused = 0;
+  for (std::size_t at = 1; at < records; ++at) {
+    std::vector<Wide> run = sorted;
+    std::swap(run[at - 1], run[at]);
+    const std::array whole{std::span<const Wide>(run)};
+    try {
+      multiway_merge<Wide>(whole, out, wide_key, 1);
+    } catch (const std::invalid_argument&) {
+      ++refused;
+    }
+  }
+  CHECK(refused == records - 1);
+}
+
 TEST_CASE("multiway_merge refuses what it can't merge", "[multiway]") {
   Random random(5);
   std::vector<std::uint64_t> run(100'000);
