@@ -27,7 +27,7 @@ void BlockCutter::begin(std::span<const Stretch> runs, std::uint64_t block_recor
   for (const Stretch& run : runs) records += run.count;
   if (records <= block_records + block_records / 2) return;
   for (std::size_t run = 0; run < runs.size(); ++run)
-    for (std::uint64_t i = step_; i <= runs[run].count; i += step_)
+    for (std::uint64_t i = first_sample(run); i <= runs[run].count; i += step_)
       samples_.push_back({runs[run].records + (i - 1) * keys_.record_bytes(), run});
   sorter_.sort(samples_, 0);
 }
@@ -53,7 +53,7 @@ bool BlockCutter::next(std::vector<Stretch>& block) {
   for (std::size_t run = 0; run < runs_.size(); ++run) {
     Stretch part = runs_[run];
     drop(part, begins_[run], keys_.record_bytes());
-    // The block before may have ended within what has the same key.
+    // What is found in a run that is out of order may lie before what was.
     const std::uint64_t end = std::max(begins_[run], ends_[run]);
     part.count = end - begins_[run];
     begins_[run] = end;
@@ -66,11 +66,13 @@ bool BlockCutter::next(std::vector<Stretch>& block) {
 // `limit` if there are none before it.
 std::size_t BlockCutter::find_equal(std::size_t limit) {
   const std::size_t apart =
-      std::max<std::size_t>({block_samples_ / 8, least_equal_from_run * runs_.size() / step_, 1});
+      std::max<std::size_t>({block_samples_ / 16, least_equal_from_run * runs_.size() / step_, 1});
   const auto less = [this](const RecordRef& a, const RecordRef& b) {
     return keys_.less(a.record, b.record);
   };
-  for (std::size_t i = next_sample_; i < limit && i + apart < samples_.size(); i += apart) {
+  // The last one of the block is looked at, lest the block end within what the next one cuts off.
+  std::size_t i = next_sample_ + (limit - next_sample_ + apart - 1) % apart;
+  for (; i < limit && i + apart < samples_.size(); i += apart) {
     if (less(samples_[i], samples_[i + apart])) continue;
     const auto begin = samples_.begin();
     const auto [first, last] = std::equal_range(begin + static_cast<std::ptrdiff_t>(next_sample_),
@@ -81,13 +83,20 @@ std::size_t BlockCutter::find_equal(std::size_t limit) {
   return limit;
 }
 
+// In runs of the same distribution samples would be alike, were they the same of each.
+std::uint64_t BlockCutter::first_sample(std::uint64_t run) const {
+  return step_ - step_ * run / runs_.size();
+}
+
 void BlockCutter::take_samples(std::size_t end) {
-  for (; next_sample_ < end; ++next_sample_) sampled_[samples_[next_sample_].run] += step_;
+  for (; next_sample_ < end; ++next_sample_) {
+    const std::uint64_t run = samples_[next_sample_].run;
+    sampled_[run] += sampled_[run] == 0 ? first_sample(run) : step_;
+  }
 }
 
 // Finds where the records end that sort up to and including the splitter, of a run there is, before
-// all runs or after them: less than a step behind the last sample that does. Splitters ascend, so
-// what is found does, too, whatever the runs.
+// all runs or after them: less than a step behind the last sample that does.
 void BlockCutter::seek(const RecordRef& splitter) {
   const std::uint32_t record_bytes = keys_.record_bytes();
   const bool more_words = keys_.words() > 1;

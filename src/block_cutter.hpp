@@ -11,11 +11,11 @@
 
 namespace corank {
 
-// Of every run each `step`-th record is a sample; a block ends at each `block_samples`-th sample in
-// the order of the merge. So how many records of a run are in a block is known but for those
-// between two of its samples. These are sought in all runs at the same time, lest each search wait
-// for memory of its own. Where a good part of a block has the same key, as many samples tell, that
-// part is a block of its own: it is merged by copying it, run by run.
+// Of every run each `step`-th record is a sample, of each run from another one on; a block ends at
+// each `block_samples`-th sample in the order of the merge. So how many records of a run are in a
+// block is known but for those between two of its samples. These are sought in all runs at the same
+// time, lest each search wait for memory of its own. Where a good part of a block has the same key,
+// as many samples tell, that part is a block of its own: it is merged by copying it, run by run.
 class BlockCutter {
  public:
   // `keys` and `sorter` must outlive the cutter.
@@ -30,6 +30,7 @@ class BlockCutter {
 
  private:
   std::size_t find_equal(std::size_t limit);
+  std::uint64_t first_sample(std::uint64_t run) const;
   void take_samples(std::size_t end);
   void seek(const RecordRef& splitter);
 
