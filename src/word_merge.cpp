@@ -13,10 +13,12 @@ constexpr int lanes = WordLanes::count;
 constexpr std::uint64_t block = WordLanes::block;
 constexpr Word greatest_word = INT64_MAX;
 
-// What the lanes work on at a time: long enough that the change to the next costs little.
-constexpr std::uint64_t part_words = 2048;
+// What the lanes work on at a time: long enough that the change to the next costs little, and not
+// whole pages, lest what is at the same place in all of them compete for the same lines of the
+// cache.
+constexpr std::uint64_t part_words = 2216;
 // The same of a front, which comes from memory and goes there.
-constexpr std::uint64_t raw_part_words = 1024;
+constexpr std::uint64_t raw_part_words = 1416;
 constexpr std::uint64_t piece = 128;
 // Runs whose words fit into the first cache, twice, are merged into one before the next ones are.
 constexpr std::uint64_t group_words = 2048;
