@@ -47,10 +47,9 @@ class PackedWords {
                             stride, stretch.count + stretch.predecessor, whole_word_->big_endian,
                             whole_word_->flip ^ sign_bit);
     }
-    const std::uint64_t before = stretch.predecessor;
-    if (const auto ascend =
-            keys_.ascend(stretch.records - before * keys_.record_bytes(), stretch.count + before))
-      return *ascend;
+    const std::byte* const before =
+        stretch.predecessor ? stretch.records - keys_.record_bytes() : nullptr;
+    if (const auto ascend = keys_.ascend(before, stretch.records, stretch.count)) return *ascend;
     std::array<std::uint64_t, batch> words;
     return joins(stretch) &&
            read(stretch, 0, {}, 0, false, [&](std::uint64_t) { return words.data(); });
@@ -227,8 +226,8 @@ class PackedWords {
       }
       if (order.descends) return false;
       if (order.equals && !keys_.is_last(word) && !later) {
-        if (first != 0 && descends(records - record_bytes, records)) return false;
-        if (!ties_ascend(records, count, word + 1, false, to, 0)) return false;
+        const std::byte* const before = first != 0 ? records - record_bytes : nullptr;
+        if (!ties_ascend(before, records, count, word + 1, false, to, 0)) return false;
       }
       if (!reads_packed) kernel_.pack(to, count, packing, run);
     }
@@ -236,14 +235,17 @@ class PackedWords {
   }
 
   // Whether records are in order where their packed words >> `shift` are those of their
-  // predecessors. They may differ in the key's words from `word` on, a `part` of which is packed.
-  bool ties_ascend(const std::byte* records, std::uint64_t count, std::uint32_t word, bool part,
-                   const std::uint64_t* packed, unsigned shift) const {
+  // predecessors, the first one's being `before` unless that is null. They may differ in the key's
+  // words from `word` on, a `part` of which is packed.
+  bool ties_ascend(const std::byte* before, const std::byte* records, std::uint64_t count,
+                   std::uint32_t word, bool part, const std::uint64_t* packed,
+                   unsigned shift) const {
     // To see that all ascend costs less than to look for those that tie.
+    if (const auto ascend = keys_.ascend(before, records, count)) return *ascend;
+    if (before && descends(before, records)) return false;
     if (whole_word_)
       return kernel_.ascend(records + whole_word_->offset, keys_.record_bytes(), count,
                             whole_word_->big_endian, whole_word_->flip ^ sign_bit);
-    if (const auto ascend = keys_.ascend(records, count)) return *ascend;
     if (!text_) {
       std::array<std::uint64_t, put_words> words, next_words;
       const auto order_by = [&](std::uint64_t* to, const std::uint64_t* ties, unsigned tie_shift) {
@@ -299,16 +301,15 @@ class PackedWords {
                                                   !goes_back || looks_at_ties_later_));
       if constexpr (goes_back) {
         if (window_records != 0 && (ordered || !tied)) {
-          const std::byte* const before =
-              first != 0 ? records.next(first - 1) - record_bytes : nullptr;
+          const std::byte* const before = first != 0 && tie(words[first - 1], words[first])
+                                              ? records.next(first - 1) - record_bytes
+                                              : nullptr;
           std::byte* const to = writer.window();
           records.copy(first, end, to);
           if (tied)
-            ordered =
-                !(first != 0 && tie(words[first - 1], words[first]) && descends(before, to)) &&
-                ties_ascend(to, end - first, word_ + (packing_.shift == 0), packing_.shift != 0,
-                            reinterpret_cast<const std::uint64_t*>(&words[first]),
-                            packing_.run_bits);
+            ordered = ties_ascend(
+                before, to, end - first, word_ + (packing_.shift == 0), packing_.shift != 0,
+                reinterpret_cast<const std::uint64_t*>(&words[first]), packing_.run_bits);
           if (ordered || !tied) {
             writer.advance((end - first) * record_bytes);
             first = end;

@@ -44,9 +44,10 @@ class KeyWords {
   virtual void gather(std::uint32_t word, std::span<const std::byte* const> records,
                       std::uint64_t* to) const = 0;
   virtual bool less(const std::byte* a, const std::byte* b) const = 0;
-  // Whether `count` records that lie end to end are in order; none where their words are read
-  // faster one after another.
-  virtual std::optional<bool> ascend(const std::byte* /*records*/, std::size_t /*count*/) const {
+  // Whether `count` records that lie end to end are in order, behind the one `before`, unless that
+  // is null; none where their words are read faster one after another.
+  virtual std::optional<bool> ascend(const std::byte* /*before*/, const std::byte* /*records*/,
+                                     std::size_t /*count*/) const {
     return std::nullopt;
   }
   // The word that best tells apart what lies between two records, whose words before it are equal.
@@ -140,16 +141,19 @@ class ExtractedWords final : public KeyWords {
     }
     return false;
   }
-  std::optional<bool> ascend(const std::byte* records, std::size_t count) const override {
+  std::optional<bool> ascend(const std::byte* before, const std::byte* records,
+                             std::size_t count) const override {
     if constexpr (KeyTraits<Value>::words != 2) return std::nullopt;
     __extension__ using Wide = unsigned __int128;
-    Wide before = 0;
+    const auto key_of = [this](const std::byte* record) {
+      return Wide{word_of(0, record)} << 64 | word_of(1, record);
+    };
+    Wide last = before ? key_of(before) : 0;
     std::uint64_t descents = 0;
     for (std::size_t i = 0; i < count; ++i) {
-      const std::byte* const record = records + i * sizeof(T);
-      const Wide key = Wide{word_of(0, record)} << 64 | word_of(1, record);
-      descents |= key < before;
-      before = key;
+      const Wide key = key_of(records + i * sizeof(T));
+      descents |= key < last;
+      last = key;
     }
     return descents == 0;
   }
