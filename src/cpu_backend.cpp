@@ -33,7 +33,7 @@ const std::byte* record_at(const Segment& segment, std::uint64_t index,
 // The words of a layout's keys: first those of the prefix, then each piece of the tail as one.
 class LayoutWords final : public detail::KeyWords {
  public:
-  explicit LayoutWords(const KeyLayout& layout) : layout_(layout) {
+  explicit LayoutWords(const KeyLayout& layout) : layout_(layout), two_words_(two_words(layout)) {
     for (std::uint32_t p = 0; p < layout.pieces_count; ++p) {
       const bool tail = p >= layout.prefix_pieces;
       if (p == 0 || tail || layout.pieces[p].word != layout.pieces[p - 1].word)
@@ -63,6 +63,12 @@ class LayoutWords final : public detail::KeyWords {
     return record_less(layout_, a, b);
   }
 
+  std::optional<bool> ascend(const std::byte* before, const std::byte* records,
+                             std::size_t count) const override {
+    if (!two_words_) return std::nullopt;
+    return two_words_->ascend(before, records, count, layout_.record_bytes);
+  }
+
   std::optional<detail::WholeWord> whole_word() const override {
     return pieces_.size() == 1 ? first_word(layout_) : std::nullopt;
   }
@@ -77,6 +83,7 @@ class LayoutWords final : public detail::KeyWords {
   KeyLayout layout_;
   std::vector<KeyPiece> pieces_;
   std::vector<std::uint32_t> first_pieces_;  // of each word; and their end
+  std::optional<TwoWords> two_words_;
 };
 
 std::unique_ptr<detail::KeyWords> make_words(const KeyLayout& layout) {

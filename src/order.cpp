@@ -169,6 +169,27 @@ std::optional<detail::WholeWord> first_word(const KeyLayout& layout) {
                                (piece.descending ? ~std::uint64_t{0} : 0)};
 }
 
+std::optional<TwoWords> two_words(const KeyLayout& layout) {
+  if (layout.text || layout.pieces_count != 2) return std::nullopt;
+  const std::optional<detail::WholeWord> high = first_word(layout);
+  const KeyPiece& piece = layout.pieces[1];
+  // The second is a string, the last bytes of eight of the record.
+  if (!high || !piece.big_endian || piece.transform != Transform::none ||
+      piece.offset + piece.bytes < 8)
+    return std::nullopt;
+  const std::uint64_t flip = piece.descending ? ~std::uint64_t{0} : 0;
+  return TwoWords{*high, {piece.offset + piece.bytes - 8, true, flip}, 64u - 8 * piece.bytes};
+}
+
+bool TwoWords::ascend(const std::byte* before, const std::byte* records, std::uint64_t count,
+                      std::uint32_t record_bytes) const {
+  const TwoWords by = *this;  // in registers
+  return detail::two_words_ascend(
+      before, records, count, record_bytes,
+      [by](const std::byte* record) { return detail::word_of(by.high, record); },
+      [by](const std::byte* record) { return detail::word_of(by.low, record) << by.other_bits; });
+}
+
 Neighbours compare_first_words(const KeyLayout& layout, const std::byte* records,
                                std::uint64_t count) {
   std::uint32_t pieces = 1;
@@ -196,12 +217,14 @@ std::uint64_t first_descent(const KeyLayout& layout, const std::byte* records, s
     return first_text_descent(*layout.text, {reinterpret_cast<const Entry*>(records), count},
                               strict);
   const bool ties = strict || more_than_a_word(layout);
+  const std::optional<TwoWords> two = strict ? std::nullopt : two_words(layout);
   // A block begins with the last record of the one before it.
   for (std::uint64_t first = 0; first + 1 < count; first += block_records - 1) {
     const std::byte* const block = records + first * layout.record_bytes;
     const std::uint64_t in_block = std::min(block_records, count - first);
     const Neighbours found = compare_first_words(layout, block, in_block);
     if (!found.descend && !(found.tie && ties)) continue;
+    if (two && two->ascend(nullptr, block, in_block, layout.record_bytes)) continue;
     const std::uint64_t descent = descent_in_block(layout, block, in_block, strict);
     if (descent != in_block) return first + descent;
   }

@@ -12,6 +12,17 @@ namespace corank {
 // The first word of the keys where it is one integer of 8 bytes in the record.
 std::optional<detail::WholeWord> first_word(const KeyLayout& layout);
 
+// Keys of two words that stand in the record, so that to compare all of them costs little.
+struct TwoWords {
+  detail::WholeWord high, low;
+  unsigned other_bits;  // of the low one, above what belongs to the key
+
+  // As of KeyWords.
+  bool ascend(const std::byte* before, const std::byte* records, std::uint64_t count,
+              std::uint32_t record_bytes) const;
+};
+std::optional<TwoWords> two_words(const KeyLayout& layout);
+
 // How records compare to their predecessors by the first words of their keys.
 struct Neighbours {
   bool descend = false;  // some word is less than the one before

@@ -149,6 +149,23 @@ inline std::uint64_t word_of(const WholeWord& key, const std::byte* record) {
   return (key.big_endian ? byte_swap(raw) : raw) ^ key.flip;
 }
 
+// Whether `count` records that lie end to end are in order, behind the one `before`, unless that is
+// null, by keys of two words, high(record) and low(record).
+template <class High, class Low>
+bool two_words_ascend(const std::byte* before, const std::byte* records, std::size_t count,
+                      std::size_t record_bytes, High high, Low low) {
+  __extension__ typedef unsigned __int128 Wide;
+  const auto key = [&](const std::byte* record) { return Wide{high(record)} << 64 | low(record); };
+  Wide last = before ? key(before) : 0;
+  std::uint64_t descents = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    const Wide next = key(records + i * record_bytes);
+    descents |= next < last;
+    last = next;
+  }
+  return descents == 0;
+}
+
 }  // namespace detail
 
 // The piece's bits, ordered as unsigned and placed where they stand in their word.

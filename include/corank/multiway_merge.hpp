@@ -144,18 +144,10 @@ class ExtractedWords final : public KeyWords {
   std::optional<bool> ascend(const std::byte* before, const std::byte* records,
                              std::size_t count) const override {
     if constexpr (KeyTraits<Value>::words != 2) return std::nullopt;
-    __extension__ using Wide = unsigned __int128;
-    const auto key_of = [this](const std::byte* record) {
-      return Wide{word_of(0, record)} << 64 | word_of(1, record);
-    };
-    Wide last = before ? key_of(before) : 0;
-    std::uint64_t descents = 0;
-    for (std::size_t i = 0; i < count; ++i) {
-      const Wide key = key_of(records + i * sizeof(T));
-      descents |= key < last;
-      last = key;
-    }
-    return descents == 0;
+    return two_words_ascend(
+        before, records, count, sizeof(T),
+        [this](const std::byte* record) { return word_of(0, record); },
+        [this](const std::byte* record) { return word_of(1, record); });
   }
   std::optional<WholeWord> whole_word() const override {
     if constexpr (std::integral<Value> && sizeof(Value) == 8) {
