@@ -139,6 +139,13 @@ TEST_CASE("the first descent is found wherever it is") {
   auto cases = schemas_and_keys;
   cases.push_back({"p:u64,a:i64", "a:desc"});
   cases.push_back({"p:u32,a:u64,q:bytes60", "a"});
+  // Of two words, which are compared whole.
+  cases.push_back({"p:u16,a:bytes10,q:bytes9", "a"});
+  cases.push_back({"a:bytes16,q:u8", "a:desc"});
+  cases.push_back({"p:u32,a:i64,b:bytes3", "a:desc,b"});
+  cases.push_back({"p:u32,a:i64,b:bytes8", "a,b:desc"});
+  cases.push_back({"p:u64,a:bytes3,b:u64", "b,a"});
+  cases.push_back({"a:bytes3,b:u64", "b,a"});
   for (const auto& [text, by] : cases) {
     const Schema schema = Schema::parse(text);
     const auto keys = parse_keys(by, schema);
@@ -173,6 +180,7 @@ TEST_CASE("the first descent is found wherever it is") {
         ++planted;
         std::swap_ranges(at(i), at(i + 1), at(i + 1));
         missed += first_descent(encoding.layout(), sorted.data(), count) != i + 1;
+        missed += first_descent(encoding.layout(), at(i), 2) != 1;
         for (const bool strict : {false, true}) {
           const auto look = in_one_go(count, strict);
           missed += look && look->ascends;
