@@ -83,7 +83,7 @@ std::size_t BlockCutter::find_equal(std::size_t limit) {
   return limit;
 }
 
-// In runs of the same distribution samples would be alike, were they the same of each.
+// Runs of one distribution, sampled at the same places, would tell no more than one of them.
 std::uint64_t BlockCutter::first_sample(std::uint64_t run) const {
   return step_ - step_ * run / runs_.size();
 }

@@ -64,6 +64,7 @@ class MergedRecords {
   // Whether many of the words are followed by several of the same.
   bool repeats_often(std::size_t first, std::size_t end) const {
     constexpr std::size_t apart = 4;
+    // What is copied together is not fetched ahead, which long records gain more by.
     if (apart * record_bytes() > most_copied_bytes) return false;
     std::size_t repeats = 0;
     for (std::size_t i = first; i + apart < end; i += 2 * apart)

@@ -113,18 +113,6 @@ TEST_CASE("a key that many records have is a block of its own", "[block]") {
       }
 }
 
-TEST_CASE("blocks go on where they end within records of one key", "[block]") {
-  Random random(4);
-  for (int i = 0; i < 100; ++i) {
-    const Wide equal{random(), 0};
-    std::vector<std::vector<Wide>> runs(30);
-    for (int record = 0; record < 20'000; ++record)
-      runs[random() % runs.size()].push_back(record < 1'000 ? equal : Wide{random(), 0});
-    for (auto& run : runs) std::ranges::sort(run, less);
-    CHECK(blocks_of(runs, 5'000).size() >= 4);
-  }
-}
-
 TEST_CASE("what is little is one block", "[block]") {
   CHECK(blocks_of({{{1, 1}, {2, 2}}, {}, {{1, 1}}}, 2) ==
         std::vector<std::vector<std::uint64_t>>{{2, 0, 1}});

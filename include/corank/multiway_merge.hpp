@@ -143,11 +143,13 @@ class ExtractedWords final : public KeyWords {
   }
   std::optional<bool> ascend(const std::byte* before, const std::byte* records,
                              std::size_t count) const override {
-    if constexpr (KeyTraits<Value>::words != 2) return std::nullopt;
-    return two_words_ascend(
-        before, records, count, sizeof(T),
-        [this](const std::byte* record) { return word_of(0, record); },
-        [this](const std::byte* record) { return word_of(1, record); });
+    if constexpr (KeyTraits<Value>::words == 2)
+      return two_words_ascend(
+          before, records, count, sizeof(T),
+          [this](const std::byte* record) { return word_of(0, record); },
+          [this](const std::byte* record) { return word_of(1, record); });
+    else
+      return KeyWords::ascend(before, records, count);
   }
   std::optional<WholeWord> whole_word() const override {
     if constexpr (std::integral<Value> && sizeof(Value) == 8) {
