@@ -63,8 +63,8 @@ class PackedWords {
     choose_word(block);
     const bool squeezed = text_ && !keys_.is_last(word_) && ties_often(block);
     if (!(squeezed ? read_squeezed(block, records, look) : read_block(block, look))) return false;
-    next_.clear();
-    for (const Stretch& stretch : block) next_.push_back(stretch.records);
+    cursors_.clear();
+    for (const Stretch& stretch : block) cursors_.push_back({stretch.records, stretch.records});
     if (shaper) return put_records<sizeof(Entry)>(merger_.merge(), *shaper);
     if (text_) {
       GatherWriter writer(*text_->text(), out, end);
@@ -277,7 +277,7 @@ class PackedWords {
   template <std::uint32_t Bytes, class Writer>
   bool put_records(std::span<const Word> words, Writer& writer) {
     const MergedRecords<Bytes> records(words, packing_.run_bits, keys_.record_bytes(),
-                                       next_.data());
+                                       cursors_.data());
     const std::uint32_t record_bytes = records.record_bytes();
     // Ties within a run are in order, or looked at here. But who can't go back has to know of them
     // before they are put out, since what they tie with in another run may belong before them.
@@ -409,7 +409,7 @@ class PackedWords {
   WordMerger merger_;
   RecordSorter sorter_;
   // Of the block that is merged: the word of the key, a record whose words before it are those of
-  // all of the block, the next record of each run.
+  // all of the block, where each run is.
   std::uint32_t word_ = 0;
   const std::byte* shared_ = nullptr;
   Packing packing_;
@@ -418,7 +418,7 @@ class PackedWords {
   // nothing there, as long as ties stay as they are. They did in the block before.
   bool looks_at_ties_later_ = false;
   bool ties_stayed_ = true;
-  std::vector<const std::byte*> next_;
+  std::vector<RunCursor> cursors_;
   std::vector<Stretch> pieces_;
   std::vector<RecordRef> ties_;
 };

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <functional>
 
 namespace corank {
 
@@ -28,31 +29,44 @@ void RecordSorter::sort(std::span<RecordRef> records, std::uint32_t word) {
   }
 }
 
-void RecordSorter::read(std::span<const RecordRef> records, std::uint32_t word) {
+void RecordSorter::read(std::span<const RecordRef> records, std::uint32_t word,
+                        std::uint32_t last_word) {
   words_.resize(std::max(words_.size(), records.size()));
+  last_words_.resize(words_.size());
   std::array<const std::byte*, 64> pointers;
   for (std::size_t first = 0; first < records.size(); first += pointers.size()) {
     const std::size_t count = std::min(records.size() - first, pointers.size());
     for (std::size_t i = 0; i < count; ++i) pointers[i] = records[first + i].record;
-    keys_.gather(word, std::span(pointers).first(count), words_.data() + first);
+    const auto gathered = std::span(pointers).first(count);
+    keys_.gather(word, gathered, words_.data() + first);
+    if (last_word != word) keys_.gather(last_word, gathered, last_words_.data() + first);
   }
 }
 
 // What is then left to do, records that are equal so far, is pending.
 void RecordSorter::sort_by_word(std::span<RecordRef> records, std::uint32_t word) {
-  read(records, word);
+  // A last word is read together with the one before it, while the record is in the cache.
+  const std::uint32_t last_word =
+      word + 1 < keys_.words() && keys_.is_last(word + 1) ? word + 1 : word;
+  const bool whole = keys_.is_last(last_word);
+  read(records, word, last_word);
   const std::span<const std::uint64_t> words = std::span(words_).first(records.size());
+  const std::uint64_t* const last_words = last_word == word ? words_.data() : last_words_.data();
   const auto [least, greatest] = std::ranges::minmax(words);
   if (least == greatest) {
     pending_.push_back({records, keys_.next_word(word, least)});
     return;
   }
-  // What is equal is sorted by next_word(value).
-  const auto push_equal = [&](auto value, auto next_word) {
+  // What is equal, and not known to be in order, is sorted by next_word(value).
+  const auto push_equal = [&](auto value, auto index, auto next_word) {
     for (std::size_t first = 0, end; first < records.size(); first = end) {
-      end = first + 1;
-      while (end < records.size() && value(end) == value(first)) ++end;
-      if (end - first > 1)
+      bool ordered = true;
+      for (end = first + 1; end < records.size() && value(end) == value(first); ++end) {
+        const std::size_t a = index(end - 1), b = index(end);
+        ordered = ordered && (words[a] < words[b] ||
+                              (whole && words[a] == words[b] && last_words[a] <= last_words[b]));
+      }
+      if (!ordered)
         pending_.push_back({records.subspan(first, end - first), next_word(value(first))});
     }
   };
@@ -60,7 +74,7 @@ void RecordSorter::sort_by_word(std::span<RecordRef> records, std::uint32_t word
   std::size_t runs = 1;
   for (std::size_t i = 1; i < words.size(); ++i) runs += descent(i);
   if (runs == 1) {
-    push_equal([&](std::size_t i) { return words[i]; },
+    push_equal([&](std::size_t i) { return words[i]; }, std::identity{},
                [&](std::uint64_t value) { return keys_.next_word(word, value); });
     return;
   }
@@ -78,12 +92,13 @@ void RecordSorter::sort_by_word(std::span<RecordRef> records, std::uint32_t word
   }
   const std::span<const Word> merged = merger_.merge();
   sorted_.resize(std::max(sorted_.size(), records.size()));
-  const Word index = (Word{1} << packing.run_bits) - 1;
-  for (std::size_t i = 0; i < merged.size(); ++i)
-    sorted_[i] = records[static_cast<std::size_t>(merged[i] & index)];
+  const auto index = [&](std::size_t i) {
+    return static_cast<std::size_t>(merged[i] & ((Word{1} << packing.run_bits) - 1));
+  };
+  for (std::size_t i = 0; i < merged.size(); ++i) sorted_[i] = records[index(i)];
   std::copy_n(sorted_.begin(), records.size(), records.begin());
   // Records whose words differ in the bits shifted out only are sorted by this word once more.
-  push_equal([&](std::size_t i) { return merged[i] >> packing.run_bits; },
+  push_equal([&](std::size_t i) { return merged[i] >> packing.run_bits; }, index,
              [&](Word value) {
                return packing.shift != 0
                           ? word

@@ -30,12 +30,12 @@ class RecordSorter {
     std::uint32_t word;
   };
 
-  void read(std::span<const RecordRef> records, std::uint32_t word);
+  void read(std::span<const RecordRef> records, std::uint32_t word, std::uint32_t last_word);
   void sort_by_word(std::span<RecordRef> records, std::uint32_t word);
 
   const detail::KeyWords& keys_;
   WordMerger merger_;
-  std::vector<std::uint64_t> words_;
+  std::vector<std::uint64_t> words_, last_words_;
   std::vector<RecordRef> sorted_;
   std::vector<Pending> pending_;
 };

@@ -95,7 +95,7 @@ class FormatMerger final : public TileMerger {
   }
 
   bool merge_cluster(std::byte*& out) {
-    if (cluster_.size() == 1) return copy(cluster_.front(), out);
+    if (cluster_.size() == 1) return copy(cluster_.front(), {}, out);
     if (cluster_.size() == 2 && !merge_fronts(out)) return false;
     const std::uint64_t runs = cluster_.size();
     const std::uint64_t record_bytes = bytes_to_merge(keys_);
@@ -131,8 +131,8 @@ class FormatMerger final : public TileMerger {
 
   bool merge_block(std::byte*& out) {
     if (joins_ascend()) {
-      for (const Stretch& stretch : block_)
-        if (!copy(stretch, out)) return false;
+      for (std::size_t i = 0; i < block_.size(); ++i)
+        if (!copy(block_[i], i + 1 < block_.size() ? block_[i + 1] : Stretch{}, out)) return false;
       return true;
     }
     std::uint64_t records = 0;
@@ -163,9 +163,10 @@ class FormatMerger final : public TileMerger {
     return true;
   }
 
-  // Each piece is copied while it is in the first cache, and the next one comes there meanwhile.
-  bool copy(const Stretch& stretch, std::byte*& out) {
-    constexpr std::uint64_t piece_bytes = std::uint64_t{16} << 10;
+  // Each piece is copied while it is in the first cache, and the next one, of the `next` stretch
+  // in the end, comes near meanwhile.
+  bool copy(const Stretch& stretch, const Stretch& next, std::byte*& out) {
+    constexpr std::uint64_t piece_bytes = std::uint64_t{4} << 10;
     constexpr std::uint64_t copied_bytes = 512;  // between prefetches
     const std::uint32_t record_bytes = keys_.record_bytes();
     const std::uint64_t piece_records = std::max<std::uint64_t>(piece_bytes / record_bytes, 1);
@@ -186,12 +187,13 @@ class FormatMerger final : public TileMerger {
         continue;
       }
       const std::uint64_t bytes = piece.count * record_bytes;
-      const std::uint64_t next_bytes = std::min(bytes, rest.count * record_bytes);
+      const Stretch& following = rest.count > 0 ? rest : next;
+      const std::uint64_t next_bytes = std::min(bytes, following.count * record_bytes);
       // Whole lines of the output at a time.
       std::uint64_t end = -reinterpret_cast<std::uintptr_t>(out) % 64;
       for (std::uint64_t at = 0; at < bytes; at = end) {
         end = std::min(end + copied_bytes, bytes);
-        if (at < next_bytes) prefetch(rest.records + at, std::min(end, next_bytes) - at);
+        if (at < next_bytes) prefetch(following.records + at, std::min(end, next_bytes) - at);
         copy_bytes(out + at, piece.records + at, end - at, stream_lines_);
       }
       std::byte* const begin = out;

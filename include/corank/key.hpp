@@ -158,9 +158,10 @@ bool two_words_ascend(const std::byte* before, const std::byte* records, std::si
   const auto key = [&](const std::byte* record) { return Wide{high(record)} << 64 | low(record); };
   Wide last = before ? key(before) : 0;
   std::uint64_t descents = 0;
+#pragma GCC unroll 4
   for (std::size_t i = 0; i < count; ++i) {
     const Wide next = key(records + i * record_bytes);
-    descents |= next < last;
+    descents += next < last;
     last = next;
   }
   return descents == 0;
