@@ -158,12 +158,16 @@ bool two_words_ascend(const std::byte* before, const std::byte* records, std::si
   const auto key = [&](const std::byte* record) { return Wide{high(record)} << 64 | low(record); };
   Wide last = before ? key(before) : 0;
   std::uint64_t descents = 0;
-#pragma GCC unroll 4
-  for (std::size_t i = 0; i < count; ++i) {
-    const Wide next = key(records + i * record_bytes);
+  // Two at a time, between which nothing is moved.
+  std::size_t i = 0;
+  for (; i + 1 < count; i += 2) {
+    const Wide next = key(records + i * record_bytes),
+               after = key(records + (i + 1) * record_bytes);
     descents += next < last;
-    last = next;
+    descents += after < next;
+    last = after;
   }
+  if (i < count) descents += key(records + i * record_bytes) < last;
   return descents == 0;
 }
 
