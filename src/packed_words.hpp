@@ -340,7 +340,7 @@ class PackedWords {
   // Whether several of `most` words tie with their predecessors, by a sample.
   bool ties_stand_close(std::span<const Word> words, std::size_t most) const {
     constexpr std::size_t apart = 64;
-    const std::size_t several = std::min<std::size_t>(4, most / 2);
+    const std::size_t several = std::clamp<std::size_t>(most / 2, 1, 4);
     std::size_t ties = 0;
     for (std::size_t i = 1; i < words.size(); i += apart) ties += tie(words[i - 1], words[i]);
     return ties * apart * most >= several * words.size();

@@ -52,11 +52,6 @@ void RecordSorter::sort_by_word(std::span<RecordRef> records, std::uint32_t word
   read(records, word, last_word);
   const std::span<const std::uint64_t> words = std::span(words_).first(records.size());
   const std::uint64_t* const last_words = last_word == word ? words_.data() : last_words_.data();
-  const auto [least, greatest] = std::ranges::minmax(words);
-  if (least == greatest) {
-    pending_.push_back({records, keys_.next_word(word, least)});
-    return;
-  }
   // What is equal, and not known to be in order, is sorted by next_word(value).
   const auto push_equal = [&](auto value, auto index, auto next_word) {
     for (std::size_t first = 0, end; first < records.size(); first = end) {
@@ -78,6 +73,7 @@ void RecordSorter::sort_by_word(std::span<RecordRef> records, std::uint32_t word
                [&](std::uint64_t value) { return keys_.next_word(word, value); });
     return;
   }
+  const auto [least, greatest] = std::ranges::minmax(words);
   const Packing packing =
       packing_of(least, greatest, static_cast<unsigned>(std::bit_width(words.size() - 1)));
   const auto pack = [&](std::size_t i) {

@@ -163,8 +163,8 @@ class FormatMerger final : public TileMerger {
     return true;
   }
 
-  // Each piece is copied while it is in the first cache, and the next one, of the `next` stretch
-  // in the end, comes near meanwhile.
+  // Each piece is copied while it is in the first cache, and the one after it, in the end that of
+  // the stretch that is copied next, comes into the second meanwhile.
   bool copy(const Stretch& stretch, const Stretch& next, std::byte*& out) {
     constexpr std::uint64_t piece_bytes = std::uint64_t{4} << 10;
     constexpr std::uint64_t copied_bytes = 512;  // between prefetches

@@ -401,10 +401,10 @@ TEST_CASE("pieces of every size are streamed to where they belong", "[word]") {
     }
 }
 
-TEST_CASE("records that are few runs are sorted stably", "[word]") {
+template <class KeyOf>
+void check_sorted_stably(const KeyOf& key_of) {
   Random random(4);
-  const auto key_of = [](const Wide& record) { return Key<2>{{record.high, record.low}}; };
-  const detail::ExtractedWords<Wide, decltype(key_of)> keys(key_of);
+  const detail::ExtractedWords<Wide, KeyOf> keys(key_of);
   for (const std::uint64_t range : {1ull, 5ull, 1ull << 40}) {
     std::vector<Wide> records(3'000);
     std::vector<RecordRef> sorted, expected;
@@ -420,6 +420,16 @@ TEST_CASE("records that are few runs are sorted stably", "[word]") {
     RecordSorter(keys, best_word_kernel()).sort(sorted, 0);
     CHECK(std::ranges::equal(sorted, expected, {}, &RecordRef::run, &RecordRef::run));
   }
+}
+
+TEST_CASE("records that are few runs are sorted stably", "[word]") {
+  check_sorted_stably([](const Wide& record) { return record.high; });
+  check_sorted_stably([](const Wide& record) { return Key<2>{{record.high, record.low}}; });
+  check_sorted_stably([](const Wide& record) { return Key<2>{{record.high & 1, record.low}}; });
+  check_sorted_stably([](const Wide& record) { return Key<2>{{7, record.low}}; });
+  check_sorted_stably([](const Wide& record) {
+    return Key<3>{{record.high & 1, record.high, record.low}};
+  });
 }
 
 }  // namespace corank
