@@ -66,7 +66,7 @@ bool BlockCutter::next(std::vector<Stretch>& block) {
 // `limit` if there are none before it.
 std::size_t BlockCutter::find_equal(std::size_t limit) {
   const std::size_t apart =
-      std::max<std::size_t>({block_samples_ / 16, least_equal_from_run * runs_.size() / step_, 1});
+      std::max<std::size_t>({block_samples_ / 8, least_equal_from_run * runs_.size() / step_, 1});
   const auto less = [this](const RecordRef& a, const RecordRef& b) {
     return keys_.less(a.record, b.record);
   };

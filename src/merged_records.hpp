@@ -30,6 +30,7 @@ class MergedRecords {
       : words_(words),
         run_mask_((std::uint64_t{1} << run_bits) - 1),
         record_bytes_(record_bytes),
+        into_first_cache_(first_cache_takes_many()),
         runs_(runs) {
     if (Bytes != 0) return;
     for (std::size_t i = 0; i < std::min(ahead, words.size()); ++i) fetch(i);
@@ -71,13 +72,14 @@ class MergedRecords {
 
   void fetch(std::size_t i) const {
     const std::byte*& record = run(i).to_fetch;
-    prefetch(record, record_bytes());
+    into_first_cache_ ? prefetch<1>(record, record_bytes()) : prefetch(record, record_bytes());
     record += record_bytes();
   }
 
   std::span<const Word> words_;
   std::uint64_t run_mask_;
   std::uint32_t record_bytes_;
+  bool into_first_cache_;
   RunCursor* runs_;
 };
 

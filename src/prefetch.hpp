@@ -12,12 +12,23 @@ inline constexpr std::uint64_t fetched_ahead_bytes = 2048;
 inline constexpr std::uint64_t fetched_ahead_by_turns_bytes = 512;
 
 // The beginning of what is long: the processor fetches the rest itself. Into the second cache,
-// since the first waits for few lines at a time: merging 100-byte records became 1.05 times as
-// fast, and copying them 1.1 times.
+// since the first waits for few lines at a time; Cache is 1 if it is to be that one nonetheless.
+template <int Cache = 2>
 inline void prefetch(const std::byte* from, std::uint64_t bytes) {
   constexpr std::uint64_t most_bytes = 4096;
   for (std::uint64_t at = 0; at < bytes && at < most_bytes; at += 64)
-    __builtin_prefetch(from + at, 0, 2);
+    __builtin_prefetch(from + at, 0, 4 - Cache);
+}
+
+// Whether the first cache is the better one for records that are wanted soon, in the order of a
+// merge. On a Zen 5 it makes merging 100-byte records 1.04 to 1.07 times as fast, 1,000-byte ones
+// 1.03 to 1.3 times; on an Intel Emerald Rapids the second does, 1.05 times.
+inline bool first_cache_takes_many() {
+#ifdef __x86_64__
+  return __builtin_cpu_is("amd");
+#else
+  return false;
+#endif
 }
 
 }  // namespace corank

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "block_cutter.hpp"
+#include "gallop.hpp"
 #include "packed_words.hpp"
 #include "prefetch.hpp"
 #include "record_sort.hpp"
@@ -110,18 +111,44 @@ class FormatMerger final : public TileMerger {
     return true;
   }
 
-  // Merges two runs straight from where they are, as far as the format does.
+  // Merges two runs straight from where they are, as far as the format does. Much of one that comes
+  // before all of the other is copied.
   bool merge_fronts(std::byte*& out) {
-    for (;;) {
-      const auto front = format_.merge_front(cluster_[0], cluster_[1], out);
-      if (!front) return false;
-      if (front->count() == 0) return true;
-      std::byte* const begin = out;
-      out += front->count() * keys_.record_bytes();
-      take_front(cluster_[0], front->a);
-      take_front(cluster_[1], front->b);
-      shape(begin, out);
+    Stretch &a = cluster_[0], &b = cluster_[1];
+    while (a.count > 0 && b.count > 0) {
+      if (const std::uint64_t leads = leading(a, b, true)) {
+        if (!copy_front(a, leads, b, out)) return false;
+      } else if (const std::uint64_t b_leads = leading(b, a, false)) {
+        if (!copy_front(b, b_leads, a, out)) return false;
+      } else {
+        const auto front = format_.merge_front(a, b, out);
+        if (!front) return false;
+        if (front->count() == 0) return true;
+        std::byte* const begin = out;
+        out += front->count() * keys_.record_bytes();
+        take_front(a, front->a);
+        take_front(b, front->b);
+        shape(begin, out);
+      }
     }
+    return true;
+  }
+
+  // How many records of `run` come before all of `other`; none if they are few.
+  std::uint64_t leading(const Stretch& run, const Stretch& other, bool is_first) const {
+    constexpr std::uint64_t many = 4096;
+    const auto leads = [&](std::uint64_t i) {
+      const std::byte* const record = run.records + i * keys_.record_bytes();
+      return is_first ? !keys_.less(other.records, record) : keys_.less(record, other.records);
+    };
+    return run.count >= many && leads(many - 1) ? gallop(run.count, many, leads) : 0;
+  }
+
+  // Of `run`, what comes before all of `other`.
+  bool copy_front(Stretch& run, std::uint64_t count, const Stretch& other, std::byte*& out) {
+    const Stretch front{run.records, count, run.predecessor};
+    drop(run, count, keys_.record_bytes());
+    return copy(front, other, out);
   }
 
   void take_front(Stretch& run, std::uint64_t count) {

@@ -188,6 +188,37 @@ TEST_CASE("two runs of 16-byte records are merged stably, whatever their key", "
           }
 }
 
+TEST_CASE("what much of one run has before all of the other goes out as it is", "[front]") {
+  Random random(6);
+  const auto key_of = &Pair::key;
+  const detail::ExtractedWords<Pair, decltype(key_of)> keys(key_of);
+  for (int i = 0; i < 100; ++i) {
+    // By turns, the last key of one being the first of the next.
+    std::vector<Pair> runs[2], expected;
+    std::uint64_t key = 1, id = 0;
+    for (std::uint64_t turn = random() % 2, turns = 2 + random() % 6; turns > 0; --turns, ++turn) {
+      const std::uint64_t count = 4'094 + random() % 4 + random() % 2 * (random() % 20'000);
+      for (std::uint64_t at = 0; at < count; ++at)
+        runs[turn % 2].push_back({key += at != 0 && random() % 2, id++});
+    }
+    for (const auto& run : runs) expected.insert(expected.end(), run.begin(), run.end());
+    std::ranges::stable_sort(expected, {}, &Pair::key);
+    std::vector<Pair> out(expected.size());
+    const auto merged = [&] {
+      const Guarded a(runs[0]), b(runs[1]);
+      const Stretch stretches[] = {a.stretch(), b.stretch()};
+      return make_tile_merger(keys, Output::read_later)
+          ->merge(stretches, reinterpret_cast<std::byte*>(out.data()), nullptr,
+                  portable_fingerprint);
+    };
+    CHECK(merged() == portable_fingerprint(std::as_bytes(std::span(expected)), sizeof(Pair)));
+    CHECK(std::memcmp(out.data(), expected.data(), out.size() * sizeof(Pair)) == 0);
+    auto& run = runs[random() % 2];
+    run[random() % run.size()].key = random() % 2 ? 0 : key + 1;
+    CHECK(merged().has_value() == std::ranges::is_sorted(run, {}, &Pair::key));
+  }
+}
+
 TEST_CASE("fronts are merged as far as both runs have a record behind them", "[front]") {
   Random random(4);
   for (const std::uint64_t count : {1u, 2u, 7u, 100u, 50'000u}) {
@@ -208,6 +239,33 @@ TEST_CASE("fronts are merged as far as both runs have a record behind them", "[f
     CHECK_FALSE(
         (front.count() > 0 && is_front({front.a + 1, front.b - 1}, a_keys, b_keys, std::less{})));
   }
+}
+
+TEST_CASE("a run that descends where a front of it ends is refused", "[front]") {
+  std::vector<Pair> a(50'000), b(50'000), out(100'000);
+  for (std::uint64_t i = 0; i < a.size(); ++i) {
+    b[i] = {8 * i, 0};
+    a[i] = {8 * i + 4, 0};
+  }
+  const detail::WholeWord key{0, false, 0};
+  const WordAt keys(key);
+  const auto keys_of = [&](const std::vector<Pair>& run) {
+    return FrontKeys{key, reinterpret_cast<const std::byte*>(run.data())};
+  };
+  const Front front = cut_front(keys_of(a), a.size(), keys_of(b), b.size());
+  // What follows of `a` is copied, since it comes before all that follows of `b`.
+  for (std::uint64_t i = front.b; i < b.size(); ++i) b[i].key += std::uint64_t{1} << 40;
+  const Stretch stretches[] = {{keys_of(a).records, a.size(), false},
+                               {keys_of(b).records, b.size(), false}};
+  const auto ordered = [&] {
+    return make_tile_merger(keys, Output::read_later)
+        ->merge(stretches, reinterpret_cast<std::byte*>(out.data()))
+        .has_value();
+  };
+  CHECK(ordered());
+  REQUIRE(b[front.b - 1].key + 1 < a[front.a - 1].key);
+  a[front.a].key = a[front.a - 1].key - 1;
+  CHECK_FALSE(ordered());
 }
 
 TEST_CASE("of two runs that are out of order nothing is read that is not theirs", "[front]") {
