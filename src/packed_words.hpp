@@ -301,9 +301,8 @@ class PackedWords {
                                                   !goes_back || looks_at_ties_later_));
       if constexpr (goes_back) {
         if (window_records != 0 && (ordered || !tied)) {
-          const std::byte* const before = first != 0 && tie(words[first - 1], words[first])
-                                              ? records.next(first - 1) - record_bytes
-                                              : nullptr;
+          const std::byte* const before =
+              first != 0 ? records.next(first - 1) - record_bytes : nullptr;
           std::byte* const to = writer.window();
           records.copy(first, end, to);
           if (tied)
