@@ -8,7 +8,6 @@
 #include <cstring>
 
 #include "corank/error.hpp"
-#include "prefetch.hpp"
 
 #ifdef __x86_64__
 #include <immintrin.h>
@@ -18,6 +17,9 @@ namespace corank {
 namespace {
 
 #ifdef __x86_64__
+// Farther than elsewhere, since little is done with what is there.
+constexpr std::size_t scanned_ahead_bytes = 8192;
+
 __attribute__((target("avx2,bmi,popcnt"))) std::size_t find_ends_by_64(
     std::span<const std::byte> bytes, char terminator, std::span<std::uint32_t> ends,
     std::size_t& scanned) {
@@ -26,7 +28,7 @@ __attribute__((target("avx2,bmi,popcnt"))) std::size_t find_ends_by_64(
   std::size_t at = 0;
   for (; bytes.size() - at >= 64 && to + least_ends_room <= ends.data() + ends.size(); at += 64) {
     const auto* const block = reinterpret_cast<const __m256i*>(bytes.data() + at);
-    __builtin_prefetch(bytes.data() + at + fetched_ahead_bytes);
+    __builtin_prefetch(bytes.data() + at + scanned_ahead_bytes);
     const auto low = static_cast<std::uint32_t>(
         _mm256_movemask_epi8(_mm256_cmpeq_epi8(_mm256_loadu_si256(block), wanted)));
     const auto high = static_cast<std::uint32_t>(
