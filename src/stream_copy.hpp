@@ -41,8 +41,8 @@ inline void copy_bytes(std::byte* to, const std::byte* from, std::uint64_t bytes
 // Whether streaming pays where the core has other work to do meanwhile. Merging 16-byte records in
 // 16 threads of an Intel Emerald Rapids it does: 1.15 and 1.23 times as fast at k = 16 and 256, and
 // 100-byte ones 1.3 times. One or two threads of an AMD Zen 5, which alone of its make has the
-// instruction that is asked for, become 0.92 to 1.23 times as fast, most of them 1.05 to 1.15
-// times; of a Zen 3 0.7 to 1 times.
+// instruction that is asked for, become 0.92 to 1.23 times as fast, at k = 16 1.1 times; of a
+// Zen 3 0.7 to 1 times.
 inline bool streaming_overlaps() {
 #ifdef __x86_64__
   return __builtin_cpu_is("intel") || __builtin_cpu_supports("avx512vp2intersect");
