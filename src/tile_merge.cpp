@@ -116,10 +116,10 @@ class FormatMerger final : public TileMerger {
   bool merge_fronts(std::byte*& out) {
     Stretch &a = cluster_[0], &b = cluster_[1];
     while (a.count > 0 && b.count > 0) {
-      if (const std::uint64_t leads = leading(a, b, true)) {
-        if (!copy_front(a, leads, b, out)) return false;
-      } else if (const std::uint64_t b_leads = leading(b, a, false)) {
-        if (!copy_front(b, b_leads, a, out)) return false;
+      if (const std::uint64_t of_a = leading(0)) {
+        if (!copy_front(0, of_a, out)) return false;
+      } else if (const std::uint64_t of_b = leading(1)) {
+        if (!copy_front(1, of_b, out)) return false;
       } else {
         const auto front = format_.merge_front(a, b, out);
         if (!front) return false;
@@ -134,21 +134,21 @@ class FormatMerger final : public TileMerger {
     return true;
   }
 
-  // How many records of `run` come before all of `other`; none if they are few.
-  std::uint64_t leading(const Stretch& run, const Stretch& other, bool is_first) const {
+  // Of two runs, how many records of one come before all of the other; none if they are few.
+  std::uint64_t leading(std::uint64_t run) const {
     constexpr std::uint64_t many = 4096;
+    const std::uint64_t other = 1 - run;
     const auto leads = [&](std::uint64_t i) {
-      const std::byte* const record = run.records + i * keys_.record_bytes();
-      return is_first ? !keys_.less(other.records, record) : keys_.less(record, other.records);
+      return before({cluster_[run].records + i * keys_.record_bytes(), run},
+                    {cluster_[other].records, other});
     };
-    return run.count >= many && leads(many - 1) ? gallop(run.count, many, leads) : 0;
+    const std::uint64_t count = cluster_[run].count;
+    return count >= many && leads(many - 1) ? gallop(count, many, leads) : 0;
   }
-
-  // Of `run`, what comes before all of `other`.
-  bool copy_front(Stretch& run, std::uint64_t count, const Stretch& other, std::byte*& out) {
-    const Stretch front{run.records, count, run.predecessor};
-    drop(run, count, keys_.record_bytes());
-    return copy(front, other, out);
+  bool copy_front(std::uint64_t run, std::uint64_t count, std::byte*& out) {
+    const Stretch front{cluster_[run].records, count, cluster_[run].predecessor};
+    drop(cluster_[run], count, keys_.record_bytes());
+    return copy(front, cluster_[1 - run], out);
   }
 
   void take_front(Stretch& run, std::uint64_t count) {
