@@ -14,24 +14,26 @@ namespace corank {
 // which is a SIGBUS otherwise, reads as zeros, and failed_at() says so from then on.
 class MappedFiles {
  public:
-  // How much of an area a file of so many bytes takes: an odd number of pages. Runs are often as
-  // long as each other and a power of two; their pages would share a few sets of the TLB.
-  static std::uint64_t room(std::uint64_t bytes);
-
-  // An area of so many bytes.
-  explicit MappedFiles(std::uint64_t bytes);
+  // Room for files of so many bytes each.
+  explicit MappedFiles(std::span<const std::uint64_t> file_bytes);
   ~MappedFiles();
   MappedFiles(const MappedFiles&) = delete;
   MappedFiles& operator=(const MappedFiles&) = delete;
 
-  // The first `bytes` bytes of `file`, for as long as this lives; the file may be closed. What
-  // stands right behind them, a page at least, can be read, too.
+  // The first `bytes` bytes of `file`, the next of those that there is room for, for as long as
+  // this lives; the file may be closed. What stands right behind them, a page at least, can be
+  // read, too.
   const std::byte* add(const FileDescriptor& file, std::uint64_t bytes,
                        const std::filesystem::path& path);
   // A byte, the first that was met, that could not be read; null if there was none.
   const std::byte* failed_at() const;
 
  private:
+  // How much of the area a file takes, at most.
+  std::uint64_t room(std::uint64_t bytes) const;
+  bool takes_huge_pages(std::uint64_t bytes) const;
+
+  const bool few_files_;
   std::span<std::byte> area_;
   std::uint64_t used_bytes_ = 0;
   std::size_t slot_;
@@ -40,8 +42,9 @@ class MappedFiles {
 // Brings mapped bytes into memory at once, instead of by a page fault for every few pages.
 void populate(std::span<const std::byte> mapped);
 
-// Lets mapped bytes leave this process's memory; they stay in the page cache and can be read again.
-void forget(std::span<const std::byte> mapped);
+// Lets mapped bytes leave this process's memory, the next of `all`, which leaves bit by bit; they
+// stay in the page cache and can be read again. Huge pages leave when all of them may.
+void forget(std::span<const std::byte> mapped, std::span<const std::byte> all);
 
 // Whether the page of `file` at `offset` is in the page cache.
 bool is_cached(const FileDescriptor& file, std::uint64_t offset);

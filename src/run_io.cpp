@@ -36,9 +36,9 @@ void map(std::span<Run> runs) {
   if (runs.size() > most_mapped)
     throw Error(fmt::format("--io mapped: maps no more than {} runs, and there are {}; use auto",
                             most_mapped, runs.size()));
-  std::uint64_t area_bytes = 0;
-  for (const Run& run : runs) area_bytes += MappedFiles::room(run.file_bytes());
-  const auto files = std::make_shared<MappedFiles>(area_bytes);
+  std::vector<std::uint64_t> file_bytes;
+  for (const Run& run : runs) file_bytes.push_back(run.file_bytes());
+  const auto files = std::make_shared<MappedFiles>(file_bytes);
   for (Run& run : runs) run.map_into(files);
 }
 

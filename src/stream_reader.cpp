@@ -76,7 +76,7 @@ struct StreamReader::Filling {
   std::span<const std::byte> bytes;      // of the records
   std::uint64_t count = 0;
   std::uint64_t fingerprint = 0;
-  bool mapped = false;  // whether the bytes stay where they are
+  std::span<const std::byte> mapped;  // the file, if the bytes stay where they are in it
 };
 
 StreamReader::StreamReader(std::vector<Stream> streams, const KeyEncoding& encoding,
@@ -98,8 +98,9 @@ StreamReader::StreamReader(std::vector<Stream> streams, const KeyEncoding& encod
   for (std::uint32_t run = 0; run < runs_.size(); ++run) {
     runs_[run].offset = streams[run].offset;
     runs_[run].stream = std::move(streams[run]);
+    runs_[run].unread = runs_[run].stream.in_place;
     // As with first_chunk_records(), not all runs shall need their second chunks at once.
-    const bool goes_on = runs_[run].stream.in_place.size() > room_bytes_;
+    const bool goes_on = runs_[run].unread.size() > room_bytes_;
     runs_[run].wanted_bytes =
         goes_on && order == Order::forecast
             ? std::max(part_of(room_bytes_, run + 1, runs_.size()), least_wanted_bytes)
@@ -265,21 +266,21 @@ std::optional<ChunkRef> StreamReader::load(Request request) {
                 filling.records, filling.fingerprint, number, offset},
       [mapped = filling.mapped, bytes = filling.bytes, instead = std::move(filling.instead),
        large = std::move(filling.large)](const Chunk* chunk) {
-        if (mapped) forget(bytes);
+        if (!mapped.empty()) forget(bytes, mapped);
         delete chunk;
       });
 }
 
 // The bytes are used where they are, but for those of a last record that lacks its terminator.
 void StreamReader::fill_in_place(RunState& run, Filling& filling) {
-  std::span<const std::byte>& rest = run.stream.in_place;
+  std::span<const std::byte>& rest = run.unread;
   for (std::uint64_t wanted = run.wanted_bytes; !rest.empty();) {
     const auto bytes = rest.first(std::min<std::uint64_t>(wanted, rest.size()));
     if (run.stream.mapped) populate(bytes);
     if (const std::uint64_t skipped = find_records(run, filling, bytes, false)) {
       rest = rest.subspan(skipped);
     } else if (filling.count != 0) {
-      filling.mapped = run.stream.mapped;
+      if (run.stream.mapped) filling.mapped = run.stream.in_place;
       rest = rest.subspan(filling.bytes.size());
       return;
     } else if (bytes.size() < rest.size()) {

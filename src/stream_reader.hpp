@@ -69,13 +69,14 @@ class StreamReader final : public ChunkSource {
 
     // What follows is touched only by the thread that reads the run.
     Stream stream;
-    bool exhausted = false;          // the source
-    std::vector<std::byte> carried;  // read, in no chunk yet,
-    std::size_t carried_from = 0;    // from here on
-    std::uint64_t wanted_bytes = 0;  // for the next chunk
-    std::uint64_t in_chunks = 0;     // records
-    std::uint64_t records = 0;       // the same, and those that were skipped
-    std::uint64_t offset = 0;        // in the file, behind them
+    std::span<const std::byte> unread;  // of what is in memory
+    bool exhausted = false;             // the source
+    std::vector<std::byte> carried;     // read, in no chunk yet,
+    std::size_t carried_from = 0;       // from here on
+    std::uint64_t wanted_bytes = 0;     // for the next chunk
+    std::uint64_t in_chunks = 0;        // records
+    std::uint64_t records = 0;          // the same, and those that were skipped
+    std::uint64_t offset = 0;           // in the file, behind them
   };
   struct Request {
     std::uint32_t run;

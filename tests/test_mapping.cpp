@@ -1,4 +1,7 @@
 #include <algorithm>
+#include <array>
+#include <span>
+#include <vector>
 
 #include "buffer.hpp"
 #include "catch.hpp"
@@ -8,12 +11,27 @@
 using namespace corank;
 using namespace corank::test;
 
+namespace {
+
+constexpr std::uint64_t huge_page = std::uint64_t{2} << 20;
+
+// Whether the page is mapped.
+bool is_present(const std::byte* at) {
+  const std::filesystem::path pages = "/proc/self/pagemap";
+  std::array<std::uint64_t, 1> page{};
+  read_at(open_to_read(pages), std::as_writable_bytes(std::span(page)),
+          reinterpret_cast<std::uintptr_t>(at) / page_bytes() * sizeof page, pages);
+  return page[0] >> 63 != 0;
+}
+
+}  // namespace
+
 TEST_CASE("what a mapped file loses reads as zeros and is told") {
   const TemporaryFolder folder;
   Bytes bytes(1 << 20, std::byte{7});
   write_file(folder / "short", bytes);
   write_file(folder / "whole", bytes);
-  MappedFiles files(2 * MappedFiles::room(bytes.size()));
+  MappedFiles files(std::vector<std::uint64_t>(2, bytes.size()));
   const std::byte* short_file =
       files.add(open_to_read(folder / "short"), bytes.size(), folder / "short");
   const std::byte* whole_file =
@@ -32,7 +50,7 @@ TEST_CASE("what a mapped file loses reads as zeros and is told") {
 
   // Nor does bringing it into memory stop anything.
   populate({short_file, bytes.size()});
-  forget({whole_file, bytes.size()});
+  forget({whole_file, bytes.size()}, {whole_file, bytes.size()});
   CHECK(std::ranges::equal(std::span(whole_file, bytes.size()), bytes));
 }
 
@@ -40,7 +58,7 @@ TEST_CASE("files of equal length are an odd number of pages apart") {
   const TemporaryFolder folder;
   for (const std::uint64_t bytes : {std::uint64_t{1} << 20, (std::uint64_t{1} << 20) + 1}) {
     write_file(folder / "file", Bytes(bytes));
-    MappedFiles files(2 * MappedFiles::room(bytes));
+    MappedFiles files(std::vector<std::uint64_t>(2, bytes));
     const std::byte* const first = files.add(open_to_read(folder / "file"), bytes, folder / "file");
     const std::byte* const second =
         files.add(open_to_read(folder / "file"), bytes, folder / "file");
@@ -51,11 +69,54 @@ TEST_CASE("files of equal length are an odd number of pages apart") {
   }
 }
 
+TEST_CASE("a few large files begin where huge pages do") {
+  constexpr std::uint64_t bytes = (std::uint64_t{4} << 20) + 1;
+  const TemporaryFolder folder;
+  write_file(folder / "file", Bytes(bytes));
+  const auto is_aligned = [](const std::byte* at) {
+    return reinterpret_cast<std::uintptr_t>(at) % huge_page == 0;
+  };
+  for (const std::size_t files : {2, 65}) {
+    MappedFiles area(std::vector<std::uint64_t>(files, bytes));
+    const std::byte* end = nullptr;
+    std::size_t aligned = 0;
+    for (std::size_t i = 0; i < files; ++i) {
+      const std::byte* const at = area.add(open_to_read(folder / "file"), bytes, folder / "file");
+      CHECK(at >= end);
+      CHECK(at[bytes - 1] == std::byte{0});
+      aligned += is_aligned(at);
+      end = at + bytes;
+    }
+    CHECK((aligned == files) == (files == 2));
+  }
+}
+
+TEST_CASE("mapped bytes leave in huge pages, and the last with the rest") {
+  constexpr std::uint64_t bytes = 5 * huge_page / 2;
+  const TemporaryFolder folder;
+  write_file(folder / "file", Bytes(bytes));
+  MappedFiles files(std::vector<std::uint64_t>{bytes});
+  const std::span all(files.add(open_to_read(folder / "file"), bytes, folder / "file"), bytes);
+  const std::uint64_t middle = huge_page + huge_page / 2;
+  populate(all);
+  CHECK(is_present(all.data()));
+  forget(all.first(huge_page / 2), all);
+  CHECK(is_present(all.data()));
+  forget(all.first(middle), all);
+  CHECK_FALSE(is_present(all.data()));
+  CHECK_FALSE(is_present(all.data() + huge_page - 1));
+  CHECK(is_present(all.data() + huge_page));
+  forget(all.subspan(middle), all);
+  CHECK_FALSE(is_present(all.data() + huge_page));
+  CHECK_FALSE(is_present(all.data() + bytes - 1));
+}
+
 TEST_CASE("areas of mapped files are told apart") {
   const TemporaryFolder folder;
   write_file(folder / "a", Bytes(10'000, std::byte{1}));
   write_file(folder / "b", Bytes(10'000, std::byte{2}));
-  MappedFiles a(MappedFiles::room(10'000)), b(MappedFiles::room(10'000));
+  const std::vector<std::uint64_t> sizes{10'000};
+  MappedFiles a(sizes), b(sizes);
   a.add(open_to_read(folder / "a"), 10'000, folder / "a");
   const std::byte* of_b = b.add(open_to_read(folder / "b"), 10'000, folder / "b");
   std::filesystem::resize_file(folder / "b", 0);

@@ -133,6 +133,9 @@ void fill_values(const GenerateOptions& options, std::uint32_t run, std::uint64_
   }
 }
 
+// What is written so stands in the page cache in huge pages, where the file system has them.
+constexpr std::uint64_t write_bytes = std::uint64_t{4} << 20;
+
 std::uint64_t records_of_run(const GenerateOptions& options, std::uint32_t run) {
   const auto even_share = [](std::uint64_t records, std::uint32_t runs, std::uint32_t i) {
     return records / runs + (i < records % runs ? 1 : 0);
@@ -159,27 +162,35 @@ void generate_run(const GenerateOptions& options, std::uint32_t run,
                      static_cast<std::uint32_t>(options.seed >> 32), run};
   std::mt19937_64 random(seed);
   std::vector<std::uint64_t> values(block_records);
-  std::vector<std::byte> block(block_records * record_bytes + sizeof(std::uint64_t));
+  std::vector<std::byte> unwritten(write_bytes + block_records * record_bytes +
+                                   sizeof(std::uint64_t));
+  std::uint64_t unwritten_bytes = 0;
   for (std::uint64_t first = 0; first < run_records; first += block_records) {
     const std::uint64_t count = std::min(block_records, run_records - first);
     fill_values(options, run, run_records, first, std::span(values).first(count), random);
     const std::uint64_t bytes = count * record_bytes;
+    std::byte* const block = unwritten.data() + unwritten_bytes;
     for (std::uint64_t at = 0; at < bytes; at += sizeof(std::uint64_t)) {
       const std::uint64_t noise = random();
-      std::memcpy(block.data() + at, &noise, sizeof noise);
+      std::memcpy(block + at, &noise, sizeof noise);
     }
     for (std::uint64_t i = 0; i < count; ++i) {
       KeyBits bits(values[i]);
       if (options.line_bytes != 0) {
-        store_line(block.data() + i * record_bytes, record_bytes, bits);
+        store_line(block + i * record_bytes, record_bytes, bits);
         continue;
       }
       for (const KeyField& key : keys)
-        store_key(block.data() + i * schema.record_bytes, schema.fields[key.field], key.descending,
-                  bits);
+        store_key(block + i * schema.record_bytes, schema.fields[key.field], key.descending, bits);
     }
-    write_all(file, {block.data(), bytes}, path);
+    unwritten_bytes += bytes;
+    const std::uint64_t whole = unwritten_bytes - unwritten_bytes % write_bytes;
+    if (whole == 0) continue;
+    write_all(file, {unwritten.data(), whole}, path);
+    unwritten_bytes -= whole;
+    std::copy_n(unwritten.data() + whole, unwritten_bytes, unwritten.data());
   }
+  write_all(file, {unwritten.data(), unwritten_bytes}, path);
 }
 
 }  // namespace
