@@ -75,9 +75,9 @@ CORANK_AES std::uint64_t sum_rounds(std::span<const std::byte> records,
   return sum_of(add_rounds(records, record_bytes));
 }
 
-// Of a record whose length is a part of it. No vector, which a call would spill.
-CORANK_AES inline __attribute__((always_inline)) std::uint64_t rounds_of(const std::byte* record,
-                                                                         std::uint64_t bytes) {
+// What mix() is to make the fingerprint of a record of, whose length is a part of it.
+CORANK_AES inline __attribute__((always_inline)) __m128i state_of(const std::byte* record,
+                                                                  std::uint64_t bytes) {
   __m128i state = _mm_set1_epi64x(static_cast<long long>(bytes));
   if (bytes < 16) {
     const Pair pair = short_record(record, static_cast<std::uint32_t>(bytes));
@@ -89,14 +89,21 @@ CORANK_AES inline __attribute__((always_inline)) std::uint64_t rounds_of(const s
     for (; at + 16 <= bytes; at += 16) state = _mm_aesenc_si128(state, load_block(record + at));
     if (at != bytes) state = _mm_aesenc_si128(state, load_block(record + bytes - 16));
   }
-  return sum_of(mix(state));
+  return state;
 }
 
 CORANK_AES std::uint64_t sum_entry_rounds(const TextLayout& layout,
                                           std::span<const Entry> entries) {
   std::uint64_t sum = 0;
-  for (const Entry& entry : entries)
-    sum += rounds_of(record_of(entry), record_bytes(layout, entry));
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    // Apart from what calls, lest the vector be spilled at every record.
+    __m128i sums = _mm_setzero_si128();
+    for (; i < entries.size() && entries[i].place >> 48 < saturated_bytes; ++i)
+      sums = _mm_add_epi64(sums, mix(state_of(record_of(entries[i]), entries[i].place >> 48)));
+    sum += sum_of(sums);
+    if (i == entries.size()) break;
+    sum += sum_of(mix(state_of(record_of(entries[i]), record_bytes(layout, entries[i]))));
+  }
   return sum;
 }
 
@@ -111,7 +118,6 @@ inline std::uint64_t head_of(std::string_view line, const char* end) {
 
 CORANK_AES OrderedSum sum_line_rounds(const std::byte* lines, std::span<const std::uint32_t> ends,
                                       bool strict, std::string_view& last) {
-  std::uint64_t sum = 0;
   const auto* const all = reinterpret_cast<const char*>(lines);
   const char* const all_end = ends.empty() ? all : all + ends.back() + 1;
   std::uint64_t last_head = last.empty() ? 0 : head_of(last, last.data() + last.size());
@@ -120,12 +126,17 @@ CORANK_AES OrderedSum sum_line_rounds(const std::byte* lines, std::span<const st
     const std::string_view line(all + begin, end - begin);
     const std::uint64_t head = head_of(line, all_end);
     if (head <= last_head && (strict ? line <= last : line < last)) return {0, false};
-    sum += rounds_of(lines + begin, line.size() + 1);
     begin = end + 1;
     last = line;
     last_head = head;
   }
-  return {sum, true};
+  __m128i sums = _mm_setzero_si128();  // apart from what calls, here too
+  begin = 0;
+  for (const std::uint32_t end : ends) {
+    sums = _mm_add_epi64(sums, mix(state_of(lines + begin, end + 1 - begin)));
+    begin = end + 1;
+  }
+  return {sum_of(sums), true};
 }
 
 CORANK_VAES inline __m256i mix_two(__m256i blocks) {

@@ -84,7 +84,8 @@ inline constexpr std::size_t least_ends_room = 64;
 using FindEnds = std::size_t(std::span<const std::byte> bytes, char terminator,
                              std::span<std::uint32_t> ends, std::size_t& scanned);
 FindEnds find_ends_portable;
-FindEnds* find_ends_avx2();  // null if this machine lacks it
+FindEnds* find_ends_avx2();    // null if this machine lacks it
+FindEnds* find_ends_avx512();  // the same
 FindEnds* best_find_ends();
 
 }  // namespace corank
