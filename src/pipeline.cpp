@@ -79,7 +79,7 @@ bool is_in_place(const Run& run) {
 unsigned workers_of(const Pass& pass) {
   if (pass.backend && !pass.backend->computes())
     return std::max(pass.threads, pass.plan.tokens) + 2;
-  const bool waits = pass.sequential || !std::ranges::all_of(pass.runs, is_in_place) ||
+  const bool waits = !std::ranges::all_of(pass.runs, is_in_place) ||
                      std::ranges::any_of(pass.writers, &Writer::compressor);
   return std::max(pass.threads + waits, 2u);
 }
