@@ -31,8 +31,8 @@ std::array<Slot, 256> slots;
 // their pages, which share sets of the first cache and of the TLB: merges of 16-byte records from
 // 16 huge-paged files took 0.81 of the time, of 64 0.86, of 128 0.94 and of 256 1.0; of small-paged
 // ones 0.97, 0.97, 1.05 and 1.12.
-constexpr std::size_t huge_page_bytes = std::size_t{2} << 20;
-constexpr std::size_t most_huge_paged_files = 64;
+constexpr std::uint64_t huge_page_bytes = std::uint64_t{2} << 20;
+constexpr std::uint64_t most_huge_paged_files = 64;
 
 struct sigaction previous_action;
 
@@ -79,25 +79,27 @@ std::span<std::byte> pages_around(std::span<const std::byte> bytes) {
 
 }  // namespace
 
-bool MappedFiles::takes_huge_pages(std::uint64_t bytes) const {
-  return few_files_ && bytes >= huge_page_bytes;
+std::uint64_t MappedFiles::page_bytes(std::uint64_t bytes) const {
+  return may_be_huge_ && bytes >= huge_page_bytes ? huge_page_bytes : corank::page_bytes();
 }
 
 std::uint64_t MappedFiles::room(std::uint64_t bytes) const {
-  const std::uint64_t pages = (bytes + page_bytes() - 1) / page_bytes();
-  if (takes_huge_pages(bytes)) return pages * page_bytes() + huge_page_bytes;
+  const std::uint64_t page = corank::page_bytes();
+  const std::uint64_t pages = (bytes + page - 1) / page;
+  if (page_bytes(bytes) != page) return pages * page + huge_page_bytes;
   // Runs are often as long as each other and a power of two; their pages would share a few sets of
   // the TLB.
-  return (pages | 1) * page_bytes();
+  return (pages | 1) * page;
 }
 
-MappedFiles::MappedFiles(std::span<const std::uint64_t> file_bytes)
-    : few_files_(file_bytes.size() <= most_huge_paged_files) {
+MappedFiles::MappedFiles(std::span<const std::uint64_t> file_bytes, std::uint64_t resident_bytes)
+    : may_be_huge_(file_bytes.size() <=
+                   std::min(most_huge_paged_files, resident_bytes / (2 * huge_page_bytes))) {
   handle_bus_errors();
   for (slot_ = 0; slot_ < slots.size() && slots[slot_].taken.exchange(true);) ++slot_;
   if (slot_ == slots.size())
     throw Error(fmt::format("{} merges map their runs already; use --io buffered", slots.size()));
-  std::uint64_t bytes = page_bytes();  // whoever reads a little beyond a record finds zeros
+  std::uint64_t bytes = corank::page_bytes();  // whoever reads a little beyond a record finds zeros
   for (const std::uint64_t file : file_bytes) bytes += room(file);
   void* const area =
       ::mmap(nullptr, bytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -124,7 +126,7 @@ MappedFiles::~MappedFiles() {
 const std::byte* MappedFiles::add(const FileDescriptor& file, std::uint64_t bytes,
                                   const std::filesystem::path& path) {
   std::byte* at = area_.data() + used_bytes_;
-  if (takes_huge_pages(bytes)) at += -reinterpret_cast<std::uintptr_t>(at) % huge_page_bytes;
+  at += -reinterpret_cast<std::uintptr_t>(at) % page_bytes(bytes);
   if (bytes != 0 &&
       ::mmap(at, bytes, PROT_READ, MAP_SHARED | MAP_FIXED, file.get(), 0) == MAP_FAILED)
     throw_file_error(path, "map");
@@ -145,13 +147,13 @@ void populate(std::span<const std::byte> mapped) {
     [[maybe_unused]] const std::byte read = static_cast<const volatile std::byte&>(pages[at]);
 }
 
-void forget(std::span<const std::byte> mapped, std::span<const std::byte> all) {
-  const auto huge_page_of = [](const std::byte* at) {
-    return at - reinterpret_cast<std::uintptr_t>(at) % huge_page_bytes;
+void forget(std::span<const std::byte> mapped, const MappedPart& part) {
+  const auto page_of = [&](const std::byte* at) {
+    return at - reinterpret_cast<std::uintptr_t>(at) % part.page_bytes;
   };
   const std::byte* const end = mapped.data() + mapped.size();
-  const std::byte* const from = std::max(huge_page_of(mapped.data()), all.data());
-  const std::byte* const to = end == all.data() + all.size() ? end : huge_page_of(end);
+  const std::byte* const from = std::max(page_of(mapped.data()), part.bytes.data());
+  const std::byte* const to = end == part.bytes.data() + part.bytes.size() ? end : page_of(end);
   if (from >= to) return;
   const auto pages = pages_around({from, to});
   ::madvise(pages.data(), pages.size(), MADV_DONTNEED);

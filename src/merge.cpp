@@ -224,7 +224,7 @@ class Merge {
     const std::uint64_t widest = budget_.widest(slices.size());
     std::optional<PassPlan> direct_plan;
     if (!sequential_) direct_plan = plan_runs(runs_, slices.size(), runs_.size(), true, false);
-    stats_.io = choose_io(runs_, options_.io, !backends_->uses_cuda(),
+    stats_.io = choose_io(runs_, options_.io, !backends_->uses_cuda(), budget_.bytes(),
                           direct_plan ? direct_plan->chunk_bytes : 0);
     if (std::ranges::any_of(runs_, &Run::is_direct))
       for (Run& input : inputs_) input.make_direct();  // which has the same descriptor

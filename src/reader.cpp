@@ -239,14 +239,13 @@ ChunkRef Reader::make_chunk(Request request, const std::byte* records) {
   const auto last_key =
       encode<max_key_words>(encoding_.layout(), records + bytes - encoding_.record_bytes());
   const Run& run = runs_[request.run];
-  const bool mapped = run.is_mapped();
-  const std::span all(run.in_place(0), mapped ? run.records() * encoding_.record_bytes() : 0);
+  const auto mapped = run.is_mapped() ? std::optional(run.mapped_part()) : std::nullopt;
   std::optional<std::uint64_t> fingerprint;
   if (sum_) fingerprint = sum_({records, bytes}, encoding_.record_bytes());
   return {new Chunk{request.run, request.first, request.count, last_key, std::move(request.buffer),
                     records, fingerprint},
-          [mapped, bytes, all](const Chunk* chunk) {
-            if (mapped) forget({chunk->records(), bytes}, all);
+          [mapped, bytes](const Chunk* chunk) {
+            if (mapped) forget({chunk->records(), bytes}, *mapped);
             delete chunk;
           }};
 }

@@ -138,6 +138,10 @@ void Run::map_into(const std::shared_ptr<MappedFiles>& files) {
   mapping_ = files;
 }
 
+MappedPart Run::mapped_part() const {
+  return {{in_place(0), bytes()}, mapping_->page_bytes(file_bytes_)};
+}
+
 bool Run::is_cached() const {
   constexpr std::uint64_t samples = 4;
   const auto file = descriptor();

@@ -32,13 +32,13 @@ bool are_cached(std::span<const Run> runs) {
   return true;
 }
 
-void map(std::span<Run> runs) {
+void map(std::span<Run> runs, std::uint64_t resident_bytes) {
   if (runs.size() > most_mapped)
     throw Error(fmt::format("--io mapped: maps no more than {} runs, and there are {}; use auto",
                             most_mapped, runs.size()));
   std::vector<std::uint64_t> file_bytes;
   for (const Run& run : runs) file_bytes.push_back(run.file_bytes());
-  const auto files = std::make_shared<MappedFiles>(file_bytes);
+  const auto files = std::make_shared<MappedFiles>(file_bytes, resident_bytes);
   for (Run& run : runs) run.map_into(files);
 }
 
@@ -67,11 +67,12 @@ std::vector<Run> open_runs(std::span<const std::filesystem::path> paths, std::ui
   return runs;
 }
 
-const char* choose_io(std::span<Run> runs, Io io, bool may_map, std::uint64_t direct_chunk_bytes) {
+const char* choose_io(std::span<Run> runs, Io io, bool may_map, std::uint64_t memory_bytes,
+                      std::uint64_t direct_chunk_bytes) {
   if (std::ranges::all_of(runs, &Run::is_stream)) return "streamed";
   const bool automatic = io == Io::automatic, cached = are_cached(runs);
   if (io == Io::mapped || (automatic && cached && may_map && runs.size() <= most_mapped)) {
-    map(runs);
+    map(runs, memory_bytes / 4);
     return "mapped";
   }
   if ((io == Io::direct || (automatic && !cached)) &&

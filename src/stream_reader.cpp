@@ -36,7 +36,7 @@ class RunSource final : public Source {
 }  // namespace
 
 Stream stream_of(const Run& run, std::stop_token stop) {
-  Stream stream{run.path(), run.offset(), nullptr, {}, run.is_mapped()};
+  Stream stream{run.path(), run.offset(), nullptr, {}, {}};
   if (run.input().codec != Codec::none) stream.path += ", decompressed";
   if (run.is_stream())
     stream.source = run.source(std::move(stop));
@@ -44,6 +44,7 @@ Stream stream_of(const Run& run, std::stop_token stop) {
     stream.in_place = {bytes, run.records()};
   else
     stream.source = std::make_unique<RunSource>(run);
+  if (run.is_mapped()) stream.mapped = run.mapped_part();
   return stream;
 }
 
@@ -76,7 +77,7 @@ struct StreamReader::Filling {
   std::span<const std::byte> bytes;      // of the records
   std::uint64_t count = 0;
   std::uint64_t fingerprint = 0;
-  std::span<const std::byte> mapped;  // the file, if the bytes stay where they are in it
+  std::optional<MappedPart> mapped;  // what the bytes stay in
 };
 
 StreamReader::StreamReader(std::vector<Stream> streams, const KeyEncoding& encoding,
@@ -266,7 +267,7 @@ std::optional<ChunkRef> StreamReader::load(Request request) {
                 filling.records, filling.fingerprint, number, offset},
       [mapped = filling.mapped, bytes = filling.bytes, instead = std::move(filling.instead),
        large = std::move(filling.large)](const Chunk* chunk) {
-        if (!mapped.empty()) forget(bytes, mapped);
+        if (mapped) forget(bytes, *mapped);
         delete chunk;
       });
 }
@@ -280,7 +281,7 @@ void StreamReader::fill_in_place(RunState& run, Filling& filling) {
     if (const std::uint64_t skipped = find_records(run, filling, bytes, false)) {
       rest = rest.subspan(skipped);
     } else if (filling.count != 0) {
-      if (run.stream.mapped) filling.mapped = run.stream.in_place;
+      filling.mapped = run.stream.mapped;
       rest = rest.subspan(filling.bytes.size());
       return;
     } else if (bytes.size() < rest.size()) {

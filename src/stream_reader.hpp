@@ -37,7 +37,7 @@ struct Stream {
   std::uint64_t offset = 0;             // of its first byte in the file, for messages
   std::unique_ptr<Source> source;       // null: the bytes are in memory,
   std::span<const std::byte> in_place;  // here,
-  bool mapped = false;                  // which is a mapped file
+  std::optional<MappedPart> mapped;     // the same, if that is in a mapped file
 };
 
 // `run` counts bytes, and outlives what is made of it. Waiting for a pipe ends where `stop` asks
