@@ -127,14 +127,20 @@ class Index {
     }
     const std::byte* const all_end = bytes_.data() + bytes_.size();
     Entry* to = into_.data() + indexed_.records;
-    std::uint64_t most_bytes = most_bytes_;
+    std::uint64_t most_bytes = most_bytes_, last_word = last_word_;
+    bool ascend = indexed_.words_ascend;
     for (const std::uint32_t end : ends) {
       const auto bytes = static_cast<std::uint64_t>(block + end + 1 - line);
-      *to++ = make_entry(line_word(line, bytes - 1, all_end), line, bytes);
+      const std::uint64_t word = line_word(line, bytes - 1, all_end);
+      *to++ = make_entry(word, line, bytes);
+      ascend &= last_word <= word;
+      last_word = word;
       most_bytes = std::max(most_bytes, bytes);
       line += bytes;
     }
     most_bytes_ = most_bytes;
+    last_word_ = last_word;
+    indexed_.words_ascend = ascend;
     indexed_.records += ends.size();
     indexed_.bytes = static_cast<std::uint64_t>(line - bytes_.data());
     return true;
@@ -163,6 +169,8 @@ class Index {
         return refuse(key, later, bytes);
     }
     into_[indexed_.records++] = make_entry(word, record, bytes);
+    indexed_.words_ascend &= last_word_ <= word;
+    last_word_ = word;
     indexed_.bytes += bytes;
     most_bytes_ = std::max(most_bytes_, bytes);
     return true;
@@ -194,6 +202,7 @@ class Index {
   std::span<const std::byte> bytes_;
   std::span<Entry> into_;
   std::uint64_t most_bytes_ = 0;
+  std::uint64_t last_word_ = 0;
   Indexed indexed_;
 };
 

@@ -30,6 +30,7 @@ struct Indexed {
   std::uint64_t records = 0;
   std::uint64_t bytes = 0;       // of these records, which lie end to end from the start on
   std::uint64_t most_words = 0;  // no key of theirs has more
+  bool words_ascend = true;      // those of their entries
   // Of a record that is not there as a whole, if its beginning says how many bytes it has.
   std::uint64_t next_bytes = 0;
   std::optional<BadRecord> bad;  // which stands behind the records

@@ -113,8 +113,7 @@ class PackedWords {
       const Stretch& stretch = block[run];
       if (stretch.count == 0) continue;
       if (looks_first) look(stretch);
-      if (!joins(stretch) || !keys_.share_words(word_, stretch.records, stretch.count, shared_))
-        return false;
+      if (!joins(stretch) || !share_words(stretch)) return false;
       std::uint64_t first;
       keys_.read(word_, stretch.records, 1, &first);
       kernel_.pack(&first, 1, packing_, run);
@@ -134,8 +133,7 @@ class PackedWords {
     squeezed_->reset(records);
     for (const Stretch& stretch : block) {
       if (stretch.count == 0) continue;
-      if (!joins(stretch) || !keys_.share_words(word_, stretch.records, stretch.count, shared_) ||
-          !squeezed_->read(stretch, word_))
+      if (!joins(stretch) || !share_words(stretch) || !squeezed_->read(stretch, word_))
         return false;
       look(stretch);
     }
@@ -165,6 +163,13 @@ class PackedWords {
     std::uint64_t ties = 0;
     for (std::uint64_t i = 1; i < count; ++i) ties += words[i] == words[i - 1];
     return 4 * ties * block.size() >= count;
+  }
+
+  // Whether all records have the words before word_ in common. What lies between two entries' words
+  // has the bytes in common that those have, and the block's least and greatest have them.
+  bool share_words(const Stretch& stretch) const {
+    return (stretch.words_ascend && text_->in_entry(word_)) ||
+           keys_.share_words(word_, stretch.records, stretch.count, shared_);
   }
 
   bool joins(const Stretch& stretch) const {

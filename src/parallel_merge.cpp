@@ -86,7 +86,7 @@ std::optional<std::uint64_t> ParallelMerger::merge(std::span<const Stretch> runs
         if (end < begin) ordered = false;  // of cuts only those of an unsorted run can cross
         if (end <= begin) continue;
         tile.push_back({runs[r].records + begin * record_bytes, end - begin,
-                        begin != 0 || runs[r].predecessor});
+                        begin != 0 || runs[r].predecessor, runs[r].words_ascend});
         if (shaper) shaper->add_segment(t, r, tile.back().records, tile.back().count);
         if (text_shaper) text_shaper->add_segment(t, r, tile.back().records, tile.back().count);
       }

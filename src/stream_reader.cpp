@@ -77,6 +77,7 @@ struct StreamReader::Filling {
   std::span<const std::byte> bytes;      // of the records
   std::uint64_t count = 0;
   std::uint64_t fingerprint = 0;
+  bool words_ascend = true;
   std::optional<MappedPart> mapped;  // what the bytes stay in
 };
 
@@ -264,7 +265,8 @@ std::optional<ChunkRef> StreamReader::load(Request request) {
       encode<max_key_words>(layout, filling.records + (filling.count - 1) * layout.record_bytes);
   return ChunkRef(
       new Chunk{request.run, first, filling.count, last_key, std::move(filling.buffer),
-                filling.records, filling.fingerprint, number, offset},
+                filling.records, filling.fingerprint, number, offset,
+                layout.text && filling.words_ascend},
       [mapped = filling.mapped, bytes = filling.bytes, instead = std::move(filling.instead),
        large = std::move(filling.large)](const Chunk* chunk) {
         if (mapped) forget(bytes, *mapped);
@@ -362,6 +364,9 @@ std::uint64_t StreamReader::find_records(RunState& run, Filling& filling,
                       into.first(std::min<std::uint64_t>(into.size(), batch_records)));
     if (sum_)
       filling.fingerprint += entries_fingerprint(sum_, *layout.text, into.first(found.records));
+    filling.words_ascend &= found.words_ascend;
+    if (found.records != 0 && filling.count != 0)
+      filling.words_ascend &= filling.entries[filling.count - 1].word <= into.front().word;
     filling.count += found.records;
     end += found.bytes;
     if (found.bad) {

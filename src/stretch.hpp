@@ -13,7 +13,8 @@ namespace corank {
 struct Stretch {
   const std::byte* records;
   std::uint64_t count;
-  bool predecessor;  // the record before the first belongs to the same run
+  bool predecessor;           // the record before the first belongs to the same run
+  bool words_ascend = false;  // of entries: their words are known to
 };
 
 // Leaves out the first `count` records.

@@ -141,13 +141,16 @@ std::uint32_t TextWords::telling_word(const std::byte* a, const std::byte* b) co
   return 0;
 }
 
+bool TextWords::in_entry(std::uint32_t word) const {
+  return word <= bytes_in_word && layout_.columns[0].type == TextType::bytes;
+}
+
 bool TextWords::share_words(std::uint32_t word, const std::byte* records, std::size_t count,
                             const std::byte* one) const {
   if (word == 0) return true;
   const Entry& wanted = entry_at(one);
   const TextColumn& first = layout_.columns[0];
-  if (word <= bytes_in_word && first.type == TextType::bytes) {
-    // The word in the entry holds these bytes, and how many there are.
+  if (in_entry(word)) {  // and how many bytes there are
     const std::uint64_t flip = first.descending ? ~std::uint64_t{0} : 0;
     const unsigned unwanted_bits = 64 - 8 * word;
     bool share = true;

@@ -25,6 +25,8 @@ class TextWords final : public detail::KeyWords {
   bool share_words(std::uint32_t word, const std::byte* records, std::size_t count,
                    const std::byte* one) const override;
   const TextLayout* text() const override { return &layout_; }
+  // Whether the words before `word` are bytes that stand in the entry's word, too.
+  bool in_entry(std::uint32_t word) const;
   // Word `word` and the one that comes next in each key, 0 where none does. Whether none of the
   // keys has more.
   bool read_two(std::uint32_t word, std::span<const Entry> entries, std::uint64_t* first,

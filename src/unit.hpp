@@ -35,6 +35,7 @@ struct Chunk {
   // Of the first where records vary in length or are skipped: its number in the run, skipped ones
   // counted, and the byte of the run's file.
   std::uint64_t number = 0, offset = 0;
+  bool words_ascend = false;  // of entries: their words are known to
   const std::byte* records() const { return in_place ? in_place : buffer.bytes().data(); }
 };
 using ChunkRef = std::shared_ptr<const Chunk>;
