@@ -236,6 +236,32 @@ TEST_CASE("the first line out of order is named", "[text]") {
   }
 }
 
+TEST_CASE("a line that is out of order by what all others have in common is named", "[text]") {
+  constexpr std::uint64_t lines = 3000;
+  for (const std::string beginning : {"sale", "tame"})
+    for (const std::uint64_t at : {1u, 63u, 64u, 255u, 256u, 257u, 2048u, 2998u}) {
+      TextRuns runs(TextKind::lines);
+      runs.options().verify = false;
+      std::string text, other;
+      for (std::uint64_t i = 0; i < lines; ++i) {
+        const std::string rest = std::to_string(1'000'000 + i) + "\n";
+        text += (i == at ? beginning : "same") + rest;
+        other += "same" + rest;
+      }
+      for (const std::string& run : {other, text}) {
+        runs.add({});
+        write_file(runs.paths().back(), bytes_of_text(run));
+      }
+      try {
+        runs.merge();
+        FAIL("it was merged");
+      } catch (const OutOfOrder& error) {
+        CHECK(error.record() == at + (beginning > "same"));
+        CHECK(error.file() == runs.paths().back());
+      }
+    }
+}
+
 TEST_CASE("lines are copied one run after another", "[text]") {
   TextRuns runs(TextKind::lines);
   runs.add({"b", "c"}, false);
