@@ -113,7 +113,7 @@ class CpuBackend final : public Backend {
     for (const Segment& segment : unit.segments) {
       const std::byte* const begin = record_at(segment, 0, layout_.record_bytes);
       if (begin != end || segment.chunk->run != chunk->run) taking = runs.size();
-      runs.push_back({begin, 0, false, true});
+      runs.push_back({begin, 0, false, true});  // until one of its chunks says otherwise
       runs[taking].count += segment.count;
       runs[taking].words_ascend &= segment.chunk->words_ascend;
       chunk = segment.chunk.get();

@@ -98,8 +98,8 @@ CORANK_AES std::uint64_t sum_entry_rounds(const TextLayout& layout,
   for (std::size_t i = 0; i < entries.size(); ++i) {
     // Apart from what calls, lest the vector be spilled at every record.
     __m128i sums = _mm_setzero_si128();
-    for (; i < entries.size() && entries[i].place >> 48 < saturated_bytes; ++i)
-      sums = _mm_add_epi64(sums, mix(state_of(record_of(entries[i]), entries[i].place >> 48)));
+    for (; i < entries.size() && short_bytes(entries[i]) < saturated_bytes; ++i)
+      sums = _mm_add_epi64(sums, mix(state_of(record_of(entries[i]), short_bytes(entries[i]))));
     sum += sum_of(sums);
     if (i == entries.size()) break;
     sum += sum_of(mix(state_of(record_of(entries[i]), record_bytes(layout, entries[i]))));

@@ -84,12 +84,10 @@ std::uint64_t MappedFiles::page_bytes(std::uint64_t bytes) const {
 }
 
 std::uint64_t MappedFiles::room(std::uint64_t bytes) const {
-  const std::uint64_t page = corank::page_bytes();
-  const std::uint64_t pages = (bytes + page - 1) / page;
-  if (page_bytes(bytes) != page) return pages * page + huge_page_bytes;
-  // Runs are often as long as each other and a power of two; their pages would share a few sets of
-  // the TLB.
-  return (pages | 1) * page;
+  const std::uint64_t page = corank::page_bytes(), whole = round_up(bytes, page);
+  // Else an odd number of pages: runs are often as long as each other and a power of two, and their
+  // pages would share a few sets of the TLB.
+  return page_bytes(bytes) != page ? whole + huge_page_bytes : whole | page;
 }
 
 MappedFiles::MappedFiles(std::span<const std::uint64_t> file_bytes, std::uint64_t resident_bytes)

@@ -239,13 +239,13 @@ ChunkRef Reader::make_chunk(Request request, const std::byte* records) {
   const auto last_key =
       encode<max_key_words>(encoding_.layout(), records + bytes - encoding_.record_bytes());
   const Run& run = runs_[request.run];
-  const auto mapped = run.is_mapped() ? std::optional(run.mapped_part()) : std::nullopt;
+  const MappedPart mapped{{run.in_place(0), run.bytes()}, run.mapped_page_bytes()};
   std::optional<std::uint64_t> fingerprint;
   if (sum_) fingerprint = sum_({records, bytes}, encoding_.record_bytes());
   return {new Chunk{request.run, request.first, request.count, last_key, std::move(request.buffer),
                     records, fingerprint},
           [mapped, bytes](const Chunk* chunk) {
-            if (mapped) forget({chunk->records(), bytes}, *mapped);
+            if (mapped.page_bytes != 0) forget({chunk->records(), bytes}, mapped);
             delete chunk;
           }};
 }

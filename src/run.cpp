@@ -138,8 +138,8 @@ void Run::map_into(const std::shared_ptr<MappedFiles>& files) {
   mapping_ = files;
 }
 
-MappedPart Run::mapped_part() const {
-  return {{in_place(0), bytes()}, mapping_->page_bytes(file_bytes_)};
+std::uint64_t Run::mapped_page_bytes() const {
+  return mapping_ ? mapping_->page_bytes(file_bytes_) : 0;
 }
 
 bool Run::is_cached() const {

@@ -64,7 +64,7 @@ class Run {
   // Maps the file into `files`, from where its records are used in place from now on.
   void map_into(const std::shared_ptr<MappedFiles>& files);
   bool is_mapped() const { return mapping_ != nullptr; }
-  MappedPart mapped_part() const;  // where its records are, if it is mapped
+  std::uint64_t mapped_page_bytes() const;  // see MappedFiles::page_bytes(); 0 if it is not mapped
 
   // Whether some pages of it, the first and the last of them, are in the page cache.
   bool is_cached() const;

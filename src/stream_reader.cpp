@@ -36,7 +36,7 @@ class RunSource final : public Source {
 }  // namespace
 
 Stream stream_of(const Run& run, std::stop_token stop) {
-  Stream stream{run.path(), run.offset(), nullptr, {}, {}};
+  Stream stream{run.path(), run.offset(), nullptr, {}, run.mapped_page_bytes()};
   if (run.input().codec != Codec::none) stream.path += ", decompressed";
   if (run.is_stream())
     stream.source = run.source(std::move(stop));
@@ -44,7 +44,6 @@ Stream stream_of(const Run& run, std::stop_token stop) {
     stream.in_place = {bytes, run.records()};
   else
     stream.source = std::make_unique<RunSource>(run);
-  if (run.is_mapped()) stream.mapped = run.mapped_part();
   return stream;
 }
 
@@ -78,7 +77,7 @@ struct StreamReader::Filling {
   std::uint64_t count = 0;
   std::uint64_t fingerprint = 0;
   bool words_ascend = true;
-  std::optional<MappedPart> mapped;  // what the bytes stay in
+  MappedPart mapped{};  // what the bytes stay in, if that is mapped
 };
 
 StreamReader::StreamReader(std::vector<Stream> streams, const KeyEncoding& encoding,
@@ -269,7 +268,7 @@ std::optional<ChunkRef> StreamReader::load(Request request) {
                 layout.text && filling.words_ascend},
       [mapped = filling.mapped, bytes = filling.bytes, instead = std::move(filling.instead),
        large = std::move(filling.large)](const Chunk* chunk) {
-        if (mapped) forget(bytes, *mapped);
+        if (mapped.page_bytes != 0) forget(bytes, mapped);
         delete chunk;
       });
 }
@@ -279,11 +278,11 @@ void StreamReader::fill_in_place(RunState& run, Filling& filling) {
   std::span<const std::byte>& rest = run.unread;
   for (std::uint64_t wanted = run.wanted_bytes; !rest.empty();) {
     const auto bytes = rest.first(std::min<std::uint64_t>(wanted, rest.size()));
-    if (run.stream.mapped) populate(bytes);
+    if (run.stream.mapped_page_bytes != 0) populate(bytes);
     if (const std::uint64_t skipped = find_records(run, filling, bytes, false)) {
       rest = rest.subspan(skipped);
     } else if (filling.count != 0) {
-      filling.mapped = run.stream.mapped;
+      filling.mapped = {run.stream.in_place, run.stream.mapped_page_bytes};
       rest = rest.subspan(filling.bytes.size());
       return;
     } else if (bytes.size() < rest.size()) {

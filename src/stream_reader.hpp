@@ -37,7 +37,7 @@ struct Stream {
   std::uint64_t offset = 0;             // of its first byte in the file, for messages
   std::unique_ptr<Source> source;       // null: the bytes are in memory,
   std::span<const std::byte> in_place;  // here,
-  std::optional<MappedPart> mapped;     // the same, if that is in a mapped file
+  std::uint64_t mapped_page_bytes = 0;  // of the file that this is mapped from, if it is
 };
 
 // `run` counts bytes, and outlives what is made of it. Waiting for a pipe ends where `stop` asks

@@ -150,7 +150,8 @@ bool TextWords::share_words(std::uint32_t word, const std::byte* records, std::s
   if (word == 0) return true;
   const Entry& wanted = entry_at(one);
   const TextColumn& first = layout_.columns[0];
-  if (in_entry(word)) {  // and how many bytes there are
+  if (in_entry(word)) {
+    // So does how many bytes there are.
     const std::uint64_t flip = first.descending ? ~std::uint64_t{0} : 0;
     const unsigned unwanted_bits = 64 - 8 * word;
     bool share = true;

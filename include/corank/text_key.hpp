@@ -446,8 +446,13 @@ CORANK_HOST_DEVICE inline std::uint64_t record_bytes(const TextLayout& layout,
   }
 }
 
+// How many bytes its record has, or saturated_bytes if they may be more.
+CORANK_HOST_DEVICE inline std::uint64_t short_bytes(const Entry& entry) {
+  return entry.place >> 48;
+}
+
 CORANK_HOST_DEVICE inline std::uint64_t record_bytes(const TextLayout& layout, const Entry& entry) {
-  const std::uint64_t bytes = entry.place >> 48;
+  const std::uint64_t bytes = short_bytes(entry);
   return bytes < saturated_bytes ? bytes : record_bytes(layout, record_of(entry));
 }
 
