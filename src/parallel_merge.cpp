@@ -125,12 +125,14 @@ std::vector<std::uint64_t> ParallelMerger::tile_ranks(std::uint64_t records,
   if (threads_ > callers_) {
     const std::uint64_t least = std::max(
         {least_tile_bytes / bytes_to_merge(keys_),
-         std::clamp(records / (2 * threads_), 64 * runs, 1024 * runs), records / (16 * threads_)});
+         std::clamp(records / (2 * threads_), 64 * runs, 1024 * runs), records / (32 * threads_)});
     // The largest is two thirds of a thread's part.
-    for (std::uint64_t left = records, tile; left > 2 * least; left -= tile) {
+    std::uint64_t left = records;
+    for (std::uint64_t tile; left > 2 * least; left -= tile) {
       tile = std::max(least, 2 * left / (3 * threads_));
       ranks.push_back(ranks.back() + tile);
     }
+    if (left > least) ranks.push_back(ranks.back() + left / 2);
   }
   ranks.push_back(records);
   return ranks;
