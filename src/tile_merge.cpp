@@ -96,7 +96,7 @@ class FormatMerger final : public TileMerger {
   }
 
   bool merge_cluster(std::byte*& out) {
-    if (cluster_.size() == 1) return copy(cluster_.front(), {}, out);
+    if (cluster_.size() == 1) return copy(cluster_, out);
     if (cluster_.size() == 2 && !merge_fronts(out)) return false;
     const std::uint64_t runs = cluster_.size();
     const std::uint64_t record_bytes = bytes_to_merge(keys_);
@@ -148,7 +148,7 @@ class FormatMerger final : public TileMerger {
   bool copy_front(std::uint64_t run, std::uint64_t count, std::byte*& out) {
     const Stretch front{cluster_[run].records, count, cluster_[run].predecessor};
     drop(cluster_[run], count, keys_.record_bytes());
-    return copy(front, cluster_[1 - run], out);
+    return copy({&front, 1}, out);
   }
 
   void take_front(Stretch& run, std::uint64_t count) {
@@ -157,11 +157,7 @@ class FormatMerger final : public TileMerger {
   }
 
   bool merge_block(std::byte*& out) {
-    if (joins_ascend()) {
-      for (std::size_t i = 0; i < block_.size(); ++i)
-        if (!copy(block_[i], i + 1 < block_.size() ? block_[i + 1] : Stretch{}, out)) return false;
-      return true;
-    }
+    if (joins_ascend()) return copy(block_, out);
     std::uint64_t records = 0;
     for (const Stretch& stretch : block_) records += stretch.count;
     std::byte* const begin = out;
@@ -190,10 +186,17 @@ class FormatMerger final : public TileMerger {
     return true;
   }
 
-  // Each piece is copied while it is in the first cache, and the one after it, in the end that of
-  // the stretch that is copied next, comes into the second meanwhile.
-  bool copy(const Stretch& stretch, const Stretch& next, std::byte*& out) {
-    constexpr std::uint64_t piece_bytes = std::uint64_t{4} << 10;
+  static constexpr std::uint64_t piece_bytes = std::uint64_t{4} << 10;
+
+  // One after another. Each piece is copied while it is in the first cache, and as much of what
+  // follows, be it of several stretches, comes into the second meanwhile.
+  bool copy(std::span<const Stretch> stretches, std::byte*& out) {
+    FetchAhead ahead(stretches, keys_.record_bytes());
+    ahead.fetch(piece_bytes);
+    return std::ranges::all_of(stretches,
+                               [&](const Stretch& stretch) { return copy(stretch, ahead, out); });
+  }
+  bool copy(const Stretch& stretch, FetchAhead& ahead, std::byte*& out) {
     constexpr std::uint64_t copied_bytes = 512;  // between prefetches
     const std::uint32_t record_bytes = keys_.record_bytes();
     const std::uint64_t piece_records = std::max<std::uint64_t>(piece_bytes / record_bytes, 1);
@@ -214,13 +217,11 @@ class FormatMerger final : public TileMerger {
         continue;
       }
       const std::uint64_t bytes = piece.count * record_bytes;
-      const Stretch& following = rest.count > 0 ? rest : next;
-      const std::uint64_t next_bytes = std::min(bytes, following.count * record_bytes);
       // Whole lines of the output at a time.
       std::uint64_t end = -reinterpret_cast<std::uintptr_t>(out) % 64;
       for (std::uint64_t at = 0; at < bytes; at = end) {
         end = std::min(end + copied_bytes, bytes);
-        if (at < next_bytes) prefetch(following.records + at, std::min(end, next_bytes) - at);
+        ahead.fetch(end - at);
         copy_bytes(out + at, piece.records + at, end - at, stream_lines_);
       }
       std::byte* const begin = out;
