@@ -38,6 +38,19 @@ void copy(const Runs<Record>& runs, std::span<Record> out, unsigned threads) {
     });
 }
 
+// Arithmetic in registers that takes about as long as a merge of 256 runs: what threads gain where
+// no memory is shared, and so how many cores the machine really gives.
+void compute(std::size_t records, unsigned threads) {
+  std::vector<std::jthread> workers;
+  for (unsigned t = 0; t < threads; ++t)
+    workers.emplace_back([=] {
+      std::uint64_t state[4] = {t, 1, 2, 3};  // independent, as the lanes of a merge are
+      for (std::size_t left = 8 * records / threads; left > 0; --left)
+        for (std::uint64_t& x : state) x = x * 6364136223846793005u + left;
+      [[maybe_unused]] volatile std::uint64_t kept = state[0] ^ state[1] ^ state[2] ^ state[3];
+    });
+}
+
 struct Case {
   std::uint32_t record_bytes;
   std::size_t k;
@@ -100,6 +113,7 @@ std::vector<std::vector<Seconds>> measure(const Case& c, std::uint64_t bytes, in
   using Work = std::function<void(const Runs<Record>& runs, unsigned threads)>;
   const std::map<std::string, Work> all{
       {"copy", [&](const auto& runs, unsigned threads) { copy(runs, to, threads); }},
+      {"compute", [&](const auto&, unsigned threads) { compute(count, threads); }},
       {"corank",
        [&](const auto& runs, unsigned threads) {
          corank::multiway_merge<Record>(runs, to, Record::key_of, threads);
@@ -120,6 +134,7 @@ std::vector<std::vector<Seconds>> measure(const Case& c, std::uint64_t bytes, in
       all.at(name)(input.runs, threads);
       const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
       seconds[name].push_back(taken.count());
+      if (name == "compute") continue;  // which merges nothing
       const auto& wanted = name == "copy" ? input.records : input.expected;
       if (std::memcmp(out.data(), wanted.data(), count * sizeof(Record)) != 0)
         throw std::runtime_error(name + " merged wrongly");
@@ -163,7 +178,10 @@ int run(int argc, char** argv) {
   app.add_option("--record", record_bytes, "bytes of a record: 8, 16, 100, 1000")->delimiter(',');
   app.add_option("-k", ks, "numbers of runs")->delimiter(',');
   app.add_option("--threads", threads, "numbers of threads")->delimiter(',');
-  app.add_option("--contender", contenders, "who takes part")->delimiter(',');
+  app.add_option("--contender", contenders,
+                 "who takes part: copy, corank, corank less, gnu, loser tree, heap, and compute, "
+                 "which does arithmetic alone")
+      ->delimiter(',');
   app.add_option("--bytes", bytes, "of all runs together")->transform(CLI::AsSizeValue(false));
   app.add_option("--repetitions", repetitions, "of each case; medians are shown");
   app.add_option("-o,--output", output, "write OUTPUT.md and OUTPUT.json");
