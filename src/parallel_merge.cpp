@@ -132,6 +132,7 @@ std::vector<std::uint64_t> ParallelMerger::tile_ranks(std::uint64_t records,
       tile = std::max(least, 2 * left / (3 * threads_));
       ranks.push_back(ranks.back() + tile);
     }
+    // As one it might be the largest of the last ones, which all threads wait for.
     if (left > least) ranks.push_back(ranks.back() + left / 2);
   }
   ranks.push_back(records);
