@@ -48,7 +48,7 @@ class MergedRecords {
       __builtin_prefetch(record + ahead_bytes);
     else if (i + ahead < words_.size())
       fetch(i + ahead);
-    return std::exchange(record, record + record_bytes());
+    return pass(record);
   }
   void give_back(std::size_t i) const {
     run(i).next -= record_bytes();
@@ -57,23 +57,45 @@ class MergedRecords {
 
   // Takes those of the words from `first` up to `end` to where they are to lie end to end.
   void copy(std::size_t first, std::size_t end, std::byte* to) const {
-    for (std::size_t i = 0; i < end - first; ++i)
-      std::memcpy(to + i * record_bytes(), take(first + i), record_bytes());
+    for (; first < end; ++first, to += record_bytes())
+      if (Bytes == 0 && record_bytes() >= piece_bytes)
+        copy_by_pieces(first, to);
+      else
+        std::memcpy(to, take(first), record_bytes());
   }
 
  private:
   // What is fetched ahead of its use; of one run of small records.
-  static constexpr std::size_t ahead = 16;
+  static constexpr std::size_t ahead = 12;
   static constexpr std::uint32_t ahead_bytes = 256;
+  // Of long records, between which lines are fetched. A Zen 5 that is asked for many lines at once
+  // forgets some: records of 1,000 bytes merge 1.1 to 1.2 times as fast by pieces.
+  static constexpr std::uint32_t piece_bytes = 256;
+
+  void copy_by_pieces(std::size_t i, std::byte* to) const {
+    const std::byte* const from = pass(run(i).next);
+    const std::byte* const to_fetch =
+        i + ahead < words_.size() ? pass(run(i + ahead).to_fetch) : from;
+    std::uint32_t at = 0;
+    for (; at + piece_bytes <= record_bytes(); at += piece_bytes) {
+      fetch(to_fetch + at, piece_bytes);
+      std::memcpy(to + at, from + at, piece_bytes);
+    }
+    fetch(to_fetch + at, record_bytes() - at);
+    std::memcpy(to + at, from + at, record_bytes() - at);
+  }
+
+  const std::byte* pass(const std::byte*& record) const {
+    return std::exchange(record, record + record_bytes());
+  }
 
   RunCursor& run(std::size_t i) const {
     return runs_[static_cast<std::uint64_t>(words_[i]) & run_mask_];
   }
 
-  void fetch(std::size_t i) const {
-    const std::byte*& record = run(i).to_fetch;
-    into_first_cache_ ? prefetch<1>(record, record_bytes()) : prefetch(record, record_bytes());
-    record += record_bytes();
+  void fetch(std::size_t i) const { fetch(pass(run(i).to_fetch), record_bytes()); }
+  [[gnu::always_inline]] void fetch(const std::byte* from, std::uint32_t bytes) const {
+    into_first_cache_ ? prefetch<1>(from, bytes) : prefetch(from, bytes);
   }
 
   std::span<const Word> words_;

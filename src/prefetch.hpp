@@ -13,8 +13,9 @@ inline constexpr std::uint64_t fetched_ahead_by_turns_bytes = 512;
 
 // The beginning of what is long: the processor fetches the rest itself. Into the second cache,
 // since the first waits for few lines at a time; Cache is 1 if it is to be that one nonetheless.
+// Inline, since GCC leaves out calls of what does nothing but fetch.
 template <int Cache = 2>
-inline void prefetch(const std::byte* from, std::uint64_t bytes) {
+[[gnu::always_inline]] inline void prefetch(const std::byte* from, std::uint64_t bytes) {
   constexpr std::uint64_t most_bytes = 4096;
   for (std::uint64_t at = 0; at < bytes && at < most_bytes; at += 64)
     __builtin_prefetch(from + at, 0, 4 - Cache);

@@ -26,8 +26,8 @@ inline void drop(Stretch& stretch, std::uint64_t count, std::uint32_t record_byt
 }
 
 // While a run's part of a block is looked at, that of another one comes into the caches.
-inline void prefetch_ahead(std::span<const Stretch> block, std::size_t run,
-                           std::uint32_t record_bytes) {
+[[gnu::always_inline]] inline void prefetch_ahead(std::span<const Stretch> block, std::size_t run,
+                                                  std::uint32_t record_bytes) {
   constexpr std::size_t ahead = 4;
   if (run + ahead >= block.size()) return;
   const Stretch& next = block[run + ahead];
