@@ -209,9 +209,10 @@ class PackedWords {
     const bool of_entries = word == 0 && keys_.text();
     const bool reads_packed = whole_word_ || of_entries;
     const std::uint64_t record_bytes = keys_.record_bytes();
-    // Of longer ones, look() fetches all.
-    const std::uint64_t fetched_ahead =
-        record_bytes <= line_bytes ? fetched_ahead_bytes / record_bytes : stretch.count;
+    // Of longer ones, look() fetches all; of entries, who reads what they stand for.
+    const std::uint64_t fetched_ahead = record_bytes > line_bytes || (text_ && !of_entries)
+                                            ? stretch.count
+                                            : fetched_ahead_bytes / record_bytes;
     for (std::uint64_t first = 0; first < stretch.count; first += batch) {
       const std::uint64_t count = std::min(stretch.count - first, batch);
       const std::byte* records = stretch.records + first * record_bytes;
