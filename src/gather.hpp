@@ -52,6 +52,7 @@ class GatherWriter {
       std::memcpy(to, from, bytes);
     }
     __builtin_prefetch(from + fetched_ahead_by_turns_bytes);
+    __builtin_prefetch(to + text_fetched_ahead_bytes, 1);
     return to + bytes;
   }
 

@@ -8,7 +8,9 @@ namespace corank {
 
 // Of what is read in a row: at the end of a page the processor stops fetching by itself.
 inline constexpr std::uint64_t fetched_ahead_bytes = 2048;
-// The same of lines and pairs of many runs, which are read by turns.
+// The same of lines and pairs, with which less is done, and of where they go.
+inline constexpr std::uint64_t text_fetched_ahead_bytes = 4096;
+// Of those of many runs, which are read by turns.
 inline constexpr std::uint64_t fetched_ahead_by_turns_bytes = 512;
 
 // The beginning of what is long: the processor fetches the rest itself. Into the second cache,

@@ -20,7 +20,7 @@ const Entry& entry_at(const std::byte* record) {
 // An entry and what it stands for, of each a line at a time: of those that are asked for together
 // some are forgotten.
 [[gnu::always_inline]] inline void prefetch_ahead(const Entry& entry) {
-  __builtin_prefetch(record_of(entry) + fetched_ahead_bytes);
+  __builtin_prefetch(record_of(entry) + text_fetched_ahead_bytes);
   __builtin_prefetch(reinterpret_cast<const std::byte*>(&entry) + fetched_ahead_bytes);
 }
 
