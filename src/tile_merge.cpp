@@ -205,29 +205,28 @@ class FormatMerger final : public TileMerger {
     for (Stretch rest = stretch; rest.count > 0;) {
       Stretch piece = rest;
       piece.count = std::min(piece.count, piece_records);
-      if (!format_.ascends(piece)) return false;
       take_fingerprints(piece.records, piece.count);
       drop(rest, piece.count, record_bytes);
+      std::byte* const begin = out;
       if (text_shaper_) {
         text_shaper_->write(piece.records, piece.count * record_bytes);
-        continue;
-      }
-      if (const TextLayout* const text = keys_.text()) {
+      } else if (const TextLayout* const text = keys_.text()) {
         const auto records = bytes_of(*text, piece.records, piece.count);
         copy_bytes(out, records.data(), records.size(), stream_lines_);
         out += records.size();
-        continue;
+      } else {
+        const std::uint64_t bytes = piece.count * record_bytes;
+        // Whole lines of the output at a time.
+        std::uint64_t end = -reinterpret_cast<std::uintptr_t>(out) % 64;
+        for (std::uint64_t at = 0; at < bytes; at = end) {
+          end = std::min(end + copied_bytes, bytes);
+          ahead.fetch(end - at);
+          copy_bytes(out + at, piece.records + at, end - at, stream_lines_);
+        }
+        out += bytes;
       }
-      const std::uint64_t bytes = piece.count * record_bytes;
-      // Whole lines of the output at a time.
-      std::uint64_t end = -reinterpret_cast<std::uintptr_t>(out) % 64;
-      for (std::uint64_t at = 0; at < bytes; at = end) {
-        end = std::min(end + copied_bytes, bytes);
-        ahead.fetch(end - at);
-        copy_bytes(out + at, piece.records + at, end - at, stream_lines_);
-      }
-      std::byte* const begin = out;
-      out += bytes;
+      // Now that the first cache has it: before, 16-byte records took 1.1 times as long.
+      if (!format_.ascends(piece)) return false;
       shape(begin, out);
     }
     return true;
