@@ -8,6 +8,9 @@ namespace {
 
 // To cut off fewer records with the same key costs more than to copy them gains.
 constexpr std::uint64_t least_equal_from_run = 16;
+// Longer ones are copied as fast where they are merged: without such cuts zipf keys of 1,000 bytes
+// in 16 runs merge 1.01 times as fast.
+constexpr std::uint32_t longest_cut_off_bytes = 512;
 
 }  // namespace
 
@@ -34,7 +37,10 @@ void BlockCutter::begin(std::span<const Stretch> runs, std::uint64_t block_recor
 
 bool BlockCutter::next(std::vector<Stretch>& block) {
   if (done_) return false;
-  const std::size_t limit = std::min(next_sample_ + block_samples_, samples_.size());
+  // The last block takes what would be too little for one more.
+  const std::size_t left = samples_.size() - next_sample_;
+  const std::size_t limit =
+      left < block_samples_ + block_samples_ / 2 ? samples_.size() : next_sample_ + block_samples_;
   if (next_sample_ < equal_end_) {
     take_samples(std::min(limit, equal_end_));
     const RecordRef& last = samples_[next_sample_ - 1];
@@ -42,7 +48,7 @@ bool BlockCutter::next(std::vector<Stretch>& block) {
   } else if (const std::size_t equal = find_equal(limit); equal != limit) {
     take_samples(equal);
     seek({samples_[equal].record, 0});
-  } else if (limit - next_sample_ == block_samples_) {
+  } else if (limit < samples_.size()) {
     take_samples(limit);
     seek(samples_[limit - 1]);
   } else {
@@ -65,6 +71,7 @@ bool BlockCutter::next(std::vector<Stretch>& block) {
 // The first of the next samples of which many have the same key, whose end becomes equal_end_;
 // `limit` if there are none before it.
 std::size_t BlockCutter::find_equal(std::size_t limit) {
+  if (keys_.record_bytes() > longest_cut_off_bytes) return limit;
   const std::size_t apart =
       std::max<std::size_t>({block_samples_ / 8, least_equal_from_run * runs_.size() / step_, 1});
   const auto less = [this](const RecordRef& a, const RecordRef& b) {

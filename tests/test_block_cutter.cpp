@@ -113,6 +113,18 @@ TEST_CASE("a key that many records have is a block of its own", "[block]") {
       }
 }
 
+TEST_CASE("no block is much smaller than the others", "[block]") {
+  Random random(4);
+  for (std::uint64_t records = 20'000; records < 30'000; records += 500) {
+    CAPTURE(records);
+    std::vector<std::vector<Wide>> runs(16);
+    for (std::uint64_t i = 0; i < records; ++i) runs[i % 16].push_back({random(), random()});
+    for (auto& run : runs) std::ranges::stable_sort(run, less);
+    for (const auto& block : blocks_of(runs, 5'000))
+      CHECK(std::reduce(block.begin(), block.end()) > 1'500);
+  }
+}
+
 TEST_CASE("what is little is one block", "[block]") {
   CHECK(blocks_of({{{1, 1}, {2, 2}}, {}, {{1, 1}}}, 2) ==
         std::vector<std::vector<std::uint64_t>>{{2, 0, 1}});
