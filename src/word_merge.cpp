@@ -16,12 +16,10 @@ constexpr Word greatest_word = INT64_MAX;
 // What the lanes work on at a time: long enough that the change to the next costs little, and not
 // whole pages, lest what is at the same place in all of them compete for the same lines of the
 // cache.
-constexpr std::uint64_t part_words = 2216;
+constexpr std::uint64_t part_words = 4424;
 // The same of a front, which comes from memory and goes there.
 constexpr std::uint64_t raw_part_words = 1416;
 constexpr std::uint64_t piece = 128;
-// Runs whose words fit into the first cache, twice, are merged into one before the next ones are.
-constexpr std::uint64_t group_words = 2048;
 
 std::uint64_t round_up_to_block(std::uint64_t words) {
   return (words + block - 1) / block * block;
@@ -50,8 +48,7 @@ Word* WordMerger::add(Word first, std::uint64_t count) {
 std::span<Word> WordMerger::merge() {
   Word *from = buffers_[0].data(), *to = buffers_[1].data();
   const std::uint64_t greatest = take_greatest();
-  merge_groups(from, to);
-  for (; runs_.size() > 1; std::swap(from, to)) merge_level(from, to, runs_);
+  for (; runs_.size() > 1; std::swap(from, to)) merge_level(from, to);
   const Run merged = runs_.empty() ? Run{0, 0} : runs_.front();
   // Where runs that were nothing but greatest words stood before it, there is no room behind it.
   if (merged.begin != 0) std::copy_n(from + merged.begin, merged.count, from);
@@ -62,8 +59,7 @@ std::span<Word> WordMerger::merge() {
 void WordMerger::merge_into(Word* out, Word flip) {
   Word *from = buffers_[0].data(), *to = buffers_[1].data();
   const std::uint64_t greatest = take_greatest();
-  merge_groups(from, to);
-  for (; runs_.size() > 2; std::swap(from, to)) merge_level(from, to, runs_);
+  for (; runs_.size() > 2; std::swap(from, to)) merge_level(from, to);
   std::uint64_t count = 0;
   for (const Run& run : runs_) count += run.count;
   std::fill_n(out + count, greatest, greatest_word ^ flip);
@@ -145,47 +141,27 @@ std::uint64_t WordMerger::take_greatest() {
   return taken;
 }
 
-// Merges neighbours until the runs are longer than a group.
-void WordMerger::merge_groups(Word*& from, Word*& to) {
-  if (runs_.size() <= 1) return;
-  const std::uint64_t group =
-      std::bit_floor(std::clamp<std::uint64_t>(runs_.size() * group_words / end_, 1, runs_.size()));
-  if (group == 1) return;
-  std::size_t groups = 0;
-  for (std::size_t first = 0; first < runs_.size(); first += group) {
-    const auto begin = runs_.begin() + static_cast<std::ptrdiff_t>(first);
-    group_.assign(begin, begin + static_cast<std::ptrdiff_t>(
-                                     std::min<std::uint64_t>(group, runs_.size() - first)));
-    Word *x = from, *y = to;
-    for (std::uint64_t size = group; size > 1; size /= 2, std::swap(x, y))
-      merge_level(x, y, group_);
-    runs_[groups++] = group_.front();
-  }
-  runs_.resize(groups);
-  if (std::countr_zero(group) % 2 != 0) std::swap(from, to);
-}
-
 // Halves the number of runs.
-void WordMerger::merge_level(const Word* from, Word* to, std::vector<Run>& runs) {
+void WordMerger::merge_level(const Word* from, Word* to) {
   // Cutting costs time, but is needed where there are few merges for the lanes.
-  const std::uint64_t least_cut_words = lanes * (runs.size() >= 2 * lanes ? part_words : 64);
+  const std::uint64_t least_cut_words = lanes * (runs_.size() >= 2 * lanes ? part_words : 64);
   jobs_.clear();
-  for (std::size_t r = 0; r + 1 < runs.size(); r += 2)
-    add_job(from + runs[r].begin, runs[r].count, from + runs[r + 1].begin, runs[r + 1].count,
-            to + runs[r].begin, round_up_to_block(runs[r].count + runs[r + 1].count),
+  for (std::size_t r = 0; r + 1 < runs_.size(); r += 2)
+    add_job(from + runs_[r].begin, runs_[r].count, from + runs_[r + 1].begin, runs_[r + 1].count,
+            to + runs_[r].begin, round_up_to_block(runs_[r].count + runs_[r + 1].count),
             least_cut_words);
   run_jobs(false, [&](WordLanes& l, std::uint64_t steps) { kernel_.advance(l, steps, 0); });
   std::size_t merged = 0;
-  for (std::size_t r = 0; r < runs.size(); r += 2) {
-    Run result = runs[r];
-    if (r + 1 == runs.size())
+  for (std::size_t r = 0; r < runs_.size(); r += 2) {
+    Run result = runs_[r];
+    if (r + 1 == runs_.size())
       std::copy_n(from + result.begin, result.count, to + result.begin);
     else
-      result.count += runs[r + 1].count;
+      result.count += runs_[r + 1].count;
     std::fill_n(to + result.begin + result.count, word_margin, greatest_word);
-    runs[merged++] = result;
+    runs_[merged++] = result;
   }
-  runs.resize(merged);
+  runs_.resize(merged);
 }
 
 // For the first `count` words, a multiple of the block, of the merge: that may be a few more than

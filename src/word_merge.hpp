@@ -47,8 +47,7 @@ class WordMerger {
   };
 
   std::uint64_t take_greatest();
-  void merge_groups(Word*& from, Word*& to);
-  void merge_level(const Word* from, Word* to, std::vector<Run>& runs);
+  void merge_level(const Word* from, Word* to);
   void add_job(const Word* a, std::uint64_t a_count, const Word* b, std::uint64_t b_count,
                Word* out, std::uint64_t count, std::uint64_t least_cut_words);
   template <class Advance>
@@ -57,7 +56,7 @@ class WordMerger {
   const WordKernel& kernel_;
   std::array<std::vector<Word>, 2> buffers_;
   std::uint64_t end_ = 0;  // of the words in the first buffer
-  std::vector<Run> runs_, group_;
+  std::vector<Run> runs_;
   std::vector<WordJob> jobs_;
 };
 
