@@ -7,6 +7,7 @@
 #include <optional>
 #include <span>
 
+#include "stream_copy.hpp"
 #include "stretch.hpp"
 #include "word_merge.hpp"
 
@@ -14,9 +15,13 @@ namespace corank {
 
 class WholeWords {
  public:
-  // Words go into the caches even where others do not: see WordMerger::merge_front().
-  WholeWords(const detail::KeyWords& keys, const WordKernel& kernel, bool)
-      : key_(*keys.whole_word()), kernel_(kernel), merger_(kernel) {}
+  // Puts words out past the caches if it `streams`, where that pays; but see
+  // WordMerger::merge_front().
+  WholeWords(const detail::KeyWords& keys, const WordKernel& kernel, bool streams)
+      : key_(*keys.whole_word()),
+        streams_(streams && streaming_overlaps()),
+        kernel_(kernel),
+        merger_(kernel) {}
   static bool fits(const detail::KeyWords& keys) {
     return keys.whole_word() && keys.record_bytes() == 8;
   }
@@ -45,7 +50,8 @@ class WholeWords {
       look(stretch);
     }
     if (!key_.big_endian) {
-      merger_.merge_into(reinterpret_cast<Word*>(out), static_cast<Word>(key_.flip ^ sign_bit));
+      merger_.merge_into(reinterpret_cast<Word*>(out), static_cast<Word>(key_.flip ^ sign_bit),
+                         streams_);
       out += 8 * records;
       return true;
     }
@@ -76,6 +82,7 @@ class WholeWords {
   std::uint64_t word(const std::byte* record) const { return detail::word_of(key_, record); }
 
   detail::WholeWord key_;
+  bool streams_;
   const WordKernel& kernel_;
   WordMerger merger_;
 };

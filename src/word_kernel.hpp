@@ -41,12 +41,17 @@ struct Packing {
 // Copies whole lines of 64 bytes past the caches; `to` begins one.
 using StreamLines = void(std::byte* to, const std::byte* from, std::uint64_t bytes);
 
+constexpr std::uint64_t streamed_bytes = 16;
+
 struct WordKernel {
   // `steps`, a multiple of the block, outputs of each lane, all words ^ `flip` as they go out.
   using Advance = void(WordLanes& lanes, std::uint64_t steps, Word flip);
 
   bool carries;
   Advance* advance;
+  // The same past the caches, if the instruction set can; where a lane's go is aligned to
+  // `streamed_bytes`.
+  Advance* advance_streaming;
   // The same of unsigned words, if `unsigned_order`; they go out as they are.
   void (*advance_raw)(WordLanes& lanes, std::uint64_t steps, bool unsigned_order);
   // Whether words that are `stride` bytes apart do, each ^ `flip`, its bytes swapped before if

@@ -12,7 +12,7 @@ namespace {
 // carries is an odd-even network down the column, the same compares for all lanes, and no shuffles.
 // (The network: Batcher, "Sorting networks and their applications", 1968; merging by blocks of
 // which the one with the lesser first word comes next: Inoue et al., "AA-Sort", 2007.)
-template <class Vectors, bool FlipIn, bool FlipOut>
+template <class Vectors, bool FlipIn, bool FlipOut, bool Streams = false>
 void advance(WordLanes& lanes, std::uint64_t steps, Word flip) {
   using Row = typename Vectors::Row;
   const Word *p0 = lanes.p[0], *p1 = lanes.p[1], *p2 = lanes.p[2], *p3 = lanes.p[3];
@@ -21,6 +21,9 @@ void advance(WordLanes& lanes, std::uint64_t steps, Word flip) {
   const Row flips = Vectors::all(flip);
   const auto flip_rows = [&](auto&... rows) __attribute__((always_inline)) {
     ((rows = Vectors::exclusive_or(rows, flips)), ...);
+  };
+  const auto put_halves = [](Row row, Word * low, Word * high) __attribute__((always_inline)) {
+    Streams ? Vectors::stream_halves(row, low, high) : Vectors::store_halves(row, low, high);
   };
   // Variables, not an array, which GCC keeps in memory.
   Row carry0 = Vectors::load(lanes.carry[0]), carry1 = Vectors::load(lanes.carry[1]);
@@ -57,10 +60,10 @@ void advance(WordLanes& lanes, std::uint64_t steps, Word flip) {
     Row first02 = Vectors::firsts(v0, v1), first13 = Vectors::seconds(v0, v1);
     Row last02 = Vectors::firsts(v2, v3), last13 = Vectors::seconds(v2, v3);
     if constexpr (FlipOut) flip_rows(first02, first13, last02, last13);
-    Vectors::store_halves(first02, out0 + step, out2 + step);
-    Vectors::store_halves(last02, out0 + step + 2, out2 + step + 2);
-    Vectors::store_halves(first13, out1 + step, out3 + step);
-    Vectors::store_halves(last13, out1 + step + 2, out3 + step + 2);
+    put_halves(first02, out0 + step, out2 + step);
+    put_halves(last02, out0 + step + 2, out2 + step + 2);
+    put_halves(first13, out1 + step, out3 + step);
+    put_halves(last13, out1 + step + 2, out3 + step + 2);
   }
   if constexpr (FlipIn) flip_rows(carry0, carry1, carry2, carry3);
   Vectors::store(carry0, lanes.carry[0]);
@@ -81,6 +84,11 @@ void advance_any(WordLanes& lanes, std::uint64_t steps, Word flip) {
 }
 
 template <class Vectors>
+void advance_streaming(WordLanes& lanes, std::uint64_t steps, Word flip) {
+  advance<Vectors, false, true, true>(lanes, steps, flip);
+}
+
+template <class Vectors>
 void advance_raw(WordLanes& lanes, std::uint64_t steps, bool unsigned_order) {
   if (unsigned_order)
     advance<Vectors, true, true>(lanes, steps, sign_bit);
@@ -89,10 +97,18 @@ void advance_raw(WordLanes& lanes, std::uint64_t steps, bool unsigned_order) {
 }
 
 template <class Vectors>
-constexpr WordKernel vector_kernel{true,       advance_any<Vectors>, advance_raw<Vectors>,
-                                   ascend,     read_ascending,       find_order,
-                                   pack,       read_packed,          tied,
-                                   order_ties, stream_lines};
+constexpr WordKernel vector_kernel{true,
+                                   advance_any<Vectors>,
+                                   advance_streaming<Vectors>,
+                                   advance_raw<Vectors>,
+                                   ascend,
+                                   read_ascending,
+                                   find_order,
+                                   pack,
+                                   read_packed,
+                                   tied,
+                                   order_ties,
+                                   stream_lines};
 
 }  // namespace
 }  // namespace corank

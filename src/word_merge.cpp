@@ -56,7 +56,7 @@ std::span<Word> WordMerger::merge() {
   return {from, merged.count + greatest};
 }
 
-void WordMerger::merge_into(Word* out, Word flip) {
+void WordMerger::merge_into(Word* out, Word flip, bool streams) {
   Word *from = buffers_[0].data(), *to = buffers_[1].data();
   const std::uint64_t greatest = take_greatest();
   for (; runs_.size() > 2; std::swap(from, to)) merge_level(from, to);
@@ -64,10 +64,16 @@ void WordMerger::merge_into(Word* out, Word flip) {
   for (const Run& run : runs_) count += run.count;
   std::fill_n(out + count, greatest, greatest_word ^ flip);
   if (runs_.empty()) return;
-  const Run &a = runs_.front(), &b = runs_.back();
+  Run &a = runs_.front(), &b = runs_.back();
   if (runs_.size() == 1) {
     for (std::uint64_t i = 0; i < count; ++i) out[i] = from[a.begin + i] ^ flip;
     return;
+  }
+  if (streams && reinterpret_cast<std::uintptr_t>(out) % streamed_bytes != 0) {
+    Run& first = from[b.begin] < from[a.begin] ? b : a;
+    *out++ = from[first.begin++] ^ flip;
+    --first.count;
+    --count;
   }
   // `out` has no margin, so the last few words, which fill no block, are merged from behind.
   const Word* a_end = from + a.begin + a.count;
@@ -79,7 +85,8 @@ void WordMerger::merge_into(Word* out, Word flip) {
   }
   jobs_.clear();
   add_job(from + a.begin, a.count, from + b.begin, b.count, out, count / block * block, lanes * 64);
-  run_jobs(false, [&](WordLanes& l, std::uint64_t steps) { kernel_.advance(l, steps, flip); });
+  const auto advance = streams ? kernel_.advance_streaming : kernel_.advance;
+  run_jobs(false, [&](WordLanes& l, std::uint64_t steps) { advance(l, steps, flip); });
 }
 
 std::optional<Front> WordMerger::merge_front(std::span<const Word> a, std::span<const Word> b,

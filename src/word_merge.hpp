@@ -34,8 +34,8 @@ class WordMerger {
 
   // The merged words, in one of the buffers.
   std::span<Word> merge();
-  // The same into `out`, each word ^ `flip`.
-  void merge_into(Word* out, Word flip);
+  // The same into `out`, each word ^ `flip`, past the caches if it `streams`.
+  void merge_into(Word* out, Word flip, bool streams);
   // Merges a front of two runs that the caches like, from memory beyond them; none if it would come
   // near to the end of a run. Nothing if a run is out of order.
   std::optional<Front> merge_front(std::span<const Word> a, std::span<const Word> b,
