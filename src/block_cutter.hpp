@@ -15,8 +15,7 @@ namespace corank {
 // each `block_samples`-th sample in the order of the merge. So how many records of a run are in a
 // block is known but for those between two of its samples. These are sought in all runs at the same
 // time, lest each search wait for memory of its own. Where a good part of a block has the same key,
-// as many samples tell, that part is a block of its own, unless records are long: it is merged by
-// copying it, run by run.
+// as many samples tell, that part is a block of its own: it is merged by copying it, run by run.
 class BlockCutter {
  public:
   // `keys` and `sorter` must outlive the cutter.
