@@ -1,7 +1,6 @@
 #include "word_merge.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <functional>
 
 #include "corank/co_rank.hpp"
@@ -69,7 +68,9 @@ void WordMerger::merge_into(Word* out, Word flip, bool streams) {
     for (std::uint64_t i = 0; i < count; ++i) out[i] = from[a.begin + i] ^ flip;
     return;
   }
-  if (streams && reinterpret_cast<std::uintptr_t>(out) % streamed_bytes != 0) {
+  const auto place = reinterpret_cast<std::uintptr_t>(out);
+  streams = streams && place % sizeof(Word) == 0;  // packed records may stand anywhere
+  if (streams && place % streamed_bytes != 0) {
     Run& first = from[b.begin] < from[a.begin] ? b : a;
     *out++ = from[first.begin++] ^ flip;
     --first.count;
