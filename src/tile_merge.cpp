@@ -190,7 +190,7 @@ class FormatMerger final : public TileMerger {
 
   static constexpr std::uint64_t piece_bytes = std::uint64_t{4} << 10;
 
-  // One after another. Each piece is copied while it is in the first cache, and as much of what
+  // One after another. Each piece is looked at while it is in the first cache, and as much of what
   // follows, be it of several stretches, comes into the second meanwhile.
   bool copy(std::span<const Stretch> stretches, std::byte*& out) {
     FetchAhead ahead(stretches, keys_.record_bytes());
@@ -225,7 +225,7 @@ class FormatMerger final : public TileMerger {
         }
         out += bytes;
       }
-      // Now that the first cache has it: before, 16-byte records took 1.1 times as long.
+      // Now that the first cache has it: looked at first, 16-byte records take 1.1 times as long.
       if (!format_.ascends(piece)) return false;
       shape(begin, out);
     }

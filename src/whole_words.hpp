@@ -82,7 +82,7 @@ class WholeWords {
   std::uint64_t word(const std::byte* record) const { return detail::word_of(key_, record); }
 
   detail::WholeWord key_;
-  bool streams_;
+  const bool streams_;
   const WordKernel& kernel_;
   WordMerger merger_;
 };

@@ -41,6 +41,7 @@ struct Packing {
 // Copies whole lines of 64 bytes past the caches; `to` begins one.
 using StreamLines = void(std::byte* to, const std::byte* from, std::uint64_t bytes);
 
+// What a lane puts out past the caches at a time.
 constexpr std::uint64_t streamed_bytes = 16;
 
 struct WordKernel {

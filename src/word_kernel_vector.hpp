@@ -12,7 +12,7 @@ namespace {
 // carries is an odd-even network down the column, the same compares for all lanes, and no shuffles.
 // (The network: Batcher, "Sorting networks and their applications", 1968; merging by blocks of
 // which the one with the lesser first word comes next: Inoue et al., "AA-Sort", 2007.)
-template <class Vectors, bool FlipIn, bool FlipOut, bool Streams = false>
+template <class Vectors, bool FlipIn, bool FlipOut, bool Streams>
 void advance(WordLanes& lanes, std::uint64_t steps, Word flip) {
   using Row = typename Vectors::Row;
   const Word *p0 = lanes.p[0], *p1 = lanes.p[1], *p2 = lanes.p[2], *p3 = lanes.p[3];
@@ -78,9 +78,9 @@ void advance(WordLanes& lanes, std::uint64_t steps, Word flip) {
 template <class Vectors>
 void advance_any(WordLanes& lanes, std::uint64_t steps, Word flip) {
   if (flip == 0)
-    advance<Vectors, false, false>(lanes, steps, 0);
+    advance<Vectors, false, false, false>(lanes, steps, 0);
   else
-    advance<Vectors, false, true>(lanes, steps, flip);
+    advance<Vectors, false, true, false>(lanes, steps, flip);
 }
 
 template <class Vectors>
@@ -91,9 +91,9 @@ void advance_streaming(WordLanes& lanes, std::uint64_t steps, Word flip) {
 template <class Vectors>
 void advance_raw(WordLanes& lanes, std::uint64_t steps, bool unsigned_order) {
   if (unsigned_order)
-    advance<Vectors, true, true>(lanes, steps, sign_bit);
+    advance<Vectors, true, true, false>(lanes, steps, sign_bit);
   else
-    advance<Vectors, false, false>(lanes, steps, 0);
+    advance<Vectors, false, false, false>(lanes, steps, 0);
 }
 
 template <class Vectors>
