@@ -66,7 +66,7 @@ struct BackendConfig {
   unsigned threads;                       // for the CPU
   bool look = false;                      // merge() is to look where that costs it little
   std::uint64_t unit_bytes = 0;           // of the largest unit, where records vary in length
-  std::uint64_t staying_bytes = 0;        // of merged units that stay where they are put
+  std::uint64_t resting_bytes = 0;        // of merged units that nobody reads for a while
   const Shape* shape = nullptr;           // null: all records stay what they are
   const TextShape* text_shape = nullptr;  // the same of records of variable length
   // Of what the CPU shapes, before that, or is the first to read; null: they are not verified.

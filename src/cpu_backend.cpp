@@ -100,7 +100,7 @@ class CpuBackend final : public Backend {
         shape_(config.shape),
         text_shape_(config.text_shape),
         fingerprint_(config.fingerprint),
-        merger_(*words_, shape_ ? Output::read_next : output_to_stay(config.staying_bytes),
+        merger_(*words_, shape_ ? Output::read_next : output_to_rest(config.resting_bytes),
                 threads_, config.tokens) {}
 
   MergedUnit merge(const WorkUnit& unit, std::byte* output) override {

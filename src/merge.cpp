@@ -458,6 +458,18 @@ class Merge {
     progress_.bytes_total = progress_.bytes_done + records * record_bytes();
   }
 
+  // Of merged units that stay in memory, or wait there for a device: who compresses them, or sums
+  // them up, reads them at once.
+  std::uint64_t resting_bytes(const PassPlan& plan, std::span<const Writer> writers,
+                              std::span<const std::byte> in_place) const {
+    if (writers.empty()) return in_place.size();
+    const bool wait = !(last_pass_ && options_.checksum) &&
+                      std::ranges::all_of(writers, [](const Writer& writer) {
+                        return writer.is_direct() && !writer.compressor();
+                      });
+    return wait ? plan.tokens * plan.unit_bytes : 0;
+  }
+
   // One slice for each writer, or one into memory. Returns the fingerprint of what an earlier
   // pass has written; 0 where nothing is verified. `runs` is a part of runs_.
   std::uint64_t run_pass(std::span<const Run> runs, std::span<const Slice> slices_of_output,
@@ -483,7 +495,7 @@ class Merge {
                                  .threads = threads,
                                  .look = options_.verify,
                                  .unit_bytes = plan.unit_bytes,
-                                 .staying_bytes = in_place.size(),
+                                 .resting_bytes = resting_bytes(plan, writers, in_place),
                                  .shape = shape_of_pass(),
                                  .text_shape = text_shape_of_pass(),
                                  .fingerprint = fingerprint_};

@@ -162,7 +162,7 @@ void merge_by_words(std::span<const std::span<const std::byte>> runs, const KeyW
     bytes += run.size();
     if (!run.empty()) stretches.push_back({run.data(), run.size() / keys.record_bytes(), false});
   }
-  if (!ParallelMerger(keys, output_to_stay(bytes), thread_count(threads)).merge(stretches, out))
+  if (!ParallelMerger(keys, output_to_rest(bytes), thread_count(threads)).merge(stretches, out))
     throw std::invalid_argument("corank::multiway_merge: a run is not sorted");
 }
 

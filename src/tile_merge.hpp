@@ -19,10 +19,10 @@ namespace corank {
 // Whether what is merged is read at once, so that it had better be in the caches, or later.
 enum class Output { read_next, read_later };
 
-// What is put into memory to stay there. Less than this, with its runs, is in the third cache when
-// it is read, as a rule: to go past the caches makes merging up to 8 MiB of 100-byte records
-// take 1.2 to 2.9 times as long, on a Xeon with much cache, and 64 MiB 0.8 times.
-constexpr Output output_to_stay(std::uint64_t bytes) {
+// What is put into memory to stay there, or to wait for a device. Less than this, with its runs, is
+// in the third cache when it is read, as a rule: to go past the caches makes merging up to 8 MiB of
+// 100-byte records take 1.2 to 2.9 times as long, on a Xeon with much cache, and 64 MiB 0.8 times.
+constexpr Output output_to_rest(std::uint64_t bytes) {
   return bytes < std::uint64_t{16} << 20 ? Output::read_next : Output::read_later;
 }
 
