@@ -420,7 +420,7 @@ void run_pass(const Pass& pass, PassTotals& totals, Verifier& verifier) {
     }
   };
   // After it was written: what was wrong then is wrong still, whenever it came to be. Not by who
-  // writes, whom the others wait for: the last cache has it still.
+  // writes, whom the others wait for: the last cache has it still, unless it went past.
   const auto look_at = [&](Token& token) {
     if (pass.checksum && (pass.shape || pass.text_shape))
       for (const auto piece : token.merged.pieces)
