@@ -42,7 +42,7 @@ struct Packing {
 using StreamLines = void(std::byte* to, const std::byte* from, std::uint64_t bytes);
 
 // What a lane puts out past the caches at a time.
-constexpr std::uint64_t streamed_bytes = 16;
+constexpr std::uint64_t streamed_bytes = 32;
 
 struct WordKernel {
   // `steps`, a multiple of the block, outputs of each lane, all words ^ `flip` as they go out.

@@ -19,7 +19,11 @@ struct NeonVectors {
     vst1q_s64(low, row.low);
     vst1q_s64(high, row.high);
   }
-  static void stream_halves(Row row, Word* low, Word* high) { store_halves(row, low, high); }
+  static void stream(Row row, Word* to) { store(row, to); }
+
+  // The first, the second halves of `x` and of `y`.
+  static Row low_halves(Row x, Row y) { return {x.low, y.low}; }
+  static Row high_halves(Row x, Row y) { return {x.high, y.high}; }
 
   // The first, the second words of each half, by turns of `x` and of `y`.
   static Row firsts(Row x, Row y) { return {vzip1q_s64(x.low, y.low), vzip1q_s64(x.high, y.high)}; }

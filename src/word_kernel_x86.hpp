@@ -25,10 +25,13 @@ struct X86Vectors {
     _mm_storeu_si128(reinterpret_cast<__m128i*>(low), _mm256_castsi256_si128(row));
     _mm_storeu_si128(reinterpret_cast<__m128i*>(high), _mm256_extracti128_si256(row, 1));
   }
-  static void stream_halves(Row row, Word* low, Word* high) {
-    _mm_stream_si128(reinterpret_cast<__m128i*>(low), _mm256_castsi256_si128(row));
-    _mm_stream_si128(reinterpret_cast<__m128i*>(high), _mm256_extracti128_si256(row, 1));
+  static void stream(Row row, Word* to) {
+    _mm256_stream_si256(reinterpret_cast<__m256i*>(to), row);
   }
+
+  // The first, the second halves of `x` and of `y`.
+  static Row low_halves(Row x, Row y) { return _mm256_permute2x128_si256(x, y, 0x20); }
+  static Row high_halves(Row x, Row y) { return _mm256_permute2x128_si256(x, y, 0x31); }
 
   // The first, the second words of each half, by turns of `x` and of `y`.
   static Row firsts(Row x, Row y) { return _mm256_unpacklo_epi64(x, y); }

@@ -70,7 +70,7 @@ void WordMerger::merge_into(Word* out, Word flip, bool streams) {
   }
   const auto place = reinterpret_cast<std::uintptr_t>(out);
   streams = streams && place % sizeof(Word) == 0;  // packed records may stand anywhere
-  if (streams && place % streamed_bytes != 0) {
+  for (auto at = place; streams && at % streamed_bytes != 0 && count != 0; at += sizeof(Word)) {
     Run& first = from[b.begin] < from[a.begin] ? b : a;
     *out++ = from[first.begin++] ^ flip;
     --first.count;
