@@ -57,7 +57,7 @@ void advance(WordLanes& lanes, std::uint64_t steps, Word flip) {
     Row first02 = Vectors::firsts(v0, v1), first13 = Vectors::seconds(v0, v1);
     Row last02 = Vectors::firsts(v2, v3), last13 = Vectors::seconds(v2, v3);
     if constexpr (FlipOut) flip_rows(first02, first13, last02, last13);
-    // Past the caches fewer stores are faster, into them fewer instructions on what is stored.
+    // Half as many stores are faster past the caches; into them they are not worth the shuffles.
     if constexpr (Streams) {
       Vectors::stream(Vectors::low_halves(first02, last02), out0 + step);
       Vectors::stream(Vectors::low_halves(first13, last13), out1 + step);
