@@ -41,8 +41,8 @@ struct Packing {
 // Copies whole lines of 64 bytes past the caches; `to` begins one.
 using StreamLines = void(std::byte* to, const std::byte* from, std::uint64_t bytes);
 
-// What a lane puts out past the caches at a time.
-constexpr std::uint64_t streamed_bytes = 32;
+// What a lane puts out past the caches at a time: the words of a step.
+constexpr std::uint64_t streamed_bytes = WordLanes::block * sizeof(Word);
 
 struct WordKernel {
   // `steps`, a multiple of the block, outputs of each lane, all words ^ `flip` as they go out.
