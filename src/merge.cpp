@@ -520,7 +520,7 @@ class Merge {
                         .limit = limit,
                         .text_shape = text_shape_of_pass(),
                         .output = output,
-                        .backend = options_.copy_only ? nullptr : backends.back().get(),
+                        .backend = options_.copy_only ? nullptr : backends[i].get(),
                         .writers = slices == 1 ? writers : writers.subspan(i, 1),
                         .in_place = in_place,
                         .threads = threads,

@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
+#include <mutex>
 #include <optional>
 #include <set>
 #include <string>
@@ -13,6 +14,7 @@
 #include "corank/merge.hpp"
 #include "cpu_backend.hpp"
 #include "cutter.hpp"
+#include "merge_case.hpp"
 #include "support.hpp"
 
 using namespace corank;
@@ -27,6 +29,8 @@ struct Between {
   // Where units are cut, one after another; `next` cuts one.
   std::function<std::optional<WorkUnit>(const NextUnit& next)> cutting;
   std::function<void(const WorkUnit&, MergedUnit&)> merged;
+  // Before `backend` merges a unit; several threads call it at once.
+  std::function<void(const Backend& backend)> merging;
 };
 const Between* between = nullptr;
 
@@ -34,8 +38,9 @@ class WatchedBackend final : public Backend {
  public:
   explicit WatchedBackend(std::unique_ptr<Backend> inner) : inner_(std::move(inner)) {}
   MergedUnit merge(const WorkUnit& unit, std::byte* output) override {
+    if (between->merging) between->merging(*this);
     MergedUnit merged = inner_->merge(unit, output);
-    between->merged(unit, merged);
+    if (between->merged) between->merged(unit, merged);
     return merged;
   }
   bool computes() const override { return inner_->computes(); }
@@ -71,7 +76,8 @@ MadeBackend __real__ZN6corank16make_cpu_backendERKNS_13BackendConfigE(const Back
 MadeBackend __wrap__ZN6corank16make_cpu_backendERKNS_13BackendConfigE(const BackendConfig& config);
 MadeBackend __wrap__ZN6corank16make_cpu_backendERKNS_13BackendConfigE(const BackendConfig& config) {
   MadeBackend made = __real__ZN6corank16make_cpu_backendERKNS_13BackendConfigE(config);
-  if (between && between->merged) made = std::make_unique<WatchedBackend>(std::move(made));
+  if (between && (between->merged || between->merging))
+    made = std::make_unique<WatchedBackend>(std::move(made));
   return made;
 }
 }
@@ -395,4 +401,24 @@ TEST_CASE("units that do not hold each record once are found") {
     }
   }
   for (const std::uint64_t count : done) CHECK(count > 10);
+}
+
+TEST_CASE("each part is merged by a backend of its own") {
+  Random random(39);
+  MergeCase test("a:u64,p:u64", "a");
+  for (int i = 0; i < 3; ++i)
+    test.add_run(random_records(test.options.record, 20'000, Values::any, random));
+  test.options.backend = BackendChoice::cpu;
+  test.options.parts = 4;
+  std::mutex mutex;
+  std::set<const Backend*> used;
+  Between what;
+  what.merging = [&](const Backend& backend) {
+    const std::lock_guard lock(mutex);
+    used.insert(&backend);
+  };
+  between = &what;
+  merge(test.paths, test.folder / "parts", test.options);
+  between = nullptr;
+  CHECK(used.size() == 4);
 }
