@@ -172,7 +172,7 @@ TEST_CASE("bench measures every row in turn and checks it") {
   }
 }
 
-TEST_CASE("bench takes parts and peers as it is told") {
+TEST_CASE("bench measures a merge into parts beside the one into a file") {
   const TemporaryFolder folder;
   const std::string json = folder / "bench.json";
   const Result result =
@@ -182,7 +182,18 @@ TEST_CASE("bench takes parts and peers as it is told") {
                   json);
   INFO(result.err);
   REQUIRE(result.code == 0);
-  CHECK(Json::parse(text_of(json))["rows"][0]["contenders"].size() == 2);
+  const Json bench = Json::parse(text_of(json));
+  CHECK(bench["parts"] == 3);
+  const Json& contenders = bench["rows"][0]["contenders"];
+  std::vector<std::string> names;
+  for (const Json& contender : contenders) {
+    names.push_back(contender["name"]);
+    CHECK(contender["output_bytes"] == bench["rows"][0]["bytes"]);
+    CHECK(contender["wall_seconds"][0] > 0);
+    CHECK(holds(result.out, names.back()));
+  }
+  CHECK(names ==
+        std::vector<std::string>{"copy-only", "merge", "copy-only, 3 parts", "merge, 3 parts"});
 }
 
 TEST_CASE("bench of cold runs has them out of the page cache or says that it cannot") {

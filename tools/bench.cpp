@@ -264,7 +264,8 @@ struct Contender {
   Strings command;
   std::uint64_t output_bytes;
   const std::vector<Path>& inputs;
-  std::vector<Cost> costs;
+  bool merges = false;  // whether the output holds the records of the runs in order
+  std::vector<Cost> costs{};
 
   double median_of(double Cost::*member) const {
     std::vector<double> values;
@@ -304,7 +305,7 @@ class Row {
     for (unsigned i = 0; i < options_.repetitions; ++i)
       for (Contender& contender : contenders_) {
         contender.costs.push_back(measure(contender));
-        if (i == 0 && contender.name == "merge") check_output();
+        if (i == 0 && contender.merges) check_output();
       }
     print();
     return result();
@@ -361,18 +362,18 @@ class Row {
     Strings merge = with_schema({"corank", "merge", "--quiet"});
     merge.insert(merge.end(), {"--files0-from", names, "-o", output()});
     merge.insert(merge.end(), options_.merge_arguments.begin(), options_.merge_arguments.end());
-    Strings copy = merge;
-    copy.push_back("--copy-only");
-    contenders_.push_back({"copy-only", copy, bytes_, inputs_, {}});
-    contenders_.push_back({"merge", merge, bytes_, inputs_, {}});
+    add_merge_and_copy("", merge);
+    if (options_.parts != 0) {
+      merge.insert(merge.end(), {"--parts", std::to_string(options_.parts)});
+      add_merge_and_copy(fmt::format(", {} parts", options_.parts), merge);
+    }
     // Durable as the others' output is.
     if (takes_part("cat") && shell_says("command -v xargs && command -v cat && command -v sync"))
       contenders_.push_back(
           {"cat, sync",
            {"sh", "-c", R"(xargs -0 cat -- < "$1" > "$2" && sync "$2")", "sh", names, output()},
            bytes_,
-           inputs_,
-           {}});
+           inputs_});
     if (sorts() && shell_says("sort --version | grep -q GNU")) {
       const std::size_t at_once = std::clamp<std::size_t>(runs_, 2, descriptor_limit() - 16);
       contenders_.push_back(
@@ -382,9 +383,15 @@ class Row {
             R"(&& sync "$2")",
             "sh", folder_ / "text-names", output(), std::to_string(at_once), options_.folder},
            text_bytes(),
-           texts_,
-           {}});
+           texts_});
     }
+  }
+
+  void add_merge_and_copy(const std::string& into, const Strings& merge) {
+    Strings copy = merge;
+    copy.push_back("--copy-only");
+    contenders_.push_back({"copy-only" + into, copy, bytes_, inputs_});
+    contenders_.push_back({"merge" + into, merge, bytes_, inputs_, true});
   }
 
   Path output() const { return folder_ / "out" / "merged"; }
@@ -557,6 +564,11 @@ BenchCommand::BenchCommand(CLI::App& app) {
       ->transform(whole_number(1, 1000))
       ->option_text("N");
   command_
+      ->add_option("--parts", options_.parts,
+                   "Measure merge and copy into N part files, too, beside those into one file")
+      ->transform(whole_number(1, 99'999))
+      ->option_text("N");
+  command_
       ->add_option(
           "--peers", options_.peers,
           "Others to measure, where they are installed: cat, sort or none; without it, both")
@@ -577,7 +589,6 @@ BenchCommand::BenchCommand(CLI::App& app) {
   passed_on("-T,--threads", threads_, "N");
   passed_on("-m,--memory", memory_, "SIZE");
   passed_on("--io", io_, "IO");
-  passed_on("--parts", parts_, "N");
   command_->footer(
       "For each record, number of runs and distribution: generates the runs, then lets merge\n"
       "--copy-only (the ruler), merge, cat and GNU sort -m (the same records as text lines) take\n"
@@ -591,8 +602,7 @@ int BenchCommand::run() {
                                       {"--device", &device_},
                                       {"--threads", &threads_},
                                       {"--memory", &memory_},
-                                      {"--io", &io_},
-                                      {"--parts", &parts_}})
+                                      {"--io", &io_}})
     if (!value->empty())
       options_.merge_arguments.insert(options_.merge_arguments.end(), {option, *value});
 
@@ -625,6 +635,7 @@ int BenchCommand::run() {
       {"machine", describe_machine()},
       {"folder", options_.folder},
       {"repetitions", options_.repetitions},
+      {"parts", options_.parts},
       {"merge_arguments", options_.merge_arguments},
       {"rows", std::move(rows)},
   };

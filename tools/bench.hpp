@@ -17,6 +17,7 @@ struct BenchOptions {
   std::vector<std::string> distributions{"uniform", "equal", "disjoint", "lopsided"};
   std::vector<std::string> peers{"cat", "sort"};
   unsigned repetitions = 5;
+  unsigned parts = 0;  // that a merge and a copy are written to as well; 0: only one file is
   bool cold = false;
   std::vector<std::string> merge_arguments;  // passed on, to the ruler, too
   std::string json;
@@ -32,7 +33,7 @@ class BenchCommand {
  private:
   CLI::App* command_;
   BenchOptions options_;
-  std::string backend_, device_, threads_, memory_, io_, parts_;
+  std::string backend_, device_, threads_, memory_, io_;
 };
 
 }  // namespace corank
