@@ -1,6 +1,7 @@
 // Merges on whose way something goes wrong: bits that flip between the stages, units that are cut
 // wrong. All of it must be found.
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
@@ -8,6 +9,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "catch.hpp"
@@ -421,4 +423,21 @@ TEST_CASE("each part is merged by a backend of its own") {
   merge(test.paths, test.folder / "parts", test.options);
   between = nullptr;
   CHECK(used.size() == 4);
+}
+
+TEST_CASE("a backend that is slow is the bound") {
+  Random random(40);
+  MergeCase test("a:u64,p:u64", "a");
+  for (int i = 0; i < 3; ++i)
+    test.add_run(random_records(test.options.record, 60'000, Values::any, random));
+  test.options.backend = BackendChoice::cpu;
+  test.options.memory_bytes = 400'000;
+  Between what;
+  // Thousands of times as long as a unit takes.
+  what.merging = [](const Backend&) { std::this_thread::sleep_for(std::chrono::milliseconds(20)); };
+  between = &what;
+  const Stats stats = merge(test.paths, "/dev/null", test.options);
+  between = nullptr;
+  CHECK(stats.units > 10);
+  CHECK(stats.bound.what == "merging");
 }

@@ -45,12 +45,14 @@ struct Stats {
     double write_for_compress = 0;
   } waits;
 
-  // What the merge would have to do faster to end earlier.
+  // The stage that the others waited for, or that worked, for the longest time: a merge ends
+  // earlier only if that stage is faster.
   struct Bound {
-    std::string what;             // "reading", "cutting", "merging", "compressing", "writing
-                                  // OUTPUT"
+    // "reading", "cutting", "merging", "verifying", "compressing" or "writing OUTPUT".
+    std::string what;
     double bytes_per_second = 0;  // over the whole wall time
-    double ceiling_bytes_per_second = 0;  // of that stage while it was at work
+    // Of that stage, had it worked all the time as it did while the others waited for it.
+    double ceiling_bytes_per_second = 0;
   } bound;
 
   // "buffered", "direct" or "mapped"; "streamed" where all runs are compressed or pipes; "memory"
