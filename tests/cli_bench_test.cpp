@@ -1,19 +1,21 @@
 // The commands that measure: what they print, write and leave behind.
 #include <pty.h>
+#include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <sstream>
 #include <string>
 
 #include "catch.hpp"
 #include "ceilings.hpp"
 #include "corank/error.hpp"
-#include "support.hpp"
+#include "program.hpp"
 
 using namespace corank;
 using namespace corank::test;
@@ -21,24 +23,10 @@ using Json = nlohmann::json;
 
 namespace {
 
-struct Result {
-  int code;
-  std::string out;
-  std::string err;
-};
-
-// The program stands beside the tests.
-std::string program() {
-  return std::filesystem::read_symlink("/proc/self/exe").parent_path() / "corank";
-}
-
-// `before` is put before it on the shell's command line.
-Result corank_says(const std::string& arguments, const std::string& before = {}) {
-  const TemporaryFolder folder;
-  const std::string out = folder / "out", err = folder / "err";
-  const int status = std::system(
-      (before + " '" + program() + "' " + arguments + " > " + out + " 2> " + err).c_str());
-  return {WEXITSTATUS(status), text_of(out), text_of(err)};
+// `arguments` are separated by blanks.
+Result corank_says(const std::string& arguments, const Setting& setting = {}) {
+  std::istringstream words(arguments);
+  return run(Strings(std::istream_iterator<std::string>(words), {}), setting);
 }
 
 // What is shown on a terminal on which all standard files are.
@@ -61,10 +49,6 @@ std::string shown_on_terminal(std::vector<std::string> command) {
   ::waitpid(child, &status, 0);
   CHECK(status == 0);
   return shown;
-}
-
-bool holds(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
 }
 
 double median_of(std::vector<double> values) {
@@ -228,8 +212,13 @@ TEST_CASE("bench says what is wrong and leaves nothing") {
     CHECK(holds(result.err, part));
     CHECK(folder.names().empty());
   }
-  const Result interrupted =
-      corank_says(start + "--size 400M", "timeout --preserve-status -s INT 1");
+  Setting setting;
+  setting.before_exec = give_way;
+  setting.while_running = [&](pid_t child) {
+    wait_until([&] { return !folder.names().empty() || has_ended(child); });
+    ::kill(child, SIGINT);
+  };
+  const Result interrupted = corank_says(start + "--size 400M", setting);
   INFO(interrupted.err);
   CHECK(interrupted.code == 130);
   CHECK(holds(interrupted.err, "interrupted"));

@@ -9,12 +9,10 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "program.hpp"
@@ -204,13 +202,12 @@ TEST_CASE("a killed merge goes on") {
     std::uint64_t kills = 0;
     for (std::uint64_t bytes = 5'000'000; bytes < 40'000'000; bytes += 9'000'000) {
       Setting setting;
+      setting.before_exec = give_way;
       setting.while_running = [&](pid_t child) {
-        std::error_code none;
-        siginfo_t ended{};
-        while (std::filesystem::file_size(left, none) + 1 <= bytes && ended.si_pid == 0) {
-          std::this_thread::sleep_for(std::chrono::milliseconds(1));
-          ::waitid(P_PID, static_cast<id_t>(child), &ended, WEXITED | WNOHANG | WNOWAIT);
-        }
+        wait_until([&] {
+          std::error_code none;
+          return std::filesystem::file_size(left, none) + 1 > bytes || has_ended(child);
+        });
         ::kill(child, SIGKILL);
       };
       kills += run(merge, setting).code == 128 + SIGKILL;

@@ -669,14 +669,14 @@ void give_up(const std::string& what) {
 
 std::atomic<std::uint64_t> merges_done = 0;
 
-// No merge here takes longer than milliseconds.
+// No merge here takes longer than milliseconds on a machine that has time for it.
 void watch() {
   std::uint64_t seen = 0;
   for (int waited = 0;; ++waited) {
     std::this_thread::sleep_for(std::chrono::seconds(1));
     if (merges_done != seen) waited = 0;
     seen = merges_done;
-    if (waited < 20) continue;
+    if (waited < 120) continue;
     fmt::print(stderr, "{}: hangs\n", describe());
     std::abort();
   }

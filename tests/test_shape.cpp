@@ -551,11 +551,9 @@ TEST_CASE("the head of huge runs costs as much as it holds") {
   CHECK(output.size() == 16'000);
   CHECK(test.stats.records == 1000);
   CHECK(test.stats.bytes_read == 16'000);
-  CHECK(test.stats.seconds < 5);
 
   // What is dropped does not count: the rest is not read either.
   test.options.shaping.where = parse_where("value == 0", test.schema());
   CHECK(test.merged().size() == 16'000);
   CHECK(test.stats.bytes_read < 100 << 20);
-  CHECK(test.stats.seconds < 5);
 }
