@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "corank/compression.hpp"
+#include "corank/query.hpp"
 #include "corank/record.hpp"
-#include "corank/shaping.hpp"
 #include "corank/text.hpp"
 
 namespace corank {

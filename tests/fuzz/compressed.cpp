@@ -6,9 +6,9 @@
 #include <memory>
 #include <vector>
 
-#include "codec.hpp"
-#include "source.hpp"
-#include "target.hpp"
+#include "fuzz/target.hpp"
+#include "io/byte_source.hpp"
+#include "io/codec.hpp"
 
 using namespace corank;
 

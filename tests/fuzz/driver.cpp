@@ -14,7 +14,7 @@
 #include <string_view>
 #include <vector>
 
-#include "target.hpp"
+#include "fuzz/target.hpp"
 
 namespace {
 

@@ -1,4 +1,4 @@
-#include "target.hpp"
+#include "fuzz/target.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   corank::fuzz({data, size});

@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "../support.hpp"
-#include "cpu_backend.hpp"
-#include "cuda_backend.hpp"
-#include "slice.hpp"
-#include "target.hpp"
+#include "backend/cpu_backend.hpp"
+#include "fuzz/target.hpp"
+#include "kernels/backend/cuda_backend.hpp"
+#include "run/slice.hpp"
 
 using namespace corank;
 

@@ -5,7 +5,7 @@
 
 #include "corank/error.hpp"
 #include "corank/key.hpp"
-#include "target.hpp"
+#include "fuzz/target.hpp"
 
 using namespace corank;
 

@@ -1,16 +1,15 @@
 // An option that says what becomes of merged records: a letter for which, then its text. Whatever
 // is not refused must be consistent; a condition and its negation part the records among them.
-#include "corank/shaping.hpp"
-
 #include <algorithm>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "corank/error.hpp"
-#include "filter.hpp"
-#include "target.hpp"
-#include "text_columns.hpp"
+#include "corank/query.hpp"
+#include "format/text_columns.hpp"
+#include "fuzz/target.hpp"
+#include "ops/filter.hpp"
 
 using namespace corank;
 

@@ -1,11 +1,11 @@
 // The state beside an unfinished output: as text, which is refused unless it was written so; and as
 // numbers, which are read as they were written, and not with one bit of them changed.
-#include "sidecar.hpp"
+#include "io/sidecar.hpp"
 
 #include <cstring>
 #include <string>
 
-#include "target.hpp"
+#include "fuzz/target.hpp"
 
 using namespace corank;
 

@@ -7,8 +7,8 @@
 
 #include "../text_reference.hpp"
 #include "corank/error.hpp"
-#include "framing.hpp"
-#include "target.hpp"
+#include "format/framing.hpp"
+#include "fuzz/target.hpp"
 
 using namespace corank;
 

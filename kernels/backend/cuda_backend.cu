@@ -1,0 +1,228 @@
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "corank/device/merge.cuh"
+#include "kernels/backend/cuda_backend.hpp"
+#include "kernels/backend/cuda_check.cuh"
+#include "kernels/backend/lane_pool.cuh"
+#include "kernels/backend/staging.cuh"
+#include "kernels/formats/text_backend.hpp"
+#include "kernels/formats/unit_kernels.cuh"
+#include "kernels/ops/device_operators.cuh"
+
+namespace corank {
+namespace {
+
+struct RecordOrder {
+  explicit RecordOrder(const KeyEncoding& encoding) : layout(encoding.layout()) {
+    pieces = device_array<KeyPiece>(layout.pieces_count);
+    CORANK_CUDA(cudaMemcpy(pieces.get(), layout.pieces, layout.pieces_count * sizeof(KeyPiece),
+                           cudaMemcpyHostToDevice));
+    layout.pieces = pieces.get();
+  }
+  DeviceArray<KeyPiece> pieces;
+  KeyLayout layout;
+};
+
+// What one unit of records of a fixed size occupies: a stream and memory on both sides.
+template <int W>
+class RecordLane {
+ public:
+  using Order = RecordOrder;
+
+  RecordLane(const RecordOrder& order, const BackendConfig& config)
+      : layout_(order.layout),
+        unit_records_(config.unit_records),
+        look_(config.look),
+        stream_(make_stream()),
+        merged_(make_event(cudaEventBlockingSync | cudaEventDisableTiming)),
+        found_(pinned_array<Found>(1)) {
+    reserve_staging(std::min<std::uint64_t>(unit_records_, 4096));
+    for (int side = 0; side < 2; ++side) {
+      keys_[side] = device_array<typename Merged<W>::Key>(unit_records_);
+      if constexpr (device::has_values<typename Merged<W>::Value>)
+        locators_[side] = device_array<std::uint32_t>(unit_records_);
+    }
+    // For as many runs as take two passes; more need little more.
+    constexpr std::uint64_t runs = device::detail::max_fan_in + 1;
+    for (std::uint64_t run = 0; run < runs; ++run) append_run(0, unit_records_ / runs);
+    reserve_out();
+    if (config.shape && DeviceShape::fits(*config.shape))
+      shaper_.emplace(*config.shape, layout_, unit_records_);
+  }
+
+  Found merge(const WorkUnit& unit, std::byte* output) {
+    reserve_staging(unit.segments.size());
+    describe(unit);
+    reserve_out();
+    unit_bytes_ = unit.bytes;
+    wait_for(stream_.get(), merged_.get(), [&] { enqueue(unit, output); });
+    return found_[0];
+  }
+
+  std::optional<MergedUnit> shape(std::byte* output) {
+    std::optional<MergedUnit> shaped;
+    if (!shaper_) return shaped;
+    wait_for(stream_.get(), merged_.get(), [&] {
+      shaped = shaper_->download(output, look_, &staging_.found()->disorder, stream_.get());
+      if (!shaped) download(output);
+    });
+    return shaped;
+  }
+
+ private:
+  LocatedOutput<W> located(int side, std::uint64_t first = 0) const {
+    LocatedOutput<W> result{keys_[side].get() + first, nullptr};
+    if constexpr (device::has_values<typename Merged<W>::Value>)
+      result.values = locators_[side].get() + first;
+    return result;
+  }
+  void append_run(std::uint64_t first, std::uint64_t records) {
+    const LocatedOutput<W> run = located(0, first);
+    runs_.push_back({run.keys, run.values, records});
+  }
+
+  cudaError_t merge_located(void* temporary, std::size_t& bytes, const std::uint64_t* disorder) {
+    const LocatedLess<W> less{layout_, staging_.bytes(), disorder};
+    return device::merge_k(temporary, bytes, std::span<const LocatedSequence<W>>(runs_), located(1),
+                           stream_.get(), Merged<W>::less(less));
+  }
+
+  void reserve_staging(std::uint64_t segments) {
+    staging_.reserve(segments, unit_records_ * layout_.record_bytes);
+  }
+  // The output's place is what the merge of the located keys has for temporary storage: the records
+  // are gathered after it.
+  void reserve_out() {
+    std::size_t bytes = 0;
+    CORANK_CUDA(merge_located(nullptr, bytes, nullptr));
+    bytes = std::max<std::size_t>(bytes, unit_records_ * layout_.record_bytes);
+    if (bytes <= out_bytes_) return;
+    out_.reset();
+    out_bytes_ = 0;
+    out_ = device_array<std::byte>(bytes);
+    out_bytes_ = bytes;
+  }
+
+  void describe(const WorkUnit& unit) {
+    staging_.begin_unit();
+    runs_.clear();
+    std::uint64_t records = 0;
+    for (std::size_t s = 0; s < unit.segments.size(); ++s) {
+      const Segment& segment = unit.segments[s];
+      staging_.add(segment.chunk->records() + segment.first * layout_.record_bytes,
+                   segment.count * layout_.record_bytes, records);
+      if (s == 0 || segment.chunk->run != unit.segments[s - 1].chunk->run) append_run(records, 0);
+      runs_.back().count += segment.count;
+      records += segment.count;
+    }
+  }
+
+  void enqueue(const WorkUnit& unit, std::byte* output) {
+    const std::uint64_t records = unit.records, segments = unit.segments.size();
+    cudaStream_t stream = stream_.get();
+    staging_.upload(true, stream);
+    Found* const found = staging_.found();
+    const std::byte* const staged = staging_.bytes();
+
+    const unsigned lanes = look_lanes(layout_.record_bytes);
+    const unsigned look_grid = look_blocks(records, lanes);
+    // Before anything else sees them.
+    if (look_ && !unit.segments.front().chunk->fingerprint) {
+      look_at_staged<<<look_grid, block_threads, 0, stream>>>(
+          staging_.segments(), segments, records, layout_.record_bytes, lanes, staged, found);
+      check_launch("look_at_staged");
+    }
+    encode_records<W><<<divide_up(records, block_threads), block_threads, 0, stream>>>(
+        staging_.segments(), segments, records, LocatedLess<W>{layout_, staged, nullptr},
+        located(0), &found->disorder);
+    check_launch("encode_records");
+    CORANK_CUDA(merge_located(out_.get(), out_bytes_, &found->disorder));
+    launch_gather<W>(staged, located(1), records, layout_.record_bytes, out_.get(),
+                     &found->disorder, stream);
+    check_launch("gather");
+    if (look_) {
+      look_at_merged<W>
+          <<<look_grid, block_threads, 0, stream>>>(out_.get(), records, layout_, lanes, found);
+      check_launch("look_at_merged");
+    }
+    if (shaper_)
+      shaper_->enqueue(out_.get(), records, staging_.scratch(), stream);
+    else
+      download(output);
+    CORANK_CUDA(
+        cudaMemcpyAsync(found_.get(), found, sizeof(Found), cudaMemcpyDeviceToHost, stream));
+  }
+
+  void download(std::byte* output) {
+    CORANK_CUDA(
+        cudaMemcpyAsync(output, out_.get(), unit_bytes_, cudaMemcpyDeviceToHost, stream_.get()));
+  }
+
+  KeyLayout layout_;
+  std::uint64_t unit_records_;
+  bool look_;
+  std::vector<LocatedSequence<W>> runs_;  // of the unit
+
+  Stream stream_;
+  Event merged_;
+  PinnedArray<Found> found_;
+  Staging staging_;
+  std::size_t out_bytes_ = 0;
+  DeviceArray<std::byte> out_;
+  std::uint64_t unit_bytes_ = 0;
+  std::optional<DeviceShaper> shaper_;  // none where the host shapes, if anything does
+  // Of the located keys, before and after they are merged.
+  DeviceArray<typename Merged<W>::Key> keys_[2];
+  DeviceArray<std::uint32_t> locators_[2];
+};
+
+}  // namespace
+
+bool built_with_cuda() {
+  return true;
+}
+
+CudaDevice find_cuda_device(int device) {
+  (void)cudaGetLastError();  // what an earlier call left behind on this thread
+  int count = 0;
+  cudaError_t status = cudaGetDeviceCount(&count);
+  if (status == cudaSuccess && (device < 0 || device >= count))
+    return {false, "no CUDA device " + std::to_string(device) + ": this machine has " +
+                       std::to_string(count) + ", counted from 0"};
+  cudaDeviceProp properties{};
+  if (status == cudaSuccess) status = cudaGetDeviceProperties(&properties, device);
+  if (status == cudaSuccess) status = cudaSetDevice(device);
+  cudaFuncAttributes kernel{};  // fails where this build has no code for the device
+  if (status == cudaSuccess) status = cudaFuncGetAttributes(&kernel, stage);
+  if (status != cudaSuccess) {
+    (void)cudaGetLastError();
+    return {false, std::string("no usable CUDA device: ") + cudaGetErrorString(status)};
+  }
+  std::string description = std::string(properties.name) + ", " +
+                            std::to_string(properties.totalGlobalMem >> 30) + " GiB";
+  if (!properties.canUseHostPointerForRegisteredMem)
+    return {false, description + ", cannot read pinned memory by the host's addresses"};
+  return {true, std::move(description)};
+}
+
+std::unique_ptr<Backend> make_cuda_backend(int device, const BackendConfig& config) {
+  const CudaDevice found = find_cuda_device(device);
+  if (!found.usable) throw DeviceError(found.description + "; --backend cpu needs no GPU", false);
+  if (config.encoding->layout().text) return make_text_backend(device, found.description, config);
+  switch (config.encoding->prefix_words()) {
+    case 1:
+      return std::make_unique<DeviceBackend<RecordLane<1>>>(device, found.description, config);
+    case 2:
+      return std::make_unique<DeviceBackend<RecordLane<2>>>(device, found.description, config);
+    default:
+      return std::make_unique<DeviceBackend<RecordLane<4>>>(device, found.description, config);
+  }
+}
+
+}  // namespace corank

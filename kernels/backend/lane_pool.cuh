@@ -1,0 +1,166 @@
+// A backend of lanes: what one unit in flight occupies on the device is a lane's to know.
+#pragma once
+
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "backend/backend.hpp"
+#include "corank/error.hpp"
+#include "kernels/backend/cuda_check.cuh"
+#include "kernels/backend/staging.cuh"
+#include "ops/merged_unit.hpp"
+#include "ops/operator_chain.hpp"
+#include "ops/text_operators.hpp"
+#include "ops/unit_operators.hpp"
+
+namespace corank {
+
+// Touching by one thread, which registering would otherwise do, is many times slower.
+inline void touch(std::span<std::byte> memory, unsigned threads) {
+  const std::size_t page = page_bytes();
+  const std::size_t share = round_up(divide_up(memory.size(), threads), page);
+  std::vector<std::jthread> workers;
+  for (std::size_t first = 0; first < memory.size(); first += share)
+    workers.emplace_back([=] {
+      const std::size_t end = std::min(first + share, memory.size());
+      for (std::size_t at = first; at < end; at += page)
+        *const_cast<volatile std::byte*>(&memory[at]) = std::byte{0};
+    });
+}
+
+// Lane::Order is the order of the records as kernels know it, made from a KeyEncoding. A lane is
+// made from one and from the BackendConfig, and has
+//   Found merge(const WorkUnit&, std::byte* output), not called for units of no records, and
+//   std::optional<MergedUnit> shape(std::byte* output), after it where there is a shape: none if it
+//   is for the host to shape what is in the output.
+template <class Lane>
+class DeviceBackend final : public Backend {
+ public:
+  DeviceBackend(int device, std::string description, const BackendConfig& config)
+      : device_(device),
+        description_(std::move(description)),
+        threads_(config.threads),
+        look_(config.look),
+        shape_(config.shape),
+        text_shape_(config.text_shape),
+        fingerprint_(config.fingerprint),
+        order_((CORANK_CUDA(cudaSetDevice(device)), *config.encoding)) {
+    for (unsigned i = 0; i < config.tokens; ++i) {
+      lanes_.push_back(std::make_unique<Lane>(order_, config));
+      free_.push_back(lanes_.back().get());
+    }
+  }
+
+  MergedUnit merge(const WorkUnit& unit, std::byte* output) override {
+    if (unit.records == 0) return {};
+    CORANK_CUDA(cudaSetDevice(device_));
+    (void)cudaGetLastError();  // what an earlier call left behind on this thread
+    const auto lane = lend();
+    const Found found = lane->merge(unit, output);
+    if (found.disorder != in_order) throw disorder_of(unit, found.disorder);
+    if (look_) check_merged(found);
+    if (text_shape_) {
+      std::optional<MergedUnit> shaped = lane->shape(output);
+      return shaped ? std::move(*shaped)
+                    : shape_text(*text_shape_, unit, {output, unit.bytes}, fingerprint_);
+    }
+    if (shape_) {
+      std::optional<MergedUnit> shaped = lane->shape(output);
+      if (!shaped)
+        shaped = shape_unit(*shape_, unit, {output, unit.bytes}, fingerprint_);
+      else if (look_)
+        shaped->fingerprint = found.written;
+      if (look_) shaped->read = found.read;
+      return std::move(*shaped);
+    }
+    MergedUnit merged;
+    merged.pieces = {{output, unit.bytes}};
+    if (look_) merged.look = UnitLook{found.read, found.written, found.last_offset};
+    return merged;
+  }
+
+  bool looks() const override { return look_; }
+
+  PinMemory pin_memory() override {
+    return [device = device_,
+            threads = threads_](std::span<std::byte> memory) -> std::shared_ptr<void> {
+      if (memory.empty()) return nullptr;
+      touch(memory, threads);
+      CORANK_CUDA(cudaSetDevice(device));
+      CORANK_CUDA(cudaHostRegister(memory.data(), memory.size(), cudaHostRegisterPortable));
+      return {memory.data(), [](void* pinned) { (void)cudaHostUnregister(pinned); }};
+    };
+  }
+
+  std::shared_ptr<void> pin(std::span<const std::byte> memory, bool read_only) override {
+    if (memory.empty()) return nullptr;
+    CORANK_CUDA(cudaSetDevice(device_));
+    void* begin = const_cast<std::byte*>(memory.data());
+    const cudaError_t error =
+        cudaHostRegister(begin, memory.size(),
+                         cudaHostRegisterPortable | (read_only ? cudaHostRegisterReadOnly : 0));
+    if (error == cudaErrorHostMemoryAlreadyRegistered) {
+      (void)cudaGetLastError();
+      return nullptr;
+    }
+    CORANK_CUDA(error);
+    return {begin, [](void* pinned) { (void)cudaHostUnregister(pinned); }};
+  }
+
+  std::string device() const override { return description_; }
+
+ private:
+  auto lend() {
+    std::unique_lock lock(mutex_);
+    returned_.wait(lock, [this] { return !free_.empty(); });
+    const auto give_back = [this](Lane* lane) {
+      {
+        std::lock_guard guard(mutex_);
+        free_.push_back(lane);
+      }
+      returned_.notify_one();
+    };
+    std::unique_ptr<Lane, decltype(give_back)> lane(free_.back(), give_back);
+    free_.pop_back();
+    return lane;
+  }
+
+  // What can be told of a unit by itself, so that it alone is merged again. Fingerprints are 0
+  // where the device did not look.
+  static void check_merged(const Found& found) {
+    if (found.written == 0 || found.descent != in_order ||
+        (found.read != 0 && found.read != found.written))
+      throw DeviceError(
+          "CUDA: what the device merged is not what it read, or not in order; --backend cpu needs "
+          "no GPU",
+          false);
+  }
+
+  static RunDisorder disorder_of(const WorkUnit& unit, std::uint64_t record) {
+    auto segment = unit.segments.begin();
+    for (; record >= segment->count; ++segment) record -= segment->count;
+    return {segment->chunk->run, segment->chunk->first + segment->first + record};
+  }
+
+  int device_;
+  std::string description_;
+  unsigned threads_;
+  bool look_;
+  const Shape* shape_;
+  const TextShape* text_shape_;
+  FingerprintSum fingerprint_;
+  typename Lane::Order order_;
+  std::vector<std::unique_ptr<Lane>> lanes_;
+  std::mutex mutex_;
+  std::condition_variable returned_;
+  std::vector<Lane*> free_;
+};
+
+}  // namespace corank

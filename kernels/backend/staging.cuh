@@ -1,0 +1,134 @@
+// How a unit's bytes reach a device: what every unit in flight has of its own.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "kernels/backend/cuda_check.cuh"
+#include "kernels/formats/unit_kernels.cuh"
+
+namespace corank {
+
+constexpr std::uint64_t divide_up(std::uint64_t n, std::uint64_t by) {
+  return (n + by - 1) / by;
+}
+
+// What the kernels must know of a unit, in one block, so that one copy brings it to the device.
+struct Description {
+  Found* found;
+  StagedSegment* segments;
+
+  explicit Description(std::byte* block)
+      : found(reinterpret_cast<Found*>(block)),
+        segments(reinterpret_cast<StagedSegment*>(found + 1)) {}
+
+  static std::uint64_t bytes(std::uint64_t segments_count) {
+    return sizeof(Found) + segments_count * sizeof(StagedSegment);
+  }
+};
+
+// The staging area of a unit, and its description.
+class Staging {
+ public:
+  // Room for so many segments that have so many bytes together. What was there is lost.
+  void reserve(std::uint64_t segments, std::uint64_t bytes) {
+    if (segments <= segments_capacity_ && bytes <= bytes_capacity_) return;
+    segments = std::max(std::bit_ceil(segments), segments_capacity_);
+    bytes = std::max(bytes, bytes_capacity_);
+    // A segment may begin and end within a vector.
+    const std::uint64_t vectors = divide_up(bytes, vector_bytes) + 2 * segments;
+    if (vectors * vector_bytes > std::numeric_limits<std::uint32_t>::max())
+      throw DeviceError("a work unit of " + std::to_string(bytes) + " bytes in " +
+                            std::to_string(segments) +
+                            " segments exceeds the 4 GiB that a locator reaches; use a smaller "
+                            "--memory",
+                        true);
+    segments_capacity_ = bytes_capacity_ = 0;
+    staging_.reset();
+    staging_ = device_array<uint4>(vectors);
+    description_ = pinned_array<std::byte>(Description::bytes(segments));
+    device_description_.reset();
+    device_description_ = device_array<std::byte>(Description::bytes(segments));
+    segments_capacity_ = segments;
+    bytes_capacity_ = bytes;
+  }
+
+  void begin_unit() {
+    *host().found = {in_order, in_order, 0, 0, 0};
+    segments_ = vectors_ = bytes_ = 0;
+    sources_.clear();
+    destinations_.clear();
+    sizes_.clear();
+  }
+  void add(const std::byte* from, std::uint64_t bytes, std::uint64_t first_record) {
+    const auto address = reinterpret_cast<std::uintptr_t>(from);
+    const std::uint64_t skew = address % vector_bytes;
+    const std::uint64_t locator = vectors_ * vector_bytes + skew;
+    host().segments[segments_++] = {reinterpret_cast<const uint4*>(address - skew), first_record,
+                                    static_cast<std::uint32_t>(vectors_),
+                                    static_cast<std::uint32_t>(locator)};
+    vectors_ += divide_up(skew + bytes, vector_bytes);
+    bytes_ += bytes;
+    sources_.push_back(from);
+    destinations_.push_back(reinterpret_cast<std::byte*>(staging_.get()) + locator);
+    sizes_.push_back(bytes);
+  }
+
+  // `pinned`: all that was added is in memory that the device reads.
+  void upload(bool pinned, cudaStream_t stream) {
+    CORANK_CUDA(cudaMemcpyAsync(device_description_.get(), description_.get(),
+                                Description::bytes(segments_), cudaMemcpyHostToDevice, stream));
+    if (!pinned) {
+      for (std::size_t s = 0; s < segments_; ++s)
+        CORANK_CUDA(cudaMemcpyAsync(destinations_[s], sources_[s], sizes_[s],
+                                    cudaMemcpyHostToDevice, stream));
+    } else if (bytes_ / segments_ >= least_copied_segment_bytes) {
+      copy_segments(stream);
+    } else {
+      stage<<<stage_blocks, block_threads, 0, stream>>>(segments(), segments_, vectors_,
+                                                        staging_.get());
+      check_launch("stage");
+    }
+  }
+
+  std::uint64_t staged_bytes() const { return vectors_ * vector_bytes; }
+
+  // On the device. What was staged may be written over when nothing needs it any more.
+  std::byte* scratch() { return reinterpret_cast<std::byte*>(staging_.get()); }
+  const std::byte* bytes() const { return reinterpret_cast<const std::byte*>(staging_.get()); }
+  const StagedSegment* segments() const { return Description(device_description_.get()).segments; }
+  Found* found() const { return Description(device_description_.get()).found; }
+
+ private:
+  static constexpr std::uint64_t vector_bytes = sizeof(uint4);
+  // The copy engine brings large segments up while another brings merged units down, each at the
+  // link's full rate. Small ones cost it more than they are worth: a kernel reads those.
+  static constexpr std::uint64_t least_copied_segment_bytes = std::uint64_t{32} << 10;
+
+  Description host() const { return Description(description_.get()); }
+
+  void copy_segments(cudaStream_t stream) {
+    cudaMemcpyAttributes attributes{};
+    attributes.srcAccessOrder = cudaMemcpySrcAccessOrderStream;
+    attributes.flags = cudaMemcpyFlagPreferOverlapWithCompute;
+    std::size_t first = 0;
+    CORANK_CUDA(cudaMemcpyBatchAsync(destinations_.data(), sources_.data(), sizes_.data(),
+                                     sizes_.size(), &attributes, &first, 1, stream));
+  }
+
+  std::uint64_t segments_capacity_ = 0, bytes_capacity_ = 0;
+  std::uint64_t segments_ = 0, vectors_ = 0, bytes_ = 0;  // of the unit
+  std::vector<const void*> sources_;                      // of its segments
+  std::vector<void*> destinations_;
+  std::vector<std::size_t> sizes_;
+  PinnedArray<std::byte> description_;
+  DeviceArray<std::byte> device_description_;
+  DeviceArray<uint4> staging_;
+};
+
+}  // namespace corank

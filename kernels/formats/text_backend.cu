@@ -1,0 +1,199 @@
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "corank/device/merge.cuh"
+#include "kernels/backend/cuda_check.cuh"
+#include "kernels/backend/lane_pool.cuh"
+#include "kernels/backend/staging.cuh"
+#include "kernels/formats/text_backend.hpp"
+#include "kernels/formats/text_kernels.cuh"
+#include "kernels/ops/device_text_operators.cuh"
+
+namespace corank {
+namespace {
+
+struct TextOrder {
+  explicit TextOrder(const KeyEncoding& encoding) : host(encoding.layout()), layout(*host.text) {
+    columns = device_array<TextColumn>(layout.columns_count);
+    CORANK_CUDA(cudaMemcpy(columns.get(), layout.columns, layout.columns_count * sizeof(TextColumn),
+                           cudaMemcpyHostToDevice));
+    layout.columns = columns.get();
+  }
+  KeyLayout host;
+  DeviceArray<TextColumn> columns;
+  TextLayout layout;  // for the device
+};
+
+// What one unit of records of variable length occupies.
+class TextLane {
+ public:
+  using Order = TextOrder;
+
+  TextLane(const TextOrder& order, const BackendConfig& config)
+      : order_(order),
+        look_(config.look),
+        stream_(make_stream()),
+        merged_(make_event(cudaEventBlockingSync | cudaEventDisableTiming)),
+        found_(pinned_array<Found>(1)) {
+    // For as many runs as take two passes; more need little more.
+    constexpr std::uint64_t runs = device::detail::max_fan_in + 1;
+    if (config.text_shape && DeviceTextShape::fits(*config.text_shape))
+      shaper_.emplace(*config.text_shape);
+    reserve_records(config.unit_records);
+    staging_.reserve(2 * runs, config.unit_bytes + config.unit_records * sizeof(Entry));
+    runs_.assign(runs, {placed_.get(), nullptr, config.unit_records / runs});
+    reserve_out(config.unit_bytes, config.unit_records);
+  }
+
+  Found merge(const WorkUnit& unit, std::byte* output) {
+    reserve_records(unit.records);
+    staging_.reserve(2 * unit.segments.size(), unit.bytes + unit.records * sizeof(Entry));
+    const bool pinned = describe(unit);
+    reserve_out(unit.bytes, unit.records);
+    unit_bytes_ = unit.bytes;
+    wait_for(stream_.get(), merged_.get(), [&] { enqueue(unit, pinned, output); });
+    return found_[0];
+  }
+
+  std::optional<MergedUnit> shape(std::byte* output) {
+    std::optional<MergedUnit> shaped;
+    if (!shaper_) return shaped;
+    shaped = shaper_->download(less(true), unit_bytes_, staging_.staged_bytes(), output, look_,
+                               stream_.get(), merged_.get());
+    if (shaped)
+      shaped->shaped.front().left_out += found_[0].written;
+    else
+      wait_for(stream_.get(), merged_.get(), [&] { download(output); });
+    return shaped;
+  }
+
+ private:
+  TextLess less(bool guarded) const {
+    return {order_.layout, staging_.bytes(), guarded ? &staging_.found()->disorder : nullptr};
+  }
+  cudaError_t merge_entries(void* temporary, std::size_t& bytes) {
+    return device::merge_k(temporary, bytes, std::span<const device::Sequence<Entry>>(runs_),
+                           device::Output<Entry>{sorted_.get(), nullptr}, stream_.get(),
+                           less(true));
+  }
+  cudaError_t find_ends(void* temporary, std::size_t& bytes, std::uint64_t records) {
+    return find_text_ends(temporary, bytes, {less(true), sorted_.get(), nullptr, {}}, ends_.get(),
+                          records, stream_.get());
+  }
+
+  void reserve_records(std::uint64_t records) {
+    if (records <= records_capacity_) return;
+    records_capacity_ = 0;
+    placed_.reset();
+    sorted_.reset();
+    ends_.reset();
+    placed_ = device_array<Entry>(records);
+    sorted_ = device_array<Entry>(records);
+    ends_ = device_array<std::uint64_t>(records);
+    records_capacity_ = records;
+  }
+  // The output's place is what all before it has for temporary storage.
+  void reserve_out(std::uint64_t unit_bytes, std::uint64_t records) {
+    if (shaper_) shaper_->reserve(records, unit_bytes);
+    std::size_t for_merge = 0, for_ends = 0;
+    CORANK_CUDA(merge_entries(nullptr, for_merge));
+    CORANK_CUDA(find_ends(nullptr, for_ends, records));
+    const std::size_t bytes =
+        std::max({for_merge, for_ends, std::size_t{divide_up(unit_bytes, sizeof(uint4))} * 16});
+    if (bytes <= out_bytes_) return;
+    out_.reset();
+    out_bytes_ = 0;
+    out_ = device_array<std::byte>(bytes);
+    out_bytes_ = bytes;
+  }
+
+  // Whether all of the unit is in memory that the device reads: in the buffers of its chunks.
+  bool describe(const WorkUnit& unit) {
+    staging_.begin_unit();
+    runs_.clear();
+    bool pinned = true;
+    const auto add = [&](const Segment& segment, std::span<const std::byte> bytes,
+                         std::uint64_t first_record) {
+      const auto buffer = segment.chunk->buffer.bytes();
+      pinned &= buffer.data() <= bytes.data() &&
+                bytes.data() + bytes.size() <= buffer.data() + buffer.size();
+      staging_.add(bytes.data(), bytes.size(), first_record);
+    };
+    std::uint64_t records = 0;
+    for (std::size_t s = 0; s < unit.segments.size(); ++s) {
+      const Segment& segment = unit.segments[s];
+      add(segment, bytes_of(order_.host, *segment.chunk, segment.first, segment.count), records);
+      if (s == 0 || segment.chunk->run != unit.segments[s - 1].chunk->run)
+        runs_.push_back({placed_.get() + records, nullptr, 0});
+      runs_.back().count += segment.count;
+      records += segment.count;
+    }
+    records = 0;
+    for (const Segment& segment : unit.segments) {
+      add(segment,
+          {segment.chunk->records() + segment.first * sizeof(Entry), segment.count * sizeof(Entry)},
+          records);
+      records += segment.count;
+    }
+    return pinned;
+  }
+
+  void enqueue(const WorkUnit& unit, bool pinned, std::byte* output) {
+    const std::uint64_t records = unit.records, segments = unit.segments.size();
+    cudaStream_t stream = stream_.get();
+    staging_.upload(pinned, stream);
+    Found* const found = staging_.found();
+    place_entries<<<divide_up(records, block_threads), block_threads, 0, stream>>>(
+        staging_.segments(), segments, records, less(false), placed_.get(), &found->disorder);
+    check_launch("place_entries");
+    CORANK_CUDA(merge_entries(out_.get(), out_bytes_));
+    CORANK_CUDA(find_ends(out_.get(), out_bytes_, records));
+    gather_texts(less(true), sorted_.get(), ends_.get(), records, unit.bytes, out_.get(), stream);
+    if (look_) {
+      const unsigned lanes = look_lanes(unit.bytes / records);
+      look_at_text<<<look_blocks(records, lanes), block_threads, 0, stream>>>(
+          out_.get(), ends_.get(), records, order_.layout, lanes, found);
+      check_launch("look_at_text");
+    }
+    if (shaper_)
+      shaper_->enqueue(less(true), sorted_.get(), records, placed_.get(), ends_.get(), stream);
+    else
+      download(output);
+    CORANK_CUDA(
+        cudaMemcpyAsync(found_.get(), found, sizeof(Found), cudaMemcpyDeviceToHost, stream));
+  }
+
+  void download(std::byte* output) {
+    CORANK_CUDA(
+        cudaMemcpyAsync(output, out_.get(), unit_bytes_, cudaMemcpyDeviceToHost, stream_.get()));
+  }
+
+  const TextOrder& order_;
+  bool look_;
+  std::vector<device::Sequence<Entry>> runs_;  // of the unit
+
+  Stream stream_;
+  Event merged_;
+  PinnedArray<Found> found_;
+  Staging staging_;
+  std::uint64_t records_capacity_ = 0;
+  DeviceArray<Entry> placed_, sorted_;  // before and after they are merged
+  DeviceArray<std::uint64_t> ends_;     // of the merged records
+  std::size_t out_bytes_ = 0;
+  DeviceArray<std::byte> out_;
+  std::uint64_t unit_bytes_ = 0;
+  std::optional<DeviceTextShaper> shaper_;  // none where the host shapes, if anything does
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> make_text_backend(int device, std::string description,
+                                           const BackendConfig& config) {
+  return std::make_unique<DeviceBackend<TextLane>>(device, std::move(description), config);
+}
+
+}  // namespace corank

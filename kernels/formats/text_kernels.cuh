@@ -1,0 +1,237 @@
+// What a device does to one work unit of records of variable length: stage; place; after the merge
+// of the entries, which is by the first words of the keys and where these are equal by the records:
+// measure, gather, look.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "corank/text_key.hpp"
+#include "format/text_columns.hpp"
+#include "kernels/formats/unit_kernels.cuh"
+#include "kernels/ops/operator_steps.hpp"
+
+namespace corank {
+
+// On the device an entry's place leads into the staging area: a locator instead of an address.
+struct TextLess {
+  TextLayout layout;
+  const std::byte* staging;
+  // As of LocatedLess.
+  const std::uint64_t* disorder;
+
+  __device__ const std::byte* record(const Entry& entry) const {
+    return staging + static_cast<std::uint32_t>(entry.place);
+  }
+  __device__ std::uint64_t bytes(const Entry& entry) const {
+    const std::uint64_t bytes = entry.place >> 48;
+    return bytes < saturated_bytes ? bytes : record_bytes(layout, record(entry));
+  }
+  __device__ bool operator()(const Entry& x, const Entry& y) const {
+    if (x.word != y.word) return x.word < y.word;
+    return (!disorder || *disorder == in_order) &&
+           text_less(layout, record(x), bytes(x), record(y), bytes(y));
+  }
+};
+
+// A thread an entry. The `segments_count` segments of text come first, then as many of their
+// entries.
+static __global__ void __launch_bounds__(block_threads)
+    place_entries(const StagedSegment* segments, std::uint64_t segments_count,
+                  std::uint64_t records, TextLess less, Entry* placed, std::uint64_t* disorder) {
+  const std::uint64_t i = std::uint64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  if (i >= records) return;
+  const std::uint64_t s =
+      find_start(i, segments_count, [=](std::uint64_t n) { return segments[n].first_record; });
+  const StagedSegment& text = segments[s];
+  const StagedSegment& entries = segments[segments_count + s];
+  const auto entry = [&](std::uint64_t record) {
+    Entry result =
+        reinterpret_cast<const Entry*>(less.staging + entries.locator)[record - text.first_record];
+    // Locators are what addresses are in the staging area but for a constant.
+    const std::uint64_t source = reinterpret_cast<std::uintptr_t>(text.source);
+    const std::uint64_t staged = std::uint64_t{text.first_vector} * sizeof(uint4);
+    const auto address = reinterpret_cast<std::uintptr_t>(record_of(result));
+    result.place = (result.place >> 48 << 48) | (address - source + staged);
+    return result;
+  };
+  const Entry own = entry(i);
+  placed[i] = own;
+  if (i != text.first_record && less(own, entry(i - 1)))
+    atomicMin(reinterpret_cast<unsigned long long*>(disorder), i);
+}
+
+// What a scan adds up: how many bytes go out of each record.
+struct EntryBytes {
+  TextLess less;
+  const Entry* entries;
+  const std::uint64_t* count;  // of the entries that there are; null: all
+  TextLayout selected;         // without columns: records go out whole
+  __device__ std::uint64_t operator()(std::uint64_t i) const {
+    if (*less.disorder != in_order || (count && i >= *count)) return 0;
+    const std::uint64_t bytes = less.bytes(entries[i]);
+    if (selected.columns_count == 0) return bytes;
+    std::uint64_t outgoing = 0;
+    put_columns(selected, less.record(entries[i]), bytes,
+                [&](const std::byte*, std::uint64_t stretch) { outgoing += stretch; });
+    return outgoing;
+  }
+};
+
+// A thread 16 bytes of the output. `ends` are where the merged records end there; the first begins
+// at 0.
+static __global__ void __launch_bounds__(block_threads)
+    gather_text(TextLess less, const Entry* merged, const std::uint64_t* ends,
+                std::uint64_t records, std::uint64_t bytes, uint4* out) {
+  if (*less.disorder != in_order) return;
+  constexpr std::uint64_t vector_bytes = sizeof(uint4);
+  const std::uint64_t first_byte = std::uint64_t{blockIdx.x} * block_threads * vector_bytes;
+  // Records are looked for where the block's are.
+  __shared__ std::uint64_t range[2];
+  if (threadIdx.x < 2) {
+    const std::uint64_t byte =
+        min(first_byte + threadIdx.x * (block_threads * vector_bytes - 1), bytes - 1);
+    range[threadIdx.x] =
+        find_start(byte, records, [=](std::uint64_t i) { return i == 0 ? 0 : ends[i - 1]; });
+  }
+  __syncthreads();
+  std::uint64_t at = first_byte + threadIdx.x * vector_bytes;
+  if (at >= bytes) return;
+  const std::uint64_t low = range[0];
+  std::uint64_t record = low + find_start(at, range[1] + 1 - low, [=](std::uint64_t i) {
+                           return low + i == 0 ? 0 : ends[low + i - 1];
+                         });
+  std::uint64_t end = ends[record];
+  const std::byte* from = less.record(merged[record]) + (at - (record == 0 ? 0 : ends[record - 1]));
+  std::uint64_t words[2] = {};
+#pragma unroll
+  for (unsigned n = 0; n < vector_bytes; ++n, ++at, ++from) {
+    if (at == bytes) break;
+    if (at == end && record + 1 < records) {  // none is empty
+      ++record;
+      end = ends[record];
+      from = less.record(merged[record]);
+    }
+    words[n / 8] |= static_cast<std::uint64_t>(*from) << 8 * (n % 8);
+  }
+  out[(first_byte / vector_bytes) + threadIdx.x] =
+      make_uint4(static_cast<unsigned>(words[0]), static_cast<unsigned>(words[0] >> 32),
+                 static_cast<unsigned>(words[1]), static_cast<unsigned>(words[1] >> 32));
+}
+
+// At what is written.
+static __global__ void __launch_bounds__(block_threads)
+    look_at_text(const std::byte* merged, const std::uint64_t* ends, std::uint64_t records,
+                 TextLayout layout, unsigned lanes, Found* found) {
+  if (found->disorder != in_order) return;
+  const auto begin = [=](std::uint64_t i) { return i == 0 ? 0 : ends[i - 1]; };
+  if (blockIdx.x == 0 && threadIdx.x == 0) found->last_offset = begin(records - 1);
+  look_at(
+      records, [=](std::uint64_t i) { return ends[i] - begin(i); }, lanes,
+      [=](std::uint64_t i) { return merged + begin(i); }, &found->written,
+      [=](std::uint64_t i, const std::byte* record) {
+        if (i == 0) return;
+        const std::uint64_t before = begin(i - 1), own = begin(i);
+        if (text_less(layout, record, ends[i] - own, merged + before, own - before))
+          atomicMin(reinterpret_cast<unsigned long long*>(&found->descent), i);
+      });
+}
+
+// Of a unit that is shaped, a record in the staging area.
+struct StagedText {
+  std::uint64_t at, bytes;  // 0 bytes: there is none
+};
+
+struct TextShapeFound {
+  std::uint64_t kept;      // records that fulfil the condition
+  std::uint64_t groups;    // of them
+  std::uint64_t outgoing;  // records that go out, but what the first and the last group come to
+  std::uint64_t outgoing_bytes;
+  std::uint64_t outgoing_fingerprint;
+  StagedText first, last;  // of all merged records
+  StagedText head, tail;   // what the first group comes to, and the last, if there is another
+};
+
+__device__ inline StagedText staged_text(const TextLess& less, const Entry& entry) {
+  return {static_cast<std::uint32_t>(entry.place), less.bytes(entry)};
+}
+
+__device__ inline bool passes(const TextTest& test, const TextLess& less, const Entry& entry) {
+  return passes(test, less.record(entry), less.bytes(entry));
+}
+
+// Of every merged record: whether it is kept. Without groups those that are buried are not kept,
+// either.
+static __global__ void __launch_bounds__(block_threads)
+    flag_text_kept(TextLess less, const Entry* merged, std::uint64_t records, TextTest where,
+                   TextTest buried, std::uint8_t* flags, TextShapeFound* found) {
+  const std::uint64_t i = std::uint64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  if (i >= records) return;
+  flags[i] = 0;
+  if (*less.disorder != in_order) return;  // then entries may lead anywhere
+  if (i == 0) found->first = staged_text(less, merged[i]);
+  if (i + 1 == records) found->last = staged_text(less, merged[i]);
+  flags[i] =
+      passes(where, less, merged[i]) && !(buried.count != 0 && passes(buried, less, merged[i]));
+}
+
+// Of every kept record: whether its group comes to it.
+static __global__ void __launch_bounds__(block_threads)
+    flag_text_groups(TextLess less, const Entry* kept, std::uint64_t records, bool last_stays,
+                     std::uint8_t* flags, const TextShapeFound* found) {
+  const std::uint64_t j = std::uint64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  if (j >= records) return;
+  const std::uint64_t count = found->kept;
+  flags[j] = j < count && (last_stays ? j + 1 == count || less(kept[j], kept[j + 1])
+                                      : j == 0 || less(kept[j - 1], kept[j]));
+}
+
+// Of every group but the first and the last, which may go on in other units: whether what it comes
+// to goes out.
+static __global__ void __launch_bounds__(block_threads)
+    settle_text_groups(TextLess less, const Entry* settled, std::uint64_t records, TextTest buried,
+                       std::uint8_t* flags, TextShapeFound* found) {
+  const std::uint64_t g = std::uint64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  if (g >= records) return;
+  flags[g] = 0;
+  const std::uint64_t groups = found->groups;
+  if (g >= groups) return;
+  if (g == 0)
+    found->head = staged_text(less, settled[g]);
+  else if (g + 1 == groups)
+    found->tail = staged_text(less, settled[g]);
+  else
+    flags[g] = !(buried.count != 0 && passes(buried, less, settled[g]));
+}
+
+// One thread. `ends` are those of what goes out, and behind it.
+static __global__ void see_outgoing_bytes(const std::uint64_t* ends, std::uint64_t records,
+                                          TextShapeFound* found) {
+  found->outgoing_bytes = ends[records - 1];
+}
+
+// A thread a record.
+static __global__ void __launch_bounds__(block_threads)
+    put_text_columns(TextLess less, const Entry* outgoing, const std::uint64_t* ends,
+                     std::uint64_t records, TextLayout selected, std::byte* out) {
+  const std::uint64_t i = std::uint64_t{blockIdx.x} * blockDim.x + threadIdx.x;
+  if (i >= records) return;
+  std::byte* to = out + (i == 0 ? 0 : ends[i - 1]);
+  put_columns(selected, less.record(outgoing[i]), less.bytes(outgoing[i]),
+              [&](const std::byte* at, std::uint64_t bytes) {
+                for (std::uint64_t b = 0; b < bytes; ++b) *to++ = at[b];
+              });
+}
+
+// At what goes out.
+static __global__ void __launch_bounds__(block_threads)
+    look_at_shaped_text(const std::byte* outgoing, const std::uint64_t* ends, std::uint64_t records,
+                        unsigned lanes, TextShapeFound* found) {
+  const auto begin = [=](std::uint64_t i) { return i == 0 ? 0 : ends[i - 1]; };
+  look_at(
+      records, [=](std::uint64_t i) { return ends[i] - begin(i); }, lanes,
+      [=](std::uint64_t i) { return outgoing + begin(i); }, &found->outgoing_fingerprint,
+      [](std::uint64_t, const std::byte*) {});
+}
+
+}  // namespace corank

@@ -1,0 +1,262 @@
+// Shapes merged units on a device.
+#pragma once
+
+#include <thrust/iterator/counting_iterator.h>
+#include <thrust/iterator/transform_iterator.h>
+
+#include <algorithm>
+#include <cub/device/device_select.cuh>
+#include <limits>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "kernels/backend/cuda_check.cuh"
+#include "kernels/backend/staging.cuh"
+#include "kernels/ops/operator_kernels.cuh"
+#include "ops/merged_unit.hpp"
+#include "ops/operator_chain.hpp"
+
+namespace corank {
+
+// A Shape as kernels know it. Pieces, values and tables stay where it put them on the device.
+class DeviceShape {
+  std::vector<DeviceArray<std::byte>> memory_;  // of all that the rest points to
+
+ public:
+  // Whether devices do all of it: sums of floats, which are exact, and set operations, which ask
+  // where records come from, are the host's.
+  static bool fits(const Shape& shape) {
+    return !shape.set_operation() && shape.filter().steps().size() <= most_test_steps &&
+           std::ranges::none_of(shape.columns(), [](const Shape::Column& column) {
+             return column.operation == Reduction::Operation::sum &&
+                    column.field.kind == FieldKind::floating;
+           });
+  }
+
+  explicit DeviceShape(const Shape& shape)
+      : where(test_of(shape.filter())), buried(test_of(shape.tombstone())) {
+    using enum Reduction::Operation;
+    std::vector<ReducedColumn> columns;
+    reductions.overflow = shape.overflow();
+    reductions.loops = false;
+    for (const Shape::Column& column : shape.columns()) {
+      const Field& field = column.field;
+      reductions.loops |=
+          column.operation == sum || column.operation == min || column.operation == max;
+      columns.push_back({column.operation, field.offset, field.bytes,
+                         field.kind == FieldKind::signed_integer, field.big_endian,
+                         uploaded(column.ordered.layout())});
+    }
+    reductions.columns = upload(columns);
+    reductions.count = static_cast<std::uint32_t>(columns.size());
+    std::vector<std::uint32_t> bytes;
+    for (const Shape::Stretch& stretch : shape.stretches())
+      for (std::uint32_t i = 0; i < stretch.bytes; ++i) bytes.push_back(stretch.from + i);
+    byte_of = bytes.empty() ? nullptr : upload(bytes);
+  }
+
+  Test where, buried;
+  Reductions reductions{};
+  const std::uint32_t* byte_of;  // of gather_fields; null: records go out whole
+
+ private:
+  template <class T>
+  const T* upload(const std::vector<T>& values) {
+    const std::uint64_t bytes = values.size() * sizeof(T);
+    memory_.push_back(device_array<std::byte>(std::max<std::uint64_t>(bytes, 1)));
+    CORANK_CUDA(cudaMemcpy(memory_.back().get(), values.data(), bytes, cudaMemcpyHostToDevice));
+    return reinterpret_cast<const T*>(memory_.back().get());
+  }
+  KeyLayout uploaded(KeyLayout layout) {
+    layout.pieces =
+        upload(std::vector<KeyPiece>(layout.pieces, layout.pieces + layout.pieces_count));
+    return layout;
+  }
+  Test test_of(const Filter& filter) {
+    using enum Condition::Operation;
+    std::vector<TestStep> steps;
+    for (const Filter::Step& step : filter.steps()) {
+      const bool compares =
+          step.operation != negate && step.operation != both && step.operation != either;
+      steps.push_back({step.operation, compares ? uploaded(step.field.layout()) : KeyLayout{},
+                       compares ? upload(step.of_record) : nullptr});
+    }
+    return {upload(steps), static_cast<std::uint32_t>(steps.size())};
+  }
+};
+
+struct Multiple {
+  std::uint32_t of;
+  __host__ __device__ std::uint32_t operator()(std::uint32_t i) const { return i * of; }
+};
+// 0, `of`, 2 `of` and so on: of one type, since every type of a selection is a lot to compile.
+inline auto multiples(std::uint32_t of) {
+  return thrust::make_transform_iterator(thrust::counting_iterator<std::uint32_t>(0), Multiple{of});
+}
+
+// What shaping one unit at a time occupies.
+class DeviceShaper {
+ public:
+  // `layout` is that of the keys, its pieces being on the device. Units have up to unit_records.
+  DeviceShaper(const Shape& shape, const KeyLayout& layout, std::uint64_t unit_records)
+      : shape_(shape),
+        layout_(layout),
+        device_(shape),
+        flags_(device_array<std::uint8_t>(unit_records)),
+        kept_(device_array<std::uint32_t>(unit_records)),
+        starts_(device_array<std::uint32_t>(unit_records)),
+        places_(device_array<std::uint32_t>(unit_records)),
+        shaped_(device_array<std::byte>(unit_records * layout.record_bytes)),
+        found_(device_array<ShapeFound>(1)),
+        host_found_(pinned_array<ShapeFound>(1)),
+        edges_(pinned_array<std::byte>(2 * std::uint64_t{layout.record_bytes})) {
+    std::size_t bytes = 0;
+    CORANK_CUDA(select(nullptr, bytes, multiples(1), starts_.get(), &found_[0].groups, unit_records,
+                       nullptr));
+    CORANK_CUDA(select(nullptr, select_bytes_, places_.get(), starts_.get(), &found_[0].outgoing,
+                       unit_records, nullptr));
+    select_bytes_ = std::max(select_bytes_, bytes);
+    select_memory_ = device_array<std::byte>(select_bytes_);
+  }
+
+  // Finds out what goes out of the merged records. `scratch` has room for as many.
+  void enqueue(const std::byte* merged, std::uint64_t records, std::byte* scratch,
+               cudaStream_t stream) {
+    const std::uint32_t record_bytes = layout_.record_bytes;
+    const auto blocks = static_cast<unsigned>(divide_up(records, block_threads));
+    merged_ = merged;
+    records_ = records;
+    reduced_ = scratch;
+    CORANK_CUDA(cudaMemsetAsync(found_.get(), 0, sizeof(ShapeFound), stream));
+    flag_kept<<<blocks, block_threads, 0, stream>>>(merged, record_bytes, records, device_.where,
+                                                    shape_.groups() ? Test{} : device_.buried,
+                                                    flags_.get());
+    check_launch("flag_kept");
+    ShapeFound* const found = found_.get();
+    CORANK_CUDA(select(select_memory_.get(), select_bytes_, multiples(record_bytes), kept_.get(),
+                       &found->kept, records, stream));
+    if (shape_.groups()) {
+      flag_groups<<<blocks, block_threads, 0, stream>>>(merged, layout_, records, kept_.get(),
+                                                        found, flags_.get());
+      check_launch("flag_groups");
+      CORANK_CUDA(select(select_memory_.get(), select_bytes_, multiples(1), starts_.get(),
+                         &found->groups, records, stream));
+      settle_groups<<<blocks, block_threads, 0, stream>>>(
+          merged, record_bytes, records, kept_.get(), starts_.get(), shape_.on_equal(),
+          device_.reductions, device_.buried, scratch, places_.get(), flags_.get(), found);
+      check_launch("settle_groups");
+      CORANK_CUDA(select(select_memory_.get(), select_bytes_, places_.get(), starts_.get(),
+                         &found->outgoing, records, stream));
+    }
+    CORANK_CUDA(cudaMemcpyAsync(host_found_.get(), found, sizeof(ShapeFound),
+                                cudaMemcpyDeviceToHost, stream));
+  }
+
+  // Once that is done: brings down what goes out, to `output`, and waits for it. None if the unit
+  // is for the host to shape. With `look` it says what the host is to verify it by.
+  std::optional<MergedUnit> download(std::byte* output, bool look, const std::uint64_t* disorder,
+                                     cudaStream_t stream) {
+    const ShapeFound found = host_found_[0];
+    if (found.is_for_host != 0 ||
+        (shape_.on_equal() == OnEqual::error && found.groups != found.kept))
+      return std::nullopt;
+    check(found);
+    const std::uint32_t record_bytes = layout_.record_bytes;
+    std::byte* to = shaped_.get();
+    const auto gather_whole = [&](const std::byte* from, std::uint32_t* places,
+                                  std::uint64_t count) {
+      if (count == 0) return;
+      launch_gather<1>(from, {nullptr, places}, count, record_bytes, to, disorder, stream);
+      check_launch("gather");
+      to += count * record_bytes;
+    };
+    gather_whole(merged_, kept_.get(), found.head);
+    gather_whole(merged_, kept_.get() + found.kept - found.tail, found.tail);
+    const std::byte* const from = shape_.on_equal() == OnEqual::reduce ? reduced_ : merged_;
+    std::uint32_t* const places = shape_.groups() ? starts_.get() : kept_.get();
+    const std::uint64_t outgoing = shape_.groups() ? found.outgoing : found.kept;
+    const std::uint32_t output_bytes = shape_.output_bytes();
+    if (!device_.byte_of) {
+      gather_whole(from, places, outgoing);
+    } else if (outgoing != 0) {
+      gather_fields<<<static_cast<unsigned>(divide_up(outgoing * output_bytes, block_threads)),
+                      block_threads, 0, stream>>>(from, places, outgoing, device_.byte_of,
+                                                  output_bytes, to);
+      check_launch("gather_fields");
+      to += outgoing * output_bytes;
+    }
+    if (to != shaped_.get())
+      CORANK_CUDA(cudaMemcpyAsync(output, shaped_.get(),
+                                  static_cast<std::size_t>(to - shaped_.get()),
+                                  cudaMemcpyDeviceToHost, stream));
+    if (look) {
+      if (outgoing != 0) {
+        const unsigned lanes = look_lanes(output_bytes);
+        look_at_outgoing<<<look_blocks(outgoing, lanes), block_threads, 0, stream>>>(
+            to - outgoing * output_bytes, outgoing, output_bytes, lanes, found_.get());
+        check_launch("look_at_outgoing");
+        CORANK_CUDA(cudaMemcpyAsync(host_found_.get(), found_.get(), sizeof(ShapeFound),
+                                    cudaMemcpyDeviceToHost, stream));
+      }
+      CORANK_CUDA(
+          cudaMemcpyAsync(edges_.get(), merged_, record_bytes, cudaMemcpyDeviceToHost, stream));
+      CORANK_CUDA(cudaMemcpyAsync(edges_.get() + record_bytes,
+                                  merged_ + (records_ - 1) * record_bytes, record_bytes,
+                                  cudaMemcpyDeviceToHost, stream));
+    }
+    CORANK_CUDA(cudaStreamSynchronize(stream));
+
+    MergedUnit unit;
+    const std::byte* const tail = output + found.head * record_bytes;
+    if (found.head != 0) unit.head.start(shape_, output, found.head);
+    if (found.tail != 0) unit.tail.start(shape_, tail, found.tail);
+    if (outgoing != 0) unit.pieces = {{tail + found.tail * record_bytes, outgoing * output_bytes}};
+    unit.outgoing_fingerprint = host_found_[0].outgoing_fingerprint;
+    if (look) unit.edges.assign(edges_.get(), edges_.get() + 2 * record_bytes);
+    return unit;
+  }
+
+ private:
+  // Copies to the host are as long as the device says.
+  void check(const ShapeFound& found) const {
+    const std::uint64_t outgoing = shape_.groups() ? found.outgoing : found.kept;
+    std::uint64_t left = records_;
+    bool fits = found.kept <= records_;
+    for (const std::uint64_t count : {found.head, found.tail, outgoing}) {
+      fits = fits && count <= left;
+      left -= count;
+    }
+    if (!fits)
+      throw DeviceError(
+          "CUDA: the device found more records than it had; --backend cpu needs no GPU", false);
+  }
+
+  // Those of `from` that are flagged.
+  template <class From>
+  cudaError_t select(void* temporary, std::size_t& bytes, From from, std::uint32_t* to,
+                     std::uint64_t* count, std::uint64_t records, cudaStream_t stream) const {
+    return cub::DeviceSelect::Flagged(temporary, bytes, from, flags_.get(), to, count, records,
+                                      stream);
+  }
+
+  const Shape& shape_;
+  KeyLayout layout_;
+  DeviceShape device_;
+  DeviceArray<std::uint8_t> flags_;
+  DeviceArray<std::uint32_t> kept_;
+  DeviceArray<std::uint32_t> starts_;  // of groups in kept_; then the places of what goes out
+  DeviceArray<std::uint32_t> places_;
+  DeviceArray<std::byte> shaped_;
+  DeviceArray<ShapeFound> found_;
+  PinnedArray<ShapeFound> host_found_;
+  PinnedArray<std::byte> edges_;
+  std::size_t select_bytes_ = 0;
+  DeviceArray<std::byte> select_memory_;
+  // Of the unit.
+  const std::byte* merged_ = nullptr;
+  std::uint64_t records_ = 0;
+  std::byte* reduced_ = nullptr;
+};
+
+}  // namespace corank

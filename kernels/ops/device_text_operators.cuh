@@ -1,0 +1,247 @@
+// Shapes merged units of records of variable length on a device.
+#pragma once
+
+#include <thrust/iterator/counting_iterator.h>
+#include <thrust/iterator/transform_iterator.h>
+
+#include <algorithm>
+#include <cub/device/device_scan.cuh>
+#include <cub/device/device_select.cuh>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "kernels/backend/cuda_check.cuh"
+#include "kernels/backend/staging.cuh"
+#include "kernels/formats/text_kernels.cuh"
+#include "ops/merged_unit.hpp"
+#include "ops/text_operators.hpp"
+
+namespace corank {
+
+// Where the records that entries stand for end when they are put one after another: the first
+// begins at 0.
+inline cudaError_t find_text_ends(void* temporary, std::size_t& bytes, const EntryBytes& of,
+                                  std::uint64_t* ends, std::uint64_t records, cudaStream_t stream) {
+  const auto lengths =
+      thrust::make_transform_iterator(thrust::counting_iterator<std::uint64_t>(0), of);
+  return cub::DeviceScan::InclusiveSum(temporary, bytes, lengths, ends, records, stream);
+}
+
+inline void gather_texts(const TextLess& less, const Entry* entries, const std::uint64_t* ends,
+                         std::uint64_t records, std::uint64_t bytes, std::byte* out,
+                         cudaStream_t stream) {
+  gather_text<<<static_cast<unsigned>(divide_up(bytes, block_threads * sizeof(uint4))),
+                block_threads, 0, stream>>>(less, entries, ends, records, bytes,
+                                            reinterpret_cast<uint4*>(out));
+  check_launch("gather_text");
+}
+
+// A TextShape as kernels know it. What it points to stays on the device as long as it does.
+class DeviceTextShape {
+  std::vector<DeviceArray<std::byte>> memory_;
+
+ public:
+  // Whether devices do all of it: set operations, which ask where records come from, bounds that
+  // the runs were not cut by, and decimal fractions are the host's.
+  static bool fits(const TextShape& shape) {
+    if (shape.set_operation() || shape.has_bounds()) return false;
+    if (shape.tombstone() && !device_comparable(shape.tombstone()->layout())) return false;
+    return !shape.filter() ||
+           (shape.filter()->steps().size() <= most_test_steps &&
+            std::ranges::all_of(shape.filter()->steps(), [](const TextFilter::Step& step) {
+              return !step.value || device_comparable(step.value->layout());
+            }));
+  }
+
+  explicit DeviceTextShape(const TextShape& shape) {
+    std::vector<TextTestStep> steps;
+    if (shape.filter())
+      for (const TextFilter::Step& step : shape.filter()->steps())
+        steps.push_back(step_of(step.operation, step.value ? &*step.value : nullptr));
+    where = test_of(steps);
+    steps.clear();
+    if (shape.tombstone()) steps.push_back(step_of(ConditionOperation::equal, shape.tombstone()));
+    buried = test_of(steps);
+    if (shape.selection()) selected = uploaded(shape.selection()->encoding().layout());
+  }
+
+  TextTest where, buried;
+  TextLayout selected{};  // without columns: records go out whole
+
+ private:
+  template <class T>
+  const T* upload(const T* values, std::uint64_t count) {
+    memory_.push_back(device_array<std::byte>(std::max<std::uint64_t>(count * sizeof(T), 1)));
+    CORANK_CUDA(
+        cudaMemcpy(memory_.back().get(), values, count * sizeof(T), cudaMemcpyHostToDevice));
+    return reinterpret_cast<const T*>(memory_.back().get());
+  }
+  TextLayout uploaded(TextLayout layout) {
+    layout.columns = upload(layout.columns, layout.columns_count);
+    return layout;
+  }
+  TextTestStep step_of(ConditionOperation operation, const TextBound* value) {
+    if (!value) return {operation, {}, nullptr, 0};
+    return {operation, uploaded(value->layout()),
+            upload(value->record().data(), value->record().size()), value->record().size()};
+  }
+  TextTest test_of(const std::vector<TextTestStep>& steps) {
+    return {upload(steps.data(), steps.size()), static_cast<std::uint32_t>(steps.size())};
+  }
+};
+
+// What shaping one unit at a time occupies.
+class DeviceTextShaper {
+ public:
+  explicit DeviceTextShaper(const TextShape& shape)
+      : shape_(shape),
+        device_(shape),
+        found_(device_array<TextShapeFound>(1)),
+        host_found_(pinned_array<TextShapeFound>(1)) {}
+
+  // For units of so many records and bytes.
+  void reserve(std::uint64_t records, std::uint64_t unit_bytes) {
+    if (records > records_capacity_) {
+      records_capacity_ = 0;
+      flags_.reset();
+      flags_ = device_array<std::uint8_t>(records);
+      records_capacity_ = records;
+    }
+    std::size_t for_select = 0, for_ends = 0;
+    CORANK_CUDA(select(nullptr, for_select, nullptr, nullptr, nullptr, records, nullptr));
+    CORANK_CUDA(find_text_ends(nullptr, for_ends, {}, nullptr, records, nullptr));
+    const std::size_t bytes = std::max({for_select, for_ends, round_up(unit_bytes, sizeof(uint4))});
+    if (bytes <= out_bytes_) return;
+    out_bytes_ = 0;
+    out_.reset();
+    out_ = device_array<std::byte>(bytes);
+    out_bytes_ = bytes;
+  }
+
+  // Finds out what goes out of the merged records: the entries of that come to `scratch`, which has
+  // room for as many, and where it ends to `ends`. `merged` is lost.
+  void enqueue(const TextLess& less, Entry* merged, std::uint64_t records, Entry* scratch,
+               std::uint64_t* ends, cudaStream_t stream) {
+    const auto blocks = static_cast<unsigned>(divide_up(records, block_threads));
+    TextShapeFound* const found = found_.get();
+    outgoing_ = scratch;
+    ends_ = ends;
+    records_ = records;
+    CORANK_CUDA(cudaMemsetAsync(found, 0, sizeof(TextShapeFound), stream));
+    flag_text_kept<<<blocks, block_threads, 0, stream>>>(
+        less, merged, records, device_.where, shape_.groups() ? TextTest{} : device_.buried,
+        flags_.get(), found);
+    check_launch("flag_text_kept");
+    const auto select_flagged = [&](const Entry* from, Entry* to, std::uint64_t* count) {
+      CORANK_CUDA(select(out_.get(), out_bytes_, from, to, count, records, stream));
+    };
+    select_flagged(merged, scratch, &found->kept);
+    if (shape_.groups()) {
+      flag_text_groups<<<blocks, block_threads, 0, stream>>>(
+          less, scratch, records, shape_.on_equal() == OnEqual::last, flags_.get(), found);
+      check_launch("flag_text_groups");
+      select_flagged(scratch, merged, &found->groups);
+      settle_text_groups<<<blocks, block_threads, 0, stream>>>(less, merged, records,
+                                                               device_.buried, flags_.get(), found);
+      check_launch("settle_text_groups");
+      select_flagged(merged, scratch, &found->outgoing);
+    }
+    const EntryBytes outgoing_bytes{
+        less, scratch, shape_.groups() ? &found->outgoing : &found->kept, device_.selected};
+    CORANK_CUDA(find_text_ends(out_.get(), out_bytes_, outgoing_bytes, ends, records, stream));
+    see_outgoing_bytes<<<1, 1, 0, stream>>>(ends, records, found);
+    check_launch("see_outgoing_bytes");
+    CORANK_CUDA(cudaMemcpyAsync(host_found_.get(), found, sizeof(TextShapeFound),
+                                cudaMemcpyDeviceToHost, stream));
+  }
+
+  // Once that is done: brings down what goes out, to `output`, and waits for it. None if the unit,
+  // which has unit_bytes, staged_bytes with what is between its records, is for the host to shape.
+  // With `look` it says what the host is to verify it by.
+  std::optional<MergedUnit> download(const TextLess& less, std::uint64_t unit_bytes,
+                                     std::uint64_t staged_bytes, std::byte* output, bool look,
+                                     cudaStream_t stream, cudaEvent_t done) {
+    const TextShapeFound found = host_found_[0];
+    if (shape_.on_equal() == OnEqual::error && found.groups != found.kept) return std::nullopt;
+    const std::uint64_t outgoing = shape_.groups() ? found.outgoing : found.kept;
+    check(found, outgoing, unit_bytes, staged_bytes);
+    MergedUnit unit;
+    ShapedText& shaped = unit.shaped.emplace_back();
+    wait_for(stream, done, [&] {
+      const auto bring = [&](const StagedText& text, std::vector<std::byte>& to) {
+        to.resize(text.bytes);
+        if (text.bytes != 0)
+          CORANK_CUDA(cudaMemcpyAsync(to.data(), less.staging + text.at, text.bytes,
+                                      cudaMemcpyDeviceToHost, stream));
+      };
+      bring(found.head, shaped.head);
+      bring(found.tail, shaped.tail);
+      // Head and tail tell the order of units whose first and last records they come from.
+      if (look && (!shape_.groups() || shape_.chooses())) {
+        bring(found.first, shaped.first);
+        bring(found.last, shaped.last);
+      }
+      if (outgoing == 0) return;
+      if (device_.selected.columns_count == 0) {
+        gather_texts(less, outgoing_, ends_, outgoing, found.outgoing_bytes, out_.get(), stream);
+      } else {
+        put_text_columns<<<static_cast<unsigned>(divide_up(outgoing, block_threads)), block_threads,
+                           0, stream>>>(less, outgoing_, ends_, outgoing, device_.selected,
+                                        out_.get());
+        check_launch("put_text_columns");
+      }
+      if (look) {
+        const unsigned lanes = look_lanes(found.outgoing_bytes / outgoing);
+        look_at_shaped_text<<<look_blocks(outgoing, lanes), block_threads, 0, stream>>>(
+            out_.get(), ends_, outgoing, lanes, found_.get());
+        check_launch("look_at_shaped_text");
+        CORANK_CUDA(cudaMemcpyAsync(host_found_.get(), found_.get(), sizeof(TextShapeFound),
+                                    cudaMemcpyDeviceToHost, stream));
+      }
+      CORANK_CUDA(cudaMemcpyAsync(output, out_.get(), found.outgoing_bytes, cudaMemcpyDeviceToHost,
+                                  stream));
+    });
+    shaped.between = {output, found.outgoing_bytes};
+    shaped.records = outgoing;
+    shaped.left_out = -host_found_[0].outgoing_fingerprint;
+    return unit;
+  }
+
+ private:
+  // Copies to the host are as long as the device says.
+  void check(const TextShapeFound& found, std::uint64_t outgoing, std::uint64_t unit_bytes,
+             std::uint64_t staged_bytes) const {
+    bool fits = found.kept <= records_ && outgoing <= found.kept &&
+                found.outgoing_bytes <= unit_bytes &&
+                (outgoing == 0) == (found.outgoing_bytes == 0);
+    for (const StagedText& text : {found.first, found.last, found.head, found.tail})
+      fits = fits && text.bytes <= unit_bytes && text.at <= staged_bytes - text.bytes;
+    if (!fits)
+      throw DeviceError(
+          "CUDA: the device found more records than it had; --backend cpu needs no GPU", false);
+  }
+
+  // Those of `from` that are flagged.
+  cudaError_t select(void* temporary, std::size_t& bytes, const Entry* from, Entry* to,
+                     std::uint64_t* count, std::uint64_t records, cudaStream_t stream) const {
+    return cub::DeviceSelect::Flagged(temporary, bytes, from, flags_.get(), to, count, records,
+                                      stream);
+  }
+
+  const TextShape& shape_;
+  DeviceTextShape device_;
+  DeviceArray<TextShapeFound> found_;
+  PinnedArray<TextShapeFound> host_found_;
+  std::uint64_t records_capacity_ = 0;
+  DeviceArray<std::uint8_t> flags_;
+  // What goes out; before that, temporary storage.
+  std::size_t out_bytes_ = 0;
+  DeviceArray<std::byte> out_;
+  // Of the unit.
+  const Entry* outgoing_ = nullptr;
+  const std::uint64_t* ends_ = nullptr;
+  std::uint64_t records_ = 0;
+};
+
+}  // namespace corank

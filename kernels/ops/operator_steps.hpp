@@ -1,0 +1,156 @@
+// What a device's thread does to one record, or to one group, of a unit that is shaped.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "corank/key.hpp"
+#include "corank/query.hpp"
+#include "corank/text_key.hpp"
+
+namespace corank {
+
+constexpr std::uint64_t most_test_steps = 64;  // their results are the bits of a word
+
+// Whether a condition holds of a record, of which order_of(step) says how it stands to the step's
+// value: less than 0, 0 or more. Without steps it does.
+template <class Step, class OrderOf>
+CORANK_HOST_DEVICE bool holds(const Step* steps, std::uint32_t count, OrderOf order_of) {
+  using enum ConditionOperation;
+  std::uint64_t results = 1;
+  for (std::uint32_t s = 0; s < count; ++s) {
+    const ConditionOperation operation = steps[s].operation;
+    if (operation == negate) {
+      results ^= 1;
+    } else if (operation == both || operation == either) {
+      const std::uint64_t topmost = results & 1;
+      results >>= 1;
+      results = operation == both ? results & ~(topmost ^ 1) : results | topmost;
+    } else {
+      const int order = order_of(steps[s]);
+      const bool fulfils = operation == less            ? order < 0
+                           : operation == less_equal    ? order <= 0
+                           : operation == equal         ? order == 0
+                           : operation == not_equal     ? order != 0
+                           : operation == greater_equal ? order >= 0
+                                                        : order > 0;
+      results = results << 1 | (fulfils ? 1 : 0);
+    }
+  }
+  return results & 1;
+}
+
+// A Condition::Step that a device can take.
+struct TestStep {
+  Condition::Operation operation;
+  KeyLayout field;         // orders records by the field alone
+  const std::byte* value;  // a record that has the value there
+};
+struct Test {
+  const TestStep* steps;
+  std::uint32_t count;  // 0: every record passes
+};
+
+// Whether the record fulfils the condition.
+CORANK_HOST_DEVICE inline bool passes(const Test& test, const std::byte* record) {
+  return holds(test.steps, test.count, [=](const TestStep& step) {
+    return record_less(step.field, step.value, record) -
+           record_less(step.field, record, step.value);
+  });
+}
+
+// The same of records of variable length.
+struct TextTestStep {
+  ConditionOperation operation;
+  TextLayout column;       // orders records by the column alone
+  const std::byte* value;  // a record that has the value there
+  std::uint64_t value_bytes;
+};
+struct TextTest {
+  const TextTestStep* steps;
+  std::uint32_t count;
+};
+
+CORANK_HOST_DEVICE inline bool passes(const TextTest& test, const std::byte* record,
+                                      std::uint64_t bytes) {
+  return holds(test.steps, test.count, [=](const TextTestStep& step) {
+    return text_less(step.column, step.value, step.value_bytes, record, bytes) -
+           text_less(step.column, record, bytes, step.value, step.value_bytes);
+  });
+}
+
+// A field that the records of a group are reduced in.
+struct ReducedColumn {
+  Reduction::Operation operation;
+  std::uint32_t offset, bytes;  // of the field
+  bool is_signed, big_endian;
+  KeyLayout ordered;  // by the field, for min and max
+};
+
+struct Reductions {
+  const ReducedColumn* columns;
+  std::uint32_t count;
+  Overflow overflow;
+  bool loops;  // over all records of a group
+};
+
+// An integer of up to 8 bytes.
+CORANK_HOST_DEVICE inline __int128 load_integer(const ReducedColumn& column,
+                                                const std::byte* record) {
+  const std::byte* const at = record + column.offset;
+  std::uint64_t value = 0;
+  for (std::uint32_t i = 0; i < column.bytes; ++i)
+    value =
+        value << 8 | static_cast<std::uint64_t>(at[column.big_endian ? i : column.bytes - 1 - i]);
+  const unsigned unused = 64 - 8 * column.bytes;
+  if (column.is_signed) return static_cast<std::int64_t>(value << unused) >> unused;
+  return value;
+}
+
+// False if it does not fit and that is an error.
+CORANK_HOST_DEVICE inline bool store_integer(const ReducedColumn& column, Overflow overflow,
+                                             __int128 value, std::byte* record) {
+  const unsigned bits = 8 * column.bytes;
+  const __int128 least = column.is_signed ? -(static_cast<__int128>(1) << (bits - 1)) : 0;
+  const __int128 greatest = (static_cast<__int128>(1) << (column.is_signed ? bits - 1 : bits)) - 1;
+  if (value < least || value > greatest) {
+    if (overflow == Overflow::error) return false;
+    if (overflow == Overflow::saturate) value = value < 0 ? least : greatest;
+  }
+  for (std::uint32_t i = 0; i < column.bytes; ++i)
+    record[column.offset + (column.big_endian ? column.bytes - 1 - i : i)] =
+        static_cast<std::byte>(value >> 8 * i);
+  return true;
+}
+
+// Turns `record`, a copy of the group's first, into what goes out of the group, whose records
+// record_at(i) says, for i < `records`. False if a sum does not fit and that is an error.
+template <class RecordAt>
+CORANK_HOST_DEVICE bool reduce_group(const Reductions& reductions, std::uint64_t records,
+                                     RecordAt record_at, std::byte* record) {
+  using Operation = Reduction::Operation;
+  for (std::uint32_t c = 0; c < reductions.count; ++c) {
+    const ReducedColumn& column = reductions.columns[c];
+    const Operation operation = column.operation;
+    if (operation == Operation::sum || operation == Operation::count) {
+      __int128 sum = operation == Operation::count ? records : 0;
+      for (std::uint64_t i = 0; operation == Operation::sum && i < records; ++i)
+        sum += load_integer(column, record_at(i));
+      if (!store_integer(column, reductions.overflow, sum, record)) return false;
+      continue;
+    }
+    const std::byte* chosen = record_at(operation == Operation::last ? records - 1 : 0);
+    if (operation == Operation::min || operation == Operation::max)
+      for (std::uint64_t i = 1; i < records; ++i) {
+        const std::byte* const other = record_at(i);
+        if (operation == Operation::min ? record_less(column.ordered, other, chosen)
+                                        : record_less(column.ordered, chosen, other))
+          chosen = other;
+      }
+    for (std::uint32_t i = 0; i < column.bytes; ++i)
+      record[column.offset + i] = chosen[column.offset + i];
+  }
+  return true;
+}
+
+}  // namespace corank

@@ -1,0 +1,175 @@
+#include "backend/cpu_backend.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <fstream>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "corank/error.hpp"
+#include "format/key_order.hpp"
+#include "merge/parallel_merger.hpp"
+#include "merge/prefix_keys.hpp"
+
+namespace corank {
+
+std::string cpu_model() {
+  std::ifstream info("/proc/cpuinfo");
+  for (std::string line; std::getline(info, line);)
+    if (line.starts_with("model name")) return line.substr(line.find(':') + 2);
+  return "unknown processor";
+}
+
+namespace {
+
+const std::byte* record_at(const Segment& segment, std::uint64_t index,
+                           std::uint32_t record_bytes) {
+  return segment.chunk->records() + (segment.first + index) * record_bytes;
+}
+
+// The words of a layout's keys: first those of the prefix, then each piece of the tail as one.
+class LayoutWords final : public detail::KeyWords {
+ public:
+  explicit LayoutWords(const KeyLayout& layout) : layout_(layout), two_words_(two_words(layout)) {
+    for (std::uint32_t p = 0; p < layout.pieces_count; ++p) {
+      const bool tail = p >= layout.prefix_pieces;
+      if (p == 0 || tail || layout.pieces[p].word != layout.pieces[p - 1].word)
+        first_pieces_.push_back(p);
+      pieces_.push_back(layout.pieces[p]);
+      pieces_.back().word = 0;
+    }
+    first_pieces_.push_back(layout.pieces_count);
+  }
+
+  std::uint32_t record_bytes() const override { return layout_.record_bytes; }
+  std::uint32_t words() const override {
+    return static_cast<std::uint32_t>(first_pieces_.size() - 1);
+  }
+
+  void read(std::uint32_t word, const std::byte* records, std::size_t count,
+            std::uint64_t* to) const override {
+    encode_keys(layout(word), records, count, reinterpret_cast<Key<1>*>(to));
+  }
+
+  void gather(std::uint32_t word, std::span<const std::byte* const> records,
+              std::uint64_t* to) const override {
+    encode_keys(layout(word), records, reinterpret_cast<Key<1>*>(to));
+  }
+
+  bool less(const std::byte* a, const std::byte* b) const override {
+    return record_less(layout_, a, b);
+  }
+
+  std::optional<bool> ascend(const std::byte* before, const std::byte* records,
+                             std::size_t count) const override {
+    if (!two_words_) return std::nullopt;
+    return two_words_->ascend(before, records, count, layout_.record_bytes);
+  }
+
+  std::optional<detail::WholeWord> whole_word() const override {
+    return pieces_.size() == 1 ? first_word(layout_) : std::nullopt;
+  }
+
+  // Of the key's word `word` alone.
+  KeyLayout layout(std::uint32_t word) const {
+    const std::uint32_t count = first_pieces_[word + 1] - first_pieces_[word];
+    return {pieces_.data() + first_pieces_[word], count, count, layout_.record_bytes};
+  }
+
+ private:
+  KeyLayout layout_;
+  std::vector<KeyPiece> pieces_;
+  std::vector<std::uint32_t> first_pieces_;  // of each word; and their end
+  std::optional<TwoWords> two_words_;
+};
+
+std::unique_ptr<detail::KeyWords> make_words(const KeyLayout& layout) {
+  if (layout.text) return std::make_unique<TextWords>(*layout.text);
+  return std::make_unique<LayoutWords>(layout);
+}
+
+class CpuBackend final : public Backend {
+ public:
+  explicit CpuBackend(const BackendConfig& config)
+      : layout_(config.encoding->layout()),
+        words_(make_words(layout_)),
+        threads_(config.threads),
+        shape_(config.shape),
+        text_shape_(config.text_shape),
+        fingerprint_(config.fingerprint),
+        merger_(*words_, shape_ ? Output::read_next : output_to_rest(config.resting_bytes),
+                threads_, config.tokens) {}
+
+  MergedUnit merge(const WorkUnit& unit, std::byte* output) override {
+    std::vector<Stretch> runs;
+    // Where chunks of a run lie end to end, the first of their segments takes what all have: the
+    // fewer there are to be merged the better.
+    std::size_t taking = 0;
+    const Chunk* chunk = nullptr;
+    const std::byte* end = nullptr;
+    for (const Segment& segment : unit.segments) {
+      const std::byte* const begin = record_at(segment, 0, layout_.record_bytes);
+      if (begin != end || segment.chunk->run != chunk->run) taking = runs.size();
+      runs.push_back({begin, 0, false, true});  // until one of its chunks says otherwise
+      runs[taking].count += segment.count;
+      runs[taking].words_ascend &= segment.chunk->words_ascend;
+      chunk = segment.chunk.get();
+      end = begin + segment.count * layout_.record_bytes;
+    }
+    std::optional<UnitShaper> shaper;
+    if (shape_) shaper.emplace(*shape_, unit, fingerprint_);
+    std::optional<TextUnitShaper> text_shaper;
+    if (text_shape_) text_shaper.emplace(*text_shape_, unit, fingerprint_);
+    const bool reads_first = fingerprint_ && !unit.segments.front().chunk->fingerprint;
+    const auto read =
+        merger_.merge(runs, output, shaper ? &*shaper : nullptr,
+                      reads_first ? fingerprint_ : nullptr, text_shaper ? &*text_shaper : nullptr);
+    if (!read) throw_disorder(unit.segments);
+    MergedUnit merged;
+    if (shaper)
+      merged = shaper->join();
+    else if (text_shaper)
+      merged = text_shaper->join();
+    else
+      merged.pieces = {{output, unit.bytes}};
+    if (reads_first) merged.read = read;
+    return merged;
+  }
+
+  bool looks() const override { return fingerprint_ != nullptr; }
+
+  bool computes() const override { return true; }
+
+  std::string device() const override {
+    return fmt::format("{} thread{}, {}", threads_, threads_ == 1 ? "" : "s", cpu_model());
+  }
+
+ private:
+  [[noreturn]] void throw_disorder(const std::vector<Segment>& segments) const {
+    for (const Segment& segment : segments)
+      for (std::uint64_t i = 1; i < segment.count; ++i)
+        if (record_less(layout_, record_at(segment, i, layout_.record_bytes),
+                        record_at(segment, i - 1, layout_.record_bytes)))
+          throw RunDisorder(segment.chunk->run, segment.chunk->first + segment.first + i);
+    throw Error("a run changed while it was merged");
+  }
+
+  KeyLayout layout_;
+  std::unique_ptr<detail::KeyWords> words_;
+  unsigned threads_;
+  const Shape* shape_;
+  const TextShape* text_shape_;
+  FingerprintSum fingerprint_;
+  ParallelMerger merger_;
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> make_cpu_backend(const BackendConfig& config) {
+  return std::make_unique<CpuBackend>(config);
+}
+
+}  // namespace corank

@@ -1,0 +1,29 @@
+// Stands in for the kernels where there is no nvcc.
+#include "corank/error.hpp"
+#include "kernels/backend/cuda_backend.hpp"
+#include "kernels/backend/link.hpp"
+
+namespace corank {
+namespace {
+
+constexpr char reason[] = "this build has no CUDA support";
+
+}  // namespace
+
+bool built_with_cuda() {
+  return false;
+}
+
+CudaDevice find_cuda_device(int) {
+  return {.usable = false, .description = reason};
+}
+
+std::unique_ptr<Backend> make_cuda_backend(int, const BackendConfig&) {
+  throw Error(reason);
+}
+
+LinkRates measure_link(int) {
+  throw Error(reason);
+}
+
+}  // namespace corank

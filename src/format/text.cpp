@@ -1,0 +1,62 @@
+#include "corank/text.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <span>
+#include <utility>
+
+#include "util/option_items.hpp"
+
+namespace corank {
+namespace {
+
+// False if `text` is no number of a column.
+bool parse_column(std::string_view text, std::uint32_t& column) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), column);
+  return error == std::errc{} && end == text.data() + text.size() && column != 0;
+}
+
+}  // namespace
+
+std::vector<TextKey> parse_text_keys(std::string_view text, std::string_view option) {
+  std::vector<TextKey> keys;
+  if (text.empty()) return keys;
+  const auto fail = [&](const Item& item, std::string_view why) {
+    reject(option, text, item, why);
+  };
+  for (const Item& item : split(text)) {
+    TextKey key;
+    std::vector<Item> words = split(item.text, ':');
+    for (Item& word : words) word.position += item.position;
+    const Item& column = words.front();
+    const bool digits =
+        std::ranges::all_of(column.text, [](char c) { return c >= '0' && c <= '9'; });
+    if (column.text.empty() || (digits && !parse_column(column.text, key.column)))
+      fail(column, "a column is a number from 1, a name in the header, or \"line\"");
+    if (!digits && column.text != "line") key.name = column.text;
+    bool has_type = false, has_direction = false;
+    for (const Item& word : std::span(words).subspan(1)) {
+      const bool direction = word.text == "asc" || word.text == "desc";
+      if (word.text != "nocase" && std::exchange(direction ? has_direction : has_type, true))
+        fail(word, "a key has one type and one direction; leave one out");
+      if (word.text == "u64")
+        key.type = TextType::u64;
+      else if (word.text == "i64")
+        key.type = TextType::i64;
+      else if (word.text == "f64")
+        key.type = TextType::f64;
+      else if (word.text == "desc")
+        key.descending = true;
+      else if (word.text == "nocase")
+        key.nocase = true;
+      else if (word.text != "bytes" && word.text != "asc")
+        fail(word, "no such type or order; allowed: bytes u64 i64 f64 asc desc nocase");
+    }
+    if (key.nocase && key.type != TextType::bytes)
+      fail(item, "a number has no upper and lower case; leave out nocase");
+    keys.push_back(std::move(key));
+  }
+  return keys;
+}
+
+}  // namespace corank

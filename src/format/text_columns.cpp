@@ -1,0 +1,206 @@
+#include "format/text_columns.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "corank/error.hpp"
+
+namespace corank {
+namespace {
+
+// A bound takes memory for all columns before its own.
+constexpr std::uint32_t most_columns = 1'000'000;
+
+void append(std::vector<std::byte>& to, std::string_view text) {
+  const auto bytes = std::as_bytes(std::span(text));
+  to.insert(to.end(), bytes.begin(), bytes.end());
+}
+
+}  // namespace
+
+TextBound::TextBound(const TextLayout& layout, const std::vector<std::string>& values,
+                     std::string_view option)
+    : layout_(layout) {
+  if (values.size() > layout.columns_count)
+    throw Error(fmt::format("{}: there are {} values, and {} keys", option, values.size(),
+                            layout.columns_count));
+  layout_.columns_count = static_cast<std::uint32_t>(values.size());
+  const std::span columns(layout.columns, layout_.columns_count);
+  const auto reject = [&](const std::string& value, const std::string& why) {
+    throw Error(fmt::format("{} \"{}\": {}", option, value, why));
+  };
+  if (layout.kind == TextKind::pairs) {
+    std::uint32_t lengths[2] = {};
+    lengths[columns[0].column] = static_cast<std::uint32_t>(values[0].size());
+    const auto header = std::as_bytes(std::span(lengths));
+    record_.assign(header.begin(), header.end());
+    append(record_, values[0]);
+    word_ = text_word(layout_, record_.data(), record_.size(), 0);
+    return;
+  }
+  // Of each column the value that it is to have.
+  std::vector<const std::string*> values_of;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const std::uint32_t column = columns[i].column;
+    if (column > most_columns)
+      throw Error(fmt::format("{}: there is no column {} to compare; the most is {}", option,
+                              column, most_columns));
+    if (column == 0 && values.size() > 1)
+      throw Error(
+          fmt::format("{}: a value for the whole line leaves none for other columns; give "
+                      "values for the keys before it only",
+                      option));
+    if (values[i].find(layout.terminator) != std::string::npos && layout.kind == TextKind::lines)
+      reject(values[i], "no line holds what ends lines");
+    if (column != 0 && layout.kind == TextKind::lines &&
+        values[i].find(layout.delimiter) != std::string::npos)
+      reject(values[i], "no column holds the delimiter");
+    values_of.resize(std::max<std::size_t>(values_of.size(), column));
+    if (column != 0) values_of[column - 1] = &values[i];
+  }
+  if (values_of.empty()) append(record_, values[0]);
+  for (std::size_t i = 0; i < values_of.size(); ++i) {
+    if (i != 0) record_.push_back(static_cast<std::byte>(layout.delimiter));
+    if (!values_of[i]) continue;
+    if (layout.kind == TextKind::lines) {
+      append(record_, *values_of[i]);
+      continue;
+    }
+    append(record_, "\"");
+    for (const char c : *values_of[i]) append(record_, c == '"' ? "\"\"" : std::string_view(&c, 1));
+    append(record_, "\"");
+  }
+  record_.push_back(static_cast<std::byte>(layout.terminator));
+  detail::Columns there(layout_, record_.data(), record_.size());
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    std::uint64_t word;
+    if (columns[i].type != TextType::bytes &&
+        !detail::parse_number(there(columns[i].column), columns[i].type, word))
+      reject(values[i], "is no number that the key's type holds");
+    // Of several keys that are one column, as 1:nocase,1 are, the last one's value is there.
+    if (columns[i].column == 0 || values_of[columns[i].column - 1] == &values[i]) continue;
+    TextLayout one = layout;
+    one.columns = &columns[i];
+    one.columns_count = 1;
+    if (TextBound(one, {values[i]}, option).compare(record_) != 0)
+      reject(values[i],
+             fmt::format("column {} is a key again, with a value that is not equal to it",
+                         columns[i].column));
+  }
+  word_ = text_word(layout_, record_.data(), record_.size(), 0);
+}
+
+int TextBound::compare(std::span<const std::byte> record) const {
+  const std::uint64_t word = text_word(layout_, record.data(), record.size(), 0);
+  if (word != word_) return word < word_ ? -1 : 1;
+  const auto less = [this](std::span<const std::byte> a, std::span<const std::byte> b) {
+    return text_less(layout_, a.data(), a.size(), b.data(), b.size());
+  };
+  return less(record_, record) - less(record, record_);
+}
+
+TextFilter::TextFilter(const TextFormat& format, std::string_view header,
+                       const TextCondition& condition) {
+  for (const TextCondition::Step& step : condition.steps) {
+    Step& made = steps_.emplace_back(Step{step.operation, {}, {}});
+    if (step.operation >= ConditionOperation::negate) continue;
+    TextFormat by = format;
+    by.keys = {step.with.column};
+    by.bad_numbers = BadNumbers::last;
+    made.value.emplace(made.column.emplace(by, header, "--where").layout(),
+                       std::vector{step.with.value}, "--where");
+  }
+}
+
+bool TextFilter::test(std::span<const std::byte> record, std::vector<char>& scratch) const {
+  scratch.clear();
+  const auto pop = [&] {
+    const char result = scratch.back();
+    scratch.pop_back();
+    return result;
+  };
+  for (const Step& step : steps_) {
+    using enum ConditionOperation;
+    const int order = step.value ? step.value->compare(record) : 0;
+    switch (step.operation) {
+      case less:
+        scratch.push_back(order < 0);
+        break;
+      case less_equal:
+        scratch.push_back(order <= 0);
+        break;
+      case equal:
+        scratch.push_back(order == 0);
+        break;
+      case not_equal:
+        scratch.push_back(order != 0);
+        break;
+      case greater_equal:
+        scratch.push_back(order >= 0);
+        break;
+      case greater:
+        scratch.push_back(order > 0);
+        break;
+      case negate:
+        scratch.back() ^= 1;
+        break;
+      case both: {
+        const char second = pop();
+        scratch.back() &= second;
+        break;
+      }
+      case either: {
+        const char second = pop();
+        scratch.back() |= second;
+        break;
+      }
+    }
+  }
+  return scratch.back() != 0;
+}
+
+namespace {
+
+TextFormat with_columns(TextFormat format, const std::vector<TextKey>& columns) {
+  if (format.kind == TextKind::pairs)
+    throw Error("--select is for lines and CSV, which have columns; pairs do not: drop it");
+  format.keys = columns;
+  return format;
+}
+
+}  // namespace
+
+TextSelection::TextSelection(const TextFormat& format, std::string_view header,
+                             const std::vector<TextKey>& columns)
+    : encoding_(with_columns(format, columns), header, "--select") {
+  const auto& selected = encoding_.columns();
+  for (auto column = selected.begin(); column != selected.end(); ++column) {
+    if (column->column == 0)
+      throw Error("--select: the whole line is no column; name columns, or drop it");
+    if (std::any_of(selected.begin(), column,
+                    [&](const TextColumn& other) { return other.column == column->column; }))
+      throw Error(fmt::format("--select: column {} is named twice", column->column));
+  }
+}
+
+std::byte* TextSelection::select(std::span<const std::byte> record, std::byte* to) const {
+  put_columns(encoding_.layout(), record.data(), record.size(),
+              [&](const std::byte* at, std::uint64_t bytes) { to = std::copy_n(at, bytes, to); });
+  return to;
+}
+
+std::vector<std::byte> TextSelection::select(std::span<const std::byte> record) const {
+  std::vector<std::byte> selected(record.size());
+  selected.resize(static_cast<std::size_t>(select(record, selected.data()) - selected.data()));
+  return selected;
+}
+
+std::string TextSelection::of_header(std::string_view header) const {
+  const std::size_t mark_bytes = byte_order_mark_bytes(encoding_.layout().kind, header);
+  const auto selected = select(std::as_bytes(std::span(header.substr(mark_bytes))));
+  return std::string(header.substr(0, mark_bytes)) +
+         std::string(reinterpret_cast<const char*>(selected.data()), selected.size());
+}
+
+}  // namespace corank

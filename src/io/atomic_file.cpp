@@ -1,0 +1,307 @@
+#include "io/atomic_file.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdio>
+
+namespace corank {
+namespace {
+
+// A request to stop waits for no more than so much to reach the disk.
+constexpr std::uint64_t sync_step_bytes = std::uint64_t{16} << 20;
+
+// Hidden; of the target's name so much that the whole stays below the usual 255 bytes.
+std::string name_beside(const std::filesystem::path& target, const char* suffix) {
+  return "." + target.filename().string().substr(0, 240) + suffix;
+}
+
+FileIdentity identity_of(const struct stat& status) {
+  return {status.st_dev, status.st_ino};
+}
+
+Error exists_already(const std::filesystem::path& target) {
+  return Error(target.string() + ": exists already; use --force to replace it");
+}
+
+// Its mode and, where we may, its owner and group, so that a replaced file stays as private and as
+// usable as it was: what the old ones were allowed, others are not.
+void take_after(const FileDescriptor& file, const struct stat& old) {
+  const bool owner = ::fchown(file.get(), old.st_uid, old.st_gid) == 0;
+  const bool group = owner || ::fchown(file.get(), static_cast<uid_t>(-1), old.st_gid) == 0;
+  // A file system without modes refuses; what was made is readable by its owner alone.
+  ::fchmod(file.get(), old.st_mode & (owner ? 07777u : group ? 0777u : 0707u));
+}
+
+}  // namespace
+
+AtomicFile::AtomicFile(std::filesystem::path target, const Content& content,
+                       const Settings& settings, const std::function<bool(FileIdentity)>& is_input)
+    : target_(std::move(target)), settings_(settings), bytes_are_known_(!content.at_most) {
+  struct stat status {};
+  if (::stat(target_.c_str(), &status) == 0) {
+    if (S_ISDIR(status.st_mode)) throw Error(target_.string() + ": is a folder; name a file");
+    if (!S_ISREG(status.st_mode))
+      throw Error(target_.string() + ": is no regular file; name another");
+    if (!settings_.overwrite && !settings_.resume) throw exists_already(target_);
+    // The file is replaced, not a link to it.
+    std::error_code error;
+    auto followed = std::filesystem::canonical(target_, error);
+    if (error) throw Error(fmt::format("{}: cannot follow: {}", target_.string(), error.message()));
+    target_ = std::move(followed);
+    old_ = status;
+  } else if (errno != ENOENT) {
+    throw_file_error(target_, "look at");
+  } else if (::lstat(target_.c_str(), &status) == 0) {
+    throw Error(target_.string() + ": is a link to nothing; remove it or make what it points to");
+  }
+  folder_ = target_.has_parent_path() ? target_.parent_path() : ".";
+  temporary_ = folder_ / name_beside(target_, ".corank");
+  sidecar_path_ = folder_ / name_beside(target_, ".corank-resume");
+  if (::stat(sidecar_path_.c_str(), &status) == 0 && is_input(identity_of(status)))
+    throw Error(sidecar_path_.string() +
+                ": is the file of the output's state and also an input; rename it");
+  open_temporary(is_input);
+  try {
+    find_what_is_left(content, is_input);
+  } catch (...) {
+    if (!settings_.resume || found_bytes_ == 0) ::unlink(temporary_.c_str());
+    if (!settings_.resume) ::unlink(sidecar_path_.c_str());
+    throw;
+  }
+}
+
+void AtomicFile::open_temporary(const std::function<bool(FileIdentity)>& is_input) {
+  constexpr int flags = O_RDWR | O_CLOEXEC | O_NOFOLLOW;
+  for (;;) {
+    FileDescriptor file(::open(temporary_.c_str(), flags | O_CREAT | O_EXCL, old_ ? 0600 : 0666));
+    const bool made = static_cast<bool>(file);
+    if (!made && errno == EEXIST) {
+      file = FileDescriptor(::open(temporary_.c_str(), flags));
+      if (!file && errno == ENOENT) continue;
+    }
+    if (!file) throw_file_error(target_, "create its temporary file");
+    const auto fail = [&](const char* what) {
+      const int error = errno;
+      if (made) ::unlink(temporary_.c_str());
+      errno = error;
+      throw_file_error(temporary_, what);
+    };
+    struct stat mine {};
+    if (::fstat(file.get(), &mine) != 0) fail("look at");
+    if (!S_ISREG(mine.st_mode)) throw Error(temporary_.string() + ": is in the way; remove it");
+    if (is_input(identity_of(mine)))
+      throw Error(temporary_.string() +
+                  ": is the temporary file of the output and also an input; rename it");
+    if (::flock(file.get(), LOCK_EX | LOCK_NB) != 0) {
+      if (errno != EWOULDBLOCK) fail("lock");
+      throw Error(target_.string() + ": another merge is writing it; wait for that one");
+    }
+    // The one that held the lock may have renamed or removed the file in between.
+    struct stat named {};
+    if (::stat(temporary_.c_str(), &named) != 0) {
+      if (errno == ENOENT) continue;
+      fail("look at");
+    }
+    if (!(identity_of(named) == identity_of(mine))) continue;
+    file_ = std::move(file);
+    inode_ = mine.st_ino;
+    found_bytes_ = static_cast<std::uint64_t>(mine.st_size);
+    return;
+  }
+}
+
+void AtomicFile::find_what_is_left(const Content& content,
+                                   const std::function<bool(FileIdentity)>& is_input) {
+  sidecar_ = {content.digest, inode_, this_boot(), 0};
+
+  const FileDescriptor file(
+      ::open(sidecar_path_.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  if (!file) {
+    if (errno != ENOENT) throw_file_error(sidecar_path_, "open");
+    if (found_bytes_ > 0) why_nothing_left_ = "nothing tells what it is";
+    return;
+  }
+  has_sidecar_ = true;
+  std::array<std::byte, 256> text;
+  const std::size_t length = read_at(file, text, 0, sidecar_path_);
+  const auto found = parse_sidecar({reinterpret_cast<const char*>(text.data()), length});
+  if (!found) {
+    // A process may end between making the sidecar and writing it.
+    if (found_bytes_ > 0) why_nothing_left_ = "its state is damaged";
+    return;
+  }
+  found_durable_bytes_ = found->durable_bytes;
+  // Its runs were others then, so the digest tells nothing: it may have all of these already.
+  if (settings_.resume && old_ && found->inode == old_->st_ino && is_input(identity_of(*old_)))
+    throw Error(fmt::format(
+        "{}: is a run, and the whole output of a merge that was stopped at its last step; if the "
+        "runs are to be merged into it again, remove {}",
+        target_.string(), sidecar_path_.string()));
+  if (found->content != content.digest) {
+    why_nothing_left_ = "it is of other runs or other options";
+  } else if (old_ && found->inode == old_->st_ino &&
+             static_cast<std::uint64_t>(old_->st_size) ==
+                 (content.at_most ? found->durable_bytes : content.bytes)) {
+    if (settings_.resume) take_target();
+  } else if (found->inode != inode_) {
+    why_nothing_left_ = "its file was replaced";
+  } else {
+    // What a process wrote outlives it in the page cache, but not the system.
+    const bool same_boot = found->boot != 0 && found->boot == sidecar_.boot;
+    left_bytes_ = std::min(same_boot ? found_bytes_ : found->durable_bytes, found_bytes_);
+    if (left_bytes_ > content.bytes) {
+      why_nothing_left_ = "it is longer than the whole output";
+      left_bytes_ = 0;
+    }
+  }
+  if (!settings_.resume) left_bytes_ = 0;
+}
+
+void AtomicFile::take_target() {
+  target_file_ = open_to_read(target_);
+  left_bytes_ = static_cast<std::uint64_t>(old_->st_size);
+  in_place_ = true;
+}
+
+void AtomicFile::take_forgotten_target(const Content& content) {
+  if (old_ && !has_sidecar_ && found_bytes_ == 0 &&
+      (content.at_most || static_cast<std::uint64_t>(old_->st_size) == content.bytes))
+    take_target();
+}
+
+void AtomicFile::keep(std::uint64_t bytes) {
+  if (in_place_ && bytes == left_bytes_) return;
+  in_place_ = false;
+  if (old_ && !settings_.overwrite) {
+    if (found_bytes_ > 0) leave();
+    throw exists_already(target_);
+  }
+  if (old_) take_after(file_, *old_);
+  // First the file, then what is said of it.
+  if (::ftruncate(file_.get(), static_cast<off_t>(bytes)) != 0)
+    throw_file_error(temporary_, "truncate");
+  write_from(bytes);
+  sidecar_.durable_bytes = std::min(found_durable_bytes_, bytes);
+  // Lest a loss of power bring back what an older sidecar said of bytes that are now replaced.
+  write_sidecar(found_durable_bytes_ > bytes);
+}
+
+void AtomicFile::write_from(std::uint64_t offset) {
+  if (::lseek(file_.get(), static_cast<off_t>(offset), SEEK_SET) < 0)
+    throw_file_error(temporary_, "go on");
+}
+
+AtomicFile::~AtomicFile() {
+  if (checkpoint_.valid()) checkpoint_.wait();
+  if (leave_ && !unusable_) return;
+  if (file_) ::unlink(temporary_.c_str());
+  ::unlink(sidecar_path_.c_str());
+}
+
+void AtomicFile::checkpoint(std::uint64_t written_bytes) {
+  using namespace std::chrono_literals;
+  if (checkpoint_.valid() && checkpoint_.wait_for(0s) != std::future_status::ready) return;
+  end_checkpoint();
+  if (std::chrono::steady_clock::now() - checkpoint_ended_ < settings_.checkpoint_interval) return;
+  checkpoint_ = std::async(std::launch::async, [this, written_bytes] {
+    if (::fdatasync(file_.get()) != 0) throw_file_error(target_, "make durable");
+    if (sidecar_.durable_bytes == 0) sync_folder(open_folder());
+    sidecar_.durable_bytes = written_bytes;
+    write_sidecar(true);
+  });
+}
+
+void AtomicFile::end_checkpoint() {
+  if (!checkpoint_.valid()) return;
+  unusable_ = true;
+  checkpoint_.get();
+  unusable_ = false;
+  checkpoint_ended_ = std::chrono::steady_clock::now();
+}
+
+void AtomicFile::make_durable(std::uint64_t written_bytes, std::stop_token stop) {
+  end_checkpoint();
+  constexpr unsigned write_and_wait =
+      SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER;
+  for (std::uint64_t at = 0; at < written_bytes; at += sync_step_bytes) {
+    if (stop.stop_requested()) throw Interrupted();
+    if (::sync_file_range(descriptor().get(), static_cast<off_t>(at), sync_step_bytes,
+                          write_and_wait) == 0)
+      continue;
+    if (errno == ENOSYS || errno == EINVAL || errno == ESPIPE) break;  // not on this file system
+    unusable_ = true;
+    throw_file_error(target_, "make durable");
+  }
+  if (::fsync(descriptor().get()) != 0) {
+    unusable_ = true;
+    throw_file_error(target_, "make durable");
+  }
+  if (bytes_are_known_ || in_place_) return;
+  // By this it is known when it was renamed.
+  sidecar_.durable_bytes = written_bytes;
+  write_sidecar(true);
+}
+
+void AtomicFile::commit() {
+  // What can fail comes first.
+  const FileDescriptor folder = open_folder();
+  if (in_place_) {
+    ::unlink(temporary_.c_str());
+  } else {
+    int renamed = settings_.overwrite ? ::rename(temporary_.c_str(), target_.c_str())
+                                      : ::renameat2(AT_FDCWD, temporary_.c_str(), AT_FDCWD,
+                                                    target_.c_str(), RENAME_NOREPLACE);
+    // Not every file system can refuse to replace.
+    struct stat status {};
+    if (renamed != 0 && !settings_.overwrite && errno == EINVAL) {
+      if (::lstat(target_.c_str(), &status) == 0)
+        errno = EEXIST;
+      else
+        renamed = ::rename(temporary_.c_str(), target_.c_str());
+    }
+    if (renamed != 0) {
+      if (errno == EEXIST)
+        throw Error(target_.string() + ": appeared meanwhile; use --force to replace it");
+      throw_file_error(target_, "rename the finished file");
+    }
+  }
+  file_ = FileDescriptor();
+  sync_folder(folder);
+}
+
+void AtomicFile::forget_sidecar() {
+  ::unlink(sidecar_path_.c_str());
+}
+
+void AtomicFile::write_sidecar(bool durable) {
+  const FileDescriptor file(
+      ::open(sidecar_path_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666));
+  if (!file) throw_file_error(sidecar_path_, "write");
+  const std::string text = sidecar_text(sidecar_);
+  // In place and at once: a disk writes so little whole or not at all.
+  write_all(file, std::as_bytes(std::span(text)), sidecar_path_);
+  if (::ftruncate(file.get(), static_cast<off_t>(text.size())) != 0 ||
+      (durable && ::fdatasync(file.get()) != 0))
+    throw_file_error(sidecar_path_, "write");
+}
+
+FileDescriptor AtomicFile::open_folder() const {
+  FileDescriptor folder(::open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!folder) throw_file_error(folder_, "open");
+  return folder;
+}
+
+void AtomicFile::sync_folder(const FileDescriptor& folder) const {
+  // Some file systems have nothing to sync for a folder and say so with EINVAL.
+  if (::fsync(folder.get()) != 0 && errno != EINVAL)
+    throw_file_error(folder_, "make the new name durable");
+}
+
+}  // namespace corank

@@ -1,0 +1,73 @@
+// Compresses a stream of bytes on several threads: frame by frame, in order.
+#pragma once
+
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <stop_token>
+#include <thread>
+#include <vector>
+
+#include "io/codec.hpp"
+#include "util/stopwatch.hpp"
+
+namespace corank {
+
+// Every frame but the last holds frame_bytes bytes, so that what comes out depends on nothing but
+// what goes in: not on threads, units or backends.
+class Compressor {
+ public:
+  // Given what was compressed, in order.
+  using Write = std::function<void(std::span<const std::byte>)>;
+
+  Compressor(const Compression& compression, unsigned threads, std::stop_token stop, TraceRow row);
+  ~Compressor();
+  Compressor(const Compressor&) = delete;
+  Compressor& operator=(const Compressor&) = delete;
+
+  // Takes `bytes`, and gives `write` the frames that are done. Waits where too many are not.
+  // Throws Interrupted, and what `write` throws.
+  void add(std::span<const std::byte> bytes, const Write& write);
+  // The rest. Nothing at all becomes a frame without content: an empty file is no compressed one.
+  void finish(const Write& write);
+
+  const StageClock& busy() const { return busy_; }  // of all its threads
+  const StageClock& wait() const { return wait_; }  // of add() and finish()
+
+  // About as much memory as one takes.
+  static std::uint64_t memory_bytes(const Compression& compression, unsigned threads);
+
+ private:
+  struct Frame;
+
+  void close();
+  void submit();
+  void write_done(const Write& write, std::size_t most_in_flight);
+  void serve(TraceRow row);
+
+  Compression compression_;
+  std::size_t most_in_flight_;
+  std::stop_token stop_;
+  StageClock busy_ = 0;
+  StageClock wait_ = 0;
+  std::unique_ptr<Frame> filling_;
+  std::vector<std::unique_ptr<Frame>> free_;
+  bool any_ = false;
+
+  std::mutex mutex_;  // guards what follows
+  std::condition_variable submitted_;
+  std::condition_variable_any done_;
+  bool closing_ = false;
+  std::deque<std::unique_ptr<Frame>> in_flight_;
+  std::uint64_t begun_ = 0;    // frames
+  std::uint64_t written_ = 0;  // frames
+  std::vector<std::jthread> threads_;
+};
+
+}  // namespace corank

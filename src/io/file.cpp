@@ -1,0 +1,127 @@
+#include "io/file.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <linux/magic.h>
+#include <sys/resource.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <string>
+
+#include "corank/error.hpp"
+#include "util/buffer_pool.hpp"
+
+namespace corank {
+namespace {
+
+std::string_view advice(int error) {
+  switch (error) {
+    case ENOENT:
+      return "; check the name";
+    case EEXIST:
+      return "; remove it, or write to another place";
+    case EACCES:
+    case EPERM:
+      return "; check the permissions";
+    case EISDIR:
+      return "; name a file";
+    case ENOSPC:
+      return "; free some space or write to another file system";
+    case EDQUOT:
+      return "; raise the quota or write to another file system";
+    case EFBIG:
+      return "; raise the limit on the size of files (ulimit -f)";
+    case EMFILE:
+      return "; raise the limit on open files (ulimit -n)";
+    case EIO:
+      return "; the device failed: check it, then start again";
+    default:
+      return "";
+  }
+}
+
+}  // namespace
+
+void throw_file_error(const std::filesystem::path& path, std::string_view what) {
+  const int error = errno;
+  throw FileError(
+      fmt::format("{}: cannot {}: {}{}", path.string(), what, std::strerror(error), advice(error)));
+}
+
+FileDescriptor::~FileDescriptor() {
+  if (number_ >= 0) ::close(number_);
+}
+
+std::int64_t modified_ns(const struct stat& status) {
+  return status.st_mtim.tv_sec * std::int64_t{1'000'000'000} + status.st_mtim.tv_nsec;
+}
+
+FileDescriptor open_to_read(const std::filesystem::path& path) {
+  // Without O_NONBLOCK the opening of a pipe that nobody writes to would never return.
+  FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  if (!file) throw_file_error(path, "open");
+  return file;
+}
+
+bool make_direct(const FileDescriptor& file) {
+  struct statfs system {};
+  // Newer kernels say yes for files in memory, where there is no device to reach.
+  if (::fstatfs(file.get(), &system) != 0 || system.f_type == TMPFS_MAGIC ||
+      system.f_type == RAMFS_MAGIC)
+    return false;
+  const int flags = ::fcntl(file.get(), F_GETFL);
+  return ::fcntl(file.get(), F_SETFL, flags | O_DIRECT) == 0;
+}
+
+void make_buffered(const FileDescriptor& file) {
+  const int flags = ::fcntl(file.get(), F_GETFL);
+  ::fcntl(file.get(), F_SETFL, flags & ~O_DIRECT);
+}
+
+std::size_t read_at(const FileDescriptor& file, std::span<std::byte> bytes, std::uint64_t offset,
+                    const std::filesystem::path& path) {
+  std::size_t done = 0;
+  while (done < bytes.size()) {
+    const ssize_t got = ::pread(file.get(), bytes.data() + done, bytes.size() - done,
+                                static_cast<off_t>(offset + done));
+    if (got == 0) break;
+    // Direct reading from where a file ends within a page is refused: there is nothing anyway.
+    if (got < 0 && errno == EINVAL && (offset + done) % page_bytes() != 0 && done != 0) break;
+    if (got > 0)
+      done += static_cast<std::size_t>(got);
+    else if (errno != EINTR)
+      throw_file_error(path, fmt::format("read at byte {}", offset + done));
+  }
+  return done;
+}
+
+FileDescriptor open_nameless(const std::filesystem::path& folder) {
+  std::string name = (folder / ".corank-pass-XXXXXX").string();
+  FileDescriptor file(::mkostemp(name.data(), O_CLOEXEC));
+  if (!file) throw_file_error(folder, "make a temporary file");
+  ::unlink(name.c_str());
+  return file;
+}
+
+void write_all(const FileDescriptor& file, std::span<const std::byte> bytes,
+               const std::filesystem::path& path) {
+  while (!bytes.empty()) {
+    const ssize_t put = ::write(file.get(), bytes.data(), bytes.size());
+    if (put >= 0)
+      bytes = bytes.subspan(static_cast<std::size_t>(put));
+    else if (errno != EINTR)
+      throw_file_error(path, "write");
+  }
+}
+
+std::size_t descriptor_limit() {
+  struct rlimit limit {};
+  ::getrlimit(RLIMIT_NOFILE, &limit);
+  return limit.rlim_cur;
+}
+
+}  // namespace corank

@@ -1,0 +1,171 @@
+#include "io/mapped_file.hpp"
+
+#include <fmt/format.h>
+#include <signal.h>
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <mutex>
+
+#include "corank/error.hpp"
+#include "util/buffer_pool.hpp"
+
+namespace corank {
+namespace {
+
+// The handler of a signal may take no lock, so the areas stand where they are.
+struct Slot {
+  std::atomic<bool> taken = false;
+  std::atomic<std::uintptr_t> begin = 0;
+  std::atomic<std::uintptr_t> end = 0;
+  std::atomic<std::uintptr_t> failed_at = 0;
+};
+std::array<Slot, 256> slots;
+
+// Where the page cache has a file in huge pages, they are mapped whole at addresses that are
+// multiples of theirs, 64 MiB in 0.1 ms instead of 3. But all files are then at the same place in
+// their pages, which share sets of the first cache and of the TLB: merges of 16-byte records from
+// 16 huge-paged files took 0.81 of the time, of 64 0.86, of 128 0.94 and of 256 1.0; of small-paged
+// ones 0.97, 0.97, 1.05 and 1.12.
+constexpr std::uint64_t huge_page_bytes = std::uint64_t{2} << 20;
+constexpr std::uint64_t most_huge_paged_files = 64;
+
+struct sigaction previous_action;
+
+void read_as_zeros(int number, siginfo_t* info, void* context) {
+  const auto address = reinterpret_cast<std::uintptr_t>(info->si_addr);
+  for (Slot& slot : slots) {
+    if (address < slot.begin || address >= slot.end) continue;
+    std::uintptr_t none = 0;
+    slot.failed_at.compare_exchange_strong(none, address);
+    const int error = errno;
+    const std::size_t page = page_bytes();
+    void* const at = reinterpret_cast<void*>(address - address % page);
+    const bool mended =
+        ::mmap(at, page, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != MAP_FAILED;
+    errno = error;
+    if (mended) return;
+  }
+  if (previous_action.sa_flags & SA_SIGINFO)
+    previous_action.sa_sigaction(number, info, context);
+  else if (previous_action.sa_handler != SIG_DFL && previous_action.sa_handler != SIG_IGN)
+    previous_action.sa_handler(number);
+  else
+    ::signal(number, SIG_DFL);  // the instruction is tried again, and then it ends the process
+}
+
+void handle_bus_errors() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    page_bytes();  // known before a handler asks
+    struct sigaction action {};
+    action.sa_sigaction = read_as_zeros;
+    action.sa_flags = SA_SIGINFO;
+    ::sigaction(SIGBUS, &action, &previous_action);
+  });
+}
+
+// The whole pages that hold `bytes`.
+std::span<std::byte> pages_around(std::span<const std::byte> bytes) {
+  const auto begin = reinterpret_cast<std::uintptr_t>(bytes.data());
+  const std::uintptr_t first = begin - begin % page_bytes();
+  return {reinterpret_cast<std::byte*>(first),
+          round_up(begin + bytes.size(), page_bytes()) - first};
+}
+
+}  // namespace
+
+std::uint64_t MappedFiles::page_bytes(std::uint64_t bytes) const {
+  return may_be_huge_ && bytes >= huge_page_bytes ? huge_page_bytes : corank::page_bytes();
+}
+
+std::uint64_t MappedFiles::room(std::uint64_t bytes) const {
+  const std::uint64_t page = corank::page_bytes(), whole = round_up(bytes, page);
+  // Else an odd number of pages: runs are often as long as each other and a power of two, and their
+  // pages would share a few sets of the TLB.
+  return page_bytes(bytes) != page ? whole + huge_page_bytes : whole | page;
+}
+
+MappedFiles::MappedFiles(std::span<const std::uint64_t> file_bytes, std::uint64_t resident_bytes)
+    : may_be_huge_(file_bytes.size() <=
+                   std::min(most_huge_paged_files, resident_bytes / (2 * huge_page_bytes))) {
+  handle_bus_errors();
+  for (slot_ = 0; slot_ < slots.size() && slots[slot_].taken.exchange(true);) ++slot_;
+  if (slot_ == slots.size())
+    throw Error(fmt::format("{} merges map their runs already; use --io buffered", slots.size()));
+  std::uint64_t bytes = corank::page_bytes();  // whoever reads a little beyond a record finds zeros
+  for (const std::uint64_t file : file_bytes) bytes += room(file);
+  void* const area =
+      ::mmap(nullptr, bytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (area == MAP_FAILED) {
+    const int error = errno;
+    slots[slot_].taken = false;
+    throw Error(fmt::format("cannot map {} bytes of runs: {}; use --io buffered", bytes,
+                            std::strerror(error)));
+  }
+  area_ = {static_cast<std::byte*>(area), bytes};
+  const auto begin = reinterpret_cast<std::uintptr_t>(area);
+  slots[slot_].failed_at = 0;
+  slots[slot_].begin = begin;
+  slots[slot_].end = begin + bytes;
+}
+
+MappedFiles::~MappedFiles() {
+  ::munmap(area_.data(), area_.size());
+  slots[slot_].end = 0;
+  slots[slot_].begin = 0;
+  slots[slot_].taken = false;
+}
+
+const std::byte* MappedFiles::add(const FileDescriptor& file, std::uint64_t bytes,
+                                  const std::filesystem::path& path) {
+  std::byte* at = area_.data() + used_bytes_;
+  at += -reinterpret_cast<std::uintptr_t>(at) % page_bytes(bytes);
+  if (bytes != 0 &&
+      ::mmap(at, bytes, PROT_READ, MAP_SHARED | MAP_FIXED, file.get(), 0) == MAP_FAILED)
+    throw_file_error(path, "map");
+  used_bytes_ += room(bytes);
+  return at;
+}
+
+const std::byte* MappedFiles::failed_at() const {
+  return reinterpret_cast<const std::byte*>(slots[slot_].failed_at.load());
+}
+
+void populate(std::span<const std::byte> mapped) {
+  // The kernel maps what it has around a page that is read. To be told all at once
+  // (MADV_POPULATE_READ) it looks at every page again, which takes twice as long.
+  constexpr std::size_t mapped_around_bytes = std::size_t{64} << 10;
+  const auto pages = pages_around(mapped);
+  for (std::size_t at = 0; at < pages.size(); at += mapped_around_bytes)
+    [[maybe_unused]] const std::byte read = static_cast<const volatile std::byte&>(pages[at]);
+}
+
+void forget(std::span<const std::byte> mapped, const MappedPart& part) {
+  const auto page_of = [&](const std::byte* at) {
+    return at - reinterpret_cast<std::uintptr_t>(at) % part.page_bytes;
+  };
+  const std::byte* const end = mapped.data() + mapped.size();
+  const std::byte* const from = std::max(page_of(mapped.data()), part.bytes.data());
+  const std::byte* const to = end == part.bytes.data() + part.bytes.size() ? end : page_of(end);
+  if (from >= to) return;
+  const auto pages = pages_around({from, to});
+  ::madvise(pages.data(), pages.size(), MADV_DONTNEED);
+}
+
+bool is_cached(const FileDescriptor& file, std::uint64_t offset) {
+  const std::size_t page = page_bytes();
+  void* const mapped = ::mmap(nullptr, page, PROT_READ, MAP_SHARED, file.get(),
+                              static_cast<off_t>(offset - offset % page));
+  if (mapped == MAP_FAILED) return false;
+  unsigned char resident = 0;
+  const int answer = ::mincore(mapped, page, &resident);
+  ::munmap(mapped, page);
+  return answer == 0 && (resident & 1);
+}
+
+}  // namespace corank

@@ -1,0 +1,32 @@
+#include "io/part_files.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <system_error>
+
+#include "corank/error.hpp"
+
+namespace corank {
+
+OutputParts::OutputParts(const std::filesystem::path& folder, unsigned count,
+                         std::string_view suffix)
+    : folder_(folder) {
+  if (std::filesystem::exists(folder) && !std::filesystem::is_directory(folder))
+    throw Error(folder.string() + ": is no folder; --parts needs one for its files");
+  made_ = std::filesystem::create_directory(folder);
+  for (unsigned part = 0; part < count; ++part)
+    paths_.push_back(folder / fmt::format("part-{:05}{}", part, suffix));
+  for (const auto& entry : std::filesystem::directory_iterator(folder))
+    if (entry.path().filename().string().starts_with("part-") &&
+        std::ranges::find(paths_, entry.path()) == paths_.end())
+      throw Error(entry.path().string() +
+                  ": would stand among the new parts; remove it or write to another folder");
+}
+
+OutputParts::~OutputParts() {
+  std::error_code not_empty;
+  if (made_) std::filesystem::remove(folder_, not_empty);
+}
+
+}  // namespace corank

@@ -1,0 +1,244 @@
+#include "io/writer.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace corank {
+namespace {
+
+// Enough that a device writes them at its full speed.
+constexpr std::size_t staging_bytes = std::size_t{4} << 20;
+constexpr std::uint64_t handed_over_at_once_bytes = std::uint64_t{4} << 20;
+constexpr std::size_t staging_buffers = 2;  // one is filled while the other is written
+
+constexpr std::size_t compared_block_bytes = std::size_t{256} << 10;
+
+// How long a request to stop may wait for a pipe.
+constexpr std::chrono::milliseconds patience{100};
+
+// Whether `path` is something that is written to as it is: a device, a pipe.
+bool is_stream(const std::filesystem::path& path) {
+  std::error_code error;
+  const auto type = std::filesystem::status(path, error).type();
+  return type == std::filesystem::file_type::character ||
+         type == std::filesystem::file_type::block || type == std::filesystem::file_type::fifo;
+}
+
+// A pipe is opened anew where that can be, so that waiting for its reader can be given up: the mode
+// of a descriptor is shared with whoever else holds it.
+FileDescriptor open_standard_output() {
+  struct stat status {};
+  if (::fstat(STDOUT_FILENO, &status) == 0 && S_ISFIFO(status.st_mode)) {
+    FileDescriptor file(::open("/proc/self/fd/1", O_WRONLY | O_CLOEXEC | O_NONBLOCK));
+    if (file) return file;
+  }
+  return FileDescriptor(::fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 0));
+}
+
+FileDescriptor open_stream(const std::filesystem::path& path, const std::stop_token& stop) {
+  for (;;) {
+    FileDescriptor file(::open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NONBLOCK));
+    if (file) return file;
+    if (errno != ENXIO && errno != EINTR) throw_file_error(path, "open");
+    if (stop.stop_requested()) throw Interrupted();
+    std::this_thread::sleep_for(patience);  // for somebody to read the pipe
+  }
+}
+
+}  // namespace
+
+Writer::Writer(const std::filesystem::path& output, const AtomicFile::Content& content,
+               const AtomicFile::Settings& settings,
+               const std::function<bool(FileIdentity)>& is_input, std::stop_token stop)
+    : path_(output), stop_(std::move(stop)) {
+  is_stream_ = output == "-" || is_stream(output);
+  if (is_stream_ && settings.resume)
+    throw Error(output.string() + ": is no file that a merge could go on with; drop --resume");
+  if (output == "-") {
+    path_ = "standard output";
+    file_ = open_standard_output();
+    struct stat status {};
+    if (!file_ || ::fstat(file_.get(), &status) != 0) throw_file_error(path_, "write");
+    if (S_ISREG(status.st_mode) && is_input({status.st_dev, status.st_ino}))
+      throw Error("standard output: is a run, too; write to another file");
+  } else if (is_stream_) {
+    file_ = open_stream(output, stop_);
+  } else {
+    atomic_ = std::make_unique<AtomicFile>(output, content, settings, is_input);
+  }
+}
+
+Writer::Writer(const std::filesystem::path& folder) : path_(folder), file_(open_nameless(folder)) {}
+
+void Writer::go_on(std::uint64_t kept_bytes, std::uint64_t from) {
+  if (atomic_) atomic_->keep(kept_bytes);
+  bytes_ = handed_over_bytes_ = kept_bytes;
+  compared_bytes_ = kept_bytes - from;
+  if (compared_bytes_ != 0) kept_ = atomic_->open_kept();
+}
+
+void Writer::make_direct(std::uint64_t bytes, TraceRow row) {
+  if (!atomic_ || atomic_->is_in_place()) return;
+  staging_pool_ = std::make_unique<BufferPool>(staging_bytes, staging_buffers, nullptr,
+                                               BufferPool::Pages::huge);
+  staging_ = std::make_shared<Buffer>(staging_pool_->lease());
+  // Whole pages are written, so the first of them begins with what stands there already.
+  const std::size_t begun = bytes_ % page_bytes();
+  if (read_at(file(), staging_->bytes().first(begun), bytes_ - begun, path_) != begun ||
+      !corank::make_direct(file())) {
+    staging_.reset();
+    staging_pool_.reset();
+    return;
+  }
+  staged_bytes_ = begun;
+  atomic_->write_from(bytes_ - begun);
+  // The file's length stays what was written. File systems that can't reserve go on without.
+  if (::fallocate(file().get(), FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(bytes)) != 0 &&
+      errno == ENOSPC)
+    throw_file_error(path_, fmt::format("reserve {} bytes", bytes));
+  behind_ = std::make_unique<WriteBehind>(
+      [path = path_, atomic = atomic_.get(), written = bytes_ - begun](auto pages) mutable {
+        write_all(atomic->descriptor(), pages, path);
+        atomic->checkpoint(written += pages.size());
+      },
+      row);
+}
+
+void Writer::compress(const Compression& compression, unsigned threads, TraceRow row) {
+  compressor_ = std::make_unique<Compressor>(compression, threads, stop_, row);
+}
+
+void Writer::write(std::span<const std::byte> bytes, std::size_t free_before,
+                   const WriteBehind::Owner& owner) {
+  if (compared_bytes_ != 0) {
+    bytes = compare(bytes);
+    free_before = 0;
+  }
+  if (bytes.empty()) return;  // lest a checkpoint of nothing delay the next
+  if (compressor_)
+    compressor_->add(bytes, [this](auto compressed) { put(compressed); });
+  else
+    put(bytes, free_before, owner);
+}
+
+// Returns what follows what was kept.
+std::span<const std::byte> Writer::compare(std::span<const std::byte> bytes) {
+  std::vector<std::byte> kept(std::min(bytes.size(), compared_block_bytes));
+  while (compared_bytes_ != 0 && !bytes.empty()) {
+    const std::uint64_t count = std::min({bytes.size(), kept.size(), compared_bytes_});
+    const auto block = std::span(kept).first(count);
+    if (read_at(kept_, block, bytes_ - compared_bytes_, path_) != count ||
+        std::memcmp(block.data(), bytes.data(), count) != 0)
+      throw LeftDiffers(path_);
+    compared_bytes_ -= count;
+    bytes = bytes.subspan(count);
+  }
+  return bytes;
+}
+
+void Writer::put(std::span<const std::byte> bytes, std::size_t free_before,
+                 const WriteBehind::Owner& owner) {
+  bytes_ += bytes.size();
+  if (is_stream_) return write_to_stream(bytes);
+  if (is_direct()) return write_pages(bytes, free_before, owner);
+  write_all(file(), bytes, path_);
+  // The device starts on these bytes now, so that the last fsync has little left to wait for.
+  if (bytes_ - handed_over_bytes_ >= handed_over_at_once_bytes) {
+    ::sync_file_range(file().get(), static_cast<off_t>(handed_over_bytes_),
+                      static_cast<off_t>(bytes_ - handed_over_bytes_), SYNC_FILE_RANGE_WRITE);
+    handed_over_bytes_ = bytes_;
+  }
+  if (atomic_) atomic_->checkpoint(bytes_);
+}
+
+void Writer::write_pages(std::span<const std::byte> bytes, std::size_t free_before,
+                         const WriteBehind::Owner& owner) {
+  const std::size_t begun = staged_bytes_ % page_bytes();
+  if (begun != 0 && begun <= free_before &&
+      reinterpret_cast<std::uintptr_t>(bytes.data()) % page_bytes() == begun) {
+    // What is staged of the page that they share goes in front of them.
+    staged_bytes_ -= begun;
+    auto* const page = const_cast<std::byte*>(bytes.data()) - begun;
+    std::copy_n(staging_->bytes().data() + staged_bytes_, begun, page);
+    if (staged_bytes_ != 0) write_staged();
+    bytes = {page, begun + bytes.size()};
+  }
+  while (!bytes.empty()) {
+    const bool at_page = reinterpret_cast<std::uintptr_t>(bytes.data()) % page_bytes() == 0;
+    if (staged_bytes_ == 0 && at_page && bytes.size() >= page_bytes()) {
+      const std::size_t whole = bytes.size() - bytes.size() % page_bytes();
+      behind_->add(bytes.first(whole), owner);
+      if (!owner) behind_->finish();
+      bytes = bytes.subspan(whole);
+    } else {
+      const auto free = staging_->bytes().subspan(staged_bytes_);
+      const std::size_t count = std::min(bytes.size(), free.size());
+      std::ranges::copy(bytes.first(count), free.begin());
+      staged_bytes_ += count;
+      bytes = bytes.subspan(count);
+      if (count == free.size()) write_staged();
+    }
+  }
+}
+
+void Writer::write_staged() {
+  behind_->add(staging_->bytes().first(std::exchange(staged_bytes_, 0)), staging_);
+  staging_ = std::make_shared<Buffer>(staging_pool_->lease());
+}
+
+void Writer::write_to_stream(std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t put = ::write(file_.get(), bytes.data(), bytes.size());
+    if (put >= 0) {
+      bytes = bytes.subspan(static_cast<std::size_t>(put));
+    } else if (errno == EAGAIN) {
+      struct pollfd room {
+        file_.get(), POLLOUT, 0
+      };
+      ::poll(&room, 1, static_cast<int>(patience.count()));
+      if (stop_.stop_requested()) throw Interrupted();
+    } else if (errno != EINTR) {
+      throw_file_error(path_, "write");
+    }
+  }
+}
+
+void Writer::settle() {
+  if (behind_) behind_->finish();
+}
+
+void Writer::abandon() {
+  if (behind_) behind_->abandon();
+}
+
+void Writer::make_durable() {
+  if (compared_bytes_ != 0) throw LeftDiffers(path_);
+  if (compressor_) compressor_->finish([this](auto compressed) { put(compressed); });
+  if (behind_) {
+    settle();
+    make_buffered(file());  // the last page may be no whole one
+    write_all(file(), staging_->bytes().first(std::exchange(staged_bytes_, 0)), path_);
+  }
+  if (atomic_) atomic_->make_durable(bytes_, stop_);
+}
+
+void Writer::commit() {
+  if (atomic_) atomic_->commit();
+}
+
+Run Writer::into_run(std::uint32_t record_bytes) {
+  return Run(std::move(file_), path_, record_bytes, bytes_ / record_bytes);
+}
+
+}  // namespace corank

@@ -1,0 +1,121 @@
+#include "corank/check.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+
+#include "format/field_value.hpp"
+#include "jobs/scan.hpp"
+#include "run/header.hpp"
+
+namespace corank {
+namespace {
+
+// A file of text, and what its header says.
+struct TextFile {
+  TextFile(const std::filesystem::path& file, const TextFormat& format, bool decompress)
+      : run(1, Run(file, 1, true, decompress)),
+        header(format.header ? take_header(run, format) : ""),
+        text(format, header),
+        encoding(text.layout()) {}
+
+  std::vector<Run> run;
+  std::string header;
+  TextEncoding text;
+  KeyEncoding encoding;
+};
+
+// The key fields, in words.
+std::string key_text(const Schema& schema, const std::vector<KeyField>& keys,
+                     const std::byte* record) {
+  std::string text;
+  for (const KeyField& key : keys) {
+    const Field& field = schema.fields[key.field];
+    text += fmt::format("{}{}={}", text.empty() ? "" : ", ", field.name, value_text(field, record));
+  }
+  return text;
+}
+
+// The same of columns, as they stand there; no more of each than a reader wants to see.
+std::string key_text(const TextLayout& layout, const Entry& entry) {
+  constexpr std::uint64_t most_bytes = 80;
+  std::string text;
+  detail::Columns columns(layout, record_of(entry), record_bytes(layout, entry));
+  for (std::uint32_t i = 0; i < layout.columns_count; ++i) {
+    const std::uint32_t column = layout.columns[i].column;
+    const detail::TextField field = columns(column);
+    text += text.empty() ? "" : ", ";
+    text += column != 0                      ? fmt::format("column {}=", column)
+            : layout.kind == TextKind::pairs ? "key="
+                                             : "line=";
+    for (std::uint64_t at = 0; at < std::min(field.bytes, most_bytes); ++at) {
+      const auto byte = static_cast<unsigned char>(field.at[at]);
+      text += byte < 0x20 || byte == 0x7f || byte == '\\' ? fmt::format("\\x{:02x}", byte)
+                                                          : std::string(1, static_cast<char>(byte));
+    }
+    if (field.bytes > most_bytes) text += fmt::format("… ({} bytes)", field.bytes);
+  }
+  return text;
+}
+
+FileReport describe(const Run& run, const KeyEncoding& encoding,
+                    const std::function<std::string(const std::byte*)>& key_of) {
+  const KeyLayout layout = encoding.layout();
+  FileReport report;
+  report.is_pipe = run.input().is_stream;
+  report.file_bytes = report.is_pipe ? 0 : run.input().bytes;
+  report.codec = run.input().codec;
+  report.bytes = run.offset();
+  report.records_skipped = scan_blocks(run, encoding, [&](const ScannedBlock& block) {
+    const std::byte* before = block.before;
+    for (std::uint64_t i = 0; i < block.count; ++i) {
+      const std::byte* const record = block.records + i * layout.record_bytes;
+      if (before && record_less(layout, record, before)) {
+        if (!report.disorder) report.disorder = {block.first + i, offset_of(layout, block, i)};
+      } else if (before && !record_less(layout, before, record)) {
+        ++report.duplicates;
+      }
+      before = record;
+    }
+    if (report.records == 0) report.first_key = key_of(block.records);
+    report.last_key = key_of(before);
+    report.records += block.count;
+    report.bytes += bytes_of(layout, block.records, block.count).size();
+  });
+  return report;
+}
+
+}  // namespace
+
+CheckResult check(const std::filesystem::path& file, const Schema& schema,
+                  const std::vector<KeyField>& keys, bool checksum, bool decompress) {
+  const ScanResult result =
+      scan(Run(file, schema.record_bytes, true, decompress), KeyEncoding(schema, keys), checksum);
+  return {result.records, result.checksum};
+}
+
+CheckResult check(const std::filesystem::path& file, const TextFormat& format, bool checksum,
+                  bool decompress) {
+  const TextFile text(file, format, decompress);
+  const ScanResult result = scan(text.run.front(), text.encoding, checksum);
+  return {result.records, result.checksum};
+}
+
+FileReport describe(const std::filesystem::path& file, const Schema& schema,
+                    const std::vector<KeyField>& keys, bool decompress) {
+  return describe(Run(file, schema.record_bytes, true, decompress), KeyEncoding(schema, keys),
+                  [&](const std::byte* record) {
+                    return key_text(schema, keys.empty() ? std::vector<KeyField>{{0}} : keys,
+                                    record);
+                  });
+}
+
+FileReport describe(const std::filesystem::path& file, const TextFormat& format, bool decompress) {
+  const TextFile text(file, format, decompress);
+  return describe(text.run.front(), text.encoding, [&](const std::byte* entry) {
+    return key_text(text.text.layout(), *reinterpret_cast<const Entry*>(entry));
+  });
+}
+
+}  // namespace corank

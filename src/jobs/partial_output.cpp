@@ -1,0 +1,109 @@
+#include "jobs/partial_output.hpp"
+
+#include <fcntl.h>
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "corank/error.hpp"
+#include "io/writer.hpp"
+#include "verify/checksum.hpp"
+
+namespace corank {
+namespace {
+
+// Lines count bytes.
+std::uint32_t output_bytes(const Options& options) {
+  return options.text ? 1 : selected(options.record, options.shaping.select).record_bytes;
+}
+
+// What was written to `left`, its whole records.
+Run written(const AtomicFile& left, const Options& options, std::uint64_t bytes) {
+  Run run(FileDescriptor(::fcntl(left.descriptor().get(), F_DUPFD_CLOEXEC, 0)),
+          "the unfinished output", output_bytes(options), bytes / output_bytes(options));
+  run.stop_on(options.stop);
+  return run;
+}
+
+std::vector<std::uint64_t> ends_of(std::span<const Run> runs) {
+  std::vector<std::uint64_t> ends;
+  for (const Run& run : runs) ends.push_back(run.records());
+  return ends;
+}
+
+ScanResult count_lines(const Run& lines, const std::filesystem::path& output,
+                       const OutputOrigin& origin) {
+  TextFormat format = *origin.options.text;
+  if (origin.text_shape && origin.text_shape->selection()) {
+    // By a column that no line has, they are in order as they are.
+    format.keys.assign(1, {});
+    format.keys.front().column = ~std::uint32_t{0};
+  }
+  const TextEncoding text(format, origin.header);
+  try {
+    return scan(lines.behind(origin.output_header.size()), KeyEncoding(text.layout()),
+                origin.options.checksum);
+  } catch (const OutOfOrder&) {
+    throw LeftDiffers(output);
+  }
+}
+
+std::uint64_t checksum_of(const FileDescriptor& file, const std::filesystem::path& output,
+                          const Options& options, std::uint64_t bytes) {
+  const std::uint32_t record_bytes = output_bytes(options);
+  const std::uint64_t block_bytes =
+      std::max<std::uint64_t>((std::uint64_t{1} << 20) / record_bytes, 1) * record_bytes;
+  std::vector<std::byte> block(block_bytes);
+  std::uint64_t checksum = 0;
+  for (std::uint64_t at = 0; at < bytes; at += block_bytes) {
+    if (options.stop.stop_requested()) throw Interrupted();
+    const auto wanted = std::span(block).first(std::min(block_bytes, bytes - at));
+    if (read_at(file, wanted, at, output) != wanted.size())
+      throw Error(output.string() + ": its unfinished file became shorter; start again");
+    checksum += records_checksum(wanted, record_bytes);
+  }
+  return checksum;
+}
+
+}  // namespace
+
+std::optional<Resumption> find_resumption(const AtomicFile& left, const OutputOrigin& origin,
+                                          std::span<const Run> runs, const Slice& slice) {
+  const Options& options = origin.options;
+  const std::uint64_t left_bytes = left.left_bytes();
+  if (left.is_in_place()) return Resumption{left_bytes, left_bytes, slice.end, ends_of(runs)};
+  std::optional<Resumption> found;
+  if (const TextLayout* const text = origin.encoding.layout().text) {
+    const Run lines = written(left, options, left_bytes);
+    found = origin.text_shape && origin.text_shape->selection()
+                ? resume_from_start(lines, *text)
+                : resume_at_line(lines, *text, origin.header, origin.text_shape != nullptr, runs);
+  } else if (origin.keeps_number) {
+    found = resume_at_rank(left_bytes, output_bytes(options));
+    found->rank += slice.begin;
+  } else {
+    const Schema output = selected(options.record, options.shaping.select);
+    std::vector<KeyField> keys = options.keys;
+    std::vector<KeyField> output_keys = selected_keys(options.keys, options.shaping.select);
+    keys.resize(output_keys.size());  // without keys, it is the first field, ascending
+    found = resume_at_key(
+        written(left, options, left_bytes),
+        {options.record, options.shaping.select, output, std::move(keys), std::move(output_keys)},
+        runs);
+  }
+  if (found && found->kept_bytes != 0 && found->rank >= slice.end) return std::nullopt;
+  return found;
+}
+
+ScanResult count_left(const AtomicFile& left, const std::filesystem::path& output,
+                      const OutputOrigin& origin, std::uint64_t bytes) {
+  const Options& options = origin.options;
+  if (!options.text)
+    return {bytes / output_bytes(options),
+            options.checksum ? checksum_of(left.descriptor(), output, options, bytes) : 0};
+  if (bytes == 0 || (!options.checksum && !origin.text_shape)) return {};
+  return count_lines(written(left, options, bytes), output, origin);
+}
+
+}  // namespace corank

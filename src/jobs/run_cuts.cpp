@@ -1,0 +1,105 @@
+#include "jobs/run_cuts.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+#include "jobs/diagnostics.hpp"
+#include "run/key_search.hpp"
+#include "run/line_search.hpp"
+#include "run/slice.hpp"
+
+namespace corank {
+
+std::uint64_t records_of(std::span<const Run> runs) {
+  std::uint64_t records = 0;
+  for (const Run& run : runs) records += run.records();
+  return records;
+}
+
+RunCuts::Positions RunCuts::at(std::uint64_t rank, std::span<const Run> runs) const {
+  const TextLayout* const text = encoding_.layout().text;
+  if (rank != records_of(runs) && !copies_)
+    return text ? cut_lines(rank, runs, *text) : cut_runs(rank, runs, encoding_).position;
+  Positions position;
+  for (const Run& run : runs) {
+    position.push_back(std::min(rank, run.records()));
+    rank -= position.back();
+    if (text && !run.is_stream() && position.back() != 0)
+      position.back() = next_line(run, *text, position.back() - 1);
+  }
+  return position;
+}
+
+// Of cuts, only those of an unsorted run can cross.
+RunCuts::Positions RunCuts::checked(std::uint64_t rank, std::span<const Run> runs,
+                                    const Positions& from) const {
+  Positions to = at(rank, runs);
+  for (std::size_t run = 0; run < runs.size(); ++run)
+    if (to[run] < from[run] || (to[run] > 0 && to[run] < runs[run].records() && !copies_ &&
+                                !encoding_.layout().text && !in_order_at(runs[run], to[run])))
+      throw_first_disorder(runs[run], to[run], encoding_);
+  return to;
+}
+
+RunCuts::Positions RunCuts::behind_group(Positions cut, std::span<const Run> runs) const {
+  const std::vector<std::byte> last = last_before(cut, runs);
+  for (std::size_t run = 0; run < runs.size() && !last.empty(); ++run)
+    cut[run] = std::max(cut[run], upper_bound(runs[run], encoding_.layout(), last.data()));
+  return cut;
+}
+
+std::vector<std::byte> RunCuts::last_before(const Positions& cut, std::span<const Run> runs) const {
+  std::vector<std::byte> last, record;
+  for (std::size_t run = 0; run < runs.size(); ++run) {
+    if (cut[run] == 0) continue;
+    record.resize(runs[run].record_bytes());
+    runs[run].read(cut[run] - 1, 1, record);
+    if (last.empty() || record_less(encoding_.layout(), last.data(), record.data())) last = record;
+  }
+  return last;
+}
+
+std::uint64_t RunCuts::rank_behind(const std::vector<std::byte>& last,
+                                   std::span<const Run> runs) const {
+  std::uint64_t rank = 0;
+  for (const Run& run : runs)
+    if (!last.empty()) rank += upper_bound(run, encoding_.layout(), last.data());
+  return rank;
+}
+
+void RunCuts::keep_first(std::uint64_t count, std::span<Run> runs) const {
+  if (!copies_)
+    for (Run& run : runs) run = run.stretch(0, std::min(count, run.records()));
+  if (count >= records_of(runs)) return;
+  const Positions end = at(count, runs);
+  for (std::size_t i = 0; i < runs.size(); ++i) runs[i] = runs[i].stretch(0, end[i]);
+}
+
+std::vector<std::vector<Run>> RunCuts::stretches(std::span<const Run> runs,
+                                                 std::span<const Slice> slices) const {
+  std::vector<std::vector<Run>> sliced;
+  std::uint64_t rank = 0;
+  Positions to(runs.size());
+  const auto advance = [&](std::uint64_t next) {
+    if (next <= rank) return;
+    to = checked(next, runs, to);
+    rank = std::reduce(to.begin(), to.end());
+  };
+  for (const Slice& slice : slices) {
+    advance(slice.begin);
+    const Positions from = to;
+    advance(slice.end);
+    auto& parts = sliced.emplace_back();
+    for (std::size_t run = 0; run < runs.size(); ++run)
+      parts.push_back(runs[run].stretch(from[run], to[run] - from[run]));
+  }
+  return sliced;
+}
+
+bool RunCuts::in_order_at(const Run& run, std::uint64_t record) const {
+  std::vector<std::byte> pair(2 * run.record_bytes());
+  run.read(record - 1, 2, pair);
+  return !record_less(encoding_.layout(), pair.data() + run.record_bytes(), pair.data());
+}
+
+}  // namespace corank

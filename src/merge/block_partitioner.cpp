@@ -1,0 +1,128 @@
+#include "merge/block_partitioner.hpp"
+
+#include <algorithm>
+#include <bit>
+
+namespace corank {
+namespace {
+
+// To cut off fewer records with the same key costs more than to copy them gains.
+constexpr std::uint64_t least_equal_from_run = 16;
+
+}  // namespace
+
+void BlockCutter::begin(std::span<const Stretch> runs, std::uint64_t block_records) {
+  runs_ = runs;
+  done_ = false;
+  begins_.assign(runs.size(), 0);
+  sampled_.assign(runs.size(), 0);
+  ends_.resize(runs.size());
+  probes_.resize(runs.size());
+  words_.resize(runs.size());
+  samples_.clear();
+  next_sample_ = equal_end_ = 0;
+  step_ = std::bit_floor(std::clamp<std::uint64_t>(block_records / runs.size(), 4, 1024));
+  block_samples_ = std::max<std::uint64_t>(block_records / step_, 1);
+  std::uint64_t records = 0;
+  for (const Stretch& run : runs) records += run.count;
+  if (records <= block_records + block_records / 2) return;
+  for (std::size_t run = 0; run < runs.size(); ++run)
+    for (std::uint64_t i = first_sample(run); i <= runs[run].count; i += step_)
+      samples_.push_back({runs[run].records + (i - 1) * keys_.record_bytes(), run});
+  sorter_.sort(samples_, 0);
+}
+
+bool BlockCutter::next(std::vector<Stretch>& block) {
+  if (done_) return false;
+  // The last block takes what would be too little for one more.
+  const std::size_t left = samples_.size() - next_sample_;
+  const std::size_t limit =
+      left < block_samples_ + block_samples_ / 2 ? samples_.size() : next_sample_ + block_samples_;
+  if (next_sample_ < equal_end_) {
+    take_samples(std::min(limit, equal_end_));
+    const RecordRef& last = samples_[next_sample_ - 1];
+    seek(next_sample_ < equal_end_ ? last : RecordRef{last.record, runs_.size()});
+  } else if (const std::size_t equal = find_equal(limit); equal != limit) {
+    take_samples(equal);
+    seek({samples_[equal].record, 0});
+  } else if (limit < samples_.size()) {
+    take_samples(limit);
+    seek(samples_[limit - 1]);
+  } else {
+    done_ = true;
+    for (std::size_t run = 0; run < runs_.size(); ++run) ends_[run] = runs_[run].count;
+  }
+  block.clear();
+  for (std::size_t run = 0; run < runs_.size(); ++run) {
+    Stretch part = runs_[run];
+    drop(part, begins_[run], keys_.record_bytes());
+    // What is found in a run that is out of order may lie before what was.
+    const std::uint64_t end = std::max(begins_[run], ends_[run]);
+    part.count = end - begins_[run];
+    begins_[run] = end;
+    block.push_back(part);
+  }
+  return true;
+}
+
+// The first of the next samples of which many have the same key, whose end becomes equal_end_;
+// `limit` if there are none before it.
+std::size_t BlockCutter::find_equal(std::size_t limit) {
+  const std::size_t apart =
+      std::max<std::size_t>({block_samples_ / 8, least_equal_from_run * runs_.size() / step_, 1});
+  const auto less = [this](const RecordRef& a, const RecordRef& b) {
+    return keys_.less(a.record, b.record);
+  };
+  // The last one of the block is looked at, lest the block end within what the next one cuts off.
+  std::size_t i = next_sample_ + (limit - next_sample_ + apart - 1) % apart;
+  for (; i < limit && i + apart < samples_.size(); i += apart) {
+    if (less(samples_[i], samples_[i + apart])) continue;
+    const auto begin = samples_.begin();
+    const auto [first, last] = std::equal_range(begin + static_cast<std::ptrdiff_t>(next_sample_),
+                                                samples_.end(), samples_[i], less);
+    equal_end_ = static_cast<std::size_t>(last - begin);
+    return static_cast<std::size_t>(first - begin);
+  }
+  return limit;
+}
+
+// Runs of one distribution, sampled at the same places, would tell no more than one of them.
+std::uint64_t BlockCutter::first_sample(std::uint64_t run) const {
+  return step_ - step_ * run / runs_.size();
+}
+
+void BlockCutter::take_samples(std::size_t end) {
+  for (; next_sample_ < end; ++next_sample_) {
+    const std::uint64_t run = samples_[next_sample_].run;
+    sampled_[run] += sampled_[run] == 0 ? first_sample(run) : step_;
+  }
+}
+
+// Finds where the records end that sort up to and including the splitter, of a run there is, before
+// all runs or after them: less than a step behind the last sample that does.
+void BlockCutter::seek(const RecordRef& splitter) {
+  const std::uint32_t record_bytes = keys_.record_bytes();
+  const bool more_words = keys_.words() > 1;
+  std::uint64_t splitter_word;
+  keys_.read(0, splitter.record, 1, &splitter_word);
+  ends_ = sampled_;
+  for (std::uint64_t half = step_ / 2; half != 0; half /= 2) {
+    for (std::size_t run = 0; run < runs_.size(); ++run)
+      probes_[run] = ends_[run] + half <= runs_[run].count
+                         ? runs_[run].records + (ends_[run] + half - 1) * record_bytes
+                         : splitter.record;
+    keys_.gather(0, probes_, words_.data());
+    for (std::size_t run = 0; run < runs_.size(); ++run) {
+      if (probes_[run] == splitter.record) continue;
+      const bool behind = run >= splitter.run;
+      const bool tie = words_[run] == splitter_word && more_words;
+      const bool taken = tie      ? behind ? keys_.less(probes_[run], splitter.record)
+                                           : !keys_.less(splitter.record, probes_[run])
+                              : behind ? words_[run] < splitter_word
+                                  : words_[run] <= splitter_word;
+      ends_[run] += taken ? half : 0;
+    }
+  }
+}
+
+}  // namespace corank

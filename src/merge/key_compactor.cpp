@@ -1,0 +1,81 @@
+#include "merge/key_compactor.hpp"
+
+#include <algorithm>
+#include <bit>
+
+namespace corank {
+namespace {
+
+constexpr std::uint64_t batch = 64;
+
+}  // namespace
+
+void SqueezedWords::reset(std::uint64_t entries) {
+  count_ = 0;
+  whole_ = true;
+  firsts_.resize(std::max(firsts_.size(), entries));
+  seconds_.resize(firsts_.size());
+}
+
+bool SqueezedWords::read(const Stretch& entries, std::uint32_t word) {
+  const bool whole =
+      keys_.read_two(word, {reinterpret_cast<const Entry*>(entries.records), entries.count},
+                     &firsts_[count_], &seconds_[count_]);
+  if (!ascend(entries, whole)) return false;
+  whole_ = whole_ && whole;
+  count_ += entries.count;
+  return true;
+}
+
+// Whether the words just read do, and where they are equal and not the `whole` of the keys, these.
+bool SqueezedWords::ascend(const Stretch& entries, bool whole) const {
+  for (std::uint64_t i = 1; i < entries.count; ++i) {
+    const std::uint64_t a = firsts_[count_ + i - 1], b = firsts_[count_ + i];
+    if (a < b) continue;
+    const std::uint64_t next_a = seconds_[count_ + i - 1], next_b = seconds_[count_ + i];
+    const std::byte* const entry = entries.records + i * sizeof(Entry);
+    if (b < a || next_b < next_a ||
+        (next_a == next_b && !whole && keys_.less(entry, entry - sizeof(Entry))))
+      return false;
+  }
+  return true;
+}
+
+bool SqueezedWords::choose_bits(unsigned room, unsigned place) {
+  std::uint64_t any[2] = {0, 0}, all[2] = {~std::uint64_t{0}, ~std::uint64_t{0}};
+  for (std::uint64_t i = 0; i < count_; ++i) {
+    any[0] |= firsts_[i], all[0] &= firsts_[i];
+    any[1] |= seconds_[i], all[1] &= seconds_[i];
+  }
+  const auto bits =
+      static_cast<unsigned>(std::popcount(any[0] ^ all[0]) + std::popcount(any[1] ^ all[1]));
+  unsigned left = std::min(bits, room);
+  for (int half = 0; half < 2; ++half) {
+    groups_[half].clear();
+    for (std::uint64_t differ = any[half] ^ all[half]; differ != 0 && left != 0;) {
+      const auto top = static_cast<unsigned>(std::countl_zero(differ));
+      const unsigned size = std::min(static_cast<unsigned>(std::countl_one(differ << top)), left);
+      const unsigned from = 64 - top - size;
+      const std::uint64_t ones = ~std::uint64_t{0} >> (64 - size);
+      left -= size;
+      groups_[half].push_back({from, left + place, ones});
+      differ &= ~(ones << from);
+    }
+  }
+  return bits <= room && whole_;
+}
+
+void SqueezedWords::put(std::uint64_t first, std::uint64_t count, std::uint64_t low,
+                        std::uint64_t* to) const {
+  for (const std::uint64_t end = first + count; first < end; first += batch, to += batch) {
+    const std::uint64_t in_batch = std::min(end - first, batch);
+    std::fill_n(to, in_batch, low);
+    for (int half = 0; half < 2; ++half) {
+      const std::uint64_t* const words = &(half == 0 ? firsts_ : seconds_)[first];
+      for (const auto [from, place, ones] : groups_[half])
+        for (std::uint64_t i = 0; i < in_batch; ++i) to[i] |= (words[i] >> from & ones) << place;
+    }
+  }
+}
+
+}  // namespace corank

@@ -1,0 +1,204 @@
+#include "merge/prefix_keys.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "util/prefetch.hpp"
+
+namespace corank {
+namespace {
+
+constexpr std::uint32_t bytes_in_word = 7;
+// Of fewer, the word in the entry does, which needs no look at the record. Not of more: numbers and
+// the like need most of a word to be told apart.
+constexpr std::uint32_t enough_shared_bytes = 2;
+
+const Entry& entry_at(const std::byte* record) {
+  return *reinterpret_cast<const Entry*>(record);
+}
+
+// An entry and what it stands for, of each a line at a time: of those that are asked for together
+// some are forgotten.
+[[gnu::always_inline]] inline void prefetch_ahead(const Entry& entry) {
+  __builtin_prefetch(record_of(entry) + text_fetched_ahead_bytes);
+  __builtin_prefetch(reinterpret_cast<const std::byte*>(&entry) + fetched_ahead_bytes);
+}
+
+}  // namespace
+
+std::uint32_t TextWords::next_word(std::uint32_t word, std::uint64_t value) const {
+  const TextColumn& column = column_of(word);
+  const std::uint32_t place = word % column_words;
+  const std::uint32_t next_column = word - place + column_words;
+  if (column.type != TextType::bytes ? place + 1 == detail::number_words(layout_)
+                                     : detail::holds_column(layout_, column, value))
+    return next_column + (next_column == words());
+  const std::uint32_t next_place = place + (column.type != TextType::bytes ? 1 : bytes_in_word);
+  return next_place < column_words ? word - place + next_place : words();
+}
+
+bool TextWords::is_last(std::uint32_t word) const {
+  return word / column_words + 1 == layout_.columns_count &&
+         column_of(word).type != TextType::bytes &&
+         word % column_words + 1 == detail::number_words(layout_);
+}
+
+std::uint64_t TextWords::word_of(std::uint32_t word, const detail::TextField& field) const {
+  const TextColumn& column = column_of(word);
+  const std::uint32_t place = word % column_words;
+  if (column.type != TextType::bytes) return detail::number_word(field, column, place);
+  const std::uint64_t bits = detail::string_word(field, column.nocase, place);
+  return column.descending ? ~bits : bits;
+}
+
+bool TextWords::read_two(std::uint32_t word, std::span<const Entry> entries, std::uint64_t* first,
+                         std::uint64_t* second) const {
+  bool whole = true;
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    prefetch_ahead(entries[i]);
+    detail::Columns there = columns(entries[i]);
+    const detail::TextField field = there(column_of(word).column);
+    first[i] = word_of(word, field);
+    second[i] = 0;
+    std::uint32_t next = next_word(word, first[i]);
+    if (next < words()) {
+      const bool same_column = next / column_words == word / column_words;
+      second[i] = word_of(next, same_column ? field : there(column_of(next).column));
+      next = next_word(next, second[i]);
+    }
+    whole = whole && next > words();
+  }
+  return whole;
+}
+
+template <class Use>
+void TextWords::with_word(std::uint32_t word, Use use) const {
+  if (word == 0) return use([](const Entry& entry) { return entry.word; });
+  const std::uint32_t c = word / column_words;
+  const std::uint32_t place = word % column_words;
+  const TextColumn& column = layout_.columns[c];
+  if (column.type != TextType::bytes || column.nocase || layout_.kind == TextKind::csv)
+    return use([&](const Entry& entry) { return word_of(word, field(c, entry)); });
+  const std::uint64_t flip = column.descending ? ~std::uint64_t{0} : 0;
+  use([&](const Entry& entry) {
+    const detail::TextField string = field(c, entry);
+    const std::uint64_t left = string.bytes > place ? string.bytes - place : 0;
+    return (detail::load_seven(string.at + place, left) | std::min<std::uint64_t>(left, 8)) ^ flip;
+  });
+}
+
+void TextWords::read(std::uint32_t word, const std::byte* records, std::size_t count,
+                     std::uint64_t* to) const {
+  with_word(word, [&](auto word_of) {
+    for (std::size_t i = 0; i < count; ++i) {
+      const Entry& entry = entry_at(records + i * sizeof(Entry));
+      prefetch_ahead(entry);
+      to[i] = word_of(entry);
+    }
+  });
+}
+
+void TextWords::gather(std::uint32_t word, std::span<const std::byte* const> records,
+                       std::uint64_t* to) const {
+  with_word(word, [&](auto word_of) {
+    for (const std::byte* const record : records) *to++ = word_of(entry_at(record));
+  });
+}
+
+bool TextWords::less(const std::byte* a, const std::byte* b) const {
+  return text_less(layout_, entry_at(a), entry_at(b));
+}
+
+std::optional<std::uint64_t> TextWords::difference(const TextColumn& column,
+                                                   const detail::TextField& x,
+                                                   const detail::TextField& y) const {
+  if (!x.quoted && !y.quoted && !column.nocase) {
+    const std::byte* const end = x.at + std::min(x.bytes, y.bytes);
+    const std::byte* const there = std::mismatch(x.at, end, y.at).first;
+    if (there == end && x.bytes == y.bytes) return std::nullopt;
+    return static_cast<std::uint64_t>(there - x.at);
+  }
+  detail::FieldBytes from_x(x), from_y(y);
+  for (std::uint64_t shared = 0;; ++shared) {
+    unsigned p = 0, q = 0;
+    const bool more_x = from_x.next(p);
+    const bool more_y = from_y.next(q);
+    if (!more_x && !more_y) return std::nullopt;
+    if (column.nocase)
+      p = static_cast<unsigned>(detail::fold_case(p)),
+      q = static_cast<unsigned>(detail::fold_case(q));
+    if (more_x != more_y || p != q) return shared;
+  }
+}
+
+std::uint32_t TextWords::telling_word(const std::byte* a, const std::byte* b) const {
+  for (std::uint32_t c = 0; c < layout_.columns_count; ++c) {
+    const TextColumn& column = layout_.columns[c];
+    const detail::TextField x = field(c, entry_at(a)), y = field(c, entry_at(b));
+    if (column.type != TextType::bytes) {
+      for (std::uint32_t place = 0; place < detail::number_words(layout_); ++place)
+        if (detail::number_word(x, column, place) != detail::number_word(y, column, place))
+          return c * column_words + place;
+    } else if (const auto shared = difference(column, x, y)) {
+      if (c == 0 && *shared < enough_shared_bytes) return 0;
+      return c * column_words +
+             static_cast<std::uint32_t>(std::min<std::uint64_t>(*shared, column_words - 1));
+    }
+  }
+  return 0;
+}
+
+bool TextWords::in_entry(std::uint32_t word) const {
+  return word <= bytes_in_word && layout_.columns[0].type == TextType::bytes;
+}
+
+bool TextWords::share_words(std::uint32_t word, const std::byte* records, std::size_t count,
+                            const std::byte* one) const {
+  if (word == 0) return true;
+  const Entry& wanted = entry_at(one);
+  const TextColumn& first = layout_.columns[0];
+  if (in_entry(word)) {
+    // So does how many bytes there are.
+    const std::uint64_t flip = first.descending ? ~std::uint64_t{0} : 0;
+    const unsigned unwanted_bits = 64 - 8 * word;
+    bool share = true;
+    for (std::size_t i = 0; i < count; ++i) {
+      __builtin_prefetch(records + i * sizeof(Entry) + fetched_ahead_bytes);
+      const std::uint64_t here = entry_at(records + i * sizeof(Entry)).word;
+      share &= (here ^ wanted.word) >> unwanted_bits == 0 && ((here ^ flip) & 0xff) >= word;
+    }
+    return share;
+  }
+  const auto entries = std::span(reinterpret_cast<const Entry*>(records), count);
+  if (!std::ranges::all_of(entries, [&](const Entry& e) { return e.word == wanted.word; }))
+    return false;
+  const std::uint32_t last = word / column_words;
+  const std::uint32_t place = word % column_words;
+  std::uint32_t c = detail::holds_column(layout_, first, wanted.word);
+  for (; c < last + (place != 0); ++c) {
+    const detail::TextField shared = field(c, wanted);
+    const std::uint32_t end = c < last ? column_words : place;
+    if (!std::ranges::all_of(
+            entries, [&](const Entry& e) { return shares_words(c, end, field(c, e), shared); }))
+      return false;
+  }
+  return true;
+}
+
+bool TextWords::shares_words(std::uint32_t c, std::uint32_t end, const detail::TextField& x,
+                             const detail::TextField& y) const {
+  const TextColumn& column = layout_.columns[c];
+  if (column.type != TextType::bytes) {
+    const auto numbers = std::min<std::uint64_t>(end, detail::number_words(layout_));
+    for (std::uint32_t place = 0; place < numbers; ++place)
+      if (detail::number_word(x, column, place) != detail::number_word(y, column, place))
+        return false;
+    return true;
+  }
+  if (end != column_words && !x.quoted && !y.quoted && !column.nocase)
+    return x.bytes >= end && std::memcmp(x.at, y.at, end) == 0;
+  const auto shared = difference(column, x, y);
+  return !shared || (end != column_words && *shared >= end);
+}
+
+}  // namespace corank

@@ -1,0 +1,441 @@
+// Merges records of any kind by as many bits of their keys as tell a block of them apart.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstring>
+#include <functional>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "format/gather.hpp"
+#include "merge/front_merge.hpp"
+#include "merge/key_compactor.hpp"
+#include "merge/merged_records.hpp"
+#include "merge/nontemporal_copy.hpp"
+#include "merge/prefix_keys.hpp"
+#include "merge/record_sort.hpp"
+#include "merge/row_span.hpp"
+#include "merge/word_merger.hpp"
+#include "ops/text_operators.hpp"
+#include "util/prefetch.hpp"
+
+namespace corank {
+
+// What is merged of them is those bits, of one word of the key, and the number of the run; the
+// record is then the run's next.
+class PackedWords {
+ public:
+  // Puts records out past the caches if it `streams`, where that pays.
+  PackedWords(const detail::KeyWords& keys, const WordKernel& kernel, bool streams)
+      : keys_(keys),
+        whole_word_(keys.whole_word()),
+        text_(dynamic_cast<const TextWords*>(&keys)),
+        streams_(streams && streaming_overlaps()),
+        kernel_(kernel),
+        merger_(kernel),
+        sorter_(keys, kernel) {
+    if (text_) squeezed_.emplace(*text_);
+  }
+
+  bool ascends(const Stretch& stretch) const {
+    if (whole_word_) {
+      const std::uint64_t stride = keys_.record_bytes();
+      return kernel_.ascend(stretch.records - stride * stretch.predecessor + whole_word_->offset,
+                            stride, stretch.count + stretch.predecessor, whole_word_->big_endian,
+                            whole_word_->flip ^ sign_bit);
+    }
+    const std::byte* const before =
+        stretch.predecessor ? stretch.records - keys_.record_bytes() : nullptr;
+    if (const auto ascend = keys_.ascend(before, stretch.records, stretch.count)) return *ascend;
+    std::array<std::uint64_t, batch> words;
+    return joins(stretch) &&
+           read(stretch, 0, {}, 0, false, [&](std::uint64_t) { return words.data(); });
+  }
+
+  // What goes out ends at `end` or before, unless there is a shaper for it.
+  template <class Look>
+  bool merge(std::span<const Stretch> block, std::uint64_t records, std::byte*& out,
+             const std::byte* end, TextShaper* shaper, Look look) {
+    merger_.reset(records, block.size());
+    choose_word(block);
+    const bool squeezed = text_ && !keys_.is_last(word_) && ties_often(block);
+    if (!(squeezed ? read_squeezed(block, records, look) : read_block(block, look))) return false;
+    cursors_.clear();
+    for (const Stretch& stretch : block) cursors_.push_back({stretch.records, stretch.records});
+    if (shaper) return put_records<sizeof(Entry)>(merger_.merge(), *shaper);
+    if (text_) {
+      GatherWriter writer(*text_->text(), out, end);
+      const bool ordered = put_records<sizeof(Entry)>(merger_.merge(), writer);
+      out = writer.position();
+      return ordered;
+    }
+    const bool ordered =
+        streams_ ? put(StreamWriter(out, kernel_.stream_lines)) : put(PlainWriter(out));
+    out += records * keys_.record_bytes();
+    return ordered;
+  }
+
+  // Nothing if a run is out of order.
+  std::optional<Front> merge_front(const Stretch& a, const Stretch& b, std::byte* out) const {
+    if (!whole_word_ || keys_.record_bytes() != FrontKeys::record_bytes) return Front{};
+    const FrontKeys a_keys{*whole_word_, a.records}, b_keys{*whole_word_, b.records};
+    const Front front = cut_front(a_keys, a.count, b_keys, b.count);
+    if (front.count() == 0) return front;
+    if (!ascends({a.records, front.a, a.predecessor}) ||
+        !ascends({b.records, front.b, b.predecessor}) ||
+        !is_front(front, a_keys, b_keys, std::less{}))
+      return std::nullopt;
+    corank::merge_front(front, a_keys, b_keys, out);
+    return front;
+  }
+
+ private:
+  static constexpr std::uint64_t sign_bit = std::uint64_t{1} << 63;  // words compare as signed
+  static constexpr std::uint64_t batch = 64;
+  static constexpr std::uint32_t line_bytes = 64;
+  static constexpr std::size_t put_words = 512;          // that are looked at for ties at a time
+  static constexpr std::uint64_t most_copied_apart = 8;  // of records of a size known beforehand
+
+  // Gives the merger the packed words of the block's records. False if they are out of order.
+  template <class Look>
+  bool read_block(std::span<const Stretch> block, Look look) {
+    // Reading keys brings the whole of short records into the cache; of long ones, what reads all
+    // of them in a row is faster where it is the first.
+    const bool looks_first = keys_.record_bytes() > line_bytes;
+    may_tie_ = packing_.shift != 0 || !keys_.is_last(word_);
+    looks_at_ties_later_ = ties_stayed_ && !text_ && !keys_.is_last(word_) &&
+                           keys_.record_bytes() <= StreamWriter::window_bytes;
+    for (std::size_t run = 0; run < block.size(); ++run) {
+      prefetch_ahead(block, run, keys_.record_bytes());
+      const Stretch& stretch = block[run];
+      if (stretch.count == 0) continue;
+      if (looks_first) look(stretch);
+      if (!joins(stretch) || !share_words(stretch)) return false;
+      std::uint64_t first;
+      keys_.read(word_, stretch.records, 1, &first);
+      kernel_.pack(&first, 1, packing_, run);
+      auto* to =
+          reinterpret_cast<std::uint64_t*>(merger_.add(static_cast<Word>(first), stretch.count));
+      if (!read(stretch, word_, packing_, run, looks_at_ties_later_,
+                [&](std::uint64_t at) { return to + at; }))
+        return false;
+      if (!looks_first) look(stretch);
+    }
+    return true;
+  }
+
+  // The same of text whose keys no word tells apart well.
+  template <class Look>
+  bool read_squeezed(std::span<const Stretch> block, std::uint64_t records, Look look) {
+    squeezed_->reset(records);
+    for (const Stretch& stretch : block) {
+      if (stretch.count == 0) continue;
+      if (!joins(stretch) || !share_words(stretch) || !squeezed_->read(stretch, word_))
+        return false;
+      look(stretch);
+    }
+    may_tie_ = !squeezed_->choose_bits(63 - packing_.run_bits, packing_.run_bits);
+    packing_.shift = 1;  // as if bits of the word had been lost: ties are sorted by it again
+    std::uint64_t at = 0;
+    for (std::size_t run = 0; run < block.size(); ++run) {
+      const std::uint64_t count = block[run].count;
+      if (count == 0) continue;
+      std::uint64_t first;
+      squeezed_->put(at, 1, run, &first);
+      squeezed_->put(
+          at, count, run,
+          reinterpret_cast<std::uint64_t*>(merger_.add(static_cast<Word>(first), count)));
+      at += count;
+    }
+    return true;
+  }
+
+  // Whether the word does not tell many records apart, by a sample of the longest run: what is
+  // equal in one run is so in all of them.
+  bool ties_often(std::span<const Stretch> block) const {
+    const Stretch& longest = *std::ranges::max_element(block, {}, &Stretch::count);
+    std::array<std::uint64_t, batch> words;
+    const std::uint64_t count = std::min(longest.count, batch);
+    keys_.read(word_, longest.records, count, words.data());
+    std::uint64_t ties = 0;
+    for (std::uint64_t i = 1; i < count; ++i) ties += words[i] == words[i - 1];
+    return 4 * ties * block.size() >= count;
+  }
+
+  // Whether all records have the words before word_ in common. What lies between two entries' words
+  // has the bytes in common that those have, and the block's least and greatest have them.
+  bool share_words(const Stretch& stretch) const {
+    return (stretch.words_ascend && text_->in_entry(word_)) ||
+           keys_.share_words(word_, stretch.records, stretch.count, shared_);
+  }
+
+  bool joins(const Stretch& stretch) const {
+    return !stretch.predecessor ||
+           !descends(stretch.records - keys_.record_bytes(), stretch.records);
+  }
+
+  bool descends(const std::byte* record, const std::byte* next) const {
+    if (!whole_word_) return keys_.less(next, record);
+    return detail::word_of(*whole_word_, next) < detail::word_of(*whole_word_, record);
+  }
+
+  // The first word in which the block's least record and its greatest differ.
+  void choose_word(std::span<const Stretch> block) {
+    const std::byte *least = nullptr, *greatest = nullptr;
+    for (const Stretch& stretch : block) {
+      if (stretch.count == 0) continue;
+      const std::byte* last = stretch.records + (stretch.count - 1) * keys_.record_bytes();
+      if (!least || descends(least, stretch.records)) least = stretch.records;
+      if (!greatest || descends(last, greatest)) greatest = last;
+    }
+    word_ = keys_.telling_word(least, greatest);
+    shared_ = least;
+    std::uint64_t low, high;
+    keys_.read(word_, least, 1, &low);
+    keys_.read(word_, greatest, 1, &high);
+    packing_ = packing_of(low, high, static_cast<unsigned>(std::bit_width(block.size() - 1)));
+  }
+
+  // Puts a word of each record, packed, where `place` says for its index. False if the records are
+  // out of order, those before them in the key being equal; of those whose word is equal, too, that
+  // may be looked at `later`.
+  template <class Place>
+  bool read(const Stretch& stretch, std::uint32_t word, const Packing& packing, std::uint64_t run,
+            bool later, Place place) const {
+    Order order{};
+    const bool of_entries = word == 0 && keys_.text();
+    const bool reads_packed = whole_word_ || of_entries;
+    const std::uint64_t record_bytes = keys_.record_bytes();
+    // Of longer ones, look() fetches all; of entries, who reads what they stand for.
+    const std::uint64_t fetched_ahead = record_bytes > line_bytes || (text_ && !of_entries)
+                                            ? stretch.count
+                                            : fetched_ahead_bytes / record_bytes;
+    for (std::uint64_t first = 0; first < stretch.count; first += batch) {
+      const std::uint64_t count = std::min(stretch.count - first, batch);
+      const std::byte* records = stretch.records + first * record_bytes;
+      if (first + fetched_ahead < stretch.count)
+        prefetch(records + fetched_ahead * record_bytes, batch * record_bytes);
+      std::uint64_t* to = place(first);
+      order.equals = false;
+      if (whole_word_) {
+        kernel_.read_packed(records + whole_word_->offset, record_bytes, count,
+                            whole_word_->big_endian, whole_word_->flip, packing, run, order, to);
+      } else if (of_entries) {
+        kernel_.read_packed(records + offsetof(Entry, word), sizeof(Entry), count, false, 0,
+                            packing, run, order, to);
+      } else {
+        keys_.read(word, records, count, to);
+        kernel_.find_order(to, count, order);
+      }
+      if (order.descends) return false;
+      if (order.equals && !keys_.is_last(word) && !later) {
+        const std::byte* const before = first != 0 ? records - record_bytes : nullptr;
+        if (!ties_ascend(before, records, count, word + 1, false, to, 0)) return false;
+      }
+      if (!reads_packed) kernel_.pack(to, count, packing, run);
+    }
+    return true;
+  }
+
+  // Whether records are in order where their packed words >> `shift` are those of their
+  // predecessors, the first one's being `before` unless that is null. They may differ in the key's
+  // words from `word` on, a `part` of which is packed. A call of its own, as what follows it is,
+  // lest the copying around it lose registers: 100-byte records took up to 1.04 times as long.
+  [[gnu::noinline]] bool ties_ascend(const std::byte* before, const std::byte* records,
+                                     std::uint64_t count, std::uint32_t word, bool part,
+                                     const std::uint64_t* packed, unsigned shift) const {
+    // To see that all ascend costs less than to look for those that tie.
+    if (const auto ascend = keys_.ascend(before, records, count)) return *ascend;
+    return tied_ones_ascend(before, records, count, word, part, packed, shift);
+  }
+
+  // The same, of those alone. Apart, since so much to save and keep costs the short way above: of
+  // 1,000-byte records, four of which are looked at a time, 1.01 times.
+  [[gnu::noinline]] bool tied_ones_ascend(const std::byte* before, const std::byte* records,
+                                          std::uint64_t count, std::uint32_t word, bool part,
+                                          const std::uint64_t* packed, unsigned shift) const {
+    if (before && descends(before, records)) return false;
+    if (whole_word_)
+      return kernel_.ascend(records + whole_word_->offset, keys_.record_bytes(), count,
+                            whole_word_->big_endian, whole_word_->flip ^ sign_bit);
+    if (!text_) {
+      std::array<std::uint64_t, put_words> words, next_words;
+      const auto order_by = [&](std::uint64_t* to, const std::uint64_t* ties, unsigned tie_shift) {
+        keys_.read(word, records, count, to);
+        return kernel_.order_ties(ties, tie_shift, to, count);
+      };
+      Order order = order_by(words.data(), packed, shift);
+      // Where that word is equal, so is the part of it.
+      if (part && order.equals && !order.descends && ++word < keys_.words())
+        order = order_by(next_words.data(), words.data(), 0);
+      if (order.descends) return false;
+      if (!order.equals || word + 1 >= keys_.words()) return true;
+    }
+    const std::uint32_t record_bytes = keys_.record_bytes();
+    for (std::uint64_t i = 1; i < count; ++i)
+      if ((packed[i] ^ packed[i - 1]) >> shift == 0 &&
+          descends(records + (i - 1) * record_bytes, records + i * record_bytes))
+        return false;
+    return true;
+  }
+
+  template <class Writer>
+  bool put(Writer&& writer) {
+    return keys_.record_bytes() == 16 ? put_records<16>(merger_.merge(), writer)
+                                      : put_records<0>(merger_.merge(), writer);
+  }
+
+  // Puts the records out in the order of their words. False if those of a run are out of order.
+  template <std::uint32_t Bytes, class Writer>
+  bool put_records(std::span<const Word> words, Writer& writer) {
+    const MergedRecords<Bytes> records(words, packing_.run_bits, keys_.record_bytes(),
+                                       cursors_.data());
+    const std::uint32_t record_bytes = records.record_bytes();
+    // Ties within a run are in order, or looked at here. But who can't go back has to know of them
+    // before they are put out, since what they tie with in another run may belong before them.
+    constexpr bool goes_back = requires {
+      writer.go_back(0);
+    };
+    std::size_t window_records = 0;
+    if constexpr (goes_back) window_records = Writer::window_bytes / record_bytes;
+    const std::size_t most = window_records == 0 ? put_words : std::min(put_words, window_records);
+    // Ties are mostly of equal keys, and in order as they are: that is looked at when they are
+    // together where they go, until it is not so.
+    bool ordered = true;
+    // To look at all costs less than to find out which tie, if most do.
+    const bool looks_at_all = may_tie_ && window_records != 0 && ties_stand_close(words, most);
+    for (std::size_t first = 0; first < words.size();) {
+      const std::size_t end = std::min(first + most, words.size());
+      const std::size_t from = goes_back && first != 0 ? first - 1 : first;
+      const std::size_t past = goes_back ? end : std::min(end + 1, words.size());
+      const bool tied = may_tie_ && ((looks_at_all && ordered) ||
+                                     kernel_.tied(&words[from], past - from, packing_,
+                                                  !goes_back || looks_at_ties_later_));
+      if constexpr (goes_back) {
+        if (window_records != 0 && (ordered || !tied)) {
+          const std::byte* const before =
+              first != 0 ? records.next(first - 1) - record_bytes : nullptr;
+          std::byte* const to = writer.window();
+          records.copy(first, end, to);
+          if (tied)
+            ordered = ties_ascend(
+                before, to, end - first, word_ + (packing_.shift == 0), packing_.shift != 0,
+                reinterpret_cast<const std::uint64_t*>(&words[first]), packing_.run_bits);
+          if (ordered || !tied) {
+            writer.advance((end - first) * record_bytes);
+            first = end;
+            continue;
+          }
+          for (std::size_t i = first; i < end; ++i) records.give_back(i);
+        }
+        if (tied) {
+          const std::size_t known = first;
+          while (first > 0 && tie(words[first - 1], words[known])) records.give_back(--first);
+          writer.go_back((known - first) * record_bytes);
+        }
+      }
+      if (tied) {
+        while (first < end)
+          if (!put_equal(records, first, writer)) return false;
+      } else if constexpr (goes_back) {
+        for (; first < end; ++first) writer.write(records.take(first), record_bytes);
+      } else {
+        writer.write_each(first, end, [records](std::size_t i) { return records.take(i); });
+        first = end;
+      }
+    }
+    ties_stayed_ = ordered;
+    return true;
+  }
+
+  // Whether several of `most` words tie with their predecessors, by a sample.
+  bool ties_stand_close(std::span<const Word> words, std::size_t most) const {
+    constexpr std::size_t apart = 64;
+    const std::size_t several = std::clamp<std::size_t>(most / 2, 1, 4);
+    std::size_t ties = 0;
+    for (std::size_t i = 1; i < words.size(); i += apart) ties += tie(words[i - 1], words[i]);
+    return ties * apart * most >= several * words.size();
+  }
+
+  bool tie(Word a, Word b) const {
+    return static_cast<std::uint64_t>(a ^ b) >> packing_.run_bits == 0;
+  }
+
+  // Puts out the records that the packed words do not tell apart from the first one's, a piece of
+  // each of a few runs, and moves `first` to where they end. False if those of a run are out of
+  // order.
+  template <std::uint32_t Bytes, class Writer>
+  bool put_equal(const MergedRecords<Bytes>& records, std::size_t& first, Writer& writer) {
+    const std::span<const Word> words = records.words();
+    const std::uint32_t record_bytes = records.record_bytes();
+    const Word one = words[first];
+    const auto ties = [&](std::size_t i) { return i < words.size() && tie(one, words[i]); };
+    if (!ties(first + 1)) {
+      writer.write(records.take(first++), record_bytes);
+      return true;
+    }
+    pieces_.clear();
+    bool ordered = true;
+    while (ties(first)) {
+      const std::size_t begin = first;
+      const std::byte* const piece = records.take(first++);
+      const std::byte* last = piece;
+      while (first < words.size() && words[first] == words[begin]) {
+        const std::byte* const record = records.take(first++);
+        if (looks_at_ties_later_ && descends(last, record)) return false;
+        last = record;
+      }
+      if (!pieces_.empty()) {
+        const Stretch& before = pieces_.back();
+        ordered = ordered && !descends(before.records + (before.count - 1) * record_bytes, piece);
+      }
+      pieces_.push_back({piece, first - begin, true});
+    }
+    if (ordered) {
+      for (const Stretch& piece : pieces_) {
+        // A few of a size known beforehand are faster one by one.
+        const std::uint64_t together =
+            Bytes == 0 || piece.count > most_copied_apart ? piece.count : 1;
+        for (std::uint64_t i = 0; i < piece.count; i += together)
+          writer.write(piece.records + i * record_bytes, together * record_bytes);
+      }
+      return true;
+    }
+    ties_.clear();
+    for (const Stretch& piece : pieces_)
+      for (std::uint64_t i = 0; i < piece.count; ++i)
+        ties_.push_back({piece.records + i * record_bytes, 0});
+    std::uint64_t value;
+    keys_.read(word_, ties_.front().record, 1, &value);
+    sorter_.sort(ties_, packing_.shift != 0 ? word_ : keys_.next_word(word_, value));
+    for (const RecordRef& tie : ties_) writer.write(tie.record, record_bytes);
+    return true;
+  }
+
+  const detail::KeyWords& keys_;
+  const std::optional<detail::WholeWord> whole_word_;
+  const TextWords* const text_;
+  const bool streams_;
+  std::optional<SqueezedWords> squeezed_;
+  const WordKernel& kernel_;
+  WordMerger merger_;
+  RecordSorter sorter_;
+  // Of the block that is merged: the word of the key, a record whose words before it are those of
+  // all of the block, where each run is.
+  std::uint32_t word_ = 0;
+  const std::byte* shared_ = nullptr;
+  Packing packing_;
+  bool may_tie_ = false;  // whether equal packed words may stand for different keys
+  // Whether the order of records of a run whose words tie is looked at where they go out: it costs
+  // nothing there, as long as ties stay as they are. They did in the block before.
+  bool looks_at_ties_later_ = false;
+  bool ties_stayed_ = true;
+  std::vector<RunCursor> cursors_;
+  std::vector<Stretch> pieces_;
+  std::vector<RecordRef> ties_;
+};
+
+}  // namespace corank

@@ -1,0 +1,90 @@
+// Merges records that are their key, a word.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <optional>
+#include <span>
+
+#include "merge/nontemporal_copy.hpp"
+#include "merge/row_span.hpp"
+#include "merge/word_merger.hpp"
+
+namespace corank {
+
+class WholeWords {
+ public:
+  // Puts words out past the caches if it `streams`, where that pays; but see
+  // WordMerger::merge_front().
+  WholeWords(const detail::KeyWords& keys, const WordKernel& kernel, bool streams)
+      : key_(*keys.whole_word()),
+        streams_(streams && streaming_overlaps()),
+        kernel_(kernel),
+        merger_(kernel) {}
+  static bool fits(const detail::KeyWords& keys) {
+    return keys.whole_word() && keys.record_bytes() == 8;
+  }
+
+  bool ascends(const Stretch& stretch) const {
+    return kernel_.ascend(stretch.records - 8 * stretch.predecessor, 8,
+                          stretch.count + stretch.predecessor, key_.big_endian,
+                          key_.flip ^ sign_bit);
+  }
+
+  // Calls look(stretch) for each, while it is in the first cache.
+  template <class Look>
+  bool merge(std::span<const Stretch> block, std::uint64_t records, std::byte*& out,
+             const std::byte* /*end*/, TextShaper* /*shaper*/, Look look) {
+    merger_.reset(records, block.size());
+    for (std::size_t run = 0; run < block.size(); ++run) {
+      prefetch_ahead(block, run, 8);
+      const Stretch& stretch = block[run];
+      if (stretch.count == 0) continue;
+      const std::uint64_t first = word(stretch.records);
+      if (stretch.predecessor && first < word(stretch.records - 8)) return false;
+      if (!kernel_.read_ascending(stretch.records, stretch.count, key_.big_endian,
+                                  key_.flip ^ sign_bit,
+                                  merger_.add(static_cast<Word>(first ^ sign_bit), stretch.count)))
+        return false;
+      look(stretch);
+    }
+    if (!key_.big_endian) {
+      merger_.merge_into(reinterpret_cast<Word*>(out), static_cast<Word>(key_.flip ^ sign_bit),
+                         streams_);
+      out += 8 * records;
+      return true;
+    }
+    for (const Word merged : merger_.merge()) {
+      const std::uint64_t value =
+          detail::byte_swap(static_cast<std::uint64_t>(merged) ^ key_.flip ^ sign_bit);
+      std::memcpy(out, &value, 8);
+      out += 8;
+    }
+    return true;
+  }
+
+  // Nothing if a run is out of order.
+  std::optional<Front> merge_front(const Stretch& a, const Stretch& b, std::byte* out) {
+    if (key_.big_endian || (key_.flip != 0 && key_.flip != sign_bit)) return Front{};
+    for (const Stretch& stretch : {a, b})
+      if (stretch.predecessor && word(stretch.records) < word(stretch.records - 8))
+        return std::nullopt;
+    const auto words = [](const Stretch& stretch) {
+      return std::span(reinterpret_cast<const Word*>(stretch.records), stretch.count);
+    };
+    return merger_.merge_front(words(a), words(b), key_.flip == 0, reinterpret_cast<Word*>(out));
+  }
+
+ private:
+  static constexpr std::uint64_t sign_bit = std::uint64_t{1} << 63;
+
+  std::uint64_t word(const std::byte* record) const { return detail::word_of(key_, record); }
+
+  detail::WholeWord key_;
+  const bool streams_;
+  const WordKernel& kernel_;
+  WordMerger merger_;
+};
+
+}  // namespace corank

@@ -1,0 +1,258 @@
+#include "merge/tile_merger.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+#include "merge/block_partitioner.hpp"
+#include "merge/nontemporal_copy.hpp"
+#include "merge/prefix_merger.hpp"
+#include "merge/record_sort.hpp"
+#include "merge/single_word_merger.hpp"
+#include "util/gallop.hpp"
+#include "util/prefetch.hpp"
+
+namespace corank {
+namespace {
+
+using detail::KeyWords;
+
+// Of the part of a tile that is merged at once, lest it leave the caches.
+constexpr std::uint64_t block_bytes = std::uint64_t{1} << 20;
+constexpr std::uint64_t most_block_records = std::uint64_t{1} << 15;
+// Of a long record: its key is read first, all of it only as it is copied.
+constexpr std::uint64_t most_kept_bytes = 128;
+// Where the runs are many, larger blocks cost less than taking very little from every run: of 1,024
+// runs, merging became 1.4 to 1.6 times as fast by enough instead of the least.
+constexpr std::uint64_t least_records_from_run = 32;
+constexpr std::uint64_t enough_records_from_run = 256;
+constexpr std::uint64_t wide_block_bytes = std::uint64_t{2} << 20;
+constexpr std::uint64_t most_wide_block_records = std::uint64_t{1} << 21;
+
+// Format: WholeWords or PackedWords, which know whether a stretch ascends(), and merge() a block of
+// stretches or, where they can, the front of two runs.
+template <class Format>
+class FormatMerger final : public TileMerger {
+ public:
+  FormatMerger(const KeyWords& keys, Output output, const WordKernel& kernel)
+      : keys_(keys),
+        stream_lines_(output == Output::read_later ? kernel.stream_lines : nullptr),
+        format_(keys, kernel, stream_lines_ != nullptr),
+        sorter_(keys, kernel),
+        cutter_(keys, sorter_) {}
+
+  std::optional<std::uint64_t> merge(std::span<const Stretch> stretches, std::byte* out,
+                                     TileShaper* shaper, FingerprintSum sum,
+                                     TextShaper* text_shaper) override {
+    shaper_ = shaper;
+    text_shaper_ = text_shaper;
+    sum_ = sum;
+    fingerprint_ = 0;
+    end_ = out;
+    if (const TextLayout* const text = keys_.text())
+      for (const Stretch& stretch : stretches)
+        if (stretch.count != 0) end_ += bytes_of(*text, stretch.records, stretch.count).size();
+    const bool ordered = merge_clusters(stretches, out);
+    end_of_streams();
+    if (!ordered) return std::nullopt;
+    return fingerprint_;
+  }
+
+ private:
+  // Adds the fingerprints of records that are in the caches, or are wanted there next.
+  void take_fingerprints(const std::byte* records, std::uint64_t count) {
+    if (sum_) fingerprint_ += sum_({records, count * keys_.record_bytes()}, keys_.record_bytes());
+  }
+
+  // Runs that overlap none of the others are copied.
+  bool merge_clusters(std::span<const Stretch> stretches, std::byte* out) {
+    firsts_.clear();
+    for (std::size_t i = 0; i < stretches.size(); ++i)
+      if (stretches[i].count != 0) firsts_.push_back({stretches[i].records, i});
+    sorter_.sort(firsts_, 0);
+    for (std::size_t first = 0, end; first < firsts_.size(); first = end) {
+      // The record that all of the cluster goes up to.
+      RecordRef last = last_of(stretches, firsts_[first].run);
+      for (end = first + 1; end < firsts_.size() && !before(last, firsts_[end]); ++end) {
+        const RecordRef other = last_of(stretches, firsts_[end].run);
+        if (before(last, other)) last = other;
+      }
+      cluster_.clear();
+      if (end - first == stretches.size()) {
+        cluster_.assign(stretches.begin(), stretches.end());
+      } else {
+        std::ranges::sort(firsts_.begin() + static_cast<std::ptrdiff_t>(first),
+                          firsts_.begin() + static_cast<std::ptrdiff_t>(end), {}, &RecordRef::run);
+        for (std::size_t i = first; i < end; ++i) cluster_.push_back(stretches[firsts_[i].run]);
+      }
+      if (!merge_cluster(out)) return false;
+    }
+    return true;
+  }
+
+  RecordRef last_of(std::span<const Stretch> stretches, std::uint64_t run) const {
+    return {stretches[run].records + (stretches[run].count - 1) * keys_.record_bytes(), run};
+  }
+  bool before(const RecordRef& a, const RecordRef& b) const {
+    return a.run < b.run ? !keys_.less(b.record, a.record) : keys_.less(a.record, b.record);
+  }
+
+  bool merge_cluster(std::byte*& out) {
+    if (cluster_.size() == 1) return copy(cluster_, out);
+    if (cluster_.size() == 2 && !merge_fronts(out)) return false;
+    const std::uint64_t runs = cluster_.size();
+    const std::uint64_t kept_bytes = std::min(bytes_to_merge(keys_), most_kept_bytes);
+    const std::uint64_t block_records = std::min(
+        std::max({std::clamp<std::uint64_t>(block_bytes / kept_bytes, 1, most_block_records),
+                  std::min(enough_records_from_run * runs, wide_block_bytes / kept_bytes),
+                  least_records_from_run * runs}),
+        most_wide_block_records);
+    cutter_.begin(cluster_, block_records);
+    while (cutter_.next(block_))
+      if (!merge_block(out)) return false;
+    return true;
+  }
+
+  // Merges two runs straight from where they are, as far as the format does. Much of one that comes
+  // before all of the other is copied.
+  bool merge_fronts(std::byte*& out) {
+    Stretch &a = cluster_[0], &b = cluster_[1];
+    while (a.count > 0 && b.count > 0) {
+      if (const std::uint64_t of_a = leading(0)) {
+        if (!copy_front(0, of_a, out)) return false;
+      } else if (const std::uint64_t of_b = leading(1)) {
+        if (!copy_front(1, of_b, out)) return false;
+      } else {
+        const auto front = format_.merge_front(a, b, out);
+        if (!front) return false;
+        if (front->count() == 0) return true;
+        std::byte* const begin = out;
+        out += front->count() * keys_.record_bytes();
+        take_front(a, front->a);
+        take_front(b, front->b);
+        shape(begin, out);
+      }
+    }
+    return true;
+  }
+
+  // Of two runs, how many records of one come before all of the other; none if they are few.
+  std::uint64_t leading(std::uint64_t run) const {
+    constexpr std::uint64_t many = 4096;
+    const std::uint64_t other = 1 - run;
+    const auto leads = [&](std::uint64_t i) {
+      return before({cluster_[run].records + i * keys_.record_bytes(), run},
+                    {cluster_[other].records, other});
+    };
+    const std::uint64_t count = cluster_[run].count;
+    return count >= many && leads(many - 1) ? gallop(count, many, leads) : 0;
+  }
+  bool copy_front(std::uint64_t run, std::uint64_t count, std::byte*& out) {
+    const Stretch front{cluster_[run].records, count, cluster_[run].predecessor};
+    drop(cluster_[run], count, keys_.record_bytes());
+    return copy({&front, 1}, out);
+  }
+
+  void take_front(Stretch& run, std::uint64_t count) {
+    take_fingerprints(run.records, count);
+    drop(run, count, keys_.record_bytes());
+  }
+
+  bool merge_block(std::byte*& out) {
+    if (joins_ascend()) return copy(block_, out);
+    std::uint64_t records = 0;
+    for (const Stretch& stretch : block_) records += stretch.count;
+    std::byte* const begin = out;
+    const auto look = [this](const Stretch& stretch) {
+      take_fingerprints(stretch.records, stretch.count);
+    };
+    if (!format_.merge(block_, records, out, end_, text_shaper_, look)) return false;
+    shape(begin, out);
+    return true;
+  }
+
+  // The records from `begin` to `out` were merged; moves `out` back to where the next may go.
+  void shape(std::byte* begin, std::byte*& out) {
+    if (shaper_ && begin != out)
+      out = shaper_->take(begin, static_cast<std::uint64_t>(out - begin) / keys_.record_bytes());
+  }
+
+  // Whether no stretch starts before the end of the one before it.
+  bool joins_ascend() const {
+    const std::byte* last = nullptr;
+    for (const Stretch& stretch : block_) {
+      if (stretch.count == 0) continue;
+      if (last && keys_.less(stretch.records, last)) return false;
+      last = stretch.records + (stretch.count - 1) * keys_.record_bytes();
+    }
+    return true;
+  }
+
+  static constexpr std::uint64_t piece_bytes = std::uint64_t{4} << 10;
+
+  // One after another. Each piece is looked at while it is in the first cache, and as much of what
+  // follows, be it of several stretches, comes into the second meanwhile.
+  bool copy(std::span<const Stretch> stretches, std::byte*& out) {
+    FetchAhead ahead(stretches, keys_.record_bytes());
+    ahead.fetch(piece_bytes);
+    return std::ranges::all_of(stretches,
+                               [&](const Stretch& stretch) { return copy(stretch, ahead, out); });
+  }
+  bool copy(const Stretch& stretch, FetchAhead& ahead, std::byte*& out) {
+    constexpr std::uint64_t copied_bytes = 512;  // between prefetches
+    const std::uint32_t record_bytes = keys_.record_bytes();
+    const std::uint64_t piece_records = std::max<std::uint64_t>(piece_bytes / record_bytes, 1);
+    for (Stretch rest = stretch; rest.count > 0;) {
+      Stretch piece = rest;
+      piece.count = std::min(piece.count, piece_records);
+      take_fingerprints(piece.records, piece.count);
+      drop(rest, piece.count, record_bytes);
+      std::byte* const begin = out;
+      if (text_shaper_) {
+        text_shaper_->write(piece.records, piece.count * record_bytes);
+      } else if (const TextLayout* const text = keys_.text()) {
+        const auto records = bytes_of(*text, piece.records, piece.count);
+        copy_bytes(out, records.data(), records.size(), stream_lines_);
+        out += records.size();
+      } else {
+        const std::uint64_t bytes = piece.count * record_bytes;
+        // Whole lines of the output at a time.
+        std::uint64_t end = -reinterpret_cast<std::uintptr_t>(out) % 64;
+        for (std::uint64_t at = 0; at < bytes; at = end) {
+          end = std::min(end + copied_bytes, bytes);
+          ahead.fetch(end - at);
+          copy_bytes(out + at, piece.records + at, end - at, stream_lines_);
+        }
+        out += bytes;
+      }
+      // Now that the first cache has it: looked at first, 16-byte records take 1.1 times as long.
+      if (!format_.ascends(piece)) return false;
+      shape(begin, out);
+    }
+    return true;
+  }
+
+  const KeyWords& keys_;
+  StreamLines* const stream_lines_;  // null: nothing goes past the caches
+  FingerprintSum sum_ = nullptr;
+  std::uint64_t fingerprint_ = 0;  // of what was merged of a tile
+  Format format_;
+  RecordSorter sorter_;
+  BlockCutter cutter_;
+  std::vector<Stretch> cluster_, block_;
+  std::vector<RecordRef> firsts_;
+  const std::byte* end_ = nullptr;  // of the output of entries
+  TileShaper* shaper_ = nullptr;
+  TextShaper* text_shaper_ = nullptr;
+};
+
+}  // namespace
+
+std::unique_ptr<TileMerger> make_tile_merger(const KeyWords& keys, Output output,
+                                             const WordKernel& kernel) {
+  if (WholeWords::fits(keys))
+    return std::make_unique<FormatMerger<WholeWords>>(keys, output, kernel);
+  return std::make_unique<FormatMerger<PackedWords>>(keys, output, kernel);
+}
+
+}  // namespace corank

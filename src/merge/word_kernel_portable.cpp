@@ -1,0 +1,84 @@
+#include <initializer_list>
+
+#include "merge/word_kernel.hpp"
+#include "merge/word_kernel_loops.hpp"
+#include "util/branchless.hpp"
+#include "util/nontemporal_lines.hpp"
+
+namespace corank {
+namespace {
+
+// Words are compared ^ `flip_in`, and go out ^ `flip_out`.
+CORANK_CONDITIONAL_MOVES void advance_scalar(WordLanes& lanes, std::uint64_t steps, Word flip_in,
+                                             Word flip_out) {
+  constexpr int n = WordLanes::count;
+  const Word *p[n], *q[n];
+  Word* out[n];
+  std::uint64_t from_q[n];
+  for (int l = 0; l < n; ++l) {
+    p[l] = lanes.p[l];
+    q[l] = lanes.q[l];
+    out[l] = lanes.out[l];
+    from_q[l] = 0;
+  }
+  for (std::uint64_t step = 0; step < steps; ++step) {
+#pragma GCC unroll 8
+    for (int l = 0; l < n; ++l) {
+      const Word x = p[l][step - from_q[l]];
+      const Word y = q[l][from_q[l]];
+      const bool take_q = (y ^ flip_in) < (x ^ flip_in);
+      out[l][step] = (take_q ? y : x) ^ flip_out;
+      from_q[l] += take_q;
+    }
+  }
+  for (int l = 0; l < n; ++l) {
+    lanes.p[l] += steps - from_q[l];
+    lanes.q[l] += from_q[l];
+    lanes.out[l] += steps;
+  }
+}
+
+void advance(WordLanes& lanes, std::uint64_t steps, Word flip) {
+  advance_scalar(lanes, steps, 0, flip);
+}
+void advance_raw(WordLanes& lanes, std::uint64_t steps, bool unsigned_order) {
+  advance_scalar(lanes, steps, unsigned_order ? sign_bit : 0, 0);
+}
+
+constexpr WordKernel portable_kernel{false,       advance,        advance,    advance_raw,
+                                     ascend,      read_ascending, find_order, pack,
+                                     read_packed, tied,           order_ties, stream_lines};
+
+}  // namespace
+
+#ifdef CORANK_X86_KERNELS
+extern const WordKernel avx2_word_kernel, avx512_word_kernel;
+#endif
+#ifdef __aarch64__
+extern const WordKernel neon_word_kernel;
+#endif
+
+const WordKernel* word_kernel(Simd simd) {
+  if (simd == Simd::none) return &portable_kernel;
+#ifdef CORANK_X86_KERNELS
+  if (simd == Simd::avx2 && __builtin_cpu_supports("avx2")) return &avx2_word_kernel;
+  if (simd == Simd::avx512 && __builtin_cpu_supports("avx512vl") &&
+      __builtin_cpu_supports("avx512dq"))
+    return &avx512_word_kernel;
+#endif
+#ifdef __aarch64__
+  if (simd == Simd::neon) return &neon_word_kernel;  // no such processor lacks it
+#endif
+  return nullptr;
+}
+
+const WordKernel& best_word_kernel() {
+  static const WordKernel& best = []() -> const WordKernel& {
+    for (const Simd simd : {Simd::avx512, Simd::avx2, Simd::neon})
+      if (const WordKernel* kernel = word_kernel(simd)) return *kernel;
+    return portable_kernel;
+  }();
+  return best;
+}
+
+}  // namespace corank

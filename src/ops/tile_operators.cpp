@@ -1,0 +1,400 @@
+#include "ops/tile_operators.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "corank/error.hpp"
+#include "format/key_order.hpp"
+
+namespace corank {
+namespace {
+
+constexpr std::uint64_t most_block_records = Filter::most_records;
+
+// Moves those of the records that `which`, which ascend, name to `to`, which is not behind them.
+template <std::uint32_t bytes>
+std::byte* move_small(std::byte* to, const std::byte* records,
+                      std::span<const std::uint16_t> which) {
+  for (const std::uint16_t i : which) {
+    std::byte record[bytes];
+    std::memcpy(record, records + i * bytes, bytes);
+    std::memcpy(to, record, bytes);
+    to += bytes;
+  }
+  return to;
+}
+
+std::byte* move_records(std::byte* to, const std::byte* records,
+                        std::span<const std::uint16_t> which, std::uint32_t record_bytes) {
+  if (which.empty()) return to;
+  const auto move = [&](std::uint64_t first, std::uint64_t count) {
+    const std::byte* const from = records + first * record_bytes;
+    if (from != to) std::memmove(to, from, count * record_bytes);
+    to += count * record_bytes;
+  };
+  if (which.back() - which.front() + 1u == which.size()) {
+    move(which.front(), which.size());
+    return to;
+  }
+  if (record_bytes == 8) return move_small<8>(to, records, which);
+  if (record_bytes == 16) return move_small<16>(to, records, which);
+  for (std::size_t i = 0, end; i < which.size(); i = end) {
+    for (end = i + 1; end < which.size() && which[end] == which[end - 1] + 1; ++end)
+      ;
+    move(which[i], end - i);
+  }
+  return to;
+}
+
+}  // namespace
+
+TileShaper::TileShaper(const Shape& shape, std::byte* place, FingerprintSum sum)
+    : shape_(&shape),
+      place_(place),
+      begin_(place + (shape.groups() && !shape.set_operation() ? shape.output_bytes() : 0)),
+      end_(begin_),
+      sum_(sum),
+      summed_(begin_),
+      runs_(shape.encoding().layout()),
+      selected_(shape.output_bytes()) {}
+
+void TileShaper::add_run(std::uint32_t run, const std::byte* records, std::uint64_t count) {
+  if (shape_->set_operation()) runs_.add(run, records, count);
+}
+
+std::byte* TileShaper::take(std::byte* records, std::uint64_t count) {
+  const std::uint32_t record_bytes = shape_->record_bytes();
+  for (std::uint64_t first = 0; first < count; first += most_block_records)
+    take_block(records + first * record_bytes, std::min(most_block_records, count - first));
+  sum_put();
+  const auto used = static_cast<std::uint64_t>(end_ - place_) +
+                    (open_.empty() || in_head_ ? 0 : shape_->output_bytes());
+  return place_ + (used + record_bytes - 1) / record_bytes * record_bytes;
+}
+
+// While it is in cache.
+void TileShaper::sum_put() {
+  // What set operations keep of the head has yet to be decided about.
+  if (!sum_ || (shape_->set_operation() && in_head_)) return;
+  summed_ = std::max(summed_, begin_);
+  outgoing_ += sum_({summed_, end_}, shape_->output_bytes());
+  summed_ = end_;
+}
+
+void TileShaper::take_block(std::byte* records, std::uint64_t count) {
+  const std::uint32_t record_bytes = shape_->record_bytes();
+  const KeyLayout layout = shape_->encoding().layout();
+  const Neighbours merged = compare_first_words(layout, records, count);
+  if (sum_) {
+    const std::byte* const last = records + (count - 1) * record_bytes;
+    block_sum_ = sum_({records, count * record_bytes}, record_bytes);
+    fingerprint_ += block_sum_;
+    descends_ |= merged.descend || (merged.tie && first_descent(layout, records, count) != count) ||
+                 (!last_.empty() && record_less(layout, records, last_.data()));
+    if (first_.empty()) first_.assign(records, records + record_bytes);
+    last_.assign(last, last + record_bytes);
+  }
+  if (failure_) return;
+  try {
+    std::uint16_t which[most_block_records];
+    std::uint64_t kept = 0;
+    if (shape_->set_operation())
+      return take_sets(records, count, merged.tie,
+                       shape_->filters_ ? &shape_->filter_.test(records, count, masks_) : nullptr);
+    if (shape_->filters_) {
+      const Filter::Mask& fulfils = shape_->filter_.test(records, count, masks_);
+      for (std::uint64_t i = 0; i < count; ++i) {
+        which[kept] = static_cast<std::uint16_t>(i);
+        kept += fulfils[i];
+      }
+      if (shape_->groups()) move_records(records, records, {which, kept}, record_bytes);
+    }
+    if (shape_->groups())
+      take_groups(records, shape_->filters_ ? kept : count, merged.tie);
+    else if (shape_->filters_)
+      put(records, {which, kept});
+    else
+      put_stretch(records, count);
+  } catch (...) {
+    failure_ = std::current_exception();
+    open_ = Group();
+  }
+}
+
+// Puts where the groups begin that begin here, and the end, to `starts`, and says how many they
+// are. Where a group `goes_on`, none begins with the first record.
+std::uint64_t TileShaper::find_groups(const std::byte* records, std::uint64_t count, bool may_tie,
+                                      bool goes_on, std::uint16_t* starts) const {
+  const std::uint32_t record_bytes = shape_->record_bytes();
+  const KeyLayout layout = shape_->encoding().layout();
+  std::uint64_t groups = 0;
+  if (!goes_on) starts[groups++] = 0;
+  if (!may_tie) {
+    for (std::uint64_t i = 1; i < count; ++i) starts[groups++] = static_cast<std::uint16_t>(i);
+  } else {
+    std::uint32_t pieces = 0;  // of the first word
+    while (pieces < layout.prefix_pieces && layout.pieces[pieces].word == 0) ++pieces;
+    Key<1> keys[most_block_records];
+    encode_keys({layout.pieces, pieces, pieces, record_bytes}, records, count, keys);
+    const bool more_words = pieces != layout.pieces_count;
+    for (std::uint64_t i = 1; i < count; ++i) {
+      const std::byte* const record = records + i * record_bytes;
+      starts[groups] = static_cast<std::uint16_t>(i);
+      groups += keys[i].word[0] != keys[i - 1].word[0] ||
+                (more_words && !shape_->equal(record - record_bytes, record));
+    }
+  }
+  starts[groups] = static_cast<std::uint16_t>(count);
+  return groups;
+}
+
+void TileShaper::take_groups(std::byte* records, std::uint64_t count, bool may_tie) {
+  if (count == 0) return;
+  const std::uint32_t record_bytes = shape_->record_bytes();
+
+  if (!may_tie && !shape_->buries_) return take_singles(records, count);
+
+  std::uint16_t starts[most_block_records + 1];
+  const bool goes_on = !open_.empty() && shape_->equal(open_.record(), records);
+  std::uint64_t groups = find_groups(records, count, may_tie, goes_on, starts);
+
+  // Of two equal keys that must not be, the first still goes out.
+  std::exception_ptr failure;
+  if (shape_->on_equal() == OnEqual::error) {
+    const auto fail = [&](std::uint64_t record) {
+      failure = std::make_exception_ptr(EqualKeys(records + record * record_bytes, record_bytes));
+    };
+    if (goes_on) {
+      failure_ = std::make_exception_ptr(EqualKeys(records, record_bytes));
+      return;
+    }
+    for (std::uint64_t group = 0; group < groups && !failure; ++group) {
+      if (starts[group + 1] - starts[group] == 1) continue;
+      fail(starts[group]);
+      groups = group + 1;
+      starts[groups] = static_cast<std::uint16_t>(starts[group] + 1);
+    }
+  } else if (goes_on) {
+    open_.add(*shape_, records, starts[0]);
+  }
+  const auto open = [&](std::uint64_t group) {
+    open_.start(*shape_, records + starts[group] * record_bytes,
+                static_cast<std::uint64_t>(starts[group + 1] - starts[group]));
+  };
+  if (groups != 0) {
+    std::uint64_t first = 0;
+    if (in_head_ && open_.empty()) open(first++);
+    if (first != groups) {
+      close_group();
+      put_groups(records, {starts + first, groups - first});
+      open(groups - 1);
+    }
+  }
+  failure_ = failure;
+}
+
+// No two of the records are of one group; the first may be of the open one.
+void TileShaper::take_singles(std::byte* records, std::uint64_t count) {
+  const std::uint32_t record_bytes = shape_->record_bytes();
+  const std::byte* const block = records;
+  if (!open_.empty() && shape_->equal(open_.record(), records)) {
+    if (shape_->on_equal() == OnEqual::error) {
+      failure_ = std::make_exception_ptr(EqualKeys(records, record_bytes));
+      return;
+    }
+    open_.add(*shape_, records, 1);
+    records += record_bytes;
+    --count;
+  } else if (in_head_ && open_.empty()) {
+    open_.start(*shape_, records, 1);
+    records += record_bytes;
+    --count;
+  }
+  if (count == 0) return;
+  close_group();
+  std::byte* const last = records + (count - 1) * record_bytes;
+  if (shape_->counts_) shape_->count_one(records, count - 1);
+  if (sum_ && !shape_->filters_ && !shape_->counts_ && shape_->selected_.empty()) {
+    // All of the block but a record or two goes out as it was merged: its sum is known.
+    sum_put();
+    outgoing_ += block_sum_ - sum_({block, records}, record_bytes) -
+                 sum_({last, record_bytes}, record_bytes);
+    put_stretch(records, count - 1);
+    summed_ = end_;
+  } else {
+    put_stretch(records, count - 1);
+  }
+  open_.start(*shape_, last, 1);
+}
+
+// `fulfils`: which of the records count; null: all.
+void TileShaper::take_sets(std::byte* records, std::uint64_t count, bool may_tie,
+                           const Filter::Mask* fulfils) {
+  const SetOperation& operation = *shape_->set_operation();
+  const std::uint32_t record_bytes = shape_->record_bytes();
+  std::uint16_t starts[most_block_records + 1];
+  const std::uint64_t groups = find_groups(records, count, may_tie, false, starts);
+  Key<1> keys[most_block_records];
+  runs_.read_words(records, count, keys);
+  std::uint16_t which[most_block_records];
+  std::uint64_t kept = 0;
+  const auto counts = [&](std::uint64_t record) { return !fulfils || (*fulfils)[record] != 0; };
+
+  // Calls `use` with those of each run from `record` on that count, where they are the next of
+  // their run.
+  const auto for_pieces = [&](std::uint64_t record, std::span<const SetPiece> pieces, auto use) {
+    for (const SetPiece& piece : pieces) {
+      std::uint16_t of_piece[most_block_records];
+      std::uint64_t counting = 0;
+      for (const std::uint64_t end = record + piece.count; record < end; ++record)
+        if (counts(record)) of_piece[counting++] = static_cast<std::uint16_t>(record);
+      if (counting != 0) use(SetPiece{piece.run, counting}, of_piece);
+    }
+  };
+  const auto decide = [&](SetGroup& group, std::uint64_t record, std::span<const SetPiece> pieces) {
+    const auto put_some = [&](const SetPiece& piece, auto which_of_piece) {
+      const SetGroup::Range range = group.take(operation, piece);
+      for (std::uint64_t i = range.first; i < range.end; ++i)
+        which[kept++] = static_cast<std::uint16_t>(which_of_piece(i));
+    };
+    if (fulfils)
+      return for_pieces(record, pieces, [&](const SetPiece& piece, const std::uint16_t* of_piece) {
+        put_some(piece, [=](std::uint64_t i) { return of_piece[i]; });
+      });
+    for (const SetPiece& piece : pieces) {
+      put_some(piece, [=](std::uint64_t i) { return record + i; });
+      record += piece.count;
+    }
+  };
+
+  for (std::uint64_t group = 0; group < groups; ++group) {
+    const std::uint64_t begin = starts[group], size = starts[group + 1] - begin;
+    const std::byte* const record = records + begin * record_bytes;
+    const std::uint64_t word = keys[begin].word[0];
+    const bool first = head_record_.empty();
+    const bool goes_on = group == 0 && !first && shape_->equal(open_set_.record.data(), record);
+    if (first) {
+      head_record_.assign(record, record + record_bytes);
+    } else if (!goes_on && in_head_) {
+      in_head_ = false;
+      begin_ = end_;
+    }
+    if (!first && !goes_on && group + 1 < groups) {
+      // Of a group that lies here as a whole less has to be known.
+      if (size == 1 && operation.kind != OnEqual::intersect) {
+        which[kept] = static_cast<std::uint16_t>(begin);
+        kept += counts(begin) && (operation.kind == OnEqual::unite ||
+                                  runs_.count_in_last(operation.runs - 1, record, word) != 0);
+        continue;
+      }
+      if (operation.kind == OnEqual::intersect && size < operation.runs) continue;
+      SetGroup whole;
+      if (operation.kind == OnEqual::subtract) {
+        const std::uint64_t last =
+            std::min(runs_.count_in_last(operation.runs - 1, record, word), size);
+        const SetPiece pieces[] = {{0, size - last}, {operation.runs - 1, last}};
+        if (last != 0) decide(whole, begin, std::span(pieces).subspan(last == size));
+      } else {
+        decide(whole, begin, runs_.count(record, word, 0, size, false));
+      }
+      continue;
+    }
+    if (!goes_on) {
+      open_set_ = {{record, record + record_bytes}, {}};
+      if (!first) merged_of_open_ = 0;
+    }
+    const auto pieces = runs_.count(record, word, merged_of_open_, size, true);
+    merged_of_open_ += size;
+    if (!in_head_) {
+      decide(open_set_.group, begin, pieces);
+      continue;
+    }
+    for_pieces(begin, pieces, [&](const SetPiece& piece, const std::uint16_t* of_piece) {
+      end_ = move_records(end_, records, {of_piece, piece.count}, record_bytes);
+      head_pieces_.push_back(piece);
+    });
+  }
+  put(records, {which, kept});
+}
+
+void TileShaper::close_group() {
+  if (open_.empty()) return;
+  if (in_head_)
+    head_ = std::exchange(open_, Group());
+  else if (open_.finish(*shape_, end_))
+    end_ += shape_->output_bytes();
+  in_head_ = false;
+}
+
+// All groups but the last, which begins at the last of `starts`.
+void TileShaper::put_groups(std::byte* records, std::span<const std::uint16_t> starts) {
+  const std::uint32_t record_bytes = shape_->record_bytes();
+  const std::uint64_t groups = starts.size() - 1;
+  const auto size = [&](std::uint64_t group) { return starts[group + 1] - starts[group]; };
+  if (shape_->counts_)
+    for (std::uint64_t group = 0; group < groups; ++group)
+      if (size(group) == 1) shape_->count_one(records + starts[group] * record_bytes, 1);
+  const Filter::Mask* buried = nullptr;
+  if (shape_->buries_) buried = &shape_->tombstone_.test(records, starts.back(), masks_);
+
+  std::uint16_t which[most_block_records];
+  std::uint64_t count = 0;
+  const auto take = [&](std::uint64_t record) {
+    which[count] = static_cast<std::uint16_t>(record);
+    count += buried ? 1 - (*buried)[record] : 1;
+  };
+  switch (shape_->on_equal()) {
+    case OnEqual::last:
+      for (std::uint64_t group = 0; group < groups; ++group) take(starts[group + 1] - 1u);
+      break;
+    case OnEqual::reduce:
+      for (std::uint64_t group = 0; group < groups; ++group) {
+        if (size(group) == 1) {
+          take(starts[group]);
+          continue;
+        }
+        put(records, {which, count});
+        count = 0;
+        work_.start(*shape_, records + starts[group] * record_bytes,
+                    static_cast<std::uint64_t>(size(group)));
+        if (work_.finish(*shape_, end_)) end_ += shape_->output_bytes();
+      }
+      break;
+    default:
+      for (std::uint64_t group = 0; group < groups; ++group) take(starts[group]);
+  }
+  put(records, {which, count});
+}
+
+void TileShaper::put(const std::byte* records, std::span<const std::uint16_t> which) {
+  const std::uint32_t record_bytes = shape_->record_bytes();
+  if (shape_->selected_.empty()) {
+    end_ = move_records(end_, records, which, record_bytes);
+    return;
+  }
+  for (const std::uint16_t i : which) put_stretch(records + i * record_bytes, 1);
+}
+
+void TileShaper::put_stretch(const std::byte* records, std::uint64_t count) {
+  const std::uint32_t record_bytes = shape_->record_bytes();
+  if (shape_->selected_.empty()) {
+    if (records != end_) std::memmove(end_, records, count * record_bytes);
+    end_ += count * record_bytes;
+    return;
+  }
+  for (std::uint64_t i = 0; i < count; ++i, records += record_bytes) {
+    // What goes out may overlap the record that it comes from.
+    shape_->select(records, selected_.data());
+    end_ = std::ranges::copy(selected_, end_).out;
+  }
+}
+
+void TileShaper::finish() {
+  if (shape_->set_operation() && in_head_)
+    begin_ = end_;
+  else if (in_head_)
+    head_ = std::exchange(open_, Group());
+}
+
+}  // namespace corank

@@ -1,0 +1,114 @@
+#include "plan/budget.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <limits>
+#include <string>
+
+#include "corank/error.hpp"
+#include "io/compressor.hpp"
+#include "run/stream_reader.hpp"
+#include "util/buffer_pool.hpp"
+
+namespace corank {
+namespace {
+
+// What is known of a run, its name and where the merge is in it, shows where runs are this many.
+constexpr std::uint64_t many_runs = 10'000;
+constexpr std::uint64_t bytes_known_of_a_run = 768;
+
+std::uint64_t default_memory_bytes() {
+  const auto pages = static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES));
+  return std::min(pages * page_bytes() / 4, std::uint64_t{4} << 30);
+}
+
+}  // namespace
+
+Budget::Budget(const Options& options, std::span<const Run> runs, unsigned threads)
+    : options_(options),
+      threads_(threads),
+      has_streams_(std::ranges::any_of(runs, &Run::is_stream)),
+      memory_bytes_(options.memory_bytes ? options.memory_bytes : default_memory_bytes()),
+      bytes_(memory_bytes_) {
+  for (const Run& run : runs) decoder_bytes_ = std::max(decoder_bytes_, run.input().memory_bytes);
+  if (runs.size() >= many_runs) {
+    const std::uint64_t least_bytes = smallest() * std::max(options.parts, 1u);
+    bytes_ = std::max(bytes_ - std::min(bytes_ / 4, runs.size() * bytes_known_of_a_run),
+                      std::min(bytes_, least_bytes));
+  }
+}
+
+unsigned Budget::reserve(const Compression& compression) {
+  const unsigned outputs = std::max(options_.parts, 1u);
+  unsigned threads = std::max(threads_ / outputs, 1u);
+  const auto bytes = [&] { return outputs * Compressor::memory_bytes(compression, threads); };
+  while (threads > 1 && bytes() > bytes_ / 2) --threads;
+  reserved_bytes_ = bytes();
+  bytes_ -= std::min(bytes_, reserved_bytes_);
+  return threads;
+}
+
+std::uint64_t Budget::widest(std::size_t slices) const {
+  // Half of the memory is left to what decompresses.
+  const std::uint64_t bytes = bytes_ / slices / (has_streams_ ? 2 : 1);
+  std::uint64_t widest =
+      options_.text ? widest_text_pass(bytes) : widest_pass(options_.record.record_bytes, bytes);
+  if (decoder_bytes_ != 0) widest = std::min(widest, bytes / decoder_bytes_);
+  if (widest < 2)
+    throw Error(fmt::format(
+        "--memory {}: too little to merge records of {} bytes{}; the smallest budget that works "
+        "is {} bytes",
+        memory_bytes_,
+        options_.text ? "any number of" : std::to_string(options_.record.record_bytes),
+        slices > 1 ? fmt::format(" into {} parts", slices) : "",
+        smallest() * slices + reserved_bytes_));
+  return widest;
+}
+
+std::optional<PassPlan> Budget::plan(std::span<const Run> runs, const PassNeeds& needs) const {
+  std::uint64_t merged_bytes = 0;
+  std::uint64_t decoders_bytes = 0;
+  for (const Run& run : runs) {
+    merged_bytes += run.bytes();
+    decoders_bytes += run.input().memory_bytes;
+  }
+  const std::uint64_t memory_bytes =
+      bytes_ / needs.slices - std::min(decoders_bytes, needs.held * decoder_bytes_);
+  // How many bytes a stream will give is not known.
+  if (has_streams_) merged_bytes = std::numeric_limits<std::uint64_t>::max();
+  const std::uint64_t slice_bytes = std::min(merged_bytes, needs.wanted_bytes) / needs.slices;
+  const bool mapped = std::ranges::all_of(runs, &Run::is_mapped);
+  const std::uint64_t least_unit_bytes =
+      needs.direct_output ? std::min(least_direct_unit_bytes, slice_bytes / runs_to_direct_units)
+                          : 0;
+  if (options_.text)
+    return plan_text_pass(
+        needs.held, memory_bytes, slice_bytes,
+        needs.cuda ? largest_cuda_unit_bytes : std::max(largest_text_unit_bytes, least_unit_bytes),
+        mapped ? runs_to_mapped_text_chunks : runs_to_cached_chunks);
+  const auto threads = std::max(threads_ / static_cast<unsigned>(needs.slices), 1u);
+  const std::uint64_t unit_bytes =
+      std::max({needs.cuda ? largest_cuda_unit_bytes : cpu_unit_bytes(threads), least_unit_bytes,
+                enough_unit_bytes(
+                    runs.size(), needs.cuda ? cuda_unit_bytes_a_run : cpu_unit_bytes_a_run(threads),
+                    slice_bytes)});
+  const std::uint64_t edge_bytes = has_streams_   ? stream_margin_bytes
+                                   : needs.direct ? 2 * page_bytes()
+                                                  : 0;
+  // Memory that a device is to reach costs even more.
+  const std::uint64_t runs_to_chunks = mapped                        ? runs_to_mapped_chunks
+                                       : needs.direct && !needs.cuda ? runs_to_direct_chunks
+                                                                     : runs_to_cached_chunks;
+  return plan_pass(needs.held, options_.record.record_bytes, memory_bytes, slice_bytes,
+                   std::min(unit_bytes, needs.wanted_bytes), edge_bytes, runs_to_chunks);
+}
+
+std::uint64_t Budget::smallest() const {
+  const std::uint64_t bytes =
+      options_.text ? smallest_text_memory() : smallest_memory(options_.record.record_bytes);
+  return has_streams_ ? std::max(2 * bytes, 4 * decoder_bytes_) : bytes;
+}
+
+}  // namespace corank

@@ -1,0 +1,151 @@
+#include "run/line_search.hpp"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+namespace corank {
+namespace {
+
+constexpr std::uint64_t block_bytes = 4096;
+// Parts of an output need not be equal to the byte.
+constexpr std::uint64_t enough_precision = 1024;
+
+bool sorts_before(const TextLayout& text, std::span<const std::byte> a,
+                  std::span<const std::byte> b) {
+  return text_less(text, a.data(), a.size(), b.data(), b.size());
+}
+
+// Whether a line sorts anywhere: one with a column that is to be a number and is none does not,
+// stands where it may, and says nothing about its neighbours. If it is an error, merges say so.
+bool has_order(const TextLayout& text, std::span<const std::byte> line) {
+  if (text.bad_numbers == BadNumbers::last) return true;
+  detail::Columns columns(text, line.data(), line.size());
+  return std::all_of(text.columns, text.columns + text.columns_count, [&](const TextColumn& key) {
+    std::uint64_t word;
+    return key.type == TextType::bytes || detail::parse_number(columns(key.column), key.type, word);
+  });
+}
+
+// The first line with an order that begins at `at` or behind it and before `to`; nothing if there
+// is none. Sets `at` to where it begins.
+std::vector<std::byte> ordered_line(const Run& run, const TextLayout& text, std::uint64_t& at,
+                                    std::uint64_t to) {
+  while (at < to) {
+    std::vector<std::byte> line = line_at(run, text, at);
+    if (has_order(text, line)) return line;
+    at += line.size();
+  }
+  return {};
+}
+
+// One with an order between the lines that begin at `low` and `high`, near `middle`.
+std::vector<std::byte> line_between(const Run& run, const TextLayout& text, std::uint64_t low,
+                                    std::uint64_t middle, std::uint64_t high) {
+  std::uint64_t at = next_line(run, text, middle);
+  std::vector<std::byte> line = ordered_line(run, text, at, high);
+  for (at = high; line.empty() && at > low;) {
+    at = line_before(run, text, at);
+    std::uint64_t begin = at;
+    line = ordered_line(run, text, begin, at + 1);
+  }
+  return line;
+}
+
+}  // namespace
+
+std::uint64_t next_line(const Run& run, const TextLayout& text, std::uint64_t at) {
+  std::vector<std::byte> block;
+  for (std::uint64_t size = block_bytes; at < run.records(); at += block.size(), size *= 2) {
+    block.resize(std::min(size, run.records() - at));
+    run.read(at, block.size(), block);
+    const auto found = std::ranges::find(block, static_cast<std::byte>(text.terminator));
+    if (found != block.end()) return at + static_cast<std::uint64_t>(found - block.begin()) + 1;
+  }
+  return run.records();
+}
+
+std::vector<std::byte> line_at(const Run& run, const TextLayout& text, std::uint64_t at) {
+  std::vector<std::byte> line(next_line(run, text, at) - at);
+  run.read(at, line.size(), line);
+  const auto terminator = static_cast<std::byte>(text.terminator);
+  if (line.back() != terminator) line.push_back(terminator);
+  return line;
+}
+
+std::uint64_t line_before(const Run& run, const TextLayout& text, std::uint64_t at) {
+  std::vector<std::byte> block;
+  std::uint64_t end = at - 1;  // its own terminator is not sought
+  for (std::uint64_t size = block_bytes; end != 0; end -= block.size(), size *= 2) {
+    block.resize(std::min(size, end));
+    run.read(end - block.size(), block.size(), block);
+    const auto found =
+        std::find(block.rbegin(), block.rend(), static_cast<std::byte>(text.terminator));
+    if (found != block.rend()) return end - static_cast<std::uint64_t>(found - block.rbegin());
+  }
+  return 0;
+}
+
+std::uint64_t find_line(const Run& run, const TextLayout& text, const TextLayout& by,
+                        std::span<const std::byte> key, Bound bound, std::uint64_t from,
+                        std::uint64_t to) {
+  // All records before `from` belong before the bound, none that begins at `to` or behind it does.
+  while (from < to) {
+    const std::uint64_t middle = from + (to - from) / 2;
+    std::uint64_t begin = middle == from ? from : next_line(run, text, middle - 1);
+    const std::vector<std::byte> line = ordered_line(run, text, begin, to);
+    if (line.empty())
+      to = middle;
+    else if (bound == Bound::lower ? sorts_before(by, line, key) : !sorts_before(by, key, line))
+      from = std::min(begin + line.size(), run.records());
+    else
+      to = begin;
+  }
+  return from;
+}
+
+std::vector<std::uint64_t> cut_lines(std::uint64_t bytes, std::span<const Run> runs,
+                                     const TextLayout& text) {
+  std::vector<std::uint64_t> low(runs.size()), high;
+  for (const Run& run : runs) high.push_back(run.records());
+  const auto sum = [](const std::vector<std::uint64_t>& positions) {
+    return std::accumulate(positions.begin(), positions.end(), std::uint64_t{0});
+  };
+  std::uint64_t low_sum = 0, high_sum = sum(high);
+  const std::uint64_t enough = high_sum / enough_precision;
+  while (bytes - low_sum > enough && high_sum - bytes > enough) {
+    // The line in the middle of the run that is least decided parts them all anew.
+    std::size_t widest = 0;
+    for (std::size_t run = 1; run < runs.size(); ++run)
+      if (high[run] - low[run] > high[widest] - low[widest]) widest = run;
+    const std::uint64_t width = high[widest] - low[widest];
+    const std::vector<std::byte> key =
+        line_between(runs[widest], text, low[widest], low[widest] + width / 2, high[widest]);
+    if (key.empty()) {
+      low[widest] = high[widest];
+      low_sum += width;
+      if (low_sum >= bytes) return low;
+      continue;
+    }
+    const auto find = [&](Bound bound) {
+      std::vector<std::uint64_t> positions;
+      for (std::size_t run = 0; run < runs.size(); ++run)
+        positions.push_back(find_line(runs[run], text, text, key, bound, low[run], high[run]));
+      return positions;
+    };
+    std::vector<std::uint64_t> positions = find(Bound::lower);
+    if (sum(positions) == low_sum) positions = find(Bound::upper);
+    const std::uint64_t position_sum = sum(positions);
+    if (position_sum == high_sum) break;  // all that is between is equal
+    if (position_sum <= bytes) {
+      low = std::move(positions);
+      low_sum = position_sum;
+    } else {
+      high = std::move(positions);
+      high_sum = position_sum;
+    }
+  }
+  return bytes - low_sum < high_sum - bytes ? low : high;
+}
+
+}  // namespace corank

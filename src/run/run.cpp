@@ -1,0 +1,233 @@
+#include "run/run.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "corank/error.hpp"
+#include "util/buffer_pool.hpp"
+
+namespace corank {
+namespace {
+
+constexpr std::byte nothing{};  // where a run without records is
+
+// What was read of a source, and then the rest of it.
+class BegunSource final : public Source {
+ public:
+  BegunSource(std::vector<std::byte> begin, std::unique_ptr<Source> rest)
+      : begin_(std::move(begin)), rest_(std::move(rest)) {}
+
+  std::size_t read(std::span<std::byte> into) override {
+    const std::size_t again = std::min(into.size(), begin_.size() - again_);
+    std::copy_n(begin_.begin() + static_cast<std::ptrdiff_t>(again_), again, into.begin());
+    again_ += again;
+    return again + (again == into.size() ? 0 : rest_->read(into.subspan(again)));
+  }
+
+  std::uint64_t input_bytes() const override { return rest_->input_bytes(); }
+
+ private:
+  std::vector<std::byte> begin_;
+  std::size_t again_ = 0;
+  std::unique_ptr<Source> rest_;
+};
+
+}  // namespace
+
+Run::Run(std::filesystem::path path, std::uint32_t record_bytes, bool keep_open, bool decompress)
+    : path_(std::move(path)),
+      file_(std::make_shared<const FileDescriptor>(open_input(path_))),
+      input_(look_at_input(path_, *file_, decompress)),
+      decompress_(decompress),
+      record_bytes_(record_bytes),
+      file_bytes_(input_.bytes) {
+  if (is_stream()) record_bytes_ = 1;
+  if (file_bytes_ % record_bytes_ != 0)
+    throw Error(fmt::format(
+        "{}: its size, {} bytes, is no multiple of the record's, {} bytes; the last whole record "
+        "ends at byte {}: check the file and --record",
+        path_.string(), file_bytes_, record_bytes, file_bytes_ - file_bytes_ % record_bytes));
+  records_ = file_bytes_ / record_bytes_;
+  if (keep_open)
+    ::posix_fadvise(file_->get(), 0, 0, POSIX_FADV_SEQUENTIAL);
+  else if (!input_.is_stream)
+    file_.reset();
+}
+
+Run::Run(FileDescriptor file, std::filesystem::path folder, std::uint32_t record_bytes,
+         std::uint64_t records)
+    : path_(std::move(folder)),
+      file_(std::make_shared<const FileDescriptor>(std::move(file))),
+      record_bytes_(record_bytes),
+      file_bytes_(records * record_bytes),
+      records_(records) {}
+
+Run::Run(std::span<const std::byte> memory, std::string name, std::uint32_t record_bytes)
+    : path_(std::move(name)),
+      memory_(memory.empty() ? &nothing : memory.data()),
+      record_bytes_(record_bytes),
+      file_bytes_(memory.size()),
+      records_(memory.size() / record_bytes) {
+  if (memory.size() % record_bytes != 0)
+    throw Error(fmt::format("{}: its size, {} bytes, is no multiple of the record's, {} bytes",
+                            path_.string(), memory.size(), record_bytes));
+}
+
+Run Run::stretch(std::uint64_t first, std::uint64_t count) const {
+  Run part = *this;
+  part.first_ += first;
+  part.records_ = count;
+  return part;
+}
+
+Run Run::behind(std::uint64_t header) const {
+  // How long what a stream holds is, is not known.
+  Run rest = stretch(header, is_stream() ? records_ : records_ - header);
+  rest.header_ = rest.first_;
+  return rest;
+}
+
+std::unique_ptr<Source> Run::source(std::stop_token stop) const {
+  std::unique_ptr<Source> source;
+  if (begun_)
+    source = std::make_unique<BegunSource>(std::move(begun_->bytes), std::move(begun_->source));
+  else
+    source = open_source(path_, file_, input_, decompress_, std::move(stop));
+  std::vector<std::byte> skipped(first_);
+  source->read(skipped);
+  return source;
+}
+
+std::vector<std::byte> Run::begin(std::uint64_t bytes, std::stop_token stop) {
+  std::shared_ptr<Begun> begun = begun_;
+  if (!begun) {
+    begun = std::make_shared<Begun>();
+    begun->source = open_source(path_, file_, input_, decompress_, std::move(stop));
+    if (input_.is_stream) begun_ = begun;
+  }
+  const std::size_t before = begun->bytes.size();
+  if (before < bytes) {
+    begun->bytes.resize(bytes);
+    begun->bytes.resize(before + begun->source->read(std::span(begun->bytes).subspan(before)));
+  }
+  return begun->bytes;
+}
+
+void Run::count_bytes() {
+  first_ *= record_bytes_;
+  header_ *= record_bytes_;
+  records_ *= record_bytes_;
+  record_bytes_ = 1;
+}
+
+bool Run::make_direct() {
+  if (!is_named_file()) return false;
+  direct_ = corank::make_direct(*descriptor());
+  return direct_;
+}
+
+void Run::map_into(const std::shared_ptr<MappedFiles>& files) {
+  if (!is_named_file() || is_stream()) return;
+  memory_ = files->add(*descriptor(), file_bytes_, path_);
+  mapping_ = files;
+}
+
+std::uint64_t Run::mapped_page_bytes() const {
+  return mapping_ ? mapping_->page_bytes(file_bytes_) : 0;
+}
+
+bool Run::is_cached() const {
+  constexpr std::uint64_t samples = 4;
+  const auto file = descriptor();
+  for (std::uint64_t i = 0; i < samples && file_bytes_ != 0; ++i)
+    if (!corank::is_cached(*file, (file_bytes_ - 1) / (samples - 1) * i)) return false;
+  return true;
+}
+
+Run Run::whole() const {
+  Run all = *this;
+  all.first_ = header_;
+  all.records_ = file_bytes_ / record_bytes_ - header_;
+  return all;
+}
+
+FileDescriptor Run::reopen() const {
+  FileDescriptor file = open_to_read(path_);
+  struct stat status {};
+  if (::fstat(file.get(), &status) != 0) throw_file_error(path_, "look at");
+  if (!(FileIdentity{status.st_dev, status.st_ino} == identity()))
+    throw Error(path_.string() + ": was replaced while it was read; start again");
+  return file;
+}
+
+std::shared_ptr<const FileDescriptor> Run::descriptor() const {
+  if (file_) return file_;
+  auto file = std::make_shared<const FileDescriptor>(reopen());
+  if (direct_) corank::make_direct(*file);
+  return file;
+}
+
+Run::Part Run::part(std::uint64_t first, std::uint64_t count) const {
+  const std::uint64_t offset = (first_ + first) * record_bytes_;
+  const std::uint64_t wanted = count * record_bytes_;
+  if (!direct_) return {offset, wanted, 0, wanted};
+  const std::uint64_t skew = offset % page_bytes();
+  return {offset - skew, round_up(skew + wanted, page_bytes()), skew, wanted};
+}
+
+void Run::read(std::uint64_t first, std::uint64_t count, std::span<std::byte> into) const {
+  if (stop_.stop_requested()) throw Interrupted();
+  const Part part = this->part(first, count);
+  if (memory_) {
+    std::memcpy(into.data(), in_place(first), part.wanted);
+    return;
+  }
+  if (!direct_) {
+    check_got(part, read_at(*descriptor(), into.first(part.bytes), part.offset, path_));
+    return;
+  }
+  BufferPool pool(part.bytes, 1, nullptr);  // whose memory begins at a page's start
+  const Buffer pages = pool.lease();
+  check_got(part, read_at(*descriptor(), pages.bytes(), part.offset, path_));
+  std::memcpy(into.data(), pages.bytes().data() + part.skew, part.wanted);
+}
+
+void Run::check_got(const Part& part, std::uint64_t got) const {
+  if (got >= part.skew + part.wanted) return;
+  throw Error(fmt::format(
+      "{}: became shorter while it was read: it had {} bytes and now ends at byte {} (in record "
+      "{}); start again when nothing writes to it",
+      path_.string(), file_bytes_, part.offset + got, (part.offset + got) / record_bytes_));
+}
+
+void Run::check_unchanged() const {
+  if ((memory_ && !mapping_) || input_.is_stream) return;
+  if (mapping_) {
+    const std::byte* failed = mapping_->failed_at();
+    if (failed && failed >= memory_ && failed < memory_ + round_up(file_bytes_, page_bytes()))
+      throw Error(fmt::format(
+          "{}: byte {} (in record {}) could not be read: the file became shorter meanwhile, or its "
+          "device failed; check it and start again",
+          path_.string(), failed - memory_,
+          static_cast<std::uint64_t>(failed - memory_) / record_bytes_));
+  }
+  struct stat status {};
+  if (::fstat(descriptor()->get(), &status) != 0) throw_file_error(path_, "look at");
+  if (static_cast<std::uint64_t>(status.st_size) != file_bytes_)
+    throw Error(fmt::format(
+        "{}: changed its size while it was read, from {} to {} bytes; start again when nothing "
+        "writes to it",
+        path_.string(), file_bytes_, status.st_size));
+  if (identity() != FileIdentity{} && corank::modified_ns(status) != modified_ns())
+    throw Error(path_.string() +
+                ": was written to while it was read, as its time of change tells; start again when "
+                "nothing writes to it");
+}
+
+}  // namespace corank

@@ -1,0 +1,85 @@
+#include "run/run_io.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+
+#include "corank/error.hpp"
+#include "io/file.hpp"
+#include "io/mapped_file.hpp"
+#include "util/buffer_pool.hpp"
+
+namespace corank {
+namespace {
+
+// Descriptors left to everything but the runs: the output, passes, runs opened for one read; and
+// to each part of the output.
+constexpr std::size_t other_descriptors = 96;
+constexpr std::size_t part_descriptors = 2;
+
+// Below this the page cache costs less than it saves.
+constexpr std::uint64_t least_direct_chunk_bytes = std::uint64_t{64} << 10;
+// A process may have 65,530 mappings, by default.
+constexpr std::size_t most_mapped = 16'384;
+
+// Whether a few of the runs, the first of them, are in the page cache.
+bool are_cached(std::span<const Run> runs) {
+  constexpr std::size_t samples = 16;
+  const std::size_t step = (runs.size() + samples - 1) / samples;
+  for (std::size_t i = 0; i < runs.size(); i += step)
+    if (!runs[i].is_cached()) return false;
+  return true;
+}
+
+void map(std::span<Run> runs, std::uint64_t resident_bytes) {
+  if (runs.size() > most_mapped)
+    throw Error(fmt::format("--io mapped: maps no more than {} runs, and there are {}; use auto",
+                            most_mapped, runs.size()));
+  std::vector<std::uint64_t> file_bytes;
+  for (const Run& run : runs) file_bytes.push_back(run.file_bytes());
+  const auto files = std::make_shared<MappedFiles>(file_bytes, resident_bytes);
+  for (Run& run : runs) run.map_into(files);
+}
+
+}  // namespace
+
+std::vector<Run> open_runs(std::span<const std::filesystem::path> paths, std::uint32_t record_bytes,
+                           const Options& options) {
+  const std::size_t limit = descriptor_limit();
+  const std::size_t others = other_descriptors + part_descriptors * options.parts;
+  const std::size_t keep_open = limit > 2 * others ? limit - others : limit / 4;
+  std::vector<Run> runs;
+  runs.reserve(paths.size());
+  for (const auto& path : paths) {
+    if (options.stop.stop_requested()) throw Interrupted();
+    Run run(path, record_bytes, runs.size() < keep_open, options.decompress);
+    const InputStatus& input = run.input();
+    const auto is_same_pipe = [&](const Run& other) {
+      return other.input().is_stream && other.input().identity == input.identity;
+    };
+    if (input.is_stream && std::ranges::any_of(runs, is_same_pipe))
+      throw Error(run.path().string() +
+                  ": is named more than once; a pipe or standard input can be one run only");
+    run.stop_on(options.stop);
+    runs.push_back(std::move(run));
+  }
+  return runs;
+}
+
+const char* choose_io(std::span<Run> runs, Io io, bool may_map, std::uint64_t memory_bytes,
+                      std::uint64_t direct_chunk_bytes) {
+  if (std::ranges::all_of(runs, &Run::is_stream)) return "streamed";
+  const bool automatic = io == Io::automatic, cached = are_cached(runs);
+  if (io == Io::mapped || (automatic && cached && may_map && runs.size() <= most_mapped)) {
+    map(runs, memory_bytes / 4);
+    return "mapped";
+  }
+  if ((io == Io::direct || (automatic && !cached)) &&
+      direct_chunk_bytes >= least_direct_chunk_bytes &&
+      std::ranges::all_of(runs, &Run::make_direct))
+    return "direct";
+  return "buffered";
+}
+
+}  // namespace corank

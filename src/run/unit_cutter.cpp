@@ -1,0 +1,297 @@
+#include "run/unit_cutter.hpp"
+
+#include <tbb/task_arena.h>
+
+#include <algorithm>
+#include <limits>
+#include <ranges>
+#include <utility>
+
+#include "corank/algorithm/co_rank.hpp"
+#include "util/parallel_for.hpp"
+
+namespace corank {
+namespace {
+
+// A key as the cut compares it: the prefix, and the record where the tail is looked up.
+template <int W>
+struct Probe {
+  Key<W> key;
+  const std::byte* record;
+};
+
+// What is left of a chunk: from `begin` on, counted from the first record that no unit has.
+struct Stretch {
+  std::uint64_t begin;
+  const std::byte* records;
+};
+
+// `count` by `part` / `whole`, whose product may need more than 64 bits.
+std::uint64_t scaled(std::uint64_t count, std::uint64_t part, std::uint64_t whole) {
+  return static_cast<std::uint64_t>(static_cast<unsigned __int128>(count) * part / whole);
+}
+
+// How many of the `count` records, 1 or more, fit in `room_bytes`.
+std::uint64_t fitting(const KeyLayout& layout, const std::byte* records, std::uint64_t count,
+                      std::uint64_t room_bytes) {
+  if (!layout.text) return std::min(count, room_bytes / layout.record_bytes);
+  const auto ends = std::views::iota(std::uint64_t{1}, count + 1);
+  return static_cast<std::uint64_t>(
+      std::ranges::upper_bound(
+          ends, room_bytes, {},
+          [&](std::uint64_t end) { return bytes_of(layout, records, end).size(); }) -
+      ends.begin());
+}
+
+}  // namespace
+
+Cutter::Cutter(ChunkSource& source, const KeyEncoding& encoding, const PassPlan& plan,
+               std::uint64_t at_once)
+    : source_(source),
+      encoding_(encoding),
+      unit_records_(plan.unit_records),
+      unit_bytes_(plan.unit_bytes),
+      windows_(source.runs()),
+      units_at_once_(at_once) {}
+
+const Chunk& Cutter::Window::chunk_of(std::uint64_t record) const {
+  const auto after = std::ranges::upper_bound(chunks, record, {},
+                                              [](const ChunkRef& chunk) { return chunk->first; });
+  return **(after - 1);
+}
+
+std::optional<WorkUnit> Cutter::next() {
+  if (cut_ahead_.empty()) cut_units();
+  if (cut_ahead_.empty()) return std::nullopt;
+  WorkUnit unit{sequence_++, 0, {}, rank_, 0, offset_};
+  for (std::uint32_t run = 0; run < windows_.size(); ++run) {
+    const std::uint64_t count = cut_ahead_.front()[run];
+    unit.records += count;
+    if (count != 0) consume(run, count, unit);
+  }
+  rank_ += unit.records;
+  offset_ += unit.bytes;
+  cut_ahead_.pop_front();
+  return unit;
+}
+
+// Runs in memory need no chunks, so that the records of several units can be at hand at once: their
+// cuts, which wait for memory, are made side by side.
+void Cutter::cut_units() {
+  if (encoding_.layout().text) {
+    gather(unit_records_, unit_bytes_);
+    if (complete_ != 0) cut_ahead_.push_back(cut_text());
+    return;
+  }
+  gather(units_at_once_ * unit_records_, std::numeric_limits<std::uint64_t>::max());
+  const std::uint64_t units =
+      std::clamp<std::uint64_t>(complete_ / unit_records_, complete_ != 0 ? 1 : 0, units_at_once_);
+  cut_ahead_.resize(units);
+  const auto cut_unit = [&](std::uint64_t unit) {
+    cut_ahead_[unit] = cut(std::min(complete_, (unit + 1) * unit_records_));
+  };
+  if (units == 1)
+    cut_unit(0);
+  else
+    tbb::this_task_arena::isolate([&] { for_all(0, units, cut_unit); });
+  for (std::uint64_t unit = units; unit-- > 1;)
+    for (std::uint32_t run = 0; run < windows_.size(); ++run) {
+      const std::uint64_t before = cut_ahead_[unit - 1][run];
+      // Only the cuts of a run that is out of order cross.
+      if (cut_ahead_[unit][run] < before) throw RunDisorder(run, windows_[run].begin + before);
+      cut_ahead_[unit][run] -= before;
+    }
+}
+
+// Takes chunks until so many records or bytes are complete, or all.
+void Cutter::gather(std::uint64_t records, std::uint64_t bytes) {
+  const auto lower_on_top = [this](std::uint32_t x, std::uint32_t y) { return sorts_before(y, x); };
+  const auto extend = [&](std::uint32_t run) {
+    if (!take(run)) return;
+    frontier_.push_back(run);
+    std::ranges::push_heap(frontier_, lower_on_top);
+  };
+  if (!started_) {
+    started_ = true;
+    for (std::uint32_t run = 0; run < windows_.size(); ++run) extend(run);
+  }
+  while (complete_ < records && complete_bytes_ < bytes) {
+    if (drained_) extend(*std::exchange(drained_, std::nullopt));
+    if (frontier_.empty()) break;
+    std::ranges::pop_heap(frontier_, lower_on_top);
+    const std::uint32_t run = frontier_.back();
+    frontier_.pop_back();
+    Window& window = windows_[run];
+    const Chunk& chunk = *window.chunks.back();
+    const std::uint64_t from = std::max(window.begin, chunk.first);
+    if (from < window.end) {
+      complete_ += window.end - from;
+      complete_bytes_ +=
+          bytes_of(encoding_.layout(), chunk, from - chunk.first, window.end - from).size();
+    }
+    window.complete_end = window.end;
+    drained_ = run;
+  }
+}
+
+// False at the run's end.
+bool Cutter::take(std::uint32_t run) {
+  const KeyLayout layout = encoding_.layout();
+  Window& window = windows_[run];
+  ChunkRef chunk = source_.next(run);
+  if (!chunk) return false;
+  const std::byte* last = chunk->records() + (chunk->count - 1) * layout.record_bytes;
+  if (!window.chunks.empty()) {
+    const Chunk& before = *window.chunks.back();
+    if (record_less(layout, chunk->records(),
+                    before.records() + (before.count - 1) * layout.record_bytes))
+      throw RunDisorder(run, chunk->first);
+    if (window.begin == window.end) window.chunks.clear();
+  }
+  // Only the ends of chunks steer the reading, so they must be right before the rest is checked.
+  if (record_less(layout, last, chunk->records()))
+    throw RunDisorder(run, chunk->first + chunk->count - 1);
+  window.end = chunk->first + chunk->count;
+  window.chunks.push_back(std::move(chunk));
+  return true;
+}
+
+bool Cutter::sorts_before(std::uint32_t run, std::uint32_t other) const {
+  const Chunk& x = *windows_[run].chunks.back();
+  const Chunk& y = *windows_[other].chunks.back();
+  if (!(x.last_key == y.last_key)) return x.last_key < y.last_key;
+  if (encoding_.has_tail()) {
+    const KeyLayout layout = encoding_.layout();
+    const std::byte* x_last = x.records() + (x.count - 1) * layout.record_bytes;
+    const std::byte* y_last = y.records() + (y.count - 1) * layout.record_bytes;
+    if (tail_less(layout, x_last, y_last)) return true;
+    if (tail_less(layout, y_last, x_last)) return false;
+  }
+  return run < other;
+}
+
+std::vector<std::uint64_t> Cutter::cut(std::uint64_t records) const {
+  const KeyLayout layout = encoding_.layout();
+  // Side by side, so that a probe misses the cache at most once: at its record.
+  std::vector<Stretch> stretches;
+  std::vector<std::size_t> ends;  // of each run's stretches
+  std::vector<std::uint64_t> counts;
+  for (const Window& window : windows_) {
+    for (const ChunkRef& chunk : window.chunks) {
+      const std::uint64_t from = std::max(window.begin, chunk->first);
+      stretches.push_back(
+          {from - window.begin, chunk->records() + (from - chunk->first) * layout.record_bytes});
+    }
+    ends.push_back(stretches.size());
+    counts.push_back(window.end - window.begin);
+  }
+  const auto co_rank_by = [&]<int W>(std::integral_constant<int, W>) {
+    const auto probe = [&](std::size_t run, std::uint64_t index) {
+      const Stretch* stretch = stretches.data() + ends[run] - 1;
+      while (stretch->begin > index) --stretch;
+      const std::byte* record = stretch->records + (index - stretch->begin) * layout.record_bytes;
+      return Probe<W>{encode<W>(layout, record), record};
+    };
+    const auto less = [&](const Probe<W>& x, const Probe<W>& y) {
+      return x.key < y.key ||
+             (layout.has_tail() && x.key == y.key && tail_less(layout, x.record, y.record));
+    };
+    return co_rank(records, counts, probe, less).position;
+  };
+  switch (encoding_.prefix_words()) {
+    case 1:
+      return co_rank_by(std::integral_constant<int, 1>{});
+    case 2:
+      return co_rank_by(std::integral_constant<int, 2>{});
+    default:
+      return co_rank_by(std::integral_constant<int, max_key_words>{});
+  }
+}
+
+// A unit of at most unit_bytes_, or of one record.
+std::vector<std::uint64_t> Cutter::cut_text() const {
+  std::uint64_t records = std::min(complete_, unit_records_);
+  if (complete_bytes_ > unit_bytes_)
+    records = std::min(records, scaled(complete_, unit_bytes_, complete_bytes_));
+  for (;;) {
+    records = std::max<std::uint64_t>(records, 1);
+    std::vector<std::uint64_t> positions = cut(records);
+    const std::uint64_t bytes = bytes_of_cut(positions);
+    if (bytes <= unit_bytes_ || records == 1) return positions;
+    records = std::min(records - 1, scaled(records, unit_bytes_, bytes));
+  }
+}
+
+std::uint64_t Cutter::bytes_of_cut(std::span<const std::uint64_t> positions) const {
+  std::uint64_t bytes = 0;
+  for (std::size_t run = 0; run < windows_.size(); ++run) {
+    const Window& window = windows_[run];
+    const std::uint64_t end = window.begin + positions[run];
+    for (const ChunkRef& chunk : window.chunks) {
+      const std::uint64_t from = std::max(window.begin, chunk->first);
+      const std::uint64_t to = std::min(end, chunk->first + chunk->count);
+      if (from < to)
+        bytes += bytes_of(encoding_.layout(), *chunk, from - chunk->first, to - from).size();
+    }
+  }
+  return bytes;
+}
+
+void Cutter::consume(std::uint32_t run, std::uint64_t records, WorkUnit& unit) {
+  Window& window = windows_[run];
+  const std::uint64_t end = window.begin + records;
+  const KeyLayout layout = encoding_.layout();
+  complete_ -= std::min(end, window.complete_end) - std::min(window.begin, window.complete_end);
+  for (const ChunkRef& chunk : window.chunks) {
+    const std::uint64_t from = std::max(window.begin, chunk->first);
+    const std::uint64_t to = std::min(end, chunk->first + chunk->count);
+    if (from >= to) continue;
+    unit.segments.push_back({chunk, from - chunk->first, to - from});
+    const std::uint64_t bytes = bytes_of(layout, *chunk, from - chunk->first, to - from).size();
+    unit.bytes += bytes;
+    if (to <= window.complete_end) complete_bytes_ -= bytes;
+  }
+  window.begin = end;
+  if (end < window.end) {
+    const Chunk& chunk = window.chunk_of(end);
+    const std::byte* record = chunk.records() + (end - chunk.first) * layout.record_bytes;
+    if (end > chunk.first && record_less(layout, record, record - layout.record_bytes))
+      throw RunDisorder(run, end);
+  }
+  // The last chunk stays for the comparison with its successor.
+  std::erase_if(window.chunks, [&](const ChunkRef& chunk) {
+    return chunk->first + chunk->count <= end && chunk != window.chunks.back();
+  });
+}
+
+std::optional<WorkUnit> Concatenation::next() {
+  const KeyLayout layout = encoding_.layout();
+  WorkUnit unit{sequence_++, 0, {}, rank_, 0, offset_};
+  while (unit.records < unit_records_ && unit.segments.size() < unit_chunks_ &&
+         run_ < source_.runs()) {
+    if (!chunk_ || taken_ == chunk_->count) {
+      chunk_ = source_.next(run_);
+      taken_ = 0;
+      if (!chunk_) {
+        ++run_;
+        continue;
+      }
+    }
+    std::uint64_t count = fitting(layout, chunk_->records() + taken_ * layout.record_bytes,
+                                  std::min(chunk_->count - taken_, unit_records_ - unit.records),
+                                  unit_bytes_ - unit.bytes);
+    if (count == 0 && unit.records != 0) break;
+    count = std::max<std::uint64_t>(count, 1);
+    unit.segments.push_back({chunk_, taken_, count});
+    unit.records += count;
+    unit.bytes += bytes_of(layout, *chunk_, taken_, count).size();
+    taken_ += count;
+    if (unit.bytes > unit_bytes_) break;  // a single record
+  }
+  if (unit.records == 0) return std::nullopt;
+  rank_ += unit.records;
+  offset_ += unit.bytes;
+  return unit;
+}
+
+}  // namespace corank

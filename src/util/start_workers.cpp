@@ -1,0 +1,86 @@
+#include "util/start_workers.hpp"
+
+#include <sys/mman.h>
+#include <tbb/cache_aligned_allocator.h>
+#include <tbb/global_control.h>
+#include <tbb/parallel_for.h>
+#include <tbb/task_arena.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <condition_variable>
+#include <latch>
+#include <mutex>
+#include <new>
+#include <thread>
+#include <vector>
+
+namespace corank {
+namespace {
+
+// What allocators map at once when threads begin to use them.
+constexpr std::size_t room_bytes = std::size_t{8} << 20;
+constexpr std::size_t room_bytes_of_thread = std::size_t{1} << 20;
+// Where oneTBB is busy elsewhere its threads come late, or never.
+constexpr std::chrono::milliseconds patience{100};
+
+// Throws unless the system gives as many threads more, with stacks no smaller than oneTBB's.
+void try_threads(unsigned count) {
+  std::latch tried(1);
+  std::vector<std::jthread> threads;
+  try {
+    while (threads.size() < count) threads.emplace_back([&] { tried.wait(); });
+    const std::size_t bytes = room_bytes + count * room_bytes_of_thread;
+    void* const room =
+        ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (room == MAP_FAILED) throw std::bad_alloc();
+    ::munmap(room, bytes);
+  } catch (...) {
+    tried.count_down();
+    throw;
+  }
+  tried.count_down();
+}
+
+}  // namespace
+
+void leave_memory_to_thread() {
+  using Memory = std::vector<std::byte, tbb::cache_aligned_allocator<std::byte>>;
+  std::array<Memory, 16> blocks;
+  // About the largest that oneTBB's allocator cuts from slabs of the thread's own.
+  for (Memory& block : blocks) block.reserve(8000);
+}
+
+void start_workers(unsigned parallelism) {
+  static std::mutex starting;
+  static unsigned started = 1;  // and the caller's
+  const std::lock_guard lock(starting);
+  const auto allowed =
+      tbb::global_control::active_value(tbb::global_control::max_allowed_parallelism);
+  parallelism = static_cast<unsigned>(std::min<std::size_t>(parallelism, allowed));
+  if (parallelism <= started) return;
+  try_threads(parallelism - started);
+  // They stay for as long as there is an arena.
+  static tbb::task_arena* const keeper = new tbb::task_arena(1);
+  keeper->initialize();
+  // Who waits here takes no second task, so each takes one.
+  std::mutex mutex;
+  std::condition_variable arrived;
+  unsigned missing = parallelism;
+  tbb::task_arena arena(static_cast<int>(parallelism));
+  arena.execute([&] {
+    tbb::parallel_for(
+        0u, parallelism,
+        [&](unsigned) {
+          leave_memory_to_thread();
+          std::unique_lock waiting(mutex);
+          if (--missing == 0) return arrived.notify_all();
+          arrived.wait_for(waiting, patience, [&] { return missing == 0; });
+        },
+        tbb::simple_partitioner());
+  });
+  started = parallelism;
+}
+
+}  // namespace corank

@@ -1,0 +1,53 @@
+#include "util/trace.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <string>
+#include <tuple>
+
+#include "corank/error.hpp"
+
+namespace corank {
+
+void Trace::add(const TraceRow& row, std::uint64_t number, TraceClock::time_point begin,
+                TraceClock::time_point end) {
+  const std::lock_guard lock(mutex_);
+  events_.push_back({row, number, begin, end});
+}
+
+void Trace::write(const std::filesystem::path& file) const {
+  const auto microseconds = [](TraceClock::duration time) {
+    return std::chrono::duration<double, std::micro>(time).count();
+  };
+  // The format knows processes and threads: slices and their rows, in the order of the flow.
+  const auto key = [](const TraceRow& row) {
+    const std::string_view flow[] = {"read", "cut", "merge", "write"};
+    return std::tuple(row.slice, std::ranges::find(flow, std::string_view(row.stage)) - flow,
+                      row.number);
+  };
+  std::map<decltype(key({})), std::size_t> ids;
+  for (const Event& event : events_) ids.try_emplace(key(event.row));
+  std::string text = "[\n";
+  const auto out = std::back_inserter(text);
+  std::size_t next = 0;
+  for (auto& [row, id] : ids) id = ++next;
+  for (const Event& event : events_)
+    fmt::format_to(out,
+                   R"({{"name":"{}","ph":"X","pid":{},"tid":{},"ts":{:.3f},"dur":{:.3f},)"
+                   R"("args":{{"number":{}}}}},)"
+                   "\n",
+                   event.row.stage, event.row.slice, ids.at(key(event.row)),
+                   microseconds(event.begin - start_), microseconds(event.end - event.begin),
+                   event.number);
+  fmt::format_to(out, R"({{"name":"process_name","ph":"M","pid":0,"args":{{"name":"corank"}}}})"
+                      "\n]\n");
+  std::ofstream opened(file);
+  if (!(opened << text).flush())
+    throw Error(file.string() + ": cannot write the trace; the merge itself is done");
+}
+
+}  // namespace corank

@@ -1,0 +1,622 @@
+// Text and pairs as the program's user meets them; lines against GNU sort are in gnu_sort_test.cpp.
+#include <fmt/format.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "support/program.hpp"
+#include "support/text_reference.hpp"
+
+using namespace corank;
+using namespace corank::test;
+
+namespace {
+
+// Runs that hold text, and an output that stood there before.
+class Folder {
+ public:
+  explicit Folder(const Strings& texts = {}) {
+    for (const std::string& text : texts) add(text);
+    write_file(output(), Bytes(5));
+  }
+
+  std::string add(const std::string& text) {
+    runs.push_back(folder / ("run" + std::to_string(runs.size())));
+    write_file(runs.back(), bytes_of_text(text));
+    return runs.back();
+  }
+
+  std::filesystem::path output() const { return folder / "output"; }
+
+  Result merge(const Strings& options) const { return run(command(options)); }
+
+  // The merged text; fails if there is none.
+  std::string merged(const Strings& options) const {
+    const Result result = merge(options);
+    INFO(result.err);
+    REQUIRE(result.code == 0);
+    return text_of(output());
+  }
+
+  // Fails cleanly: the code, one line that says all of `parts`, nothing lost, nothing left.
+  void check_refusal(const Strings& options, int code, const Strings& parts) const {
+    const auto before = folder.names();
+    const std::string old = text_of(output());
+    const Result result = merge(options);
+    INFO(result.err);
+    CHECK(result.code == code);
+    CHECK(result.err.starts_with("corank: "));
+    CHECK(std::ranges::count(result.err, '\n') == 1);
+    for (const std::string& part : parts) {
+      INFO(part);
+      CHECK(holds(result.err, part));
+    }
+    CHECK((text_of(output()) == old));
+    CHECK(folder.names() == before);
+  }
+
+  TemporaryFolder folder;
+  Strings runs;
+
+ private:
+  Strings command(const Strings& options) const {
+    Strings all{"merge", "-f", "-o", output()};
+    all.insert(all.end(), options.begin(), options.end());
+    all.insert(all.end(), runs.begin(), runs.end());
+    return all;
+  }
+};
+
+std::string random_text(Random& random, std::string_view characters, std::uint64_t most_bytes) {
+  std::string text(below(random, most_bytes + 1), ' ');
+  for (char& c : text) c = characters[below(random, characters.size())];
+  return text;
+}
+
+// What is ordered of a record.
+std::string decoded(const TextFormat& format, const std::string& record) {
+  if (format.kind != TextKind::pairs) return record.substr(0, record.size() - 1);
+  return record.substr(
+      8, static_cast<unsigned char>(record[0]) + 256u * static_cast<unsigned char>(record[1]));
+}
+
+// Deals random records to sorted runs and expects what std::stable_sort makes of all of them.
+void check_against_reference(const TextFormat& format, const Strings& options,
+                             const std::string& header, Random& random,
+                             const std::function<std::string()>& make_record) {
+  const auto less = [&](const std::string& a, const std::string& b) {
+    return compare_records(decoded(format, a), decoded(format, b), format) < 0;
+  };
+  Folder test;
+  Strings all;
+  for (std::uint64_t runs = 1 + below(random, 9); runs > 0; --runs) {
+    Strings records(below(random, 400));
+    for (std::string& record : records) record = make_record();
+    std::ranges::stable_sort(records, less);
+    std::string text = header;
+    for (const std::string& record : records) text += record;
+    if (format.kind == TextKind::csv && text.ends_with('\n') && below(random, 3) == 0)
+      text.pop_back();
+    test.add(text);
+    all.insert(all.end(), records.begin(), records.end());
+  }
+  std::ranges::stable_sort(all, less);
+  std::string expected = header;
+  for (const std::string& record : all) expected += record;
+  CHECK((test.merged(options) == expected));
+}
+
+}  // namespace
+
+TEST_CASE("files that are all empty have no header, and need none") {
+  const Folder test({"", ""});
+  for (const Strings& options : {Strings{"-b", "n:u64"},
+                                 {"--where", "n == 'x'"},
+                                 {"--select", "n"},
+                                 {"--select", "a,b"},
+                                 {"--select", "2,a,1"},
+                                 {"-b", "a,b:u64", "--from", "'x',1"}}) {
+    Strings all{"--csv", "--header"};
+    all.insert(all.end(), options.begin(), options.end());
+    CHECK(test.merged(all).empty());
+  }
+  CHECK(run({"check", "--csv", "--header", "-b", "n", test.runs[0]}).code == 0);
+}
+
+TEST_CASE("CSV is merged as its decoded columns are ordered", "[text]") {
+  Random random(21);
+  for (int repetition = 0; repetition < 6; ++repetition)
+    for (const char* keys : {"1", "2:u64:desc,1:nocase", "name,count:u64"}) {
+      TextFormat format;
+      format.kind = TextKind::csv;
+      format.delimiter = ';';
+      format.header = true;
+      format.keys = parse_text_keys(keys);
+      for (TextKey& key : format.keys)  // as the header below says
+        if (!key.name.empty()) key.column = key.name == "name" ? 1 : 2;
+      check_against_reference(
+          format, {"--csv", "-t", ";", "--header", "-b", keys, "-m", "4M"},
+          "name;\"count\";more\r\n", random, [&] {
+            std::string name = random_text(random, "aAbB", 9);
+            if (below(random, 3) == 0)
+              name = '"' + random_text(random, "ab;\n", 12) + "\"\"" + name + '"';
+            const std::string count = std::to_string(below(random, 30));
+            return name + ";" + (below(random, 2) ? '"' + count + '"' : count) + ";" +
+                   random_text(random, "xyz", 40) + (below(random, 2) ? "\r\n" : "\n");
+          });
+    }
+}
+
+TEST_CASE("pairs are merged by their keys", "[text]") {
+  Random random(22);
+  for (int repetition = 0; repetition < 8; ++repetition)
+    for (const bool descending : {false, true}) {
+      TextFormat format;
+      format.kind = TextKind::pairs;
+      format.keys = {TextKey{}};
+      format.keys[0].descending = descending;
+      check_against_reference(
+          format, descending ? Strings{"--kv", "-b", "key:desc"} : Strings{"--kv"}, "", random,
+          [&] {
+            return pair_of(random_text(random, std::string_view("ab\0\xff", 4), 20),
+                           random_text(random, "value", below(random, 20) == 0 ? 100'000 : 30));
+          });
+    }
+}
+
+TEST_CASE("a header is kept once and names the columns", "[text]") {
+  const Folder test({"id,at\n1,b\n", "", "id,at\n0,c\n2,a", "id,at\n", "id,at"});
+  CHECK(test.merged({"--csv", "--header", "-b", "id"}) == "id,at\n0,c\n1,b\n2,a\n");
+  CHECK(test.merged({"--lines", "-t", ",", "--header", "-b", "id:u64"}) ==
+        "id,at\n0,c\n1,b\n2,a\n");
+  CHECK(Folder({"id,at", "id,at"}).merged({"--csv", "--header"}) == "id,at\n");
+  CHECK(Folder({"", ""}).merged({"--csv", "--header"}).empty());
+  test.check_refusal({"--csv", "--header", "-b", "it"}, 2, {"no column \"it\""});
+  Folder other({"id,at\n1,b\n", "at,id\n1,2\n"});
+  other.check_refusal({"--csv", "--header"}, 2, {other.runs[1], "header differs", other.runs[0]});
+  const Folder endless({std::string(2'000'000, 'x')});
+  endless.check_refusal({"--csv", "--header"}, 2, {"no header ends"});
+}
+
+TEST_CASE("headers of compressed files and pipes are kept once", "[text]") {
+  const std::string first = "id,at\n" + std::string(5000, '0') + "1,b\n", second = "id,at\n3,a";
+  const std::string expected = "id,at\n" + std::string(5000, '0') + "1,b\n3,a\n";
+  const Strings options{"--csv", "--header", "-b", "id:u64"};
+  for (const std::string suffix : {".zst", ".gz"}) {
+    Folder test;
+    for (const std::string& text : {first, second, std::string("id,at\n"), std::string()}) {
+      const std::string plain = test.folder / ("plain" + std::to_string(test.runs.size()));
+      write_file(plain, bytes_of_text(text));
+      test.runs.push_back(plain + suffix);
+      REQUIRE(run({"merge", "--copy-only", "--lines", "-o", test.runs.back(), plain}).code == 0);
+    }
+    CHECK(test.merged(options) == expected);
+    std::swap(test.runs.front(), test.runs.back());
+    CHECK(test.merged(options) == expected);
+    test.add("at,id\n");
+    test.check_refusal(options, 2, {test.runs.back(), "header differs"});
+  }
+
+  // A pipe of text, a file, and a pipe of compressed text.
+  Folder test({second});
+  test.runs.insert(test.runs.begin(), test.folder / "pipe");
+  REQUIRE(::mkfifo(test.runs.front().c_str(), 0600) == 0);
+  const std::string packed = test.folder / "small.zst", packed_pipe = test.folder / "packed";
+  REQUIRE(::mkfifo(packed_pipe.c_str(), 0600) == 0);
+  REQUIRE(run({"merge", "--csv", "--header", "-o", packed, test.runs[1]}).code == 0);
+  const auto refused = [&] {
+    const std::jthread writer([&] { write_file(test.runs.front(), bytes_of_text("it,at\n")); });
+    return test.merge(options);
+  }();
+  CHECK(refused.code == 2);
+  CHECK(holds(refused.err, test.runs[1] + ": its header differs from that of " + test.runs[0]));
+  test.runs.push_back(packed_pipe);
+  const std::jthread writer([&] { write_file(test.runs.front(), bytes_of_text(first)); });
+  const std::jthread other([&] { write_file(packed_pipe, read_file(packed)); });
+  CHECK(test.merged(options) == expected + "3,a\n");
+}
+
+TEST_CASE("many runs with a header are merged in several passes", "[text]") {
+  Folder test;
+  std::string all;
+  for (int run = 0; run < 60; ++run) test.add("id,at\n");
+  for (int id = 0; id < 3000; ++id) {
+    const std::string line = std::to_string(id) + ",x\n";
+    all += line;
+    const std::filesystem::path run = test.runs[static_cast<std::size_t>(id) % 60];
+    write_file(run, bytes_of_text(text_of(run) + line));
+  }
+  const Result result =
+      test.merge({"--csv", "--header", "-b", "id:u64", "-m", "2M", "--stats", "-"});
+  INFO(result.err);
+  REQUIRE(result.code == 0);
+  CHECK(nlohmann::json::parse(result.out)["passes"] > 1);
+  CHECK(text_of(test.output()) == "id,at\n" + all);
+}
+
+TEST_CASE("generated lines are in order and as long as they are to be", "[text]") {
+  const TemporaryFolder folder;
+  const std::string runs = folder / "runs";
+  REQUIRE(run({"gen", "--lines", "34", "--records", "5000", "--runs", "2", "-o", runs}).code == 0);
+  for (const char* name : {"/run-00000.txt", "/run-00001.txt"}) {
+    const std::string text = text_of(runs + name);
+    CHECK(text.size() == 2500 * 34);
+    CHECK(std::ranges::count(text, '\n') == 2500);
+    CHECK(run({"check", "--lines", runs + name}).code == 0);
+  }
+  CHECK(run({"gen", "--lines", "34", "-r", "a:u8", "--records", "1", "--runs", "1", "-o", runs})
+            .code == 2);
+}
+
+TEST_CASE("bad input: a column that is no number", "[text]") {
+  const Folder test({"1|1\n2|3\n", "1|2\n2|x\n3|4\n4\n"});
+  const Strings columns{"--lines", "-t", "|", "-b", "2:u64"};
+  const auto with = [&](const char* what) {
+    Strings options = columns;
+    options.insert(options.end(), {"--bad", what});
+    return options;
+  };
+  for (const Strings& options : {columns, with("error")})
+    test.check_refusal(
+        options, 2, {test.runs[1] + ": line 2 (byte 4): column 2, \"x\", is no number that u64"});
+  Strings counted = with("skip");
+  counted.insert(counted.end(), {"--stats", "-"});
+  const Result skipped = test.merge(counted);
+  REQUIRE(skipped.code == 0);
+  CHECK(text_of(test.output()) == "1|1\n1|2\n2|3\n3|4\n");
+  const auto stats = nlohmann::json::parse(skipped.out);
+  CHECK(stats["records"] == 4);
+  CHECK(stats["records_skipped"] == 2);
+  CHECK(holds(skipped.err, "2 records were skipped"));
+  test.check_refusal(with("last"), 1, {test.runs[1], "out of order"});
+
+  const Folder last({"1|1\n2|x\n3|y\n", "1|2\n4\n"});
+  CHECK(last.merged(with("last")) == "1|1\n1|2\n2|x\n3|y\n4\n");
+  Strings descending = with("last");
+  descending[4] = "2:i64:desc";
+  CHECK(Folder({"1|1\n2|x\n", "1|2\n"}).merged(descending) == "1|2\n1|1\n2|x\n");
+  last.check_refusal(with("ignore"), 2, {"--bad", "ignore"});
+
+  const Folder headed({"id\n1\nx\n"});
+  headed.check_refusal({"--lines", "-t", "|", "--header", "-b", "id:u64"}, 2,
+                       {headed.runs[0] + ": line 3 (byte 5): column 1, \"x\""});
+}
+
+TEST_CASE("lines whose columns are no numbers do not mislead what searches for others", "[text]") {
+  Random random(21);
+  std::vector<std::string> texts(3);
+  std::vector<std::uint64_t> numbers;
+  for (std::string& text : texts)
+    for (std::uint64_t i = 0, n = 0; i < 300; ++i) {
+      if (below(random, 3) == 0) text += below(random, 2) == 0 ? "x\n" : "\n";
+      numbers.push_back(n += below(random, 10));
+      text += std::to_string(n) + "\n";
+    }
+  texts.push_back("x\ny\n\n");
+  std::ranges::sort(numbers);
+  const auto expected = [&](std::uint64_t from, std::uint64_t to) {
+    std::string text;
+    for (const std::uint64_t n : numbers)
+      if (n >= from && n < to) text += std::to_string(n) + "\n";
+    return text;
+  };
+  const Folder test(texts);
+  const Strings skip{"--lines", "-t", ",", "-b", "1:u64", "--bad", "skip"};
+  for (std::uint64_t from = 0; from < 1500; from += 97) {
+    Strings options = skip;
+    options.insert(options.end(),
+                   {"--from", std::to_string(from), "--to", std::to_string(from + 300)});
+    CHECK(test.merged(options) == expected(from, from + 300));
+  }
+  for (const std::string parts : {"2", "3", "7"}) {
+    const std::string folder = test.folder / ("parts" + parts);
+    Strings command{"merge", "-o", folder, "--parts", parts};
+    command.insert(command.end(), skip.begin(), skip.end());
+    command.insert(command.end(), test.runs.begin(), test.runs.end());
+    const Result result = run(command);
+    INFO(result.err);
+    REQUIRE(result.code == 0);
+    std::string text;
+    for (int part = 0; part < std::stoi(parts); ++part)
+      text += text_of(folder + "/part-0000" + std::to_string(part));
+    CHECK(text == expected(0, ~std::uint64_t{0}));
+  }
+
+  // Neither does one that is to be an error, and lies outside of what is asked for.
+  const Folder one({"1\n2\n3\nx\n5\n6\n7\n"});
+  const auto between = [](const char* from, const char* to) {
+    return Strings{"--lines", "-t", ",", "-b", "1:u64", "--from", from, "--to", to};
+  };
+  CHECK(one.merged(between("1", "3")) == "1\n2\n");
+  CHECK(one.merged(between("6", "8")) == "6\n7\n");
+  one.check_refusal(between("3", "6"), 2, {"byte 6", "\"x\""});
+
+  // Nor where what is no number is a key that the bound says nothing of.
+  const Folder two({"1 1\n2 1\n3 1\n0 x\n4 1\n"});
+  const Strings by_two{"--lines", "-t", " ", "-b", "1:u64,2:u64", "--bad", "skip"};
+  for (const auto& [option, kept] : {std::pair{"--from", "2 1\n3 1\n4 1\n"}, {"--to", "1 1\n"}}) {
+    Strings options = by_two;
+    options.insert(options.end(), {option, "2"});
+    CHECK(two.merged(options) == kept);
+  }
+
+  // A column may be a key twice.
+  const Folder folded({"A,1\na,2\nB,3\nb,4\nC,5\n"});
+  const Strings by_case{"--lines", "-t", ",", "-b", "1:nocase,1", "--from"};
+  const auto from = [&](const char* bound) {
+    Strings options = by_case;
+    options.push_back(bound);
+    return options;
+  };
+  CHECK(folded.merged(from("b")) == "B,3\nb,4\nC,5\n");
+  CHECK(folded.merged(from("b,B")) == "B,3\nb,4\nC,5\n");
+  CHECK(folded.merged(from("B,b")) == "b,4\nC,5\n");
+  folded.check_refusal(from("a,B"), 2, {"--from \"a\"", "column 1"});
+}
+
+TEST_CASE("bad input: text out of order", "[text]") {
+  const Folder skipped({"x\ny\n5\nz\n3\n"});
+  skipped.check_refusal({"--lines", "-t", ",", "-b", "1:u64", "--bad", "skip"}, 1,
+                        {"line 5 (byte 8) is out of order"});
+  const Folder lines({"a\nb\n", "a\nc\nb\n"});
+  lines.check_refusal({"--lines"}, 1, {lines.runs[1], "line 3 (byte 4) is out of order"});
+  const Folder headed({"id\n5\n9\n", "id\n5\n7\n6\n8\n"});
+  for (const Strings& options :
+       {Strings{}, Strings{"--from", "5"}, Strings{"--on-equal", "last"}}) {
+    Strings all{"--lines", "-t", ",", "--header", "-b", "id:u64"};
+    all.insert(all.end(), options.begin(), options.end());
+    headed.check_refusal(all, 1, {headed.runs[1] + ": line 4 (byte 7) is out of order"});
+  }
+  const Folder csv({"id\n5\n7\n6\n"});
+  csv.check_refusal({"--csv", "--header", "-b", "id:u64"}, 1,
+                    {csv.runs[0], "record 2 (byte 7) is out of order"});
+  const Result checked = run({"check", "--csv", "--header", "-b", "id:u64", csv.runs[0]});
+  CHECK(checked.code == 1);
+  CHECK(holds(checked.err, "record 2 (byte 7) is out of order"));
+  CHECK(run({"check", "--lines", lines.runs[0], lines.runs[1]}).code == 1);
+  CHECK(run({"check", "--lines", lines.runs[0]}).code == 0);
+}
+
+TEST_CASE("bad input: a line longer than the budget", "[text]") {
+  const Folder test({"a\n" + std::string(20'000'000, 'b') + "\n", "c\n"});
+  test.check_refusal({"--lines", "-m", "4M", "--io", "buffered"}, 2,
+                     {test.runs[0] + ": line 2 (byte 2) is too long", "--memory"});
+  CHECK(test.merged({"--lines", "-m", "256M", "--io", "buffered"}).size() == 20'000'005);
+}
+
+TEST_CASE("bad input: pairs whose lengths run past the end", "[text]") {
+  std::string long_lengths = pair_of("b", "");
+  long_lengths[3] = long_lengths[7] = '\xff';
+  const Folder test({pair_of("a", "1"), pair_of("a", "2") + long_lengths});
+  test.check_refusal({"--kv"}, 2, {test.runs[1] + ": record 1 (byte 10)"});
+  const Folder cut({pair_of("a", "1").substr(0, 9)});
+  cut.check_refusal({"--kv"}, 2, {"record 0 (byte 0)", "1 and 1 bytes, run past the end"});
+  const Folder few({pair_of("a", "1") + "abc"});
+  few.check_refusal({"--kv"}, 2, {"record 1 (byte 10)", "3 of the 8 bytes"});
+}
+
+TEST_CASE("bad input: a quote that nothing closes", "[text]") {
+  const Folder test({"a,b\n", "a,b\nc,\"d\ne\n"});
+  test.check_refusal({"--csv"}, 2, {test.runs[1] + ": record 1 (byte 4)", "quote"});
+}
+
+TEST_CASE("bad input: equal keys of text that must not be", "[text]") {
+  const Folder lines({"a,1\nc,2\n", "b,3\nc,4\nc,5\n"});
+  const Strings options{"--lines", "-t", ",", "-b", "1", "--on-equal", "error"};
+  lines.check_refusal(options, 2,
+                      {lines.runs[0] + ": line 2 (byte 4) and " + lines.runs[1] +
+                           ": line 2 (byte 4) have the same key, column 1 \"c\"",
+                       "--on-equal"});
+  Strings limited = options;
+  limited.insert(limited.end(), {"--limit", "3"});
+  CHECK(lines.merged(limited) == "a,1\nb,3\nc,2\n");
+  // What follows the equal keys does not make up for them.
+  limited.back() = "4";
+  const Folder more({"a,1\nc,2\nd,1\ne,1\nf,1\n", "b,3\nc,4\n"});
+  more.check_refusal(limited, 2, {"column 1 \"c\""});
+  const Folder chosen({"c,1\nc,2\n", "b,1\nc,3\n"});
+  Strings choosing = options;
+  choosing.insert(choosing.end(), {"--where", "2 != '1'"});
+  chosen.check_refusal(choosing, 2,
+                       {chosen.runs[0] + ": line 2 (byte 4) and " + chosen.runs[1] +
+                        ": line 2 (byte 4) have the same key"});
+  const Folder csv({"k,v\n1,a\n", "k,v\n\"1\",b\n"});
+  csv.check_refusal(
+      {"--csv", "--header", "-b", "k", "--on-equal", "error"}, 2,
+      {csv.runs[0] + ": record 0 (byte 4) and " + csv.runs[1] + ": record 0 (byte 4)"});
+  const Folder pairs({pair_of("a", "1") + pair_of("a", "2")});
+  pairs.check_refusal({"--kv", "--on-equal", "error"}, 2,
+                      {": record 0 (byte 0) and ", ": record 1 (byte 10)", "\"a\""});
+}
+
+TEST_CASE("text with equal keys and within bounds", "[text]") {
+  const Folder test({"k,v\n1,a\n2,b\n", "k,v\n2,c\n3,d\n"});
+  const auto merged = [&](const Strings& options) {
+    Strings all{"--csv", "--header", "-b", "k:u64"};
+    all.insert(all.end(), options.begin(), options.end());
+    return test.merged(all);
+  };
+  CHECK(merged({"--on-equal", "first"}) == "k,v\n1,a\n2,b\n3,d\n");
+  CHECK(merged({"--on-equal", "last"}) == "k,v\n1,a\n2,c\n3,d\n");
+  CHECK(merged({"--from", "2"}) == "k,v\n2,b\n2,c\n3,d\n");
+  CHECK(merged({"--from", "2", "--to", "3", "--on-equal", "last"}) == "k,v\n2,c\n");
+  CHECK(merged({"--to", "0"}) == "k,v\n");
+  CHECK(merged({"--limit", "2"}) == "k,v\n1,a\n2,b\n");
+  CHECK(merged({"--limit", "0"}) == "k,v\n");
+  CHECK(test.merged({"--lines", "--header", "-t", ",", "-b", "k:u64,v", "--from", "2,'c'"}) ==
+        "k,v\n2,c\n3,d\n");
+  CHECK(test.merged({"--lines", "--header", "--from", "2,b", "--to", "3,d"}) == "k,v\n2,b\n2,c\n");
+  // Deleted, deleted and made anew, and not deleted at all: the last counts.
+  const Folder upsert({"k,v\n1,a\n2,gone\n3,c\n4,d\n", "k,v\n1,\"gone\"\n2,b\n4,e\n"});
+  CHECK(upsert.merged({"--csv", "--header", "-b", "k:u64", "--on-equal", "last", "--tombstone",
+                       "v=gone"}) == "k,v\n2,b\n3,c\n4,e\n");
+  CHECK(upsert.merged({"--csv", "--header", "-b", "k:u64", "--on-equal", "first", "--tombstone",
+                       "2=gone", "--limit", "2"}) == "k,v\n1,a\n3,c\n");
+  const Folder prices(
+      {"id,name,price\r\n1,\"a, b\",9\r\n3,c,x\r\n", "id,name,price\r\n2,\"\",10.5\r\n3,d,7\r\n"});
+  CHECK(prices.merged({"--csv", "--header", "-b", "id:u64", "--where",
+                       "price:f64 >= 9 or name == 'd'", "--select", "price,name"}) ==
+        "price,name\r\n9,\"a, b\"\r\n10.5,\"\"\r\nx,c\r\n7,d\r\n");
+  CHECK(prices.merged({"--csv", "--header", "-b", "id:u64", "--on-equal", "last", "--select", "1",
+                       "--limit", "2"}) == "id\r\n1\r\n2\r\n");
+  const Folder blanks({"unit price,the 'x'\n5,a\n20,b\n", "unit price,the 'x'\n7,c\n"});
+  CHECK(blanks.merged({"--csv", "--header", "-b", "unit price:u64", "--where",
+                       "'unit price':u64 > 5 and \"the 'x'\" != 'b'", "--select",
+                       "the 'x',unit price"}) == "the 'x',unit price\nc,7\n");
+  const Folder marked(
+      {"\xef\xbb\xbf"
+       "a,b\n1,2\n"});
+  CHECK(marked.merged({"--csv", "--header", "--where", "a == '1'", "--select", "b,a"}) ==
+        "\xef\xbb\xbf"
+        "b,a\n2,1\n");
+  const Folder called_key({"key,n\nb,1\n", "key,n\na,3\nb,2\n"});
+  CHECK(called_key.merged({"--csv", "--header", "-b", "key", "--on-equal", "last"}) ==
+        "key,n\na,3\nb,2\n");
+  CHECK(called_key.merged({"--csv", "--header", "-b", "key", "--where", "key == 'a'"}) ==
+        "key,n\na,3\n");
+  const std::string two_lines =
+      "\xef\xbb\xbf"
+      "\"a\nb\",c\n";
+  const Folder quoted({two_lines + "1,2\n", two_lines + "3,4\n"});
+  CHECK(quoted.merged({"--csv", "--header", "-b", "a\nb"}) == two_lines + "1,2\n3,4\n");
+  const Folder pairs({pair_of("a", "1") + pair_of("b", "2"), pair_of("b", "3")});
+  for (const char* where : {"key > 'a'", "'key' > 'a'"})
+    CHECK(pairs.merged({"--kv", "--where", where}) == pair_of("b", "2") + pair_of("b", "3"));
+  CHECK(pairs.merged({"--kv", "--on-equal", "last"}) == pair_of("a", "1") + pair_of("b", "3"));
+  CHECK(pairs.merged({"--kv", "--from", "b"}) == pair_of("b", "2") + pair_of("b", "3"));
+  CHECK(pairs.merged({"--kv", "--where", "value == '3' or key == 'a'"}) ==
+        pair_of("a", "1") + pair_of("b", "3"));
+  const Folder upserts({pair_of("a", "1") + pair_of("b", "2") + pair_of("c", "gone"),
+                        pair_of("b", "") + pair_of("c", "4"), pair_of("c", "gone")});
+  CHECK(upserts.merged({"--kv", "--on-equal", "last", "--tombstone", "value="}) ==
+        pair_of("a", "1") + pair_of("c", "gone"));
+  CHECK(upserts.merged({"--kv", "--on-equal", "last", "--tombstone", "value=gone"}) ==
+        pair_of("a", "1") + pair_of("b", ""));
+}
+
+TEST_CASE("set operations on text", "[text]") {
+  const Folder test({"k,v\n1,a\n2,b\n2,c\n5,d\n", "k,v\n\"2\",e\n4,f\n"});
+  const auto output_of = [&](const std::string& operation, const Strings& options = {}) {
+    Strings all{operation, "--csv", "--header", "-b", "k:u64", "-f", "-o", test.folder / "output"};
+    all.insert(all.end(), options.begin(), options.end());
+    all.insert(all.end(), test.runs.begin(), test.runs.end());
+    const Result result = run(all);
+    INFO(result.err);
+    CHECK(result.code == 0);
+    return text_of(test.folder / "output");
+  };
+  CHECK(output_of("union") == "k,v\n1,a\n2,b\n2,c\n4,f\n5,d\n");
+  CHECK(output_of("intersect") == "k,v\n2,b\n");
+  CHECK(output_of("subtract") == "k,v\n1,a\n2,c\n5,d\n");
+  CHECK(output_of("subtract", {"--where", "v != 'e'", "--select", "v", "--limit", "3"}) ==
+        "v\na\nb\nc\n");
+  const Folder pairs({pair_of("a", "1") + pair_of("b", "2"), pair_of("b", "3")});
+  const std::string parts = test.folder / "parts";
+  CHECK(run({"union", "--lines", "--header", "--limit", "7", "--parts", "4", "--compress", "gzip",
+             "-o", parts, test.runs[0], test.runs[1]})
+            .code == 0);
+  Strings all;
+  for (int i = 0; i < 4; ++i) {
+    const Result part = run({"merge", "--lines", "--header", "-o", "-",
+                             parts + "/part-0000" + std::to_string(i) + ".gz"});
+    all.push_back(part.out);
+  }
+  CHECK(all == Strings{"k,v\n\"2\",e\n", "1,a\n2,b\n", "2,c\n4,f\n", "5,d\n"});
+  const Result common = run({"intersect", "--kv", "-o", "-", pairs.runs[0], pairs.runs[1]});
+  CHECK(common.out == pair_of("b", "2"));
+}
+
+TEST_CASE("two files of lines are compared as comm does", "[text]") {
+  Random random(81);
+  for (int round = 0; round < 10; ++round) {
+    Strings texts(2);
+    for (std::string& text : texts) {
+      Strings lines(below(random, 400));
+      for (std::string& line : lines) line = std::to_string(below(random, 150));
+      std::ranges::sort(lines);
+      for (const std::string& line : lines) text += line + '\n';
+    }
+    const Folder test(texts);
+    for (const auto& [operation, columns] :
+         {std::pair("intersect", "-12"), std::pair("subtract", "-23")}) {
+      const std::string expected = test.folder / "comm";
+      CHECK(std::system(fmt::format("LC_ALL=C comm {} {} {} > {}", columns, test.runs[0],
+                                    test.runs[1], expected)
+                            .c_str()) == 0);
+      CHECK(run({operation, "--lines", "-o", "-", test.runs[0], test.runs[1]}).out ==
+            text_of(expected));
+    }
+  }
+}
+
+TEST_CASE("bad input: what is to become of text contradicts itself", "[text]") {
+  const Folder test({"1,b\n"});
+  const auto refuses = [&](const Strings& options, const Strings& parts) {
+    Strings all{"--lines", "-t", ",", "-b", "1:u64,2"};
+    all.insert(all.end(), options.begin(), options.end());
+    test.check_refusal(all, 2, parts);
+  };
+  refuses({"--on-equal", "reduce:sum(1)"}, {"--on-equal reduce", "fixed size"});
+  refuses({"--on-equal", "least"}, {"--on-equal", "allowed: keep first last error"});
+  refuses({"--where", "2 > 1"}, {"--where", "character 5", "quotes", "2:u64"});
+  refuses({"--where", "1:u64 > x"}, {"--where \"x\"", "no number"});
+  refuses({"--where", "'1':u64 > 1"}, {"--where", "\"1\"", "--header"});
+  refuses({"--where", "'a:u64 > 1"}, {"--where", "quote"});
+  refuses({"--where", "'a':desc > 1"}, {"--where", "direction"});
+  refuses({"--where", "'a"}, {"--where", "quote"});
+  refuses({"--where", "'':u64 > 1"}, {"--where", "name is missing"});
+  refuses({"--where", "a == 'x'"}, {"--where", "\"a\"", "--header"});
+  refuses({"--select", "a"}, {"--select", "\"a\"", "--header"});
+  refuses({"--select", "2,2"}, {"--select", "named twice"});
+  refuses({"--select", "2", "--copy-only"}, {"--copy-only"});
+  refuses({"--tombstone", "2", "--on-equal", "last"}, {"--tombstone", "column=value"});
+  refuses({"--tombstone", "a=1", "--on-equal", "last"}, {"\"a\"", "--header"});
+  refuses({"--tombstone", "2=1"}, {"--tombstone", "--on-equal first, last"});
+  refuses({"--tombstone", "1:u64=x", "--on-equal", "last"}, {"--tombstone \"x\"", "no number"});
+  const Folder of_pairs({pair_of("a", "1")});
+  of_pairs.check_refusal({"--kv", "--tombstone", "2=a", "--on-equal", "last"}, 2,
+                         {"--tombstone", "name key or value"});
+  of_pairs.check_refusal({"--kv", "--where", "value:u64 > 5"}, 2, {"--where", "of bytes"});
+  of_pairs.check_refusal({"--kv", "-b", "value"}, 2, {"ordered by their keys"});
+  refuses({"--from", "x"}, {"--from \"x\"", "no number"});
+  refuses({"--to", "1,b,3"}, {"--to", "there are 2 key fields"});
+  refuses({"--from", "1,'b"}, {"--from", "quote"});
+  refuses({"--from", "1,'b,c'"}, {"--from \"b,c\"", "delimiter"});
+  refuses({"--copy-only", "--limit", "1"}, {"--copy-only"});
+  refuses({"--copy-only", "--on-equal", "first"}, {"--copy-only"});
+}
+
+TEST_CASE("an option that is given as empty is not one that is left out", "[text]") {
+  const Folder test({"a\nc\n", "b\n"});
+  CHECK(test.merged({"--lines", "--from=", "--to=b"}) == "a\n");
+  CHECK(test.merged({"--lines", "--from=b", "--to="}).empty());
+  CHECK(test.merged({"--lines", "--from", "", "--to", ""}).empty());
+  for (const std::string option :
+       {"--by", "--where", "--select", "--tombstone", "--on-equal", "--compress"}) {
+    test.check_refusal({"--lines", option + "=", "--quiet"}, 2, {option, "empty"});
+    test.check_refusal({"--lines", option, ""}, 2, {option, "empty"});
+  }
+  test.check_refusal({"--lines", "--limit="}, 2, {"--limit"});
+  test.check_refusal({"--lines", "--memory", "-1"}, 2, {"--memory", "-1", "is no size"});
+}
+
+TEST_CASE("bad input: options of text that contradict one another", "[text]") {
+  const Folder test({"a,b\n"});
+  test.check_refusal({}, 2, {"--record", "--lines", "--csv", "--kv"});
+  test.check_refusal({"--lines", "--csv"}, 2, {"one of"});
+  test.check_refusal({"-r", "a:u8", "--lines"}, 2, {"one of"});
+  test.check_refusal({"-r", "a:u8", "-t", ","}, 2, {"--delimiter"});
+  test.check_refusal({"--kv", "--header"}, 2, {"--header"});
+  test.check_refusal({"--csv", "-z"}, 2, {"--zero-terminated"});
+  test.check_refusal({"--lines", "-b", "2"}, 2, {"--delimiter"});
+  test.check_refusal({"--lines", "-t", ",", "-b", "name"}, 2, {"--header"});
+  test.check_refusal({"--lines", "-t", "::", "-b", "1"}, 2, {"one byte"});
+  test.check_refusal({"--csv", "-b", "1:u65"}, 2, {"character 3", "u64 i64 f64"});
+  test.check_refusal({"--kv", "-b", "1"}, 2, {"pairs"});
+  CHECK(test.merged({"--lines", "-t", "\\t", "-b", "2"}) == "a,b\n");
+}

@@ -1,0 +1,361 @@
+// The host's side of the CUDA backend on a runtime that is made up, where every call fails once.
+#include "gpu/cuda_stub.hpp"
+
+#include <unistd.h>
+
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "corank/merge.hpp"
+#include "support/catch.hpp"
+#include "support/support.hpp"
+
+using namespace corank;
+using namespace corank::test;
+using cuda_stub::Kernels;
+using cuda_stub::Outcome;
+using cuda_stub::Setup;
+
+namespace {
+
+// How the records look, where they stand, and what becomes of them.
+struct Kind {
+  const char* name;
+  const char* schema;  // null: lines
+  Io io = Io::buffered;
+  bool in_memory = false;
+  unsigned parts = 0;
+  const char* on_equal = "";
+  OnEqual operation = OnEqual::keep;
+  const char* where = "";
+  const char* select = "";
+  std::uint64_t memory_bytes = 320 << 10;
+};
+
+constexpr Kind kinds[] = {
+    {.name = "narrow records", .schema = "a:u32,p:bytes20"},
+    {.name = "long keys of mapped files", .schema = "a:bytes40,p:u64", .io = Io::mapped},
+    {.name = "records in memory", .schema = "a:u64be,p:u64", .in_memory = true},
+    {.name = "parts", .schema = "a:u16,b:u64,p:u8", .parts = 2, .memory_bytes = 520 << 10},
+    {.name = "first ones", .schema = "a:u16,p:u32", .on_equal = "first", .where = "p > 99"},
+    {.name = "sums", .schema = "a:u16,p:i32", .on_equal = "reduce:sum(p)", .select = "p,a"},
+    {.name = "a selection", .schema = "a:u16,p:u32", .where = "p > 99", .select = "a"},
+    {.name = "lines", .schema = nullptr, .memory_bytes = 1 << 20},
+    {.name = "first of equal lines",
+     .schema = nullptr,
+     .on_equal = "first",
+     .where = "line > '3'",
+     .memory_bytes = 1 << 20},
+    {.name = "columns of the last of equal lines",
+     .schema = nullptr,
+     .on_equal = "last",
+     .select = "2,1",
+     .memory_bytes = 1 << 20},
+    {.name = "columns of some lines",
+     .schema = nullptr,
+     .where = "1 != '3' and not 2 < '4'",
+     .select = "1",
+     .memory_bytes = 1 << 20},
+    {.name = "union of lines",
+     .schema = nullptr,
+     .operation = OnEqual::unite,
+     .memory_bytes = 1 << 20},
+};
+
+// The errors that a call can fail with. The first is the only one that smaller units help against.
+constexpr std::array errors{cudaErrorMemoryAllocation, cudaErrorIllegalAddress,
+                            cudaErrorDevicesUnavailable, cudaErrorLaunchFailure,
+                            cudaErrorECCUncorrectable};
+
+// Runs, merged as often as one likes.
+class Scene {
+ public:
+  explicit Scene(const Kind& kind) : kind_(kind) {
+    Random random(61);
+    options.threads = 2;
+    if (kind.schema) options.record = Schema::parse(kind.schema);
+    options.io = kind.io;
+    options.overwrite = true;
+    options.memory_bytes = kind.memory_bytes;
+    if (kind.parts != 0) options.parts = kind.parts;
+    give_shape();
+    for (int run = 0; run < 4; ++run) {
+      runs_.push_back(kind.schema ? records_of_run(run, random) : lines_of_run(random));
+      paths_.push_back(folder_ / ("run" + std::to_string(run)));
+      write_file(paths_.back(), runs_.back());
+    }
+    options.backend = BackendChoice::cpu;
+    merge_it();
+    expected_ = output();
+    REQUIRE(!expected_.empty());
+    options.backend = BackendChoice::automatic;
+    options.least_device_bytes = 0;
+  }
+
+  // Whatever goes wrong.
+  struct Result {
+    Outcome outcome;
+    Stats stats;
+    std::string error;  // in words; empty if there was none
+    bool right;         // the output is what it must be
+    bool untouched;     // it is what it was before
+  };
+  Result merge_with(const Setup& setup) {
+    alarm(60);  // a merge that hangs ends the program
+    if (!kind_.in_memory && kind_.parts == 0) write_file(folder_ / "output", Bytes(1));
+    const Bytes before = output();
+    Result result;
+    cuda_stub::begin(setup);
+    try {
+      result.stats = merge_it();
+    } catch (const std::exception& error) {
+      result.error = error.what();
+    }
+    result.outcome = cuda_stub::end();
+    result.right = output() == expected_;
+    result.untouched = output() == before;
+    alarm(0);
+    return result;
+  }
+
+  std::size_t names() const { return folder_.names().size(); }
+
+  const std::vector<Bytes>& runs() const { return runs_; }
+
+  Options options;
+
+ private:
+  void give_shape() {
+    options.shaping.on_equal = kind_.operation;
+    if (*kind_.on_equal) parse_on_equal(kind_.on_equal, options.record, {{0}}, options.shaping);
+    if (!kind_.schema) {
+      options.text.emplace();
+      if (*kind_.where) options.shaping.text_where = parse_text_where(kind_.where);
+      if (!*kind_.select) return;
+      options.text->delimiter = '5';
+      options.shaping.text_select = parse_text_select(kind_.select);
+      return;
+    }
+    if (*kind_.where) options.shaping.where = parse_where(kind_.where, options.record);
+    if (*kind_.select) options.shaping.select = parse_select(kind_.select, options.record);
+    options.shaping.overflow = Overflow::wrap;
+  }
+  Bytes records_of_run(int run, Random& random) {
+    return stably_sorted(options.record, {{0}},
+                         random_records(options.record, 60'000 / options.record.record_bytes,
+                                        run == 0 ? Values::few : Values::any, random));
+  }
+  Bytes lines_of_run(Random& random) {
+    std::vector<std::string> lines(4'000);
+    for (std::string& line : lines)
+      line = std::to_string(random()).substr(below(random, 12)) + '\n';
+    std::ranges::sort(lines);
+    Bytes bytes;
+    for (const std::string& line : lines)
+      for (const char c : line) bytes.push_back(static_cast<std::byte>(c));
+    return bytes;
+  }
+
+  Stats merge_it() {
+    if (!kind_.in_memory) return merge(paths_, folder_ / "output", options);
+    const std::vector<std::span<const std::byte>> spans(runs_.begin(), runs_.end());
+    in_memory_.assign(4 * runs_.front().size(), std::byte{0});
+    return merge(spans, in_memory_, options);
+  }
+  Bytes output() const {
+    if (kind_.in_memory) return in_memory_;
+    if (kind_.parts == 0) return read_file(folder_ / "output");
+    Bytes all;
+    for (unsigned part = 0; part < kind_.parts; ++part) {
+      const Bytes more = read_file(folder_ / ("output/part-0000" + std::to_string(part)));
+      all.insert(all.end(), more.begin(), more.end());
+    }
+    return all;
+  }
+
+  const Kind& kind_;
+  TemporaryFolder folder_;
+  std::vector<Bytes> runs_;
+  std::vector<std::filesystem::path> paths_;
+  Bytes in_memory_, expected_;
+};
+
+void check_is_right(const Scene::Result& result) {
+  CHECK(result.error == "");
+  CHECK(result.right);
+  CHECK(result.stats.verified);
+  CHECK(result.outcome.wrong == std::vector<std::string>{});
+}
+
+// Whether every call of a merge is to fail by every error. Otherwise ever fewer of the later ones
+// do, which are like those before them, by one error each.
+const bool all_faults = std::getenv("CORANK_ALL_FAULTS") != nullptr;
+
+std::uint64_t next_number(std::uint64_t number) {
+  return all_faults || number < 3 ? number + 1 : 2 * number + 1;
+}
+
+}  // namespace
+
+TEST_CASE("units are merged on a device that is made up") {
+  for (const Kind& kind : kinds) {
+    CAPTURE(kind.name);
+    Scene scene(kind);
+    const Scene::Result result = scene.merge_with({});
+    check_is_right(result);
+    CHECK(result.stats.backend == "cuda");
+    CHECK(result.stats.units > 4);
+    CHECK(result.stats.units_redone_on_cpu == 0);
+    CHECK(result.stats.device_fault == "");
+  }
+}
+
+TEST_CASE("for runs that hold little no device is looked for") {
+  for (const Kind& kind : kinds) {
+    CAPTURE(kind.name);
+    Scene scene(kind);
+    std::uint64_t bytes = 0;
+    for (const auto& run : scene.runs()) bytes += run.size();
+    for (const bool enough : {false, true}) {
+      scene.options.least_device_bytes = bytes + !enough;
+      const Scene::Result result = scene.merge_with({});
+      check_is_right(result);
+      CHECK(result.outcome.calls.empty() == !enough);
+      CHECK(result.stats.backend == (enough ? "cuda" : "cpu"));
+    }
+    scene.options.backend = BackendChoice::cuda;
+    scene.options.least_device_bytes = bytes + 1;
+    CHECK(scene.merge_with({}).stats.backend == "cuda");
+  }
+}
+
+TEST_CASE("what the limit leaves out does not count as enough for a device") {
+  Scene scene(kinds[0]);
+  scene.options.least_device_bytes = 10 * scene.options.record.record_bytes;
+  for (const std::uint64_t limit : {9, 10}) {
+    scene.options.shaping.limit = limit;
+    CHECK(scene.merge_with({}).stats.backend == (limit == 10 ? "cuda" : "cpu"));
+  }
+}
+
+TEST_CASE("whatever call to the runtime fails the output is the same and nothing is left") {
+  std::uint64_t merges = 0, redone = 0, on_device = 0;
+  for (const Kind& kind : kinds) {
+    Scene scene(kind);
+    const Outcome clean = scene.merge_with({}).outcome;
+    REQUIRE(clean.calls.size() > 20);
+    for (const auto& [call, count] : clean.calls) {
+      bool failed = true;
+      for (std::uint64_t number = 0; failed; number = next_number(number)) {
+        for (std::size_t e = 0; e < (all_faults ? errors.size() : 1); ++e) {
+          const cudaError_t error = errors[merges % errors.size()];
+          const Scene::Result result =
+              scene.merge_with({.call = call, .before = number, .error = error});
+          CAPTURE(kind.name, call, number, error, result.stats.device_fault);
+          check_is_right(result);
+          failed = result.outcome.failed;
+          if (!failed) break;
+          ++merges;
+          redone += result.stats.units_redone_on_cpu != 0;
+          on_device += result.stats.backend == "cuda" &&
+                       result.stats.units_redone_on_cpu < result.stats.units;
+        }
+        CHECK((failed || number > 0));
+      }
+    }
+  }
+  std::printf(
+      "calls that failed: %llu; units redone after %llu of them, %llu left the device to "
+      "go on\n",
+      static_cast<unsigned long long>(merges), static_cast<unsigned long long>(redone),
+      static_cast<unsigned long long>(on_device));
+  CHECK(redone > merges / 8);
+  CHECK(on_device > merges / 8);
+}
+
+TEST_CASE("a call that must not fail ends the merge and leaves the output alone") {
+  for (const Kind& kind : kinds) {
+    if (kind.in_memory) continue;  // there is no output but this one
+    Scene scene(kind);
+    const Outcome clean = scene.merge_with({}).outcome;
+    const std::size_t names = scene.names();
+    scene.options.backend = BackendChoice::cuda;
+    scene.options.strict_backend = true;
+    bool memory_lacks = false;
+    for (const auto& [call, count] : clean.calls) {
+      memory_lacks = !memory_lacks;
+      const cudaError_t error = memory_lacks ? cudaErrorMemoryAllocation : cudaErrorIllegalAddress;
+      const Scene::Result result =
+          scene.merge_with({.call = call, .before = count / 2, .error = error});
+      CAPTURE(kind.name, call, error, result.error);
+      CHECK((result.error.empty() ? result.right : result.untouched));
+      CHECK(scene.names() == names);
+      CHECK(result.outcome.wrong == std::vector<std::string>{});
+      if (!result.error.empty())
+        CHECK(result.error.find("--backend cpu") != std::string::npos);
+      else if (call == "cudaMalloc" || call == "cudaMemcpyAsync" || call == "__cudaLaunchKernel")
+        CHECK_FALSE(result.outcome.failed);
+    }
+  }
+}
+
+TEST_CASE("kernels that do nothing and say nothing are found out") {
+  for (const Kind& kind : kinds) {
+    CAPTURE(kind.name);
+    Scene scene(kind);
+    const Scene::Result result = scene.merge_with({.kernels = Kernels::idle});
+    check_is_right(result);
+    CHECK(result.stats.units_redone_on_cpu > 0);
+    CHECK(result.stats.device_fault != "");
+
+    // Whatever they leave behind, the host keeps to its memory.
+    scene.options.verify = false;
+    CHECK(scene.merge_with({.kernels = Kernels::idle}).outcome.wrong == std::vector<std::string>{});
+  }
+}
+
+TEST_CASE("an error that a call left behind on a thread is none of a later merge") {
+  for (const Kind& kind : kinds) {
+    Scene scene(kind);
+    cuda_stub::begin({.call = "cudaFree", .error = cudaErrorDevicesUnavailable});
+    CHECK(cudaFree(nullptr) == cudaErrorDevicesUnavailable);
+    CHECK(cuda_stub::end().failed);
+    const Scene::Result result = scene.merge_with({});
+    CAPTURE(kind.name);
+    check_is_right(result);
+    CHECK(result.stats.device_fault == "");
+  }
+}
+
+TEST_CASE("a device that selects more records than there are is not believed") {
+  for (const Kind& kind : kinds) {
+    CAPTURE(kind.name);
+    Scene scene(kind);
+    const Scene::Result result = scene.merge_with({.kernels = Kernels::boastful});
+    check_is_right(result);
+    const bool shapes = *kind.on_equal || *kind.where;
+    CAPTURE(result.stats.device_fault);
+    // Of lines the last pass alone is shaped.
+    CHECK((result.stats.units_redone_on_cpu != 0) == shapes);
+  }
+}
+
+TEST_CASE("a device with any amount of memory gives the same output") {
+  for (const Kind& kind : kinds) {
+    Scene scene(kind);
+    bool on_device = false, on_cpu = false;
+    for (std::size_t memory_bytes = 16 << 20; memory_bytes > 0; memory_bytes /= 2) {
+      const Scene::Result result = scene.merge_with({.memory_bytes = memory_bytes});
+      CAPTURE(kind.name, memory_bytes);
+      check_is_right(result);
+      on_device |= result.stats.backend == "cuda" && result.stats.units_redone_on_cpu == 0;
+      on_cpu |= result.stats.backend == "cpu";
+    }
+    CHECK(on_device);
+    CHECK(on_cpu);
+  }
+}

@@ -1,0 +1,360 @@
+// Merges on a device that is made up and fails when it is told to, on machines without one. It
+// takes the place of kernels/ in this program.
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <functional>
+#include <string>
+
+#include "backend/cpu_backend.hpp"
+#include "corank/merge.hpp"
+#include "format/key_order.hpp"
+#include "kernels/backend/cuda_backend.hpp"
+#include "kernels/backend/link.hpp"
+#include "support/catch.hpp"
+#include "support/support.hpp"
+#include "verify/fingerprint.hpp"
+
+using namespace corank;
+using namespace corank::test;
+
+namespace {
+
+enum Call { make, pin_pool, pin_run, merge_unit, calls };
+
+struct Fake {
+  std::int64_t calls_before[calls] = {-1, -1, -1, -1};  // the one that fails; negative: none
+  bool out_of_memory = false;
+  bool lasting = false;                  // all calls after it fail, too
+  std::uint64_t memory_records = ~0ull;  // of all units in flight
+  // What it does to a unit between looking at what it read and at what it wrote.
+  std::function<void(const WorkUnit&, std::span<std::byte>)> harm;
+
+  std::atomic<std::int64_t> seen[calls] = {};
+  std::atomic<bool> lost = false;
+  std::atomic<std::uint64_t> largest_unit = 0;
+
+  void call(Call kind) {
+    const std::int64_t number = seen[kind]++;
+    if (!lost && number != calls_before[kind]) return;
+    lost = lasting;
+    throw DeviceError("fake: a call failed; --backend cpu needs no GPU", out_of_memory);
+  }
+};
+Fake* fake = nullptr;
+
+class FakeDevice final : public Backend {
+ public:
+  explicit FakeDevice(const BackendConfig& config)
+      : encoding_(*config.encoding),
+        look_(config.look && !encoding_.layout().text && !config.shape),
+        inner_(make_cpu_backend(config)) {
+    fake->call(make);
+    if (config.unit_records * config.tokens > fake->memory_records)
+      throw DeviceError("fake: out of memory; --backend cpu needs no GPU", true);
+    fake->largest_unit = config.unit_records;
+  }
+
+  MergedUnit merge(const WorkUnit& unit, std::byte* output) override {
+    // A unit that fails may have written anything.
+    const std::span merged(output, unit.bytes);
+    std::memset(output, 0x5a, merged.size());
+    fake->call(merge_unit);
+    MergedUnit result = inner_->merge(unit, output);
+    if (!look_) return result;
+    UnitLook look{};
+    for (const Segment& segment : unit.segments)
+      if (!segment.chunk->fingerprint)
+        look.read += portable_fingerprint(
+            {segment.chunk->records() + segment.first * encoding_.record_bytes(),
+             segment.count * encoding_.record_bytes()},
+            encoding_.record_bytes());
+    if (fake->harm) fake->harm(unit, merged);
+    look.written = portable_fingerprint(merged, encoding_.record_bytes());
+    if (first_descent(encoding_.layout(), output, unit.records) != unit.records)
+      throw DeviceError("fake: out of order; --backend cpu needs no GPU", false);
+    result.look = look;
+    return result;
+  }
+  bool looks() const override { return look_; }
+  PinMemory pin_memory() override {
+    return [](std::span<std::byte>) -> std::shared_ptr<void> {
+      fake->call(pin_pool);
+      return nullptr;
+    };
+  }
+  std::shared_ptr<void> pin(std::span<const std::byte>, bool) override {
+    fake->call(pin_run);
+    return nullptr;
+  }
+  std::string device() const override { return "fake"; }
+
+ private:
+  const KeyEncoding& encoding_;
+  bool look_;
+  std::unique_ptr<Backend> inner_;
+};
+
+// Runs, and what their merge must be.
+struct Data {
+  Schema schema = Schema::parse("a:u32,p:bytes20");
+  TemporaryFolder folder;
+  std::vector<Bytes> runs;
+  std::vector<std::filesystem::path> paths;
+  Bytes expected;
+  std::vector<std::filesystem::path> line_paths;
+  Bytes expected_lines;
+  Options options;
+
+  Data() {
+    Random random(51);
+    Bytes all;
+    for (int run = 0; run < 6; ++run) {
+      runs.push_back(stably_sorted(
+          schema, {{0}}, random_records(schema, 5'000, run ? Values::any : Values::few, random)));
+      paths.push_back(folder / ("run" + std::to_string(run)));
+      write_file(paths.back(), runs.back());
+      all.insert(all.end(), runs.back().begin(), runs.back().end());
+    }
+    expected = stably_sorted(schema, {{0}}, all);
+    options.record = schema;
+    options.backend = BackendChoice::cuda;
+    options.memory_bytes = 700 << 10;
+    options.overwrite = true;
+    options.threads = 2;
+    make_lines(random);
+  }
+
+  void make_lines(Random& random) {
+    std::vector<std::string> all;
+    const auto bytes_of = [](std::vector<std::string>& lines) {
+      std::ranges::sort(lines);
+      Bytes bytes;
+      for (const std::string& line : lines) {
+        const auto more = std::as_bytes(std::span(line));
+        bytes.insert(bytes.end(), more.begin(), more.end());
+      }
+      return bytes;
+    };
+    for (int run = 0; run < 4; ++run) {
+      std::vector<std::string> lines(8'000);
+      for (std::string& line : lines)
+        line = std::to_string(random()).substr(below(random, 12)) + '\n';
+      all.insert(all.end(), lines.begin(), lines.end());
+      line_paths.push_back(folder / ("lines" + std::to_string(run)));
+      write_file(line_paths.back(), bytes_of(lines));
+    }
+    expected_lines = bytes_of(all);
+  }
+
+  Stats into_file(Fake& wanted) {
+    fake = &wanted;
+    const Stats stats = merge(paths, folder / "output", options);
+    CHECK((read_file(folder / "output") == expected));
+    return stats;
+  }
+  Stats of_lines(Fake& wanted) {
+    fake = &wanted;
+    Options of_text = options;
+    of_text.text.emplace();
+    of_text.memory_bytes = 2 << 20;
+    const Stats stats = merge(line_paths, folder / "output", of_text);
+    CHECK((read_file(folder / "output") == expected_lines));
+    return stats;
+  }
+  Stats of_first(Fake& wanted) {
+    fake = &wanted;
+    Options shaped = options;
+    shaped.shaping.on_equal = OnEqual::first;
+    const Stats stats = merge(paths, folder / "output", shaped);
+    Bytes firsts;
+    for (std::size_t at = 0; at < expected.size(); at += 24)
+      if (at == 0 || std::memcmp(&expected[at], &expected[at - 24], 4) != 0)
+        firsts.insert(firsts.end(), &expected[at], &expected[at] + 24);
+    CHECK((read_file(folder / "output") == firsts));
+    return stats;
+  }
+  Stats into_memory(Fake& wanted) {
+    fake = &wanted;
+    const std::vector<std::span<const std::byte>> spans(runs.begin(), runs.end());
+    Bytes output(expected.size());
+    const Stats stats = merge(spans, output, options);
+    CHECK((output == expected));
+    return stats;
+  }
+  Stats into_parts(Fake& wanted) {
+    fake = &wanted;
+    Options of_parts = options;
+    of_parts.parts = 2;
+    const TemporaryFolder parts;
+    const Stats stats = merge(paths, parts.path(), of_parts);
+    Bytes all = read_file(parts / "part-00000"), rest = read_file(parts / "part-00001");
+    all.insert(all.end(), rest.begin(), rest.end());
+    CHECK((all == expected));
+    return stats;
+  }
+};
+
+}  // namespace
+
+namespace corank {
+
+bool built_with_cuda() {
+  return true;
+}
+CudaDevice find_cuda_device(int) {
+  return {true, "fake"};
+}
+std::unique_ptr<Backend> make_cuda_backend(int, const BackendConfig& config) {
+  return std::make_unique<FakeDevice>(config);
+}
+LinkRates measure_link(int) {
+  throw Error("fake");
+}
+
+}  // namespace corank
+
+TEST_CASE("whatever a device fails at, the output is the same") {
+  Data data;
+  using Way = Stats (Data::*)(Fake&);
+  for (const Way way :
+       {&Data::into_file, &Data::into_memory, &Data::into_parts, &Data::of_first, &Data::of_lines})
+    for (int call = 0; call < calls; ++call)
+      for (const bool out_of_memory : {false, true})
+        for (const bool lasting : {false, true})
+          for (std::int64_t number = 0;; number += 1 + (exhaustive_step > 1 ? number / 4 : 0)) {
+            Fake wanted;
+            wanted.calls_before[call] = number;
+            wanted.out_of_memory = out_of_memory;
+            wanted.lasting = lasting;
+            CAPTURE(call, number, out_of_memory, lasting);
+            const Stats stats = (data.*way)(wanted);
+            if (wanted.seen[call] <= number) {  // no call failed
+              CHECK(stats.device_fault.empty());
+              CHECK(stats.units_redone_on_cpu == 0);
+              const bool made = call == make || call == merge_unit ||
+                                (call == pin_run) == (way == &Data::into_memory);
+              CHECK((number > 0 || !made));
+              break;
+            }
+            CHECK_FALSE(stats.device_fault.empty());
+            CHECK(stats.verified);
+            if (call == merge_unit && out_of_memory && !lasting)
+              CHECK(stats.units_redone_on_cpu == 1);
+            if (call == merge_unit) CHECK(stats.units_redone_on_cpu > 0);
+            if (call == make && !out_of_memory) CHECK(stats.backend == "cpu");
+          }
+}
+
+TEST_CASE("a device that failed gets no more units unless it was short of memory") {
+  Data data;
+  Fake clean;
+  const auto units = static_cast<std::int64_t>(data.into_file(clean).units);
+  REQUIRE(units > 5);
+  for (const bool out_of_memory : {false, true}) {
+    Fake wanted;
+    wanted.calls_before[merge_unit] = 1;
+    wanted.out_of_memory = out_of_memory;
+    const Stats stats = data.into_file(wanted);
+    CHECK(stats.backend == "cuda");
+    if (out_of_memory)
+      CHECK(wanted.seen[merge_unit] == units);
+    else
+      CHECK(wanted.seen[merge_unit] < units);
+  }
+}
+
+TEST_CASE("a device with too little memory gets smaller units and then fewer at once") {
+  Data data;
+  data.options.memory_bytes = 256 << 20;
+  Fake clean;
+  data.into_file(clean);
+  const std::uint64_t whole = clean.largest_unit;
+  std::string told;
+  data.options.notice = [&](const std::string& notice) { told = notice; };
+  for (std::uint64_t records = 4 * whole; records > 0; records /= 3) {
+    Fake wanted;
+    wanted.memory_records = records;
+    const Stats stats = data.into_file(wanted);
+    CAPTURE(records);
+    CHECK(stats.device_fault.empty() == (records >= 4 * whole));
+    CHECK(told.empty() == stats.device_fault.empty());
+    // A unit of a MiB is the smallest worth a device.
+    const std::uint64_t least = (std::uint64_t{1} << 20) / data.schema.record_bytes;
+    if (records > least) CHECK(stats.backend == "cuda");
+    if (records < least / 2) CHECK(stats.backend == "cpu");
+    CHECK(stats.units_redone_on_cpu == 0);
+  }
+  CHECK(told.find("memory") != std::string::npos);
+}
+
+TEST_CASE("a device that must not fail ends the merge and leaves the output alone") {
+  Data data;
+  Fake clean;
+  data.into_file(clean);
+  data.options.strict_backend = true;
+  for (const Call call : {make, pin_pool, merge_unit}) {
+    Fake wanted;
+    wanted.calls_before[call] = 0;
+    wanted.out_of_memory = true;
+    fake = &wanted;
+    CHECK_THROWS_WITH(merge(data.paths, data.folder / "output", data.options),
+                      "fake: a call failed; --backend cpu needs no GPU");
+    CHECK((read_file(data.folder / "output") == data.expected));
+    CHECK(data.folder.names().size() == data.paths.size() + data.line_paths.size() + 1);
+  }
+}
+
+TEST_CASE("disorder is no failure of the device") {
+  Data data;
+  std::swap_ranges(&data.runs[3][24], &data.runs[3][48], &data.runs[3][24 * 2'000]);
+  write_file(data.paths[3], data.runs[3]);
+  Fake clean;
+  fake = &clean;
+  CHECK_THROWS_AS(merge(data.paths, data.folder / "output", data.options), OutOfOrder);
+}
+
+TEST_CASE("what a device finds of its units is held against all that was read") {
+  Data data;
+  Fake clean;
+  for (const bool in_memory : {true, false}) {
+    const Stats stats = in_memory ? data.into_memory(clean) : data.into_file(clean);
+    CHECK(stats.verified);
+    CHECK(stats.busy.verify == 0);
+    const auto said_of = [&](auto harm) -> std::string {
+      Fake wanted;
+      wanted.harm = harm;
+      try {
+        in_memory ? data.into_memory(wanted) : data.into_file(wanted);
+      } catch (const Corrupted& found) {
+        return found.what();
+      }
+      return "";
+    };
+    const std::uint64_t last = stats.units - 1;
+    std::string said = said_of([&](const WorkUnit& unit, std::span<std::byte> records) {
+      if (unit.sequence == last) records.back() ^= std::byte{1};
+    });
+    CHECK(said.find("are not those that were read") != std::string::npos);
+
+    // The first record is moved behind one with a greater key.
+    Fake disordered;
+    disordered.harm = [](const WorkUnit& unit, std::span<std::byte> records) {
+      if (unit.sequence != 1) return;
+      std::size_t at = 24;
+      while (std::memcmp(&records[0], &records[at], 4) == 0) at += 24;
+      std::swap_ranges(&records[0], &records[24], &records[at]);
+    };
+    const Stats again = in_memory ? data.into_memory(disordered) : data.into_file(disordered);
+    CHECK(again.units_redone_on_cpu != 0);
+    // Where units meet it is the host that looks.
+    std::uint64_t rank = 0;
+    said = said_of([&](const WorkUnit& unit, std::span<std::byte> records) {
+      if (unit.sequence != 0) return;
+      std::memset(&records[records.size() - 24], 0xff, 4);
+      rank = unit.records;
+    });
+    CHECK(said.find("record " + std::to_string(rank) + " of the output does not follow") !=
+          std::string::npos);
+  }
+}

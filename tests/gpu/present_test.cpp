@@ -1,0 +1,9 @@
+// Without a GPU, the GPU's tests are skipped.
+#include <string>
+
+#include "kernels/backend/cuda_backend.hpp"
+
+std::string cannot_run() {
+  const corank::CudaDevice device = corank::find_cuda_device(0);
+  return device.usable ? "" : "no usable GPU: " + device.description;
+}

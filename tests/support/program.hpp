@@ -1,0 +1,108 @@
+// Runs the program as its user does.
+#pragma once
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/types.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+#include "io/file.hpp"
+#include "support/catch.hpp"
+#include "support/support.hpp"
+
+namespace corank::test {
+
+using Strings = std::vector<std::string>;
+
+// The program stands beside the tests.
+inline std::filesystem::path program() {
+  return std::filesystem::read_symlink("/proc/self/exe").parent_path() / "corank";
+}
+
+struct Result {
+  int code;  // 128 + n where signal n ended it
+  std::string out;
+  std::string err;
+};
+
+struct Setting {
+  std::string in;                             // standard input
+  std::function<void()> before_exec = [] {};  // in the new process
+  std::function<void(pid_t)> while_running = [](pid_t) {};
+};
+
+// Lets `condition` become true; fails where that takes minutes.
+inline void wait_until(const std::function<bool()>& condition) {
+  const auto latest = std::chrono::steady_clock::now() + std::chrono::minutes(5);
+  while (!condition() && std::chrono::steady_clock::now() < latest)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  REQUIRE(condition());
+}
+
+// To be called before a program that is to be stopped in the middle: whoever stops it comes first,
+// however many processes there are.
+inline void give_way() {
+  ::setpriority(PRIO_PROCESS, 0, 19);
+}
+
+// Whether the process has ended; it can still be waited for.
+inline bool has_ended(pid_t process) {
+  siginfo_t ended{};
+  return ::waitid(P_PID, static_cast<id_t>(process), &ended, WEXITED | WNOHANG | WNOWAIT) != 0 ||
+         ended.si_pid != 0;
+}
+
+// Whether the process runs the program by now; also true where it has ended.
+inline bool has_started(pid_t process) {
+  std::error_code gone;
+  return std::filesystem::equivalent("/proc/" + std::to_string(process) + "/exe", program(),
+                                     gone) ||
+         has_ended(process);
+}
+
+// The files stand before the process does, since it may be killed before it has done anything.
+inline Result run(const Strings& arguments, const Setting& setting = {}) {
+  const TemporaryFolder folder;
+  write_file(folder / "in", bytes_of_text(setting.in));
+  const std::string path = program();
+  std::vector<char*> argv{const_cast<char*>("corank")};
+  for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
+  argv.push_back(nullptr);
+  const std::string in = folder / "in", out = folder / "out", err = folder / "err";
+  constexpr int written = O_WRONLY | O_CREAT | O_CLOEXEC;
+  const FileDescriptor streams[] = {FileDescriptor(::open(in.c_str(), O_RDONLY | O_CLOEXEC)),
+                                    FileDescriptor(::open(out.c_str(), written, 0600)),
+                                    FileDescriptor(::open(err.c_str(), written, 0600))};
+  for (const FileDescriptor& stream : streams) REQUIRE(stream.get() > STDERR_FILENO);
+  const pid_t child = ::fork();
+  REQUIRE(child >= 0);
+  if (child == 0) {
+    for (int number = 0; number < 3; ++number)
+      if (::dup2(streams[number].get(), number) != number) ::_exit(126);
+    setting.before_exec();
+    ::execv(path.c_str(), argv.data());
+    ::_exit(127);
+  }
+  setting.while_running(child);
+  int status = 0;
+  REQUIRE(::waitpid(child, &status, 0) == child);
+  return {WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status), text_of(out),
+          text_of(err)};
+}
+
+inline bool holds(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+}  // namespace corank::test

@@ -1,0 +1,464 @@
+// Inputs that are read in order.
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "io/codec.hpp"
+#include "run/reader.hpp"
+#include "run/stream_reader.hpp"
+#include "support/catch.hpp"
+#include "support/sources.hpp"
+
+using namespace corank;
+using namespace corank::test;
+
+namespace {
+
+Bytes random_bytes(std::size_t count, Random& random) {
+  Bytes bytes(count);
+  for (std::byte& byte : bytes) byte = static_cast<std::byte>(random());
+  return bytes;
+}
+
+// Lines without end: a beginning that all have, and numbers that ascend by `step`. Says when it is
+// read.
+class Lines final : public Source {
+ public:
+  Lines(std::string beginning, unsigned run, unsigned step, std::vector<unsigned>& reads,
+        std::mutex& mutex)
+      : beginning_(std::move(beginning)), run_(run), step_(step), reads_(reads), mutex_(mutex) {}
+
+  std::size_t read(std::span<std::byte> into) override {
+    {
+      const std::lock_guard lock(mutex_);
+      reads_.push_back(run_);
+    }
+    while (left_.size() < into.size()) {
+      char number[16];
+      std::snprintf(number, sizeof number, "%09u", number_ += step_);
+      left_ += beginning_ + number + std::string(60, ' ') + '\n';  // so that bytes fill a chunk
+    }
+    std::memcpy(into.data(), left_.data(), into.size());
+    left_.erase(0, into.size());
+    return into.size();
+  }
+  std::uint64_t input_bytes() const override { return 0; }
+
+ private:
+  std::string beginning_, left_;
+  unsigned run_, step_, number_ = 0;
+  std::vector<unsigned>& reads_;
+  std::mutex& mutex_;
+};
+
+constexpr Codec codecs[] = {Codec::gzip, Codec::zstd, Codec::bzip2, Codec::xz, Codec::lz4};
+
+Bytes compressible_bytes(std::size_t count, Random& random) {
+  Bytes bytes(count);
+  for (std::byte& byte : bytes) byte = static_cast<std::byte>(below(random, 7));
+  return bytes;
+}
+
+Bytes frame_of(const Compression& compression, const Bytes& bytes) {
+  const auto encoder = make_encoder(compression);
+  Bytes frame(encoder->bound(bytes.size()));
+  frame.resize(encoder->encode(bytes, frame));
+  return frame;
+}
+
+Bytes operator+(Bytes a, const Bytes& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
+// A file named as what it holds.
+std::filesystem::path write_compressed(const TemporaryFolder& folder, Codec codec,
+                                       const Bytes& bytes) {
+  const auto path = folder / ("file" + std::string(suffix_of(codec)));
+  write_file(path, bytes);
+  return path;
+}
+
+const std::string nothing = "nothing was thrown";
+
+// Of the Error that it throws.
+template <class Call>
+std::string message_of(Call call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return nothing;
+}
+
+bool holds(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+}  // namespace
+
+TEST_CASE("a source gives the bytes of a file whether it stays open or not") {
+  const TemporaryFolder folder;
+  Random random(1);
+  for (const std::size_t size : {0, 1, 5000, 300'000}) {
+    const Bytes bytes = random_bytes(size, random);
+    write_file(folder / "file", bytes);
+    for (const bool keep_open : {true, false}) {
+      const auto source = open(folder / "file", {.keep_open = keep_open});
+      CHECK(drain(*source) == bytes);
+      CHECK(source->input_bytes() == size);
+    }
+  }
+}
+
+TEST_CASE("a source waits for the writer of a named pipe") {
+  const TemporaryFolder folder;
+  Random random(2);
+  const Bytes bytes = random_bytes(300'000, random);
+  const auto path = folder / "pipe";
+  REQUIRE(::mkfifo(path.c_str(), 0600) == 0);
+  CHECK(look_at(path, true).is_stream);
+  const auto source = open(path);
+  const std::jthread writer([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(250));
+    const int file = ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
+    for (std::size_t done = 0; done < bytes.size();)
+      done += static_cast<std::size_t>(
+          ::write(file, bytes.data() + done, std::min<std::size_t>(bytes.size() - done, 70'001)));
+    ::close(file);
+  });
+  CHECK(drain(*source) == bytes);
+}
+
+TEST_CASE("waiting for a pipe ends where that is asked for") {
+  const TemporaryFolder folder;
+  const auto path = folder / "pipe";
+  REQUIRE(::mkfifo(path.c_str(), 0600) == 0);
+  std::stop_source stop;
+  const auto source = open(path, {.stop = stop.get_token()});
+  const std::jthread asks([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(150));
+    stop.request_stop();
+  });
+  Bytes byte(1);
+  CHECK_THROWS_AS(source->read(byte), Interrupted);
+}
+
+TEST_CASE("a file that shrinks while it is read in order is told") {
+  const TemporaryFolder folder;
+  const auto path = folder / "file";
+  write_file(path, Bytes(1'000'000));
+  const auto source = open(path);
+  Bytes part(4096);
+  CHECK(source->read(part) == 4096);
+  REQUIRE(::truncate(path.c_str(), 300'000) == 0);
+  CHECK(holds(message_of([&] { drain(*source); }),
+              "it had 1000000 bytes and now ends at byte 300000"));
+}
+
+TEST_CASE("folders and devices are no inputs") {
+  const TemporaryFolder folder;
+  CHECK(holds(message_of([&] { open(folder.path()); }), "is a folder"));
+  CHECK(holds(message_of([&] { look_at("/dev/null", true); }), "neither a file nor a pipe"));
+  CHECK_THROWS_AS(look_at(folder / "none", true), FileError);
+}
+
+TEST_CASE("a source decompresses the frames of every codec one after another") {
+  const TemporaryFolder folder;
+  Random random(3);
+  for (const Codec codec : codecs)
+    for (const int level : {0, 1, 9}) {
+      Bytes whole;
+      Bytes file;
+      for (const std::size_t size : {0, 1, 5000, 0, 100'000, 300'001}) {
+        const Bytes part =
+            size % 2 == 1 ? random_bytes(size, random) : compressible_bytes(size, random);
+        whole = whole + part;
+        file = file + frame_of({codec, level}, part);
+      }
+      INFO(name_of(codec) << ":" << level);
+      const auto path = write_compressed(folder, codec, file);
+      CHECK(look_at(path, true).codec == codec);
+      for (const bool keep_open : {true, false}) {
+        const auto source = open(path, {.keep_open = keep_open});
+        CHECK((drain(*source) == whole));
+        CHECK(source->input_bytes() == file.size());
+      }
+      CHECK((drain(*open(path, {.decompress = false})) == file));
+    }
+}
+
+TEST_CASE("decompressed bytes come whole whatever the steps they are read in") {
+  const TemporaryFolder folder;
+  Random random(9);
+  const Bytes part = random_bytes(1 << 20, random) + compressible_bytes(1 << 20, random);
+  for (const Codec codec : codecs) {
+    const auto path = write_compressed(folder, codec, frame_of({codec, 1}, part));
+    for (const std::size_t step : {4096, 100'003, 131'072, 1 << 20}) {
+      INFO(name_of(codec) << ", steps of " << step);
+      const auto source = open(path);
+      Bytes whole;
+      for (Bytes got(step); !got.empty();) {
+        got.resize(source->read(got));
+        whole = std::move(whole) + got;
+        if (got.size() < step) break;
+      }
+      CHECK((whole == part));
+    }
+  }
+}
+
+TEST_CASE("the programs of the codecs read what is written here and the other way about") {
+  const TemporaryFolder folder;
+  Random random(4);
+  const Bytes whole = compressible_bytes(300'000, random);
+  write_file(folder / "plain", whole);
+  for (const Codec codec : codecs) {
+    const std::string program(name_of(codec));
+    if (std::system(("command -v " + program + " > /dev/null").c_str()) != 0) {
+      WARN(program << " is not installed");
+      continue;
+    }
+    INFO(program);
+    const auto shell = [&](const std::string& command) {
+      return std::system(("cd '" + folder.path().string() + "' && " + command).c_str());
+    };
+    const auto path = folder / ("made" + std::string(suffix_of(codec)));
+    for (const std::string level : {"", " -9"}) {
+      // Twice, and by a name that says nothing.
+      REQUIRE(shell(program + level + " -c < plain > one && cat one one > two") == 0);
+      CHECK((drain(*open(folder / "two")) == whole + whole));
+    }
+    write_file(path,
+               frame_of({codec}, whole) + frame_of({codec}, Bytes()) + frame_of({codec}, whole));
+    REQUIRE(shell(program + " -dc < " + path.filename().string() + " > back") == 0);
+    CHECK((read_file(folder / "back") == whole + whole));
+  }
+}
+
+TEST_CASE("compressed data that was cut short anywhere is told") {
+  const TemporaryFolder folder;
+  Random random(5);
+  const Bytes plain = compressible_bytes(60, random);
+  for (const Codec codec : codecs) {
+    const Bytes frame = frame_of({codec}, plain);
+    const Bytes file = frame + frame;
+    for (std::size_t size = 0; size < file.size(); ++size) {
+      if (size == frame.size()) continue;  // nothing is missing from that
+      INFO(name_of(codec) << ": " << size << " of " << file.size() << " bytes");
+      const auto path =
+          write_compressed(folder, codec, Bytes(file.begin(), file.begin() + std::ptrdiff_t(size)));
+      const std::string message = message_of([&] { drain(*open(path)); });
+      CHECK(holds(message, path.string() + ": "));
+      CHECK(holds(message, size < recognised_bytes
+                               ? "get it anew"
+                               : "data ends too early, at byte " + std::to_string(size)));
+    }
+  }
+}
+
+TEST_CASE("a flipped bit in compressed data never gives other bytes") {
+  const TemporaryFolder folder;
+  Random random(6);
+  const Bytes plain = compressible_bytes(60, random);
+  for (const Codec codec : codecs) {
+    const Bytes frame = frame_of({codec}, plain);
+    const Bytes file = frame + frame;
+    std::size_t told = 0;
+    for (std::size_t bit = 0; bit < 8 * frame.size(); ++bit) {
+      Bytes flipped = file;
+      flipped[bit / 8] ^= static_cast<std::byte>(1u << bit % 8);
+      const auto path = write_compressed(folder, codec, flipped);
+      INFO(name_of(codec) << ", bit " << bit);
+      Bytes got;
+      const std::string message = message_of([&] { got = drain(*open(path)); });
+      told += message != nothing;
+      CHECK(((message == nothing) ? got == plain + plain : holds(message, path.string() + ": ")));
+    }
+    // The rest are bits that say nothing of the data, such as the time in gzip's header.
+    CHECK(told > 8 * frame.size() / 2);
+  }
+}
+
+TEST_CASE("what follows the last frame is padding or an error") {
+  const TemporaryFolder folder;
+  Random random(7);
+  const Bytes plain = compressible_bytes(3000, random);
+  for (const Codec codec : codecs) {
+    INFO(name_of(codec));
+    const Bytes frame = frame_of({codec}, plain);
+    const auto read = [&](const Bytes& file) {
+      return drain(*open(write_compressed(folder, codec, file)));
+    };
+    const Bytes padding(300'000);
+    if (codec == Codec::gzip || codec == Codec::xz)
+      CHECK((read(frame + padding + frame + padding) == plain + plain));
+    else
+      CHECK(holds(message_of([&] { read(frame + padding); }), "is damaged"));
+    CHECK(holds(message_of([&] { read(frame + random_bytes(100, random)); }),
+                "at byte " + std::to_string(frame.size()) + ", after 3000 bytes of what it holds"));
+  }
+}
+
+TEST_CASE("a compressed file that needs too much memory is refused") {
+  const TemporaryFolder folder;
+  // A window of 2 GiB.
+  Bytes file;
+  for (const int byte : {0x28, 0xb5, 0x2f, 0xfd, 0x00, 0xa8, 0x01, 0x00, 0x00})
+    file.push_back(static_cast<std::byte>(byte));
+  const auto path = write_compressed(folder, Codec::zstd, file);
+  CHECK(holds(message_of([&] { drain(*open(path)); }), "too much memory"));
+}
+
+TEST_CASE("a file that is named like a compressed one must be one") {
+  const TemporaryFolder folder;
+  for (const Codec codec : codecs) {
+    const auto path = write_compressed(folder, codec, Bytes(100));
+    CHECK(holds(message_of([&] { look_at(path, true); }),
+                "named like a " + std::string(name_of(codec)) + " file"));
+    CHECK(look_at(path, false).codec == Codec::none);
+    CHECK((drain(*open(path, {.decompress = false})) == Bytes(100)));
+  }
+}
+
+TEST_CASE("compressed data comes through a pipe as well") {
+  const TemporaryFolder folder;
+  Random random(8);
+  const Bytes plain = compressible_bytes(400'000, random);
+  for (const Codec codec : {Codec::none, Codec::gzip, Codec::zstd}) {
+    const Bytes file = codec == Codec::none ? plain : frame_of({codec}, plain);
+    const auto path = folder / ("pipe" + std::string(suffix_of(codec)));
+    REQUIRE(::mkfifo(path.c_str(), 0600) == 0);
+    const auto source = open(path);
+    const std::jthread writer([&] { write_file(path, file); });
+    CHECK((drain(*source) == plain));
+  }
+}
+
+TEST_CASE("codecs and levels by their names") {
+  CHECK(Compression::parse("none").codec == Codec::none);
+  CHECK(Compression::parse("gzip").codec == Codec::gzip);
+  CHECK(Compression::parse("zstd:19").level == 19);
+  CHECK(Compression::parse("zstd:-5").level == -5);
+  for (const char* wrong : {"", "zip", "zstd:", "zstd:23", "gzip:0", "xz:9x", "lz4:13", "none:1"})
+    CHECK_THROWS_AS(Compression::parse(wrong), Error);
+  CHECK(Compression::by_name("a/b.tar.zst") == Codec::zstd);
+  CHECK(Compression::by_name("a.gz/b") == Codec::none);
+  CHECK(recognise(Bytes(recognised_bytes)) == Codec::none);
+}
+
+TEST_CASE("text is read ahead where it runs dry first, or by turns", "[text]") {
+  constexpr unsigned runs = 4;
+  // Keys of up to 28 bytes are told apart.
+  for (const std::size_t alike : {0, 7, 18, 30, 60}) {
+    INFO(alike << " bytes are the same");
+    std::vector<unsigned> reads;
+    std::mutex mutex;
+    std::vector<Stream> streams(runs);
+    constexpr unsigned steps[runs] = {40, 30, 1, 20};  // of run 2 a chunk goes least far
+    for (unsigned run = 0; run < runs; ++run)
+      streams[run].source =
+          std::make_unique<Lines>(std::string(alike, 'a'), run, steps[run], reads, mutex);
+    TextFormat format;
+    format.keys = {{}};
+    const TextEncoding text(format);
+    const KeyEncoding encoding(text.layout());
+    PassPlan plan{};
+    plan.chunk_bytes = std::uint64_t{1} << 16;
+    plan.chunk_records = 1000;
+    plan.chunks = 2 * runs;
+    plan.read_ahead = runs;
+    BufferPool pool(plan.chunk_bytes, plan.chunks, {});
+    StreamReader reader(std::move(streams), encoding, plan, ChunkSource::Order::forecast, pool, 1,
+                        nullptr, {}, {});
+    // Behind the last of the first chunks all are there.
+    const ChunkRef last = reader.next(runs - 1);
+    const auto read_next = [&](std::size_t reads_before) {
+      const auto latest = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+      for (; std::chrono::steady_clock::now() < latest; std::this_thread::yield()) {
+        const std::lock_guard lock(mutex);
+        if (reads.size() > reads_before) return reads[reads_before];
+      }
+      FAIL("nothing was read ahead");
+      return runs;
+    };
+    const unsigned first = read_next(runs);
+    CHECK(first == (alike <= 18 ? 2 : 0));
+    const ChunkRef taken = reader.next(first);
+    // Run 2 comes again if it is there by now, or else the one that is next to it.
+    const unsigned second = read_next(runs + 1);
+    CHECK((alike <= 18 ? second == 2 || second == 3 : second == 1));
+  }
+}
+
+TEST_CASE("runs that go on begin with a part of a chunk, others with all there is") {
+  const Schema schema = Schema::parse("k:u64");
+  const KeyEncoding encoding(schema, parse_keys("k", schema));
+  PassPlan plan{};
+  plan.chunk_records = 10 * page_bytes() / 8;
+  plan.chunk_bytes = plan.chunk_records * 8;
+  plan.read_ahead = 4;
+  const std::vector<std::byte> memory(3 * plan.chunk_bytes);  // keys may all be equal
+  std::vector<Run> runs;
+  runs.emplace_back(std::span(memory).first(plan.chunk_bytes), "short", 8);
+  for (int i = 0; i < 3; ++i) runs.emplace_back(std::span(memory), "long", 8);
+  for (const auto order : {ChunkSource::Order::forecast, ChunkSource::Order::one_by_one}) {
+    BufferPool pool(plan.chunk_bytes, 0, {});
+    Reader reader(runs, encoding, plan, order, pool, 1, nullptr, {}, {});
+    for (std::uint32_t run = 0; run < runs.size(); ++run) {
+      INFO("run " << run);
+      const ChunkRef first = reader.next(run);
+      const bool starts_small = run != 0 && order == ChunkSource::Order::forecast;
+      CHECK(first->count ==
+            (starts_small ? first_chunk_records(plan, 8, run, runs.size()) : plan.chunk_records));
+      std::uint64_t records = first->count;
+      while (const ChunkRef chunk = reader.next(run)) {
+        CHECK(chunk->first == records);
+        CHECK(chunk->count <= plan.chunk_records);
+        records += chunk->count;
+      }
+      CHECK(records == runs[run].records());
+    }
+  }
+}
+
+TEST_CASE("text in place that goes on begins with a part of a chunk", "[text]") {
+  constexpr std::uint64_t line_bytes = 100, records = 2000;
+  std::string text;
+  for (std::uint64_t i = 0; i < records; ++i) text += std::string(line_bytes - 1, 'a') + '\n';
+  text.resize(text.size() + stream_margin_bytes);
+  const auto bytes = std::as_bytes(std::span(text)).first(records * line_bytes);
+  TextFormat format;
+  format.keys = {{}};
+  const TextEncoding of_text(format);
+  const KeyEncoding encoding(of_text.layout());
+  PassPlan plan{};
+  plan.chunk_bytes = std::uint64_t{1} << 16;
+  plan.chunk_records = 1000;
+  plan.chunks = 16;
+  plan.read_ahead = 4;
+  std::vector<Stream> streams(4);
+  for (Stream& stream : streams) stream.in_place = bytes;
+  streams[0].in_place = bytes.first(300 * line_bytes);
+  BufferPool pool(plan.chunk_bytes, plan.chunks, {});
+  StreamReader reader(std::move(streams), encoding, plan, ChunkSource::Order::forecast, pool, 1,
+                      nullptr, {}, {});
+  CHECK(reader.next(0)->count == 300);
+  std::uint64_t before = 0;
+  for (std::uint32_t run = 1; run < 4; ++run) {
+    const std::uint64_t first = reader.next(run)->count;
+    CHECK(first > before);
+    before = first;
+  }
+  CHECK(reader.next(1)->count == before);
+}

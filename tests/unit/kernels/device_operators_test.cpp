@@ -1,0 +1,144 @@
+// What threads of a device do to records and groups that are shaped, done on the host: against what
+// the CPU does.
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "corank/error.hpp"
+#include "format/text_columns.hpp"
+#include "kernels/ops/operator_steps.hpp"
+#include "ops/operator_chain.hpp"
+#include "support/catch.hpp"
+#include "support/support.hpp"
+
+using namespace corank;
+using namespace corank::test;
+
+namespace {
+
+std::vector<TestStep> steps_of(const Filter& filter) {
+  std::vector<TestStep> steps;
+  for (const Filter::Step& step : filter.steps())
+    steps.push_back({step.operation, step.field.layout(), step.of_record.data()});
+  return steps;
+}
+
+}  // namespace
+
+TEST_CASE("a thread finds the records that fulfil a condition", "[device]") {
+  const Schema schema = Schema::parse("a:u8,b:i16be,c:f32,d:bytes3");
+  Random random(71);
+  const Bytes records = random_records(schema, Filter::most_records, Values::few, random);
+  for (const char* text :
+       {"a < 128", "b >= 0", "not b <= 100", "c != 1.5", "d == 'abc'", "d > '\\x80'",
+        "a == 255 and b < 0 or c > 0", "not (a > 1 or (b == 0 and not d < '\\xff'))",
+        "a != 0 and (b > 1 or b < -1) and not (c >= 0 or d <= '\\x7f')"}) {
+    const Filter filter(schema, parse_where(text, schema));
+    const auto steps = steps_of(filter);
+    std::vector<Filter::Mask> scratch;
+    const Filter::Mask& expected = filter.test(records.data(), Filter::most_records, scratch);
+    std::uint64_t differing = 0;
+    for (std::uint64_t i = 0; i < Filter::most_records; ++i)
+      differing += passes({steps.data(), static_cast<std::uint32_t>(steps.size())},
+                          records.data() + i * schema.record_bytes) != (expected[i] != 0);
+    CAPTURE(text);
+    CHECK(differing == 0);
+  }
+}
+
+TEST_CASE("a thread finds the lines that fulfil a condition", "[device]") {
+  Random random(73);
+  for (const TextKind kind : {TextKind::lines, TextKind::csv}) {
+    TextFormat format;
+    format.kind = kind;
+    format.delimiter = ',';
+    std::uint64_t passed = 0, failed = 0;
+    for (const char* text :
+         {"1 < 'b'", "2:i64 >= 0", "not 2:u64 <= 50", "1:nocase != 'AB'", "3 == ''",
+          "1 == 'a' and 2:i64 < 0 or 3 > 'c'", "not (2:i64 > 9 or (1 == 'b' and not 3 < 'd'))",
+          "1 != 'a' and (2:i64 > 7 or 2:i64 < -7) and not (3 >= 'd' or 1:nocase <= 'A')"}) {
+      const TextFilter filter(format, "", parse_text_where(text));
+      std::vector<TextTestStep> steps;
+      for (const TextFilter::Step& step : filter.steps()) {
+        if (!step.value) {
+          steps.push_back({step.operation, {}, nullptr, 0});
+          continue;
+        }
+        const auto value = step.value->record();
+        steps.push_back({step.operation, step.value->layout(), value.data(), value.size()});
+      }
+      const TextTest test{steps.data(), static_cast<std::uint32_t>(steps.size())};
+      std::vector<char> scratch;
+      for (int i = 0; i < 1'000; ++i) {
+        const auto word = [&](std::string_view alphabet) {
+          std::string letters(below(random, 3), ' ');
+          for (char& c : letters) c = alphabet[below(random, alphabet.size())];
+          return kind == TextKind::csv && below(random, 3) == 0 ? '"' + letters + "\"\"\""
+                                                                : letters;
+        };
+        std::string line = word("abAB") + ',';
+        line += below(random, 4) == 0
+                    ? word("x1")
+                    : std::to_string(static_cast<std::int64_t>(below(random, 200)) - 100);
+        line += (below(random, 9) == 0 ? "" : ',' + word("cde")) + '\n';
+        const auto record = std::as_bytes(std::span(line));
+        const bool expected = filter.test(record, scratch);
+        CAPTURE(text, line);
+        CHECK(passes(test, record.data(), record.size()) == expected);
+        ++(expected ? passed : failed);
+      }
+    }
+    CHECK(passed > 1'000);
+    CHECK(failed > 1'000);
+  }
+}
+
+TEST_CASE("a thread reduces a group as the CPU does", "[device]") {
+  const Schema schema =
+      Schema::parse("k:u8,a:u8,b:i8,c:u16be,d:i32,e:u64,f:i64be,g:f64,h:bytes3,n:u32");
+  const std::vector<KeyField> keys = parse_keys("k", schema);
+  const KeyEncoding encoding(schema, keys);
+  Random random(72);
+  std::uint64_t refused = 0, accepted = 0;
+  for (const Overflow overflow : {Overflow::error, Overflow::saturate, Overflow::wrap})
+    for (const char* text :
+         {"reduce:sum(a),min(b),max(c),count(d),last(e),first(f),min(g),last(h)",
+          "reduce:max(a),sum(b),sum(c),min(d),sum(e),sum(f),max(g),first(h),count(n)",
+          "reduce:count(a),count(b),sum(d),max(e),min(f),sum(n)"}) {
+      Shaping shaping;
+      shaping.overflow = overflow;
+      parse_on_equal(text, schema, keys, shaping);
+      const Shape shape(schema, keys, encoding, shaping, 1);
+      std::vector<ReducedColumn> columns;
+      for (const Shape::Column& column : shape.columns())
+        columns.push_back({column.operation, column.field.offset, column.field.bytes,
+                           column.field.kind == FieldKind::signed_integer, column.field.big_endian,
+                           column.ordered.layout()});
+      const Reductions reductions{columns.data(), static_cast<std::uint32_t>(columns.size()),
+                                  overflow, true};
+      for (const std::uint64_t count : {1u, 2u, 3u, 17u, 300u})
+        for (const Values values : {Values::any, Values::few}) {
+          const Bytes records = random_records(schema, count, values, random);
+          Bytes mine(records.begin(), records.begin() + schema.record_bytes);
+          const bool fits = reduce_group(
+              reductions, count,
+              [&](std::uint64_t i) { return records.data() + i * schema.record_bytes; },
+              mine.data());
+          Group group;
+          Bytes expected(schema.record_bytes);
+          bool fitted = true;
+          try {
+            group.start(shape, records.data(), count);
+            group.finish(shape, expected.data());
+          } catch (const Error&) {
+            fitted = false;
+          }
+          CAPTURE(text, count, static_cast<int>(overflow));
+          CHECK(fits == fitted);
+          if (fits && fitted) CHECK((mine == expected));
+          ++(fits ? accepted : refused);
+        }
+    }
+  CHECK(refused > 0);
+  CHECK(accepted > 0);
+}
