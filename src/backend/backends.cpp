@@ -9,6 +9,7 @@
 #include "corank/error.hpp"
 #include "kernels/backend/cuda_backend.hpp"
 #include "util/buffer_pool.hpp"
+#include "util/math.hpp"
 
 namespace corank {
 namespace {

@@ -11,7 +11,7 @@
 #include "backend/backend.hpp"
 #include "backend/failover_backend.hpp"
 #include "corank/options.hpp"
-#include "plan/pass_planner.hpp"
+#include "run/pass_plan.hpp"
 #include "run/run.hpp"
 
 namespace corank {

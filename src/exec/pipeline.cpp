@@ -22,6 +22,7 @@
 #include "run/reader.hpp"
 #include "run/stream_reader.hpp"
 #include "run/unit_cutter.hpp"
+#include "util/math.hpp"
 #include "util/parallel_for.hpp"
 #include "util/start_workers.hpp"
 #include "verify/checksum.hpp"

@@ -13,6 +13,7 @@
 
 #include "corank/error.hpp"
 #include "util/buffer_pool.hpp"
+#include "util/math.hpp"
 
 namespace corank {
 namespace {

@@ -5,16 +5,12 @@
 #include <charconv>
 #include <fstream>
 
-#include "verify/checksum.hpp"
+#include "util/digest.hpp"
 
 namespace corank {
 namespace {
 
 constexpr std::string_view title = "corank-resume-1";
-
-std::uint64_t digest(std::string_view text) {
-  return records_checksum(std::as_bytes(std::span(text)), static_cast<std::uint32_t>(text.size()));
-}
 
 }  // namespace
 

@@ -237,8 +237,4 @@ void Writer::commit() {
   if (atomic_) atomic_->commit();
 }
 
-Run Writer::into_run(std::uint32_t record_bytes) {
-  return Run(std::move(file_), path_, record_bytes, bytes_ / record_bytes);
-}
-
 }  // namespace corank

@@ -13,7 +13,6 @@
 #include "io/atomic_file.hpp"
 #include "io/compressor.hpp"
 #include "io/write_behind.hpp"
-#include "run/run.hpp"
 #include "util/buffer_pool.hpp"
 
 namespace corank {
@@ -74,8 +73,8 @@ class Writer {
   void make_durable();
   // Puts the output, which must be durable, under its name.
   void commit();
-  // What was written to a nameless file, as a run. The writer is empty after that.
-  Run into_run(std::uint32_t record_bytes);
+  // Hands over the nameless file; the writer is empty after that.
+  FileDescriptor take_file() { return std::move(file_); }
 
  private:
   const FileDescriptor& file() const { return atomic_ ? atomic_->descriptor() : file_; }

@@ -26,7 +26,8 @@
 #include "run/header.hpp"
 #include "run/run_io.hpp"
 #include "run/run_ranges.hpp"
-#include "verify/checksum.hpp"
+#include "util/digest.hpp"
+#include "util/math.hpp"
 
 namespace corank {
 namespace {
@@ -59,8 +60,10 @@ void say_starting_over(const Options& options, const std::filesystem::path& outp
                     output.string(), why));
 }
 
-std::uint64_t digest(const std::string& text) {
-  return records_checksum(std::as_bytes(std::span(text)), static_cast<std::uint32_t>(text.size()));
+// Returns what was written to a nameless file as a run, and leaves the writer empty.
+Run run_of(Writer& temporary, std::uint32_t record_bytes) {
+  const std::uint64_t records = temporary.bytes() / record_bytes;
+  return Run(temporary.take_file(), temporary.path(), record_bytes, records);
 }
 
 // One call of merge().
@@ -405,7 +408,7 @@ class Merge {
       earlier_records_ += earlier_shape_ || earlier_text_shape_
                               ? totals_.records_written - written_before
                               : totals_.records - merged_before;
-      *first = temporary.into_run(record_bytes());
+      *first = run_of(temporary, record_bytes());
       runs_.erase(first + 1, end);
       fingerprints_[pass.first] = fingerprint;
       const auto gone = fingerprints_.begin() + static_cast<std::ptrdiff_t>(pass.first) + 1;

@@ -5,6 +5,7 @@
 
 #include "corank/text_key.hpp"
 #include "util/buffer_pool.hpp"
+#include "util/math.hpp"
 
 namespace corank {
 namespace {
@@ -40,11 +41,6 @@ std::uint64_t read_ahead_of(std::uint64_t runs) {
 std::uint64_t chunks_needed(std::uint64_t runs, std::uint64_t read_ahead,
                             std::uint64_t unit_records, std::uint64_t chunk_records) {
   return 2 * runs + read_ahead + 1 + (tokens + 1) * unit_records / chunk_records;
-}
-
-// The fewest records that fill whole pages: what devices read and write best.
-std::uint64_t records_of_pages(std::uint32_t record_bytes) {
-  return page_bytes() / std::gcd(page_bytes(), std::uint64_t{record_bytes});
 }
 
 // The most records, no more than `records`, that fill whole pages. As many as they are where they
@@ -101,26 +97,6 @@ std::optional<PassPlan> plan_pass(std::uint64_t runs, std::uint32_t record_bytes
   plan.unit_bytes = round_up(plan.unit_records * record_bytes, page_bytes());
   plan.chunks = chunks_needed(runs, plan.read_ahead, plan.unit_records, plan.chunk_records);
   return plan;
-}
-
-std::uint64_t first_chunk_records(const PassPlan& plan, std::uint32_t record_bytes,
-                                  std::uint64_t run, std::uint64_t runs) {
-  const std::uint64_t part = part_of(plan.chunk_records, run + 1, runs);
-  return std::min(round_up(std::max<std::uint64_t>(part, 1), records_of_pages(record_bytes)),
-                  plan.chunk_records);
-}
-
-bool take_less(PassPlan& plan, std::uint32_t record_bytes) {
-  constexpr std::uint64_t least_bytes = std::uint64_t{1} << 20;
-  if (plan.unit_records > 1 && plan.unit_bytes > least_bytes) {
-    plan.unit_records /= 2;
-    plan.unit_bytes = round_up(plan.unit_records * record_bytes, page_bytes());
-  } else if (plan.tokens > 1) {
-    plan.tokens /= 2;
-  } else {
-    return false;
-  }
-  return true;
 }
 
 std::optional<PassPlan> plan_text_pass(std::uint64_t runs, std::uint64_t memory_bytes,

@@ -7,24 +7,9 @@
 #include <optional>
 #include <vector>
 
+#include "run/pass_plan.hpp"
+
 namespace corank {
-
-// The first `part` of `parts` equal parts.
-inline std::uint64_t part_of(std::uint64_t records, std::size_t part, std::size_t parts) {
-  // The product may need more than 64 bits.
-  return static_cast<std::uint64_t>(static_cast<unsigned __int128>(records) * part / parts);
-}
-
-struct PassPlan {
-  std::uint64_t chunk_bytes;    // a multiple of the page size
-  std::uint64_t chunk_records;  // whole records in a chunk
-  std::uint64_t chunks;         // buffers for chunks
-  std::uint64_t read_ahead;     // chunks read before the cutter asks for them, at most
-  std::uint64_t unit_records;
-  std::uint64_t unit_bytes;       // of a unit's buffer, a multiple of the page size
-  unsigned tokens;                // units in flight at most
-  std::uint64_t large_bytes = 0;  // for records of variable length that have no room in a chunk
-};
 
 // More than this a unit of the kind does not gain, and memory that was never touched costs time.
 inline constexpr std::uint64_t largest_cpu_unit_bytes = std::uint64_t{16} << 20;
@@ -77,15 +62,6 @@ std::optional<PassPlan> plan_text_pass(
     std::uint64_t merged_bytes = std::numeric_limits<std::uint64_t>::max(),
     std::uint64_t largest_unit_bytes = largest_text_unit_bytes,
     std::uint64_t runs_to_chunks = runs_to_cached_chunks);
-
-// In the first chunk of run `run` of `runs`. Of runs that are alike all chunks would end at once,
-// and all that follow be waited for: so the first ones are of sizes from a small part to the whole.
-std::uint64_t first_chunk_records(const PassPlan& plan, std::uint32_t record_bytes,
-                                  std::uint64_t run, std::uint64_t runs);
-
-// Makes the plan take less of a device's memory: smaller units, down to a MiB, then fewer at once.
-// False if it is the least.
-bool take_less(PassPlan& plan, std::uint32_t record_bytes);
 
 // The most runs that one pass can merge; 0 if not even two.
 std::uint64_t widest_pass(std::uint32_t record_bytes, std::uint64_t memory_bytes);

@@ -14,8 +14,8 @@
 
 #include "corank/key.hpp"
 #include "io/uring_reader.hpp"
-#include "plan/pass_planner.hpp"
 #include "run/chunk_source.hpp"
+#include "run/pass_plan.hpp"
 #include "run/run.hpp"
 #include "verify/fingerprint.hpp"
 

@@ -11,6 +11,7 @@
 
 #include "corank/error.hpp"
 #include "util/buffer_pool.hpp"
+#include "util/math.hpp"
 
 namespace corank {
 namespace {

@@ -5,6 +5,7 @@
 #include <span>
 
 #include "corank/algorithm/co_rank.hpp"
+#include "corank/key.hpp"
 #include "run/run.hpp"
 
 namespace corank {

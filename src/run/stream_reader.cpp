@@ -7,6 +7,7 @@
 
 #include "corank/error.hpp"
 #include "io/mapped_file.hpp"
+#include "util/math.hpp"
 
 namespace corank {
 namespace {

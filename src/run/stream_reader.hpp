@@ -20,8 +20,8 @@
 #include "corank/key.hpp"
 #include "format/framing.hpp"
 #include "io/byte_source.hpp"
-#include "plan/pass_planner.hpp"
 #include "run/chunk_source.hpp"
+#include "run/pass_plan.hpp"
 #include "run/run.hpp"
 #include "verify/fingerprint.hpp"
 

@@ -9,8 +9,8 @@
 
 #include "corank/key.hpp"
 #include "format/work_unit.hpp"
-#include "plan/pass_planner.hpp"
 #include "run/chunk_source.hpp"
+#include "run/pass_plan.hpp"
 
 namespace corank {
 

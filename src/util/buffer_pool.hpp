@@ -9,6 +9,8 @@
 #include <span>
 #include <vector>
 
+#include "util/math.hpp"
+
 namespace corank {
 
 // Makes memory known to a device for as long as what it returns lives.
@@ -73,8 +75,5 @@ class BufferPool {
 };
 
 std::size_t page_bytes();
-constexpr std::size_t round_up(std::size_t bytes, std::size_t multiple) {
-  return (bytes + multiple - 1) / multiple * multiple;
-}
 
 }  // namespace corank

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "corank/key.hpp"
+#include "corank/host_device.hpp"
 
 namespace corank {
 

@@ -1,0 +1,20 @@
+// Integer arithmetic that does not overflow.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace corank {
+
+// Returns where part `part` of `parts` equal parts of `total` begins.
+constexpr std::uint64_t part_of(std::uint64_t total, std::size_t part, std::size_t parts) {
+  // The product may need more than 64 bits.
+  return static_cast<std::uint64_t>(static_cast<unsigned __int128>(total) * part / parts);
+}
+
+// Returns the smallest multiple of `multiple` that is not below `bytes`.
+constexpr std::uint64_t round_up(std::uint64_t bytes, std::uint64_t multiple) {
+  return (bytes + multiple - 1) / multiple * multiple;
+}
+
+}  // namespace corank
