@@ -47,7 +47,7 @@ struct FileReport {
   struct Place {
     std::uint64_t record, byte;
   };
-  std::optional<Place> disorder;
+  std::optional<Place> out_of_order;
 };
 
 // Reads the whole of `file`, as check() does, but goes on behind what is out of order.

@@ -138,13 +138,13 @@ CORANK_HOST_DEVICE inline std::uint64_t load_little(const std::byte* at, unsigne
 }
 
 // A key that is one integer of 64 bits: its word is the integer, swapped if big-endian, ^ `flip`.
-struct WholeWord {
+struct SingleWordKey {
   std::uint32_t offset;  // in the record, bytes
   bool big_endian;
   std::uint64_t flip;
 };
 
-inline std::uint64_t word_of(const WholeWord& key, const std::byte* record) {
+inline std::uint64_t word_of(const SingleWordKey& key, const std::byte* record) {
   const std::uint64_t raw = load_little(record + key.offset, 8);
   return (key.big_endian ? byte_swap(raw) : raw) ^ key.flip;
 }
@@ -211,8 +211,8 @@ CORANK_HOST_DEVICE inline Key<W> encode(const KeyLayout& layout, const std::byte
 CORANK_HOST_DEVICE inline bool tail_less(const KeyLayout& layout, const std::byte* a,
                                          const std::byte* b) {
   if (layout.text)
-    return text_less(*layout.text, *reinterpret_cast<const Entry*>(a),
-                     *reinterpret_cast<const Entry*>(b));
+    return text_less(*layout.text, *reinterpret_cast<const PrefixRef*>(a),
+                     *reinterpret_cast<const PrefixRef*>(b));
   for (std::uint32_t p = layout.prefix_pieces; p < layout.pieces_count; ++p) {
     const std::uint64_t x = normalise(layout.pieces[p], a);
     const std::uint64_t y = normalise(layout.pieces[p], b);
@@ -242,8 +242,8 @@ CORANK_HOST_DEVICE inline bool record_less(const KeyLayout& layout, const std::b
 // The bytes of records that lie end to end and that `count` entries, more than 0, stand for.
 inline std::span<const std::byte> bytes_of(const TextLayout& layout, const std::byte* entries,
                                            std::uint64_t count) {
-  const auto* const first = reinterpret_cast<const Entry*>(entries);
-  const Entry& last = first[count - 1];
+  const auto* const first = reinterpret_cast<const PrefixRef*>(entries);
+  const PrefixRef& last = first[count - 1];
   return {record_of(*first), record_of(last) + record_bytes(layout, last)};
 }
 // The same of any records that lie end to end.

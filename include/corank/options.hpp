@@ -52,7 +52,7 @@ struct Options {
   // What is enough: the runs, within the range and the limit that are given, hold so much, or one
   // is a pipe; compressed runs count as many bytes as their files. Of less, no device is looked
   // for: to start one takes a few tenths of a second, which so small a merge does not make up for.
-  std::uint64_t least_device_bytes = std::uint64_t{4} << 30;
+  std::uint64_t min_device_bytes = std::uint64_t{4} << 30;
 
   // Whether a failing device ends the merge. Without it, a device that has too little memory gets
   // smaller units, then fewer at once; a unit that it fails at is merged by the CPU, and after a
@@ -120,7 +120,7 @@ struct Options {
   // that drops or combines records is gone on with where the key begins that the output ends with,
   // as far as key fields go out: the fewer of the first of them do, the more is merged again, all
   // where the first does not. What is written already is not written again.
-  Shaping shaping;
+  Query query;
 
   // Copies instead of merging: the runs are read and written by the same engine, one after another,
   // whatever their keys. The ruler for how much time a merge takes beyond what the bytes need.

@@ -82,7 +82,7 @@ using Condition = ConditionOf<FieldValue>;
 using TextCondition = ConditionOf<TextValue>;
 
 // In this order: `from` and `to`, `where`, equal keys, `tombstone`, `select`, `limit`.
-struct Shaping {
+struct Query {
   // Of the merged records those from `from` on, up to and without `to`: values of the first key
   // fields, of all or of fewer; none: there is no such bound. What is outside is not read.
   std::vector<FieldValue> from, to;
@@ -114,7 +114,7 @@ struct Shaping {
 // max, count, first and last. Sets on_equal and reductions. Key fields cannot be reduced, nor can
 // fields of bytes, but by first and last.
 void parse_on_equal(std::string_view text, const Schema& schema, const std::vector<KeyField>& keys,
-                    Shaping& shaping);
+                    Query& query);
 
 // `text` compares fields with values by < <= == != >= >, joined by and, or, not and parentheses,
 // such as `a > 5 and (name == 'x' or not c < 2)`. Values of bytesN stand in quotes, with \\, \',

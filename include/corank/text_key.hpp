@@ -20,7 +20,7 @@ namespace corank {
 
 // A record of variable length as merges move it: the first word of its key, and where it is: a
 // 48-bit address and, above, how many bytes it has with its framing, 0xffff for so many or more.
-struct Entry {
+struct PrefixRef {
   std::uint64_t word;
   std::uint64_t place;
 };
@@ -418,12 +418,12 @@ CORANK_HOST_DEVICE inline int compare_strings(const TextField& x, const TextFiel
 
 inline constexpr std::uint64_t saturated_bytes = 0xffff;
 
-inline Entry make_entry(std::uint64_t word, const std::byte* record, std::uint64_t bytes) {
+inline PrefixRef make_entry(std::uint64_t word, const std::byte* record, std::uint64_t bytes) {
   const auto address = reinterpret_cast<std::uintptr_t>(record);
   return {word, address | (bytes < saturated_bytes ? bytes : saturated_bytes) << 48};
 }
 
-CORANK_HOST_DEVICE inline const std::byte* record_of(const Entry& entry) {
+CORANK_HOST_DEVICE inline const std::byte* record_of(const PrefixRef& entry) {
   return reinterpret_cast<const std::byte*>(entry.place & ((std::uint64_t{1} << 48) - 1));
 }
 
@@ -447,11 +447,12 @@ CORANK_HOST_DEVICE inline std::uint64_t record_bytes(const TextLayout& layout,
 }
 
 // How many bytes its record has, or saturated_bytes if they may be more.
-CORANK_HOST_DEVICE inline std::uint64_t short_bytes(const Entry& entry) {
+CORANK_HOST_DEVICE inline std::uint64_t short_bytes(const PrefixRef& entry) {
   return entry.place >> 48;
 }
 
-CORANK_HOST_DEVICE inline std::uint64_t record_bytes(const TextLayout& layout, const Entry& entry) {
+CORANK_HOST_DEVICE inline std::uint64_t record_bytes(const TextLayout& layout,
+                                                     const PrefixRef& entry) {
   const std::uint64_t bytes = short_bytes(entry);
   return bytes < saturated_bytes ? bytes : record_bytes(layout, record_of(entry));
 }
@@ -471,8 +472,8 @@ CORANK_HOST_DEVICE inline std::uint64_t text_words(const TextLayout& layout,
 }
 
 // More words than any key has whose record has at most `bytes` bytes, or just as many.
-CORANK_HOST_DEVICE inline std::uint64_t most_text_words(const TextLayout& layout,
-                                                        std::uint64_t bytes) {
+CORANK_HOST_DEVICE inline std::uint64_t max_text_words(const TextLayout& layout,
+                                                       std::uint64_t bytes) {
   std::uint64_t words = 0;
   for (std::uint32_t c = 0; c < layout.columns_count; ++c)
     words += layout.columns[c].type != TextType::bytes ? detail::number_words(layout)
@@ -525,7 +526,8 @@ CORANK_HOST_DEVICE inline bool text_less(const TextLayout& layout, const std::by
   return false;
 }
 
-CORANK_HOST_DEVICE inline bool text_less(const TextLayout& layout, const Entry& a, const Entry& b) {
+CORANK_HOST_DEVICE inline bool text_less(const TextLayout& layout, const PrefixRef& a,
+                                         const PrefixRef& b) {
   if (a.word != b.word) return a.word < b.word;
   const std::uint32_t decided = detail::holds_column(layout, layout.columns[0], a.word);
   if (decided == layout.columns_count) return false;

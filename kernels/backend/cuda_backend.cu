@@ -52,7 +52,7 @@ class RecordLane {
     constexpr std::uint64_t runs = device::detail::max_fan_in + 1;
     for (std::uint64_t run = 0; run < runs; ++run) append_run(0, unit_records_ / runs);
     reserve_out();
-    if (config.shape && DeviceShape::fits(*config.shape))
+    if (config.shape && DeviceOperators::fits(*config.shape))
       shaper_.emplace(*config.shape, layout_, unit_records_);
   }
 
@@ -69,7 +69,7 @@ class RecordLane {
     std::optional<MergedUnit> shaped;
     if (!shaper_) return shaped;
     wait_for(stream_.get(), merged_.get(), [&] {
-      shaped = shaper_->download(output, look_, &staging_.found()->disorder, stream_.get());
+      shaped = shaper_->download(output, look_, &staging_.found()->out_of_order, stream_.get());
       if (!shaped) download(output);
     });
     return shaped;
@@ -87,8 +87,9 @@ class RecordLane {
     runs_.push_back({run.keys, run.values, records});
   }
 
-  cudaError_t merge_located(void* temporary, std::size_t& bytes, const std::uint64_t* disorder) {
-    const LocatedLess<W> less{layout_, staging_.bytes(), disorder};
+  cudaError_t merge_located(void* temporary, std::size_t& bytes,
+                            const std::uint64_t* out_of_order) {
+    const LocatedLess<W> less{layout_, staging_.bytes(), out_of_order};
     return device::merge_k(temporary, bytes, std::span<const LocatedSequence<W>>(runs_), located(1),
                            stream_.get(), Merged<W>::less(less));
   }
@@ -140,11 +141,11 @@ class RecordLane {
     }
     encode_records<W><<<divide_up(records, block_threads), block_threads, 0, stream>>>(
         staging_.segments(), segments, records, LocatedLess<W>{layout_, staged, nullptr},
-        located(0), &found->disorder);
+        located(0), &found->out_of_order);
     check_launch("encode_records");
-    CORANK_CUDA(merge_located(out_.get(), out_bytes_, &found->disorder));
+    CORANK_CUDA(merge_located(out_.get(), out_bytes_, &found->out_of_order));
     launch_gather<W>(staged, located(1), records, layout_.record_bytes, out_.get(),
-                     &found->disorder, stream);
+                     &found->out_of_order, stream);
     check_launch("gather");
     if (look_) {
       look_at_merged<W>
@@ -176,7 +177,7 @@ class RecordLane {
   std::size_t out_bytes_ = 0;
   DeviceArray<std::byte> out_;
   std::uint64_t unit_bytes_ = 0;
-  std::optional<DeviceShaper> shaper_;  // none where the host shapes, if anything does
+  std::optional<DeviceOperatorRunner> shaper_;  // none where the host shapes, if anything does
   // Of the located keys, before and after they are merged.
   DeviceArray<typename Merged<W>::Key> keys_[2];
   DeviceArray<std::uint32_t> locators_[2];

@@ -48,8 +48,8 @@ class DeviceBackend final : public Backend {
         description_(std::move(description)),
         threads_(config.threads),
         look_(config.look),
-        shape_(config.shape),
-        text_shape_(config.text_shape),
+        operators_(config.shape),
+        text_operators_(config.text_operators),
         fingerprint_(config.fingerprint),
         order_((CORANK_CUDA(cudaSetDevice(device)), *config.encoding)) {
     for (unsigned i = 0; i < config.tokens; ++i) {
@@ -64,17 +64,17 @@ class DeviceBackend final : public Backend {
     (void)cudaGetLastError();  // what an earlier call left behind on this thread
     const auto lane = lend();
     const Found found = lane->merge(unit, output);
-    if (found.disorder != in_order) throw disorder_of(unit, found.disorder);
+    if (found.out_of_order != in_order) throw disorder_of(unit, found.out_of_order);
     if (look_) check_merged(found);
-    if (text_shape_) {
+    if (text_operators_) {
       std::optional<MergedUnit> shaped = lane->shape(output);
       return shaped ? std::move(*shaped)
-                    : shape_text(*text_shape_, unit, {output, unit.bytes}, fingerprint_);
+                    : apply_to_text(*text_operators_, unit, {output, unit.bytes}, fingerprint_);
     }
-    if (shape_) {
+    if (operators_) {
       std::optional<MergedUnit> shaped = lane->shape(output);
       if (!shaped)
-        shaped = shape_unit(*shape_, unit, {output, unit.bytes}, fingerprint_);
+        shaped = apply_to_unit(*operators_, unit, {output, unit.bytes}, fingerprint_);
       else if (look_)
         shaped->fingerprint = found.written;
       if (look_) shaped->read = found.read;
@@ -82,7 +82,7 @@ class DeviceBackend final : public Backend {
     }
     MergedUnit merged;
     merged.pieces = {{output, unit.bytes}};
-    if (look_) merged.look = UnitLook{found.read, found.written, found.last_offset};
+    if (look_) merged.look = UnitProof{found.read, found.written, found.last_offset};
     return merged;
   }
 
@@ -143,7 +143,7 @@ class DeviceBackend final : public Backend {
           false);
   }
 
-  static RunDisorder disorder_of(const WorkUnit& unit, std::uint64_t record) {
+  static RunOutOfOrder disorder_of(const WorkUnit& unit, std::uint64_t record) {
     auto segment = unit.segments.begin();
     for (; record >= segment->count; ++segment) record -= segment->count;
     return {segment->chunk->run, segment->chunk->first + segment->first + record};
@@ -153,8 +153,8 @@ class DeviceBackend final : public Backend {
   std::string description_;
   unsigned threads_;
   bool look_;
-  const Shape* shape_;
-  const TextShape* text_shape_;
+  const OperatorChain* operators_;
+  const TextOperatorChain* text_operators_;
   FingerprintSum fingerprint_;
   typename Lane::Order order_;
   std::vector<std::unique_ptr<Lane>> lanes_;

@@ -87,7 +87,7 @@ class Staging {
       for (std::size_t s = 0; s < segments_; ++s)
         CORANK_CUDA(cudaMemcpyAsync(destinations_[s], sources_[s], sizes_[s],
                                     cudaMemcpyHostToDevice, stream));
-    } else if (bytes_ / segments_ >= least_copied_segment_bytes) {
+    } else if (bytes_ / segments_ >= min_copied_segment_bytes) {
       copy_segments(stream);
     } else {
       stage<<<stage_blocks, block_threads, 0, stream>>>(segments(), segments_, vectors_,
@@ -108,7 +108,7 @@ class Staging {
   static constexpr std::uint64_t vector_bytes = sizeof(uint4);
   // The copy engine brings large segments up while another brings merged units down, each at the
   // link's full rate. Small ones cost it more than they are worth: a kernel reads those.
-  static constexpr std::uint64_t least_copied_segment_bytes = std::uint64_t{32} << 10;
+  static constexpr std::uint64_t min_copied_segment_bytes = std::uint64_t{32} << 10;
 
   Description host() const { return Description(description_.get()); }
 

@@ -41,17 +41,17 @@ class TextLane {
         found_(pinned_array<Found>(1)) {
     // For as many runs as take two passes; more need little more.
     constexpr std::uint64_t runs = device::detail::max_fan_in + 1;
-    if (config.text_shape && DeviceTextShape::fits(*config.text_shape))
-      shaper_.emplace(*config.text_shape);
+    if (config.text_operators && DeviceTextOperators::fits(*config.text_operators))
+      shaper_.emplace(*config.text_operators);
     reserve_records(config.unit_records);
-    staging_.reserve(2 * runs, config.unit_bytes + config.unit_records * sizeof(Entry));
+    staging_.reserve(2 * runs, config.unit_bytes + config.unit_records * sizeof(PrefixRef));
     runs_.assign(runs, {placed_.get(), nullptr, config.unit_records / runs});
     reserve_out(config.unit_bytes, config.unit_records);
   }
 
   Found merge(const WorkUnit& unit, std::byte* output) {
     reserve_records(unit.records);
-    staging_.reserve(2 * unit.segments.size(), unit.bytes + unit.records * sizeof(Entry));
+    staging_.reserve(2 * unit.segments.size(), unit.bytes + unit.records * sizeof(PrefixRef));
     const bool pinned = describe(unit);
     reserve_out(unit.bytes, unit.records);
     unit_bytes_ = unit.bytes;
@@ -73,11 +73,11 @@ class TextLane {
 
  private:
   TextLess less(bool guarded) const {
-    return {order_.layout, staging_.bytes(), guarded ? &staging_.found()->disorder : nullptr};
+    return {order_.layout, staging_.bytes(), guarded ? &staging_.found()->out_of_order : nullptr};
   }
   cudaError_t merge_entries(void* temporary, std::size_t& bytes) {
-    return device::merge_k(temporary, bytes, std::span<const device::Sequence<Entry>>(runs_),
-                           device::Output<Entry>{sorted_.get(), nullptr}, stream_.get(),
+    return device::merge_k(temporary, bytes, std::span<const device::Sequence<PrefixRef>>(runs_),
+                           device::Output<PrefixRef>{sorted_.get(), nullptr}, stream_.get(),
                            less(true));
   }
   cudaError_t find_ends(void* temporary, std::size_t& bytes, std::uint64_t records) {
@@ -91,8 +91,8 @@ class TextLane {
     placed_.reset();
     sorted_.reset();
     ends_.reset();
-    placed_ = device_array<Entry>(records);
-    sorted_ = device_array<Entry>(records);
+    placed_ = device_array<PrefixRef>(records);
+    sorted_ = device_array<PrefixRef>(records);
     ends_ = device_array<std::uint64_t>(records);
     records_capacity_ = records;
   }
@@ -135,7 +135,8 @@ class TextLane {
     records = 0;
     for (const Segment& segment : unit.segments) {
       add(segment,
-          {segment.chunk->records() + segment.first * sizeof(Entry), segment.count * sizeof(Entry)},
+          {segment.chunk->records() + segment.first * sizeof(PrefixRef),
+           segment.count * sizeof(PrefixRef)},
           records);
       records += segment.count;
     }
@@ -148,7 +149,7 @@ class TextLane {
     staging_.upload(pinned, stream);
     Found* const found = staging_.found();
     place_entries<<<divide_up(records, block_threads), block_threads, 0, stream>>>(
-        staging_.segments(), segments, records, less(false), placed_.get(), &found->disorder);
+        staging_.segments(), segments, records, less(false), placed_.get(), &found->out_of_order);
     check_launch("place_entries");
     CORANK_CUDA(merge_entries(out_.get(), out_bytes_));
     CORANK_CUDA(find_ends(out_.get(), out_bytes_, records));
@@ -174,19 +175,19 @@ class TextLane {
 
   const TextOrder& order_;
   bool look_;
-  std::vector<device::Sequence<Entry>> runs_;  // of the unit
+  std::vector<device::Sequence<PrefixRef>> runs_;  // of the unit
 
   Stream stream_;
   Event merged_;
   PinnedArray<Found> found_;
   Staging staging_;
   std::uint64_t records_capacity_ = 0;
-  DeviceArray<Entry> placed_, sorted_;  // before and after they are merged
-  DeviceArray<std::uint64_t> ends_;     // of the merged records
+  DeviceArray<PrefixRef> placed_, sorted_;  // before and after they are merged
+  DeviceArray<std::uint64_t> ends_;         // of the merged records
   std::size_t out_bytes_ = 0;
   DeviceArray<std::byte> out_;
   std::uint64_t unit_bytes_ = 0;
-  std::optional<DeviceTextShaper> shaper_;  // none where the host shapes, if anything does
+  std::optional<DeviceTextOperatorRunner> shaper_;  // none where the host shapes, if anything does
 };
 
 }  // namespace

@@ -18,18 +18,18 @@ struct TextLess {
   TextLayout layout;
   const std::byte* staging;
   // As of LocatedLess.
-  const std::uint64_t* disorder;
+  const std::uint64_t* out_of_order;
 
-  __device__ const std::byte* record(const Entry& entry) const {
+  __device__ const std::byte* record(const PrefixRef& entry) const {
     return staging + static_cast<std::uint32_t>(entry.place);
   }
-  __device__ std::uint64_t bytes(const Entry& entry) const {
+  __device__ std::uint64_t bytes(const PrefixRef& entry) const {
     const std::uint64_t bytes = entry.place >> 48;
     return bytes < saturated_bytes ? bytes : record_bytes(layout, record(entry));
   }
-  __device__ bool operator()(const Entry& x, const Entry& y) const {
+  __device__ bool operator()(const PrefixRef& x, const PrefixRef& y) const {
     if (x.word != y.word) return x.word < y.word;
-    return (!disorder || *disorder == in_order) &&
+    return (!out_of_order || *out_of_order == in_order) &&
            text_less(layout, record(x), bytes(x), record(y), bytes(y));
   }
 };
@@ -38,7 +38,8 @@ struct TextLess {
 // entries.
 static __global__ void __launch_bounds__(block_threads)
     place_entries(const StagedSegment* segments, std::uint64_t segments_count,
-                  std::uint64_t records, TextLess less, Entry* placed, std::uint64_t* disorder) {
+                  std::uint64_t records, TextLess less, PrefixRef* placed,
+                  std::uint64_t* out_of_order) {
   const std::uint64_t i = std::uint64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (i >= records) return;
   const std::uint64_t s =
@@ -46,8 +47,8 @@ static __global__ void __launch_bounds__(block_threads)
   const StagedSegment& text = segments[s];
   const StagedSegment& entries = segments[segments_count + s];
   const auto entry = [&](std::uint64_t record) {
-    Entry result =
-        reinterpret_cast<const Entry*>(less.staging + entries.locator)[record - text.first_record];
+    PrefixRef result = reinterpret_cast<const PrefixRef*>(
+        less.staging + entries.locator)[record - text.first_record];
     // Locators are what addresses are in the staging area but for a constant.
     const std::uint64_t source = reinterpret_cast<std::uintptr_t>(text.source);
     const std::uint64_t staged = std::uint64_t{text.first_vector} * sizeof(uint4);
@@ -55,20 +56,20 @@ static __global__ void __launch_bounds__(block_threads)
     result.place = (result.place >> 48 << 48) | (address - source + staged);
     return result;
   };
-  const Entry own = entry(i);
+  const PrefixRef own = entry(i);
   placed[i] = own;
   if (i != text.first_record && less(own, entry(i - 1)))
-    atomicMin(reinterpret_cast<unsigned long long*>(disorder), i);
+    atomicMin(reinterpret_cast<unsigned long long*>(out_of_order), i);
 }
 
 // What a scan adds up: how many bytes go out of each record.
 struct EntryBytes {
   TextLess less;
-  const Entry* entries;
+  const PrefixRef* entries;
   const std::uint64_t* count;  // of the entries that there are; null: all
   TextLayout selected;         // without columns: records go out whole
   __device__ std::uint64_t operator()(std::uint64_t i) const {
-    if (*less.disorder != in_order || (count && i >= *count)) return 0;
+    if (*less.out_of_order != in_order || (count && i >= *count)) return 0;
     const std::uint64_t bytes = less.bytes(entries[i]);
     if (selected.columns_count == 0) return bytes;
     std::uint64_t outgoing = 0;
@@ -81,9 +82,9 @@ struct EntryBytes {
 // A thread 16 bytes of the output. `ends` are where the merged records end there; the first begins
 // at 0.
 static __global__ void __launch_bounds__(block_threads)
-    gather_text(TextLess less, const Entry* merged, const std::uint64_t* ends,
+    gather_text(TextLess less, const PrefixRef* merged, const std::uint64_t* ends,
                 std::uint64_t records, std::uint64_t bytes, uint4* out) {
-  if (*less.disorder != in_order) return;
+  if (*less.out_of_order != in_order) return;
   constexpr std::uint64_t vector_bytes = sizeof(uint4);
   const std::uint64_t first_byte = std::uint64_t{blockIdx.x} * block_threads * vector_bytes;
   // Records are looked for where the block's are.
@@ -123,7 +124,7 @@ static __global__ void __launch_bounds__(block_threads)
 static __global__ void __launch_bounds__(block_threads)
     look_at_text(const std::byte* merged, const std::uint64_t* ends, std::uint64_t records,
                  TextLayout layout, unsigned lanes, Found* found) {
-  if (found->disorder != in_order) return;
+  if (found->out_of_order != in_order) return;
   const auto begin = [=](std::uint64_t i) { return i == 0 ? 0 : ends[i - 1]; };
   if (blockIdx.x == 0 && threadIdx.x == 0) found->last_offset = begin(records - 1);
   look_at(
@@ -142,7 +143,7 @@ struct StagedText {
   std::uint64_t at, bytes;  // 0 bytes: there is none
 };
 
-struct TextShapeFound {
+struct TextOperatorCounts {
   std::uint64_t kept;      // records that fulfil the condition
   std::uint64_t groups;    // of them
   std::uint64_t outgoing;  // records that go out, but what the first and the last group come to
@@ -152,23 +153,23 @@ struct TextShapeFound {
   StagedText head, tail;   // what the first group comes to, and the last, if there is another
 };
 
-__device__ inline StagedText staged_text(const TextLess& less, const Entry& entry) {
+__device__ inline StagedText staged_text(const TextLess& less, const PrefixRef& entry) {
   return {static_cast<std::uint32_t>(entry.place), less.bytes(entry)};
 }
 
-__device__ inline bool passes(const TextTest& test, const TextLess& less, const Entry& entry) {
+__device__ inline bool passes(const TextTest& test, const TextLess& less, const PrefixRef& entry) {
   return passes(test, less.record(entry), less.bytes(entry));
 }
 
 // Of every merged record: whether it is kept. Without groups those that are buried are not kept,
 // either.
 static __global__ void __launch_bounds__(block_threads)
-    flag_text_kept(TextLess less, const Entry* merged, std::uint64_t records, TextTest where,
-                   TextTest buried, std::uint8_t* flags, TextShapeFound* found) {
+    flag_text_kept(TextLess less, const PrefixRef* merged, std::uint64_t records, TextTest where,
+                   TextTest buried, std::uint8_t* flags, TextOperatorCounts* found) {
   const std::uint64_t i = std::uint64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (i >= records) return;
   flags[i] = 0;
-  if (*less.disorder != in_order) return;  // then entries may lead anywhere
+  if (*less.out_of_order != in_order) return;  // then entries may lead anywhere
   if (i == 0) found->first = staged_text(less, merged[i]);
   if (i + 1 == records) found->last = staged_text(less, merged[i]);
   flags[i] =
@@ -177,8 +178,8 @@ static __global__ void __launch_bounds__(block_threads)
 
 // Of every kept record: whether its group comes to it.
 static __global__ void __launch_bounds__(block_threads)
-    flag_text_groups(TextLess less, const Entry* kept, std::uint64_t records, bool last_stays,
-                     std::uint8_t* flags, const TextShapeFound* found) {
+    flag_text_groups(TextLess less, const PrefixRef* kept, std::uint64_t records, bool last_stays,
+                     std::uint8_t* flags, const TextOperatorCounts* found) {
   const std::uint64_t j = std::uint64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (j >= records) return;
   const std::uint64_t count = found->kept;
@@ -189,8 +190,8 @@ static __global__ void __launch_bounds__(block_threads)
 // Of every group but the first and the last, which may go on in other units: whether what it comes
 // to goes out.
 static __global__ void __launch_bounds__(block_threads)
-    settle_text_groups(TextLess less, const Entry* settled, std::uint64_t records, TextTest buried,
-                       std::uint8_t* flags, TextShapeFound* found) {
+    settle_text_groups(TextLess less, const PrefixRef* settled, std::uint64_t records,
+                       TextTest buried, std::uint8_t* flags, TextOperatorCounts* found) {
   const std::uint64_t g = std::uint64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (g >= records) return;
   flags[g] = 0;
@@ -206,13 +207,13 @@ static __global__ void __launch_bounds__(block_threads)
 
 // One thread. `ends` are those of what goes out, and behind it.
 static __global__ void see_outgoing_bytes(const std::uint64_t* ends, std::uint64_t records,
-                                          TextShapeFound* found) {
+                                          TextOperatorCounts* found) {
   found->outgoing_bytes = ends[records - 1];
 }
 
 // A thread a record.
 static __global__ void __launch_bounds__(block_threads)
-    put_text_columns(TextLess less, const Entry* outgoing, const std::uint64_t* ends,
+    put_text_columns(TextLess less, const PrefixRef* outgoing, const std::uint64_t* ends,
                      std::uint64_t records, TextLayout selected, std::byte* out) {
   const std::uint64_t i = std::uint64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (i >= records) return;
@@ -226,7 +227,7 @@ static __global__ void __launch_bounds__(block_threads)
 // At what goes out.
 static __global__ void __launch_bounds__(block_threads)
     look_at_shaped_text(const std::byte* outgoing, const std::uint64_t* ends, std::uint64_t records,
-                        unsigned lanes, TextShapeFound* found) {
+                        unsigned lanes, TextOperatorCounts* found) {
   const auto begin = [=](std::uint64_t i) { return i == 0 ? 0 : ends[i - 1]; };
   look_at(
       records, [=](std::uint64_t i) { return ends[i] - begin(i); }, lanes,

@@ -27,7 +27,7 @@ inline constexpr std::uint64_t in_order = ~0ull;  // no record is out of order
 
 // What the kernels find out about a unit.
 struct Found {
-  std::uint64_t disorder;       // the first record that is out of order in its segment, or in_order
+  std::uint64_t out_of_order;   // the first record that is out of order in its segment, or in_order
   std::uint64_t descent;        // the same of the merged records
   std::uint64_t read, written;  // fingerprints
   std::uint64_t last_offset;    // where the last merged record begins, if they are not of one size
@@ -47,12 +47,12 @@ struct LocatedLess {
   const std::byte* staging;
   // Null, or a place that says whether runs are in order. Where they are not, the merge may compare
   // what are no located keys at all, whose locators lead anywhere.
-  const std::uint64_t* disorder;
+  const std::uint64_t* out_of_order;
 
   __device__ bool operator()(const Located<W>& x, const Located<W>& y) const {
     if constexpr (W == max_key_words)  // shorter keys have no tail
       if (x.key == y.key)
-        return layout.has_tail() && (!disorder || *disorder == in_order) &&
+        return layout.has_tail() && (!out_of_order || *out_of_order == in_order) &&
                tail_less(layout, staging + x.locator, staging + y.locator);
     return x.key < y.key;
   }
@@ -129,7 +129,7 @@ template <int W>
 __global__ void __launch_bounds__(block_threads)
     encode_records(const StagedSegment* segments, std::uint64_t segments_count,
                    std::uint64_t records, LocatedLess<W> less, LocatedOutput<W> located,
-                   std::uint64_t* disorder) {
+                   std::uint64_t* out_of_order) {
   const std::uint64_t i = std::uint64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (i >= records) return;
   const StagedSegment& segment = segments[find_start(
@@ -147,7 +147,7 @@ __global__ void __launch_bounds__(block_threads)
     located.keys[i] = own;
   }
   if (i != segment.first_record && less(own, own_of(i - 1)))
-    atomicMin(reinterpret_cast<unsigned long long*>(disorder), i);
+    atomicMin(reinterpret_cast<unsigned long long*>(out_of_order), i);
 }
 
 // Neighbouring threads take neighbouring words of the output, so that a warp writes side by side,
@@ -157,8 +157,8 @@ inline constexpr unsigned gather_words = 4;  // a thread
 template <int W, class Word>
 __global__ void __launch_bounds__(block_threads)
     gather(const std::byte* staging, LocatedOutput<W> located, std::uint64_t records,
-           std::uint32_t record_words, Word* out, const std::uint64_t* disorder) {
-  if (*disorder != in_order) return;
+           std::uint32_t record_words, Word* out, const std::uint64_t* out_of_order) {
+  if (*out_of_order != in_order) return;
   const std::uint64_t words = records * record_words;
   const std::uint64_t first =
       std::uint64_t{blockIdx.x} * gather_words * block_threads + threadIdx.x;
@@ -245,7 +245,7 @@ template <int W>
 __global__ void __launch_bounds__(block_threads)
     look_at_merged(const std::byte* merged, std::uint64_t records, KeyLayout layout, unsigned lanes,
                    Found* found) {
-  if (found->disorder != in_order) return;
+  if (found->out_of_order != in_order) return;
   look_at(
       records, [=](std::uint64_t) { return layout.record_bytes; }, lanes,
       [=](std::uint64_t i) { return merged + i * layout.record_bytes; }, &found->written,
@@ -261,7 +261,7 @@ __global__ void __launch_bounds__(block_threads)
 // Calls gather with the widest word that records consist of.
 template <int W>
 void launch_gather(const std::byte* staging, LocatedOutput<W> located, std::uint64_t records,
-                   std::uint32_t record_bytes, std::byte* out, const std::uint64_t* disorder,
+                   std::uint32_t record_bytes, std::byte* out, const std::uint64_t* out_of_order,
                    cudaStream_t stream) {
   const auto by = [&](auto word) {
     using Word = decltype(word);
@@ -270,7 +270,7 @@ void launch_gather(const std::byte* staging, LocatedOutput<W> located, std::uint
     const auto blocks =
         static_cast<unsigned>((records * record_words + block_words - 1) / block_words);
     gather<W><<<blocks, block_threads, 0, stream>>>(staging, located, records, record_words,
-                                                    reinterpret_cast<Word*>(out), disorder);
+                                                    reinterpret_cast<Word*>(out), out_of_order);
   };
   switch (record_bytes & -record_bytes) {  // powers of two only
     case 1:

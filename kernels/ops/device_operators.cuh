@@ -20,27 +20,27 @@
 namespace corank {
 
 // A Shape as kernels know it. Pieces, values and tables stay where it put them on the device.
-class DeviceShape {
+class DeviceOperators {
   std::vector<DeviceArray<std::byte>> memory_;  // of all that the rest points to
 
  public:
   // Whether devices do all of it: sums of floats, which are exact, and set operations, which ask
   // where records come from, are the host's.
-  static bool fits(const Shape& shape) {
-    return !shape.set_operation() && shape.filter().steps().size() <= most_test_steps &&
-           std::ranges::none_of(shape.columns(), [](const Shape::Column& column) {
+  static bool fits(const OperatorChain& shape) {
+    return !shape.set_operation() && shape.filter().steps().size() <= max_test_steps &&
+           std::ranges::none_of(shape.columns(), [](const OperatorChain::Column& column) {
              return column.operation == Reduction::Operation::sum &&
                     column.field.kind == FieldKind::floating;
            });
   }
 
-  explicit DeviceShape(const Shape& shape)
+  explicit DeviceOperators(const OperatorChain& shape)
       : where(test_of(shape.filter())), buried(test_of(shape.tombstone())) {
     using enum Reduction::Operation;
     std::vector<ReducedColumn> columns;
     reductions.overflow = shape.overflow();
     reductions.loops = false;
-    for (const Shape::Column& column : shape.columns()) {
+    for (const OperatorChain::Column& column : shape.columns()) {
       const Field& field = column.field;
       reductions.loops |=
           column.operation == sum || column.operation == min || column.operation == max;
@@ -51,7 +51,7 @@ class DeviceShape {
     reductions.columns = upload(columns);
     reductions.count = static_cast<std::uint32_t>(columns.size());
     std::vector<std::uint32_t> bytes;
-    for (const Shape::Stretch& stretch : shape.stretches())
+    for (const OperatorChain::Stretch& stretch : shape.stretches())
       for (std::uint32_t i = 0; i < stretch.bytes; ++i) bytes.push_back(stretch.from + i);
     byte_of = bytes.empty() ? nullptr : upload(bytes);
   }
@@ -96,11 +96,12 @@ inline auto multiples(std::uint32_t of) {
 }
 
 // What shaping one unit at a time occupies.
-class DeviceShaper {
+class DeviceOperatorRunner {
  public:
   // `layout` is that of the keys, its pieces being on the device. Units have up to unit_records.
-  DeviceShaper(const Shape& shape, const KeyLayout& layout, std::uint64_t unit_records)
-      : shape_(shape),
+  DeviceOperatorRunner(const OperatorChain& shape, const KeyLayout& layout,
+                       std::uint64_t unit_records)
+      : operators_(shape),
         layout_(layout),
         device_(shape),
         flags_(device_array<std::uint8_t>(unit_records)),
@@ -108,8 +109,8 @@ class DeviceShaper {
         starts_(device_array<std::uint32_t>(unit_records)),
         places_(device_array<std::uint32_t>(unit_records)),
         shaped_(device_array<std::byte>(unit_records * layout.record_bytes)),
-        found_(device_array<ShapeFound>(1)),
-        host_found_(pinned_array<ShapeFound>(1)),
+        found_(device_array<OperatorCounts>(1)),
+        host_found_(pinned_array<OperatorCounts>(1)),
         edges_(pinned_array<std::byte>(2 * std::uint64_t{layout.record_bytes})) {
     std::size_t bytes = 0;
     CORANK_CUDA(select(nullptr, bytes, multiples(1), starts_.get(), &found_[0].groups, unit_records,
@@ -128,38 +129,38 @@ class DeviceShaper {
     merged_ = merged;
     records_ = records;
     reduced_ = scratch;
-    CORANK_CUDA(cudaMemsetAsync(found_.get(), 0, sizeof(ShapeFound), stream));
+    CORANK_CUDA(cudaMemsetAsync(found_.get(), 0, sizeof(OperatorCounts), stream));
     flag_kept<<<blocks, block_threads, 0, stream>>>(merged, record_bytes, records, device_.where,
-                                                    shape_.groups() ? Test{} : device_.buried,
+                                                    operators_.groups() ? Test{} : device_.buried,
                                                     flags_.get());
     check_launch("flag_kept");
-    ShapeFound* const found = found_.get();
+    OperatorCounts* const found = found_.get();
     CORANK_CUDA(select(select_memory_.get(), select_bytes_, multiples(record_bytes), kept_.get(),
                        &found->kept, records, stream));
-    if (shape_.groups()) {
+    if (operators_.groups()) {
       flag_groups<<<blocks, block_threads, 0, stream>>>(merged, layout_, records, kept_.get(),
                                                         found, flags_.get());
       check_launch("flag_groups");
       CORANK_CUDA(select(select_memory_.get(), select_bytes_, multiples(1), starts_.get(),
                          &found->groups, records, stream));
       settle_groups<<<blocks, block_threads, 0, stream>>>(
-          merged, record_bytes, records, kept_.get(), starts_.get(), shape_.on_equal(),
+          merged, record_bytes, records, kept_.get(), starts_.get(), operators_.on_equal(),
           device_.reductions, device_.buried, scratch, places_.get(), flags_.get(), found);
       check_launch("settle_groups");
       CORANK_CUDA(select(select_memory_.get(), select_bytes_, places_.get(), starts_.get(),
                          &found->outgoing, records, stream));
     }
-    CORANK_CUDA(cudaMemcpyAsync(host_found_.get(), found, sizeof(ShapeFound),
+    CORANK_CUDA(cudaMemcpyAsync(host_found_.get(), found, sizeof(OperatorCounts),
                                 cudaMemcpyDeviceToHost, stream));
   }
 
   // Once that is done: brings down what goes out, to `output`, and waits for it. None if the unit
   // is for the host to shape. With `look` it says what the host is to verify it by.
-  std::optional<MergedUnit> download(std::byte* output, bool look, const std::uint64_t* disorder,
-                                     cudaStream_t stream) {
-    const ShapeFound found = host_found_[0];
+  std::optional<MergedUnit> download(std::byte* output, bool look,
+                                     const std::uint64_t* out_of_order, cudaStream_t stream) {
+    const OperatorCounts found = host_found_[0];
     if (found.is_for_host != 0 ||
-        (shape_.on_equal() == OnEqual::error && found.groups != found.kept))
+        (operators_.on_equal() == OnEqual::error && found.groups != found.kept))
       return std::nullopt;
     check(found);
     const std::uint32_t record_bytes = layout_.record_bytes;
@@ -167,16 +168,16 @@ class DeviceShaper {
     const auto gather_whole = [&](const std::byte* from, std::uint32_t* places,
                                   std::uint64_t count) {
       if (count == 0) return;
-      launch_gather<1>(from, {nullptr, places}, count, record_bytes, to, disorder, stream);
+      launch_gather<1>(from, {nullptr, places}, count, record_bytes, to, out_of_order, stream);
       check_launch("gather");
       to += count * record_bytes;
     };
     gather_whole(merged_, kept_.get(), found.head);
     gather_whole(merged_, kept_.get() + found.kept - found.tail, found.tail);
-    const std::byte* const from = shape_.on_equal() == OnEqual::reduce ? reduced_ : merged_;
-    std::uint32_t* const places = shape_.groups() ? starts_.get() : kept_.get();
-    const std::uint64_t outgoing = shape_.groups() ? found.outgoing : found.kept;
-    const std::uint32_t output_bytes = shape_.output_bytes();
+    const std::byte* const from = operators_.on_equal() == OnEqual::reduce ? reduced_ : merged_;
+    std::uint32_t* const places = operators_.groups() ? starts_.get() : kept_.get();
+    const std::uint64_t outgoing = operators_.groups() ? found.outgoing : found.kept;
+    const std::uint32_t output_bytes = operators_.output_bytes();
     if (!device_.byte_of) {
       gather_whole(from, places, outgoing);
     } else if (outgoing != 0) {
@@ -196,7 +197,7 @@ class DeviceShaper {
         look_at_outgoing<<<look_blocks(outgoing, lanes), block_threads, 0, stream>>>(
             to - outgoing * output_bytes, outgoing, output_bytes, lanes, found_.get());
         check_launch("look_at_outgoing");
-        CORANK_CUDA(cudaMemcpyAsync(host_found_.get(), found_.get(), sizeof(ShapeFound),
+        CORANK_CUDA(cudaMemcpyAsync(host_found_.get(), found_.get(), sizeof(OperatorCounts),
                                     cudaMemcpyDeviceToHost, stream));
       }
       CORANK_CUDA(
@@ -209,8 +210,8 @@ class DeviceShaper {
 
     MergedUnit unit;
     const std::byte* const tail = output + found.head * record_bytes;
-    if (found.head != 0) unit.head.start(shape_, output, found.head);
-    if (found.tail != 0) unit.tail.start(shape_, tail, found.tail);
+    if (found.head != 0) unit.head.start(operators_, output, found.head);
+    if (found.tail != 0) unit.tail.start(operators_, tail, found.tail);
     if (outgoing != 0) unit.pieces = {{tail + found.tail * record_bytes, outgoing * output_bytes}};
     unit.outgoing_fingerprint = host_found_[0].outgoing_fingerprint;
     if (look) unit.edges.assign(edges_.get(), edges_.get() + 2 * record_bytes);
@@ -219,8 +220,8 @@ class DeviceShaper {
 
  private:
   // Copies to the host are as long as the device says.
-  void check(const ShapeFound& found) const {
-    const std::uint64_t outgoing = shape_.groups() ? found.outgoing : found.kept;
+  void check(const OperatorCounts& found) const {
+    const std::uint64_t outgoing = operators_.groups() ? found.outgoing : found.kept;
     std::uint64_t left = records_;
     bool fits = found.kept <= records_;
     for (const std::uint64_t count : {found.head, found.tail, outgoing}) {
@@ -240,16 +241,16 @@ class DeviceShaper {
                                       stream);
   }
 
-  const Shape& shape_;
+  const OperatorChain& operators_;
   KeyLayout layout_;
-  DeviceShape device_;
+  DeviceOperators device_;
   DeviceArray<std::uint8_t> flags_;
   DeviceArray<std::uint32_t> kept_;
   DeviceArray<std::uint32_t> starts_;  // of groups in kept_; then the places of what goes out
   DeviceArray<std::uint32_t> places_;
   DeviceArray<std::byte> shaped_;
-  DeviceArray<ShapeFound> found_;
-  PinnedArray<ShapeFound> host_found_;
+  DeviceArray<OperatorCounts> found_;
+  PinnedArray<OperatorCounts> host_found_;
   PinnedArray<std::byte> edges_;
   std::size_t select_bytes_ = 0;
   DeviceArray<std::byte> select_memory_;

@@ -28,7 +28,7 @@ inline cudaError_t find_text_ends(void* temporary, std::size_t& bytes, const Ent
   return cub::DeviceScan::InclusiveSum(temporary, bytes, lengths, ends, records, stream);
 }
 
-inline void gather_texts(const TextLess& less, const Entry* entries, const std::uint64_t* ends,
+inline void gather_texts(const TextLess& less, const PrefixRef* entries, const std::uint64_t* ends,
                          std::uint64_t records, std::uint64_t bytes, std::byte* out,
                          cudaStream_t stream) {
   gather_text<<<static_cast<unsigned>(divide_up(bytes, block_threads * sizeof(uint4))),
@@ -37,24 +37,24 @@ inline void gather_texts(const TextLess& less, const Entry* entries, const std::
   check_launch("gather_text");
 }
 
-// A TextShape as kernels know it. What it points to stays on the device as long as it does.
-class DeviceTextShape {
+// A TextOperatorChain as kernels know it. What it points to stays on the device as long as it does.
+class DeviceTextOperators {
   std::vector<DeviceArray<std::byte>> memory_;
 
  public:
   // Whether devices do all of it: set operations, which ask where records come from, bounds that
   // the runs were not cut by, and decimal fractions are the host's.
-  static bool fits(const TextShape& shape) {
+  static bool fits(const TextOperatorChain& shape) {
     if (shape.set_operation() || shape.has_bounds()) return false;
     if (shape.tombstone() && !device_comparable(shape.tombstone()->layout())) return false;
     return !shape.filter() ||
-           (shape.filter()->steps().size() <= most_test_steps &&
+           (shape.filter()->steps().size() <= max_test_steps &&
             std::ranges::all_of(shape.filter()->steps(), [](const TextFilter::Step& step) {
               return !step.value || device_comparable(step.value->layout());
             }));
   }
 
-  explicit DeviceTextShape(const TextShape& shape) {
+  explicit DeviceTextOperators(const TextOperatorChain& shape) {
     std::vector<TextTestStep> steps;
     if (shape.filter())
       for (const TextFilter::Step& step : shape.filter()->steps())
@@ -92,13 +92,13 @@ class DeviceTextShape {
 };
 
 // What shaping one unit at a time occupies.
-class DeviceTextShaper {
+class DeviceTextOperatorRunner {
  public:
-  explicit DeviceTextShaper(const TextShape& shape)
-      : shape_(shape),
+  explicit DeviceTextOperatorRunner(const TextOperatorChain& shape)
+      : operators_(shape),
         device_(shape),
-        found_(device_array<TextShapeFound>(1)),
-        host_found_(pinned_array<TextShapeFound>(1)) {}
+        found_(device_array<TextOperatorCounts>(1)),
+        host_found_(pinned_array<TextOperatorCounts>(1)) {}
 
   // For units of so many records and bytes.
   void reserve(std::uint64_t records, std::uint64_t unit_bytes) {
@@ -121,25 +121,25 @@ class DeviceTextShaper {
 
   // Finds out what goes out of the merged records: the entries of that come to `scratch`, which has
   // room for as many, and where it ends to `ends`. `merged` is lost.
-  void enqueue(const TextLess& less, Entry* merged, std::uint64_t records, Entry* scratch,
+  void enqueue(const TextLess& less, PrefixRef* merged, std::uint64_t records, PrefixRef* scratch,
                std::uint64_t* ends, cudaStream_t stream) {
     const auto blocks = static_cast<unsigned>(divide_up(records, block_threads));
-    TextShapeFound* const found = found_.get();
+    TextOperatorCounts* const found = found_.get();
     outgoing_ = scratch;
     ends_ = ends;
     records_ = records;
-    CORANK_CUDA(cudaMemsetAsync(found, 0, sizeof(TextShapeFound), stream));
+    CORANK_CUDA(cudaMemsetAsync(found, 0, sizeof(TextOperatorCounts), stream));
     flag_text_kept<<<blocks, block_threads, 0, stream>>>(
-        less, merged, records, device_.where, shape_.groups() ? TextTest{} : device_.buried,
+        less, merged, records, device_.where, operators_.groups() ? TextTest{} : device_.buried,
         flags_.get(), found);
     check_launch("flag_text_kept");
-    const auto select_flagged = [&](const Entry* from, Entry* to, std::uint64_t* count) {
+    const auto select_flagged = [&](const PrefixRef* from, PrefixRef* to, std::uint64_t* count) {
       CORANK_CUDA(select(out_.get(), out_bytes_, from, to, count, records, stream));
     };
     select_flagged(merged, scratch, &found->kept);
-    if (shape_.groups()) {
+    if (operators_.groups()) {
       flag_text_groups<<<blocks, block_threads, 0, stream>>>(
-          less, scratch, records, shape_.on_equal() == OnEqual::last, flags_.get(), found);
+          less, scratch, records, operators_.on_equal() == OnEqual::last, flags_.get(), found);
       check_launch("flag_text_groups");
       select_flagged(scratch, merged, &found->groups);
       settle_text_groups<<<blocks, block_threads, 0, stream>>>(less, merged, records,
@@ -148,11 +148,11 @@ class DeviceTextShaper {
       select_flagged(merged, scratch, &found->outgoing);
     }
     const EntryBytes outgoing_bytes{
-        less, scratch, shape_.groups() ? &found->outgoing : &found->kept, device_.selected};
+        less, scratch, operators_.groups() ? &found->outgoing : &found->kept, device_.selected};
     CORANK_CUDA(find_text_ends(out_.get(), out_bytes_, outgoing_bytes, ends, records, stream));
     see_outgoing_bytes<<<1, 1, 0, stream>>>(ends, records, found);
     check_launch("see_outgoing_bytes");
-    CORANK_CUDA(cudaMemcpyAsync(host_found_.get(), found, sizeof(TextShapeFound),
+    CORANK_CUDA(cudaMemcpyAsync(host_found_.get(), found, sizeof(TextOperatorCounts),
                                 cudaMemcpyDeviceToHost, stream));
   }
 
@@ -162,12 +162,12 @@ class DeviceTextShaper {
   std::optional<MergedUnit> download(const TextLess& less, std::uint64_t unit_bytes,
                                      std::uint64_t staged_bytes, std::byte* output, bool look,
                                      cudaStream_t stream, cudaEvent_t done) {
-    const TextShapeFound found = host_found_[0];
-    if (shape_.on_equal() == OnEqual::error && found.groups != found.kept) return std::nullopt;
-    const std::uint64_t outgoing = shape_.groups() ? found.outgoing : found.kept;
+    const TextOperatorCounts found = host_found_[0];
+    if (operators_.on_equal() == OnEqual::error && found.groups != found.kept) return std::nullopt;
+    const std::uint64_t outgoing = operators_.groups() ? found.outgoing : found.kept;
     check(found, outgoing, unit_bytes, staged_bytes);
     MergedUnit unit;
-    ShapedText& shaped = unit.shaped.emplace_back();
+    TextOperatorOutput& shaped = unit.shaped.emplace_back();
     wait_for(stream, done, [&] {
       const auto bring = [&](const StagedText& text, std::vector<std::byte>& to) {
         to.resize(text.bytes);
@@ -178,7 +178,7 @@ class DeviceTextShaper {
       bring(found.head, shaped.head);
       bring(found.tail, shaped.tail);
       // Head and tail tell the order of units whose first and last records they come from.
-      if (look && (!shape_.groups() || shape_.chooses())) {
+      if (look && (!operators_.groups() || operators_.chooses())) {
         bring(found.first, shaped.first);
         bring(found.last, shaped.last);
       }
@@ -196,7 +196,7 @@ class DeviceTextShaper {
         look_at_shaped_text<<<look_blocks(outgoing, lanes), block_threads, 0, stream>>>(
             out_.get(), ends_, outgoing, lanes, found_.get());
         check_launch("look_at_shaped_text");
-        CORANK_CUDA(cudaMemcpyAsync(host_found_.get(), found_.get(), sizeof(TextShapeFound),
+        CORANK_CUDA(cudaMemcpyAsync(host_found_.get(), found_.get(), sizeof(TextOperatorCounts),
                                     cudaMemcpyDeviceToHost, stream));
       }
       CORANK_CUDA(cudaMemcpyAsync(output, out_.get(), found.outgoing_bytes, cudaMemcpyDeviceToHost,
@@ -210,7 +210,7 @@ class DeviceTextShaper {
 
  private:
   // Copies to the host are as long as the device says.
-  void check(const TextShapeFound& found, std::uint64_t outgoing, std::uint64_t unit_bytes,
+  void check(const TextOperatorCounts& found, std::uint64_t outgoing, std::uint64_t unit_bytes,
              std::uint64_t staged_bytes) const {
     bool fits = found.kept <= records_ && outgoing <= found.kept &&
                 found.outgoing_bytes <= unit_bytes &&
@@ -223,23 +223,23 @@ class DeviceTextShaper {
   }
 
   // Those of `from` that are flagged.
-  cudaError_t select(void* temporary, std::size_t& bytes, const Entry* from, Entry* to,
+  cudaError_t select(void* temporary, std::size_t& bytes, const PrefixRef* from, PrefixRef* to,
                      std::uint64_t* count, std::uint64_t records, cudaStream_t stream) const {
     return cub::DeviceSelect::Flagged(temporary, bytes, from, flags_.get(), to, count, records,
                                       stream);
   }
 
-  const TextShape& shape_;
-  DeviceTextShape device_;
-  DeviceArray<TextShapeFound> found_;
-  PinnedArray<TextShapeFound> host_found_;
+  const TextOperatorChain& operators_;
+  DeviceTextOperators device_;
+  DeviceArray<TextOperatorCounts> found_;
+  PinnedArray<TextOperatorCounts> host_found_;
   std::uint64_t records_capacity_ = 0;
   DeviceArray<std::uint8_t> flags_;
   // What goes out; before that, temporary storage.
   std::size_t out_bytes_ = 0;
   DeviceArray<std::byte> out_;
   // Of the unit.
-  const Entry* outgoing_ = nullptr;
+  const PrefixRef* outgoing_ = nullptr;
   const std::uint64_t* ends_ = nullptr;
   std::uint64_t records_ = 0;
 };

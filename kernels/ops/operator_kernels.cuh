@@ -14,7 +14,7 @@ namespace corank {
 
 // What is found of a unit that is shaped. Places are the offsets of records in bytes: a unit is
 // smaller than 4 GiB.
-struct ShapeFound {
+struct OperatorCounts {
   std::uint64_t kept;        // records that fulfil the condition
   std::uint64_t groups;      // of them
   std::uint64_t outgoing;    // records that go out, but of the first and the last group
@@ -24,7 +24,7 @@ struct ShapeFound {
   unsigned int is_for_host;
 };
 
-constexpr std::uint64_t most_group_records = 1024;  // that a thread goes through
+constexpr std::uint64_t max_group_records = 1024;  // that a thread goes through
 
 // Of every record: whether it is kept. Without groups those that are buried are not kept, either.
 static __global__ void __launch_bounds__(block_threads)
@@ -39,7 +39,7 @@ static __global__ void __launch_bounds__(block_threads)
 // Of every kept record: whether a group begins with it.
 static __global__ void __launch_bounds__(block_threads)
     flag_groups(const std::byte* merged, KeyLayout layout, std::uint64_t records,
-                const std::uint32_t* kept, const ShapeFound* found, std::uint8_t* flags) {
+                const std::uint32_t* kept, const OperatorCounts* found, std::uint8_t* flags) {
   const std::uint64_t j = std::uint64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (j >= records) return;
   flags[j] =
@@ -52,7 +52,7 @@ static __global__ void __launch_bounds__(block_threads)
     settle_groups(const std::byte* merged, std::uint32_t record_bytes, std::uint64_t records,
                   const std::uint32_t* kept, const std::uint32_t* starts, OnEqual on_equal,
                   Reductions reductions, Test buried, std::byte* reduced, std::uint32_t* places,
-                  std::uint8_t* flags, ShapeFound* found) {
+                  std::uint8_t* flags, OperatorCounts* found) {
   const std::uint64_t g = std::uint64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (g >= records) return;
   flags[g] = 0;
@@ -72,7 +72,7 @@ static __global__ void __launch_bounds__(block_threads)
     std::byte* const record = reduced + places[g];
     const std::byte* const first = merged + kept[begin];
     for (std::uint32_t i = 0; i < record_bytes; ++i) record[i] = first[i];
-    if ((reductions.loops && end - begin > most_group_records) ||
+    if ((reductions.loops && end - begin > max_group_records) ||
         !reduce_group(
             reductions, end - begin, [=](std::uint64_t i) { return merged + kept[begin + i]; },
             record)) {
@@ -96,7 +96,7 @@ static __global__ void __launch_bounds__(block_threads)
 // At what goes out.
 static __global__ void __launch_bounds__(block_threads)
     look_at_outgoing(const std::byte* outgoing, std::uint64_t records, std::uint32_t record_bytes,
-                     unsigned lanes, ShapeFound* found) {
+                     unsigned lanes, OperatorCounts* found) {
   look_at(
       records, [=](std::uint64_t) { return record_bytes; }, lanes,
       [=](std::uint64_t i) { return outgoing + i * record_bytes; }, &found->outgoing_fingerprint,

@@ -10,7 +10,7 @@
 
 namespace corank {
 
-constexpr std::uint64_t most_test_steps = 64;  // their results are the bits of a word
+constexpr std::uint64_t max_test_steps = 64;  // their results are the bits of a word
 
 // Whether a condition holds of a record, of which order_of(step) says how it stands to the step's
 // value: less than 0, 0 or more. Without steps it does.

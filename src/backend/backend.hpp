@@ -34,7 +34,7 @@ class Backend {
 
   // Merges the unit's segments, stably, into `output`, which has room for unit.records records, and
   // checks that each segment is in order within itself (the reader and the cutter check where
-  // segments meet). Throws RunDisorder with the first offender of some run. After a throw nothing
+  // segments meet). Throws RunOutOfOrder with the first offender of some run. After a throw nothing
   // works on the unit or the output any more. Called from as many threads at once as the pipeline
   // has tokens. Where there is a shape, it shapes what it merged.
   virtual MergedUnit merge(const WorkUnit& unit, std::byte* output) = 0;
@@ -66,9 +66,9 @@ struct BackendConfig {
   unsigned threads;                       // for the CPU
   bool look = false;                      // merge() is to look where that costs it little
   std::uint64_t unit_bytes = 0;           // of the largest unit, where records vary in length
-  std::uint64_t resting_bytes = 0;        // of merged units that nobody reads for a while
-  const Shape* shape = nullptr;           // null: all records stay what they are
-  const TextShape* text_shape = nullptr;  // the same of records of variable length
+  std::uint64_t streamed_unit_bytes = 0;  // of merged units that nobody reads for a while
+  const OperatorChain* shape = nullptr;   // null: all records stay what they are
+  const TextOperatorChain* text_operators = nullptr;  // the same of records of variable length
   // Of what the CPU shapes, before that, or is the first to read; null: they are not verified.
   FingerprintSum fingerprint = nullptr;
 };

@@ -27,7 +27,7 @@ BackendDecision decide(const Options& options, std::uint64_t bytes) {
     return {false, "decimal fractions are read on the CPU"};
   }
   if (options.backend == BackendChoice::automatic && built_with_cuda() &&
-      bytes < options.least_device_bytes)
+      bytes < options.min_device_bytes)
     return {false, "the runs hold too little to start a device for"};
   const CudaDevice device = find_cuda_device(options.device);
   if (options.backend == BackendChoice::automatic)
@@ -78,25 +78,25 @@ std::string Backends::outcome(std::uint64_t units) const {
                      faults_.units_redone(), units, faults_.first());
 }
 
-std::vector<std::unique_ptr<Backend>> Backends::make(std::size_t slices, BackendConfig config,
+std::vector<std::unique_ptr<Backend>> Backends::make(std::size_t partitions, BackendConfig config,
                                                      PassPlan& plan, std::uint32_t record_bytes) {
   if (decision_.cuda && faults_.given_up())
     decision_ = {false, "the device failed: " + faults_.first()};
   for (;;) {
     std::vector<std::unique_ptr<Backend>> backends;
     try {
-      while (backends.size() < slices) {
+      while (backends.size() < partitions) {
         auto backend =
             decision_.cuda ? make_cuda_backend(options_.device, config) : make_cpu_backend(config);
         if (decision_.cuda && !options_.strict_backend)
-          backend = make_fallback_backend(std::move(backend), config, faults_);
+          backend = make_failover_backend(std::move(backend), config, faults_);
         backends.push_back(std::move(backend));
       }
       return backends;
     } catch (const DeviceError& fault) {
       if (options_.strict_backend) throw;
       faults_.add(fault);
-      if (!fault.out_of_memory() || !take_less(plan, record_bytes))
+      if (!fault.out_of_memory() || !shrink_to_fit_device(plan, record_bytes))
         decision_ = {false, std::string("the device failed: ") + fault.what()};
       config.unit_records = plan.unit_records;
       config.tokens = plan.tokens;

@@ -35,7 +35,7 @@ class Backends {
 
   // One for each slice, by `config`, which is of `plan`; where a device has too little memory, for
   // a plan that takes less, and where it fails otherwise, on the CPU.
-  std::vector<std::unique_ptr<Backend>> make(std::size_t slices, BackendConfig config,
+  std::vector<std::unique_ptr<Backend>> make(std::size_t partitions, BackendConfig config,
                                              PassPlan& plan, std::uint32_t record_bytes);
 
  private:

@@ -69,7 +69,7 @@ class LayoutWords final : public detail::KeyWords {
     return two_words_->ascend(before, records, count, layout_.record_bytes);
   }
 
-  std::optional<detail::WholeWord> whole_word() const override {
+  std::optional<detail::SingleWordKey> single_word_key() const override {
     return pieces_.size() == 1 ? first_word(layout_) : std::nullopt;
   }
 
@@ -97,10 +97,11 @@ class CpuBackend final : public Backend {
       : layout_(config.encoding->layout()),
         words_(make_words(layout_)),
         threads_(config.threads),
-        shape_(config.shape),
-        text_shape_(config.text_shape),
+        operators_(config.shape),
+        text_operators_(config.text_operators),
         fingerprint_(config.fingerprint),
-        merger_(*words_, shape_ ? Output::read_next : output_to_rest(config.resting_bytes),
+        merger_(*words_,
+                operators_ ? Output::read_next : output_to_rest(config.streamed_unit_bytes),
                 threads_, config.tokens) {}
 
   MergedUnit merge(const WorkUnit& unit, std::byte* output) override {
@@ -119,10 +120,10 @@ class CpuBackend final : public Backend {
       chunk = segment.chunk.get();
       end = begin + segment.count * layout_.record_bytes;
     }
-    std::optional<UnitShaper> shaper;
-    if (shape_) shaper.emplace(*shape_, unit, fingerprint_);
-    std::optional<TextUnitShaper> text_shaper;
-    if (text_shape_) text_shaper.emplace(*text_shape_, unit, fingerprint_);
+    std::optional<UnitOperators> shaper;
+    if (operators_) shaper.emplace(*operators_, unit, fingerprint_);
+    std::optional<TextUnitOperators> text_shaper;
+    if (text_operators_) text_shaper.emplace(*text_operators_, unit, fingerprint_);
     const bool reads_first = fingerprint_ && !unit.segments.front().chunk->fingerprint;
     const auto read =
         merger_.merge(runs, output, shaper ? &*shaper : nullptr,
@@ -153,15 +154,15 @@ class CpuBackend final : public Backend {
       for (std::uint64_t i = 1; i < segment.count; ++i)
         if (record_less(layout_, record_at(segment, i, layout_.record_bytes),
                         record_at(segment, i - 1, layout_.record_bytes)))
-          throw RunDisorder(segment.chunk->run, segment.chunk->first + segment.first + i);
+          throw RunOutOfOrder(segment.chunk->run, segment.chunk->first + segment.first + i);
     throw Error("a run changed while it was merged");
   }
 
   KeyLayout layout_;
   std::unique_ptr<detail::KeyWords> words_;
   unsigned threads_;
-  const Shape* shape_;
-  const TextShape* text_shape_;
+  const OperatorChain* operators_;
+  const TextOperatorChain* text_operators_;
   FingerprintSum fingerprint_;
   ParallelMerger merger_;
 };

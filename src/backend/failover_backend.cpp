@@ -17,9 +17,9 @@ std::string DeviceFaults::first() const {
 
 namespace {
 
-class FallbackBackend final : public Backend {
+class FailoverBackend final : public Backend {
  public:
-  FallbackBackend(std::unique_ptr<Backend> device, const BackendConfig& config,
+  FailoverBackend(std::unique_ptr<Backend> device, const BackendConfig& config,
                   DeviceFaults& faults)
       : device_(std::move(device)), config_(config), faults_(faults) {}
 
@@ -76,9 +76,9 @@ class FallbackBackend final : public Backend {
 
 }  // namespace
 
-std::unique_ptr<Backend> make_fallback_backend(std::unique_ptr<Backend> device,
+std::unique_ptr<Backend> make_failover_backend(std::unique_ptr<Backend> device,
                                                const BackendConfig& config, DeviceFaults& faults) {
-  return std::make_unique<FallbackBackend>(std::move(device), config, faults);
+  return std::make_unique<FailoverBackend>(std::move(device), config, faults);
 }
 
 }  // namespace corank

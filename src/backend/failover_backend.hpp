@@ -30,7 +30,7 @@ class DeviceFaults {
 
 // Merges on `device`, and on the CPU whatever that fails at. A device that has too little memory
 // for a unit gets the next one; one that fails otherwise is given up. `faults` must outlive it.
-std::unique_ptr<Backend> make_fallback_backend(std::unique_ptr<Backend> device,
+std::unique_ptr<Backend> make_failover_backend(std::unique_ptr<Backend> device,
                                                const BackendConfig& config, DeviceFaults& faults);
 
 }  // namespace corank

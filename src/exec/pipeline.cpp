@@ -40,7 +40,7 @@ std::uint64_t parallel_checksum(std::span<const std::byte> bytes, std::uint32_t 
       std::max<std::uint64_t>(checksum_task_bytes / record_bytes, 1) * record_bytes;
   std::atomic<std::uint64_t> sum = 0;
   tbb::this_task_arena::isolate([&] {
-    for_all(0, (bytes.size() + task - 1) / task, [&](std::uint64_t i) {
+    parallel_for(0, (bytes.size() + task - 1) / task, [&](std::uint64_t i) {
       const std::uint64_t from = i * task;
       sum +=
           records_checksum(bytes.subspan(from, std::min(task, bytes.size() - from)), record_bytes);
@@ -53,12 +53,12 @@ std::uint64_t text_checksum(const TextLayout& layout, std::span<const std::byte>
   const auto parts = parts_of(layout, bytes, checksum_task_bytes);
   std::atomic<std::uint64_t> sum = 0;
   tbb::this_task_arena::isolate([&] {
-    for_all(0, parts.size(), [&](std::uint64_t i) {
-      std::array<Entry, 256> entries;
+    parallel_for(0, parts.size(), [&](std::uint64_t i) {
+      std::array<PrefixRef, 256> entries;
       for (std::span<const std::byte> rest = parts[i]; !rest.empty();) {
         const Indexed found = index_records(layout, rest, true, entries);
         if (found.records == 0) throw Corrupted("a merged record is none");
-        sum += entries_checksum(layout, std::span(entries).first(found.records));
+        sum += prefix_refs_checksum(layout, std::span(entries).first(found.records));
         rest = rest.subspan(found.bytes);
       }
     });
@@ -160,7 +160,7 @@ void run_pass(const Pass& pass, PassTotals& totals, Verifier& verifier) {
                              std::ranges::all_of(pass.runs, is_in_place);
 
   const auto row = [&](const char* stage, unsigned number = 0) {
-    return TraceRow{pass.trace, stage, pass.slice, number};
+    return TraceRow{pass.trace, stage, pass.partition, number};
   };
   Stopwatch whole(totals.wall);
   const PinMemory pin = pass.backend ? pass.backend->pin_memory() : nullptr;
@@ -173,7 +173,7 @@ void run_pass(const Pass& pass, PassTotals& totals, Verifier& verifier) {
         return !run.is_stream() && run.in_place(0);
       });
   BufferPool chunk_pool(entries_only
-                            ? round_up(pass.plan.chunk_records * sizeof(Entry), page_bytes())
+                            ? round_up(pass.plan.chunk_records * sizeof(PrefixRef), page_bytes())
                             : pass.plan.chunk_bytes,
                         std::min(pass.plan.chunks, chunks_in_runs), pin,
                         pages_for(entries_only || std::ranges::any_of(pass.runs, &Run::is_direct)));
@@ -194,7 +194,7 @@ void run_pass(const Pass& pass, PassTotals& totals, Verifier& verifier) {
   // Units of runs in memory need no chunks.
   const bool in_memory = std::ranges::all_of(
       pass.runs, [](const Run& run) { return run.in_place(0) && !run.is_mapped(); });
-  Cutter cutter(*source, pass.encoding, pass.plan, in_memory ? 4 : 1);
+  UnitCutter cutter(*source, pass.encoding, pass.plan, in_memory ? 4 : 1);
   Concatenation concatenation(*source, pass.encoding, pass.plan,
                               // A unit of whole chunks begins and ends within one.
                               pass.plan.unit_records / pass.plan.chunk_records + 2);
@@ -242,13 +242,13 @@ void run_pass(const Pass& pass, PassTotals& totals, Verifier& verifier) {
       next += segment.count;
     }
   };
-  std::optional<TextJoiner> text_joiner;
-  if (pass.text_shape) text_joiner.emplace(*pass.text_shape, pass.limit, pass.fingerprint);
+  std::optional<TextBoundaryMerge> text_joiner;
+  if (pass.text_operators) text_joiner.emplace(*pass.text_operators, pass.limit, pass.fingerprint);
   std::uint64_t pieces_sequence = 0;
-  std::optional<UnitJoiner> joiner;
+  std::optional<BoundaryMerge> joiner;
   if (pass.shape) joiner.emplace(*pass.shape, pass.limit, pass.fingerprint);
-  OutputVerifier before_shape({&pass.encoding, OutputOrder::Kind::rising}, nullptr);
-  std::uint64_t shaped_fingerprint = 0;
+  OutputVerifier before_operators({&pass.encoding, OutputOrder::Kind::rising}, nullptr);
+  std::uint64_t operators_fingerprint = 0;
   std::uint64_t written_bytes = 0;
   std::atomic<bool> enough = false;
 
@@ -289,8 +289,8 @@ void run_pass(const Pass& pass, PassTotals& totals, Verifier& verifier) {
           Stopwatch merging(totals.merge, row("merge", token->number), unit.sequence);
           const auto output = stays ? std::span<std::byte>()
                                     : token->buffer->bytes().subspan(skew_of(unit), unit.bytes);
-          if (stays && pass.text_shape) {
-            token->merged = shape_text(*pass.text_shape, unit, pass.fingerprint);
+          if (stays && pass.text_operators) {
+            token->merged = apply_to_text(*pass.text_operators, unit, pass.fingerprint);
           } else if (stays) {
             for (const Segment& segment : unit.segments)
               token->merged.pieces.push_back(bytes_of_segment(segment));
@@ -312,7 +312,7 @@ void run_pass(const Pass& pass, PassTotals& totals, Verifier& verifier) {
               to = std::ranges::copy(bytes_of_segment(segment), to).out;
             token->merged.pieces = {output};
           }
-          if (pass.checksum && !pass.shape && !pass.text_shape)
+          if (pass.checksum && !pass.shape && !pass.text_operators)
             for (const auto piece : token->merged.pieces)
               totals.checksum += layout.text ? text_checksum(*layout.text, piece)
                                              : parallel_checksum(piece, record_bytes);
@@ -371,10 +371,10 @@ void run_pass(const Pass& pass, PassTotals& totals, Verifier& verifier) {
       if (verify && pass.backend && !layout.text) verifier.records.follow(piece, token.first);
     }
   };
-  const auto shape_ends = [&](Token& token) {
+  const auto merge_boundary = [&](Token& token) {
     if (verify) {
-      before_shape.follow(token.merged.edges, token.unit.rank);
-      shaped_fingerprint += token.merged.fingerprint.value();
+      before_operators.follow(token.merged.edges, token.unit.rank);
+      operators_fingerprint += token.merged.fingerprint.value();
     }
     joiner->join(token.merged, token.edge);
     enough = joiner->done();
@@ -393,14 +393,14 @@ void run_pass(const Pass& pass, PassTotals& totals, Verifier& verifier) {
         if (enough)
           token->merged = MergedUnit();
         else if (joiner)
-          shape_ends(*token);
+          merge_boundary(*token);
         else if (text_joiner)
           join_text(*token);
         put_out(*token);
         ++totals.units;
         totals.records += token->unit.records;
         written_until = TraceClock::now();
-        if (pass.did) pass.did(token->unit.bytes);
+        if (pass.on_progress) pass.on_progress(token->unit.bytes);
         return token;
       });
   const auto verify_written = [&](const Token& token, unsigned threads) {
@@ -423,7 +423,7 @@ void run_pass(const Pass& pass, PassTotals& totals, Verifier& verifier) {
   // After it was written: what was wrong then is wrong still, whenever it came to be. Not by who
   // writes, whom the others wait for: the last cache has it still, unless it went past.
   const auto look_at = [&](Token& token) {
-    if (pass.checksum && (pass.shape || pass.text_shape))
+    if (pass.checksum && (pass.shape || pass.text_operators))
       for (const auto piece : token.merged.pieces)
         totals.checksum += layout.text ? text_checksum(*pass.output.encoding->layout().text, piece)
                                        : parallel_checksum(piece, output_bytes);
@@ -461,7 +461,7 @@ void run_pass(const Pass& pass, PassTotals& totals, Verifier& verifier) {
     put_out(last);
     look_at(last);
   }
-  for (Writer& output : pass.writers) output.settle();
+  for (Writer& output : pass.writers) output.drain();
   if (verify && !enough) {
     std::uint64_t fingerprint = read_by_backend;
     for (std::uint32_t run = 0; run < pass.runs.size(); ++run) {
@@ -477,7 +477,9 @@ void run_pass(const Pass& pass, PassTotals& totals, Verifier& verifier) {
     const std::uint64_t written =
         layout.text ? verifier.text.fingerprint() : verifier.records.fingerprint();
     if (pass.written) *pass.written += written;
-    const std::uint64_t merged = joiner ? shaped_fingerprint : text_joiner ? fingerprint : written;
+    const std::uint64_t merged = joiner        ? operators_fingerprint
+                                 : text_joiner ? fingerprint
+                                               : written;
     const std::uint64_t outgoing = joiner        ? joiner->fingerprint()
                                    : text_joiner ? fingerprint - text_joiner->left_out()
                                                  : written;
@@ -513,24 +515,24 @@ void run_pass(const Pass& pass, PassTotals& totals, Verifier& verifier) {
 
 }  // namespace
 
-void run_passes(std::span<const Pass> slices, PassTotals& totals) {
+void run_passes(std::span<const Pass> partitions, PassTotals& totals) {
   unsigned workers = 0;
-  for (const Pass& slice : slices) workers += workers_of(slice);
+  for (const Pass& partition : partitions) workers += workers_of(partition);
   const tbb::global_control allowance(tbb::global_control::max_allowed_parallelism, workers);
   start_workers(workers);
   std::deque<Verifier> verifiers;
-  for (const Pass& slice : slices) verifiers.emplace_back(slice);
-  if (slices.size() == 1) return run_pass(slices.front(), totals, verifiers.front());
+  for (const Pass& partition : partitions) verifiers.emplace_back(partition);
+  if (partitions.size() == 1) return run_pass(partitions.front(), totals, verifiers.front());
 
   // The first failure stops the others.
   std::stop_source stop;
-  std::stop_callback when_asked(slices.front().stop, [&] { stop.request_stop(); });
+  std::stop_callback when_asked(partitions.front().stop, [&] { stop.request_stop(); });
   std::mutex mutex;
   std::exception_ptr failure;
   {
     std::vector<std::jthread> threads;
-    for (std::size_t i = 0; i < slices.size(); ++i)
-      threads.emplace_back([&, i, pass = slices[i]]() mutable {
+    for (std::size_t i = 0; i < partitions.size(); ++i)
+      threads.emplace_back([&, i, pass = partitions[i]]() mutable {
         pass.stop = stop.get_token();
         try {
           run_pass(pass, totals, verifiers[i]);

@@ -52,9 +52,9 @@ struct Pass {
   std::span<const Run> runs;
   const KeyEncoding& encoding;
   const PassPlan& plan;
-  const Shape* shape;   // that the backend has; null: every record goes out as it is
+  const OperatorChain* shape;  // that the backend has; null: every record goes out as it is
   std::uint64_t limit;  // of the records that go out of either shape; the rest need not be read
-  const TextShape* text_shape = nullptr;  // the same of records of variable length
+  const TextOperatorChain* text_operators = nullptr;  // the same of records of variable length
   const OutputOrder& output;
   Backend* backend;  // null: the runs are copied, one after another
   // None: the output is in memory, at `in_place`. Several are filled one after another, each with
@@ -70,14 +70,14 @@ struct Pass {
   // Of each run, added up as its records are read; 0 where the backend reads them, which are in
   // memory then.
   std::span<std::atomic<std::uint64_t>> fingerprints;
-  std::atomic<std::uint64_t>* written = nullptr;  // the same of what goes out; null: nobody asks
-  std::function<void(std::uint64_t)> did;         // told the bytes that each unit was made from
-  Trace* trace;                                   // null: none is wanted
-  unsigned slice;
+  std::atomic<std::uint64_t>* written = nullptr;   // the same of what goes out; null: nobody asks
+  std::function<void(std::uint64_t)> on_progress;  // told the bytes that each unit was made from
+  Trace* trace;                                    // null: none is wanted
+  unsigned partition;
 };
 
-// Runs the slices side by side. Throws RunDisorder, Interrupted or Error: Corrupted where the
+// Runs the slices side by side. Throws RunOutOfOrder, Interrupted or Error: Corrupted where the
 // output is not the runs' records in order.
-void run_passes(std::span<const Pass> slices, PassTotals& totals);
+void run_passes(std::span<const Pass> partitions, PassTotals& totals);
 
 }  // namespace corank

@@ -62,8 +62,8 @@ Stats::Bound find_bound(const Stats& stats, double wall_seconds, std::string wri
       bound.what == "merging" ? wall_seconds - stats.waits.merge_for_cut : bound.seconds;
   if (bound.seconds <= 0 || at_work <= 0) return {};
   const auto bytes = static_cast<double>(stats.bytes_written);
-  const double slices = wall_seconds / stats.seconds;
-  return {bound.what, bytes / stats.seconds, bytes * slices / at_work};
+  const double partitions = wall_seconds / stats.seconds;
+  return {bound.what, bytes / stats.seconds, bytes * partitions / at_work};
 }
 
 std::uint64_t peak_memory_bytes() {

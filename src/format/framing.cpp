@@ -39,7 +39,7 @@ __attribute__((target("avx2,bmi,popcnt"))) std::size_t find_ends_by_64(
   const __m256i wanted = _mm256_set1_epi8(terminator);
   std::uint32_t* to = ends.data();
   std::size_t at = 0;
-  for (; bytes.size() - at >= 64 && to + least_ends_room <= ends.data() + ends.size(); at += 64) {
+  for (; bytes.size() - at >= 64 && to + min_ends_room <= ends.data() + ends.size(); at += 64) {
     const auto* const block = reinterpret_cast<const __m256i*>(bytes.data() + at);
     __builtin_prefetch(bytes.data() + at + scanned_ahead_bytes);
     const auto low = static_cast<std::uint32_t>(
@@ -68,7 +68,7 @@ __attribute__((target("avx512f,avx512bw,avx512vbmi2,popcnt"))) std::size_t find_
   const __m512i wanted = _mm512_set1_epi8(terminator);
   std::uint32_t* to = ends.data();
   std::size_t at = 0;
-  for (; bytes.size() - at >= 64 && to + least_ends_room <= ends.data() + ends.size(); at += 64) {
+  for (; bytes.size() - at >= 64 && to + min_ends_room <= ends.data() + ends.size(); at += 64) {
     __builtin_prefetch(bytes.data() + at + scanned_ahead_bytes);
     const __mmask64 found = _mm512_cmpeq_epi8_mask(_mm512_loadu_si512(bytes.data() + at), wanted);
     const __m512i found_at = _mm512_maskz_compress_epi8(found, every);
@@ -105,7 +105,7 @@ inline std::uint64_t line_word(const std::byte* line, std::uint64_t bytes, const
 // Collects what is found, record by record.
 class Index {
  public:
-  Index(const TextLayout& layout, std::span<const std::byte> bytes, std::span<Entry> into)
+  Index(const TextLayout& layout, std::span<const std::byte> bytes, std::span<PrefixRef> into)
       : layout_(layout), whole_line_(layout.whole_line()), bytes_(bytes), into_(into) {
     for (std::uint32_t key = 1; key < layout.columns_count; ++key)
       later_numbers_ |= must_be_number(key);
@@ -126,8 +126,8 @@ class Index {
       return true;
     }
     const std::byte* const all_end = bytes_.data() + bytes_.size();
-    Entry* to = into_.data() + indexed_.records;
-    std::uint64_t most_bytes = most_bytes_, last_word = last_word_;
+    PrefixRef* to = into_.data() + indexed_.records;
+    std::uint64_t max_bytes = max_bytes_, last_word = last_word_;
     bool ascend = indexed_.words_ascend;
     for (const std::uint32_t end : ends) {
       const auto bytes = static_cast<std::uint64_t>(block + end + 1 - line);
@@ -135,10 +135,10 @@ class Index {
       *to++ = make_entry(word, line, bytes);
       ascend &= last_word <= word;
       last_word = word;
-      most_bytes = std::max(most_bytes, bytes);
+      max_bytes = std::max(max_bytes, bytes);
       line += bytes;
     }
-    most_bytes_ = most_bytes;
+    max_bytes_ = max_bytes;
     last_word_ = last_word;
     indexed_.words_ascend = ascend;
     indexed_.records += ends.size();
@@ -172,7 +172,7 @@ class Index {
     indexed_.words_ascend &= last_word_ <= word;
     last_word_ = word;
     indexed_.bytes += bytes;
-    most_bytes_ = std::max(most_bytes_, bytes);
+    max_bytes_ = std::max(max_bytes_, bytes);
     return true;
   }
   // The next record has no end.
@@ -182,7 +182,7 @@ class Index {
   bool stopped() const { return room() == 0 || indexed_.bad; }
 
   Indexed result() {
-    if (most_bytes_ != 0) indexed_.most_words = most_text_words(layout_, most_bytes_);
+    if (max_bytes_ != 0) indexed_.max_words = max_text_words(layout_, max_bytes_);
     return indexed_;
   }
 
@@ -200,8 +200,8 @@ class Index {
   const bool whole_line_;
   bool later_numbers_ = false;  // keys behind the first must be numbers
   std::span<const std::byte> bytes_;
-  std::span<Entry> into_;
-  std::uint64_t most_bytes_ = 0;
+  std::span<PrefixRef> into_;
+  std::uint64_t max_bytes_ = 0;
   std::uint64_t last_word_ = 0;
   Indexed indexed_;
 };
@@ -211,7 +211,7 @@ void index_lines(const TextLayout& layout, std::span<const std::byte> bytes, Ind
   std::array<std::uint32_t, 1024> ends;
   for (std::size_t from = 0; from < bytes.size();) {
     if (index.room() == 0) return;
-    const std::size_t wanted = std::min(ends.size(), index.room() + least_ends_room);
+    const std::size_t wanted = std::min(ends.size(), index.room() + min_ends_room);
     // Short enough for 32 bits and, with what is made of it, the caches.
     const auto block =
         bytes.subspan(from).first(std::min<std::size_t>(bytes.size() - from, 1 << 16));
@@ -268,7 +268,7 @@ std::size_t find_ends_portable(std::span<const std::byte> bytes, char terminator
   const std::byte* at = bytes.data();
   const std::byte* const end = at + bytes.size();
   std::size_t count = 0;
-  for (; count + least_ends_room <= ends.size(); ++count) {
+  for (; count + min_ends_room <= ends.size(); ++count) {
     at = detail::find_char(at, end, terminator);
     if (at == end) break;
     ends[count] = static_cast<std::uint32_t>(at++ - bytes.data());
@@ -302,7 +302,7 @@ FindEnds* best_find_ends() {
 }
 
 Indexed index_records(const TextLayout& layout, std::span<const std::byte> bytes, bool at_end,
-                      std::span<Entry> into) {
+                      std::span<PrefixRef> into) {
   Index index(layout, bytes, into);
   switch (layout.kind) {
     case TextKind::lines:
@@ -367,12 +367,12 @@ void throw_bad_record(const std::filesystem::path& run, std::uint64_t record, st
   if (bad.reason == BadRecord::Reason::no_column)
     throw Error(fmt::format("{}: there is no {}; {}", place, name, advice));
   const auto field = detail::Columns(layout, at, bad.bytes)(column.column);
-  constexpr std::uint64_t most_shown = 40;
+  constexpr std::uint64_t max_shown = 40;
   const std::string_view shown(reinterpret_cast<const char*>(field.at),
-                               std::min(field.bytes, most_shown));
+                               std::min(field.bytes, max_shown));
   const char* const types[] = {"bytes", "u64", "i64", "f64"};
   throw Error(fmt::format("{}: {}, \"{}{}\", is no number that {} holds; {}", place, name, shown,
-                          field.bytes > most_shown ? "…" : "",
+                          field.bytes > max_shown ? "…" : "",
                           types[static_cast<unsigned>(column.type)], advice));
 }
 

@@ -28,9 +28,9 @@ struct BadRecord {
 
 struct Indexed {
   std::uint64_t records = 0;
-  std::uint64_t bytes = 0;       // of these records, which lie end to end from the start on
-  std::uint64_t most_words = 0;  // no key of theirs has more
-  bool words_ascend = true;      // those of their entries
+  std::uint64_t bytes = 0;      // of these records, which lie end to end from the start on
+  std::uint64_t max_words = 0;  // no key of theirs has more
+  bool words_ascend = true;     // those of their entries
   // Of a record that is not there as a whole, if its beginning says how many bytes it has.
   std::uint64_t next_bytes = 0;
   std::optional<BadRecord> bad;  // which stands behind the records
@@ -40,7 +40,7 @@ struct Indexed {
 // `at_end` says that the run ends with `bytes`, its last record having its terminator; else what is
 // no whole record yet is left for the next call.
 Indexed index_records(const TextLayout& layout, std::span<const std::byte> bytes, bool at_end,
-                      std::span<Entry> into);
+                      std::span<PrefixRef> into);
 
 // Whole records, cut into parts of about part_bytes, whole records again. Only lines are found from
 // anywhere, which CSV without quotes is: of others there is one part.
@@ -80,8 +80,8 @@ std::string place_of(const TextLayout& layout, std::uint64_t record,
                                    const BadRecord& bad, const std::byte* at);
 
 // Finds ends of records: writes where each `terminator` of `bytes` is, while `ends` has room for
-// least_ends_room more. Returns how many; `scanned` is then how many bytes they were sought in.
-inline constexpr std::size_t least_ends_room = 64;
+// min_ends_room more. Returns how many; `scanned` is then how many bytes they were sought in.
+inline constexpr std::size_t min_ends_room = 64;
 using FindEnds = std::size_t(std::span<const std::byte> bytes, char terminator,
                              std::span<std::uint32_t> ends, std::size_t& scanned);
 FindEnds find_ends_portable;

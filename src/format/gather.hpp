@@ -21,7 +21,7 @@ class GatherWriter {
 
   // Entries whose records lie end to end.
   void write(const std::byte* entries, std::uint64_t entries_bytes) {
-    const std::uint64_t count = entries_bytes / sizeof(Entry);
+    const std::uint64_t count = entries_bytes / sizeof(PrefixRef);
     if (count == 1) return write_each(0, 1, [entries](std::size_t) { return entries; });
     const auto records = bytes_of(layout_, entries, count);
     to_ = copy(to_, records.data(), records.size());
@@ -33,7 +33,7 @@ class GatherWriter {
     // In a register: what is written, being bytes, might else be the position itself.
     std::byte* to = to_;
     for (; first < end; ++first) {
-      const Entry& entry = *reinterpret_cast<const Entry*>(entry_at(first));
+      const PrefixRef& entry = *reinterpret_cast<const PrefixRef*>(entry_at(first));
       to = copy(to, record_of(entry), record_bytes(layout_, entry));
     }
     to_ = to;

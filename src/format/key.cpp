@@ -54,10 +54,10 @@ KeyEncoding::KeyEncoding(const Schema& schema, const std::vector<KeyField>& keys
 }
 
 KeyEncoding::KeyEncoding(const TextLayout& text)
-    : pieces_{KeyPiece{offsetof(Entry, word), sizeof(Entry::word), 0, 0, Transform::none, false,
-                       false}},
+    : pieces_{KeyPiece{offsetof(PrefixRef, word), sizeof(PrefixRef::word), 0, 0, Transform::none,
+                       false, false}},
       prefix_pieces_(1),
-      record_bytes_(sizeof(Entry)),
+      record_bytes_(sizeof(PrefixRef)),
       text_(text) {}
 
 namespace {

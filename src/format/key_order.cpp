@@ -14,7 +14,7 @@ namespace corank {
 namespace {
 
 // Their keys stay in the first cache.
-constexpr std::uint64_t block_records = most_neighbours;
+constexpr std::uint64_t block_records = max_neighbours;
 
 // `flip` makes signed and descending numbers ascend as unsigned ones.
 template <class Number, bool big_endian, class Stride>
@@ -123,7 +123,7 @@ std::uint64_t descent_in_block(const KeyLayout& layout, const std::byte* records
                                     equal.data());
 }
 
-std::uint64_t first_text_descent(const TextLayout& text, std::span<const Entry> entries,
+std::uint64_t first_text_descent(const TextLayout& text, std::span<const PrefixRef> entries,
                                  bool strict) {
   const auto follows = [&](std::size_t i) {
     return strict ? text_less(text, entries[i - 1], entries[i])
@@ -160,18 +160,18 @@ bool more_than_a_word(const KeyLayout& layout) {
 
 }  // namespace
 
-std::optional<detail::WholeWord> first_word(const KeyLayout& layout) {
+std::optional<detail::SingleWordKey> first_word(const KeyLayout& layout) {
   if (layout.text) return std::nullopt;
   const KeyPiece& piece = layout.pieces[0];
   if (piece.bytes != 8 || piece.transform == Transform::floating) return std::nullopt;
-  return detail::WholeWord{piece.offset, piece.big_endian,
-                           (piece.transform == Transform::sign ? std::uint64_t{1} << 63 : 0) ^
-                               (piece.descending ? ~std::uint64_t{0} : 0)};
+  return detail::SingleWordKey{piece.offset, piece.big_endian,
+                               (piece.transform == Transform::sign ? std::uint64_t{1} << 63 : 0) ^
+                                   (piece.descending ? ~std::uint64_t{0} : 0)};
 }
 
 std::optional<TwoWords> two_words(const KeyLayout& layout) {
   if (layout.text || layout.pieces_count != 2) return std::nullopt;
-  const std::optional<detail::WholeWord> high = first_word(layout);
+  const std::optional<detail::SingleWordKey> high = first_word(layout);
   const KeyPiece& piece = layout.pieces[1];
   // The second is a string, the last bytes of eight of the record.
   if (!high || !piece.big_endian || piece.transform != Transform::none ||
@@ -214,7 +214,7 @@ Neighbours compare_first_words(const KeyLayout& layout, const std::byte* records
 std::uint64_t first_descent(const KeyLayout& layout, const std::byte* records, std::uint64_t count,
                             bool strict) {
   if (layout.text)
-    return first_text_descent(*layout.text, {reinterpret_cast<const Entry*>(records), count},
+    return first_text_descent(*layout.text, {reinterpret_cast<const PrefixRef*>(records), count},
                               strict);
   const bool ties = strict || more_than_a_word(layout);
   const std::optional<TwoWords> two = strict ? std::nullopt : two_words(layout);

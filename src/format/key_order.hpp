@@ -10,11 +10,11 @@
 namespace corank {
 
 // The first word of the keys where it is one integer of 8 bytes in the record.
-std::optional<detail::WholeWord> first_word(const KeyLayout& layout);
+std::optional<detail::SingleWordKey> first_word(const KeyLayout& layout);
 
 // Keys of two words that stand in the record, so that to compare all of them costs little.
 struct TwoWords {
-  detail::WholeWord high, low;
+  detail::SingleWordKey high, low;
   unsigned other_bits;  // of the low one, above what belongs to the key
 
   // As of KeyWords.
@@ -29,8 +29,8 @@ struct Neighbours {
   bool tie = false;      // some are equal
 };
 
-// For up to most_neighbours records.
-constexpr std::uint64_t most_neighbours = 256;
+// For up to max_neighbours records.
+constexpr std::uint64_t max_neighbours = 256;
 Neighbours compare_first_words(const KeyLayout& layout, const std::byte* records,
                                std::uint64_t count);
 

@@ -10,7 +10,7 @@ namespace corank {
 namespace {
 
 // A bound takes memory for all columns before its own.
-constexpr std::uint32_t most_columns = 1'000'000;
+constexpr std::uint32_t max_columns = 1'000'000;
 
 void append(std::vector<std::byte>& to, std::string_view text) {
   const auto bytes = std::as_bytes(std::span(text));
@@ -43,9 +43,9 @@ TextBound::TextBound(const TextLayout& layout, const std::vector<std::string>& v
   std::vector<const std::string*> values_of;
   for (std::size_t i = 0; i < values.size(); ++i) {
     const std::uint32_t column = columns[i].column;
-    if (column > most_columns)
+    if (column > max_columns)
       throw Error(fmt::format("{}: there is no column {} to compare; the most is {}", option,
-                              column, most_columns));
+                              column, max_columns));
     if (column == 0 && values.size() > 1)
       throw Error(
           fmt::format("{}: a value for the whole line leaves none for other columns; give "

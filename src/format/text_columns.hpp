@@ -27,7 +27,7 @@ class TextBound {
   const TextLayout& layout() const { return layout_; }
   std::span<const std::byte> record() const { return record_; }
 
-  bool behind(const Entry& entry) const {
+  bool behind(const PrefixRef& entry) const {
     return text_less(layout_, record_of(entry), record_bytes(layout_, entry), record_.data(),
                      record_.size());
   }

@@ -16,8 +16,8 @@ namespace corank {
 
 // Thrown where units are made or merged: record `record` of run `run` (both counted from 0) sorts
 // before its predecessor.
-struct RunDisorder : std::exception {
-  RunDisorder(std::uint32_t which, std::uint64_t where) : run(which), record(where) {}
+struct RunOutOfOrder : std::exception {
+  RunOutOfOrder(std::uint32_t which, std::uint64_t where) : run(which), record(where) {}
   const char* what() const noexcept override { return "a run is out of order"; }
   std::uint32_t run;
   std::uint64_t record;
@@ -66,7 +66,7 @@ struct WorkUnit {
 };
 
 // What a backend that looks found out about a unit's records, besides that they are in order.
-struct UnitLook {
+struct UnitProof {
   std::uint64_t read;     // their portable_fingerprint() as they came; 0 if their chunks have it
   std::uint64_t written;  // the same of the merged unit, as it left
   // Where its last record begins in it; of records of variable length, which has to be found.

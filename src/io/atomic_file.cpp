@@ -69,7 +69,7 @@ AtomicFile::AtomicFile(std::filesystem::path target, const Content& content,
                 ": is the file of the output's state and also an input; rename it");
   open_temporary(is_input);
   try {
-    find_what_is_left(content, is_input);
+    find_partial_output(content, is_input);
   } catch (...) {
     if (!settings_.resume || found_bytes_ == 0) ::unlink(temporary_.c_str());
     if (!settings_.resume) ::unlink(sidecar_path_.c_str());
@@ -117,8 +117,8 @@ void AtomicFile::open_temporary(const std::function<bool(FileIdentity)>& is_inpu
   }
 }
 
-void AtomicFile::find_what_is_left(const Content& content,
-                                   const std::function<bool(FileIdentity)>& is_input) {
+void AtomicFile::find_partial_output(const Content& content,
+                                     const std::function<bool(FileIdentity)>& is_input) {
   sidecar_ = {content.digest, inode_, this_boot(), 0};
 
   const FileDescriptor file(

@@ -50,7 +50,7 @@ class AtomicFile {
   std::uint64_t left_bytes() const { return left_bytes_; }
   bool is_in_place() const { return in_place_; }
   // Why left_bytes() is 0 although there is a file; empty if there is none.
-  const std::string& why_nothing_left() const { return why_nothing_left_; }
+  const std::string& why_not_resumable() const { return why_nothing_left_; }
 
   // For a part of an output whose first part is in place: without a sidecar this one is so, too,
   // since sidecars go when all parts are in place, and the first part's goes last.
@@ -78,7 +78,8 @@ class AtomicFile {
 
  private:
   void open_temporary(const std::function<bool(FileIdentity)>& is_input);
-  void find_what_is_left(const Content& content, const std::function<bool(FileIdentity)>& is_input);
+  void find_partial_output(const Content& content,
+                           const std::function<bool(FileIdentity)>& is_input);
   void take_target();
   void write_sidecar(bool durable);
   void end_checkpoint();

@@ -237,8 +237,8 @@ FileDescriptor open_input(const std::filesystem::path& path) {
   return file;
 }
 
-InputStatus look_at_input(const std::filesystem::path& path, const FileDescriptor& file,
-                          bool decompress) {
+InputStatus verify_input(const std::filesystem::path& path, const FileDescriptor& file,
+                         bool decompress) {
   InputStatus status = status_of(file, path);
   if (status.is_stream) return status;
   std::array<std::byte, head_bytes> room;

@@ -42,8 +42,8 @@ FileDescriptor open_input(const std::filesystem::path& path);
 // Of `path`, opened as `file`. With `decompress`, what begins as compressed data does is to be
 // decompressed. Throws Error if it is a folder or a device, or is named like a compressed file but
 // does not begin like one, which is what a copy that failed leaves.
-InputStatus look_at_input(const std::filesystem::path& path, const FileDescriptor& file,
-                          bool decompress);
+InputStatus verify_input(const std::filesystem::path& path, const FileDescriptor& file,
+                         bool decompress);
 
 // The bytes of `path`, from its beginning. Of a file, `file` may be null: then it is opened anew
 // for each read, so that there may be more of them than descriptors. Waiting for a pipe ends where

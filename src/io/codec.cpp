@@ -26,8 +26,8 @@ struct CodecFacts {
   Codec codec;
   std::string_view name;
   std::string_view suffix;
-  int least_level;
-  int greatest_level;
+  int min_level;
+  int max_level;
 };
 
 constexpr std::array<CodecFacts, 6> facts{{
@@ -182,7 +182,7 @@ class XzDecoder : public Decoder {
 
  private:
   void begin() {
-    if (::lzma_stream_decoder(&stream_, most_decoder_bytes, 0) != LZMA_OK) throw std::bad_alloc();
+    if (::lzma_stream_decoder(&stream_, max_decoder_bytes, 0) != LZMA_OK) throw std::bad_alloc();
     ended_ = false;
   }
   lzma_stream stream_ = LZMA_STREAM_INIT;
@@ -374,9 +374,9 @@ Compression Compression::parse(std::string_view text) {
   const auto [end, error] =
       std::from_chars(level.data(), level.data() + level.size(), compression.level);
   if (error != std::errc() || end != level.data() + level.size() ||
-      compression.level < found->least_level || compression.level > found->greatest_level)
+      compression.level < found->min_level || compression.level > found->max_level)
     throw Error(fmt::format("{}: {} is no level of {}, which has {} to {}", text, level, name,
-                            found->least_level, found->greatest_level));
+                            found->min_level, found->max_level));
   return compression;
 }
 
@@ -438,7 +438,7 @@ std::uint64_t decoder_bytes(Codec codec, std::span<const std::byte> head) {
     case Codec::gzip:
       return MiB / 16;
     case Codec::zstd:
-      return std::min(zstd_window_bytes(head), most_decoder_bytes) + MiB / 2;
+      return std::min(zstd_window_bytes(head), max_decoder_bytes) + MiB / 2;
     case Codec::bzip2:
       return 4 * MiB;
     case Codec::xz: {

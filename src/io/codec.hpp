@@ -15,14 +15,14 @@
 
 namespace corank {
 
-// Data that no compressor made, or that needs more memory than most_decoder_bytes.
+// Data that no compressor made, or that needs more memory than max_decoder_bytes.
 struct CodecError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
 // What a frame may ask for to be decoded: the most that the programs' levels ask for, and no more,
 // since a few bytes of a made-up file can ask for anything.
-inline constexpr std::uint64_t most_decoder_bytes = std::uint64_t{144} << 20;
+inline constexpr std::uint64_t max_decoder_bytes = std::uint64_t{144} << 20;
 
 std::string_view name_of(Codec codec);
 std::string_view suffix_of(Codec codec);  // with its dot

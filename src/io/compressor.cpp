@@ -30,9 +30,9 @@ struct Compressor::Frame {
 
 Compressor::Compressor(const Compression& compression, unsigned threads, std::stop_token stop,
                        TraceRow row)
-    : compression_(compression), most_in_flight_(frames_for(threads)), stop_(std::move(stop)) {
+    : compression_(compression), max_in_flight_(frames_for(threads)), stop_(std::move(stop)) {
   const std::size_t bound = make_encoder(compression)->bound(frame_bytes);
-  for (std::size_t i = 0; i < most_in_flight_; ++i) free_.push_back(std::make_unique<Frame>(bound));
+  for (std::size_t i = 0; i < max_in_flight_; ++i) free_.push_back(std::make_unique<Frame>(bound));
   row.stage = "compress";
   try {
     for (row.number = 0; row.number < threads; ++row.number)
@@ -63,7 +63,7 @@ void Compressor::add(std::span<const std::byte> bytes, const Write& write) {
   any_ = any_ || !bytes.empty();
   while (!bytes.empty()) {
     if (!filling_) {
-      if (free_.empty()) write_done(write, most_in_flight_ - 1);
+      if (free_.empty()) write_done(write, max_in_flight_ - 1);
       filling_ = std::move(free_.back());
       free_.pop_back();
       filling_->plain_bytes = 0;
@@ -74,7 +74,7 @@ void Compressor::add(std::span<const std::byte> bytes, const Write& write) {
     bytes = bytes.subspan(count);
     if (filling_->plain_bytes == frame_bytes) {
       submit();
-      write_done(write, most_in_flight_);
+      write_done(write, max_in_flight_);
     }
   }
 }
@@ -98,11 +98,11 @@ void Compressor::submit() {
 }
 
 // All that need no wait, and more until no more than so many are in flight.
-void Compressor::write_done(const Write& write, std::size_t most_in_flight) {
+void Compressor::write_done(const Write& write, std::size_t max_in_flight) {
   std::unique_lock lock(mutex_);
   while (!in_flight_.empty()) {
     if (!in_flight_.front()->done) {
-      if (in_flight_.size() <= most_in_flight) return;
+      if (in_flight_.size() <= max_in_flight) return;
       Stopwatch waiting(wait_);
       if (!done_.wait(lock, stop_, [this] { return in_flight_.front()->done; }))
         throw Interrupted();

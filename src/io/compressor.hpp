@@ -48,11 +48,11 @@ class Compressor {
 
   void close();
   void submit();
-  void write_done(const Write& write, std::size_t most_in_flight);
+  void write_done(const Write& write, std::size_t max_in_flight);
   void serve(TraceRow row);
 
   Compression compression_;
-  std::size_t most_in_flight_;
+  std::size_t max_in_flight_;
   std::stop_token stop_;
   StageClock busy_ = 0;
   StageClock wait_ = 0;

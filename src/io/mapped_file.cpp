@@ -33,7 +33,7 @@ std::array<Slot, 256> slots;
 // 16 huge-paged files took 0.81 of the time, of 64 0.86, of 128 0.94 and of 256 1.0; of small-paged
 // ones 0.97, 0.97, 1.05 and 1.12.
 constexpr std::uint64_t huge_page_bytes = std::uint64_t{2} << 20;
-constexpr std::uint64_t most_huge_paged_files = 64;
+constexpr std::uint64_t max_huge_paged_files = 64;
 
 struct sigaction previous_action;
 
@@ -93,7 +93,7 @@ std::uint64_t MappedFiles::room(std::uint64_t bytes) const {
 
 MappedFiles::MappedFiles(std::span<const std::uint64_t> file_bytes, std::uint64_t resident_bytes)
     : may_be_huge_(file_bytes.size() <=
-                   std::min(most_huge_paged_files, resident_bytes / (2 * huge_page_bytes))) {
+                   std::min(max_huge_paged_files, resident_bytes / (2 * huge_page_bytes))) {
   handle_bus_errors();
   for (slot_ = 0; slot_ < slots.size() && slots[slot_].taken.exchange(true);) ++slot_;
   if (slot_ == slots.size())
@@ -146,7 +146,7 @@ void populate(std::span<const std::byte> mapped) {
     [[maybe_unused]] const std::byte read = static_cast<const volatile std::byte&>(pages[at]);
 }
 
-void forget(std::span<const std::byte> mapped, const MappedPart& part) {
+void forget(std::span<const std::byte> mapped, const MappedRange& part) {
   const auto page_of = [&](const std::byte* at) {
     return at - reinterpret_cast<std::uintptr_t>(at) % part.page_bytes;
   };

@@ -44,13 +44,13 @@ class MappedFiles {
 void populate(std::span<const std::byte> mapped);
 
 // Bytes of a mapped file, which may be mapped in pages of `page_bytes`.
-struct MappedPart {
+struct MappedRange {
   std::span<const std::byte> bytes;
   std::uint64_t page_bytes;
 };
 // Lets the next bytes of the part leave this process's memory, its last page only when all of it
 // may; they stay in the page cache and can be read again.
-void forget(std::span<const std::byte> mapped, const MappedPart& part);
+void forget(std::span<const std::byte> mapped, const MappedRange& part);
 
 // Whether the page of `file` at `offset` is in the page cache.
 bool is_cached(const FileDescriptor& file, std::uint64_t offset);

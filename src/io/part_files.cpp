@@ -9,8 +9,7 @@
 
 namespace corank {
 
-OutputParts::OutputParts(const std::filesystem::path& folder, unsigned count,
-                         std::string_view suffix)
+PartFiles::PartFiles(const std::filesystem::path& folder, unsigned count, std::string_view suffix)
     : folder_(folder) {
   if (std::filesystem::exists(folder) && !std::filesystem::is_directory(folder))
     throw Error(folder.string() + ": is no folder; --parts needs one for its files");
@@ -24,7 +23,7 @@ OutputParts::OutputParts(const std::filesystem::path& folder, unsigned count,
                   ": would stand among the new parts; remove it or write to another folder");
 }
 
-OutputParts::~OutputParts() {
+PartFiles::~PartFiles() {
   std::error_code not_empty;
   if (made_) std::filesystem::remove(folder_, not_empty);
 }

@@ -7,14 +7,14 @@
 
 namespace corank {
 
-class OutputParts {
+class PartFiles {
  public:
   // Makes the folder if need be, and removes it in the end if nothing came into it. Throws Error if
   // it is none, or holds other parts.
-  OutputParts(const std::filesystem::path& folder, unsigned count, std::string_view suffix);
-  ~OutputParts();
-  OutputParts(const OutputParts&) = delete;
-  OutputParts& operator=(const OutputParts&) = delete;
+  PartFiles(const std::filesystem::path& folder, unsigned count, std::string_view suffix);
+  ~PartFiles();
+  PartFiles(const PartFiles&) = delete;
+  PartFiles& operator=(const PartFiles&) = delete;
 
   const std::vector<std::filesystem::path>& paths() const { return paths_; }
 

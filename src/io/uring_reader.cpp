@@ -4,20 +4,21 @@
 
 namespace corank {
 
-std::unique_ptr<ReadRing> ReadRing::open(unsigned most_in_flight) {
-  std::unique_ptr<ReadRing> ring(new ReadRing(most_in_flight));
-  if (::io_uring_queue_init(most_in_flight, &ring->ring_, 0) == 0) return ring;
+std::unique_ptr<UringReader> UringReader::open(unsigned max_in_flight) {
+  std::unique_ptr<UringReader> ring(new UringReader(max_in_flight));
+  if (::io_uring_queue_init(max_in_flight, &ring->ring_, 0) == 0) return ring;
   ring->ring_.ring_fd = -1;
   return nullptr;
 }
 
-ReadRing::~ReadRing() {
+UringReader::~UringReader() {
   if (ring_.ring_fd < 0) return;
   while (!empty()) wait();
   ::io_uring_queue_exit(&ring_);
 }
 
-void ReadRing::start(int descriptor, std::span<std::byte> into, std::uint64_t offset, void* tag) {
+void UringReader::start(int descriptor, std::span<std::byte> into, std::uint64_t offset,
+                        void* tag) {
   io_uring_sqe* const entry = ::io_uring_get_sqe(&ring_);
   // A read returns no more than 2 GiB anyway.
   const auto bytes = static_cast<unsigned>(std::min<std::size_t>(into.size(), 1u << 30));
@@ -26,7 +27,7 @@ void ReadRing::start(int descriptor, std::span<std::byte> into, std::uint64_t of
   ++in_flight_;
 }
 
-ReadRing::Finished ReadRing::wait() {
+UringReader::Finished UringReader::wait() {
   io_uring_cqe* entry = nullptr;
   // A signal came, or the system lacks something just now: what was not submitted is tried again.
   while (::io_uring_peek_cqe(&ring_, &entry) != 0) ::io_uring_submit_and_wait(&ring_, 1);

@@ -10,15 +10,15 @@
 
 namespace corank {
 
-class ReadRing {
+class UringReader {
  public:
   // Null where the kernel has no io_uring or does not allow it.
-  static std::unique_ptr<ReadRing> open(unsigned most_in_flight);
-  ~ReadRing();
-  ReadRing(const ReadRing&) = delete;
-  ReadRing& operator=(const ReadRing&) = delete;
+  static std::unique_ptr<UringReader> open(unsigned max_in_flight);
+  ~UringReader();
+  UringReader(const UringReader&) = delete;
+  UringReader& operator=(const UringReader&) = delete;
 
-  bool full() const { return in_flight_ == most_in_flight_; }
+  bool full() const { return in_flight_ == max_in_flight_; }
   bool empty() const { return in_flight_ == 0; }
 
   // Must not be called while full. `into` and the descriptor stay with the kernel until wait()
@@ -33,10 +33,10 @@ class ReadRing {
   Finished wait();
 
  private:
-  explicit ReadRing(unsigned most_in_flight) : most_in_flight_(most_in_flight) {}
+  explicit UringReader(unsigned max_in_flight) : max_in_flight_(max_in_flight) {}
 
   io_uring ring_;
-  unsigned most_in_flight_;
+  unsigned max_in_flight_;
   unsigned in_flight_ = 0;
 };
 

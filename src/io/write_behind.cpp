@@ -7,7 +7,7 @@ namespace corank {
 WriteBehind::WriteBehind(Write write, TraceRow row) : write_(std::move(write)) {
   writer_ = std::jthread([this, row] { write_jobs(row); });
   try {
-    looker_ = std::jthread([this] { look_at_jobs(); });
+    verifier_thread_ = std::jthread([this] { verify_jobs(); });
   } catch (...) {
     close();
     throw;
@@ -70,7 +70,7 @@ void WriteBehind::write_jobs(TraceRow row) {
   });
 }
 
-void WriteBehind::look_at_jobs() {
+void WriteBehind::verify_jobs() {
   serve(written_, [](Job& job) { job.look(); });
 }
 

@@ -51,7 +51,7 @@ class WriteBehind {
   void close();
   void add(Job job);
   void write_jobs(TraceRow row);
-  void look_at_jobs();
+  void verify_jobs();
   template <class Act>
   void serve(std::deque<Job>& from, Act act);
   bool idle() const { return jobs_.empty() && written_.empty() && at_work_ == 0; }
@@ -65,7 +65,7 @@ class WriteBehind {
   unsigned at_work_ = 0;  // threads
   std::exception_ptr failure_;
   bool closing_ = false;
-  std::jthread writer_, looker_;
+  std::jthread writer_, verifier_thread_;
 };
 
 }  // namespace corank

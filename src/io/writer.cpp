@@ -140,7 +140,7 @@ std::span<const std::byte> Writer::compare(std::span<const std::byte> bytes) {
     const auto block = std::span(kept).first(count);
     if (read_at(kept_, block, bytes_ - compared_bytes_, path_) != count ||
         std::memcmp(block.data(), bytes.data(), count) != 0)
-      throw LeftDiffers(path_);
+      throw PartialOutputDiffers(path_);
     compared_bytes_ -= count;
     bytes = bytes.subspan(count);
   }
@@ -214,7 +214,7 @@ void Writer::write_to_stream(std::span<const std::byte> bytes) {
   }
 }
 
-void Writer::settle() {
+void Writer::drain() {
   if (behind_) behind_->finish();
 }
 
@@ -223,10 +223,10 @@ void Writer::abandon() {
 }
 
 void Writer::make_durable() {
-  if (compared_bytes_ != 0) throw LeftDiffers(path_);
+  if (compared_bytes_ != 0) throw PartialOutputDiffers(path_);
   if (compressor_) compressor_->finish([this](auto compressed) { put(compressed); });
   if (behind_) {
-    settle();
+    drain();
     make_buffered(file());  // the last page may be no whole one
     write_all(file(), staging_->bytes().first(std::exchange(staged_bytes_, 0)), path_);
   }

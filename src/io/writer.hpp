@@ -18,8 +18,8 @@
 namespace corank {
 
 // Thrown where what a stopped merge left of the output is not what this one makes.
-struct LeftDiffers : std::exception {
-  explicit LeftDiffers(std::filesystem::path which) : output(std::move(which)) {}
+struct PartialOutputDiffers : std::exception {
+  explicit PartialOutputDiffers(std::filesystem::path which) : output(std::move(which)) {}
   const char* what() const noexcept override { return "what was left is not what is merged"; }
   std::filesystem::path output;
 };
@@ -39,7 +39,7 @@ class Writer {
   AtomicFile* atomic() const { return atomic_.get(); }
   // Goes on behind its first `kept_bytes`; must precede all writing. Without that, begins anew.
   // What is written stands from byte `from` of it on: up to there it is only compared. Then write()
-  // and make_durable() throw LeftDiffers where it is not the same.
+  // and make_durable() throw PartialOutputDiffers where it is not the same.
   void go_on(std::uint64_t kept_bytes, std::uint64_t from);
 
   // Writes straight to the device from now on, past the page cache and behind whoever merges, and
@@ -66,7 +66,7 @@ class Writer {
   // Where it is direct: looks at what was written so far, once it is.
   void then(WriteBehind::Look look) { behind_->then(std::move(look)); }
   // Waits until all is written and looked at.
-  void settle();
+  void drain();
   // Lets go of every owner. What is not being written by then never is.
   void abandon();
 

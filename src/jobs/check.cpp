@@ -38,8 +38,8 @@ std::string key_text(const Schema& schema, const std::vector<KeyField>& keys,
 }
 
 // The same of columns, as they stand there; no more of each than a reader wants to see.
-std::string key_text(const TextLayout& layout, const Entry& entry) {
-  constexpr std::uint64_t most_bytes = 80;
+std::string key_text(const TextLayout& layout, const PrefixRef& entry) {
+  constexpr std::uint64_t max_bytes = 80;
   std::string text;
   detail::Columns columns(layout, record_of(entry), record_bytes(layout, entry));
   for (std::uint32_t i = 0; i < layout.columns_count; ++i) {
@@ -49,12 +49,12 @@ std::string key_text(const TextLayout& layout, const Entry& entry) {
     text += column != 0                      ? fmt::format("column {}=", column)
             : layout.kind == TextKind::pairs ? "key="
                                              : "line=";
-    for (std::uint64_t at = 0; at < std::min(field.bytes, most_bytes); ++at) {
+    for (std::uint64_t at = 0; at < std::min(field.bytes, max_bytes); ++at) {
       const auto byte = static_cast<unsigned char>(field.at[at]);
       text += byte < 0x20 || byte == 0x7f || byte == '\\' ? fmt::format("\\x{:02x}", byte)
                                                           : std::string(1, static_cast<char>(byte));
     }
-    if (field.bytes > most_bytes) text += fmt::format("… ({} bytes)", field.bytes);
+    if (field.bytes > max_bytes) text += fmt::format("… ({} bytes)", field.bytes);
   }
   return text;
 }
@@ -72,7 +72,8 @@ FileReport describe(const Run& run, const KeyEncoding& encoding,
     for (std::uint64_t i = 0; i < block.count; ++i) {
       const std::byte* const record = block.records + i * layout.record_bytes;
       if (before && record_less(layout, record, before)) {
-        if (!report.disorder) report.disorder = {block.first + i, offset_of(layout, block, i)};
+        if (!report.out_of_order)
+          report.out_of_order = {block.first + i, offset_of(layout, block, i)};
       } else if (before && !record_less(layout, before, record)) {
         ++report.duplicates;
       }
@@ -114,7 +115,7 @@ FileReport describe(const std::filesystem::path& file, const Schema& schema,
 FileReport describe(const std::filesystem::path& file, const TextFormat& format, bool decompress) {
   const TextFile text(file, format, decompress);
   return describe(text.run.front(), text.encoding, [&](const std::byte* entry) {
-    return key_text(text.text.layout(), *reinterpret_cast<const Entry*>(entry));
+    return key_text(text.text.layout(), *reinterpret_cast<const PrefixRef*>(entry));
   });
 }
 

@@ -18,7 +18,7 @@ void throw_temporary_corrupted(const Run& run) {
                   ": a temporary file here did not hold what was written to it");
 }
 
-void throw_first_disorder(const Run& run, std::uint64_t found, const KeyEncoding& encoding) {
+void throw_first_out_of_order(const Run& run, std::uint64_t found, const KeyEncoding& encoding) {
   if (run.is_temporary()) throw_temporary_corrupted(run);
   const TextLayout* const text = encoding.layout().text;
   if (run.input().is_stream)

@@ -14,8 +14,8 @@
 namespace corank {
 
 // A merge finds some record that is out of order, `found`; this names the run's first.
-[[noreturn]] void throw_first_disorder(const Run& run, std::uint64_t found,
-                                       const KeyEncoding& encoding);
+[[noreturn]] void throw_first_out_of_order(const Run& run, std::uint64_t found,
+                                           const KeyEncoding& encoding);
 
 [[noreturn]] void throw_temporary_corrupted(const Run& run);
 

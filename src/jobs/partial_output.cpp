@@ -15,7 +15,7 @@ namespace {
 
 // Lines count bytes.
 std::uint32_t output_bytes(const Options& options) {
-  return options.text ? 1 : selected(options.record, options.shaping.select).record_bytes;
+  return options.text ? 1 : selected(options.record, options.query.select).record_bytes;
 }
 
 // What was written to `left`, its whole records.
@@ -35,7 +35,7 @@ std::vector<std::uint64_t> ends_of(std::span<const Run> runs) {
 ScanResult count_lines(const Run& lines, const std::filesystem::path& output,
                        const OutputOrigin& origin) {
   TextFormat format = *origin.options.text;
-  if (origin.text_shape && origin.text_shape->selection()) {
+  if (origin.text_operators && origin.text_operators->selection()) {
     // By a column that no line has, they are in order as they are.
     format.keys.assign(1, {});
     format.keys.front().column = ~std::uint32_t{0};
@@ -45,7 +45,7 @@ ScanResult count_lines(const Run& lines, const std::filesystem::path& output,
     return scan(lines.behind(origin.output_header.size()), KeyEncoding(text.layout()),
                 origin.options.checksum);
   } catch (const OutOfOrder&) {
-    throw LeftDiffers(output);
+    throw PartialOutputDiffers(output);
   }
 }
 
@@ -69,30 +69,31 @@ std::uint64_t checksum_of(const FileDescriptor& file, const std::filesystem::pat
 }  // namespace
 
 std::optional<Resumption> find_resumption(const AtomicFile& left, const OutputOrigin& origin,
-                                          std::span<const Run> runs, const Slice& slice) {
+                                          std::span<const Run> runs, const Partition& partition) {
   const Options& options = origin.options;
   const std::uint64_t left_bytes = left.left_bytes();
-  if (left.is_in_place()) return Resumption{left_bytes, left_bytes, slice.end, ends_of(runs)};
+  if (left.is_in_place()) return Resumption{left_bytes, left_bytes, partition.end, ends_of(runs)};
   std::optional<Resumption> found;
   if (const TextLayout* const text = origin.encoding.layout().text) {
     const Run lines = written(left, options, left_bytes);
-    found = origin.text_shape && origin.text_shape->selection()
-                ? resume_from_start(lines, *text)
-                : resume_at_line(lines, *text, origin.header, origin.text_shape != nullptr, runs);
-  } else if (origin.keeps_number) {
+    found =
+        origin.text_operators && origin.text_operators->selection()
+            ? resume_from_start(lines, *text)
+            : resume_at_line(lines, *text, origin.header, origin.text_operators != nullptr, runs);
+  } else if (origin.keeps_count) {
     found = resume_at_rank(left_bytes, output_bytes(options));
-    found->rank += slice.begin;
+    found->rank += partition.begin;
   } else {
-    const Schema output = selected(options.record, options.shaping.select);
+    const Schema output = selected(options.record, options.query.select);
     std::vector<KeyField> keys = options.keys;
-    std::vector<KeyField> output_keys = selected_keys(options.keys, options.shaping.select);
+    std::vector<KeyField> output_keys = selected_keys(options.keys, options.query.select);
     keys.resize(output_keys.size());  // without keys, it is the first field, ascending
     found = resume_at_key(
         written(left, options, left_bytes),
-        {options.record, options.shaping.select, output, std::move(keys), std::move(output_keys)},
+        {options.record, options.query.select, output, std::move(keys), std::move(output_keys)},
         runs);
   }
-  if (found && found->kept_bytes != 0 && found->rank >= slice.end) return std::nullopt;
+  if (found && found->kept_bytes != 0 && found->rank >= partition.end) return std::nullopt;
   return found;
 }
 
@@ -102,7 +103,7 @@ ScanResult count_left(const AtomicFile& left, const std::filesystem::path& outpu
   if (!options.text)
     return {bytes / output_bytes(options),
             options.checksum ? checksum_of(left.descriptor(), output, options, bytes) : 0};
-  if (bytes == 0 || (!options.checksum && !origin.text_shape)) return {};
+  if (bytes == 0 || (!options.checksum && !origin.text_operators)) return {};
   return count_lines(written(left, options, bytes), output, origin);
 }
 

@@ -24,17 +24,17 @@ struct OutputOrigin {
   const KeyEncoding& encoding;  // of the runs
   std::string_view header;      // of the runs
   std::string_view output_header;
-  bool keeps_number;            // every record goes out, if not as it is
-  const TextShape* text_shape;  // null: lines go out as they are
+  bool keeps_count;                         // every record goes out, if not as it is
+  const TextOperatorChain* text_operators;  // null: lines go out as they are
 };
 
 // Where the merge goes on with the part of its output that is this slice of `runs`; none if what
 // was left is not of them.
 std::optional<Resumption> find_resumption(const AtomicFile& left, const OutputOrigin& origin,
-                                          std::span<const Run> runs, const Slice& slice);
+                                          std::span<const Run> runs, const Partition& partition);
 
 // What the first `bytes`, whole records, come to; of lines only where a checksum is wanted or some
-// may have gone. Throws LeftDiffers where lines are out of order, and Interrupted.
+// may have gone. Throws PartialOutputDiffers where lines are out of order, and Interrupted.
 ScanResult count_left(const AtomicFile& left, const std::filesystem::path& output,
                       const OutputOrigin& origin, std::uint64_t bytes);
 

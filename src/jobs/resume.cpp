@@ -33,25 +33,25 @@ void append(std::string& text, const FieldValue& value) {
 }
 
 // What a Shaping does, of records of `schema`, but for its ranges.
-std::string shaping_text(const Schema& schema, const Shaping& shaping) {
-  std::string text = fmt::format("{} {} {}", static_cast<int>(shaping.on_equal),
-                                 static_cast<int>(shaping.overflow), shaping.limit.has_value());
-  if (shaping.limit) text += fmt::format(" {}", *shaping.limit);
+std::string shaping_text(const Schema& schema, const Query& query) {
+  std::string text = fmt::format("{} {} {}", static_cast<int>(query.on_equal),
+                                 static_cast<int>(query.overflow), query.limit.has_value());
+  if (query.limit) text += fmt::format(" {}", *query.limit);
   for (const Field& field : schema.fields)
     text += fmt::format(" {} {} {} {}", field.offset, field.bytes, static_cast<int>(field.kind),
                         field.big_endian);
   text += ":";
-  for (const Condition::Step& step : shaping.where.steps) {
+  for (const Condition::Step& step : query.where.steps) {
     text += fmt::format(" {}", static_cast<int>(step.operation));
     append(text, step.with);
   }
   text += ":";
-  for (const Reduction& reduction : shaping.reductions)
+  for (const Reduction& reduction : query.reductions)
     text += fmt::format(" {} {}", static_cast<int>(reduction.operation), reduction.field);
   text += ":";
-  if (shaping.tombstone) append(text, *shaping.tombstone);
+  if (query.tombstone) append(text, *query.tombstone);
   text += ":";
-  for (const std::uint32_t field : shaping.select) text += fmt::format(" {}", field);
+  for (const std::uint32_t field : query.select) text += fmt::format(" {}", field);
   const auto append_value = [&](const TextValue& value) {
     const TextKey& column = value.column;
     text += fmt::format(" {} {} {} {} {}:{} {}:{}", column.column, static_cast<int>(column.type),
@@ -59,14 +59,14 @@ std::string shaping_text(const Schema& schema, const Shaping& shaping) {
                         value.value.size(), value.value);
   };
   text += ":";
-  for (const TextCondition::Step& step : shaping.text_where.steps) {
+  for (const TextCondition::Step& step : query.text_where.steps) {
     text += fmt::format(" {}", static_cast<int>(step.operation));
     append_value(step.with);
   }
   text += ":";
-  if (shaping.text_tombstone) append_value(*shaping.text_tombstone);
+  if (query.text_tombstone) append_value(*query.text_tombstone);
   text += ":";
-  for (const TextKey& column : shaping.text_select) append_value({column, {}});
+  for (const TextKey& column : query.text_select) append_value({column, {}});
   return text;
 }
 
@@ -186,7 +186,7 @@ std::string output_description(const Options& options, const Compression& compre
   for (const Run& run : runs)
     text += fmt::format(" {} {} {} {}", run.first(), run.bytes(), run.modified_ns(),
                         run.identity().inode);
-  return text + shaping_text(options.record, options.shaping);
+  return text + shaping_text(options.record, options.query);
 }
 
 }  // namespace corank

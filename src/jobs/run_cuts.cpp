@@ -37,7 +37,7 @@ RunCuts::Positions RunCuts::checked(std::uint64_t rank, std::span<const Run> run
   for (std::size_t run = 0; run < runs.size(); ++run)
     if (to[run] < from[run] || (to[run] > 0 && to[run] < runs[run].records() && !copies_ &&
                                 !encoding_.layout().text && !in_order_at(runs[run], to[run])))
-      throw_first_disorder(runs[run], to[run], encoding_);
+      throw_first_out_of_order(runs[run], to[run], encoding_);
   return to;
 }
 
@@ -76,8 +76,8 @@ void RunCuts::keep_first(std::uint64_t count, std::span<Run> runs) const {
 }
 
 std::vector<std::vector<Run>> RunCuts::stretches(std::span<const Run> runs,
-                                                 std::span<const Slice> slices) const {
-  std::vector<std::vector<Run>> sliced;
+                                                 std::span<const Partition> partitions) const {
+  std::vector<std::vector<Run>> partitioned;
   std::uint64_t rank = 0;
   Positions to(runs.size());
   const auto advance = [&](std::uint64_t next) {
@@ -85,15 +85,15 @@ std::vector<std::vector<Run>> RunCuts::stretches(std::span<const Run> runs,
     to = checked(next, runs, to);
     rank = std::reduce(to.begin(), to.end());
   };
-  for (const Slice& slice : slices) {
-    advance(slice.begin);
+  for (const Partition& partition : partitions) {
+    advance(partition.begin);
     const Positions from = to;
-    advance(slice.end);
-    auto& parts = sliced.emplace_back();
+    advance(partition.end);
+    auto& parts = partitioned.emplace_back();
     for (std::size_t run = 0; run < runs.size(); ++run)
       parts.push_back(runs[run].stretch(from[run], to[run] - from[run]));
   }
-  return sliced;
+  return partitioned;
 }
 
 bool RunCuts::in_order_at(const Run& run, std::uint64_t record) const {

@@ -12,7 +12,7 @@
 namespace corank {
 
 // A contiguous part of the whole output, by its ranks.
-struct Slice {
+struct Partition {
   std::uint64_t begin;
   std::uint64_t end;
 };
@@ -48,7 +48,7 @@ class RunCuts {
 
   // The stretches of the runs that make up each slice; these ascend. Throws what checked() does.
   std::vector<std::vector<Run>> stretches(std::span<const Run> runs,
-                                          std::span<const Slice> slices) const;
+                                          std::span<const Partition> partitions) const;
 
  private:
   bool in_order_at(const Run& run, std::uint64_t record) const;

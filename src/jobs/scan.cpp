@@ -20,7 +20,7 @@ std::uint64_t scan_in_order(const Run& run, const KeyEncoding& encoding,
   const KeyLayout layout = encoding.layout();
   const PassPlan plan = (layout.text ? plan_text_pass(1, memory_bytes, run.bytes())
                                      : plan_pass(1, layout.record_bytes, memory_bytes, run.bytes(),
-                                                 largest_cpu_unit_bytes, stream_margin_bytes))
+                                                 max_cpu_unit_bytes, stream_margin_bytes))
                             .value();
   BufferPool pool(plan.chunk_bytes, plan.chunks, nullptr);
   std::vector<Stream> streams;
@@ -81,8 +81,8 @@ ScanResult scan(const Run& run, const KeyEncoding& encoding, bool checksum) {
     if (checksum)
       result.checksum +=
           layout.text
-              ? entries_checksum(*layout.text,
-                                 {reinterpret_cast<const Entry*>(block.records), block.count})
+              ? prefix_refs_checksum(
+                    *layout.text, {reinterpret_cast<const PrefixRef*>(block.records), block.count})
               : records_checksum(bytes_of(layout, block.records, block.count), layout.record_bytes);
     result.records += block.count;
   });
@@ -97,7 +97,7 @@ std::vector<FoundRecord> find_equals(const Run& run, const KeyEncoding& encoding
   std::vector<FoundRecord> found;
   scan_blocks(run, encoding, [&](const ScannedBlock& block) {
     for (std::uint64_t i = 0; i < block.count && found.size() < most; ++i) {
-      const Entry& entry = reinterpret_cast<const Entry*>(block.records)[i];
+      const PrefixRef& entry = reinterpret_cast<const PrefixRef*>(block.records)[i];
       const std::byte* const at = record_of(entry);
       const std::uint64_t bytes = record_bytes(*layout.text, entry);
       if (!text_less(*layout.text, at, bytes, record.data(), record.size()) &&

@@ -7,11 +7,11 @@ namespace corank {
 namespace {
 
 // To cut off fewer records with the same key costs more than to copy them gains.
-constexpr std::uint64_t least_equal_from_run = 16;
+constexpr std::uint64_t min_equal_from_run = 16;
 
 }  // namespace
 
-void BlockCutter::begin(std::span<const Stretch> runs, std::uint64_t block_records) {
+void BlockPartitioner::begin(std::span<const Stretch> runs, std::uint64_t block_records) {
   runs_ = runs;
   done_ = false;
   begins_.assign(runs.size(), 0);
@@ -32,7 +32,7 @@ void BlockCutter::begin(std::span<const Stretch> runs, std::uint64_t block_recor
   sorter_.sort(samples_, 0);
 }
 
-bool BlockCutter::next(std::vector<Stretch>& block) {
+bool BlockPartitioner::next(std::vector<Stretch>& block) {
   if (done_) return false;
   // The last block takes what would be too little for one more.
   const std::size_t left = samples_.size() - next_sample_;
@@ -67,9 +67,9 @@ bool BlockCutter::next(std::vector<Stretch>& block) {
 
 // The first of the next samples of which many have the same key, whose end becomes equal_end_;
 // `limit` if there are none before it.
-std::size_t BlockCutter::find_equal(std::size_t limit) {
+std::size_t BlockPartitioner::find_equal(std::size_t limit) {
   const std::size_t apart =
-      std::max<std::size_t>({block_samples_ / 8, least_equal_from_run * runs_.size() / step_, 1});
+      std::max<std::size_t>({block_samples_ / 8, min_equal_from_run * runs_.size() / step_, 1});
   const auto less = [this](const RecordRef& a, const RecordRef& b) {
     return keys_.less(a.record, b.record);
   };
@@ -87,11 +87,11 @@ std::size_t BlockCutter::find_equal(std::size_t limit) {
 }
 
 // Runs of one distribution, sampled at the same places, would tell no more than one of them.
-std::uint64_t BlockCutter::first_sample(std::uint64_t run) const {
+std::uint64_t BlockPartitioner::first_sample(std::uint64_t run) const {
   return step_ - step_ * run / runs_.size();
 }
 
-void BlockCutter::take_samples(std::size_t end) {
+void BlockPartitioner::take_samples(std::size_t end) {
   for (; next_sample_ < end; ++next_sample_) {
     const std::uint64_t run = samples_[next_sample_].run;
     sampled_[run] += sampled_[run] == 0 ? first_sample(run) : step_;
@@ -100,7 +100,7 @@ void BlockCutter::take_samples(std::size_t end) {
 
 // Finds where the records end that sort up to and including the splitter, of a run there is, before
 // all runs or after them: less than a step behind the last sample that does.
-void BlockCutter::seek(const RecordRef& splitter) {
+void BlockPartitioner::seek(const RecordRef& splitter) {
   const std::uint32_t record_bytes = keys_.record_bytes();
   const bool more_words = keys_.words() > 1;
   std::uint64_t splitter_word;

@@ -16,10 +16,11 @@ namespace corank {
 // block is known but for those between two of its samples. These are sought in all runs at the same
 // time, lest each search wait for memory of its own. Where a good part of a block has the same key,
 // as many samples tell, that part is a block of its own: it is merged by copying it, run by run.
-class BlockCutter {
+class BlockPartitioner {
  public:
   // `keys` and `sorter` must outlive the cutter.
-  BlockCutter(const detail::KeyWords& keys, RecordSorter& sorter) : keys_(keys), sorter_(sorter) {}
+  BlockPartitioner(const detail::KeyWords& keys, RecordSorter& sorter)
+      : keys_(keys), sorter_(sorter) {}
 
   // Cuts `runs`, which stay where they are until the last block is cut, into blocks of about
   // `block_records` records. Runs that are out of order are cut anywhere.

@@ -12,13 +12,14 @@ namespace {
 // Parts of the merge that are merged at the same time: what one waits for, others use.
 constexpr std::size_t lanes = 6;
 // Not a power of two, so that the lanes' places are not all in the same sets of the cache.
-constexpr std::uint64_t most_lane_records = 4080;
+constexpr std::uint64_t max_lane_records = 4080;
 
 using Places = std::array<const std::byte*, lanes>;
 
 template <bool big_endian>
-CORANK_CONDITIONAL_MOVES void merge_lanes(detail::WholeWord key, const Places& a, const Places& b,
-                                          std::uint64_t lane_records, std::byte* out) {
+CORANK_CONDITIONAL_MOVES void merge_lanes(detail::SingleWordKey key, const Places& a,
+                                          const Places& b, std::uint64_t lane_records,
+                                          std::byte* out) {
   constexpr std::uint64_t record_bytes = FrontKeys::record_bytes;
   const std::uint64_t lane_bytes = lane_records * record_bytes;
   key.big_endian = big_endian;
@@ -39,7 +40,7 @@ CORANK_CONDITIONAL_MOVES void merge_lanes(detail::WholeWord key, const Places& a
 
 Front cut_front(const FrontKeys& a, std::uint64_t a_count, const FrontKeys& b,
                 std::uint64_t b_count) {
-  return cut_front(a, a_count, b, b_count, lanes * most_lane_records, 1, lanes, std::less{});
+  return cut_front(a, a_count, b, b_count, lanes * max_lane_records, 1, lanes, std::less{});
 }
 
 void merge_front(const Front& front, const FrontKeys& a, const FrontKeys& b, std::byte* out) {

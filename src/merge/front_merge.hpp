@@ -13,7 +13,7 @@ namespace corank {
 struct FrontKeys {
   static constexpr std::uint32_t record_bytes = 16;
 
-  detail::WholeWord key;
+  detail::SingleWordKey key;
   const std::byte* records;
 
   std::uint64_t operator[](std::uint64_t i) const {

@@ -10,16 +10,16 @@ constexpr std::uint64_t batch = 64;
 
 }  // namespace
 
-void SqueezedWords::reset(std::uint64_t entries) {
+void KeyCompactor::reset(std::uint64_t entries) {
   count_ = 0;
   whole_ = true;
   firsts_.resize(std::max(firsts_.size(), entries));
   seconds_.resize(firsts_.size());
 }
 
-bool SqueezedWords::read(const Stretch& entries, std::uint32_t word) {
+bool KeyCompactor::read(const Stretch& entries, std::uint32_t word) {
   const bool whole =
-      keys_.read_two(word, {reinterpret_cast<const Entry*>(entries.records), entries.count},
+      keys_.read_two(word, {reinterpret_cast<const PrefixRef*>(entries.records), entries.count},
                      &firsts_[count_], &seconds_[count_]);
   if (!ascend(entries, whole)) return false;
   whole_ = whole_ && whole;
@@ -28,20 +28,20 @@ bool SqueezedWords::read(const Stretch& entries, std::uint32_t word) {
 }
 
 // Whether the words just read do, and where they are equal and not the `whole` of the keys, these.
-bool SqueezedWords::ascend(const Stretch& entries, bool whole) const {
+bool KeyCompactor::ascend(const Stretch& entries, bool whole) const {
   for (std::uint64_t i = 1; i < entries.count; ++i) {
     const std::uint64_t a = firsts_[count_ + i - 1], b = firsts_[count_ + i];
     if (a < b) continue;
     const std::uint64_t next_a = seconds_[count_ + i - 1], next_b = seconds_[count_ + i];
-    const std::byte* const entry = entries.records + i * sizeof(Entry);
+    const std::byte* const entry = entries.records + i * sizeof(PrefixRef);
     if (b < a || next_b < next_a ||
-        (next_a == next_b && !whole && keys_.less(entry, entry - sizeof(Entry))))
+        (next_a == next_b && !whole && keys_.less(entry, entry - sizeof(PrefixRef))))
       return false;
   }
   return true;
 }
 
-bool SqueezedWords::choose_bits(unsigned room, unsigned place) {
+bool KeyCompactor::choose_bits(unsigned room, unsigned place) {
   std::uint64_t any[2] = {0, 0}, all[2] = {~std::uint64_t{0}, ~std::uint64_t{0}};
   for (std::uint64_t i = 0; i < count_; ++i) {
     any[0] |= firsts_[i], all[0] &= firsts_[i];
@@ -65,8 +65,8 @@ bool SqueezedWords::choose_bits(unsigned room, unsigned place) {
   return bits <= room && whole_;
 }
 
-void SqueezedWords::put(std::uint64_t first, std::uint64_t count, std::uint64_t low,
-                        std::uint64_t* to) const {
+void KeyCompactor::put(std::uint64_t first, std::uint64_t count, std::uint64_t low,
+                       std::uint64_t* to) const {
   for (const std::uint64_t end = first + count; first < end; first += batch, to += batch) {
     const std::uint64_t in_batch = std::min(end - first, batch);
     std::fill_n(to, in_batch, low);

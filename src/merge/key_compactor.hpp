@@ -12,10 +12,10 @@ namespace corank {
 
 // Of a block, two words of each entry. Most of their bits are the same in all of it: of what ASCII
 // spells, one word has room for more bytes than a word has.
-class SqueezedWords {
+class KeyCompactor {
  public:
   // `keys` must outlive this.
-  explicit SqueezedWords(const TextWords& keys) : keys_(keys) {}
+  explicit KeyCompactor(const TextWords& keys) : keys_(keys) {}
 
   // For a block of so many entries.
   void reset(std::uint64_t entries);

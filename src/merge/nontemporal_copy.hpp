@@ -72,14 +72,15 @@ class PlainWriter {
 };
 
 // The same, streaming, whole lines at a time.
-class StreamWriter {
+class NontemporalWriter {
  public:
   static constexpr std::size_t window_bytes = 4096;
 
-  StreamWriter(std::byte* to, StreamLines* stream_lines) : to_(to), stream_lines_(stream_lines) {}
-  StreamWriter(const StreamWriter&) = delete;
-  StreamWriter& operator=(const StreamWriter&) = delete;
-  ~StreamWriter() { stream_copy(to_, buffer_, held_, stream_lines_); }
+  NontemporalWriter(std::byte* to, StreamLines* stream_lines)
+      : to_(to), stream_lines_(stream_lines) {}
+  NontemporalWriter(const NontemporalWriter&) = delete;
+  NontemporalWriter& operator=(const NontemporalWriter&) = delete;
+  ~NontemporalWriter() { stream_copy(to_, buffer_, held_, stream_lines_); }
 
   void write(const std::byte* from, std::uint64_t bytes) {
     if (held_ + bytes > sizeof buffer_) flush();

@@ -15,7 +15,7 @@ namespace corank {
 namespace {
 
 // A tile gives a task enough to do that cutting it off costs little.
-constexpr std::uint64_t least_tile_bytes = std::uint64_t{1} << 20;
+constexpr std::uint64_t min_tile_bytes = std::uint64_t{1} << 20;
 
 }  // namespace
 
@@ -28,8 +28,8 @@ ParallelMerger::ParallelMerger(const detail::KeyWords& keys, Output output, unsi
 }
 
 std::optional<std::uint64_t> ParallelMerger::merge(std::span<const Stretch> runs, std::byte* out,
-                                                   UnitShaper* shaper, FingerprintSum sum,
-                                                   TextUnitShaper* text_shaper) {
+                                                   UnitOperators* shaper, FingerprintSum sum,
+                                                   TextUnitOperators* text_shaper) {
   std::vector<std::uint64_t> counts;
   std::uint64_t records = 0;
   for (const Stretch& run : runs) {
@@ -66,7 +66,7 @@ std::optional<std::uint64_t> ParallelMerger::merge(std::span<const Stretch> runs
   std::atomic<bool> ordered = true;
   std::atomic<std::uint64_t> fingerprint = 0;
   arena_.execute([&] {
-    for_all(1, tiles, [&](std::uint64_t t) { cuts[t] = cut(t); });
+    parallel_for(1, tiles, [&](std::uint64_t t) { cuts[t] = cut(t); });
     if (shaper) {
       std::vector<std::byte*> places;
       for (std::uint64_t t = 0; t < tiles; ++t) places.push_back(out + cuts[t].rank * record_bytes);
@@ -91,8 +91,8 @@ std::optional<std::uint64_t> ParallelMerger::merge(std::span<const Stretch> runs
         if (text_shaper) text_shaper->add_segment(t, r, tile.back().records, tile.back().count);
       }
       const int thread = tbb::this_task_arena::current_thread_index();
-      TileShaper* const tile_shaper = shaper ? &shaper->tile(t) : nullptr;
-      TextShaper* const of_text = text_shaper ? &text_shaper->tile(t) : nullptr;
+      TileOperators* const tile_shaper = shaper ? &shaper->tile(t) : nullptr;
+      TextTileOperators* const of_text = text_shaper ? &text_shaper->tile(t) : nullptr;
       if (ordered) {
         const auto read = mergers_[static_cast<std::size_t>(thread)]->merge(
             tile, out + offset(cuts[t]), tile_shaper, sum, of_text);
@@ -106,7 +106,7 @@ std::optional<std::uint64_t> ParallelMerger::merge(std::span<const Stretch> runs
     };
     // In their order, the smallest last.
     std::atomic<std::uint64_t> next = 0;
-    for_all(0, std::min<std::uint64_t>(tiles, threads_), [&](std::uint64_t) {
+    parallel_for(0, std::min<std::uint64_t>(tiles, threads_), [&](std::uint64_t) {
       for (std::uint64_t t = next++; t < tiles; t = next++) merge_tile(t);
     });
   });
@@ -124,7 +124,7 @@ std::vector<std::uint64_t> ParallelMerger::tile_ranks(std::uint64_t records,
   std::vector<std::uint64_t> ranks{0};
   if (threads_ > callers_) {
     const std::uint64_t least = std::max(
-        {least_tile_bytes / bytes_to_merge(keys_),
+        {min_tile_bytes / bytes_to_merge(keys_),
          std::clamp(records / (2 * threads_), 64 * runs, 1024 * runs), records / (32 * threads_)});
     // The largest is two thirds of a thread's part.
     std::uint64_t left = records;
@@ -151,7 +151,7 @@ unsigned thread_count(unsigned threads) {
 void run_parallel(std::uint64_t tasks, unsigned threads,
                   const std::function<void(std::uint64_t)>& task) {
   tbb::task_arena arena(static_cast<int>(thread_count(threads)));
-  arena.execute([&] { for_all(0, tasks, task); });
+  arena.execute([&] { parallel_for(0, tasks, task); });
 }
 
 void merge_by_words(std::span<const std::span<const std::byte>> runs, const KeyWords& keys,

@@ -25,8 +25,8 @@ class ParallelMerger {
   // nothing if one of them is out of order: what is in `out` then means nothing. Thread-safe: all
   // callers together have the threads.
   std::optional<std::uint64_t> merge(std::span<const Stretch> runs, std::byte* out,
-                                     UnitShaper* shaper = nullptr, FingerprintSum sum = nullptr,
-                                     TextUnitShaper* text_shaper = nullptr);
+                                     UnitOperators* shaper = nullptr, FingerprintSum sum = nullptr,
+                                     TextUnitOperators* text_shaper = nullptr);
 
  private:
   struct Probe {

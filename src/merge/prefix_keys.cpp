@@ -13,13 +13,13 @@ constexpr std::uint32_t bytes_in_word = 7;
 // the like need most of a word to be told apart.
 constexpr std::uint32_t enough_shared_bytes = 2;
 
-const Entry& entry_at(const std::byte* record) {
-  return *reinterpret_cast<const Entry*>(record);
+const PrefixRef& entry_at(const std::byte* record) {
+  return *reinterpret_cast<const PrefixRef*>(record);
 }
 
 // An entry and what it stands for, of each a line at a time: of those that are asked for together
 // some are forgotten.
-[[gnu::always_inline]] inline void prefetch_ahead(const Entry& entry) {
+[[gnu::always_inline]] inline void prefetch_ahead(const PrefixRef& entry) {
   __builtin_prefetch(record_of(entry) + text_fetched_ahead_bytes);
   __builtin_prefetch(reinterpret_cast<const std::byte*>(&entry) + fetched_ahead_bytes);
 }
@@ -51,8 +51,8 @@ std::uint64_t TextWords::word_of(std::uint32_t word, const detail::TextField& fi
   return column.descending ? ~bits : bits;
 }
 
-bool TextWords::read_two(std::uint32_t word, std::span<const Entry> entries, std::uint64_t* first,
-                         std::uint64_t* second) const {
+bool TextWords::read_two(std::uint32_t word, std::span<const PrefixRef> entries,
+                         std::uint64_t* first, std::uint64_t* second) const {
   bool whole = true;
   for (std::size_t i = 0; i < entries.size(); ++i) {
     prefetch_ahead(entries[i]);
@@ -73,14 +73,14 @@ bool TextWords::read_two(std::uint32_t word, std::span<const Entry> entries, std
 
 template <class Use>
 void TextWords::with_word(std::uint32_t word, Use use) const {
-  if (word == 0) return use([](const Entry& entry) { return entry.word; });
+  if (word == 0) return use([](const PrefixRef& entry) { return entry.word; });
   const std::uint32_t c = word / column_words;
   const std::uint32_t place = word % column_words;
   const TextColumn& column = layout_.columns[c];
   if (column.type != TextType::bytes || column.nocase || layout_.kind == TextKind::csv)
-    return use([&](const Entry& entry) { return word_of(word, field(c, entry)); });
+    return use([&](const PrefixRef& entry) { return word_of(word, field(c, entry)); });
   const std::uint64_t flip = column.descending ? ~std::uint64_t{0} : 0;
-  use([&](const Entry& entry) {
+  use([&](const PrefixRef& entry) {
     const detail::TextField string = field(c, entry);
     const std::uint64_t left = string.bytes > place ? string.bytes - place : 0;
     return (detail::load_seven(string.at + place, left) | std::min<std::uint64_t>(left, 8)) ^ flip;
@@ -91,7 +91,7 @@ void TextWords::read(std::uint32_t word, const std::byte* records, std::size_t c
                      std::uint64_t* to) const {
   with_word(word, [&](auto word_of) {
     for (std::size_t i = 0; i < count; ++i) {
-      const Entry& entry = entry_at(records + i * sizeof(Entry));
+      const PrefixRef& entry = entry_at(records + i * sizeof(PrefixRef));
       prefetch_ahead(entry);
       to[i] = word_of(entry);
     }
@@ -131,7 +131,7 @@ std::optional<std::uint64_t> TextWords::difference(const TextColumn& column,
   }
 }
 
-std::uint32_t TextWords::telling_word(const std::byte* a, const std::byte* b) const {
+std::uint32_t TextWords::first_distinguishing_word(const std::byte* a, const std::byte* b) const {
   for (std::uint32_t c = 0; c < layout_.columns_count; ++c) {
     const TextColumn& column = layout_.columns[c];
     const detail::TextField x = field(c, entry_at(a)), y = field(c, entry_at(b));
@@ -155,7 +155,7 @@ bool TextWords::in_entry(std::uint32_t word) const {
 bool TextWords::share_words(std::uint32_t word, const std::byte* records, std::size_t count,
                             const std::byte* one) const {
   if (word == 0) return true;
-  const Entry& wanted = entry_at(one);
+  const PrefixRef& wanted = entry_at(one);
   const TextColumn& first = layout_.columns[0];
   if (in_entry(word)) {
     // So does how many bytes there are.
@@ -163,14 +163,14 @@ bool TextWords::share_words(std::uint32_t word, const std::byte* records, std::s
     const unsigned unwanted_bits = 64 - 8 * word;
     bool share = true;
     for (std::size_t i = 0; i < count; ++i) {
-      __builtin_prefetch(records + i * sizeof(Entry) + fetched_ahead_bytes);
-      const std::uint64_t here = entry_at(records + i * sizeof(Entry)).word;
+      __builtin_prefetch(records + i * sizeof(PrefixRef) + fetched_ahead_bytes);
+      const std::uint64_t here = entry_at(records + i * sizeof(PrefixRef)).word;
       share &= (here ^ wanted.word) >> unwanted_bits == 0 && ((here ^ flip) & 0xff) >= word;
     }
     return share;
   }
-  const auto entries = std::span(reinterpret_cast<const Entry*>(records), count);
-  if (!std::ranges::all_of(entries, [&](const Entry& e) { return e.word == wanted.word; }))
+  const auto entries = std::span(reinterpret_cast<const PrefixRef*>(records), count);
+  if (!std::ranges::all_of(entries, [&](const PrefixRef& e) { return e.word == wanted.word; }))
     return false;
   const std::uint32_t last = word / column_words;
   const std::uint32_t place = word % column_words;
@@ -179,7 +179,7 @@ bool TextWords::share_words(std::uint32_t word, const std::byte* records, std::s
     const detail::TextField shared = field(c, wanted);
     const std::uint32_t end = c < last ? column_words : place;
     if (!std::ranges::all_of(
-            entries, [&](const Entry& e) { return shares_words(c, end, field(c, e), shared); }))
+            entries, [&](const PrefixRef& e) { return shares_words(c, end, field(c, e), shared); }))
       return false;
   }
   return true;

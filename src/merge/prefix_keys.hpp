@@ -12,7 +12,7 @@ class TextWords final : public detail::KeyWords {
  public:
   explicit TextWords(const TextLayout& layout) : layout_(layout) {}
 
-  std::uint32_t record_bytes() const override { return sizeof(Entry); }
+  std::uint32_t record_bytes() const override { return sizeof(PrefixRef); }
   std::uint32_t words() const override { return layout_.columns_count * column_words; }
   std::uint32_t next_word(std::uint32_t word, std::uint64_t value) const override;
   bool is_last(std::uint32_t word) const override;
@@ -21,7 +21,7 @@ class TextWords final : public detail::KeyWords {
   void gather(std::uint32_t word, std::span<const std::byte* const> records,
               std::uint64_t* to) const override;
   bool less(const std::byte* a, const std::byte* b) const override;
-  std::uint32_t telling_word(const std::byte* a, const std::byte* b) const override;
+  std::uint32_t first_distinguishing_word(const std::byte* a, const std::byte* b) const override;
   bool share_words(std::uint32_t word, const std::byte* records, std::size_t count,
                    const std::byte* one) const override;
   const TextLayout* text() const override { return &layout_; }
@@ -29,7 +29,7 @@ class TextWords final : public detail::KeyWords {
   bool in_entry(std::uint32_t word) const;
   // Word `word` and the one that comes next in each key, 0 where none does. Whether none of the
   // keys has more.
-  bool read_two(std::uint32_t word, std::span<const Entry> entries, std::uint64_t* first,
+  bool read_two(std::uint32_t word, std::span<const PrefixRef> entries, std::uint64_t* first,
                 std::uint64_t* second) const;
 
  private:
@@ -39,10 +39,10 @@ class TextWords final : public detail::KeyWords {
   const TextColumn& column_of(std::uint32_t word) const {
     return layout_.columns[word / column_words];
   }
-  detail::Columns columns(const Entry& entry) const {
+  detail::Columns columns(const PrefixRef& entry) const {
     return {layout_, record_of(entry), corank::record_bytes(layout_, entry)};
   }
-  detail::TextField field(std::uint32_t column, const Entry& entry) const {
+  detail::TextField field(std::uint32_t column, const PrefixRef& entry) const {
     return columns(entry)(layout_.columns[column].column);
   }
   std::uint64_t word_of(std::uint32_t word, const detail::TextField& field) const;

@@ -26,12 +26,12 @@ namespace corank {
 
 // What is merged of them is those bits, of one word of the key, and the number of the run; the
 // record is then the run's next.
-class PackedWords {
+class PrefixMerger {
  public:
   // Puts records out past the caches if it `streams`, where that pays.
-  PackedWords(const detail::KeyWords& keys, const WordKernel& kernel, bool streams)
+  PrefixMerger(const detail::KeyWords& keys, const WordKernel& kernel, bool streams)
       : keys_(keys),
-        whole_word_(keys.whole_word()),
+        whole_word_(keys.single_word_key()),
         text_(dynamic_cast<const TextWords*>(&keys)),
         streams_(streams && streaming_overlaps()),
         kernel_(kernel),
@@ -58,22 +58,22 @@ class PackedWords {
   // What goes out ends at `end` or before, unless there is a shaper for it.
   template <class Look>
   bool merge(std::span<const Stretch> block, std::uint64_t records, std::byte*& out,
-             const std::byte* end, TextShaper* shaper, Look look) {
+             const std::byte* end, TextTileOperators* shaper, Look look) {
     merger_.reset(records, block.size());
     choose_word(block);
     const bool squeezed = text_ && !keys_.is_last(word_) && ties_often(block);
     if (!(squeezed ? read_squeezed(block, records, look) : read_block(block, look))) return false;
     cursors_.clear();
     for (const Stretch& stretch : block) cursors_.push_back({stretch.records, stretch.records});
-    if (shaper) return put_records<sizeof(Entry)>(merger_.merge(), *shaper);
+    if (shaper) return put_records<sizeof(PrefixRef)>(merger_.merge(), *shaper);
     if (text_) {
       GatherWriter writer(*text_->text(), out, end);
-      const bool ordered = put_records<sizeof(Entry)>(merger_.merge(), writer);
+      const bool ordered = put_records<sizeof(PrefixRef)>(merger_.merge(), writer);
       out = writer.position();
       return ordered;
     }
     const bool ordered =
-        streams_ ? put(StreamWriter(out, kernel_.stream_lines)) : put(PlainWriter(out));
+        streams_ ? put(NontemporalWriter(out, kernel_.stream_lines)) : put(PlainWriter(out));
     out += records * keys_.record_bytes();
     return ordered;
   }
@@ -96,8 +96,8 @@ class PackedWords {
   static constexpr std::uint64_t sign_bit = std::uint64_t{1} << 63;  // words compare as signed
   static constexpr std::uint64_t batch = 64;
   static constexpr std::uint32_t line_bytes = 64;
-  static constexpr std::size_t put_words = 512;          // that are looked at for ties at a time
-  static constexpr std::uint64_t most_copied_apart = 8;  // of records of a size known beforehand
+  static constexpr std::size_t put_words = 512;         // that are looked at for ties at a time
+  static constexpr std::uint64_t max_copied_apart = 8;  // of records of a size known beforehand
 
   // Gives the merger the packed words of the block's records. False if they are out of order.
   template <class Look>
@@ -106,8 +106,8 @@ class PackedWords {
     // of them in a row is faster where it is the first.
     const bool looks_first = keys_.record_bytes() > line_bytes;
     may_tie_ = packing_.shift != 0 || !keys_.is_last(word_);
-    looks_at_ties_later_ = ties_stayed_ && !text_ && !keys_.is_last(word_) &&
-                           keys_.record_bytes() <= StreamWriter::window_bytes;
+    checks_ties_later_ = ties_stayed_ && !text_ && !keys_.is_last(word_) &&
+                         keys_.record_bytes() <= NontemporalWriter::window_bytes;
     for (std::size_t run = 0; run < block.size(); ++run) {
       prefetch_ahead(block, run, keys_.record_bytes());
       const Stretch& stretch = block[run];
@@ -119,7 +119,7 @@ class PackedWords {
       kernel_.pack(&first, 1, packing_, run);
       auto* to =
           reinterpret_cast<std::uint64_t*>(merger_.add(static_cast<Word>(first), stretch.count));
-      if (!read(stretch, word_, packing_, run, looks_at_ties_later_,
+      if (!read(stretch, word_, packing_, run, checks_ties_later_,
                 [&](std::uint64_t at) { return to + at; }))
         return false;
       if (!looks_first) look(stretch);
@@ -191,7 +191,7 @@ class PackedWords {
       if (!least || descends(least, stretch.records)) least = stretch.records;
       if (!greatest || descends(last, greatest)) greatest = last;
     }
-    word_ = keys_.telling_word(least, greatest);
+    word_ = keys_.first_distinguishing_word(least, greatest);
     shared_ = least;
     std::uint64_t low, high;
     keys_.read(word_, least, 1, &low);
@@ -224,7 +224,7 @@ class PackedWords {
         kernel_.read_packed(records + whole_word_->offset, record_bytes, count,
                             whole_word_->big_endian, whole_word_->flip, packing, run, order, to);
       } else if (of_entries) {
-        kernel_.read_packed(records + offsetof(Entry, word), sizeof(Entry), count, false, 0,
+        kernel_.read_packed(records + offsetof(PrefixRef, word), sizeof(PrefixRef), count, false, 0,
                             packing, run, order, to);
       } else {
         keys_.read(word, records, count, to);
@@ -313,7 +313,7 @@ class PackedWords {
       const std::size_t past = goes_back ? end : std::min(end + 1, words.size());
       const bool tied = may_tie_ && ((looks_at_all && ordered) ||
                                      kernel_.tied(&words[from], past - from, packing_,
-                                                  !goes_back || looks_at_ties_later_));
+                                                  !goes_back || checks_ties_later_));
       if constexpr (goes_back) {
         if (window_records != 0 && (ordered || !tied)) {
           const std::byte* const before =
@@ -385,7 +385,7 @@ class PackedWords {
       const std::byte* last = piece;
       while (first < words.size() && words[first] == words[begin]) {
         const std::byte* const record = records.take(first++);
-        if (looks_at_ties_later_ && descends(last, record)) return false;
+        if (checks_ties_later_ && descends(last, record)) return false;
         last = record;
       }
       if (!pieces_.empty()) {
@@ -398,7 +398,7 @@ class PackedWords {
       for (const Stretch& piece : pieces_) {
         // A few of a size known beforehand are faster one by one.
         const std::uint64_t together =
-            Bytes == 0 || piece.count > most_copied_apart ? piece.count : 1;
+            Bytes == 0 || piece.count > max_copied_apart ? piece.count : 1;
         for (std::uint64_t i = 0; i < piece.count; i += together)
           writer.write(piece.records + i * record_bytes, together * record_bytes);
       }
@@ -416,10 +416,10 @@ class PackedWords {
   }
 
   const detail::KeyWords& keys_;
-  const std::optional<detail::WholeWord> whole_word_;
+  const std::optional<detail::SingleWordKey> whole_word_;
   const TextWords* const text_;
   const bool streams_;
-  std::optional<SqueezedWords> squeezed_;
+  std::optional<KeyCompactor> squeezed_;
   const WordKernel& kernel_;
   WordMerger merger_;
   RecordSorter sorter_;
@@ -431,7 +431,7 @@ class PackedWords {
   bool may_tie_ = false;  // whether equal packed words may stand for different keys
   // Whether the order of records of a run whose words tie is looked at where they go out: it costs
   // nothing there, as long as ties stay as they are. They did in the block before.
-  bool looks_at_ties_later_ = false;
+  bool checks_ties_later_ = false;
   bool ties_stayed_ = true;
   std::vector<RunCursor> cursors_;
   std::vector<Stretch> pieces_;

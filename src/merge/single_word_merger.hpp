@@ -13,17 +13,17 @@
 
 namespace corank {
 
-class WholeWords {
+class SingleWordMerger {
  public:
   // Puts words out past the caches if it `streams`, where that pays; but see
   // WordMerger::merge_front().
-  WholeWords(const detail::KeyWords& keys, const WordKernel& kernel, bool streams)
-      : key_(*keys.whole_word()),
+  SingleWordMerger(const detail::KeyWords& keys, const WordKernel& kernel, bool streams)
+      : key_(*keys.single_word_key()),
         streams_(streams && streaming_overlaps()),
         kernel_(kernel),
         merger_(kernel) {}
   static bool fits(const detail::KeyWords& keys) {
-    return keys.whole_word() && keys.record_bytes() == 8;
+    return keys.single_word_key() && keys.record_bytes() == 8;
   }
 
   bool ascends(const Stretch& stretch) const {
@@ -35,7 +35,7 @@ class WholeWords {
   // Calls look(stretch) for each, while it is in the first cache.
   template <class Look>
   bool merge(std::span<const Stretch> block, std::uint64_t records, std::byte*& out,
-             const std::byte* /*end*/, TextShaper* /*shaper*/, Look look) {
+             const std::byte* /*end*/, TextTileOperators* /*shaper*/, Look look) {
     merger_.reset(records, block.size());
     for (std::size_t run = 0; run < block.size(); ++run) {
       prefetch_ahead(block, run, 8);
@@ -81,7 +81,7 @@ class WholeWords {
 
   std::uint64_t word(const std::byte* record) const { return detail::word_of(key_, record); }
 
-  detail::WholeWord key_;
+  detail::SingleWordKey key_;
   const bool streams_;
   const WordKernel& kernel_;
   WordMerger merger_;

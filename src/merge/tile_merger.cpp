@@ -19,18 +19,18 @@ using detail::KeyWords;
 
 // Of the part of a tile that is merged at once, lest it leave the caches.
 constexpr std::uint64_t block_bytes = std::uint64_t{1} << 20;
-constexpr std::uint64_t most_block_records = std::uint64_t{1} << 15;
+constexpr std::uint64_t max_block_records = std::uint64_t{1} << 15;
 // Of a long record: its key is read first, all of it only as it is copied.
-constexpr std::uint64_t most_kept_bytes = 128;
+constexpr std::uint64_t max_kept_bytes = 128;
 // Where the runs are many, larger blocks cost less than taking very little from every run: of 1,024
 // runs, merging became 1.4 to 1.6 times as fast by enough instead of the least.
-constexpr std::uint64_t least_records_from_run = 32;
+constexpr std::uint64_t min_records_from_run = 32;
 constexpr std::uint64_t enough_records_from_run = 256;
 constexpr std::uint64_t wide_block_bytes = std::uint64_t{2} << 20;
-constexpr std::uint64_t most_wide_block_records = std::uint64_t{1} << 21;
+constexpr std::uint64_t max_wide_block_records = std::uint64_t{1} << 21;
 
-// Format: WholeWords or PackedWords, which know whether a stretch ascends(), and merge() a block of
-// stretches or, where they can, the front of two runs.
+// Format: SingleWordMerger or PrefixMerger, which know whether a stretch ascends(), and merge() a
+// block of stretches or, where they can, the front of two runs.
 template <class Format>
 class FormatMerger final : public TileMerger {
  public:
@@ -42,8 +42,8 @@ class FormatMerger final : public TileMerger {
         cutter_(keys, sorter_) {}
 
   std::optional<std::uint64_t> merge(std::span<const Stretch> stretches, std::byte* out,
-                                     TileShaper* shaper, FingerprintSum sum,
-                                     TextShaper* text_shaper) override {
+                                     TileOperators* shaper, FingerprintSum sum,
+                                     TextTileOperators* text_shaper) override {
     shaper_ = shaper;
     text_shaper_ = text_shaper;
     sum_ = sum;
@@ -101,12 +101,12 @@ class FormatMerger final : public TileMerger {
     if (cluster_.size() == 1) return copy(cluster_, out);
     if (cluster_.size() == 2 && !merge_fronts(out)) return false;
     const std::uint64_t runs = cluster_.size();
-    const std::uint64_t kept_bytes = std::min(bytes_to_merge(keys_), most_kept_bytes);
+    const std::uint64_t kept_bytes = std::min(bytes_to_merge(keys_), max_kept_bytes);
     const std::uint64_t block_records = std::min(
-        std::max({std::clamp<std::uint64_t>(block_bytes / kept_bytes, 1, most_block_records),
+        std::max({std::clamp<std::uint64_t>(block_bytes / kept_bytes, 1, max_block_records),
                   std::min(enough_records_from_run * runs, wide_block_bytes / kept_bytes),
-                  least_records_from_run * runs}),
-        most_wide_block_records);
+                  min_records_from_run * runs}),
+        max_wide_block_records);
     cutter_.begin(cluster_, block_records);
     while (cutter_.next(block_))
       if (!merge_block(out)) return false;
@@ -238,21 +238,21 @@ class FormatMerger final : public TileMerger {
   std::uint64_t fingerprint_ = 0;  // of what was merged of a tile
   Format format_;
   RecordSorter sorter_;
-  BlockCutter cutter_;
+  BlockPartitioner cutter_;
   std::vector<Stretch> cluster_, block_;
   std::vector<RecordRef> firsts_;
   const std::byte* end_ = nullptr;  // of the output of entries
-  TileShaper* shaper_ = nullptr;
-  TextShaper* text_shaper_ = nullptr;
+  TileOperators* shaper_ = nullptr;
+  TextTileOperators* text_shaper_ = nullptr;
 };
 
 }  // namespace
 
 std::unique_ptr<TileMerger> make_tile_merger(const KeyWords& keys, Output output,
                                              const WordKernel& kernel) {
-  if (WholeWords::fits(keys))
-    return std::make_unique<FormatMerger<WholeWords>>(keys, output, kernel);
-  return std::make_unique<FormatMerger<PackedWords>>(keys, output, kernel);
+  if (SingleWordMerger::fits(keys))
+    return std::make_unique<FormatMerger<SingleWordMerger>>(keys, output, kernel);
+  return std::make_unique<FormatMerger<PrefixMerger>>(keys, output, kernel);
 }
 
 }  // namespace corank

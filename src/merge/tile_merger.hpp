@@ -29,7 +29,7 @@ constexpr Output output_to_rest(std::uint64_t bytes) {
 // What merging a record reads: of text its entry, and the line of memory that has the rest of its
 // key.
 inline std::uint64_t bytes_to_merge(const detail::KeyWords& keys) {
-  return keys.text() ? sizeof(Entry) + 64 : keys.record_bytes();
+  return keys.text() ? sizeof(PrefixRef) + 64 : keys.record_bytes();
 }
 
 // Not thread-safe: one for each thread, so that its scratch is reused.
@@ -42,9 +42,9 @@ class TileMerger {
   // `out` then means nothing. Where there is a shaper, it is given what was merged while it is in
   // cache, and `out` is its place; of entries, there is a text shaper.
   virtual std::optional<std::uint64_t> merge(std::span<const Stretch> stretches, std::byte* out,
-                                             TileShaper* shaper = nullptr,
+                                             TileOperators* shaper = nullptr,
                                              FingerprintSum sum = nullptr,
-                                             TextShaper* text_shaper = nullptr) = 0;
+                                             TextTileOperators* text_shaper = nullptr) = 0;
 };
 
 // `keys` must outlive the merger.

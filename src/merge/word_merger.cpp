@@ -10,7 +10,7 @@ namespace {
 
 constexpr int lanes = WordLanes::count;
 constexpr std::uint64_t block = WordLanes::block;
-constexpr Word greatest_word = INT64_MAX;
+constexpr Word max_word = INT64_MAX;
 
 // What the lanes work on at a time: long enough that the change to the next costs little, and not
 // whole pages, lest what is at the same place in all of them compete for the same lines of the
@@ -36,7 +36,7 @@ void WordMerger::reset(std::uint64_t words, std::uint64_t runs) {
 Word* WordMerger::add(Word first, std::uint64_t count) {
   Word* const words = buffers_[0].data();
   if (runs_.empty() || first < words[end_ - 1]) {
-    if (!runs_.empty()) end_ = std::fill_n(words + end_, word_margin, greatest_word) - words;
+    if (!runs_.empty()) end_ = std::fill_n(words + end_, word_margin, max_word) - words;
     runs_.push_back({end_, 0});
   }
   runs_.back().count += count;
@@ -46,22 +46,22 @@ Word* WordMerger::add(Word first, std::uint64_t count) {
 
 std::span<Word> WordMerger::merge() {
   Word *from = buffers_[0].data(), *to = buffers_[1].data();
-  const std::uint64_t greatest = take_greatest();
+  const std::uint64_t greatest = take_max();
   for (; runs_.size() > 1; std::swap(from, to)) merge_level(from, to);
   const Run merged = runs_.empty() ? Run{0, 0} : runs_.front();
   // Where runs that were nothing but greatest words stood before it, there is no room behind it.
   if (merged.begin != 0) std::copy_n(from + merged.begin, merged.count, from);
-  std::fill_n(from + merged.count, greatest, greatest_word);
+  std::fill_n(from + merged.count, greatest, max_word);
   return {from, merged.count + greatest};
 }
 
 void WordMerger::merge_into(Word* out, Word flip, bool streams) {
   Word *from = buffers_[0].data(), *to = buffers_[1].data();
-  const std::uint64_t greatest = take_greatest();
+  const std::uint64_t greatest = take_max();
   for (; runs_.size() > 2; std::swap(from, to)) merge_level(from, to);
   std::uint64_t count = 0;
   for (const Run& run : runs_) count += run.count;
-  std::fill_n(out + count, greatest, greatest_word ^ flip);
+  std::fill_n(out + count, greatest, max_word ^ flip);
   if (runs_.empty()) return;
   Run &a = runs_.front(), &b = runs_.back();
   if (runs_.size() == 1) {
@@ -139,11 +139,11 @@ std::optional<Front> WordMerger::merge_front(std::span<const Word> a, std::span<
 
 // Takes the words that equal what stands behind the runs from their ends, and says how many: a
 // lane could not tell when a run is at its end.
-std::uint64_t WordMerger::take_greatest() {
-  std::fill_n(buffers_[0].data() + end_, word_margin, greatest_word);
+std::uint64_t WordMerger::take_max() {
+  std::fill_n(buffers_[0].data() + end_, word_margin, max_word);
   std::uint64_t taken = 0;
   for (Run& run : runs_)
-    for (; run.count > 0 && buffers_[0][run.begin + run.count - 1] == greatest_word; ++taken)
+    for (; run.count > 0 && buffers_[0][run.begin + run.count - 1] == max_word; ++taken)
       --run.count;
   if (taken > 0) std::erase_if(runs_, [](const Run& run) { return run.count == 0; });
   return taken;
@@ -152,12 +152,12 @@ std::uint64_t WordMerger::take_greatest() {
 // Halves the number of runs.
 void WordMerger::merge_level(const Word* from, Word* to) {
   // Cutting costs time, but is needed where there are few merges for the lanes.
-  const std::uint64_t least_cut_words = lanes * (runs_.size() >= 2 * lanes ? part_words : 64);
+  const std::uint64_t min_cut_words = lanes * (runs_.size() >= 2 * lanes ? part_words : 64);
   jobs_.clear();
   for (std::size_t r = 0; r + 1 < runs_.size(); r += 2)
     add_job(from + runs_[r].begin, runs_[r].count, from + runs_[r + 1].begin, runs_[r + 1].count,
             to + runs_[r].begin, round_up_to_block(runs_[r].count + runs_[r + 1].count),
-            least_cut_words);
+            min_cut_words);
   run_jobs(false, [&](WordLanes& l, std::uint64_t steps) { kernel_.advance(l, steps, 0); });
   std::size_t merged = 0;
   for (std::size_t r = 0; r < runs_.size(); r += 2) {
@@ -166,7 +166,7 @@ void WordMerger::merge_level(const Word* from, Word* to) {
       std::copy_n(from + result.begin, result.count, to + result.begin);
     else
       result.count += runs_[r + 1].count;
-    std::fill_n(to + result.begin + result.count, word_margin, greatest_word);
+    std::fill_n(to + result.begin + result.count, word_margin, max_word);
     runs_[merged++] = result;
   }
   runs_.resize(merged);
@@ -175,11 +175,11 @@ void WordMerger::merge_level(const Word* from, Word* to) {
 // For the first `count` words, a multiple of the block, of the merge: that may be a few more than
 // there are, and greatest words then.
 void WordMerger::add_job(const Word* a, std::uint64_t a_count, const Word* b, std::uint64_t b_count,
-                         Word* out, std::uint64_t count, std::uint64_t least_cut_words) {
+                         Word* out, std::uint64_t count, std::uint64_t min_cut_words) {
   // Long merges are cut into equal parts, a multiple of the lanes. The last one starts early enough
   // to be as long as the others; what two parts both put out is the same.
   const std::uint64_t parts =
-      count < least_cut_words ? 1 : (count + lanes * part_words - 1) / (lanes * part_words) * lanes;
+      count < min_cut_words ? 1 : (count + lanes * part_words - 1) / (lanes * part_words) * lanes;
   const std::uint64_t part = round_up_to_block((count + parts - 1) / parts);
   for (std::uint64_t p = 0; p < parts && part != 0; ++p) {
     const std::uint64_t rank = std::min(p * part, count - part);

@@ -46,10 +46,10 @@ class WordMerger {
     std::uint64_t begin, count;
   };
 
-  std::uint64_t take_greatest();
+  std::uint64_t take_max();
   void merge_level(const Word* from, Word* to);
   void add_job(const Word* a, std::uint64_t a_count, const Word* b, std::uint64_t b_count,
-               Word* out, std::uint64_t count, std::uint64_t least_cut_words);
+               Word* out, std::uint64_t count, std::uint64_t min_cut_words);
   template <class Advance>
   void run_jobs(bool unsigned_order, Advance advance);
 

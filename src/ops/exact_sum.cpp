@@ -7,8 +7,8 @@
 namespace corank {
 namespace {
 
-constexpr std::uint32_t most_uncarried = 1u << 30;  // digits have 31 bits beyond their own
-constexpr int least_exponent = -1074;
+constexpr std::uint32_t max_uncarried = 1u << 30;  // digits have 31 bits beyond their own
+constexpr int min_exponent = -1074;
 constexpr std::uint64_t digit_mask = 0xffffffff;
 
 }  // namespace
@@ -32,7 +32,7 @@ void ExactSum::add(double value) {
     const auto digit = static_cast<std::int64_t>(static_cast<std::uint64_t>(shifted) & digit_mask);
     digit_[at] += negative ? -digit : digit;
   }
-  if (++uncarried_ == most_uncarried) carry();
+  if (++uncarried_ == max_uncarried) carry();
 }
 
 void ExactSum::add(const ExactSum& other) {
@@ -76,7 +76,7 @@ ExactSum::Rounding ExactSum::round() const {
   bool more = (three & ((static_cast<unsigned __int128>(1) << extra) - 1)) != 0;
   for (int at = 0; at < last - 2 && !more; ++at) more = sum.digit_[at] != 0;
   return {negative, static_cast<std::uint64_t>(three >> extra), more,
-          least_exponent + 32 * (last - 2) + extra};
+          min_exponent + 32 * (last - 2) + extra};
 }
 
 bool ExactSum::special(double& result) const {

@@ -49,7 +49,7 @@ void Filter::compare(const Step& step, const std::byte* records, std::uint64_t c
       mask[i] = static_cast<std::uint8_t>(fulfils(i) != opposite);
   };
   if (!layout.has_tail() && step.field.prefix_words() == 1) {
-    Key<1> keys[most_records];
+    Key<1> keys[max_records];
     encode_keys(layout, records, count, keys);
     const std::uint64_t word = step.word;
     if (step.operation == less || step.operation == greater_equal)

@@ -14,8 +14,8 @@ namespace corank {
 
 class Filter {
  public:
-  static constexpr std::uint64_t most_records = 256;
-  using Mask = std::array<std::uint8_t, most_records>;
+  static constexpr std::uint64_t max_records = 256;
+  using Mask = std::array<std::uint8_t, max_records>;
 
   struct Step {
     Condition::Operation operation;
@@ -26,7 +26,7 @@ class Filter {
 
   Filter(const Schema& schema, const Condition& condition);
 
-  // 1 for each of up to most_records records that fulfils the condition, 0 for the others.
+  // 1 for each of up to max_records records that fulfils the condition, 0 for the others.
   // `scratch` may be any; it is for the next call.
   const Mask& test(const std::byte* records, std::uint64_t count, std::vector<Mask>& scratch) const;
 

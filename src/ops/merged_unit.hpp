@@ -15,24 +15,24 @@
 namespace corank {
 
 // Records of the group that a tile or a unit begins with, of which the tiles before it decide.
-struct HeadPiece {
+struct LeadingGroup {
   std::uint32_t run;
   std::span<std::byte> records;
 };
 
 // The same of records of variable length, and how many they are.
-struct TextHeadPiece {
+struct TextLeadingGroup {
   SetPiece piece;
   std::span<std::byte> records;
 };
 
 // What merged records of variable length, a part of a unit, have come to.
-struct ShapedText {
+struct TextOperatorOutput {
   // What the groups at its ends have come to, which may reach into its neighbours; no tail if they
   // are one, none of them where equal keys mean nothing. Of a set operation the head is one of its
   // group's records, and the tail is in tail_set.
   std::vector<std::byte> head, tail;
-  std::vector<TextHeadPiece> head_pieces;
+  std::vector<TextLeadingGroup> head_pieces;
   OpenSet tail_set;
   std::span<const std::byte> between;
   std::uint64_t records = 0;   // in between
@@ -48,7 +48,7 @@ struct MergedUnit {
   // Whole records, which in this order go to the output, in the memory that it was merged into.
   std::vector<std::span<const std::byte>> pieces;
 
-  std::optional<UnitLook> look;  // none: the caller has yet to look
+  std::optional<UnitProof> look;  // none: the caller has yet to look
   // Where nothing has looked at it: the fingerprint of the work unit's records, if reading them was
   // the first that was done with them.
   std::optional<std::uint64_t> read;
@@ -58,7 +58,7 @@ struct MergedUnit {
   Group tail;  // after them, but may go on after the unit; none if it is the head
   // The same of set operations.
   std::vector<std::byte> head_record;
-  std::vector<HeadPiece> head_pieces;
+  std::vector<LeadingGroup> head_pieces;
   OpenSet tail_set;
   std::exception_ptr failure;                // instead of what would follow
   std::vector<std::byte> edges;              // its first and its last record as they were merged
@@ -66,7 +66,7 @@ struct MergedUnit {
   std::uint64_t outgoing_fingerprint = 0;    // the same of the pieces, where that is there
 
   // Of records of variable length that were shaped instead of that, and instead of pieces.
-  std::vector<ShapedText> shaped;
+  std::vector<TextOperatorOutput> shaped;
   std::vector<std::vector<std::byte>> apart;  // pieces that stand on their own
 };
 

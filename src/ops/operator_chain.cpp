@@ -66,20 +66,20 @@ void copy_field(const Field& field, const std::byte* from, std::byte* to) {
 
 }  // namespace
 
-Shape::Shape(const Schema& schema, const std::vector<KeyField>& keys, const KeyEncoding& encoding,
-             const Shaping& shaping, std::size_t runs)
+OperatorChain::OperatorChain(const Schema& schema, const std::vector<KeyField>& keys,
+                             const KeyEncoding& encoding, const Query& query, std::size_t runs)
     : schema_(schema),
       keys_(keys.empty() ? std::vector<KeyField>{{0}} : keys),
       encoding_(encoding),
-      filter_(schema, shaping.where),
-      filters_(!shaping.where.steps.empty()),
-      on_equal_(shaping.on_equal),
-      overflow_(shaping.overflow),
-      tombstone_(schema, equality(shaping.tombstone)),
-      buries_(shaping.tombstone.has_value()),
-      output_(corank::selected(schema, shaping.select)) {
+      filter_(schema, query.where),
+      filters_(!query.where.steps.empty()),
+      on_equal_(query.on_equal),
+      overflow_(query.overflow),
+      tombstone_(schema, equality(query.tombstone)),
+      drops_tombstone_(query.tombstone.has_value()),
+      output_(corank::selected(schema, query.select)) {
   if (is_set_operation(on_equal_)) set_operation_ = {on_equal_, static_cast<std::uint32_t>(runs)};
-  for (const Reduction& reduction : shaping.reductions) {
+  for (const Reduction& reduction : query.reductions) {
     const Field& field = schema.fields[reduction.field];
     std::size_t sum = 0;
     if (reduction.operation == Operation::sum)
@@ -87,7 +87,7 @@ Shape::Shape(const Schema& schema, const std::vector<KeyField>& keys, const KeyE
     counts_ |= reduction.operation == Operation::count;
     columns_.push_back({reduction.operation, field, sum, KeyEncoding(schema, {{reduction.field}})});
   }
-  for (const std::uint32_t index : shaping.select) {
+  for (const std::uint32_t index : query.select) {
     const Field& field = schema.fields[index];
     if (!selected_.empty() && selected_.back().from + selected_.back().bytes == field.offset)
       selected_.back().bytes += field.bytes;
@@ -97,12 +97,12 @@ Shape::Shape(const Schema& schema, const std::vector<KeyField>& keys, const KeyE
   if (selected_.size() == 1 && selected_.front().bytes == schema.record_bytes) selected_.clear();
 }
 
-bool Shape::equal(const std::byte* a, const std::byte* b) const {
+bool OperatorChain::equal(const std::byte* a, const std::byte* b) const {
   const KeyLayout layout = encoding_.layout();
   return !record_less(layout, a, b) && !record_less(layout, b, a);
 }
 
-std::string Shape::key_text(const std::byte* record) const {
+std::string OperatorChain::key_text(const std::byte* record) const {
   std::string text;
   for (const KeyField& key : keys_) {
     const Field& field = schema_.fields[key.field];
@@ -111,7 +111,7 @@ std::string Shape::key_text(const std::byte* record) const {
   return text;
 }
 
-std::span<const std::byte> Shape::select(std::span<std::byte> records) const {
+std::span<const std::byte> OperatorChain::select(std::span<std::byte> records) const {
   if (selected_.empty()) return records;
   std::vector<std::byte> selected(output_bytes());
   std::byte* end = records.data();
@@ -122,7 +122,7 @@ std::span<const std::byte> Shape::select(std::span<std::byte> records) const {
   return {records.data(), end};
 }
 
-void Shape::select(const std::byte* record, std::byte* to) const {
+void OperatorChain::select(const std::byte* record, std::byte* to) const {
   for (const Stretch& stretch : selected_) {
     std::memcpy(to, record + stretch.from, stretch.bytes);
     to += stretch.bytes;
@@ -130,7 +130,7 @@ void Shape::select(const std::byte* record, std::byte* to) const {
 }
 
 // The records' counts become what they are for groups of one.
-void Shape::count_one(std::byte* records, std::uint64_t count) const {
+void OperatorChain::count_one(std::byte* records, std::uint64_t count) const {
   const std::uint32_t record_bytes = encoding_.record_bytes();
   for (const Column& column : columns_)
     if (column.operation == Operation::count)
@@ -141,12 +141,12 @@ void Shape::count_one(std::byte* records, std::uint64_t count) const {
       });
 }
 
-void Group::start(const Shape& shape, const std::byte* records, std::uint64_t count) {
+void Group::start(const OperatorChain& shape, const std::byte* records, std::uint64_t count) {
   count_ = 1;
   record_.assign(records, records + shape.record_bytes());
   integers_.assign(shape.integers_, 0);
   floats_.assign(shape.floats_, {});
-  for (const Shape::Column& column : shape.columns_) {
+  for (const OperatorChain::Column& column : shape.columns_) {
     if (column.operation != Operation::sum) continue;
     const std::byte* const at = records + column.field.offset;
     const bool big_endian = column.field.big_endian;
@@ -161,12 +161,12 @@ void Group::start(const Shape& shape, const std::byte* records, std::uint64_t co
   if (count > 1) add(shape, records + shape.record_bytes(), count - 1);
 }
 
-void Group::add(const Shape& shape, const std::byte* records, std::uint64_t count) {
+void Group::add(const OperatorChain& shape, const std::byte* records, std::uint64_t count) {
   const std::uint32_t record_bytes = shape.record_bytes();
   const std::byte* const last = records + (count - 1) * record_bytes;
   count_ += count;
   if (shape.on_equal() == OnEqual::last) record_.assign(last, last + record_bytes);
-  for (const Shape::Column& column : shape.columns_) {
+  for (const OperatorChain::Column& column : shape.columns_) {
     const Field& field = column.field;
     const std::byte* const at = records + field.offset;
     switch (column.operation) {
@@ -200,10 +200,10 @@ void Group::add(const Shape& shape, const std::byte* records, std::uint64_t coun
   }
 }
 
-void Group::add(const Shape& shape, const Group& next) {
+void Group::add(const OperatorChain& shape, const Group& next) {
   count_ += next.count_;
   if (shape.on_equal() == OnEqual::last) record_ = next.record_;
-  for (const Shape::Column& column : shape.columns_) {
+  for (const OperatorChain::Column& column : shape.columns_) {
     const KeyLayout layout = column.ordered.layout();
     const bool takes = column.operation == Operation::last ||
                        (column.operation == Operation::min &&
@@ -216,10 +216,10 @@ void Group::add(const Shape& shape, const Group& next) {
   for (std::size_t i = 0; i < floats_.size(); ++i) floats_[i].add(next.floats_[i]);
 }
 
-bool Group::finish(const Shape& shape, std::byte* out) {
+bool Group::finish(const OperatorChain& shape, std::byte* out) {
   put_sums(shape);
   count_ = 0;
-  if (shape.buries_) {
+  if (shape.drops_tombstone_) {
     std::vector<Filter::Mask> scratch;
     if (shape.tombstone_.test(record_.data(), 1, scratch)[0] != 0) return false;
   }
@@ -228,8 +228,8 @@ bool Group::finish(const Shape& shape, std::byte* out) {
   return true;
 }
 
-void Group::put_sums(const Shape& shape) {
-  for (const Shape::Column& column : shape.columns_) {
+void Group::put_sums(const OperatorChain& shape) {
+  for (const OperatorChain::Column& column : shape.columns_) {
     const Field& field = column.field;
     const bool counts = column.operation == Operation::count;
     if (!counts && column.operation != Operation::sum) continue;

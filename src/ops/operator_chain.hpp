@@ -25,7 +25,7 @@ struct EqualKeys : std::exception {
 };
 
 // A Shaping of records of a schema, ready to be applied. Limits and ranges play no part here.
-class Shape {
+class OperatorChain {
  public:
   // A field that records of a group are reduced in.
   struct Column {
@@ -40,13 +40,13 @@ class Shape {
   };
 
   // `encoding` must outlive it. `runs`: as many are merged, see SetOperation.
-  Shape(const Schema& schema, const std::vector<KeyField>& keys, const KeyEncoding& encoding,
-        const Shaping& shaping, std::size_t runs);
+  OperatorChain(const Schema& schema, const std::vector<KeyField>& keys,
+                const KeyEncoding& encoding, const Query& query, std::size_t runs);
 
   // Whether every record goes out, if not as it is.
-  bool keeps_number() const { return !filters_ && !buries_ && on_equal_ == OnEqual::keep; }
+  bool keeps_count() const { return !filters_ && !drops_tombstone_ && on_equal_ == OnEqual::keep; }
   // Whether it leaves every record as it is.
-  bool keeps_all() const { return keeps_number() && selected_.empty(); }
+  bool keeps_all() const { return keeps_count() && selected_.empty(); }
 
   OnEqual on_equal() const { return on_equal_; }
   bool groups() const { return on_equal_ != OnEqual::keep; }
@@ -73,7 +73,7 @@ class Shape {
 
  private:
   friend class Group;
-  friend class TileShaper;
+  friend class TileOperators;
 
   void select(const std::byte* record, std::byte* to) const;
   void count_one(std::byte* records, std::uint64_t count) const;
@@ -90,7 +90,7 @@ class Shape {
   std::size_t integers_ = 0, floats_ = 0;  // sums of a group
   bool counts_ = false;
   Filter tombstone_;
-  bool buries_;
+  bool drops_tombstone_;
   Schema output_;
   std::vector<Stretch> selected_;
 };
@@ -103,17 +103,17 @@ class Group {
   const std::byte* record() const { return record_.data(); }
 
   // Begins anew with `count` records, at least one, that lie end to end.
-  void start(const Shape& shape, const std::byte* records, std::uint64_t count);
+  void start(const OperatorChain& shape, const std::byte* records, std::uint64_t count);
   // More of its records, which follow those that it has.
-  void add(const Shape& shape, const std::byte* records, std::uint64_t count);
-  void add(const Shape& shape, const Group& next);
+  void add(const OperatorChain& shape, const std::byte* records, std::uint64_t count);
+  void add(const OperatorChain& shape, const Group& next);
   // Puts what goes out of it to `out`, and empties it; false if nothing does. Throws Error where a
   // sum does not fit.
-  bool finish(const Shape& shape, std::byte* out);
+  bool finish(const OperatorChain& shape, std::byte* out);
 
  private:
-  void reduce(const Shape& shape, const std::byte* records, std::uint64_t count);
-  void put_sums(const Shape& shape);
+  void reduce(const OperatorChain& shape, const std::byte* records, std::uint64_t count);
+  void put_sums(const OperatorChain& shape);
 
   std::uint64_t count_ = 0;  // records
   std::vector<std::byte> record_;

@@ -374,7 +374,7 @@ class WhereParser {
 }  // namespace
 
 void parse_on_equal(std::string_view text, const Schema& schema, const std::vector<KeyField>& keys,
-                    Shaping& shaping) {
+                    Query& query) {
   constexpr std::string_view reduce = "reduce:";
   constexpr std::array<std::pair<std::string_view, OnEqual>, 4> names{{{"keep", OnEqual::keep},
                                                                        {"first", OnEqual::first},
@@ -382,13 +382,13 @@ void parse_on_equal(std::string_view text, const Schema& schema, const std::vect
                                                                        {"error", OnEqual::error}}};
   const auto named = std::ranges::find(names, text, &std::pair<std::string_view, OnEqual>::first);
   if (named != names.end()) {
-    shaping.on_equal = named->second;
+    query.on_equal = named->second;
     return;
   }
   if (!text.starts_with(reduce))
     reject("--on-equal", text, {text, 0},
            "allowed: keep first last error reduce:sum(field),min(field),…");
-  shaping.on_equal = OnEqual::reduce;
+  query.on_equal = OnEqual::reduce;
   for (Item item : split(text.substr(reduce.size()))) {
     item.position += reduce.size();
     const std::size_t open = std::min(item.text.find('('), item.text.size());
@@ -399,8 +399,8 @@ void parse_on_equal(std::string_view text, const Schema& schema, const std::vect
              "a reduction is operation(field); the operations: sum min max count first last");
     const Item name = item.part(open + 1, item.text.size() - open - 2);
     const Reduction reduction{operation->second, find_field("--on-equal", text, name, schema)};
-    check_reduction(text, name, reduction, schema, keys, shaping.reductions);
-    shaping.reductions.push_back(reduction);
+    check_reduction(text, name, reduction, schema, keys, query.reductions);
+    query.reductions.push_back(reduction);
   }
 }
 

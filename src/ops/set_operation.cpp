@@ -29,7 +29,7 @@ SetGroup::Range SetGroup::take(const SetOperation& operation, const SetPiece& ne
   return {0, runs_ == operation.runs ? without(shortest_) : 0};
 }
 
-RunCounter::RunCounter(const KeyLayout& layout) : layout_(layout) {
+GroupRunCounter::GroupRunCounter(const KeyLayout& layout) : layout_(layout) {
   std::uint32_t pieces = 0;
   while (pieces < layout.prefix_pieces && layout.pieces[pieces].word == 0) ++pieces;
   first_word_ = {layout.pieces, pieces, pieces, layout.record_bytes};
@@ -37,23 +37,23 @@ RunCounter::RunCounter(const KeyLayout& layout) : layout_(layout) {
   is_key_ = pieces == layout.pieces_count && !layout.text;
 }
 
-std::uint64_t RunCounter::word_of(const std::byte* record) const {
+std::uint64_t GroupRunCounter::word_of(const std::byte* record) const {
   return is_piece_ ? normalise(layout_.pieces[0], record) : encode<1>(first_word_, record).word[0];
 }
 
-void RunCounter::add(std::uint32_t run, const std::byte* records, std::uint64_t count) {
+void GroupRunCounter::add(std::uint32_t run, const std::byte* records, std::uint64_t count) {
   stretches_.push_back({run, nullptr, records + count * layout_.record_bytes});
   words_.push_back(0);
   move_to(words_.size() - 1, records);
 }
 
-void RunCounter::move_to(std::size_t stretch, const std::byte* next) {
+void GroupRunCounter::move_to(std::size_t stretch, const std::byte* next) {
   stretches_[stretch].next = next;
   if (next != stretches_[stretch].end) words_[stretch] = word_of(next);
 }
 
-std::uint64_t RunCounter::count_equal(std::size_t stretch, const std::byte* record,
-                                      std::uint64_t word, bool again) {
+std::uint64_t GroupRunCounter::count_equal(std::size_t stretch, const std::byte* record,
+                                           std::uint64_t word, bool again) {
   const Stretch& of = stretches_[stretch];
   if (of.next == of.end) return 0;
   const std::uint64_t record_bytes = layout_.record_bytes;
@@ -74,9 +74,9 @@ std::uint64_t RunCounter::count_equal(std::size_t stretch, const std::byte* reco
   return equal;
 }
 
-std::span<const SetPiece> RunCounter::count(const std::byte* record, std::uint64_t word,
-                                            std::uint64_t skipped, std::uint64_t count,
-                                            bool again) {
+std::span<const SetPiece> GroupRunCounter::count(const std::byte* record, std::uint64_t word,
+                                                 std::uint64_t skipped, std::uint64_t count,
+                                                 bool again) {
   pieces_.clear();
   for (std::size_t i = 0; i < stretches_.size() && count != 0; ++i) {
     if (words_[i] > word) continue;
@@ -95,8 +95,8 @@ std::span<const SetPiece> RunCounter::count(const std::byte* record, std::uint64
   return pieces_;
 }
 
-std::uint64_t RunCounter::count_in_last(std::uint32_t run, const std::byte* record,
-                                        std::uint64_t word) {
+std::uint64_t GroupRunCounter::count_in_last(std::uint32_t run, const std::byte* record,
+                                             std::uint64_t word) {
   std::uint64_t equal = 0;
   for (std::size_t i = stretches_.size(); i-- > 0 && stretches_[i].run == run;)
     if (words_[i] <= word) equal += count_equal(i, record, word, false);

@@ -48,9 +48,9 @@ class SetGroup {
 // Counts what runs have of a group, which merged records do not tell any more. Groups must be asked
 // for in their order. A group's word is the first of its key. Of records of variable length, it is
 // their entries that are meant.
-class RunCounter {
+class GroupRunCounter {
  public:
-  explicit RunCounter(const KeyLayout& layout);
+  explicit GroupRunCounter(const KeyLayout& layout);
 
   // `count` records of the run, more than 0; after all of earlier runs, and of the run those before
   // them. They must outlive the counter.

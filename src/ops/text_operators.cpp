@@ -18,16 +18,16 @@ namespace {
 // Enough that a task outweighs its start.
 constexpr std::uint64_t task_bytes = std::uint64_t{1} << 20;
 
-std::span<const std::byte> bytes_of(const TextLayout& layout, const Entry& entry) {
+std::span<const std::byte> bytes_of(const TextLayout& layout, const PrefixRef& entry) {
   return {record_of(entry), record_bytes(layout, entry)};
 }
 
 const std::byte* entries_of(const Segment& segment) {
-  return segment.chunk->records() + segment.first * sizeof(Entry);
+  return segment.chunk->records() + segment.first * sizeof(PrefixRef);
 }
 
 // Of a unit that is one tile.
-void add_segments(TextUnitShaper& shaper, const WorkUnit& unit) {
+void add_segments(TextUnitOperators& shaper, const WorkUnit& unit) {
   for (std::size_t i = 0; i < unit.segments.size(); ++i)
     shaper.add_segment(0, i, entries_of(unit.segments[i]), unit.segments[i].count);
 }
@@ -35,40 +35,41 @@ void add_segments(TextUnitShaper& shaper, const WorkUnit& unit) {
 }  // namespace
 
 std::string text_key_text(const TextLayout& layout, std::span<const std::byte> record) {
-  constexpr std::uint64_t most_shown = 40;
+  constexpr std::uint64_t max_shown = 40;
   std::string text;
   detail::Columns columns(layout, record.data(), record.size());
   for (const TextColumn& column : std::span(layout.columns, layout.columns_count)) {
     const auto field = columns(column.column);
     const std::string_view shown(reinterpret_cast<const char*>(field.at),
-                                 std::min(field.bytes, most_shown));
+                                 std::min(field.bytes, max_shown));
     text += text.empty() ? "" : ", ";
     if (column.column != 0) text += fmt::format("column {} ", column.column);
-    text += fmt::format("\"{}{}\"", shown, field.bytes > most_shown ? "…" : "");
+    text += fmt::format("\"{}{}\"", shown, field.bytes > max_shown ? "…" : "");
   }
   return text;
 }
 
-TextShape::TextShape(const KeyEncoding& encoding, const TextFormat& format, std::string_view header,
-                     const Shaping& shaping, bool within_bounds, std::size_t runs)
-    : encoding_(encoding), on_equal_(shaping.on_equal), limits_(shaping.limit.has_value()) {
+TextOperatorChain::TextOperatorChain(const KeyEncoding& encoding, const TextFormat& format,
+                                     std::string_view header, const Query& query,
+                                     bool within_bounds, std::size_t runs)
+    : encoding_(encoding), on_equal_(query.on_equal), limits_(query.limit.has_value()) {
   if (is_set_operation(on_equal_)) set_operation_ = {on_equal_, static_cast<std::uint32_t>(runs)};
-  if (const auto& tombstone = shaping.text_tombstone) {
+  if (const auto& tombstone = query.text_tombstone) {
     TextFormat by = format;
     by.keys = {tombstone->column};
     tombstone_.emplace(tombstone_column_.emplace(by, header, "--tombstone").layout(),
                        std::vector{tombstone->value}, "--tombstone");
   }
-  if (!shaping.text_where.steps.empty()) where_.emplace(format, header, shaping.text_where);
-  if (!shaping.text_select.empty()) selection_.emplace(format, header, shaping.text_select);
+  if (!query.text_where.steps.empty()) where_.emplace(format, header, query.text_where);
+  if (!query.text_select.empty()) selection_.emplace(format, header, query.text_select);
   if (within_bounds) return;
-  if (!shaping.text_from.empty()) from_.emplace(layout(), shaping.text_from, "--from");
-  if (!shaping.text_to.empty()) to_.emplace(layout(), shaping.text_to, "--to");
+  if (!query.text_from.empty()) from_.emplace(layout(), query.text_from, "--from");
+  if (!query.text_to.empty()) to_.emplace(layout(), query.text_to, "--to");
 }
 
-TextShaper::TextShaper(const TextShape& shape, std::span<std::byte> place, bool in_place,
-                       FingerprintSum sum)
-    : shape_(&shape),
+TextTileOperators::TextTileOperators(const TextOperatorChain& shape, std::span<std::byte> place,
+                                     bool in_place, FingerprintSum sum)
+    : operators_(&shape),
       writer_(shape.layout(), place.data(), place.data() + place.size()),
       in_place_(in_place),
       begin_(place.data()),
@@ -78,19 +79,20 @@ TextShaper::TextShaper(const TextShape& shape, std::span<std::byte> place, bool 
       as_it_is_(uses_writer() && !shape.tombstone_ && !shape.set_operation()),
       runs_(shape.encoding_.layout()) {}
 
-void TextShaper::leave_out(const Entry& entry) {
-  if (sums_left_out_) shaped_.left_out += entries_fingerprint(sum_, shape_->layout(), {&entry, 1});
+void TextTileOperators::leave_out(const PrefixRef& entry) {
+  if (sums_left_out_)
+    shaped_.left_out += prefix_refs_fingerprint(sum_, operators_->layout(), {&entry, 1});
 }
 
-std::vector<std::byte> TextShaper::copy_of(const Entry& entry) const {
-  const auto bytes = bytes_of(shape_->layout(), entry);
+std::vector<std::byte> TextTileOperators::copy_of(const PrefixRef& entry) const {
+  const auto bytes = bytes_of(operators_->layout(), entry);
   return {bytes.begin(), bytes.end()};
 }
 
 // Most records go out as they are, and there are many.
-inline void TextShaper::put(std::span<const Entry> entries) {
+inline void TextTileOperators::put(std::span<const PrefixRef> entries) {
   if (!as_it_is_) {
-    for (const Entry& entry : entries) put_changed(entry);
+    for (const PrefixRef& entry : entries) put_changed(entry);
     return;
   }
   shaped_.records += entries.size();
@@ -99,11 +101,11 @@ inline void TextShaper::put(std::span<const Entry> entries) {
   });
 }
 
-inline void TextShaper::put(const Entry& entry) {
+inline void TextTileOperators::put(const PrefixRef& entry) {
   put(std::span(&entry, 1));
 }
 
-inline void TextShaper::close_group() {
+inline void TextTileOperators::close_group() {
   if (!open_) return;
   if (in_head_)
     put_apart(shaped_.head);
@@ -112,24 +114,24 @@ inline void TextShaper::close_group() {
   in_head_ = false;
 }
 
-inline void TextShaper::take_of_group(const Entry& entry) {
-  if (!open_ || open_->word != entry.word || text_less(shape_->layout(), *open_, entry)) {
+inline void TextTileOperators::take_of_group(const PrefixRef& entry) {
+  if (!open_ || open_->word != entry.word || text_less(operators_->layout(), *open_, entry)) {
     descends_ = descends_ || (open_ && entry.word < open_->word);
     close_group();
     open_ = entry;
     return;
   }
-  descends_ = descends_ || (sum_ && text_less(shape_->layout(), entry, *open_));
-  leave_out(shape_->on_equal() == OnEqual::last ? *open_ : entry);
-  if (shape_->on_equal() == OnEqual::last) {
+  descends_ = descends_ || (sum_ && text_less(operators_->layout(), entry, *open_));
+  leave_out(operators_->on_equal() == OnEqual::last ? *open_ : entry);
+  if (operators_->on_equal() == OnEqual::last) {
     open_ = entry;
-  } else if (shape_->on_equal() == OnEqual::error) {
-    const auto bytes = bytes_of(shape_->layout(), entry);
+  } else if (operators_->on_equal() == OnEqual::error) {
+    const auto bytes = bytes_of(operators_->layout(), entry);
     shaped_.failure = std::make_exception_ptr(EqualKeys(bytes.data(), bytes.size()));
   }
 }
 
-void TextShaper::take_groups(std::span<const Entry> entries) {
+void TextTileOperators::take_groups(std::span<const PrefixRef> entries) {
   for (std::size_t first = 0; first < entries.size();) {
     // Most are the first of a group, as their words say.
     std::size_t end = first;
@@ -150,13 +152,14 @@ void TextShaper::take_groups(std::span<const Entry> entries) {
   }
 }
 
-void TextShaper::take_batch() {
+void TextTileOperators::take_batch() {
   if (batched_ == 0) return;
   const auto entries = std::span(batch_).subspan(1, batched_);
-  const KeyLayout layout = shape_->encoding_.layout();
-  if (sum_ && !sums_left_out_) shaped_.left_out += entries_fingerprint(sum_, *layout.text, entries);
+  const KeyLayout layout = operators_->encoding_.layout();
+  if (sum_ && !sums_left_out_)
+    shaped_.left_out += prefix_refs_fingerprint(sum_, *layout.text, entries);
   // Where every record is compared with its group, that tells the order as well.
-  if (sum_ && (!shape_->groups() || shape_->chooses())) {
+  if (sum_ && (!operators_->groups() || operators_->chooses())) {
     const std::uint64_t before = has_last_;
     descends_ = descends_ ||
                 first_descent(layout, reinterpret_cast<const std::byte*>(entries.data() - before),
@@ -168,50 +171,50 @@ void TextShaper::take_batch() {
   }
   has_last_ = true;
   batched_ = 0;
-  if (shape_->groups() && !shape_->chooses() && !shape_->set_operation())
+  if (operators_->groups() && !operators_->chooses() && !operators_->set_operation())
     return take_groups(entries);
-  for (const Entry& entry : entries) {
-    if (shaped_.failure || (shape_->has_bounds() && !in_range(entry))) {
+  for (const PrefixRef& entry : entries) {
+    if (shaped_.failure || (operators_->has_bounds() && !in_range(entry))) {
       leave_out(entry);
       continue;
     }
-    const bool counts =
-        !shape_->where_ || shape_->where_->test(bytes_of(shape_->layout(), entry), results_);
-    if (shape_->set_operation())
+    const bool counts = !operators_->where_ ||
+                        operators_->where_->test(bytes_of(operators_->layout(), entry), results_);
+    if (operators_->set_operation())
       take_of_set(entry, counts);
     else if (!counts)
       leave_out(entry);
-    else if (shape_->groups())
+    else if (operators_->groups())
       take_of_group(entry);
     else
       put(entry);
   }
 }
 
-bool TextShaper::in_range(const Entry& entry) {
-  if (shape_->from_ && shape_->from_->behind(entry)) return false;
-  shaped_.ended = shaped_.ended || (shape_->to_ && !shape_->to_->behind(entry));
+bool TextTileOperators::in_range(const PrefixRef& entry) {
+  if (operators_->from_ && operators_->from_->behind(entry)) return false;
+  shaped_.ended = shaped_.ended || (operators_->to_ && !operators_->to_->behind(entry));
   return !shaped_.ended;
 }
 
-void TextShaper::put_apart(std::vector<std::byte>& end) {
+void TextTileOperators::put_apart(std::vector<std::byte>& end) {
   end = copy_of(*open_);
   leave_out(*open_);
 }
 
-void TextShaper::take_of_set(const Entry& entry, bool counts) {
-  if (open_ && (open_->word != entry.word || text_less(shape_->layout(), *open_, entry))) {
+void TextTileOperators::take_of_set(const PrefixRef& entry, bool counts) {
+  if (open_ && (open_->word != entry.word || text_less(operators_->layout(), *open_, entry))) {
     descends_ = descends_ || entry.word < open_->word;
     close_set();
   }
-  descends_ = descends_ || (sum_ && open_ && text_less(shape_->layout(), entry, *open_));
+  descends_ = descends_ || (sum_ && open_ && text_less(operators_->layout(), entry, *open_));
   if (!open_) open_ = entry;
   group_.push_back({entry, counts});
   if (group_.size() == batch_records) decide();
 }
 
 // About what is there of the open group, of which more may follow.
-void TextShaper::decide() {
+void TextTileOperators::decide() {
   if (group_.empty()) return;
   if (open_set_.empty()) open_set_.record = copy_of(*open_);
   if (in_head_ && shaped_.head.empty()) shaped_.head = open_set_.record;
@@ -224,8 +227,8 @@ void TextShaper::decide() {
 }
 
 // About a group that lies here as a whole, of which less has to be known.
-void TextShaper::decide_whole() {
-  const SetOperation& operation = *shape_->set_operation();
+void TextTileOperators::decide_whole() {
+  const SetOperation& operation = *operators_->set_operation();
   const auto* const record = reinterpret_cast<const std::byte*>(&group_.front().entry);
   const std::uint64_t size = group_.size();
   const std::uint32_t last_run = operation.runs - 1;
@@ -244,7 +247,7 @@ void TextShaper::decide_whole() {
 
 // Puts out what goes out of the group's records that are here, of which the pieces are; of the
 // head, which has yet to be decided about, all that count.
-void TextShaper::put_pieces(SetGroup& group, std::span<const SetPiece> pieces) {
+void TextTileOperators::put_pieces(SetGroup& group, std::span<const SetPiece> pieces) {
   const SetRecord* record = group_.data();
   for (const SetPiece& piece : pieces) {
     const SetRecord* const end = record + piece.count;
@@ -258,7 +261,8 @@ void TextShaper::put_pieces(SetGroup& group, std::span<const SetPiece> pieces) {
       continue;
     }
     const SetGroup::Range range =
-        count == 0 ? SetGroup::Range{} : group.take(*shape_->set_operation(), {piece.run, count});
+        count == 0 ? SetGroup::Range{}
+                   : group.take(*operators_->set_operation(), {piece.run, count});
     for (std::uint64_t number = 0; record != end; ++record) {
       if (!record->counts) continue;
       if (number >= range.first && number < range.end) put(record->entry);
@@ -267,7 +271,7 @@ void TextShaper::put_pieces(SetGroup& group, std::span<const SetPiece> pieces) {
   }
 }
 
-void TextShaper::close_set() {
+void TextTileOperators::close_set() {
   if (in_head_ || !open_set_.empty())
     decide();
   else
@@ -280,12 +284,12 @@ void TextShaper::close_set() {
   decided_ = 0;
 }
 
-void TextShaper::put_changed(const Entry& entry) {
-  const auto record = bytes_of(shape_->layout(), entry);
-  if (shape_->buries(record)) return leave_out(entry);
+void TextTileOperators::put_changed(const PrefixRef& entry) {
+  const auto record = bytes_of(operators_->layout(), entry);
+  if (operators_->drops_tombstone(record)) return leave_out(entry);
   ++shaped_.records;
   std::byte* const to = position();
-  const TextSelection* const selection = shape_->selection();
+  const TextSelection* const selection = operators_->selection();
   if (!selection) {
     move(entry);
   } else if (!in_place_) {
@@ -299,23 +303,23 @@ void TextShaper::put_changed(const Entry& entry) {
   if (outgoing_.size() == batch_records) sum_outgoing();
 }
 
-void TextShaper::sum_outgoing() {
+void TextTileOperators::sum_outgoing() {
   if (outgoing_.empty()) return;
-  shaped_.left_out -= entries_fingerprint(sum_, shape_->layout(), outgoing_);
+  shaped_.left_out -= prefix_refs_fingerprint(sum_, operators_->layout(), outgoing_);
   outgoing_.clear();
 }
 
 // To behind what was put out.
-void TextShaper::move(const Entry& entry) {
+void TextTileOperators::move(const PrefixRef& entry) {
   if (uses_writer()) return writer_.write(reinterpret_cast<const std::byte*>(&entry), sizeof entry);
-  const auto bytes = bytes_of(shape_->layout(), entry);
+  const auto bytes = bytes_of(operators_->layout(), entry);
   if (end_ != bytes.data()) std::memmove(end_, bytes.data(), bytes.size());
   end_ += bytes.size();
 }
 
-void TextShaper::finish() {
+void TextTileOperators::finish() {
   take_batch();
-  if (shape_->set_operation()) {
+  if (operators_->set_operation()) {
     decide();
     if (in_head_)
       begin_ = position();
@@ -328,109 +332,111 @@ void TextShaper::finish() {
   shaped_.between = {begin_, position()};
 }
 
-void TextUnitShaper::begin(std::span<const std::span<std::byte>> places, bool in_place) {
+void TextUnitOperators::begin(std::span<const std::span<std::byte>> places, bool in_place) {
   tiles_.reserve(places.size());
   for (const std::span<std::byte> place : places)
-    tiles_.emplace_back(shape_, place, in_place, sum_);
+    tiles_.emplace_back(operators_, place, in_place, sum_);
 }
 
-MergedUnit TextUnitShaper::join() {
+MergedUnit TextUnitOperators::join() {
   MergedUnit unit;
-  for (TextShaper& tile : tiles_) {
+  for (TextTileOperators& tile : tiles_) {
     if (tile.descends_) throw Corrupted("a unit's merged records are not in order");
     if (tile.has_last_) unit.shaped.push_back(std::move(tile.shaped_));
   }
   return unit;
 }
 
-void TextJoiner::put(std::span<const std::byte> records, std::uint64_t count, MergedUnit& unit) {
+void TextBoundaryMerge::put(std::span<const std::byte> records, std::uint64_t count,
+                            MergedUnit& unit) {
   if (count > limit_ - records_) {
     count = limit_ - records_;
     std::uint64_t bytes = 0;
     for (std::uint64_t i = 0; i < count; ++i)
-      bytes += record_bytes(shape_.layout(), records.data() + bytes);
+      bytes += record_bytes(operators_.layout(), records.data() + bytes);
     records = records.first(bytes);
   }
   records_ += count;
   if (count != 0) unit.pieces.push_back(records);
 }
 
-void TextJoiner::put(std::vector<std::byte> record, MergedUnit& unit) {
-  if (record.empty() || shape_.buries(record)) return;
-  if (const TextSelection* const selection = shape_.selection()) record = selection->select(record);
-  const Entry entry = make_entry(0, record.data(), record.size());
-  if (sum_) left_out_ -= entries_fingerprint(sum_, shape_.layout(), {&entry, 1});
+void TextBoundaryMerge::put(std::vector<std::byte> record, MergedUnit& unit) {
+  if (record.empty() || operators_.drops_tombstone(record)) return;
+  if (const TextSelection* const selection = operators_.selection())
+    record = selection->select(record);
+  const PrefixRef entry = make_entry(0, record.data(), record.size());
+  if (sum_) left_out_ -= prefix_refs_fingerprint(sum_, operators_.layout(), {&entry, 1});
   unit.apart.push_back(std::move(record));
   put(unit.apart.back(), 1, unit);
 }
 
-void TextJoiner::check_order(ShapedText& shaped) {
+void TextBoundaryMerge::check_order(TextOperatorOutput& shaped) {
   if (shaped.first.empty()) return;
-  if (!last_.empty() && shape_.less(shaped.first, last_))
+  if (!last_.empty() && operators_.less(shaped.first, last_))
     throw Corrupted("the merged units are not in order");
   last_ = std::move(shaped.last);
 }
 
-void TextJoiner::join(ShapedText& shaped, MergedUnit& unit) {
+void TextBoundaryMerge::join(TextOperatorOutput& shaped, MergedUnit& unit) {
   if (shaped.head.empty()) return put(shaped.between, shaped.records, unit);
-  if (!open_.empty() && shape_.less(shaped.head, open_))
+  if (!open_.empty() && operators_.less(shaped.head, open_))
     throw Corrupted("the merged units are not in order");
-  const bool goes_on = !open_.empty() && !shape_.less(open_, shaped.head);
-  if (goes_on && shape_.on_equal() == OnEqual::error) {
+  const bool goes_on = !open_.empty() && !operators_.less(open_, shaped.head);
+  if (goes_on && operators_.on_equal() == OnEqual::error) {
     shaped.failure = std::make_exception_ptr(EqualKeys(shaped.head.data(), shaped.head.size()));
     return;
   }
   if (!goes_on) put(std::move(open_), unit);
-  if (!goes_on || shape_.on_equal() == OnEqual::last) open_ = std::move(shaped.head);
+  if (!goes_on || operators_.on_equal() == OnEqual::last) open_ = std::move(shaped.head);
   if (shaped.tail.empty()) return;
   put(std::exchange(open_, std::move(shaped.tail)), unit);
   put(shaped.between, shaped.records, unit);
 }
 
-void TextJoiner::join_set(ShapedText& shaped, MergedUnit& unit) {
+void TextBoundaryMerge::join_set(TextOperatorOutput& shaped, MergedUnit& unit) {
   if (!shaped.head.empty()) {
-    if (!open_set_.empty() && shape_.less(shaped.head, open_set_.record))
+    if (!open_set_.empty() && operators_.less(shaped.head, open_set_.record))
       throw Corrupted("the merged units are not in order");
-    if (open_set_.empty() || shape_.less(open_set_.record, shaped.head))
+    if (open_set_.empty() || operators_.less(open_set_.record, shaped.head))
       open_set_ = {std::move(shaped.head), {}};
     for (const auto& [piece, records] : shaped.head_pieces)
       if (piece.count != 0)
-        put_range(open_set_.group.take(*shape_.set_operation(), piece), records, unit);
+        put_range(open_set_.group.take(*operators_.set_operation(), piece), records, unit);
   }
   put(shaped.between, shaped.records, unit);
   if (!shaped.tail_set.empty()) open_set_ = std::move(shaped.tail_set);
 }
 
 // Puts out what goes out of some of `records`, where they stand.
-void TextJoiner::put_range(const SetGroup::Range& range, std::span<std::byte> records,
-                           MergedUnit& unit) {
+void TextBoundaryMerge::put_range(const SetGroup::Range& range, std::span<std::byte> records,
+                                  MergedUnit& unit) {
   std::byte* from = records.data();
   std::byte* begin = from;
   std::byte* end = from;
   for (std::uint64_t i = 0; i < range.end; ++i) {
-    const std::span<const std::byte> record(from, record_bytes(shape_.layout(), from));
+    const std::span<const std::byte> record(from, record_bytes(operators_.layout(), from));
     if (i == range.first) begin = end = from;
     from += record.size();
     if (i < range.first) continue;
-    Entry entry = make_entry(0, record.data(), record.size());
-    if (const TextSelection* const selection = shape_.selection()) {
+    PrefixRef entry = make_entry(0, record.data(), record.size());
+    if (const TextSelection* const selection = operators_.selection()) {
       const auto selected = selection->select(record);
       entry = make_entry(0, end, selected.size());
       end = std::ranges::copy(selected, end).out;
     } else {
       end = from;
     }
-    if (sum_) left_out_ -= entries_fingerprint(sum_, shape_.layout(), {&entry, 1});
+    if (sum_) left_out_ -= prefix_refs_fingerprint(sum_, operators_.layout(), {&entry, 1});
   }
   put(std::span(begin, end), range.end - range.first, unit);
 }
 
-void TextJoiner::join(MergedUnit& unit) {
-  for (ShapedText& shaped : unit.shaped) {
+void TextBoundaryMerge::join(MergedUnit& unit) {
+  for (TextOperatorOutput& shaped : unit.shaped) {
     left_out_ += shaped.left_out;
     check_order(shaped);
     if (done()) continue;
-    if (shape_.set_operation())
+    if (operators_.set_operation())
       join_set(shaped, unit);
     else
       join(shaped, unit);
@@ -440,27 +446,27 @@ void TextJoiner::join(MergedUnit& unit) {
   }
 }
 
-void TextJoiner::finish(MergedUnit& unit) {
+void TextBoundaryMerge::finish(MergedUnit& unit) {
   put(std::exchange(open_, {}), unit);
 }
 
-MergedUnit shape_text(const TextShape& shape, const WorkUnit& unit, std::span<std::byte> merged,
-                      FingerprintSum sum) {
+MergedUnit apply_to_text(const TextOperatorChain& shape, const WorkUnit& unit,
+                         std::span<std::byte> merged, FingerprintSum sum) {
   const TextLayout& layout = shape.layout();
   // Of set operations: nobody sees in a line of which run it is.
   const auto places = parts_of(layout, merged, shape.set_operation() ? merged.size() : task_bytes);
-  TextUnitShaper shaper(shape, unit, sum);
+  TextUnitOperators shaper(shape, unit, sum);
   shaper.begin(places, true);
   add_segments(shaper, unit);
   tbb::this_task_arena::isolate([&] {
-    for_all(0, places.size(), [&](std::size_t tile) {
-      std::array<Entry, 256> entries;
+    parallel_for(0, places.size(), [&](std::size_t tile) {
+      std::array<PrefixRef, 256> entries;
       for (std::span<const std::byte> rest = places[tile]; !rest.empty();) {
         const Indexed found = index_records(layout, rest, true, entries);
         if (found.records == 0) throw Corrupted("a merged record is none");
         // The next are found before these are shaped, which may go over them.
         shaper.tile(tile).write(reinterpret_cast<const std::byte*>(entries.data()),
-                                found.records * sizeof(Entry));
+                                found.records * sizeof(PrefixRef));
         rest = rest.subspan(found.bytes);
       }
       shaper.tile(tile).finish();
@@ -469,17 +475,17 @@ MergedUnit shape_text(const TextShape& shape, const WorkUnit& unit, std::span<st
   return shaper.join();
 }
 
-MergedUnit shape_text(const TextShape& shape, const WorkUnit& unit, FingerprintSum sum) {
+MergedUnit apply_to_text(const TextOperatorChain& shape, const WorkUnit& unit, FingerprintSum sum) {
   const std::byte* const only = entries_of(unit.segments.front());
-  const auto record = bytes_of(shape.layout(), *reinterpret_cast<const Entry*>(only));
+  const auto record = bytes_of(shape.layout(), *reinterpret_cast<const PrefixRef*>(only));
   // Nothing is written where a record goes out as it is.
   std::vector<std::byte> room(shape.selection() ? record.size() : 0);
   const std::span place(room.empty() ? const_cast<std::byte*>(record.data()) : room.data(),
                         record.size());
-  TextUnitShaper shaper(shape, unit, sum);
+  TextUnitOperators shaper(shape, unit, sum);
   shaper.begin({&place, 1}, true);
   add_segments(shaper, unit);
-  shaper.tile(0).write(only, sizeof(Entry));
+  shaper.tile(0).write(only, sizeof(PrefixRef));
   shaper.tile(0).finish();
   MergedUnit merged = shaper.join();
   if (!room.empty()) merged.apart.push_back(std::move(room));

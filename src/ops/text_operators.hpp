@@ -25,15 +25,15 @@
 namespace corank {
 
 // A Shaping of records of variable length, ready to be applied.
-class TextShape {
+class TextOperatorChain {
  public:
   // `encoding`, which that of `format` and `header` is, must outlive it. Where the runs hold only
   // what is `within_bounds`, they are not looked at again. `runs`: as many are merged, see
   // SetOperation. Throws Error where the shaping does not fit the format.
-  TextShape(const KeyEncoding& encoding, const TextFormat& format, std::string_view header,
-            const Shaping& shaping, bool within_bounds, std::size_t runs);
+  TextOperatorChain(const KeyEncoding& encoding, const TextFormat& format, std::string_view header,
+                    const Query& query, bool within_bounds, std::size_t runs);
   // Bounds point into what moves with it.
-  TextShape(TextShape&&) = default;
+  TextOperatorChain(TextOperatorChain&&) = default;
 
   // Whether it leaves every record as it is.
   bool keeps_all() const { return !chooses() && !groups() && !limits_ && !selection_; }
@@ -53,7 +53,7 @@ class TextShape {
   const TextLayout& layout() const { return *encoding_.layout().text; }
 
   // Whether a record that a group has come to is dropped.
-  bool buries(std::span<const std::byte> record) const {
+  bool drops_tombstone(std::span<const std::byte> record) const {
     return tombstone_ && tombstone_->compare(record) == 0;
   }
 
@@ -62,7 +62,7 @@ class TextShape {
   }
 
  private:
-  friend class TextShaper;
+  friend class TextTileOperators;
 
   const KeyEncoding& encoding_;
   OnEqual on_equal_;
@@ -75,32 +75,33 @@ class TextShape {
 };
 
 // Shapes the merged records of one tile.
-class TextShaper {
+class TextTileOperators {
  public:
   // What stays goes to `place`. Where `in_place`, the merged records stand there. With `sum` their
   // order is looked at, and their fingerprint is taken.
-  TextShaper(const TextShape& shape, std::span<std::byte> place, bool in_place, FingerprintSum sum);
+  TextTileOperators(const TextOperatorChain& shape, std::span<std::byte> place, bool in_place,
+                    FingerprintSum sum);
 
   // Where set operations find what the runs have of the tile's groups, before all else: `count`
-  // entries of it, more than 0, as of RunCounter.
+  // entries of it, more than 0, as of GroupRunCounter.
   void add_run(std::uint32_t run, const std::byte* entries, std::uint64_t count) {
-    if (shape_->set_operation()) runs_.add(run, entries, count);
+    if (operators_->set_operation()) runs_.add(run, entries, count);
   }
 
   // The tile's next records, in order: entries, as a GatherWriter takes them.
   void write(const std::byte* entries, std::uint64_t entries_bytes) {
-    write_each(0, entries_bytes / sizeof(Entry),
-               [entries](std::size_t i) { return entries + i * sizeof(Entry); });
+    write_each(0, entries_bytes / sizeof(PrefixRef),
+               [entries](std::size_t i) { return entries + i * sizeof(PrefixRef); });
   }
   // The entries entry_at(first) to entry_at(end - 1).
   template <class EntryAt>
   void write_each(std::size_t first, std::size_t end, EntryAt entry_at) {
     while (first < end) {
       const std::size_t part_end = std::min(end, first + batch_records - batched_);
-      Entry* to = &batch_[1 + batched_];
+      PrefixRef* to = &batch_[1 + batched_];
       batched_ += part_end - first;
       for (; first < part_end; ++first, ++to) {
-        std::memcpy(to, entry_at(first), sizeof(Entry));
+        std::memcpy(to, entry_at(first), sizeof(PrefixRef));
         __builtin_prefetch(record_of(*to) + fetched_ahead_by_turns_bytes);
       }
       if (batched_ == batch_records) take_batch();
@@ -109,39 +110,39 @@ class TextShaper {
   void finish();
 
  private:
-  friend class TextUnitShaper;
+  friend class TextUnitOperators;
 
   // Few enough that who looks at them again finds them in the first cache.
   static constexpr std::size_t batch_records = 256;
 
   struct SetRecord {
-    Entry entry;
+    PrefixRef entry;
     bool counts;  // it is not left out
   };
 
-  void leave_out(const Entry& entry);
+  void leave_out(const PrefixRef& entry);
   void take_batch();
-  bool in_range(const Entry& entry);
-  void take_groups(std::span<const Entry> entries);
-  void take_of_group(const Entry& entry);
+  bool in_range(const PrefixRef& entry);
+  void take_groups(std::span<const PrefixRef> entries);
+  void take_of_group(const PrefixRef& entry);
   void close_group();
   void put_apart(std::vector<std::byte>& end);
-  void take_of_set(const Entry& entry, bool counts);
+  void take_of_set(const PrefixRef& entry, bool counts);
   void decide();
   void decide_whole();
   void put_pieces(SetGroup& group, std::span<const SetPiece> pieces);
   void close_set();
-  void put(std::span<const Entry> entries);
-  void put(const Entry& entry);
-  void put_changed(const Entry& entry);
+  void put(std::span<const PrefixRef> entries);
+  void put(const PrefixRef& entry);
+  void put_changed(const PrefixRef& entry);
   void sum_outgoing();
-  void move(const Entry& entry);
+  void move(const PrefixRef& entry);
   std::byte* position() const { return uses_writer() ? writer_.position() : end_; }
-  std::vector<std::byte> copy_of(const Entry& entry) const;
+  std::vector<std::byte> copy_of(const PrefixRef& entry) const;
   // It reads a little behind a record, which records that are made up here do not allow.
-  bool uses_writer() const { return !in_place_ && !shape_->selection(); }
+  bool uses_writer() const { return !in_place_ && !operators_->selection(); }
 
-  const TextShape* shape_;
+  const TextOperatorChain* operators_;
   GatherWriter writer_;
   bool in_place_;
   std::byte* begin_;
@@ -152,31 +153,31 @@ class TextShaper {
   bool as_it_is_;  // what is put out is written as it came
   bool descends_ = false;
   // The last record of the batch before, if any, stands before the first.
-  std::array<Entry, batch_records + 1> batch_;
-  std::vector<char> results_;    // of a filter
-  std::vector<Entry> outgoing_;  // what was put out and is yet to be summed up
+  std::array<PrefixRef, batch_records + 1> batch_;
+  std::vector<char> results_;        // of a filter
+  std::vector<PrefixRef> outgoing_;  // what was put out and is yet to be summed up
   std::size_t batched_ = 0;
   bool has_last_ = false;
-  std::optional<Entry> open_;  // what its group has come to
+  std::optional<PrefixRef> open_;  // what its group has come to
   bool in_head_ = true;
   // Of set operations, whose head stays in the tile's place, before what was put out.
-  RunCounter runs_;
+  GroupRunCounter runs_;
   std::vector<SetRecord> group_;  // of the open one, those not decided about
   OpenSet open_set_;
   std::uint64_t decided_ = 0;  // records of the open group
-  ShapedText shaped_;
+  TextOperatorOutput shaped_;
 };
 
 // Shapes a unit, whose tiles may be shaped by any threads.
-class TextUnitShaper {
+class TextUnitOperators {
  public:
-  // `sum` as in TextShaper.
-  TextUnitShaper(const TextShape& shape, const WorkUnit& unit, FingerprintSum sum)
-      : shape_(shape), unit_(unit), sum_(sum) {}
+  // `sum` as in TextTileOperators.
+  TextUnitOperators(const TextOperatorChain& shape, const WorkUnit& unit, FingerprintSum sum)
+      : operators_(shape), unit_(unit), sum_(sum) {}
 
   // Tiles go to these places. Must precede all else.
   void begin(std::span<const std::span<std::byte>> places, bool in_place = false);
-  TextShaper& tile(std::size_t index) { return tiles_[index]; }
+  TextTileOperators& tile(std::size_t index) { return tiles_[index]; }
   // The tile is merged from `count` entries, more than 0, from `entries` on in the unit's segment,
   // and others of later segments.
   void add_segment(std::size_t tile, std::size_t segment, const std::byte* entries,
@@ -189,19 +190,19 @@ class TextUnitShaper {
   MergedUnit join();
 
  private:
-  const TextShape& shape_;
+  const TextOperatorChain& operators_;
   const WorkUnit& unit_;
   FingerprintSum sum_;
-  std::vector<TextShaper> tiles_;
+  std::vector<TextTileOperators> tiles_;
 };
 
 // What goes out of shaped units in the end: joins the groups that reach from one into the next, and
 // counts what goes out.
-class TextJoiner {
+class TextBoundaryMerge {
  public:
   // At most `limit` records go out. Without `sum` there are no fingerprints.
-  TextJoiner(const TextShape& shape, std::uint64_t limit, FingerprintSum sum)
-      : shape_(shape), limit_(limit), sum_(sum) {}
+  TextBoundaryMerge(const TextOperatorChain& shape, std::uint64_t limit, FingerprintSum sum)
+      : operators_(shape), limit_(limit), sum_(sum) {}
 
   // The next unit in order: changes its pieces to what goes out. Throws what the shaping met.
   void join(MergedUnit& unit);
@@ -216,14 +217,14 @@ class TextJoiner {
   bool done() const { return ended_ || records_ == limit_; }
 
  private:
-  void check_order(ShapedText& shaped);
-  void join(ShapedText& shaped, MergedUnit& unit);
-  void join_set(ShapedText& shaped, MergedUnit& unit);
+  void check_order(TextOperatorOutput& shaped);
+  void join(TextOperatorOutput& shaped, MergedUnit& unit);
+  void join_set(TextOperatorOutput& shaped, MergedUnit& unit);
   void put_range(const SetGroup::Range& range, std::span<std::byte> records, MergedUnit& unit);
   void put(std::vector<std::byte> record, MergedUnit& unit);
   void put(std::span<const std::byte> records, std::uint64_t count, MergedUnit& unit);
 
-  const TextShape& shape_;
+  const TextOperatorChain& operators_;
   std::uint64_t limit_;
   FingerprintSum sum_;
   std::vector<std::byte> open_;  // what its group has come to; empty: there is none
@@ -238,9 +239,9 @@ class TextJoiner {
 std::string text_key_text(const TextLayout& layout, std::span<const std::byte> record);
 
 // Shapes the unit, which was merged to `merged`, where it stands.
-MergedUnit shape_text(const TextShape& shape, const WorkUnit& unit, std::span<std::byte> merged,
-                      FingerprintSum sum);
+MergedUnit apply_to_text(const TextOperatorChain& shape, const WorkUnit& unit,
+                         std::span<std::byte> merged, FingerprintSum sum);
 // Shapes a unit of one record, which stays as it is.
-MergedUnit shape_text(const TextShape& shape, const WorkUnit& unit, FingerprintSum sum);
+MergedUnit apply_to_text(const TextOperatorChain& shape, const WorkUnit& unit, FingerprintSum sum);
 
 }  // namespace corank

@@ -10,7 +10,7 @@
 namespace corank {
 namespace {
 
-constexpr std::uint64_t most_block_records = Filter::most_records;
+constexpr std::uint64_t max_block_records = Filter::max_records;
 
 // Moves those of the records that `which`, which ascend, name to `to`, which is not behind them.
 template <std::uint32_t bytes>
@@ -49,8 +49,8 @@ std::byte* move_records(std::byte* to, const std::byte* records,
 
 }  // namespace
 
-TileShaper::TileShaper(const Shape& shape, std::byte* place, FingerprintSum sum)
-    : shape_(&shape),
+TileOperators::TileOperators(const OperatorChain& shape, std::byte* place, FingerprintSum sum)
+    : operators_(&shape),
       place_(place),
       begin_(place + (shape.groups() && !shape.set_operation() ? shape.output_bytes() : 0)),
       end_(begin_),
@@ -59,32 +59,32 @@ TileShaper::TileShaper(const Shape& shape, std::byte* place, FingerprintSum sum)
       runs_(shape.encoding().layout()),
       selected_(shape.output_bytes()) {}
 
-void TileShaper::add_run(std::uint32_t run, const std::byte* records, std::uint64_t count) {
-  if (shape_->set_operation()) runs_.add(run, records, count);
+void TileOperators::add_run(std::uint32_t run, const std::byte* records, std::uint64_t count) {
+  if (operators_->set_operation()) runs_.add(run, records, count);
 }
 
-std::byte* TileShaper::take(std::byte* records, std::uint64_t count) {
-  const std::uint32_t record_bytes = shape_->record_bytes();
-  for (std::uint64_t first = 0; first < count; first += most_block_records)
-    take_block(records + first * record_bytes, std::min(most_block_records, count - first));
+std::byte* TileOperators::take(std::byte* records, std::uint64_t count) {
+  const std::uint32_t record_bytes = operators_->record_bytes();
+  for (std::uint64_t first = 0; first < count; first += max_block_records)
+    take_block(records + first * record_bytes, std::min(max_block_records, count - first));
   sum_put();
   const auto used = static_cast<std::uint64_t>(end_ - place_) +
-                    (open_.empty() || in_head_ ? 0 : shape_->output_bytes());
+                    (open_.empty() || in_head_ ? 0 : operators_->output_bytes());
   return place_ + (used + record_bytes - 1) / record_bytes * record_bytes;
 }
 
 // While it is in cache.
-void TileShaper::sum_put() {
+void TileOperators::sum_put() {
   // What set operations keep of the head has yet to be decided about.
-  if (!sum_ || (shape_->set_operation() && in_head_)) return;
+  if (!sum_ || (operators_->set_operation() && in_head_)) return;
   summed_ = std::max(summed_, begin_);
-  outgoing_ += sum_({summed_, end_}, shape_->output_bytes());
+  outgoing_ += sum_({summed_, end_}, operators_->output_bytes());
   summed_ = end_;
 }
 
-void TileShaper::take_block(std::byte* records, std::uint64_t count) {
-  const std::uint32_t record_bytes = shape_->record_bytes();
-  const KeyLayout layout = shape_->encoding().layout();
+void TileOperators::take_block(std::byte* records, std::uint64_t count) {
+  const std::uint32_t record_bytes = operators_->record_bytes();
+  const KeyLayout layout = operators_->encoding().layout();
   const Neighbours merged = compare_first_words(layout, records, count);
   if (sum_) {
     const std::byte* const last = records + (count - 1) * record_bytes;
@@ -97,22 +97,23 @@ void TileShaper::take_block(std::byte* records, std::uint64_t count) {
   }
   if (failure_) return;
   try {
-    std::uint16_t which[most_block_records];
+    std::uint16_t which[max_block_records];
     std::uint64_t kept = 0;
-    if (shape_->set_operation())
-      return take_sets(records, count, merged.tie,
-                       shape_->filters_ ? &shape_->filter_.test(records, count, masks_) : nullptr);
-    if (shape_->filters_) {
-      const Filter::Mask& fulfils = shape_->filter_.test(records, count, masks_);
+    if (operators_->set_operation())
+      return take_sets(
+          records, count, merged.tie,
+          operators_->filters_ ? &operators_->filter_.test(records, count, masks_) : nullptr);
+    if (operators_->filters_) {
+      const Filter::Mask& fulfils = operators_->filter_.test(records, count, masks_);
       for (std::uint64_t i = 0; i < count; ++i) {
         which[kept] = static_cast<std::uint16_t>(i);
         kept += fulfils[i];
       }
-      if (shape_->groups()) move_records(records, records, {which, kept}, record_bytes);
+      if (operators_->groups()) move_records(records, records, {which, kept}, record_bytes);
     }
-    if (shape_->groups())
-      take_groups(records, shape_->filters_ ? kept : count, merged.tie);
-    else if (shape_->filters_)
+    if (operators_->groups())
+      take_groups(records, operators_->filters_ ? kept : count, merged.tie);
+    else if (operators_->filters_)
       put(records, {which, kept});
     else
       put_stretch(records, count);
@@ -124,10 +125,10 @@ void TileShaper::take_block(std::byte* records, std::uint64_t count) {
 
 // Puts where the groups begin that begin here, and the end, to `starts`, and says how many they
 // are. Where a group `goes_on`, none begins with the first record.
-std::uint64_t TileShaper::find_groups(const std::byte* records, std::uint64_t count, bool may_tie,
-                                      bool goes_on, std::uint16_t* starts) const {
-  const std::uint32_t record_bytes = shape_->record_bytes();
-  const KeyLayout layout = shape_->encoding().layout();
+std::uint64_t TileOperators::find_groups(const std::byte* records, std::uint64_t count,
+                                         bool may_tie, bool goes_on, std::uint16_t* starts) const {
+  const std::uint32_t record_bytes = operators_->record_bytes();
+  const KeyLayout layout = operators_->encoding().layout();
   std::uint64_t groups = 0;
   if (!goes_on) starts[groups++] = 0;
   if (!may_tie) {
@@ -135,33 +136,33 @@ std::uint64_t TileShaper::find_groups(const std::byte* records, std::uint64_t co
   } else {
     std::uint32_t pieces = 0;  // of the first word
     while (pieces < layout.prefix_pieces && layout.pieces[pieces].word == 0) ++pieces;
-    Key<1> keys[most_block_records];
+    Key<1> keys[max_block_records];
     encode_keys({layout.pieces, pieces, pieces, record_bytes}, records, count, keys);
     const bool more_words = pieces != layout.pieces_count;
     for (std::uint64_t i = 1; i < count; ++i) {
       const std::byte* const record = records + i * record_bytes;
       starts[groups] = static_cast<std::uint16_t>(i);
       groups += keys[i].word[0] != keys[i - 1].word[0] ||
-                (more_words && !shape_->equal(record - record_bytes, record));
+                (more_words && !operators_->equal(record - record_bytes, record));
     }
   }
   starts[groups] = static_cast<std::uint16_t>(count);
   return groups;
 }
 
-void TileShaper::take_groups(std::byte* records, std::uint64_t count, bool may_tie) {
+void TileOperators::take_groups(std::byte* records, std::uint64_t count, bool may_tie) {
   if (count == 0) return;
-  const std::uint32_t record_bytes = shape_->record_bytes();
+  const std::uint32_t record_bytes = operators_->record_bytes();
 
-  if (!may_tie && !shape_->buries_) return take_singles(records, count);
+  if (!may_tie && !operators_->drops_tombstone_) return take_singles(records, count);
 
-  std::uint16_t starts[most_block_records + 1];
-  const bool goes_on = !open_.empty() && shape_->equal(open_.record(), records);
+  std::uint16_t starts[max_block_records + 1];
+  const bool goes_on = !open_.empty() && operators_->equal(open_.record(), records);
   std::uint64_t groups = find_groups(records, count, may_tie, goes_on, starts);
 
   // Of two equal keys that must not be, the first still goes out.
   std::exception_ptr failure;
-  if (shape_->on_equal() == OnEqual::error) {
+  if (operators_->on_equal() == OnEqual::error) {
     const auto fail = [&](std::uint64_t record) {
       failure = std::make_exception_ptr(EqualKeys(records + record * record_bytes, record_bytes));
     };
@@ -176,10 +177,10 @@ void TileShaper::take_groups(std::byte* records, std::uint64_t count, bool may_t
       starts[groups] = static_cast<std::uint16_t>(starts[group] + 1);
     }
   } else if (goes_on) {
-    open_.add(*shape_, records, starts[0]);
+    open_.add(*operators_, records, starts[0]);
   }
   const auto open = [&](std::uint64_t group) {
-    open_.start(*shape_, records + starts[group] * record_bytes,
+    open_.start(*operators_, records + starts[group] * record_bytes,
                 static_cast<std::uint64_t>(starts[group + 1] - starts[group]));
   };
   if (groups != 0) {
@@ -195,27 +196,27 @@ void TileShaper::take_groups(std::byte* records, std::uint64_t count, bool may_t
 }
 
 // No two of the records are of one group; the first may be of the open one.
-void TileShaper::take_singles(std::byte* records, std::uint64_t count) {
-  const std::uint32_t record_bytes = shape_->record_bytes();
+void TileOperators::take_singles(std::byte* records, std::uint64_t count) {
+  const std::uint32_t record_bytes = operators_->record_bytes();
   const std::byte* const block = records;
-  if (!open_.empty() && shape_->equal(open_.record(), records)) {
-    if (shape_->on_equal() == OnEqual::error) {
+  if (!open_.empty() && operators_->equal(open_.record(), records)) {
+    if (operators_->on_equal() == OnEqual::error) {
       failure_ = std::make_exception_ptr(EqualKeys(records, record_bytes));
       return;
     }
-    open_.add(*shape_, records, 1);
+    open_.add(*operators_, records, 1);
     records += record_bytes;
     --count;
   } else if (in_head_ && open_.empty()) {
-    open_.start(*shape_, records, 1);
+    open_.start(*operators_, records, 1);
     records += record_bytes;
     --count;
   }
   if (count == 0) return;
   close_group();
   std::byte* const last = records + (count - 1) * record_bytes;
-  if (shape_->counts_) shape_->count_one(records, count - 1);
-  if (sum_ && !shape_->filters_ && !shape_->counts_ && shape_->selected_.empty()) {
+  if (operators_->counts_) operators_->count_one(records, count - 1);
+  if (sum_ && !operators_->filters_ && !operators_->counts_ && operators_->selected_.empty()) {
     // All of the block but a record or two goes out as it was merged: its sum is known.
     sum_put();
     outgoing_ += block_sum_ - sum_({block, records}, record_bytes) -
@@ -225,19 +226,19 @@ void TileShaper::take_singles(std::byte* records, std::uint64_t count) {
   } else {
     put_stretch(records, count - 1);
   }
-  open_.start(*shape_, last, 1);
+  open_.start(*operators_, last, 1);
 }
 
 // `fulfils`: which of the records count; null: all.
-void TileShaper::take_sets(std::byte* records, std::uint64_t count, bool may_tie,
-                           const Filter::Mask* fulfils) {
-  const SetOperation& operation = *shape_->set_operation();
-  const std::uint32_t record_bytes = shape_->record_bytes();
-  std::uint16_t starts[most_block_records + 1];
+void TileOperators::take_sets(std::byte* records, std::uint64_t count, bool may_tie,
+                              const Filter::Mask* fulfils) {
+  const SetOperation& operation = *operators_->set_operation();
+  const std::uint32_t record_bytes = operators_->record_bytes();
+  std::uint16_t starts[max_block_records + 1];
   const std::uint64_t groups = find_groups(records, count, may_tie, false, starts);
-  Key<1> keys[most_block_records];
+  Key<1> keys[max_block_records];
   runs_.read_words(records, count, keys);
-  std::uint16_t which[most_block_records];
+  std::uint16_t which[max_block_records];
   std::uint64_t kept = 0;
   const auto counts = [&](std::uint64_t record) { return !fulfils || (*fulfils)[record] != 0; };
 
@@ -245,7 +246,7 @@ void TileShaper::take_sets(std::byte* records, std::uint64_t count, bool may_tie
   // their run.
   const auto for_pieces = [&](std::uint64_t record, std::span<const SetPiece> pieces, auto use) {
     for (const SetPiece& piece : pieces) {
-      std::uint16_t of_piece[most_block_records];
+      std::uint16_t of_piece[max_block_records];
       std::uint64_t counting = 0;
       for (const std::uint64_t end = record + piece.count; record < end; ++record)
         if (counts(record)) of_piece[counting++] = static_cast<std::uint16_t>(record);
@@ -273,7 +274,7 @@ void TileShaper::take_sets(std::byte* records, std::uint64_t count, bool may_tie
     const std::byte* const record = records + begin * record_bytes;
     const std::uint64_t word = keys[begin].word[0];
     const bool first = head_record_.empty();
-    const bool goes_on = group == 0 && !first && shape_->equal(open_set_.record.data(), record);
+    const bool goes_on = group == 0 && !first && operators_->equal(open_set_.record.data(), record);
     if (first) {
       head_record_.assign(record, record + record_bytes);
     } else if (!goes_on && in_head_) {
@@ -318,33 +319,34 @@ void TileShaper::take_sets(std::byte* records, std::uint64_t count, bool may_tie
   put(records, {which, kept});
 }
 
-void TileShaper::close_group() {
+void TileOperators::close_group() {
   if (open_.empty()) return;
   if (in_head_)
     head_ = std::exchange(open_, Group());
-  else if (open_.finish(*shape_, end_))
-    end_ += shape_->output_bytes();
+  else if (open_.finish(*operators_, end_))
+    end_ += operators_->output_bytes();
   in_head_ = false;
 }
 
 // All groups but the last, which begins at the last of `starts`.
-void TileShaper::put_groups(std::byte* records, std::span<const std::uint16_t> starts) {
-  const std::uint32_t record_bytes = shape_->record_bytes();
+void TileOperators::put_groups(std::byte* records, std::span<const std::uint16_t> starts) {
+  const std::uint32_t record_bytes = operators_->record_bytes();
   const std::uint64_t groups = starts.size() - 1;
   const auto size = [&](std::uint64_t group) { return starts[group + 1] - starts[group]; };
-  if (shape_->counts_)
+  if (operators_->counts_)
     for (std::uint64_t group = 0; group < groups; ++group)
-      if (size(group) == 1) shape_->count_one(records + starts[group] * record_bytes, 1);
+      if (size(group) == 1) operators_->count_one(records + starts[group] * record_bytes, 1);
   const Filter::Mask* buried = nullptr;
-  if (shape_->buries_) buried = &shape_->tombstone_.test(records, starts.back(), masks_);
+  if (operators_->drops_tombstone_)
+    buried = &operators_->tombstone_.test(records, starts.back(), masks_);
 
-  std::uint16_t which[most_block_records];
+  std::uint16_t which[max_block_records];
   std::uint64_t count = 0;
   const auto take = [&](std::uint64_t record) {
     which[count] = static_cast<std::uint16_t>(record);
     count += buried ? 1 - (*buried)[record] : 1;
   };
-  switch (shape_->on_equal()) {
+  switch (operators_->on_equal()) {
     case OnEqual::last:
       for (std::uint64_t group = 0; group < groups; ++group) take(starts[group + 1] - 1u);
       break;
@@ -356,9 +358,9 @@ void TileShaper::put_groups(std::byte* records, std::span<const std::uint16_t> s
         }
         put(records, {which, count});
         count = 0;
-        work_.start(*shape_, records + starts[group] * record_bytes,
+        work_.start(*operators_, records + starts[group] * record_bytes,
                     static_cast<std::uint64_t>(size(group)));
-        if (work_.finish(*shape_, end_)) end_ += shape_->output_bytes();
+        if (work_.finish(*operators_, end_)) end_ += operators_->output_bytes();
       }
       break;
     default:
@@ -367,31 +369,31 @@ void TileShaper::put_groups(std::byte* records, std::span<const std::uint16_t> s
   put(records, {which, count});
 }
 
-void TileShaper::put(const std::byte* records, std::span<const std::uint16_t> which) {
-  const std::uint32_t record_bytes = shape_->record_bytes();
-  if (shape_->selected_.empty()) {
+void TileOperators::put(const std::byte* records, std::span<const std::uint16_t> which) {
+  const std::uint32_t record_bytes = operators_->record_bytes();
+  if (operators_->selected_.empty()) {
     end_ = move_records(end_, records, which, record_bytes);
     return;
   }
   for (const std::uint16_t i : which) put_stretch(records + i * record_bytes, 1);
 }
 
-void TileShaper::put_stretch(const std::byte* records, std::uint64_t count) {
-  const std::uint32_t record_bytes = shape_->record_bytes();
-  if (shape_->selected_.empty()) {
+void TileOperators::put_stretch(const std::byte* records, std::uint64_t count) {
+  const std::uint32_t record_bytes = operators_->record_bytes();
+  if (operators_->selected_.empty()) {
     if (records != end_) std::memmove(end_, records, count * record_bytes);
     end_ += count * record_bytes;
     return;
   }
   for (std::uint64_t i = 0; i < count; ++i, records += record_bytes) {
     // What goes out may overlap the record that it comes from.
-    shape_->select(records, selected_.data());
+    operators_->select(records, selected_.data());
     end_ = std::ranges::copy(selected_, end_).out;
   }
 }
 
-void TileShaper::finish() {
-  if (shape_->set_operation() && in_head_)
+void TileOperators::finish() {
+  if (operators_->set_operation() && in_head_)
     begin_ = end_;
   else if (in_head_)
     head_ = std::exchange(open_, Group());

@@ -16,15 +16,15 @@ namespace corank {
 
 // Shapes the merged records of one tile in place. The groups at its ends may reach into its
 // neighbours, so they are not put out but kept apart, and there is room for them.
-class TileShaper {
+class TileOperators {
  public:
   // The tile is merged to `place`. With `sum` the order of the merged records is looked at, and
   // their fingerprint is taken.
-  TileShaper(const Shape& shape, std::byte* place, FingerprintSum sum);
+  TileOperators(const OperatorChain& shape, std::byte* place, FingerprintSum sum);
 
   // Where set operations find what the runs have of the tile's groups, before all else: `count`
-  // records of it, more than 0, as of RunCounter. The tile begins after the first `skipped` records
-  // of its first group in there.
+  // records of it, more than 0, as of GroupRunCounter. The tile begins after the first `skipped`
+  // records of its first group in there.
   void add_run(std::uint32_t run, const std::byte* records, std::uint64_t count);
   void skip(std::uint64_t skipped) { merged_of_open_ = skipped; }
 
@@ -35,7 +35,7 @@ class TileShaper {
   void finish();
 
  private:
-  friend class UnitShaper;
+  friend class UnitOperators;
 
   void take_block(std::byte* records, std::uint64_t count);
   void sum_put();
@@ -51,7 +51,7 @@ class TileShaper {
   void put(const std::byte* records, std::span<const std::uint16_t> which);
   void put_stretch(const std::byte* records, std::uint64_t count);
 
-  const Shape* shape_;
+  const OperatorChain* operators_;
   std::byte* const place_;
   std::byte* begin_;  // of what was put out
   std::byte* end_;
@@ -66,7 +66,7 @@ class TileShaper {
   bool in_head_ = true;
   std::exception_ptr failure_;  // of what follows what was put out
   // Of set operations, whose head stays in the tile's place, before what was put out.
-  RunCounter runs_;
+  GroupRunCounter runs_;
   std::vector<std::byte> head_record_;
   std::vector<SetPiece> head_pieces_;
   OpenSet open_set_;

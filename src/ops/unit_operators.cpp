@@ -26,7 +26,7 @@ void put_piece(std::vector<std::span<const std::byte>>& pieces, std::span<const 
 }
 
 // Appends what goes out of the group's next records.
-void put_set(const Shape& shape, SetGroup& group, std::span<const HeadPiece> head,
+void put_set(const OperatorChain& shape, SetGroup& group, std::span<const LeadingGroup> head,
              std::vector<std::span<const std::byte>>& pieces) {
   const std::uint64_t record_bytes = shape.record_bytes();
   for (const auto& [run, records] : head) {
@@ -37,7 +37,7 @@ void put_set(const Shape& shape, SetGroup& group, std::span<const HeadPiece> hea
 }
 
 // How many merged records before record `at` have its key.
-std::uint64_t equal_before(const Shape& shape, std::span<const std::byte> merged,
+std::uint64_t equal_before(const OperatorChain& shape, std::span<const std::byte> merged,
                            std::uint64_t at) {
   const KeyLayout layout = shape.encoding().layout();
   const std::byte* const record = merged.data() + at * layout.record_bytes;
@@ -53,23 +53,23 @@ std::uint64_t equal_before(const Shape& shape, std::span<const std::byte> merged
 
 }  // namespace
 
-void UnitShaper::begin(std::span<std::byte* const> places) {
+void UnitOperators::begin(std::span<std::byte* const> places) {
   tiles_.reserve(places.size());
-  for (std::byte* const place : places) tiles_.emplace_back(shape_, place, sum_);
+  for (std::byte* const place : places) tiles_.emplace_back(operators_, place, sum_);
 }
 
-void UnitShaper::add_segment(std::size_t tile, std::size_t segment, const std::byte* records,
-                             std::uint64_t count) {
+void UnitOperators::add_segment(std::size_t tile, std::size_t segment, const std::byte* records,
+                                std::uint64_t count) {
   tiles_[tile].add_run(unit_.segments[segment].chunk->run, records, count);
 }
 
-MergedUnit UnitShaper::join() {
-  const KeyLayout layout = shape_.encoding().layout();
+MergedUnit UnitOperators::join() {
+  const KeyLayout layout = operators_.encoding().layout();
   MergedUnit unit;
   if (sum_) {
     unit.fingerprint = 0;
-    const TileShaper* before = nullptr;
-    for (const TileShaper& tile : tiles_) {
+    const TileOperators* before = nullptr;
+    for (const TileOperators& tile : tiles_) {
       *unit.fingerprint += tile.fingerprint_;
       if (tile.first_.empty()) continue;
       if (tile.descends_ ||
@@ -81,27 +81,27 @@ MergedUnit UnitShaper::join() {
     if (before) unit.edges.insert(unit.edges.end(), before->last_.begin(), before->last_.end());
   }
 
-  if (shape_.set_operation())
+  if (operators_.set_operation())
     join_sets(unit);
   else
     join_groups(unit);
   return unit;
 }
 
-std::uint64_t UnitShaper::sum_of(std::span<const std::byte> outgoing) const {
-  return sum_ ? sum_(outgoing, shape_.output_bytes()) : 0;
+std::uint64_t UnitOperators::sum_of(std::span<const std::byte> outgoing) const {
+  return sum_ ? sum_(outgoing, operators_.output_bytes()) : 0;
 }
 
-void UnitShaper::join_groups(MergedUnit& unit) {
-  const std::uint32_t output_bytes = shape_.output_bytes();
+void UnitOperators::join_groups(MergedUnit& unit) {
+  const std::uint32_t output_bytes = operators_.output_bytes();
   // The group that may go on in the next tile, and where it goes out if it does not: before or
   // after what its tile has put out.
   Group open;
-  TileShaper* of = nullptr;
+  TileOperators* of = nullptr;
   bool before_tile = false;
   bool in_head = true;
   const auto finish_at = [&](std::byte* place) {
-    if (!open.finish(shape_, place)) return false;
+    if (!open.finish(operators_, place)) return false;
     unit.outgoing_fingerprint += sum_of({place, output_bytes});
     return true;
   };
@@ -118,22 +118,22 @@ void UnitShaper::join_groups(MergedUnit& unit) {
   };
   std::size_t joined = 0;
   try {
-    for (TileShaper& tile : tiles_) {
+    for (TileOperators& tile : tiles_) {
       if (unit.failure) break;
       ++joined;
       if (!tile.head_.empty()) {
-        if (open.empty() || !shape_.equal(open.record(), tile.head_.record())) {
+        if (open.empty() || !operators_.equal(open.record(), tile.head_.record())) {
           close();
           open = std::move(tile.head_);
           of = &tile;
           before_tile = true;
-        } else if (shape_.on_equal() == OnEqual::error) {
+        } else if (operators_.on_equal() == OnEqual::error) {
           unit.failure =
-              std::make_exception_ptr(EqualKeys(tile.head_.record(), shape_.record_bytes()));
+              std::make_exception_ptr(EqualKeys(tile.head_.record(), operators_.record_bytes()));
           --joined;
           break;
         } else {
-          open.add(shape_, tile.head_);
+          open.add(operators_, tile.head_);
         }
         if (!tile.in_head_) {
           close();
@@ -151,25 +151,25 @@ void UnitShaper::join_groups(MergedUnit& unit) {
   }
   (in_head ? unit.head : unit.tail) = std::move(open);
 
-  for (const TileShaper& tile : std::span(tiles_).first(joined)) {
+  for (const TileOperators& tile : std::span(tiles_).first(joined)) {
     put_piece(unit.pieces, {tile.begin_, tile.end_});
     unit.outgoing_fingerprint += tile.outgoing_;
   }
 }
 
-void UnitShaper::join_sets(MergedUnit& unit) {
+void UnitOperators::join_sets(MergedUnit& unit) {
   OpenSet open;  // none while the unit's head goes on
-  for (TileShaper& tile : tiles_) {
+  for (TileOperators& tile : tiles_) {
     if (unit.failure) break;
     if (!tile.head_record_.empty()) {
-      std::vector<HeadPiece> head;
+      std::vector<LeadingGroup> head;
       std::byte* at = tile.place_;
       for (const SetPiece& piece : tile.head_pieces_) {
-        head.push_back({piece.run, {at, piece.count * shape_.record_bytes()}});
+        head.push_back({piece.run, {at, piece.count * operators_.record_bytes()}});
         at += head.back().records.size();
       }
       const auto goes_on = [&](const std::vector<std::byte>& group) {
-        return !group.empty() && shape_.equal(group.data(), tile.head_record_.data());
+        return !group.empty() && operators_.equal(group.data(), tile.head_record_.data());
       };
       if (open.empty() && (unit.head_record.empty() || goes_on(unit.head_record))) {
         unit.head_record = tile.head_record_;
@@ -177,7 +177,7 @@ void UnitShaper::join_sets(MergedUnit& unit) {
       } else {
         if (!goes_on(open.record)) open = {tile.head_record_, {}};
         std::vector<std::span<const std::byte>> decided;
-        put_set(shape_, open.group, head, decided);
+        put_set(operators_, open.group, head, decided);
         for (const auto piece : decided) {
           put_piece(unit.pieces, piece);
           unit.outgoing_fingerprint += sum_of(piece);
@@ -192,41 +192,42 @@ void UnitShaper::join_sets(MergedUnit& unit) {
   unit.tail_set = std::move(open);
 }
 
-void UnitJoiner::check_order(const std::byte* open, const std::byte* next) const {
-  if (record_less(shape_.encoding().layout(), next, open))
+void BoundaryMerge::check_order(const std::byte* open, const std::byte* next) const {
+  if (record_less(operators_.encoding().layout(), next, open))
     throw Corrupted("the merged units are not in order");
 }
 
-void UnitJoiner::add(std::span<const std::byte> outgoing) {
-  if (sum_) fingerprint_ += sum_(outgoing, shape_.output_bytes());
+void BoundaryMerge::add(std::span<const std::byte> outgoing) {
+  if (sum_) fingerprint_ += sum_(outgoing, operators_.output_bytes());
 }
 
-void UnitJoiner::put_group(std::vector<std::byte>& edge) {
+void BoundaryMerge::put_group(std::vector<std::byte>& edge) {
   if (open_.empty() || done()) return;
-  edge.resize(edge.size() + shape_.output_bytes());
-  if (open_.finish(shape_, edge.data() + edge.size() - shape_.output_bytes()))
+  edge.resize(edge.size() + operators_.output_bytes());
+  if (open_.finish(operators_, edge.data() + edge.size() - operators_.output_bytes()))
     --left_;
   else
-    edge.resize(edge.size() - shape_.output_bytes());
+    edge.resize(edge.size() - operators_.output_bytes());
 }
 
-void UnitJoiner::join(MergedUnit& unit, std::vector<std::byte>& edge) {
-  const std::uint32_t bytes = shape_.output_bytes();
+void BoundaryMerge::join(MergedUnit& unit, std::vector<std::byte>& edge) {
+  const std::uint32_t bytes = operators_.output_bytes();
   edge.clear();
   edge.reserve(3 * bytes);  // pieces point into it
   std::vector<std::span<const std::byte>> pieces(1);
   bool goes_on = false;
   if (!unit.head.empty()) {
-    if (open_.empty() || !shape_.equal(open_.record(), unit.head.record())) {
+    if (open_.empty() || !operators_.equal(open_.record(), unit.head.record())) {
       if (!open_.empty()) check_order(open_.record(), unit.head.record());
       put_group(edge);
       open_ = std::move(unit.head);
-    } else if (shape_.on_equal() == OnEqual::error) {
-      unit.failure = std::make_exception_ptr(EqualKeys(unit.head.record(), shape_.record_bytes()));
+    } else if (operators_.on_equal() == OnEqual::error) {
+      unit.failure =
+          std::make_exception_ptr(EqualKeys(unit.head.record(), operators_.record_bytes()));
       unit.pieces.clear();
       unit.tail = Group();
     } else {
-      open_.add(shape_, unit.head);
+      open_.add(operators_, unit.head);
     }
     goes_on = unit.pieces.empty() && unit.tail.empty() && !unit.failure;
     if (!goes_on) {
@@ -237,12 +238,12 @@ void UnitJoiner::join(MergedUnit& unit, std::vector<std::byte>& edge) {
   pieces.front() = edge;
   if (!unit.head_record.empty()) {
     const std::byte* const head = unit.head_record.data();
-    if (open_set_.empty() || !shape_.equal(open_set_.record.data(), head)) {
+    if (open_set_.empty() || !operators_.equal(open_set_.record.data(), head)) {
       if (!open_set_.empty()) check_order(open_set_.record.data(), head);
       open_set_ = {unit.head_record, {}};
     }
     std::vector<std::span<const std::byte>> all;
-    put_set(shape_, open_set_.group, unit.head_pieces, all);
+    put_set(operators_, open_set_.group, unit.head_pieces, all);
     for (const auto piece : all) add(piece);
     for (const auto piece : unit.pieces) put_piece(all, piece);
     unit.pieces = std::move(all);
@@ -266,15 +267,15 @@ void UnitJoiner::join(MergedUnit& unit, std::vector<std::byte>& edge) {
   if (unit.failure && !done()) std::rethrow_exception(unit.failure);
 }
 
-void UnitJoiner::finish(MergedUnit& unit, std::vector<std::byte>& edge) {
+void BoundaryMerge::finish(MergedUnit& unit, std::vector<std::byte>& edge) {
   edge.clear();
   put_group(edge);
   unit.pieces = {edge};
   add(edge);
 }
 
-MergedUnit shape_unit(const Shape& shape, const WorkUnit& unit, std::span<std::byte> merged,
-                      FingerprintSum sum) {
+MergedUnit apply_to_unit(const OperatorChain& shape, const WorkUnit& unit,
+                         std::span<std::byte> merged, FingerprintSum sum) {
   const std::uint32_t record_bytes = shape.record_bytes();
   const std::uint64_t records = merged.size() / record_bytes;
   const std::uint64_t tiles = std::max<std::uint64_t>(merged.size() / task_bytes, 1);
@@ -282,7 +283,7 @@ MergedUnit shape_unit(const Shape& shape, const WorkUnit& unit, std::span<std::b
   std::vector<std::byte*> places;
   for (std::uint64_t tile = 0; tile < tiles; ++tile)
     places.push_back(merged.data() + start(tile) * record_bytes);
-  UnitShaper shaper(shape, unit, sum);
+  UnitOperators shaper(shape, unit, sum);
   shaper.begin(places);
   if (shape.set_operation())
     for (std::uint64_t tile = 0; tile < tiles; ++tile) {
@@ -294,7 +295,7 @@ MergedUnit shape_unit(const Shape& shape, const WorkUnit& unit, std::span<std::b
       shaper.tile(tile).skip(equal_before(shape, merged, start(tile)));
     }
   tbb::this_task_arena::isolate([&] {
-    for_all(0, tiles, [&](std::uint64_t tile) {
+    parallel_for(0, tiles, [&](std::uint64_t tile) {
       shaper.tile(tile).take(places[tile], start(tile + 1) - start(tile));
       shaper.tile(tile).finish();
     });

@@ -15,15 +15,15 @@
 namespace corank {
 
 // Shapes a unit, whose tiles may be shaped by any threads.
-class UnitShaper {
+class UnitOperators {
  public:
-  // `sum` as in TileShaper.
-  UnitShaper(const Shape& shape, const WorkUnit& unit, FingerprintSum sum)
-      : shape_(shape), unit_(unit), sum_(sum) {}
+  // `sum` as in TileOperators.
+  UnitOperators(const OperatorChain& shape, const WorkUnit& unit, FingerprintSum sum)
+      : operators_(shape), unit_(unit), sum_(sum) {}
 
   // Tiles are merged to these places. Must precede all else.
   void begin(std::span<std::byte* const> places);
-  TileShaper& tile(std::size_t index) { return tiles_[index]; }
+  TileOperators& tile(std::size_t index) { return tiles_[index]; }
   // The tile is merged from `count` records, more than 0, from `records` on in the unit's segment,
   // and others of later segments.
   void add_segment(std::size_t tile, std::size_t segment, const std::byte* records,
@@ -38,19 +38,19 @@ class UnitShaper {
   void join_sets(MergedUnit& unit);
   std::uint64_t sum_of(std::span<const std::byte> outgoing) const;
 
-  const Shape& shape_;
+  const OperatorChain& operators_;
   const WorkUnit& unit_;
   FingerprintSum sum_;
-  std::vector<TileShaper> tiles_;
+  std::vector<TileOperators> tiles_;
 };
 
 // What goes out of shaped units in the end: joins the groups that reach from one unit into the
 // next, and counts what goes out.
-class UnitJoiner {
+class BoundaryMerge {
  public:
   // At most `limit` records go out. Without `sum` there is no fingerprint.
-  UnitJoiner(const Shape& shape, std::uint64_t limit, FingerprintSum sum)
-      : shape_(shape), left_(limit), sum_(sum) {}
+  BoundaryMerge(const OperatorChain& shape, std::uint64_t limit, FingerprintSum sum)
+      : operators_(shape), left_(limit), sum_(sum) {}
 
   // The next unit in order: changes its pieces to what goes out; what belongs to none of them is
   // put in `edge`, whose memory they use as well. Throws what the shaping met.
@@ -68,7 +68,7 @@ class UnitJoiner {
   void check_order(const std::byte* open, const std::byte* next) const;
   void add(std::span<const std::byte> outgoing);
 
-  const Shape& shape_;
+  const OperatorChain& operators_;
   std::uint64_t left_;
   FingerprintSum sum_;
   std::uint64_t fingerprint_ = 0;
@@ -77,7 +77,7 @@ class UnitJoiner {
 };
 
 // Shapes the unit, which was merged to `merged` as a whole, on the cores of the caller's arena.
-MergedUnit shape_unit(const Shape& shape, const WorkUnit& unit, std::span<std::byte> merged,
-                      FingerprintSum sum);
+MergedUnit apply_to_unit(const OperatorChain& shape, const WorkUnit& unit,
+                         std::span<std::byte> merged, FingerprintSum sum);
 
 }  // namespace corank

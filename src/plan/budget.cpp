@@ -34,9 +34,9 @@ Budget::Budget(const Options& options, std::span<const Run> runs, unsigned threa
       bytes_(memory_bytes_) {
   for (const Run& run : runs) decoder_bytes_ = std::max(decoder_bytes_, run.input().memory_bytes);
   if (runs.size() >= many_runs) {
-    const std::uint64_t least_bytes = smallest() * std::max(options.parts, 1u);
+    const std::uint64_t min_bytes = smallest() * std::max(options.parts, 1u);
     bytes_ = std::max(bytes_ - std::min(bytes_ / 4, runs.size() * bytes_known_of_a_run),
-                      std::min(bytes_, least_bytes));
+                      std::min(bytes_, min_bytes));
   }
 }
 
@@ -50,9 +50,9 @@ unsigned Budget::reserve(const Compression& compression) {
   return threads;
 }
 
-std::uint64_t Budget::widest(std::size_t slices) const {
+std::uint64_t Budget::widest(std::size_t partitions) const {
   // Half of the memory is left to what decompresses.
-  const std::uint64_t bytes = bytes_ / slices / (has_streams_ ? 2 : 1);
+  const std::uint64_t bytes = bytes_ / partitions / (has_streams_ ? 2 : 1);
   std::uint64_t widest =
       options_.text ? widest_text_pass(bytes) : widest_pass(options_.record.record_bytes, bytes);
   if (decoder_bytes_ != 0) widest = std::min(widest, bytes / decoder_bytes_);
@@ -62,8 +62,8 @@ std::uint64_t Budget::widest(std::size_t slices) const {
         "is {} bytes",
         memory_bytes_,
         options_.text ? "any number of" : std::to_string(options_.record.record_bytes),
-        slices > 1 ? fmt::format(" into {} parts", slices) : "",
-        smallest() * slices + reserved_bytes_));
+        partitions > 1 ? fmt::format(" into {} parts", partitions) : "",
+        smallest() * partitions + reserved_bytes_));
   return widest;
 }
 
@@ -75,22 +75,21 @@ std::optional<PassPlan> Budget::plan(std::span<const Run> runs, const PassNeeds&
     decoders_bytes += run.input().memory_bytes;
   }
   const std::uint64_t memory_bytes =
-      bytes_ / needs.slices - std::min(decoders_bytes, needs.held * decoder_bytes_);
+      bytes_ / needs.partitions - std::min(decoders_bytes, needs.held * decoder_bytes_);
   // How many bytes a stream will give is not known.
   if (has_streams_) merged_bytes = std::numeric_limits<std::uint64_t>::max();
-  const std::uint64_t slice_bytes = std::min(merged_bytes, needs.wanted_bytes) / needs.slices;
+  const std::uint64_t slice_bytes = std::min(merged_bytes, needs.wanted_bytes) / needs.partitions;
   const bool mapped = std::ranges::all_of(runs, &Run::is_mapped);
-  const std::uint64_t least_unit_bytes =
-      needs.direct_output ? std::min(least_direct_unit_bytes, slice_bytes / runs_to_direct_units)
-                          : 0;
+  const std::uint64_t min_unit_bytes =
+      needs.direct_output ? std::min(min_direct_unit_bytes, slice_bytes / runs_to_direct_units) : 0;
   if (options_.text)
     return plan_text_pass(
         needs.held, memory_bytes, slice_bytes,
-        needs.cuda ? largest_cuda_unit_bytes : std::max(largest_text_unit_bytes, least_unit_bytes),
+        needs.cuda ? max_cuda_unit_bytes : std::max(max_text_unit_bytes, min_unit_bytes),
         mapped ? runs_to_mapped_text_chunks : runs_to_cached_chunks);
-  const auto threads = std::max(threads_ / static_cast<unsigned>(needs.slices), 1u);
+  const auto threads = std::max(threads_ / static_cast<unsigned>(needs.partitions), 1u);
   const std::uint64_t unit_bytes =
-      std::max({needs.cuda ? largest_cuda_unit_bytes : cpu_unit_bytes(threads), least_unit_bytes,
+      std::max({needs.cuda ? max_cuda_unit_bytes : cpu_unit_bytes(threads), min_unit_bytes,
                 enough_unit_bytes(
                     runs.size(), needs.cuda ? cuda_unit_bytes_a_run : cpu_unit_bytes_a_run(threads),
                     slice_bytes)});
@@ -107,7 +106,7 @@ std::optional<PassPlan> Budget::plan(std::span<const Run> runs, const PassNeeds&
 
 std::uint64_t Budget::smallest() const {
   const std::uint64_t bytes =
-      options_.text ? smallest_text_memory() : smallest_memory(options_.record.record_bytes);
+      options_.text ? min_text_memory() : min_memory(options_.record.record_bytes);
   return has_streams_ ? std::max(2 * bytes, 4 * decoder_bytes_) : bytes;
 }
 

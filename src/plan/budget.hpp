@@ -14,7 +14,7 @@ namespace corank {
 
 // What a plan for one pass depends on beside its runs.
 struct PassNeeds {
-  std::size_t slices;
+  std::size_t partitions;
   std::uint64_t held;  // runs that chunks are held of at once
   bool direct;         // whether chunks begin and end within pages
   bool direct_output;
@@ -33,7 +33,7 @@ class Budget {
   unsigned reserve(const Compression& compression);
 
   // The most runs that each of `slices` can merge at once. Throws Error if they are not even two.
-  std::uint64_t widest(std::size_t slices) const;
+  std::uint64_t widest(std::size_t partitions) const;
 
   // None where so many runs can't be merged at once.
   std::optional<PassPlan> plan(std::span<const Run> runs, const PassNeeds& needs) const;

@@ -12,18 +12,18 @@
 namespace corank {
 
 // More than this a unit of the kind does not gain, and memory that was never touched costs time.
-inline constexpr std::uint64_t largest_cpu_unit_bytes = std::uint64_t{16} << 20;
-inline constexpr std::uint64_t largest_text_unit_bytes = std::uint64_t{4} << 20;
+inline constexpr std::uint64_t max_cpu_unit_bytes = std::uint64_t{16} << 20;
+inline constexpr std::uint64_t max_text_unit_bytes = std::uint64_t{4} << 20;
 // What goes past the page cache on its way out gains nothing by staying in the caches: to a disk
 // two threads merged 16 runs of lines 1.15 times as fast by these as by 4 MiB, of records 1.2
 // times.
-inline constexpr std::uint64_t least_direct_unit_bytes = std::uint64_t{16} << 20;
+inline constexpr std::uint64_t min_direct_unit_bytes = std::uint64_t{16} << 20;
 inline constexpr std::uint64_t runs_to_direct_units = 16;  // lest the first and the last show
 // Where threads are few the units in flight stay in the last cache.
 inline std::uint64_t cpu_unit_bytes(unsigned threads) {
-  return std::min(threads * (std::uint64_t{2} << 20), largest_cpu_unit_bytes);
+  return std::min(threads * (std::uint64_t{2} << 20), max_cpu_unit_bytes);
 }
-inline constexpr std::uint64_t largest_cuda_unit_bytes = std::uint64_t{32} << 20;
+inline constexpr std::uint64_t max_cuda_unit_bytes = std::uint64_t{32} << 20;
 
 // What the cut of a unit costs grows with the runs, however small a run's part in it: so large are
 // the units of `runs` runs better, as long as the first and the last of them hardly show. How much
@@ -48,11 +48,11 @@ inline constexpr std::uint64_t runs_to_mapped_text_chunks = 4;
 
 // The best way to merge `runs` runs of `merged_bytes` together at once within `memory_bytes`; none
 // if there is none. Whether there is one depends on neither `merged_bytes` nor
-// `largest_unit_bytes`. A chunk has `edge_bytes` beside its records.
+// `max_unit_bytes`. A chunk has `edge_bytes` beside its records.
 std::optional<PassPlan> plan_pass(
     std::uint64_t runs, std::uint32_t record_bytes, std::uint64_t memory_bytes,
     std::uint64_t merged_bytes = std::numeric_limits<std::uint64_t>::max(),
-    std::uint64_t largest_unit_bytes = largest_cpu_unit_bytes, std::uint64_t edge_bytes = 0,
+    std::uint64_t max_unit_bytes = max_cpu_unit_bytes, std::uint64_t edge_bytes = 0,
     std::uint64_t runs_to_chunks = runs_to_cached_chunks);
 
 // The same for records of variable length: of a chunk `chunk_records` entries and their records, of
@@ -60,7 +60,7 @@ std::optional<PassPlan> plan_pass(
 std::optional<PassPlan> plan_text_pass(
     std::uint64_t runs, std::uint64_t memory_bytes,
     std::uint64_t merged_bytes = std::numeric_limits<std::uint64_t>::max(),
-    std::uint64_t largest_unit_bytes = largest_text_unit_bytes,
+    std::uint64_t max_unit_bytes = max_text_unit_bytes,
     std::uint64_t runs_to_chunks = runs_to_cached_chunks);
 
 // The most runs that one pass can merge; 0 if not even two.
@@ -68,12 +68,12 @@ std::uint64_t widest_pass(std::uint32_t record_bytes, std::uint64_t memory_bytes
 std::uint64_t widest_text_pass(std::uint64_t memory_bytes);
 
 // The smallest budget with which any number of runs can be merged.
-std::uint64_t smallest_memory(std::uint32_t record_bytes);
-std::uint64_t smallest_text_memory();
+std::uint64_t min_memory(std::uint32_t record_bytes);
+std::uint64_t min_text_memory();
 
 // A pass before the last: merges `count` runs from run `first` on into one, which takes their
 // place.
-struct EarlierPass {
+struct IntermediatePass {
   std::size_t first;
   std::size_t count;
   std::uint64_t records;
@@ -82,7 +82,7 @@ struct EarlierPass {
 // The passes, in order, that leave no more than `widest` (at least 2) of the runs, whose lengths
 // are `records`. Each merges the neighbours that hold the fewest records, and no more of them than
 // needed. Neighbours, so that equal keys keep the order of the runs.
-std::vector<EarlierPass> plan_earlier_passes(std::vector<std::uint64_t> records,
-                                             std::size_t widest);
+std::vector<IntermediatePass> plan_intermediate_passes(std::vector<std::uint64_t> records,
+                                                       std::size_t widest);
 
 }  // namespace corank

@@ -19,9 +19,9 @@ std::uint64_t first_chunk_records(const PassPlan& plan, std::uint32_t record_byt
                   plan.chunk_records);
 }
 
-bool take_less(PassPlan& plan, std::uint32_t record_bytes) {
-  constexpr std::uint64_t least_bytes = std::uint64_t{1} << 20;
-  if (plan.unit_records > 1 && plan.unit_bytes > least_bytes) {
+bool shrink_to_fit_device(PassPlan& plan, std::uint32_t record_bytes) {
+  constexpr std::uint64_t min_bytes = std::uint64_t{1} << 20;
+  if (plan.unit_records > 1 && plan.unit_bytes > min_bytes) {
     plan.unit_records /= 2;
     plan.unit_bytes = round_up(plan.unit_records * record_bytes, page_bytes());
   } else if (plan.tokens > 1) {

@@ -26,6 +26,6 @@ std::uint64_t first_chunk_records(const PassPlan& plan, std::uint32_t record_byt
 
 // Makes the plan take less of a device's memory: smaller units, down to a MiB, then fewer at once.
 // False if it is the least.
-bool take_less(PassPlan& plan, std::uint32_t record_bytes);
+bool shrink_to_fit_device(PassPlan& plan, std::uint32_t record_bytes);
 
 }  // namespace corank

@@ -34,7 +34,7 @@ Reader::Reader(std::span<const Run> runs, const KeyEncoding& encoding, const Pas
     read_ahead();
   }
   if (std::ranges::any_of(runs, &Run::is_direct)) {
-    ring_ = ReadRing::open(static_cast<unsigned>(plan.read_ahead));
+    ring_ = UringReader::open(static_cast<unsigned>(plan.read_ahead));
     threads = std::min(static_cast<unsigned>(plan.read_ahead), 32u);
   }
   try {
@@ -189,7 +189,7 @@ void Reader::resume_read(std::unique_ptr<ReadInFlight> read) {
 }
 
 ChunkRef Reader::finish_read() {
-  const ReadRing::Finished finished = ring_->wait();
+  const UringReader::Finished finished = ring_->wait();
   std::unique_ptr<ReadInFlight> read(static_cast<ReadInFlight*>(finished.tag));
   const Run& run = runs_[read->request.run];
   if (finished.bytes < 0 && finished.bytes != -EINTR && finished.bytes != -EAGAIN) {
@@ -239,7 +239,7 @@ ChunkRef Reader::make_chunk(Request request, const std::byte* records) {
   const auto last_key =
       encode<max_key_words>(encoding_.layout(), records + bytes - encoding_.record_bytes());
   const Run& run = runs_[request.run];
-  const MappedPart mapped{{run.in_place(0), run.bytes()}, run.mapped_page_bytes()};
+  const MappedRange mapped{{run.in_place(0), run.bytes()}, run.mapped_page_bytes()};
   std::optional<std::uint64_t> fingerprint;
   if (sum_) fingerprint = sum_({records, bytes}, encoding_.record_bytes());
   return {new Chunk{request.run, request.first, request.count, last_key, std::move(request.buffer),

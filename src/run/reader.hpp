@@ -92,7 +92,7 @@ class Reader final : public ChunkSource {
   std::queue<Request> requests_;
   std::exception_ptr failure_;
 
-  std::unique_ptr<ReadRing> ring_;  // null: every thread reads one chunk at a time
+  std::unique_ptr<UringReader> ring_;  // null: every thread reads one chunk at a time
   std::vector<std::jthread> threads_;
 };
 

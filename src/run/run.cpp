@@ -44,7 +44,7 @@ class BegunSource final : public Source {
 Run::Run(std::filesystem::path path, std::uint32_t record_bytes, bool keep_open, bool decompress)
     : path_(std::move(path)),
       file_(std::make_shared<const FileDescriptor>(open_input(path_))),
-      input_(look_at_input(path_, *file_, decompress)),
+      input_(verify_input(path_, *file_, decompress)),
       decompress_(decompress),
       record_bytes_(record_bytes),
       file_bytes_(input_.bytes) {

@@ -19,9 +19,9 @@ constexpr std::size_t other_descriptors = 96;
 constexpr std::size_t part_descriptors = 2;
 
 // Below this the page cache costs less than it saves.
-constexpr std::uint64_t least_direct_chunk_bytes = std::uint64_t{64} << 10;
+constexpr std::uint64_t min_direct_chunk_bytes = std::uint64_t{64} << 10;
 // A process may have 65,530 mappings, by default.
-constexpr std::size_t most_mapped = 16'384;
+constexpr std::size_t max_mapped = 16'384;
 
 // Whether a few of the runs, the first of them, are in the page cache.
 bool are_cached(std::span<const Run> runs) {
@@ -33,9 +33,9 @@ bool are_cached(std::span<const Run> runs) {
 }
 
 void map(std::span<Run> runs, std::uint64_t resident_bytes) {
-  if (runs.size() > most_mapped)
+  if (runs.size() > max_mapped)
     throw Error(fmt::format("--io mapped: maps no more than {} runs, and there are {}; use auto",
-                            most_mapped, runs.size()));
+                            max_mapped, runs.size()));
   std::vector<std::uint64_t> file_bytes;
   for (const Run& run : runs) file_bytes.push_back(run.file_bytes());
   const auto files = std::make_shared<MappedFiles>(file_bytes, resident_bytes);
@@ -71,13 +71,12 @@ const char* choose_io(std::span<Run> runs, Io io, bool may_map, std::uint64_t me
                       std::uint64_t direct_chunk_bytes) {
   if (std::ranges::all_of(runs, &Run::is_stream)) return "streamed";
   const bool automatic = io == Io::automatic, cached = are_cached(runs);
-  if (io == Io::mapped || (automatic && cached && may_map && runs.size() <= most_mapped)) {
+  if (io == Io::mapped || (automatic && cached && may_map && runs.size() <= max_mapped)) {
     map(runs, memory_bytes / 4);
     return "mapped";
   }
   if ((io == Io::direct || (automatic && !cached)) &&
-      direct_chunk_bytes >= least_direct_chunk_bytes &&
-      std::ranges::all_of(runs, &Run::make_direct))
+      direct_chunk_bytes >= min_direct_chunk_bytes && std::ranges::all_of(runs, &Run::make_direct))
     return "direct";
   return "buffered";
 }

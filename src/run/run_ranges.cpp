@@ -64,13 +64,13 @@ void keep_between(std::span<Run> runs, const std::optional<End>& from,
 }  // namespace
 
 void keep_range(std::span<Run> runs, const Options& options) {
-  keep_between(runs, record_bound(options, options.shaping.from),
-               record_bound(options, options.shaping.to));
+  keep_between(runs, record_bound(options, options.query.from),
+               record_bound(options, options.query.to));
 }
 
-void keep_range(std::span<Run> runs, const TextLayout& text, const Shaping& shaping) {
-  keep_between(runs, line_bound(text, shaping.text_from, "--from"),
-               line_bound(text, shaping.text_to, "--to"));
+void keep_range(std::span<Run> runs, const TextLayout& text, const Query& query) {
+  keep_between(runs, line_bound(text, query.text_from, "--from"),
+               line_bound(text, query.text_to, "--to"));
 }
 
 }  // namespace corank

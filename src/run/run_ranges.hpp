@@ -12,6 +12,6 @@ namespace corank {
 // By Shaping::from and Shaping::to.
 void keep_range(std::span<Run> runs, const Options& options);
 // By Shaping::text_from and Shaping::text_to, of lines.
-void keep_range(std::span<Run> runs, const TextLayout& text, const Shaping& shaping);
+void keep_range(std::span<Run> runs, const TextLayout& text, const Query& query);
 
 }  // namespace corank

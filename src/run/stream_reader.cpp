@@ -15,7 +15,7 @@ namespace {
 constexpr std::uint64_t margin_bytes = stream_margin_bytes;
 // Records that are looked at together, so few that their bytes stay in the first cache.
 constexpr std::uint64_t batch_records = 256;
-constexpr std::uint64_t least_wanted_bytes = 4096;
+constexpr std::uint64_t min_wanted_bytes = 4096;
 
 class RunSource final : public Source {
  public:
@@ -72,13 +72,13 @@ struct StreamReader::Filling {
   Buffer buffer;
   std::shared_ptr<std::byte[]> instead;  // of a buffer, where the pool had none
   std::shared_ptr<LargeMemory> large;    // has the bytes where the buffer has no room for them
-  std::span<Entry> entries;              // room for them; empty where records have a fixed size
+  std::span<PrefixRef> entries;          // room for them; empty where records have a fixed size
   const std::byte* records = nullptr;    // entries, or the records themselves
   std::span<const std::byte> bytes;      // of the records
   std::uint64_t count = 0;
   std::uint64_t fingerprint = 0;
   bool words_ascend = true;
-  MappedPart mapped{};  // what the bytes stay in, if that is mapped
+  MappedRange mapped{};  // what the bytes stay in, if that is mapped
 };
 
 StreamReader::StreamReader(std::vector<Stream> streams, const KeyEncoding& encoding,
@@ -88,7 +88,7 @@ StreamReader::StreamReader(std::vector<Stream> streams, const KeyEncoding& encod
       order_(order),
       chunk_records_(plan.chunk_records),
       room_bytes_(encoding.layout().text
-                      ? plan.chunk_bytes - plan.chunk_records * sizeof(Entry) - margin_bytes
+                      ? plan.chunk_bytes - plan.chunk_records * sizeof(PrefixRef) - margin_bytes
                       : plan.chunk_records * encoding.record_bytes()),
       large_bytes_(plan.large_bytes),
       read_ahead_limit_(plan.read_ahead),
@@ -105,7 +105,7 @@ StreamReader::StreamReader(std::vector<Stream> streams, const KeyEncoding& encod
     const bool goes_on = runs_[run].unread.size() > room_bytes_;
     runs_[run].wanted_bytes =
         goes_on && order == Order::forecast
-            ? std::max(part_of(room_bytes_, run + 1, runs_.size()), least_wanted_bytes)
+            ? std::max(part_of(room_bytes_, run + 1, runs_.size()), min_wanted_bytes)
             : room_bytes_;
     forecast_.push({{}, 0, run});
   }
@@ -180,7 +180,7 @@ void StreamReader::forecast(const Chunk& chunk) {
   if (order_ != Order::forecast) return forecast_.push({{}, 0, chunk.run});
   const TextLayout* const text = encoding_.layout().text;
   if (!text) return forecast_.push({chunk.last_key, 0, chunk.run});
-  const Entry& last = reinterpret_cast<const Entry*>(chunk.records())[chunk.count - 1];
+  const PrefixRef& last = reinterpret_cast<const PrefixRef*>(chunk.records())[chunk.count - 1];
   const std::byte* const record = record_of(last);
   const std::uint64_t bytes = record_bytes(*text, last);
   Key<max_key_words> key;
@@ -235,14 +235,14 @@ std::optional<ChunkRef> StreamReader::load(Request request) {
   const KeyLayout layout = encoding_.layout();
   Filling filling;
   filling.buffer = std::move(request.buffer);
-  const std::uint64_t entries_bytes = layout.text ? chunk_records_ * sizeof(Entry) : 0;
+  const std::uint64_t entries_bytes = layout.text ? chunk_records_ * sizeof(PrefixRef) : 0;
   if (filling.buffer.bytes().empty()) {
     const std::uint64_t bytes = entries_bytes + room_bytes_ + margin_bytes;
     filling.instead.reset(new std::byte[bytes]);
     filling.buffer = Buffer({filling.instead.get(), bytes});
   }
   if (layout.text) {
-    filling.entries = {reinterpret_cast<Entry*>(filling.buffer.bytes().data()), chunk_records_};
+    filling.entries = {reinterpret_cast<PrefixRef*>(filling.buffer.bytes().data()), chunk_records_};
     filling.records = filling.buffer.bytes().data();
   }
   if (!run.stream.source)
@@ -254,7 +254,7 @@ std::optional<ChunkRef> StreamReader::load(Request request) {
   // Short records fill the room for entries first: what then has no room is better not read yet.
   run.wanted_bytes = filling.count == chunk_records_
                          ? std::clamp(filling.bytes.size() + filling.bytes.size() / 16,
-                                      least_wanted_bytes, std::max(room_bytes_, least_wanted_bytes))
+                                      min_wanted_bytes, std::max(room_bytes_, min_wanted_bytes))
                          : room_bytes_;
   const std::uint64_t first = run.in_chunks, number = run.records, offset = run.offset;
   run.in_chunks += filling.count;
@@ -363,7 +363,7 @@ std::uint64_t StreamReader::find_records(RunState& run, Filling& filling,
         index_records(*layout.text, bytes.subspan(end), at_end,
                       into.first(std::min<std::uint64_t>(into.size(), batch_records)));
     if (sum_)
-      filling.fingerprint += entries_fingerprint(sum_, *layout.text, into.first(found.records));
+      filling.fingerprint += prefix_refs_fingerprint(sum_, *layout.text, into.first(found.records));
     filling.words_ascend &= found.words_ascend;
     if (found.records != 0 && filling.count != 0)
       filling.words_ascend &= filling.entries[filling.count - 1].word <= into.front().word;

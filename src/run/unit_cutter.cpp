@@ -45,8 +45,8 @@ std::uint64_t fitting(const KeyLayout& layout, const std::byte* records, std::ui
 
 }  // namespace
 
-Cutter::Cutter(ChunkSource& source, const KeyEncoding& encoding, const PassPlan& plan,
-               std::uint64_t at_once)
+UnitCutter::UnitCutter(ChunkSource& source, const KeyEncoding& encoding, const PassPlan& plan,
+                       std::uint64_t at_once)
     : source_(source),
       encoding_(encoding),
       unit_records_(plan.unit_records),
@@ -54,13 +54,13 @@ Cutter::Cutter(ChunkSource& source, const KeyEncoding& encoding, const PassPlan&
       windows_(source.runs()),
       units_at_once_(at_once) {}
 
-const Chunk& Cutter::Window::chunk_of(std::uint64_t record) const {
+const Chunk& UnitCutter::Window::chunk_of(std::uint64_t record) const {
   const auto after = std::ranges::upper_bound(chunks, record, {},
                                               [](const ChunkRef& chunk) { return chunk->first; });
   return **(after - 1);
 }
 
-std::optional<WorkUnit> Cutter::next() {
+std::optional<WorkUnit> UnitCutter::next() {
   if (cut_ahead_.empty()) cut_units();
   if (cut_ahead_.empty()) return std::nullopt;
   WorkUnit unit{sequence_++, 0, {}, rank_, 0, offset_};
@@ -77,7 +77,7 @@ std::optional<WorkUnit> Cutter::next() {
 
 // Runs in memory need no chunks, so that the records of several units can be at hand at once: their
 // cuts, which wait for memory, are made side by side.
-void Cutter::cut_units() {
+void UnitCutter::cut_units() {
   if (encoding_.layout().text) {
     gather(unit_records_, unit_bytes_);
     if (complete_ != 0) cut_ahead_.push_back(cut_text());
@@ -93,18 +93,18 @@ void Cutter::cut_units() {
   if (units == 1)
     cut_unit(0);
   else
-    tbb::this_task_arena::isolate([&] { for_all(0, units, cut_unit); });
+    tbb::this_task_arena::isolate([&] { parallel_for(0, units, cut_unit); });
   for (std::uint64_t unit = units; unit-- > 1;)
     for (std::uint32_t run = 0; run < windows_.size(); ++run) {
       const std::uint64_t before = cut_ahead_[unit - 1][run];
       // Only the cuts of a run that is out of order cross.
-      if (cut_ahead_[unit][run] < before) throw RunDisorder(run, windows_[run].begin + before);
+      if (cut_ahead_[unit][run] < before) throw RunOutOfOrder(run, windows_[run].begin + before);
       cut_ahead_[unit][run] -= before;
     }
 }
 
 // Takes chunks until so many records or bytes are complete, or all.
-void Cutter::gather(std::uint64_t records, std::uint64_t bytes) {
+void UnitCutter::gather(std::uint64_t records, std::uint64_t bytes) {
   const auto lower_on_top = [this](std::uint32_t x, std::uint32_t y) { return sorts_before(y, x); };
   const auto extend = [&](std::uint32_t run) {
     if (!take(run)) return;
@@ -135,7 +135,7 @@ void Cutter::gather(std::uint64_t records, std::uint64_t bytes) {
 }
 
 // False at the run's end.
-bool Cutter::take(std::uint32_t run) {
+bool UnitCutter::take(std::uint32_t run) {
   const KeyLayout layout = encoding_.layout();
   Window& window = windows_[run];
   ChunkRef chunk = source_.next(run);
@@ -145,18 +145,18 @@ bool Cutter::take(std::uint32_t run) {
     const Chunk& before = *window.chunks.back();
     if (record_less(layout, chunk->records(),
                     before.records() + (before.count - 1) * layout.record_bytes))
-      throw RunDisorder(run, chunk->first);
+      throw RunOutOfOrder(run, chunk->first);
     if (window.begin == window.end) window.chunks.clear();
   }
   // Only the ends of chunks steer the reading, so they must be right before the rest is checked.
   if (record_less(layout, last, chunk->records()))
-    throw RunDisorder(run, chunk->first + chunk->count - 1);
+    throw RunOutOfOrder(run, chunk->first + chunk->count - 1);
   window.end = chunk->first + chunk->count;
   window.chunks.push_back(std::move(chunk));
   return true;
 }
 
-bool Cutter::sorts_before(std::uint32_t run, std::uint32_t other) const {
+bool UnitCutter::sorts_before(std::uint32_t run, std::uint32_t other) const {
   const Chunk& x = *windows_[run].chunks.back();
   const Chunk& y = *windows_[other].chunks.back();
   if (!(x.last_key == y.last_key)) return x.last_key < y.last_key;
@@ -170,7 +170,7 @@ bool Cutter::sorts_before(std::uint32_t run, std::uint32_t other) const {
   return run < other;
 }
 
-std::vector<std::uint64_t> Cutter::cut(std::uint64_t records) const {
+std::vector<std::uint64_t> UnitCutter::cut(std::uint64_t records) const {
   const KeyLayout layout = encoding_.layout();
   // Side by side, so that a probe misses the cache at most once: at its record.
   std::vector<Stretch> stretches;
@@ -209,7 +209,7 @@ std::vector<std::uint64_t> Cutter::cut(std::uint64_t records) const {
 }
 
 // A unit of at most unit_bytes_, or of one record.
-std::vector<std::uint64_t> Cutter::cut_text() const {
+std::vector<std::uint64_t> UnitCutter::cut_text() const {
   std::uint64_t records = std::min(complete_, unit_records_);
   if (complete_bytes_ > unit_bytes_)
     records = std::min(records, scaled(complete_, unit_bytes_, complete_bytes_));
@@ -222,7 +222,7 @@ std::vector<std::uint64_t> Cutter::cut_text() const {
   }
 }
 
-std::uint64_t Cutter::bytes_of_cut(std::span<const std::uint64_t> positions) const {
+std::uint64_t UnitCutter::bytes_of_cut(std::span<const std::uint64_t> positions) const {
   std::uint64_t bytes = 0;
   for (std::size_t run = 0; run < windows_.size(); ++run) {
     const Window& window = windows_[run];
@@ -237,7 +237,7 @@ std::uint64_t Cutter::bytes_of_cut(std::span<const std::uint64_t> positions) con
   return bytes;
 }
 
-void Cutter::consume(std::uint32_t run, std::uint64_t records, WorkUnit& unit) {
+void UnitCutter::consume(std::uint32_t run, std::uint64_t records, WorkUnit& unit) {
   Window& window = windows_[run];
   const std::uint64_t end = window.begin + records;
   const KeyLayout layout = encoding_.layout();
@@ -256,7 +256,7 @@ void Cutter::consume(std::uint32_t run, std::uint64_t records, WorkUnit& unit) {
     const Chunk& chunk = window.chunk_of(end);
     const std::byte* record = chunk.records() + (end - chunk.first) * layout.record_bytes;
     if (end > chunk.first && record_less(layout, record, record - layout.record_bytes))
-      throw RunDisorder(run, end);
+      throw RunOutOfOrder(run, end);
   }
   // The last chunk stays for the comparison with its successor.
   std::erase_if(window.chunks, [&](const ChunkRef& chunk) {

@@ -14,17 +14,17 @@
 
 namespace corank {
 
-class Cutter {
+class UnitCutter {
  public:
   // `source` and `encoding` must outlive the cutter. `at_once`: so many units are cut side by side
   // where the memory of chunks is no matter.
-  Cutter(ChunkSource& source, const KeyEncoding& encoding, const PassPlan& plan,
-         std::uint64_t at_once);
+  UnitCutter(ChunkSource& source, const KeyEncoding& encoding, const PassPlan& plan,
+             std::uint64_t at_once);
 
   // The next unit: plan.unit_records records, the last one fewer; none after that. Units of records
   // of variable length have fewer where so many have more than plan.unit_bytes bytes, and more
-  // bytes only where they are a single record. Throws RunDisorder where two chunks or the two sides
-  // of a cut are out of order, and what ChunkSource::next throws.
+  // bytes only where they are a single record. Throws RunOutOfOrder where two chunks or the two
+  // sides of a cut are out of order, and what ChunkSource::next throws.
   std::optional<WorkUnit> next();
 
  private:

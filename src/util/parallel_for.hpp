@@ -13,7 +13,7 @@ namespace corank {
 // would leave out the rest of its own without a word, and who called it would go on with what is
 // not there.
 template <class Body>
-void for_all(std::uint64_t first, std::uint64_t end, const Body& body) {
+void parallel_for(std::uint64_t first, std::uint64_t end, const Body& body) {
   tbb::task_group_context apart(tbb::task_group_context::isolated);
   tbb::parallel_for(first, end, body, apart);
 }

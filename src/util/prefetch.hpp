@@ -18,8 +18,8 @@ inline constexpr std::uint64_t fetched_ahead_by_turns_bytes = 512;
 // Inline, since GCC leaves out calls of what does nothing but fetch.
 template <int Cache = 2>
 [[gnu::always_inline]] inline void prefetch(const std::byte* from, std::uint64_t bytes) {
-  constexpr std::uint64_t most_bytes = 4096;
-  for (std::uint64_t at = 0; at < bytes && at < most_bytes; at += 64)
+  constexpr std::uint64_t max_bytes = 4096;
+  for (std::uint64_t at = 0; at < bytes && at < max_bytes; at += 64)
     __builtin_prefetch(from + at, 0, 4 - Cache);
 }
 

@@ -26,7 +26,7 @@ void Trace::write(const std::filesystem::path& file) const {
   // The format knows processes and threads: slices and their rows, in the order of the flow.
   const auto key = [](const TraceRow& row) {
     const std::string_view flow[] = {"read", "cut", "merge", "write"};
-    return std::tuple(row.slice, std::ranges::find(flow, std::string_view(row.stage)) - flow,
+    return std::tuple(row.partition, std::ranges::find(flow, std::string_view(row.stage)) - flow,
                       row.number);
   };
   std::map<decltype(key({})), std::size_t> ids;
@@ -40,7 +40,7 @@ void Trace::write(const std::filesystem::path& file) const {
                    R"({{"name":"{}","ph":"X","pid":{},"tid":{},"ts":{:.3f},"dur":{:.3f},)"
                    R"("args":{{"number":{}}}}},)"
                    "\n",
-                   event.row.stage, event.row.slice, ids.at(key(event.row)),
+                   event.row.stage, event.row.partition, ids.at(key(event.row)),
                    microseconds(event.begin - start_), microseconds(event.end - event.begin),
                    event.number);
   fmt::format_to(out, R"({{"name":"process_name","ph":"M","pid":0,"args":{{"name":"corank"}}}})"

@@ -17,7 +17,7 @@ class Trace;
 struct TraceRow {
   Trace* trace = nullptr;  // null where none is wanted
   const char* stage = "";
-  unsigned slice = 0;
+  unsigned partition = 0;
   unsigned number = 0;
 };
 

@@ -12,9 +12,10 @@ std::uint64_t records_checksum(std::span<const std::byte> records, std::uint32_t
   return sum;
 }
 
-std::uint64_t entries_checksum(const TextLayout& layout, std::span<const Entry> entries) {
+std::uint64_t prefix_refs_checksum(const TextLayout& layout, std::span<const PrefixRef> entries) {
   std::uint64_t sum = 0;
-  for (const Entry& entry : entries) sum += XXH64(record_of(entry), record_bytes(layout, entry), 0);
+  for (const PrefixRef& entry : entries)
+    sum += XXH64(record_of(entry), record_bytes(layout, entry), 0);
   return sum;
 }
 

@@ -13,6 +13,6 @@ namespace corank {
 std::uint64_t records_checksum(std::span<const std::byte> records, std::uint32_t record_bytes);
 
 // The same of the records that entries stand for.
-std::uint64_t entries_checksum(const TextLayout& layout, std::span<const Entry> entries);
+std::uint64_t prefix_refs_checksum(const TextLayout& layout, std::span<const PrefixRef> entries);
 
 }  // namespace corank

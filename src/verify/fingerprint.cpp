@@ -93,7 +93,7 @@ CORANK_AES inline __attribute__((always_inline)) __m128i state_of(const std::byt
 }
 
 CORANK_AES std::uint64_t sum_entry_rounds(const TextLayout& layout,
-                                          std::span<const Entry> entries) {
+                                          std::span<const PrefixRef> entries) {
   std::uint64_t sum = 0;
   for (std::size_t i = 0; i < entries.size(); ++i) {
     // Apart from what calls, lest the vector be spilled at every record.
@@ -149,7 +149,7 @@ CORANK_VAES inline __m256i load_blocks(const std::byte* at) {
   return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(at));
 }
 
-constexpr std::uint32_t least_for_two_chains = 64;
+constexpr std::uint32_t min_for_two_chains = 64;
 
 // The same with two blocks of a long record at once, each in a chain of its own. A block at the end
 // may go into both: two rounds between them, so that what it changes in one never undoes what it
@@ -184,7 +184,7 @@ CORANK_VAES inline __m128i add_halves(__m256i sums) {
 // The same for two records of 16 bytes or four of 8 at once.
 CORANK_VAES std::uint64_t sum_wide_rounds(std::span<const std::byte> records,
                                           std::uint32_t record_bytes) {
-  if (record_bytes >= least_for_two_chains)
+  if (record_bytes >= min_for_two_chains)
     return sum_two_chains(records, record_bytes, [](const std::byte*) {});
   if (record_bytes != 16 && record_bytes != 8) return sum_rounds(records, record_bytes);
   __m256i sums[2] = {_mm256_setzero_si256(), _mm256_setzero_si256()};
@@ -209,7 +209,7 @@ CORANK_VAES std::uint64_t sum_wide_rounds(std::span<const std::byte> records,
 // unless `strict`.
 template <bool strict>
 CORANK_VAES OrderedSum sum_ascending_by_16(std::span<const std::byte> records,
-                                           const detail::WholeWord& key) {
+                                           const detail::SingleWordKey& key) {
   constexpr std::uint64_t sign = std::uint64_t{1} << 63;  // vectors compare as signed
   const __m256i flips = _mm256_set1_epi64x(static_cast<long long>(key.flip ^ sign));
   const auto words = [&](__m256i two, __m256i next_two)
@@ -245,7 +245,7 @@ CORANK_VAES OrderedSum sum_ascending_by_16(std::span<const std::byte> records,
 // The same of long records.
 template <bool big_endian>
 CORANK_VAES OrderedSum sum_ascending(std::span<const std::byte> records, std::uint32_t record_bytes,
-                                     detail::WholeWord key, bool or_equal) {
+                                     detail::SingleWordKey key, bool or_equal) {
   key.big_endian = big_endian;
   std::uint64_t last = word_of(key, records.data());
   std::uint64_t steps = 0;
@@ -289,7 +289,7 @@ std::optional<OrderedSum> sum_and_order([[maybe_unused]] FingerprintSum sum,
   const bool is_whole = layout.pieces_count == 1;
   if (layout.record_bytes == 16 && is_whole && !key->big_endian && key->offset % 8 == 0)
     return (strict ? sum_ascending_by_16<true> : sum_ascending_by_16<false>)(records, *key);
-  if (layout.record_bytes >= least_for_two_chains)
+  if (layout.record_bytes >= min_for_two_chains)
     return (key->big_endian ? sum_ascending<true> : sum_ascending<false>)(records,
                                                                           layout.record_bytes, *key,
                                                                           is_whole && !strict);
@@ -331,13 +331,13 @@ std::uint64_t portable_fingerprint(std::span<const std::byte> records, std::uint
   }
 }
 
-std::uint64_t entries_fingerprint([[maybe_unused]] FingerprintSum sum, const TextLayout& layout,
-                                  std::span<const Entry> entries) {
+std::uint64_t prefix_refs_fingerprint([[maybe_unused]] FingerprintSum sum, const TextLayout& layout,
+                                      std::span<const PrefixRef> entries) {
 #ifdef __x86_64__
   if (sum != portable_fingerprint) return sum_entry_rounds(layout, entries);
 #endif
   std::uint64_t result = 0;
-  for (const Entry& entry : entries)
+  for (const PrefixRef& entry : entries)
     result += fingerprint_of(record_of(entry), record_bytes(layout, entry));
   return result;
 }

@@ -29,8 +29,8 @@ std::uint64_t portable_fingerprint(std::span<const std::byte> records, std::uint
 
 // The same of the records that the entries stand for, the length of each being a part of it: in a
 // way that goes with `sum`, and with it alone.
-std::uint64_t entries_fingerprint(FingerprintSum sum, const TextLayout& layout,
-                                  std::span<const Entry> entries);
+std::uint64_t prefix_refs_fingerprint(FingerprintSum sum, const TextLayout& layout,
+                                      std::span<const PrefixRef> entries);
 
 struct OrderedSum {
   std::uint64_t sum;

@@ -66,7 +66,7 @@ void OutputVerifier::look(std::span<const std::byte> bytes, std::uint64_t rank, 
   if (tasks == 1) return look_from(0, records);
   // While it waits for its own tasks, it must not start on others, which may last.
   tbb::this_task_arena::isolate([&] {
-    for_all(0, tasks, [&](std::uint64_t task) {
+    parallel_for(0, tasks, [&](std::uint64_t task) {
       look_from(records * task / tasks, records * (task + 1) / tasks);
     });
   });

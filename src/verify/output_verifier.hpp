@@ -37,7 +37,7 @@ class OutputVerifier {
   void look(std::span<const std::byte> bytes, std::uint64_t rank, unsigned threads);
 
   // Instead of that, what the backend that merged the stretch found.
-  void take(const UnitLook& found) { fingerprint_ += found.written; }
+  void take(const UnitProof& found) { fingerprint_ += found.written; }
 
   // The same stretches in their order, one at a time. Throws Corrupted if the first record of one
   // does not follow the last of the one before.

@@ -22,7 +22,7 @@ namespace {
 constexpr std::uint64_t batch_records = 256;
 
 // Of lines, at once.
-constexpr std::size_t most_block_bytes = std::size_t{64} << 10;
+constexpr std::size_t max_block_bytes = std::size_t{64} << 10;
 
 // Several threads look at a unit: of those in flight there may be fewer than threads.
 constexpr std::uint64_t part_bytes = std::uint64_t{512} << 10;
@@ -34,14 +34,14 @@ constexpr std::uint64_t part_bytes = std::uint64_t{512} << 10;
 
 }  // namespace
 
-bool TextVerifier::look_at_lines(Part& part) const {
+bool TextVerifier::verify_lines(Part& part) const {
   const TextLayout& layout = *encoding_.layout().text;
   if (layout.kind != TextKind::lines || !layout.whole_line() || !ordered_ || !sum_) return false;
-  std::array<std::uint32_t, batch_records + least_ends_room> ends;
+  std::array<std::uint32_t, batch_records + min_ends_room> ends;
   std::uint64_t sum = 0;
   std::string_view last;
   for (std::span<const std::byte> rest = part.bytes; !rest.empty();) {
-    const auto block = rest.first(std::min(rest.size(), most_block_bytes));
+    const auto block = rest.first(std::min(rest.size(), max_block_bytes));
     std::size_t scanned = 0;
     const std::size_t found = best_find_ends()(block, layout.terminator, ends, scanned);
     if (found == 0) return false;
@@ -57,10 +57,10 @@ bool TextVerifier::look_at_lines(Part& part) const {
 }
 
 void TextVerifier::look(Part& part) const {
-  if (look_at_lines(part)) return;
+  if (verify_lines(part)) return;
   const KeyLayout layout = encoding_.layout();
   // The last one of a batch comes before the next.
-  std::array<Entry, batch_records + 1> entries;
+  std::array<PrefixRef, batch_records + 1> entries;
   const auto into = std::span(entries).subspan(1);
   for (std::uint64_t at = 0; at < part.bytes.size();) {
     const Indexed found = index_records(*layout.text, part.bytes.subspan(at), true, into);
@@ -77,7 +77,7 @@ void TextVerifier::look(Part& part) const {
                       static_cast<std::uint64_t>(record_of(entries[1 - before + descent]) -
                                                  part.bytes.data()));
     }
-    if (sum_) part.sum += entries_fingerprint(sum_, *layout.text, into.first(found.records));
+    if (sum_) part.sum += prefix_refs_fingerprint(sum_, *layout.text, into.first(found.records));
     entries.front() = into[found.records - 1];
     at += found.bytes;
   }
@@ -98,23 +98,23 @@ void TextVerifier::look(std::span<const std::span<const std::byte>> pieces, std:
     for (Part& part : parts) look(part);
   else
     tbb::this_task_arena::isolate(
-        [&] { for_all(0, parts.size(), [&](std::uint64_t i) { look(parts[i]); }); });
+        [&] { parallel_for(0, parts.size(), [&](std::uint64_t i) { look(parts[i]); }); });
   for (std::size_t i = 0; i < parts.size(); ++i) {
     fingerprint_ += parts[i].sum;
     if (ordered_ && i != 0 && descends(parts[i - 1].last, parts[i].first))
       throw_descent(parts[i].offset);
   }
   if (!ordered_) return;
-  const auto copy = [&](const Entry& entry) {
+  const auto copy = [&](const PrefixRef& entry) {
     const std::byte* const record = record_of(entry);
     return std::vector(record, record + record_bytes(layout, entry));
   };
   join(sequence, {sequence + 1, copy(parts.front().first), copy(parts.back().last)});
 }
 
-void TextVerifier::take(const UnitLook& found, std::span<const std::byte> piece,
+void TextVerifier::take(const UnitProof& found, std::span<const std::byte> piece,
                         std::uint64_t sequence, std::uint64_t offset) {
-  Entry first;
+  PrefixRef first;
   const Indexed begin = index_records(*encoding_.layout().text, piece, true, {&first, 1});
   if (begin.records == 0 || found.last_offset >= piece.size())
     throw Corrupted(fmt::format("there is no whole record at byte {} of the output", offset));
@@ -126,27 +126,27 @@ void TextVerifier::take(const UnitLook& found, std::span<const std::byte> piece,
        {sequence + 1, copy(piece.first(begin.bytes)), copy(piece.subspan(found.last_offset))});
 }
 
-void TextVerifier::join(std::uint64_t sequence, Looked looked) {
+void TextVerifier::join(std::uint64_t sequence, Verified looked) {
   const std::lock_guard lock(mutex_);
-  auto here = looked_.emplace(sequence, std::move(looked)).first;
+  auto here = verified_.emplace(sequence, std::move(looked)).first;
   const auto join_next = [this](auto before) {
     const auto after = std::next(before);
-    if (after == looked_.end() || before->second.end != after->first) return;
+    if (after == verified_.end() || before->second.end != after->first) return;
     check(before->second, after->second);
     before->second.end = after->second.end;
     before->second.last = std::move(after->second.last);
-    looked_.erase(after);
+    verified_.erase(after);
   };
   join_next(here);
-  if (here != looked_.begin()) join_next(std::prev(here));
+  if (here != verified_.begin()) join_next(std::prev(here));
 }
 
-bool TextVerifier::descends(const Entry& before, const Entry& after) const {
+bool TextVerifier::descends(const PrefixRef& before, const PrefixRef& after) const {
   const TextLayout& layout = *encoding_.layout().text;
   return strict_ ? !text_less(layout, before, after) : text_less(layout, after, before);
 }
 
-void TextVerifier::check(const Looked& before, const Looked& after) const {
+void TextVerifier::check(const Verified& before, const Verified& after) const {
   const auto less = [&](std::span<const std::byte> a, std::span<const std::byte> b) {
     return text_less(*encoding_.layout().text, a.data(), a.size(), b.data(), b.size());
   };
@@ -155,7 +155,7 @@ void TextVerifier::check(const Looked& before, const Looked& after) const {
 }
 
 void TextVerifier::check_edge(const TextVerifier& next) const {
-  check(looked_.rbegin()->second, next.looked_.begin()->second);
+  check(verified_.rbegin()->second, next.verified_.begin()->second);
 }
 
 }  // namespace corank

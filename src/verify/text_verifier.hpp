@@ -34,20 +34,20 @@ class TextVerifier {
             std::uint64_t offset, unsigned threads);
 
   // Instead of that, of a stretch in one piece: what the backend that merged it found.
-  void take(const UnitLook& found, std::span<const std::byte> piece, std::uint64_t sequence,
+  void take(const UnitProof& found, std::span<const std::byte> piece, std::uint64_t sequence,
             std::uint64_t offset);
 
-  bool empty() const { return looked_.empty(); }  // unless it looked at something
+  bool empty() const { return verified_.empty(); }  // unless it looked at something
   // Throws Corrupted if the part that `next` looked at, not empty either, begins before this one
   // ends.
   void check_edge(const TextVerifier& next) const;
 
-  // Of all records: see entries_fingerprint().
+  // Of all records: see prefix_refs_fingerprint().
   std::uint64_t fingerprint() const { return fingerprint_; }
 
  private:
   // Stretches that follow one another: the first record and the last.
-  struct Looked {
+  struct Verified {
     std::uint64_t end;  // sequence
     std::vector<std::byte> first, last;
   };
@@ -56,14 +56,14 @@ class TextVerifier {
     std::span<const std::byte> bytes;
     std::uint64_t offset;  // of the output
     std::uint64_t sum = 0;
-    Entry first{}, last{};
+    PrefixRef first{}, last{};
   };
   void look(Part& part) const;
   // The same, faster, of lines that are their own keys. False: that failed or something is wrong.
-  bool look_at_lines(Part& part) const;
-  bool descends(const Entry& before, const Entry& after) const;
-  void join(std::uint64_t sequence, Looked looked);
-  void check(const Looked& before, const Looked& after) const;
+  bool verify_lines(Part& part) const;
+  bool descends(const PrefixRef& before, const PrefixRef& after) const;
+  void join(std::uint64_t sequence, Verified looked);
+  void check(const Verified& before, const Verified& after) const;
 
   const KeyEncoding& encoding_;
   FingerprintSum sum_;
@@ -71,7 +71,7 @@ class TextVerifier {
   bool strict_;
   std::atomic<std::uint64_t> fingerprint_ = 0;
   std::mutex mutex_;
-  std::map<std::uint64_t, Looked> looked_;  // by the sequence of their first stretch
+  std::map<std::uint64_t, Verified> verified_;  // by the sequence of their first stretch
 };
 
 }  // namespace corank

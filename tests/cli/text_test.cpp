@@ -72,8 +72,8 @@ class Folder {
   }
 };
 
-std::string random_text(Random& random, std::string_view characters, std::uint64_t most_bytes) {
-  std::string text(below(random, most_bytes + 1), ' ');
+std::string random_text(Random& random, std::string_view characters, std::uint64_t max_bytes) {
+  std::string text(below(random, max_bytes + 1), ' ');
   for (char& c : text) c = characters[below(random, characters.size())];
   return text;
 }

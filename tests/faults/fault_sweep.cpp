@@ -469,8 +469,8 @@ class Scene {
           all);
     merged_ = stably_sorted(options_.record, keys, all);
     if (shape_.content != Content::reduced) return;
-    options_.shaping.where = parse_where("a > 6000", options_.record);
-    parse_on_equal("reduce:max(p)", options_.record, keys, options_.shaping);
+    options_.query.where = parse_where("a > 6000", options_.record);
+    parse_on_equal("reduce:max(p)", options_.record, keys, options_.query);
     // Of records with one key the greatest is the last.
     const auto both = parse_keys("a,p", options_.record);
     const Bytes sorted = stably_sorted(options_.record, both, merged_);
@@ -710,7 +710,7 @@ struct Totals {
 int main(int argc, char** argv) {
   std::uint64_t count = 0;
   std::uint64_t seed = 1;
-  double most_seconds = 1e9;
+  double max_seconds = 1e9;
   std::filesystem::path folder = std::filesystem::temp_directory_path();
   for (int i = 1; i < argc; i += 2) {
     const std::string_view option = i + 1 < argc ? argv[i] : "";
@@ -719,7 +719,7 @@ int main(int argc, char** argv) {
     } else if (option == "--seed") {
       seed = std::stoull(argv[i + 1]);
     } else if (option == "--seconds") {
-      most_seconds = std::stod(argv[i + 1]);
+      max_seconds = std::stod(argv[i + 1]);
     } else if (option == "--folder") {
       folder = argv[i + 1];
     } else {
@@ -757,7 +757,7 @@ int main(int argc, char** argv) {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   };
   Random random(seed);
-  while (totals.faults < count && elapsed() < most_seconds) {
+  while (totals.faults < count && elapsed() < max_seconds) {
     injector.seed = random();
     injector.one_in = std::uint64_t{1} << (1 + injector.seed % 6);
     totals.merge(scenes[below(random, scenes.size())]);

@@ -15,7 +15,7 @@ using namespace corank;
 namespace {
 
 // What a few bytes can ask for without end.
-constexpr std::size_t most_bytes = std::size_t{8} << 20;
+constexpr std::size_t max_bytes = std::size_t{8} << 20;
 
 struct Content {
   std::vector<std::byte> bytes;
@@ -30,8 +30,8 @@ Content read(std::span<const std::byte> file_bytes, std::size_t step) {
   Content content;
   std::vector<std::byte> part(step);
   try {
-    const auto source = open_source(path, file, look_at_input(path, *file, true), true, {});
-    while (content.bytes.size() < most_bytes) {
+    const auto source = open_source(path, file, verify_input(path, *file, true), true, {});
+    while (content.bytes.size() < max_bytes) {
       const std::size_t got = source->read(part);
       content.bytes.insert(content.bytes.end(), part.begin(),
                            part.begin() + static_cast<std::ptrdiff_t>(got));

@@ -21,7 +21,7 @@ namespace {
 using Input = std::vector<std::uint8_t>;
 using Random = std::mt19937_64;
 
-constexpr std::size_t most_bytes = 4096;
+constexpr std::size_t max_bytes = 4096;
 
 std::size_t below(Random& random, std::size_t bound) {
   return random() % bound;
@@ -56,7 +56,7 @@ void change(Input& input, const Input& other, Random& random) {
                    other.begin() + static_cast<std::ptrdiff_t>(std::min(at, other.size())),
                    other.end());
   }
-  if (input.size() > most_bytes) input.resize(most_bytes);
+  if (input.size() > max_bytes) input.resize(max_bytes);
 }
 
 }  // namespace

@@ -15,15 +15,15 @@ using namespace corank;
 
 namespace {
 
-constexpr std::uint64_t most_records = 1024;
-constexpr std::uint64_t most_record_bytes = 128;
+constexpr std::uint64_t max_records = 1024;
+constexpr std::uint64_t max_record_bytes = 128;
 
 // A schema and what is made once for it.
 struct Format {
   Format(const char* fields, const char* by)
       : schema(Schema::parse(fields)), keys(parse_keys(by, schema)), encoding(schema, keys) {
     static const bool has_device = find_cuda_device(0).usable;
-    const BackendConfig config{&encoding, most_records, 1, 1};
+    const BackendConfig config{&encoding, max_records, 1, 1};
     backends.push_back(make_cpu_backend(config));
     if (has_device) backends.push_back(make_cuda_backend(0, config));
   }
@@ -48,7 +48,7 @@ class DeviceMemory {
   void clear() { used_ = 0; }
 
  private:
-  test::Bytes bytes_ = test::Bytes(2 * most_records * most_record_bytes);
+  test::Bytes bytes_ = test::Bytes(2 * max_records * max_record_bytes);
   std::size_t used_ = 0;
   std::shared_ptr<void> pinned_;
 };
@@ -139,11 +139,12 @@ void corank::fuzz(std::span<const std::uint8_t> bytes) {
   const std::uint64_t records = all.size() / record_bytes;
   if (records == 0) return;
 
-  std::uint64_t disorder = 0;
+  std::uint64_t out_of_order = 0;
   if (unsorted < count)
-    for (std::uint64_t i = 1; i < lengths[unsorted] && disorder == 0; ++i) {
+    for (std::uint64_t i = 1; i < lengths[unsorted] && out_of_order == 0; ++i) {
       const std::byte* const record = runs[unsorted].data() + i * record_bytes;
-      if (test::reference_less(made.schema, made.keys, record, record - record_bytes)) disorder = i;
+      if (test::reference_less(made.schema, made.keys, record, record - record_bytes))
+        out_of_order = i;
     }
 
   std::vector<Run> in_memory;
@@ -169,13 +170,13 @@ void corank::fuzz(std::span<const std::uint8_t> bytes) {
     const auto merge = [&](std::uint64_t from, const WorkUnit& unit) {
       if (unit.records != 0) backend->merge(unit, output.data() + from * record_bytes);
     };
-    if (disorder != 0) {
+    if (out_of_order != 0) {
       // In one chunk: where chunks meet it is others who look.
       try {
         merge(0, unit_of(spans, record_bytes, start, ends, 256));
         require(false);
-      } catch (const RunDisorder& found) {
-        require(found.run == unsorted && found.record == disorder);
+      } catch (const RunOutOfOrder& found) {
+        require(found.run == unsorted && found.record == out_of_order);
       }
       continue;
     }

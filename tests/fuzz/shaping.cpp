@@ -62,11 +62,11 @@ void check_condition(std::string_view text) {
 }
 
 void check_reductions(std::string_view text) {
-  Shaping shaping;
-  parse_on_equal(text, schema, keys, shaping);
-  require(shaping.reductions.empty() == (shaping.on_equal != OnEqual::reduce));
+  Query query;
+  parse_on_equal(text, schema, keys, query);
+  require(query.reductions.empty() == (query.on_equal != OnEqual::reduce));
   std::vector<bool> named(schema.fields.size());
-  for (const Reduction& reduction : shaping.reductions) {
+  for (const Reduction& reduction : query.reductions) {
     require(reduction.field < schema.fields.size() && !named[reduction.field]);
     require(std::ranges::find(keys, reduction.field, &KeyField::field) == keys.end());
     named[reduction.field] = true;

@@ -98,7 +98,7 @@ void corank::fuzz(std::span<const std::uint8_t> input) {
   // In memory of its own size, so that a sanitizer sees what is read beyond it.
   const std::unique_ptr<std::byte[]> memory(new std::byte[text.size()]);
   std::ranges::copy(std::as_bytes(std::span(text)), memory.get());
-  std::vector<Entry> entries(room), all;
+  std::vector<PrefixRef> entries(room), all;
   std::size_t record = 0, at = 0;
   for (;;) {
     const Indexed found =
@@ -126,10 +126,10 @@ void corank::fuzz(std::span<const std::uint8_t> input) {
   require(last.records == 0 &&
           last.bad.has_value() == (!rest.empty() && of.kind != TextKind::lines));
 
-  const auto bytes_of = [&](const Entry& entry) {
+  const auto bytes_of = [&](const PrefixRef& entry) {
     return std::span(record_of(entry), record_bytes(layout, entry));
   };
-  const auto text_of = [&](const Entry& entry) {
+  const auto text_of = [&](const PrefixRef& entry) {
     const auto bytes = bytes_of(entry);
     return decoded(of, {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
   };
@@ -137,8 +137,8 @@ void corank::fuzz(std::span<const std::uint8_t> input) {
     for (const std::size_t j : {i - 1, i / 2}) {
       const int order = test::compare_records(text_of(all[i]), text_of(all[j]), of);
       for (const bool swapped : {false, true}) {
-        const Entry& a = all[swapped ? j : i];
-        const Entry& b = all[swapped ? i : j];
+        const PrefixRef& a = all[swapped ? j : i];
+        const PrefixRef& b = all[swapped ? i : j];
         const bool expected = swapped ? order > 0 : order < 0;
         require(text_less(layout, a, b) == expected);
         require(less_by_words(layout, bytes_of(a), bytes_of(b)) == expected);

@@ -226,10 +226,10 @@ struct Operation {
 };
 
 void set_on_equal(const Format& format, Options& options, OnEqual on_equal) {
-  options.shaping.on_equal = on_equal;
+  options.query.on_equal = on_equal;
   if (on_equal != OnEqual::reduce || format.is_text()) return;
-  parse_on_equal(format.reduce, options.record, options.keys, options.shaping);
-  options.shaping.overflow = Overflow::saturate;
+  parse_on_equal(format.reduce, options.record, options.keys, options.query);
+  options.query.overflow = Overflow::saturate;
 }
 
 template <OnEqual on_equal>
@@ -238,39 +238,39 @@ void ask_on_equal(const Format& format, std::uint64_t, Options& options) {
 }
 
 void ask_tombstone(const Format& format, std::uint64_t, Options& options) {
-  options.shaping.on_equal = OnEqual::last;
+  options.query.on_equal = OnEqual::last;
   if (format.is_text())
-    options.shaping.text_tombstone = parse_text_tombstone(format.tombstone);
+    options.query.text_tombstone = parse_text_tombstone(format.tombstone);
   else
-    options.shaping.tombstone = parse_tombstone(format.tombstone, options.record);
+    options.query.tombstone = parse_tombstone(format.tombstone, options.record);
 }
 
 void ask_where(const Format& format, std::uint64_t, Options& options) {
   if (format.is_text())
-    options.shaping.text_where = parse_text_where(format.where);
+    options.query.text_where = parse_text_where(format.where);
   else
-    options.shaping.where = parse_where(format.where, options.record);
+    options.query.where = parse_where(format.where, options.record);
 }
 
 void ask_where_and_select(const Format& format, std::uint64_t records, Options& options) {
   ask_where(format, records, options);
   if (format.is_text())
-    options.shaping.text_select = parse_text_select(format.select);
+    options.query.text_select = parse_text_select(format.select);
   else
-    options.shaping.select = parse_select(format.select, options.record);
+    options.query.select = parse_select(format.select, options.record);
 }
 
 void ask_limit(const Format&, std::uint64_t records, Options& options) {
-  options.shaping.limit = records / 3;
+  options.query.limit = records / 3;
 }
 
 void ask_range(const Format& format, std::uint64_t, Options& options) {
   if (format.is_text()) {
-    options.shaping.text_from = parse_text_bound("from", format.from, options.text->keys);
-    options.shaping.text_to = parse_text_bound("to", format.to, options.text->keys);
+    options.query.text_from = parse_text_bound("from", format.from, options.text->keys);
+    options.query.text_to = parse_text_bound("to", format.to, options.text->keys);
   } else {
-    options.shaping.from = parse_bound("from", format.from, options.record, options.keys);
-    options.shaping.to = parse_bound("to", format.to, options.record, options.keys);
+    options.query.from = parse_bound("from", format.from, options.record, options.keys);
+    options.query.to = parse_bound("to", format.to, options.record, options.keys);
   }
 }
 
@@ -502,7 +502,7 @@ Merged into_memory(const Runs& runs, bool with_empty, Options options,
   Bytes output(bytes);
   Merged merged{merge(inputs, output, options), {}};
   output.resize(merged.stats.records_written *
-                selected(options.record, options.shaping.select).record_bytes);
+                selected(options.record, options.query.select).record_bytes);
   merged.files.push_back(std::move(output));
   return merged;
 }
@@ -551,8 +551,7 @@ std::string line_of(std::uint64_t records, const Merged& merged) {
 
 // The lowest budget, in whole pages of 4 KiB, by which a merge takes no more than `passes` passes;
 // 0 where none does, since the library refuses such a merge.
-std::uint64_t smallest_budget(std::uint64_t passes,
-                              const std::function<Merged(std::uint64_t)>& merge) {
+std::uint64_t min_budget(std::uint64_t passes, const std::function<Merged(std::uint64_t)>& merge) {
   const auto suffices = [&](std::uint64_t bytes) {
     try {
       return merge(bytes).stats.passes <= passes;
@@ -620,7 +619,7 @@ class Matrix {
     const std::uint64_t passes = output.has_passes ? scale.passes : 1;
     const auto budget_of = [&](const Operation& operation) {
       if (passes == 1) return std::uint64_t{0};
-      return smallest_budget(passes, [&](std::uint64_t bytes) { return merge(operation, bytes); });
+      return min_budget(passes, [&](std::uint64_t bytes) { return merge(operation, bytes); });
     };
     const std::uint64_t budget = budget_of(operations[0]);
     for (const Operation& operation : operations) {

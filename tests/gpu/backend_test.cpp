@@ -373,10 +373,10 @@ TEST_CASE("the CUDA backend names the first record that is out of order",
         // Where segments of a run meet it is others who look, but what comes of it is out of order.
         CHECK(offenders.empty());
         CHECK((moved == 0 || moved + 1 == segment.count));
-      } catch (const RunDisorder& disorder) {
+      } catch (const RunOutOfOrder& out_of_order) {
         REQUIRE_FALSE(offenders.empty());
-        CHECK(disorder.run == offenders.front().first);
-        CHECK(disorder.record == offenders.front().second);
+        CHECK(out_of_order.run == offenders.front().first);
+        CHECK(out_of_order.record == offenders.front().second);
       }
     }
     CHECK(rig.merges(random_runs(rig, random, 4, 600, 256), random));  // no harm is left behind
@@ -395,7 +395,7 @@ TEST_CASE("the CUDA backend survives units that are not sorted at all",
       for (std::byte& byte : segment.chunk->buffer.bytes()) byte = static_cast<std::byte>(random());
     }
     REQUIRE(noisy);
-    CHECK_THROWS_AS(rig.backend().merge(unit, rig.output().bytes().data()), RunDisorder);
+    CHECK_THROWS_AS(rig.backend().merge(unit, rig.output().bytes().data()), RunOutOfOrder);
   }
 }
 

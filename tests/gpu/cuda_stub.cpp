@@ -71,10 +71,10 @@ struct Event {
 // Nothing but kernels and copies may touch it.
 class DeviceMemory {
  public:
-  static constexpr std::size_t most_bytes = std::size_t{1} << 30;
+  static constexpr std::size_t max_bytes = std::size_t{1} << 30;
 
   DeviceMemory()
-      : base_(static_cast<std::byte*>(mmap(nullptr, most_bytes, PROT_NONE,
+      : base_(static_cast<std::byte*>(mmap(nullptr, max_bytes, PROT_NONE,
                                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0))) {
     if (base_ == MAP_FAILED) std::abort();
   }

@@ -65,14 +65,14 @@ Count end_of(const StagedSegment* segments, Count count, Count s, Count records)
   return s + 1 < count ? segments[s + 1].first_record : records;
 }
 
-void see_disorder(Count* disorder, Count record) {
-  *disorder = std::min(*disorder, record);
+void see_disorder(Count* out_of_order, Count record) {
+  *out_of_order = std::min(*out_of_order, record);
 }
 
 Work encode_work(const Arguments& given, Unit& unit) {
   return [&unit, segments = given.get<const StagedSegment*>(0), count = given.get<Count>(1),
           records = given.get<Count>(2), less = given.get<LocatedLess<1>>(3),
-          disorder = given.get<Count*>(5)] {
+          out_of_order = given.get<Count*>(5)] {
     unit = {};
     unit.layout = less.layout;
     for (Count s = 0; s < count; ++s)
@@ -82,7 +82,7 @@ Work encode_work(const Arguments& given, Unit& unit) {
         check_on_device(unit.records.back(), less.layout.record_bytes, "a staged record");
         if (i != segments[s].first_record &&
             record_less(less.layout, unit.records[i], unit.records[i - 1]))
-          see_disorder(disorder, i);
+          see_disorder(out_of_order, i);
       }
   };
 }
@@ -92,8 +92,8 @@ using Places = device::Output<Key<1>, std::uint32_t>;
 Work gather_work(const Arguments& given, Unit& unit) {
   return [&unit, from = given.get<const std::byte*>(0), places = given.get<Places>(1),
           records = given.get<Count>(2), out = given.get<std::byte*>(4),
-          disorder = given.get<const Count*>(5)] {
-    if (*disorder != in_order) return;
+          out_of_order = given.get<const Count*>(5)] {
+    if (*out_of_order != in_order) return;
     const std::uint32_t bytes = unit.layout.record_bytes;
     check_on_device(out, records * bytes, "what is gathered");
     if (!places.keys) {  // of what was shaped
@@ -123,7 +123,7 @@ Work look_at_staged_work(const Arguments& given) {
 Work look_at_merged_work(const Arguments& given) {
   return [merged = given.get<const std::byte*>(0), records = given.get<Count>(1),
           layout = given.get<KeyLayout>(2), found = given.get<Found*>(4)] {
-    if (found->disorder != in_order) return;
+    if (found->out_of_order != in_order) return;
     found->written +=
         portable_fingerprint({merged, records * layout.record_bytes}, layout.record_bytes);
     const Count descent = first_descent(layout, merged, records);
@@ -138,18 +138,18 @@ StagedText staged(const TextLess& less, std::span<const std::byte> text) {
 Work place_work(const Arguments& given, Unit& unit) {
   return [&unit, segments = given.get<const StagedSegment*>(0), count = given.get<Count>(1),
           records = given.get<Count>(2), less = given.get<TextLess>(3),
-          disorder = given.get<Count*>(5)] {
+          out_of_order = given.get<Count*>(5)] {
     unit = {};
     const auto sorts_before = [&](auto a, auto b) {
       return text_less(less.layout, a.data(), a.size(), b.data(), b.size());
     };
     for (Count s = 0; s < count; ++s) {
       const auto* entries =
-          reinterpret_cast<const Entry*>(less.staging + segments[count + s].locator);
+          reinterpret_cast<const PrefixRef*>(less.staging + segments[count + s].locator);
       const std::byte* const text =
           less.staging + std::uint64_t{segments[s].first_vector} * sizeof(uint4);
       for (Count i = segments[s].first_record; i < end_of(segments, count, s, records); ++i) {
-        const Entry& entry = entries[i - segments[s].first_record];
+        const PrefixRef& entry = entries[i - segments[s].first_record];
         const std::byte* const record =
             text + (record_of(entry) - reinterpret_cast<const std::byte*>(segments[s].source));
         const Count bytes = entry.place >> 48;
@@ -157,7 +157,7 @@ Work place_work(const Arguments& given, Unit& unit) {
             record, bytes < saturated_bytes ? bytes : record_bytes(less.layout, record));
         check_on_device(record, unit.texts.back().size(), "a staged record");
         if (i != segments[s].first_record && sorts_before(unit.texts[i], unit.texts[i - 1]))
-          see_disorder(disorder, i);
+          see_disorder(out_of_order, i);
       }
     }
   };
@@ -167,7 +167,7 @@ Work gather_text_work(const Arguments& given, Unit& unit) {
   return
       [&unit, less = given.get<TextLess>(0), ends = const_cast<Count*>(given.get<const Count*>(2)),
        bytes = given.get<Count>(4), out = given.get<std::byte*>(5)] {
-        if (*less.disorder != in_order) return;
+        if (*less.out_of_order != in_order) return;
         check_on_device(out, bytes, "what is gathered");
         if (unit.shaped) {
           std::byte* to = out;
@@ -190,7 +190,7 @@ Work look_at_text_work(const Arguments& given) {
   return [merged = given.get<const std::byte*>(0), ends = given.get<const Count*>(1),
           records = given.get<Count>(2), layout = given.get<TextLayout>(3),
           found = given.get<Found*>(5)] {
-    if (found->disorder != in_order) return;
+    if (found->out_of_order != in_order) return;
     std::span<const std::byte> before;
     for (Count i = 0; i < records; ++i) {
       const Count begin = i == 0 ? 0 : ends[i - 1];
@@ -206,8 +206,8 @@ Work look_at_text_work(const Arguments& given) {
 
 Work flag_text_kept_work(const Arguments& given, Unit& unit) {
   return [&unit, less = given.get<TextLess>(0), where = given.get<TextTest>(3),
-          buried = given.get<TextTest>(4), found = given.get<TextShapeFound*>(6)] {
-    if (*less.disorder != in_order) return;
+          buried = given.get<TextTest>(4), found = given.get<TextOperatorCounts*>(6)] {
+    if (*less.out_of_order != in_order) return;
     unit.flagged = unit.shaped = true;
     for (const auto text : unit.texts)
       if (passes(where, text.data(), text.size()) &&
@@ -224,7 +224,7 @@ Work flag_text_groups_work(const Arguments& given, Unit& unit) {
 
 Work settle_text_groups_work(const Arguments& given, Unit& unit) {
   return [&unit, less = given.get<TextLess>(0), buried = given.get<TextTest>(3),
-          found = given.get<TextShapeFound*>(5)] {
+          found = given.get<TextOperatorCounts*>(5)] {
     std::vector<std::span<const std::byte>> settled;
     std::span<const std::byte> before;
     for (const auto text : unit.outgoing) {
@@ -269,7 +269,7 @@ struct PutBytes {
 
 Work see_outgoing_bytes_work(const Arguments& given, Unit& unit) {
   return [&unit, ends = const_cast<Count*>(given.get<const Count*>(0)),
-          found = given.get<TextShapeFound*>(2)] {
+          found = given.get<TextOperatorCounts*>(2)] {
     Count end = 0;
     for (std::size_t i = 0; i < unit.outgoing.size(); ++i) {
       const auto text = unit.outgoing[i];
@@ -293,7 +293,7 @@ Work put_text_columns_work(const Arguments& given, Unit& unit) {
 
 Work look_at_shaped_text_work(const Arguments& given) {
   return [outgoing = given.get<const std::byte*>(0), ends = given.get<const Count*>(1),
-          records = given.get<Count>(2), found = given.get<TextShapeFound*>(4)] {
+          records = given.get<Count>(2), found = given.get<TextOperatorCounts*>(4)] {
     for (Count i = 0; i < records; ++i) {
       const Count begin = i == 0 ? 0 : ends[i - 1];
       found->outgoing_fingerprint += fingerprint_of(outgoing + begin, ends[i] - begin);
@@ -340,7 +340,7 @@ Work settle_groups_work(const Arguments& given, Unit& unit) {
           starts = const_cast<std::uint32_t*>(given.get<const std::uint32_t*>(4)),
           on_equal = given.get<OnEqual>(5), reductions = given.get<Reductions>(6),
           buried = given.get<Test>(7), reduced = given.get<std::byte*>(8),
-          found = given.get<ShapeFound*>(11)] {
+          found = given.get<OperatorCounts*>(11)] {
     const std::vector<std::uint32_t>& kept = unit.kept;
     std::vector<Count> begins;
     for (Count j = 0; j < kept.size(); ++j)
@@ -382,7 +382,7 @@ Work gather_fields_work(const Arguments& given) {
 
 Work look_at_outgoing_work(const Arguments& given) {
   return [outgoing = given.get<const std::byte*>(0), records = given.get<Count>(1),
-          bytes = given.get<std::uint32_t>(2), found = given.get<ShapeFound*>(4)] {
+          bytes = given.get<std::uint32_t>(2), found = given.get<OperatorCounts*>(4)] {
     found->outgoing_fingerprint += portable_fingerprint({outgoing, records * bytes}, bytes);
   };
 }

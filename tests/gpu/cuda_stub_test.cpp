@@ -93,7 +93,7 @@ class Scene {
     expected_ = output();
     REQUIRE(!expected_.empty());
     options.backend = BackendChoice::automatic;
-    options.least_device_bytes = 0;
+    options.min_device_bytes = 0;
   }
 
   // Whatever goes wrong.
@@ -130,19 +130,19 @@ class Scene {
 
  private:
   void give_shape() {
-    options.shaping.on_equal = kind_.operation;
-    if (*kind_.on_equal) parse_on_equal(kind_.on_equal, options.record, {{0}}, options.shaping);
+    options.query.on_equal = kind_.operation;
+    if (*kind_.on_equal) parse_on_equal(kind_.on_equal, options.record, {{0}}, options.query);
     if (!kind_.schema) {
       options.text.emplace();
-      if (*kind_.where) options.shaping.text_where = parse_text_where(kind_.where);
+      if (*kind_.where) options.query.text_where = parse_text_where(kind_.where);
       if (!*kind_.select) return;
       options.text->delimiter = '5';
-      options.shaping.text_select = parse_text_select(kind_.select);
+      options.query.text_select = parse_text_select(kind_.select);
       return;
     }
-    if (*kind_.where) options.shaping.where = parse_where(kind_.where, options.record);
-    if (*kind_.select) options.shaping.select = parse_select(kind_.select, options.record);
-    options.shaping.overflow = Overflow::wrap;
+    if (*kind_.where) options.query.where = parse_where(kind_.where, options.record);
+    if (*kind_.select) options.query.select = parse_select(kind_.select, options.record);
+    options.query.overflow = Overflow::wrap;
   }
   Bytes records_of_run(int run, Random& random) {
     return stably_sorted(options.record, {{0}},
@@ -221,23 +221,23 @@ TEST_CASE("for runs that hold little no device is looked for") {
     std::uint64_t bytes = 0;
     for (const auto& run : scene.runs()) bytes += run.size();
     for (const bool enough : {false, true}) {
-      scene.options.least_device_bytes = bytes + !enough;
+      scene.options.min_device_bytes = bytes + !enough;
       const Scene::Result result = scene.merge_with({});
       check_is_right(result);
       CHECK(result.outcome.calls.empty() == !enough);
       CHECK(result.stats.backend == (enough ? "cuda" : "cpu"));
     }
     scene.options.backend = BackendChoice::cuda;
-    scene.options.least_device_bytes = bytes + 1;
+    scene.options.min_device_bytes = bytes + 1;
     CHECK(scene.merge_with({}).stats.backend == "cuda");
   }
 }
 
 TEST_CASE("what the limit leaves out does not count as enough for a device") {
   Scene scene(kinds[0]);
-  scene.options.least_device_bytes = 10 * scene.options.record.record_bytes;
+  scene.options.min_device_bytes = 10 * scene.options.record.record_bytes;
   for (const std::uint64_t limit : {9, 10}) {
-    scene.options.shaping.limit = limit;
+    scene.options.query.limit = limit;
     CHECK(scene.merge_with({}).stats.backend == (limit == 10 ? "cuda" : "cpu"));
   }
 }

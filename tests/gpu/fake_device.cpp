@@ -32,7 +32,7 @@ struct Fake {
 
   std::atomic<std::int64_t> seen[calls] = {};
   std::atomic<bool> lost = false;
-  std::atomic<std::uint64_t> largest_unit = 0;
+  std::atomic<std::uint64_t> max_unit = 0;
 
   void call(Call kind) {
     const std::int64_t number = seen[kind]++;
@@ -52,7 +52,7 @@ class FakeDevice final : public Backend {
     fake->call(make);
     if (config.unit_records * config.tokens > fake->memory_records)
       throw DeviceError("fake: out of memory; --backend cpu needs no GPU", true);
-    fake->largest_unit = config.unit_records;
+    fake->max_unit = config.unit_records;
   }
 
   MergedUnit merge(const WorkUnit& unit, std::byte* output) override {
@@ -62,7 +62,7 @@ class FakeDevice final : public Backend {
     fake->call(merge_unit);
     MergedUnit result = inner_->merge(unit, output);
     if (!look_) return result;
-    UnitLook look{};
+    UnitProof look{};
     for (const Segment& segment : unit.segments)
       if (!segment.chunk->fingerprint)
         look.read += portable_fingerprint(
@@ -165,7 +165,7 @@ struct Data {
   Stats of_first(Fake& wanted) {
     fake = &wanted;
     Options shaped = options;
-    shaped.shaping.on_equal = OnEqual::first;
+    shaped.query.on_equal = OnEqual::first;
     const Stats stats = merge(paths, folder / "output", shaped);
     Bytes firsts;
     for (std::size_t at = 0; at < expected.size(); at += 24)
@@ -269,7 +269,7 @@ TEST_CASE("a device with too little memory gets smaller units and then fewer at 
   data.options.memory_bytes = 256 << 20;
   Fake clean;
   data.into_file(clean);
-  const std::uint64_t whole = clean.largest_unit;
+  const std::uint64_t whole = clean.max_unit;
   std::string told;
   data.options.notice = [&](const std::string& notice) { told = notice; };
   for (std::uint64_t records = 4 * whole; records > 0; records /= 3) {

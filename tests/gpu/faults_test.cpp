@@ -301,11 +301,11 @@ class Unit {
     std::memset(output_.bytes().data(), 0, bytes_);
     bool found = false;
     try {
-      const UnitLook look = backend_->merge(unit_, output_.bytes().data()).look.value();
+      const UnitProof look = backend_->merge(unit_, output_.bytes().data()).look.value();
       std::uint64_t read = look.read;
       for (const auto& chunk : chunks_) read += chunk->fingerprint.value_or(0);
       found = read != look.written;
-    } catch (const RunDisorder&) {
+    } catch (const RunOutOfOrder&) {
       found = true;
     } catch (const DeviceError&) {
       found = true;

@@ -52,10 +52,10 @@ struct Files {
 };
 
 void give_shape(Options& options, const char* on_equal, const char* where, const char* select) {
-  options.shaping = {};
-  parse_on_equal(on_equal, options.record, options.keys, options.shaping);
-  if (*where) options.shaping.where = parse_where(where, options.record);
-  if (*select) options.shaping.select = parse_select(select, options.record);
+  options.query = {};
+  parse_on_equal(on_equal, options.record, options.keys, options.query);
+  if (*where) options.query.where = parse_where(where, options.record);
+  if (*select) options.query.select = parse_select(select, options.record);
 }
 
 void compare_shapes(std::uint64_t records, std::uint64_t memory_bytes, Random& random) {
@@ -73,11 +73,11 @@ void compare_shapes(std::uint64_t records, std::uint64_t memory_bytes, Random& r
             files.options.memory_bytes = memory_bytes;
             CAPTURE(schema, on_equal, where, select, static_cast<int>(values));
             for (const Overflow overflow : {Overflow::error, Overflow::saturate, Overflow::wrap}) {
-              files.options.shaping.overflow = overflow;
+              files.options.query.overflow = overflow;
               CHECK(files.difference() == "");
             }
             if (std::string_view(on_equal) == "last") {
-              files.options.shaping.tombstone = parse_tombstone("a=0", files.options.record);
+              files.options.query.tombstone = parse_tombstone("a=0", files.options.record);
               CHECK(files.difference() == "");
             }
           }
@@ -90,7 +90,7 @@ TEST_CASE("the CUDA backend shapes small units", "[gpu][sanitize][shape]") {
   Files files("k:u8,a:i16,b:u64be,d:bytes5", "k", 5, 700, Values::few, random);
   for (const char* on_equal : {"keep", "last", "reduce:sum(a),min(b),last(d)"}) {
     give_shape(files.options, on_equal, "b > 100 and not a == 3", "d,a,k");
-    files.options.shaping.overflow = Overflow::wrap;
+    files.options.query.overflow = Overflow::wrap;
     CAPTURE(on_equal);
     CHECK(files.difference() == "");
   }

@@ -135,9 +135,9 @@ TEST_CASE("the CUDA backend and the CPU agree on text with equal keys", "[gpu][s
     for (const OnEqual on_equal : {OnEqual::keep, OnEqual::first, OnEqual::last}) {
       CAPTURE(static_cast<int>(kind), keys, static_cast<int>(on_equal));
       Files files(format_of(kind, keys), 6, 1'000, 60, random);
-      files.options.shaping.on_equal = on_equal;
+      files.options.query.on_equal = on_equal;
       if (on_equal != OnEqual::keep) CHECK(files.difference() == "");
-      files.options.shaping.limit = below(random, 3'000);
+      files.options.query.limit = below(random, 3'000);
       files.options.memory_bytes = 48 << 20;
       CHECK(files.difference() == "");
     }
@@ -150,22 +150,22 @@ TEST_CASE("the CUDA backend and the CPU agree on shaped text and set operations"
                                    OnEqual::intersect, OnEqual::subtract}) {
       CAPTURE(static_cast<int>(kind), keys, static_cast<int>(on_equal));
       Files files(format_of(kind, keys), is_set_operation(on_equal) ? 2 : 6, 3'000, 60, random);
-      Shaping& shaping = files.options.shaping;
-      shaping.on_equal = on_equal;
+      Query& query = files.options.query;
+      query.on_equal = on_equal;
       files.options.memory_bytes = below(random, 2) ? 48 << 20 : 0;
       if (is_set_operation(on_equal)) CHECK(files.difference() == "");
       if (kind == TextKind::pairs) {
-        shaping.text_where =
+        query.text_where =
             parse_text_where(below(random, 2) ? "key > 'a'" : "key > 'a' and value > 'xy'");
         if (on_equal == OnEqual::first || on_equal == OnEqual::last)
-          shaping.text_tombstone = parse_text_tombstone("value=");
+          query.text_tombstone = parse_text_tombstone("value=");
       } else if (files.options.text->delimiter || kind == TextKind::csv) {
-        shaping.text_where = parse_text_where("2:i64 > -500 and 3 != 'c'");
-        shaping.text_select = parse_text_select("2,1");
+        query.text_where = parse_text_where("2:i64 > -500 and 3 != 'c'");
+        query.text_select = parse_text_select("2,1");
         if (on_equal == OnEqual::first || on_equal == OnEqual::last)
-          shaping.text_tombstone = parse_text_tombstone("3='dd'");
+          query.text_tombstone = parse_text_tombstone("3='dd'");
       } else {
-        shaping.text_where = parse_text_where("line > 'A'");
+        query.text_where = parse_text_where("line > 'A'");
       }
       CHECK(files.difference() == "");
     }
@@ -174,10 +174,10 @@ TEST_CASE("the CUDA backend and the CPU agree on shaped text and set operations"
 TEST_CASE("the CUDA backend refuses equal lines where they are an error", "[gpu][text]") {
   Random random(66);
   Files files(format_of(TextKind::lines, ""), 3, 2'000, 60, random);
-  files.options.shaping.on_equal = OnEqual::last;
+  files.options.query.on_equal = OnEqual::last;
   files.options.backend = BackendChoice::cuda;
   merge(files.paths, files.folder / "unique", files.options);
-  files.options.shaping.on_equal = OnEqual::error;
+  files.options.query.on_equal = OnEqual::error;
   const auto error_on = [&](BackendChoice backend) -> std::string {
     files.options.backend = backend;
     try {

@@ -95,7 +95,7 @@ Order random_order(Random& random) {
   return order;
 }
 
-std::string random_line(const Order& order, Random& random, std::uint64_t most_bytes) {
+std::string random_line(const Order& order, Random& random, std::uint64_t max_bytes) {
   const auto text = [&](std::uint64_t bytes) {
     // Few characters, so that lines are equal and begin alike; now and then any byte.
     const bool any = below(random, 8) == 0;
@@ -107,7 +107,7 @@ std::string random_line(const Order& order, Random& random, std::uint64_t most_b
     }
     return made;
   };
-  if (order.numeric.empty()) return text(most_bytes);
+  if (order.numeric.empty()) return text(max_bytes);
   std::string line;
   for (std::size_t column = 0; column < order.numeric.size(); ++column) {
     // Lines may end early, but a number is in each.
@@ -116,7 +116,7 @@ std::string random_line(const Order& order, Random& random, std::uint64_t most_b
     if (numbers_left == order.numeric.end() && below(random, 6) == 0) break;
     if (column != 0) line += order.delimiter;
     if (!order.numeric[column]) {
-      line += text(most_bytes / order.numeric.size());
+      line += text(max_bytes / order.numeric.size());
       continue;
     }
     const auto number = static_cast<std::int64_t>(random()) >> below(random, 64);
@@ -134,10 +134,10 @@ bool same(std::uint64_t seed, const std::string& program) {
 
   // All lines, sorted by the one program that is not under test, are dealt to the runs.
   const std::uint64_t lines = below(random, 10) == 0 ? 20'000 : below(random, 1500);
-  const std::uint64_t most_bytes = below(random, 4) == 0 ? 200 : below(random, 40);
+  const std::uint64_t max_bytes = below(random, 4) == 0 ? 200 : below(random, 40);
   std::string all;
   for (std::uint64_t i = 0; i < lines; ++i)
-    all += random_line(order, random, below(random, 3000) == 0 ? 100'000 : most_bytes) +
+    all += random_line(order, random, below(random, 3000) == 0 ? 100'000 : max_bytes) +
            order.terminator;
   write_text(folder / "all", all);
   Strings sort{"sort", "-s", "-o", folder / "sorted"};

@@ -36,7 +36,7 @@ struct MergeCase {
     stats = merge(paths, folder / "output", by);
     Bytes output = read_file(folder / "output");
     CHECK(stats.bytes_written >= output.size());
-    const std::uint32_t bytes = selected(by.record, by.shaping.select).record_bytes;
+    const std::uint32_t bytes = selected(by.record, by.query.select).record_bytes;
     CHECK(stats.records_written * bytes == output.size());
     return output;
   }

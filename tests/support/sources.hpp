@@ -17,13 +17,13 @@ struct SourceSettings {
 };
 
 inline InputStatus look_at(const std::filesystem::path& path, bool decompress = true) {
-  return look_at_input(path, open_input(path), decompress);
+  return verify_input(path, open_input(path), decompress);
 }
 
 inline std::unique_ptr<Source> open(const std::filesystem::path& path,
                                     const SourceSettings& settings = {}) {
   auto file = std::make_shared<const FileDescriptor>(open_input(path));
-  const InputStatus status = look_at_input(path, *file, settings.decompress);
+  const InputStatus status = verify_input(path, *file, settings.decompress);
   return open_source(path, settings.keep_open ? std::move(file) : nullptr, status,
                      settings.decompress, settings.stop);
 }

@@ -132,8 +132,8 @@ __global__ void write_values(Value* values, std::uint64_t count) {
 }
 
 struct Tally {
-  unsigned long long content;   // a sum over all records that doesn't depend on their order
-  unsigned long long disorder;  // records that stand before one that should come earlier
+  unsigned long long content;       // a sum over all records that doesn't depend on their order
+  unsigned long long out_of_order;  // records that stand before one that should come earlier
 };
 template <class Key, class Value>
 __global__ void tally(const Key* keys, const Value* values, std::uint64_t count, bool ordered,
@@ -152,11 +152,11 @@ __global__ void tally(const Key* keys, const Value* values, std::uint64_t count,
     if (ordered && n + 1 < count) {
       const auto x = bare_key(keys[n]), y = bare_key(keys[n + 1]);
       constexpr bool traced = device::has_values<Value> || !std::is_integral_v<Key>;
-      if (y < x || (traced && x == y && hash(n + 1) <= hash(n))) ++mine.disorder;
+      if (y < x || (traced && x == y && hash(n + 1) <= hash(n))) ++mine.out_of_order;
     }
   }
   atomicAdd(&result->content, mine.content);
-  atomicAdd(&result->disorder, mine.disorder);
+  atomicAdd(&result->out_of_order, mine.out_of_order);
 }
 
 // k sorted runs end to end, and room for their merge.
@@ -215,7 +215,7 @@ struct Problem {
   }
   bool verify() const {
     const Tally got = sum(out_keys.get(), out_values.get(), true);
-    return got.disorder == 0 && got.content == expected.content;
+    return got.out_of_order == 0 && got.content == expected.content;
   }
 
   std::uint64_t total = 0;
@@ -489,7 +489,7 @@ void k_way(Bench& bench, const std::string& column, std::vector<std::uint64_t> c
 // has them. Every stream has inputs, outputs and storage of its own.
 template <class Key, class Value>
 void units(Bench& bench, const std::string& column, const std::vector<std::uint64_t>& counts) {
-  constexpr unsigned most_streams = 4, units_each = 8;
+  constexpr unsigned max_streams = 4, units_each = 8;
   struct Lane {
     explicit Lane(const std::vector<std::uint64_t>& counts_) : problem(counts_, Kind::random) {
       check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
@@ -511,12 +511,12 @@ void units(Bench& bench, const std::string& column, const std::vector<std::uint6
     DeviceArray<char> storage;
   };
   std::vector<std::unique_ptr<Lane>> lanes;
-  while (lanes.size() < most_streams) lanes.push_back(std::make_unique<Lane>(counts));
+  while (lanes.size() < max_streams) lanes.push_back(std::make_unique<Lane>(counts));
   cudaEvent_t start = nullptr;
   check(cudaEventCreateWithFlags(&start, cudaEventDisableTiming));
   const std::string table = "units of 64 MiB, k=" + std::to_string(counts.size());
   bench.copy(lanes[0]->problem, table, column);
-  for (unsigned streams = 1; streams <= most_streams; streams *= 2)
+  for (unsigned streams = 1; streams <= max_streams; streams *= 2)
     bench.run(
         lanes[streams - 1]->problem, table, column,
         "corank merge_k, " + std::to_string(streams) + " streams",
@@ -569,10 +569,10 @@ __global__ void tally_wide(const std::byte* records, std::uint64_t count, bool o
       order = static_cast<int>(next[b]) - static_cast<int>(record[b]);
     for (std::uint32_t b = key_bytes + 8; b-- > key_bytes && order == 0;)
       order = static_cast<int>(next[b]) - static_cast<int>(record[b]);
-    mine.disorder += order <= 0;
+    mine.out_of_order += order <= 0;
   }
   atomicAdd(&result->content, mine.content);
-  atomicAdd(&result->disorder, mine.disorder);
+  atomicAdd(&result->out_of_order, mine.out_of_order);
 }
 
 // The same interface as Problem's, for k runs of wide records end to end.
@@ -594,7 +594,7 @@ class WideProblem {
   void poison() const { check(cudaMemset(out_keys.get(), 0xA5, bytes())); }
   bool verify() const {
     const Tally got = sum(out_keys.get(), true);
-    return got.disorder == 0 && got.content == expected_.content;
+    return got.out_of_order == 0 && got.content == expected_.content;
   }
 
   std::uint64_t total;
@@ -657,8 +657,8 @@ void wide(Bench& bench, const std::string& table, std::uint64_t total, std::uint
     first += count;
   }
   const auto segments = upload(host_segments);
-  const auto disorder = upload(std::vector<std::uint64_t>{engine::in_order});
-  const engine::LocatedLess<words> less{layout, problem.keys.get(), disorder.get()};
+  const auto out_of_order = upload(std::vector<std::uint64_t>{engine::in_order});
+  const engine::LocatedLess<words> less{layout, problem.keys.get(), out_of_order.get()};
   const auto merge = [&](void* temporary, std::size_t& size) {
     return device::merge_k(temporary, size, std::span(std::as_const(runs)), merged, nullptr,
                            Merged::less(less));
@@ -669,10 +669,10 @@ void wide(Bench& bench, const std::string& table, std::uint64_t total, std::uint
     const auto blocks =
         static_cast<unsigned>((total + engine::block_threads - 1) / engine::block_threads);
     engine::encode_records<words><<<blocks, engine::block_threads>>>(
-        segments.get(), runs.size(), total, less, {keys.get(), locators.get()}, disorder.get());
+        segments.get(), runs.size(), total, less, {keys.get(), locators.get()}, out_of_order.get());
     check(merge(storage.get(), bytes));
     engine::launch_gather<words>(problem.keys.get(), merged, total, record_bytes,
-                                 problem.out_keys.get(), disorder.get(), nullptr);
+                                 problem.out_keys.get(), out_of_order.get(), nullptr);
   });
 }
 

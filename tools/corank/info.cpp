@@ -33,9 +33,9 @@ void print(const std::string& file, const FileReport& report) {
     fmt::print("  skipped:    {}, in which a column is no number\n", report.records_skipped);
   if (report.records == 0) return;
   fmt::print("  first key:  {}\n  last key:   {}\n", report.first_key, report.last_key);
-  if (report.disorder)
+  if (report.out_of_order)
     fmt::print("  order:      record {} (byte {}) sorts before its predecessor\n",
-               report.disorder->record, report.disorder->byte);
+               report.out_of_order->record, report.out_of_order->byte);
   else
     fmt::print("  order:      in order\n");
   fmt::print("  duplicates: {} records have the key of the one before\n", report.duplicates);
@@ -50,10 +50,11 @@ nlohmann::ordered_json json_of(const std::string& file, const FileReport& report
                                  {"records_skipped", report.records_skipped},
                                  {"first_key", report.first_key},
                                  {"last_key", report.last_key},
-                                 {"in_order", !report.disorder},
+                                 {"in_order", !report.out_of_order},
                                  {"duplicates", report.duplicates}};
-  if (report.disorder)
-    json["disorder"] = {{"record", report.disorder->record}, {"byte", report.disorder->byte}};
+  if (report.out_of_order)
+    json["disorder"] = {{"record", report.out_of_order->record},
+                        {"byte", report.out_of_order->byte}};
   return json;
 }
 
@@ -146,7 +147,7 @@ void InfoCommand::show_machine() const {
     fmt::print("backend: auto takes {}{}\n", backend,
                backend == "cpu" ? ""
                                 : fmt::format(" for {} GiB and more, else cpu",
-                                              Options().least_device_bytes >> 30));
+                                              Options().min_device_bytes >> 30));
     fmt::print("ceilings, with files in {}:\n", folder_);
     finish_printing();
   }

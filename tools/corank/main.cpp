@@ -205,8 +205,8 @@ class MergeCommand {
     command_ = app.add_subcommand(name, description);
     record_.add_to(*command_);
     record_.add_text_to(*command_);
-    shaping_.shaping.on_equal = on_equal;
-    shaping_.add_to(*command_);
+    query_.query.on_equal = on_equal;
+    query_.add_to(*command_);
     command_
         ->add_option("-o,--output", output_, "Where the merged records go; - is standard output")
         ->required()
@@ -304,8 +304,8 @@ class MergeCommand {
       options_.record = record_.schema();
       options_.keys = record_.keys(options_.record);
     }
-    options_.shaping = options_.text ? shaping_.parse_for_text(*options_.text)
-                                     : shaping_.parse(options_.record, options_.keys);
+    options_.query = options_.text ? query_.parse_for_text(*options_.text)
+                                   : query_.parse(options_.record, options_.keys);
     if (!compress_.empty()) options_.compression = corank::Compression::parse(compress_);
     if (output_ == "-" && stats_ == "-")
       throw Error("--output and --stats are both standard output; write one to a file");
@@ -410,7 +410,7 @@ class MergeCommand {
 
   CLI::App* command_;
   corank::RecordArguments record_;
-  corank::ShapingArguments shaping_;
+  corank::ShapingArguments query_;
   corank::Options options_;
   std::string output_;
   std::string compress_;

@@ -15,20 +15,20 @@ namespace corank {
 // What becomes of the merged records.
 struct ShapingArguments {
   std::optional<std::string> from, to, where, on_equal, tombstone, select;
-  Shaping shaping;
+  Query query;
 
   // What becomes of equal keys is no option where the command says it.
   void add_to(CLI::App& command) {
     const auto add = [&](const char* name, auto& text, const char* type, const char* help) {
       command.add_option(name, text, help)->type_name(type);
     };
-    if (!is_set_operation(shaping.on_equal)) add_groups_to(command, add);
+    if (!is_set_operation(query.on_equal)) add_groups_to(command, add);
     add("--where", where, "CONDITION",
         "Keep only records that fulfil it: field > 5 and (b == 'x' or not c < 2); of text, "
         "columns: 2:u64 > 5 and name == 'x'");
     add("--select", select, "FIELDS",
         "The fields, or columns of text, that go out, in this order: a,b,…");
-    command.add_option("--limit", shaping.limit, "Stop after N records have gone out")
+    command.add_option("--limit", query.limit, "Stop after N records have gone out")
         ->transform(whole_number(0))
         ->option_text("N");
     add("--from", from, "KEY",
@@ -37,27 +37,27 @@ struct ShapingArguments {
     add("--to", to, "KEY", "End before the first record that does not sort before KEY");
   }
 
-  Shaping parse_for_text(const TextFormat& format) {
-    if (where) shaping.text_where = parse_text_where(*where);
-    if (select) shaping.text_select = parse_text_select(*select);
-    if (tombstone) shaping.text_tombstone = parse_text_tombstone(*tombstone);
-    if (from) shaping.text_from = parse_text_bound("--from", *from, format.keys);
-    if (to) shaping.text_to = parse_text_bound("--to", *to, format.keys);
+  Query parse_for_text(const TextFormat& format) {
+    if (where) query.text_where = parse_text_where(*where);
+    if (select) query.text_select = parse_text_select(*select);
+    if (tombstone) query.text_tombstone = parse_text_tombstone(*tombstone);
+    if (from) query.text_from = parse_text_bound("--from", *from, format.keys);
+    if (to) query.text_to = parse_text_bound("--to", *to, format.keys);
     if (on_equal && on_equal->starts_with("reduce"))
-      shaping.on_equal = OnEqual::reduce;
+      query.on_equal = OnEqual::reduce;
     else if (on_equal)
-      parse_on_equal(*on_equal, {}, {}, shaping);
-    return shaping;
+      parse_on_equal(*on_equal, {}, {}, query);
+    return query;
   }
 
-  Shaping parse(const Schema& schema, const std::vector<KeyField>& keys) {
-    if (from) shaping.from = parse_bound("--from", *from, schema, keys);
-    if (to) shaping.to = parse_bound("--to", *to, schema, keys);
-    if (where) shaping.where = parse_where(*where, schema);
-    if (on_equal) parse_on_equal(*on_equal, schema, keys, shaping);
-    if (tombstone) shaping.tombstone = parse_tombstone(*tombstone, schema);
-    if (select) shaping.select = parse_select(*select, schema);
-    return shaping;
+  Query parse(const Schema& schema, const std::vector<KeyField>& keys) {
+    if (from) query.from = parse_bound("--from", *from, schema, keys);
+    if (to) query.to = parse_bound("--to", *to, schema, keys);
+    if (where) query.where = parse_where(*where, schema);
+    if (on_equal) parse_on_equal(*on_equal, schema, keys, query);
+    if (tombstone) query.tombstone = parse_tombstone(*tombstone, schema);
+    if (select) query.select = parse_select(*select, schema);
+    return query;
   }
 
  private:
@@ -67,7 +67,7 @@ struct ShapingArguments {
         "What records with equal keys turn into: keep, first, last, error or "
         "reduce:sum(a),min(b),max(c),count(d),last(e), which combines them into the first");
     command
-        .add_option("--overflow", shaping.overflow,
+        .add_option("--overflow", query.overflow,
                     "What a sum that its field cannot hold turns into: error, saturate or wrap")
         ->transform(one_of<Overflow>({{"error", Overflow::error},
                                       {"saturate", Overflow::saturate},

@@ -71,9 +71,9 @@ class CutSearch {
       const std::uint64_t later = std::min(rank_, growth * (step - 1));
       const std::uint64_t target = std::min((rank_ - later) / step, blocks) * step;
       if (taken_ > target)
-        drop_greatest(step, target);
+        drop_max(step, target);
       else
-        take_least(step, target);
+        take_min(step, target);
     }
     return std::move(positions_);
   }
@@ -181,7 +181,7 @@ class CutSearch {
     return growth;
   }
 
-  void drop_greatest(std::uint64_t step, std::uint64_t target) {
+  void drop_max(std::uint64_t step, std::uint64_t target) {
     const auto less = [this](std::size_t i, std::size_t j) { return last_before(i, j); };
     runs_.clear();
     for (std::size_t i = 0; i < counts_.size(); ++i)
@@ -200,7 +200,7 @@ class CutSearch {
     }
   }
 
-  void take_least(std::uint64_t step, std::uint64_t target) {
+  void take_min(std::uint64_t step, std::uint64_t target) {
     const auto greater = [this](std::size_t i, std::size_t j) { return next_before(j, i); };
     runs_.clear();
     for (std::size_t i = 0; i < counts_.size(); ++i)

@@ -51,7 +51,7 @@ class KeyWords {
     return std::nullopt;
   }
   // The word that best tells apart what lies between two records, whose words before it are equal.
-  virtual std::uint32_t telling_word(const std::byte* a, const std::byte* b) const {
+  virtual std::uint32_t first_distinguishing_word(const std::byte* a, const std::byte* b) const {
     std::uint64_t x, y;
     for (std::uint32_t word = 0;; word = next_word(word, x)) {
       read(word, a, 1, &x);
@@ -76,7 +76,7 @@ class KeyWords {
     }
     return true;
   }
-  virtual std::optional<WholeWord> whole_word() const { return std::nullopt; }
+  virtual std::optional<SingleWordKey> single_word_key() const { return std::nullopt; }
   // Not null: the records are entries, and what they stand for goes to the output.
   virtual const TextLayout* text() const { return nullptr; }
 };
@@ -151,15 +151,15 @@ class ExtractedWords final : public KeyWords {
     else
       return KeyWords::ascend(before, records, count);
   }
-  std::optional<WholeWord> whole_word() const override {
+  std::optional<SingleWordKey> single_word_key() const override {
     if constexpr (std::integral<Value> && sizeof(Value) == 8) {
       const std::uint64_t flip = std::is_signed_v<Value> ? std::uint64_t{1} << 63 : 0;
-      if constexpr (std::same_as<KeyOf, std::identity>) return WholeWord{0, false, flip};
+      if constexpr (std::same_as<KeyOf, std::identity>) return SingleWordKey{0, false, flip};
       if constexpr (std::is_member_object_pointer_v<KeyOf>) {
         alignas(T) std::byte raw[sizeof(T)]{};
         const auto* member =
             reinterpret_cast<const std::byte*>(&(reinterpret_cast<const T*>(raw)->*key_of_));
-        return WholeWord{static_cast<std::uint32_t>(member - raw), false, flip};
+        return SingleWordKey{static_cast<std::uint32_t>(member - raw), false, flip};
       }
     }
     return std::nullopt;
@@ -206,9 +206,9 @@ void merge_by_compare(std::span<const std::span<const T>> runs, std::span<T> out
   for (const auto& run : runs) lengths.push_back(run.size());
   const Positions start(runs.size(), 0);
 
-  constexpr std::uint64_t least_tile_records = 1 << 14;
+  constexpr std::uint64_t min_tile_records = 1 << 14;
   const std::uint64_t tiles = std::clamp<std::uint64_t>(
-      out.size() / std::max(least_tile_records, 16 * runs.size()), 1, 4 * thread_count(threads));
+      out.size() / std::max(min_tile_records, 16 * runs.size()), 1, 4 * thread_count(threads));
   // What is merged at a time stays in the caches, but takes more than a few records of each run.
   const std::uint64_t block_records = std::max<std::uint64_t>(
       {(std::uint64_t{1} << 19) / std::max(sizeof(T), sizeof(Item)), 64, 32 * runs.size()});

@@ -272,9 +272,9 @@ TEST_CASE("the CPU backend finds the record that is out of order", "[cpu]") {
       std::uint64_t record = ~0ull;
       try {
         fixture.merged();
-      } catch (const RunDisorder& disorder) {
-        run = disorder.run;
-        record = disorder.record;
+      } catch (const RunOutOfOrder& out_of_order) {
+        run = out_of_order.run;
+        record = out_of_order.record;
       }
       CHECK(run == segment.chunk->run);
       // A descent by one place may start earlier: the record moved up passes its equals.
@@ -295,7 +295,7 @@ TEST_CASE("the CPU backend survives units that are not sorted at all", "[cpu]") 
           random_records(random, fixture.segments()[s].count, fixture.record_bytes(), 256);
       std::memcpy(fixture.record(s, 0), noise.data(), noise.size());
     }
-    CHECK_THROWS_AS(fixture.merged(), RunDisorder);
+    CHECK_THROWS_AS(fixture.merged(), RunOutOfOrder);
   }
 }
 
@@ -359,13 +359,13 @@ TEST_CASE("loops are whole where the tasks around them are cancelled") {
         0, 1,
         [&](int) {
           failed.cancel_group_execution();
-          corank::for_all(0, 1'000, [&](std::uint64_t) { ++done; });
+          corank::parallel_for(0, 1'000, [&](std::uint64_t) { ++done; });
         },
         failed);
     CHECK(done == 1'000);
   }
   const auto throws = [] {
-    corank::for_all(0, 1'000, [](std::uint64_t i) {
+    corank::parallel_for(0, 1'000, [](std::uint64_t i) {
       if (i == 700) throw corank::Corrupted("one of them");
     });
   };

@@ -59,9 +59,9 @@ class WatchedBackend final : public Backend {
 // Concatenation::next() and make_cpu_backend().
 extern "C" {
 
-std::optional<WorkUnit> __real__ZN6corank6Cutter4nextEv(Cutter*);
-std::optional<WorkUnit> __wrap__ZN6corank6Cutter4nextEv(Cutter* cutter);
-std::optional<WorkUnit> __wrap__ZN6corank6Cutter4nextEv(Cutter* cutter) {
+std::optional<WorkUnit> __real__ZN6corank6Cutter4nextEv(UnitCutter*);
+std::optional<WorkUnit> __wrap__ZN6corank6Cutter4nextEv(UnitCutter* cutter);
+std::optional<WorkUnit> __wrap__ZN6corank6Cutter4nextEv(UnitCutter* cutter) {
   const auto next = [=] { return __real__ZN6corank6Cutter4nextEv(cutter); };
   return between && between->cutting ? between->cutting(next) : next();
 }
@@ -177,9 +177,9 @@ class Scene {
     options_.record = Schema::parse(kind_.schema);
     options_.keys = parse_keys(kind_.by, options_.record);
     if (*kind_.on_equal)
-      parse_on_equal(kind_.on_equal, options_.record, options_.keys, options_.shaping);
-    if (*kind_.where) options_.shaping.where = parse_where(kind_.where, options_.record);
-    options_.shaping.overflow = Overflow::wrap;
+      parse_on_equal(kind_.on_equal, options_.record, options_.keys, options_.query);
+    if (*kind_.where) options_.query.where = parse_where(kind_.where, options_.record);
+    options_.query.overflow = Overflow::wrap;
     options_.memory_bytes = 400'000;
     encoding_.emplace(options_.record, options_.keys);
     for (int run = 0; run < 3; ++run)
@@ -193,7 +193,7 @@ class Scene {
     options_.text.emplace();
     options_.text->kind = kind_.text;
     options_.memory_bytes = std::uint64_t{2} << 20;
-    if (*kind_.on_equal) options_.shaping.on_equal = OnEqual::last;
+    if (*kind_.on_equal) options_.query.on_equal = OnEqual::last;
     text_.emplace(*options_.text);
     encoding_.emplace(text_->layout());
     for (int run = 0; run < 3; ++run) {
@@ -239,7 +239,7 @@ bool flip_and_merge(Scene& scene, Place place, std::uint64_t unit, Random& rando
   if (place == Place::merged_unit)
     what.merged = [&](const WorkUnit& from, MergedUnit& merged) {
       std::vector<std::span<const std::byte>> pieces = merged.pieces;
-      for (const ShapedText& shaped : merged.shaped) pieces.push_back(shaped.between);
+      for (const TextOperatorOutput& shaped : merged.shaped) pieces.push_back(shaped.between);
       std::erase_if(pieces, [](const auto piece) { return piece.empty(); });
       if (from.sequence != unit || pieces.empty()) return;
       flip_one(pieces[below(random, pieces.size())], random);

@@ -61,7 +61,7 @@ bool less_by_merge_words(const TextWords& words, const std::byte* a, const std::
 // That the word said to tell `a` from `b` does, and of which records the words before it are equal.
 void check_telling_word(const TextWords& words, const std::byte* a, const std::byte* b,
                         const std::byte* other) {
-  const std::uint32_t word = words.telling_word(a, b);
+  const std::uint32_t word = words.first_distinguishing_word(a, b);
   CHECK(words.share_words(word, a, 1, a));
   CHECK(words.share_words(word, b, 1, a));
   std::uint64_t p, q;
@@ -71,7 +71,7 @@ void check_telling_word(const TextWords& words, const std::byte* a, const std::b
   if (word % 256 != 255) CHECK(p != q);  // strings may differ behind the last word of a column
   const bool equal = !words.less(a, other) && !words.less(other, a);
   CHECK(words.share_words(word, other, 1, a) ==
-        (word == 0 || equal || words.telling_word(a, other) >= word));
+        (word == 0 || equal || words.first_distinguishing_word(a, other) >= word));
 }
 
 // The records, each with its terminator, in memory of its own, so that nothing behind it is read.
@@ -79,7 +79,7 @@ void check_order(const Strings& records, const TextFormat& format) {
   const TextEncoding encoding(format);
   const TextLayout layout = encoding.layout();
   const TextWords words(layout);
-  std::vector<Entry> entries;
+  std::vector<PrefixRef> entries;
   for (const std::string& record : records) {
     const auto bytes = bytes_of(record);
     entries.push_back(
@@ -135,16 +135,16 @@ Found find_all(const TextLayout& layout, const std::string& text, bool at_end, s
   Found found{};
   auto rest = bytes_of(text);
   for (;;) {
-    std::vector<Entry> entries(room);
+    std::vector<PrefixRef> entries(room);
     const Indexed indexed = index_records(layout, rest, at_end, entries);
     REQUIRE(indexed.records <= room);
     const std::byte* at = rest.data();
-    for (const Entry& entry : std::span(entries).first(indexed.records)) {
+    for (const PrefixRef& entry : std::span(entries).first(indexed.records)) {
       REQUIRE(record_of(entry) == at);
       const std::uint64_t bytes = record_bytes(layout, entry);
       REQUIRE(bytes == record_bytes(layout, at));
       CHECK(entry.word == text_word(layout, at, bytes, 0));
-      CHECK(text_words(layout, at, bytes) <= indexed.most_words);
+      CHECK(text_words(layout, at, bytes) <= indexed.max_words);
       found.records.emplace_back(reinterpret_cast<const char*>(at), bytes);
       at += bytes;
     }
@@ -346,7 +346,7 @@ TEST_CASE("every line is found, whatever the block and however few entries there
 TEST_CASE("all ways to find ends find them all", "[text]") {
   Random random(6);
   const auto find_all_ends = [](FindEnds* find, const std::string& text, std::size_t room) {
-    std::vector<std::uint32_t> all, ends(least_ends_room + room);
+    std::vector<std::uint32_t> all, ends(min_ends_room + room);
     for (std::size_t at = 0; at < text.size();) {
       std::size_t scanned = 0;
       const std::size_t count = find(bytes_of(text).subspan(at), '\n', ends, scanned);
@@ -386,9 +386,9 @@ TEST_CASE("a CSV record ends where no quote is open", "[text]") {
 
 TEST_CASE("records are cut into parts where they are lines", "[text]") {
   Random random(6);
-  constexpr std::uint64_t part_bytes = 100, most_bytes = 31;
+  constexpr std::uint64_t part_bytes = 100, max_bytes = 31;
   std::string text;
-  for (int i = 0; i < 200; ++i) text += random_text(random, "ab,", most_bytes - 1) + '\n';
+  for (int i = 0; i < 200; ++i) text += random_text(random, "ab,", max_bytes - 1) + '\n';
   std::string quoted = text;
   quoted.replace(quoted.find('\n') + 1, 0, "\"\n\"\n");
   const auto parts = [](TextKind kind, const std::string& records) {
@@ -401,7 +401,7 @@ TEST_CASE("records are cut into parts where they are lines", "[text]") {
     for (const auto part : parts(kind, text)) {
       REQUIRE(part.data() == end);
       REQUIRE(part.back() == static_cast<std::byte>('\n'));
-      REQUIRE(part.size() <= 2 * part_bytes + most_bytes);
+      REQUIRE(part.size() <= 2 * part_bytes + max_bytes);
       end += part.size();
     }
     CHECK(end == bytes_of(text).data() + text.size());
@@ -445,7 +445,7 @@ TEST_CASE("a bad number stops the index at its record, unless it is ordered last
     format.bad_numbers = what;
     const TextEncoding encoding(format);
     const TextLayout layout = encoding.layout();
-    std::vector<Entry> entries(10);
+    std::vector<PrefixRef> entries(10);
     const auto bytes = bytes_of(text);
     const Indexed first = index_records(layout, bytes, true, entries);
     REQUIRE(first.bad);
@@ -474,7 +474,7 @@ TEST_CASE("a bad number stops the index at its record, unless it is ordered last
 TEST_CASE("what is wrong with a pair or a quote is said with its place", "[text]") {
   const auto message = [](TextKind kind, const std::string& text) {
     const TextEncoding encoding(format_of(kind, ""));
-    std::vector<Entry> entries(10);
+    std::vector<PrefixRef> entries(10);
     const Indexed indexed = index_records(encoding.layout(), bytes_of(text), true, entries);
     REQUIRE(indexed.bad);
     return refusal([&] {

@@ -103,7 +103,7 @@ TEST_CASE("mapped bytes leave in huge pages, and the last with the rest") {
   MappedFiles files(std::vector<std::uint64_t>{bytes}, 2 * huge_page);
   const std::span all(files.add(open_to_read(folder / "file"), bytes, folder / "file"), bytes);
   const std::uint64_t middle = huge_page + huge_page / 2;
-  const MappedPart part{all, files.page_bytes(bytes)};
+  const MappedRange part{all, files.page_bytes(bytes)};
   populate(all);
   CHECK(is_present(all.data()));
   forget(all.first(huge_page / 2), part);

@@ -138,8 +138,8 @@ TEST_CASE("where an allocation fails a merge of records is right or leaves the o
     options.io = Io::mapped;
   }
   SECTION("of equal keys one") {
-    options.shaping.on_equal = OnEqual::first;
-    options.shaping.select = {1};
+    options.query.on_equal = OnEqual::first;
+    options.query.select = {1};
   }
   SECTION("compressed") {
     options.memory_bytes = std::uint64_t{16} << 20;
@@ -173,7 +173,7 @@ TEST_CASE("where an allocation fails a merge of lines is right or leaves the old
   SECTION("of equal keys the last") {
     merging.options.text->delimiter = ',';
     merging.options.text->keys = parse_text_keys("1:u64");
-    merging.options.shaping.on_equal = OnEqual::last;
+    merging.options.query.on_equal = OnEqual::last;
   }
   merging.check("output", {{"output", "old"}});
 }

@@ -211,7 +211,7 @@ class ShapedMerging {
     CHECK(rest.records_written == whole.records_written);
     CHECK(rest.checksum == whole.checksum);
     if (!options.text) CHECK(rest.records == whole.records);
-    const bool from_start = left == 0 || (!options.shaping.text_select.empty() && rest.units != 0);
+    const bool from_start = left == 0 || (!options.query.text_select.empty() && rest.units != 0);
     const bool wrote_header = options.text && options.text->header && from_start;
     if (rest.passes <= 1)
       CHECK(rest.bytes_written + rest.resumed_bytes == size - (wrote_header ? header.size() : 0));
@@ -260,7 +260,7 @@ class ShapedMerging {
   // Of the first bytes of a file, as a merge keeps them: a header is none, but stays with others.
   std::uint64_t whole_records(std::size_t file, std::uint64_t bytes) const {
     if (!options.text) {
-      const Schema out = selected(options.record, options.shaping.select);
+      const Schema out = selected(options.record, options.query.select);
       return bytes / out.record_bytes * out.record_bytes;
     }
     const auto end_of_line = [&](std::uint64_t at) {
@@ -276,12 +276,12 @@ constexpr const char* policies[] = {"keep", "first", "last", "error", "reduce:su
 constexpr OnEqual operations[] = {OnEqual::unite, OnEqual::intersect, OnEqual::subtract};
 
 void take_policy(ShapedMerging& test, unsigned policy) {
-  Shaping& shaping = test.options.shaping;
+  Query& query = test.options.query;
   if (policy < std::size(policies))
-    parse_on_equal(policies[policy], test.options.record, test.options.keys, shaping);
+    parse_on_equal(policies[policy], test.options.record, test.options.keys, query);
   else
-    shaping.on_equal = operations[policy - std::size(policies)];
-  shaping.overflow = Overflow::wrap;
+    query.on_equal = operations[policy - std::size(policies)];
+  query.overflow = Overflow::wrap;
 }
 constexpr unsigned policies_of_records = std::size(policies) + std::size(operations);
 
@@ -469,26 +469,25 @@ TEST_CASE("shaped merges go on where they stopped", "[resume][shape]") {
       const std::uint64_t values = policy == 3 ? 0 : choices[below(random, 5)];
       test.make_records(many ? 60 : 2 + round % 4, many ? 60'000 : 12'000, values, random);
       take_policy(test, policy);
-      Shaping& shaping = test.options.shaping;
-      if (below(random, 2)) shaping.where = parse_where("p > 900000000", test.options.record);
+      Query& query = test.options.query;
+      if (below(random, 2)) query.where = parse_where("p > 900000000", test.options.record);
       if ((policy == 1 || policy == 2 || policy == 4) && below(random, 2))
-        shaping.tombstone = parse_tombstone("b=1", test.options.record);
+        query.tombstone = parse_tombstone("b=1", test.options.record);
       const char* const selections[] = {"b,p,a", "p,a", "p"};
       if (below(random, 2))
-        shaping.select = parse_select(selections[below(random, 3)], test.options.record);
+        query.select = parse_select(selections[below(random, 3)], test.options.record);
       if (below(random, 4) == 0)
-        shaping.from = parse_bound("--from", "1", test.options.record, test.options.keys);
-      if (below(random, 3) == 0) shaping.limit = 400 + below(random, 3'000);
-      if (!shaping.limit && below(random, 2)) test.options.parts = 1 + round % 3;
+        query.from = parse_bound("--from", "1", test.options.record, test.options.keys);
+      if (below(random, 3) == 0) query.limit = 400 + below(random, 3'000);
+      if (!query.limit && below(random, 2)) test.options.parts = 1 + round % 3;
       test.options.memory_bytes = 500'000 * std::max(test.options.parts, 1u);
       test.options.threads = 1 + round % 3;
       const Io ways[] = {Io::buffered, Io::mapped, Io::direct};
       test.options.io = ways[below(random, 3)];
       INFO("policy " << policy << ", round " << round << ", values " << values << ", many " << many
-                     << ", parts " << test.options.parts << ", where "
-                     << !shaping.where.steps.empty() << ", tombstone "
-                     << shaping.tombstone.has_value() << ", selected " << shaping.select.size()
-                     << ", limit " << shaping.limit.value_or(0));
+                     << ", parts " << test.options.parts << ", where " << !query.where.steps.empty()
+                     << ", tombstone " << query.tombstone.has_value() << ", selected "
+                     << query.select.size() << ", limit " << query.limit.value_or(0));
       if (!test.learn()) continue;
       several_passes += test.whole.passes > 1;
       sets_in_parts += test.whole.passes > 1 && test.options.parts > 1 && policy > 4;
@@ -508,8 +507,8 @@ TEST_CASE("shaped merges go on from any byte", "[resume][shape]") {
       test.make_records(3, 300, values, random);
       test.options.memory_bytes = 1 << 20;
       take_policy(test, policy);
-      if (values == 9) test.options.shaping.where = parse_where("p >= 7", test.options.record);
-      if (policy == 0) test.options.shaping.limit = 250;
+      if (values == 9) test.options.query.where = parse_where("p >= 7", test.options.record);
+      if (policy == 0) test.options.query.limit = 250;
       if (!test.learn()) continue;
       INFO("policy " << policy << ", values " << values);
       for (std::uint64_t bytes = 0; bytes <= test.size; bytes += 37 * exhaustive_step)
@@ -530,19 +529,19 @@ TEST_CASE("lines that are dropped are gone on with where they stopped", "[resume
           on_equal == OnEqual::error ? 0 : choices[on_equal == OnEqual::keep ? round % 4 : 2];
       const bool many = round % 4 == 0;
       test.make_lines(many ? 40 : 3, 12'000, values, below(random, 2), random);
-      Shaping& shaping = test.options.shaping;
-      shaping.on_equal = on_equal;
-      if (on_equal == OnEqual::keep || below(random, 2)) shaping.limit = 100 + below(random, 8'000);
-      if (below(random, 3) == 0) shaping.text_from = {"20"};
-      if (below(random, 3) == 0) shaping.text_to = {"2500"};
+      Query& query = test.options.query;
+      query.on_equal = on_equal;
+      if (on_equal == OnEqual::keep || below(random, 2)) query.limit = 100 + below(random, 8'000);
+      if (below(random, 3) == 0) query.text_from = {"20"};
+      if (below(random, 3) == 0) query.text_to = {"2500"};
       if ((on_equal == OnEqual::first || on_equal == OnEqual::last) && below(random, 2))
-        shaping.text_tombstone = parse_text_tombstone("2:u64=300");
-      if (below(random, 3) == 0) shaping.text_where = parse_text_where("2:u64 != 7 or line < '5'");
-      if (below(random, 5) == 0) shaping.text_select = parse_text_select("2,1");
+        query.text_tombstone = parse_text_tombstone("2:u64=300");
+      if (below(random, 3) == 0) query.text_where = parse_text_where("2:u64 != 7 or line < '5'");
+      if (below(random, 5) == 0) query.text_select = parse_text_select("2,1");
       test.options.memory_bytes = many ? 1 << 20 : 4 << 20;
       test.options.io = round % 2 == 0 ? Io::buffered : Io::mapped;
       INFO("policy " << static_cast<int>(on_equal) << ", round " << round << ", values " << values
-                     << ", limit " << shaping.limit.value_or(0));
+                     << ", limit " << query.limit.value_or(0));
       if (!test.learn()) continue;
       for (int stop = 0; stop < 6; ++stop, ++stops) test.check_rest(test.leave_some(random));
     }
@@ -573,12 +572,12 @@ TEST_CASE("what shaping left is gone on with by the same options only", "[resume
     Random random(37);
     ShapedMerging test;
     test.make_records(4, 12'000, 100, random);
-    parse_on_equal("reduce:sum(p)", test.options.record, test.options.keys, test.options.shaping);
-    test.options.shaping.overflow = Overflow::wrap;
-    test.options.shaping.where = parse_where("p > 7", test.options.record);
-    test.options.shaping.limit = 5'000;
+    parse_on_equal("reduce:sum(p)", test.options.record, test.options.keys, test.options.query);
+    test.options.query.overflow = Overflow::wrap;
+    test.options.query.where = parse_where("p > 7", test.options.record);
+    test.options.query.limit = 5'000;
     REQUIRE(test.learn());
-    use(test.options.shaping, test.options.record);
+    use(test.options.query, test.options.record);
     ShapedMerging other;
     other.paths = test.paths;
     other.options = test.options;
@@ -590,22 +589,22 @@ TEST_CASE("what shaping left is gone on with by the same options only", "[resume
     CHECK(test.notices.front().find("other options") != std::string::npos);
     CHECK((read_file(test.output) == read_file(other.output)));
   };
-  change("overflow", [](Shaping& by, const Schema&) { by.overflow = Overflow::saturate; });
-  change("policy", [](Shaping& by, const Schema&) { by.on_equal = OnEqual::first; });
-  change("limit", [](Shaping& by, const Schema&) { by.limit = 4'999; });
-  change("no limit", [](Shaping& by, const Schema&) { by.limit.reset(); });
+  change("overflow", [](Query& by, const Schema&) { by.overflow = Overflow::saturate; });
+  change("policy", [](Query& by, const Schema&) { by.on_equal = OnEqual::first; });
+  change("limit", [](Query& by, const Schema&) { by.limit = 4'999; });
+  change("no limit", [](Query& by, const Schema&) { by.limit.reset(); });
   change("condition",
-         [](Shaping& by, const Schema& schema) { by.where = parse_where("p > 8", schema); });
+         [](Query& by, const Schema& schema) { by.where = parse_where("p > 8", schema); });
   change("comparison",
-         [](Shaping& by, const Schema& schema) { by.where = parse_where("p >= 7", schema); });
-  change("reduction", [](Shaping& by, const Schema&) {
+         [](Query& by, const Schema& schema) { by.where = parse_where("p >= 7", schema); });
+  change("reduction", [](Query& by, const Schema&) {
     by.reductions.front().operation = Reduction::Operation::max;
   });
   change("tombstone",
-         [](Shaping& by, const Schema& schema) { by.tombstone = parse_tombstone("b=7", schema); });
+         [](Query& by, const Schema& schema) { by.tombstone = parse_tombstone("b=7", schema); });
   change("selection",
-         [](Shaping& by, const Schema& schema) { by.select = parse_select("b,a,p", schema); });
-  change("range", [](Shaping& by, const Schema& schema) {
+         [](Query& by, const Schema& schema) { by.select = parse_select("b,a,p", schema); });
+  change("range", [](Query& by, const Schema& schema) {
     by.from = parse_bound("--from", "50", schema, parse_keys("a", schema));
   });
 }
@@ -618,7 +617,7 @@ TEST_CASE("what shaping left is not gone on with where it is wrong", "[resume][s
       test.make_lines(4, 12'000, 0, false, random);
     else
       test.make_records(4, 12'000, 0, random);
-    test.options.shaping.on_equal = OnEqual::last;
+    test.options.query.on_equal = OnEqual::last;
     test.options.overwrite = true;
     REQUIRE(test.learn());
     // What is compared begins a hundredth before the end.
@@ -639,7 +638,7 @@ TEST_CASE("going on reads next to nothing of what went out", "[resume][shape]") 
   Random random(39);
   ShapedMerging test;
   test.make_records(4, 60'000, 0, random);
-  test.options.shaping.on_equal = OnEqual::last;
+  test.options.query.on_equal = OnEqual::last;
   test.options.io = Io::buffered;
   test.options.memory_bytes = 1 << 20;
   REQUIRE(test.learn());

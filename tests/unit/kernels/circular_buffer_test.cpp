@@ -64,14 +64,14 @@ std::vector<Item> merge_by_block(Memory& a, Memory& b, std::mt19937& random) {
   std::vector<Watched> to(Policy::threads, out.view());
   std::vector<std::uint32_t> turn(Policy::threads);
   for (std::uint32_t t = 0; t < Policy::threads; ++t) turn[t] = t;
-  const auto for_all = [&](auto step) {
+  const auto parallel_for = [&](auto step) {
     std::shuffle(turn.begin(), turn.end(), random);
     for (std::uint32_t t : turn) step(threads[t], t);
   };
   while (!threads[0].done()) {
-    for_all([](Thread& thread, std::uint32_t t) { thread.fill(t); });
-    for_all([](Thread& thread, std::uint32_t t) { thread.merge(t); });
-    for_all([&](Thread& thread, std::uint32_t t) { thread.store(t, to[t]); });
+    parallel_for([](Thread& thread, std::uint32_t t) { thread.fill(t); });
+    parallel_for([](Thread& thread, std::uint32_t t) { thread.merge(t); });
+    parallel_for([&](Thread& thread, std::uint32_t t) { thread.store(t, to[t]); });
   }
   for (const Thread& thread : threads) CHECK(thread.done());
   CHECK(out.writes == std::vector<unsigned>(out.items.size(), 1));

@@ -102,11 +102,11 @@ namespace {
 // Of a level's tiles, when the samples are merged and the borders searched on the host.
 struct Tiles {
   std::uint64_t count = 0, too_large = 0;  // those to be merged in two parts
-  std::uint64_t largest_part = 0;
+  std::uint64_t max_part = 0;
 };
 
 Tiles cut_group(const std::vector<std::vector<Record>>& runs, const detail::Level& level,
-                std::size_t g, const detail::Shape& shape, std::uint64_t most) {
+                std::size_t g, const detail::LevelShape& shape, std::uint64_t most) {
   const auto& group = level.groups[g];
   const std::uint64_t tiles = level.groups[g + 1].first_tile - group.first_tile;
   // The stable merge of the group, and where in it a whole stride ends.
@@ -124,8 +124,8 @@ Tiles cut_group(const std::vector<std::vector<Record>>& runs, const detail::Leve
     ++result.count;
     const bool fits = records <= most;
     result.too_large += !fits;
-    result.largest_part = std::max(
-        {result.largest_part, fits ? records : first_part, fits ? records : records - first_part});
+    result.max_part = std::max(
+        {result.max_part, fits ? records : first_part, fits ? records : records - first_part});
     records = samples = first_part = 0;
   };
   for (const auto& [record, sampled] : merge) {
@@ -143,7 +143,7 @@ Tiles cut_group(const std::vector<std::vector<Record>>& runs, const detail::Leve
 
 TEST_CASE("tiles cut at merged samples fit or have halves that do", "[device]") {
   std::mt19937 random(2);
-  const detail::Shape shape{8, 260, 230};
+  const detail::LevelShape shape{8, 260, 230};
   std::uint64_t tiles = 0, too_large = 0;
   for (int trial = 0; trial < 300; ++trial) {
     const std::uint32_t fan = 2 + random() % 15;
@@ -167,7 +167,7 @@ TEST_CASE("tiles cut at merged samples fit or have halves that do", "[device]") 
       for (std::size_t g = 0; g + 1 < level.groups.size(); ++g) {
         const std::uint64_t most = l == 0 ? shape.tile_records : shape.sample_records;
         const Tiles cut = cut_group(runs, level, g, shape, most);
-        CHECK(cut.largest_part <= most);
+        CHECK(cut.max_part <= most);
         tiles += cut.count;
         too_large += cut.too_large;
       }
@@ -189,8 +189,8 @@ TEST_CASE("tiles cut at merged samples fit or have halves that do", "[device]") 
 }
 
 TEST_CASE("runs that all have the same keys make tiles that are too large", "[device]") {
-  for (const detail::Shape shape :
-       {detail::Shape{96, 7192, 4712}, {96, 5928, 4712}, {64, 3720, 2728}, {32, 2232, 2728}}) {
+  for (const detail::LevelShape shape :
+       {detail::LevelShape{96, 7192, 4712}, {96, 5928, 4712}, {64, 3720, 2728}, {32, 2232, 2728}}) {
     std::uint64_t too_large = 0;
     for (std::uint32_t k = 5; k <= 16; ++k) {
       std::vector<Record> run(8000);
@@ -199,7 +199,7 @@ TEST_CASE("runs that all have the same keys make tiles that are too large", "[de
       const auto levels = detail::plan_pass(std::vector<std::uint64_t>(k, run.size()), k, shape);
       const Tiles cut = cut_group(runs, levels[0], 0, shape, shape.tile_records);
       too_large += cut.too_large;
-      CHECK(cut.largest_part <= shape.tile_records);
+      CHECK(cut.max_part <= shape.tile_records);
     }
     CAPTURE(shape.stride, shape.tile_records);
     CHECK(too_large > 0);

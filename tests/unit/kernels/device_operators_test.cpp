@@ -28,7 +28,7 @@ std::vector<TestStep> steps_of(const Filter& filter) {
 TEST_CASE("a thread finds the records that fulfil a condition", "[device]") {
   const Schema schema = Schema::parse("a:u8,b:i16be,c:f32,d:bytes3");
   Random random(71);
-  const Bytes records = random_records(schema, Filter::most_records, Values::few, random);
+  const Bytes records = random_records(schema, Filter::max_records, Values::few, random);
   for (const char* text :
        {"a < 128", "b >= 0", "not b <= 100", "c != 1.5", "d == 'abc'", "d > '\\x80'",
         "a == 255 and b < 0 or c > 0", "not (a > 1 or (b == 0 and not d < '\\xff'))",
@@ -36,9 +36,9 @@ TEST_CASE("a thread finds the records that fulfil a condition", "[device]") {
     const Filter filter(schema, parse_where(text, schema));
     const auto steps = steps_of(filter);
     std::vector<Filter::Mask> scratch;
-    const Filter::Mask& expected = filter.test(records.data(), Filter::most_records, scratch);
+    const Filter::Mask& expected = filter.test(records.data(), Filter::max_records, scratch);
     std::uint64_t differing = 0;
-    for (std::uint64_t i = 0; i < Filter::most_records; ++i)
+    for (std::uint64_t i = 0; i < Filter::max_records; ++i)
       differing += passes({steps.data(), static_cast<std::uint32_t>(steps.size())},
                           records.data() + i * schema.record_bytes) != (expected[i] != 0);
     CAPTURE(text);
@@ -105,12 +105,12 @@ TEST_CASE("a thread reduces a group as the CPU does", "[device]") {
          {"reduce:sum(a),min(b),max(c),count(d),last(e),first(f),min(g),last(h)",
           "reduce:max(a),sum(b),sum(c),min(d),sum(e),sum(f),max(g),first(h),count(n)",
           "reduce:count(a),count(b),sum(d),max(e),min(f),sum(n)"}) {
-      Shaping shaping;
-      shaping.overflow = overflow;
-      parse_on_equal(text, schema, keys, shaping);
-      const Shape shape(schema, keys, encoding, shaping, 1);
+      Query query;
+      query.overflow = overflow;
+      parse_on_equal(text, schema, keys, query);
+      const OperatorChain shape(schema, keys, encoding, query, 1);
       std::vector<ReducedColumn> columns;
-      for (const Shape::Column& column : shape.columns())
+      for (const OperatorChain::Column& column : shape.columns())
         columns.push_back({column.operation, column.field.offset, column.field.bytes,
                            column.field.kind == FieldKind::signed_integer, column.field.big_endian,
                            column.ordered.layout()});

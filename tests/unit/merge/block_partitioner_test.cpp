@@ -29,7 +29,7 @@ std::vector<std::vector<std::uint64_t>> blocks_of(const std::vector<std::vector<
   for (const auto& run : runs)
     stretches.push_back({reinterpret_cast<const std::byte*>(run.data()), run.size(), false});
   RecordSorter sorter(keys, best_word_kernel());
-  BlockCutter cutter(keys, sorter);
+  BlockPartitioner cutter(keys, sorter);
   cutter.begin(stretches, block_records);
   std::vector<std::vector<std::uint64_t>> blocks;
   std::vector<std::uint64_t> taken(runs.size(), 0);

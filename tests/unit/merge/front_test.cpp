@@ -54,10 +54,10 @@ class Guarded {
   std::byte *pages_, *values_;
 };
 
-// A key of 16-byte records, as WholeWord says where and how.
+// A key of 16-byte records, as SingleWordKey says where and how.
 class WordAt final : public detail::KeyWords {
  public:
-  explicit WordAt(const detail::WholeWord& key) : key_(key) {}
+  explicit WordAt(const detail::SingleWordKey& key) : key_(key) {}
 
   std::uint32_t record_bytes() const override { return 16; }
   std::uint32_t words() const override { return 1; }
@@ -70,7 +70,7 @@ class WordAt final : public detail::KeyWords {
     for (const std::byte* record : records) *to++ = word(record);
   }
   bool less(const std::byte* a, const std::byte* b) const override { return word(a) < word(b); }
-  std::optional<detail::WholeWord> whole_word() const override { return key_; }
+  std::optional<detail::SingleWordKey> single_word_key() const override { return key_; }
 
   std::uint64_t word(const std::byte* record) const {
     std::uint64_t value;
@@ -79,7 +79,7 @@ class WordAt final : public detail::KeyWords {
   }
 
  private:
-  detail::WholeWord key_;
+  detail::SingleWordKey key_;
 };
 
 constexpr std::uint64_t sign = std::uint64_t{1} << 63;
@@ -227,7 +227,7 @@ TEST_CASE("fronts are merged as far as both runs have a record behind them", "[f
       for (Pair& pair : *run) pair = {random(), random()};
       std::ranges::sort(*run, {}, &Pair::key);
     }
-    const detail::WholeWord key{0, false, 0};
+    const detail::SingleWordKey key{0, false, 0};
     const FrontKeys a_keys{key, reinterpret_cast<const std::byte*>(a.data())};
     const FrontKeys b_keys{key, reinterpret_cast<const std::byte*>(b.data())};
     const Front front = cut_front(a_keys, count, b_keys, count);
@@ -247,7 +247,7 @@ TEST_CASE("a run that descends where a front of it ends is refused", "[front]") 
     b[i] = {8 * i, 0};
     a[i] = {8 * i + 4, 0};
   }
-  const detail::WholeWord key{0, false, 0};
+  const detail::SingleWordKey key{0, false, 0};
   const WordAt keys(key);
   const auto keys_of = [&](const std::vector<Pair>& run) {
     return FrontKeys{key, reinterpret_cast<const std::byte*>(run.data())};

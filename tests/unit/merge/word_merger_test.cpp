@@ -379,13 +379,13 @@ TEST_CASE("pieces of every size are streamed to where they belong", "[word]") {
       std::ranges::fill(out, std::byte{0});
       const std::size_t bytes = std::min<std::size_t>(from.size(), 1'000 * most) - random() % 100;
       {
-        StreamWriter writer(out.data() + offset, kernel->stream_lines);
+        NontemporalWriter writer(out.data() + offset, kernel->stream_lines);
         for (std::size_t at = 0; at < bytes;) {
           const std::size_t piece = std::min<std::size_t>(random() % most + 1, bytes - at);
-          if (random() % 2 == 0 && piece <= StreamWriter::window_bytes) {
+          if (random() % 2 == 0 && piece <= NontemporalWriter::window_bytes) {
             // What was put there before is forgotten.
             std::byte* const window = writer.window();
-            std::memset(window, 0xff, StreamWriter::window_bytes);
+            std::memset(window, 0xff, NontemporalWriter::window_bytes);
             std::memcpy(window, from.data() + at, piece);
             writer.advance(piece);
           } else {

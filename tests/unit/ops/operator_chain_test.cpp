@@ -50,10 +50,10 @@ void copy_field(const Field& field, const Bytes& from, Bytes& to) {
 }
 
 // What a group of records comes to, one record after another; sums wrap.
-Bytes reduced(const Schema& schema, const Shaping& shaping, std::span<const Bytes> group) {
-  if (shaping.on_equal == OnEqual::last) return group.back();
+Bytes reduced(const Schema& schema, const Query& query, std::span<const Bytes> group) {
+  if (query.on_equal == OnEqual::last) return group.back();
   Bytes result = group.front();
-  for (const Reduction& reduction : shaping.reductions) {
+  for (const Reduction& reduction : query.reductions) {
     using enum Reduction::Operation;
     const Field& field = schema.fields[reduction.field];
     std::int64_t value = integer(field, group.front());
@@ -77,7 +77,7 @@ Bytes reduced(const Schema& schema, const Shaping& shaping, std::span<const Byte
 
 // The definition: one step after another over all records. `fulfils` is what `where` says.
 template <class Fulfils>
-Bytes shaped(const Schema& schema, const std::vector<KeyField>& keys, const Shaping& shaping,
+Bytes shaped(const Schema& schema, const std::vector<KeyField>& keys, const Query& query,
              const Bytes& merged, Fulfils fulfils) {
   Records records;
   for (std::size_t at = 0; at < merged.size(); at += schema.record_bytes) {
@@ -85,7 +85,7 @@ Bytes shaped(const Schema& schema, const std::vector<KeyField>& keys, const Shap
                        merged.begin() + static_cast<std::ptrdiff_t>(at + schema.record_bytes));
     if (fulfils(record)) records.push_back(record);
   }
-  if (shaping.on_equal != OnEqual::keep) {
+  if (query.on_equal != OnEqual::keep) {
     Records groups;
     for (std::size_t begin = 0, end; begin < records.size(); begin = end) {
       for (end = begin + 1;
@@ -93,21 +93,21 @@ Bytes shaped(const Schema& schema, const std::vector<KeyField>& keys, const Shap
            !reference_less(schema, keys, records[begin].data(), records[end].data());
            ++end)
         ;
-      const Bytes group = reduced(schema, shaping, std::span(records).subspan(begin, end - begin));
-      const auto& tombstone = shaping.tombstone;
+      const Bytes group = reduced(schema, query, std::span(records).subspan(begin, end - begin));
+      const auto& tombstone = query.tombstone;
       if (!tombstone || !std::equal(tombstone->value.begin(), tombstone->value.end(),
                                     group.begin() + schema.fields[tombstone->field].offset))
         groups.push_back(group);
     }
     records = groups;
   }
-  records.resize(std::min<std::uint64_t>(records.size(), shaping.limit.value_or(records.size())));
+  records.resize(std::min<std::uint64_t>(records.size(), query.limit.value_or(records.size())));
   Bytes output;
   for (const Bytes& record : records)
-    if (shaping.select.empty())
+    if (query.select.empty())
       output.insert(output.end(), record.begin(), record.end());
     else
-      for (const std::uint32_t field : shaping.select)
+      for (const std::uint32_t field : query.select)
         output.insert(output.end(), record.begin() + schema.fields[field].offset,
                       record.begin() + schema.fields[field].offset + schema.fields[field].bytes);
   return output;
@@ -169,27 +169,27 @@ TEST_CASE("random shapes give what their definition says") {
       test.add_run(
           random_records(test.schema(), below(random, 2) * below(random, 4000), values, random));
 
-    Shaping& shaping = test.options.shaping;
+    Query& query = test.options.query;
     const char* const policies[] = {"keep",
                                     "first",
                                     "last",
                                     "reduce:sum(a),max(c),last(b)",
                                     "reduce:count(a),min(b)",
                                     "reduce:first(a),min(c),sum(b)"};
-    shaping.overflow = Overflow::wrap;
-    parse_on_equal(policies[below(random, 6)], test.schema(), test.options.keys, shaping);
-    if (shaping.on_equal != OnEqual::keep && below(random, 3) == 0) {
+    query.overflow = Overflow::wrap;
+    parse_on_equal(policies[below(random, 6)], test.schema(), test.options.keys, query);
+    if (query.on_equal != OnEqual::keep && below(random, 3) == 0) {
       const Bytes merged = test.all_merged();
       std::string value = "7";
       if (!merged.empty())
         value =
             std::to_string(integer(test.schema().fields[3],
                                    {merged.begin(), merged.begin() + test.schema().record_bytes}));
-      shaping.tombstone = parse_tombstone("b=" + value, test.schema());
+      query.tombstone = parse_tombstone("b=" + value, test.schema());
     }
     const bool filters = below(random, 3) == 0;
     if (filters)
-      shaping.where = parse_where("not (a < 5 or c >= 100) or b != 3 and k > 9", test.schema());
+      query.where = parse_where("not (a < 5 or c >= 100) or b != 3 and k > 9", test.schema());
     const auto fulfils = [&](const Bytes& record) {
       const auto& fields = test.schema().fields;
       return !filters || !(integer(fields[2], record) < 5 || integer(fields[5], record) >= 100) ||
@@ -197,11 +197,11 @@ TEST_CASE("random shapes give what their definition says") {
     };
     const char* const selections[] = {"c,k", "p,k,f", "b"};
     if (below(random, 3) == 0)
-      shaping.select = parse_select(selections[below(random, 3)], test.schema());
-    if (below(random, 3) == 0) shaping.limit = below(random, 2) * below(random, 3000);
+      query.select = parse_select(selections[below(random, 3)], test.schema());
+    if (below(random, 3) == 0) query.limit = below(random, 2) * below(random, 3000);
 
     const Bytes expected =
-        shaped(test.schema(), test.options.keys, shaping, test.all_merged(), fulfils);
+        shaped(test.schema(), test.options.keys, query, test.all_merged(), fulfils);
     for (const BackendChoice backend : backends()) {
       Options options = test.options;
       options.backend = backend;
@@ -230,7 +230,7 @@ TEST_CASE("a group larger than units and slices is reduced once") {
     append(records, packed(std::uint32_t{3}, std::uint64_t{6}));
     test.add_run(records);
   }
-  parse_on_equal("reduce:sum(n)", test.schema(), test.options.keys, test.options.shaping);
+  parse_on_equal("reduce:sum(n)", test.schema(), test.options.keys, test.options.query);
   Bytes expected = packed(std::uint32_t{1}, std::uint64_t{15});
   append(expected, packed(std::uint32_t{2}, number * (number + 1) / 2));
   append(expected, packed(std::uint32_t{3}, std::uint64_t{18}));
@@ -246,16 +246,16 @@ TEST_CASE("sums and counts that do not fit") {
                       std::uint8_t{9}, std::uint8_t{255}, std::int8_t{127}, std::uint16_t{0x0200}));
   test.add_run(packed(std::uint8_t{9}, std::uint8_t{255}, std::int8_t{-128}, std::uint16_t{0x0300},
                       std::uint8_t{9}, std::uint8_t{1}, std::int8_t{-127}, std::uint16_t{0x0400}));
-  Shaping& shaping = test.options.shaping;
+  Query& query = test.options.query;
   const auto reduce = [&](const char* text) {
-    shaping.reductions.clear();
-    parse_on_equal(text, test.schema(), test.options.keys, shaping);
+    query.reductions.clear();
+    parse_on_equal(text, test.schema(), test.options.keys, query);
   };
   reduce("reduce:sum(a),sum(c)");
   const std::string error = error_of(test);
   CHECK(holds(error, "key=9: the sum of field a over the 3 records with this key is 511"));
   CHECK(holds(error, "--overflow"));
-  shaping.overflow = Overflow::saturate;
+  query.overflow = Overflow::saturate;
   CHECK((test.merged() == packed(std::uint8_t{1}, std::uint8_t{200}, std::int8_t{-100},
                                  std::uint16_t{0x0100}, std::uint8_t{9}, std::uint8_t{255},
                                  std::int8_t{127}, std::uint16_t{0x0900})));
@@ -263,14 +263,14 @@ TEST_CASE("sums and counts that do not fit") {
   CHECK((test.merged() == packed(std::uint8_t{1}, std::uint8_t{1}, std::int8_t{-100},
                                  std::uint16_t{0x0100}, std::uint8_t{9}, std::uint8_t{3},
                                  std::int8_t{-128}, std::uint16_t{0x0200})));
-  shaping.overflow = Overflow::wrap;
+  query.overflow = Overflow::wrap;
   reduce("reduce:sum(b),sum(a)");
   CHECK((test.merged() == packed(std::uint8_t{1}, std::uint8_t{200}, std::int8_t{-100},
                                  std::uint16_t{0x0100}, std::uint8_t{9}, std::uint8_t{255},
                                  std::int8_t{-128}, std::uint16_t{0x0200})));
   // What a limit leaves out does no harm.
-  shaping.overflow = Overflow::error;
-  shaping.limit = 1;
+  query.overflow = Overflow::error;
+  query.limit = 1;
   CHECK(test.merged().size() == test.schema().record_bytes);
 }
 
@@ -283,7 +283,7 @@ TEST_CASE("equal keys are an error where they must not be") {
              packed(static_cast<std::uint16_t>(3 * i + run), static_cast<std::uint8_t>(run)));
     test.add_run(records);
   }
-  test.options.shaping.on_equal = OnEqual::error;
+  test.options.query.on_equal = OnEqual::error;
   CHECK((test.merged() == test.all_merged()));
   test.add_run(packed(std::uint16_t{300}, std::uint8_t{7}));
   for (const std::uint64_t memory : {0, 400 << 10}) {
@@ -294,12 +294,12 @@ TEST_CASE("equal keys are an error where they must not be") {
                            ": record 0 (byte 0) have the same key, key=300"));
   }
   CHECK_FALSE(std::filesystem::exists(test.folder / ".output.corank"));
-  test.options.shaping.where = parse_where("v != 7", test.schema());
+  test.options.query.where = parse_where("v != 7", test.schema());
   CHECK(test.merged().size() == 9000);
-  test.options.shaping.where = {};
-  test.options.shaping.limit = 301;
+  test.options.query.where = {};
+  test.options.query.limit = 301;
   CHECK(test.merged().size() == 903);
-  test.options.shaping.limit = 302;
+  test.options.query.limit = 302;
   CHECK(holds(error_of(test), "key=300"));
 }
 
@@ -373,7 +373,7 @@ TEST_CASE("sums of floats do not depend on how the merge is cut") {
     append(expected,
            packed(key, sum.first.as_float(),
                   __builtin_bswap64(std::bit_cast<std::uint64_t>(sum.second.as_double()))));
-  parse_on_equal("reduce:sum(x),sum(y)", test.schema(), test.options.keys, test.options.shaping);
+  parse_on_equal("reduce:sum(x),sum(y)", test.schema(), test.options.keys, test.options.query);
   CHECK((test.merged() == expected));
   test.options.memory_bytes = 300 << 10;
   CHECK((test.merged() == expected));
@@ -446,8 +446,8 @@ TEST_CASE("shapes that contradict the schema or one another are refused") {
   const std::vector<KeyField> keys = parse_keys("k", schema);
   const auto on_equal = [&](const char* text) -> std::string {
     try {
-      Shaping shaping;
-      parse_on_equal(text, schema, keys, shaping);
+      Query query;
+      parse_on_equal(text, schema, keys, query);
     } catch (const Error& found) {
       return found.what();
     }
@@ -470,22 +470,21 @@ TEST_CASE("shapes that contradict the schema or one another are refused") {
     change(test.options);
     return error_of(test);
   };
-  CHECK(holds(refusal([&](Options& options) {
-                options.shaping.tombstone = parse_tombstone("a=1", schema);
-              }),
-              "--on-equal"));
-  CHECK(holds(refusal([](Options& options) { options.shaping.on_equal = OnEqual::reduce; }),
+  CHECK(holds(
+      refusal([&](Options& options) { options.query.tombstone = parse_tombstone("a=1", schema); }),
+      "--on-equal"));
+  CHECK(holds(refusal([](Options& options) { options.query.on_equal = OnEqual::reduce; }),
               "reduce:sum(field)"));
   CHECK(holds(refusal([](Options& options) {
                 options.copy_only = true;
-                options.shaping.on_equal = OnEqual::first;
+                options.query.on_equal = OnEqual::first;
               }),
               "--copy-only"));
   CHECK(holds(refusal([](Options& options) {
                 options.parts = 2;
                 options.resume = true;
-                options.shaping.on_equal = OnEqual::first;
-                options.shaping.limit = 3;
+                options.query.on_equal = OnEqual::first;
+                options.query.limit = 3;
               }),
               "--parts"));
   CHECK_THROWS_WITH(parse_select("a,a", schema), ContainsSubstring("twice"));
@@ -505,12 +504,12 @@ TEST_CASE("ranges of keys") {
     for (const auto& [from, to] : std::vector<std::pair<std::string, std::string>>{
              {"90", ""}, {"", "120"}, {"90", "200"}, {"200", "90"}, {"7,'q,'", "250,zz"}}) {
       if (keys == "s,k" || (keys == "k" && holds(from, ","))) continue;
-      Shaping& shaping = test.options.shaping;
-      shaping.limit.reset();
-      shaping.from.clear();
-      shaping.to.clear();
-      if (!from.empty()) shaping.from = parse_bound("--from", from, test.schema(), by);
-      if (!to.empty()) shaping.to = parse_bound("--to", to, test.schema(), by);
+      Query& query = test.options.query;
+      query.limit.reset();
+      query.from.clear();
+      query.to.clear();
+      if (!from.empty()) query.from = parse_bound("--from", from, test.schema(), by);
+      if (!to.empty()) query.to = parse_bound("--to", to, test.schema(), by);
       const auto precedes = [&](const Bytes& record, const std::vector<FieldValue>& bound) {
         Bytes other = record;
         for (const FieldValue& value : bound)
@@ -522,15 +521,15 @@ TEST_CASE("ranges of keys") {
         const Bytes record(
             merged.begin() + static_cast<std::ptrdiff_t>(at),
             merged.begin() + static_cast<std::ptrdiff_t>(at + test.schema().record_bytes));
-        if (!from.empty() && precedes(record, shaping.from)) continue;
-        if (!to.empty() && !precedes(record, shaping.to)) continue;
+        if (!from.empty() && precedes(record, query.from)) continue;
+        if (!to.empty() && !precedes(record, query.to)) continue;
         append(expected, record);
       }
       INFO(keys << " from " << from << " to " << to);
       CHECK((test.merged() == expected));
       CHECK(test.stats.bytes_read == expected.size());
       CHECK((test.merged_into_parts(test.options, 3) == expected));
-      shaping.limit = 17;
+      query.limit = 17;
       expected.resize(std::min<std::size_t>(expected.size(), 17 * test.schema().record_bytes));
       CHECK((test.merged() == expected));
       CHECK((test.merged_into_parts(test.options, 3) == expected));
@@ -546,14 +545,14 @@ TEST_CASE("the head of huge runs costs as much as it holds") {
     write_file(test.paths.back(), packed(std::uint64_t{0}, static_cast<std::uint64_t>(run)));
     REQUIRE(::truncate(test.paths.back().c_str(), std::int64_t{16} << 30) == 0);
   }
-  test.options.shaping.limit = 1000;
+  test.options.query.limit = 1000;
   const Bytes output = test.merged();
   CHECK(output.size() == 16'000);
   CHECK(test.stats.records == 1000);
   CHECK(test.stats.bytes_read == 16'000);
 
   // What is dropped does not count: the rest is not read either.
-  test.options.shaping.where = parse_where("value == 0", test.schema());
+  test.options.query.where = parse_where("value == 0", test.schema());
   CHECK(test.merged().size() == 16'000);
   CHECK(test.stats.bytes_read < 100 << 20);
 }

@@ -75,12 +75,12 @@ struct Case : MergeCase {
   using MergeCase::MergeCase;
 
   Bytes expected() const {
-    return folded(options.record, options.keys, options.shaping.on_equal, runs);
+    return folded(options.record, options.keys, options.query.on_equal, runs);
   }
   // By several ways that cut the runs into other units, tiles and slices.
   void check(const Bytes& expected, Random& random) {
     for (const BackendChoice backend : backends()) {
-      INFO("operation " << static_cast<int>(options.shaping.on_equal) << ", backend "
+      INFO("operation " << static_cast<int>(options.query.on_equal) << ", backend "
                         << static_cast<int>(backend) << ", runs " << runs.size());
       Options by = options;
       by.backend = backend;
@@ -126,7 +126,7 @@ TEST_CASE("set operations are those of the standard library") {
       test.add_run(random_records(test.options.record, below(random, 2) * below(random, 2500),
                                   values, random));
     for (const OnEqual operation : operations) {
-      test.options.shaping.on_equal = operation;
+      test.options.query.on_equal = operation;
       test.check(test.expected(), random);
     }
   }
@@ -140,7 +140,7 @@ TEST_CASE("set operations tell the records of equal keys apart") {
       for (std::uint64_t run = 0; run < runs; ++run)
         test.add_run(numbered(1 + below(random, 40'000 / runs), keys, random));
       for (const OnEqual operation : operations) {
-        test.options.shaping.on_equal = operation;
+        test.options.query.on_equal = operation;
         test.check(test.expected(), random);
       }
     }
@@ -153,7 +153,7 @@ TEST_CASE("set operations on records that are their keys") {
   for (int run = 0; run < 3; ++run)
     test.add_run(random_records(test.options.record, 9000, Values::few, random));
   for (const OnEqual operation : operations) {
-    test.options.shaping.on_equal = operation;
+    test.options.query.on_equal = operation;
     test.check(test.expected(), random);
   }
 }
@@ -172,7 +172,7 @@ TEST_CASE("set operations on runs that are the same, disjoint or empty") {
     Case test("k:u16,n:u32", "k");
     for (const Bytes& run : runs) test.add_run(run);
     for (const OnEqual operation : operations) {
-      test.options.shaping.on_equal = operation;
+      test.options.query.on_equal = operation;
       test.check(test.expected(), random);
     }
   }
@@ -183,25 +183,25 @@ TEST_CASE("set operations are filtered before and cut after") {
   for (const std::uint64_t keys : {2, 100, 20'000}) {
     Case test("k:u16,n:u32", "k");
     for (int run = 0; run < 4; ++run) test.add_run(numbered(4000, keys, random));
-    test.options.shaping.where = parse_where("n >= 30000 or n < 21000", test.options.record);
+    test.options.query.where = parse_where("n >= 30000 or n < 21000", test.options.record);
     const auto fulfils = [](const Bytes& record) {
       std::uint32_t number;
       std::memcpy(&number, &record[2], sizeof number);
       return number >= 30'000 || number < 21'000;
     };
     for (const OnEqual operation : operations) {
-      test.options.shaping.on_equal = operation;
+      test.options.query.on_equal = operation;
       const Bytes all =
           folded(test.options.record, test.options.keys, operation, test.runs, fulfils);
       test.check(all, random);
       Options by = test.options;
-      by.shaping.limit = 1 + below(random, 1000);
+      by.query.limit = 1 + below(random, 1000);
       by.memory_bytes = 300 << 10;
       const Bytes cut(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(std::min<std::size_t>(
-                                                     all.size(), *by.shaping.limit * 6)));
+                                                     all.size(), *by.query.limit * 6)));
       CHECK((test.merged(by) == cut));
-      by.shaping.limit.reset();
-      by.shaping.select = {1};
+      by.query.limit.reset();
+      by.query.select = {1};
       Bytes numbers;
       for (std::size_t at = 0; at < all.size(); at += 6)
         numbers.insert(numbers.end(), all.begin() + static_cast<std::ptrdiff_t>(at + 2),
@@ -218,7 +218,7 @@ TEST_CASE("set operations on more runs than one pass merges") {
     for (int run = 0; run < 40; ++run) test.add_run(numbered(keys == 5 ? 700 : 4000, keys, random));
     test.options.memory_bytes = 300 << 10;
     for (const OnEqual operation : operations) {
-      test.options.shaping.on_equal = operation;
+      test.options.query.on_equal = operation;
       CHECK((test.merged(test.options) == test.expected()));
       CHECK(test.stats.passes > 1);
       CHECK(test.stats.verified);
@@ -240,7 +240,7 @@ TEST_CASE("set operations on more compressed runs than one pass merges") {
   }
   test.options.memory_bytes = 2 << 20;
   for (const OnEqual operation : operations) {
-    test.options.shaping.on_equal = operation;
+    test.options.query.on_equal = operation;
     CHECK((test.merged(test.options) == test.expected()));
     CHECK(test.stats.passes > 1);
     CHECK(test.stats.records == records);
@@ -281,11 +281,11 @@ TEST_CASE("set operations on units that were merged as a whole") {
         all.insert(all.end(), merged_runs[run].begin(), merged_runs[run].end());
       }
       all = stably_sorted(schema, keys, all);
-      Shaping shaping;
-      shaping.on_equal = operation;
-      const Shape shape(schema, keys, encoding, shaping, merged_runs.size());
-      MergedUnit shaped = shape_unit(shape, unit, all, portable_fingerprint);
-      UnitJoiner joiner(shape, std::numeric_limits<std::uint64_t>::max(), nullptr);
+      Query query;
+      query.on_equal = operation;
+      const OperatorChain shape(schema, keys, encoding, query, merged_runs.size());
+      MergedUnit shaped = apply_to_unit(shape, unit, all, portable_fingerprint);
+      BoundaryMerge joiner(shape, std::numeric_limits<std::uint64_t>::max(), nullptr);
       Bytes edge, output;
       joiner.join(shaped, edge);
       for (const auto piece : shaped.pieces)
@@ -303,7 +303,7 @@ TEST_CASE("a run out of order is found by set operations") {
   std::ranges::swap_ranges(std::span(broken).subspan(600, 6), std::span(broken).subspan(9000, 6));
   write_file(test.paths[1], broken);
   for (const OnEqual operation : operations) {
-    test.options.shaping.on_equal = operation;
+    test.options.query.on_equal = operation;
     try {
       test.merged(test.options);
       FAIL("the run is taken");

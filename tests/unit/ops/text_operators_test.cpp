@@ -224,25 +224,25 @@ TEST_CASE("of lines CSV and pairs with equal keys one stays", "[text][shape]") {
       Runs test(of, runs, 1'500 / runs, random);
       for (const OnEqual on_equal : policies) {
         CAPTURE(static_cast<int>(on_equal));
-        test.options.shaping.on_equal = on_equal;
+        test.options.query.on_equal = on_equal;
         // Small units, so that groups reach across many.
         test.options.memory_bytes = below(random, 2) ? std::uint64_t{4} << 20 : 0;
         test.options.io = below(random, 2) ? Io::buffered : Io::mapped;
         test.options.threads = 1 + static_cast<unsigned>(below(random, 4));
         test.check(reduced(of.format, test.sorted, on_equal, no_limit));
         const std::uint64_t limit = below(random, test.sorted.size() + 2);
-        test.options.shaping.limit = limit;
+        test.options.query.limit = limit;
         test.check(reduced(of.format, test.sorted, on_equal, limit));
-        test.options.shaping.limit.reset();
+        test.options.query.limit.reset();
         if (of.format.keys.empty() || on_equal == OnEqual::keep || on_equal == OnEqual::error)
           continue;
-        test.options.shaping.text_tombstone = TextValue{parse_text_keys("2").front(), "1"};
+        test.options.query.text_tombstone = TextValue{parse_text_keys("2").front(), "1"};
         Strings kept = *reduced(of.format, test.sorted, on_equal, no_limit);
         std::erase_if(kept, [&](const std::string& record) {
           return columns_of(record, of.format)[1] == "1";
         });
         test.check(kept);
-        test.options.shaping.text_tombstone.reset();
+        test.options.query.text_tombstone.reset();
       }
     }
 }
@@ -260,20 +260,20 @@ TEST_CASE("set operations on lines CSV and pairs count as the standard library d
       Runs test(of, runs, 1'200 / runs, random);
       for (const OnEqual operation : set_operations) {
         CAPTURE(of.name, of.different, runs, static_cast<int>(operation));
-        test.options.shaping.on_equal = operation;
+        test.options.query.on_equal = operation;
         test.options.memory_bytes = below(random, 2) ? std::uint64_t{4} << 20 : 0;
         test.options.io = below(random, 2) ? Io::buffered : Io::mapped;
         test.options.threads = 1 + static_cast<unsigned>(below(random, 4));
         const Strings whole = of_set(of.format, operation, test.of_runs);
         test.check(whole);
         const std::uint64_t limit = below(random, whole.size() + 2);
-        test.options.shaping.limit = limit;
+        test.options.query.limit = limit;
         test.check(limited(whole, limit));
-        test.options.shaping.limit.reset();
+        test.options.query.limit.reset();
         if (of.format.keys.empty()) continue;
         // Both name each line but by another column than the key.
-        test.options.shaping.text_where = parse_text_where("3 != '' and not 2 == '1'");
-        test.options.shaping.text_select = parse_text_select("3,2");
+        test.options.query.text_where = parse_text_where("3 != '' and not 2 == '1'");
+        test.options.query.text_select = parse_text_select("3,2");
         std::vector<Strings> chosen = test.of_runs;
         for (Strings& run : chosen)
           std::erase_if(run, [&](const std::string& record) {
@@ -285,8 +285,8 @@ TEST_CASE("set operations on lines CSV and pairs count as the standard library d
           record = raw[2] + ',' + raw[1] + '\n';
         }
         test.check(selected);
-        test.options.shaping.text_where = {};
-        test.options.shaping.text_select.clear();
+        test.options.query.text_where = {};
+        test.options.query.text_select.clear();
       }
     }
 }
@@ -305,12 +305,12 @@ TEST_CASE("set operations on lines take several passes and write parts", "[text]
         }
       const Strings whole = of_set(*test.options.text, operation, test.of_runs);
       CHECK((operation == OnEqual::intersect || !whole.empty()));
-      test.options.shaping.on_equal = operation;
-      test.options.memory_bytes = 2 * smallest_text_memory();
+      test.options.query.on_equal = operation;
+      test.options.memory_bytes = 2 * min_text_memory();
       CHECK((test.merged() == joined(whole)));
       CHECK(test.stats.passes > 1);
       CHECK(test.stats.records_written == whole.size());
-      for (const std::uint64_t memory_bytes : {std::uint64_t{0}, 6 * smallest_text_memory()}) {
+      for (const std::uint64_t memory_bytes : {std::uint64_t{0}, 6 * min_text_memory()}) {
         test.options.memory_bytes = memory_bytes;
         test.options.parts = 3;
         const TemporaryFolder parts;
@@ -350,7 +350,7 @@ TEST_CASE("large groups of lines in set operations reach across tiles", "[text][
     options.threads = 8;
     for (const OnEqual operation : set_operations) {
       CAPTURE(different, static_cast<int>(operation));
-      options.shaping.on_equal = operation;
+      options.query.on_equal = operation;
       CHECK(merge(paths, folder / "output", options).verified);
       CHECK((text_of(read_file(folder / "output")) == joined(of_set(format, operation, all))));
     }
@@ -385,7 +385,7 @@ TEST_CASE("equal lines of large units are dropped by several threads", "[text][s
     options.backend = BackendChoice::cpu;
     options.threads = 8;
     for (const OnEqual on_equal : {OnEqual::first, OnEqual::last}) {
-      options.shaping.on_equal = on_equal;
+      options.query.on_equal = on_equal;
       CHECK(merge(paths, folder / "output", options).verified);
       CHECK((text_of(read_file(folder / "output")) == (on_equal == OnEqual::first ? first : last)));
     }
@@ -398,8 +398,8 @@ TEST_CASE("equal keys of several passes and of parts are reduced once", "[text][
   for (const OnEqual on_equal : {OnEqual::first, OnEqual::last}) {
     const std::string expected =
         joined(*reduced(*test.options.text, test.sorted, on_equal, no_limit));
-    test.options.shaping.on_equal = on_equal;
-    test.options.memory_bytes = 2 * smallest_text_memory();
+    test.options.query.on_equal = on_equal;
+    test.options.memory_bytes = 2 * min_text_memory();
     CHECK((test.merged() == expected));
     CHECK(test.stats.passes > 1);
     test.options.memory_bytes = 0;
@@ -411,7 +411,7 @@ TEST_CASE("equal keys of several passes and of parts are reduced once", "[text][
     CHECK((all == expected));
     // With a limit they are filled one after another.
     for (const std::uint64_t limit : {0, 2, 8, 1'000}) {
-      test.options.shaping.limit = limit;
+      test.options.query.limit = limit;
       const TemporaryFolder limited;
       const Stats stats = merge(test.paths, limited.path(), test.options);
       const Strings first = *reduced(*test.options.text, test.sorted, on_equal, limit);
@@ -425,7 +425,7 @@ TEST_CASE("equal keys of several passes and of parts are reduced once", "[text][
                joined({at(part), at(part + 1)})));
       }
     }
-    test.options.shaping.limit.reset();
+    test.options.query.limit.reset();
     test.options.parts = 0;
   }
 }
@@ -467,14 +467,14 @@ TEST_CASE("what stands between two keys goes out", "[text][shape]") {
       Strings expected;
       for (const std::string& record : test.sorted)
         if (!before(record, from) && before(record, to)) expected.push_back(record);
-      test.options.shaping.text_from = from;
-      test.options.shaping.text_to = to;
+      test.options.query.text_from = from;
+      test.options.query.text_to = to;
       for (const Io io : {Io::buffered, Io::mapped}) {
         test.options.io = io;
         CHECK((test.merged() == joined(expected)));
         CHECK(test.stats.verified);
       }
-      test.options.shaping.on_equal = OnEqual::last;
+      test.options.query.on_equal = OnEqual::last;
       test.check(reduced(of.format, expected, OnEqual::last, no_limit));
     }
 }
@@ -517,7 +517,7 @@ TEST_CASE("conditions choose lines CSV and pairs", "[text][shape]") {
         for (std::size_t at; (at = text.find("line")) != text.npos;) text.replace(at, 4, "key");
       CAPTURE(of.name, of.different, text);
       Runs test(of, 6, 200, random);
-      test.options.shaping.text_where = parse_text_where(text);
+      test.options.query.text_where = parse_text_where(text);
       Strings kept;
       for (const std::string& record : test.sorted) {
         const std::string whole = without_framing(of.format, record);
@@ -528,8 +528,8 @@ TEST_CASE("conditions choose lines CSV and pairs", "[text][shape]") {
       test.options.memory_bytes = below(random, 2) ? std::uint64_t{4} << 20 : 0;
       test.check(kept);
       const std::uint64_t limit = below(random, kept.size() + 2);
-      test.options.shaping.limit = limit;
-      test.options.shaping.on_equal = OnEqual::last;
+      test.options.query.limit = limit;
+      test.options.query.on_equal = OnEqual::last;
       test.check(reduced(of.format, kept, OnEqual::last, limit));
     }
 }
@@ -543,7 +543,7 @@ TEST_CASE("of lines and CSV columns are selected", "[text][shape]") {
     for (const auto& [text, columns] : selections) {
       CAPTURE(of.name, of.different, text);
       Runs test(of, 6, 200, random);
-      test.options.shaping.text_select = parse_text_select(text);
+      test.options.query.text_select = parse_text_select(text);
       const auto selected = [&, &chosen = columns](const Strings& records) {
         Strings out;
         for (const std::string& record : records) {
@@ -557,18 +557,18 @@ TEST_CASE("of lines and CSV columns are selected", "[text][shape]") {
       test.options.memory_bytes = below(random, 2) ? std::uint64_t{4} << 20 : 0;
       test.options.checksum = true;
       test.check(selected(test.sorted));
-      test.options.shaping.limit = below(random, test.sorted.size() + 2);
-      test.options.shaping.on_equal = below(random, 2) ? OnEqual::last : OnEqual::first;
-      test.options.shaping.text_where = parse_text_where("2:u64 >= 2");
-      test.options.shaping.text_tombstone = parse_text_tombstone("1=a");
+      test.options.query.limit = below(random, test.sorted.size() + 2);
+      test.options.query.on_equal = below(random, 2) ? OnEqual::last : OnEqual::first;
+      test.options.query.text_where = parse_text_where("2:u64 >= 2");
+      test.options.query.text_tombstone = parse_text_tombstone("1=a");
       Strings kept = test.sorted;
       std::erase_if(kept, [&](const std::string& record) {
         return std::stoull(columns_of(record, of.format)[1]) < 2;
       });
-      kept = *reduced(of.format, kept, test.options.shaping.on_equal, no_limit);
+      kept = *reduced(of.format, kept, test.options.query.on_equal, no_limit);
       std::erase_if(
           kept, [&](const std::string& record) { return columns_of(record, of.format)[0] == "a"; });
-      kept.resize(std::min<std::uint64_t>(kept.size(), *test.options.shaping.limit));
+      kept.resize(std::min<std::uint64_t>(kept.size(), *test.options.query.limit));
       test.check(selected(kept));
     }
   }
@@ -592,10 +592,11 @@ TEST_CASE("conditions and selections of text that make no sense are refused", "[
     if (kind != TextKind::pairs) format.delimiter = ',';
     const TextEncoding text(format);
     const KeyEncoding encoding(text.layout());
-    Shaping shaping;
-    if (*where) shaping.text_where = parse_text_where(where);
-    if (*select) shaping.text_select = parse_text_select(select);
-    CHECK_THROWS_WITH(TextShape(encoding, format, {}, shaping, true, 1), ContainsSubstring(why));
+    Query query;
+    if (*where) query.text_where = parse_text_where(where);
+    if (*select) query.text_select = parse_text_select(select);
+    CHECK_THROWS_WITH(TextOperatorChain(encoding, format, {}, query, true, 1),
+                      ContainsSubstring(why));
   };
   refuses(TextKind::lines, "2:u64 > 'x'", "", "no number");
   refuses(TextKind::lines, "2 == 'a,b'", "", "delimiter");
@@ -620,14 +621,14 @@ TEST_CASE("lines outside a range and behind a limit are not read", "[text][shape
   options.text.emplace();
   options.backend = BackendChoice::cpu;
   options.overwrite = true;
-  options.shaping.text_from = {"1300000b"};
-  options.shaping.text_to = {"1300002"};
+  options.query.text_from = {"1300000b"};
+  options.query.text_to = {"1300002"};
   Stats stats = merge(paths, folder / "output", options);
   CHECK(text_of(read_file(folder / "output")) == "1300000b\n1300001a\n1300001b\n");
   CHECK(stats.bytes_read == 27);
-  options.shaping.text_from.clear();
-  options.shaping.text_to.clear();
-  options.shaping.limit = 3;
+  options.query.text_from.clear();
+  options.query.text_to.clear();
+  options.query.limit = 3;
   options.memory_bytes = 4 << 20;  // no more is read ahead, however slowly the first lines merge
   stats = merge(paths, folder / "output", options);
   CHECK(text_of(read_file(folder / "output")) == "1000000a\n1000000b\n1000001a\n");
@@ -645,17 +646,17 @@ TEST_CASE("units that were merged elsewhere are shaped where they stand", "[text
       std::ranges::stable_sort(sorted, [&](const std::string& a, const std::string& b) {
         return compare(of.format, a, b) < 0;
       });
-      Shaping shaping;
-      shaping.on_equal = on_equal;
-      if (on_equal == OnEqual::keep || below(random, 2)) shaping.limit = below(random, 2'500);
+      Query query;
+      query.on_equal = on_equal;
+      if (on_equal == OnEqual::keep || below(random, 2)) query.limit = below(random, 2'500);
       const bool chooses = !of.format.keys.empty() && below(random, 2);
       const bool selects = !of.format.keys.empty() && below(random, 2);
-      if (chooses) shaping.text_where = parse_text_where("2:u64 != 1");
-      if (selects) shaping.text_select = parse_text_select("3,1");
+      if (chooses) query.text_where = parse_text_where("2:u64 != 1");
+      if (selects) query.text_select = parse_text_select("3,1");
       const TextEncoding text(of.format);
       const KeyEncoding encoding(text.layout());
-      const TextShape shape(encoding, of.format, {}, shaping, true, 1);
-      TextJoiner joiner(shape, shaping.limit.value_or(no_limit), portable_fingerprint);
+      const TextOperatorChain shape(encoding, of.format, {}, query, true, 1);
+      TextBoundaryMerge joiner(shape, query.limit.value_or(no_limit), portable_fingerprint);
       std::string out;
       const auto take = [&](const MergedUnit& unit) {
         for (const auto piece : unit.pieces) out += text_of(piece);
@@ -667,7 +668,7 @@ TEST_CASE("units that were merged elsewhere are shaped where they stand", "[text
         end = std::min(first + 1 + below(random, below(random, 4) == 0 ? 900 : 4), sorted.size());
         Bytes unit = bytes_of_text(joined({sorted.begin() + static_cast<std::ptrdiff_t>(first),
                                            sorted.begin() + static_cast<std::ptrdiff_t>(end)}));
-        const Entry only = make_entry(0, unit.data(), unit.size());
+        const PrefixRef only = make_entry(0, unit.data(), unit.size());
         auto chunk = std::make_shared<Chunk>();
         chunk->in_place = reinterpret_cast<const std::byte*>(&only);
         WorkUnit of_one;
@@ -675,8 +676,8 @@ TEST_CASE("units that were merged elsewhere are shaped where they stand", "[text
         read += sum_of({sorted.begin() + static_cast<std::ptrdiff_t>(first),
                         sorted.begin() + static_cast<std::ptrdiff_t>(end)});
         MergedUnit shaped = end == first + 1
-                                ? shape_text(shape, of_one, portable_fingerprint)
-                                : shape_text(shape, WorkUnit(), unit, portable_fingerprint);
+                                ? apply_to_text(shape, of_one, portable_fingerprint)
+                                : apply_to_text(shape, WorkUnit(), unit, portable_fingerprint);
         try {
           joiner.join(shaped);
         } catch (const EqualKeys&) {
@@ -691,7 +692,7 @@ TEST_CASE("units that were merged elsewhere are shaped where they stand", "[text
         std::erase_if(sorted, [&](const std::string& record) {
           return columns_of(record, of.format)[1] == "1";
         });
-      auto expected = reduced(of.format, sorted, on_equal, shaping.limit.value_or(no_limit));
+      auto expected = reduced(of.format, sorted, on_equal, query.limit.value_or(no_limit));
       CHECK(failed == !expected);
       if (!expected) continue;
       if (selects)
@@ -726,7 +727,7 @@ TEST_CASE("set operations on units that were merged elsewhere", "[text][shape]")
 
       const TextEncoding text(of.format);
       const KeyEncoding encoding(text.layout());
-      std::vector<std::vector<Entry>> entries(runs);
+      std::vector<std::vector<PrefixRef>> entries(runs);
       std::vector<std::pair<std::string, std::size_t>> merged;
       for (std::size_t run = 0; run < runs; ++run)
         for (const std::string& record : of_runs[run]) {
@@ -737,10 +738,10 @@ TEST_CASE("set operations on units that were merged elsewhere", "[text][shape]")
         }
       std::ranges::stable_sort(merged, less, &std::pair<std::string, std::size_t>::first);
 
-      Shaping shaping;
-      shaping.on_equal = operation;
-      const TextShape shape(encoding, of.format, {}, shaping, true, runs);
-      TextJoiner joiner(shape, no_limit, portable_fingerprint);
+      Query query;
+      query.on_equal = operation;
+      const TextOperatorChain shape(encoding, of.format, {}, query, true, runs);
+      TextBoundaryMerge joiner(shape, no_limit, portable_fingerprint);
       std::string out;
       std::size_t taken[runs] = {};
       Strings read;
@@ -763,8 +764,9 @@ TEST_CASE("set operations on units that were merged elsewhere", "[text][shape]")
           taken[run] += counts[run];
         }
         Bytes place = bytes_of_text(bytes);
-        MergedUnit shaped = end == first + 1 ? shape_text(shape, unit, portable_fingerprint)
-                                             : shape_text(shape, unit, place, portable_fingerprint);
+        MergedUnit shaped = end == first + 1
+                                ? apply_to_text(shape, unit, portable_fingerprint)
+                                : apply_to_text(shape, unit, place, portable_fingerprint);
         joiner.join(shaped);
         for (const auto piece : shaped.pieces) out += text_of(piece);
       }
@@ -778,16 +780,16 @@ TEST_CASE("shaped units that are out of order are found", "[text][shape]") {
   const TextEncoding text(format_of(TextKind::lines, ""));
   const KeyEncoding encoding(text.layout());
   for (const OnEqual on_equal : {OnEqual::keep, OnEqual::first}) {
-    Shaping shaping;
-    shaping.on_equal = on_equal;
-    shaping.limit = 100;
-    const TextShape shape(encoding, format_of(TextKind::lines, ""), {}, shaping, true, 1);
+    Query query;
+    query.on_equal = on_equal;
+    query.limit = 100;
+    const TextOperatorChain shape(encoding, format_of(TextKind::lines, ""), {}, query, true, 1);
     Bytes descending = bytes_of_text("a\nc\nb\n");
-    CHECK_THROWS_AS(shape_text(shape, WorkUnit(), descending, portable_fingerprint), Corrupted);
-    TextJoiner joiner(shape, no_limit, nullptr);
+    CHECK_THROWS_AS(apply_to_text(shape, WorkUnit(), descending, portable_fingerprint), Corrupted);
+    TextBoundaryMerge joiner(shape, no_limit, nullptr);
     for (const char* unit : {"c\nd\n", "b\ne\n"}) {
       Bytes bytes = bytes_of_text(unit);
-      MergedUnit shaped = shape_text(shape, WorkUnit(), bytes, portable_fingerprint);
+      MergedUnit shaped = apply_to_text(shape, WorkUnit(), bytes, portable_fingerprint);
       if (*unit == 'c')
         joiner.join(shaped);
       else

@@ -17,7 +17,7 @@ TEST_CASE("a plan stays within its budget and holds what the merge needs at once
     const std::uint64_t merged_bytes = random() >> below(random, 64);
     const auto plan = plan_pass(runs, record_bytes, memory_bytes, merged_bytes);
     const auto with_edges =
-        plan_pass(runs, record_bytes, memory_bytes, merged_bytes, largest_cpu_unit_bytes, 8192);
+        plan_pass(runs, record_bytes, memory_bytes, merged_bytes, max_cpu_unit_bytes, 8192);
     if (with_edges) {
       REQUIRE(plan);
       REQUIRE(with_edges->chunks * with_edges->chunk_bytes +
@@ -66,7 +66,7 @@ TEST_CASE("the first chunks of runs end one after another, at whole pages") {
 
 TEST_CASE("the widest pass and the smallest budget are exact") {
   for (const std::uint32_t record_bytes : {1u, 16u, 100u, 4096u, 100'000u}) {
-    const std::uint64_t least = smallest_memory(record_bytes);
+    const std::uint64_t least = min_memory(record_bytes);
     CHECK(plan_pass(2, record_bytes, least));
     CHECK(widest_pass(record_bytes, least) >= 2);
     CHECK(!plan_pass(2, record_bytes, least - 1024));
@@ -81,8 +81,8 @@ TEST_CASE("the widest pass and the smallest budget are exact") {
 }
 
 TEST_CASE("earlier passes merge the cheapest neighbours and no more than needed") {
-  CHECK(plan_earlier_passes({5, 5, 5}, 3).empty());
-  const auto one = plan_earlier_passes({9, 1, 2, 9}, 3);
+  CHECK(plan_intermediate_passes({5, 5, 5}, 3).empty());
+  const auto one = plan_intermediate_passes({9, 1, 2, 9}, 3);
   REQUIRE(one.size() == 1);
   CHECK(one[0].first == 1);
   CHECK(one[0].count == 2);
@@ -94,7 +94,7 @@ TEST_CASE("earlier passes merge the cheapest neighbours and no more than needed"
     for (auto& count : records) count = below(random, 1000);
     const std::size_t widest = 2 + below(random, 20);
     std::uint64_t left = records.size();
-    for (const EarlierPass& pass : plan_earlier_passes(records, widest)) {
+    for (const IntermediatePass& pass : plan_intermediate_passes(records, widest)) {
       REQUIRE(left > widest);
       REQUIRE(pass.count >= 2);
       REQUIRE(pass.count <= widest);

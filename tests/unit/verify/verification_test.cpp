@@ -223,7 +223,7 @@ TEST_CASE("lines are summed and their first descent is found in one go") {
       ends.push_back(static_cast<std::uint32_t>(text.size() - 1));
     }
     const Bytes bytes = bytes_of_text(text);
-    std::vector<Entry> entries(lines.size());
+    std::vector<PrefixRef> entries(lines.size());
     REQUIRE(index_records(encoding.layout(), bytes, true, entries).records == lines.size());
     std::string_view last;
     const auto ends_of_first = std::span(ends).first(first);
@@ -235,7 +235,7 @@ TEST_CASE("lines are summed and their first descent is found in one go") {
     for (std::uint32_t& end : ends) end -= static_cast<std::uint32_t>(begin);
     const auto tail = sum_and_order(sum, bytes.data() + begin, ends, strict, last);
     if (tail->ascends)
-      CHECK(head->sum + tail->sum == entries_fingerprint(sum, encoding.layout(), entries));
+      CHECK(head->sum + tail->sum == prefix_refs_fingerprint(sum, encoding.layout(), entries));
     return tail->ascends;
   };
   if (!ascend(0, false)) return;

@@ -230,8 +230,8 @@ template <bool bulk, class Policy, class SamplePolicy, class Key, class Value, c
 cudaError_t merge_pass(Arena& arena, std::span<const Sequence<Key, Value>> runs, std::uint32_t fan,
                        Output<Key, Value> output, cudaStream_t stream, Less less) {
   using Sample = Sequence<Key, std::uint32_t>;
-  constexpr Shape shape = {Policy::stride, FusedLayout<Policy, Key, Value>::tile_records,
-                           FusedLayout<SamplePolicy, Key, std::uint32_t>::tile_records};
+  constexpr LevelShape shape = {Policy::stride, FusedLayout<Policy, Key, Value>::tile_records,
+                                FusedLayout<SamplePolicy, Key, std::uint32_t>::tile_records};
   static_assert(halves_fit(shape.tile_records, shape.stride, max_fan_in) &&
                 halves_fit(shape.sample_records, shape.stride, max_fan_in));
   std::vector<std::uint64_t> counts;

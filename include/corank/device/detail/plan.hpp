@@ -35,7 +35,7 @@ struct Level {
 };
 
 // How the levels are cut: every `stride`-th record is sampled, and these are what fits into a tile.
-struct Shape {
+struct LevelShape {
   std::uint32_t stride;
   std::uint32_t tile_records;    // of level 0
   std::uint32_t sample_records;  // of the others
@@ -71,7 +71,7 @@ inline std::uint32_t fan_in(std::uint64_t runs) {
 
 // The levels of one pass, which merges each `fan` neighbouring runs into one.
 inline std::vector<Level> plan_pass(std::span<const std::uint64_t> counts, std::uint32_t fan,
-                                    Shape shape) {
+                                    LevelShape shape) {
   std::vector<Level> levels;
   std::vector<std::uint64_t> level_counts(counts.begin(), counts.end());
   for (bool whole = false; !whole;) {

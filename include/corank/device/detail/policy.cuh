@@ -35,14 +35,14 @@ struct FusedPolicy {
 };
 
 // The first of these that is wide enough.
-template <std::uint32_t most_bytes, class Policy>
+template <std::uint32_t max_bytes, class Policy>
 struct UpTo {};
 template <std::uint32_t bytes, class... Rows>
 struct Choose;
-template <std::uint32_t bytes, std::uint32_t most_bytes, class Policy, class... Rows>
-struct Choose<bytes, UpTo<most_bytes, Policy>, Rows...>
-    : std::conditional_t<(bytes <= most_bytes), std::type_identity<Policy>,
-                         Choose<bytes, Rows...>> {};
+template <std::uint32_t bytes, std::uint32_t max_bytes, class Policy, class... Rows>
+struct Choose<bytes, UpTo<max_bytes, Policy>, Rows...>
+    : std::conditional_t<(bytes <= max_bytes), std::type_identity<Policy>, Choose<bytes, Rows...>> {
+};
 template <std::uint32_t bytes>
 struct Choose<bytes> {};
 
