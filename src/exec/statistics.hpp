@@ -5,7 +5,7 @@
 #include <string>
 
 #include "corank/stats.hpp"
-#include "exec/pipeline.hpp"
+#include "exec/pass.hpp"
 
 namespace corank {
 

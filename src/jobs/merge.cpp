@@ -540,7 +540,7 @@ class Merge {
                         .fingerprint = fingerprint_,
                         .fingerprints = fingerprints,
                         .written = last_pass_ ? nullptr : &written,
-                        .on_progress = [this](std::uint64_t bytes) { on_progress(bytes); },
+                        .on_progress = [this](std::uint64_t bytes) { report_progress(bytes); },
                         .trace = options_.trace.empty() ? nullptr : &trace_,
                         .partition = static_cast<unsigned>(i)});
     std::vector<std::shared_ptr<void>> pinned;
@@ -585,7 +585,7 @@ class Merge {
     return shape ? &*shape : nullptr;
   }
 
-  void on_progress(std::uint64_t bytes) {
+  void report_progress(std::uint64_t bytes) {
     const std::lock_guard lock(progress_mutex_);
     progress_.bytes_done += bytes;
     const auto now = TraceClock::now();

@@ -59,10 +59,10 @@ class WatchedBackend final : public Backend {
 // Concatenation::next() and make_cpu_backend().
 extern "C" {
 
-std::optional<WorkUnit> __real__ZN6corank6Cutter4nextEv(UnitCutter*);
-std::optional<WorkUnit> __wrap__ZN6corank6Cutter4nextEv(UnitCutter* cutter);
-std::optional<WorkUnit> __wrap__ZN6corank6Cutter4nextEv(UnitCutter* cutter) {
-  const auto next = [=] { return __real__ZN6corank6Cutter4nextEv(cutter); };
+std::optional<WorkUnit> __real__ZN6corank10UnitCutter4nextEv(UnitCutter*);
+std::optional<WorkUnit> __wrap__ZN6corank10UnitCutter4nextEv(UnitCutter* cutter);
+std::optional<WorkUnit> __wrap__ZN6corank10UnitCutter4nextEv(UnitCutter* cutter) {
+  const auto next = [=] { return __real__ZN6corank10UnitCutter4nextEv(cutter); };
   return between && between->cutting ? between->cutting(next) : next();
 }
 

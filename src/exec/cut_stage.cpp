@@ -1,0 +1,120 @@
+#include "exec/cut_stage.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "corank/error.hpp"
+#include "run/reader.hpp"
+#include "run/stream_reader.hpp"
+#include "util/math.hpp"
+
+namespace corank {
+namespace {
+
+// Returns how many threads copy from the page cache. Tuned by bench-files; see docs/tuning.md.
+unsigned reading_threads(unsigned threads) {
+  return std::clamp(threads / 2, 2u, 8u);
+}
+
+// Without `sum` the chunks get no fingerprints.
+std::unique_ptr<ChunkSource> read_chunks(const Pass& pass, const PassFacts& facts, BufferPool& pool,
+                                         FingerprintSum sum) {
+  const TraceRow row{pass.trace, "read", pass.partition};
+  const auto order = pass.backend ? ChunkSource::Order::forecast : ChunkSource::Order::one_by_one;
+  // Decompression is work for all cores.
+  const unsigned threads =
+      facts.has_streams ? std::max(pass.threads, 2u) : reading_threads(pass.threads);
+  if (!pass.sequential)
+    return std::make_unique<Reader>(pass.runs, pass.encoding, pass.plan, order, pool, threads, sum,
+                                    pass.stop, row);
+  std::vector<Stream> streams;
+  for (const Run& run : pass.runs) streams.push_back(stream_of(run, pass.stop));
+  return std::make_unique<StreamReader>(std::move(streams), pass.encoding, pass.plan, order, pool,
+                                        threads, sum, pass.stop, row);
+}
+
+BufferPool chunk_pool(const Pass& pass, const PassFacts& facts) {
+  const PinMemory pin = pass.backend ? pass.backend->pin_memory() : nullptr;
+  // For variable-length records that stay where they are, a chunk holds only prefix references,
+  // which fill whole pages.
+  const bool holds_only_refs =
+      facts.layout.text && !pin && std::ranges::all_of(pass.runs, [](const Run& run) {
+        return !run.is_stream() && run.in_place(0);
+      });
+  const bool huge = holds_only_refs || std::ranges::any_of(pass.runs, &Run::is_direct);
+  return BufferPool(holds_only_refs
+                        ? round_up(pass.plan.chunk_records * sizeof(PrefixRef), page_bytes())
+                        : pass.plan.chunk_bytes,
+                    std::min(pass.plan.chunks, facts.chunks_in_runs), pin,
+                    huge ? BufferPool::Pages::huge : BufferPool::Pages::small);
+}
+
+// Units of runs in memory hold no chunks, so several can be cut side by side.
+std::uint64_t units_cut_at_once(const Pass& pass) {
+  const bool in_memory = std::ranges::all_of(
+      pass.runs, [](const Run& run) { return run.in_place(0) && !run.is_mapped(); });
+  return in_memory ? 4 : 1;
+}
+
+}  // namespace
+
+CutStage::CutStage(const Pass& pass, const PassFacts& facts, PassTotals& totals)
+    : pass_(pass),
+      facts_(facts),
+      totals_(totals),
+      chunk_pool_(chunk_pool(pass, facts)),
+      source_(
+          read_chunks(pass, facts, chunk_pool_, facts.backend_reads ? nullptr : pass.fingerprint)),
+      cutter_(*source_, pass.encoding, pass.plan, units_cut_at_once(pass)),
+      // A unit of whole chunks begins and ends within one.
+      concatenation_(*source_, pass.encoding, pass.plan,
+                     pass.plan.unit_records / pass.plan.chunk_records + 2),
+      records_in_units_(pass.runs.size()) {}
+
+void CutStage::end_wait() {
+  totals_.cut_for_merge += (TraceClock::now() - cut_until_).count();
+}
+
+std::optional<WorkUnit> CutStage::next() {
+  std::optional<WorkUnit> unit;
+  {
+    Stopwatch cutting(totals_.cut, {pass_.trace, "cut", pass_.partition});
+    unit = pass_.backend ? cutter_.next() : concatenation_.next();
+  }
+  cut_until_ = TraceClock::now();
+  if (unit && facts_.backend_reads) check_gapless(*unit);
+  return unit;
+}
+
+// A backend hashes the records of its units, so a record in two units or in none would go unseen.
+void CutStage::check_gapless(const WorkUnit& unit) {
+  for (const Segment& segment : unit.segments) {
+    std::uint64_t& next = records_in_units_[segment.chunk->run];
+    const std::uint64_t first = segment.chunk->first + segment.first;
+    if (first != next)
+      throw Corrupted(fmt::format("{}: record {} was to be merged where record {} is the next",
+                                  pass_.runs[segment.chunk->run].path().string(), first, next));
+    next += segment.count;
+  }
+}
+
+void CutStage::check_complete() const {
+  if (!facts_.backend_reads) return;
+  for (std::size_t run = 0; run < pass_.runs.size(); ++run)
+    if (records_in_units_[run] != pass_.runs[run].records())
+      throw Corrupted(fmt::format("{}: {} of its {} records were merged",
+                                  pass_.runs[run].path().string(), records_in_units_[run],
+                                  pass_.runs[run].records()));
+}
+
+void CutStage::add_to_totals() {
+  totals_.records_skipped += source_->skipped();
+  totals_.bytes_read += source_->bytes_read();
+  totals_.read += source_->busy().load();
+  totals_.read_for_cut += source_->idle().load();
+  totals_.cut_for_read += source_->wait().load();
+  totals_.cut -= source_->wait().load();
+}
+
+}  // namespace corank

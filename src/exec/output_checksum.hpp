@@ -1,0 +1,18 @@
+// The checksum of merged pieces, on the cores of the caller's arena.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "corank/text_key.hpp"
+
+namespace corank {
+
+// Returns the sum modulo 2^64 of the XXH64 of every record of the pieces, which are whole records:
+// of variable length if `text` is not null, else of `record_bytes` bytes. Throws Corrupted where a
+// piece does not consist of whole records.
+std::uint64_t output_checksum(const TextLayout* text, std::uint32_t record_bytes,
+                              std::span<const std::span<const std::byte>> pieces);
+
+}  // namespace corank

@@ -1,0 +1,81 @@
+// One pass as data: what is merged, how, and where the output goes; and what passes add up to.
+//
+// A Pass borrows everything that it points to, which must outlive its execution.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <stop_token>
+
+#include "backend/backend.hpp"
+#include "io/writer.hpp"
+#include "plan/pass_planner.hpp"
+#include "run/run.hpp"
+#include "util/stopwatch.hpp"
+#include "verify/fingerprint.hpp"
+#include "verify/output_verifier.hpp"
+
+namespace corank {
+
+// Totals of the passes of one merge, added to by any thread. A wait is time in which a stage had
+// nothing to do; it is named after the neighbour that the stage waited for.
+struct PassTotals {
+  std::atomic<std::uint64_t> bytes_read = 0;
+  std::atomic<std::uint64_t> bytes_written = 0;
+  std::atomic<std::uint64_t> records_written = 0;  // by operators; 0 without operators
+  std::atomic<std::uint64_t> units = 0;
+  std::atomic<std::uint64_t> records = 0;  // merged
+  std::atomic<std::uint64_t> records_skipped = 0;
+  std::atomic<std::uint64_t> checksum = 0;
+  std::atomic<bool> ended_early = false;  // some runs were not read to their ends
+
+  StageClock wall = 0;  // of all partitions, added up
+  StageClock read = 0;  // by all reading threads
+  StageClock read_for_cut = 0;
+  StageClock cut = 0;
+  StageClock cut_for_read = 0;
+  StageClock cut_for_merge = 0;  // until a unit in flight is free
+  StageClock merge = 0;          // of all units, added up
+  StageClock merge_for_cut = 0;  // while no unit was being merged
+  StageClock merge_for_write = 0;
+  StageClock write = 0;
+  StageClock compress = 0;            // by all compressing threads
+  StageClock write_for_compress = 0;  // not part of `write`
+  StageClock verify = 0;              // of the output, while it is being written
+  StageClock write_for_merge = 0;
+};
+
+// One partition of a pass; most passes have only one.
+struct Pass {
+  // True if runs are read from start to end and count bytes: always so for variable-length records.
+  bool sequential = false;
+  std::span<const Run> runs;
+  const KeyEncoding& encoding;
+  const PassPlan& plan;
+  const OperatorChain* shape;  // applied by the backend; null: every record is emitted as it is
+  std::uint64_t limit;         // max number of records that operators emit
+  const TextOperatorChain* text_operators = nullptr;  // `shape` for variable-length records
+  const OutputOrder& output;
+  Backend* backend;  // null: the runs are copied, one after another
+  // Empty if the output is in memory, at `in_place`. Several writers are filled one after another,
+  // each with an equal share of the limit.
+  std::span<Writer> writers;
+  std::span<std::byte> in_place;
+  unsigned threads;
+  std::stop_token stop;
+  bool checksum;  // computes the checksum of the output
+  // The hash by which input and output are compared; null: nothing is verified. A backend that
+  // verifies its units supports the portable one only.
+  FingerprintSum fingerprint;
+  // One sum a run, added to as its records are read. Stays 0 for runs in memory that the backend
+  // is the first to read.
+  std::span<std::atomic<std::uint64_t>> fingerprints;
+  std::atomic<std::uint64_t>* written = nullptr;   // hash of the output is added; null: not wanted
+  std::function<void(std::uint64_t)> on_progress;  // called with the input bytes of each unit
+  Trace* trace;                                    // null: no trace is wanted
+  unsigned partition;
+};
+
+}  // namespace corank

@@ -1,0 +1,33 @@
+#include "exec/pass_facts.hpp"
+
+#include <algorithm>
+
+namespace corank {
+
+bool is_in_place(const Run& run) {
+  return run.records() == 0 || run.in_place(0) != nullptr;
+}
+
+PassFacts::PassFacts(const Pass& pass)
+    : layout(pass.encoding.layout()),
+      record_bytes(layout.record_bytes),
+      output_bytes(pass.shape ? pass.shape->output_bytes() : record_bytes),
+      chunks_in_runs(pass.sequential ? pass.plan.chunks : 0),
+      has_streams(std::ranges::any_of(pass.runs, &Run::is_stream)),
+      needs_output(!pass.writers.empty() && (pass.backend || pass.writers.front().is_direct())),
+      is_verified(pass.fingerprint != nullptr),
+      backend_reads(is_verified && !pass.sequential && pass.backend && pass.backend->looks() &&
+                    std::ranges::all_of(pass.runs, is_in_place)) {
+  for (const Run& run : pass.runs) {
+    bytes_in_runs += run.bytes();
+    const std::uint64_t chunk_records = pass.plan.chunk_records;
+    if (!pass.sequential && !run.in_place(0))  // one more where the first chunk is smaller
+      chunks_in_runs +=
+          (run.records() + chunk_records - 1) / chunk_records + (run.records() > chunk_records);
+  }
+  units = pass.sequential ? pass.plan.tokens
+                          : (bytes_in_runs / record_bytes + pass.plan.unit_records - 1) /
+                                pass.plan.unit_records;
+}
+
+}  // namespace corank

@@ -1,0 +1,134 @@
+#include "exec/write_stage.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "corank/error.hpp"
+#include "util/math.hpp"
+
+namespace corank {
+
+WriteStage::WriteStage(const Pass& pass, const PassFacts& facts, PassTotals& totals,
+                       OutputCheck& check)
+    : pass_(pass),
+      facts_(facts),
+      totals_(totals),
+      check_(check),
+      before_operators_({&pass.encoding, OutputOrder::Kind::rising}, nullptr) {
+  if (pass.shape) groups_.emplace(*pass.shape, pass.limit, pass.fingerprint);
+  if (pass.text_operators) text_groups_.emplace(*pass.text_operators, pass.limit, pass.fingerprint);
+}
+
+void WriteStage::write(InFlightUnit& token) {
+  const auto begin = TraceClock::now();
+  totals_.write_for_merge +=
+      std::max(token.merged_at - written_until_, TraceClock::duration(0)).count();
+  totals_.merge_for_write += (begin - token.merged_at).count();
+  join(token);
+  emit(token);
+  ++totals_.units;
+  totals_.records += token.unit.records;
+  written_until_ = TraceClock::now();
+  if (pass_.on_progress) pass_.on_progress(token.unit.bytes);
+}
+
+void WriteStage::join(InFlightUnit& token) {
+  if (is_done_) {
+    token.merged = MergedUnit();
+  } else if (groups_) {
+    if (facts_.is_verified) {
+      before_operators_.follow(token.merged.edges, token.unit.rank);
+      operators_fingerprint_ += token.merged.fingerprint.value();
+    }
+    groups_->join(token.merged, token.edge);
+    is_done_ = groups_->done();
+  } else if (text_groups_) {
+    text_groups_->join(token.merged);
+    is_done_ = text_groups_->done();
+  }
+}
+
+void WriteStage::write_rest(InFlightUnit& token) {
+  if (groups_) groups_->finish(token.merged, token.edge);
+  if (text_groups_) text_groups_->finish(token.merged);
+  emit(token);
+}
+
+void WriteStage::emit(InFlightUnit& token) {
+  token.first = pass_.shape ? written_bytes_ / facts_.output_bytes : token.unit.rank;
+  token.offset = written_bytes_;
+  token.sequence = num_emitting_units_;
+  if (!token.merged.pieces.empty()) ++num_emitting_units_;
+  const auto buffer = token.buffer ? token.buffer->bytes() : std::span<std::byte>();
+  const std::byte* unused = buffer.data();  // end of the last piece in the buffer
+  for (std::span<const std::byte>& piece : token.merged.pieces) {
+    const std::uint64_t at = written_bytes_;
+    written_bytes_ += piece.size();
+    const bool in_buffer =
+        piece.data() >= buffer.data() && piece.data() < buffer.data() + buffer.size();
+    if (!pass_.writers.empty() && in_buffer) {
+      write_piece(piece, static_cast<std::size_t>(piece.data() - unused), token.buffer,
+                  token.unit.sequence);
+      unused = piece.data() + piece.size();
+    } else if (!pass_.writers.empty()) {
+      write_piece(piece, 0, nullptr, token.unit.sequence);
+    } else if (pass_.shape) {
+      // In memory, pieces move up to close the gaps that the operators left.
+      const auto place = pass_.in_place.subspan(at, piece.size());
+      if (!piece.empty()) std::memmove(place.data(), piece.data(), piece.size());
+      piece = place;
+    }
+    if (facts_.is_verified && pass_.backend) check_.follow(piece, token.first);
+  }
+}
+
+void WriteStage::write_piece(std::span<const std::byte> piece, std::size_t free_before,
+                             const WriteBehind::Owner& owner, std::uint64_t sequence) {
+  Writer& writer = pass_.writers.front();
+  // Queueing to the write-behind thread is not counted as write time.
+  std::optional<Stopwatch> writing;
+  if (!writer.is_direct())
+    writing.emplace(totals_.write, TraceRow{pass_.trace, "write", pass_.partition}, sequence);
+  if (pass_.writers.size() == 1)
+    writer.write(piece, free_before, owner);
+  else
+    share_out(piece);
+}
+
+// Fills the writers one after another, each with its equal part of the limit.
+void WriteStage::share_out(std::span<const std::byte> piece) {
+  const std::size_t writers = pass_.writers.size();
+  while (!piece.empty()) {
+    while (records_to_writers_ == part_of(pass_.limit, writer_ + 1, writers)) ++writer_;
+    const std::uint64_t room = part_of(pass_.limit, writer_ + 1, writers) - records_to_writers_;
+    std::uint64_t records = std::min<std::uint64_t>(piece.size() / facts_.output_bytes, room);
+    std::uint64_t bytes = records * facts_.output_bytes;
+    if (const TextLayout* const text = pass_.output.encoding->layout().text)
+      for (records = bytes = 0; records < room && bytes < piece.size(); ++records)
+        bytes += record_bytes(*text, piece.data() + bytes);
+    pass_.writers[writer_].write(piece.first(bytes));
+    records_to_writers_ += records;
+    piece = piece.subspan(bytes);
+  }
+}
+
+void WriteStage::check_conservation(std::uint64_t fingerprint) const {
+  const std::uint64_t written = check_.fingerprint();
+  const std::uint64_t merged = groups_        ? operators_fingerprint_
+                               : text_groups_ ? fingerprint
+                                              : written;
+  const std::uint64_t emitted = groups_        ? groups_->fingerprint()
+                                : text_groups_ ? fingerprint - text_groups_->left_out()
+                                               : written;
+  if (fingerprint != merged) throw Corrupted("the merged records are not those that were read");
+  if (emitted != written)
+    throw Corrupted("the records that were written are not those that the operators emitted");
+}
+
+void WriteStage::add_to_totals() const {
+  totals_.bytes_written += written_bytes_;
+  if (groups_) totals_.records_written += written_bytes_ / facts_.output_bytes;
+  if (text_groups_) totals_.records_written += text_groups_->records();
+}
+
+}  // namespace corank

@@ -1,0 +1,63 @@
+// The third stage: joins groups that cross unit borders and emits units, one at a time in order.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+
+#include "exec/in_flight_unit.hpp"
+#include "exec/output_check.hpp"
+#include "exec/pass.hpp"
+#include "exec/pass_facts.hpp"
+#include "ops/text_operators.hpp"
+#include "ops/unit_operators.hpp"
+#include "verify/output_verifier.hpp"
+
+namespace corank {
+
+class WriteStage {
+ public:
+  // The arguments must outlive the stage.
+  WriteStage(const Pass& pass, const PassFacts& facts, PassTotals& totals, OutputCheck& check);
+
+  // Joins the unit with the one before it, and emits its pieces. Throws what the operators met, or
+  // what writing met.
+  void write(InFlightUnit& token);
+  // Emits what is left after the last unit: the group that is still open.
+  void write_rest(InFlightUnit& token);
+  bool has_operators() const { return groups_ || text_groups_; }
+
+  // True once the limit or an upper bound is reached: nothing more is emitted. Any thread may ask.
+  bool is_done() const { return is_done_; }
+
+  // Throws Corrupted unless the hash of the records read, `fingerprint`, is that of the merged
+  // records, and the hash of the emitted records is that of the verified output.
+  void check_conservation(std::uint64_t fingerprint) const;
+  void add_to_totals() const;
+
+ private:
+  void join(InFlightUnit& token);
+  void emit(InFlightUnit& token);
+  void write_piece(std::span<const std::byte> piece, std::size_t free_before,
+                   const WriteBehind::Owner& owner, std::uint64_t sequence);
+  void share_out(std::span<const std::byte> piece);
+
+  const Pass& pass_;
+  const PassFacts& facts_;
+  PassTotals& totals_;
+  OutputCheck& check_;
+  std::optional<BoundaryMerge> groups_;
+  std::optional<TextBoundaryMerge> text_groups_;
+  OutputVerifier before_operators_;
+  std::uint64_t operators_fingerprint_ = 0;
+  std::uint64_t written_bytes_ = 0;
+  std::uint64_t num_emitting_units_ = 0;
+  std::size_t writer_ = 0;  // the one that is being filled, if several are
+  std::uint64_t records_to_writers_ = 0;
+  std::atomic<bool> is_done_ = false;
+  TraceClock::time_point written_until_ = TraceClock::now();
+};
+
+}  // namespace corank
