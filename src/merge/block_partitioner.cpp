@@ -6,7 +6,8 @@
 namespace corank {
 namespace {
 
-// To cut off fewer records with the same key costs more than to copy them gains.
+// Minimum records per run in a block of equal keys; cutting off fewer costs more than copying
+// saves.
 constexpr std::uint64_t min_equal_from_run = 16;
 
 }  // namespace
@@ -34,7 +35,7 @@ void BlockPartitioner::begin(std::span<const Stretch> runs, std::uint64_t block_
 
 bool BlockPartitioner::next(std::vector<Stretch>& block) {
   if (done_) return false;
-  // The last block takes what would be too little for one more.
+  // The last block absorbs a remainder that is too small for a block of its own.
   const std::size_t left = samples_.size() - next_sample_;
   const std::size_t limit =
       left < block_samples_ + block_samples_ / 2 ? samples_.size() : next_sample_ + block_samples_;
@@ -56,7 +57,7 @@ bool BlockPartitioner::next(std::vector<Stretch>& block) {
   for (std::size_t run = 0; run < runs_.size(); ++run) {
     Stretch part = runs_[run];
     drop(part, begins_[run], keys_.record_bytes());
-    // What is found in a run that is out of order may lie before what was.
+    // In an unsorted run, a search may end before the previous block's end.
     const std::uint64_t end = std::max(begins_[run], ends_[run]);
     part.count = end - begins_[run];
     begins_[run] = end;
@@ -65,15 +66,16 @@ bool BlockPartitioner::next(std::vector<Stretch>& block) {
   return true;
 }
 
-// The first of the next samples of which many have the same key, whose end becomes equal_end_;
-// `limit` if there are none before it.
+// Returns the first of the next samples that begins a long group of equal keys, and sets equal_end_
+// to the group's end. Returns `limit` if no group begins before it.
 std::size_t BlockPartitioner::find_equal(std::size_t limit) {
   const std::size_t apart =
       std::max<std::size_t>({block_samples_ / 8, min_equal_from_run * runs_.size() / step_, 1});
   const auto less = [this](const RecordRef& a, const RecordRef& b) {
     return keys_.less(a.record, b.record);
   };
-  // The last one of the block is looked at, lest the block end within what the next one cuts off.
+  // Tests the block's last sample too, so that the block does not end inside a group that the next
+  // block would cut off.
   std::size_t i = next_sample_ + (limit - next_sample_ + apart - 1) % apart;
   for (; i < limit && i + apart < samples_.size(); i += apart) {
     if (less(samples_[i], samples_[i + apart])) continue;
@@ -86,7 +88,7 @@ std::size_t BlockPartitioner::find_equal(std::size_t limit) {
   return limit;
 }
 
-// Runs of one distribution, sampled at the same places, would tell no more than one of them.
+// Staggers the samples: at the same offsets, runs of one distribution would give redundant samples.
 std::uint64_t BlockPartitioner::first_sample(std::uint64_t run) const {
   return step_ - step_ * run / runs_.size();
 }
@@ -98,8 +100,10 @@ void BlockPartitioner::take_samples(std::size_t end) {
   }
 }
 
-// Finds where the records end that sort up to and including the splitter, of a run there is, before
-// all runs or after them: less than a step behind the last sample that does.
+// Sets ends_ to the end of each run's records that sort up to and including the splitter.
+// `splitter.run` may also be 0, which excludes all records of equal keys, or the number of runs,
+// which includes them. Each end is less than one step after the run's last sample that sorts up to
+// the splitter.
 void BlockPartitioner::seek(const RecordRef& splitter) {
   const std::uint32_t record_bytes = keys_.record_bytes();
   const bool more_words = keys_.words() > 1;

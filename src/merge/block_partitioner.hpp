@@ -1,4 +1,10 @@
-// Cuts a merge into blocks that stay in the caches.
+// Partitions a merge of sorted runs into blocks that fit in cache.
+//
+// Splitters come from regular sampling: every `step`-th record of each run is a sample, and every
+// `block_samples`-th sample, in merge order, is a splitter. Offsets count records. Not thread-safe;
+// each thread needs its own partitioner.
+//
+// Source: Shi and Schaeffer, "Parallel sorting by regular sampling" (1992).
 #pragma once
 
 #include <cstdint>
@@ -11,22 +17,21 @@
 
 namespace corank {
 
-// Of every run each `step`-th record is a sample, of each run from another one on; a block ends at
-// each `block_samples`-th sample in the order of the merge. So how many records of a run are in a
-// block is known but for those between two of its samples. These are sought in all runs at the same
-// time, lest each search wait for memory of its own. Where a good part of a block has the same key,
-// as many samples tell, that part is a block of its own: it is merged by copying it, run by run.
+// `BlockPartitioner` finds each splitter's position in every run. The samples before a splitter
+// give that position to within one step. Binary searches find it exactly, in all runs in lockstep,
+// so that their cache misses overlap. A long group of equal keys becomes a block of its own, which
+// is merged by copying it run by run.
 class BlockPartitioner {
  public:
-  // `keys` and `sorter` must outlive the cutter.
+  // `keys` and `sorter` must outlive the partitioner.
   BlockPartitioner(const detail::KeyWords& keys, RecordSorter& sorter)
       : keys_(keys), sorter_(sorter) {}
 
-  // Cuts `runs`, which stay where they are until the last block is cut, into blocks of about
-  // `block_records` records. Runs that are out of order are cut anywhere.
+  // Starts partitioning `runs` into blocks of about `block_records` records. The runs must stay in
+  // place until the last block is cut. Unsorted runs are cut at arbitrary positions.
   void begin(std::span<const Stretch> runs, std::uint64_t block_records);
 
-  // The next block: of each run a part, maybe an empty one. False after the last.
+  // Sets `block` to one row span per run, which may be empty. Returns false after the last block.
   bool next(std::vector<Stretch>& block);
 
  private:
@@ -38,14 +43,14 @@ class BlockPartitioner {
   const detail::KeyWords& keys_;
   RecordSorter& sorter_;
   std::span<const Stretch> runs_;
-  std::uint64_t step_ = 0;           // records to a sample
-  std::uint64_t block_samples_ = 0;  // samples to a block
-  std::vector<RecordRef> samples_;   // in the order of the merge
+  std::uint64_t step_ = 0;           // records per sample
+  std::uint64_t block_samples_ = 0;  // samples per block
+  std::vector<RecordRef> samples_;   // in merge order
   std::size_t next_sample_ = 0;
-  std::size_t equal_end_ = 0;  // up to this sample their keys, and those in between, are equal
+  std::size_t equal_end_ = 0;  // samples up to here, and the records between them, have equal keys
   bool done_ = true;
-  // Of each run, in records: where the block begins, how many of the samples up to its end stand
-  // for, where it ends.
+  // Per run, in records: the block's begin, the records that the samples before its end account
+  // for, and its end.
   std::vector<std::uint64_t> begins_, sampled_, ends_;
   std::vector<const std::byte*> probes_;
   std::vector<std::uint64_t> words_;

@@ -1,4 +1,6 @@
-// The front of the merge of two runs, which is merged straight from where they are.
+// Cuts the front of a two-way merge: the common prefix of two runs that can be merged straight from
+// where the runs lie, without bounds checks. Positions count elements; `a` and `b` are anything
+// with operator[].
 #pragma once
 
 #include <algorithm>
@@ -9,16 +11,16 @@
 
 namespace corank {
 
-// How many of each run's first elements it takes.
+// The number of elements that a front takes from each run.
 struct Front {
   std::uint64_t a = 0, b = 0;
 
   std::uint64_t count() const { return a + b; }
 };
 
-// A front of `most` elements; of fewer, a multiple of `unit`, where else less than `margin`
-// elements of a run would be left behind it. `a` and `b` are anything with operator[]. Runs that
-// are out of order are cut anywhere.
+// Returns a front of up to `most` elements, rounded down to a multiple of `unit`. It leaves at
+// least `margin` elements in each run; a run with fewer makes the front empty. Unsorted runs are
+// cut at arbitrary positions.
 template <class A, class B, class Less>
 Front cut_front(const A& a, std::uint64_t a_count, const B& b, std::uint64_t b_count,
                 std::uint64_t most, std::uint64_t margin, std::uint64_t unit, Less less) {
@@ -35,8 +37,9 @@ Front cut_front(const A& a, std::uint64_t a_count, const B& b, std::uint64_t b_c
   return {split, count - split};
 }
 
-// Whether what is behind the front in each run sorts after what the other gives to it. Then a merge
-// of a front that ascends in both runs takes no more of either, though it looks at what is next.
+// Returns whether the next element of each run sorts after all that the front takes from the other
+// run. Merging a front that is sorted in both runs then takes no further element, although it reads
+// the next ones.
 template <class A, class B, class Less>
 bool is_front(const Front& front, const A& a, const B& b, Less less) {
   return (front.a == 0 || !less(b[front.b], a[front.a - 1])) &&

@@ -9,9 +9,10 @@
 namespace corank {
 namespace {
 
-// Parts of the merge that are merged at the same time: what one waits for, others use.
+// Parts of the front that are merged in lockstep, so that their latencies overlap.
 constexpr std::size_t lanes = 6;
-// Not a power of two, so that the lanes' places are not all in the same sets of the cache.
+// Maximum records per lane. Not a power of two, so that the lanes' addresses do not all map to the
+// same cache sets.
 constexpr std::uint64_t max_lane_records = 4080;
 
 using Places = std::array<const std::byte*, lanes>;
@@ -23,7 +24,7 @@ CORANK_CONDITIONAL_MOVES void merge_lanes(detail::SingleWordKey key, const Place
   constexpr std::uint64_t record_bytes = FrontKeys::record_bytes;
   const std::uint64_t lane_bytes = lane_records * record_bytes;
   key.big_endian = big_endian;
-  std::array<std::uint64_t, lanes> of_b{};  // bytes taken
+  std::array<std::uint64_t, lanes> of_b{};  // bytes taken from `b`
   for (std::uint64_t at = 0; at < lane_bytes; at += record_bytes) {
 #pragma GCC unroll 8
     for (std::size_t l = 0; l < lanes; ++l) {

@@ -1,4 +1,5 @@
-// Merges the fronts of two runs of 16-byte records.
+// Merges the front of two runs of 16-byte records with single-word keys. Stateless; see front.hpp
+// for what a front is.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +10,7 @@
 
 namespace corank {
 
-// The keys of records that lie end to end.
+// The keys of contiguous records, by index.
 struct FrontKeys {
   static constexpr std::uint32_t record_bytes = 16;
 
@@ -21,12 +22,12 @@ struct FrontKeys {
   }
 };
 
-// A front that the caches like, as long as both runs have a record behind it.
+// Returns the largest front that fits in L2 and leaves a sentinel record in both runs.
 Front cut_front(const FrontKeys& a, std::uint64_t a_count, const FrontKeys& b,
                 std::uint64_t b_count);
 
-// Such a front, if it ascends in both runs and is_front(). Stable: of equal records those of `a`
-// come first.
+// Merges `front` into `out`, stably: records of `a` precede equal records of `b`. The front must be
+// sorted in both runs, and is_front() must hold for it.
 void merge_front(const Front& front, const FrontKeys& a, const FrontKeys& b, std::byte* out);
 
 }  // namespace corank

@@ -27,7 +27,8 @@ bool KeyCompactor::read(const Stretch& entries, std::uint32_t word) {
   return true;
 }
 
-// Whether the words just read do, and where they are equal and not the `whole` of the keys, these.
+// Returns whether the words just read ascend. Where both words are equal, compares the keys, unless
+// the words are the `whole` keys.
 bool KeyCompactor::ascend(const Stretch& entries, bool whole) const {
   for (std::uint64_t i = 1; i < entries.count; ++i) {
     const std::uint64_t a = firsts_[count_ + i - 1], b = firsts_[count_ + i];

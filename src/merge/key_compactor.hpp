@@ -1,4 +1,7 @@
-// Words of text that tell more of it apart than eight bytes of it do.
+// Compacts key words to the bits that vary within a block.
+//
+// One 64-bit word then distinguishes longer strings. For each block, call reset(), read() for each
+// run, choose_bits(), and put(). Not thread-safe; a compactor reuses its memory.
 #pragma once
 
 #include <array>
@@ -10,25 +13,26 @@
 
 namespace corank {
 
-// Of a block, two words of each entry. Most of their bits are the same in all of it: of what ASCII
-// spells, one word has room for more bytes than a word has.
+// Holds two key words of each prefix reference of a block. Most bits are equal throughout a block:
+// ASCII text varies in few bits per byte, so two words often fit in one.
 class KeyCompactor {
  public:
-  // `keys` must outlive this.
+  // `keys` must outlive the compactor.
   explicit KeyCompactor(const TextWords& keys) : keys_(keys) {}
 
-  // For a block of so many entries.
+  // Starts a block of `entries` prefix references.
   void reset(std::uint64_t entries);
-  // Adds entries, whose words before `word` are those of all of the block. False if they are out of
-  // order.
+  // Adds prefix references; all words before `word` must be equal in the whole block. Returns false
+  // if they are out of order.
   bool read(const Stretch& entries, std::uint32_t word);
-  // Of the bits that are not the same in all entries, chooses as many as there is `room` for, from
-  // the first on; the last of them goes to the bit `place`. Whether they tell the keys apart.
+  // Chooses the first bits that vary within the block, at most `room` of them. The last one is
+  // packed at bit `place`. Returns whether the chosen bits distinguish all keys of the block.
   bool choose_bits(unsigned room, unsigned place);
-  // The chosen bits of `count` entries from `first` on, | `low`.
+  // Writes the chosen bits of `count` prefix references from `first` on, OR-ed with `low`.
   void put(std::uint64_t first, std::uint64_t count, std::uint64_t low, std::uint64_t* to) const;
 
  private:
+  // Adjacent chosen bits: they begin at bit `from` of a word and at bit `to` of the compacted word.
   struct BitGroup {
     unsigned from, to;
     std::uint64_t ones;
@@ -38,7 +42,7 @@ class KeyCompactor {
 
   const TextWords& keys_;
   std::uint64_t count_ = 0;
-  bool whole_ = true;  // whether no key has more than its two words
+  bool whole_ = true;  // no key has more than two words
   std::vector<std::uint64_t> firsts_, seconds_;
   std::array<std::vector<BitGroup>, 2> groups_;
 };

@@ -1,4 +1,8 @@
-// Takes records from their runs in the order of their merged words.
+// Takes records from their runs in merge order.
+//
+// Each merged word carries its run id, so the words alone say which run to take the next record
+// from. The class is a view: it advances the caller's run cursors, which must outlive it. Not
+// thread-safe.
 #pragma once
 
 #include <algorithm>
@@ -13,18 +17,18 @@
 
 namespace corank {
 
-// Of a run: the next record, and the next one to be fetched ahead of its turn.
+// A run's next record, and the next of its records to prefetch.
 struct RunCursor {
   const std::byte* next;
   const std::byte* to_fetch;
 };
 
-// Of `Bytes` bytes each, 0 if that is known only now: a copy of a size known beforehand is much
-// faster where it is small. Refers to what it is made of; by value, loops may keep it in registers.
+// `Bytes` is the record size, or 0 if it is known only at run time; copies of a constant size are
+// much faster for small records. Copy the object into loops, so that its members stay in registers.
 template <std::uint32_t Bytes>
 class MergedRecords {
  public:
-  // `runs`: those whose numbers stand in the last `run_bits` of the words.
+  // `runs` is indexed by the run id, which is the low `run_bits` bits of a word.
   MergedRecords(std::span<const Word> words, unsigned run_bits, std::uint32_t record_bytes,
                 RunCursor* runs)
       : words_(words),
@@ -39,9 +43,10 @@ class MergedRecords {
   std::span<const Word> words() const { return words_; }
   std::uint32_t record_bytes() const { return Bytes != 0 ? Bytes : record_bytes_; }
 
-  // The next record of the run of word `i`.
+  // Returns the next record of the run of word `i`.
   const std::byte* next(std::size_t i) const { return run(i).next; }
 
+  // Takes the next record of the run of word `i`, and prefetches a later one.
   const std::byte* take(std::size_t i) const {
     const std::byte*& record = run(i).next;
     if (Bytes != 0)
@@ -50,12 +55,13 @@ class MergedRecords {
       fetch(i + ahead);
     return pass(record);
   }
+  // Undoes take(i).
   void give_back(std::size_t i) const {
     run(i).next -= record_bytes();
     if (Bytes == 0 && i + ahead < words_.size()) run(i + ahead).to_fetch -= record_bytes();
   }
 
-  // Takes those of the words from `first` up to `end` to where they are to lie end to end.
+  // Copies the records of the words in [first, end) contiguously to `to`.
   void copy(std::size_t first, std::size_t end, std::byte* to) const {
     for (; first < end; ++first, to += record_bytes())
       if (Bytes == 0 && into_first_cache_ && record_bytes() >= piece_bytes)
@@ -65,12 +71,11 @@ class MergedRecords {
   }
 
  private:
-  // What is fetched ahead of its use; of one run of small records.
+  // Prefetch distances: in merge order, in records; within a run of small records, in bytes.
   static constexpr std::size_t ahead = 16;
   static constexpr std::uint32_t ahead_bytes = 256;
-  // Of long records, between which lines are fetched. A Zen 5 that is asked for many lines at once
-  // forgets some: records of 1,000 bytes merge 1.1 to 1.2 times as fast by pieces. An Intel Emerald
-  // Rapids, which fetches into the second cache, gains nothing.
+  // Bytes of a long record that are copied between prefetches: a core drops prefetches when its
+  // fill buffers are full. Tuned by bench-cpu; see docs/tuning.md.
   static constexpr std::uint32_t piece_bytes = 256;
 
   void copy_by_pieces(std::size_t i, std::byte* to) const {

@@ -1,4 +1,5 @@
-// Copies that leave the caches alone.
+// Copies by non-temporal (streaming) stores, which bypass the caches. After the last one, call
+// end_of_streams() before another thread reads the output.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +14,8 @@
 
 namespace corank {
 
-// Memory that is written whole need not be read into the caches first.
+// Copies `bytes`, whole cache lines of `to` by non-temporal stores. These lines are not read into
+// the caches before they are overwritten.
 inline void stream_copy(std::byte* to, const std::byte* from, std::uint64_t bytes,
                         StreamLines* stream_lines) {
   constexpr std::uint64_t line_bytes = 64;
@@ -29,7 +31,7 @@ inline void stream_copy(std::byte* to, const std::byte* from, std::uint64_t byte
   std::memcpy(to, from, bytes);
 }
 
-// Past the caches, unless `stream_lines` is null.
+// Copies by non-temporal stores, or by ordinary ones if `stream_lines` is null.
 inline void copy_bytes(std::byte* to, const std::byte* from, std::uint64_t bytes,
                        StreamLines* stream_lines) {
   if (stream_lines)
@@ -38,11 +40,9 @@ inline void copy_bytes(std::byte* to, const std::byte* from, std::uint64_t bytes
     std::memcpy(to, from, bytes);
 }
 
-// Whether streaming pays where the core has other work to do meanwhile. Merging 16-byte records in
-// 16 threads of an Intel Emerald Rapids it does: 1.15 and 1.23 times as fast at k = 16 and 256, and
-// 100-byte ones 1.3 times. One or two threads of an AMD Zen 5, which alone of its make has the
-// instruction that is asked for, become 0.92 to 1.23 times as fast, at k = 16 1.1 times; of a
-// Zen 3 0.7 to 1 times.
+// Returns whether non-temporal stores pay off where the core has other work meanwhile. They do on
+// Intel, and on the AMD cores that can be told by VP2INTERSECT. Tuned by bench-cpu; see
+// docs/tuning.md.
 inline bool streaming_overlaps() {
 #ifdef __x86_64__
   return __builtin_cpu_is("intel") || __builtin_cpu_supports("avx512vp2intersect");
@@ -51,8 +51,9 @@ inline bool streaming_overlaps() {
 #endif
 }
 
-// Writes pieces one after another. What is put into window() goes out once advance() says how much
-// of it, up to `window_bytes`; go_back() lets the last bytes be written again.
+// Writes pieces contiguously by ordinary stores. The caller may also fill window(), up to
+// `window_bytes`, and emit it by advance(). go_back() moves the position back, to overwrite the
+// last bytes.
 class PlainWriter {
  public:
   static constexpr std::size_t window_bytes = std::size_t{16} << 10;
@@ -71,7 +72,8 @@ class PlainWriter {
   std::byte* to_;
 };
 
-// The same, streaming, whole lines at a time.
+// Writes pieces contiguously, as PlainWriter does, but by non-temporal stores of whole cache lines.
+// Holds back up to a window of output until the destructor.
 class NontemporalWriter {
  public:
   static constexpr std::size_t window_bytes = 4096;
@@ -107,7 +109,7 @@ class NontemporalWriter {
   }
 
  private:
-  // All but a line that is not whole.
+  // Writes all held bytes except a partial last line.
   void flush() {
     const std::uint64_t rest = reinterpret_cast<std::uintptr_t>(to_ + held_) % 64;
     const std::uint64_t whole = held_ < rest ? 0 : held_ - rest;
@@ -123,7 +125,7 @@ class NontemporalWriter {
   std::byte buffer_[window_bytes + 64];
 };
 
-// Makes what was streamed visible to other threads, as all else is.
+// Makes streamed bytes visible to other threads in program order, as ordinary stores are.
 inline void end_of_streams() {
 #ifdef __SSE2__
   _mm_sfence();

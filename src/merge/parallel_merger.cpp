@@ -14,7 +14,7 @@
 namespace corank {
 namespace {
 
-// A tile gives a task enough to do that cutting it off costs little.
+// Minimum bytes per tile; smaller tiles cost too much to cut.
 constexpr std::uint64_t min_tile_bytes = std::uint64_t{1} << 20;
 
 }  // namespace
@@ -22,7 +22,7 @@ constexpr std::uint64_t min_tile_bytes = std::uint64_t{1} << 20;
 ParallelMerger::ParallelMerger(const detail::KeyWords& keys, Output output, unsigned threads,
                                unsigned callers)
     : keys_(keys), threads_(threads), callers_(callers), arena_(static_cast<int>(threads)) {
-  // An arena of one thread lends a second place to whoever waits for it.
+  // A one-thread arena has a second slot, for the thread that waits for it.
   for (unsigned i = 0; i < std::max(threads, 2u); ++i)
     mergers_.push_back(make_tile_merger(keys, output));
 }
@@ -83,7 +83,7 @@ std::optional<std::uint64_t> ParallelMerger::merge(std::span<const Stretch> runs
       for (std::size_t r = 0; r < runs.size(); ++r) {
         const std::uint64_t begin = cuts[t].position[r];
         const std::uint64_t end = cuts[t + 1].position[r];
-        if (end < begin) ordered = false;  // of cuts only those of an unsorted run can cross
+        if (end < begin) ordered = false;  // only the cuts of unsorted runs can cross
         if (end <= begin) continue;
         tile.push_back({runs[r].records + begin * record_bytes, end - begin,
                         begin != 0 || runs[r].predecessor, runs[r].words_ascend});
@@ -104,7 +104,7 @@ std::optional<std::uint64_t> ParallelMerger::merge(std::span<const Stretch> runs
       if (tile_shaper) tile_shaper->finish();
       if (of_text && ordered) of_text->finish();
     };
-    // In their order, the smallest last.
+    // Tiles are taken in order, so that the smallest come last.
     std::atomic<std::uint64_t> next = 0;
     parallel_for(0, std::min<std::uint64_t>(tiles, threads_), [&](std::uint64_t) {
       for (std::uint64_t t = next++; t < tiles; t = next++) merge_tile(t);
@@ -114,11 +114,10 @@ std::optional<std::uint64_t> ParallelMerger::merge(std::span<const Stretch> runs
   return fingerprint;
 }
 
-// Where each tile begins, and the last one ends. Tiles become smaller towards the end, where a
-// thread that is slow, or has begun late, would keep the others waiting: with as many tiles of one
-// size 16 threads waited a tenth of the time. Of many runs, where cutting costs more, there are
-// fewer. Where every thread has a merge of its own, cutting one up gains nothing; of 256 runs it
-// took a tenth of the time.
+// Returns the rank at which each tile begins, and the end of the last one. Tiles shrink towards the
+// end, so that a slow or late thread does not keep the others waiting. Cutting costs O(k), so many
+// runs mean fewer tiles. If every thread has a merge of its own, the merge is a single tile, since
+// cutting gains nothing. Tuned by bench-cpu; see docs/tuning.md.
 std::vector<std::uint64_t> ParallelMerger::tile_ranks(std::uint64_t records,
                                                       std::uint64_t runs) const {
   std::vector<std::uint64_t> ranks{0};
@@ -126,13 +125,13 @@ std::vector<std::uint64_t> ParallelMerger::tile_ranks(std::uint64_t records,
     const std::uint64_t least = std::max(
         {min_tile_bytes / bytes_to_merge(keys_),
          std::clamp(records / (2 * threads_), 64 * runs, 1024 * runs), records / (32 * threads_)});
-    // The largest is two thirds of a thread's part.
+    // A tile is two thirds of a thread's share of the remaining records.
     std::uint64_t left = records;
     for (std::uint64_t tile; left > 2 * least; left -= tile) {
       tile = std::max(least, 2 * left / (3 * threads_));
       ranks.push_back(ranks.back() + tile);
     }
-    // As one it might be the largest of the last ones, which all threads wait for.
+    // One last tile of that size might be the largest of those that all threads wait for.
     if (left > least) ranks.push_back(ranks.back() + left / 2);
   }
   ranks.push_back(records);
@@ -142,7 +141,7 @@ std::vector<std::uint64_t> ParallelMerger::tile_ranks(std::uint64_t records,
 namespace detail {
 
 unsigned thread_count(unsigned threads) {
-  // More than this TBB refuses, with a line on standard error.
+  // TBB rejects more threads than this, with a message on standard error.
   const auto most = static_cast<unsigned>(
       tbb::global_control::active_value(tbb::global_control::max_allowed_parallelism));
   return threads != 0 ? std::min(threads, most) : most;

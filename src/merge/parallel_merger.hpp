@@ -1,4 +1,8 @@
 // Merges runs in memory on all cores.
+//
+// `ParallelMerger` cuts the output into tiles by co-rank and merges each tile with the TileMerger
+// of its thread. Thread-safe: concurrent callers share the threads. Row spans and output belong to
+// the caller.
 #pragma once
 
 #include <tbb/task_arena.h>
@@ -16,14 +20,14 @@ namespace corank {
 
 class ParallelMerger {
  public:
-  // `keys` must outlive the merger; `callers` are as many as call merge() at once, as a rule.
+  // `keys` must outlive the merger. `callers` is the usual number of concurrent merge() calls.
   ParallelMerger(const detail::KeyWords& keys, Output output, unsigned threads,
                  unsigned callers = 1);
 
-  // Merges `runs`, stably, into `out`, and shapes each tile where there is a shaper: then they are
-  // the segments of its unit. Returns the sum of their records' fingerprints, 0 without a `sum`;
-  // nothing if one of them is out of order: what is in `out` then means nothing. Thread-safe: all
-  // callers together have the threads.
+  // Merges `runs` stably into `out`. Returns the sum of the records' fingerprints, 0 without a
+  // `sum`. Returns nothing if a run is out of order; the contents of `out` are then undefined.
+  // `shaper` or `text_shaper`, unless null, applies operators to each tile; `runs` must be the
+  // segments of its unit.
   std::optional<std::uint64_t> merge(std::span<const Stretch> runs, std::byte* out,
                                      UnitOperators* shaper = nullptr, FingerprintSum sum = nullptr,
                                      TextUnitOperators* text_shaper = nullptr);
@@ -39,7 +43,7 @@ class ParallelMerger {
   const detail::KeyWords& keys_;
   unsigned threads_, callers_;
   tbb::task_arena arena_;
-  std::vector<std::unique_ptr<TileMerger>> mergers_;  // of each place in the arena
+  std::vector<std::unique_ptr<TileMerger>> mergers_;  // one per slot of the arena
 };
 
 }  // namespace corank

@@ -9,16 +9,17 @@ namespace corank {
 namespace {
 
 constexpr std::uint32_t bytes_in_word = 7;
-// Of fewer, the word in the entry does, which needs no look at the record. Not of more: numbers and
-// the like need most of a word to be told apart.
+// Minimum common prefix that is worth skipping; for a shorter one, the merge uses word 0, which
+// needs no access to the record. A larger minimum would not help: numbers and similar keys need
+// most of a word to differ.
 constexpr std::uint32_t enough_shared_bytes = 2;
 
 const PrefixRef& entry_at(const std::byte* record) {
   return *reinterpret_cast<const PrefixRef*>(record);
 }
 
-// An entry and what it stands for, of each a line at a time: of those that are asked for together
-// some are forgotten.
+// Prefetches a later prefix reference and a later record, one cache line each; prefetches that are
+// issued together may be dropped.
 [[gnu::always_inline]] inline void prefetch_ahead(const PrefixRef& entry) {
   __builtin_prefetch(record_of(entry) + text_fetched_ahead_bytes);
   __builtin_prefetch(reinterpret_cast<const std::byte*>(&entry) + fetched_ahead_bytes);
@@ -158,7 +159,7 @@ bool TextWords::share_words(std::uint32_t word, const std::byte* records, std::s
   const PrefixRef& wanted = entry_at(one);
   const TextColumn& first = layout_.columns[0];
   if (in_entry(word)) {
-    // So does how many bytes there are.
+    // The low byte is the string's length, which must cover the shared bytes.
     const std::uint64_t flip = first.descending ? ~std::uint64_t{0} : 0;
     const unsigned unwanted_bits = 64 - 8 * word;
     bool share = true;

@@ -1,13 +1,14 @@
-// The keys of text as words that records are merged by.
+// Presents the keys of variable-length records as words. Immutable and thread-safe; the records are
+// prefix references, and must outlive their use.
 #pragma once
 
 #include "corank/algorithm/multiway_merge.hpp"
 
 namespace corank {
 
-// Of entries. Of a column of bytes, a word is what begins with any of its bytes, of a number it is
-// the number: so what is merged by may begin just where the keys of a block begin to differ. Word 0
-// stands in the entries.
+// `TextWords` splits a key into words. A word of a string column begins at any of its bytes; a word
+// of a numeric column is a word of the number. Merging can therefore start at the byte where the
+// keys of a block first differ. Word 0 is the prefix in the prefix reference.
 class TextWords final : public detail::KeyWords {
  public:
   explicit TextWords(const TextLayout& layout) : layout_(layout) {}
@@ -25,15 +26,15 @@ class TextWords final : public detail::KeyWords {
   bool share_words(std::uint32_t word, const std::byte* records, std::size_t count,
                    const std::byte* one) const override;
   const TextLayout* text() const override { return &layout_; }
-  // Whether the words before `word` are bytes that stand in the entry's word, too.
+  // Returns whether the prefix reference also holds all bytes of the words before `word`.
   bool in_entry(std::uint32_t word) const;
-  // Word `word` and the one that comes next in each key, 0 where none does. Whether none of the
-  // keys has more.
+  // Reads word `word` of each key, and the next one, or 0 if the key has no more. Returns whether
+  // no key has any further word.
   bool read_two(std::uint32_t word, std::span<const PrefixRef> entries, std::uint64_t* first,
                 std::uint64_t* second) const;
 
  private:
-  // Word w begins with the byte w % column_words of the column w / column_words.
+  // Word w begins at byte w % column_words of column w / column_words.
   static constexpr std::uint32_t column_words = 256;
 
   const TextColumn& column_of(std::uint32_t word) const {
@@ -46,14 +47,14 @@ class TextWords final : public detail::KeyWords {
     return columns(entry)(layout_.columns[column].column);
   }
   std::uint64_t word_of(std::uint32_t word, const detail::TextField& field) const;
-  // Calls use(word_of), where word_of(entry) is word `word` of its key.
+  // Calls use(word_of), where word_of(entry) returns word `word` of the entry's key.
   template <class Use>
   void with_word(std::uint32_t word, Use use) const;
-  // How many bytes two strings have in common before they differ; nothing if they do not.
+  // Returns the length of the common prefix of two strings, or nothing if they are equal.
   std::optional<std::uint64_t> difference(const TextColumn& column, const detail::TextField& x,
                                           const detail::TextField& y) const;
-  // Whether two keys have the words of column `c` before its word `end` in common, all of them if
-  // that is column_words. `y` has so many.
+  // Returns whether two fields of column `c` have equal words before the column's word `end`. All
+  // words must be equal if `end` is column_words. `y` must have at least `end` words.
   bool shares_words(std::uint32_t c, std::uint32_t end, const detail::TextField& x,
                     const detail::TextField& y) const;
 

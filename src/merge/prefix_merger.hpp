@@ -1,4 +1,10 @@
-// Merges records of any kind by as many bits of their keys as tell a block of them apart.
+// Merges records of any kind by 63-bit words: the distinguishing bits of the key prefix, then the
+// run id.
+//
+// Stable: records with equal prefixes are checked and, if needed, sorted as they are emitted. Not
+// thread-safe; a merger reuses its memory, and `keys` and `kernel` must outlive it.
+//
+// Source: prefixes in place of keys, as in Nyberg et al., "AlphaSort" (1994).
 #pragma once
 
 #include <algorithm>
@@ -24,11 +30,11 @@
 
 namespace corank {
 
-// What is merged of them is those bits, of one word of the key, and the number of the run; the
-// record is then the run's next.
+// Each word carries its run id, so the merged words alone say which run to take the next record
+// from.
 class PrefixMerger {
  public:
-  // Puts records out past the caches if it `streams`, where that pays.
+  // Emits records by non-temporal stores if `streams` and they pay off.
   PrefixMerger(const detail::KeyWords& keys, const WordKernel& kernel, bool streams)
       : keys_(keys),
         whole_word_(keys.single_word_key()),
@@ -55,7 +61,9 @@ class PrefixMerger {
            read(stretch, 0, {}, 0, false, [&](std::uint64_t) { return words.data(); });
   }
 
-  // What goes out ends at `end` or before, unless there is a shaper for it.
+  // Merges `records` records of a block to `out`, which it advances. The output ends at `end` or
+  // before, unless `shaper` takes it. Calls look(span) for each row span while it is in cache.
+  // Returns false if a run is out of order.
   template <class Look>
   bool merge(std::span<const Stretch> block, std::uint64_t records, std::byte*& out,
              const std::byte* end, TextTileOperators* shaper, Look look) {
@@ -78,7 +86,8 @@ class PrefixMerger {
     return ordered;
   }
 
-  // Nothing if a run is out of order.
+  // Merges a front of two runs to `out`. Returns an empty front if there is none to merge, and
+  // nothing if a run is out of order.
   std::optional<Front> merge_front(const Stretch& a, const Stretch& b, std::byte* out) const {
     if (!whole_word_ || keys_.record_bytes() != FrontKeys::record_bytes) return Front{};
     const FrontKeys a_keys{*whole_word_, a.records}, b_keys{*whole_word_, b.records};
@@ -96,14 +105,16 @@ class PrefixMerger {
   static constexpr std::uint64_t sign_bit = std::uint64_t{1} << 63;  // words compare as signed
   static constexpr std::uint64_t batch = 64;
   static constexpr std::uint32_t line_bytes = 64;
-  static constexpr std::size_t put_words = 512;         // that are looked at for ties at a time
-  static constexpr std::uint64_t max_copied_apart = 8;  // of records of a size known beforehand
+  static constexpr std::size_t put_words = 512;  // words checked for equal prefixes at a time
+  // Maximum records of a piece that are copied one by one, if their size is constant.
+  static constexpr std::uint64_t max_copied_apart = 8;
 
-  // Gives the merger the packed words of the block's records. False if they are out of order.
+  // Gives the merger the packed words of the block's records. Returns false if they are out of
+  // order.
   template <class Look>
   bool read_block(std::span<const Stretch> block, Look look) {
-    // Reading keys brings the whole of short records into the cache; of long ones, what reads all
-    // of them in a row is faster where it is the first.
+    // Reading its key brings a short record into cache whole, so look() comes after it. For long
+    // records look() comes first, since its sequential reads are then faster.
     const bool looks_first = keys_.record_bytes() > line_bytes;
     may_tie_ = packing_.shift != 0 || !keys_.is_last(word_);
     checks_ties_later_ = ties_stayed_ && !text_ && !keys_.is_last(word_) &&
@@ -127,7 +138,8 @@ class PrefixMerger {
     return true;
   }
 
-  // The same of text whose keys no word tells apart well.
+  // Gives the merger compacted key bits, for variable-length records whose keys no single word
+  // distinguishes well. Returns false if the records are out of order.
   template <class Look>
   bool read_squeezed(std::span<const Stretch> block, std::uint64_t records, Look look) {
     squeezed_->reset(records);
@@ -138,7 +150,7 @@ class PrefixMerger {
       look(stretch);
     }
     may_tie_ = !squeezed_->choose_bits(63 - packing_.run_bits, packing_.run_bits);
-    packing_.shift = 1;  // as if bits of the word had been lost: ties are sorted by it again
+    packing_.shift = 1;  // marks bits as lost, so that equal words are sorted by word_ again
     std::uint64_t at = 0;
     for (std::size_t run = 0; run < block.size(); ++run) {
       const std::uint64_t count = block[run].count;
@@ -153,8 +165,8 @@ class PrefixMerger {
     return true;
   }
 
-  // Whether the word does not tell many records apart, by a sample of the longest run: what is
-  // equal in one run is so in all of them.
+  // Returns whether many records have equal words, by a sample of the longest run. The estimate
+  // grows with the number of runs, since a value that is frequent in one run is frequent in all.
   bool ties_often(std::span<const Stretch> block) const {
     const Stretch& longest = *std::ranges::max_element(block, {}, &Stretch::count);
     std::array<std::uint64_t, batch> words;
@@ -165,8 +177,8 @@ class PrefixMerger {
     return 4 * ties * block.size() >= count;
   }
 
-  // Whether all records have the words before word_ in common. What lies between two entries' words
-  // has the bytes in common that those have, and the block's least and greatest have them.
+  // Returns whether all records have the same words before word_. Ascending prefixes need no check:
+  // the block's min and max share these bytes, so all prefixes between them do, too.
   bool share_words(const Stretch& stretch) const {
     return (stretch.words_ascend && text_->in_entry(word_)) ||
            keys_.share_words(word_, stretch.records, stretch.count, shared_);
@@ -182,7 +194,7 @@ class PrefixMerger {
     return detail::word_of(*whole_word_, next) < detail::word_of(*whole_word_, record);
   }
 
-  // The first word in which the block's least record and its greatest differ.
+  // Sets word_ to the first word in which the block's min and max records differ.
   void choose_word(std::span<const Stretch> block) {
     const std::byte *least = nullptr, *greatest = nullptr;
     for (const Stretch& stretch : block) {
@@ -199,9 +211,9 @@ class PrefixMerger {
     packing_ = packing_of(low, high, static_cast<unsigned>(std::bit_width(block.size() - 1)));
   }
 
-  // Puts a word of each record, packed, where `place` says for its index. False if the records are
-  // out of order, those before them in the key being equal; of those whose word is equal, too, that
-  // may be looked at `later`.
+  // Writes a packed key word of each record to place(index). Returns false if the records are out
+  // of order, assuming that their earlier words are equal. If `later`, the order of records with
+  // equal words is left to be checked during the copy.
   template <class Place>
   bool read(const Stretch& stretch, std::uint32_t word, const Packing& packing, std::uint64_t run,
             bool later, Place place) const {
@@ -209,7 +221,8 @@ class PrefixMerger {
     const bool of_entries = word == 0 && keys_.text();
     const bool reads_packed = whole_word_ || of_entries;
     const std::uint64_t record_bytes = keys_.record_bytes();
-    // Of longer ones, look() fetches all; of entries, who reads what they stand for.
+    // Long records are fetched by look(), and records behind prefix references by their reader;
+    // neither is prefetched here.
     const std::uint64_t fetched_ahead = record_bytes > line_bytes || (text_ && !of_entries)
                                             ? stretch.count
                                             : fetched_ahead_bytes / record_bytes;
@@ -240,20 +253,19 @@ class PrefixMerger {
     return true;
   }
 
-  // Whether records are in order where their packed words >> `shift` are those of their
-  // predecessors, the first one's being `before` unless that is null. They may differ in the key's
-  // words from `word` on, a `part` of which is packed. A call of its own, as what follows it is,
-  // lest the copying around it lose registers: 100-byte records took up to 1.04 times as long.
+  // Returns whether records whose packed words >> `shift` equal their predecessors' are in order.
+  // `before`, unless null, precedes the first record. Keys may differ from word `word` on, of which
+  // a `part` is packed. Kept out of line to preserve registers in the copy loop.
   [[gnu::noinline]] bool ties_ascend(const std::byte* before, const std::byte* records,
                                      std::uint64_t count, std::uint32_t word, bool part,
                                      const std::uint64_t* packed, unsigned shift) const {
-    // To see that all ascend costs less than to look for those that tie.
+    // Checking all records costs less than finding those with equal prefixes.
     if (const auto ascend = keys_.ascend(before, records, count)) return *ascend;
     return tied_ones_ascend(before, records, count, word, part, packed, shift);
   }
 
-  // The same, of those alone. Apart, since so much to save and keep costs the short way above: of
-  // 1,000-byte records, four of which are looked at a time, 1.01 times.
+  // Checks only records with equal prefixes, for ties_ascend(). Kept out of line, so that
+  // ties_ascend() itself has fewer registers to save.
   [[gnu::noinline]] bool tied_ones_ascend(const std::byte* before, const std::byte* records,
                                           std::uint64_t count, std::uint32_t word, bool part,
                                           const std::uint64_t* packed, unsigned shift) const {
@@ -268,7 +280,7 @@ class PrefixMerger {
         return kernel_.order_ties(ties, tie_shift, to, count);
       };
       Order order = order_by(words.data(), packed, shift);
-      // Where that word is equal, so is the part of it.
+      // Equal words imply equal packed parts.
       if (part && order.equals && !order.descends && ++word < keys_.words())
         order = order_by(next_words.data(), words.data(), 0);
       if (order.descends) return false;
@@ -288,24 +300,25 @@ class PrefixMerger {
                                       : put_records<0>(merger_.merge(), writer);
   }
 
-  // Puts the records out in the order of their words. False if those of a run are out of order.
+  // Emits the records in the order of their words. Returns false if the records of a run are out of
+  // order.
   template <std::uint32_t Bytes, class Writer>
   bool put_records(std::span<const Word> words, Writer& writer) {
     const MergedRecords<Bytes> records(words, packing_.run_bits, keys_.record_bytes(),
                                        cursors_.data());
     const std::uint32_t record_bytes = records.record_bytes();
-    // Ties within a run are in order, or looked at here. But who can't go back has to know of them
-    // before they are put out, since what they tie with in another run may belong before them.
+    // Equal prefixes within a run are in order, or are checked here. A writer that cannot go back
+    // must know of equal prefixes before it emits them: a record of another run may precede them.
     constexpr bool goes_back = requires {
       writer.go_back(0);
     };
     std::size_t window_records = 0;
     if constexpr (goes_back) window_records = Writer::window_bytes / record_bytes;
     const std::size_t most = window_records == 0 ? put_words : std::min(put_words, window_records);
-    // Ties are mostly of equal keys, and in order as they are: that is looked at when they are
-    // together where they go, until it is not so.
+    // Equal prefixes usually mean equal keys. Assume so, check after the copy, and fall back once
+    // it fails.
     bool ordered = true;
-    // To look at all costs less than to find out which tie, if most do.
+    // If most prefixes are equal, checking all records costs less than finding those.
     const bool looks_at_all = may_tie_ && window_records != 0 && ties_stand_close(words, most);
     for (std::size_t first = 0; first < words.size();) {
       const std::size_t end = std::min(first + most, words.size());
@@ -351,7 +364,8 @@ class PrefixMerger {
     return true;
   }
 
-  // Whether several of `most` words tie with their predecessors, by a sample.
+  // Returns whether, by a sample, several of `most` words have the same prefix as their
+  // predecessors.
   bool ties_stand_close(std::span<const Word> words, std::size_t most) const {
     constexpr std::size_t apart = 64;
     const std::size_t several = std::clamp<std::size_t>(most / 2, 1, 4);
@@ -364,9 +378,8 @@ class PrefixMerger {
     return static_cast<std::uint64_t>(a ^ b) >> packing_.run_bits == 0;
   }
 
-  // Puts out the records that the packed words do not tell apart from the first one's, a piece of
-  // each of a few runs, and moves `first` to where they end. False if those of a run are out of
-  // order.
+  // Emits the records with the same prefix as the first one, and advances `first` past them. Each
+  // run contributes one contiguous piece. Returns false if the records of a run are out of order.
   template <std::uint32_t Bytes, class Writer>
   bool put_equal(const MergedRecords<Bytes>& records, std::size_t& first, Writer& writer) {
     const std::span<const Word> words = records.words();
@@ -396,7 +409,7 @@ class PrefixMerger {
     }
     if (ordered) {
       for (const Stretch& piece : pieces_) {
-        // A few of a size known beforehand are faster one by one.
+        // Few records of a constant size are copied faster one by one.
         const std::uint64_t together =
             Bytes == 0 || piece.count > max_copied_apart ? piece.count : 1;
         for (std::uint64_t i = 0; i < piece.count; i += together)
@@ -423,14 +436,14 @@ class PrefixMerger {
   const WordKernel& kernel_;
   WordMerger merger_;
   RecordSorter sorter_;
-  // Of the block that is merged: the word of the key, a record whose words before it are those of
-  // all of the block, where each run is.
+  // The current block: its key word, a record that has the block's common earlier words, and the
+  // packing of words.
   std::uint32_t word_ = 0;
   const std::byte* shared_ = nullptr;
   Packing packing_;
-  bool may_tie_ = false;  // whether equal packed words may stand for different keys
-  // Whether the order of records of a run whose words tie is looked at where they go out: it costs
-  // nothing there, as long as ties stay as they are. They did in the block before.
+  bool may_tie_ = false;  // whether equal packed words may mean different keys
+  // Whether to check the order of a run's equal prefixes during the copy. The check is free there
+  // as long as no records are reordered, as in the previous block (ties_stayed_).
   bool checks_ties_later_ = false;
   bool ties_stayed_ = true;
   std::vector<RunCursor> cursors_;

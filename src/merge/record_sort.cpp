@@ -8,7 +8,7 @@
 namespace corank {
 
 Packing packing_of(std::uint64_t least, std::uint64_t greatest, unsigned run_bits) {
-  // Of 64 bits the sign stays clear.
+  // The sign bit stays clear: words compare as signed numbers.
   const unsigned room = 63 - run_bits;
   const auto range_bits = static_cast<unsigned>(std::bit_width(greatest - least));
   return {least, range_bits > room ? range_bits - room : 0, run_bits};
@@ -43,16 +43,16 @@ void RecordSorter::read(std::span<const RecordRef> records, std::uint32_t word,
   }
 }
 
-// What is then left to do, records that are equal so far, is pending.
+// Sorts by one word; groups that are still equal become pending.
 void RecordSorter::sort_by_word(std::span<RecordRef> records, std::uint32_t word) {
-  // A last word is read together with the one before it, while the record is in the cache.
+  // The key's last word is read together with the one before it, while the record is in cache.
   const std::uint32_t last_word =
       word + 1 < keys_.words() && keys_.is_last(word + 1) ? word + 1 : word;
   const bool whole = keys_.is_last(last_word);
   read(records, word, last_word);
   const std::span<const std::uint64_t> words = std::span(words_).first(records.size());
   const std::uint64_t* const last_words = last_word == word ? words_.data() : last_words_.data();
-  // What is equal, and not known to be in order, is sorted by next_word(value).
+  // Groups of equal values that may be out of order are sorted by next_word(value).
   const auto push_equal = [&](auto value, auto index, auto next_word) {
     for (std::size_t first = 0, end; first < records.size(); first = end) {
       bool ordered = true;
@@ -93,7 +93,7 @@ void RecordSorter::sort_by_word(std::span<RecordRef> records, std::uint32_t word
   };
   for (std::size_t i = 0; i < merged.size(); ++i) sorted_[i] = records[index(i)];
   std::copy_n(sorted_.begin(), records.size(), records.begin());
-  // Records whose words differ in the bits shifted out only are sorted by this word once more.
+  // Records that differ only in the bits that were shifted out are sorted by this word again.
   push_equal([&](std::size_t i) { return merged[i] >> packing.run_bits; }, index,
              [&](Word value) {
                return packing.shift != 0

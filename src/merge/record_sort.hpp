@@ -1,4 +1,6 @@
-// Sorts records that are few ascending stretches, where they are not many or not in the way.
+// Sorts record references by key words: a natural merge sort for a few presorted runs. For small
+// inputs, such as samples and groups of equal prefixes. Not thread-safe; a sorter reuses its
+// memory.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +23,7 @@ class RecordSorter {
   RecordSorter(const detail::KeyWords& keys, const WordKernel& kernel)
       : keys_(keys), merger_(kernel) {}
 
-  // Stable. The words of the keys before `word` are equal in all records.
+  // Sorts stably. All key words before `word` must be equal in all records.
   void sort(std::span<RecordRef> records, std::uint32_t word);
 
  private:
@@ -40,7 +42,7 @@ class RecordSorter {
   std::vector<Pending> pending_;
 };
 
-// How words from `least` to `greatest` are packed with `run_bits` bits behind them.
+// Returns how to pack words from `least` to `greatest` above `run_bits` bits.
 Packing packing_of(std::uint64_t least, std::uint64_t greatest, unsigned run_bits);
 
 }  // namespace corank

@@ -1,4 +1,4 @@
-// A part of a run, in memory.
+// A row span: a run, or part of one, in memory. A view; the records belong to the caller.
 #pragma once
 
 #include <algorithm>
@@ -10,22 +10,22 @@
 
 namespace corank {
 
-// Records that lie end to end and ascend: a run, or a part of one.
+// Contiguous records in ascending order.
 struct Stretch {
   const std::byte* records;
   std::uint64_t count;
-  bool predecessor;           // the record before the first belongs to the same run
-  bool words_ascend = false;  // of entries: their words are known to
+  bool predecessor;           // the record before the first is part of the same run
+  bool words_ascend = false;  // known to hold for the prefixes of prefix references
 };
 
-// Leaves out the first `count` records.
+// Removes the first `count` records.
 inline void drop(Stretch& stretch, std::uint64_t count, std::uint32_t record_bytes) {
   stretch.records += count * record_bytes;
   stretch.count -= count;
   stretch.predecessor |= count != 0;
 }
 
-// While a run's part of a block is looked at, that of another one comes into the caches.
+// Prefetches the block's part of a later run while that of `run` is read.
 [[gnu::always_inline]] inline void prefetch_ahead(std::span<const Stretch> block, std::size_t run,
                                                   std::uint32_t record_bytes) {
   constexpr std::size_t ahead = 4;
@@ -34,13 +34,13 @@ inline void drop(Stretch& stretch, std::uint64_t count, std::uint32_t record_byt
   prefetch(next.records, next.count * record_bytes);
 }
 
-// Brings into the caches what lies ahead in stretches that are read one after another.
+// Prefetches ahead of a reader of consecutive row spans.
 class FetchAhead {
  public:
   FetchAhead(std::span<const Stretch> stretches, std::uint32_t record_bytes)
       : stretches_(stretches), record_bytes_(record_bytes) {}
 
-  // The next `bytes`, of however many stretches.
+  // Prefetches the next `bytes`, across row spans.
   void fetch(std::uint64_t bytes) {
     while (bytes > 0 && run_ < stretches_.size()) {
       const Stretch& stretch = stretches_[run_];
@@ -59,7 +59,7 @@ class FetchAhead {
   std::span<const Stretch> stretches_;
   std::uint64_t record_bytes_;
   std::size_t run_ = 0;
-  std::uint64_t at_ = 0;  // of that run's bytes
+  std::uint64_t at_ = 0;  // byte position in that run
 };
 
 }  // namespace corank

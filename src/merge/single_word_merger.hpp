@@ -1,4 +1,5 @@
-// Merges records that are their key, a word.
+// Merges 8-byte records that consist of a single-word key. Not thread-safe; a merger reuses its
+// memory.
 #pragma once
 
 #include <cstddef>
@@ -15,8 +16,8 @@ namespace corank {
 
 class SingleWordMerger {
  public:
-  // Puts words out past the caches if it `streams`, where that pays; but see
-  // WordMerger::merge_front().
+  // Emits words by non-temporal stores if `streams` and they pay off; WordMerger::merge_front()
+  // never uses them.
   SingleWordMerger(const detail::KeyWords& keys, const WordKernel& kernel, bool streams)
       : key_(*keys.single_word_key()),
         streams_(streams && streaming_overlaps()),
@@ -32,7 +33,8 @@ class SingleWordMerger {
                           key_.flip ^ sign_bit);
   }
 
-  // Calls look(stretch) for each, while it is in the first cache.
+  // Merges `records` records of a block to `out`, which it advances. Calls look(span) for each row
+  // span while it is in L1. Returns false if a run is out of order.
   template <class Look>
   bool merge(std::span<const Stretch> block, std::uint64_t records, std::byte*& out,
              const std::byte* /*end*/, TextTileOperators* /*shaper*/, Look look) {
@@ -64,7 +66,8 @@ class SingleWordMerger {
     return true;
   }
 
-  // Nothing if a run is out of order.
+  // Merges a front of two runs to `out`. Returns an empty front if there is none to merge, and
+  // nothing if a run is out of order.
   std::optional<Front> merge_front(const Stretch& a, const Stretch& b, std::byte* out) {
     if (key_.big_endian || (key_.flip != 0 && key_.flip != sign_bit)) return Front{};
     for (const Stretch& stretch : {a, b})

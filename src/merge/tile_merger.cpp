@@ -17,20 +17,21 @@ namespace {
 
 using detail::KeyWords;
 
-// Of the part of a tile that is merged at once, lest it leave the caches.
+// Block size: one block's input and output fit in L2.
 constexpr std::uint64_t block_bytes = std::uint64_t{1} << 20;
 constexpr std::uint64_t max_block_records = std::uint64_t{1} << 15;
-// Of a long record: its key is read first, all of it only as it is copied.
+// Maximum bytes per record that count towards a block: of a long record, only the key is read
+// before the copy.
 constexpr std::uint64_t max_kept_bytes = 128;
-// Where the runs are many, larger blocks cost less than taking very little from every run: of 1,024
-// runs, merging became 1.4 to 1.6 times as fast by enough instead of the least.
+// Minimum and sufficient records per run in a block. With many runs, larger blocks cost less than
+// taking very few records from each run. Tuned by bench-cpu; see docs/tuning.md.
 constexpr std::uint64_t min_records_from_run = 32;
 constexpr std::uint64_t enough_records_from_run = 256;
 constexpr std::uint64_t wide_block_bytes = std::uint64_t{2} << 20;
 constexpr std::uint64_t max_wide_block_records = std::uint64_t{1} << 21;
 
-// Format: SingleWordMerger or PrefixMerger, which know whether a stretch ascends(), and merge() a
-// block of stretches or, where they can, the front of two runs.
+// `Format` is SingleWordMerger or PrefixMerger. It tells whether a row span ascends(), and merges a
+// block of row spans or, where it can, the front of two runs.
 template <class Format>
 class FormatMerger final : public TileMerger {
  public:
@@ -59,19 +60,19 @@ class FormatMerger final : public TileMerger {
   }
 
  private:
-  // Adds the fingerprints of records that are in the caches, or are wanted there next.
+  // Adds the fingerprints of records that are in cache, or are needed there next.
   void take_fingerprints(const std::byte* records, std::uint64_t count) {
     if (sum_) fingerprint_ += sum_({records, count * keys_.record_bytes()}, keys_.record_bytes());
   }
 
-  // Runs that overlap none of the others are copied.
+  // Merges each cluster of overlapping row spans; a row span that overlaps no other is copied.
   bool merge_clusters(std::span<const Stretch> stretches, std::byte* out) {
     firsts_.clear();
     for (std::size_t i = 0; i < stretches.size(); ++i)
       if (stretches[i].count != 0) firsts_.push_back({stretches[i].records, i});
     sorter_.sort(firsts_, 0);
     for (std::size_t first = 0, end; first < firsts_.size(); first = end) {
-      // The record that all of the cluster goes up to.
+      // The cluster's last record so far.
       RecordRef last = last_of(stretches, firsts_[first].run);
       for (end = first + 1; end < firsts_.size() && !before(last, firsts_[end]); ++end) {
         const RecordRef other = last_of(stretches, firsts_[end].run);
@@ -113,8 +114,8 @@ class FormatMerger final : public TileMerger {
     return true;
   }
 
-  // Merges two runs straight from where they are, as far as the format does. Much of one that comes
-  // before all of the other is copied.
+  // Merges two runs straight from where they lie, as far as the format can. A long part of one run
+  // that precedes all of the other is copied.
   bool merge_fronts(std::byte*& out) {
     Stretch &a = cluster_[0], &b = cluster_[1];
     while (a.count > 0 && b.count > 0) {
@@ -136,7 +137,7 @@ class FormatMerger final : public TileMerger {
     return true;
   }
 
-  // Of two runs, how many records of one come before all of the other; none if they are few.
+  // Returns how many records of one of two runs precede all of the other, or 0 if they are few.
   std::uint64_t leading(std::uint64_t run) const {
     constexpr std::uint64_t many = 4096;
     const std::uint64_t other = 1 - run;
@@ -171,13 +172,14 @@ class FormatMerger final : public TileMerger {
     return true;
   }
 
-  // The records from `begin` to `out` were merged; moves `out` back to where the next may go.
+  // Applies the operators to the records merged to [begin, out), and moves `out` to the next output
+  // position.
   void shape(std::byte* begin, std::byte*& out) {
     if (shaper_ && begin != out)
       out = shaper_->take(begin, static_cast<std::uint64_t>(out - begin) / keys_.record_bytes());
   }
 
-  // Whether no stretch starts before the end of the one before it.
+  // Returns whether each row span starts no earlier than the previous one ends.
   bool joins_ascend() const {
     const std::byte* last = nullptr;
     for (const Stretch& stretch : block_) {
@@ -190,8 +192,8 @@ class FormatMerger final : public TileMerger {
 
   static constexpr std::uint64_t piece_bytes = std::uint64_t{4} << 10;
 
-  // One after another. Each piece is looked at while it is in the first cache, and as much of what
-  // follows, be it of several stretches, comes into the second meanwhile.
+  // Copies row spans one after another, in pieces. Each piece is checked while it is in L1;
+  // meanwhile, as many of the bytes that follow, across row spans, are prefetched into L2.
   bool copy(std::span<const Stretch> stretches, std::byte*& out) {
     FetchAhead ahead(stretches, keys_.record_bytes());
     ahead.fetch(piece_bytes);
@@ -216,7 +218,7 @@ class FormatMerger final : public TileMerger {
         out += records.size();
       } else {
         const std::uint64_t bytes = piece.count * record_bytes;
-        // Whole lines of the output at a time.
+        // Whole cache lines of the output at a time.
         std::uint64_t end = -reinterpret_cast<std::uintptr_t>(out) % 64;
         for (std::uint64_t at = 0; at < bytes; at = end) {
           end = std::min(end + copied_bytes, bytes);
@@ -225,7 +227,7 @@ class FormatMerger final : public TileMerger {
         }
         out += bytes;
       }
-      // Now that the first cache has it: looked at first, 16-byte records take 1.1 times as long.
+      // Checked after the copy, which brings the piece into L1; checking first is slower.
       if (!format_.ascends(piece)) return false;
       shape(begin, out);
     }
@@ -233,15 +235,15 @@ class FormatMerger final : public TileMerger {
   }
 
   const KeyWords& keys_;
-  StreamLines* const stream_lines_;  // null: nothing goes past the caches
+  StreamLines* const stream_lines_;  // null: no non-temporal stores
   FingerprintSum sum_ = nullptr;
-  std::uint64_t fingerprint_ = 0;  // of what was merged of a tile
+  std::uint64_t fingerprint_ = 0;  // of the tile's merged records
   Format format_;
   RecordSorter sorter_;
   BlockPartitioner cutter_;
   std::vector<Stretch> cluster_, block_;
   std::vector<RecordRef> firsts_;
-  const std::byte* end_ = nullptr;  // of the output of entries
+  const std::byte* end_ = nullptr;  // end of the output of prefix references
   TileOperators* shaper_ = nullptr;
   TextTileOperators* text_shaper_ = nullptr;
 };

@@ -1,4 +1,7 @@
-// Merges what one tile takes of its segments, in cache.
+// Merges the row spans of one tile, in cache.
+//
+// A TileMerger clusters overlapping row spans, partitions each cluster into blocks, and merges
+// these by key words. Not thread-safe; each thread needs its own, which reuses its memory.
 #pragma once
 
 #include <cstddef>
@@ -16,31 +19,30 @@
 
 namespace corank {
 
-// Whether what is merged is read at once, so that it had better be in the caches, or later.
+// When the output is read: next, so that it belongs in cache, or later.
 enum class Output { read_next, read_later };
 
-// What is put into memory to stay there, or to wait for a device. Less than this, with its runs, is
-// in the third cache when it is read, as a rule: to go past the caches makes merging up to 8 MiB of
-// 100-byte records take 1.2 to 2.9 times as long, on a Xeon with much cache, and 64 MiB 0.8 times.
+// Returns the kind of output that stays in memory or waits for a device. Non-temporal stores are
+// used only for outputs that, with their runs, would not stay in L3. Tuned by bench-cpu; see
+// docs/tuning.md.
 constexpr Output output_to_rest(std::uint64_t bytes) {
   return bytes < std::uint64_t{16} << 20 ? Output::read_next : Output::read_later;
 }
 
-// What merging a record reads: of text its entry, and the line of memory that has the rest of its
-// key.
+// Returns the bytes that merging a record reads: the record, or its prefix reference and the cache
+// line with the rest of its key.
 inline std::uint64_t bytes_to_merge(const detail::KeyWords& keys) {
   return keys.text() ? sizeof(PrefixRef) + 64 : keys.record_bytes();
 }
 
-// Not thread-safe: one for each thread, so that its scratch is reused.
 class TileMerger {
  public:
   virtual ~TileMerger() = default;
 
-  // Merges `stretches`, stably, into `out`. Returns the sum of their records' fingerprints, 0
-  // without a `sum`; nothing if one of them is out of order, also with its predecessor: what is in
-  // `out` then means nothing. Where there is a shaper, it is given what was merged while it is in
-  // cache, and `out` is its place; of entries, there is a text shaper.
+  // Merges `stretches` stably into `out`. Returns the sum of the records' fingerprints, 0 without a
+  // `sum`. Returns nothing if a row span, or its first record's predecessor, is out of order; the
+  // contents of `out` are then undefined. `shaper`, unless null, gets merged records while they are
+  // in cache; `out` must be its buffer. Prefix references take a `text_shaper` instead.
   virtual std::optional<std::uint64_t> merge(std::span<const Stretch> stretches, std::byte* out,
                                              TileOperators* shaper = nullptr,
                                              FingerprintSum sum = nullptr,

@@ -1,4 +1,8 @@
-// The inner loops on words, compiled once for each instruction set that pays.
+// Inner loops on 64-bit words, compiled once per instruction set.
+//
+// A `WordKernel` is a table of stateless, thread-safe functions; best_word_kernel() returns the
+// best one for this processor. Counts and steps are words, strides are bytes. If `swap`, the bytes
+// of an input word are reversed before it is XOR-ed with `flip`.
 #pragma once
 
 #include <cstddef>
@@ -6,76 +10,77 @@
 
 namespace corank {
 
-// A key, or what stands for it, as a number in signed order: vector units have no unsigned compare.
+// A key word, or a packed one, as a signed number: vector units lack unsigned comparisons.
 using Word = std::int64_t;
 
-// Two-way merges in lockstep, each of runs that `p` and `q` point into. Behind every run stand
-// `word_margin` words that do not sort before it.
+// Two-way merges in lockstep; lane l merges the runs at p[l] and q[l] to out[l]. After each run
+// there must be `word_margin` words that do not sort before its last.
 struct WordLanes {
   static constexpr int count = 4;
-  static constexpr int block = 4;  // words that a vector kernel takes of a run at a time
+  static constexpr int block = 4;  // words that a vector kernel takes from a run at a time
 
   const Word* p[count];
   const Word* q[count];
   Word* out[count];
-  Word carry[block][count];  // of a vector kernel: the greatest words of what it has taken
+  Word carry[block][count];  // vector kernels only: the largest words taken and not yet emitted
 };
 
 constexpr std::uint64_t word_margin = 2 * WordLanes::block;
 
-// What is known of the order of words that follow one another.
+// The last of a sequence of words, and whether any word is less than or equals its predecessor.
 struct Order {
   std::uint64_t last;
   bool descends = false;
   bool equals = false;
 };
 
-// How a block's words are made from a word of the key: a few bits of its own, then the run's
-// number.
+// How a key word is packed: (word - least) >> shift, followed by `run_bits` bits of the run id.
 struct Packing {
   std::uint64_t least = 0;
   unsigned shift = 0;
   unsigned run_bits = 0;
 };
 
-// Copies whole lines of 64 bytes past the caches; `to` begins one.
+// Copies whole cache lines of 64 bytes by non-temporal stores; `to` must begin a line.
 using StreamLines = void(std::byte* to, const std::byte* from, std::uint64_t bytes);
 
-// What a lane puts out past the caches at a time: the words of a step.
+// Bytes that a lane emits by one non-temporal store: the words of a step.
 constexpr std::uint64_t streamed_bytes = WordLanes::block * sizeof(Word);
 
 struct WordKernel {
-  // `steps`, a multiple of the block, outputs of each lane, all words ^ `flip` as they go out.
+  // Emits `steps` words per lane, a multiple of the block, each XOR-ed with `flip`.
   using Advance = void(WordLanes& lanes, std::uint64_t steps, Word flip);
 
+  // Whether the functions below use WordLanes::carry.
   bool carries;
   Advance* advance;
-  // The same past the caches, if the instruction set can; where a lane's go is aligned to
-  // `streamed_bytes`.
+  // Emits by non-temporal stores, if the instruction set has them; each lane's `out` must be
+  // aligned to `streamed_bytes`.
   Advance* advance_streaming;
-  // The same of unsigned words, if `unsigned_order`; they go out as they are.
+  // Merges in unsigned order if `unsigned_order`, in signed order otherwise, and emits words
+  // unchanged.
   void (*advance_raw)(WordLanes& lanes, std::uint64_t steps, bool unsigned_order);
-  // Whether words that are `stride` bytes apart do, each ^ `flip`, its bytes swapped before if
-  // `swap`.
+  // Returns whether the words, `stride` bytes apart, ascend.
   bool (*ascend)(const std::byte* words, std::uint64_t stride, std::uint64_t count, bool swap,
                  std::uint64_t flip);
-  // The same of words that lie end to end, and they go to `to`.
+  // Copies contiguous words to `to`, and returns whether they ascend.
   bool (*read_ascending)(const std::byte* records, std::uint64_t count, bool swap,
                          std::uint64_t flip, Word* to);
-  // Looks at unsigned words of the key.
+  // Extends `order` by unsigned key words.
   void (*find_order)(const std::uint64_t* words, std::uint64_t count, Order& order);
-  // They become packed ones, where they are.
+  // Packs key words of run `run` in place.
   void (*pack)(std::uint64_t* words, std::uint64_t count, const Packing& packing,
                std::uint64_t run);
-  // Both, of keys that are one word, each ^ `flip`, its bytes swapped before if `swap`: `stride`
-  // bytes apart, from `keys` on, and they go to `to`.
+  // Reads single-word keys `stride` bytes apart, extends `order` by them, and writes them packed to
+  // `to`.
   void (*read_packed)(const std::byte* keys, std::uint64_t stride, std::uint64_t count, bool swap,
                       std::uint64_t flip, const Packing& packing, std::uint64_t run, Order& order,
                       std::uint64_t* to);
-  // Whether any two neighbours differ in their run's number alone or, `within_runs`, at most.
+  // Returns whether two neighbours have equal prefixes. Neighbours of the same run count only if
+  // `within_runs`.
   bool (*tied)(const Word* words, std::uint64_t count, const Packing& packing, bool within_runs);
-  // Of further words, where words >> `shift` equal their predecessors: whether any descends, and
-  // whether any is equal, too.
+  // Returns the order of those `further` words whose words >> `shift` equal their predecessors:
+  // whether any of them is less, and whether any is equal.
   Order (*order_ties)(const std::uint64_t* words, unsigned shift, const std::uint64_t* further,
                       std::uint64_t count);
   StreamLines* stream_lines;
@@ -83,7 +88,7 @@ struct WordKernel {
 
 enum class Simd { none, neon, avx2, avx512 };
 
-// Null if this machine, or this build, lacks it.
+// Returns null if this processor, or this build, lacks the instruction set.
 const WordKernel* word_kernel(Simd simd);
 const WordKernel& best_word_kernel();
 

@@ -1,4 +1,5 @@
-// Those loops on words that compilers make vector code of themselves.
+// The loops of word_kernel.hpp that compilers vectorise by themselves. Included once per
+// instruction set, hence in an unnamed namespace.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +20,7 @@ inline Word read_word(const std::byte* record, std::uint64_t flip) {
   return static_cast<Word>((Swap ? __builtin_bswap64(word) : word) ^ flip);
 }
 
-// Stride: 0 if it is known only now.
+// `Stride` is 0 if it is known only at run time.
 template <bool Swap, std::uint64_t Stride, bool Store>
 bool read_loop(const std::byte* keys, std::uint64_t any_stride, std::uint64_t count,
                std::uint64_t flip, Word* to) {
@@ -34,7 +35,7 @@ bool read_loop(const std::byte* keys, std::uint64_t any_stride, std::uint64_t co
   return descents == 0;
 }
 
-// Vector code is made for a stride known beforehand only.
+// Compilers vectorise the loop only for constant strides.
 template <bool Swap>
 bool ascend_by(const std::byte* keys, std::uint64_t stride, std::uint64_t count,
                std::uint64_t flip) {
@@ -70,7 +71,7 @@ void pack(std::uint64_t* words, std::uint64_t count, const Packing& packing, std
     words[i] = (words[i] - least) >> shift << run_bits | run;
 }
 
-// Stride: 0 if it is known only now.
+// `Stride` is 0 if it is known only at run time.
 template <bool Swap, std::uint64_t Stride>
 void read_packed_loop(const std::byte* keys, std::uint64_t any_stride, std::uint64_t count,
                       std::uint64_t flip, const Packing& packing, std::uint64_t run, Order& order,
@@ -108,7 +109,7 @@ void read_packed(const std::byte* keys, std::uint64_t stride, std::uint64_t coun
 
 bool tied(const Word* words, std::uint64_t count, const Packing& packing, bool within_runs) {
   std::uint64_t ties = 0;
-  // A difference that stands for none.
+  // A difference that is not counted.
   const std::uint64_t none = within_runs ? ~std::uint64_t{0} : 0;
   for (std::uint64_t i = 1; i < count; ++i) {
     const auto difference = static_cast<std::uint64_t>(words[i] ^ words[i - 1]);

@@ -21,11 +21,11 @@ struct NeonVectors {
   }
   static void stream(Row row, Word* to) { store(row, to); }
 
-  // The first, the second halves of `x` and of `y`.
+  // Join the low halves, or the high halves, of `x` and `y`.
   static Row low_halves(Row x, Row y) { return {x.low, y.low}; }
   static Row high_halves(Row x, Row y) { return {x.high, y.high}; }
 
-  // The first, the second words of each half, by turns of `x` and of `y`.
+  // Interleave the first words, or the second words, of each half of `x` and `y`.
   static Row firsts(Row x, Row y) { return {vzip1q_s64(x.low, y.low), vzip1q_s64(x.high, y.high)}; }
   static Row seconds(Row x, Row y) {
     return {vzip2q_s64(x.low, y.low), vzip2q_s64(x.high, y.high)};
@@ -35,13 +35,13 @@ struct NeonVectors {
     return {veorq_s64(x.low, y.low), veorq_s64(x.high, y.high)};
   }
 
-  // The lesser words go to `x`, the greater to `y`.
+  // Moves the smaller words to `x` and the larger ones to `y`.
   static void sort_columns(Row& x, Row& y) {
     sort_half(x.low, y.low);
     sort_half(x.high, y.high);
   }
 
-  // The run whose next word is the lesser becomes p.
+  // Makes `p` the run whose next word is smaller.
   template <bool Unsigned>
   static void choose(const Word*& p, const Word*& q) {
     constexpr Word flip = Unsigned ? sign_bit : 0;

@@ -8,7 +8,7 @@
 namespace corank {
 namespace {
 
-// Words are compared ^ `flip_in`, and go out ^ `flip_out`.
+// Compares words XOR `flip_in`, and emits them XOR `flip_out`.
 CORANK_CONDITIONAL_MOVES void advance_scalar(WordLanes& lanes, std::uint64_t steps, Word flip_in,
                                              Word flip_out) {
   constexpr int n = WordLanes::count;
@@ -67,7 +67,7 @@ const WordKernel* word_kernel(Simd simd) {
     return &avx512_word_kernel;
 #endif
 #ifdef __aarch64__
-  if (simd == Simd::neon) return &neon_word_kernel;  // no such processor lacks it
+  if (simd == Simd::neon) return &neon_word_kernel;  // every 64-bit Arm processor has it
 #endif
   return nullptr;
 }

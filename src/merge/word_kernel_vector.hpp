@@ -1,4 +1,7 @@
-// The vector kernel, for the instruction set of the file that includes it.
+// The vector kernel, for the instruction set of the including file.
+//
+// Source: Batcher, "Sorting networks and their applications" (1968); for block-wise merging, where
+// the block with the smaller first word comes next, Inoue et al., "AA-Sort" (2007).
 #pragma once
 
 #include "merge/word_kernel_loops.hpp"
@@ -7,11 +10,9 @@
 namespace corank {
 namespace {
 
-// Merges four lanes. Vectors::Row holds four words, one of each lane: two halves, of the first two
-// lanes and of the last two. Each column of four rows is one lane: merging its block with what it
-// carries is an odd-even network down the column, the same compares for all lanes, and no shuffles.
-// (The network: Batcher, "Sorting networks and their applications", 1968; merging by blocks of
-// which the one with the lesser first word comes next: Inoue et al., "AA-Sort", 2007.)
+// Merges four lanes. Vectors::Row holds one word of each lane, in two halves of two lanes. Each
+// column of four rows is one lane: an odd-even network down the columns merges each lane's next
+// block with its carry. All lanes share the comparisons, and none needs shuffles.
 template <class Vectors, bool FlipIn, bool FlipOut, bool Streams>
 void advance(WordLanes& lanes, std::uint64_t steps, Word flip) {
   using Row = typename Vectors::Row;
@@ -22,7 +23,7 @@ void advance(WordLanes& lanes, std::uint64_t steps, Word flip) {
   const auto flip_rows = [&](auto&... rows) __attribute__((always_inline)) {
     ((rows = Vectors::exclusive_or(rows, flips)), ...);
   };
-  // Variables, not an array, which GCC keeps in memory.
+  // Separate variables, since GCC keeps an array in memory.
   Row carry0 = Vectors::load(lanes.carry[0]), carry1 = Vectors::load(lanes.carry[1]);
   Row carry2 = Vectors::load(lanes.carry[2]), carry3 = Vectors::load(lanes.carry[3]);
   if constexpr (FlipIn) flip_rows(carry0, carry1, carry2, carry3);
@@ -57,7 +58,8 @@ void advance(WordLanes& lanes, std::uint64_t steps, Word flip) {
     Row first02 = Vectors::firsts(v0, v1), first13 = Vectors::seconds(v0, v1);
     Row last02 = Vectors::firsts(v2, v3), last13 = Vectors::seconds(v2, v3);
     if constexpr (FlipOut) flip_rows(first02, first13, last02, last13);
-    // Half as many stores are faster past the caches; into them they are not worth the shuffles.
+    // Non-temporal stores are faster in whole rows, half as many; ordinary ones do not repay the
+    // shuffles.
     if constexpr (Streams) {
       Vectors::stream(Vectors::low_halves(first02, last02), out0 + step);
       Vectors::stream(Vectors::low_halves(first13, last13), out1 + step);

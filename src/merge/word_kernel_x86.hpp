@@ -1,4 +1,4 @@
-// Vectors of AVX2, or of AVX-512 if the file that includes this is compiled for it.
+// Vectors of AVX2, or of AVX-512 if the including file is compiled for it.
 #pragma once
 
 #include <immintrin.h>
@@ -29,17 +29,17 @@ struct X86Vectors {
     _mm256_stream_si256(reinterpret_cast<__m256i*>(to), row);
   }
 
-  // The first, the second halves of `x` and of `y`.
+  // Join the low halves, or the high halves, of `x` and `y`.
   static Row low_halves(Row x, Row y) { return _mm256_permute2x128_si256(x, y, 0x20); }
   static Row high_halves(Row x, Row y) { return _mm256_permute2x128_si256(x, y, 0x31); }
 
-  // The first, the second words of each half, by turns of `x` and of `y`.
+  // Interleave the first words, or the second words, of each half of `x` and `y`.
   static Row firsts(Row x, Row y) { return _mm256_unpacklo_epi64(x, y); }
   static Row seconds(Row x, Row y) { return _mm256_unpackhi_epi64(x, y); }
 
   static Row exclusive_or(Row x, Row y) { return _mm256_xor_si256(x, y); }
 
-  // The lesser words go to `x`, the greater to `y`.
+  // Moves the smaller words to `x` and the larger ones to `y`.
   static void sort_columns(Row& x, Row& y) {
 #ifdef __AVX512VL__
     const Row least = _mm256_min_epi64(x, y);
@@ -54,8 +54,8 @@ struct X86Vectors {
 #endif
   }
 
-  // The run whose next word is the lesser becomes p. Written out because compilers make a jump of
-  // it, which half of the time is mispredicted.
+  // Makes `p` the run whose next word is smaller. Written in assembly because compilers emit a
+  // branch, which is mispredicted half of the time.
   template <bool Unsigned>
   static void choose(const Word*& p, const Word*& q) {
     const Word* const first = p;

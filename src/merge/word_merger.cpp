@@ -12,11 +12,10 @@ constexpr int lanes = WordLanes::count;
 constexpr std::uint64_t block = WordLanes::block;
 constexpr Word max_word = INT64_MAX;
 
-// What the lanes work on at a time: long enough that the change to the next costs little, and not
-// whole pages, lest what is at the same place in all of them compete for the same lines of the
-// cache.
+// Words per lane and job: enough to amortise the change of jobs. Not whole pages, so that the lanes
+// do not compete for the same cache sets.
 constexpr std::uint64_t part_words = 4424;
-// The same of a front, which comes from memory and goes there.
+// Words per lane of a front, which is read from memory and written to it.
 constexpr std::uint64_t raw_part_words = 1416;
 constexpr std::uint64_t piece = 128;
 
@@ -49,7 +48,7 @@ std::span<Word> WordMerger::merge() {
   const std::uint64_t greatest = take_max();
   for (; runs_.size() > 1; std::swap(from, to)) merge_level(from, to);
   const Run merged = runs_.empty() ? Run{0, 0} : runs_.front();
-  // Where runs that were nothing but greatest words stood before it, there is no room behind it.
+  // Runs that held only max words may precede it, and leave no room after it.
   if (merged.begin != 0) std::copy_n(from + merged.begin, merged.count, from);
   std::fill_n(from + merged.count, greatest, max_word);
   return {from, merged.count + greatest};
@@ -69,14 +68,14 @@ void WordMerger::merge_into(Word* out, Word flip, bool streams) {
     return;
   }
   const auto place = reinterpret_cast<std::uintptr_t>(out);
-  streams = streams && place % sizeof(Word) == 0;  // packed records may stand anywhere
+  streams = streams && place % sizeof(Word) == 0;  // packed records may be unaligned
   for (auto at = place; streams && at % streamed_bytes != 0 && count != 0; at += sizeof(Word)) {
     Run& first = from[b.begin] < from[a.begin] ? b : a;
     *out++ = from[first.begin++] ^ flip;
     --first.count;
     --count;
   }
-  // `out` has no margin, so the last few words, which fill no block, are merged from behind.
+  // `out` has no margin, so the last words, which do not fill a block, are merged backwards.
   const Word* a_end = from + a.begin + a.count;
   const Word* b_end = from + b.begin + b.count;
   for (std::uint64_t last = count; last % block != 0;) {
@@ -99,11 +98,11 @@ std::optional<Front> WordMerger::merge_front(std::span<const Word> a, std::span<
       cut_front(a.data(), a.size(), b.data(), b.size(), most, word_margin, lanes * block, less);
   const std::uint64_t words = front.count();
   if (words == 0) return front;
-  // Of equal words, lanes take those of `b` instead, as far as there are any: that must not be to
-  // its end. Words of `b` in the front equal none of `a` behind it.
+  // Among equal words, lanes may take those of `b` beyond the front instead of those of `a`. They
+  // must not reach the end of `b`. The reverse cannot happen: words of `b` in the front equal none
+  // of `a` after it.
   if (front.a != 0 && !less(a[front.a - 1], b[b.size() - word_margin])) return Front{};
-  // The words are checked while they come into the cache, and with them those behind them, which
-  // the lanes look at.
+  // Checks the words while they come into cache, and the margin after them, which the lanes read.
   const auto ascend = [&](std::span<const Word> run) {
     return kernel_.ascend(reinterpret_cast<const std::byte*>(run.data()), sizeof(Word), run.size(),
                           false, static_cast<std::uint64_t>(flip));
@@ -117,9 +116,8 @@ std::optional<Front> WordMerger::merge_front(std::span<const Word> a, std::span<
     const std::uint64_t first = co_rank(rank, a.data(), front.a, b.data(), front.b, less);
     jobs_.push_back({&a[first], &b[rank - first], out + rank, part});
   }
-  // What the next front is likely to take comes in while this one goes out: neither waits for the
-  // other, nor for the comparing in between. To go past the caches would make that slower by a
-  // third on a Xeon, faster by a tenth on another.
+  // Prefetches the likely next front while this one is emitted, so that loads, stores and
+  // comparisons overlap. Non-temporal stores help here on some processors and hurt on others.
   const auto fetch = [](std::span<const Word> run, std::uint64_t first, std::uint64_t count) {
     for (std::uint64_t i = first; i < std::min(first + count, run.size()); i += 8)
       __builtin_prefetch(&run[i], 0, 2);
@@ -137,8 +135,8 @@ std::optional<Front> WordMerger::merge_front(std::span<const Word> a, std::span<
   return front;
 }
 
-// Takes the words that equal what stands behind the runs from their ends, and says how many: a
-// lane could not tell when a run is at its end.
+// Removes the max words from the ends of the runs, and returns how many there were. They equal the
+// margin, so a lane could not tell where its run ends.
 std::uint64_t WordMerger::take_max() {
   std::fill_n(buffers_[0].data() + end_, word_margin, max_word);
   std::uint64_t taken = 0;
@@ -149,9 +147,9 @@ std::uint64_t WordMerger::take_max() {
   return taken;
 }
 
-// Halves the number of runs.
+// Merges the runs pairwise.
 void WordMerger::merge_level(const Word* from, Word* to) {
-  // Cutting costs time, but is needed where there are few merges for the lanes.
+  // Cutting costs time, but is needed if there are few merges for the lanes.
   const std::uint64_t min_cut_words = lanes * (runs_.size() >= 2 * lanes ? part_words : 64);
   jobs_.clear();
   for (std::size_t r = 0; r + 1 < runs_.size(); r += 2)
@@ -172,12 +170,12 @@ void WordMerger::merge_level(const Word* from, Word* to) {
   runs_.resize(merged);
 }
 
-// For the first `count` words, a multiple of the block, of the merge: that may be a few more than
-// there are, and greatest words then.
+// Adds jobs for the first `count` words of a merge, a multiple of the block. If `count` exceeds the
+// number of words, max words follow them.
 void WordMerger::add_job(const Word* a, std::uint64_t a_count, const Word* b, std::uint64_t b_count,
                          Word* out, std::uint64_t count, std::uint64_t min_cut_words) {
-  // Long merges are cut into equal parts, a multiple of the lanes. The last one starts early enough
-  // to be as long as the others; what two parts both put out is the same.
+  // Long merges are cut into equal parts, a multiple of the lanes. The last part starts early
+  // enough to have full length; where two parts overlap, they write the same words.
   const std::uint64_t parts =
       count < min_cut_words ? 1 : (count + lanes * part_words - 1) / (lanes * part_words) * lanes;
   const std::uint64_t part = round_up_to_block((count + parts - 1) / parts);
@@ -232,7 +230,7 @@ void WordMerger::run_jobs(bool unsigned_order, Advance advance) {
       if (left[l] != 0) busy = l;
     }
     if (busy == -1) return;
-    // A lane without a job does what another one does, to the same place.
+    // A lane without a job repeats another lane's job, to the same output.
     for (int l = 0; l < lanes; ++l)
       if (left[l] == 0) imitate(l, busy);
   }

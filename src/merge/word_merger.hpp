@@ -1,4 +1,7 @@
-// Merges runs of words, in cache.
+// Merges runs of words in cache.
+//
+// Call reset(), fill the room that each add() returns, then call merge() or merge_into(). Counts
+// are words. Not thread-safe; a merger owns and reuses its buffers.
 #pragma once
 
 #include <array>
@@ -12,7 +15,7 @@
 
 namespace corank {
 
-// The next `left` words, a multiple of the block, of a two-way merge.
+// A lane's job: the next `left` words, a multiple of the block, of a two-way merge.
 struct WordJob {
   const Word* a;
   const Word* b;
@@ -20,24 +23,25 @@ struct WordJob {
   std::uint64_t left;
 };
 
-// A tree of two-way merges of neighbouring runs, from one buffer to another and back.
+// Merges neighbouring runs pairwise, level by level, from one buffer to the other.
 class WordMerger {
  public:
   explicit WordMerger(const WordKernel& kernel) : kernel_(kernel) {}
 
+  // Discards all runs, and makes room for `words` words in up to `runs` runs.
   void reset(std::uint64_t words, std::uint64_t runs);
 
-  // The place of `count` more words, to be filled in; `first` is the first of them. They prolong
-  // the last run where they can: so runs that follow one another, or are all equal, are never
-  // merged.
+  // Returns room for `count` more ascending words, which the caller fills in; `first` is the first
+  // of them. They extend the last run if they can, so runs that follow one another, or are all
+  // equal, are never merged.
   Word* add(Word first, std::uint64_t count);
 
-  // The merged words, in one of the buffers.
+  // Returns the merged words, in one of the buffers.
   std::span<Word> merge();
-  // The same into `out`, each word ^ `flip`, past the caches if it `streams`.
+  // Merges into `out`, each word XOR-ed with `flip`; by non-temporal stores if `streams`.
   void merge_into(Word* out, Word flip, bool streams);
-  // Merges a front of two runs that the caches like, from memory beyond them; none if it would come
-  // near to the end of a run. Nothing if a run is out of order.
+  // Merges a cache-sized front of two runs straight from memory. Returns an empty front if one
+  // would come close to the end of a run, and nothing if a run is out of order.
   std::optional<Front> merge_front(std::span<const Word> a, std::span<const Word> b,
                                    bool unsigned_order, Word* out);
 
