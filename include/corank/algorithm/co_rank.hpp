@@ -1,4 +1,6 @@
-// co-rank: where the first `rank` records of a merge's output come from.
+// Co-rank: how many of the first `rank` records of a stable merge each run contributes. Stateless
+// and thread-safe; ranks, positions and counts are records. The overload for two runs also works on
+// a device.
 #pragma once
 
 #include <algorithm>
@@ -15,14 +17,14 @@
 
 namespace corank {
 
-// Two runs: how many of the first `rank` outputs come from `a`; the others come from `b`. Stable:
-// of equal elements those of `a` come first. `a` and `b` are anything with operator[]: pointers, or
-// views of a ring. rank <= a_count + b_count; at most log2(min(rank, a_count, b_count)) + 1 probes
-// of each.
+// Returns how many of the first `rank` outputs of a two-way merge come from `a`; the others come
+// from `b`. Equal elements of `a` come first. `a` and `b` are anything with operator[]: pointers,
+// or views of a ring. `rank` must not exceed a_count + b_count. Probes each run at most
+// log2(min(rank, a_count, b_count)) + 1 times.
 //
 // Source: Siebert and Träff, "Perfectly load-balanced, optimal, stable, parallel merge" (2013);
-// Hwu, Kirk, El Hajj, "Programming Massively Parallel Processors", 4th ed., chapter 12. The same
-// split is the merge path of Odeh, Green, Mwassi, Shmueli, Birk (2012).
+// Hwu, Kirk, El Hajj, "Programming Massively Parallel Processors", 4th ed., chapter 12. The split
+// is also the merge path of Odeh, Green, Mwassi, Shmueli, Birk (2012).
 template <class A, class B, class Less>
 CORANK_HOST_DEVICE constexpr std::uint64_t co_rank(std::uint64_t rank, const A& a,
                                                    std::uint64_t a_count, const B& b,
@@ -39,15 +41,16 @@ CORANK_HOST_DEVICE constexpr std::uint64_t co_rank(std::uint64_t rank, const A& 
   return low;
 }
 
-// The first `rank` outputs are exactly the first position[i] records of each run i.
+// A cut of k runs: the first `rank` outputs are exactly the first position[i] records of each run
+// i.
 struct Cut {
   std::uint64_t rank = 0;
-  std::vector<std::uint64_t> position;  // their sum is `rank`
+  std::vector<std::uint64_t> position;  // adds up to `rank`
 };
 
 namespace detail {
 
-// What co_rank() of k runs does, level by level.
+// Finds the co-rank of k runs, level by level; co_rank() describes the algorithm.
 template <class Probe, class Less>
 class CutSearch {
  public:
@@ -67,7 +70,7 @@ class CutSearch {
       const std::uint64_t growth = grow(step);
       std::uint64_t blocks = 0;
       for (const std::uint64_t count : counts_) blocks += count / step;
-      // As much as this level has added, all finer ones together are likely to add again.
+      // All finer levels together are likely to add as much as this one has.
       const std::uint64_t later = std::min(rank_, growth * (step - 1));
       const std::uint64_t target = std::min((rank_ - later) / step, blocks) * step;
       if (taken_ > target)
@@ -93,14 +96,14 @@ class CutSearch {
     if (has_next(i, step)) next_[i] = probe_(i, positions_[i] + step - 1);
   }
 
-  // Cuts at a guess: the median of the records that are as far into their runs as the rank is into
-  // all. Returns the step to go on with. Here and below, all probes of a level stand together, so
-  // that none waits for another.
+  // Cuts at a guess: the median of the records that are as far into their runs as `rank` is into
+  // all. Returns the step to continue with. All probes of a level are issued together, here and
+  // below, so that their latencies overlap.
   std::uint64_t start() {
     const std::size_t k = counts_.size();
     const double part = static_cast<double>(rank_) /
                         static_cast<double>(std::reduce(counts_.begin(), counts_.end()));
-    std::vector<std::uint64_t> ends(k, 0);  // of where the positions may be
+    std::vector<std::uint64_t> ends(k, 0);  // upper bounds of the positions
     runs_.clear();
     for (std::size_t i = 0; i < k; ++i) {
       if (counts_[i] == 0) continue;
@@ -160,7 +163,7 @@ class CutSearch {
     return step;
   }
 
-  // Takes the blocks that sort before the last one taken so far, and says how many.
+  // Takes the blocks that sort before the last one taken so far, and returns their number.
   std::uint64_t grow(std::uint64_t step) {
     const std::size_t k = counts_.size();
     for (std::size_t i = 0; i < k; ++i) probe_next(i, step);
@@ -181,6 +184,7 @@ class CutSearch {
     return growth;
   }
 
+  // Drops the max blocks until `target` records are taken.
   void drop_max(std::uint64_t step, std::uint64_t target) {
     const auto less = [this](std::size_t i, std::size_t j) { return last_before(i, j); };
     runs_.clear();
@@ -200,6 +204,7 @@ class CutSearch {
     }
   }
 
+  // Takes the min blocks until `target` records are taken.
   void take_min(std::uint64_t step, std::uint64_t target) {
     const auto greater = [this](std::size_t i, std::size_t j) { return next_before(j, i); };
     runs_.clear();
@@ -224,25 +229,25 @@ class CutSearch {
   const std::span<const std::uint64_t> counts_;
   Probe& probe_;
   const Less& less_;
-  std::uint64_t taken_ = 0;               // records
-  std::vector<std::uint64_t> positions_;  // of whole blocks
-  std::vector<Value> last_, next_;        // of the taken blocks; of the block after them
-  std::vector<std::size_t> runs_;         // those that are looked at
+  std::uint64_t taken_ = 0;               // records taken
+  std::vector<std::uint64_t> positions_;  // where the taken blocks end
+  std::vector<Value> last_, next_;        // last records: of the taken blocks, of the next
+  std::vector<std::size_t> runs_;         // the runs under consideration
 };
 
 }  // namespace detail
 
-// k runs of counts[i] records: the cut at `rank`, which must not exceed the sum of the counts.
-// `probe(run, index)` returns the key of a record by value; `less` orders such keys. Of equal
-// records those of the earlier run come first. About k·log2(longest run) probes where the runs'
-// keys are spread alike, else up to three times as many.
+// Returns the cut of k runs of counts[i] records at `rank`, which must not exceed the sum of the
+// counts. `probe(run, index)` returns a record's key by value; `less` orders keys. Equal records of
+// the earlier run come first. Takes about k·log2(longest run) probes if the runs' keys are
+// distributed alike, and at most about three times as many otherwise.
 //
 // Source: the sampling scheme of Varman, Scheufler, Iyer, Ricard, "Merging multiple lists on
-// hierarchical-memory multiprocessors" (1991). Level by level it is exact on every `step`-th
-// record: the last records of whole blocks. Halving the step keeps all blocks taken so far, adds
-// the new ones that sort before the last of them, and is then a correct cut of some rank, which
-// dropping the greatest or taking the least, at most about k of them, brings to the wanted one.
-// It starts from the cut at a guess of the last record, on as fine a level as that one is good for.
+// hierarchical-memory multiprocessors" (1991). Each level cuts the last records of whole blocks,
+// of `step` records each, exactly. Halving the step keeps all blocks taken so far, and adds the new
+// ones that sort before the last of them. This is a correct cut of some rank. Dropping the max
+// blocks, or taking the min ones, about k at most, moves it to the wanted rank. The search starts
+// from the cut at a guessed last record, on the finest level that the guess is good enough for.
 template <class Probe, class Less>
 Cut co_rank(std::uint64_t rank, std::span<const std::uint64_t> counts, Probe&& probe, Less less) {
   return {

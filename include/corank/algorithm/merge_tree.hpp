@@ -1,4 +1,6 @@
-// Merges by a comparator, in cache: a tree of two-way merges without branches on the data.
+// Merges runs in cache by a comparator: a tree of two-way merges without branches on the data. Call
+// add() and end_run() for each run, then merge(). Not thread-safe; a tree owns and reuses its
+// memory.
 #pragma once
 
 #include <algorithm>
@@ -23,11 +25,11 @@ class MergeTree {
     ends_.clear();
   }
 
-  // The next run's next item; end_run() stands behind each run's last.
+  // Appends an item to the current run; end_run() completes the run.
   void add(const Item& item) { items_.push_back(item); }
   void end_run() { ends_.push_back(items_.size()); }
 
-  // All runs' items, stably merged.
+  // Merges all runs stably. The result is valid until the tree changes.
   std::span<const Item> merge() {
     spare_.resize(items_.size());
     while (ends_.size() > 1) {
@@ -38,8 +40,7 @@ class MergeTree {
   }
 
  private:
-  // Two-way merges that are done in lockstep, so that the latency of one step hides behind those of
-  // the others.
+  // Two-way merges run in lockstep, so that the latencies of their steps overlap.
   static constexpr std::size_t lanes = 4;
   static constexpr std::size_t part_items = 4096;
 
@@ -47,7 +48,7 @@ class MergeTree {
     const Item *a, *a_end, *b, *b_end;
     Item* out;
 
-    // So many steps need no look at where the runs end.
+    // Steps that need no bounds check.
     std::size_t safe_steps() const {
       return static_cast<std::size_t>(std::min(a_end - a, b_end - b));
     }
@@ -68,7 +69,7 @@ class MergeTree {
     run_jobs();
   }
 
-  // Where there are few merges, they are cut into parts for all lanes.
+  // Cuts merges into parts for all lanes if there are few of them.
   void add_jobs(const Item* a, const Item* b, const Item* end, Item* out) {
     const auto a_count = static_cast<std::uint64_t>(b - a);
     const auto b_count = static_cast<std::uint64_t>(end - b);
@@ -79,7 +80,7 @@ class MergeTree {
     std::uint64_t last = 0, from_a = 0;
     for (std::uint64_t p = 1; p <= parts; ++p) {
       const std::uint64_t rank = count * p / parts;
-      // Only cuts of runs that are not sorted can cross.
+      // Only cuts of unsorted runs can cross.
       const std::uint64_t to_a = p == parts
                                      ? a_count
                                      : std::clamp(co_rank(rank, a, a_count, b, b_count, less_),
@@ -126,8 +127,8 @@ class MergeTree {
     for (std::size_t step = 0; step < steps; ++step)
 #pragma GCC unroll 4
       for (std::size_t l = 0; l < N; ++l) {
-        // As arithmetic, lest the compiler makes a jump of it, which half of the time is
-        // mispredicted.
+        // Selects by arithmetic: compilers would emit a branch, which is mispredicted half of the
+        // time.
         const auto take_b = static_cast<std::uintptr_t>(static_cast<bool>(less_(*b[l], *a[l])));
         const auto x = reinterpret_cast<std::uintptr_t>(a[l]);
         const auto y = reinterpret_cast<std::uintptr_t>(b[l]);

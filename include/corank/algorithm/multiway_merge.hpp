@@ -1,4 +1,6 @@
-// Stable merging of sorted runs in memory.
+// Stable merging of sorted runs in memory, on all cores, by a key or by a comparator. Runs and
+// output belong to the caller. Calls are thread-safe if their outputs do not overlap. Errors are
+// std::invalid_argument.
 #pragma once
 
 #include <algorithm>
@@ -23,34 +25,35 @@
 namespace corank {
 namespace detail {
 
-// The keys of records as sequences of words, most significant first, whose order, word by word, is
-// the order of the records.
+// Presents keys as sequences of words, most significant first; comparing these word by word orders
+// the records. Implementations are thread-safe.
 class KeyWords {
  public:
   virtual ~KeyWords() = default;
   virtual std::uint32_t record_bytes() const = 0;
   virtual std::uint32_t words() const = 0;
-  // The first word that may tell records apart whose words up to `word` are equal, that one being
-  // `value`. words() if less() alone may; more if nothing does.
+  // Returns the next word that may distinguish records that are equal up to `word`, which is
+  // `value` in them. Returns words() if only less() may distinguish them, and more if nothing can.
   virtual std::uint32_t next_word(std::uint32_t word, std::uint64_t /*value*/) const {
     return word + 1 + (word + 1 == words());
   }
-  // Whether next_word() is more than words(), whatever the value.
+  // Returns whether next_word() exceeds words() for every value.
   virtual bool is_last(std::uint32_t word) const { return word + 1 == words(); }
-  // Word `word` of the keys of `count` records that lie end to end.
+  // Reads word `word` of the keys of `count` contiguous records.
   virtual void read(std::uint32_t word, const std::byte* records, std::size_t count,
                     std::uint64_t* to) const = 0;
-  // The same of records that lie anywhere.
+  // Reads word `word` of the keys of scattered records.
   virtual void gather(std::uint32_t word, std::span<const std::byte* const> records,
                       std::uint64_t* to) const = 0;
   virtual bool less(const std::byte* a, const std::byte* b) const = 0;
-  // Whether `count` records that lie end to end are in order, behind the one `before`, unless that
-  // is null; none where their words are read faster one after another.
+  // Returns whether `count` contiguous records are in order, and follow `before` unless that is
+  // null. Returns nothing if reading and comparing words one after another is faster.
   virtual std::optional<bool> ascend(const std::byte* /*before*/, const std::byte* /*records*/,
                                      std::size_t /*count*/) const {
     return std::nullopt;
   }
-  // The word that best tells apart what lies between two records, whose words before it are equal.
+  // Returns the word that best distinguishes records between `a` and `b`, usually the first in
+  // which these differ. All records between them agree on the words before it.
   virtual std::uint32_t first_distinguishing_word(const std::byte* a, const std::byte* b) const {
     std::uint64_t x, y;
     for (std::uint32_t word = 0;; word = next_word(word, x)) {
@@ -59,7 +62,7 @@ class KeyWords {
       if (x != y || is_last(word)) return word;
     }
   }
-  // Whether the words before `word` of `count` records are those of one more.
+  // Returns whether `count` contiguous records have the words of record `one` before `word`.
   virtual bool share_words(std::uint32_t word, const std::byte* records, std::size_t count,
                            const std::byte* one) const {
     std::array<std::uint64_t, 64> words;
@@ -77,14 +80,15 @@ class KeyWords {
     return true;
   }
   virtual std::optional<SingleWordKey> single_word_key() const { return std::nullopt; }
-  // Not null: the records are entries, and what they stand for goes to the output.
+  // Returns null unless the records are prefix references, which stand for the records to emit.
   virtual const TextLayout* text() const { return nullptr; }
 };
 
+// Merges `runs` stably into `out` by `keys`; throws std::invalid_argument if a run is not sorted.
 void merge_by_words(std::span<const std::span<const std::byte>> runs, const KeyWords& keys,
                     std::byte* out, unsigned threads);
 
-// Calls task(0) to task(tasks - 1); 0 threads mean all cores.
+// Calls task(0) to task(tasks - 1) in parallel; 0 threads means all cores.
 void run_parallel(std::uint64_t tasks, unsigned threads,
                   const std::function<void(std::uint64_t)>& task);
 unsigned thread_count(unsigned threads);
@@ -123,7 +127,7 @@ class ExtractedWords final : public KeyWords {
   std::uint32_t words() const override { return KeyTraits<Value>::words; }
   void read(std::uint32_t word, const std::byte* records, std::size_t count,
             std::uint64_t* to) const override {
-    // Of a word known beforehand compilers make better code.
+    // Compilers generate better code for a constant word.
     const auto read_word = [&](std::uint32_t known) __attribute__((always_inline)) {
       for (std::size_t i = 0; i < count; ++i) to[i] = word_of(known, records + i * sizeof(T));
     };
@@ -181,7 +185,8 @@ void require_room(std::span<const std::span<const T>> runs, std::span<T> out) {
     throw std::invalid_argument("corank::multiway_merge: `out` must hold exactly all records");
 }
 
-// Records of up to two words travel through the merge themselves; of others, where they are.
+// Merges by a comparator. Records of up to 16 bytes move through the merge themselves, larger ones
+// as pointers.
 template <class T, class Compare>
 void merge_by_compare(std::span<const std::span<const T>> runs, std::span<T> out, Compare& compare,
                       unsigned threads) {
@@ -193,7 +198,8 @@ void merge_by_compare(std::span<const std::span<const T>> runs, std::span<T> out
     else
       return compare(*a, *b);
   };
-  // Where the first `rank` of the records between two cuts end.
+  // One count of records per run. cut() returns the co-rank of `rank` in the `counts` records after
+  // `from`.
   using Positions = std::vector<std::uint64_t>;
   const auto cut = [&](std::uint64_t rank, const Positions& from, const Positions& counts) {
     return co_rank(
@@ -209,7 +215,7 @@ void merge_by_compare(std::span<const std::span<const T>> runs, std::span<T> out
   constexpr std::uint64_t min_tile_records = 1 << 14;
   const std::uint64_t tiles = std::clamp<std::uint64_t>(
       out.size() / std::max(min_tile_records, 16 * runs.size()), 1, 4 * thread_count(threads));
-  // What is merged at a time stays in the caches, but takes more than a few records of each run.
+  // Records per block: a block fits in cache, but takes more than a few records of each run.
   const std::uint64_t block_records = std::max<std::uint64_t>(
       {(std::uint64_t{1} << 19) / std::max(sizeof(T), sizeof(Item)), 64, 32 * runs.size()});
   const auto tile_rank = [&](std::uint64_t t) {
@@ -224,7 +230,7 @@ void merge_by_compare(std::span<const std::span<const T>> runs, std::span<T> out
     T* to = out.data() + tile_rank(t);
     Positions from = cuts[t], counts(runs.size());
     while (left > 0) {
-      // Cuts of runs that are not sorted may cross: then there are no records, or too many.
+      // Cuts of unsorted runs may cross, which leaves no records, or too many.
       for (std::size_t r = 0; r < runs.size(); ++r)
         counts[r] = cuts[t + 1][r] - std::min(from[r], cuts[t + 1][r]);
       const std::uint64_t there = std::reduce(counts.begin(), counts.end());
@@ -260,17 +266,19 @@ void merge_by_compare(std::span<const std::span<const T>> runs, std::span<T> out
 
 }  // namespace detail
 
-// A key that can be had from a record: a number, or a corank::Key of several words. Numbers are
-// ordered by <, but for floats, which have one total order: -0.0 equals +0.0, and NaN is greatest.
+// A function or data member that yields a record's key: a number, or a corank::Key of several
+// words. Numbers are ordered by <, except that floats have a total order: -0.0 equals +0.0, and NaN
+// sorts last.
 template <class KeyOf, class T>
 concept KeyExtractor = std::invocable<const KeyOf&, const T&> && requires {
   detail::KeyTraits<std::remove_cvref_t<std::invoke_result_t<const KeyOf&, const T&>>>::words;
 };
 
-// Merges `runs`, each sorted by the key that `key_of` extracts (a function, or a pointer to a data
-// member), into `out`. Stable: equal records keep the order of the runs. Runs may be empty; `out`
-// must not overlap them. Throws std::invalid_argument if `out` is not as large as all runs together
-// or if a run is not sorted; what is in `out` then means nothing. 0 threads mean all cores.
+// Merges `runs` into `out`, stably: equal records keep the order of the runs. Each run must be
+// sorted by the key that `key_of` extracts, a function or a pointer to a data member. Runs may be
+// empty; `out` must not overlap them. Throws std::invalid_argument if `out` is not as large as all
+// runs together, or if a run is not sorted; the contents of `out` are then undefined. 0 threads
+// means all cores.
 template <class T, KeyExtractor<T> KeyOf>
 requires std::is_trivially_copyable_v<T>
 void multiway_merge(std::span<const std::span<const T>> runs, std::span<T> out, const KeyOf& key_of,
@@ -282,9 +290,10 @@ void multiway_merge(std::span<const std::span<const T>> runs, std::span<T> out, 
                          std::as_writable_bytes(out).data(), threads);
 }
 
-// The same for runs that are sorted by `compare`, a strict weak order; runs that are not sorted by
-// it are merged into no particular order. Slower than by a key, unless the records are integers in
-// their natural order.
+// Merges `runs` into `out`, stably. Each run must be sorted by `compare`, a strict weak order;
+// otherwise the order of the output is unspecified. Runs may be empty; `out` must not overlap them.
+// Throws std::invalid_argument if `out` is not as large as all runs together. Slower than merging
+// by a key, unless the records are integers in natural order.
 template <class T, std::predicate<const T&, const T&> Compare>
 requires std::is_trivially_copyable_v<T>
 void multiway_merge(std::span<const std::span<const T>> runs, std::span<T> out, Compare compare,
