@@ -1,17 +1,16 @@
-// Merging sorted sequences that are in device memory: two, or any number of them.
+// Merges sorted sequences in device memory: two, or any number.
 //
-// All calls are asynchronous on `stream`, may be captured in a graph, and are stable: of records
-// that `less` calls equal, those of the earlier sequence come first, and within a sequence they
-// keep their order. `less` is any strict weak order that can be called on the device. Every bit
-// pattern of a key is legal. A key and its value have up to max_record_bytes together. Counts are
-// 64-bit; of more than two sequences, merge_k takes 2^36 records.
+// All calls are asynchronous on `stream` and may be captured in a graph. They are stable: equal
+// records of an earlier sequence come first, and those of one sequence keep their order. `less` is
+// any strict weak order that can be called on the device. Every bit pattern of a key is legal. A
+// key and its value have up to max_record_bytes together. Counts are 64-bit; merge_k takes up to
+// 2^36 records of more than two sequences.
 //
-// Temporary storage, as in CUB: with `temporary` null a call does nothing but to set
-// `temporary_bytes` to what it will need on the current device. Bad arguments are returned as
-// cudaErrorInvalidValue. A sequence that isn't sorted is not noticed: nothing but the output is
-// written, but what it holds then has no meaning.
+// Temporary storage works as in CUB: if `temporary` is null, a call only sets `temporary_bytes` to
+// the size needed on the current device. Invalid arguments return cudaErrorInvalidValue. An
+// unsorted sequence is not detected: only the output is written, and its contents are undefined.
 //
-// The example at the end is compiled and run by the tests.
+// The tests compile and run the example at the end.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -37,7 +36,7 @@ cudaError_t merge(void* temporary, std::size_t& temporary_bytes, Sequence<Key, V
                          output, stream, less);
 }
 
-// Merges any number of sequences. The span itself, in host memory, is no longer needed when the
+// Merges any number of sequences. The span itself, which is in host memory, may be freed when the
 // call returns.
 template <class Key, class Value, class Less = cuda::std::less<>>
 cudaError_t merge_k(void* temporary, std::size_t& temporary_bytes,
@@ -46,10 +45,10 @@ cudaError_t merge_k(void* temporary, std::size_t& temporary_bytes,
   return detail::merge_k(temporary, temporary_bytes, sequences, output, stream, less);
 }
 
-// The k-way co-rank: positions[r · k + i] becomes the number of records of sequence i among the
-// first ranks[r] of the merge of all k, so that a merge may be cut into pieces that are merged
-// apart. `ranks` and the span are in host memory and no longer needed when the call returns;
-// `positions` is in device memory. Looks at the keys alone.
+// Computes the k-way co-rank, so that a merge may be cut into parts that are merged separately.
+// Sets positions[r · k + i] to the number of records of sequence i among the first ranks[r] records
+// of the merge. `ranks` and the span are in host memory and may be freed when the call returns;
+// `positions` is in device memory. Only the keys are read.
 template <class Key, class Value, class Less = cuda::std::less<>>
 cudaError_t partition_k(void* temporary, std::size_t& temporary_bytes,
                         std::span<const Sequence<Key, Value>> sequences,

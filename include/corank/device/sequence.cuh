@@ -1,4 +1,5 @@
-// Sequences in device memory: what the device merges read and write.
+// Sorted sequences in device memory: inputs and output of the device merges. These are views; the
+// caller owns the arrays, and keeps them until the stream has passed the merge.
 #pragma once
 
 #include <cstddef>
@@ -7,18 +8,18 @@
 
 namespace corank::device {
 
-// Stands where there are no values.
+// Stands for absent values.
 struct NoValue {};
 
 template <class Value>
 inline constexpr bool has_values = !std::is_same_v<Value, NoValue>;
 
-// What a key and its value may have together in a merge. Where records are wider, merge keys with
-// places, and gather the records by these: it moves fewer bytes, too.
+// Maximum bytes of a key and its value together. For wider records, merge keys with row ids and
+// gather the records afterwards, which also moves fewer bytes.
 inline constexpr std::size_t max_record_bytes = 64;
 
-// A sorted sequence of `count` keys and, unless Value is NoValue, a value for each of them. Both
-// are moved as bytes. Pointers need only the alignment of their type.
+// A sorted sequence of `count` keys and, unless Value is NoValue, one value per key. Both are moved
+// as bytes. Pointers need only the alignment of their type.
 template <class Key, class Value = NoValue>
 struct Sequence {
   static_assert(std::is_trivially_copyable_v<Key> && std::is_trivially_copyable_v<Value>,
@@ -29,7 +30,7 @@ struct Sequence {
   std::uint64_t count = 0;
 };
 
-// Where a merge writes: room for all records of its inputs, overlapping none of them.
+// The destination of a merge: it must have room for all input records, and must not overlap them.
 template <class Key, class Value = NoValue>
 struct Output {
   Key* keys = nullptr;

@@ -1,5 +1,6 @@
-// Copies between global and shared memory that run beside the threads: bulk copies with barriers
-// that count bytes (sm_90), asynchronous copies of single elements (sm_80), plain ones before that.
+// Copies between global and shared memory that overlap with the threads' work: bulk copies with
+// barriers that count bytes (sm_90), asynchronous copies of single elements (sm_80), plain copies
+// on older devices.
 #pragma once
 
 #include <cuda_pipeline_primitives.h>
@@ -14,23 +15,23 @@
 
 namespace corank::device::detail {
 
-// What a bulk copy moves: its addresses and its size are multiples of this.
+// Unit of bulk copies in bytes; their addresses and sizes are multiples of it.
 inline constexpr std::uint32_t granule = 16;
 
-// Whether arrays of these elements can be moved by granules: an element is a part of one, or
-// several.
+// Whether arrays of T can be moved by granules: an element must be a part of a granule, or several
+// granules.
 template <class T>
 inline constexpr bool fits_granules = std::has_single_bit(sizeof(T));
 
-// Whether the code being compiled is for a device with bulk copies.
+// Whether the code is being compiled for a device with bulk copies.
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
 inline constexpr bool has_bulk_copies = true;
 #else
 inline constexpr bool has_bulk_copies = false;
 #endif
 
-// Called first by every kernel here: they are launched so that a kernel's blocks may take their
-// places while its predecessor's last ones still run.
+// Waits for the previous kernel of the stream. Every kernel here calls it first, since its blocks
+// may be scheduled while that kernel's last blocks still run.
 __device__ inline void await_predecessor() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
   cudaTriggerProgrammaticLaunchCompletion();
@@ -46,7 +47,7 @@ CORANK_HOST_DEVICE constexpr Address granule_ceil(Address address) {
   return granule_floor(address + granule - 1);
 }
 
-// Elements by which an array's start stands beyond the granule that it stands in.
+// Returns the distance in elements from the start of the array's first granule to the array.
 template <class T>
 __device__ std::uint32_t granule_shift(const T* array) {
   return static_cast<std::uint32_t>(reinterpret_cast<Address>(array) % granule / sizeof(T));
@@ -58,10 +59,10 @@ __device__ inline void wait(std::uint64_t* barrier, std::uint32_t parity) {
   }
 }
 
-// Starts copying the granules [from, to) of the array [begin, end) to ring[at], wrapping to
-// ring[0] at ring[ring_bytes], and arrives at the barrier, which completes when all bytes are
-// there. Called by one thread. Of a granule that sticks out of the array only the array's bytes are
-// read, by this thread.
+// Copies the granules [from, to) of the array [begin, end) to ring[at], wrapping from
+// ring[ring_bytes] to ring[0]. Arrives at the barrier, which completes when all bytes are there.
+// Called by one thread. If a granule extends beyond the array, this thread copies the array's bytes
+// of it itself.
 __device__ inline void fetch(Address begin, Address end, Address from, Address to, std::byte* ring,
                              std::uint32_t at, std::uint32_t ring_bytes, std::uint64_t* barrier) {
   namespace ptx = cuda::ptx;
@@ -97,9 +98,10 @@ __device__ inline void fetch(Address begin, Address end, Address from, Address t
                        barrier);
 }
 
-// Starts storing staged[shift, shift + count) to `output`, where `shift` is its granule shift and
-// `staged` is aligned. Called by one thread after a barrier, before which every thread that wrote
-// to `staged` called release_staged(). `staged` may change again after staged_is_read().
+// Stores staged[shift, shift + count) to `output`. `shift` must be the output's granule shift, and
+// `staged` must be aligned to a granule. Called by one thread after a barrier, before which every
+// thread that wrote to `staged` must call release_staged(). `staged` may change again after
+// staged_is_read().
 template <class T>
 __device__ void store(const T* staged, std::uint32_t shift, std::uint32_t count, T* output) {
   namespace ptx = cuda::ptx;
@@ -127,8 +129,8 @@ __device__ inline void staged_is_read() {
   cuda::ptx::cp_async_bulk_wait_group_read(cuda::ptx::n32_t<0>{});
 }
 
-// Copies one element to shared memory, asynchronously where its alignment and the device allow it;
-// it is there after element_copies_done() and a barrier.
+// Copies one element to shared memory, asynchronously if its alignment and the device allow it. The
+// element is there after element_copies_done() and a barrier.
 template <class T>
 __device__ void copy_element(T* to, const T* from) {
   constexpr std::size_t piece = alignof(T) < granule ? alignof(T) : granule;

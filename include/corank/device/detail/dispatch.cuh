@@ -1,4 +1,6 @@
-// The host's side of the device merges: arguments, temporary storage, launches.
+// Host side of the device merges: checks arguments, divides the temporary storage, launches
+// kernels. Everything runs asynchronously on the caller's stream; errors are returned as
+// cudaError_t.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -20,7 +22,8 @@
 
 namespace corank::device::detail {
 
-// Hands out pieces of the temporary storage; a dry one, without storage, only adds up their sizes.
+// Allocates pieces of the temporary storage. A dry arena, without storage, only adds up their
+// sizes.
 class Arena {
  public:
   Arena(void* base, std::size_t limit) : base_(static_cast<std::byte*>(base)), limit_(limit) {}
@@ -54,8 +57,8 @@ inline cudaError_t is_hopper(bool& yes) {
   return cudaSuccess;
 }
 
-// Whether await_predecessor() waits: a kernel that was compiled for an older device and doesn't
-// must not be launched before its predecessor has ended.
+// Sets `yes` to whether await_predecessor() waits. A kernel compiled for an older architecture does
+// not, so it must not start before its predecessor has ended.
 static __global__ void any_kernel() {}
 inline cudaError_t can_overlap(bool& yes) {
   if (const auto error = is_hopper(yes)) return error;
@@ -87,7 +90,7 @@ cudaError_t launch(void (*kernel)(Parameters...), std::uint64_t blocks, unsigned
   return cudaLaunchKernelEx(&config, kernel, static_cast<Parameters>(arguments)...);
 }
 
-// Of kernels that take a thread for each of `count` things.
+// Launches a kernel with one thread per item, for `count` items.
 inline constexpr unsigned plain_threads = 256;
 template <class... Parameters, class... Arguments>
 cudaError_t launch_plain(void (*kernel)(Parameters...), std::uint64_t count, cudaStream_t stream,
@@ -96,8 +99,8 @@ cudaError_t launch_plain(void (*kernel)(Parameters...), std::uint64_t count, cud
                 arguments...);
 }
 
-// Host tables reach the device as kernel parameters: no pinned memory, no wait, and a graph that
-// captures the call keeps a copy.
+// Passes host tables to the device as kernel parameters. This needs no pinned memory and no
+// waiting, and a graph that captures the call keeps a copy.
 struct TableChunk {
   static constexpr std::size_t max_bytes = 16384;
   std::byte bytes[max_bytes];
@@ -124,7 +127,7 @@ inline cudaError_t upload(std::span<const std::byte> table, std::byte* to, cudaS
   return cudaSuccess;
 }
 
-// A table under construction, which knows where its parts will stand on the device.
+// Builds a table on the host; add() returns the offset that its part will have on the device.
 class Table {
  public:
   template <class T>
@@ -163,10 +166,12 @@ bool overlap(const Sequence<Key, Value>& run, const Output<Key, Value>& output,
   return meet(run.keys, output.keys) || (has_values<Value> && meet(run.values, output.values));
 }
 
-// More than any device's memory, and few enough for their bytes to be counted in 64 bits.
+// Maximum records of a merge: more than any device holds, and few enough that their bytes fit 64
+// bits.
 inline constexpr std::uint64_t max_records = std::uint64_t{1} << 48;
 
-// Whether elements of these types can be moved by granules, and whether these arrays allow it.
+// Whether elements of these types can be moved by granules; on_granules() tells whether given
+// arrays allow it.
 template <class Key, class Value>
 inline constexpr bool may_fit_granules = fits_granules<Key> &&
                                          (!has_values<Value> || fits_granules<Value>);
@@ -224,8 +229,8 @@ cudaError_t launch_fused(const Sequence<Key, Value>* runs, const Group* groups, 
                 level.groups.size() - 1, cuts, samples, fan, output, less);
 }
 
-// One pass: merges each `fan` neighbouring runs into one, end to end in `output`. A dry arena is
-// only told what the pass takes.
+// Runs one pass: merges each `fan` neighbouring runs into one, contiguously in `output`. With a dry
+// arena, only adds up the storage that the pass needs.
 template <bool bulk, class Policy, class SamplePolicy, class Key, class Value, class Less>
 cudaError_t merge_pass(Arena& arena, std::span<const Sequence<Key, Value>> runs, std::uint32_t fan,
                        Output<Key, Value> output, cudaStream_t stream, Less less) {
@@ -240,8 +245,8 @@ cudaError_t merge_pass(Arena& arena, std::span<const Sequence<Key, Value>> runs,
 
   Table table;
   struct Place {
-    std::size_t runs, groups;                  // in the table
-    Output<Key, std::uint32_t> taken, merged;  // the level's records: samples
+    std::size_t runs, groups;                  // offsets in the table
+    Output<Key, std::uint32_t> taken, merged;  // the level's samples
     std::uint64_t* cuts;
   };
   std::vector<Place> places;
@@ -277,7 +282,7 @@ cudaError_t merge_pass(Arena& arena, std::span<const Sequence<Key, Value>> runs,
   const auto samples = [&](std::size_t l) {
     return reinterpret_cast<const Sample*>(on_device + places[l].runs);
   };
-  // Those of the next level; the last one is not cut.
+  // Returns the next level's samples, which cut level `l`; the last level is not cut.
   const auto samples_of = [&](std::size_t l) {
     if (l + 1 == levels.size()) return Samples<Key>{};
     return Samples<Key>{samples(l + 1), places[l + 1].merged, levels[l].samples_per_tile,
@@ -363,7 +368,7 @@ cudaError_t merge_k_for(void* temporary, std::size_t& temporary_bytes,
   if (total / Policy::stride > std::numeric_limits<std::uint32_t>::max())
     return cudaErrorInvalidValue;
 
-  // Passes alternate between the output and one buffer, so that the last one ends in the output.
+  // Passes alternate between the output and one buffer, so that the last pass writes the output.
   const std::uint32_t fan = fan_in(runs.size());
   std::uint32_t passes = 0;
   for (std::uint64_t left = runs.size(); left > 1; left = (left + fan - 1) / fan) ++passes;

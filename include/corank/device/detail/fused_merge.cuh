@@ -1,15 +1,16 @@
-// The k-way merge of up to 16 runs in one pass over memory.
+// Merges up to 16 runs in one pass over memory.
 //
-// A tile of output is loaded as one piece a run, merged pair by pair in rounds within shared
-// memory, and stored. The rounds move keys and, where there are values, 16-bit places; the values
-// are permuted once, at the end.
+// A thread block loads a piece of each run into shared memory, merges the pieces pairwise in
+// rounds, and stores the tile. The rounds move keys and, if there are values, 16-bit positions; the
+// values are permuted once, at the end.
 //
-// Tiles are cut where a merged sample of the runs says: every `stride`-th record of every run is
-// sampled, the samples are merged by this very merge, and every m-th of them is the last record of
-// a tile. A search for it in each run gives the exact, stable co-rank of its place in the output.
-// So tiles differ a little in size, and no k-way selection of an exact rank is needed, which takes
-// a third of the time of a merge cut that way. The few tiles that shared memory can't hold are
-// merged in two parts.
+// Tiles are cut by regular sampling. Every `stride`-th record of every run is a sample, this same
+// merge merges the samples, and every m-th merged sample is the last record of a tile. A search for
+// it in each run gives its exact, stable co-rank. Tiles therefore differ slightly in size, but an
+// exact k-way selection per tile is not needed. The few tiles that exceed shared memory are merged
+// in two parts.
+//
+// Source: Shi and Schaeffer, "Parallel sorting by regular sampling" (1992).
 #pragma once
 
 #include <cstddef>
@@ -25,7 +26,7 @@
 
 namespace corank::device::detail {
 
-// The lists that a tile's rounds merge: 16 at first, then 8, 4, 2, 1.
+// Number of lists in all rounds of a tile: 16 at first, then 8, 4, 2, 1.
 inline constexpr std::uint32_t all_lists = 2 * max_fan_in - 1;
 CORANK_HOST_DEVICE constexpr std::uint32_t first_list(std::uint32_t round) {
   return 2 * max_fan_in - (2 * max_fan_in >> round);
@@ -35,10 +36,10 @@ template <class Policy, class Key, class Value>
 struct FusedLayout {
   static constexpr std::uint32_t slots = Policy::threads * Policy::items;
   static_assert(slots <= 1u << 16, "places are 16-bit");
-  // Every pair of the first round starts at a thread's first slot.
+  // Leaves room for every pair of the first round to start at a thread's first slot.
   static constexpr std::uint32_t tile_records = slots - max_fan_in / 2 * Policy::items;
 
-  // Each piece may begin and end within a granule; a thread may read beyond the last.
+  // Each piece may begin and end inside a granule, and a thread may read beyond the last piece.
   static constexpr std::uint32_t slack = 2 * granule * max_fan_in;
   static_assert(Policy::items * bytes_of<Key> <= slack);
   static constexpr std::uint32_t key_bytes =
@@ -50,7 +51,7 @@ struct FusedLayout {
       places + (has_values<Value> ? (slots + Policy::items) * 2 : 0);
 };
 
-// The last of `count` groups whose first(group) is no greater than `n`.
+// Returns the last of `count` groups with first(group) <= n.
 template <class First>
 __device__ std::uint32_t find_group(std::uint32_t count, std::uint64_t n, First first) {
   std::uint32_t low = 0, high = count - 1;
@@ -64,8 +65,8 @@ __device__ std::uint32_t find_group(std::uint32_t count, std::uint64_t n, First 
   return low;
 }
 
-// samples[s] = the last record of the s-th whole stride of its run, and s. `sampled` tells where
-// each run's samples begin.
+// Sets samples[s] to the last record of the s-th whole stride, counted over all runs; its value is
+// s. `sampled` tells where the samples of each run begin.
 template <class Key, class Value>
 __global__ void take_samples(const Sequence<Key, Value>* runs, std::uint32_t run_count,
                              const Sequence<Key, std::uint32_t>* sampled, std::uint32_t stride,
@@ -81,7 +82,7 @@ __global__ void take_samples(const Sequence<Key, Value>* runs, std::uint32_t run
   samples.values[s] = static_cast<std::uint32_t>(s);
 }
 
-// What cuts a level into tiles: the next level's records, a run and merged, by groups.
+// The next level's records, per run and merged, which cut a level into tiles.
 template <class Key>
 struct Samples {
   const Sequence<Key, std::uint32_t>* runs;
@@ -90,8 +91,8 @@ struct Samples {
   std::uint32_t stride;
 };
 
-// Of the group's i-th run: how many records come no later than the one that was taken as the
-// group's n-th merged sample. No more than there are, even if the runs are not sorted.
+// Returns how many records of the group's i-th run sort no later than the group's n-th merged
+// sample. Never exceeds the run's length, even if the runs are not sorted.
 template <class Key, class Value, class Less>
 __device__ std::uint64_t cut_at(const Samples<Key>& samples, const Sequence<Key, Value>* runs,
                                 const Group& group, std::uint32_t i, std::uint64_t n, Less less) {
@@ -107,7 +108,8 @@ __device__ std::uint64_t cut_at(const Samples<Key>& samples, const Sequence<Key,
     const std::uint64_t taken = (sample - first(i) + 1) * samples.stride;
     return taken < run.count ? taken : run.count;
   }
-  // Among its samples first: they are few enough for the cache, and leave a single stride.
+  // Searches the run's samples first: they are few enough for the cache, and narrow the rest to one
+  // stride.
   const Sequence<Key, std::uint32_t> run_samples = samples.runs[group.first_run + i];
   const bool with_equal = i < pivot_run;
   const std::uint64_t low =
@@ -116,8 +118,8 @@ __device__ std::uint64_t cut_at(const Samples<Key>& samples, const Sequence<Key,
   return split(run.keys, low, high < run.count ? high : run.count, pivot, with_equal, less);
 }
 
-// Between each two tiles of a group, for each of its runs: how many of its records come before.
-// cuts[b · fan + i] belongs to the b-th such border and the group's i-th run.
+// Computes how many records of each run precede each border between two tiles of a group. cuts[b ·
+// fan + i] belongs to the b-th border and the group's i-th run.
 template <class Key, class Value, class Less>
 __global__ void cut_tiles(const Sequence<Key, Value>* runs, const Group* groups,
                           std::uint32_t group_count, Samples<Key> samples, std::uint32_t fan,
@@ -137,6 +139,7 @@ __global__ void cut_tiles(const Sequence<Key, Value>* runs, const Group* groups,
                                     (border - first_border(g) + 1) * samples.per_tile - 1, less);
 }
 
+// Merges one tile per thread block.
 template <class Policy, bool aligned, class Key, class Value, class Less>
 __global__ void __launch_bounds__(Policy::threads, Policy::blocks)
     fused_merge(const Sequence<Key, Value>* runs, const Group* groups, std::uint32_t group_count,
@@ -151,13 +154,13 @@ __global__ void __launch_bounds__(Policy::threads, Policy::blocks)
   Key* const keys = reinterpret_cast<Key*>(memory);
   Value* const tile_values = reinterpret_cast<Value*>(memory + Layout::key_bytes);
   auto* const places = reinterpret_cast<std::uint16_t*>(memory + Layout::places);
-  __shared__ std::uint64_t barriers[2];  // of the keys and of the values
+  __shared__ std::uint64_t barriers[2];  // for keys, for values
   __shared__ std::uint32_t starts[all_lists], counts[all_lists];
-  __shared__ std::uint32_t value_offsets[max_fan_in];  // of a value's place from its key's
+  __shared__ std::uint32_t value_offsets[max_fan_in];  // from a key's slot to its value's slot
   __shared__ const Key* piece_keys[max_fan_in];
   __shared__ const Value* piece_values[max_fan_in];
   __shared__ std::uint64_t first_output;
-  __shared__ bool fits;  // the whole tile
+  __shared__ bool fits;  // the whole tile is merged in one part
 
   const std::uint32_t thread = threadIdx.x;
   if constexpr (bulk)
@@ -181,7 +184,7 @@ __global__ void __launch_bounds__(Policy::threads, Policy::blocks)
       std::uint64_t low = 0, high = 0;
       if (lane < group.runs) {
         run = runs[group.first_run + lane];
-        const std::uint64_t border = tile - g;  // after this tile
+        const std::uint64_t border = tile - g;  // the one after this tile
         low = tile == group.first_tile ? 0 : cuts[(border - 1) * fan + lane];
         high = tile + 1 == groups[g + 1].first_tile ? run.count : cuts[border * fan + lane];
       }
@@ -194,7 +197,7 @@ __global__ void __launch_bounds__(Policy::threads, Policy::blocks)
           middle = cut_at(samples, runs, group, lane, n, less);
         (part == 0 ? high : low) = middle;
       }
-      // Where the runs are not sorted, borders may cross: what lies between is not merged.
+      // Borders of unsorted runs may cross; the records between them are not merged.
       if (__any_sync(~0u, low > high) || sum(high - low) > Layout::tile_records) high = low;
       const auto count = static_cast<std::uint32_t>(high - low);
       const std::uint64_t before = sum(low);
@@ -203,7 +206,7 @@ __global__ void __launch_bounds__(Policy::threads, Policy::blocks)
         fits = whole;
       }
 
-      const auto scan = [&](std::uint32_t n) {  // exclusive
+      const auto scan = [&](std::uint32_t n) {  // exclusive prefix sum
         std::uint32_t sum = n;
         for (std::uint32_t step = 1; step < 32; step *= 2) {
           const std::uint32_t below = __shfl_up_sync(~0u, sum, step);
@@ -268,7 +271,7 @@ __global__ void __launch_bounds__(Policy::threads, Policy::blocks)
       __syncthreads();
     }
 
-    // A thread fills the slots from `mine` on, in every round, and these belong to one pair.
+    // A thread fills the slots from `mine` on in every round; they belong to one pair.
     const std::uint32_t mine = thread * items;
     std::uint32_t pair = find_group(max_fan_in / 2, mine,
                                     [&](std::uint32_t n) { return starts[first_list(1) + n]; });
@@ -310,7 +313,7 @@ __global__ void __launch_bounds__(Policy::threads, Policy::blocks)
           }
         }
       } else {
-        // Set on every path, or else the compiler keeps their registers through both loops.
+        // Set on every path; otherwise the compiler keeps their registers alive through both loops.
 #pragma unroll
         for (int n = 0; n < items; ++n) {
           merged[n] = keys[0];
@@ -328,7 +331,7 @@ __global__ void __launch_bounds__(Policy::threads, Policy::blocks)
         }
       }
       if constexpr (values) {
-        // After the keys, whose registers the values now take.
+        // Moves the values after the keys, whose registers they reuse.
         if (last) {
           Value moved[items];
           if constexpr (bulk) wait(&barriers[1], part);

@@ -1,4 +1,4 @@
-// Exact k-way co-rank on the device, one block a rank.
+// Exact k-way co-rank on the device; one thread block computes one rank.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@
 
 namespace corank::device::detail {
 
-// How many of the first `count` records of `keys` sort before `pivot`; of equal ones all do if
-// `with_equal`.
+// Returns the first index in [low, high) whose key does not sort before `pivot`, or sorts after it
+// if `with_equal`. Returns `high` if there is none.
 template <class Key, class Less>
 __device__ std::uint64_t split(const Key* keys, std::uint64_t low, std::uint64_t high, Key pivot,
                                bool with_equal, Less less) {
@@ -26,12 +26,12 @@ __device__ std::uint64_t split(const Key* keys, std::uint64_t low, std::uint64_t
 
 inline constexpr int partition_threads = 256;
 
-// positions[r · k + i] = the records of sequence i among the first ranks[r]. `highs` is scratch of
-// the same size.
+// Sets positions[r · k + i] to the number of records of sequence i among the first ranks[r] records
+// of the merge. `highs` is scratch memory of the same size.
 //
-// Between `positions` and `highs` lies each sequence's part that is still in doubt. The middle of
-// the longest is the pivot: its rank in the whole output is found by a search in every sequence,
-// and tells on which side of the pivot, in all sequences at once, the cut lies.
+// `positions` and `highs` bound the undecided part of each sequence. The middle of the longest part
+// is the pivot. A search in every sequence finds the pivot's rank in the whole output, which tells
+// on which side of the pivot all cuts are.
 template <class Key, class Value, class Less>
 __global__ void __launch_bounds__(partition_threads)
     partition(const Sequence<Key, Value>* sequences, std::uint32_t k, const std::uint64_t* ranks,
@@ -58,7 +58,7 @@ __global__ void __launch_bounds__(partition_threads)
     high[i] = sequences[i].count < rank ? sequences[i].count : rank;
   }
 
-  // Of its sequences, thread t alone touches low[i] and high[i] of those with i % threads == t.
+  // Only thread t accesses low[i] and high[i] with i % partition_threads == t.
   for (;;) {
     Longest mine{0, 0};
     for (std::uint32_t i = threadIdx.x; i < k; i += partition_threads)
@@ -71,7 +71,7 @@ __global__ void __launch_bounds__(partition_threads)
     if (longest.count == 0) return;
 
     const std::uint32_t pivot_sequence = longest.sequence;
-    // Both bounds belong to one thread, which hands out the pivot's index.
+    // Both bounds belong to one thread, which publishes the pivot's index.
     if (threadIdx.x == pivot_sequence % partition_threads)
       pivot_index = low[pivot_sequence] + longest.count / 2;
     __syncthreads();

@@ -1,4 +1,5 @@
-// How a k-way merge is carried out: in which passes, over which levels of samples. Host code.
+// Plans a k-way merge on the device: its passes, and the levels of samples of each pass. Host code;
+// all counts are records unless they say otherwise.
 #pragma once
 
 #include <algorithm>
@@ -9,43 +10,44 @@
 
 namespace corank::device::detail {
 
-// As many runs as one pass merges into one.
+// Maximum runs that one pass merges into one.
 inline constexpr std::uint32_t max_fan_in = 16;
 
-// Runs of one level, merged together. Tiles and samples are counted over all groups of the level.
+// Runs of one level that are merged together. Tiles and samples are counted over all groups of the
+// level.
 struct Group {
   std::uint32_t first_run;
   std::uint32_t runs;
   std::uint64_t first_output;
   std::uint64_t first_tile;
-  std::uint64_t first_sample;  // where the group's samples stand among the next level's records
+  std::uint64_t first_sample;  // index of the group's first sample among the next level's records
 };
 
-// Level 0 is the runs of the pass; every further level is every `stride`-th record of the one
-// before, merged in the same groups so as to cut that level into tiles. The last level's groups are
-// of one tile each.
+// Level 0 is the runs of the pass. Each further level is every `stride`-th record of the level
+// before, merged in the same groups to cut that level into tiles. Each group of the last level is a
+// single tile.
 struct Level {
-  std::vector<std::uint64_t> counts;  // of records, a run
-  std::vector<Group> groups;          // and one more, where the last one ends
-  std::uint32_t samples_per_tile;     // of the next level
+  std::vector<std::uint64_t> counts;  // records of each run
+  std::vector<Group> groups;          // and an end marker
+  std::uint32_t samples_per_tile;     // samples of the next level
   std::uint64_t records() const { return groups.back().first_output; }
   std::uint64_t tiles() const { return groups.back().first_tile; }
-  // Between neighbouring tiles of a group.
+  // Borders between neighbouring tiles of a group.
   std::uint64_t borders() const { return tiles() - (groups.size() - 1); }
 };
 
-// How the levels are cut: every `stride`-th record is sampled, and these are what fits into a tile.
+// How levels are cut: the distance between samples, and the records that fit in a tile.
 struct LevelShape {
   std::uint32_t stride;
-  std::uint32_t tile_records;    // of level 0
-  std::uint32_t sample_records;  // of the others
+  std::uint32_t tile_records;    // on level 0
+  std::uint32_t sample_records;  // on the other levels
 };
 
-// Where m samples lie between two borders, a run that has m_i of them has fewer than (m_i + 1) ·
-// stride records there, and all runs fewer than (m + fan) · stride. But where the runs are
-// independent, what each has beyond m_i · stride, or lacks, adds up to no more than about
-// (fan / 4 + 1) · stride in all but one in a thousand tiles. So this many samples go to a tile; one
-// that turns out too large is merged in two parts, cut at its middle sample, which always fit.
+// Returns how many samples a tile gets. Between two borders with m samples, a run that has m_i of
+// them has fewer than (m_i + 1) · stride records. All runs together have fewer than (m + fan) ·
+// stride. If the runs are independent, their remainders largely cancel, and rarely exceed (fan / 4
+// + 1) · stride in total. A tile that turns out too large is merged in two parts, cut at its middle
+// sample; halves_fit() checks that these always fit. Tuned by bench-device; see docs/tuning.md.
 constexpr std::uint32_t samples_in_tile(std::uint32_t records, std::uint32_t stride,
                                         std::uint32_t fan) {
   return records / stride - (fan / 4 + 1);
@@ -55,7 +57,7 @@ constexpr bool halves_fit(std::uint32_t records, std::uint32_t stride, std::uint
          (samples_in_tile(records, stride, fan) + 1) / 2 + fan <= records / stride;
 }
 
-// How many runs a pass merges into one, so that all passes merge about as many.
+// Returns how many runs a pass merges into one, so that all passes merge about equally many.
 inline std::uint32_t fan_in(std::uint64_t runs) {
   std::uint32_t passes = 1;
   for (std::uint64_t reach = max_fan_in; reach < runs; reach *= max_fan_in) ++passes;
@@ -69,7 +71,7 @@ inline std::uint32_t fan_in(std::uint64_t runs) {
   return fan;
 }
 
-// The levels of one pass, which merges each `fan` neighbouring runs into one.
+// Returns the levels of one pass, which merges each `fan` neighbouring runs into one.
 inline std::vector<Level> plan_pass(std::span<const std::uint64_t> counts, std::uint32_t fan,
                                     LevelShape shape) {
   std::vector<Level> levels;

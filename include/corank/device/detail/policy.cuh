@@ -1,4 +1,5 @@
-// What the merges are tuned by: data, for each kind of device and width of a record.
+// Tuning parameters of the device merges, as data: one table per kind of device and record width.
+// Tuned by bench-device; see docs/tuning.md.
 #pragma once
 
 #include <cstddef>
@@ -14,27 +15,28 @@ inline constexpr std::uint32_t bytes_of = static_cast<std::uint32_t>(sizeof(T));
 template <>
 inline constexpr std::uint32_t bytes_of<NoValue> = 0;
 
-// `items` is odd: then threads that write `items` records each, side by side, meet in no bank.
-// `tiles` is how many a ring has room for, at least two; its size is rounded up from that.
-// `stretch` is how many tiles a block produces.
+// Parameters of the two-way merge. `items` is odd, so that threads that write `items` adjacent
+// records each avoid bank conflicts. `tiles` is the minimum capacity of a ring in tiles, at least
+// two. `stretch` is the number of tiles that a thread block produces.
 template <int threads_, int items_, int tiles_, int stretch_>
 struct RingPolicy {
-  static constexpr int threads = threads_;     // that merge
-  static constexpr int block = threads_ + 32;  // and a warp that moves
+  static constexpr int threads = threads_;     // threads that merge
+  static constexpr int block = threads_ + 32;  // and a warp that moves records
   static constexpr int items = items_;
   static constexpr int tiles = tiles_;
   static constexpr int stretch = stretch_;
 };
 
+// Parameters of the k-way merge.
 template <int threads_, int items_, int stride_, int blocks_>
 struct FusedPolicy {
   static constexpr int threads = threads_;
   static constexpr int items = items_;
-  static constexpr std::uint32_t stride = stride_;  // from one sampled record to the next
-  static constexpr int blocks = blocks_;            // a multiprocessor
+  static constexpr std::uint32_t stride = stride_;  // records from one sample to the next
+  static constexpr int blocks = blocks_;            // thread blocks per multiprocessor
 };
 
-// The first of these that is wide enough.
+// Selects the first policy that is wide enough.
 template <std::uint32_t max_bytes, class Policy>
 struct UpTo {};
 template <std::uint32_t bytes, class... Rows>
@@ -46,13 +48,14 @@ struct Choose<bytes, UpTo<max_bytes, Policy>, Rows...>
 template <std::uint32_t bytes>
 struct Choose<bytes> {};
 
-// A sample is a key and a number.
+// Maximum bytes of a record or sample; a sample is a key and a 32-bit number.
 inline constexpr std::uint32_t widest = max_record_bytes + sizeof(std::uint32_t);
 
-// From Hopper on: bulk copies, and 227 KiB of shared memory a multiprocessor. A ring's block takes
-// about 96 KiB, so that two share a multiprocessor and one's searches overlap the other's copies.
-// What binds the k-way merge is shared memory's bandwidth: the more records a thread merges, the
-// less of it goes to searches; registers, and what a sample costs, set the limits.
+// Devices of compute capability 9.0 and above: bulk copies, and 227 KiB of shared memory per
+// multiprocessor. A block of the two-way merge takes less than half of this, so that one block's
+// searches overlap another's copies. The k-way merge is bound by shared-memory bandwidth, and more
+// records per thread leave less of it to searches. Registers and the cost of samples set the
+// limits.
 struct Hopper {
   static constexpr bool bulk = true;
 
@@ -78,7 +81,7 @@ struct Hopper {
              UpTo<40, FusedPolicy<256, 7, 16, 2>>, UpTo<widest, FusedPolicy<128, 5, 16, 2>>>>::type;
 };
 
-// Before that, every device has 48 KiB of shared memory for a block.
+// Older devices; all of them have 48 KiB of shared memory per thread block.
 struct Portable {
   static constexpr bool bulk = false;
 

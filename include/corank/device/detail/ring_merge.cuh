@@ -1,17 +1,21 @@
-// The production two-way merge: circular buffers that are refilled while the block merges.
+// Merges two runs through circular buffers that are refilled while the thread block merges. This is
+// the production two-way merge.
 //
-// A block produces a stretch of a few tiles of output, whose ends are known beforehand, and keeps a
-// ring of each input in shared memory. A tile is merged out of the rings: every thread finds its
-// part by co-rank and merges it in registers; where the last thread stops, the next tile begins, so
-// that tiles cost no search of their own and no input is read twice. One barrier a tile. After it,
-// a warp of its own starts the bulk store of the results and the bulk copies that refill the
-// consumed room, and both go on during the next tile's merge.
+// A block produces a stretch of output, which is a few tiles with known ends, and keeps a ring of
+// each input in shared memory. Every thread finds its part of a tile by co-rank and merges it in
+// registers. The next tile begins where the last thread stops, so tiles need no search of their
+// own, and every record is loaded once. Each tile takes one barrier. After it, a dedicated warp
+// starts the bulk store of the results and the bulk copies that refill the consumed room. Both
+// overlap with the next tile's merge.
 //
-// A ring holds several tiles. A tile may consume up to one of either input, so what earlier refills
-// brought is enough for it, and the last ones may still be on their way.
+// A ring holds several tiles. A tile consumes at most one tile of either input, so earlier refills
+// suffice, and the latest ones may still be in flight.
 //
-// There are many more stretches than blocks that fit on the device: multiprocessors differ in how
-// fast they reach memory, and with equal shares for all the slowest decides.
+// There are many more stretches than resident blocks: multiprocessors differ in memory speed, and
+// with equal shares the slowest would decide.
+//
+// Source: Hwu, Kirk, El Hajj, "Programming Massively Parallel Processors", 4th ed., chapter 12, for
+// the circular buffers.
 #pragma once
 
 #include <bit>
@@ -29,19 +33,19 @@ template <class Policy, class Key, class Value>
 struct RingLayout {
   static constexpr std::uint32_t tile = Policy::threads * Policy::items;
   static constexpr std::uint32_t stretch = tile * Policy::stretch;
-  // Records; a power of two, so that a place in a ring is a mask away. The granule that the first
-  // record stands in can't be refilled as long as the record is needed.
+  // Records per ring: a power of two, so that a mask yields the slot. The granule of the first
+  // record cannot be refilled while the record is needed.
   static constexpr std::uint32_t capacity = std::bit_ceil(Policy::tiles * tile + granule);
   static constexpr std::uint32_t mask = capacity - 1;
-  // Tiles that are covered by a refill beyond the one that it was made for: that many of the last
-  // refills need not have arrived.
+  // Tiles that a refill covers beyond the one it was made for. As many of the latest refills may
+  // still be in flight.
   static constexpr std::uint32_t ahead = (capacity - granule) / tile - 1;
   static_assert(ahead >= 1);
 
   template <class T>
   static constexpr std::uint32_t stage_bytes = tile* bytes_of<T> + granule;
 
-  // Offsets: the rings of both keys, of both values, two stages of keys, two of values.
+  // Offsets in shared memory: the key rings, the value rings, two key stages, two value stages.
   static constexpr std::uint32_t values = 2 * capacity * bytes_of<Key>;
   static constexpr std::uint32_t key_stages = values + 2 * capacity * bytes_of<Value>;
   static constexpr std::uint32_t key_stage_bytes =
@@ -52,9 +56,9 @@ struct RingLayout {
   static constexpr std::uint32_t bytes = value_stages + 2 * value_stage_bytes;
 };
 
-// One round of a search by `threads` neighbours together: each looks at one place of
-// [low, high), and what is in doubt afterwards lies between two of them. place(t) ascends with t;
-// `before` holds up to what is searched for.
+// Narrows [low, high) by one round of a search that `threads` neighbours share. Each tests one
+// place; the result is between two of them. place(t) must ascend with t. `before` must hold for all
+// places before the result, and for no other.
 template <std::uint32_t threads, class Place, class Before>
 __device__ void narrow(std::uint64_t& low, std::uint64_t& high, Place place, Before before) {
   const std::uint32_t mine = threadIdx.x % threads;
@@ -64,8 +68,8 @@ __device__ void narrow(std::uint64_t& low, std::uint64_t& high, Place place, Bef
   if (passed > 0) low = place(passed - 1) + 1;
 }
 
-// A search by `threads` neighbours in [low, high), first about `guess`: half of them look no
-// farther than 2 · spread from it, the others as far as 8 · spread.
+// Searches [low, high) with `threads` neighbours, starting around `guess`. Half of them probe
+// within 2 · spread of it, the others within 8 · spread.
 template <std::uint32_t threads, class Before>
 __device__ std::uint64_t search(std::uint64_t low, std::uint64_t high, std::uint64_t guess,
                                 std::uint64_t spread, Before before) {
@@ -87,14 +91,14 @@ __device__ std::uint64_t search(std::uint64_t low, std::uint64_t high, std::uint
   return low;
 }
 
-// cuts[n] = how many of the first n · stretch outputs come from a; n < count.
+// Sets cuts[n] to the number of records of a among the first n · stretch outputs, for n < count.
 //
-// Plain searches, chains of some 27 dependent accesses that touch as many bursts of memory, would
-// take 4 % of the merge's time. So of a block's cuts only the first and the last are searched for
-// in all of a, by a warp each, and the others between these two. Every search begins where the cut
-// would be if the records of a and b were evenly mixed; how far off it is where random keys mix
-// goes with the square root of their number.
-inline constexpr std::uint32_t cut_threads = 8;  // for one cut
+// A plain search is a long chain of dependent accesses, each to a memory burst of its own.
+// Therefore, of a block's cuts, only the first and the last are searched for in all of a, by a warp
+// each; the others lie between these two. Every search begins where the cut would be if a and b
+// were evenly mixed. For random keys the error of this guess grows with the square root of the
+// number of records.
+inline constexpr std::uint32_t cut_threads = 8;  // threads per cut
 inline constexpr std::uint32_t block_cuts = 32;
 template <class Key, class Value, class Less>
 __global__ void __launch_bounds__(cut_threads* block_cuts)
@@ -104,7 +108,7 @@ __global__ void __launch_bounds__(cut_threads* block_cuts)
   await_predecessor();
   const std::uint64_t total = a.count + b.count;
   const auto rank_of = [&](std::uint64_t n) { return n * stretch < total ? n * stretch : total; };
-  // Between two known cuts, (low_rank, low) and (high_rank, high).
+  // Searches between two known cuts, (low_rank, low) and (high_rank, high).
   const auto cut_at = [&]<std::uint32_t threads>(std::uint64_t rank, std::uint64_t low_rank,
                                                  std::uint64_t low, std::uint64_t high_rank,
                                                  std::uint64_t high) {
@@ -138,12 +142,12 @@ __global__ void __launch_bounds__(cut_threads* block_cuts)
   if (threadIdx.x % cut_threads == 0) cuts[n] = cut;
 }
 
-// One input array and the ring that follows it. Counts bytes, from the granule that the array
-// starts in.
+// Copies an input array into the ring that follows it. Counts bytes, from the granule in which the
+// array starts.
 struct Feed {
-  Address begin = 0, end = 0;  // of the array
-  Address fetched = 0;         // granules before this are in the ring or have been
-  Address last = 0;            // the block needs nothing from here on
+  Address begin = 0, end = 0;  // bounds of the array
+  Address fetched = 0;         // all granules before this address were fetched
+  Address last = 0;            // the block needs no granule from here on
   std::byte* ring = nullptr;
   std::uint32_t ring_bytes = 0;
 
@@ -160,7 +164,7 @@ struct Feed {
     if (first == last_one) last = fetched;
   }
 
-  // Fetches what fits behind `needed`, the address of the first record still in use.
+  // Fetches as much as fits after `needed`, the address of the first record still in use.
   __device__ void refill(Address needed, std::uint64_t* barrier) {
     const Address room = granule_floor(needed) + ring_bytes;
     const Address to = room < last ? room : last;
@@ -172,6 +176,7 @@ struct Feed {
   }
 };
 
+// Produces one stretch of the output per thread block.
 template <class Policy, bool aligned, class Key, class Value, class Less>
 __global__ void __launch_bounds__(Policy::block)
     ring_merge(Sequence<Key, Value> a, Sequence<Key, Value> b, const std::uint64_t* cuts,
@@ -186,13 +191,13 @@ __global__ void __launch_bounds__(Policy::block)
   constexpr std::uint32_t feeds = values ? 4 : 2;
 
   extern __shared__ __align__(128) std::byte memory[];
-  __shared__ std::uint32_t consumed_a[2];  // by the last tile, alternating
+  __shared__ std::uint32_t consumed_a[2];  // records of a in the last tile; tiles alternate
   constexpr std::uint32_t barrier_count = Layout::ahead + 1;
-  __shared__ std::uint64_t barriers[barrier_count];  // the refills take turns
+  __shared__ std::uint64_t barriers[barrier_count];  // refills alternate
 
   const std::uint32_t thread = threadIdx.x;
   const bool merges = thread < Policy::threads;
-  const std::uint32_t mover = thread - Policy::threads;  // a lane, where not `merges`
+  const std::uint32_t mover = thread - Policy::threads;  // lane of the moving warp, unless `merges`
   const std::uint64_t total = a.count + b.count;
   std::uint64_t rank = std::uint64_t{blockIdx.x} * Layout::stretch;
   const std::uint64_t rank_end = rank + Layout::stretch < total ? rank + Layout::stretch : total;
@@ -214,7 +219,7 @@ __global__ void __launch_bounds__(Policy::block)
   Key* const keys = reinterpret_cast<Key*>(memory);
   Value* const ring_values = reinterpret_cast<Value*>(memory + Layout::values);
 
-  // Where record 0 of each input would stand in its ring.
+  // Slot of record 0 of each input in its ring.
   std::uint32_t key_shift_a = 0, key_shift_b = 0, value_shift_a = 0, value_shift_b = 0;
   Feed feed;
   std::uint64_t element_fetched[2] = {i, j};
@@ -312,8 +317,8 @@ __global__ void __launch_bounds__(Policy::block)
       }
     }
 
-    // The other stage, which the next tile writes to, must have been read, and the element copies
-    // of the last refill must have arrived.
+    // The other stage, which the next tile overwrites, must have been read. The element copies of
+    // the last refill must have arrived.
     if constexpr (bulk) {
       if (merges)
         release_staged();
@@ -340,7 +345,7 @@ __global__ void __launch_bounds__(Policy::block)
       }
     }
   }
-  // A block's memory must outlive its bulk stores.
+  // A block's shared memory must outlive its bulk stores.
   if constexpr (bulk)
     if (!merges) staged_is_read();
 }

@@ -1,4 +1,4 @@
-// What one thread does inside a tile, on the host and on the device alike.
+// Co-rank and serial merge of one thread inside a tile, for host and device. Indexes count records.
 #pragma once
 
 #include <cstdint>
@@ -7,8 +7,8 @@
 
 namespace corank::device::detail {
 
-// How many of the first `rank` outputs come from a: corank::co_rank with the 32-bit indexes that
-// suffice, and are cheaper, in shared memory. `a` and `b` map an index to a key.
+// Returns how many of the first `rank` outputs come from `a`. Equals corank::co_rank, but its
+// 32-bit indexes, which suffice in shared memory, are cheaper. `a` and `b` map an index to a key.
 template <class A, class B, class Less>
 CORANK_HOST_DEVICE std::uint32_t tile_co_rank(std::uint32_t rank, A a, std::uint32_t a_count, B b,
                                               std::uint32_t b_count, Less less) {
@@ -23,11 +23,11 @@ CORANK_HOST_DEVICE std::uint32_t tile_co_rank(std::uint32_t rank, A a, std::uint
   return low;
 }
 
-// The place after this one: in memory that does not wrap.
+// Returns the next slot in memory that does not wrap.
 struct Straight {
   CORANK_HOST_DEVICE std::uint32_t operator()(std::uint32_t slot) const { return slot + 1; }
 };
-// In one of several rings that lie side by side, each of mask + 1 places.
+// Returns the next slot in one of several adjacent rings of mask + 1 slots each.
 struct Wrapping {
   std::uint32_t mask;
   CORANK_HOST_DEVICE std::uint32_t operator()(std::uint32_t slot) const {
@@ -35,12 +35,12 @@ struct Wrapping {
   }
 };
 
-// Merges `items` records of a and b, which stand in `keys` from at_a and at_b on, into registers.
-// slots[n] is the place that merged[n] came from. `bounded` unless both have `items` records left;
-// what follows the last record has no meaning, and is never compared. Reads up to `items` places
-// beyond the ends of a and b. Returns where a goes on.
+// Merges the next `items` records of a and b, which start at keys[at_a] and keys[at_b], into
+// registers. slots[n] is the slot that merged[n] came from. `bounded` may be false only if both
+// runs have `items` records left. Outputs after the last record are undefined and never compared.
+// Reads up to `items` slots beyond the ends of a and b. Returns the slot at which a continues.
 //
-// All indexes of `merged` and `slots` are known at compile time, so both live in registers; only
+// All indexes of `merged` and `slots` are known at compile time, so both stay in registers; only
 // `keys` is indexed by data. Source: Baxter, "Modern GPU" (2013), the serial merge.
 template <bool bounded, int items, class Key, class Next, class Less>
 CORANK_HOST_DEVICE std::uint32_t serial_merge(const Key* keys, Next next, std::uint32_t at_a,
@@ -49,7 +49,7 @@ CORANK_HOST_DEVICE std::uint32_t serial_merge(const Key* keys, Next next, std::u
                                               std::uint32_t (&slots)[items], Less less) {
   Key x = keys[at_a];
   Key y = keys[at_b];
-  // b_left more than was taken from a: with n outputs, b is exhausted when this is n or less.
+  // b_left plus the records taken from a: after n outputs, b is exhausted if this is n or less.
   std::uint32_t taken = b_left;
   const std::uint32_t all = a_left + b_left;
 #ifdef __CUDA_ARCH__
@@ -68,7 +68,7 @@ CORANK_HOST_DEVICE std::uint32_t serial_merge(const Key* keys, Next next, std::u
       at_a = slot;
     if (bounded && !take_b) ++taken;
     if (n + 1 < items) {
-      // One load for either side: two predicated ones would take twice the issue slots.
+      // One load serves either side; two predicated loads would take twice the issue slots.
       const Key key = keys[slot];
       if (take_b)
         y = key;
