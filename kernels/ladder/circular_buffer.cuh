@@ -35,8 +35,8 @@ struct Items {
 
 template <std::uint32_t threads_, std::uint32_t items_>
 struct CircularBufferPolicy {
-  static constexpr std::uint32_t threads = threads_;      // of a block
-  static constexpr std::uint32_t items = items_;          // that a thread merges of a tile
+  static constexpr std::uint32_t threads = threads_;      // per block
+  static constexpr std::uint32_t items = items_;          // merged by a thread per tile
   static constexpr std::uint32_t tile = threads * items;  // output of one iteration
   static constexpr std::uint32_t slots = 2 * tile;        // of both rings together
   static_assert((tile & (tile - 1)) == 0, "a ring's positions wrap by a mask");
@@ -109,7 +109,7 @@ class CircularMerge {
     if (end == outputs()) *a_used_ = i;
   }
 
-  // `out` is advanced to where the next tile goes.
+  // Advances `out` to the next tile's output.
   CORANK_HOST_DEVICE void store(std::uint32_t thread, View& out) {
     const std::uint32_t count = outputs();
     for (std::uint32_t rank = thread; rank < count; rank += Policy::threads)
@@ -122,8 +122,8 @@ class CircularMerge {
 
  private:
   struct Input {
-    View next;           // what has not been loaded
-    std::uint64_t left;  // how much of it there is
+    View next;           // the input that is not loaded yet
+    std::uint64_t left;  // its length
     Ring<View, Policy::tile> ring;
   };
 
@@ -143,7 +143,7 @@ class CircularMerge {
   }
 
   Input a_, b_;
-  std::uint64_t left_;  // outputs
+  std::uint64_t left_;  // outputs to produce
   View slots_;
   std::uint16_t* order_;
   std::uint32_t* a_used_;
@@ -151,7 +151,7 @@ class CircularMerge {
 };
 
 #ifdef __CUDACC__
-// By all threads of a block of Policy::threads. Shared memory may be used again on return.
+// Called by all threads of a block of Policy::threads. Shared memory may be reused on return.
 template <class Policy, class View, class Less>
 __device__ void merge_block(CircularMerge<Policy, View, Less> merge, View out) {
   while (!merge.done()) {

@@ -1,9 +1,8 @@
 // The first rungs of the ladder of merge kernels; LADDER.md explains why each is faster than the
-// one before. All are exact, stable and complete, for any type and order. Two sequences in, one
-// out.
+// one before. Each kernel merges two sequences into one, exactly and stably, for any type and
+// order. Counts are records.
 //
-// Source of the ideas: Hwu, Kirk, El Hajj, "Programming Massively Parallel Processors", 4th ed.,
-// chapter 12.
+// Source: Hwu, Kirk, El Hajj, "Programming Massively Parallel Processors", 4th ed., chapter 12.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +12,7 @@
 
 namespace corank::ladder {
 
-// Merges a and b, which are `a_count` and `b_count` long, until `output` has `count` records.
+// Merges a and b, of `a_count` and `b_count` records, until `output` has `count` records.
 template <class A, class B, class T, class Less>
 CORANK_HOST_DEVICE constexpr void merge_sequentially(const A& a, std::uint64_t a_count, const B& b,
                                                      std::uint64_t b_count, std::uint64_t count,
@@ -25,7 +24,7 @@ CORANK_HOST_DEVICE constexpr void merge_sequentially(const A& a, std::uint64_t a
   }
 }
 
-// Rung 0: one thread does it all.
+// Rung 0: one thread merges everything.
 template <class T, class Less>
 __global__ void sequential(const T* a, std::uint64_t a_count, const T* b, std::uint64_t b_count,
                            T* output, Less less) {
@@ -33,7 +32,7 @@ __global__ void sequential(const T* a, std::uint64_t a_count, const T* b, std::u
     merge_sequentially(a, a_count, b, b_count, a_count + b_count, output, less);
 }
 
-// Rung 1: a thread an output record, each found by its own co-rank.
+// Rung 1: one thread per output record, which it finds by co-rank.
 template <class T, class Less>
 __global__ void one_thread_an_output(const T* a, std::uint64_t a_count, const T* b,
                                      std::uint64_t b_count, T* output, Less less) {
@@ -44,7 +43,7 @@ __global__ void one_thread_an_output(const T* a, std::uint64_t a_count, const T*
                      less);
 }
 
-// Rung 2: a thread a stretch of `per_thread` records.
+// Rung 2: one thread per `per_thread` output records.
 template <class T, class Less>
 __global__ void coarsened(const T* a, std::uint64_t a_count, const T* b, std::uint64_t b_count,
                           T* output, std::uint32_t per_thread, Less less) {
@@ -57,9 +56,9 @@ __global__ void coarsened(const T* a, std::uint64_t a_count, const T* b, std::ui
                      less);
 }
 
-// Rung 3: a block a stretch of `per_block` records, a tile of them at a time. A tile of either
-// input is loaded into shared memory, coalesced, and searched and merged there; what the tile did
-// not consume, half of it, is loaded again with the next. Shared memory: 2 tiles.
+// Rung 3: one thread block per `per_block` output records, tile by tile. A tile of each input is
+// loaded into shared memory, coalesced, and is searched and merged there. Half of it is not
+// consumed, and is loaded again for the next tile. Needs shared memory for two tiles.
 template <class T, class Less>
 __global__ void tiled(const T* a, std::uint64_t a_count, const T* b, std::uint64_t b_count,
                       T* output, std::uint64_t per_block, std::uint32_t tile, Less less) {
@@ -100,7 +99,7 @@ __global__ void tiled(const T* a, std::uint64_t a_count, const T* b, std::uint64
   }
 }
 
-// Rung 4: the same with circular buffers, which keep what a tile did not consume.
+// Rung 4: circular buffers, which keep the records that a tile did not consume.
 using CircularPolicy = CircularBufferPolicy<256, 4>;
 template <class T, class Less>
 __global__ void circular_buffer(const T* a, std::uint64_t a_count, const T* b,
@@ -120,7 +119,7 @@ __global__ void circular_buffer(const T* a, std::uint64_t a_count, const T* b,
   __syncthreads();
   const std::uint64_t i = bounds[0], j = first - i;
   using View = Items<T>;
-  // A View can be written to, but the inputs are only read.
+  // A View is writable, but the inputs are only read.
   const View view_a{const_cast<T*>(a + i)}, view_b{const_cast<T*>(b + j)};
   merge_block(
       CircularMerge<CircularPolicy, View, Less>(view_a, bounds[1] - i, view_b, last - bounds[1] - j,
