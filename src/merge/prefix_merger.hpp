@@ -37,21 +37,22 @@ class PrefixMerger {
   // Emits records by non-temporal stores if `streams` and they pay off.
   PrefixMerger(const detail::KeyWords& keys, const WordKernel& kernel, bool streams)
       : keys_(keys),
-        whole_word_(keys.single_word_key()),
+        single_word_key_(keys.single_word_key()),
         text_(dynamic_cast<const TextWords*>(&keys)),
         streams_(streams && streaming_overlaps()),
         kernel_(kernel),
         merger_(kernel),
         sorter_(keys, kernel) {
-    if (text_) squeezed_.emplace(*text_);
+    if (text_) compactor_.emplace(*text_);
   }
 
   bool ascends(const Stretch& stretch) const {
-    if (whole_word_) {
+    if (single_word_key_) {
       const std::uint64_t stride = keys_.record_bytes();
-      return kernel_.ascend(stretch.records - stride * stretch.predecessor + whole_word_->offset,
-                            stride, stretch.count + stretch.predecessor, whole_word_->big_endian,
-                            whole_word_->flip ^ sign_bit);
+      return kernel_.ascend(
+          stretch.records - stride * stretch.predecessor + single_word_key_->offset, stride,
+          stretch.count + stretch.predecessor, single_word_key_->big_endian,
+          single_word_key_->flip ^ sign_bit);
     }
     const std::byte* const before =
         stretch.predecessor ? stretch.records - keys_.record_bytes() : nullptr;
@@ -62,26 +63,27 @@ class PrefixMerger {
   }
 
   // Merges `records` records of a block to `out`, which it advances. The output ends at `end` or
-  // before, unless `shaper` takes it. Calls look(span) for each row span while it is in cache.
+  // before, unless `shaper` takes it. Calls visit(span) for each row span while it is in cache.
   // Returns false if a run is out of order.
-  template <class Look>
+  template <class Visit>
   bool merge(std::span<const Stretch> block, std::uint64_t records, std::byte*& out,
-             const std::byte* end, TextTileOperators* shaper, Look look) {
+             const std::byte* end, TextTileOperators* shaper, Visit visit) {
     merger_.reset(records, block.size());
     choose_word(block);
-    const bool squeezed = text_ && !keys_.is_last(word_) && ties_often(block);
-    if (!(squeezed ? read_squeezed(block, records, look) : read_block(block, look))) return false;
+    const bool compacted = text_ && !keys_.is_last(word_) && ties_often(block);
+    if (!(compacted ? read_compacted(block, records, visit) : read_block(block, visit)))
+      return false;
     cursors_.clear();
     for (const Stretch& stretch : block) cursors_.push_back({stretch.records, stretch.records});
-    if (shaper) return put_records<sizeof(PrefixRef)>(merger_.merge(), *shaper);
+    if (shaper) return emit_records<sizeof(PrefixRef)>(merger_.merge(), *shaper);
     if (text_) {
       GatherWriter writer(*text_->text(), out, end);
-      const bool ordered = put_records<sizeof(PrefixRef)>(merger_.merge(), writer);
+      const bool ordered = emit_records<sizeof(PrefixRef)>(merger_.merge(), writer);
       out = writer.position();
       return ordered;
     }
     const bool ordered =
-        streams_ ? put(NontemporalWriter(out, kernel_.stream_lines)) : put(PlainWriter(out));
+        streams_ ? emit(NontemporalWriter(out, kernel_.stream_lines)) : emit(PlainWriter(out));
     out += records * keys_.record_bytes();
     return ordered;
   }
@@ -89,8 +91,8 @@ class PrefixMerger {
   // Merges a front of two runs to `out`. Returns an empty front if there is none to merge, and
   // nothing if a run is out of order.
   std::optional<Front> merge_front(const Stretch& a, const Stretch& b, std::byte* out) const {
-    if (!whole_word_ || keys_.record_bytes() != FrontKeys::record_bytes) return Front{};
-    const FrontKeys a_keys{*whole_word_, a.records}, b_keys{*whole_word_, b.records};
+    if (!single_word_key_ || keys_.record_bytes() != FrontKeys::record_bytes) return Front{};
+    const FrontKeys a_keys{*single_word_key_, a.records}, b_keys{*single_word_key_, b.records};
     const Front front = cut_front(a_keys, a.count, b_keys, b.count);
     if (front.count() == 0) return front;
     if (!ascends({a.records, front.a, a.predecessor}) ||
@@ -105,17 +107,17 @@ class PrefixMerger {
   static constexpr std::uint64_t sign_bit = std::uint64_t{1} << 63;  // words compare as signed
   static constexpr std::uint64_t batch = 64;
   static constexpr std::uint32_t line_bytes = 64;
-  static constexpr std::size_t put_words = 512;  // words checked for equal prefixes at a time
+  static constexpr std::size_t batch_words = 512;  // words checked for equal prefixes at a time
   // Maximum records of a piece that are copied one by one, if their size is constant.
   static constexpr std::uint64_t max_copied_apart = 8;
 
   // Gives the merger the packed words of the block's records. Returns false if they are out of
   // order.
-  template <class Look>
-  bool read_block(std::span<const Stretch> block, Look look) {
-    // Reading its key brings a short record into cache whole, so look() comes after it. For long
-    // records look() comes first, since its sequential reads are then faster.
-    const bool looks_first = keys_.record_bytes() > line_bytes;
+  template <class Visit>
+  bool read_block(std::span<const Stretch> block, Visit visit) {
+    // Reading its key brings a short record into cache whole, so visit() comes after it. For long
+    // records visit() comes first, since its sequential reads are then faster.
+    const bool visits_first = keys_.record_bytes() > line_bytes;
     may_tie_ = packing_.shift != 0 || !keys_.is_last(word_);
     checks_ties_later_ = ties_stayed_ && !text_ && !keys_.is_last(word_) &&
                          keys_.record_bytes() <= NontemporalWriter::window_bytes;
@@ -123,7 +125,7 @@ class PrefixMerger {
       prefetch_ahead(block, run, keys_.record_bytes());
       const Stretch& stretch = block[run];
       if (stretch.count == 0) continue;
-      if (looks_first) look(stretch);
+      if (visits_first) visit(stretch);
       if (!joins(stretch) || !share_words(stretch)) return false;
       std::uint64_t first;
       keys_.read(word_, stretch.records, 1, &first);
@@ -133,31 +135,31 @@ class PrefixMerger {
       if (!read(stretch, word_, packing_, run, checks_ties_later_,
                 [&](std::uint64_t at) { return to + at; }))
         return false;
-      if (!looks_first) look(stretch);
+      if (!visits_first) visit(stretch);
     }
     return true;
   }
 
   // Gives the merger compacted key bits, for variable-length records whose keys no single word
   // distinguishes well. Returns false if the records are out of order.
-  template <class Look>
-  bool read_squeezed(std::span<const Stretch> block, std::uint64_t records, Look look) {
-    squeezed_->reset(records);
+  template <class Visit>
+  bool read_compacted(std::span<const Stretch> block, std::uint64_t records, Visit visit) {
+    compactor_->reset(records);
     for (const Stretch& stretch : block) {
       if (stretch.count == 0) continue;
-      if (!joins(stretch) || !share_words(stretch) || !squeezed_->read(stretch, word_))
+      if (!joins(stretch) || !share_words(stretch) || !compactor_->read(stretch, word_))
         return false;
-      look(stretch);
+      visit(stretch);
     }
-    may_tie_ = !squeezed_->choose_bits(63 - packing_.run_bits, packing_.run_bits);
+    may_tie_ = !compactor_->choose_bits(63 - packing_.run_bits, packing_.run_bits);
     packing_.shift = 1;  // marks bits as lost, so that equal words are sorted by word_ again
     std::uint64_t at = 0;
     for (std::size_t run = 0; run < block.size(); ++run) {
       const std::uint64_t count = block[run].count;
       if (count == 0) continue;
       std::uint64_t first;
-      squeezed_->put(at, 1, run, &first);
-      squeezed_->put(
+      compactor_->put(at, 1, run, &first);
+      compactor_->put(
           at, count, run,
           reinterpret_cast<std::uint64_t*>(merger_.add(static_cast<Word>(first), count)));
       at += count;
@@ -190,8 +192,8 @@ class PrefixMerger {
   }
 
   bool descends(const std::byte* record, const std::byte* next) const {
-    if (!whole_word_) return keys_.less(next, record);
-    return detail::word_of(*whole_word_, next) < detail::word_of(*whole_word_, record);
+    if (!single_word_key_) return keys_.less(next, record);
+    return detail::word_of(*single_word_key_, next) < detail::word_of(*single_word_key_, record);
   }
 
   // Sets word_ to the first word in which the block's min and max records differ.
@@ -219,9 +221,9 @@ class PrefixMerger {
             bool later, Place place) const {
     Order order{};
     const bool of_entries = word == 0 && keys_.text();
-    const bool reads_packed = whole_word_ || of_entries;
+    const bool reads_packed = single_word_key_ || of_entries;
     const std::uint64_t record_bytes = keys_.record_bytes();
-    // Long records are fetched by look(), and records behind prefix references by their reader;
+    // Long records are fetched by visit(), and records behind prefix references by their reader;
     // neither is prefetched here.
     const std::uint64_t fetched_ahead = record_bytes > line_bytes || (text_ && !of_entries)
                                             ? stretch.count
@@ -233,9 +235,10 @@ class PrefixMerger {
         prefetch(records + fetched_ahead * record_bytes, batch * record_bytes);
       std::uint64_t* to = place(first);
       order.equals = false;
-      if (whole_word_) {
-        kernel_.read_packed(records + whole_word_->offset, record_bytes, count,
-                            whole_word_->big_endian, whole_word_->flip, packing, run, order, to);
+      if (single_word_key_) {
+        kernel_.read_packed(records + single_word_key_->offset, record_bytes, count,
+                            single_word_key_->big_endian, single_word_key_->flip, packing, run,
+                            order, to);
       } else if (of_entries) {
         kernel_.read_packed(records + offsetof(PrefixRef, word), sizeof(PrefixRef), count, false, 0,
                             packing, run, order, to);
@@ -261,20 +264,20 @@ class PrefixMerger {
                                      const std::uint64_t* packed, unsigned shift) const {
     // Checking all records costs less than finding those with equal prefixes.
     if (const auto ascend = keys_.ascend(before, records, count)) return *ascend;
-    return tied_ones_ascend(before, records, count, word, part, packed, shift);
+    return tied_records_ascend(before, records, count, word, part, packed, shift);
   }
 
   // Checks only records with equal prefixes, for ties_ascend(). Kept out of line, so that
   // ties_ascend() itself has fewer registers to save.
-  [[gnu::noinline]] bool tied_ones_ascend(const std::byte* before, const std::byte* records,
-                                          std::uint64_t count, std::uint32_t word, bool part,
-                                          const std::uint64_t* packed, unsigned shift) const {
+  [[gnu::noinline]] bool tied_records_ascend(const std::byte* before, const std::byte* records,
+                                             std::uint64_t count, std::uint32_t word, bool part,
+                                             const std::uint64_t* packed, unsigned shift) const {
     if (before && descends(before, records)) return false;
-    if (whole_word_)
-      return kernel_.ascend(records + whole_word_->offset, keys_.record_bytes(), count,
-                            whole_word_->big_endian, whole_word_->flip ^ sign_bit);
+    if (single_word_key_)
+      return kernel_.ascend(records + single_word_key_->offset, keys_.record_bytes(), count,
+                            single_word_key_->big_endian, single_word_key_->flip ^ sign_bit);
     if (!text_) {
-      std::array<std::uint64_t, put_words> words, next_words;
+      std::array<std::uint64_t, batch_words> words, next_words;
       const auto order_by = [&](std::uint64_t* to, const std::uint64_t* ties, unsigned tie_shift) {
         keys_.read(word, records, count, to);
         return kernel_.order_ties(ties, tie_shift, to, count);
@@ -295,15 +298,15 @@ class PrefixMerger {
   }
 
   template <class Writer>
-  bool put(Writer&& writer) {
-    return keys_.record_bytes() == 16 ? put_records<16>(merger_.merge(), writer)
-                                      : put_records<0>(merger_.merge(), writer);
+  bool emit(Writer&& writer) {
+    return keys_.record_bytes() == 16 ? emit_records<16>(merger_.merge(), writer)
+                                      : emit_records<0>(merger_.merge(), writer);
   }
 
   // Emits the records in the order of their words. Returns false if the records of a run are out of
   // order.
   template <std::uint32_t Bytes, class Writer>
-  bool put_records(std::span<const Word> words, Writer& writer) {
+  bool emit_records(std::span<const Word> words, Writer& writer) {
     const MergedRecords<Bytes> records(words, packing_.run_bits, keys_.record_bytes(),
                                        cursors_.data());
     const std::uint32_t record_bytes = records.record_bytes();
@@ -314,19 +317,20 @@ class PrefixMerger {
     };
     std::size_t window_records = 0;
     if constexpr (goes_back) window_records = Writer::window_bytes / record_bytes;
-    const std::size_t most = window_records == 0 ? put_words : std::min(put_words, window_records);
+    const std::size_t most =
+        window_records == 0 ? batch_words : std::min(batch_words, window_records);
     // Equal prefixes usually mean equal keys. Assume so, check after the copy, and fall back once
     // it fails.
     bool ordered = true;
     // If most prefixes are equal, checking all records costs less than finding those.
-    const bool looks_at_all = may_tie_ && window_records != 0 && ties_stand_close(words, most);
+    const bool checks_all = may_tie_ && window_records != 0 && ties_are_dense(words, most);
     for (std::size_t first = 0; first < words.size();) {
       const std::size_t end = std::min(first + most, words.size());
       const std::size_t from = goes_back && first != 0 ? first - 1 : first;
       const std::size_t past = goes_back ? end : std::min(end + 1, words.size());
-      const bool tied = may_tie_ && ((looks_at_all && ordered) ||
-                                     kernel_.tied(&words[from], past - from, packing_,
-                                                  !goes_back || checks_ties_later_));
+      const bool tied =
+          may_tie_ && ((checks_all && ordered) || kernel_.tied(&words[from], past - from, packing_,
+                                                               !goes_back || checks_ties_later_));
       if constexpr (goes_back) {
         if (window_records != 0 && (ordered || !tied)) {
           const std::byte* const before =
@@ -352,7 +356,7 @@ class PrefixMerger {
       }
       if (tied) {
         while (first < end)
-          if (!put_equal(records, first, writer)) return false;
+          if (!emit_equal(records, first, writer)) return false;
       } else if constexpr (goes_back) {
         for (; first < end; ++first) writer.write(records.take(first), record_bytes);
       } else {
@@ -366,7 +370,7 @@ class PrefixMerger {
 
   // Returns whether, by a sample, several of `most` words have the same prefix as their
   // predecessors.
-  bool ties_stand_close(std::span<const Word> words, std::size_t most) const {
+  bool ties_are_dense(std::span<const Word> words, std::size_t most) const {
     constexpr std::size_t apart = 64;
     const std::size_t several = std::clamp<std::size_t>(most / 2, 1, 4);
     std::size_t ties = 0;
@@ -381,7 +385,7 @@ class PrefixMerger {
   // Emits the records with the same prefix as the first one, and advances `first` past them. Each
   // run contributes one contiguous piece. Returns false if the records of a run are out of order.
   template <std::uint32_t Bytes, class Writer>
-  bool put_equal(const MergedRecords<Bytes>& records, std::size_t& first, Writer& writer) {
+  bool emit_equal(const MergedRecords<Bytes>& records, std::size_t& first, Writer& writer) {
     const std::span<const Word> words = records.words();
     const std::uint32_t record_bytes = records.record_bytes();
     const Word one = words[first];
@@ -429,10 +433,10 @@ class PrefixMerger {
   }
 
   const detail::KeyWords& keys_;
-  const std::optional<detail::SingleWordKey> whole_word_;
+  const std::optional<detail::SingleWordKey> single_word_key_;
   const TextWords* const text_;
   const bool streams_;
-  std::optional<KeyCompactor> squeezed_;
+  std::optional<KeyCompactor> compactor_;
   const WordKernel& kernel_;
   WordMerger merger_;
   RecordSorter sorter_;

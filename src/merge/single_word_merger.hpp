@@ -33,11 +33,11 @@ class SingleWordMerger {
                           key_.flip ^ sign_bit);
   }
 
-  // Merges `records` records of a block to `out`, which it advances. Calls look(span) for each row
+  // Merges `records` records of a block to `out`, which it advances. Calls visit(span) for each row
   // span while it is in L1. Returns false if a run is out of order.
-  template <class Look>
+  template <class Visit>
   bool merge(std::span<const Stretch> block, std::uint64_t records, std::byte*& out,
-             const std::byte* /*end*/, TextTileOperators* /*shaper*/, Look look) {
+             const std::byte* /*end*/, TextTileOperators* /*shaper*/, Visit visit) {
     merger_.reset(records, block.size());
     for (std::size_t run = 0; run < block.size(); ++run) {
       prefetch_ahead(block, run, 8);
@@ -49,7 +49,7 @@ class SingleWordMerger {
                                   key_.flip ^ sign_bit,
                                   merger_.add(static_cast<Word>(first ^ sign_bit), stretch.count)))
         return false;
-      look(stretch);
+      visit(stretch);
     }
     if (!key_.big_endian) {
       merger_.merge_into(reinterpret_cast<Word*>(out), static_cast<Word>(key_.flip ^ sign_bit),

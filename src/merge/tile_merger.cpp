@@ -22,7 +22,7 @@ constexpr std::uint64_t block_bytes = std::uint64_t{1} << 20;
 constexpr std::uint64_t max_block_records = std::uint64_t{1} << 15;
 // Maximum bytes per record that count towards a block: of a long record, only the key is read
 // before the copy.
-constexpr std::uint64_t max_kept_bytes = 128;
+constexpr std::uint64_t max_record_block_bytes = 128;
 // Minimum and sufficient records per run in a block. With many runs, larger blocks cost less than
 // taking very few records from each run. Tuned by bench-cpu; see docs/tuning.md.
 constexpr std::uint64_t min_records_from_run = 32;
@@ -40,7 +40,7 @@ class FormatMerger final : public TileMerger {
         stream_lines_(output == Output::read_later ? kernel.stream_lines : nullptr),
         format_(keys, kernel, stream_lines_ != nullptr),
         sorter_(keys, kernel),
-        cutter_(keys, sorter_) {}
+        partitioner_(keys, sorter_) {}
 
   std::optional<std::uint64_t> merge(std::span<const Stretch> stretches, std::byte* out,
                                      TileOperators* shaper, FingerprintSum sum,
@@ -61,7 +61,7 @@ class FormatMerger final : public TileMerger {
 
  private:
   // Adds the fingerprints of records that are in cache, or are needed there next.
-  void take_fingerprints(const std::byte* records, std::uint64_t count) {
+  void add_fingerprints(const std::byte* records, std::uint64_t count) {
     if (sum_) fingerprint_ += sum_({records, count * keys_.record_bytes()}, keys_.record_bytes());
   }
 
@@ -102,14 +102,15 @@ class FormatMerger final : public TileMerger {
     if (cluster_.size() == 1) return copy(cluster_, out);
     if (cluster_.size() == 2 && !merge_fronts(out)) return false;
     const std::uint64_t runs = cluster_.size();
-    const std::uint64_t kept_bytes = std::min(bytes_to_merge(keys_), max_kept_bytes);
+    const std::uint64_t record_block_bytes =
+        std::min(bytes_to_merge(keys_), max_record_block_bytes);
     const std::uint64_t block_records = std::min(
-        std::max({std::clamp<std::uint64_t>(block_bytes / kept_bytes, 1, max_block_records),
-                  std::min(enough_records_from_run * runs, wide_block_bytes / kept_bytes),
+        std::max({std::clamp<std::uint64_t>(block_bytes / record_block_bytes, 1, max_block_records),
+                  std::min(enough_records_from_run * runs, wide_block_bytes / record_block_bytes),
                   min_records_from_run * runs}),
         max_wide_block_records);
-    cutter_.begin(cluster_, block_records);
-    while (cutter_.next(block_))
+    partitioner_.begin(cluster_, block_records);
+    while (partitioner_.next(block_))
       if (!merge_block(out)) return false;
     return true;
   }
@@ -131,7 +132,7 @@ class FormatMerger final : public TileMerger {
         out += front->count() * keys_.record_bytes();
         take_front(a, front->a);
         take_front(b, front->b);
-        shape(begin, out);
+        apply_operators(begin, out);
       }
     }
     return true;
@@ -155,7 +156,7 @@ class FormatMerger final : public TileMerger {
   }
 
   void take_front(Stretch& run, std::uint64_t count) {
-    take_fingerprints(run.records, count);
+    add_fingerprints(run.records, count);
     drop(run, count, keys_.record_bytes());
   }
 
@@ -164,17 +165,17 @@ class FormatMerger final : public TileMerger {
     std::uint64_t records = 0;
     for (const Stretch& stretch : block_) records += stretch.count;
     std::byte* const begin = out;
-    const auto look = [this](const Stretch& stretch) {
-      take_fingerprints(stretch.records, stretch.count);
+    const auto visit = [this](const Stretch& stretch) {
+      add_fingerprints(stretch.records, stretch.count);
     };
-    if (!format_.merge(block_, records, out, end_, text_shaper_, look)) return false;
-    shape(begin, out);
+    if (!format_.merge(block_, records, out, end_, text_shaper_, visit)) return false;
+    apply_operators(begin, out);
     return true;
   }
 
   // Applies the operators to the records merged to [begin, out), and moves `out` to the next output
   // position.
-  void shape(std::byte* begin, std::byte*& out) {
+  void apply_operators(std::byte* begin, std::byte*& out) {
     if (shaper_ && begin != out)
       out = shaper_->take(begin, static_cast<std::uint64_t>(out - begin) / keys_.record_bytes());
   }
@@ -207,7 +208,7 @@ class FormatMerger final : public TileMerger {
     for (Stretch rest = stretch; rest.count > 0;) {
       Stretch piece = rest;
       piece.count = std::min(piece.count, piece_records);
-      take_fingerprints(piece.records, piece.count);
+      add_fingerprints(piece.records, piece.count);
       drop(rest, piece.count, record_bytes);
       std::byte* const begin = out;
       if (text_shaper_) {
@@ -229,7 +230,7 @@ class FormatMerger final : public TileMerger {
       }
       // Checked after the copy, which brings the piece into L1; checking first is slower.
       if (!format_.ascends(piece)) return false;
-      shape(begin, out);
+      apply_operators(begin, out);
     }
     return true;
   }
@@ -240,7 +241,7 @@ class FormatMerger final : public TileMerger {
   std::uint64_t fingerprint_ = 0;  // of the tile's merged records
   Format format_;
   RecordSorter sorter_;
-  BlockPartitioner cutter_;
+  BlockPartitioner partitioner_;
   std::vector<Stretch> cluster_, block_;
   std::vector<RecordRef> firsts_;
   const std::byte* end_ = nullptr;  // end of the output of prefix references
