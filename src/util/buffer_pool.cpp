@@ -30,8 +30,8 @@ BufferPool::BufferPool(std::size_t buffer_bytes, std::size_t count, const PinMem
                             std::strerror(errno)));
   memory_ = {static_cast<std::byte*>(memory), bytes};
   try {
-    // Huge pages are registered several times faster, too. Without such need the kernel's search
-    // for them costs more than they gain: a merge of 1 GiB took 2.5 times as long.
+    // Huge pages make registration for a device faster, too. Without need they are not requested,
+    // since the kernel's search for them then costs more than they gain. See docs/tuning.md.
     if (pin || pages == Pages::huge) ::madvise(memory, bytes, MADV_HUGEPAGE);
     if (pin) pinned_ = pin(memory_);
     free_.reserve(count);
@@ -40,7 +40,7 @@ BufferPool::BufferPool(std::size_t buffer_bytes, std::size_t count, const PinMem
     ::munmap(memory, bytes);
     throw;
   }
-  // The lowest address comes first, so that memory is touched only as far as it is needed.
+  // Lease the lowest address first, so that memory is touched only as far as it is needed.
   for (std::size_t i = count; i-- > 0;) free_.push_back(memory_.data() + i * buffer_bytes);
 }
 

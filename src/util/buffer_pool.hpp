@@ -1,4 +1,6 @@
-// Page-aligned memory, taken once and lent piece by piece.
+// Page-aligned buffers of one size, allocated together and leased one at a time. `BufferPool` is
+// thread-safe; its constructor throws Error if memory is short. A `Buffer` returns itself to its
+// pool on destruction, so the pool must outlive it.
 #pragma once
 
 #include <condition_variable>
@@ -13,16 +15,16 @@
 
 namespace corank {
 
-// Makes memory known to a device for as long as what it returns lives.
+// Registers memory with a device for as long as the returned object lives.
 using PinMemory = std::function<std::shared_ptr<void>(std::span<std::byte>)>;
 
 class BufferPool;
 
-// A lease of one piece of a pool, given back when it is destroyed. The pool must outlive it.
+// A lease of one buffer of a pool, returned on destruction. The pool must outlive it.
 class Buffer {
  public:
   Buffer() = default;
-  // Memory that is no pool's: there is nothing to give back.
+  // Wraps memory that belongs to no pool; nothing is returned.
   explicit Buffer(std::span<std::byte> bytes) : bytes_(bytes) {}
   Buffer(Buffer&& other) noexcept { swap(other); }
   Buffer& operator=(Buffer&& other) noexcept {
@@ -45,21 +47,22 @@ class Buffer {
   std::span<std::byte> bytes_;
 };
 
-// `count` buffers of `buffer_bytes` each, a multiple of the page size. Thread-safe.
+// Holds `count` buffers of `buffer_bytes` each, a multiple of the page size. Thread-safe.
 class BufferPool {
  public:
   enum class Pages { small, huge };
 
-  // Huge pages are for what a device reads into or writes from, which takes them in fewer pieces,
-  // and for what is soon filled whole.
+  // Uses huge pages if `pin` is given, since a device maps them in fewer pieces, or on request.
+  // Request them for memory that is soon filled completely.
   BufferPool(std::size_t buffer_bytes, std::size_t count, const PinMemory& pin,
              Pages pages = Pages::small);
   ~BufferPool();
   BufferPool(const BufferPool&) = delete;
   BufferPool& operator=(const BufferPool&) = delete;
 
-  // Waits for a buffer to be given back where none is free.
+  // Returns a free buffer; blocks while all are leased.
   Buffer lease();
+  // Returns the number of free buffers.
   std::size_t available() const;
 
  private:

@@ -1,4 +1,5 @@
-// The hash of a text: XXH64, seed 0. It tells texts apart that are not made to collide.
+// Hash of a string: XXH64 with seed 0, or 0 for an empty string. It distinguishes strings that are
+// not crafted to collide.
 #pragma once
 
 #include <cstdint>

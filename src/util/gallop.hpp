@@ -1,5 +1,6 @@
-// Exponential search: J. L. Bentley and A. C. Yao, An almost optimal algorithm for unbounded
-// searching, Information Processing Letters 5 (1976).
+// Exponential (galloping) search.
+// Source: J. L. Bentley and A. C. Yao, An almost optimal algorithm for unbounded searching,
+// Information Processing Letters 5 (1976).
 #pragma once
 
 #include <algorithm>
@@ -7,8 +8,8 @@
 
 namespace corank {
 
-// How many of `count` things, those of the front, fulfil `take(i)`; best where they are about
-// `guess`.
+// Returns how many indices i < `count` satisfy `take(i)`, which must hold for a prefix of them.
+// Fastest if the result is close to `guess`.
 template <class Take>
 std::uint64_t gallop(std::uint64_t count, std::uint64_t guess, Take take) {
   std::uint64_t low = 0;

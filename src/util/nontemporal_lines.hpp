@@ -1,4 +1,5 @@
-// Stores past the caches, by the instruction set of the file that includes this.
+// Copies cache lines by non-temporal stores, with the instruction set that the including file is
+// compiled for. Every including file has a copy of its own.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +13,7 @@
 namespace corank {
 namespace {
 
-// Whole lines of 64 bytes; `to` begins one.
+// Copies whole 64-byte lines: `bytes` is a multiple of 64, and `to` is aligned to 64.
 inline void stream_lines(std::byte* to, const std::byte* from, std::uint64_t bytes) {
 #if defined(__AVX512F__)
   for (std::uint64_t at = 0; at < bytes; at += 64)

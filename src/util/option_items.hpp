@@ -1,4 +1,5 @@
-// The items of an option's value, which commas separate.
+// Splits an option's value into items, separated by commas by default. Errors name the item and its
+// position.
 #pragma once
 
 #include <fmt/format.h>
@@ -10,7 +11,7 @@
 
 namespace corank {
 
-// One item and where it stands in the text, for messages that point.
+// An item and its position in the whole value, for error messages.
 struct Item {
   std::string_view text;
   std::size_t position;

@@ -1,4 +1,4 @@
-// Loops over all cores that are never left half done.
+// A parallel loop that is never left incomplete without an exception.
 #pragma once
 
 #include <tbb/parallel_for.h>
@@ -8,10 +8,9 @@
 
 namespace corank {
 
-// Calls body(i) for all i from `first` to `end`, in tasks of the caller's arena, unless one throws.
-// Where the tasks around it are cancelled, since one of them has thrown, tbb::parallel_for alone
-// would leave out the rest of its own without a word, and who called it would go on with what is
-// not there.
+// Calls body(i) for all i from `first` up to `end`, in tasks of the caller's arena, unless one
+// throws. The loop has a cancellation context of its own. A plain tbb::parallel_for skips
+// iterations silently when a surrounding task throws, and its caller would use missing results.
 template <class Body>
 void parallel_for(std::uint64_t first, std::uint64_t end, const Body& body) {
   tbb::task_group_context apart(tbb::task_group_context::isolated);

@@ -19,13 +19,15 @@
 namespace corank {
 namespace {
 
-// What allocators map at once when threads begin to use them.
+// Bytes that allocators map when threads first allocate: in total, and per thread.
 constexpr std::size_t room_bytes = std::size_t{8} << 20;
 constexpr std::size_t room_bytes_of_thread = std::size_t{1} << 20;
-// Where oneTBB is busy elsewhere its threads come late, or never.
+// Maximum wait for all threads to arrive. If oneTBB is busy elsewhere, its threads come late or
+// never.
 constexpr std::chrono::milliseconds patience{100};
 
-// Throws unless the system gives as many threads more, with stacks no smaller than oneTBB's.
+// Throws unless the system can start `count` more threads, with stacks no smaller than oneTBB's,
+// and has the memory that their allocators map.
 void try_threads(unsigned count) {
   std::latch tried(1);
   std::vector<std::jthread> threads;
@@ -48,23 +50,23 @@ void try_threads(unsigned count) {
 void leave_memory_to_thread() {
   using Memory = std::vector<std::byte, tbb::cache_aligned_allocator<std::byte>>;
   std::array<Memory, 16> blocks;
-  // About the largest that oneTBB's allocator cuts from slabs of the thread's own.
+  // Close to the largest block that oneTBB's allocator cuts from slabs of the thread's own.
   for (Memory& block : blocks) block.reserve(8000);
 }
 
 void start_workers(unsigned parallelism) {
   static std::mutex starting;
-  static unsigned started = 1;  // and the caller's
+  static unsigned started = 1;  // includes the caller's thread
   const std::lock_guard lock(starting);
   const auto allowed =
       tbb::global_control::active_value(tbb::global_control::max_allowed_parallelism);
   parallelism = static_cast<unsigned>(std::min<std::size_t>(parallelism, allowed));
   if (parallelism <= started) return;
   try_threads(parallelism - started);
-  // They stay for as long as there is an arena.
+  // oneTBB keeps its threads for as long as there is an arena.
   static tbb::task_arena* const keeper = new tbb::task_arena(1);
   keeper->initialize();
-  // Who waits here takes no second task, so each takes one.
+  // A waiting thread takes no second task, so each thread takes one.
   std::mutex mutex;
   std::condition_variable arrived;
   unsigned missing = parallelism;

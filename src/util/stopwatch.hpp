@@ -1,4 +1,4 @@
-// How long stages are at work, and when: totals, and a trace where one is wanted.
+// Measures how long the pipeline's stages work: totals, and trace events if a trace is requested.
 #pragma once
 
 #include <atomic>

@@ -23,7 +23,7 @@ void Trace::write(const std::filesystem::path& file) const {
   const auto microseconds = [](TraceClock::duration time) {
     return std::chrono::duration<double, std::micro>(time).count();
   };
-  // The format knows processes and threads: slices and their rows, in the order of the flow.
+  // The trace's processes are partitions, and its threads are tracks, in the order of the stages.
   const auto key = [](const TraceRow& row) {
     const std::string_view flow[] = {"read", "cut", "merge", "write"};
     return std::tuple(row.partition, std::ranges::find(flow, std::string_view(row.stage)) - flow,

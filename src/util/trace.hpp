@@ -1,4 +1,5 @@
-// What happened when, for a viewer of Chrome's trace events such as Perfetto.
+// Records when each stage worked on which chunk or unit, and writes it for viewers of Chrome trace
+// events, such as Perfetto.
 #pragma once
 
 #include <chrono>
@@ -13,22 +14,22 @@ using TraceClock = std::chrono::steady_clock;
 
 class Trace;
 
-// A row of the picture: one thread, or one token, of a stage of a slice.
+// A track of the trace: one thread, or one in-flight unit, of a stage of a partition.
 struct TraceRow {
-  Trace* trace = nullptr;  // null where none is wanted
+  Trace* trace = nullptr;  // null if no trace is requested
   const char* stage = "";
   unsigned partition = 0;
   unsigned number = 0;
 };
 
-// Thread-safe.
+// Collects the events of a merge. add() is thread-safe; write() must not run at the same time.
 class Trace {
  public:
-  // `number` tells which chunk or unit was worked on.
+  // Adds an event. `number` identifies the chunk or unit that the stage worked on.
   void add(const TraceRow& row, std::uint64_t number, TraceClock::time_point begin,
            TraceClock::time_point end);
 
-  // Throws Error.
+  // Writes all events to `file`. Throws Error if that fails.
   void write(const std::filesystem::path& file) const;
 
  private:
