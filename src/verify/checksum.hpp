@@ -1,4 +1,4 @@
-// The checksum that does not depend on the order of records or on how they are spread over files.
+// Checksum of records that depends neither on their order nor on their distribution over files.
 #pragma once
 
 #include <cstddef>
@@ -9,10 +9,10 @@
 
 namespace corank {
 
-// The sum modulo 2^64 of XXH64 (seed 0) of every record.
+// Returns the sum modulo 2^64 of the XXH64 (seed 0) of every record.
 std::uint64_t records_checksum(std::span<const std::byte> records, std::uint32_t record_bytes);
 
-// The same of the records that entries stand for.
+// Returns the sum modulo 2^64 of the XXH64 (seed 0) of every record that `entries` point to.
 std::uint64_t prefix_refs_checksum(const TextLayout& layout, std::span<const PrefixRef> entries);
 
 }  // namespace corank

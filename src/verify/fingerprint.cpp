@@ -19,9 +19,9 @@ namespace {
 using detail::Pair, detail::short_record, detail::word_of;
 
 #ifdef __x86_64__
-// Rounds of AES mix 16 bytes at once: after two, every bit depends on every bit; one more leaves
-// nothing of the structure of the first two. Without it, records of few values that exchange the
-// four bytes of a column go unnoticed now and then.
+// AES rounds mix 16 bytes at a time: after two rounds, every bit depends on every bit. A third
+// round removes what is left of the structure of the first two. Without it, the sum sometimes
+// misses records of few distinct values that exchange the four bytes of a column.
 #define CORANK_AES __attribute__((target("aes,sse4.1")))
 #define CORANK_VAES __attribute__((target("aes,avx2,vaes")))
 
@@ -75,7 +75,7 @@ CORANK_AES std::uint64_t sum_rounds(std::span<const std::byte> records,
   return sum_of(add_rounds(records, record_bytes));
 }
 
-// What mix() is to make the fingerprint of a record of, whose length is a part of it.
+// Returns the state from which mix() makes a record's fingerprint, its length included.
 CORANK_AES inline __attribute__((always_inline)) __m128i state_of(const std::byte* record,
                                                                   std::uint64_t bytes) {
   __m128i state = _mm_set1_epi64x(static_cast<long long>(bytes));
@@ -96,7 +96,7 @@ CORANK_AES std::uint64_t sum_entry_rounds(const TextLayout& layout,
                                           std::span<const PrefixRef> entries) {
   std::uint64_t sum = 0;
   for (std::size_t i = 0; i < entries.size(); ++i) {
-    // Apart from what calls, lest the vector be spilled at every record.
+    // Separate from the call below, which would spill the vector for every record.
     __m128i sums = _mm_setzero_si128();
     for (; i < entries.size() && short_bytes(entries[i]) < saturated_bytes; ++i)
       sums = _mm_add_epi64(sums, mix(state_of(record_of(entries[i]), short_bytes(entries[i]))));
@@ -107,7 +107,7 @@ CORANK_AES std::uint64_t sum_entry_rounds(const TextLayout& layout,
   return sum;
 }
 
-// The first eight bytes of a line, zeros where it has fewer. Other lines go on up to `end`.
+// Returns the first eight bytes of a line, padded with zeros. Memory is readable up to `end`.
 inline std::uint64_t head_of(std::string_view line, const char* end) {
   const auto bytes = static_cast<unsigned>(std::min<std::size_t>(line.size(), 8));
   const unsigned loaded = end - line.data() >= 8 ? 8 : bytes;
@@ -130,7 +130,8 @@ CORANK_AES OrderedSum sum_line_rounds(const std::byte* lines, std::span<const st
     last = line;
     last_head = head;
   }
-  __m128i sums = _mm_setzero_si128();  // apart from what calls, here too
+  // Separate from the loop above, whose calls would spill the vector.
+  __m128i sums = _mm_setzero_si128();
   begin = 0;
   for (const std::uint32_t end : ends) {
     sums = _mm_add_epi64(sums, mix(state_of(lines + begin, end + 1 - begin)));
@@ -151,9 +152,9 @@ CORANK_VAES inline __m256i load_blocks(const std::byte* at) {
 
 constexpr std::uint32_t min_for_two_chains = 64;
 
-// The same with two blocks of a long record at once, each in a chain of its own. A block at the end
-// may go into both: two rounds between them, so that what it changes in one never undoes what it
-// changes in the other.
+// Computes the sum for long records, two blocks at a time, each in a chain of its own. A block at
+// the end may enter both chains. Two rounds between them keep its changes to one from undoing its
+// changes to the other.
 template <class See>
 CORANK_VAES std::uint64_t sum_two_chains(std::span<const std::byte> records,
                                          std::uint32_t record_bytes, See see) {
@@ -181,7 +182,8 @@ CORANK_VAES inline __m128i add_halves(__m256i sums) {
   return _mm_add_epi64(_mm256_castsi256_si128(sums), _mm256_extracti128_si256(sums, 1));
 }
 
-// The same for two records of 16 bytes or four of 8 at once.
+// Computes the sum with 32-byte vectors: two chains of a long record, two 16-byte records, or four
+// 8-byte records at a time.
 CORANK_VAES std::uint64_t sum_wide_rounds(std::span<const std::byte> records,
                                           std::uint32_t record_bytes) {
   if (record_bytes >= min_for_two_chains)
@@ -201,12 +203,12 @@ CORANK_VAES std::uint64_t sum_wide_rounds(std::span<const std::byte> records,
     }
   }
   const __m128i sum = add_halves(_mm256_add_epi64(sums[0], sums[1]));
-  // Not by sum_rounds(): its instructions of another encoding cost hundreds of cycles here.
+  // Not by sum_rounds(), whose instruction encoding makes the transition to it expensive here.
   return sum_of(_mm_add_epi64(sum, add_rounds(records.subspan(whole), record_bytes)));
 }
 
-// The same of records of 16 bytes, and whether their words ascend. Words that stay equal do, too,
-// unless `strict`.
+// Computes the sum of 16-byte records and checks that their key words ascend; `strict` also rejects
+// equal neighbours.
 template <bool strict>
 CORANK_VAES OrderedSum sum_ascending_by_16(std::span<const std::byte> records,
                                            const detail::SingleWordKey& key) {
@@ -222,7 +224,7 @@ CORANK_VAES OrderedSum sum_ascending_by_16(std::span<const std::byte> records,
   __m256i ascend = _mm256_set1_epi64x(-1), descend = _mm256_setzero_si256();
   const std::byte* at = records.data();
   const std::byte* const end = at + records.size();
-  for (; end - at >= 80; at += 64) {  // and the record behind them
+  for (; end - at >= 80; at += 64) {  // four records, and the one after them
     __builtin_prefetch(at + fetched_ahead_bytes);
     const __m256i blocks[2] = {load_blocks(at), load_blocks(at + 32)};
     for (int i = 0; i < 2; ++i) sums[i] = _mm256_add_epi64(sums[i], mix_two(blocks[i]));
@@ -242,7 +244,8 @@ CORANK_VAES OrderedSum sum_ascending_by_16(std::span<const std::byte> records,
   return {sum_of(_mm_add_epi64(sum, add_rounds({at, end}, 16))), ascends};
 }
 
-// The same of long records.
+// Computes the sum of long records and checks that their key words ascend; `or_equal` accepts equal
+// neighbours.
 template <bool big_endian>
 CORANK_VAES OrderedSum sum_ascending(std::span<const std::byte> records, std::uint32_t record_bytes,
                                      detail::SingleWordKey key, bool or_equal) {
@@ -256,11 +259,11 @@ CORANK_VAES OrderedSum sum_ascending(std::span<const std::byte> records, std::ui
         steps += or_equal ? word >= last : word > last;
         last = word;
       });
-  // The first was compared to itself.
+  // The first record was compared with itself, which counts only with `or_equal`.
   return {sum, steps + !or_equal == records.size() / record_bytes};
 }
 
-// Clang 16's __builtin_cpu_supports() does not know it.
+// Asks cpuid, since __builtin_cpu_supports() of Clang 16 does not know VAES.
 bool has_vaes() {
   unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
   return __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_VAES) != 0;

@@ -1,4 +1,5 @@
-// What the self-verification sums up: a number for each record, cheap enough for every merge.
+// Order-independent fingerprints of records, cheap enough to verify every merge. All functions are
+// thread-safe. Values have no meaning outside this process.
 #pragma once
 
 #include <cstddef>
@@ -12,51 +13,51 @@
 
 namespace corank {
 
-// The sum modulo 2^64 of a 64-bit fingerprint of every record: equal for equal multisets of
-// records, whatever their order and however they are cut into blocks. Every bit counts with its
-// place in its record, so that bytes which change places within a record or between records show.
-// A change that was not made to deceive goes unnoticed with a chance near 2^-64. The values are of
-// no use outside this process.
+// Returns the sum modulo 2^64 of a 64-bit fingerprint of every record. Equal multisets of records
+// have equal sums, whatever their order and however they are cut into blocks. Every bit counts with
+// its position, so bytes swapped within a record or between records change the sum. An accidental
+// change goes unnoticed with a probability near 2^-64.
 using FingerprintSum = std::uint64_t (*)(std::span<const std::byte> records,
                                          std::uint32_t record_bytes);
 
-// The ways to compute it that this processor has, each with values of its own, the fastest first;
-// the last is portable_fingerprint.
+// Returns the implementations that this processor supports, the fastest first and
+// portable_fingerprint last. Each computes values of its own.
 std::span<const FingerprintSum> fingerprint_sums();
 
-// The one that processors and devices have in common: the sum of all records' fingerprint_of().
+// The implementation that the host and devices share: the sum of all records' fingerprint_of().
 std::uint64_t portable_fingerprint(std::span<const std::byte> records, std::uint32_t record_bytes);
 
-// The same of the records that the entries stand for, the length of each being a part of it: in a
-// way that goes with `sum`, and with it alone.
+// Returns the sum of the fingerprints of the records that `entries` point to; a fingerprint
+// includes the record's length. Values are comparable only if computed with the same `sum`.
 std::uint64_t prefix_refs_fingerprint(FingerprintSum sum, const TextLayout& layout,
                                       std::span<const PrefixRef> entries);
 
+// A fingerprint sum, and whether the records were found to be in order.
 struct OrderedSum {
   std::uint64_t sum;
-  bool ascends;  // that all records are in order is certain
+  bool ascends;  // true only if all records are certainly in order
 };
-// The same sum, in one go with a look at the order of the records, which none of them may equal its
-// predecessor in if `strict`. Nothing if there is no such way for this `sum` and these keys. There
-// must be records.
+// Computes the fingerprint sum and checks the order in one pass; `strict` also rejects equal
+// neighbours. Returns nothing if there is no such implementation for `sum` and these keys.
+// `records` must not be empty.
 std::optional<OrderedSum> sum_and_order(FingerprintSum sum, const KeyLayout& layout,
                                         std::span<const std::byte> records, bool strict);
-// The same of lines ordered by their bytes, whose terminators stand where `ends` says, counted from
-// where the first of them begins. `last`: the line before them, an empty one if there is none, and
-// then the last of them.
+// Computes the fingerprint sum of lines and checks that their bytes ascend. `ends` holds the
+// offsets of their terminators from `lines`. `last` is the line before them, empty if there is
+// none; it becomes the last of them. Returns nothing if there is no such implementation for `sum`.
 std::optional<OrderedSum> sum_and_order(FingerprintSum sum, const std::byte* lines,
                                         std::span<const std::uint32_t> ends, bool strict,
                                         std::string_view& last);
 
 namespace detail {
 
-// Digits of pi: numbers that no data has reason to hold.
+// Digits of pi: constants that no data has reason to contain.
 inline constexpr std::uint64_t fold_key_a = 0x243f6a8885a308d3, fold_key_b = 0x13198a2e03707344,
                                fold_key_step = 0xa4093822299f31d0, fold_key_c = 0x082efa98ec4e6c89,
                                fold_key_d = 0x452821e638d01377, fold_key_e = 0xbe5466cf34e90c6c;
 
-// The halves of the product, folded: a sum of plain products would be blind to values that change
-// places between records where the sum of the products stays.
+// Returns both halves of the product, combined by exclusive or. A sum of plain products would not
+// change if values swapped places between records and the sum of the products stayed.
 CORANK_HOST_DEVICE inline std::uint64_t fold(std::uint64_t a, std::uint64_t b) {
 #ifdef __CUDA_ARCH__
   return a * b ^ __umul64hi(a, b);
@@ -69,36 +70,38 @@ CORANK_HOST_DEVICE inline std::uint64_t fold(std::uint64_t a, std::uint64_t b) {
 struct Pair {
   std::uint64_t a, b;
 };
-// All bytes of a record of fewer than 16, as two words; some bytes may stand in it twice.
+// Returns all bytes of a record of fewer than 16 bytes as two words, which may overlap.
 CORANK_HOST_DEVICE inline Pair short_record(const std::byte* record, std::uint64_t bytes) {
   const unsigned word = bytes >= 8 ? 8 : bytes >= 4 ? 4 : bytes >= 2 ? 2 : 1;
   return {load_little(record, word), bytes == 1 ? 0 : load_little(record + bytes - word, word)};
 }
 
-// A record's bytes go in by 16, the last of which may overlap the ones before.
+// Returns the number of 16-byte blocks that a record is hashed in; the last may overlap the one
+// before.
 CORANK_HOST_DEVICE constexpr std::uint64_t folds(std::uint64_t record_bytes) {
   return record_bytes / 16 + (record_bytes % 16 != 0);
 }
 CORANK_HOST_DEVICE inline std::uint64_t fold_pair(const Pair& pair, std::uint64_t bytes,
                                                   std::uint64_t i) {
-  // Records of other lengths could be these 16 bytes, too.
+  // The length tells these 16 bytes from equal ones of a record of another length.
   return fold(pair.a ^ (fold_key_a + i * fold_key_step),
               pair.b ^ (fold_key_b + i * fold_key_step + bytes * fold_key_e));
 }
-// What the `i`-th of them add.
+// Returns the contribution of a record's block `i`.
 CORANK_HOST_DEVICE inline std::uint64_t fold_part(const std::byte* record, std::uint64_t bytes,
                                                   std::uint64_t i) {
   if (bytes < 16) return fold_pair(short_record(record, bytes), bytes, i);
   const std::byte* const at = record + (i < bytes / 16 ? 16 * i : bytes - 16);
   return fold_pair({load_little(at, 8), load_little(at + 8, 8)}, bytes, i);
 }
-// Of their sum.
+// Returns the fingerprint of a record from the sum of its blocks' contributions.
 CORANK_HOST_DEVICE inline std::uint64_t finish_folds(std::uint64_t sum, std::uint64_t bytes) {
   return bytes > 16 ? fold(sum ^ fold_key_c, (sum << 32 | sum >> 32) ^ fold_key_d) : sum;
 }
 
 }  // namespace detail
 
+// Returns the portable fingerprint of one record.
 CORANK_HOST_DEVICE inline std::uint64_t fingerprint_of(const std::byte* record,
                                                        std::uint64_t bytes) {
   std::uint64_t sum = 0;

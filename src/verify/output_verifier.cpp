@@ -13,9 +13,9 @@
 namespace corank {
 namespace {
 
-// So few that what looks at them second finds them in the first cache.
+// Bytes per block: few enough to stay in L1 for the second pass over them.
 constexpr std::uint64_t block_bytes = std::uint64_t{16} << 10;
-// Enough that a task outweighs its start.
+// Minimum bytes per task; smaller tasks cost more to schedule than to run.
 constexpr std::uint64_t task_bytes = std::uint64_t{1} << 20;
 
 [[noreturn]] void throw_disorder(std::uint64_t rank) {
@@ -64,7 +64,7 @@ void OutputVerifier::look(std::span<const std::byte> bytes, std::uint64_t rank, 
   const std::uint64_t tasks =
       std::clamp<std::uint64_t>((records + in_task - 1) / in_task, 1, threads);
   if (tasks == 1) return look_from(0, records);
-  // While it waits for its own tasks, it must not start on others, which may last.
+  // Isolated: while this thread waits for its tasks, it must not start others, which may take long.
   tbb::this_task_arena::isolate([&] {
     parallel_for(0, tasks, [&](std::uint64_t task) {
       look_from(records * task / tasks, records * (task + 1) / tasks);

@@ -1,4 +1,5 @@
-// Looks at the merged records once more.
+// Verifies fixed-size records of the output: checks that they are in order, and computes their
+// fingerprint for comparison with the input's. Throws Corrupted.
 #pragma once
 
 #include <atomic>
@@ -13,42 +14,42 @@
 
 namespace corank {
 
-// How the records of an output follow one another.
+// The order that the records of an output must have.
 struct OutputOrder {
   enum class Kind {
-    none,    // as they like
-    rising,  // none sorts before its predecessor
-    strict,  // each sorts after its predecessor
+    none,    // unordered
+    rising,  // no record sorts before its predecessor
+    strict,  // every record sorts after its predecessor
   };
   const KeyEncoding* encoding;
   Kind kind;
 };
 
-// Of one output, or of one part of it.
+// Verifies one output, or one partition of it, span by span.
 class OutputVerifier {
  public:
-  // What `order` points to must outlive it. Without `sum` there is no fingerprint.
+  // The encoding that `order` points to must outlive it. Without `sum` there is no fingerprint.
   OutputVerifier(const OutputOrder& order, FingerprintSum sum)
       : encoding_(*order.encoding), kind_(order.kind), sum_(sum) {}
 
-  // A stretch of the output, whole records, the first of which has this rank. Every stretch is
-  // looked at once, in any order, by `threads` of the caller's arena. Throws Corrupted if a record
-  // does not follow its predecessor in the stretch. Thread-safe.
+  // Verifies a span of whole records, the first of which has rank `rank`, with up to `threads`
+  // threads of the caller's arena. Every span is verified once, in any order. Throws Corrupted if a
+  // record does not follow its predecessor in the span. Thread-safe.
   void look(std::span<const std::byte> bytes, std::uint64_t rank, unsigned threads);
 
-  // Instead of that, what the backend that merged the stretch found.
+  // Adds the fingerprint of a span that the backend has verified; replaces look().
   void take(const UnitProof& found) { fingerprint_ += found.written; }
 
-  // The same stretches in their order, one at a time. Throws Corrupted if the first record of one
-  // does not follow the last of the one before.
+  // Checks where spans meet. Takes all spans in output order, from one thread at a time. Throws
+  // Corrupted if the first record of a span does not follow the last of the span before.
   void follow(std::span<const std::byte> bytes, std::uint64_t rank);
 
-  bool empty() const { return last_.empty(); }  // unless something followed
-  // Throws Corrupted if the part that `next` looked at, not empty either, begins before this one
-  // ends.
+  bool empty() const { return last_.empty(); }  // true until follow() has a span
+  // Throws Corrupted if `next`, the partition after this one, begins with a record that does not
+  // follow the last one here. Neither may be empty.
   void check_edge(const OutputVerifier& next) const;
 
-  // Of all records.
+  // Returns the fingerprint of all records so far.
   std::uint64_t fingerprint() const { return fingerprint_; }
 
  private:
@@ -58,7 +59,7 @@ class OutputVerifier {
   OutputOrder::Kind kind_;
   FingerprintSum sum_;
   std::atomic<std::uint64_t> fingerprint_ = 0;
-  std::vector<std::byte> first_;  // record
+  std::vector<std::byte> first_;  // first record that follow() was given, then the last
   std::vector<std::byte> last_;
 };
 

@@ -18,13 +18,14 @@
 namespace corank {
 namespace {
 
-// So few that what looks at them second finds them in the first cache.
+// Records per batch: few enough to stay in L1 for the second pass over them.
 constexpr std::uint64_t batch_records = 256;
 
-// Of lines, at once.
+// Maximum bytes of lines that are verified in one step.
 constexpr std::size_t max_block_bytes = std::size_t{64} << 10;
 
-// Several threads look at a unit: of those in flight there may be fewer than threads.
+// Bytes per task. Several threads share a unit, since there may be fewer units in flight than
+// threads.
 constexpr std::uint64_t part_bytes = std::uint64_t{512} << 10;
 
 [[noreturn]] void throw_descent(std::uint64_t byte) {
@@ -59,7 +60,7 @@ bool TextVerifier::verify_lines(Part& part) const {
 void TextVerifier::look(Part& part) const {
   if (verify_lines(part)) return;
   const KeyLayout layout = encoding_.layout();
-  // The last one of a batch comes before the next.
+  // The first element holds the last record of the batch before.
   std::array<PrefixRef, batch_records + 1> entries;
   const auto into = std::span(entries).subspan(1);
   for (std::uint64_t at = 0; at < part.bytes.size();) {

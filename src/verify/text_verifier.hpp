@@ -1,4 +1,5 @@
-// Looks at merged records of variable length once more, finding them anew.
+// Verifies variable-length records of the output: parses them anew, checks that they are in order,
+// and computes their fingerprint for comparison with the input's. Throws Corrupted.
 #pragma once
 
 #include <atomic>
@@ -16,50 +17,53 @@
 
 namespace corank {
 
-// Of one output, or of one part of it.
+// Verifies one output, or one partition of it, unit by unit.
 class TextVerifier {
  public:
-  // What `order` points to must outlive it. Without `sum` there is no fingerprint.
+  // The encoding that `order` points to must outlive it. Without `sum` there is no fingerprint.
   TextVerifier(const OutputOrder& order, FingerprintSum sum)
       : encoding_(*order.encoding),
         sum_(sum),
         ordered_(order.kind != OutputOrder::Kind::none),
         strict_(order.kind == OutputOrder::Kind::strict) {}
 
-  // The output is looked at once, in stretches of whole records, in any order: this one, which may
-  // be several pieces, begins at `offset` of the output, after the stretch `sequence` - 1. Throws
-  // Corrupted where it is no whole records in order, or is not in order with its neighbours. By all
-  // threads of the caller's arena unless `threads` is 1. Thread-safe.
+  // Verifies a unit's records, which begin at byte `offset` of the output and follow those of unit
+  // `sequence` - 1. Each of the `pieces` holds whole records. Every unit is verified once, in any
+  // order. Uses all threads of the caller's arena unless `threads` is 1. Throws Corrupted if the
+  // records are not whole, or not in order among themselves and with verified neighbours.
+  // Thread-safe.
   void look(std::span<const std::span<const std::byte>> pieces, std::uint64_t sequence,
             std::uint64_t offset, unsigned threads);
 
-  // Instead of that, of a stretch in one piece: what the backend that merged it found.
+  // Adds what the backend found when it verified a unit, which is one piece; replaces look().
+  // Checks the order where the unit meets verified neighbours. Thread-safe.
   void take(const UnitProof& found, std::span<const std::byte> piece, std::uint64_t sequence,
             std::uint64_t offset);
 
-  bool empty() const { return verified_.empty(); }  // unless it looked at something
-  // Throws Corrupted if the part that `next` looked at, not empty either, begins before this one
-  // ends.
+  bool empty() const { return verified_.empty(); }  // true until a unit is verified
+  // Throws Corrupted if `next`, the partition after this one, begins with a record that does not
+  // follow the last one here. Neither may be empty.
   void check_edge(const TextVerifier& next) const;
 
-  // Of all records: see prefix_refs_fingerprint().
+  // Returns the fingerprint of all records so far; see prefix_refs_fingerprint().
   std::uint64_t fingerprint() const { return fingerprint_; }
 
  private:
-  // Stretches that follow one another: the first record and the last.
+  // Verified units without a gap between them: their first record and their last.
   struct Verified {
-    std::uint64_t end;  // sequence
+    std::uint64_t end;  // sequence number after the last unit
     std::vector<std::byte> first, last;
   };
-  // A part of a stretch, of whole records.
+  // A part of a unit, whole records, that one task verifies.
   struct Part {
     std::span<const std::byte> bytes;
-    std::uint64_t offset;  // of the output
+    std::uint64_t offset;  // bytes before it in the output
     std::uint64_t sum = 0;
     PrefixRef first{}, last{};
   };
   void look(Part& part) const;
-  // The same, faster, of lines that are their own keys. False: that failed or something is wrong.
+  // Verifies lines that are their own keys, faster than look(). Returns false if it cannot, or if
+  // something is wrong; look() then finds what.
   bool verify_lines(Part& part) const;
   bool descends(const PrefixRef& before, const PrefixRef& after) const;
   void join(std::uint64_t sequence, Verified looked);
@@ -71,7 +75,7 @@ class TextVerifier {
   bool strict_;
   std::atomic<std::uint64_t> fingerprint_ = 0;
   std::mutex mutex_;
-  std::map<std::uint64_t, Verified> verified_;  // by the sequence of their first stretch
+  std::map<std::uint64_t, Verified> verified_;  // by the sequence number of their first unit
 };
 
 }  // namespace corank
