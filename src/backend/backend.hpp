@@ -1,4 +1,6 @@
-// The seam between the pipeline and what merges: the CPU or a device.
+// Interface of whatever merges work units for the pipeline: the CPU or a device. The pipeline owns
+// the backends and calls merge() from several threads. A failing device throws DeviceError, a run
+// out of order RunOutOfOrder.
 #pragma once
 
 #include <cstdint>
@@ -16,12 +18,12 @@
 
 namespace corank {
 
-// A device, or what drives it, failed. The merge itself may go on without it.
+// A device or its driver failed. The merge can continue without the device.
 class DeviceError : public Error {
  public:
   DeviceError(const std::string& what, bool out_of_memory)
       : Error(what), out_of_memory_(out_of_memory) {}
-  // Whether smaller units, or fewer at once, may help.
+  // Returns whether smaller units, or fewer in flight, may help.
   bool out_of_memory() const { return out_of_memory_; }
 
  private:
@@ -32,44 +34,46 @@ class Backend {
  public:
   virtual ~Backend() = default;
 
-  // Merges the unit's segments, stably, into `output`, which has room for unit.records records, and
-  // checks that each segment is in order within itself (the reader and the cutter check where
-  // segments meet). Throws RunOutOfOrder with the first offender of some run. After a throw nothing
-  // works on the unit or the output any more. Called from as many threads at once as the pipeline
-  // has tokens. Where there is a shape, it shapes what it merged.
+  // Merges the unit's segments, stably, into `output`, which has room for unit.records records.
+  // Applies the operator chain, if there is one, to the merged records. Checks that every segment
+  // is in order (the reader and the cutter check where segments meet). Throws RunOutOfOrder with
+  // the first offender of some run. After a throw nothing accesses the unit or the output any more.
+  // Called from as many threads at a time as units are in flight.
   virtual MergedUnit merge(const WorkUnit& unit, std::byte* output) = 0;
 
-  // How the memory of chunks and outputs is made fit for this backend; null if it needs nothing.
+  // Returns how to pin the memory of chunks and outputs for this backend; null if there is no need.
   virtual PinMemory pin_memory() { return nullptr; }
 
-  // The same for memory that holds data already: its bytes stay what they are. What is `read_only`
-  // can't be written to, such as a mapped file.
+  // Pins memory that holds data already, and keeps its bytes, for as long as the result lives. If
+  // it is `read_only`, such as a mapped file, it cannot be written to.
   virtual std::shared_ptr<void> pin(std::span<const std::byte>, bool /*read_only*/) {
     return nullptr;
   }
 
-  // Whether merge() computes where it is called, instead of waiting for a device.
+  // Returns whether merge() computes on the calling thread instead of waiting for a device.
   virtual bool computes() const { return false; }
 
-  // Whether merge() looks at what it merges, or reads, as a rule: then runs in memory need not be
-  // looked at beforehand.
+  // Returns whether merge() normally verifies the records that it reads or merges. If so, runs in
+  // memory need no separate verification beforehand.
   virtual bool looks() const { return false; }
 
-  virtual std::string device() const = 0;  // what it runs on, in words
+  virtual std::string device() const = 0;  // human-readable name of the processor or device
 };
 
-// What one pass needs of a backend. `encoding` must outlive it.
+// Configuration of a backend for one pass. `encoding` and the operator chains must outlive the
+// backend.
 struct BackendConfig {
   const KeyEncoding* encoding;
-  std::uint64_t unit_records;             // of the largest unit
-  unsigned tokens;                        // units in flight at most
-  unsigned threads;                       // for the CPU
-  bool look = false;                      // merge() is to look where that costs it little
-  std::uint64_t unit_bytes = 0;           // of the largest unit, where records vary in length
-  std::uint64_t streamed_unit_bytes = 0;  // of merged units that nobody reads for a while
-  const OperatorChain* shape = nullptr;   // null: all records stay what they are
-  const TextOperatorChain* text_operators = nullptr;  // the same of records of variable length
-  // Of what the CPU shapes, before that, or is the first to read; null: they are not verified.
+  std::uint64_t unit_records;             // records of the largest unit
+  unsigned tokens;                        // maximum units in flight
+  unsigned threads;                       // CPU threads
+  bool look = false;                      // merge() verifies where that is cheap
+  std::uint64_t unit_bytes = 0;           // bytes of the largest unit, if records vary in length
+  std::uint64_t streamed_unit_bytes = 0;  // bytes of merged units not read soon, or 0
+  const OperatorChain* shape = nullptr;   // null: records are emitted unchanged
+  const TextOperatorChain* text_operators = nullptr;  // for variable-length records, or null
+  // Fingerprints input of operators on the CPU, and input that the CPU backend is the first to
+  // read. Null: these are not verified.
   FingerprintSum fingerprint = nullptr;
 };
 

@@ -14,7 +14,7 @@
 namespace corank {
 namespace {
 
-// Of what holds `bytes` bytes.
+// Decides for a merge of `bytes` bytes of input.
 BackendDecision decide(const Options& options, std::uint64_t bytes) {
   if (options.backend == BackendChoice::cpu) return {false, "asked for"};
   if (options.text && std::ranges::any_of(options.text->keys, [](const TextKey& key) {
@@ -37,9 +37,9 @@ BackendDecision decide(const Options& options, std::uint64_t bytes) {
   return {true, "asked for"};
 }
 
-// The pages of runs in memory and of their output, without overlaps: one page may hold several
-// runs, but can be pinned only once. Those no more than `gap_bytes` apart, which can be read, go
-// together: a call for each of 4,096 runs took a third of a second.
+// Returns the pages of runs in memory and of their output, without overlaps: a page may hold
+// several runs, but can be pinned only once. Joins ranges that are at most `gap_bytes` apart, with
+// readable memory between them, since a call for each of many runs is slow. See docs/tuning.md.
 std::vector<std::span<const std::byte>> pages_of(std::span<const Run> runs,
                                                  std::span<const std::byte> output,
                                                  std::uint64_t gap_bytes) {

@@ -1,4 +1,5 @@
-// Which backend a merge has, and what becomes of that where a device fails.
+// Chooses the backend of a merge, creates the backends of each pass, and tells what happened if a
+// device failed.
 #pragma once
 
 #include <cstddef>
@@ -16,25 +17,30 @@
 
 namespace corank {
 
+// Whether a merge uses CUDA, and why, as text.
 struct BackendDecision {
   bool cuda;
   std::string reason;
 };
 
+// Creates the backends of a merge. Keeps the merge's decision and its device failures across
+// passes.
 class Backends {
  public:
-  // Of a merge of `bytes` bytes. `options` must outlive it. Throws Error where they ask for what
-  // can't be had.
+  // Decides for a merge of `bytes` bytes. `options` must outlive it. Throws Error if they request a
+  // backend that is not available.
   Backends(const Options& options, std::uint64_t bytes);
 
   bool uses_cuda() const { return decision_.cuda; }
   const std::string& reason() const { return decision_.reason; }
   const DeviceFaults& faults() const { return faults_; }
-  // What the faults came to, in words, where `units` units were merged; empty if there were none.
+  // Returns a human-readable summary of the device failures of a merge of `units` units; empty if
+  // there were none.
   std::string outcome(std::uint64_t units) const;
 
-  // One for each slice, by `config`, which is of `plan`; where a device has too little memory, for
-  // a plan that takes less, and where it fails otherwise, on the CPU.
+  // Returns one backend per partition, made from `config`, which belongs to `plan`. If device
+  // memory is short, shrinks the plan and retries. If the device fails otherwise, makes CPU
+  // backends.
   std::vector<std::unique_ptr<Backend>> make(std::size_t partitions, BackendConfig config,
                                              PassPlan& plan, std::uint32_t record_bytes);
 
@@ -44,7 +50,7 @@ class Backends {
   DeviceFaults faults_;
 };
 
-// Pins the runs that are in memory, and their output.
+// Pins the runs that are in memory or mapped, and their output, for as long as the results live.
 std::vector<std::shared_ptr<void>> pin(Backend& backend, std::span<const Run> runs,
                                        std::span<const std::byte> output);
 

@@ -30,7 +30,8 @@ const std::byte* record_at(const Segment& segment, std::uint64_t index,
   return segment.chunk->records() + (segment.first + index) * record_bytes;
 }
 
-// The words of a layout's keys: first those of the prefix, then each piece of the tail as one.
+// Reads the key words of fixed-size records: those of the key prefix, then each piece of the tail
+// as a word.
 class LayoutWords final : public detail::KeyWords {
  public:
   explicit LayoutWords(const KeyLayout& layout) : layout_(layout), two_words_(two_words(layout)) {
@@ -73,7 +74,7 @@ class LayoutWords final : public detail::KeyWords {
     return pieces_.size() == 1 ? first_word(layout_) : std::nullopt;
   }
 
-  // Of the key's word `word` alone.
+  // Returns a layout that reads the key's word `word` alone.
   KeyLayout layout(std::uint32_t word) const {
     const std::uint32_t count = first_pieces_[word + 1] - first_pieces_[word];
     return {pieces_.data() + first_pieces_[word], count, count, layout_.record_bytes};
@@ -82,7 +83,7 @@ class LayoutWords final : public detail::KeyWords {
  private:
   KeyLayout layout_;
   std::vector<KeyPiece> pieces_;
-  std::vector<std::uint32_t> first_pieces_;  // of each word; and their end
+  std::vector<std::uint32_t> first_pieces_;  // first piece of each word, then the end
   std::optional<TwoWords> two_words_;
 };
 
@@ -106,15 +107,15 @@ class CpuBackend final : public Backend {
 
   MergedUnit merge(const WorkUnit& unit, std::byte* output) override {
     std::vector<Stretch> runs;
-    // Where chunks of a run lie end to end, the first of their segments takes what all have: the
-    // fewer there are to be merged the better.
+    // Joins a run's segments that are adjacent in memory: the first takes the records of all, and
+    // the others stay empty. Fewer sequences merge faster.
     std::size_t taking = 0;
     const Chunk* chunk = nullptr;
     const std::byte* end = nullptr;
     for (const Segment& segment : unit.segments) {
       const std::byte* const begin = record_at(segment, 0, layout_.record_bytes);
       if (begin != end || segment.chunk->run != chunk->run) taking = runs.size();
-      runs.push_back({begin, 0, false, true});  // until one of its chunks says otherwise
+      runs.push_back({begin, 0, false, true});  // true until one of its chunks differs
       runs[taking].count += segment.count;
       runs[taking].words_ascend &= segment.chunk->words_ascend;
       chunk = segment.chunk.get();

@@ -1,4 +1,4 @@
-// The CPU as a backend: units are cut into tiles for TBB tasks.
+// The CPU backend: cuts units into tiles and merges these in TBB tasks.
 #pragma once
 
 #include <memory>
@@ -8,9 +8,9 @@
 
 namespace corank {
 
-// Has config.threads threads for all units in flight together.
+// Returns a backend with config.threads threads, which all units in flight share.
 std::unique_ptr<Backend> make_cpu_backend(const BackendConfig& config);
 
-std::string cpu_model();  // as the system calls it
+std::string cpu_model();  // from /proc/cpuinfo
 
 }  // namespace corank

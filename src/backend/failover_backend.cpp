@@ -35,7 +35,8 @@ class FailoverBackend final : public Backend {
     return cpu().merge(unit, output);
   }
 
-  // What is not pinned the device cannot read, whatever the reason.
+  // A failure to pin gives the device up, whatever the reason: it cannot read memory that is not
+  // pinned.
   PinMemory pin_memory() override {
     return [this, pin = device_->pin_memory()](std::span<std::byte> memory) {
       return unless_given_up([&] { return pin ? pin(memory) : nullptr; });

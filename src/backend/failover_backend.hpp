@@ -1,4 +1,4 @@
-// Goes on where a device fails.
+// Runs units on a device and falls back to the CPU if it fails.
 #pragma once
 
 #include <atomic>
@@ -11,7 +11,7 @@
 
 namespace corank {
 
-// What the backends of a merge, all on one device, met together. Thread-safe.
+// Failures that the backends of a merge, all on one device, have met. Thread-safe.
 class DeviceFaults {
  public:
   void add(const DeviceError& fault);
@@ -19,7 +19,7 @@ class DeviceFaults {
   bool given_up() const { return given_up_; }
   void redo_unit() { ++units_redone_; }
   std::uint64_t units_redone() const { return units_redone_; }
-  std::string first() const;  // the first fault in words; empty if there was none
+  std::string first() const;  // message of the first failure; empty if there was none
 
  private:
   std::atomic<bool> given_up_ = false;
@@ -28,8 +28,9 @@ class DeviceFaults {
   std::string first_;
 };
 
-// Merges on `device`, and on the CPU whatever that fails at. A device that has too little memory
-// for a unit gets the next one; one that fails otherwise is given up. `faults` must outlive it.
+// Returns a backend that merges on `device`, and repeats on the CPU every unit that fails there.
+// After an out-of-memory failure the device still gets the next unit; after any other it is given
+// up. `faults` must outlive the backend.
 std::unique_ptr<Backend> make_failover_backend(std::unique_ptr<Backend> device,
                                                const BackendConfig& config, DeviceFaults& faults);
 

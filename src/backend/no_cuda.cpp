@@ -1,4 +1,4 @@
-// Stands in for the kernels where there is no nvcc.
+// Replaces the CUDA backend in builds without nvcc: no device is usable.
 #include "corank/error.hpp"
 #include "kernels/backend/cuda_backend.hpp"
 #include "kernels/backend/link.hpp"
