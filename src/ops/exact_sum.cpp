@@ -7,7 +7,7 @@
 namespace corank {
 namespace {
 
-constexpr std::uint32_t max_uncarried = 1u << 30;  // digits have 31 bits beyond their own
+constexpr std::uint32_t max_uncarried = 1u << 30;  // a digit has 31 bits to spare
 constexpr int min_exponent = -1074;
 constexpr std::uint64_t digit_mask = 0xffffffff;
 
@@ -46,7 +46,7 @@ void ExactSum::add(const ExactSum& other) {
   infinite_[1] |= other.infinite_[1];
 }
 
-// Leaves all digits but the last within 0 and 2^32; that one has the sign.
+// Propagates carries: leaves every digit but the last in [0, 2^32); the last one holds the sign.
 void ExactSum::carry() {
   for (int at = 0; at + 1 < digits; ++at) {
     digit_[at + 1] += digit_[at] >> 32;
@@ -69,7 +69,7 @@ ExactSum::Rounding ExactSum::round() const {
   const auto digit = [&](int at) {
     return at >= 0 ? static_cast<std::uint64_t>(sum.digit_[at]) : 0;
   };
-  // Three digits have at least 65 bits.
+  // Three digits, the first of which is not 0, have at least 65 bits.
   const auto three =
       static_cast<unsigned __int128>(digit(last)) << 64 | digit(last - 1) << 32 | digit(last - 2);
   const int extra = std::bit_width(digit(last));
@@ -94,8 +94,8 @@ double ExactSum::as_double() const {
   double result;
   if (special(result)) return result;
   const Rounding sum = round();
-  // Of the last bit alone nothing is rounded: it breaks ties. Sums below the normal numbers have
-  // no more bits than fit.
+  // The lowest bit is a sticky bit: it only decides ties in the rounding. Sums below the normal
+  // numbers have no more bits than fit.
   result = std::ldexp(static_cast<double>(sum.top | (sum.more ? 1 : 0)), sum.exponent);
   return sum.negative ? -result : result;
 }
@@ -104,7 +104,7 @@ float ExactSum::as_float() const {
   double result;
   if (special(result)) return static_cast<float>(result);
   const Rounding sum = round();
-  // Rounded to odd, which a second rounding, to far fewer bits, does not see.
+  // Rounds to odd first, so that the second rounding, to far fewer bits, is correct.
   constexpr std::uint64_t dropped = (std::uint64_t{1} << 11) - 1;
   std::uint64_t top = sum.top & ~dropped;
   if (sum.more || (sum.top & dropped) != 0) top |= dropped + 1;

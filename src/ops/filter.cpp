@@ -41,7 +41,7 @@ const Filter::Mask& Filter::test(const std::byte* records, std::uint64_t count,
 void Filter::compare(const Step& step, const std::byte* records, std::uint64_t count, Mask& mask) {
   using enum Condition::Operation;
   const KeyLayout layout = step.field.layout();
-  // The three comparisons are those of less, in both directions, and the rest their opposites.
+  // Only less, greater and equal are computed; the other three comparisons are their opposites.
   const bool opposite = step.operation == greater_equal || step.operation == not_equal ||
                         step.operation == less_equal;
   const auto compare_by = [&](auto fulfils) {

@@ -1,4 +1,5 @@
-// Which records fulfil a condition.
+// Tests fixed-size records against a condition, a block at a time. A `Filter` is immutable and
+// thread-safe; every thread has its own scratch.
 #pragma once
 
 #include <array>
@@ -12,6 +13,7 @@
 
 namespace corank {
 
+// A condition compiled for the records of a schema.
 class Filter {
  public:
   static constexpr std::uint64_t max_records = 256;
@@ -20,14 +22,15 @@ class Filter {
   struct Step {
     Condition::Operation operation;
     KeyEncoding field;
-    std::uint64_t word;                // of the value, where the field is one
-    std::vector<std::byte> of_record;  // where it is not: a record with the value
+    std::uint64_t word;                // the value's key word, if the field fits one
+    std::vector<std::byte> of_record;  // otherwise, a record that holds the value
   };
 
   Filter(const Schema& schema, const Condition& condition);
 
-  // 1 for each of up to max_records records that fulfils the condition, 0 for the others.
-  // `scratch` may be any; it is for the next call.
+  // Returns a mask that is 1 for each record that satisfies the condition and 0 for the others;
+  // `count` is at most max_records. The mask lies in `scratch`, and is valid until the next call
+  // with it.
   const Mask& test(const std::byte* records, std::uint64_t count, std::vector<Mask>& scratch) const;
 
   std::span<const Step> steps() const { return steps_; }

@@ -1,4 +1,5 @@
-// What a backend makes of a work unit.
+// The result of merging one work unit, which a backend returns to the pipeline. Groups that may
+// cross the unit's ends are kept apart, for the boundary merge.
 #pragma once
 
 #include <cstddef>
@@ -14,60 +15,64 @@
 
 namespace corank {
 
-// Records of the group that a tile or a unit begins with, of which the tiles before it decide.
+// Records of one run in the leading partial group of a tile or unit, which the tiles before it
+// decide on.
 struct LeadingGroup {
   std::uint32_t run;
   std::span<std::byte> records;
 };
 
-// The same of records of variable length, and how many they are.
+// Variable-length records of one run in a leading partial group, their run, and their number.
 struct TextLeadingGroup {
   SetPiece piece;
   std::span<std::byte> records;
 };
 
-// What merged records of variable length, a part of a unit, have come to.
+// Output of an operator chain for a part of a unit of variable-length records.
 struct TextOperatorOutput {
-  // What the groups at its ends have come to, which may reach into its neighbours; no tail if they
-  // are one, none of them where equal keys mean nothing. Of a set operation the head is one of its
-  // group's records, and the tail is in tail_set.
+  // Leading and trailing partial group, as the record that remains of each. If both are one group
+  // there is no tail; without grouping there is neither. For set operations `head` is a record of
+  // its group, and `tail_set` replaces `tail`.
   std::vector<std::byte> head, tail;
   std::vector<TextLeadingGroup> head_pieces;
   OpenSet tail_set;
+  // Emitted records between the two partial groups.
   std::span<const std::byte> between;
-  std::uint64_t records = 0;   // in between
-  std::exception_ptr failure;  // instead of what would follow
-  bool ended = false;          // nothing that follows goes out
-  // The fingerprint of all merged records, less that of those in between, as they go out.
+  std::uint64_t records = 0;   // number of records in `between`
+  std::exception_ptr failure;  // error that replaces what would follow `between`
+  bool ended = false;          // no later record is emitted
+  // Hash(merged) - hash(emitted): fingerprint of all merged records less that of those in
+  // `between`.
   std::uint64_t left_out = 0;
-  std::vector<std::byte> first, last;  // of all merged records, unless head and tail tell enough
+  std::vector<std::byte> first, last;  // first and last merged record, unless head and tail suffice
 };
 
-// What was made of a work unit.
+// The merged records of one work unit, and the results of verification and operators.
 struct MergedUnit {
-  // Whole records, which in this order go to the output, in the memory that it was merged into.
+  // Whole records that go to the output, in this order. They lie in the memory that the unit was
+  // merged into, or in `apart`.
   std::vector<std::span<const std::byte>> pieces;
 
-  std::optional<UnitProof> look;  // none: the caller has yet to look
-  // Where nothing has looked at it: the fingerprint of the work unit's records, if reading them was
-  // the first that was done with them.
+  std::optional<UnitProof> look;  // absent: the backend did not verify, and the caller must
+  // Fingerprint of the input records, if the backend did not verify but was the first to read them.
   std::optional<std::uint64_t> read;
 
-  // The rest is there where the unit was shaped.
-  Group head;  // before the pieces, but may have begun before the unit
-  Group tail;  // after them, but may go on after the unit; none if it is the head
-  // The same of set operations.
+  // The members below are set if an operator chain for fixed-size records was applied.
+  Group head;  // leading partial group, before the pieces; it may have begun in an earlier unit
+  Group tail;  // trailing partial group, after the pieces; it may continue; empty if it is the head
+  // Partial groups of a set operation: a record of the leading one, its rows, and the trailing one.
   std::vector<std::byte> head_record;
   std::vector<LeadingGroup> head_pieces;
   OpenSet tail_set;
-  std::exception_ptr failure;                // instead of what would follow
-  std::vector<std::byte> edges;              // its first and its last record as they were merged
-  std::optional<std::uint64_t> fingerprint;  // of all its records as they were merged
-  std::uint64_t outgoing_fingerprint = 0;    // the same of the pieces, where that is there
+  std::exception_ptr failure;                // error that replaces what would follow the pieces
+  std::vector<std::byte> edges;              // first and last merged record, before operators
+  std::optional<std::uint64_t> fingerprint;  // of all merged records, before operators
+  std::uint64_t outgoing_fingerprint = 0;    // of the pieces; valid if `fingerprint` is present
 
-  // Of records of variable length that were shaped instead of that, and instead of pieces.
+  // Output of an operator chain for variable-length records, a part each. The boundary merge makes
+  // the pieces from it.
   std::vector<TextOperatorOutput> shaped;
-  std::vector<std::vector<std::byte>> apart;  // pieces that stand on their own
+  std::vector<std::vector<std::byte>> apart;  // memory of pieces that are not in the merge's output
 };
 
 }  // namespace corank

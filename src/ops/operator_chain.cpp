@@ -36,7 +36,7 @@ void store(Number number, std::byte* at, bool big_endian) {
   if (big_endian) std::reverse(at, at + sizeof number);
 }
 
-// Calls `use` with a number of the field's type.
+// Calls `use` with a value of the field's type.
 template <class Use>
 auto with_number(const Field& field, Use use) {
   const bool is_signed = field.kind == FieldKind::signed_integer;
@@ -52,7 +52,7 @@ auto with_number(const Field& field, Use use) {
   }
 }
 
-// Of the field in `count` records from `at` on.
+// Returns the sum of a field over `count` records; `at` is the field in the first of them.
 template <class Number>
 __int128 sum_of(const std::byte* at, std::uint64_t count, std::uint32_t stride, bool big_endian) {
   __int128 sum = 0;
@@ -129,7 +129,7 @@ void OperatorChain::select(const std::byte* record, std::byte* to) const {
   }
 }
 
-// The records' counts become what they are for groups of one.
+// Sets the count fields of records that are groups of one.
 void OperatorChain::count_one(std::byte* records, std::uint64_t count) const {
   const std::uint32_t record_bytes = encoding_.record_bytes();
   for (const Column& column : columns_)
@@ -235,7 +235,7 @@ void Group::put_sums(const OperatorChain& shape) {
     if (!counts && column.operation != Operation::sum) continue;
     std::byte* const at = record_.data() + field.offset;
     if (field.kind == FieldKind::floating) {
-      if (count_ == 1) continue;  // what it is, to the bit
+      if (count_ == 1) continue;  // a single value stays the same to the bit
       if (field.bytes == 4)
         store(floats_[column.sum].as_float(), at, field.big_endian);
       else

@@ -1,4 +1,6 @@
-// What is to become of merged records, and of groups of them with equal keys.
+// Operators on fixed-size records: filter, distinct, reduction, set operation, tombstone and
+// projection. An `OperatorChain` is immutable and thread-safe. A `Group` is the state of one group
+// of equal keys, for one thread.
 #pragma once
 
 #include <cstddef>
@@ -17,58 +19,59 @@
 
 namespace corank {
 
-// Thrown where two records have equal keys that must not; `record` is one of them.
+// Thrown if two records have equal keys and the query rejects that; `record` is one of them.
 struct EqualKeys : std::exception {
   explicit EqualKeys(const std::byte* which, std::uint64_t bytes) : record(which, which + bytes) {}
   const char* what() const noexcept override { return "two records have equal keys"; }
   std::vector<std::byte> record;
 };
 
-// A Shaping of records of a schema, ready to be applied. Limits and ranges play no part here.
+// A query compiled for records of a schema. Limits and key ranges are applied elsewhere.
 class OperatorChain {
  public:
-  // A field that records of a group are reduced in.
+  // A field in which the records of a group are reduced to one value.
   struct Column {
     Reduction::Operation operation;
     Field field;
-    std::size_t sum;      // which of a group's integers or floats it is, for sum and count
-    KeyEncoding ordered;  // by the field, for min and max
+    std::size_t sum;      // index in a group's integers or floats, for sum
+    KeyEncoding ordered;  // orders records by the field, for min and max
   };
+  // A range of bytes in a record.
   struct Stretch {
-    std::uint32_t from;  // in the record, bytes
+    std::uint32_t from;  // offset in the record, bytes
     std::uint32_t bytes;
   };
 
-  // `encoding` must outlive it. `runs`: as many are merged, see SetOperation.
+  // `encoding` must outlive it. `runs` is the number of runs that are merged; see SetOperation.
   OperatorChain(const Schema& schema, const std::vector<KeyField>& keys,
                 const KeyEncoding& encoding, const Query& query, std::size_t runs);
 
-  // Whether every record goes out, if not as it is.
+  // Returns whether every record is emitted, changed or not.
   bool keeps_count() const { return !filters_ && !drops_tombstone_ && on_equal_ == OnEqual::keep; }
-  // Whether it leaves every record as it is.
+  // Returns whether every record is emitted unchanged.
   bool keeps_all() const { return keeps_count() && selected_.empty(); }
 
   OnEqual on_equal() const { return on_equal_; }
   bool groups() const { return on_equal_ != OnEqual::keep; }
-  // What the groups are treated by instead of becoming a record each; null if they do.
+  // Returns the set operation that decides on groups; null if there is none.
   const SetOperation* set_operation() const { return set_operation_ ? &*set_operation_ : nullptr; }
   const KeyEncoding& encoding() const { return encoding_; }
   std::uint32_t record_bytes() const { return encoding_.record_bytes(); }
-  std::uint32_t output_bytes() const { return output_.record_bytes; }  // of a record that goes out
+  std::uint32_t output_bytes() const { return output_.record_bytes; }  // size of an emitted record
   const Schema& output() const { return output_; }
 
   bool equal(const std::byte* a, const std::byte* b) const;
-  // The keys of a record, in words.
+  // Returns a record's keys as human-readable text.
   std::string key_text(const std::byte* record) const;
-  // What goes out of records that lie end to end, put where the first of them is.
+  // Projects contiguous records in place; returns the results, which begin where the records did.
   std::span<const std::byte> select(std::span<std::byte> records) const;
 
-  // What it consists of.
+  // Parts of the chain.
   const Filter& filter() const { return filter_; }
   const Filter& tombstone() const { return tombstone_; }
   std::span<const Column> columns() const { return columns_; }
   Overflow overflow() const { return overflow_; }
-  // What goes out of a record; none: all of it.
+  // Byte ranges of a record that are emitted; empty: all of it.
   std::span<const Stretch> stretches() const { return selected_; }
 
  private:
@@ -87,7 +90,7 @@ class OperatorChain {
   std::optional<SetOperation> set_operation_;
   Overflow overflow_;
   std::vector<Column> columns_;
-  std::size_t integers_ = 0, floats_ = 0;  // sums of a group
+  std::size_t integers_ = 0, floats_ = 0;  // number of sums in a group
   bool counts_ = false;
   Filter tombstone_;
   bool drops_tombstone_;
@@ -95,20 +98,20 @@ class OperatorChain {
   std::vector<Stretch> selected_;
 };
 
-// What the records of a group have come to so far.
+// State of one group of equal keys: its records so far, reduced to one.
 class Group {
  public:
   bool empty() const { return count_ == 0; }
-  // One of its records, as far as its key goes.
+  // Returns a record of the group, of which only the key is meaningful.
   const std::byte* record() const { return record_.data(); }
 
-  // Begins anew with `count` records, at least one, that lie end to end.
+  // Begins a new group with `count` contiguous records, at least one.
   void start(const OperatorChain& shape, const std::byte* records, std::uint64_t count);
-  // More of its records, which follow those that it has.
+  // Adds records, or a partial group, that follow those already in the group.
   void add(const OperatorChain& shape, const std::byte* records, std::uint64_t count);
   void add(const OperatorChain& shape, const Group& next);
-  // Puts what goes out of it to `out`, and empties it; false if nothing does. Throws Error where a
-  // sum does not fit.
+  // Writes the resulting record to `out`, and empties the group. Returns false if the record is a
+  // tombstone. Throws Error if a sum does not fit its field.
   bool finish(const OperatorChain& shape, std::byte* out);
 
  private:

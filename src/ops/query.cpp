@@ -17,7 +17,8 @@
 namespace corank {
 namespace {
 
-// What a quoted text stands for; none if it is not quoted to its end.
+// Returns the value of a quoted text, or nothing if the quote is not closed or an escape is
+// unknown.
 std::optional<std::string> unquoted(std::string_view text) {
   std::string value;
   std::size_t at = 1;
@@ -143,7 +144,7 @@ std::string value_text(const Field& field, const std::byte* record) {
 
 namespace {
 
-// Values of the first of `keys` keys; a comma in quotes separates nothing.
+// Splits a value for each of the first of `keys` keys; a comma in quotes does not separate.
 std::vector<Item> split_values(std::string_view option, std::string_view text, std::size_t keys) {
   std::vector<Item> values;
   for (std::size_t from = 0;; ++from) {
@@ -202,14 +203,14 @@ void check_reduction(std::string_view text, const Item& name, const Reduction& r
     fail(fmt::format("the field is {}; a count needs an integer", type_name(field)));
 }
 
-// Of a condition.
+// Returns the value of a quoted item of a condition; throws Error if it is malformed.
 std::string unescape(std::string_view text, const Item& quoted) {
   auto unescaped = unquoted(quoted.text);
   if (!unescaped) reject("--where", text, quoted, "what is quoted ends with its quote");
   return *std::move(unescaped);
 }
 
-// What the comparisons of a condition are on: fields of a schema, whose names may stand in quotes.
+// Operands of a condition on fixed-size records: fields of a schema, whose names may be quoted.
 struct Fields {
   using Value = FieldValue;
   std::string_view text;
@@ -229,12 +230,13 @@ struct Fields {
   }
 };
 
-// Columns of text. Whether a value is a number shows where the columns are known.
+// Operands of a condition on text: its columns. Whether a value is a number is checked once the
+// columns are known.
 struct Columns {
   using Value = TextValue;
   std::string_view text;
 
-  // A name in the header may stand in quotes.
+  // Accepts a column that is named as in the header, in quotes.
   Value named(const Item& name) const {
     const bool quoted = is_quote(name.text.front());
     const std::size_t end = quoted ? name.text.rfind(name.text.front()) + 1 : 0;
@@ -261,7 +263,7 @@ struct Columns {
   }
 };
 
-// By recursive descent.
+// Parses a condition by recursive descent.
 template <class Operands>
 class WhereParser {
  public:
@@ -306,7 +308,7 @@ class WhereParser {
     }
   }
 
-  // So deep that nobody writes it, and far from the end of the stack.
+  // Limits the nesting to a depth that nobody writes and the stack easily holds.
   template <class Parse>
   void nested(Parse parse) {
     if (++depth_ > 1000) fail(peek(), "is nested too deeply");
@@ -348,7 +350,7 @@ class WhereParser {
       for (end = from + 1; end < text_.size() && text_[end] != text_[from]; ++end)
         if (text_[end] == '\\') ++end;
       ++end;
-      // Of a name, its type.
+      // A quoted name may be followed by its type.
       if (end < text_.size() && text_[end] == ':') end = text_.find_first_of(ends_word, end);
     } else if (signs.find(text_[from]) != signs.npos) {
       end = text_.find_first_not_of(signs, from);

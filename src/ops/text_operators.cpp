@@ -15,7 +15,7 @@
 namespace corank {
 namespace {
 
-// Enough that a task outweighs its start.
+// Minimum bytes per task; smaller tasks cost more to schedule than to run.
 constexpr std::uint64_t task_bytes = std::uint64_t{1} << 20;
 
 std::span<const std::byte> bytes_of(const TextLayout& layout, const PrefixRef& entry) {
@@ -26,7 +26,7 @@ const std::byte* entries_of(const Segment& segment) {
   return segment.chunk->records() + segment.first * sizeof(PrefixRef);
 }
 
-// Of a unit that is one tile.
+// Adds all segments of a unit that is one tile.
 void add_segments(TextUnitOperators& shaper, const WorkUnit& unit) {
   for (std::size_t i = 0; i < unit.segments.size(); ++i)
     shaper.add_segment(0, i, entries_of(unit.segments[i]), unit.segments[i].count);
@@ -89,7 +89,7 @@ std::vector<std::byte> TextTileOperators::copy_of(const PrefixRef& entry) const 
   return {bytes.begin(), bytes.end()};
 }
 
-// Most records go out as they are, and there are many.
+// Fast path for the common case: records that are emitted unchanged.
 inline void TextTileOperators::put(std::span<const PrefixRef> entries) {
   if (!as_it_is_) {
     for (const PrefixRef& entry : entries) put_changed(entry);
@@ -133,7 +133,7 @@ inline void TextTileOperators::take_of_group(const PrefixRef& entry) {
 
 void TextTileOperators::take_groups(std::span<const PrefixRef> entries) {
   for (std::size_t first = 0; first < entries.size();) {
-    // Most are the first of a group, as their words say.
+    // Most records begin a group, as their ascending words prove.
     std::size_t end = first;
     if (open_ && !in_head_ && !shaped_.failure)
       for (std::uint64_t last = open_->word; end < entries.size() && last < entries[end].word;
@@ -158,14 +158,15 @@ void TextTileOperators::take_batch() {
   const KeyLayout layout = operators_->encoding_.layout();
   if (sum_ && !sums_left_out_)
     shaped_.left_out += prefix_refs_fingerprint(sum_, *layout.text, entries);
-  // Where every record is compared with its group, that tells the order as well.
+  // Grouping compares every record with its predecessor, which checks the order; otherwise it is
+  // checked here.
   if (sum_ && (!operators_->groups() || operators_->chooses())) {
     const std::uint64_t before = has_last_;
     descends_ = descends_ ||
                 first_descent(layout, reinterpret_cast<const std::byte*>(entries.data() - before),
                               batched_ + before) != batched_ + before;
     if (!has_last_) shaped_.first = copy_of(entries.front());
-    // What is put out in place may go over the last record.
+    // Keep a copy of the last record, since output in place may overwrite it.
     shaped_.last = copy_of(entries.back());
     batch_.front() = make_entry(entries.back().word, shaped_.last.data(), shaped_.last.size());
   }
@@ -213,20 +214,20 @@ void TextTileOperators::take_of_set(const PrefixRef& entry, bool counts) {
   if (group_.size() == batch_records) decide();
 }
 
-// About what is there of the open group, of which more may follow.
+// Decides on the open group's records so far; more may follow.
 void TextTileOperators::decide() {
   if (group_.empty()) return;
   if (open_set_.empty()) open_set_.record = copy_of(*open_);
   if (in_head_ && shaped_.head.empty()) shaped_.head = open_set_.record;
   put_pieces(open_set_.group, runs_.count(reinterpret_cast<const std::byte*>(&group_.front().entry),
                                           open_->word, decided_, group_.size(), true));
-  // What was put out in place may stand where the group was.
+  // Refer to the copy from here on, since output in place may have overwritten the group.
   open_ = make_entry(open_->word, open_set_.record.data(), open_set_.record.size());
   decided_ += group_.size();
   group_.clear();
 }
 
-// About a group that lies here as a whole, of which less has to be known.
+// Decides on a group that lies in the tile as a whole, which needs fewer counts.
 void TextTileOperators::decide_whole() {
   const SetOperation& operation = *operators_->set_operation();
   const auto* const record = reinterpret_cast<const std::byte*>(&group_.front().entry);
@@ -245,8 +246,8 @@ void TextTileOperators::decide_whole() {
   }
 }
 
-// Puts out what goes out of the group's records that are here, of which the pieces are; of the
-// head, which has yet to be decided about, all that count.
+// Emits the records of `group_` that the set operation keeps; `pieces` tells their runs. Moves all
+// records of the undecided leading partial group that pass the filter.
 void TextTileOperators::put_pieces(SetGroup& group, std::span<const SetPiece> pieces) {
   const SetRecord* record = group_.data();
   for (const SetPiece& piece : pieces) {
@@ -309,7 +310,7 @@ void TextTileOperators::sum_outgoing() {
   outgoing_.clear();
 }
 
-// To behind what was put out.
+// Appends a record to the output.
 void TextTileOperators::move(const PrefixRef& entry) {
   if (uses_writer()) return writer_.write(reinterpret_cast<const std::byte*>(&entry), sizeof entry);
   const auto bytes = bytes_of(operators_->layout(), entry);
@@ -407,7 +408,7 @@ void TextBoundaryMerge::join_set(TextOperatorOutput& shaped, MergedUnit& unit) {
   if (!shaped.tail_set.empty()) open_set_ = std::move(shaped.tail_set);
 }
 
-// Puts out what goes out of some of `records`, where they stand.
+// Emits the records of `records` that `range` selects, projected where they are.
 void TextBoundaryMerge::put_range(const SetGroup::Range& range, std::span<std::byte> records,
                                   MergedUnit& unit) {
   std::byte* from = records.data();
@@ -453,7 +454,7 @@ void TextBoundaryMerge::finish(MergedUnit& unit) {
 MergedUnit apply_to_text(const TextOperatorChain& shape, const WorkUnit& unit,
                          std::span<std::byte> merged, FingerprintSum sum) {
   const TextLayout& layout = shape.layout();
-  // Of set operations: nobody sees in a line of which run it is.
+  // A set operation needs a single tile, since merged lines do not tell their runs.
   const auto places = parts_of(layout, merged, shape.set_operation() ? merged.size() : task_bytes);
   TextUnitOperators shaper(shape, unit, sum);
   shaper.begin(places, true);
@@ -464,7 +465,7 @@ MergedUnit apply_to_text(const TextOperatorChain& shape, const WorkUnit& unit,
       for (std::span<const std::byte> rest = places[tile]; !rest.empty();) {
         const Indexed found = index_records(layout, rest, true, entries);
         if (found.records == 0) throw Corrupted("a merged record is none");
-        // The next are found before these are shaped, which may go over them.
+        // Index a batch of records before operators overwrite it.
         shaper.tile(tile).write(reinterpret_cast<const std::byte*>(entries.data()),
                                 found.records * sizeof(PrefixRef));
         rest = rest.subspan(found.bytes);
@@ -478,7 +479,7 @@ MergedUnit apply_to_text(const TextOperatorChain& shape, const WorkUnit& unit,
 MergedUnit apply_to_text(const TextOperatorChain& shape, const WorkUnit& unit, FingerprintSum sum) {
   const std::byte* const only = entries_of(unit.segments.front());
   const auto record = bytes_of(shape.layout(), *reinterpret_cast<const PrefixRef*>(only));
-  // Nothing is written where a record goes out as it is.
+  // Only a projection needs room: otherwise the record is emitted from where it is.
   std::vector<std::byte> room(shape.selection() ? record.size() : 0);
   const std::span place(room.empty() ? const_cast<std::byte*>(record.data()) : room.data(),
                         record.size());

@@ -1,5 +1,7 @@
-// What becomes of merged records of variable length: which of those with equal keys stay, and which
-// part of all goes out.
+// Operators on variable-length records: bounds, filter, distinct, set operation, tombstone and
+// projection. A `TextOperatorChain` is immutable and thread-safe. `TextTileOperators` applies it to
+// a tile, by one thread; `TextUnitOperators` collects the tiles of a unit. `TextBoundaryMerge`
+// joins units in their order, by one thread. Offsets and sizes are in bytes.
 #pragma once
 
 #include <algorithm>
@@ -24,35 +26,36 @@
 
 namespace corank {
 
-// A Shaping of records of variable length, ready to be applied.
+// A query compiled for variable-length records of a format.
 class TextOperatorChain {
  public:
-  // `encoding`, which that of `format` and `header` is, must outlive it. Where the runs hold only
-  // what is `within_bounds`, they are not looked at again. `runs`: as many are merged, see
-  // SetOperation. Throws Error where the shaping does not fit the format.
+  // `encoding`, made from `format` and `header`, must outlive it. If the runs hold only keys
+  // `within_bounds`, these are not checked again. `runs` is the number of runs that are merged; see
+  // SetOperation. Throws Error if the query does not fit the format.
   TextOperatorChain(const KeyEncoding& encoding, const TextFormat& format, std::string_view header,
                     const Query& query, bool within_bounds, std::size_t runs);
-  // Bounds point into what moves with it.
+  // Movable only: bounds point to memory that moves with the chain.
   TextOperatorChain(TextOperatorChain&&) = default;
 
-  // Whether it leaves every record as it is.
+  // Returns whether every record is emitted unchanged.
   bool keeps_all() const { return !chooses() && !groups() && !limits_ && !selection_; }
 
   OnEqual on_equal() const { return on_equal_; }
   bool groups() const { return on_equal_ != OnEqual::keep; }
-  // What the groups are treated by instead of becoming a record each; null if they do.
+  // Returns the set operation that decides on groups; null if there is none.
   const SetOperation* set_operation() const { return set_operation_ ? &*set_operation_ : nullptr; }
-  // Whether records are left out, whatever others there are.
+  // Returns whether bounds or a filter drop records independently of their neighbours.
   bool chooses() const { return from_ || to_ || where_; }
   bool has_bounds() const { return from_ || to_; }
   const TextFilter* filter() const { return where_ ? &*where_ : nullptr; }
-  // What drops a record that a group has come to, if it is equal to it; null: nothing does.
+  // Returns the value that marks a tombstone: a group whose resulting record has it is dropped.
+  // Null if there is none.
   const TextBound* tombstone() const { return tombstone_ ? &*tombstone_ : nullptr; }
-  // What goes out of a record; null: all of it.
+  // Returns the projection; null if records are emitted whole.
   const TextSelection* selection() const { return selection_ ? &*selection_ : nullptr; }
   const TextLayout& layout() const { return *encoding_.layout().text; }
 
-  // Whether a record that a group has come to is dropped.
+  // Returns whether a group's resulting record is a tombstone.
   bool drops_tombstone(std::span<const std::byte> record) const {
     return tombstone_ && tombstone_->compare(record) == 0;
   }
@@ -74,26 +77,27 @@ class TextOperatorChain {
   std::optional<TextSelection> selection_;
 };
 
-// Shapes the merged records of one tile.
+// Applies the chain to the merged records of one tile.
 class TextTileOperators {
  public:
-  // What stays goes to `place`. Where `in_place`, the merged records stand there. With `sum` their
-  // order is looked at, and their fingerprint is taken.
+  // Output goes to `place`, which holds the merged records already if `in_place`. With `sum` the
+  // records' order is checked and their fingerprint computed.
   TextTileOperators(const TextOperatorChain& shape, std::span<std::byte> place, bool in_place,
                     FingerprintSum sum);
 
-  // Where set operations find what the runs have of the tile's groups, before all else: `count`
-  // entries of it, more than 0, as of GroupRunCounter.
+  // For set operations: adds `count` > 0 prefix references of a run that is merged into the tile;
+  // see GroupRunCounter. Must precede all other calls.
   void add_run(std::uint32_t run, const std::byte* entries, std::uint64_t count) {
     if (operators_->set_operation()) runs_.add(run, entries, count);
   }
 
-  // The tile's next records, in order: entries, as a GatherWriter takes them.
+  // Takes the tile's next records, in order, as prefix references. Has the interface of a
+  // GatherWriter.
   void write(const std::byte* entries, std::uint64_t entries_bytes) {
     write_each(0, entries_bytes / sizeof(PrefixRef),
                [entries](std::size_t i) { return entries + i * sizeof(PrefixRef); });
   }
-  // The entries entry_at(first) to entry_at(end - 1).
+  // Takes the prefix references entry_at(first) to entry_at(end - 1).
   template <class EntryAt>
   void write_each(std::size_t first, std::size_t end, EntryAt entry_at) {
     while (first < end) {
@@ -112,12 +116,12 @@ class TextTileOperators {
  private:
   friend class TextUnitOperators;
 
-  // Few enough that who looks at them again finds them in the first cache.
+  // Records per batch: few enough to stay in L1 for the second pass over them.
   static constexpr std::size_t batch_records = 256;
 
   struct SetRecord {
     PrefixRef entry;
-    bool counts;  // it is not left out
+    bool counts;  // passes the bounds and the filter
   };
 
   void leave_out(const PrefixRef& entry);
@@ -139,54 +143,56 @@ class TextTileOperators {
   void move(const PrefixRef& entry);
   std::byte* position() const { return uses_writer() ? writer_.position() : end_; }
   std::vector<std::byte> copy_of(const PrefixRef& entry) const;
-  // It reads a little behind a record, which records that are made up here do not allow.
+  // Returns whether `writer_` copies the records. It reads a little past a record, which records
+  // made here do not allow.
   bool uses_writer() const { return !in_place_ && !operators_->selection(); }
 
   const TextOperatorChain* operators_;
   GatherWriter writer_;
   bool in_place_;
   std::byte* begin_;
-  std::byte* end_;  // of what was put out, but for what writer_ did
+  std::byte* end_;  // end of the output, unless `writer_` writes it
   FingerprintSum sum_;
-  // Of what goes out unchanged it is enough to sum up what is left out, which is mostly little.
+  // For unchanged output it is enough to hash the records that are dropped, usually few.
   bool sums_left_out_;
-  bool as_it_is_;  // what is put out is written as it came
+  bool as_it_is_;  // emitted records are unchanged
   bool descends_ = false;
-  // The last record of the batch before, if any, stands before the first.
+  // The first element holds the last record of the batch before, if any.
   std::array<PrefixRef, batch_records + 1> batch_;
-  std::vector<char> results_;        // of a filter
-  std::vector<PrefixRef> outgoing_;  // what was put out and is yet to be summed up
+  std::vector<char> results_;        // scratch of the filter
+  std::vector<PrefixRef> outgoing_;  // emitted records, not yet hashed
   std::size_t batched_ = 0;
   bool has_last_ = false;
-  std::optional<PrefixRef> open_;  // what its group has come to
+  std::optional<PrefixRef> open_;  // the open group's resulting record
   bool in_head_ = true;
-  // Of set operations, whose head stays in the tile's place, before what was put out.
+  // Set operations only. The rows of the leading partial group stay at the start of `place`, before
+  // the output.
   GroupRunCounter runs_;
-  std::vector<SetRecord> group_;  // of the open one, those not decided about
+  std::vector<SetRecord> group_;  // records of the open group that are not decided on
   OpenSet open_set_;
-  std::uint64_t decided_ = 0;  // records of the open group
+  std::uint64_t decided_ = 0;  // number of records of the open group that are decided on
   TextOperatorOutput shaped_;
 };
 
-// Shapes a unit, whose tiles may be shaped by any threads.
+// Applies the chain to a unit, whose tiles may be processed by any threads.
 class TextUnitOperators {
  public:
-  // `sum` as in TextTileOperators.
+  // With `sum` the records' order is checked and their fingerprint computed.
   TextUnitOperators(const TextOperatorChain& shape, const WorkUnit& unit, FingerprintSum sum)
       : operators_(shape), unit_(unit), sum_(sum) {}
 
-  // Tiles go to these places. Must precede all else.
+  // Sets where the output of each tile goes. Must precede all other calls.
   void begin(std::span<const std::span<std::byte>> places, bool in_place = false);
   TextTileOperators& tile(std::size_t index) { return tiles_[index]; }
-  // The tile is merged from `count` entries, more than 0, from `entries` on in the unit's segment,
-  // and others of later segments.
+  // Tells that `count` > 0 prefix references of the unit's segment are merged into the tile.
+  // Segments are added in order.
   void add_segment(std::size_t tile, std::size_t segment, const std::byte* entries,
                    std::uint64_t count) {
     tiles_[tile].add_run(unit_.segments[segment].chunk->run, entries, count);
   }
 
-  // What the tiles, all of them finished, have come to. Throws Corrupted if their records were out
-  // of order.
+  // Returns the outputs of all tiles, which must be finished. Throws Corrupted if their records
+  // were out of order.
   MergedUnit join();
 
  private:
@@ -196,24 +202,24 @@ class TextUnitOperators {
   std::vector<TextTileOperators> tiles_;
 };
 
-// What goes out of shaped units in the end: joins the groups that reach from one into the next, and
-// counts what goes out.
+// Boundary merge: joins groups that cross units, and applies the limit.
 class TextBoundaryMerge {
  public:
-  // At most `limit` records go out. Without `sum` there are no fingerprints.
+  // Emits at most `limit` records. Without `sum` there are no fingerprints.
   TextBoundaryMerge(const TextOperatorChain& shape, std::uint64_t limit, FingerprintSum sum)
       : operators_(shape), limit_(limit), sum_(sum) {}
 
-  // The next unit in order: changes its pieces to what goes out. Throws what the shaping met.
+  // Takes the next unit, in order, and sets its pieces to the records to emit. Throws the unit's
+  // failure, if any.
   void join(MergedUnit& unit);
-  // What goes out after the last unit.
+  // Emits the last group, which is still open.
   void finish(MergedUnit& unit);
 
-  std::uint64_t records() const { return records_; }  // that went out
-  // What the fingerprint of all records that were read is more than that of those that went out;
-  // unless the limit cut them off.
+  std::uint64_t records() const { return records_; }  // emitted so far
+  // Returns hash(read) - hash(emitted): the fingerprint of all records that were read less that of
+  // the emitted ones. Meaningless once the limit has cut records off.
   std::uint64_t left_out() const { return left_out_; }
-  // Whether nothing goes out any more.
+  // Returns whether no more records are emitted.
   bool done() const { return ended_ || records_ == limit_; }
 
  private:
@@ -227,21 +233,21 @@ class TextBoundaryMerge {
   const TextOperatorChain& operators_;
   std::uint64_t limit_;
   FingerprintSum sum_;
-  std::vector<std::byte> open_;  // what its group has come to; empty: there is none
+  std::vector<std::byte> open_;  // the open group's resulting record; empty if there is none
   OpenSet open_set_;
-  std::vector<std::byte> last_;  // of the records that were merged
+  std::vector<std::byte> last_;  // last merged record
   std::uint64_t records_ = 0;
   std::uint64_t left_out_ = 0;
   bool ended_ = false;
 };
 
-// The keys of a record, in words.
+// Returns a record's keys as human-readable text.
 std::string text_key_text(const TextLayout& layout, std::span<const std::byte> record);
 
-// Shapes the unit, which was merged to `merged`, where it stands.
+// Applies the chain in place to a unit that was merged to `merged`, on the caller's arena.
 MergedUnit apply_to_text(const TextOperatorChain& shape, const WorkUnit& unit,
                          std::span<std::byte> merged, FingerprintSum sum);
-// Shapes a unit of one record, which stays as it is.
+// Applies the chain to a unit of one record, which stays where it is.
 MergedUnit apply_to_text(const TextOperatorChain& shape, const WorkUnit& unit, FingerprintSum sum);
 
 }  // namespace corank

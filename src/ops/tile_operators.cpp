@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::uint64_t max_block_records = Filter::max_records;
 
-// Moves those of the records that `which`, which ascend, name to `to`, which is not behind them.
+// Moves the records with the ascending indices `which` to `to`, which does not lie after them.
 template <std::uint32_t bytes>
 std::byte* move_small(std::byte* to, const std::byte* records,
                       std::span<const std::uint16_t> which) {
@@ -73,9 +73,9 @@ std::byte* TileOperators::take(std::byte* records, std::uint64_t count) {
   return place_ + (used + record_bytes - 1) / record_bytes * record_bytes;
 }
 
-// While it is in cache.
+// Adds new output to the fingerprint while it is in cache.
 void TileOperators::sum_put() {
-  // What set operations keep of the head has yet to be decided about.
+  // The set operation has yet to decide on the leading partial group.
   if (!sum_ || (operators_->set_operation() && in_head_)) return;
   summed_ = std::max(summed_, begin_);
   outgoing_ += sum_({summed_, end_}, operators_->output_bytes());
@@ -123,8 +123,8 @@ void TileOperators::take_block(std::byte* records, std::uint64_t count) {
   }
 }
 
-// Puts where the groups begin that begin here, and the end, to `starts`, and says how many they
-// are. Where a group `goes_on`, none begins with the first record.
+// Writes the start of each group that begins in the block, then the end, to `starts`. Returns the
+// number of groups. If the open group `goes_on`, the first record begins none.
 std::uint64_t TileOperators::find_groups(const std::byte* records, std::uint64_t count,
                                          bool may_tie, bool goes_on, std::uint16_t* starts) const {
   const std::uint32_t record_bytes = operators_->record_bytes();
@@ -160,7 +160,7 @@ void TileOperators::take_groups(std::byte* records, std::uint64_t count, bool ma
   const bool goes_on = !open_.empty() && operators_->equal(open_.record(), records);
   std::uint64_t groups = find_groups(records, count, may_tie, goes_on, starts);
 
-  // Of two equal keys that must not be, the first still goes out.
+  // If two keys are equal and must not be, the first record is still emitted.
   std::exception_ptr failure;
   if (operators_->on_equal() == OnEqual::error) {
     const auto fail = [&](std::uint64_t record) {
@@ -195,7 +195,7 @@ void TileOperators::take_groups(std::byte* records, std::uint64_t count, bool ma
   failure_ = failure;
 }
 
-// No two of the records are of one group; the first may be of the open one.
+// Takes records that are all in different groups; the first may be in the open one.
 void TileOperators::take_singles(std::byte* records, std::uint64_t count) {
   const std::uint32_t record_bytes = operators_->record_bytes();
   const std::byte* const block = records;
@@ -217,7 +217,8 @@ void TileOperators::take_singles(std::byte* records, std::uint64_t count) {
   std::byte* const last = records + (count - 1) * record_bytes;
   if (operators_->counts_) operators_->count_one(records, count - 1);
   if (sum_ && !operators_->filters_ && !operators_->counts_ && operators_->selected_.empty()) {
-    // All of the block but a record or two goes out as it was merged: its sum is known.
+    // All records of the block but one or two are emitted as they were merged, so their fingerprint
+    // is known.
     sum_put();
     outgoing_ += block_sum_ - sum_({block, records}, record_bytes) -
                  sum_({last, record_bytes}, record_bytes);
@@ -229,7 +230,7 @@ void TileOperators::take_singles(std::byte* records, std::uint64_t count) {
   open_.start(*operators_, last, 1);
 }
 
-// `fulfils`: which of the records count; null: all.
+// Applies the set operation. `fulfils` marks the records that count; null: all do.
 void TileOperators::take_sets(std::byte* records, std::uint64_t count, bool may_tie,
                               const Filter::Mask* fulfils) {
   const SetOperation& operation = *operators_->set_operation();
@@ -242,8 +243,8 @@ void TileOperators::take_sets(std::byte* records, std::uint64_t count, bool may_
   std::uint64_t kept = 0;
   const auto counts = [&](std::uint64_t record) { return !fulfils || (*fulfils)[record] != 0; };
 
-  // Calls `use` with those of each run from `record` on that count, where they are the next of
-  // their run.
+  // Calls `use` for each piece, the first of which begins at `record`, with the indices of its
+  // records that count.
   const auto for_pieces = [&](std::uint64_t record, std::span<const SetPiece> pieces, auto use) {
     for (const SetPiece& piece : pieces) {
       std::uint16_t of_piece[max_block_records];
@@ -282,7 +283,7 @@ void TileOperators::take_sets(std::byte* records, std::uint64_t count, bool may_
       begin_ = end_;
     }
     if (!first && !goes_on && group + 1 < groups) {
-      // Of a group that lies here as a whole less has to be known.
+      // A group that lies in the block as a whole needs fewer counts.
       if (size == 1 && operation.kind != OnEqual::intersect) {
         which[kept] = static_cast<std::uint16_t>(begin);
         kept += counts(begin) && (operation.kind == OnEqual::unite ||
@@ -328,7 +329,7 @@ void TileOperators::close_group() {
   in_head_ = false;
 }
 
-// All groups but the last, which begins at the last of `starts`.
+// Emits all groups but the last, which begins at the last of `starts`.
 void TileOperators::put_groups(std::byte* records, std::span<const std::uint16_t> starts) {
   const std::uint32_t record_bytes = operators_->record_bytes();
   const std::uint64_t groups = starts.size() - 1;
@@ -386,7 +387,7 @@ void TileOperators::put_stretch(const std::byte* records, std::uint64_t count) {
     return;
   }
   for (std::uint64_t i = 0; i < count; ++i, records += record_bytes) {
-    // What goes out may overlap the record that it comes from.
+    // The projected record may overlap its source.
     operators_->select(records, selected_.data());
     end_ = std::ranges::copy(selected_, end_).out;
   }

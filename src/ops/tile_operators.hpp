@@ -1,4 +1,5 @@
-// What becomes of merged records, tile by tile, while they are in cache.
+// Applies an operator chain to fixed-size merged records, tile by tile, while they are in cache.
+// One thread processes a tile; `UnitOperators` collects the tiles of a unit.
 #pragma once
 
 #include <cstddef>
@@ -14,24 +15,24 @@
 
 namespace corank {
 
-// Shapes the merged records of one tile in place. The groups at its ends may reach into its
-// neighbours, so they are not put out but kept apart, and there is room for them.
+// Applies the chain to the records of one tile in place. The groups at its ends may continue in its
+// neighbours, so they are kept apart instead of emitted, and the output leaves room for them.
 class TileOperators {
  public:
-  // The tile is merged to `place`. With `sum` the order of the merged records is looked at, and
-  // their fingerprint is taken.
+  // The tile is merged to `place`. With `sum` the records' order is checked and their fingerprint
+  // computed.
   TileOperators(const OperatorChain& shape, std::byte* place, FingerprintSum sum);
 
-  // Where set operations find what the runs have of the tile's groups, before all else: `count`
-  // records of it, more than 0, as of GroupRunCounter. The tile begins after the first `skipped`
-  // records of its first group in there.
+  // For set operations: adds `count` > 0 records of a run that is merged into the tile; see
+  // GroupRunCounter. Must precede all other calls. `skipped` records of the tile's first group
+  // precede the tile.
   void add_run(std::uint32_t run, const std::byte* records, std::uint64_t count);
   void skip(std::uint64_t skipped) { merged_of_open_ = skipped; }
 
-  // The tile's next `count` records, in order. Returns where the next may be merged to at the
-  // earliest, so that they are in cache still.
+  // Takes the tile's next `count` records, in order. Returns the lowest address that the next ones
+  // may be merged to, which is most likely in cache.
   std::byte* take(std::byte* records, std::uint64_t count);
-  // There are no more.
+  // Ends the tile.
   void finish();
 
  private:
@@ -39,7 +40,7 @@ class TileOperators {
 
   void take_block(std::byte* records, std::uint64_t count);
   void sum_put();
-  // Unless they `may_tie`, the first words of the records' keys differ.
+  // The first key words must differ, unless they `may_tie`.
   void take_groups(std::byte* records, std::uint64_t count, bool may_tie);
   void take_singles(std::byte* records, std::uint64_t count);
   void take_sets(std::byte* records, std::uint64_t count, bool may_tie,
@@ -53,24 +54,24 @@ class TileOperators {
 
   const OperatorChain* operators_;
   std::byte* const place_;
-  std::byte* begin_;  // of what was put out
+  std::byte* begin_;  // start of the output
   std::byte* end_;
   FingerprintSum sum_;
   std::uint64_t fingerprint_ = 0;
-  std::uint64_t block_sum_ = 0;  // of the records taken last, as they were merged
+  std::uint64_t block_sum_ = 0;  // fingerprint of the current block, as merged
   bool descends_ = false;
-  std::vector<std::byte> first_, last_;  // of the merged records
-  std::byte* summed_;                    // end of what is in:
-  std::uint64_t outgoing_ = 0;           // the fingerprint of what was put out
+  std::vector<std::byte> first_, last_;  // first and last merged record
+  std::byte* summed_;                    // end of the output that is hashed
+  std::uint64_t outgoing_ = 0;           // fingerprint of the output
   Group head_, open_;
   bool in_head_ = true;
-  std::exception_ptr failure_;  // of what follows what was put out
-  // Of set operations, whose head stays in the tile's place, before what was put out.
+  std::exception_ptr failure_;  // error that replaces what would follow the output
+  // Set operations only. The rows of the leading partial group stay at `place`, before the output.
   GroupRunCounter runs_;
   std::vector<std::byte> head_record_;
   std::vector<SetPiece> head_pieces_;
   OpenSet open_set_;
-  std::uint64_t merged_of_open_ = 0;  // its records, of all that the runs here have
+  std::uint64_t merged_of_open_ = 0;  // records of the open group, earlier tiles included
   Group work_;
   std::vector<Filter::Mask> masks_;
   std::vector<std::byte> selected_;

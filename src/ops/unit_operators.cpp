@@ -13,10 +13,10 @@
 namespace corank {
 namespace {
 
-// Enough that a task outweighs its start.
+// Minimum bytes per task; smaller tasks cost more to schedule than to run.
 constexpr std::uint64_t task_bytes = std::uint64_t{1} << 20;
 
-// Appends what goes out, together with what lies just before it.
+// Appends a piece, or extends the last piece if they are adjacent.
 void put_piece(std::vector<std::span<const std::byte>>& pieces, std::span<const std::byte> piece) {
   if (piece.empty()) return;
   if (!pieces.empty() && pieces.back().data() + pieces.back().size() == piece.data())
@@ -25,7 +25,7 @@ void put_piece(std::vector<std::span<const std::byte>>& pieces, std::span<const 
     pieces.push_back(piece);
 }
 
-// Appends what goes out of the group's next records.
+// Appends the records of a leading partial group that the set operation emits.
 void put_set(const OperatorChain& shape, SetGroup& group, std::span<const LeadingGroup> head,
              std::vector<std::span<const std::byte>>& pieces) {
   const std::uint64_t record_bytes = shape.record_bytes();
@@ -36,7 +36,7 @@ void put_set(const OperatorChain& shape, SetGroup& group, std::span<const Leadin
   }
 }
 
-// How many merged records before record `at` have its key.
+// Returns how many merged records before record `at` have its key.
 std::uint64_t equal_before(const OperatorChain& shape, std::span<const std::byte> merged,
                            std::uint64_t at) {
   const KeyLayout layout = shape.encoding().layout();
@@ -94,8 +94,8 @@ std::uint64_t UnitOperators::sum_of(std::span<const std::byte> outgoing) const {
 
 void UnitOperators::join_groups(MergedUnit& unit) {
   const std::uint32_t output_bytes = operators_.output_bytes();
-  // The group that may go on in the next tile, and where it goes out if it does not: before or
-  // after what its tile has put out.
+  // The open group, which may continue in the next tile. If it does not, it is emitted before or
+  // after the output of tile `of`.
   Group open;
   TileOperators* of = nullptr;
   bool before_tile = false;
@@ -144,7 +144,7 @@ void UnitOperators::join_groups(MergedUnit& unit) {
       }
       unit.failure = tile.failure_;
     }
-  } catch (const Error&) {  // a sum does not fit, and what this tile put out follows it
+  } catch (const Error&) {  // a sum does not fit, and this tile's output follows it
     unit.failure = std::current_exception();
     open = Group();
     --joined;
@@ -158,7 +158,7 @@ void UnitOperators::join_groups(MergedUnit& unit) {
 }
 
 void UnitOperators::join_sets(MergedUnit& unit) {
-  OpenSet open;  // none while the unit's head goes on
+  OpenSet open;  // empty while the unit's leading partial group continues
   for (TileOperators& tile : tiles_) {
     if (unit.failure) break;
     if (!tile.head_record_.empty()) {
@@ -213,7 +213,7 @@ void BoundaryMerge::put_group(std::vector<std::byte>& edge) {
 void BoundaryMerge::join(MergedUnit& unit, std::vector<std::byte>& edge) {
   const std::uint32_t bytes = operators_.output_bytes();
   edge.clear();
-  edge.reserve(3 * bytes);  // pieces point into it
+  edge.reserve(3 * bytes);  // pieces point into it, so it must not be reallocated
   std::vector<std::span<const std::byte>> pieces(1);
   bool goes_on = false;
   if (!unit.head.empty()) {

@@ -1,4 +1,5 @@
-// Joins what the tiles of a unit, and then the units, have come to.
+// Applies an operator chain to units of fixed-size records. `UnitOperators` collects the tiles of a
+// unit, which any threads process. `BoundaryMerge` joins units in their order, by one thread.
 #pragma once
 
 #include <cstddef>
@@ -14,23 +15,23 @@
 
 namespace corank {
 
-// Shapes a unit, whose tiles may be shaped by any threads.
+// Applies the chain to a unit, whose tiles may be processed by any threads.
 class UnitOperators {
  public:
-  // `sum` as in TileOperators.
+  // With `sum` the records' order is checked and their fingerprint computed.
   UnitOperators(const OperatorChain& shape, const WorkUnit& unit, FingerprintSum sum)
       : operators_(shape), unit_(unit), sum_(sum) {}
 
-  // Tiles are merged to these places. Must precede all else.
+  // Sets where each tile is merged to. Must precede all other calls.
   void begin(std::span<std::byte* const> places);
   TileOperators& tile(std::size_t index) { return tiles_[index]; }
-  // The tile is merged from `count` records, more than 0, from `records` on in the unit's segment,
-  // and others of later segments.
+  // Tells that `count` > 0 records of the unit's segment are merged into the tile. Segments are
+  // added in order.
   void add_segment(std::size_t tile, std::size_t segment, const std::byte* records,
                    std::uint64_t count);
 
-  // What the tiles, all of them finished, make together. Throws Corrupted if their records were out
-  // of order.
+  // Returns the outputs of all tiles, which must be finished. Throws Corrupted if their records
+  // were out of order.
   MergedUnit join();
 
  private:
@@ -44,23 +45,24 @@ class UnitOperators {
   std::vector<TileOperators> tiles_;
 };
 
-// What goes out of shaped units in the end: joins the groups that reach from one unit into the
-// next, and counts what goes out.
+// Boundary merge: joins groups that cross units, and applies the limit.
 class BoundaryMerge {
  public:
-  // At most `limit` records go out. Without `sum` there is no fingerprint.
+  // Emits at most `limit` records. Without `sum` there is no fingerprint.
   BoundaryMerge(const OperatorChain& shape, std::uint64_t limit, FingerprintSum sum)
       : operators_(shape), left_(limit), sum_(sum) {}
 
-  // The next unit in order: changes its pieces to what goes out; what belongs to none of them is
-  // put in `edge`, whose memory they use as well. Throws what the shaping met.
+  // Takes the next unit, in order, and sets its pieces to the records to emit. Records that are in
+  // none of its pieces go to `edge`, which must live as long as the pieces. Throws the unit's
+  // failure, if any.
   void join(MergedUnit& unit, std::vector<std::byte>& edge);
-  // What goes out after the last unit.
+  // Emits the last group, which is still open.
   void finish(MergedUnit& unit, std::vector<std::byte>& edge);
 
-  // Of all that goes out, as it was when it was shaped; unless the limit cut it off.
+  // Returns the fingerprint of all emitted records, taken as operators produced them. Meaningless
+  // once the limit has cut records off.
   std::uint64_t fingerprint() const { return fingerprint_; }
-  // Whether nothing goes out any more.
+  // Returns whether no more records are emitted.
   bool done() const { return left_ == 0; }
 
  private:
@@ -76,7 +78,7 @@ class BoundaryMerge {
   OpenSet open_set_;
 };
 
-// Shapes the unit, which was merged to `merged` as a whole, on the cores of the caller's arena.
+// Applies the chain to a unit that was merged to `merged` as a whole, on the caller's arena.
 MergedUnit apply_to_unit(const OperatorChain& shape, const WorkUnit& unit,
                          std::span<std::byte> merged, FingerprintSum sum);
 
