@@ -18,6 +18,7 @@
 namespace corank {
 namespace {
 
+// The layout of the keys, its pieces on the device.
 struct RecordOrder {
   explicit RecordOrder(const KeyEncoding& encoding) : layout(encoding.layout()) {
     pieces = device_array<KeyPiece>(layout.pieces_count);
@@ -29,7 +30,7 @@ struct RecordOrder {
   KeyLayout layout;
 };
 
-// What one unit of records of a fixed size occupies: a stream and memory on both sides.
+// A lane for fixed-size records: the stream, and the memory on both sides, of one in-flight unit.
 template <int W>
 class RecordLane {
  public:
@@ -48,7 +49,7 @@ class RecordLane {
       if constexpr (device::has_values<typename Merged<W>::Value>)
         locators_[side] = device_array<std::uint32_t>(unit_records_);
     }
-    // For as many runs as take two passes; more need little more.
+    // Reserves memory for as many runs as need two merge passes; more runs need little more.
     constexpr std::uint64_t runs = device::detail::max_fan_in + 1;
     for (std::uint64_t run = 0; run < runs; ++run) append_run(0, unit_records_ / runs);
     reserve_out();
@@ -97,8 +98,8 @@ class RecordLane {
   void reserve_staging(std::uint64_t segments) {
     staging_.reserve(segments, unit_records_ * layout_.record_bytes);
   }
-  // The output's place is what the merge of the located keys has for temporary storage: the records
-  // are gathered after it.
+  // The output buffer doubles as temporary storage of the merge, since records are gathered after
+  // it.
   void reserve_out() {
     std::size_t bytes = 0;
     CORANK_CUDA(merge_located(nullptr, bytes, nullptr));
@@ -133,7 +134,7 @@ class RecordLane {
 
     const unsigned lanes = look_lanes(layout_.record_bytes);
     const unsigned look_grid = look_blocks(records, lanes);
-    // Before anything else sees them.
+    // Fingerprint the input before anything else reads it.
     if (look_ && !unit.segments.front().chunk->fingerprint) {
       look_at_staged<<<look_grid, block_threads, 0, stream>>>(
           staging_.segments(), segments, records, layout_.record_bytes, lanes, staged, found);
@@ -177,8 +178,8 @@ class RecordLane {
   std::size_t out_bytes_ = 0;
   DeviceArray<std::byte> out_;
   std::uint64_t unit_bytes_ = 0;
-  std::optional<DeviceOperatorRunner> shaper_;  // none where the host shapes, if anything does
-  // Of the located keys, before and after they are merged.
+  std::optional<DeviceOperatorRunner> shaper_;  // absent if the device applies no chain
+  // Located keys before and after the merge.
   DeviceArray<typename Merged<W>::Key> keys_[2];
   DeviceArray<std::uint32_t> locators_[2];
 };
@@ -190,7 +191,7 @@ bool built_with_cuda() {
 }
 
 CudaDevice find_cuda_device(int device) {
-  (void)cudaGetLastError();  // what an earlier call left behind on this thread
+  (void)cudaGetLastError();  // clears the error of an earlier call on this thread
   int count = 0;
   cudaError_t status = cudaGetDeviceCount(&count);
   if (status == cudaSuccess && (device < 0 || device >= count))
@@ -199,7 +200,7 @@ CudaDevice find_cuda_device(int device) {
   cudaDeviceProp properties{};
   if (status == cudaSuccess) status = cudaGetDeviceProperties(&properties, device);
   if (status == cudaSuccess) status = cudaSetDevice(device);
-  cudaFuncAttributes kernel{};  // fails where this build has no code for the device
+  cudaFuncAttributes kernel{};  // fails if this build has no code for the device
   if (status == cudaSuccess) status = cudaFuncGetAttributes(&kernel, stage);
   if (status != cudaSuccess) {
     (void)cudaGetLastError();

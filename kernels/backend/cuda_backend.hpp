@@ -1,4 +1,5 @@
-// The device backend behind one header. Nothing of CUDA is reachable from here.
+// Creates the CUDA backend and describes its devices. This header includes nothing of CUDA; builds
+// without nvcc implement it in src/backend/no_cuda.cpp.
 #pragma once
 
 #include <memory>
@@ -8,19 +9,19 @@
 
 namespace corank {
 
-// What is known of a device before a merge takes it.
+// Description of a device, made before a merge uses it.
 struct CudaDevice {
   bool usable = false;
-  std::string description;  // its name and memory, or why it can't be used
+  std::string description;  // name and memory, or why it cannot be used
 };
 
 bool built_with_cuda();
 
-// Never throws; a build without CUDA says so in the description. The first call of a process takes
-// a few tenths of a second, if there is a device.
+// Describes a device. Never throws; a build without CUDA says so in the description. The first call
+// of a process is slow if there is a device, since it initialises CUDA.
 CudaDevice find_cuda_device(int device);
 
-// Throws Error if the device can't be used.
+// Returns a backend on the device. Throws Error if it cannot be used.
 std::unique_ptr<Backend> make_cuda_backend(int device, const BackendConfig& config);
 
 }  // namespace corank

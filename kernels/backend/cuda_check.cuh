@@ -1,4 +1,5 @@
-// Every CUDA call goes through here, and what CUDA lends is owned.
+// Error checks and owners for CUDA. Every call is wrapped in CORANK_CUDA, which throws DeviceError;
+// every resource has an owner that releases it.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -15,19 +16,19 @@ namespace corank {
 
 inline void check_cuda(cudaError_t status, const char* call) {
   if (status == cudaSuccess) return;
-  (void)cudaGetLastError();  // lest the next launch finds it
+  (void)cudaGetLastError();  // clears the error, which the next launch would report
   throw DeviceError(std::string("CUDA: ") + cudaGetErrorString(status) + " (in " + call +
                         "); --backend cpu needs no GPU",
                     status == cudaErrorMemoryAllocation);
 }
 #define CORANK_CUDA(call) ::corank::check_cuda((call), #call)
 
-// Right after a launch; what goes wrong while the kernel runs surfaces in a later call.
+// Checks a kernel launch, right after it. Errors of the running kernel surface in a later call.
 inline void check_launch(const char* kernel) {
   check_cuda(cudaGetLastError(), kernel);
 }
 
-// Owners. A failing release has nobody to tell.
+// Deleters of the owners below. Errors on release are ignored.
 struct FreeDevice {
   void operator()(void* memory) const noexcept { (void)cudaFree(memory); }
 };
@@ -74,8 +75,8 @@ inline Event make_event(unsigned flags) {
   return Event(event);
 }
 
-// Waits until all that enqueue() put into the stream is done, even where that throws: what was
-// enqueued reads and writes memory of the host. `done` is an event for this alone.
+// Runs enqueue(), and waits until all of its work in the stream is done, even if it throws: that
+// work accesses memory of the host. `done` is an event that nothing else uses.
 template <class Enqueue>
 void wait_for(cudaStream_t stream, cudaEvent_t done, Enqueue enqueue) {
   try {

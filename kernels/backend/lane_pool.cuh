@@ -1,4 +1,5 @@
-// A backend of lanes: what one unit in flight occupies on the device is a lane's to know.
+// CUDA backend: a pool of lanes. A lane owns the stream and the buffers of one in-flight unit.
+// merge() takes a free lane and blocks until there is one; all functions are thread-safe.
 #pragma once
 
 #include <condition_variable>
@@ -22,7 +23,8 @@
 
 namespace corank {
 
-// Touching by one thread, which registering would otherwise do, is many times slower.
+// Touches all pages by several threads. Otherwise registration touches them by one, which is
+// slower.
 inline void touch(std::span<std::byte> memory, unsigned threads) {
   const std::size_t page = page_bytes();
   const std::size_t share = round_up(divide_up(memory.size(), threads), page);
@@ -35,11 +37,12 @@ inline void touch(std::span<std::byte> memory, unsigned threads) {
     });
 }
 
-// Lane::Order is the order of the records as kernels know it, made from a KeyEncoding. A lane is
-// made from one and from the BackendConfig, and has
-//   Found merge(const WorkUnit&, std::byte* output), not called for units of no records, and
-//   std::optional<MergedUnit> shape(std::byte* output), after it where there is a shape: none if it
-//   is for the host to shape what is in the output.
+// Merges units on lanes. A `Lane` provides:
+// - Lane::Order, the order of the records as kernels take it, made from a KeyEncoding;
+// - a constructor from an Order and the BackendConfig;
+// - Found merge(const WorkUnit&, std::byte* output), not called for units without records;
+// - std::optional<MergedUnit> shape(std::byte* output), called next if there is an operator chain.
+//   It returns nothing if the host must apply the chain to the records in `output`.
 template <class Lane>
 class DeviceBackend final : public Backend {
  public:
@@ -61,7 +64,7 @@ class DeviceBackend final : public Backend {
   MergedUnit merge(const WorkUnit& unit, std::byte* output) override {
     if (unit.records == 0) return {};
     CORANK_CUDA(cudaSetDevice(device_));
-    (void)cudaGetLastError();  // what an earlier call left behind on this thread
+    (void)cudaGetLastError();  // clears the error of an earlier call on this thread
     const auto lane = lend();
     const Found found = lane->merge(unit, output);
     if (found.out_of_order != in_order) throw disorder_of(unit, found.out_of_order);
@@ -132,8 +135,8 @@ class DeviceBackend final : public Backend {
     return lane;
   }
 
-  // What can be told of a unit by itself, so that it alone is merged again. Fingerprints are 0
-  // where the device did not look.
+  // Checks what a unit tells by itself, so that only this unit is merged again. Fingerprints are 0
+  // if the device did not verify.
   static void check_merged(const Found& found) {
     if (found.written == 0 || found.descent != in_order ||
         (found.read != 0 && found.read != found.written))

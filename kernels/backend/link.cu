@@ -9,10 +9,10 @@ namespace corank {
 namespace {
 
 constexpr std::size_t copy_bytes = std::size_t{64} << 20;
-constexpr int copies = 8;  // one after another: the start and the end of a round hardly show
+constexpr int copies = 8;  // back to back, so that the start and the end of a round hardly count
 constexpr int rounds = 3;
 
-// One direction: its own stream and its own memory on both sides.
+// One direction, with a stream and memory on both sides of its own.
 struct Direction {
   cudaMemcpyKind kind;
   Stream stream = make_stream();

@@ -1,16 +1,16 @@
-// How fast bytes pass between the host's memory and a device's. Nothing of CUDA is reachable from
-// here.
+// Measures the bandwidth between the memory of the host and of a device. This header includes
+// nothing of CUDA.
 #pragma once
 
 namespace corank {
 
-struct LinkRates {  // bytes a second
+struct LinkRates {  // bytes per second
   double up = 0;
   double down = 0;
-  double both = 0;  // each way, while the other is busy, too
+  double both = 0;  // each way, while the other is busy
 };
 
-// Copies pinned memory. Throws Error where there is no such device.
+// Measures by copying pinned memory. Throws Error if there is no such device.
 LinkRates measure_link(int device);
 
 }  // namespace corank

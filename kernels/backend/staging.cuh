@@ -1,4 +1,5 @@
-// How a unit's bytes reach a device: what every unit in flight has of its own.
+// Uploads the segments of a unit to the staging area on a device. Each lane owns a `Staging`, and
+// uses it for one unit at a time. Sizes are in bytes; a failing device throws DeviceError.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +19,7 @@ constexpr std::uint64_t divide_up(std::uint64_t n, std::uint64_t by) {
   return (n + by - 1) / by;
 }
 
-// What the kernels must know of a unit, in one block, so that one copy brings it to the device.
+// A unit as kernels need to know it, in one block, so that one copy uploads it.
 struct Description {
   Found* found;
   StagedSegment* segments;
@@ -32,15 +33,15 @@ struct Description {
   }
 };
 
-// The staging area of a unit, and its description.
+// The staging area of one unit, and the unit's description.
 class Staging {
  public:
-  // Room for so many segments that have so many bytes together. What was there is lost.
+  // Reserves room for `segments` segments with `bytes` bytes in total. Discards what is there.
   void reserve(std::uint64_t segments, std::uint64_t bytes) {
     if (segments <= segments_capacity_ && bytes <= bytes_capacity_) return;
     segments = std::max(std::bit_ceil(segments), segments_capacity_);
     bytes = std::max(bytes, bytes_capacity_);
-    // A segment may begin and end within a vector.
+    // Each segment may begin and end within a vector.
     const std::uint64_t vectors = divide_up(bytes, vector_bytes) + 2 * segments;
     if (vectors * vector_bytes > std::numeric_limits<std::uint32_t>::max())
       throw DeviceError("a work unit of " + std::to_string(bytes) + " bytes in " +
@@ -58,6 +59,7 @@ class Staging {
     bytes_capacity_ = bytes;
   }
 
+  // Begins a unit without segments.
   void begin_unit() {
     *host().found = {in_order, in_order, 0, 0, 0};
     segments_ = vectors_ = bytes_ = 0;
@@ -65,6 +67,8 @@ class Staging {
     destinations_.clear();
     sizes_.clear();
   }
+  // Adds a segment: `bytes` bytes at `from`, whose first record is number `first_record` of the
+  // unit.
   void add(const std::byte* from, std::uint64_t bytes, std::uint64_t first_record) {
     const auto address = reinterpret_cast<std::uintptr_t>(from);
     const std::uint64_t skew = address % vector_bytes;
@@ -79,7 +83,7 @@ class Staging {
     sizes_.push_back(bytes);
   }
 
-  // `pinned`: all that was added is in memory that the device reads.
+  // Enqueues the upload of all segments. `pinned`: they are in memory that the device can read.
   void upload(bool pinned, cudaStream_t stream) {
     CORANK_CUDA(cudaMemcpyAsync(device_description_.get(), description_.get(),
                                 Description::bytes(segments_), cudaMemcpyHostToDevice, stream));
@@ -98,7 +102,8 @@ class Staging {
 
   std::uint64_t staged_bytes() const { return vectors_ * vector_bytes; }
 
-  // On the device. What was staged may be written over when nothing needs it any more.
+  // Addresses on the device. scratch() is the staging area, which may be overwritten once nothing
+  // needs the staged records.
   std::byte* scratch() { return reinterpret_cast<std::byte*>(staging_.get()); }
   const std::byte* bytes() const { return reinterpret_cast<const std::byte*>(staging_.get()); }
   const StagedSegment* segments() const { return Description(device_description_.get()).segments; }
@@ -106,8 +111,9 @@ class Staging {
 
  private:
   static constexpr std::uint64_t vector_bytes = sizeof(uint4);
-  // The copy engine brings large segments up while another brings merged units down, each at the
-  // link's full rate. Small ones cost it more than they are worth: a kernel reads those.
+  // Minimum average segment size for the copy engine. It uploads large segments while another
+  // engine downloads merged units, each at the link's full rate. Small segments cost it more than
+  // they are worth, so a kernel reads these.
   static constexpr std::uint64_t min_copied_segment_bytes = std::uint64_t{32} << 10;
 
   Description host() const { return Description(description_.get()); }
@@ -122,8 +128,8 @@ class Staging {
   }
 
   std::uint64_t segments_capacity_ = 0, bytes_capacity_ = 0;
-  std::uint64_t segments_ = 0, vectors_ = 0, bytes_ = 0;  // of the unit
-  std::vector<const void*> sources_;                      // of its segments
+  std::uint64_t segments_ = 0, vectors_ = 0, bytes_ = 0;  // of the current unit
+  std::vector<const void*> sources_;                      // per segment of it, as is all below
   std::vector<void*> destinations_;
   std::vector<std::size_t> sizes_;
   PinnedArray<std::byte> description_;

@@ -16,6 +16,7 @@
 namespace corank {
 namespace {
 
+// The order of the records, its columns on the device, and the host's layout of the keys.
 struct TextOrder {
   explicit TextOrder(const KeyEncoding& encoding) : host(encoding.layout()), layout(*host.text) {
     columns = device_array<TextColumn>(layout.columns_count);
@@ -28,7 +29,8 @@ struct TextOrder {
   TextLayout layout;  // for the device
 };
 
-// What one unit of records of variable length occupies.
+// A lane for variable-length records: the stream, and the memory on both sides, of one in-flight
+// unit.
 class TextLane {
  public:
   using Order = TextOrder;
@@ -39,7 +41,7 @@ class TextLane {
         stream_(make_stream()),
         merged_(make_event(cudaEventBlockingSync | cudaEventDisableTiming)),
         found_(pinned_array<Found>(1)) {
-    // For as many runs as take two passes; more need little more.
+    // Reserves memory for as many runs as need two merge passes; more runs need little more.
     constexpr std::uint64_t runs = device::detail::max_fan_in + 1;
     if (config.text_operators && DeviceTextOperators::fits(*config.text_operators))
       shaper_.emplace(*config.text_operators);
@@ -96,7 +98,7 @@ class TextLane {
     ends_ = device_array<std::uint64_t>(records);
     records_capacity_ = records;
   }
-  // The output's place is what all before it has for temporary storage.
+  // The output buffer doubles as temporary storage until the gather.
   void reserve_out(std::uint64_t unit_bytes, std::uint64_t records) {
     if (shaper_) shaper_->reserve(records, unit_bytes);
     std::size_t for_merge = 0, for_ends = 0;
@@ -111,7 +113,8 @@ class TextLane {
     out_bytes_ = bytes;
   }
 
-  // Whether all of the unit is in memory that the device reads: in the buffers of its chunks.
+  // Adds the unit's segments to the staging area: all records first, then all prefix references.
+  // Returns whether they are in memory that the device can read, namely in their chunks' buffers.
   bool describe(const WorkUnit& unit) {
     staging_.begin_unit();
     runs_.clear();
@@ -182,12 +185,12 @@ class TextLane {
   PinnedArray<Found> found_;
   Staging staging_;
   std::uint64_t records_capacity_ = 0;
-  DeviceArray<PrefixRef> placed_, sorted_;  // before and after they are merged
-  DeviceArray<std::uint64_t> ends_;         // of the merged records
+  DeviceArray<PrefixRef> placed_, sorted_;  // prefix references before and after the merge
+  DeviceArray<std::uint64_t> ends_;         // ends of the merged records
   std::size_t out_bytes_ = 0;
   DeviceArray<std::byte> out_;
   std::uint64_t unit_bytes_ = 0;
-  std::optional<DeviceTextOperatorRunner> shaper_;  // none where the host shapes, if anything does
+  std::optional<DeviceTextOperatorRunner> shaper_;  // absent if the device applies no chain
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// The device backend for records of variable length. Nothing of CUDA is reachable from here.
+// Creates the CUDA backend for variable-length records. This header includes nothing of CUDA.
 #pragma once
 
 #include <memory>
@@ -8,7 +8,8 @@
 
 namespace corank {
 
-// `description` is what device() says.
+// `description` becomes the result of device(). Throws DeviceError if the device has too little
+// memory.
 std::unique_ptr<Backend> make_text_backend(int device, std::string description,
                                            const BackendConfig& config);
 

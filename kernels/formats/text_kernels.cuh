@@ -1,6 +1,6 @@
-// What a device does to one work unit of records of variable length: stage; place; after the merge
-// of the entries, which is by the first words of the keys and where these are equal by the records:
-// measure, gather, look.
+// Kernels that merge a unit of variable-length records on a device: stage; place; after the merge
+// of the prefix references: measure, gather, verify. The merge compares the first words of the keys
+// and, if these are equal, the records.
 #pragma once
 
 #include <cstddef>
@@ -13,11 +13,12 @@
 
 namespace corank {
 
-// On the device an entry's place leads into the staging area: a locator instead of an address.
+// Orders prefix references on the device. Their `place` holds a locator, an offset in the staging
+// area, instead of an address.
 struct TextLess {
   TextLayout layout;
   const std::byte* staging;
-  // As of LocatedLess.
+  // Null, or where to read whether the runs are in order; see LocatedLess.
   const std::uint64_t* out_of_order;
 
   __device__ const std::byte* record(const PrefixRef& entry) const {
@@ -34,8 +35,9 @@ struct TextLess {
   }
 };
 
-// A thread an entry. The `segments_count` segments of text come first, then as many of their
-// entries.
+// Replaces the addresses in prefix references by locators, and checks the order within segments;
+// one thread per reference. The `segments_count` segments of records come first, then as many
+// segments of their prefix references.
 static __global__ void __launch_bounds__(block_threads)
     place_entries(const StagedSegment* segments, std::uint64_t segments_count,
                   std::uint64_t records, TextLess less, PrefixRef* placed,
@@ -49,7 +51,7 @@ static __global__ void __launch_bounds__(block_threads)
   const auto entry = [&](std::uint64_t record) {
     PrefixRef result = reinterpret_cast<const PrefixRef*>(
         less.staging + entries.locator)[record - text.first_record];
-    // Locators are what addresses are in the staging area but for a constant.
+    // Within a segment, locators differ from addresses by a constant.
     const std::uint64_t source = reinterpret_cast<std::uintptr_t>(text.source);
     const std::uint64_t staged = std::uint64_t{text.first_vector} * sizeof(uint4);
     const auto address = reinterpret_cast<std::uintptr_t>(record_of(result));
@@ -62,12 +64,12 @@ static __global__ void __launch_bounds__(block_threads)
     atomicMin(reinterpret_cast<unsigned long long*>(out_of_order), i);
 }
 
-// What a scan adds up: how many bytes go out of each record.
+// Returns the emitted bytes of record i, which a prefix sum adds up.
 struct EntryBytes {
   TextLess less;
   const PrefixRef* entries;
-  const std::uint64_t* count;  // of the entries that there are; null: all
-  TextLayout selected;         // without columns: records go out whole
+  const std::uint64_t* count;  // number of prefix references; null: all
+  TextLayout selected;         // without columns: records are emitted whole
   __device__ std::uint64_t operator()(std::uint64_t i) const {
     if (*less.out_of_order != in_order || (count && i >= *count)) return 0;
     const std::uint64_t bytes = less.bytes(entries[i]);
@@ -79,15 +81,15 @@ struct EntryBytes {
   }
 };
 
-// A thread 16 bytes of the output. `ends` are where the merged records end there; the first begins
-// at 0.
+// Copies the merged records to the output, 16 bytes per thread. `ends` are the ends of the records
+// in the output; the first begins at 0.
 static __global__ void __launch_bounds__(block_threads)
     gather_text(TextLess less, const PrefixRef* merged, const std::uint64_t* ends,
                 std::uint64_t records, std::uint64_t bytes, uint4* out) {
   if (*less.out_of_order != in_order) return;
   constexpr std::uint64_t vector_bytes = sizeof(uint4);
   const std::uint64_t first_byte = std::uint64_t{blockIdx.x} * block_threads * vector_bytes;
-  // Records are looked for where the block's are.
+  // Limit each thread's search to the records of the block.
   __shared__ std::uint64_t range[2];
   if (threadIdx.x < 2) {
     const std::uint64_t byte =
@@ -108,7 +110,7 @@ static __global__ void __launch_bounds__(block_threads)
 #pragma unroll
   for (unsigned n = 0; n < vector_bytes; ++n, ++at, ++from) {
     if (at == bytes) break;
-    if (at == end && record + 1 < records) {  // none is empty
+    if (at == end && record + 1 < records) {  // no record is empty
       ++record;
       end = ends[record];
       from = less.record(merged[record]);
@@ -120,7 +122,7 @@ static __global__ void __launch_bounds__(block_threads)
                  static_cast<unsigned>(words[1]), static_cast<unsigned>(words[1] >> 32));
 }
 
-// At what is written.
+// Verifies the merged records: computes their fingerprint and checks their order.
 static __global__ void __launch_bounds__(block_threads)
     look_at_text(const std::byte* merged, const std::uint64_t* ends, std::uint64_t records,
                  TextLayout layout, unsigned lanes, Found* found) {
@@ -138,19 +140,20 @@ static __global__ void __launch_bounds__(block_threads)
       });
 }
 
-// Of a unit that is shaped, a record in the staging area.
+// A record in the staging area.
 struct StagedText {
-  std::uint64_t at, bytes;  // 0 bytes: there is none
+  std::uint64_t at, bytes;  // 0 bytes: there is no record
 };
 
+// Counts that the kernels report about a unit with an operator chain.
 struct TextOperatorCounts {
-  std::uint64_t kept;      // records that fulfil the condition
-  std::uint64_t groups;    // of them
-  std::uint64_t outgoing;  // records that go out, but what the first and the last group come to
+  std::uint64_t kept;      // records that pass the filter
+  std::uint64_t groups;    // groups among the kept records
+  std::uint64_t outgoing;  // emitted records, without those of the first and last group
   std::uint64_t outgoing_bytes;
   std::uint64_t outgoing_fingerprint;
-  StagedText first, last;  // of all merged records
-  StagedText head, tail;   // what the first group comes to, and the last, if there is another
+  StagedText first, last;  // first and last merged record
+  StagedText head, tail;  // resulting record of the first group, and of the last if that is another
 };
 
 __device__ inline StagedText staged_text(const TextLess& less, const PrefixRef& entry) {
@@ -161,22 +164,21 @@ __device__ inline bool passes(const TextTest& test, const TextLess& less, const 
   return passes(test, less.record(entry), less.bytes(entry));
 }
 
-// Of every merged record: whether it is kept. Without groups those that are buried are not kept,
-// either.
+// Flags the records that pass the filter; without groups, only those that are not tombstones.
 static __global__ void __launch_bounds__(block_threads)
     flag_text_kept(TextLess less, const PrefixRef* merged, std::uint64_t records, TextTest where,
                    TextTest buried, std::uint8_t* flags, TextOperatorCounts* found) {
   const std::uint64_t i = std::uint64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (i >= records) return;
   flags[i] = 0;
-  if (*less.out_of_order != in_order) return;  // then entries may lead anywhere
+  if (*less.out_of_order != in_order) return;  // then prefix references may point anywhere
   if (i == 0) found->first = staged_text(less, merged[i]);
   if (i + 1 == records) found->last = staged_text(less, merged[i]);
   flags[i] =
       passes(where, less, merged[i]) && !(buried.count != 0 && passes(buried, less, merged[i]));
 }
 
-// Of every kept record: whether its group comes to it.
+// Flags the kept record that remains of each group: the first, or the last if `last_stays`.
 static __global__ void __launch_bounds__(block_threads)
     flag_text_groups(TextLess less, const PrefixRef* kept, std::uint64_t records, bool last_stays,
                      std::uint8_t* flags, const TextOperatorCounts* found) {
@@ -187,8 +189,8 @@ static __global__ void __launch_bounds__(block_threads)
                                       : j == 0 || less(kept[j - 1], kept[j]));
 }
 
-// Of every group but the first and the last, which may go on in other units: whether what it comes
-// to goes out.
+// Processes every group but the first and the last, which may continue in other units. Flags the
+// groups whose resulting record is not a tombstone.
 static __global__ void __launch_bounds__(block_threads)
     settle_text_groups(TextLess less, const PrefixRef* settled, std::uint64_t records,
                        TextTest buried, std::uint8_t* flags, TextOperatorCounts* found) {
@@ -205,13 +207,14 @@ static __global__ void __launch_bounds__(block_threads)
     flags[g] = !(buried.count != 0 && passes(buried, less, settled[g]));
 }
 
-// One thread. `ends` are those of what goes out, and behind it.
+// Stores the emitted bytes, in one thread. `ends` are the ends of the emitted records, and stay the
+// same after the last of them.
 static __global__ void see_outgoing_bytes(const std::uint64_t* ends, std::uint64_t records,
                                           TextOperatorCounts* found) {
   found->outgoing_bytes = ends[records - 1];
 }
 
-// A thread a record.
+// Projects the emitted records, one thread per record.
 static __global__ void __launch_bounds__(block_threads)
     put_text_columns(TextLess less, const PrefixRef* outgoing, const std::uint64_t* ends,
                      std::uint64_t records, TextLayout selected, std::byte* out) {
@@ -224,7 +227,7 @@ static __global__ void __launch_bounds__(block_threads)
               });
 }
 
-// At what goes out.
+// Computes the fingerprint of the emitted records.
 static __global__ void __launch_bounds__(block_threads)
     look_at_shaped_text(const std::byte* outgoing, const std::uint64_t* ends, std::uint64_t records,
                         unsigned lanes, TextOperatorCounts* found) {

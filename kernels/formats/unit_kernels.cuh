@@ -1,5 +1,5 @@
-// What a device does to one work unit before its keys are merged, and after: stage, encode;
-// gather, look.
+// Kernels that run before and after the merge of a unit's keys on a device: stage, encode; gather,
+// verify. Their records have a fixed size; text_kernels.cuh has the kernels for others.
 #pragma once
 
 #include <algorithm>
@@ -14,27 +14,27 @@
 
 namespace corank {
 
-// Where a segment's records stand on the device. In the staging area every segment keeps its
-// address modulo 16, so that both sides of its copy are aligned.
+// Place of a segment's records on the device. In the staging area every segment keeps its address
+// modulo 16, so that both sides of its copy are aligned.
 struct StagedSegment {
   const uint4* source;         // pinned host memory, rounded down to 16 bytes
-  std::uint64_t first_record;  // of the unit
-  std::uint32_t first_vector;  // of 16 bytes in the staging area
-  std::uint32_t locator;       // of its first record
+  std::uint64_t first_record;  // its index in the unit
+  std::uint32_t first_vector;  // index of a 16-byte vector in the staging area
+  std::uint32_t locator;       // byte offset of its first record in the staging area
 };
 
 inline constexpr std::uint64_t in_order = ~0ull;  // no record is out of order
 
-// What the kernels find out about a unit.
+// Findings of the kernels about a unit.
 struct Found {
-  std::uint64_t out_of_order;   // the first record that is out of order in its segment, or in_order
-  std::uint64_t descent;        // the same of the merged records
-  std::uint64_t read, written;  // fingerprints
-  std::uint64_t last_offset;    // where the last merged record begins, if they are not of one size
+  std::uint64_t out_of_order;   // first record that is out of order in its segment, or in_order
+  std::uint64_t descent;        // first merged record that is out of order, or in_order
+  std::uint64_t read, written;  // fingerprints of the input and of the merged records
+  std::uint64_t last_offset;    // where the last merged record begins, if records vary in length
 };
 
-// What the merge moves. A locator is the record's byte offset in the staging area; it is as wide as
-// a key's word, so that all bytes of a located key are ones that were written.
+// A key with its record's locator (row id), which is the record's byte offset in the staging area.
+// The locator is as wide as a key word, so that a located key has no uninitialised bytes.
 template <int W>
 struct Located {
   Key<W> key;
@@ -45,8 +45,8 @@ template <int W>
 struct LocatedLess {
   KeyLayout layout;
   const std::byte* staging;
-  // Null, or a place that says whether runs are in order. Where they are not, the merge may compare
-  // what are no located keys at all, whose locators lead anywhere.
+  // Null, or where to read whether the runs are in order. If they are not, the merge may compare
+  // uninitialised keys, whose locators point anywhere.
   const std::uint64_t* out_of_order;
 
   __device__ bool operator()(const Located<W>& x, const Located<W>& y) const {
@@ -58,8 +58,8 @@ struct LocatedLess {
   }
 };
 
-// How located keys are merged: the widest as they are, since locators lead to the tails of their
-// keys; narrower ones as keys with values, which can be moved by 16 bytes.
+// Types that located keys are merged as. The widest keys move with their locators, which lead to
+// their tails. Narrower keys move as keys with values, by 16 bytes.
 template <int W>
 struct Merged {
   using Key = corank::Key<W>;
@@ -80,9 +80,9 @@ using LocatedSequence = device::Sequence<typename Merged<W>::Key, typename Merge
 template <int W>
 using LocatedOutput = device::Output<typename Merged<W>::Key, typename Merged<W>::Value>;
 
-inline constexpr unsigned block_threads = 256;  // where it makes no difference
+inline constexpr unsigned block_threads = 256;  // default, where the number makes no difference
 
-// The last i < count for which starts(i) <= x; starts(0) <= x is known.
+// Returns the last i < count with starts(i) <= x. Requires starts(0) <= x.
 template <class Starts>
 __device__ std::uint64_t find_start(std::uint64_t x, std::uint64_t count, Starts starts) {
   std::uint64_t low = 0;
@@ -96,10 +96,11 @@ __device__ std::uint64_t find_start(std::uint64_t x, std::uint64_t count, Starts
   return low;
 }
 
-// Few blocks with several loads in flight each saturate the link, and leave room for the kernels
+// Few blocks, with several loads in flight each, saturate the link and leave room for the kernels
 // of other units.
 inline constexpr unsigned stage_blocks = 64;
 
+// Copies segments from pinned host memory to the staging area.
 static __global__ void __launch_bounds__(block_threads)
     stage(const StagedSegment* segments, std::uint64_t segments_count, std::uint64_t vectors,
           uint4* staging) {
@@ -123,8 +124,8 @@ static __global__ void __launch_bounds__(block_threads)
   }
 }
 
-// A thread a record. `disorder` becomes the first record that sorts before its predecessor in the
-// same segment.
+// Encodes the located keys, one thread per record. `out_of_order` becomes the first record that
+// sorts before its predecessor in the same segment.
 template <int W>
 __global__ void __launch_bounds__(block_threads)
     encode_records(const StagedSegment* segments, std::uint64_t segments_count,
@@ -150,10 +151,10 @@ __global__ void __launch_bounds__(block_threads)
     atomicMin(reinterpret_cast<unsigned long long*>(out_of_order), i);
 }
 
-// Neighbouring threads take neighbouring words of the output, so that a warp writes side by side,
-// and reads so where records are wide; each takes several, which are on their way at once. A record
-// and its place are both multiples of a Word.
-inline constexpr unsigned gather_words = 4;  // a thread
+// Copies the merged records to the output, word by word. Neighbouring threads take neighbouring
+// words of the output, so that writes coalesce, and reads if records are wide. Each thread has
+// several loads in flight. A record's size and place are multiples of a Word.
+inline constexpr unsigned gather_words = 4;  // per thread
 template <int W, class Word>
 __global__ void __launch_bounds__(block_threads)
     gather(const std::byte* staging, LocatedOutput<W> located, std::uint64_t records,
@@ -167,7 +168,7 @@ __global__ void __launch_bounds__(block_threads)
   for (unsigned n = 0; n < gather_words; ++n) {
     const std::uint64_t i = first + n * block_threads;
     if (i >= words) continue;
-    // A unit is smaller than 4 GiB, and a division of 32 bits several times faster.
+    // A unit is smaller than 4 GiB, so 32-bit divisions suffice, which are faster.
     const std::uint32_t record = static_cast<std::uint32_t>(i) / record_words;
     const std::uint32_t word = static_cast<std::uint32_t>(i) % record_words;
     std::uint64_t locator;
@@ -184,7 +185,7 @@ __global__ void __launch_bounds__(block_threads)
   }
 }
 
-// So many neighbouring threads share a record's fingerprint that their loads lie side by side.
+// Returns how many neighbouring threads share a record's fingerprint, so that their loads coalesce.
 inline unsigned look_lanes(std::uint64_t record_bytes) {
   return static_cast<unsigned>(
       std::bit_floor(std::min<std::uint64_t>(detail::folds(record_bytes), 32)));
@@ -197,7 +198,7 @@ __device__ void look_at(std::uint64_t records, BytesOf bytes_of, unsigned lanes,
   const std::uint64_t in_block = block_threads / lanes;
   const std::uint32_t lane = threadIdx.x % lanes;
   std::uint64_t own = 0;
-  // All threads take as many turns: they hand sums to one another.
+  // All threads iterate equally often, since they pass sums to one another.
   for (std::uint64_t first = blockIdx.x * in_block; first < records;
        first += gridDim.x * in_block) {
     const std::uint64_t i = first + threadIdx.x / lanes;
@@ -219,13 +220,14 @@ __device__ void look_at(std::uint64_t records, BytesOf bytes_of, unsigned lanes,
   if (threadIdx.x == 0) atomicAdd(reinterpret_cast<unsigned long long*>(sum), of_block);
 }
 
+// Returns the number of blocks for a kernel that calls look_at().
 inline unsigned look_blocks(std::uint64_t records, unsigned lanes) {
   constexpr std::uint64_t most = 1024;
   return static_cast<unsigned>(
       std::min((records * lanes + block_threads - 1) / block_threads, most));
 }
 
-// At what was read.
+// Computes the fingerprint of the input records.
 static __global__ void __launch_bounds__(block_threads)
     look_at_staged(const StagedSegment* segments, std::uint64_t segments_count,
                    std::uint64_t records, std::uint32_t record_bytes, unsigned lanes,
@@ -240,7 +242,7 @@ static __global__ void __launch_bounds__(block_threads)
       [](std::uint64_t, const std::byte*) {});
 }
 
-// At what is written.
+// Verifies the merged records: computes their fingerprint and checks their order.
 template <int W>
 __global__ void __launch_bounds__(block_threads)
     look_at_merged(const std::byte* merged, std::uint64_t records, KeyLayout layout, unsigned lanes,
@@ -258,7 +260,7 @@ __global__ void __launch_bounds__(block_threads)
       });
 }
 
-// Calls gather with the widest word that records consist of.
+// Launches gather() with the widest word that records consist of.
 template <int W>
 void launch_gather(const std::byte* staging, LocatedOutput<W> located, std::uint64_t records,
                    std::uint32_t record_bytes, std::byte* out, const std::uint64_t* out_of_order,
@@ -272,7 +274,7 @@ void launch_gather(const std::byte* staging, LocatedOutput<W> located, std::uint
     gather<W><<<blocks, block_threads, 0, stream>>>(staging, located, records, record_words,
                                                     reinterpret_cast<Word*>(out), out_of_order);
   };
-  switch (record_bytes & -record_bytes) {  // powers of two only
+  switch (record_bytes & -record_bytes) {  // largest power of two that divides it
     case 1:
       return by(std::uint8_t{});
     case 2:

@@ -1,4 +1,5 @@
-// Shapes merged units on a device.
+// Runs an operator chain on merged units of fixed-size records on a device. Each lane owns a
+// `DeviceOperatorRunner`, which serves one unit at a time. A failing device throws DeviceError.
 #pragma once
 
 #include <thrust/iterator/counting_iterator.h>
@@ -19,13 +20,14 @@
 
 namespace corank {
 
-// A Shape as kernels know it. Pieces, values and tables stay where it put them on the device.
+// An operator chain as kernels take it. Owns the device memory that its pieces, values and tables
+// are in.
 class DeviceOperators {
-  std::vector<DeviceArray<std::byte>> memory_;  // of all that the rest points to
+  std::vector<DeviceArray<std::byte>> memory_;  // memory that the other members point to
 
  public:
-  // Whether devices do all of it: sums of floats, which are exact, and set operations, which ask
-  // where records come from, are the host's.
+  // Returns whether devices support the whole chain. Sums of floating-point fields, which are
+  // exact, and set operations, which ask for the run of each record, are the host's.
   static bool fits(const OperatorChain& shape) {
     return !shape.set_operation() && shape.filter().steps().size() <= max_test_steps &&
            std::ranges::none_of(shape.columns(), [](const OperatorChain::Column& column) {
@@ -58,7 +60,7 @@ class DeviceOperators {
 
   Test where, buried;
   Reductions reductions{};
-  const std::uint32_t* byte_of;  // of gather_fields; null: records go out whole
+  const std::uint32_t* byte_of;  // table of gather_fields; null: records are emitted whole
 
  private:
   template <class T>
@@ -90,15 +92,17 @@ struct Multiple {
   std::uint32_t of;
   __host__ __device__ std::uint32_t operator()(std::uint32_t i) const { return i * of; }
 };
-// 0, `of`, 2 `of` and so on: of one type, since every type of a selection is a lot to compile.
+// Returns the sequence 0, `of`, 2 `of`, …. It has one type, since every type of a selection takes
+// long to compile.
 inline auto multiples(std::uint32_t of) {
   return thrust::make_transform_iterator(thrust::counting_iterator<std::uint32_t>(0), Multiple{of});
 }
 
-// What shaping one unit at a time occupies.
+// Buffers and steps that apply the chain to one unit at a time.
 class DeviceOperatorRunner {
  public:
-  // `layout` is that of the keys, its pieces being on the device. Units have up to unit_records.
+  // `layout` is the layout of the keys, its pieces on the device. Units have up to `unit_records`
+  // records.
   DeviceOperatorRunner(const OperatorChain& shape, const KeyLayout& layout,
                        std::uint64_t unit_records)
       : operators_(shape),
@@ -121,7 +125,8 @@ class DeviceOperatorRunner {
     select_memory_ = device_array<std::byte>(select_bytes_);
   }
 
-  // Finds out what goes out of the merged records. `scratch` has room for as many.
+  // Enqueues the kernels that find the records to emit. `scratch` has room for as many records as
+  // `merged`.
   void enqueue(const std::byte* merged, std::uint64_t records, std::byte* scratch,
                cudaStream_t stream) {
     const std::uint32_t record_bytes = layout_.record_bytes;
@@ -154,8 +159,9 @@ class DeviceOperatorRunner {
                                 cudaMemcpyDeviceToHost, stream));
   }
 
-  // Once that is done: brings down what goes out, to `output`, and waits for it. None if the unit
-  // is for the host to shape. With `look` it says what the host is to verify it by.
+  // Copies the records to emit to `output`, and waits for them. The work of enqueue() must be done.
+  // Returns nothing if the host must apply the chain. With `look` the result tells what the host
+  // verifies it by.
   std::optional<MergedUnit> download(std::byte* output, bool look,
                                      const std::uint64_t* out_of_order, cudaStream_t stream) {
     const OperatorCounts found = host_found_[0];
@@ -219,7 +225,7 @@ class DeviceOperatorRunner {
   }
 
  private:
-  // Copies to the host are as long as the device says.
+  // Checks the device's counts, which the lengths of copies to the host depend on.
   void check(const OperatorCounts& found) const {
     const std::uint64_t outgoing = operators_.groups() ? found.outgoing : found.kept;
     std::uint64_t left = records_;
@@ -233,7 +239,7 @@ class DeviceOperatorRunner {
           "CUDA: the device found more records than it had; --backend cpu needs no GPU", false);
   }
 
-  // Those of `from` that are flagged.
+  // Selects the elements of `from` that are flagged.
   template <class From>
   cudaError_t select(void* temporary, std::size_t& bytes, From from, std::uint32_t* to,
                      std::uint64_t* count, std::uint64_t records, cudaStream_t stream) const {
@@ -246,7 +252,7 @@ class DeviceOperatorRunner {
   DeviceOperators device_;
   DeviceArray<std::uint8_t> flags_;
   DeviceArray<std::uint32_t> kept_;
-  DeviceArray<std::uint32_t> starts_;  // of groups in kept_; then the places of what goes out
+  DeviceArray<std::uint32_t> starts_;  // starts of groups in kept_; then emitted places
   DeviceArray<std::uint32_t> places_;
   DeviceArray<std::byte> shaped_;
   DeviceArray<OperatorCounts> found_;
@@ -254,7 +260,7 @@ class DeviceOperatorRunner {
   PinnedArray<std::byte> edges_;
   std::size_t select_bytes_ = 0;
   DeviceArray<std::byte> select_memory_;
-  // Of the unit.
+  // The current unit.
   const std::byte* merged_ = nullptr;
   std::uint64_t records_ = 0;
   std::byte* reduced_ = nullptr;

@@ -1,4 +1,5 @@
-// Shapes merged units of records of variable length on a device.
+// Runs an operator chain on merged units of variable-length records on a device. Each lane owns a
+// `DeviceTextOperatorRunner`, which serves one unit at a time. A failing device throws DeviceError.
 #pragma once
 
 #include <thrust/iterator/counting_iterator.h>
@@ -19,8 +20,8 @@
 
 namespace corank {
 
-// Where the records that entries stand for end when they are put one after another: the first
-// begins at 0.
+// Enqueues a prefix sum that writes where each record ends when the records that prefix references
+// point to are concatenated. The first begins at 0.
 inline cudaError_t find_text_ends(void* temporary, std::size_t& bytes, const EntryBytes& of,
                                   std::uint64_t* ends, std::uint64_t records, cudaStream_t stream) {
   const auto lengths =
@@ -28,6 +29,7 @@ inline cudaError_t find_text_ends(void* temporary, std::size_t& bytes, const Ent
   return cub::DeviceScan::InclusiveSum(temporary, bytes, lengths, ends, records, stream);
 }
 
+// Enqueues the copy of those records to `out`, `bytes` bytes in total.
 inline void gather_texts(const TextLess& less, const PrefixRef* entries, const std::uint64_t* ends,
                          std::uint64_t records, std::uint64_t bytes, std::byte* out,
                          cudaStream_t stream) {
@@ -37,13 +39,13 @@ inline void gather_texts(const TextLess& less, const PrefixRef* entries, const s
   check_launch("gather_text");
 }
 
-// A TextOperatorChain as kernels know it. What it points to stays on the device as long as it does.
+// A TextOperatorChain as kernels take it. Owns the device memory that it points to.
 class DeviceTextOperators {
   std::vector<DeviceArray<std::byte>> memory_;
 
  public:
-  // Whether devices do all of it: set operations, which ask where records come from, bounds that
-  // the runs were not cut by, and decimal fractions are the host's.
+  // Returns whether devices support the whole chain. The host does set operations, which ask for
+  // the run of each record, bounds that the runs were not cut by, and decimal fractions.
   static bool fits(const TextOperatorChain& shape) {
     if (shape.set_operation() || shape.has_bounds()) return false;
     if (shape.tombstone() && !device_comparable(shape.tombstone()->layout())) return false;
@@ -67,7 +69,7 @@ class DeviceTextOperators {
   }
 
   TextTest where, buried;
-  TextLayout selected{};  // without columns: records go out whole
+  TextLayout selected{};  // without columns: records are emitted whole
 
  private:
   template <class T>
@@ -91,7 +93,7 @@ class DeviceTextOperators {
   }
 };
 
-// What shaping one unit at a time occupies.
+// Buffers and steps that apply the chain to one unit at a time.
 class DeviceTextOperatorRunner {
  public:
   explicit DeviceTextOperatorRunner(const TextOperatorChain& shape)
@@ -100,7 +102,7 @@ class DeviceTextOperatorRunner {
         found_(device_array<TextOperatorCounts>(1)),
         host_found_(pinned_array<TextOperatorCounts>(1)) {}
 
-  // For units of so many records and bytes.
+  // Reserves memory for units of `records` records and `unit_bytes` bytes.
   void reserve(std::uint64_t records, std::uint64_t unit_bytes) {
     if (records > records_capacity_) {
       records_capacity_ = 0;
@@ -119,8 +121,9 @@ class DeviceTextOperatorRunner {
     out_bytes_ = bytes;
   }
 
-  // Finds out what goes out of the merged records: the entries of that come to `scratch`, which has
-  // room for as many, and where it ends to `ends`. `merged` is lost.
+  // Enqueues the kernels that find the records to emit. Writes their prefix references to
+  // `scratch`, which has room for as many as `merged`, and their ends to `ends`. Overwrites
+  // `merged`.
   void enqueue(const TextLess& less, PrefixRef* merged, std::uint64_t records, PrefixRef* scratch,
                std::uint64_t* ends, cudaStream_t stream) {
     const auto blocks = static_cast<unsigned>(divide_up(records, block_threads));
@@ -156,9 +159,10 @@ class DeviceTextOperatorRunner {
                                 cudaMemcpyDeviceToHost, stream));
   }
 
-  // Once that is done: brings down what goes out, to `output`, and waits for it. None if the unit,
-  // which has unit_bytes, staged_bytes with what is between its records, is for the host to shape.
-  // With `look` it says what the host is to verify it by.
+  // Copies the records to emit to `output`, and waits for them. The work of enqueue() must be done.
+  // The unit has `unit_bytes` bytes, and `staged_bytes` with the gaps between its records. Returns
+  // nothing if the host must apply the chain. With `look` the result tells what the host verifies
+  // it by.
   std::optional<MergedUnit> download(const TextLess& less, std::uint64_t unit_bytes,
                                      std::uint64_t staged_bytes, std::byte* output, bool look,
                                      cudaStream_t stream, cudaEvent_t done) {
@@ -177,7 +181,8 @@ class DeviceTextOperatorRunner {
       };
       bring(found.head, shaped.head);
       bring(found.tail, shaped.tail);
-      // Head and tail tell the order of units whose first and last records they come from.
+      // Head and tail suffice to check the order if they come from the unit's first and last
+      // records.
       if (look && (!operators_.groups() || operators_.chooses())) {
         bring(found.first, shaped.first);
         bring(found.last, shaped.last);
@@ -209,7 +214,7 @@ class DeviceTextOperatorRunner {
   }
 
  private:
-  // Copies to the host are as long as the device says.
+  // Checks the device's counts, which the lengths of copies to the host depend on.
   void check(const TextOperatorCounts& found, std::uint64_t outgoing, std::uint64_t unit_bytes,
              std::uint64_t staged_bytes) const {
     bool fits = found.kept <= records_ && outgoing <= found.kept &&
@@ -222,7 +227,7 @@ class DeviceTextOperatorRunner {
           "CUDA: the device found more records than it had; --backend cpu needs no GPU", false);
   }
 
-  // Those of `from` that are flagged.
+  // Selects the elements of `from` that are flagged.
   cudaError_t select(void* temporary, std::size_t& bytes, const PrefixRef* from, PrefixRef* to,
                      std::uint64_t* count, std::uint64_t records, cudaStream_t stream) const {
     return cub::DeviceSelect::Flagged(temporary, bytes, from, flags_.get(), to, count, records,
@@ -235,10 +240,10 @@ class DeviceTextOperatorRunner {
   PinnedArray<TextOperatorCounts> host_found_;
   std::uint64_t records_capacity_ = 0;
   DeviceArray<std::uint8_t> flags_;
-  // What goes out; before that, temporary storage.
+  // Output buffer; before that, temporary storage.
   std::size_t out_bytes_ = 0;
   DeviceArray<std::byte> out_;
-  // Of the unit.
+  // The current unit.
   const PrefixRef* outgoing_ = nullptr;
   const std::uint64_t* ends_ = nullptr;
   std::uint64_t records_ = 0;

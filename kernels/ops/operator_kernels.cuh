@@ -1,5 +1,5 @@
-// What a device does to a merged unit before it leaves: which records fulfil the condition, where
-// groups of equal keys begin, and what goes out of each group.
+// Kernels that apply an operator chain to a merged unit of fixed-size records: which records pass
+// the filter, where groups of equal keys begin, and which record each group results in.
 #pragma once
 
 #include <cstddef>
@@ -12,21 +12,22 @@
 
 namespace corank {
 
-// What is found of a unit that is shaped. Places are the offsets of records in bytes: a unit is
-// smaller than 4 GiB.
+// Counts that the kernels report about a unit. Places are offsets of records in bytes; 32 bits
+// suffice, since a unit is smaller than 4 GiB.
 struct OperatorCounts {
-  std::uint64_t kept;        // records that fulfil the condition
-  std::uint64_t groups;      // of them
-  std::uint64_t outgoing;    // records that go out, but of the first and the last group
-  std::uint64_t head, tail;  // records of the first group and of the last, if there is another
+  std::uint64_t kept;        // records that pass the filter
+  std::uint64_t groups;      // groups among the kept records
+  std::uint64_t outgoing;    // emitted records, without those of the first and last group
+  std::uint64_t head, tail;  // records of the first group, and of the last if that is another
   std::uint64_t outgoing_fingerprint;
-  // Whether the unit is for the host to shape: a group is too long for a thread, or does not fit.
+  // Nonzero if the host must apply the chain: a group is too long for one thread, or a sum
+  // overflows.
   unsigned int is_for_host;
 };
 
-constexpr std::uint64_t max_group_records = 1024;  // that a thread goes through
+constexpr std::uint64_t max_group_records = 1024;  // longer groups are left to the host
 
-// Of every record: whether it is kept. Without groups those that are buried are not kept, either.
+// Flags the records that pass the filter; without groups, only those that are not tombstones.
 static __global__ void __launch_bounds__(block_threads)
     flag_kept(const std::byte* merged, std::uint32_t record_bytes, std::uint64_t records,
               Test where, Test buried, std::uint8_t* flags) {
@@ -36,7 +37,7 @@ static __global__ void __launch_bounds__(block_threads)
   flags[i] = passes(where, record) && !(buried.count != 0 && passes(buried, record));
 }
 
-// Of every kept record: whether a group begins with it.
+// Flags the kept records that begin a group.
 static __global__ void __launch_bounds__(block_threads)
     flag_groups(const std::byte* merged, KeyLayout layout, std::uint64_t records,
                 const std::uint32_t* kept, const OperatorCounts* found, std::uint8_t* flags) {
@@ -46,8 +47,9 @@ static __global__ void __launch_bounds__(block_threads)
       j < found->kept && (j == 0 || record_less(layout, merged + kept[j - 1], merged + kept[j]));
 }
 
-// Of every group but the first and the last, which may go on in other units: where what goes out
-// stands, and whether anything does. What groups are reduced to is put to `reduced`.
+// Processes every group but the first and the last, which may continue in other units. Finds the
+// place of the resulting record, and flags the group unless that is a tombstone. Writes reduced
+// records to `reduced`.
 static __global__ void __launch_bounds__(block_threads)
     settle_groups(const std::byte* merged, std::uint32_t record_bytes, std::uint64_t records,
                   const std::uint32_t* kept, const std::uint32_t* starts, OnEqual on_equal,
@@ -56,7 +58,7 @@ static __global__ void __launch_bounds__(block_threads)
   const std::uint64_t g = std::uint64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (g >= records) return;
   flags[g] = 0;
-  places[g] = 0;  // they are all read, flagged or not
+  places[g] = 0;  // selection reads all of them, flagged or not
   const std::uint64_t groups = found->groups;
   if (g >= groups) return;
   const std::uint64_t begin = starts[g], end = g + 1 < groups ? starts[g + 1] : found->kept;
@@ -84,7 +86,7 @@ static __global__ void __launch_bounds__(block_threads)
   flags[g] = buried.count == 0 || !passes(buried, settled);
 }
 
-// Bytes of fields: byte b of an outgoing record is byte from[b] of the one that it comes from.
+// Projects records: byte b of an emitted record is byte byte_of[b] of its source.
 static __global__ void __launch_bounds__(block_threads)
     gather_fields(const std::byte* from, const std::uint32_t* places, std::uint64_t records,
                   const std::uint32_t* byte_of, std::uint32_t output_bytes, std::byte* out) {
@@ -93,7 +95,7 @@ static __global__ void __launch_bounds__(block_threads)
   out[i] = from[places[i / output_bytes] + byte_of[i % output_bytes]];
 }
 
-// At what goes out.
+// Computes the fingerprint of the emitted records.
 static __global__ void __launch_bounds__(block_threads)
     look_at_outgoing(const std::byte* outgoing, std::uint64_t records, std::uint32_t record_bytes,
                      unsigned lanes, OperatorCounts* found) {

@@ -1,4 +1,5 @@
-// What a device's thread does to one record, or to one group, of a unit that is shaped.
+// Steps of an operator chain that a device's thread applies to one record or one group: conditions
+// and reductions. They compile for the host, too.
 #pragma once
 
 #include <cstddef>
@@ -10,10 +11,10 @@
 
 namespace corank {
 
-constexpr std::uint64_t max_test_steps = 64;  // their results are the bits of a word
+constexpr std::uint64_t max_test_steps = 64;  // their results fit the bits of a word
 
-// Whether a condition holds of a record, of which order_of(step) says how it stands to the step's
-// value: less than 0, 0 or more. Without steps it does.
+// Returns whether a record satisfies a condition; without steps it does. order_of(step) compares
+// the record with the step's value: less than 0, 0 or more.
 template <class Step, class OrderOf>
 CORANK_HOST_DEVICE bool holds(const Step* steps, std::uint32_t count, OrderOf order_of) {
   using enum ConditionOperation;
@@ -40,18 +41,18 @@ CORANK_HOST_DEVICE bool holds(const Step* steps, std::uint32_t count, OrderOf or
   return results & 1;
 }
 
-// A Condition::Step that a device can take.
+// A Condition::Step as kernels take it.
 struct TestStep {
   Condition::Operation operation;
   KeyLayout field;         // orders records by the field alone
-  const std::byte* value;  // a record that has the value there
+  const std::byte* value;  // a record that holds the value there
 };
 struct Test {
   const TestStep* steps;
   std::uint32_t count;  // 0: every record passes
 };
 
-// Whether the record fulfils the condition.
+// Returns whether the record satisfies the condition.
 CORANK_HOST_DEVICE inline bool passes(const Test& test, const std::byte* record) {
   return holds(test.steps, test.count, [=](const TestStep& step) {
     return record_less(step.field, step.value, record) -
@@ -59,11 +60,11 @@ CORANK_HOST_DEVICE inline bool passes(const Test& test, const std::byte* record)
   });
 }
 
-// The same of records of variable length.
+// A step of a condition on variable-length records, as kernels take it.
 struct TextTestStep {
   ConditionOperation operation;
   TextLayout column;       // orders records by the column alone
-  const std::byte* value;  // a record that has the value there
+  const std::byte* value;  // a record that holds the value there
   std::uint64_t value_bytes;
 };
 struct TextTest {
@@ -79,22 +80,22 @@ CORANK_HOST_DEVICE inline bool passes(const TextTest& test, const std::byte* rec
   });
 }
 
-// A field that the records of a group are reduced in.
+// A field in which the records of a group are reduced to one value.
 struct ReducedColumn {
   Reduction::Operation operation;
-  std::uint32_t offset, bytes;  // of the field
+  std::uint32_t offset, bytes;  // position and size of the field
   bool is_signed, big_endian;
-  KeyLayout ordered;  // by the field, for min and max
+  KeyLayout ordered;  // orders records by the field, for min and max
 };
 
 struct Reductions {
   const ReducedColumn* columns;
   std::uint32_t count;
   Overflow overflow;
-  bool loops;  // over all records of a group
+  bool loops;  // some reduction reads all records of a group
 };
 
-// An integer of up to 8 bytes.
+// Returns the column's integer, which has up to 8 bytes.
 CORANK_HOST_DEVICE inline __int128 load_integer(const ReducedColumn& column,
                                                 const std::byte* record) {
   const std::byte* const at = record + column.offset;
@@ -107,7 +108,7 @@ CORANK_HOST_DEVICE inline __int128 load_integer(const ReducedColumn& column,
   return value;
 }
 
-// False if it does not fit and that is an error.
+// Stores an integer in the column. Returns false if it does not fit and `overflow` is error.
 CORANK_HOST_DEVICE inline bool store_integer(const ReducedColumn& column, Overflow overflow,
                                              __int128 value, std::byte* record) {
   const unsigned bits = 8 * column.bytes;
@@ -123,8 +124,8 @@ CORANK_HOST_DEVICE inline bool store_integer(const ReducedColumn& column, Overfl
   return true;
 }
 
-// Turns `record`, a copy of the group's first, into what goes out of the group, whose records
-// record_at(i) says, for i < `records`. False if a sum does not fit and that is an error.
+// Reduces a group of `records` records, which record_at(i) returns, to one. `record` holds a copy
+// of the first, and then the result. Returns false if a sum does not fit and that is an error.
 template <class RecordAt>
 CORANK_HOST_DEVICE bool reduce_group(const Reductions& reductions, std::uint64_t records,
                                      RecordAt record_at, std::byte* record) {
