@@ -112,11 +112,11 @@ CORANK_HOST_DEVICE inline __int128 load_integer(const ReducedColumn& column,
 CORANK_HOST_DEVICE inline bool store_integer(const ReducedColumn& column, Overflow overflow,
                                              __int128 value, std::byte* record) {
   const unsigned bits = 8 * column.bytes;
-  const __int128 least = column.is_signed ? -(static_cast<__int128>(1) << (bits - 1)) : 0;
-  const __int128 greatest = (static_cast<__int128>(1) << (column.is_signed ? bits - 1 : bits)) - 1;
-  if (value < least || value > greatest) {
+  const __int128 min_value = column.is_signed ? -(static_cast<__int128>(1) << (bits - 1)) : 0;
+  const __int128 max_value = (static_cast<__int128>(1) << (column.is_signed ? bits - 1 : bits)) - 1;
+  if (value < min_value || value > max_value) {
     if (overflow == Overflow::error) return false;
-    if (overflow == Overflow::saturate) value = value < 0 ? least : greatest;
+    if (overflow == Overflow::saturate) value = value < 0 ? min_value : max_value;
   }
   for (std::uint32_t i = 0; i < column.bytes; ++i)
     record[column.offset + (column.big_endian ? column.bytes - 1 - i : i)] =

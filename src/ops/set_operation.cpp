@@ -57,16 +57,18 @@ std::uint64_t GroupRunCounter::count_equal(std::size_t stretch, const std::byte*
   const Stretch& of = stretches_[stretch];
   if (of.next == of.end) return 0;
   const std::uint64_t record_bytes = layout_.record_bytes;
-  const auto left = [&] { return static_cast<std::uint64_t>(of.end - of.next) / record_bytes; };
+  const auto remaining = [&] {
+    return static_cast<std::uint64_t>(of.end - of.next) / record_bytes;
+  };
   if (words_[stretch] < word || !is_key_) {
-    move_to(stretch, of.next + record_bytes * gallop(left(), 1, [&](std::uint64_t i) {
+    move_to(stretch, of.next + record_bytes * gallop(remaining(), 1, [&](std::uint64_t i) {
                                  const std::byte* const other = of.next + i * record_bytes;
                                  return is_key_ ? word_of(other) < word
                                                 : record_less(layout_, other, record);
                                }));
     if (of.next == of.end || words_[stretch] != word) return 0;
   }
-  const std::uint64_t equal = gallop(left(), 1, [&](std::uint64_t i) {
+  const std::uint64_t equal = gallop(remaining(), 1, [&](std::uint64_t i) {
     const std::byte* const other = of.next + i * record_bytes;
     return is_key_ ? i == 0 || word_of(other) == word : !record_less(layout_, record, other);
   });

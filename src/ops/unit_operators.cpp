@@ -205,7 +205,7 @@ void BoundaryMerge::put_group(std::vector<std::byte>& edge) {
   if (open_.empty() || done()) return;
   edge.resize(edge.size() + operators_.output_bytes());
   if (open_.finish(operators_, edge.data() + edge.size() - operators_.output_bytes()))
-    --left_;
+    --remaining_;
   else
     edge.resize(edge.size() - operators_.output_bytes());
 }
@@ -250,8 +250,8 @@ void BoundaryMerge::join(MergedUnit& unit, std::vector<std::byte>& edge) {
     if (!unit.tail_set.empty()) open_set_ = std::move(unit.tail_set);
   }
   for (const auto piece : unit.pieces) {
-    const std::uint64_t records = std::min<std::uint64_t>(piece.size() / bytes, left_);
-    left_ -= records;
+    const std::uint64_t records = std::min<std::uint64_t>(piece.size() / bytes, remaining_);
+    remaining_ -= records;
     pieces.push_back(piece.first(records * bytes));
   }
   if (unit.failure) {

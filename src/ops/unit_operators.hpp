@@ -50,7 +50,7 @@ class BoundaryMerge {
  public:
   // Emits at most `limit` records. Without `sum` there is no fingerprint.
   BoundaryMerge(const OperatorChain& shape, std::uint64_t limit, FingerprintSum sum)
-      : operators_(shape), left_(limit), sum_(sum) {}
+      : operators_(shape), remaining_(limit), sum_(sum) {}
 
   // Takes the next unit, in order, and sets its pieces to the records to emit. Records that are in
   // none of its pieces go to `edge`, which must live as long as the pieces. Throws the unit's
@@ -63,7 +63,7 @@ class BoundaryMerge {
   // once the limit has cut records off.
   std::uint64_t fingerprint() const { return fingerprint_; }
   // Returns whether no more records are emitted.
-  bool done() const { return left_ == 0; }
+  bool done() const { return remaining_ == 0; }
 
  private:
   void put_group(std::vector<std::byte>& edge);
@@ -71,7 +71,7 @@ class BoundaryMerge {
   void add(std::span<const std::byte> outgoing);
 
   const OperatorChain& operators_;
-  std::uint64_t left_;
+  std::uint64_t remaining_;
   FingerprintSum sum_;
   std::uint64_t fingerprint_ = 0;
   Group open_;

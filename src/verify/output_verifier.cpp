@@ -40,7 +40,7 @@ void OutputVerifier::look(std::span<const std::byte> bytes, std::uint64_t rank, 
   const std::uint32_t record_bytes = layout.record_bytes;
   const std::uint64_t records = bytes.size() / record_bytes;
   const bool strict = kind_ == OutputOrder::Kind::strict;
-  const auto look_from = [&](std::uint64_t begin, std::uint64_t end) {
+  const auto verify_range = [&](std::uint64_t begin, std::uint64_t end) {
     const std::uint64_t in_block = std::max<std::uint64_t>(block_bytes / record_bytes, 1);
     std::uint64_t sum = 0;
     for (std::uint64_t first = begin; first < end; first += in_block) {
@@ -48,26 +48,26 @@ void OutputVerifier::look(std::span<const std::byte> bytes, std::uint64_t rank, 
       const auto block = bytes.subspan(first * record_bytes, count * record_bytes);
       const std::uint64_t before = first == 0 ? 0 : 1;
       const std::byte* const predecessor = block.data() - before * record_bytes;
-      std::optional<OrderedSum> looked;
+      std::optional<OrderedSum> checked;
       if (kind_ != OutputOrder::Kind::none && sum_)
-        looked = sum_and_order(sum_, layout, block, strict);
+        checked = sum_and_order(sum_, layout, block, strict);
       if (kind_ != OutputOrder::Kind::none &&
-          !(looked && looked->ascends && (before == 0 || follows(block.data(), predecessor)))) {
+          !(checked && checked->ascends && (before == 0 || follows(block.data(), predecessor)))) {
         const std::uint64_t descent = first_descent(layout, predecessor, count + before, strict);
         if (descent != count + before) throw_disorder(rank + first - before + descent);
       }
-      if (sum_) sum += looked ? looked->sum : sum_(block, record_bytes);
+      if (sum_) sum += checked ? checked->sum : sum_(block, record_bytes);
     }
     fingerprint_ += sum;
   };
   const std::uint64_t in_task = std::max<std::uint64_t>(task_bytes / record_bytes, 1);
   const std::uint64_t tasks =
       std::clamp<std::uint64_t>((records + in_task - 1) / in_task, 1, threads);
-  if (tasks == 1) return look_from(0, records);
+  if (tasks == 1) return verify_range(0, records);
   // Isolated: while this thread waits for its tasks, it must not start others, which may take long.
   tbb::this_task_arena::isolate([&] {
     parallel_for(0, tasks, [&](std::uint64_t task) {
-      look_from(records * task / tasks, records * (task + 1) / tasks);
+      verify_range(records * task / tasks, records * (task + 1) / tasks);
     });
   });
 }

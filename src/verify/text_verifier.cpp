@@ -46,9 +46,9 @@ bool TextVerifier::verify_lines(Part& part) const {
     std::size_t scanned = 0;
     const std::size_t found = best_find_ends()(block, layout.terminator, ends, scanned);
     if (found == 0) return false;
-    const auto looked = sum_and_order(sum_, rest.data(), {ends.data(), found}, strict_, last);
-    if (!looked || !looked->ascends) return false;
-    sum += looked->sum;
+    const auto checked = sum_and_order(sum_, rest.data(), {ends.data(), found}, strict_, last);
+    if (!checked || !checked->ascends) return false;
+    sum += checked->sum;
     rest = rest.subspan(ends[found - 1] + 1);
   }
   part.sum = sum;
@@ -127,9 +127,9 @@ void TextVerifier::take(const UnitProof& found, std::span<const std::byte> piece
        {sequence + 1, copy(piece.first(begin.bytes)), copy(piece.subspan(found.last_offset))});
 }
 
-void TextVerifier::join(std::uint64_t sequence, Verified looked) {
+void TextVerifier::join(std::uint64_t sequence, Verified unit) {
   const std::lock_guard lock(mutex_);
-  auto here = verified_.emplace(sequence, std::move(looked)).first;
+  auto here = verified_.emplace(sequence, std::move(unit)).first;
   const auto join_next = [this](auto before) {
     const auto after = std::next(before);
     if (after == verified_.end() || before->second.end != after->first) return;

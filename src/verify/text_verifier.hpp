@@ -66,7 +66,7 @@ class TextVerifier {
   // something is wrong; look() then finds what.
   bool verify_lines(Part& part) const;
   bool descends(const PrefixRef& before, const PrefixRef& after) const;
-  void join(std::uint64_t sequence, Verified looked);
+  void join(std::uint64_t sequence, Verified unit);
   void check(const Verified& before, const Verified& after) const;
 
   const KeyEncoding& encoding_;
