@@ -81,7 +81,7 @@ Writer::Writer(const std::filesystem::path& output, const AtomicFile::Content& c
 
 Writer::Writer(const std::filesystem::path& folder) : path_(folder), file_(open_nameless(folder)) {}
 
-void Writer::go_on(std::uint64_t kept_bytes, std::uint64_t from) {
+void Writer::resume_at(std::uint64_t kept_bytes, std::uint64_t from) {
   if (atomic_) atomic_->keep(kept_bytes);
   bytes_ = handed_over_bytes_ = kept_bytes;
   compared_bytes_ = kept_bytes - from;

@@ -40,7 +40,7 @@ class Writer {
   // Goes on behind its first `kept_bytes`; must precede all writing. Without that, begins anew.
   // What is written stands from byte `from` of it on: up to there it is only compared. Then write()
   // and make_durable() throw PartialOutputDiffers where it is not the same.
-  void go_on(std::uint64_t kept_bytes, std::uint64_t from);
+  void resume_at(std::uint64_t kept_bytes, std::uint64_t from);
 
   // Writes straight to the device from now on, past the page cache and behind whoever merges, and
   // reserves room for `bytes`; where that is not possible nothing changes. Throws Error where there

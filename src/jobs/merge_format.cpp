@@ -1,0 +1,79 @@
+#include "jobs/merge_format.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "jobs/resume.hpp"
+
+namespace corank {
+
+MergeFormat::MergeFormat(const Options& options, std::string header, bool has_streams,
+                         std::size_t num_runs)
+    : options_(options),
+      has_streams_(has_streams),
+      header_(std::move(header)),
+      output_header_(header_),
+      encoding_(options.text ? KeyEncoding(text_.emplace(*options.text, header_).layout())
+                             : KeyEncoding(options.record, options.keys)),
+      output_schema_(selected(options.record, options.query.select)) {
+  if (!options.text)
+    output_encoding_.emplace(output_schema_, selected_keys(options.keys, options.query.select));
+  else if (const PassOperators last = operators(num_runs); last.text && last.text->selection())
+    select_columns(*last.text->selection());
+}
+
+void MergeFormat::select_columns(const TextSelection& selection) {
+  if (!header_.empty()) output_header_ = selection.of_header(header_);
+  TextFormat format = *options_.text;
+  format.keys.clear();
+  output_encoding_.emplace(output_text_.emplace(format).layout());
+}
+
+PassOperators MergeFormat::operators(std::size_t num_runs) const {
+  PassOperators operators;
+  const Query& query = options_.query;
+  if (options_.text) {
+    TextOperatorChain chain(encoding_, *options_.text, header_, query, finds_lines(), num_runs);
+    if (!chain.keeps_all()) operators.text = std::make_unique<TextOperatorChain>(std::move(chain));
+  } else {
+    OperatorChain chain(options_.record, options_.keys, encoding_, query, num_runs);
+    // Where nothing is found by search, a limit is an operator, too; else it is a cut of the runs.
+    if (!chain.keeps_all() || (has_streams_ && query.limit))
+      operators.fixed = std::make_unique<OperatorChain>(std::move(chain));
+  }
+  return operators;
+}
+
+PassOperators MergeFormat::intermediate_operators(std::size_t num_runs, bool has_last_run) const {
+  PassOperators operators;
+  const OnEqual kind = options_.query.on_equal;
+  if (!is_set_operation(kind) || (kind == OnEqual::subtract && !has_last_run)) return operators;
+  Query query;
+  query.where = options_.query.where;
+  query.on_equal = kind;
+  query.text_where = options_.query.text_where;
+  if (options_.text)
+    operators.text = std::make_unique<TextOperatorChain>(encoding_, *options_.text, header_, query,
+                                                         true, num_runs);
+  else
+    operators.fixed =
+        std::make_unique<OperatorChain>(options_.record, options_.keys, encoding_, query, num_runs);
+  return operators;
+}
+
+OutputOrder MergeFormat::order(const PassOperators& operators, bool is_last) const {
+  using enum OutputOrder::Kind;
+  if (options_.copy_only) return {&encoding_, none};
+  if (!is_last || operators.empty()) return {&encoding_, rising};
+  if (const TextOperatorChain* const text = operators.text_chain()) {
+    if (text->selection()) return {&*output_encoding_, none};
+    return {&encoding_, text->groups() && !text->set_operation() ? strict : rising};
+  }
+  const std::size_t keys = selected_keys(options_.keys, options_.query.select).size();
+  if (keys == 0) return {&*output_encoding_, none};
+  const bool has_all_keys = keys == std::max<std::size_t>(options_.keys.size(), 1);
+  const bool keys_differ = operators.fixed->groups() && !operators.fixed->set_operation();
+  return {&*output_encoding_, has_all_keys && keys_differ ? strict : rising};
+}
+
+}  // namespace corank

@@ -1,0 +1,150 @@
+#include "jobs/merge_output.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "corank/error.hpp"
+#include "jobs/partial_output.hpp"
+#include "util/digest.hpp"
+
+namespace corank {
+namespace {
+
+// Smaller files are better left in the page cache: to write past it costs more than it saves.
+constexpr std::uint64_t min_direct_bytes = std::uint64_t{64} << 20;
+
+}  // namespace
+
+void warn_starting_over(const Options& options, const std::filesystem::path& output,
+                        std::string_view why) {
+  if (options.notice)
+    options.notice(fmt::format("{}: cannot resume the partial output, since {}; starting over",
+                               output.string(), why));
+}
+
+MergeOutput::MergeOutput(const std::filesystem::path& output, const Options& options,
+                         const MergeFormat& format, Budget& budget)
+    : options_(options), format_(format), output_(output), paths_{output} {
+  if (options.compression)
+    compression_ = *options.compression;
+  else if (options.parts == 0)
+    compression_.codec = Compression::by_name(output.native());
+  if (compression_.codec != Codec::none) {
+    if (options.resume)
+      throw Error(
+          "--resume can't go on with a compressed output; drop it, or write the output as it is");
+    compressing_threads_ = budget.reserve(compression_);
+  }
+  if (options.parts != 0)
+    paths_ = parts_.emplace(output, options.parts, suffix_of(compression_.codec)).paths();
+}
+
+std::filesystem::path MergeOutput::folder_for_passes() const {
+  if (output_ != "-") {
+    if (std::filesystem::is_directory(output_)) return output_;  // of parts
+    if (!std::filesystem::exists(output_) || std::filesystem::is_regular_file(output_))
+      return output_.has_parent_path() ? output_.parent_path() : ".";
+  }
+  return std::filesystem::temp_directory_path();
+}
+
+bool MergeOutput::wants_direct(std::uint64_t file_bytes) const {
+  return options_.io == Io::direct ||
+         (options_.io == Io::automatic && file_bytes >= min_direct_bytes);
+}
+
+void MergeOutput::open(std::span<const Partition> partitions, std::span<const Run> runs,
+                       const PassOperators& operators) {
+  const std::uint64_t output_digest = digest(
+      output_description(options_, compression_, format_.encoding(), format_.header(), runs));
+  const std::uint64_t added_bytes =
+      options_.text && options_.resume
+          ? format_.header().size() + missing_terminators(runs, format_.text())
+          : 0;
+  const bool may_be_shorter = !operators.keeps_count() || (operators.fixed && options_.query.limit);
+  const AtomicFile::Settings settings{options_.overwrite, options_.resume,
+                                      options_.checkpoint_interval};
+  const auto is_input = [runs](FileIdentity file) {
+    return std::ranges::any_of(runs, [&](const Run& run) { return run.identity() == file; });
+  };
+  is_filled_in_turn_ = partitions.size() != paths_.size();
+  for (std::size_t i = 0; i < paths_.size(); ++i) {
+    const auto [begin, end] = partitions[std::min(i, partitions.size() - 1)];
+    const AtomicFile::Content content{digest(fmt::format("{:x} {} {}", output_digest, begin, end)),
+                                      (end - begin) * format_.output_bytes() + added_bytes,
+                                      may_be_shorter};
+    writers_.emplace_back(paths_[i], content, settings, is_input, options_.stop);
+    if (i > 0 && options_.resume && writers_.front().atomic()->is_in_place())
+      writers_.back().atomic()->take_forgotten_target(content);
+  }
+}
+
+Resumed MergeOutput::resume(std::span<Partition> partitions, std::span<const Run> runs,
+                            const PassOperators& operators) {
+  Resumed resumed;
+  for (std::size_t i = 0; i < partitions.size(); ++i)
+    resume_file(writers_[i], partitions[i], runs, operators, resumed);
+  return resumed;
+}
+
+void MergeOutput::resume_file(Writer& writer, Partition& partition, std::span<const Run> runs,
+                              const PassOperators& operators, Resumed& resumed) {
+  const AtomicFile* const file = writer.atomic();
+  if (!file || !options_.resume) return writer.resume_at(0, 0);
+  const OutputOrigin origin{options_,
+                            format_.encoding(),
+                            format_.header(),
+                            format_.output_header(),
+                            operators.keeps_count(),
+                            operators.text_chain()};
+  const std::optional<Resumption> found = find_resumption(*file, origin, runs, partition);
+  const std::string_view reason = found ? file->why_not_resumable() : output_differs;
+  if (!reason.empty()) warn_starting_over(options_, writer.path(), reason);
+  if (!found) return writer.resume_at(0, 0);
+  partition.begin = std::max(partition.begin, found->rank);
+  resumed.cut = found->cut;
+  resumed.kept_bytes += found->kept_bytes;
+  resumed.remerged_bytes += found->kept_bytes - found->merged_bytes;
+  const ScanResult kept = count_left(*file, writer.path(), origin, found->merged_bytes);
+  resumed.records += kept.records;
+  resumed.checksum += kept.checksum;
+  writer.resume_at(found->kept_bytes, found->merged_bytes);
+}
+
+void MergeOutput::prepare(std::uint64_t file_bytes, bool reserve, Trace* trace) {
+  const bool is_direct = !is_filled_in_turn_ && wants_direct(file_bytes);
+  for (std::size_t i = 0; i < writers_.size(); ++i) {
+    const TraceRow row{trace, "write", static_cast<unsigned>(i)};
+    const bool compresses = compression_.codec != Codec::none;
+    if (compresses) writers_[i].compress(compression_, compressing_threads_, row);
+    if (is_direct) writers_[i].make_direct(reserve && !compresses ? file_bytes : 0, row);
+  }
+}
+
+void MergeOutput::write_header() {
+  // A resumed output has it already.
+  if (writers_.front().bytes() == 0)
+    writers_.front().write(std::as_bytes(std::span(format_.output_header())));
+}
+
+std::uint64_t MergeOutput::commit() {
+  std::uint64_t bytes = 0;
+  for (Writer& writer : writers_) {
+    writer.commit();
+    bytes += writer.bytes();
+  }
+  for (std::size_t i = writers_.size(); i-- > 0;)
+    if (writers_[i].atomic()) writers_[i].atomic()->forget_sidecar();
+  return bytes;
+}
+
+void MergeOutput::leave_for_resume() {
+  for (const Writer& writer : writers_) writer.atomic()->leave();
+  if (!writers_.empty() && options_.notice)
+    options_.notice(output_.string() +
+                    ": what was written is kept; with --resume a merge goes on from there");
+}
+
+}  // namespace corank

@@ -1,0 +1,85 @@
+// The files that a merge writes: one, or several parts; how they are resumed, and how committed.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "corank/options.hpp"
+#include "io/part_files.hpp"
+#include "io/writer.hpp"
+#include "jobs/merge_format.hpp"
+#include "jobs/resume.hpp"
+#include "jobs/run_cuts.hpp"
+#include "jobs/scan.hpp"
+#include "plan/budget.hpp"
+#include "run/run.hpp"
+#include "util/trace.hpp"
+
+namespace corank {
+
+// What a merge takes over from a stopped one, over all parts.
+struct Resumed {
+  std::uint64_t kept_bytes = 0;      // of the output
+  std::uint64_t remerged_bytes = 0;  // of these, merged again to be compared
+  std::uint64_t records = 0;         // in the output and not merged again
+  std::uint64_t checksum = 0;        // of these records
+  std::vector<std::uint64_t> cut;    // of lines: where each run is merged from
+};
+
+class MergeOutput {
+ public:
+  // Makes the folder of the parts if need be, and sets memory aside for compression. `options` and
+  // `format` must outlive the output. Throws Error.
+  MergeOutput(const std::filesystem::path& output, const Options& options,
+              const MergeFormat& format, Budget& budget);
+
+  std::size_t num_files() const { return paths_.size(); }
+  std::span<Writer> writers() { return writers_; }
+  // Where intermediate passes put their files: where the output needs as much space anyway.
+  std::filesystem::path folder_for_passes() const;
+  // True if the page cache is bypassed, where possible: files of so many bytes are durable sooner.
+  bool wants_direct(std::uint64_t file_bytes) const;
+
+  // Opens the files, one a partition, or all for the only one. `keeps_count` tells that every
+  // record of `runs` is emitted.
+  void open(std::span<const Partition> partitions, std::span<const Run> runs,
+            const PassOperators& operators);
+  // Resumes what a stopped merge left, if that is wanted: the partitions then begin where its
+  // output ends. Throws PartialOutputDiffers.
+  Resumed resume(std::span<Partition> partitions, std::span<const Run> runs,
+                 const PassOperators& operators);
+  // Prepares the files for writing. `file_bytes` is the expected size of each, before compression;
+  // `reserve` tells that it is exact.
+  void prepare(std::uint64_t file_bytes, bool reserve, Trace* trace);
+  void write_header();
+
+  // Gives the files their names, and returns their bytes. They must be durable.
+  std::uint64_t commit();
+  // Keeps what was written for a later merge to resume, and says so.
+  void leave_for_resume();
+
+ private:
+  void resume_file(Writer& writer, Partition& partition, std::span<const Run> runs,
+                   const PassOperators& operators, Resumed& resumed);
+
+  const Options& options_;
+  const MergeFormat& format_;
+  std::filesystem::path output_;
+  Compression compression_;
+  unsigned compressing_threads_ = 0;  // for each file
+  std::optional<PartFiles> parts_;
+  std::vector<std::filesystem::path> paths_;
+  std::vector<Writer> writers_;
+  bool is_filled_in_turn_ = false;  // several files have one partition
+};
+
+// Tells the caller that what a stopped merge left of `output` is not used, and why.
+void warn_starting_over(const Options& options, const std::filesystem::path& output,
+                        std::string_view why);
+
+inline constexpr std::string_view output_differs = "it does not match the inputs";
+
+}  // namespace corank

@@ -1,0 +1,160 @@
+#include "jobs/pass_runner.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <limits>
+
+#include "exec/pipeline.hpp"
+#include "jobs/diagnostics.hpp"
+
+namespace corank {
+
+std::optional<PassPlan> PassRunner::plan(const PassSpec& spec, std::uint64_t held, bool is_direct,
+                                         bool is_direct_output) const {
+  return context_.budget.plan(spec.runs, {.partitions = spec.partitions.size(),
+                                          .held = held,
+                                          .direct = is_direct,
+                                          .direct_output = is_direct_output,
+                                          .cuda = context_.backends.uses_cuda(),
+                                          .wanted_bytes = wanted_bytes(spec)});
+}
+
+PassPlan PassRunner::plan(const PassSpec& spec) const {
+  // Runs in memory have no chunks. Runs that are copied are read one after another, so they have
+  // only the chunks that are read ahead, as many as in any merge.
+  std::uint64_t held = spec.runs.size();
+  if (spec.writers.empty())
+    held = 2;
+  else if (context_.options.copy_only)
+    held = std::min<std::uint64_t>(
+        {spec.runs.size(), 32, context_.budget.widest(spec.partitions.size())});
+  return plan(spec, held, std::ranges::any_of(spec.runs, &Run::is_direct),
+              std::ranges::any_of(spec.writers, &Writer::is_direct))
+      .value();
+}
+
+unsigned PassRunner::threads_of(const PassSpec& spec) const {
+  return std::max(context_.threads / static_cast<unsigned>(spec.partitions.size()), 1u);
+}
+
+// Returns the max input that a limit needs; units and chunks never need to be larger. Small ones
+// cost more, so much less is not worth it.
+std::uint64_t PassRunner::wanted_bytes(const PassSpec& spec) const {
+  constexpr std::uint64_t min_bytes = std::uint64_t{1} << 20;
+  constexpr std::uint64_t usual_text_bytes = 256;  // of a record
+  constexpr auto all = std::numeric_limits<std::uint64_t>::max();
+  const Options& options = context_.options;
+  if (!spec.is_last || spec.operators.empty() || !options.query.limit) return all;
+  const std::uint64_t limit = *options.query.limit;
+  const std::uint64_t records = spec.partitions.back().end;
+  if (options.text) return std::max(min_bytes, std::min(limit, records) * usual_text_bytes);
+  return std::max(min_bytes, limit < records ? limit * options.record.record_bytes : all);
+}
+
+// Returns the bytes of merged units that nobody reads soon, which are written with non-temporal
+// stores. A compressor or a checksum reads them at once.
+std::uint64_t PassRunner::streamed_unit_bytes(const PassSpec& spec, const PassPlan& plan) const {
+  if (spec.writers.empty()) return spec.in_place.size();
+  const bool wait = !(spec.is_last && context_.options.checksum) &&
+                    std::ranges::all_of(spec.writers, [](const Writer& writer) {
+                      return writer.is_direct() && !writer.compressor();
+                    });
+  return wait ? plan.tokens * plan.unit_bytes : 0;
+}
+
+std::vector<std::unique_ptr<Backend>> PassRunner::make_backends(const PassSpec& spec,
+                                                                PassPlan& plan) {
+  if (context_.options.copy_only) return {};
+  const BackendConfig config{.encoding = &context_.format.encoding(),
+                             .unit_records = plan.unit_records,
+                             .tokens = plan.tokens,
+                             .threads = threads_of(spec),
+                             .look = context_.options.verify,
+                             .unit_bytes = plan.unit_bytes,
+                             .streamed_unit_bytes = streamed_unit_bytes(spec, plan),
+                             .shape = spec.operators.fixed_chain(),
+                             .text_operators = spec.operators.text_chain(),
+                             .fingerprint = context_.fingerprint};
+  auto backends =
+      context_.backends.make(spec.partitions.size(), config, plan, context_.format.record_bytes());
+  device_ = backends.front()->device();
+  return backends;
+}
+
+std::uint64_t PassRunner::run(const PassSpec& spec) {
+  const Options& options = context_.options;
+  PassPlan plan = this->plan(spec);
+  const std::vector<std::vector<Run>> partitions =
+      context_.cuts.stretches(spec.runs, spec.partitions);
+  const std::vector<std::unique_ptr<Backend>> backends = make_backends(spec, plan);
+  std::vector<std::atomic<std::uint64_t>> fingerprints(options.verify ? spec.runs.size() : 0);
+  std::atomic<std::uint64_t> written = 0;
+  const OutputOrder order = context_.format.order(spec.operators, spec.is_last);
+  std::vector<Pass> passes;
+  for (std::size_t i = 0; i < partitions.size(); ++i)
+    passes.push_back({.sequential = context_.format.is_sequential(),
+                      .runs = partitions[i],
+                      .encoding = context_.format.encoding(),
+                      .plan = plan,
+                      .shape = spec.operators.fixed_chain(),
+                      .limit = spec.limit,
+                      .text_operators = spec.operators.text_chain(),
+                      .output = order,
+                      .backend = options.copy_only ? nullptr : backends[i].get(),
+                      .writers = partitions.size() == 1 ? spec.writers : spec.writers.subspan(i, 1),
+                      .in_place = spec.in_place,
+                      .threads = threads_of(spec),
+                      .stop = options.stop,
+                      .checksum = spec.is_last && options.checksum,
+                      .fingerprint = context_.fingerprint,
+                      .fingerprints = fingerprints,
+                      .written = spec.is_last ? nullptr : &written,
+                      .on_progress = [this](std::uint64_t bytes) { context_.progress.add(bytes); },
+                      .trace = context_.trace,
+                      .partition = static_cast<unsigned>(i)});
+  std::vector<std::shared_ptr<void>> pinned;
+  if (!backends.empty()) pinned = pin(*backends.front(), spec.runs, spec.in_place);
+  execute(spec, passes);
+  if (!totals_.ended_early) check_temporaries(spec, partitions, fingerprints);
+  return written;
+}
+
+// Executes the passes; errors that name a unit's record become errors that name a file's.
+void PassRunner::execute(const PassSpec& spec, std::span<const Pass> passes) {
+  const KeyEncoding& encoding = context_.format.encoding();
+  const auto start = TraceClock::now();
+  try {
+    run_passes(passes, totals_);
+  } catch (const RunOutOfOrder& found) {
+    // A file that was changed meanwhile is the cause, if there is one.
+    for (const Run& run : spec.runs) run.check_unchanged();
+    throw_first_out_of_order(spec.runs[found.run], found.record, encoding);
+  } catch (const EqualKeys& found) {
+    if (const TextOperatorChain* const text = spec.operators.text_chain())
+      throw_equal_text(context_.inputs, encoding, text->filter(), found.record);
+    throw_equal(context_.inputs, context_.options.record, encoding, context_.options.query.where,
+                found.record.data(), spec.operators.fixed->key_text(found.record.data()));
+  } catch (const Error&) {
+    if (std::ranges::any_of(spec.runs, &Run::is_mapped))
+      for (const Run& run : spec.runs) run.check_unchanged();
+    throw;
+  }
+  pipeline_seconds_ += std::chrono::duration<double>(TraceClock::now() - start).count();
+  ++num_passes_;
+}
+
+// Checks that temporary runs which were read whole hold what was written to them.
+void PassRunner::check_temporaries(const PassSpec& spec,
+                                   std::span<const std::vector<Run>> partitions,
+                                   std::span<const std::atomic<std::uint64_t>> read) const {
+  for (std::size_t i = 0; i < read.size(); ++i) {
+    std::uint64_t records = 0;
+    for (const std::vector<Run>& partition : partitions) records += partition[i].records();
+    if (spec.runs[i].is_temporary() && records == spec.runs[i].records() &&
+        read[i] != spec.fingerprints[i])
+      throw_temporary_corrupted(spec.runs[i]);
+  }
+}
+
+}  // namespace corank

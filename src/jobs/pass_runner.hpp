@@ -1,0 +1,83 @@
+// Runs the passes of one merge: plans each from the memory budget, makes its backends, executes it,
+// and checks temporary runs against what was written to them.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "backend/backends.hpp"
+#include "exec/pass.hpp"
+#include "jobs/merge_format.hpp"
+#include "jobs/progress_meter.hpp"
+#include "jobs/run_cuts.hpp"
+#include "plan/budget.hpp"
+#include "util/trace.hpp"
+
+namespace corank {
+
+// One pass as the merge sees it. Everything pointed to must outlive the call of run().
+struct PassSpec {
+  std::span<const Run> runs;
+  std::span<const std::uint64_t>
+      fingerprints;                       // one a run: of temporary runs, as they were written
+  std::span<const Partition> partitions;  // of the output
+  std::span<Writer> writers;              // one a partition, or several for the only one
+  std::span<std::byte> in_place;          // the output, if there are no writers
+  const PassOperators& operators;
+  bool is_last;
+  std::uint64_t limit;  // max number of records that the operators emit
+};
+
+class PassRunner {
+ public:
+  // All that the passes of one merge share; must outlive the runner.
+  struct Context {
+    const Options& options;
+    const MergeFormat& format;
+    const Budget& budget;
+    const RunCuts& cuts;
+    Backends& backends;
+    ProgressMeter& progress;
+    Trace* trace;  // null: no trace is wanted
+    unsigned threads;
+    FingerprintSum fingerprint;   // null: nothing is verified
+    std::span<const Run> inputs;  // the runs at the start, for errors that name their records
+  };
+  explicit PassRunner(const Context& context) : context_(context) {}
+
+  // Returns how the budget is spent on a pass; none if it cannot merge so many runs at a time.
+  // `held` runs have chunks in memory at a time.
+  std::optional<PassPlan> plan(const PassSpec& spec, std::uint64_t held, bool is_direct,
+                               bool is_direct_output) const;
+  // Returns the plan of a pass that is about to run.
+  PassPlan plan(const PassSpec& spec) const;
+
+  // Executes the pass. Returns the hash of what an intermediate pass has written; 0 if nothing is
+  // verified. Throws OutOfOrder, Interrupted or another Error.
+  std::uint64_t run(const PassSpec& spec);
+
+  PassTotals& totals() { return totals_; }
+  std::uint64_t num_passes() const { return num_passes_; }
+  double pipeline_seconds() const { return pipeline_seconds_; }
+  const std::string& device() const { return device_; }
+
+ private:
+  unsigned threads_of(const PassSpec& spec) const;
+  std::uint64_t wanted_bytes(const PassSpec& spec) const;
+  std::uint64_t streamed_unit_bytes(const PassSpec& spec, const PassPlan& plan) const;
+  std::vector<std::unique_ptr<Backend>> make_backends(const PassSpec& spec, PassPlan& plan);
+  void execute(const PassSpec& spec, std::span<const Pass> passes);
+  void check_temporaries(const PassSpec& spec, std::span<const std::vector<Run>> partitions,
+                         std::span<const std::atomic<std::uint64_t>> read) const;
+
+  Context context_;
+  PassTotals totals_;
+  std::uint64_t num_passes_ = 0;
+  double pipeline_seconds_ = 0;
+  std::string device_;
+};
+
+}  // namespace corank
