@@ -14,10 +14,10 @@
 namespace corank {
 namespace {
 
-// A request to stop waits for no more than so much to reach the disk.
+// Bytes synced per step; a stop request waits for one step.
 constexpr std::uint64_t sync_step_bytes = std::uint64_t{16} << 20;
 
-// Hidden; of the target's name so much that the whole stays below the usual 255 bytes.
+// Returns a hidden name beside the target, cut to stay below the usual limit of 255 bytes.
 std::string name_beside(const std::filesystem::path& target, const char* suffix) {
   return "." + target.filename().string().substr(0, 240) + suffix;
 }
@@ -30,12 +30,13 @@ Error exists_already(const std::filesystem::path& target) {
   return Error(target.string() + ": exists already; use --force to replace it");
 }
 
-// Its mode and, where we may, its owner and group, so that a replaced file stays as private and as
-// usable as it was: what the old ones were allowed, others are not.
+// Gives `file` the mode of `old` and, if permitted, its owner and group, so that a replaced file
+// stays as private and as usable as before. Without the old owner or group, the mode bits that
+// would give their rights to others are cleared.
 void take_after(const FileDescriptor& file, const struct stat& old) {
   const bool owner = ::fchown(file.get(), old.st_uid, old.st_gid) == 0;
   const bool group = owner || ::fchown(file.get(), static_cast<uid_t>(-1), old.st_gid) == 0;
-  // A file system without modes refuses; what was made is readable by its owner alone.
+  // A file system without modes refuses; the new file is readable by its owner alone anyway.
   ::fchmod(file.get(), old.st_mode & (owner ? 07777u : group ? 0777u : 0707u));
 }
 
@@ -50,7 +51,7 @@ AtomicFile::AtomicFile(std::filesystem::path target, const Content& content,
     if (!S_ISREG(status.st_mode))
       throw Error(target_.string() + ": is no regular file; name another");
     if (!settings_.overwrite && !settings_.resume) throw exists_already(target_);
-    // The file is replaced, not a link to it.
+    // Replace the file that a symbolic link points to, not the link.
     std::error_code error;
     auto followed = std::filesystem::canonical(target_, error);
     if (error) throw Error(fmt::format("{}: cannot follow: {}", target_.string(), error.message()));
@@ -103,7 +104,7 @@ void AtomicFile::open_temporary(const std::function<bool(FileIdentity)>& is_inpu
       if (errno != EWOULDBLOCK) fail("lock");
       throw Error(target_.string() + ": another merge is writing it; wait for that one");
     }
-    // The one that held the lock may have renamed or removed the file in between.
+    // The previous holder of the lock may have renamed or removed the file meanwhile.
     struct stat named {};
     if (::stat(temporary_.c_str(), &named) != 0) {
       if (errno == ENOENT) continue;
@@ -133,12 +134,13 @@ void AtomicFile::find_partial_output(const Content& content,
   const std::size_t length = read_at(file, text, 0, sidecar_path_);
   const auto found = parse_sidecar({reinterpret_cast<const char*>(text.data()), length});
   if (!found) {
-    // A process may end between making the sidecar and writing it.
+    // A process may have ended between creating the sidecar and writing it.
     if (found_bytes_ > 0) why_nothing_left_ = "its state is damaged";
     return;
   }
   found_durable_bytes_ = found->durable_bytes;
-  // Its runs were others then, so the digest tells nothing: it may have all of these already.
+  // The target was not a run of the stopped merge, so the digests cannot be compared: the target
+  // may contain all of these runs already.
   if (settings_.resume && old_ && found->inode == old_->st_ino && is_input(identity_of(*old_)))
     throw Error(fmt::format(
         "{}: is a run, and the whole output of a merge that was stopped at its last step; if the "
@@ -153,7 +155,7 @@ void AtomicFile::find_partial_output(const Content& content,
   } else if (found->inode != inode_) {
     why_nothing_left_ = "its file was replaced";
   } else {
-    // What a process wrote outlives it in the page cache, but not the system.
+    // Written bytes outlive their process in the page cache, but not a restart of the system.
     const bool same_boot = found->boot != 0 && found->boot == sidecar_.boot;
     left_bytes_ = std::min(same_boot ? found_bytes_ : found->durable_bytes, found_bytes_);
     if (left_bytes_ > content.bytes) {
@@ -184,12 +186,13 @@ void AtomicFile::keep(std::uint64_t bytes) {
     throw exists_already(target_);
   }
   if (old_) take_after(file_, *old_);
-  // First the file, then what is said of it.
+  // Truncate before writing the sidecar: a reader caps its durable_bytes at the file's size.
   if (::ftruncate(file_.get(), static_cast<off_t>(bytes)) != 0)
     throw_file_error(temporary_, "truncate");
   write_from(bytes);
   sidecar_.durable_bytes = std::min(found_durable_bytes_, bytes);
-  // Lest a loss of power bring back what an older sidecar said of bytes that are now replaced.
+  // Sync a sidecar that lowers durable_bytes: after a power loss, the old one would vouch for bytes
+  // that were overwritten.
   write_sidecar(found_durable_bytes_ > bytes);
 }
 
@@ -235,7 +238,7 @@ void AtomicFile::make_durable(std::uint64_t written_bytes, std::stop_token stop)
     if (::sync_file_range(descriptor().get(), static_cast<off_t>(at), sync_step_bytes,
                           write_and_wait) == 0)
       continue;
-    if (errno == ENOSYS || errno == EINVAL || errno == ESPIPE) break;  // not on this file system
+    if (errno == ENOSYS || errno == EINVAL || errno == ESPIPE) break;  // not supported here
     unusable_ = true;
     throw_file_error(target_, "make durable");
   }
@@ -244,13 +247,13 @@ void AtomicFile::make_durable(std::uint64_t written_bytes, std::stop_token stop)
     throw_file_error(target_, "make durable");
   }
   if (bytes_are_known_ || in_place_) return;
-  // By this it is known when it was renamed.
+  // Record the final size, by which a later process recognises the renamed output.
   sidecar_.durable_bytes = written_bytes;
   write_sidecar(true);
 }
 
 void AtomicFile::commit() {
-  // What can fail comes first.
+  // Open the folder before the rename, because opening can fail.
   const FileDescriptor folder = open_folder();
   if (in_place_) {
     ::unlink(temporary_.c_str());
@@ -258,7 +261,7 @@ void AtomicFile::commit() {
     int renamed = settings_.overwrite ? ::rename(temporary_.c_str(), target_.c_str())
                                       : ::renameat2(AT_FDCWD, temporary_.c_str(), AT_FDCWD,
                                                     target_.c_str(), RENAME_NOREPLACE);
-    // Not every file system can refuse to replace.
+    // Not every file system supports RENAME_NOREPLACE.
     struct stat status {};
     if (renamed != 0 && !settings_.overwrite && errno == EINVAL) {
       if (::lstat(target_.c_str(), &status) == 0)
@@ -285,7 +288,7 @@ void AtomicFile::write_sidecar(bool durable) {
       ::open(sidecar_path_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666));
   if (!file) throw_file_error(sidecar_path_, "write");
   const std::string text = sidecar_text(sidecar_);
-  // In place and at once: a disk writes so little whole or not at all.
+  // Overwrite in place with one write: a disk writes so few bytes whole or not at all.
   write_all(file, std::as_bytes(std::span(text)), sidecar_path_);
   if (::ftruncate(file.get(), static_cast<off_t>(text.size())) != 0 ||
       (durable && ::fdatasync(file.get()) != 0))
@@ -299,7 +302,7 @@ FileDescriptor AtomicFile::open_folder() const {
 }
 
 void AtomicFile::sync_folder(const FileDescriptor& folder) const {
-  // Some file systems have nothing to sync for a folder and say so with EINVAL.
+  // Some file systems cannot sync a folder and return EINVAL.
   if (::fsync(folder.get()) != 0 && errno != EINVAL)
     throw_file_error(folder_, "make the new name durable");
 }

@@ -1,4 +1,8 @@
 // A file that appears under its name only when it is whole and durable.
+//
+// `AtomicFile` writes a hidden temporary file beside the target; commit() renames it. One thread at
+// a time uses it; checkpoints sync in the background. Sizes and offsets are in bytes. Failures are
+// thrown as Error.
 #pragma once
 
 #include <sys/stat.h>
@@ -17,16 +21,15 @@
 
 namespace corank {
 
-// It is written under a temporary name beside the target and renamed. The temporary name depends on
-// the target alone, so that what a killed process left behind is gone on with or replaced by the
-// next; a sidecar tells what it is.
+// The temporary name depends on the target alone, so that the next process finds the partial output
+// of a killed one, and resumes or replaces it. A sidecar file describes the partial output.
 class AtomicFile {
  public:
-  // What the file will hold.
+  // Describes the file when it is whole.
   struct Content {
-    std::uint64_t digest = 0;  // of all that it is made from
+    std::uint64_t digest = 0;  // identifies the inputs and options that make it
     std::uint64_t bytes = 0;
-    bool at_most = false;  // whether it may turn out to be fewer
+    bool at_most = false;  // `bytes` is only an upper bound
   };
   struct Settings {
     bool overwrite = false;
@@ -34,46 +37,50 @@ class AtomicFile {
     std::chrono::milliseconds checkpoint_interval{};
   };
 
-  // Throws Error where the target exists and may not be replaced, where another process is writing
-  // it, where `is_input` holds for the temporary file or the sidecar, or where it does for a target
-  // that a stopped process had put in its place already, and is to be gone on with.
+  // Throws Error if the target exists and may not be replaced, if another process is writing it, or
+  // if `is_input` holds for the temporary file or the sidecar. With Settings::resume, a target that
+  // a stopped merge had already renamed must not be an input either.
   AtomicFile(std::filesystem::path target, const Content& content, const Settings& settings,
              const std::function<bool(FileIdentity)>& is_input);
   ~AtomicFile();
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;
 
+  // Returns the temporary file, or the target while is_in_place().
   const FileDescriptor& descriptor() const { return in_place_ ? target_file_ : file_; }
 
-  // How much of the content a stopped process left, to be gone on from: 0 without Settings::resume.
-  // All of it where that process had renamed the file already, which is then no longer written.
+  // Returns the size of the partial output that can be resumed; 0 without Settings::resume.
+  // If the stopped process had renamed the file already, it is whole, and is_in_place() holds.
   std::uint64_t left_bytes() const { return left_bytes_; }
+  // True if the target is already the whole output, which then is not written again.
   bool is_in_place() const { return in_place_; }
-  // Why left_bytes() is 0 although there is a file; empty if there is none.
+  // Explains why a partial output cannot be resumed; empty if it can be, or if there is none.
   const std::string& why_not_resumable() const { return why_nothing_left_; }
 
-  // For a part of an output whose first part is in place: without a sidecar this one is so, too,
-  // since sidecars go when all parts are in place, and the first part's goes last.
+  // Accepts a target without a sidecar as the whole output. To be called for a part if the first
+  // part is in place: sidecars are removed once all parts are, the first part's sidecar last.
   void take_forgotten_target(const Content& content);
 
-  // Truncates the file to its first `bytes`, at most left_bytes(). Must precede all writing.
+  // Truncates the file to `bytes`, at most left_bytes(). Must precede all writing.
   void keep(std::uint64_t bytes);
-  // To read what is kept, however the file is written.
+  // Opens the kept bytes for reading through the page cache, even if the file uses direct I/O.
   FileDescriptor open_kept() const { return open_to_read(temporary_); }
 
-  // What is written next stands at `offset`.
+  // Sets the file offset of the next write.
   void write_from(std::uint64_t offset);
 
-  // Makes what was written durable in the background, if that is due. An error is thrown by a later
-  // call.
+  // Makes the first `written_bytes` durable in the background if a checkpoint is due. A later call
+  // throws its error.
   void checkpoint(std::uint64_t written_bytes);
-  // Throws Interrupted if asked to stop. An error is final: the file is of no use any more.
+  // Makes the whole file durable. Throws Interrupted if `stop` is requested. After any other error
+  // the file is unusable.
   void make_durable(std::uint64_t written_bytes, std::stop_token stop);
-  // Puts what make_durable() left in place of the target, of which it takes mode and owner.
+  // Renames the file, which must be durable, to the target. A replaced target passes on its mode
+  // and, if permitted, its owner.
   void commit();
-  // Nothing is to be gone on with: every file of the merge is in place.
+  // Removes the sidecar. To be called when every file of the merge is in place.
   void forget_sidecar();
-  // The destructor leaves what a later process can go on with.
+  // Makes the destructor keep the partial output and its sidecar for a later process.
   void leave() { leave_ = true; }
 
  private:
@@ -87,24 +94,24 @@ class AtomicFile {
   void sync_folder(const FileDescriptor& folder) const;
 
   std::filesystem::path target_;
-  std::filesystem::path folder_;  // where the target and the other two are
+  std::filesystem::path folder_;  // of the target, the temporary file and the sidecar
   std::filesystem::path temporary_;
   std::filesystem::path sidecar_path_;
   Settings settings_;
-  std::optional<struct stat> old_;  // what the target was at the start
+  std::optional<struct stat> old_;  // status of the target at the start, if it existed
   FileDescriptor file_;
-  FileDescriptor target_file_;  // open where the target is what is left
-  ino_t inode_ = 0;
+  FileDescriptor target_file_;  // open if the target is the whole output
+  ino_t inode_ = 0;             // of the temporary file
   std::uint64_t left_bytes_ = 0;
-  std::uint64_t found_bytes_ = 0;
-  std::uint64_t found_durable_bytes_ = 0;
+  std::uint64_t found_bytes_ = 0;          // size of the temporary file at the start
+  std::uint64_t found_durable_bytes_ = 0;  // according to its sidecar
   std::string why_nothing_left_;
   bool has_sidecar_ = false;
   bool in_place_ = false;
   bool bytes_are_known_;
   bool leave_ = false;
   bool unusable_ = false;
-  Sidecar sidecar_;  // of the checkpoint, while there is one
+  Sidecar sidecar_;  // belongs to the checkpoint thread while one runs
   std::chrono::steady_clock::time_point checkpoint_ended_ = std::chrono::steady_clock::now();
   std::future<void> checkpoint_;
 };

@@ -19,12 +19,12 @@ namespace {
 
 constexpr const char* standard_input = "-";
 
-// Of compressed data, read at once.
+// Bytes of compressed data per read.
 constexpr std::size_t block_bytes = std::size_t{128} << 10;
-// Holds the headers of every codec.
+// Enough for the header of any codec.
 constexpr std::size_t head_bytes = 2048;
 
-// How long a request to stop may wait for a pipe.
+// Longest time that a stop request waits for a pipe.
 constexpr int patience_ms = 100;
 
 std::filesystem::path shown(const std::filesystem::path& path) {
@@ -88,7 +88,7 @@ class FileSource : public Source {
   }
 
   std::filesystem::path path_;
-  std::shared_ptr<const FileDescriptor> file_;  // null: it is opened for each read
+  std::shared_ptr<const FileDescriptor> file_;  // null: opened for each read
   InputStatus status_;
   std::uint64_t offset_ = 0;
 };
@@ -102,7 +102,7 @@ class PipeSource : public Source {
   std::size_t read(std::span<std::byte> into) override {
     std::size_t done = 0;
     while (done < into.size()) {
-      // A named pipe that nobody has opened to write looks like one that ended; this waits.
+      // A named pipe without a writer reads as ended; poll() waits for the writer.
       struct pollfd data {
         file_->get(), POLLIN, 0
       };
@@ -134,7 +134,7 @@ class PipeSource : public Source {
   std::uint64_t offset_ = 0;
 };
 
-// What another source holds, compressed or not.
+// Passes on the bytes of another source, decompressed if they are compressed.
 class DecompressedSource : public Source {
  public:
   DecompressedSource(std::filesystem::path path, std::unique_ptr<Source> input)
@@ -145,7 +145,7 @@ class DecompressedSource : public Source {
     const std::size_t got = decoder_ ? decode(into) : pass_on(into);
     produced_ += got;
     if (got < into.size()) {
-      decoder_.reset();  // what it takes is no little
+      decoder_.reset();  // frees its memory early
       block_ = {};
     }
     return got;
@@ -196,7 +196,7 @@ class DecompressedSource : public Source {
     return done;
   }
 
-  // What tapes and copying by blocks leave behind the last frame; the other programs take it, too.
+  // Skips zeros after the last frame, left by tapes and block copies. gzip and xz accept them, too.
   void skip_padding() {
     if (codec_ != Codec::gzip && codec_ != Codec::xz) return;
     for (; !left_.empty(); read_block()) {
@@ -220,11 +220,11 @@ class DecompressedSource : public Source {
   std::unique_ptr<Source> input_;
   bool begun_ = false;
   Codec codec_ = Codec::none;
-  std::unique_ptr<Decoder> decoder_;  // null: the input is passed on
+  std::unique_ptr<Decoder> decoder_;  // null: the input is not compressed
   std::vector<std::byte> block_;
-  std::span<const std::byte> left_;  // of the block
+  std::span<const std::byte> left_;  // unread rest of the block
   bool in_frame_ = false;
-  bool holds_more_ = false;  // the decoder may have more without being given more
+  bool holds_more_ = false;  // the decoder may produce more without new input
   std::uint64_t produced_ = 0;
 };
 
@@ -242,7 +242,7 @@ InputStatus verify_input(const std::filesystem::path& path, const FileDescriptor
   InputStatus status = status_of(file, path);
   if (status.is_stream) return status;
   std::array<std::byte, head_bytes> room;
-  // As files in /proc do.
+  // Files in /proc report a size of 0 but have content.
   if (status.bytes == 0 && read_at(file, room, 0, path) != 0)
     throw Error(path.string() + ": has a size of 0 and yet holds something; make a copy of it");
   if (!decompress) return status;

@@ -1,4 +1,7 @@
-// The bytes of an input, in order: of a file, of a pipe, or what either holds compressed.
+// Reads the bytes of an input in order: a file, a pipe or standard input, decompressed on request.
+//
+// open_input() opens an input, verify_input() classifies it, and open_source() reads it. Sizes and
+// offsets are in bytes. Failures are thrown as Error, with the file and the offset.
 #pragma once
 
 #include <cstddef>
@@ -13,41 +16,41 @@
 
 namespace corank {
 
-// Used by one thread at a time, which need not always be the same.
+// Sequential reader of one input. One thread at a time may use it, not always the same one.
 class Source {
  public:
   virtual ~Source() = default;
 
-  // Reads until `into` is full or the input ends; returns how many bytes. Throws Error that names
-  // the file and the offset, Interrupted where that was asked for while a pipe was empty.
+  // Reads until `into` is full or the input ends; returns the number of bytes read. Throws Error
+  // with the file and the offset, and Interrupted if a stop is requested while a pipe is empty.
   virtual std::size_t read(std::span<std::byte> into) = 0;
 
-  // Bytes of the input itself that were read so far, to show progress by.
+  // Returns the bytes read so far, before decompression, for progress reports.
   virtual std::uint64_t input_bytes() const = 0;
 };
 
-// What an input is, as far as that can be told without taking anything from it.
+// Properties of an input that can be told without consuming any of it.
 struct InputStatus {
   FileIdentity identity;
-  bool is_stream = false;          // a pipe: it can be read once, and its size is not known
-  std::uint64_t bytes = 0;         // of the file
+  bool is_stream = false;          // a pipe: readable once, of unknown size
+  std::uint64_t bytes = 0;         // size of the file; 0 for a pipe
   std::int64_t modified_ns = 0;    // since 1970
-  Codec codec = Codec::none;       // of a file: what it begins like
-  std::uint64_t memory_bytes = 0;  // that decompressing it takes, about
+  Codec codec = Codec::none;       // of a file, by its first bytes
+  std::uint64_t memory_bytes = 0;  // approximate memory to decompress it
 };
 
-// "-" is standard input.
+// Opens `path` for reading; "-" is standard input.
 FileDescriptor open_input(const std::filesystem::path& path);
 
-// Of `path`, opened as `file`. With `decompress`, what begins as compressed data does is to be
-// decompressed. Throws Error if it is a folder or a device, or is named like a compressed file but
-// does not begin like one, which is what a copy that failed leaves.
+// Returns the status of `path`, which is open as `file`. `decompress` asks for its codec. Throws
+// Error for a folder or a device. With `decompress`, also throws if the file is named like a
+// compressed file but does not begin like one, as after a failed copy.
 InputStatus verify_input(const std::filesystem::path& path, const FileDescriptor& file,
                          bool decompress);
 
-// The bytes of `path`, from its beginning. Of a file, `file` may be null: then it is opened anew
-// for each read, so that there may be more of them than descriptors. Waiting for a pipe ends where
-// `stop` asks for it. What a pipe holds is found out by the first read.
+// Reads `path` from its beginning. For a file, `file` may be null: each read then opens it anew, so
+// that there may be more files than descriptors. Waiting for a pipe ends when `stop` is requested.
+// The first read detects the codec of a pipe.
 std::unique_ptr<Source> open_source(const std::filesystem::path& path,
                                     std::shared_ptr<const FileDescriptor> file,
                                     const InputStatus& status, bool decompress,

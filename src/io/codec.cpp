@@ -43,16 +43,15 @@ const CodecFacts& facts_of(Codec codec) {
   return facts[static_cast<std::size_t>(codec)];
 }
 
-// The libraries count in 32 bits.
+// Limits a size to what the libraries can count in 32 bits.
 unsigned count_of(std::size_t bytes) {
   return static_cast<unsigned>(
       std::min<std::size_t>(bytes, std::numeric_limits<unsigned>::max() / 2));
 }
 
-// --- decoders
-// -------------------------------------------------------------------------------------
+// --- Decoders ---
 
-// They read their input only, and write as const what C has no const for.
+// Casts input for the libraries, which only read it but do not declare it const.
 template <class Byte>
 Byte* input_of(std::span<const std::byte> bytes) {
   return reinterpret_cast<Byte*>(const_cast<std::byte*>(bytes.data()));
@@ -218,7 +217,7 @@ std::uint64_t byte_at(std::span<const std::byte> bytes, std::size_t index) {
   return index < bytes.size() ? std::to_integer<std::uint64_t>(bytes[index]) : 0;
 }
 
-// RFC 8878, 3.1.1.1: what a frame's decoder must hold.
+// Returns the window that a decoder of the frame must hold (RFC 8878, section 3.1.1.1).
 std::uint64_t zstd_window_bytes(std::span<const std::byte> head) {
   const bool single_segment = (byte_at(head, 4) & 0x20) != 0;
   if (single_segment) {
@@ -229,8 +228,7 @@ std::uint64_t zstd_window_bytes(std::span<const std::byte> head) {
   return base + base / 8 * (byte_at(head, 5) & 7);
 }
 
-// --- encoders
-// -------------------------------------------------------------------------------------
+// --- Encoders ---
 
 class GzipEncoder : public Encoder {
  public:
@@ -286,10 +284,10 @@ class Bzip2Encoder : public Encoder {
  public:
   explicit Bzip2Encoder(int level) : level_(level == 0 ? 9 : level) {}
 
-  // As its manual says.
+  // Bound given by the manual of bzip2.
   std::size_t bound(std::size_t bytes) const override { return bytes + bytes / 100 + 601; }
   std::size_t encode(std::span<const std::byte> in, std::span<std::byte> into) override {
-    char nothing = 0;  // it takes no null, not even for no bytes
+    char nothing = 0;  // bzip2 rejects null even for an empty input
     auto length = static_cast<unsigned>(into.size());
     const int result = ::BZ2_bzBuffToBuffCompress(reinterpret_cast<char*>(into.data()), &length,
                                                   in.empty() ? &nothing : input_of<char>(in),
@@ -303,7 +301,7 @@ class Bzip2Encoder : public Encoder {
   int level_;
 };
 
-// No more dictionary than a frame can use.
+// Returns the options of a level, with a dictionary no larger than a frame can use.
 lzma_options_lzma xz_options(int level) {
   lzma_options_lzma options;
   ::lzma_lzma_preset(&options,
@@ -401,9 +399,9 @@ Codec recognise(std::span<const std::byte> head) {
            std::memcmp(head.data() + at, magic.data(), magic.size()) == 0;
   };
   using namespace std::string_view_literals;
-  // The magic numbers that are short are checked with what must follow them.
+  // Short magic numbers are checked together with the bytes that must follow them.
   if (holds(0, "\x1f\x8b\x08"sv) && byte_at(head, 3) < 0x20) return Codec::gzip;
-  // pzstd begins files with a frame to be skipped.
+  // Files by pzstd begin with a skippable frame.
   if (holds(0, "\x28\xb5\x2f\xfd"sv) ||
       ((byte_at(head, 0) & 0xf0) == 0x50 && holds(1, "\x2a\x4d\x18"sv)))
     return Codec::zstd;
@@ -447,11 +445,11 @@ std::uint64_t decoder_bytes(Codec codec, std::span<const std::byte> head) {
       try {
         decoder.decode(head, {&some, 1});
       } catch (const CodecError&) {
-        // told where it is read
+        // Reading the file will report it.
       }
       return decoder.memory_bytes();
     }
-    case Codec::lz4:  // two blocks, of 64 KiB, 256 KiB, 1 MiB or 4 MiB
+    case Codec::lz4:  // two blocks of 64 KiB, 256 KiB, 1 MiB or 4 MiB
       return (MiB / 8 << 2 * (std::clamp<std::uint64_t>(byte_at(head, 5) >> 4 & 7, 4, 7) - 4)) +
              MiB / 8;
     case Codec::none:

@@ -1,7 +1,9 @@
-// The codecs, each by its own library.
+// Compression codecs, each with a decoder and an encoder by its own library.
 //
-// Boost.Iostreams has filters for most of them, but its zstd filter takes a stream that was cut off
-// for one that ended, none of its filters says where it failed, and it cannot write checksums.
+// One thread at a time may use a Decoder or an Encoder. Damaged data is thrown as CodecError.
+//
+// Boost.Iostreams has filters for most codecs. But its zstd filter accepts a truncated stream, none
+// of its filters says where it failed, and it cannot write checksums.
 #pragma once
 
 #include <cstddef>
@@ -15,23 +17,23 @@
 
 namespace corank {
 
-// Data that no compressor made, or that needs more memory than max_decoder_bytes.
+// Thrown for damaged data, and for data that needs more memory than max_decoder_bytes.
 struct CodecError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// What a frame may ask for to be decoded: the most that the programs' levels ask for, and no more,
-// since a few bytes of a made-up file can ask for anything.
+// Max memory to decode a frame: as much as the highest level of any compressor needs. It is limited
+// because a few bytes of a forged file can ask for any amount.
 inline constexpr std::uint64_t max_decoder_bytes = std::uint64_t{144} << 20;
 
 std::string_view name_of(Codec codec);
 std::string_view suffix_of(Codec codec);  // with its dot
 
-// By the first bytes of a file, at least recognised_bytes of them if there are so many.
+// Recognises a codec by the first bytes of a file: recognised_bytes of them, or the whole file.
 Codec recognise(std::span<const std::byte> head);
 inline constexpr std::size_t recognised_bytes = 10;
 
-// A frame after another: what gzip calls members and xz streams.
+// Decodes one frame after another; gzip calls them members, xz calls them streams.
 class Decoder {
  public:
   virtual ~Decoder() = default;
@@ -39,35 +41,37 @@ class Decoder {
   struct Step {
     std::size_t consumed;
     std::size_t produced;
-    bool frame_ended;  // with the last byte consumed; the next one begins another
+    bool frame_ended;  // by the last byte consumed; the next byte begins another frame
   };
-  // Decodes as much of `in` as `out`, which has room for a byte at least, can take. Throws
+  // Decodes as much of `in` as fits in `out`, which must have room for at least one byte. Throws
   // CodecError.
   virtual Step decode(std::span<const std::byte> in, std::span<std::byte> out) = 0;
 };
 
+// Returns null for Codec::none.
 std::unique_ptr<Decoder> make_decoder(Codec codec);
 
-// About as much memory as the decoder takes for a file that begins with `head`.
+// Returns the approximate memory of a decoder for a file that begins with `head`.
 std::uint64_t decoder_bytes(Codec codec, std::span<const std::byte> head);
 
-// Makes frames, with checksums. Reused from frame to frame, by one thread at a time.
+// Encodes frames with checksums. One encoder serves any number of frames.
 class Encoder {
  public:
   virtual ~Encoder() = default;
 
-  // No frame of `bytes` bytes is longer.
+  // Returns the max size of a frame that holds `bytes` bytes.
   virtual std::size_t bound(std::size_t bytes) const = 0;
-  // Writes one frame that holds `in`, and returns its length. `into` has room for the bound.
+  // Writes one frame that holds `in`; returns its size. `into` must have room for bound(in.size()).
   virtual std::size_t encode(std::span<const std::byte> in, std::span<std::byte> into) = 0;
 };
 
+// Returns null for Codec::none.
 std::unique_ptr<Encoder> make_encoder(const Compression& compression);
 
-// Of what compressed outputs hold: with less, the ratio suffers, with more, only the memory.
+// Uncompressed bytes per output frame. Smaller frames compress worse; larger ones only take memory.
 inline constexpr std::size_t frame_bytes = std::size_t{1} << 20;
 
-// About as much memory as an encoder takes for frames of frame_bytes.
+// Returns the approximate memory of an encoder for frames of frame_bytes.
 std::uint64_t encoder_bytes(const Compression& compression);
 
 }  // namespace corank

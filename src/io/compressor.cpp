@@ -8,7 +8,7 @@
 namespace corank {
 namespace {
 
-// While every thread works on a frame, one is being filled and others wait to be written.
+// Returns the number of frames: one per thread, one being filled, and some waiting to be written.
 std::size_t frames_for(unsigned threads) {
   return threads + std::max<std::size_t>(threads / 2, 2);
 }
@@ -38,7 +38,7 @@ Compressor::Compressor(const Compression& compression, unsigned threads, std::st
     for (row.number = 0; row.number < threads; ++row.number)
       threads_.emplace_back([this, row] { serve(row); });
   } catch (...) {
-    close();  // those that have begun
+    close();  // stops the threads that have started
     throw;
   }
 }
@@ -97,7 +97,7 @@ void Compressor::submit() {
   submitted_.notify_one();
 }
 
-// All that need no wait, and more until no more than so many are in flight.
+// Writes all leading frames that are done, then waits until at most `max_in_flight` are left.
 void Compressor::write_done(const Write& write, std::size_t max_in_flight) {
   std::unique_lock lock(mutex_);
   while (!in_flight_.empty()) {

@@ -1,4 +1,8 @@
-// Compresses a stream of bytes on several threads: frame by frame, in order.
+// Compresses a stream of bytes on several threads, frame by frame, in order.
+//
+// One thread calls add() and finish(), and runs the `write` callback in them. Every frame but the
+// last holds frame_bytes bytes, so the output depends on the input alone: not on the number of
+// threads, the units or the backend.
 #pragma once
 
 #include <condition_variable>
@@ -19,11 +23,9 @@
 
 namespace corank {
 
-// Every frame but the last holds frame_bytes bytes, so that what comes out depends on nothing but
-// what goes in: not on threads, units or backends.
 class Compressor {
  public:
-  // Given what was compressed, in order.
+  // Receives compressed bytes, in order.
   using Write = std::function<void(std::span<const std::byte>)>;
 
   Compressor(const Compression& compression, unsigned threads, std::stop_token stop, TraceRow row);
@@ -31,16 +33,17 @@ class Compressor {
   Compressor(const Compressor&) = delete;
   Compressor& operator=(const Compressor&) = delete;
 
-  // Takes `bytes`, and gives `write` the frames that are done. Waits where too many are not.
-  // Throws Interrupted, and what `write` throws.
+  // Compresses `bytes` and passes finished frames to `write`. Waits if too many frames are in
+  // flight. Throws Interrupted, and what `write` throws.
   void add(std::span<const std::byte> bytes, const Write& write);
-  // The rest. Nothing at all becomes a frame without content: an empty file is no compressed one.
+  // Compresses and writes the rest. An empty stream becomes one frame without content, because an
+  // empty file is not a valid compressed file.
   void finish(const Write& write);
 
-  const StageClock& busy() const { return busy_; }  // of all its threads
-  const StageClock& wait() const { return wait_; }  // of add() and finish()
+  const StageClock& busy() const { return busy_; }  // summed over its threads
+  const StageClock& wait() const { return wait_; }  // in add() and finish()
 
-  // About as much memory as one takes.
+  // Returns the approximate memory of one compressor.
   static std::uint64_t memory_bytes(const Compression& compression, unsigned threads);
 
  private:
@@ -60,7 +63,7 @@ class Compressor {
   std::vector<std::unique_ptr<Frame>> free_;
   bool any_ = false;
 
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the members below
   std::condition_variable submitted_;
   std::condition_variable_any done_;
   bool closing_ = false;

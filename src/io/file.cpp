@@ -61,7 +61,7 @@ std::int64_t modified_ns(const struct stat& status) {
 }
 
 FileDescriptor open_to_read(const std::filesystem::path& path) {
-  // Without O_NONBLOCK the opening of a pipe that nobody writes to would never return.
+  // Without O_NONBLOCK, opening a pipe without a writer would block.
   FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (!file) throw_file_error(path, "open");
   return file;
@@ -69,7 +69,7 @@ FileDescriptor open_to_read(const std::filesystem::path& path) {
 
 bool make_direct(const FileDescriptor& file) {
   struct statfs system {};
-  // Newer kernels say yes for files in memory, where there is no device to reach.
+  // Newer kernels accept O_DIRECT for in-memory file systems, which have no device to reach.
   if (::fstatfs(file.get(), &system) != 0 || system.f_type == TMPFS_MAGIC ||
       system.f_type == RAMFS_MAGIC)
     return false;
@@ -89,7 +89,7 @@ std::size_t read_at(const FileDescriptor& file, std::span<std::byte> bytes, std:
     const ssize_t got = ::pread(file.get(), bytes.data() + done, bytes.size() - done,
                                 static_cast<off_t>(offset + done));
     if (got == 0) break;
-    // Direct reading from where a file ends within a page is refused: there is nothing anyway.
+    // A direct read that resumes at the end of the file, within a page, is refused with EINVAL.
     if (got < 0 && errno == EINVAL && (offset + done) % page_bytes() != 0 && done != 0) break;
     if (got > 0)
       done += static_cast<std::size_t>(got);

@@ -1,4 +1,7 @@
-// Every system call on files, with errors that name the file and say what to do.
+// System calls on files, with errors that name the file and the remedy.
+//
+// Failures are thrown as FileError. Sizes and offsets are in bytes. No function keeps state, so all
+// of them may be called from any thread.
 #pragma once
 
 #include <sys/stat.h>
@@ -15,7 +18,7 @@
 
 namespace corank {
 
-// A system call that failed.
+// Thrown for a failed system call.
 class FileError : public Error {
  public:
   using Error::Error;
@@ -24,6 +27,7 @@ class FileError : public Error {
 // Throws FileError "PATH: cannot WHAT: reason; advice" for the current errno.
 [[noreturn]] void throw_file_error(const std::filesystem::path& path, std::string_view what);
 
+// Owns a file descriptor and closes it.
 class FileDescriptor {
  public:
   FileDescriptor() = default;
@@ -42,35 +46,35 @@ class FileDescriptor {
   int number_ = -1;
 };
 
-// Which file this is, however it is named.
+// Identifies a file, whatever path names it.
 struct FileIdentity {
   dev_t device = 0;
   ino_t inode = 0;
   bool operator==(const FileIdentity&) const = default;
 };
 
-// When the file was last written to, since 1970.
+// Returns the time of the last modification, since 1970.
 std::int64_t modified_ns(const struct stat& status);
 
 FileDescriptor open_to_read(const std::filesystem::path& path);
 
-// Reads and writes go past the page cache from now on, by whole pages, in the file as in memory.
-// False where the file system does not do that.
+// Switches to direct I/O: file offsets, sizes and memory must be page-aligned from now on. Returns
+// false if the file system does not support it.
 bool make_direct(const FileDescriptor& file);
-// The page cache again.
+// Switches back to the page cache.
 void make_buffered(const FileDescriptor& file);
 
-// Reads until `bytes` is full or the file ends; returns how many bytes were read.
+// Reads until `bytes` is full or the file ends; returns the number of bytes read.
 std::size_t read_at(const FileDescriptor& file, std::span<std::byte> bytes, std::uint64_t offset,
                     const std::filesystem::path& path);
 
-// A nameless file in `folder`, gone when it is closed, whatever happens to the process.
+// Opens a file without a name in `folder`. It vanishes when closed, even if the process is killed.
 FileDescriptor open_nameless(const std::filesystem::path& folder);
 
 void write_all(const FileDescriptor& file, std::span<const std::byte> bytes,
                const std::filesystem::path& path);
 
-// How many descriptors this process may have open at once.
+// Returns the max number of descriptors that this process may have open.
 std::size_t descriptor_limit();
 
 }  // namespace corank

@@ -18,7 +18,8 @@
 namespace corank {
 namespace {
 
-// The handler of a signal may take no lock, so the areas stand where they are.
+// Address range of one MappedFiles. The slots are a fixed array of atomics, because a signal
+// handler must not lock.
 struct Slot {
   std::atomic<bool> taken = false;
   std::atomic<std::uintptr_t> begin = 0;
@@ -27,11 +28,9 @@ struct Slot {
 };
 std::array<Slot, 256> slots;
 
-// Where the page cache has a file in huge pages, they are mapped whole at addresses that are
-// multiples of theirs, 64 MiB in 0.1 ms instead of 3. But all files are then at the same place in
-// their pages, which share sets of the first cache and of the TLB: merges of 16-byte records from
-// 16 huge-paged files took 0.81 of the time, of 64 0.86, of 128 0.94 and of 256 1.0; of small-paged
-// ones 0.97, 0.97, 1.05 and 1.12.
+// Files are aligned to huge pages, which map faster if the page cache has them. But then all files
+// share sets of the L1 cache and the TLB, so only this many files are aligned. Tuned by merges of
+// cached files; see docs/tuning.md.
 constexpr std::uint64_t huge_page_bytes = std::uint64_t{2} << 20;
 constexpr std::uint64_t max_huge_paged_files = 64;
 
@@ -56,13 +55,13 @@ void read_as_zeros(int number, siginfo_t* info, void* context) {
   else if (previous_action.sa_handler != SIG_DFL && previous_action.sa_handler != SIG_IGN)
     previous_action.sa_handler(number);
   else
-    ::signal(number, SIG_DFL);  // the instruction is tried again, and then it ends the process
+    ::signal(number, SIG_DFL);  // the instruction runs again and ends the process
 }
 
 void handle_bus_errors() {
   static std::once_flag once;
   std::call_once(once, [] {
-    page_bytes();  // known before a handler asks
+    page_bytes();  // initialised before the handler needs it
     struct sigaction action {};
     action.sa_sigaction = read_as_zeros;
     action.sa_flags = SA_SIGINFO;
@@ -70,7 +69,7 @@ void handle_bus_errors() {
   });
 }
 
-// The whole pages that hold `bytes`.
+// Returns the whole pages that hold `bytes`.
 std::span<std::byte> pages_around(std::span<const std::byte> bytes) {
   const auto begin = reinterpret_cast<std::uintptr_t>(bytes.data());
   const std::uintptr_t first = begin - begin % page_bytes();
@@ -86,8 +85,8 @@ std::uint64_t MappedFiles::page_bytes(std::uint64_t bytes) const {
 
 std::uint64_t MappedFiles::room(std::uint64_t bytes) const {
   const std::uint64_t page = corank::page_bytes(), whole = round_up(bytes, page);
-  // Else an odd number of pages: runs are often as long as each other and a power of two, and their
-  // pages would share a few sets of the TLB.
+  // Small-paged files take an odd number of pages. Runs often have equal sizes, a power of two, and
+  // their pages would otherwise share a few sets of the TLB.
   return page_bytes(bytes) != page ? whole + huge_page_bytes : whole | page;
 }
 
@@ -98,7 +97,7 @@ MappedFiles::MappedFiles(std::span<const std::uint64_t> file_bytes, std::uint64_
   for (slot_ = 0; slot_ < slots.size() && slots[slot_].taken.exchange(true);) ++slot_;
   if (slot_ == slots.size())
     throw Error(fmt::format("{} merges map their runs already; use --io buffered", slots.size()));
-  std::uint64_t bytes = corank::page_bytes();  // whoever reads a little beyond a record finds zeros
+  std::uint64_t bytes = corank::page_bytes();  // reads just past the last record find zeros
   for (const std::uint64_t file : file_bytes) bytes += room(file);
   void* const area =
       ::mmap(nullptr, bytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -138,8 +137,8 @@ const std::byte* MappedFiles::failed_at() const {
 }
 
 void populate(std::span<const std::byte> mapped) {
-  // The kernel maps what it has around a page that is read. To be told all at once
-  // (MADV_POPULATE_READ) it looks at every page again, which takes twice as long.
+  // The kernel maps cached pages around a page that is read. MADV_POPULATE_READ would be slower,
+  // because it checks every page again.
   constexpr std::size_t mapped_around_bytes = std::size_t{64} << 10;
   const auto pages = pages_around(mapped);
   for (std::size_t at = 0; at < pages.size(); at += mapped_around_bytes)

@@ -1,4 +1,7 @@
-// Files in the address space, which stay safe to read where a file shrinks or its device fails.
+// Read-only file mappings that stay readable if a file shrinks or its device fails.
+//
+// Bytes that can no longer be read raise SIGBUS. A process-wide handler maps zeros there, and
+// failed_at() reports the address: check it before trusting the data. Sizes are in bytes.
 #pragma once
 
 #include <cstddef>
@@ -10,28 +13,29 @@
 
 namespace corank {
 
-// An area of addresses that files are mapped into, read-only. What can't be read there any more,
-// which is a SIGBUS otherwise, reads as zeros, and failed_at() says so from then on.
+// Owns a range of addresses and the files mapped into it. One thread adds files; any thread may
+// read them.
 class MappedFiles {
  public:
-  // Room for files of so many bytes each, of which about `resident_bytes` may stand in memory.
+  // Reserves addresses for files of `file_bytes` bytes each. About `resident_bytes` of all files
+  // may be in memory at a time.
   MappedFiles(std::span<const std::uint64_t> file_bytes, std::uint64_t resident_bytes);
   ~MappedFiles();
   MappedFiles(const MappedFiles&) = delete;
   MappedFiles& operator=(const MappedFiles&) = delete;
 
-  // The first `bytes` bytes of `file`, the next of those that there is room for, for as long as
-  // this lives; the file may be closed. What stands right behind them, a page at least, can be
-  // read, too.
+  // Maps the first `bytes` bytes of `file`, the next one in the constructor's order, for as long as
+  // this object lives. The descriptor may be closed. At least one page after the mapped bytes is
+  // readable, too.
   const std::byte* add(const FileDescriptor& file, std::uint64_t bytes,
                        const std::filesystem::path& path);
-  // In pages of how many bytes one of so many may be mapped.
+  // Returns the page size with which a file of `bytes` bytes may be mapped.
   std::uint64_t page_bytes(std::uint64_t bytes) const;
-  // A byte, the first that was met, that could not be read; null if there was none.
+  // Returns the first byte that could not be read; null if there was none.
   const std::byte* failed_at() const;
 
  private:
-  // How much of the area a file takes, at most.
+  // Returns the max size of the area that a file takes.
   std::uint64_t room(std::uint64_t bytes) const;
 
   const bool may_be_huge_;
@@ -40,19 +44,19 @@ class MappedFiles {
   std::size_t slot_;
 };
 
-// Brings mapped bytes into memory at once, instead of by a page fault for every few pages.
+// Brings mapped bytes into memory ahead of their use, which then takes no page faults.
 void populate(std::span<const std::byte> mapped);
 
-// Bytes of a mapped file, which may be mapped in pages of `page_bytes`.
+// Mapped part of a file, with the page size of the mapping.
 struct MappedRange {
   std::span<const std::byte> bytes;
   std::uint64_t page_bytes;
 };
-// Lets the next bytes of the part leave this process's memory, its last page only when all of it
-// may; they stay in the page cache and can be read again.
+// Drops `mapped`, the next bytes of `part`, from this process's memory. They stay in the page cache
+// and can be read again. A last page that holds later bytes of the part is kept until these go.
 void forget(std::span<const std::byte> mapped, const MappedRange& part);
 
-// Whether the page of `file` at `offset` is in the page cache.
+// Returns whether the page of `file` at `offset` is in the page cache.
 bool is_cached(const FileDescriptor& file, std::uint64_t offset);
 
 }  // namespace corank

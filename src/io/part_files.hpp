@@ -1,4 +1,4 @@
-// The files of an output of several parts, and the folder that they are in.
+// Names the files of an output in several parts, and manages their folder.
 #pragma once
 
 #include <filesystem>
@@ -9,8 +9,8 @@ namespace corank {
 
 class PartFiles {
  public:
-  // Makes the folder if need be, and removes it in the end if nothing came into it. Throws Error if
-  // it is none, or holds other parts.
+  // Creates the folder if necessary; the destructor removes a created folder if it is still empty.
+  // Throws Error if `folder` is not a folder, or if it holds other parts.
   PartFiles(const std::filesystem::path& folder, unsigned count, std::string_view suffix);
   ~PartFiles();
   PartFiles(const PartFiles&) = delete;

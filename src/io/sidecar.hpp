@@ -1,4 +1,6 @@
-// What stands beside an unfinished output, so that a later merge can go on with it.
+// Sidecar file: describes the partial output beside it, so that a later merge can resume it.
+//
+// It is one line of text that ends with its own digest, so that damage is detected.
 #pragma once
 
 #include <cstdint>
@@ -9,21 +11,21 @@
 namespace corank {
 
 struct Sidecar {
-  std::uint64_t content = 0;        // digest of what the file is to hold, when it is whole
-  std::uint64_t inode = 0;          // of the file that it speaks of
-  std::uint64_t boot = 0;           // of the system's start that wrote it; 0 where that is unknown
-  std::uint64_t durable_bytes = 0;  // of the file: they survive a loss of power
+  std::uint64_t content = 0;        // digest of the inputs and options of the whole output
+  std::uint64_t inode = 0;          // of the partial output
+  std::uint64_t boot = 0;           // this_boot() of the process that wrote it
+  std::uint64_t durable_bytes = 0;  // of the output that survive a power loss
 
   bool operator==(const Sidecar&) const = default;
 };
 
-// One line, short enough that a disk writes all of it or nothing.
+// Formats a sidecar as one line, short enough for a disk to write whole or not at all.
 std::string sidecar_text(const Sidecar& sidecar);
 
-// None unless `text` is what sidecar_text() makes, to the byte.
+// Parses a sidecar; returns nothing unless `text` is exactly what sidecar_text() writes.
 std::optional<Sidecar> parse_sidecar(std::string_view text);
 
-// Tells one start of the operating system from another; 0 where it does not say.
+// Returns a number that identifies this start of the operating system; 0 if unknown.
 std::uint64_t this_boot();
 
 }  // namespace corank

@@ -20,7 +20,7 @@ UringReader::~UringReader() {
 void UringReader::start(int descriptor, std::span<std::byte> into, std::uint64_t offset,
                         void* tag) {
   io_uring_sqe* const entry = ::io_uring_get_sqe(&ring_);
-  // A read returns no more than 2 GiB anyway.
+  // The size must fit in 32 bits; the kernel limits a read to about 2 GiB anyway.
   const auto bytes = static_cast<unsigned>(std::min<std::size_t>(into.size(), 1u << 30));
   ::io_uring_prep_read(entry, descriptor, into.data(), bytes, offset);
   ::io_uring_sqe_set_data(entry, tag);
@@ -29,7 +29,7 @@ void UringReader::start(int descriptor, std::span<std::byte> into, std::uint64_t
 
 UringReader::Finished UringReader::wait() {
   io_uring_cqe* entry = nullptr;
-  // A signal came, or the system lacks something just now: what was not submitted is tried again.
+  // Submit again after a signal or a temporary lack of resources.
   while (::io_uring_peek_cqe(&ring_, &entry) != 0) ::io_uring_submit_and_wait(&ring_, 1);
   const Finished finished{::io_uring_cqe_get_data(entry), entry->res};
   ::io_uring_cqe_seen(&ring_, entry);

@@ -1,4 +1,7 @@
-// Reads of many files in flight at once, by one thread: io_uring.
+// Keeps many file reads in flight from one thread, by io_uring.
+//
+// One thread uses it. start() lends memory and descriptor to the kernel; wait() returns one
+// finished read, in any order. The destructor waits for all reads in flight.
 #pragma once
 
 #include <liburing.h>
@@ -12,7 +15,7 @@ namespace corank {
 
 class UringReader {
  public:
-  // Null where the kernel has no io_uring or does not allow it.
+  // Returns null if the kernel lacks io_uring or forbids it.
   static std::unique_ptr<UringReader> open(unsigned max_in_flight);
   ~UringReader();
   UringReader(const UringReader&) = delete;
@@ -21,15 +24,15 @@ class UringReader {
   bool full() const { return in_flight_ == max_in_flight_; }
   bool empty() const { return in_flight_ == 0; }
 
-  // Must not be called while full. `into` and the descriptor stay with the kernel until wait()
-  // returns `tag`.
+  // Starts a read, which may turn out short; must not be called while full(). `into` and the
+  // descriptor must stay valid until wait() returns `tag`.
   void start(int descriptor, std::span<std::byte> into, std::uint64_t offset, void* tag);
 
   struct Finished {
     void* tag;
-    std::int64_t bytes;  // that were read, 0 at the end of the file; negative: -errno
+    std::int64_t bytes;  // bytes read, 0 at the end of the file, or -errno
   };
-  // Must not be called while empty.
+  // Waits until a read finishes; must not be called while empty().
   Finished wait();
 
  private:

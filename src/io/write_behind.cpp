@@ -55,7 +55,7 @@ void WriteBehind::abandon() noexcept {
   jobs_.clear();
   written_.clear();
   changed_.wait(lock, [this] { return at_work_ == 0; });
-  written_.clear();  // what was being written
+  written_.clear();  // the writer may have added to it
 }
 
 void WriteBehind::write_jobs(TraceRow row) {

@@ -1,4 +1,7 @@
-// Writes in order, behind whoever makes what is written, so that nobody else waits for a device.
+// Background writer: writes queued buffers in order, so that the merge never waits for a device.
+//
+// One thread writes; another verifies written bytes. An owner keeps each queued buffer alive. The
+// error of either thread is thrown by the next call, and everything queued is then dropped.
 #pragma once
 
 #include <condition_variable>
@@ -15,13 +18,13 @@
 
 namespace corank {
 
-// By two threads: one writes while the other looks at what was written.
 class WriteBehind {
  public:
-  // Given the next bytes.
+  // Writes the next bytes.
   using Write = std::function<void(std::span<const std::byte>)>;
+  // Verifies written bytes.
   using Look = std::function<void()>;
-  // Keeps bytes as they are.
+  // Keeps queued bytes alive and unchanged.
   using Owner = std::shared_ptr<const void>;
 
   WriteBehind(Write write, TraceRow row);
@@ -29,23 +32,24 @@ class WriteBehind {
   WriteBehind(const WriteBehind&) = delete;
   WriteBehind& operator=(const WriteBehind&) = delete;
 
-  // Lets go of the owner when the bytes are written, or never will be. Throws what an earlier write
-  // or look threw, after which there is neither any more.
+  // Queues `bytes`, and releases `owner` once they are written or dropped. Throws the error of an
+  // earlier write or verification, after which nothing more is written.
   void add(std::span<const std::byte> bytes, Owner owner);
-  // Calls `look` after all that was added is written; in order, and lets go of it like of an owner.
+  // Queues `look`, to be called once everything queued before it is written. Calls are in order;
+  // `look` is released after its call, or when dropped.
   void then(Look look);
-  // Waits until all is written and looked at. Throws like add().
+  // Waits until everything queued is written and verified. Throws as add() does.
   void finish();
-  // Lets go of all but what is being written or looked at, which it waits for.
+  // Drops the queue, and waits for the write and the verification in progress.
   void abandon() noexcept;
 
-  const StageClock& busy() const { return busy_; }  // with writing
+  const StageClock& busy() const { return busy_; }  // writing
 
  private:
   struct Job {
     std::span<const std::byte> bytes;
     Owner owner;
-    Look look;  // where there are no bytes
+    Look look;  // set if there are no bytes
   };
 
   void close();
@@ -59,10 +63,10 @@ class WriteBehind {
   Write write_;
   StageClock busy_ = 0;
 
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the members below
   std::condition_variable changed_;
   std::deque<Job> jobs_, written_;
-  unsigned at_work_ = 0;  // threads
+  unsigned at_work_ = 0;  // threads with a job
   std::exception_ptr failure_;
   bool closing_ = false;
   std::jthread writer_, verifier_thread_;

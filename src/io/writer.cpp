@@ -17,17 +17,18 @@
 namespace corank {
 namespace {
 
-// Enough that a device writes them at its full speed.
+// Large enough for the full speed of a device.
 constexpr std::size_t staging_bytes = std::size_t{4} << 20;
+// Bytes whose writeback is started together.
 constexpr std::uint64_t handed_over_at_once_bytes = std::uint64_t{4} << 20;
 constexpr std::size_t staging_buffers = 2;  // one is filled while the other is written
 
 constexpr std::size_t compared_block_bytes = std::size_t{256} << 10;
 
-// How long a request to stop may wait for a pipe.
+// Longest time that a stop request waits for a pipe.
 constexpr std::chrono::milliseconds patience{100};
 
-// Whether `path` is something that is written to as it is: a device, a pipe.
+// Returns whether `path` is written to directly: a device or a pipe.
 bool is_stream(const std::filesystem::path& path) {
   std::error_code error;
   const auto type = std::filesystem::status(path, error).type();
@@ -35,8 +36,8 @@ bool is_stream(const std::filesystem::path& path) {
          type == std::filesystem::file_type::block || type == std::filesystem::file_type::fifo;
 }
 
-// A pipe is opened anew where that can be, so that waiting for its reader can be given up: the mode
-// of a descriptor is shared with whoever else holds it.
+// Opens a pipe anew if possible, as non-blocking, so that a stop request ends the wait for its
+// reader. The inherited descriptor stays blocking, because its mode is shared with other processes.
 FileDescriptor open_standard_output() {
   struct stat status {};
   if (::fstat(STDOUT_FILENO, &status) == 0 && S_ISFIFO(status.st_mode)) {
@@ -52,7 +53,7 @@ FileDescriptor open_stream(const std::filesystem::path& path, const std::stop_to
     if (file) return file;
     if (errno != ENXIO && errno != EINTR) throw_file_error(path, "open");
     if (stop.stop_requested()) throw Interrupted();
-    std::this_thread::sleep_for(patience);  // for somebody to read the pipe
+    std::this_thread::sleep_for(patience);  // until a reader opens the pipe
   }
 }
 
@@ -93,7 +94,7 @@ void Writer::make_direct(std::uint64_t bytes, TraceRow row) {
   staging_pool_ = std::make_unique<BufferPool>(staging_bytes, staging_buffers, nullptr,
                                                BufferPool::Pages::huge);
   staging_ = std::make_shared<Buffer>(staging_pool_->lease());
-  // Whole pages are written, so the first of them begins with what stands there already.
+  // Direct I/O writes whole pages, so the first one begins with the kept bytes of that page.
   const std::size_t begun = bytes_ % page_bytes();
   if (read_at(file(), staging_->bytes().first(begun), bytes_ - begun, path_) != begun ||
       !corank::make_direct(file())) {
@@ -103,7 +104,7 @@ void Writer::make_direct(std::uint64_t bytes, TraceRow row) {
   }
   staged_bytes_ = begun;
   atomic_->write_from(bytes_ - begun);
-  // The file's length stays what was written. File systems that can't reserve go on without.
+  // Reserve space without changing the file's size. File systems that cannot reserve do without.
   if (::fallocate(file().get(), FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(bytes)) != 0 &&
       errno == ENOSPC)
     throw_file_error(path_, fmt::format("reserve {} bytes", bytes));
@@ -125,14 +126,14 @@ void Writer::write(std::span<const std::byte> bytes, std::size_t free_before,
     bytes = compare(bytes);
     free_before = 0;
   }
-  if (bytes.empty()) return;  // lest a checkpoint of nothing delay the next
+  if (bytes.empty()) return;  // an empty checkpoint would delay the next one
   if (compressor_)
     compressor_->add(bytes, [this](auto compressed) { put(compressed); });
   else
     put(bytes, free_before, owner);
 }
 
-// Returns what follows what was kept.
+// Compares `bytes` with the kept bytes; returns the rest, which comes after them.
 std::span<const std::byte> Writer::compare(std::span<const std::byte> bytes) {
   std::vector<std::byte> kept(std::min(bytes.size(), compared_block_bytes));
   while (compared_bytes_ != 0 && !bytes.empty()) {
@@ -153,7 +154,7 @@ void Writer::put(std::span<const std::byte> bytes, std::size_t free_before,
   if (is_stream_) return write_to_stream(bytes);
   if (is_direct()) return write_pages(bytes, free_before, owner);
   write_all(file(), bytes, path_);
-  // The device starts on these bytes now, so that the last fsync has little left to wait for.
+  // Start writeback now, so that the final fsync has little left to wait for.
   if (bytes_ - handed_over_bytes_ >= handed_over_at_once_bytes) {
     ::sync_file_range(file().get(), static_cast<off_t>(handed_over_bytes_),
                       static_cast<off_t>(bytes_ - handed_over_bytes_), SYNC_FILE_RANGE_WRITE);
@@ -167,7 +168,7 @@ void Writer::write_pages(std::span<const std::byte> bytes, std::size_t free_befo
   const std::size_t begun = staged_bytes_ % page_bytes();
   if (begun != 0 && begun <= free_before &&
       reinterpret_cast<std::uintptr_t>(bytes.data()) % page_bytes() == begun) {
-    // What is staged of the page that they share goes in front of them.
+    // Move the staged bytes of the shared page in front of `bytes`.
     staged_bytes_ -= begun;
     auto* const page = const_cast<std::byte*>(bytes.data()) - begun;
     std::copy_n(staging_->bytes().data() + staged_bytes_, begun, page);
@@ -227,7 +228,7 @@ void Writer::make_durable() {
   if (compressor_) compressor_->finish([this](auto compressed) { put(compressed); });
   if (behind_) {
     drain();
-    make_buffered(file());  // the last page may be no whole one
+    make_buffered(file());  // the last page may be partial
     write_all(file(), staging_->bytes().first(std::exchange(staged_bytes_, 0)), path_);
   }
   if (atomic_) atomic_->make_durable(bytes_, stop_);

@@ -1,4 +1,8 @@
-// Where a merge's output goes, in order.
+// Writes the output of a merge, in order: to a file, a device, a pipe or a temporary file.
+//
+// One thread uses a Writer. Sizes and offsets are in bytes of the output, after compression.
+// commit() publishes a file; without it, the destructor discards the file unless
+// AtomicFile::leave() was called.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +21,7 @@
 
 namespace corank {
 
-// Thrown where what a stopped merge left of the output is not what this one makes.
+// Thrown if the partial output of a stopped merge is not what this merge produces.
 struct PartialOutputDiffers : std::exception {
   explicit PartialOutputDiffers(std::filesystem::path which) : output(std::move(which)) {}
   const char* what() const noexcept override { return "what was left is not what is merged"; }
@@ -26,54 +30,54 @@ struct PartialOutputDiffers : std::exception {
 
 class Writer {
  public:
-  // To `output` as merge() describes it. `is_input` tells which files are runs of the merge.
-  // Throws Interrupted where `stop` asks for it while nobody reads a pipe.
+  // Writes to `output` as merge() describes it. `is_input` tells which files are runs of the merge.
+  // Throws Interrupted if `stop` is requested while a pipe has no reader.
   Writer(const std::filesystem::path& output, const AtomicFile::Content& content,
          const AtomicFile::Settings& settings, const std::function<bool(FileIdentity)>& is_input,
          std::stop_token stop);
-  // To a nameless file in `folder`, which becomes a run of the next pass.
+  // Writes to a nameless file in `folder`, which becomes a run of the next pass.
   explicit Writer(const std::filesystem::path& folder);
 
   const std::filesystem::path& path() const { return path_; }
-  // A file that can be gone on with; null for all else.
+  // Returns the file, which can be resumed; null for other outputs.
   AtomicFile* atomic() const { return atomic_.get(); }
-  // Goes on behind its first `kept_bytes`; must precede all writing. Without that, begins anew.
-  // What is written stands from byte `from` of it on: up to there it is only compared. Then write()
-  // and make_durable() throw PartialOutputDiffers where it is not the same.
-  void resume_at(std::uint64_t kept_bytes, std::uint64_t from);
+  // Resumes after the first `kept_bytes` of the output; must precede all writing. The bytes given
+  // to write() start at byte `from` of the output. Up to `kept_bytes` they are only compared:
+  // write() and make_durable() throw PartialOutputDiffers if the kept bytes differ.
+  void go_on(std::uint64_t kept_bytes, std::uint64_t from);
 
-  // Writes straight to the device from now on, past the page cache and behind whoever merges, and
-  // reserves room for `bytes`; where that is not possible nothing changes. Throws Error where there
-  // is not so much room.
+  // Switches to direct I/O on a background thread, and reserves `bytes` of disk space. Changes
+  // nothing if the output does not support direct I/O. Throws Error if there is not enough space.
   void make_direct(std::uint64_t bytes, TraceRow row);
 
-  // Compresses what is written from now on.
+  // Compresses everything written from now on.
   void compress(const Compression& compression, unsigned threads, TraceRow row);
-  const Compressor* compressor() const { return compressor_.get(); }  // null: nothing is compressed
+  const Compressor* compressor() const { return compressor_.get(); }  // null without compression
 
   bool is_direct() const { return behind_ != nullptr; }
-  const WriteBehind* behind() const { return behind_.get(); }  // null where it is not direct
+  const WriteBehind* behind() const { return behind_.get(); }  // null without direct I/O
 
-  // Where it is direct, memory that begins at a page's start and fills whole pages is written
-  // without a copy; so is what stands in memory as far from a page's start as in the output, if the
-  // rest of that page in front of it, `free_before` bytes, may be overwritten. That is waited for
-  // unless there is an `owner`, which keeps the memory as it is for as long as it lives.
+  // Writes `bytes`. Direct I/O copies no whole pages whose memory has the page alignment of their
+  // offset in the output. If they begin within a page, the writer must be allowed to overwrite the
+  // `free_before` bytes in front, back to the start of that page. write() returns after uncopied
+  // bytes are written, or at once if an `owner` keeps them unchanged until then.
   void write(std::span<const std::byte> bytes, std::size_t free_before = 0,
              const WriteBehind::Owner& owner = nullptr);
-  // Of the output so far.
+  // Returns the size of the output so far, without kept bytes that are yet to be compared.
   std::uint64_t bytes() const { return bytes_ - compared_bytes_; }
 
-  // Where it is direct: looks at what was written so far, once it is.
+  // With direct I/O only: calls `look` once everything so far is written.
   void then(WriteBehind::Look look) { behind_->then(std::move(look)); }
-  // Waits until all is written and looked at.
+  // Waits until everything is written and verified.
   void drain();
-  // Lets go of every owner. What is not being written by then never is.
+  // Releases every owner. Drops the queued bytes that are not being written yet.
   void abandon();
 
+  // Writes everything that is still buffered and makes the output durable.
   void make_durable();
   // Puts the output, which must be durable, under its name.
   void commit();
-  // Hands over the nameless file; the writer is empty after that.
+  // Hands over the nameless file, which leaves the writer empty.
   FileDescriptor take_file() { return std::move(file_); }
 
  private:
@@ -92,10 +96,10 @@ class Writer {
   bool is_stream_ = false;
   std::stop_token stop_;
   std::uint64_t bytes_ = 0;
-  std::uint64_t compared_bytes_ = 0;     // of these, the last, that are yet to be compared
-  FileDescriptor kept_;                  // where they are
-  std::uint64_t handed_over_bytes_ = 0;  // to the device, for it to write
-  // Where the file is direct: bytes that have not filled the staging buffer yet.
+  std::uint64_t compared_bytes_ = 0;     // kept bytes that are yet to be compared
+  FileDescriptor kept_;                  // for reading the kept bytes
+  std::uint64_t handed_over_bytes_ = 0;  // bytes whose writeback was started
+  // With direct I/O: bytes that do not fill the staging buffer yet.
   std::unique_ptr<BufferPool> staging_pool_;
   std::size_t staged_bytes_ = 0;
   std::shared_ptr<Buffer> staging_;
