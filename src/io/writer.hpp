@@ -60,7 +60,7 @@ class Writer {
   // Writes `bytes`. Direct I/O copies no whole pages whose memory has the page alignment of their
   // offset in the output. If they begin within a page, the writer must be allowed to overwrite the
   // `free_before` bytes in front, back to the start of that page. write() returns after uncopied
-  // bytes are written, or at once if an `owner` keeps them unchanged until then.
+  // bytes are written, or immediately if an `owner` keeps them unchanged until then.
   void write(std::span<const std::byte> bytes, std::size_t free_before = 0,
              const WriteBehind::Owner& owner = nullptr);
   // Returns the size of the output so far, without kept bytes that are yet to be compared.

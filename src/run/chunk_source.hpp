@@ -1,4 +1,7 @@
-// Where the cutter takes the chunks of the runs from.
+// Source of the chunks of all runs, from which the unit cutter takes them.
+//
+// One thread calls next(); implementations read ahead on threads of their own, whose failures
+// next() throws.
 #pragma once
 
 #include <atomic>
@@ -11,9 +14,9 @@ namespace corank {
 
 class ChunkSource {
  public:
-  // Which chunks are read ahead of next().
+  // Order in which chunks are read ahead of next().
   enum class Order {
-    forecast,    // as a merge wants them
+    forecast,    // as a merge needs them
     one_by_one,  // all of one run, then all of the next
   };
 
@@ -21,22 +24,22 @@ class ChunkSource {
 
   virtual std::uint32_t runs() const = 0;
 
-  // The next chunk of `run`, after a wait if need be; null at the run's end. Throws Interrupted, or
-  // the Error that reading it met. One thread calls it.
+  // Returns the next chunk of `run`, waiting for it if necessary; null at the run's end. Throws
+  // Interrupted, or the Error of a failed read. Only one thread may call it.
   virtual ChunkRef next(std::uint32_t run) = 0;
 
-  // The sum over all records of the run that next() handed over, taken as soon as they were read; 0
-  // unless fingerprints are wanted.
+  // Returns the fingerprint of all records of `run` that next() has returned, computed when they
+  // were read; 0 unless fingerprints are wanted.
   virtual std::uint64_t fingerprint(std::uint32_t run) const = 0;
-  // Records that were left out of all that has been read.
+  // Returns the number of records skipped so far, in all runs.
   virtual std::uint64_t skipped() const { return 0; }
 
-  // All that was read, also what nobody took.
+  // Returns the bytes read so far, chunks that were never taken included.
   std::uint64_t bytes_read() const { return bytes_read_; }
 
-  const StageClock& busy() const { return busy_; }  // of all threads that read
-  const StageClock& idle() const { return idle_; }  // of the same
-  const StageClock& wait() const { return wait_; }  // of next()
+  const StageClock& busy() const { return busy_; }  // reading, summed over all reader threads
+  const StageClock& idle() const { return idle_; }  // idle, summed over all reader threads
+  const StageClock& wait() const { return wait_; }  // waiting in next()
 
  protected:
   std::atomic<std::uint64_t> bytes_read_ = 0;

@@ -11,7 +11,7 @@
 namespace corank {
 namespace {
 
-// What a header has more of than this is no header, but a file that holds something else.
+// Max size of a header; a longer first line means that the file holds something else.
 constexpr std::uint64_t longest_header_bytes = std::uint64_t{1} << 20;
 
 std::vector<std::byte> first_bytes(Run& run, std::uint64_t bytes, std::stop_token stop) {
@@ -21,7 +21,7 @@ std::vector<std::byte> first_bytes(Run& run, std::uint64_t bytes, std::stop_toke
   return begin;
 }
 
-// Without a terminator if the run ends with it; empty if the run is.
+// Returns the header of a run, without terminator if the run ends there; empty for an empty run.
 std::string header_of(Run& run, const TextLayout& layout, const std::stop_token& stop) {
   for (std::uint64_t bytes = 4096; bytes <= longest_header_bytes; bytes *= 4) {
     const std::vector<std::byte> begin = first_bytes(run, bytes, stop);

@@ -1,4 +1,4 @@
-// The line that each run of text begins with, and that the output keeps once.
+// The header: a first line that each text run has, and that the output has once.
 #pragma once
 
 #include <stop_token>
@@ -10,9 +10,9 @@
 
 namespace corank {
 
-// Leaves the runs, which count bytes, without their headers, and returns it with its terminator. An
-// empty file needs none. Throws Error where a run has another header than those before it, and
-// Interrupted where `stop` asks for it while a pipe is empty.
+// Removes the header from each run and returns it with its terminator. Runs must count bytes; an
+// empty run needs no header. Throws Error if a run's header differs from those before it, and
+// Interrupted if `stop` is requested while a pipe is empty.
 std::string take_header(std::vector<Run>& runs, const TextFormat& format,
                         std::stop_token stop = {});
 

@@ -1,4 +1,4 @@
-// Finds keys in whole runs, by probing their files.
+// Finds keys in sorted runs of fixed-size records, by binary search in their files.
 #pragma once
 
 #include <cstddef>
@@ -9,8 +9,9 @@
 
 namespace corank {
 
-// The first record of `run` that does not sort before `record`, or else that sorts after it; the
-// number of records if there is none. Reads about log2(records) small blocks.
+// lower_bound() returns the first record of `run` that does not sort before `record`; upper_bound()
+// returns the first that sorts after it. Both return the number of records if there is none, and
+// read about log2(records) records, one at a time.
 std::uint64_t lower_bound(const Run& run, const KeyLayout& layout, const std::byte* record);
 std::uint64_t upper_bound(const Run& run, const KeyLayout& layout, const std::byte* record);
 

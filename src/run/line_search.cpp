@@ -8,7 +8,7 @@ namespace corank {
 namespace {
 
 constexpr std::uint64_t block_bytes = 4096;
-// Parts of an output need not be equal to the byte.
+// Fraction of the total that is precise enough: parts of an output need not be equal to the byte.
 constexpr std::uint64_t enough_precision = 1024;
 
 bool sorts_before(const TextLayout& text, std::span<const std::byte> a,
@@ -16,8 +16,9 @@ bool sorts_before(const TextLayout& text, std::span<const std::byte> a,
   return text_less(text, a.data(), a.size(), b.data(), b.size());
 }
 
-// Whether a line sorts anywhere: one with a column that is to be a number and is none does not,
-// stands where it may, and says nothing about its neighbours. If it is an error, merges say so.
+// Returns whether a line has a sort position. A line whose numeric key does not parse has none, may
+// be anywhere, and says nothing about its neighbours. If such lines are errors, the merge reports
+// them.
 bool has_order(const TextLayout& text, std::span<const std::byte> line) {
   if (text.bad_numbers == BadNumbers::last) return true;
   detail::Columns columns(text, line.data(), line.size());
@@ -27,8 +28,8 @@ bool has_order(const TextLayout& text, std::span<const std::byte> line) {
   });
 }
 
-// The first line with an order that begins at `at` or behind it and before `to`; nothing if there
-// is none. Sets `at` to where it begins.
+// Returns the first line with a sort position that begins in [at, to); nothing if there is none.
+// Sets `at` to its start, or to the end of the search.
 std::vector<std::byte> ordered_line(const Run& run, const TextLayout& text, std::uint64_t& at,
                                     std::uint64_t to) {
   while (at < to) {
@@ -39,7 +40,8 @@ std::vector<std::byte> ordered_line(const Run& run, const TextLayout& text, std:
   return {};
 }
 
-// One with an order between the lines that begin at `low` and `high`, near `middle`.
+// Returns a line with a sort position near `middle`, between the lines at `low` and `high`; nothing
+// if there is none.
 std::vector<std::byte> line_between(const Run& run, const TextLayout& text, std::uint64_t low,
                                     std::uint64_t middle, std::uint64_t high) {
   std::uint64_t at = next_line(run, text, middle);
@@ -75,7 +77,7 @@ std::vector<std::byte> line_at(const Run& run, const TextLayout& text, std::uint
 
 std::uint64_t line_before(const Run& run, const TextLayout& text, std::uint64_t at) {
   std::vector<std::byte> block;
-  std::uint64_t end = at - 1;  // its own terminator is not sought
+  std::uint64_t end = at - 1;  // excludes the terminator of the line before
   for (std::uint64_t size = block_bytes; end != 0; end -= block.size(), size *= 2) {
     block.resize(std::min(size, end));
     run.read(end - block.size(), block.size(), block);
@@ -89,7 +91,7 @@ std::uint64_t line_before(const Run& run, const TextLayout& text, std::uint64_t 
 std::uint64_t find_line(const Run& run, const TextLayout& text, const TextLayout& by,
                         std::span<const std::byte> key, Bound bound, std::uint64_t from,
                         std::uint64_t to) {
-  // All records before `from` belong before the bound, none that begins at `to` or behind it does.
+  // Invariant: all lines before `from` are before the bound; none that begins at or after `to` is.
   while (from < to) {
     const std::uint64_t middle = from + (to - from) / 2;
     std::uint64_t begin = middle == from ? from : next_line(run, text, middle - 1);
@@ -114,7 +116,7 @@ std::vector<std::uint64_t> cut_lines(std::uint64_t bytes, std::span<const Run> r
   std::uint64_t low_sum = 0, high_sum = sum(high);
   const std::uint64_t enough = high_sum / enough_precision;
   while (bytes - low_sum > enough && high_sum - bytes > enough) {
-    // The line in the middle of the run that is least decided parts them all anew.
+    // The middle line of the run with the widest undecided range narrows all runs.
     std::size_t widest = 0;
     for (std::size_t run = 1; run < runs.size(); ++run)
       if (high[run] - low[run] > high[widest] - low[widest]) widest = run;
@@ -136,7 +138,7 @@ std::vector<std::uint64_t> cut_lines(std::uint64_t bytes, std::span<const Run> r
     std::vector<std::uint64_t> positions = find(Bound::lower);
     if (sum(positions) == low_sum) positions = find(Bound::upper);
     const std::uint64_t position_sum = sum(positions);
-    if (position_sum == high_sum) break;  // all that is between is equal
+    if (position_sum == high_sum) break;  // all lines in between are equal
     if (position_sum <= bytes) {
       low = std::move(positions);
       low_sum = position_sum;

@@ -8,24 +8,25 @@ namespace corank {
 struct PassPlan {
   std::uint64_t chunk_bytes;    // a multiple of the page size
   std::uint64_t chunk_records;  // whole records in a chunk
-  std::uint64_t chunks;         // buffers for chunks
-  std::uint64_t read_ahead;     // chunks read before the cutter asks for them, at most
+  std::uint64_t chunks;         // chunk buffers
+  std::uint64_t read_ahead;     // max chunks read before the cutter asks for them
   std::uint64_t unit_records;
-  std::uint64_t unit_bytes;       // of a unit's buffer, a multiple of the page size
-  unsigned tokens;                // units in flight at most
-  std::uint64_t large_bytes = 0;  // for records of variable length that have no room in a chunk
+  std::uint64_t unit_bytes;       // size of a unit's buffer, a multiple of the page size
+  unsigned tokens;                // max units in flight
+  std::uint64_t large_bytes = 0;  // for variable-length records that do not fit in a chunk
 };
 
-// The min number of records that fill whole pages: reads of multiples of it stay aligned.
+// Returns the min number of records that fill whole pages. Reads of multiples of it stay aligned.
 std::uint64_t records_of_pages(std::uint32_t record_bytes);
 
-// In the first chunk of run `run` of `runs`. Of runs that are alike all chunks would end at once,
-// and all that follow be waited for: so the first ones are of sizes from a small part to the whole.
+// Returns the number of records in the first chunk of run `run` of `runs`. First chunks grow from a
+// small part of a chunk to a whole one: the chunks of similar runs would otherwise all end
+// together, and the merge would wait for all the next ones.
 std::uint64_t first_chunk_records(const PassPlan& plan, std::uint32_t record_bytes,
                                   std::uint64_t run, std::uint64_t runs);
 
-// Makes the plan take less of a device's memory: smaller units, down to a MiB, then fewer at once.
-// False if it is the least.
+// Makes the plan take less device memory: halves the unit, down to 1 MiB, then the units in flight.
+// Returns false at the minimum.
 bool shrink_to_fit_device(PassPlan& plan, std::uint32_t record_bytes);
 
 }  // namespace corank

@@ -21,7 +21,7 @@ Reader::Reader(std::span<const Run> runs, const KeyEncoding& encoding, const Pas
       sum_(sum),
       stop_(std::move(stop)),
       states_(runs.size()) {
-  // While runs are few, one read of each at a time would leave the device idle.
+  // With few runs, one read of each at a time would leave the device idle.
   const std::uint64_t depth =
       order == Order::forecast
           ? std::clamp<std::uint64_t>(plan.read_ahead / std::max<std::size_t>(runs.size(), 1), 1, 4)
@@ -44,7 +44,7 @@ Reader::Reader(std::span<const Run> runs, const KeyEncoding& encoding, const Pas
       for (row.number = 0; row.number < threads; ++row.number)
         threads_.emplace_back([this, row] { serve_requests(row); });
   } catch (...) {
-    close();  // those that have begun
+    close();  // stops the threads that have started
     throw;
   }
 }
@@ -197,7 +197,7 @@ ChunkRef Reader::finish_read() {
     throw_file_error(run.path(), fmt::format("read at byte {}", read->part.offset + read->got));
   }
   read->got += static_cast<std::uint64_t>(std::max<std::int64_t>(finished.bytes, 0));
-  // Direct reading goes on at a page's start only; where it stopped elsewhere, the file ends.
+  // Direct reads can only continue at a page boundary; stopping elsewhere means end of file.
   const bool at_end = finished.bytes == 0 || (run.is_direct() && read->got % page_bytes() != 0);
   if (!at_end && read->got < read->part.bytes) {
     resume_read(std::move(read));

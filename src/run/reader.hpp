@@ -1,4 +1,4 @@
-// Reads the runs chunk by chunk, ahead of the cutter.
+// Reads runs of fixed-size records chunk by chunk, ahead of the cutter.
 #pragma once
 
 #include <condition_variable>
@@ -21,15 +21,15 @@
 
 namespace corank {
 
-// Forecasting: of the runs, the one whose last loaded key is smallest is the first to run dry, so
+// Forecasting: the run whose last loaded key is the smallest is the first to run out of records, so
 // its next chunk is read first.
 //
 // Source: Knuth, "The Art of Computer Programming", volume 3, 5.4.6.
 class Reader final : public ChunkSource {
  public:
-  // `pool` lends plan.chunks buffers; `runs` and `encoding` must outlive the reader. `threads` read
-  // from the page cache; what is read from devices is as many reads in flight as there are chunks
-  // to read ahead. `sum` null: chunks need no fingerprints.
+  // `pool` lends plan.chunks buffers; it, `runs` and `encoding` must outlive the reader. `threads`
+  // threads read from the page cache; direct I/O keeps plan.read_ahead reads in flight. If `sum` is
+  // null, chunks get no fingerprints.
   Reader(std::span<const Run> runs, const KeyEncoding& encoding, const PassPlan& plan, Order order,
          BufferPool& pool, unsigned threads, FingerprintSum sum, std::stop_token stop,
          TraceRow row);
@@ -41,8 +41,8 @@ class Reader final : public ChunkSource {
 
  private:
   struct RunState {
-    std::uint64_t issued = 0;  // records asked for
-    std::uint64_t taken = 0;   // records handed over by next()
+    std::uint64_t issued = 0;  // records requested
+    std::uint64_t taken = 0;   // records returned by next()
     std::uint64_t fingerprint = 0;
     std::vector<ChunkRef> ready;  // loaded, not taken; in order
   };
@@ -68,7 +68,7 @@ class Reader final : public ChunkSource {
   void serve_requests_by_ring(TraceRow row);
   void start_read(Request request);
   void resume_read(std::unique_ptr<ReadInFlight> read);
-  ChunkRef finish_read();  // null where the read goes on
+  ChunkRef finish_read();  // null if the read continues
   void finish(ChunkRef chunk, std::exception_ptr failure);
   void loaded(ChunkRef chunk);
   ChunkRef load(Request request);
@@ -82,17 +82,17 @@ class Reader final : public ChunkSource {
   FingerprintSum sum_;
   std::stop_token stop_;
 
-  std::mutex mutex_;  // guards what follows
+  std::mutex mutex_;  // guards the members below
   std::condition_variable requested_;
   std::condition_variable_any loaded_;
   bool closing_ = false;
   std::vector<RunState> states_;
-  std::priority_queue<Forecast> forecast_;  // runs with more to ask for
-  std::uint64_t ahead_ = 0;                 // chunks asked for, not taken
+  std::priority_queue<Forecast> forecast_;  // runs with more chunks to request
+  std::uint64_t ahead_ = 0;                 // chunks requested, not taken
   std::queue<Request> requests_;
   std::exception_ptr failure_;
 
-  std::unique_ptr<UringReader> ring_;  // null: every thread reads one chunk at a time
+  std::unique_ptr<UringReader> ring_;  // null: each thread reads one chunk at a time
   std::vector<std::jthread> threads_;
 };
 

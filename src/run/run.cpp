@@ -16,9 +16,9 @@
 namespace corank {
 namespace {
 
-constexpr std::byte nothing{};  // where a run without records is
+constexpr std::byte nothing{};  // address of an empty run in memory
 
-// What was read of a source, and then the rest of it.
+// Returns bytes that were read from a source already, and then the rest of the source.
 class BegunSource final : public Source {
  public:
   BegunSource(std::vector<std::byte> begin, std::unique_ptr<Source> rest)
@@ -88,7 +88,7 @@ Run Run::stretch(std::uint64_t first, std::uint64_t count) const {
 }
 
 Run Run::behind(std::uint64_t header) const {
-  // How long what a stream holds is, is not known.
+  // The length of a stream is unknown, so its size stays that of the file.
   Run rest = stretch(header, is_stream() ? records_ : records_ - header);
   rest.header_ = rest.first_;
   return rest;
@@ -193,7 +193,7 @@ void Run::read(std::uint64_t first, std::uint64_t count, std::span<std::byte> in
     check_got(part, read_at(*descriptor(), into.first(part.bytes), part.offset, path_));
     return;
   }
-  BufferPool pool(part.bytes, 1, nullptr);  // whose memory begins at a page's start
+  BufferPool pool(part.bytes, 1, nullptr);  // for page-aligned memory
   const Buffer pages = pool.lease();
   check_got(part, read_at(*descriptor(), pages.bytes(), part.offset, path_));
   std::memcpy(into.data(), pages.bytes().data() + part.skew, part.wanted);

@@ -1,4 +1,8 @@
-// One sorted input, or a stretch of it.
+// A sorted input, or a span of its records: a file, a pipe or memory.
+//
+// Copies share the open file and the mapping. Positions and counts are in records, or in bytes
+// after count_bytes(). Const functions are thread-safe, except those of streams. Failures are
+// thrown as Error.
 #pragma once
 
 #include <cstddef>
@@ -17,94 +21,94 @@ namespace corank {
 
 class Run {
  public:
-  // Throws Error if `path` is neither a readable file of whole records nor a compressed file, if
-  // `decompress` says that such are wanted, nor a pipe. With `keep_open` false a file is opened
-  // anew for each read, so that there may be more runs than descriptors.
+  // Opens `path`. Throws Error unless it is a file of whole records, a pipe or, with `decompress`,
+  // a compressed file. Without `keep_open`, each read opens a file anew, so that there may be more
+  // runs than descriptors.
   Run(std::filesystem::path path, std::uint32_t record_bytes, bool keep_open,
       bool decompress = false);
-  // A run that an earlier pass wrote.
+  // Makes a run of a file that an intermediate pass wrote.
   Run(FileDescriptor file, std::filesystem::path folder, std::uint32_t record_bytes,
       std::uint64_t records);
-  // A run in memory, which errors call `name`.
+  // Makes a run of `memory`, which must outlive it. Errors call it `name`.
   Run(std::span<const std::byte> memory, std::string name, std::uint32_t record_bytes);
 
-  // From now on throws Interrupted from read() where `stop` asks for it.
+  // Makes read() throw Interrupted once `stop` is requested.
   void stop_on(std::stop_token stop) { stop_ = std::move(stop); }
   const std::stop_token& stop() const { return stop_; }
 
   const std::filesystem::path& path() const { return path_; }
-  std::uint64_t first() const { return first_; }  // record of the whole run that it begins with
+  std::uint64_t first() const { return first_; }  // its first record, counted in the whole run
   std::uint64_t records() const { return records_; }
   std::uint64_t bytes() const { return records_ * record_bytes_; }
   std::uint32_t record_bytes() const { return record_bytes_; }
-  // Where in the file it begins, in bytes.
+  // Returns the byte of the file at which it begins.
   std::uint64_t offset() const { return first_ * record_bytes_; }
-  std::uint64_t file_bytes() const { return file_bytes_; }  // of the whole that this is part of
+  std::uint64_t file_bytes() const { return file_bytes_; }  // of the whole run
   FileIdentity identity() const { return input_.identity; }
-  std::int64_t modified_ns() const { return input_.modified_ns; }  // since 1970, at the start
+  std::int64_t modified_ns() const { return input_.modified_ns; }  // since 1970, when it was opened
   bool is_temporary() const { return file_ && identity() == FileIdentity{}; }
 
-  // Whether it can only be read from its beginning to its end, by its source, since it is
-  // compressed or a pipe. Then its length in records is not known: records() and bytes() are of the
-  // file, and 0 of a pipe.
+  // Returns whether it is a pipe or compressed, so that only source() can read it, in order. Its
+  // number of records is then unknown: records() and bytes() are the file's size, 0 for a pipe.
   bool is_stream() const { return input_.is_stream || input_.codec != Codec::none; }
   const InputStatus& input() const { return input_; }
+  // Reads a stream from its beginning, without a header that was removed.
   std::unique_ptr<Source> source(std::stop_token stop) const;
-  // The first bytes, `bytes` of them if there are so many, of one that is a stream. A pipe keeps
-  // them for its source, which is then made here.
+  // Returns the first `bytes` bytes of a stream, or all if there are fewer. A pipe opens its source
+  // here and keeps these bytes for source().
   std::vector<std::byte> begin(std::uint64_t bytes, std::stop_token stop);
-  // From now on its bytes are what it counts as records.
+  // Makes it count bytes instead of records from now on.
   void count_bytes();
 
-  // Reads straight from the device from now on, past the page cache. False where the file system
-  // does not do that.
+  // Switches to direct I/O. Returns false if the file system does not support it.
   bool make_direct();
   bool is_direct() const { return direct_; }
 
-  // Maps the file into `files`, from where its records are used in place from now on.
+  // Maps the file into `files`; from now on its records are read in place.
   void map_into(const std::shared_ptr<MappedFiles>& files);
   bool is_mapped() const { return mapping_ != nullptr; }
-  std::uint64_t mapped_page_bytes() const;  // see MappedFiles::page_bytes(); 0 if it is not mapped
+  std::uint64_t mapped_page_bytes() const;  // see MappedFiles::page_bytes(); 0 if not mapped
 
-  // Whether some pages of it, the first and the last of them, are in the page cache.
+  // Returns whether a sample of its pages, the first and the last included, is in the page cache.
   bool is_cached() const;
 
-  // The records from `first` on, in memory; null where they are in a file.
+  // Returns the records from `first` on in memory; null if they are only in a file.
   const std::byte* in_place(std::uint64_t first) const {
     return memory_ ? memory_ + (first_ + first) * record_bytes_ : nullptr;
   }
 
-  // `count` of its records, from `first` on.
+  // Returns the span of `count` records from `first` on.
   Run stretch(std::uint64_t first, std::uint64_t count) const;
-  // What follows the first `header` records, which are none of the run any more.
+  // Returns the run without its first `header` records, which no longer belong to it.
   Run behind(std::uint64_t header) const;
-  // The run that this is a stretch of.
+  // Returns the whole run that this is a span of, without its header.
   Run whole() const;
 
-  // Reads `count` records from record `first` on. Throws Error if the file has become shorter or is
-  // another one. Thread-safe.
+  // Reads `count` records from record `first` on. Throws Error if the file was truncated or
+  // replaced. Thread-safe.
   void read(std::uint64_t first, std::uint64_t count, std::span<std::byte> into) const;
 
-  // The part of the file to read for `count` records from record `first` on, into memory at a
-  // page's start: what they need, and where the run is direct the rest of the first and last page.
+  // Byte range of the file that holds a span of records, to be read into page-aligned memory. With
+  // direct I/O it is extended to whole pages.
   struct Part {
     std::uint64_t offset;  // in the file
-    std::uint64_t bytes;   // fewer may be there at the end of the file
-    std::uint64_t skew;    // of the first record in it
-    std::uint64_t wanted;  // bytes of the records
+    std::uint64_t bytes;   // to read; the file may end earlier
+    std::uint64_t skew;    // offset of the first record in the range
+    std::uint64_t wanted;  // size of the records
   };
+  // Returns the range of `count` records from record `first` on.
   Part part(std::uint64_t first, std::uint64_t count) const;
-  // To read it oneself. Throws what read() throws.
+  // Returns the open file, for callers that read parts themselves. Throws as read() does.
   std::shared_ptr<const FileDescriptor> descriptor() const;
-  // Throws Error where the `got` bytes of a part hold not all that is wanted.
+  // Throws Error if the first `got` bytes of a part do not hold all its records.
   void check_got(const Part& part, std::uint64_t got) const;
 
-  // Throws Error if the file has another size or time of change than at the start, or could not be
-  // read where it is mapped.
+  // Throws Error if the size or modification time of the file has changed since it was opened, or
+  // if a mapped byte of it could not be read.
   void check_unchanged() const;
 
  private:
-  // Of a pipe, what was taken from its source before the source is asked for.
+  // Source of a pipe, with the bytes that begin() has read from it.
   struct Begun {
     std::unique_ptr<Source> source;
     std::vector<std::byte> bytes;
@@ -115,8 +119,8 @@ class Run {
 
   std::filesystem::path path_;
   std::shared_ptr<const FileDescriptor> file_;  // null in memory, and if opened for each read
-  const std::byte* memory_ = nullptr;           // of the whole run
-  std::shared_ptr<const MappedFiles> mapping_;  // that memory_ is in, if any
+  const std::byte* memory_ = nullptr;           // start of the whole run, if in memory
+  std::shared_ptr<const MappedFiles> mapping_;  // holds memory_ if the file is mapped
   bool direct_ = false;
   std::stop_token stop_;
   InputStatus input_;
@@ -124,7 +128,7 @@ class Run {
   std::shared_ptr<Begun> begun_;
   std::uint32_t record_bytes_;
   std::uint64_t file_bytes_;
-  std::uint64_t header_ = 0;  // records that are none
+  std::uint64_t header_ = 0;  // records of the header, before the whole run
   std::uint64_t first_ = 0;
   std::uint64_t records_;
 };

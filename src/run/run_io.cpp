@@ -13,17 +13,17 @@
 namespace corank {
 namespace {
 
-// Descriptors left to everything but the runs: the output, passes, runs opened for one read; and
-// to each part of the output.
+// Descriptors reserved for everything but the runs (the output, passes, runs opened for one read),
+// and for each part of the output.
 constexpr std::size_t other_descriptors = 96;
 constexpr std::size_t part_descriptors = 2;
 
-// Below this the page cache costs less than it saves.
+// Min chunk size for direct I/O; smaller reads gain more from the page cache than it costs.
 constexpr std::uint64_t min_direct_chunk_bytes = std::uint64_t{64} << 10;
-// A process may have 65,530 mappings, by default.
+// Max runs to map, well below the system's default limit on mappings. See docs/tuning.md.
 constexpr std::size_t max_mapped = 16'384;
 
-// Whether a few of the runs, the first of them, are in the page cache.
+// Returns whether a sample of the runs, the first included, is in the page cache.
 bool are_cached(std::span<const Run> runs) {
   constexpr std::size_t samples = 16;
   const std::size_t step = (runs.size() + samples - 1) / samples;

@@ -1,4 +1,4 @@
-// How runs are opened, and how they are read.
+// Opens the runs and chooses how to read them: buffered, direct or mapped.
 #pragma once
 
 #include <cstdint>
@@ -11,13 +11,14 @@
 
 namespace corank {
 
-// Throws Error where a file can't be opened or a pipe is named twice, and Interrupted.
+// Opens the runs. Throws Interrupted, and Error if a file cannot be opened or a pipe is named
+// twice.
 std::vector<Run> open_runs(std::span<const std::filesystem::path> paths, std::uint32_t record_bytes,
                            const Options& options);
 
-// Makes the runs ready to be read as `io` says, and returns Stats::io. Only where it `may_map` does
-// Io::automatic map them, for a merge that may take `memory_bytes`. In a chunk of direct runs there
-// is room for `direct_chunk_bytes`, 0 where there is no such chunk.
+// Prepares the runs to be read as `io` says; returns the value of Stats::io. Io::automatic maps
+// them only if `may_map`. `memory_bytes` is the memory budget of the merge. `direct_chunk_bytes` is
+// the chunk size for direct I/O; 0 if there are no such chunks.
 const char* choose_io(std::span<Run> runs, Io io, bool may_map, std::uint64_t memory_bytes,
                       std::uint64_t direct_chunk_bytes);
 

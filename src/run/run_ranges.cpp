@@ -12,7 +12,7 @@
 namespace corank {
 namespace {
 
-// A record that has the values, and its order by them.
+// A record with the values of the bound, and the key that consists of them.
 struct RecordBound {
   KeyEncoding encoding;
   std::vector<std::byte> record;
@@ -22,7 +22,7 @@ std::optional<RecordBound> record_bound(const Options& options,
                                         const std::vector<FieldValue>& values) {
   if (values.empty()) return std::nullopt;
   std::vector<KeyField> keys = options.keys;
-  keys.resize(values.size());  // without keys, it is the first field, ascending
+  keys.resize(values.size());  // the default key is the first field, ascending
   RecordBound bound{{options.record, keys}, std::vector<std::byte>(options.record.record_bytes)};
   for (const FieldValue& value : values)
     std::ranges::copy(value.value,
@@ -34,7 +34,7 @@ std::uint64_t find(const Run& run, const RecordBound& bound) {
   return lower_bound(run, bound.encoding.layout(), bound.record.data());
 }
 
-// A line that has the values of the first columns.
+// A line with the values of the bound in its first key columns.
 struct LineBound {
   const TextLayout& text;
   TextBound line;

@@ -1,4 +1,4 @@
-// Narrows runs to the range of keys that is wanted of them, by probing their files.
+// Narrows runs to the requested range of keys, by binary search in their files.
 #pragma once
 
 #include <span>
@@ -9,9 +9,9 @@
 
 namespace corank {
 
-// By Shaping::from and Shaping::to.
+// Narrows runs of fixed-size records to [Query::from, Query::to).
 void keep_range(std::span<Run> runs, const Options& options);
-// By Shaping::text_from and Shaping::text_to, of lines.
+// Narrows runs of lines to [Query::text_from, Query::text_to).
 void keep_range(std::span<Run> runs, const TextLayout& text, const Query& query);
 
 }  // namespace corank

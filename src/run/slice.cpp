@@ -6,7 +6,7 @@
 namespace corank {
 namespace {
 
-// Small enough that the search reads little, large enough that its last steps stay in one block.
+// Bytes per probe: few enough to read little, enough that the last search steps stay in one block.
 constexpr std::uint64_t block_bytes = 1024;
 
 // The block of a run that was probed last.
@@ -18,7 +18,7 @@ struct Block {
 
 struct Probe {
   Key<max_key_words> key;
-  std::vector<std::byte> record;  // only where keys have tails
+  std::vector<std::byte> record;  // empty unless keys have tails
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Cuts slices: co-rank over whole runs, found by probing their files.
+// Finds the bounds of partitions: co-ranking over whole runs, by probing their files.
 #pragma once
 
 #include <cstdint>
@@ -10,8 +10,8 @@
 
 namespace corank {
 
-// The cut of `runs` at `rank`, which must not exceed their records. Reads a small block a probe,
-// near 2·log2(records) of them a run.
+// Returns the cut of `runs` at `rank`, which must not exceed their number of records. Reads about
+// 2·log2(records) small blocks per run.
 Cut cut_runs(std::uint64_t rank, std::span<const Run> runs, const KeyEncoding& encoding);
 
 }  // namespace corank

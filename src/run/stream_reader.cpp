@@ -13,7 +13,7 @@ namespace corank {
 namespace {
 
 constexpr std::uint64_t margin_bytes = stream_margin_bytes;
-// Records that are looked at together, so few that their bytes stay in the first cache.
+// Records that are indexed together, few enough that their bytes stay in L1.
 constexpr std::uint64_t batch_records = 256;
 constexpr std::uint64_t min_wanted_bytes = 4096;
 
@@ -48,7 +48,7 @@ Stream stream_of(const Run& run, std::stop_token stop) {
   return stream;
 }
 
-// For what has no room in a buffer.
+// Memory for records that do not fit in a buffer; counted against the limit on long records.
 class StreamReader::LargeMemory {
  public:
   LargeMemory(std::uint64_t bytes, std::shared_ptr<std::atomic<std::uint64_t>> used)
@@ -67,18 +67,18 @@ class StreamReader::LargeMemory {
   std::shared_ptr<std::atomic<std::uint64_t>> used_;
 };
 
-// A chunk that is being made.
+// A chunk under construction.
 struct StreamReader::Filling {
   Buffer buffer;
-  std::shared_ptr<std::byte[]> instead;  // of a buffer, where the pool had none
-  std::shared_ptr<LargeMemory> large;    // has the bytes where the buffer has no room for them
-  std::span<PrefixRef> entries;          // room for them; empty where records have a fixed size
-  const std::byte* records = nullptr;    // entries, or the records themselves
+  std::shared_ptr<std::byte[]> instead;  // replaces a buffer if the pool had none
+  std::shared_ptr<LargeMemory> large;    // holds the bytes if the buffer is too small
+  std::span<PrefixRef> entries;          // room for prefix references; empty for fixed-size records
+  const std::byte* records = nullptr;    // prefix references, or the records themselves
   std::span<const std::byte> bytes;      // of the records
   std::uint64_t count = 0;
   std::uint64_t fingerprint = 0;
   bool words_ascend = true;
-  MappedRange mapped{};  // what the bytes stay in, if that is mapped
+  MappedRange mapped{};  // mapping that holds the bytes, if any
 };
 
 StreamReader::StreamReader(std::vector<Stream> streams, const KeyEncoding& encoding,
@@ -101,7 +101,7 @@ StreamReader::StreamReader(std::vector<Stream> streams, const KeyEncoding& encod
     runs_[run].offset = streams[run].offset;
     runs_[run].stream = std::move(streams[run]);
     runs_[run].unread = runs_[run].stream.in_place;
-    // As with first_chunk_records(), not all runs shall need their second chunks at once.
+    // Stagger the chunk ends, as first_chunk_records() does.
     const bool goes_on = runs_[run].unread.size() > room_bytes_;
     runs_[run].wanted_bytes =
         goes_on && order == Order::forecast
@@ -117,7 +117,7 @@ StreamReader::StreamReader(std::vector<Stream> streams, const KeyEncoding& encod
     for (row.number = 0; row.number < threads; ++row.number)
       threads_.emplace_back([this, row] { serve_requests(row); });
   } catch (...) {
-    close();  // those that have begun
+    close();  // stops the threads that have started
     throw;
   }
 }
@@ -159,7 +159,8 @@ std::uint64_t StreamReader::skipped() const {
   return skipped;
 }
 
-// Where the pool has nothing left, what is urgent gets memory of its own: the merge must go on.
+// Requests the next chunk of `run`. If the pool is empty, an urgent request gets memory of its own,
+// because the merge cannot continue without it.
 void StreamReader::issue(std::uint32_t run, bool urgent) {
   runs_[run].in_flight = true;
   ++ahead_;
@@ -213,7 +214,7 @@ void StreamReader::serve_requests(TraceRow row) {
     lock.lock();
     RunState& state = runs_[run];
     state.in_flight = false;
-    if (!failure) try {  // memory may run out here, too
+    if (!failure) try {  // allocations may fail here, too
         if (chunk && *chunk) {
           forecast(**chunk);
           state.ready.push(*std::move(chunk));
@@ -251,7 +252,8 @@ std::optional<ChunkRef> StreamReader::load(Request request) {
     return std::nullopt;
   if (filling.count == 0) return nullptr;
   if (!layout.text) filling.records = filling.bytes.data();
-  // Short records fill the room for entries first: what then has no room is better not read yet.
+  // Short records fill the room for prefix references before the room for bytes. The next chunk
+  // then reads fewer bytes, so that few are carried over.
   run.wanted_bytes = filling.count == chunk_records_
                          ? std::clamp(filling.bytes.size() + filling.bytes.size() / 16,
                                       min_wanted_bytes, std::max(room_bytes_, min_wanted_bytes))
@@ -274,7 +276,7 @@ std::optional<ChunkRef> StreamReader::load(Request request) {
       });
 }
 
-// The bytes are used where they are, but for those of a last record that lacks its terminator.
+// Uses the bytes in place. Only a last record without a terminator is copied.
 void StreamReader::fill_in_place(RunState& run, Filling& filling) {
   std::span<const std::byte>& rest = run.unread;
   for (std::uint64_t wanted = run.wanted_bytes; !rest.empty();) {
@@ -297,7 +299,8 @@ void StreamReader::fill_in_place(RunState& run, Filling& filling) {
   }
 }
 
-// False where it gave up: what it read is carried on.
+// Returns false if no record is complete and a larger buffer is refused; the bytes that it read are
+// carried over.
 bool StreamReader::fill_from_source(RunState& run, Filling& filling, bool urgent) {
   std::span<std::byte> memory =
       filling.buffer.bytes().subspan(filling.entries.size_bytes(), room_bytes_ + margin_bytes);
@@ -326,7 +329,7 @@ bool StreamReader::fill_from_source(RunState& run, Filling& filling, bool urgent
       if (filled != 0) find_last_record(run, filling, memory, filled);
       return true;
     }
-    // No record ends here: it needs more memory.
+    // The bytes hold no whole record: read more of it, in larger memory if necessary.
     wanted *= 2;
     if (wanted + margin_bytes <= memory.size()) continue;
     if (!urgent && *large_used_bytes_ + wanted > large_bytes_ / 2) break;
@@ -341,13 +344,13 @@ bool StreamReader::fill_from_source(RunState& run, Filling& filling, bool urgent
     run.carried.assign(left.begin(), left.end());
     run.carried_from = 0;
   } else {
-    run.carried_from -= left.size();  // where it still is
+    run.carried_from -= left.size();  // the bytes are still there
   }
   return filling.count != 0;
 }
 
-// Finds the whole records that `bytes` begins with, as many as there is room for. Returns how many
-// bytes the first record has if it is to be skipped, which then is to be done.
+// Finds the whole records at the start of `bytes`, as many as there is room for. If the first
+// record must be skipped, returns its size, and the caller skips it; otherwise returns 0.
 std::uint64_t StreamReader::find_records(RunState& run, Filling& filling,
                                          std::span<const std::byte> bytes, bool at_end) const {
   const KeyLayout layout = encoding_.layout();
@@ -387,7 +390,7 @@ std::uint64_t StreamReader::find_records(RunState& run, Filling& filling,
   return 0;
 }
 
-// The record is all of `bytes` bytes that `memory`, which has room for more, begins with.
+// Finds the last record: the first `bytes` bytes of `memory`, which has room for a terminator.
 void StreamReader::find_last_record(RunState& run, Filling& filling, std::span<std::byte> memory,
                                     std::uint64_t bytes) const {
   const TextLayout* const text = encoding_.layout().text;

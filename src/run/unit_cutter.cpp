@@ -13,25 +13,25 @@
 namespace corank {
 namespace {
 
-// A key as the cut compares it: the prefix, and the record where the tail is looked up.
+// A key as the cut compares it: the prefix, and the record for its tail.
 template <int W>
 struct Probe {
   Key<W> key;
   const std::byte* record;
 };
 
-// What is left of a chunk: from `begin` on, counted from the first record that no unit has.
+// The rest of a chunk. `begin` counts from the first record that is in no unit.
 struct Stretch {
   std::uint64_t begin;
   const std::byte* records;
 };
 
-// `count` by `part` / `whole`, whose product may need more than 64 bits.
+// Returns count * part / whole; the product may exceed 64 bits.
 std::uint64_t scaled(std::uint64_t count, std::uint64_t part, std::uint64_t whole) {
   return static_cast<std::uint64_t>(static_cast<unsigned __int128>(count) * part / whole);
 }
 
-// How many of the `count` records, 1 or more, fit in `room_bytes`.
+// Returns how many of the `count` > 0 records fit in `room_bytes`.
 std::uint64_t fitting(const KeyLayout& layout, const std::byte* records, std::uint64_t count,
                       std::uint64_t room_bytes) {
   if (!layout.text) return std::min(count, room_bytes / layout.record_bytes);
@@ -75,8 +75,8 @@ std::optional<WorkUnit> UnitCutter::next() {
   return unit;
 }
 
-// Runs in memory need no chunks, so that the records of several units can be at hand at once: their
-// cuts, which wait for memory, are made side by side.
+// Cuts the next units. Several are cut in parallel if the runs are in memory, because cuts mostly
+// wait for memory.
 void UnitCutter::cut_units() {
   if (encoding_.layout().text) {
     gather(unit_records_, unit_bytes_);
@@ -97,13 +97,13 @@ void UnitCutter::cut_units() {
   for (std::uint64_t unit = units; unit-- > 1;)
     for (std::uint32_t run = 0; run < windows_.size(); ++run) {
       const std::uint64_t before = cut_ahead_[unit - 1][run];
-      // Only the cuts of a run that is out of order cross.
+      // Cuts cross only if a run is out of order.
       if (cut_ahead_[unit][run] < before) throw RunOutOfOrder(run, windows_[run].begin + before);
       cut_ahead_[unit][run] -= before;
     }
 }
 
-// Takes chunks until so many records or bytes are complete, or all.
+// Takes chunks until `records` records or `bytes` bytes are complete, or all runs have ended.
 void UnitCutter::gather(std::uint64_t records, std::uint64_t bytes) {
   const auto lower_on_top = [this](std::uint32_t x, std::uint32_t y) { return sorts_before(y, x); };
   const auto extend = [&](std::uint32_t run) {
@@ -134,7 +134,7 @@ void UnitCutter::gather(std::uint64_t records, std::uint64_t bytes) {
   }
 }
 
-// False at the run's end.
+// Takes the next chunk of `run`. Returns false at the run's end.
 bool UnitCutter::take(std::uint32_t run) {
   const KeyLayout layout = encoding_.layout();
   Window& window = windows_[run];
@@ -148,7 +148,7 @@ bool UnitCutter::take(std::uint32_t run) {
       throw RunOutOfOrder(run, chunk->first);
     if (window.begin == window.end) window.chunks.clear();
   }
-  // Only the ends of chunks steer the reading, so they must be right before the rest is checked.
+  // The ends of chunks steer the read-ahead, so check them here; the rest is checked in the merge.
   if (record_less(layout, last, chunk->records()))
     throw RunOutOfOrder(run, chunk->first + chunk->count - 1);
   window.end = chunk->first + chunk->count;
@@ -172,9 +172,9 @@ bool UnitCutter::sorts_before(std::uint32_t run, std::uint32_t other) const {
 
 std::vector<std::uint64_t> UnitCutter::cut(std::uint64_t records) const {
   const KeyLayout layout = encoding_.layout();
-  // Side by side, so that a probe misses the cache at most once: at its record.
+  // One array for all runs, so that a probe misses the cache at most once: at its record.
   std::vector<Stretch> stretches;
-  std::vector<std::size_t> ends;  // of each run's stretches
+  std::vector<std::size_t> ends;  // of each run in `stretches`
   std::vector<std::uint64_t> counts;
   for (const Window& window : windows_) {
     for (const ChunkRef& chunk : window.chunks) {
@@ -208,7 +208,7 @@ std::vector<std::uint64_t> UnitCutter::cut(std::uint64_t records) const {
   }
 }
 
-// A unit of at most unit_bytes_, or of one record.
+// Cuts a unit of at most unit_bytes_ bytes, or of one record.
 std::vector<std::uint64_t> UnitCutter::cut_text() const {
   std::uint64_t records = std::min(complete_, unit_records_);
   if (complete_bytes_ > unit_bytes_)

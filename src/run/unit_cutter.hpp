@@ -1,4 +1,6 @@
-// Cuts equal-size work units from the chunks in memory.
+// Cuts work units of equal size from the chunks of the runs.
+//
+// One thread calls next(). A unit keeps its chunks alive and copies no records.
 #pragma once
 
 #include <cstdint>
@@ -16,25 +18,24 @@ namespace corank {
 
 class UnitCutter {
  public:
-  // `source` and `encoding` must outlive the cutter. `at_once`: so many units are cut side by side
-  // where the memory of chunks is no matter.
+  // `source` and `encoding` must outlive the cutter. `at_once` units are cut in parallel; more than
+  // one only if chunks take no memory, since their records must all be present.
   UnitCutter(ChunkSource& source, const KeyEncoding& encoding, const PassPlan& plan,
              std::uint64_t at_once);
 
-  // The next unit: plan.unit_records records, the last one fewer; none after that. Units of records
-  // of variable length have fewer where so many have more than plan.unit_bytes bytes, and more
-  // bytes only where they are a single record. Throws RunOutOfOrder where two chunks or the two
-  // sides of a cut are out of order, and what ChunkSource::next throws.
+  // Returns the next unit, with plan.unit_records records, fewer in the last one; nothing after it.
+  // Units of variable-length records have fewer records if necessary to stay within
+  // plan.unit_bytes, which only a single record may exceed. Throws RunOutOfOrder if two chunks, or
+  // the two sides of a cut, are out of order, and what ChunkSource::next() throws.
   std::optional<WorkUnit> next();
 
  private:
-  // The chunks of one run that are in memory. The last one taken stays until its successor comes,
-  // to be compared with it.
+  // Loaded chunks of one run. The last one stays, to be compared with its successor.
   struct Window {
     std::vector<ChunkRef> chunks;
-    std::uint64_t begin = 0;         // the first record that no unit has
-    std::uint64_t complete_end = 0;  // records before it are known to precede all that is not here
-    std::uint64_t end = 0;           // the first record that is not here
+    std::uint64_t begin = 0;         // first record that is in no unit
+    std::uint64_t complete_end = 0;  // records before it precede all records not loaded
+    std::uint64_t end = 0;           // first record not loaded
 
     const Chunk& chunk_of(std::uint64_t record) const;
   };
@@ -58,23 +59,23 @@ class UnitCutter {
   bool started_ = false;
   std::vector<Window> windows_;
   std::uint64_t units_at_once_;
-  // What the next units consume of each run, where several were cut side by side.
+  // Records that each of the next units takes from each run.
   std::deque<std::vector<std::uint64_t>> cut_ahead_;
 
-  // A merge of the chunks by their last keys: a chunk that leaves the heap is complete, since
-  // everything that is not in memory sorts after its last record.
-  std::vector<std::uint32_t> frontier_;   // heap of runs by the last key in memory
-  std::optional<std::uint32_t> drained_;  // the run whose chunk left last
-  std::uint64_t complete_ = 0;            // records that are complete and in no unit
-  std::uint64_t complete_bytes_ = 0;      // of them
+  // The frontier merges the chunks by their last keys. A chunk that leaves the heap is complete:
+  // all records not loaded sort after its last record.
+  std::vector<std::uint32_t> frontier_;   // heap of runs by the last loaded key
+  std::optional<std::uint32_t> drained_;  // run of the chunk that left the heap last
+  std::uint64_t complete_ = 0;            // complete records that are in no unit
+  std::uint64_t complete_bytes_ = 0;      // bytes of the complete records
 };
 
-// Makes units that are the runs one after another, whatever their keys: what a merge reads and
-// writes, without the merge.
+// Makes units of the runs one after another, whatever their keys. It is the baseline that reads and
+// writes what a merge does, but does not merge.
 class Concatenation {
  public:
-  // A unit has as many records and bytes as plan says, or fewer in `unit_chunks` chunks, so that
-  // its memory is bounded however short the runs are.
+  // A unit has the records and bytes of the plan, or fewer if it reaches `unit_chunks` chunks,
+  // which bounds its memory even for very short runs.
   Concatenation(ChunkSource& source, const KeyEncoding& encoding, const PassPlan& plan,
                 std::uint64_t unit_chunks)
       : source_(source),
@@ -83,7 +84,7 @@ class Concatenation {
         unit_bytes_(plan.unit_bytes),
         unit_chunks_(unit_chunks) {}
 
-  // The next unit; the last one may have fewer records.
+  // Returns the next unit; the last one may have fewer records. Returns nothing after it.
   std::optional<WorkUnit> next();
 
  private:
@@ -96,8 +97,8 @@ class Concatenation {
   std::uint64_t rank_ = 0;
   std::uint64_t offset_ = 0;
   std::uint32_t run_ = 0;
-  ChunkRef chunk_;           // the last one taken
-  std::uint64_t taken_ = 0;  // records of it that are in units
+  ChunkRef chunk_;           // the chunk taken last
+  std::uint64_t taken_ = 0;  // records of that chunk in units
 };
 
 }  // namespace corank
