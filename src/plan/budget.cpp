@@ -15,10 +15,12 @@
 namespace corank {
 namespace {
 
-// What is known of a run, its name and where the merge is in it, shows where runs are this many.
+// Number of runs from which their bookkeeping is charged to the budget; for fewer it is negligible.
 constexpr std::uint64_t many_runs = 10'000;
+// Bytes of bookkeeping per run: its name and the state of the merge in it.
 constexpr std::uint64_t bytes_known_of_a_run = 768;
 
+// Returns a quarter of the physical memory, at most 4 GiB.
 std::uint64_t default_memory_bytes() {
   const auto pages = static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES));
   return std::min(pages * page_bytes() / 4, std::uint64_t{4} << 30);
@@ -51,7 +53,7 @@ unsigned Budget::reserve(const Compression& compression) {
 }
 
 std::uint64_t Budget::widest(std::size_t partitions) const {
-  // Half of the memory is left to what decompresses.
+  // Decompressors and pipes get the other half.
   const std::uint64_t bytes = bytes_ / partitions / (has_streams_ ? 2 : 1);
   std::uint64_t widest =
       options_.text ? widest_text_pass(bytes) : widest_pass(options_.record.record_bytes, bytes);
@@ -76,7 +78,7 @@ std::optional<PassPlan> Budget::plan(std::span<const Run> runs, const PassNeeds&
   }
   const std::uint64_t memory_bytes =
       bytes_ / needs.partitions - std::min(decoders_bytes, needs.held * decoder_bytes_);
-  // How many bytes a stream will give is not known.
+  // The size of a stream is unknown until it ends.
   if (has_streams_) merged_bytes = std::numeric_limits<std::uint64_t>::max();
   const std::uint64_t slice_bytes = std::min(merged_bytes, needs.wanted_bytes) / needs.partitions;
   const bool mapped = std::ranges::all_of(runs, &Run::is_mapped);
@@ -96,7 +98,7 @@ std::optional<PassPlan> Budget::plan(std::span<const Run> runs, const PassNeeds&
   const std::uint64_t edge_bytes = has_streams_   ? stream_margin_bytes
                                    : needs.direct ? 2 * page_bytes()
                                                   : 0;
-  // Memory that a device is to reach costs even more.
+  // Chunks that a device reads must be pinned, which costs more than page faults: make them small.
   const std::uint64_t runs_to_chunks = mapped                        ? runs_to_mapped_chunks
                                        : needs.direct && !needs.cuda ? runs_to_direct_chunks
                                                                      : runs_to_cached_chunks;

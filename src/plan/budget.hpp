@@ -1,4 +1,8 @@
-// The memory that a merge may take, and what its passes get of it.
+// Memory budget of one merge: decides how many runs a pass may merge and how it spends its memory.
+//
+// All sizes are bytes. A budget is made once per merge, before any buffer is allocated. It only
+// calculates; the passes allocate. Use it from one thread at a time. A budget that is too small for
+// the merge throws Error, which names the smallest one that works.
 #pragma once
 
 #include <cstddef>
@@ -12,42 +16,47 @@
 
 namespace corank {
 
-// What a plan for one pass depends on beside its runs.
+// Requirements of one pass, apart from its runs.
 struct PassNeeds {
-  std::size_t partitions;
-  std::uint64_t held;  // runs that chunks are held of at once
-  bool direct;         // whether chunks begin and end within pages
-  bool direct_output;
-  bool cuda;
-  std::uint64_t wanted_bytes;  // units and chunks need not be larger
+  std::size_t partitions;      // merged concurrently; each gets an equal share of the memory
+  std::uint64_t held;          // number of runs that hold chunks at the same time
+  bool direct;                 // runs are read with direct I/O: chunks hold whole pages of the file
+  bool direct_output;          // output is written with direct I/O
+  bool cuda;                   // units are merged by a CUDA device
+  std::uint64_t wanted_bytes;  // upper bound on the useful size of a unit, and on the input
 };
 
 class Budget {
  public:
-  // Of a merge of `runs` on `threads` threads. `options` must outlive it.
+  // Computes the budget for a merge of `runs` on `threads` threads. `options` must outlive it.
   Budget(const Options& options, std::span<const Run> runs, unsigned threads);
 
-  std::uint64_t bytes() const { return bytes_; }  // that are left for buffers
+  // Bytes left for buffers.
+  std::uint64_t bytes() const { return bytes_; }
 
-  // Sets aside what compressing all outputs takes; returns how many threads compress each.
+  // Reserves memory for the compressors of all outputs. Returns the number of threads that each
+  // compressor may use: fewer if the memory for all threads exceeds half of the budget.
   unsigned reserve(const Compression& compression);
 
-  // The most runs that each of `slices` can merge at once. Throws Error if they are not even two.
+  // Returns the max fan-in: how many runs each of `partitions` concurrent merges can take in one
+  // pass. Throws Error if it is below two.
   std::uint64_t widest(std::size_t partitions) const;
 
-  // None where so many runs can't be merged at once.
+  // Returns the plan for one partition of a pass over `runs`, or nothing if the runs need more
+  // memory than the budget has.
   std::optional<PassPlan> plan(std::span<const Run> runs, const PassNeeds& needs) const;
 
  private:
-  std::uint64_t smallest() const;  // that any number of runs can be merged with
+  // Returns the smallest budget that can merge any number of runs, in one partition.
+  std::uint64_t smallest() const;
 
   const Options& options_;
   unsigned threads_;
-  bool has_streams_;
-  std::uint64_t decoder_bytes_ = 0;   // the most that decompressing a run takes
-  const std::uint64_t memory_bytes_;  // all of it
-  std::uint64_t bytes_;               // what is left of it
-  std::uint64_t reserved_bytes_ = 0;
+  bool has_streams_;                  // some run is compressed or a pipe
+  std::uint64_t decoder_bytes_ = 0;   // max memory of one run's decompressor
+  const std::uint64_t memory_bytes_;  // whole budget, as given or by default
+  std::uint64_t bytes_;               // budget that is not reserved
+  std::uint64_t reserved_bytes_ = 0;  // taken by compressors
 };
 
 }  // namespace corank

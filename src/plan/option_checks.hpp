@@ -1,4 +1,6 @@
-// Refuses options that contradict each other, or the runs.
+// Rejects options that contradict each other or do not fit the runs.
+//
+// Both functions throw Error, whose message says what to change; they return nothing otherwise.
 #pragma once
 
 #include <cstddef>
@@ -8,9 +10,11 @@
 
 namespace corank {
 
-// All of these throw Error, which says what to change. Of a merge of `runs` runs:
+// Checks the options of a merge of `runs` runs, before any run is opened.
 void check_options(const Options& options, std::size_t runs);
-// Of a run that is a stream, in which nothing is found but by reading.
+
+// Checks the options against `run`, which must be a stream: a pipe or a compressed file. Options
+// that need random access to the runs are rejected.
 void check_stream_options(const Options& options, const Run& run);
 
 }  // namespace corank

@@ -10,41 +10,49 @@
 namespace corank {
 namespace {
 
+// Max number of units in flight.
 constexpr unsigned tokens = 4;
+// Bounds of the chunk size; a tight budget or long records may go beyond them.
 constexpr std::uint64_t max_chunk_bytes = std::uint64_t{1} << 20;
 constexpr std::uint64_t min_chunk_bytes = std::uint64_t{128} << 10;
-// Below these a unit costs more to cut than to merge.
+// Min size of a unit, and of each run's part in it; smaller units cost more to cut than to merge.
 constexpr std::uint64_t min_unit_bytes = std::uint64_t{16} << 10;
 constexpr std::uint64_t min_unit_bytes_a_run = 512;
+// Upper bound for units that grow with the number of runs.
 constexpr std::uint64_t max_wide_unit_bytes = std::uint64_t{128} << 20;
+// At least 32 of these units a pass, so that pipeline fill and drain are negligible.
 constexpr std::uint64_t runs_to_units = 32;
-// Keys and locators are 12 bytes and more a record: units of tiny records are bounded by these.
+// Max records in a unit. Keys and row ids take memory per record, which this bounds for tiny
+// records.
 constexpr std::uint64_t max_unit_records = std::uint64_t{16} << 20;
 
-// Of a chunk of records of variable length, one entry stands for so many bytes, its own among them;
-// records that are shorter on the average leave some of the rest unused.
+// Bytes of a variable-length chunk per prefix reference, the reference included. If the records
+// are shorter on average, references run out first and some of the chunk stays unused.
 constexpr std::uint64_t text_bytes_an_entry = 42;
 constexpr std::uint64_t min_text_chunk_bytes = std::uint64_t{16} << 10;
+// Assumed min average length of a record, from which the max records in a unit follow.
 constexpr std::uint64_t min_text_record_bytes = 16;
-// Buffers, in bytes for each byte of a unit: of chunks at worst 6 for each unit in flight and the
-// next, and an output for each.
+// Buffer bytes per byte of a unit. Each unit in flight, and the next one, takes at most 6 in chunks
+// and 1 in an output.
 constexpr std::uint64_t text_unit_cost = 6 * (tokens + 1) + tokens + 1;
 
-// Of very many runs the chunks are small: more of them keep a device busy.
+// Returns how many chunks to read ahead: more for many runs, whose chunks are small, so that the
+// storage device stays busy.
 std::uint64_t read_ahead_of(std::uint64_t runs) {
   return std::clamp<std::uint64_t>(runs / 32, std::clamp<std::uint64_t>(runs, 4, 64), 1024);
 }
 
-// Why so many chunks: the records of the units in flight and of the unit that is being gathered
-// are at most (tokens + 1) units; in each run they start anywhere in a chunk, and one more chunk
-// reaches beyond the last record that is known to come next: so two more a run.
+// Returns how many chunk buffers a pass needs so that it never waits for a buffer that only it can
+// free. The units in flight and the unit being cut hold at most (tokens + 1) units of records. Each
+// run needs two chunks more: its records start anywhere in a chunk, and the cutter needs one chunk
+// beyond the last record of the unit.
 std::uint64_t chunks_needed(std::uint64_t runs, std::uint64_t read_ahead,
                             std::uint64_t unit_records, std::uint64_t chunk_records) {
   return 2 * runs + read_ahead + 1 + (tokens + 1) * unit_records / chunk_records;
 }
 
-// The most records, no more than `records`, that fill whole pages. As many as they are where they
-// are too few for that to be a small difference.
+// Rounds `records` down to a number that fills whole pages. Returns it unchanged if it is so small
+// that rounding would waste much.
 std::uint64_t in_whole_pages(std::uint64_t records, std::uint32_t record_bytes) {
   const std::uint64_t fill = records_of_pages(record_bytes);
   return records < 16 * fill ? records : records - records % fill;
@@ -62,7 +70,7 @@ std::optional<PassPlan> plan_pass(std::uint64_t runs, std::uint32_t record_bytes
                                   std::uint64_t max_unit_bytes, std::uint64_t edge_bytes,
                                   std::uint64_t runs_to_chunks) {
   const std::uint64_t pass_min_chunk_bytes = round_up(record_bytes + edge_bytes, page_bytes());
-  // At least half of a chunk is filled, so twice a chunk leaves room for a record.
+  // Records fill at least half of a chunk, so two chunks have room for a record.
   const std::uint64_t pass_min_unit_bytes =
       round_up(std::max(min_unit_bytes, runs * min_unit_bytes_a_run), page_bytes()) +
       2 * pass_min_chunk_bytes;
@@ -70,8 +78,9 @@ std::optional<PassPlan> plan_pass(std::uint64_t runs, std::uint32_t record_bytes
   plan.tokens = tokens;
   plan.read_ahead = read_ahead_of(runs);
 
-  // Half for the chunks that every run holds, however far the merge is; half, or what they need
-  // at least, for units. A unit's bytes stand in chunks and in an output.
+  // Chunks that every run holds throughout the merge get half of the memory. Units get the other
+  // half, or their minimum if that is more. A unit's bytes are held twice: in chunks and in an
+  // output buffer.
   const std::uint64_t units_bytes = (2 * tokens + 1) * pass_min_unit_bytes;
   if (memory_bytes < units_bytes) return std::nullopt;
   const std::uint64_t held_chunks = chunks_needed(runs, plan.read_ahead, 0, 1);
@@ -84,7 +93,7 @@ std::optional<PassPlan> plan_pass(std::uint64_t runs, std::uint32_t record_bytes
                               std::max(round_up(enough_bytes, page_bytes()), pass_min_chunk_bytes));
   plan.chunk_records = in_whole_pages((plan.chunk_bytes - edge_bytes) / record_bytes, record_bytes);
 
-  // Chunks are filled by whole records, so a unit's bytes take a little more than themselves there.
+  // Chunks hold whole records only, so a unit takes slightly more bytes in chunks than it has.
   const std::uint64_t filled_bytes = plan.chunk_records * record_bytes;
   const std::uint64_t left_bytes = memory_bytes - held_chunks * plan.chunk_bytes;
   const auto unit_bytes = static_cast<std::uint64_t>(
@@ -108,7 +117,8 @@ std::optional<PassPlan> plan_text_pass(std::uint64_t runs, std::uint64_t memory_
   plan.large_bytes = memory_bytes / 4;
   memory_bytes -= plan.large_bytes;
 
-  // One more a run than in plan_pass(): a last record without its terminator has its own.
+  // One chunk more per run than in plan_pass(): a last record that lacks its terminator is copied
+  // to a chunk of its own.
   const std::uint64_t held_chunks = 3 * runs + plan.read_ahead + 1;
   const std::uint64_t pass_min_unit_bytes =
       round_up(std::max(min_unit_bytes, runs * min_unit_bytes_a_run), page_bytes());
@@ -126,8 +136,8 @@ std::optional<PassPlan> plan_text_pass(std::uint64_t runs, std::uint64_t memory_
   plan.unit_bytes = std::min(left_bytes / text_unit_cost, max_unit_bytes);
   plan.unit_bytes -= plan.unit_bytes % page_bytes();
   plan.unit_records = plan.unit_bytes / min_text_record_bytes;
-  // A chunk ends when its entries are full or the next record has no room: so two together are full
-  // of records, or each is of entries.
+  // A chunk ends when its prefix references are used up or the next record does not fit. So either
+  // its references are full, or it and the next chunk together are full of records.
   const std::uint64_t room_bytes = plan.chunk_bytes - plan.chunk_records * sizeof(PrefixRef);
   plan.chunks = held_chunks + (tokens + 1) * (plan.unit_records / plan.chunk_records +
                                               2 * plan.unit_bytes / room_bytes + 1);
@@ -136,8 +146,8 @@ std::optional<PassPlan> plan_text_pass(std::uint64_t runs, std::uint64_t memory_
 
 namespace {
 
-// Whether `fits` holds is a matter of how large its argument is: the largest that it holds for, at
-// least 1, up to `most`.
+// Returns the largest number in [1, most) for which `fits` holds, by binary search. `fits` must be
+// monotonic: if it holds for a number, it holds for all smaller ones. Assumes that it holds for 1.
 template <class Fits>
 std::uint64_t max_that(std::uint64_t most, Fits fits) {
   std::uint64_t low = 1;
@@ -149,7 +159,8 @@ std::uint64_t max_that(std::uint64_t most, Fits fits) {
   return low;
 }
 
-// The same for the smallest that it holds for.
+// Returns the smallest number for which `fits` holds, by doubling, then binary search. `fits` must
+// be monotonic: if it holds for a number, it holds for all larger ones.
 template <class Fits>
 std::uint64_t min_that(Fits fits) {
   std::uint64_t high = 1;
@@ -162,9 +173,10 @@ std::uint64_t min_that(Fits fits) {
   return high;
 }
 
+// Returns the largest number of runs for which `plan` returns a plan; 0 if it is below two.
 template <class Plan>
 std::uint64_t widest(std::uint64_t memory_bytes, Plan plan) {
-  // Every run holds two pages.
+  // Every run holds at least two pages, which bounds the number of runs.
   const std::uint64_t runs =
       max_that(memory_bytes / page_bytes() + 2, [&](std::uint64_t k) { return !!plan(k); });
   return runs > 1 ? runs : 0;

@@ -1,4 +1,8 @@
-// How a memory budget is spent on one pass.
+// Plans passes: how one pass divides its memory into chunks, units and outputs, and which
+// intermediate passes reduce the runs to a number that one pass can merge.
+//
+// Pure functions of numbers: thread-safe, without I/O. Sizes are bytes; plans are plain data. A
+// plan that does not fit into the memory is reported as nothing or 0; no function throws Error.
 #pragma once
 
 #include <cstddef>
@@ -11,77 +15,83 @@
 
 namespace corank {
 
-// More than this a unit of the kind does not gain, and memory that was never touched costs time.
+// Max unit size, by kind of record; larger units gain nothing and cost page faults. Tuned; see
+// docs/tuning.md.
 inline constexpr std::uint64_t max_cpu_unit_bytes = std::uint64_t{16} << 20;
 inline constexpr std::uint64_t max_text_unit_bytes = std::uint64_t{4} << 20;
-// What goes past the page cache on its way out gains nothing by staying in the caches: to a disk
-// two threads merged 16 runs of lines 1.15 times as fast by these as by 4 MiB, of records 1.2
-// times.
+// Min unit size if the output is written with direct I/O: it leaves the caches anyway, so units
+// need not fit into them. Tuned by bench-files; see docs/tuning.md.
 inline constexpr std::uint64_t min_direct_unit_bytes = std::uint64_t{16} << 20;
-inline constexpr std::uint64_t runs_to_direct_units = 16;  // lest the first and the last show
-// Where threads are few the units in flight stay in the last cache.
+// At least 16 such units a pass, so that pipeline fill and drain are negligible.
+inline constexpr std::uint64_t runs_to_direct_units = 16;
+// Returns the unit size for merges on the CPU: small for few threads, so that the units in flight
+// stay in the last-level cache.
 inline std::uint64_t cpu_unit_bytes(unsigned threads) {
   return std::min(threads * (std::uint64_t{2} << 20), max_cpu_unit_bytes);
 }
 inline constexpr std::uint64_t max_cuda_unit_bytes = std::uint64_t{32} << 20;
 
-// What the cut of a unit costs grows with the runs, however small a run's part in it: so large are
-// the units of `runs` runs better, as long as the first and the last of them hardly show. How much
-// of a run is enough depends on how soon a unit is merged: of 256 runs, two threads lose 5 % of
-// their time with 64 KiB a run, which caches do not hold, and 16 threads 5 %, by cutting.
+// Returns the min unit size for a merge of `runs` runs. Cutting a unit costs O(runs), so units grow
+// with the number of runs: `bytes_a_run` for each, up to a fixed fraction of `merged_bytes`.
 std::uint64_t enough_unit_bytes(std::uint64_t runs, std::uint64_t bytes_a_run,
                                 std::uint64_t merged_bytes);
+// Returns `bytes_a_run` for merges on the CPU. Few threads need small units, which stay in the
+// caches; many threads need large ones, or they wait for the cutter. Tuned; see docs/tuning.md.
 inline std::uint64_t cpu_unit_bytes_a_run(unsigned threads) {
   return std::min(threads * (std::uint64_t{16} << 10), std::uint64_t{256} << 10);
 }
 inline constexpr std::uint64_t cuda_unit_bytes_a_run = std::uint64_t{64} << 10;
 
-// Chunks together are this part of the runs, unless they would be very large or small then. Devices
-// read large ones faster: 256 runs were merged from a disk 1.2 times as fast with 512 KiB as with
-// 128 KiB. But memory that is touched once costs more time than small reads from the page cache do.
-// Mapped chunks are no such memory, but every one costs two calls that other threads wait for; of
-// text, they take memory for entries.
+// Divisors of the merged bytes: all chunks together take this fraction of them, within the bounds
+// of the chunk size. Tuned by bench-files; see docs/tuning.md.
+//
+// Page cache: few bytes, since page faults on new memory cost more than small reads.
 inline constexpr std::uint64_t runs_to_cached_chunks = 16;
+// Direct I/O: storage devices read large chunks faster.
 inline constexpr std::uint64_t runs_to_direct_chunks = 4;
+// Mapped files: chunks take no memory, but each costs two system calls that block other threads.
 inline constexpr std::uint64_t runs_to_mapped_chunks = 1;
+// Mapped variable-length records: chunks take memory for prefix references.
 inline constexpr std::uint64_t runs_to_mapped_text_chunks = 4;
 
-// The best way to merge `runs` runs of `merged_bytes` together at once within `memory_bytes`; none
-// if there is none. Whether there is one depends on neither `merged_bytes` nor
-// `max_unit_bytes`. A chunk has `edge_bytes` beside its records.
+// Plans a pass that merges `runs` runs of fixed-size records, `merged_bytes` in all, within
+// `memory_bytes`. Returns nothing if the memory is too small, which depends on neither
+// `merged_bytes` nor `max_unit_bytes`. `edge_bytes` is the room in each chunk besides its records;
+// `runs_to_chunks` is one of the divisors above.
 std::optional<PassPlan> plan_pass(
     std::uint64_t runs, std::uint32_t record_bytes, std::uint64_t memory_bytes,
     std::uint64_t merged_bytes = std::numeric_limits<std::uint64_t>::max(),
     std::uint64_t max_unit_bytes = max_cpu_unit_bytes, std::uint64_t edge_bytes = 0,
     std::uint64_t runs_to_chunks = runs_to_cached_chunks);
 
-// The same for records of variable length: of a chunk `chunk_records` entries and their records, of
-// a unit as many records as fit in `unit_bytes`, `unit_records` at most.
+// Plans a pass that merges runs of variable-length records; the parameters are those of
+// plan_pass(). In the plan, a chunk holds `chunk_records` prefix references and their records. A
+// unit holds as many records as fit into `unit_bytes`, at most `unit_records`.
 std::optional<PassPlan> plan_text_pass(
     std::uint64_t runs, std::uint64_t memory_bytes,
     std::uint64_t merged_bytes = std::numeric_limits<std::uint64_t>::max(),
     std::uint64_t max_unit_bytes = max_text_unit_bytes,
     std::uint64_t runs_to_chunks = runs_to_cached_chunks);
 
-// The most runs that one pass can merge; 0 if not even two.
+// Return the max fan-in: how many runs one pass can merge within `memory_bytes`; 0 if it is below
+// two.
 std::uint64_t widest_pass(std::uint32_t record_bytes, std::uint64_t memory_bytes);
 std::uint64_t widest_text_pass(std::uint64_t memory_bytes);
 
-// The smallest budget with which any number of runs can be merged.
+// Return the smallest budget that can merge any number of runs, in several passes if need be.
 std::uint64_t min_memory(std::uint32_t record_bytes);
 std::uint64_t min_text_memory();
 
-// A pass before the last: merges `count` runs from run `first` on into one, which takes their
-// place.
+// Intermediate pass: merges `count` adjacent runs into one temporary run, which replaces them.
 struct IntermediatePass {
-  std::size_t first;
-  std::size_t count;
-  std::uint64_t records;
+  std::size_t first;      // index of the first run, after all earlier passes
+  std::size_t count;      // number of runs
+  std::uint64_t records;  // total of these runs
 };
 
-// The passes, in order, that leave no more than `widest` (at least 2) of the runs, whose lengths
-// are `records`. Each merges the neighbours that hold the fewest records, and no more of them than
-// needed. Neighbours, so that equal keys keep the order of the runs.
+// Returns the intermediate passes, in order, that reduce the runs to at most `widest` (>= 2).
+// `records` holds the length of each run. Each pass merges as few runs as needed, and those
+// adjacent runs that hold the fewest records. Merging only adjacent runs keeps the merge stable.
 std::vector<IntermediatePass> plan_intermediate_passes(std::vector<std::uint64_t> records,
                                                        std::size_t widest);
 
