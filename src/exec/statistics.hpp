@@ -1,4 +1,6 @@
-// What the passes of a merge add up to, in terms of Stats.
+// Converts the totals of a merge's passes to Stats.
+//
+// Call these after the passes have ended; times are seconds.
 #pragma once
 
 #include <cstdint>
@@ -9,32 +11,17 @@
 
 namespace corank {
 
+// Return the busy and the waiting times of each stage, in seconds.
 Stats::Busy busy_of(const PassTotals& totals);
 Stats::Waits waits_of(const PassTotals& totals);
 
-// Names the stage that held up the others for the longest time.
-//
-// The cutter and the writer each have one unit at a time, so at any moment each of them is at work
-// or waits for a neighbour. Each moment is held against the stage that was at work then, or that
-// was waited for:
-//
-//   reading      the cutter waited for a chunk
-//   cutting      the cutter worked
-//   merging,     the cutter waited for a unit to leave the pipeline, and the writer for a unit to
-//   verifying    be merged; shared out by how many units were merged and verified meanwhile
-//   compressing  the writer waited for a compressed frame
-//   writing      the output was written
-//
-// The largest of these times is the bound. It is not enough that a merge was in progress: a stage
-// that takes up each unit as soon as there is one holds up nobody. So a stage after a slow one is
-// not the bound, because the cutter does not wait for it, nor one before a slow one, because it
-// does little work. Stages overlap, so the times may add up to more than the wall time.
-//
-// `wall_seconds` is the wall time of all partitions, added up; `writing` names the writing stage.
-// Of `stats` only the times and `bytes_written` are read. Returns no name where no stage took time.
+// Returns the bottleneck: from the output upstream, the first stage that does not mostly wait for
+// the stage before it. `wall_seconds` is the wall time summed over all partitions; `writing` names
+// the write stage. Reads `busy`, `waits`, `seconds` and `bytes_written` of `stats`. Returns an
+// empty Bound if no pass ran.
 Stats::Bound find_bound(const Stats& stats, double wall_seconds, std::string writing);
 
-// The resident set of this process at its largest.
+// Returns the max resident set size of this process so far, in bytes.
 std::uint64_t peak_memory_bytes();
 
 }  // namespace corank
