@@ -12,7 +12,7 @@
 namespace corank {
 namespace {
 
-// A file of text, and what its header says.
+// Opened file of variable-length records: the run after its header, and the encoding of its keys.
 struct TextFile {
   TextFile(const std::filesystem::path& file, const TextFormat& format, bool decompress)
       : run(1, Run(file, 1, true, decompress)),
@@ -26,7 +26,7 @@ struct TextFile {
   KeyEncoding encoding;
 };
 
-// The key fields, in words.
+// Returns the key of a record as text: "field=value, …".
 std::string key_text(const Schema& schema, const std::vector<KeyField>& keys,
                      const std::byte* record) {
   std::string text;
@@ -37,7 +37,8 @@ std::string key_text(const Schema& schema, const std::vector<KeyField>& keys,
   return text;
 }
 
-// The same of columns, as they stand there; no more of each than a reader wants to see.
+// Returns the key of a variable-length record as text: "column N=…, …". Shows control bytes as \xNN
+// and truncates long columns.
 std::string key_text(const TextLayout& layout, const PrefixRef& entry) {
   constexpr std::uint64_t max_bytes = 80;
   std::string text;

@@ -56,7 +56,7 @@ void throw_equal_text(std::span<const Run> runs, const KeyEncoding& encoding,
   std::string places;
   unsigned found = 0;
   for (const Run& run : runs) {
-    if (run.input().is_stream) continue;  // which is read only once
+    if (run.input().is_stream) continue;  // a pipe cannot be read again
     for (const FoundRecord& equal : find_equals(run, encoding, filter, record, 2 - found))
       places += fmt::format("{}{}: {}", found++ == 0 ? "" : " and ", run.path().string(),
                             place_of(*encoding.layout().text, equal.record, equal.byte));

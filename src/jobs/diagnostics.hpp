@@ -1,4 +1,7 @@
-// Names the records that a merge fails at.
+// Error reports of a merge: find the offending records in the runs and throw an error that names
+// them.
+//
+// Slow paths: they may read whole runs again. Each function throws, always.
 #pragma once
 
 #include <cstddef>
@@ -13,19 +16,23 @@
 
 namespace corank {
 
-// A merge finds some record that is out of order, `found`; this names the run's first.
+// Throws OutOfOrder for the first record of `run` that is out of order. `found` is any such record;
+// it is reported itself if the run is a pipe, which cannot be read again. Throws Corrupted if the
+// run is in order after all, or is a temporary run.
 [[noreturn]] void throw_first_out_of_order(const Run& run, std::uint64_t found,
                                            const KeyEncoding& encoding);
 
+// Throws Corrupted: a temporary run does not hold the bytes that were written to it.
 [[noreturn]] void throw_temporary_corrupted(const Run& run);
 
-// Names the first two records of `runs` that pass `where` and have the key of `record`, in words
-// `key_text`.
+// Throws Error, which names the first two records of `runs` that fulfil `where` and have the key of
+// `record`. `key_text` is that key as text.
 [[noreturn]] void throw_equal(std::span<const Run> runs, const Schema& schema,
                               const KeyEncoding& encoding, const Condition& where,
                               const std::byte* record, const std::string& key_text);
 
-// The same of records of variable length.
+// Throws Error, which names the first two variable-length records that pass `filter` (null: any)
+// and have the key of `record`. Skips pipes, which cannot be read again.
 [[noreturn]] void throw_equal_text(std::span<const Run> runs, const KeyEncoding& encoding,
                                    const TextFilter* filter, std::span<const std::byte> record);
 

@@ -13,12 +13,12 @@
 namespace corank {
 namespace {
 
-// Lines count bytes.
+// Returns the record size of the output; 1 for lines, whose runs count bytes.
 std::uint32_t output_bytes(const Options& options) {
   return options.text ? 1 : selected(options.record, options.query.select).record_bytes;
 }
 
-// What was written to `left`, its whole records.
+// Returns the whole records in the first `bytes` of a partial output as a run.
 Run written(const AtomicFile& left, const Options& options, std::uint64_t bytes) {
   Run run(FileDescriptor(::fcntl(left.descriptor().get(), F_DUPFD_CLOEXEC, 0)),
           "the unfinished output", output_bytes(options), bytes / output_bytes(options));
@@ -36,7 +36,8 @@ ScanResult count_lines(const Run& lines, const std::filesystem::path& output,
                        const OutputOrigin& origin) {
   TextFormat format = *origin.options.text;
   if (origin.text_operators && origin.text_operators->selection()) {
-    // By a column that no line has, they are in order as they are.
+    // The key may not be selected, so order cannot be checked. A column that no line has makes all
+    // keys equal, and any order valid.
     format.keys.assign(1, {});
     format.keys.front().column = ~std::uint32_t{0};
   }
@@ -87,7 +88,7 @@ std::optional<Resumption> find_resumption(const AtomicFile& left, const OutputOr
     const Schema output = selected(options.record, options.query.select);
     std::vector<KeyField> keys = options.keys;
     std::vector<KeyField> output_keys = selected_keys(options.keys, options.query.select);
-    keys.resize(output_keys.size());  // without keys, it is the first field, ascending
+    keys.resize(output_keys.size());  // no keys: an added one is the first field, ascending
     found = resume_at_key(
         written(left, options, left_bytes),
         {options.record, options.query.select, output, std::move(keys), std::move(output_keys)},

@@ -1,4 +1,8 @@
-// Looks at what a stopped merge left of an output, for the one that goes on with it.
+// Validates the partial output of a stopped merge and finds where to resume.
+//
+// Reads the partial output and probes the runs; changes neither. Ranks count records of fixed size,
+// or bytes if the records are lines. Throws Error if a file cannot be read, and Interrupted if
+// Options::stop asks for it.
 #pragma once
 
 #include <cstdint>
@@ -18,23 +22,24 @@
 
 namespace corank {
 
-// The merge that goes on, as far as its output tells what it came from.
+// Describes how the resuming merge makes its output from the runs. Borrows everything.
 struct OutputOrigin {
   const Options& options;
-  const KeyEncoding& encoding;  // of the runs
-  std::string_view header;      // of the runs
-  std::string_view output_header;
-  bool keeps_count;                         // every record goes out, if not as it is
-  const TextOperatorChain* text_operators;  // null: lines go out as they are
+  const KeyEncoding& encoding;     // of the runs
+  std::string_view header;         // of the runs
+  std::string_view output_header;  // of the output, which may have selected columns
+  bool keeps_count;                // every merged record is emitted, maybe with other fields
+  const TextOperatorChain* text_operators;  // null: lines are emitted unchanged
 };
 
-// Where the merge goes on with the part of its output that is this slice of `runs`; none if what
-// was left is not of them.
+// Returns where to resume the output of `partition`, whose partial output is `left`. Returns
+// nothing if that does not come from `runs`.
 std::optional<Resumption> find_resumption(const AtomicFile& left, const OutputOrigin& origin,
                                           std::span<const Run> runs, const Partition& partition);
 
-// What the first `bytes`, whole records, come to; of lines only where a checksum is wanted or some
-// may have gone. Throws PartialOutputDiffers where lines are out of order, and Interrupted.
+// Returns the number and the checksum of the records in the first `bytes` of a partial output,
+// which must be whole records. Lines are counted only if a checksum is wanted or operators may have
+// dropped some. Throws PartialOutputDiffers if lines are out of order.
 ScanResult count_left(const AtomicFile& left, const std::filesystem::path& output,
                       const OutputOrigin& origin, std::uint64_t bytes);
 

@@ -10,12 +10,13 @@
 namespace corank {
 namespace {
 
+// Returns how many bytes at the end of the partial output are merged again, to be compared.
 std::uint64_t merged_again(std::uint64_t kept_bytes, bool shaped) {
   constexpr std::uint64_t most = std::uint64_t{64} << 10;
   return std::min(shaped ? kept_bytes / 100 : kept_bytes, most);
 }
 
-// With the fields of a record that went out.
+// Returns an input record with the fields of the output record `out`; all other bytes are 0.
 std::vector<std::byte> as_it_came(const Selection& selection, const std::vector<std::byte>& out) {
   if (selection.fields.empty()) return out;
   std::vector<std::byte> record(selection.record.record_bytes);
@@ -32,7 +33,7 @@ void append(std::string& text, const FieldValue& value) {
   text.append(reinterpret_cast<const char*>(value.value.data()), value.value.size());
 }
 
-// What a Shaping does, of records of `schema`, but for its ranges.
+// Returns a query as text. Leaves out its ranges, which already cut the runs.
 std::string shaping_text(const Schema& schema, const Query& query) {
   std::string text = fmt::format("{} {} {}", static_cast<int>(query.on_equal),
                                  static_cast<int>(query.overflow), query.limit.has_value());
@@ -95,7 +96,7 @@ std::optional<Resumption> resume_at_key(const Run& left, const Selection& select
                                         std::span<const Run> runs) {
   Resumption found;
   found.kept_bytes = left.bytes();
-  // Without a key the output tells nothing but how many records it has.
+  // Without a key, the output records cannot be found in the runs: merge all again.
   if (left.records() == 0 || selection.keys.empty()) return found;
   const KeyEncoding output(selection.output, selection.output_keys);
   const KeyEncoding encoding(selection.record, selection.keys);

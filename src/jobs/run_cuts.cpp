@@ -30,10 +30,10 @@ RunCuts::Positions RunCuts::at(std::uint64_t rank, std::span<const Run> runs) co
   return position;
 }
 
-// Of cuts, only those of an unsorted run can cross.
 RunCuts::Positions RunCuts::checked(std::uint64_t rank, std::span<const Run> runs,
                                     const Positions& from) const {
   Positions to = at(rank, runs);
+  // A cut lies before `from` only if that run is not sorted.
   for (std::size_t run = 0; run < runs.size(); ++run)
     if (to[run] < from[run] || (to[run] > 0 && to[run] < runs[run].records() && !copies_ &&
                                 !encoding_.layout().text && !in_order_at(runs[run], to[run])))

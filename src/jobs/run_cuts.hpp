@@ -1,4 +1,7 @@
-// Cuts whole runs where slices, groups and limits of the merge end, by probing them.
+// Finds partition boundaries, group ends and limits by binary search in the run files.
+//
+// Borrows the key encoding and reads the runs; const functions are thread-safe. Ranks and positions
+// count records, or bytes if the records are lines. Throws Error if a file cannot be read.
 #pragma once
 
 #include <cstddef>
@@ -11,46 +14,50 @@
 
 namespace corank {
 
-// A contiguous part of the whole output, by its ranks.
+// Contiguous part of the merged records, by rank: [begin, end).
 struct Partition {
   std::uint64_t begin;
   std::uint64_t end;
 };
 
+// Returns the total length of the runs.
 std::uint64_t records_of(std::span<const Run> runs);
 
 class RunCuts {
  public:
-  // How many records of each run stand before a cut.
+  // Cut through all runs: the number of records of each run before it.
   using Positions = std::vector<std::uint64_t>;
 
-  // `encoding` must outlive it. With `copies` the runs go out one after another.
+  // `encoding` must outlive the object. With `copies` the runs are concatenated, not merged.
   RunCuts(const KeyEncoding& encoding, bool copies) : encoding_(encoding), copies_(copies) {}
 
-  // Behind the first `rank` records; of text, behind the lines that hold about so many bytes.
+  // Returns the co-rank of `rank`: the cut after the first `rank` merged records. For lines, the
+  // cut is near `rank` bytes, and equal keys are on one side.
   Positions at(std::uint64_t rank, std::span<const Run> runs) const;
 
-  // The same, after a cut at `from`. Throws OutOfOrder for what the slices on its two sides can't
-  // see: the records at the edge.
+  // Returns at(rank, runs) for a rank that is not before the cut `from`. Throws OutOfOrder if a run
+  // is out of order across the new cut, since no partition sees the records on both sides.
   Positions checked(std::uint64_t rank, std::span<const Run> runs, const Positions& from) const;
 
-  // The cut after the last group that begins before `cut`.
+  // Moves `cut` to the end of the last group that begins before it.
   Positions behind_group(Positions cut, std::span<const Run> runs) const;
 
-  // The greatest record before the cut; empty if none is.
+  // Returns the largest record before `cut`; empty if there is none.
   std::vector<std::byte> last_before(const Positions& cut, std::span<const Run> runs) const;
 
-  // Of the cut behind the group that such a record is of.
+  // Returns the rank after all records that sort before or with `last`; 0 if that is empty.
   std::uint64_t rank_behind(const std::vector<std::byte>& last, std::span<const Run> runs) const;
 
-  // Leaves of the runs what the first `count` records come from.
+  // Shortens the runs to the records that are among the first `count` of the merge.
   void keep_first(std::uint64_t count, std::span<Run> runs) const;
 
-  // The stretches of the runs that make up each slice; these ascend. Throws what checked() does.
+  // Returns the row spans of the runs, for each partition. Partitions must be in ascending order.
+  // Throws OutOfOrder as checked() does.
   std::vector<std::vector<Run>> stretches(std::span<const Run> runs,
                                           std::span<const Partition> partitions) const;
 
  private:
+  // Returns whether `record` and its predecessor in the run are in order.
   bool in_order_at(const Run& run, std::uint64_t record) const;
 
   const KeyEncoding& encoding_;

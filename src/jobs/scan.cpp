@@ -13,7 +13,7 @@
 namespace corank {
 namespace {
 
-// Of what is read from its beginning to its end.
+// Implements scan_blocks() for streams and variable-length records.
 std::uint64_t scan_in_order(const Run& run, const KeyEncoding& encoding,
                             const std::function<void(const ScannedBlock&)>& look) {
   constexpr std::uint64_t memory_bytes = std::uint64_t{256} << 20;
@@ -56,7 +56,7 @@ std::uint64_t scan_blocks(const Run& run, const KeyEncoding& encoding,
   if (run.is_stream() || run.record_bytes() != record_bytes)
     return scan_in_order(run, encoding, look);
 
-  // The last record of a block stands before the next block.
+  // The last record of a block is copied to the place before the next block.
   const std::uint64_t block_records =
       std::max<std::uint64_t>((std::uint64_t{4} << 20) / record_bytes, 1);
   std::vector<std::byte> memory((block_records + 1) * record_bytes);

@@ -1,4 +1,8 @@
-// Looks at every record of one run.
+// Full scan of one run: checks the order, sums the checksum, or visits every record.
+//
+// Reads the run from start to end on the calling thread. Runs of variable-length records must count
+// bytes (Run::count_bytes()). Throws Error if the run cannot be read, and Interrupted if its stop
+// token asks for it.
 #pragma once
 
 #include <cstddef>
@@ -13,38 +17,39 @@
 
 namespace corank {
 
-// Some of a run's records, one after another.
+// Consecutive records of a run. Valid only during the callback.
 struct ScannedBlock {
-  const std::byte* before;  // the record before the first; null if there is none
-  const std::byte* records;
-  std::uint64_t count;   // more than 0
-  std::uint64_t first;   // the number of the first, in the run, skipped ones counted
-  std::uint64_t offset;  // of the first in the run's file, or in what that is decompressed to
+  const std::byte* before;   // record before the first; null at the start of the run
+  const std::byte* records;  // fixed-size records, or prefix references of variable-length ones
+  std::uint64_t count;       // number of records, at least 1
+  std::uint64_t first;       // number of the first record in the run, skipped ones included
+  std::uint64_t offset;      // byte at which the first record begins, after decompression
 };
 
-// Where record `index` of the block begins, as `offset` counts.
+// Returns the byte of the run at which record `index` of the block begins, after decompression.
 std::uint64_t offset_of(const KeyLayout& layout, const ScannedBlock& block, std::uint64_t index);
 
-// Calls `look` with all records of a run that is open or in memory, in their order; where they vary
-// in length, of one that counts bytes. Returns how many were skipped, see BadNumbers.
+// Calls `look` with all records of the run, block by block, in order. Returns how many records were
+// skipped (see BadNumbers).
 std::uint64_t scan_blocks(const Run& run, const KeyEncoding& encoding,
                           const std::function<void(const ScannedBlock&)>& look);
 
 struct ScanResult {
-  std::uint64_t records = 0;
-  std::uint64_t checksum = 0;
+  std::uint64_t records = 0;   // without skipped ones
+  std::uint64_t checksum = 0;  // see CheckResult::checksum
 };
 
-// What check() does, for runs as of scan_blocks().
+// Counts the records of the run and sums their checksum, if wanted. Throws OutOfOrder for the first
+// record that sorts before its predecessor.
 ScanResult scan(const Run& run, const KeyEncoding& encoding, bool checksum);
 
 struct FoundRecord {
-  std::uint64_t record;  // counted in the run, skipped ones, too, from 0
-  std::uint64_t byte;    // of the file
+  std::uint64_t record;  // number in the run, from 0, skipped ones included
+  std::uint64_t byte;    // byte at which it begins, after decompression
 };
 
-// The first records of variable length, at most `most`, that pass the filter, if any, and have the
-// key of `record`; the run counts bytes.
+// Returns the first variable-length records, at most `most`, that have the key of `record` and pass
+// `filter` (null: any).
 std::vector<FoundRecord> find_equals(const Run& run, const KeyEncoding& encoding,
                                      const TextFilter* filter, std::span<const std::byte> record,
                                      unsigned most);
