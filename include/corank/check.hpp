@@ -1,4 +1,7 @@
-// Whether a file is in order, and what it holds.
+// Checks that a file is sorted, and describes what it holds.
+//
+// All functions block until they have read the whole file, and may run concurrently. Positions are
+// counted from 0, in records or bytes; bytes of a compressed file are those after decompression.
 #pragma once
 
 #include <cstdint>
@@ -17,40 +20,41 @@ namespace corank {
 struct CheckResult {
   std::uint64_t records = 0;
   // Sum modulo 2^64 of XXH64 (seed 0) of every record: independent of their order and of how they
-  // are spread over files. 0 if not asked for.
+  // are distributed over files. 0 if not requested.
   std::uint64_t checksum = 0;
 };
 
-// Reads the whole of `file`, which may be a pipe or "-", standard input; with `decompress`, what
-// begins as compressed data does is decompressed. Empty `keys` mean the first field, ascending.
-// Throws OutOfOrder with the first record that sorts before its predecessor, Error for everything
-// else.
+// Checks the order of a file of fixed-size records or, by `format`, of variable-length records. The
+// header of a file is not a record.
+//
+// `file` may be a pipe, or "-" for standard input. With `decompress`, input that starts with the
+// magic bytes of a codec is decompressed. Empty `keys` mean the first field, ascending. Throws
+// OutOfOrder for the first record that sorts before its predecessor, and Error for everything else.
 CheckResult check(const std::filesystem::path& file, const Schema& schema,
                   const std::vector<KeyField>& keys, bool checksum, bool decompress = true);
-
-// The same of a file of records of variable length; a header is none of its records.
 CheckResult check(const std::filesystem::path& file, const TextFormat& format, bool checksum,
                   bool decompress = true);
 
-// What a file holds.
+// Contents of a file.
 struct FileReport {
   bool is_pipe = false;
-  std::uint64_t file_bytes = 0;  // as it stands there; 0 of a pipe
-  Codec codec = Codec::none;     // that it is compressed by; not told of a pipe
-  std::uint64_t bytes = 0;       // of its records and of a header, decompressed
+  std::uint64_t file_bytes = 0;  // size of the file as stored; 0 for a pipe
+  Codec codec = Codec::none;     // codec of the file; always none for a pipe
+  std::uint64_t bytes = 0;       // size of header and records after decompression
   std::uint64_t records = 0;
-  std::uint64_t records_skipped = 0;  // see BadNumbers; not among the records
-  std::uint64_t duplicates = 0;       // records whose key equals that of the record before
-  // In words; empty where there are no records.
+  std::uint64_t records_skipped = 0;  // not counted in `records`; see BadNumbers
+  std::uint64_t duplicates = 0;       // records whose key equals that of their predecessor
+  // Keys of the first and the last record, as text; empty if there are no records.
   std::string first_key, last_key;
-  // The first record, if any, that sorts before its predecessor, and where it begins.
+  // Number of a record, and the byte at which it begins.
   struct Place {
     std::uint64_t record, byte;
   };
-  std::optional<Place> out_of_order;
+  std::optional<Place> out_of_order;  // first record that sorts before its predecessor
 };
 
-// Reads the whole of `file`, as check() does, but goes on behind what is out of order.
+// Describes a file; the parameters are those of check(). Records that are out of order are
+// reported, not thrown. Throws Error if the file cannot be read or holds a malformed record.
 FileReport describe(const std::filesystem::path& file, const Schema& schema,
                     const std::vector<KeyField>& keys, bool decompress = true);
 FileReport describe(const std::filesystem::path& file, const TextFormat& format,

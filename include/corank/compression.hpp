@@ -1,4 +1,4 @@
-// In which format files are compressed.
+// Compression formats of files.
 #pragma once
 
 #include <string_view>
@@ -9,11 +9,12 @@ enum class Codec { none, gzip, zstd, bzip2, xz, lz4 };
 
 struct Compression {
   Codec codec = Codec::none;
-  int level = 0;  // 0: what the codec's own program takes
+  int level = 0;  // 0: the default of the codec's own program
 
-  // "zstd:7", "gzip", "none". Throws Error for a codec or a level that there is not.
+  // Parses "CODEC" or "CODEC:LEVEL", such as "gzip" or "zstd:7"; the codec may be "none". Throws
+  // Error if the codec or the level does not exist.
   static Compression parse(std::string_view text);
-  // By the end of a file's name: .gz .zst .bz2 .xz .lz4; none for every other.
+  // Returns the codec for a file name's suffix: .gz .zst .bz2 .xz .lz4; none for any other.
   static Codec by_name(std::string_view name);
 };
 

@@ -1,4 +1,6 @@
-// What the library throws. Every message names the file, the place in it and what to do.
+// Exceptions of the library. Every message names the file, the place in it, and the remedy.
+//
+// All of them derive from Error. std::bad_alloc and std::system_error pass through unchanged.
 #pragma once
 
 #include <cstdint>
@@ -9,19 +11,19 @@
 
 namespace corank {
 
-// Anything that stops a merge: bad input, bad options, a failing system call, a failing device.
+// Any reason to stop: bad input, bad options, a failing system call, a failing device.
 class Error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-// A run whose record `record()` (counted from 0, at byte `byte()`) sorts before its predecessor.
+// A run is not sorted: one of its records sorts before its predecessor.
 class OutOfOrder : public Error {
  public:
   OutOfOrder(std::filesystem::path file, std::uint64_t record, std::uint64_t byte)
       : OutOfOrder(std::move(file), record, byte,
                    "record " + std::to_string(record) + " (byte " + std::to_string(byte) + ")") {}
-  // `place` says in words which record it is. The byte is 0 where it is not known: in a pipe.
+  // `place` describes the record for the message, such as "line 7". `byte` is 0 if unknown.
   OutOfOrder(std::filesystem::path file, std::uint64_t record, std::uint64_t byte,
              const std::string& place)
       : Error(file.string() + ": " + place +
@@ -31,7 +33,9 @@ class OutOfOrder : public Error {
         byte_(byte) {}
 
   const std::filesystem::path& file() const { return file_; }
+  // Number of the record in the file, counted from 0.
   std::uint64_t record() const { return record_; }
+  // Byte at which the record begins; 0 if that is unknown, as in a pipe.
   std::uint64_t byte() const { return byte_; }
 
  private:
@@ -40,8 +44,8 @@ class OutOfOrder : public Error {
   std::uint64_t byte_ = 0;
 };
 
-// What was merged is not what was read: the memory, a disk or a device of this machine, or this
-// library, is at fault. Found by the self-verification; see Options::verify.
+// The output does not match the input: the memory, a disk or a device of this machine, or this
+// library, is at fault. Detected by the self-verification; see Options::verify.
 class Corrupted : public Error {
  public:
   explicit Corrupted(const std::string& what)
@@ -50,7 +54,7 @@ class Corrupted : public Error {
               "memory and the disks of this machine") {}
 };
 
-// The caller's stop token was triggered; the output is as it was before the call.
+// The caller's stop token was triggered. The output is as it was before the call.
 class Interrupted : public Error {
  public:
   Interrupted() : Error("interrupted; the output is unchanged") {}

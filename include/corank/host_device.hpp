@@ -1,4 +1,4 @@
-// Marks functions that a device may call, too.
+// CORANK_HOST_DEVICE marks functions that both the host and a CUDA device may call.
 #pragma once
 
 #ifdef __CUDACC__

@@ -1,5 +1,9 @@
-// Normalised keys: type, sign, byte order, direction and number of fields vanish here, once, so
-// that everything after compares unsigned 64-bit words.
+// Normalised keys: encode the key fields of a record as unsigned 64-bit words whose order is that
+// of the records.
+//
+// Type, sign, byte order, direction and number of fields end here, so that all later code compares
+// words. KeyEncoding owns an encoding and is immutable, hence thread-safe; KeyLayout is a view of
+// it for host and device code. Record pointers need no alignment. Nothing here throws Error.
 #pragma once
 
 #include <cstddef>
@@ -15,7 +19,7 @@
 
 namespace corank {
 
-// The first W words of a normalised key; the order of the words is the order of the records.
+// First W words of a normalised key, most significant first.
 template <int W>
 struct Key {
   static constexpr int words = W;
@@ -33,49 +37,54 @@ struct Key {
   }
 };
 
-// The widest key that travels through a merge; what a longer key has beyond it, its tail, is
-// looked at in the records only when two such prefixes are equal.
+// Max number of words in the prefix, the part of a key that is extracted for merging. The rest of a
+// longer key, its tail, is read from the records, only if two prefixes are equal.
 inline constexpr int max_key_words = 4;
 
+// Maps bits to unsigned order: `sign` for signed integers, `floating` for IEEE 754 numbers.
 enum class Transform : std::uint8_t { none, sign, floating };
 
-// Up to eight bytes of a record and where they stand in the normalised key.
+// Up to eight bytes of a record, and their place in the normalised key.
 struct KeyPiece {
-  std::uint32_t offset;  // in the record, bytes
-  std::uint8_t bytes;    // 1 to 8
-  std::uint8_t word;     // of the prefix; unused in the tail
-  std::int8_t shift;     // to the left; negative: to the right, for the head of a split number
+  std::uint32_t offset;  // from the start of the record, in bytes
+  std::uint8_t bytes;    // size: 1 to 8
+  std::uint8_t word;     // index of the prefix word; unused in the tail
+  std::int8_t shift;     // left shift; negative: right, if the number continues in the next word
   Transform transform;
   bool big_endian;
   bool descending;
 };
 
-// A key encoding as plain data, to be passed to a device. Owns nothing.
+// Key encoding as plain data, which can be passed to a device. Owns nothing.
 struct KeyLayout {
-  const KeyPiece* pieces;
-  std::uint32_t prefix_pieces;  // the first pieces make up the prefix words
-  std::uint32_t pieces_count;   // the rest, in order of significance, is the tail
+  const KeyPiece* pieces;       // most significant first
+  std::uint32_t prefix_pieces;  // leading pieces that make up the prefix words
+  std::uint32_t pieces_count;   // all pieces; those after the prefix make up the tail
   std::uint32_t record_bytes;
-  // Null unless the records are entries: what they stand for then orders them, and is what counts.
+  // Set if the records are prefix references: the records that they point to define the order.
   const TextLayout* text = nullptr;
 
+  // Returns whether equal prefixes may belong to different keys.
   CORANK_HOST_DEVICE bool has_tail() const { return pieces_count > prefix_pieces || text; }
 };
 
-// How the records of a schema are ordered. Floats have one total order: -0.0 equals +0.0, every
-// NaN equals every NaN and is greater than everything else; descending reverses all of it.
+// Order of records. Floats have a total order: -0.0 equals +0.0, and every NaN equals every other
+// NaN and is greater than all numbers. A descending key reverses all of that.
 class KeyEncoding {
  public:
+  // Encodes fixed-size records; empty `keys` mean the first field, ascending. Fields must exist in
+  // `schema`.
   KeyEncoding(const Schema& schema, const std::vector<KeyField>& keys);
-  // Of entries that stand for records of variable length.
+  // Encodes prefix references to variable-length records. The columns of `text` must outlive it.
   explicit KeyEncoding(const TextLayout& text);
 
+  // Returns a view, valid until the encoding is moved or destroyed.
   KeyLayout layout() const {
     return {pieces_.data(), prefix_pieces_, static_cast<std::uint32_t>(pieces_.size()),
             record_bytes_, text_ ? &*text_ : nullptr};
   }
   std::uint32_t record_bytes() const { return record_bytes_; }
-  // Words of the prefix: 1, 2 or 4.
+  // Returns the number of prefix words: 1, 2 or 4.
   int prefix_words() const { return prefix_words_; }
   bool has_tail() const { return layout().has_tail(); }
   const std::vector<KeyPiece>& pieces() const { return pieces_; }
@@ -101,7 +110,7 @@ CORANK_HOST_DEVICE inline std::uint64_t byte_swap(std::uint64_t value) {
 #endif
 }
 
-// The `bytes` bytes at `at` as a little-endian number; hosts and devices here are little-endian.
+// Loads `bytes` bytes, 1 to 8, as a little-endian number. Hosts and devices are little-endian.
 CORANK_HOST_DEVICE inline std::uint64_t load_little(const std::byte* at, unsigned bytes) {
 #ifdef __CUDA_ARCH__
   // A device faults on a load that is not aligned to its size.
@@ -137,9 +146,9 @@ CORANK_HOST_DEVICE inline std::uint64_t load_little(const std::byte* at, unsigne
 #endif
 }
 
-// A key that is one integer of 64 bits: its word is the integer, swapped if big-endian, ^ `flip`.
+// Key that is one 64-bit integer. Its word is that integer, byte-swapped if big-endian, XOR `flip`.
 struct SingleWordKey {
-  std::uint32_t offset;  // in the record, bytes
+  std::uint32_t offset;  // from the start of the record, in bytes
   bool big_endian;
   std::uint64_t flip;
 };
@@ -149,8 +158,8 @@ inline std::uint64_t word_of(const SingleWordKey& key, const std::byte* record) 
   return (key.big_endian ? byte_swap(raw) : raw) ^ key.flip;
 }
 
-// Whether `count` records that lie end to end are in order, behind the one `before`, unless that is
-// null, by keys of two words, high(record) and low(record).
+// Returns whether `count` contiguous records are in order by the two-word key high(record),
+// low(record). The first must not sort before the record `before`, unless that is null.
 template <class High, class Low>
 bool two_words_ascend(const std::byte* before, const std::byte* records, std::size_t count,
                       std::size_t record_bytes, High high, Low low) {
@@ -158,7 +167,7 @@ bool two_words_ascend(const std::byte* before, const std::byte* records, std::si
   const auto key = [&](const std::byte* record) { return Wide{high(record)} << 64 | low(record); };
   Wide last = before ? key(before) : 0;
   std::uint64_t descents = 0;
-  // Two at a time, between which nothing is moved.
+  // Unrolled by two, which saves moving the last key between registers.
   std::size_t i = 0;
   for (; i + 1 < count; i += 2) {
     const Wide next = key(records + i * record_bytes),
@@ -173,7 +182,7 @@ bool two_words_ascend(const std::byte* before, const std::byte* records, std::si
 
 }  // namespace detail
 
-// The piece's bits, ordered as unsigned and placed where they stand in their word.
+// Returns the bits of one piece, in unsigned order and shifted to their place in the word.
 CORANK_HOST_DEVICE inline std::uint64_t normalise(const KeyPiece& piece, const std::byte* record) {
   const unsigned bits = 8u * piece.bytes;
   const std::uint64_t mask = ~std::uint64_t{0} >> (64 - bits);
@@ -196,6 +205,7 @@ CORANK_HOST_DEVICE inline std::uint64_t normalise(const KeyPiece& piece, const s
   return piece.shift >= 0 ? value << piece.shift : value >> -piece.shift;
 }
 
+// Returns the first W words of the record's key, up to its tail. Words that the key lacks are 0.
 template <int W>
 CORANK_HOST_DEVICE inline Key<W> encode(const KeyLayout& layout, const std::byte* record) {
   Key<W> key{};
@@ -207,7 +217,7 @@ CORANK_HOST_DEVICE inline Key<W> encode(const KeyLayout& layout, const std::byte
   return key;
 }
 
-// Whether `a` sorts before `b` by their tails alone; for records whose prefixes are equal.
+// Returns whether `a` sorts before `b` by the tails of their keys. Their prefixes must be equal.
 CORANK_HOST_DEVICE inline bool tail_less(const KeyLayout& layout, const std::byte* a,
                                          const std::byte* b) {
   if (layout.text)
@@ -221,7 +231,7 @@ CORANK_HOST_DEVICE inline bool tail_less(const KeyLayout& layout, const std::byt
   return false;
 }
 
-// The order of whole records; the definition that every merge is held to.
+// Returns whether `a` sorts before `b`. Defines the order of records: every merge must agree.
 CORANK_HOST_DEVICE inline bool record_less(const KeyLayout& layout, const std::byte* a,
                                            const std::byte* b) {
 #ifdef __CUDA_ARCH__
@@ -229,7 +239,7 @@ CORANK_HOST_DEVICE inline bool record_less(const KeyLayout& layout, const std::b
   const Key<max_key_words> y = encode<max_key_words>(layout, b);
   return x == y ? tail_less(layout, a, b) : x < y;
 #else
-  // The first piece that differs decides: no need to look at the others.
+  // The first piece that differs decides, so the others need not be encoded.
   for (std::uint32_t p = 0; p < layout.prefix_pieces; ++p) {
     const std::uint64_t x = normalise(layout.pieces[p], a);
     const std::uint64_t y = normalise(layout.pieces[p], b);
@@ -239,25 +249,25 @@ CORANK_HOST_DEVICE inline bool record_less(const KeyLayout& layout, const std::b
 #endif
 }
 
-// The bytes of records that lie end to end and that `count` entries, more than 0, stand for.
+// Return the bytes of `count` contiguous records, at least 1. For prefix references, `entries`,
+// these are the bytes of the records that they point to, which must be contiguous.
 inline std::span<const std::byte> bytes_of(const TextLayout& layout, const std::byte* entries,
                                            std::uint64_t count) {
   const auto* const first = reinterpret_cast<const PrefixRef*>(entries);
   const PrefixRef& last = first[count - 1];
   return {record_of(*first), record_of(last) + record_bytes(layout, last)};
 }
-// The same of any records that lie end to end.
 inline std::span<const std::byte> bytes_of(const KeyLayout& layout, const std::byte* records,
                                            std::uint64_t count) {
   if (layout.text) return bytes_of(*layout.text, records, count);
   return {records, count * layout.record_bytes};
 }
 
-// Encodes the prefixes of `count` records that lie end to end; faster than one by one.
+// Encode the key prefixes of many records into `keys`, which must have room for them. Faster than
+// encode() for each. The records are contiguous, or anywhere.
 template <int W>
 void encode_keys(const KeyLayout& layout, const std::byte* records, std::uint64_t count,
                  Key<W>* keys);
-// The same of records that lie anywhere.
 template <int W>
 void encode_keys(const KeyLayout& layout, std::span<const std::byte* const> records, Key<W>* keys);
 

@@ -1,4 +1,8 @@
-// The library's front door: k sorted files in, one sorted file out.
+// Merges k sorted runs into one sorted output: the entry point of the library.
+//
+// A call blocks until the merge is done, and uses the threads and the memory that Options grants.
+// Merges may run concurrently in one process. All sizes are bytes. Merges of mapped files install a
+// SIGBUS handler for the process, which forwards every fault that is not theirs.
 #pragma once
 
 #include <cstddef>
@@ -11,29 +15,36 @@
 
 namespace corank {
 
-// Merges `runs`, each sorted by `options.keys`, into `output`. Records with equal keys keep the
-// order of `runs` and, within a run, their order in the file. "-" as a run is standard input, which
-// can be one run only, and as output standard output; a device or a pipe is written to as it is.
-// Any other output appears under its name only when it is whole and durable, and may be one of the
-// runs. It takes the mode of the file that it replaces, and the owner where the process may set it;
-// a link stays, and what it points to is replaced.
+// Merges the files `runs`, each sorted by `options.keys`, into the file `output`.
 //
-// Throws OutOfOrder if a run is not sorted, Interrupted if options.stop asks for it, Corrupted if
-// the output is not what it must be, and Error for everything else, a run that is written to
-// meanwhile among it, but std::bad_alloc and std::system_error where the system refuses memory or a
-// thread. After a throw the old output, if any, is untouched and no temporary file is left, unless
-// for Options::resume; only if the last step fails, which renames the files of several parts one
-// after another and makes their names durable, some of them, or the output, may be new, and whole.
+// The merge is stable: records with equal keys keep the order of `runs` and, within a run, their
+// order in the file. At most one run may be "-", standard input; the output "-" is standard output.
+// Pipes and devices are written in place. Any other output appears under its name only when it is
+// complete and durable, so it may also be one of the runs. It keeps the mode of the file that it
+// replaces, and its owner if the process may set that. If `output` is a symbolic link, its target
+// is replaced.
+//
+// Throws OutOfOrder if a run is not sorted, Interrupted if `options.stop` requests it, and
+// Corrupted if verification fails. Throws std::bad_alloc or std::system_error if the system refuses
+// memory or a thread, and Error for everything else, such as a run that changes during the merge.
+//
+// After a throw, an existing output is untouched, and no temporary file is left except for
+// Options::resume. One exception: the last step renames the output files one after another and
+// makes the names durable. If it fails, some of them may be new; these are complete.
 Stats merge(std::span<const std::filesystem::path> runs, const std::filesystem::path& output,
             const Options& options);
 
-// The same from memory into memory: `output` must have room for exactly the records of the runs,
-// and overlap none of them. Where Options::shaping lets fewer bytes go out, they are its first,
-// and the rest holds anything. Memory that a CUDA device can't reach is registered with it for the
-// time of the merge; to spare that time, register all of it beforehand or take it from
-// cudaMallocHost.
-// Throws Error, too, where the options ask for parts, to resume or to compress.
-// After a throw the output holds anything. OutOfOrder calls the runs "run 0" and so on.
+// Merges runs in memory into `output`, which must be exactly as large as all runs together and must
+// not overlap any. The caller owns all memory and must not change it during the merge. Only
+// fixed-size records can be merged in memory.
+//
+// If Options::query emits fewer bytes, they are at the start of `output`, and the rest of it is
+// unspecified. Memory that a CUDA device cannot access is registered with it during the merge. To
+// avoid that cost, register it beforehand or allocate it with cudaMallocHost.
+//
+// Throws what the merge of files throws, and Error if the options request parts, resume or
+// compression. After a throw the contents of `output` are unspecified. Errors call the runs
+// "run 0", "run 1" and so on.
 Stats merge(std::span<const std::span<const std::byte>> runs, std::span<std::byte> output,
             const Options& options);
 

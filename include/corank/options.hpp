@@ -1,4 +1,7 @@
-// What a merge is to do, and with what means.
+// Options of a merge: record format, keys, query, and the resources that it may use.
+//
+// Plain data, which merge() only reads; it must stay unchanged and alive during the call. Sizes are
+// bytes. merge() throws Error if options contradict each other.
 #pragma once
 
 #include <chrono>
@@ -18,122 +21,131 @@
 namespace corank {
 
 enum class BackendChoice {
-  automatic,  // CUDA where there is enough to merge and a usable device is found, else the CPU
+  automatic,  // CUDA if the input is large enough and a usable device exists, else the CPU
   cpu,
-  cuda,  // an error where no usable device is found
+  cuda,  // throws Error if no usable device exists
 };
 
 // How files are read and written.
 enum class Io {
-  automatic,  // mapped or buffered where the runs are in the page cache, else direct where possible
-  buffered,   // copied from the page cache, and to it
-  direct,     // past the page cache, by many reads in flight; buffered where that is not possible
-  mapped,     // runs are read in place, in the page cache; the output is buffered
+  automatic,  // mapped or buffered if the runs are in the page cache, else direct if possible
+  buffered,   // copy from and to the page cache
+  direct,     // direct I/O with many reads in flight; buffered if the file system has none
+  mapped,     // read runs in place, in the page cache; the output is buffered
 };
 
 struct Progress {
   std::uint64_t bytes_done = 0;  // merged and written so far, by all passes
-  // That all passes will merge; 0 where it is not known, since a run is compressed or a pipe.
+  // Bytes that all passes will merge; 0 if unknown, because a run is compressed or a pipe.
   std::uint64_t bytes_total = 0;
 };
 
 struct Options {
   Schema record;
-  std::vector<KeyField> keys;  // empty: the first field, ascending
+  std::vector<KeyField> keys;  // most significant first; empty: the first field, ascending
 
-  // Where it is set, the runs hold records of variable length, ordered as it says; `record` and
-  // `keys` play no part. The last line of a run may lack its newline, and gets it. Such runs are
-  // files; CUDA does not merge them by a key of type f64.
+  // If set, the runs are files of variable-length records in this format and order; `record` and
+  // `keys` are ignored. A terminator that the last record of a run lacks is added. CUDA does not
+  // merge by keys of type f64.
   std::optional<TextFormat> text;
 
   BackendChoice backend = BackendChoice::automatic;
-  int device = 0;  // CUDA's number of the device
+  int device = 0;  // CUDA device number
 
-  // What is enough: the runs, within the range and the limit that are given, hold so much, or one
-  // is a pipe; compressed runs count as many bytes as their files. Of less, no device is looked
-  // for: to start one takes a few tenths of a second, which so small a merge does not make up for.
+  // Min input size for BackendChoice::automatic to use a device: the runs within the range and the
+  // limit, compressed runs by the size of their files. Smaller merges end before a device has
+  // started. Pipes always count as large enough.
   std::uint64_t min_device_bytes = std::uint64_t{4} << 30;
 
-  // Whether a failing device ends the merge. Without it, a device that has too little memory gets
-  // smaller units, then fewer at once; a unit that it fails at is merged by the CPU, and after a
-  // failure other than a lack of memory all the rest is. The output is the same.
+  // Makes a failing device end the merge. By default, a device that lacks memory gets smaller
+  // units, then fewer in flight. The CPU merges a unit at which the device fails and, after any
+  // failure but a lack of memory, all later units. The output is the same.
   bool strict_backend = false;
 
-  // 0 means all cores that this process may use.
+  // Number of threads; 0 means all cores that this process may use.
   unsigned threads = 0;
 
   Io io = Io::automatic;
 
-  // Bound on the memory that the merge takes for its buffers, beside about 64 MiB that the program
-  // itself needs and what a device's driver maps. 0 means a quarter of the physical memory, at
-  // most 4 GiB. Too little for all runs at once means several passes over temporary files beside
-  // the output; too little for even that throws Error, which names the smallest budget that works.
+  // Upper bound on the memory for buffers. The program itself needs about 64 MiB more, and a
+  // device's driver its own mappings. 0 means a quarter of the physical memory, at most 4 GiB.
+  //
+  // If the runs do not fit in one pass, several passes use temporary files next to the output. If
+  // not even that fits, merge() throws Error, which names the smallest budget that works.
   std::uint64_t memory_bytes = 0;
 
-  // Whether an output that exists already is replaced, once the new one is whole and durable.
+  // Replaces an existing output, once the new one is complete and durable. By default it is an
+  // error if the output exists.
   bool overwrite = false;
 
-  // Goes on with what a stopped merge of the same runs by the same options left beside the output,
-  // if the runs and what is left agree; begins anew, and says why, if not. The last 64 KiB of it,
-  // or where records are dropped or combined the last hundredth, are merged again and compared. Of
-  // several parts each goes on by itself. What passes before the last had written is not kept, but
-  // they leave out what is in the output already. Interrupted, or where a system call fails, such a
-  // merge leaves what it has for the next. Throws Error where the output is no file.
+  // Resumes a stopped merge of the same runs with the same options from its partial output. If that
+  // does not match the inputs, the merge sends a warning and starts over. Throws Error if the
+  // output is not a regular file.
+  //
+  // The last 64 KiB of the partial output, or at most its last hundredth if records are dropped or
+  // combined, are merged again and compared. Parts resume independently. Temporary files of
+  // intermediate passes are not kept; these passes skip the input of the partial output. If such a
+  // merge is interrupted or a system call fails, it keeps its partial output for the next one.
   bool resume = false;
 
-  // How often what was written is made durable, in the background, so that it can be gone on from
-  // after a loss of power; after anything else the system remembers all that was written.
+  // Interval at which the output is made durable, in the background. After a power failure, a merge
+  // resumes from the last checkpoint; after any other stop, from the last byte written.
   std::chrono::milliseconds checkpoint_interval{5000};
 
-  // Whether Stats::checksum is computed.
+  // Computes Stats::checksum.
   bool checksum = false;
 
-  // Whether the merge proves its output: that its records are in order, and that they are, as a
-  // multiset, the records that were read. What is covered is all that happens to records between
-  // the return of the read and that of the write; of a merge that went on where another had
-  // stopped, only what it merged itself. Runs in memory, or mapped, are looked at when they are
-  // merged. A device looks at what it merged before that leaves it, which leaves out the way back.
-  // Next to nothing where the file is what the merge waits for, more on few cores. With copy_only
-  // the order plays no part.
+  // Verifies that the output is sorted and holds exactly the records that were read. Costs almost
+  // nothing if the merge is bound by I/O, more on few cores. With copy_only, order is not checked.
+  //
+  // Covers records from the return of the read to the return of the write. Runs that are in memory
+  // or mapped are covered from the time at which they are merged. A device verifies its output
+  // before it copies it back, so that copy is not covered. A resumed merge covers only the records
+  // that it merges itself. See docs/TRUST.md.
   bool verify = true;
 
-  // More than 0: the output is a folder, made if need be, of so many files of equally many records,
-  // part-00000 and so on, which hold the merged records in that order and are written side by side.
+  // Number of output files; 0 means one file, at the given path. Otherwise the output is a folder,
+  // created if needed, of files part-00000, part-00001 and so on, each sorted and in order. They
+  // hold nearly equally many input records and are written concurrently.
   unsigned parts = 0;
 
-  // Whether runs that begin as gzip, zstd, bzip2, xz or lz4 files do are decompressed; a run of
-  // records that begins so by chance is an error then, never other records. Such runs, and pipes,
-  // are read from their beginning to their end, so that they can be neither merged into parts nor
-  // gone on with.
+  // Decompresses runs that start with the magic bytes of gzip, zstd, bzip2, xz or lz4. Plain
+  // records that do so by chance are rejected as corrupt, never misread. Compressed runs and pipes
+  // are read from start to end, so they exclude `parts` and `resume`.
   bool decompress = true;
 
-  // How the output is compressed; without it, as the end of its name says (see
-  // Compression::by_name), and parts of it not at all. It is written as frames that each hold 1 MiB
-  // of it, with checksums, on all threads; one after another they are what the codec's own program
-  // writes and reads. Which bytes come out depends on nothing but the records, the codec and its
-  // version. Can't be gone on with by `resume`. Parts get the codec's suffix to their names.
+  // Compression of the output; excludes `resume`. Default: by the suffix of the output's name (see
+  // Compression::by_name), and none for parts. Part files get the codec's suffix.
+  //
+  // The output is a sequence of frames with checksums, each holding 1 MiB before compression, which
+  // the codec's own program can read. Its bytes depend only on the records, the codec and the
+  // codec's version, not on the number of threads.
   std::optional<Compression> compression;
 
-  // What becomes of the merged records. Several parts have equally many of the runs' records; the
-  // records of a group go into one. Where records are shaped, or are lines, a limit is shared out
-  // among the parts instead, which are filled one after another and can't be gone on with. A merge
-  // that drops or combines records is gone on with where the key begins that the output ends with,
-  // as far as key fields go out: the fewer of the first of them do, the more is merged again, all
-  // where the first does not. What is written already is not written again.
+  // Operators on the merged records.
+  //
+  // Parts divide the input records evenly, without splitting a group of equal keys. With operators
+  // or lines, a limit is instead divided among the parts, which are then written one after another
+  // and cannot resume.
+  //
+  // A merge that drops or combines records resumes at the start of the last group in its output, as
+  // far as the output holds the key. The fewer leading key fields it holds, the more is merged
+  // again; without the first, everything is. Nothing is written twice.
   Query query;
 
-  // Copies instead of merging: the runs are read and written by the same engine, one after another,
-  // whatever their keys. The ruler for how much time a merge takes beyond what the bytes need.
+  // Copies the runs one after another, ignoring their keys, with the same engine. Baseline for the
+  // cost of merging.
   bool copy_only = false;
 
-  // Where the times of chunks and units are written, in Chrome's trace-event format; empty:
-  // nowhere.
+  // File for a trace of chunks and units, in Chrome's trace-event format; empty: no trace.
   std::filesystem::path trace;
 
-  // Told in a sentence what a user may want to change, such as that several passes are needed.
+  // Receives warnings, each a sentence for the user, such as that several passes are needed. Called
+  // on the thread that called merge().
   std::function<void(const std::string&)> notice;
 
-  // Called from one thread at a time, at most about ten times a second.
+  // Receives the progress, about ten times a second at most. Called by one thread at a time, but by
+  // any thread.
   std::function<void(const Progress&)> progress;
 
   // Stops the merge within about a second; merge() then throws Interrupted.

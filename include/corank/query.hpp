@@ -1,5 +1,7 @@
-// What becomes of the merged records: which are kept, what equal keys turn into, which fields go
-// out, and where it ends.
+// Query of a merge: operators that filter, combine, project and limit the merged records.
+//
+// Plain data, filled in by hand or by the parse functions below. merge() throws Error if a query
+// does not fit the records.
 #pragma once
 
 #include <cstddef>
@@ -14,18 +16,18 @@
 
 namespace corank {
 
-// What becomes of a group: the records whose keys are equal, in the order of the merge.
+// Policy for groups. A group is all records with equal keys, in merge order.
 enum class OnEqual : std::uint8_t {
-  keep,    // all of them stay
-  first,   // the first stays
-  last,    // the last stays
-  error,   // two are an error, which names both
-  reduce,  // one goes out: the first, but for the fields that Shaping::reductions name
-  // Set operations of the runs as std::set_union and its kin define them for equal elements, of
-  // more than two runs from left to right:
-  unite,      // of each run those that are more than any run before it has; these are its last
-  intersect,  // the first of the first run, as many as the run has that has the fewest
-  subtract,   // the last of the first run, as many as it has more than all the others together
+  keep,    // emit all records
+  first,   // emit the first record
+  last,    // emit the last record
+  error,   // throw Error, which names two of the records, if a group has several
+  reduce,  // emit the first record, with the fields in Query::reductions combined over the group
+  // Set operations of the runs, which treat equal keys as std::set_union, std::set_intersection and
+  // std::set_difference do. More than two runs are combined from left to right.
+  unite,      // of each run, the last records in excess of the max count in any run before it
+  intersect,  // of the first run, as many first records as the min count in any run
+  subtract,   // of the first run, the last records in excess of the total count in all others
 };
 
 constexpr bool is_set_operation(OnEqual on_equal) {
@@ -33,25 +35,26 @@ constexpr bool is_set_operation(OnEqual on_equal) {
          on_equal == OnEqual::subtract;
 }
 
+// Combines one field over the records of a group.
 struct Reduction {
-  // Floats are summed up exactly and rounded once, so that the order does not matter; of floats and
-  // integers alike, NaN is the greatest, and of equal values the first is taken.
+  // Float sums are exact and rounded once, so the order does not matter. `min` and `max` order NaN
+  // after all numbers, and take the first of equal values.
   enum class Operation : std::uint8_t { sum, min, max, count, first, last };
   Operation operation;
   std::uint32_t field;  // index into Schema::fields
 };
 
-// What a sum or a count turns into that its field cannot hold.
+// How to treat a sum or a count that its field cannot hold.
 enum class Overflow : std::uint8_t { error, saturate, wrap };
 
 struct FieldValue {
   std::uint32_t field;           // index into Schema::fields
-  std::vector<std::byte> value;  // as the field holds it
+  std::vector<std::byte> value;  // as stored in a record: Field::bytes bytes in its byte order
 };
 
 struct TextValue {
   TextKey column;
-  std::string value;  // as it stands in the text, without quotes of CSV
+  std::string value;  // text of the column, without CSV quotes
 };
 
 enum class ConditionOperation : std::uint8_t {
@@ -66,88 +69,97 @@ enum class ConditionOperation : std::uint8_t {
   either
 };
 
-// What a record must fulfil, in postfix order: a comparison pushes its result, `negate` changes the
-// topmost, `both` and `either` join two. Numbers compare as keys do: NaN equals NaN and is
-// greatest; greater still is text that is no number.
+// Condition on a record, in postfix order. A comparison pushes its result, `negate` inverts the top
+// of the stack, `both` (and) and `either` (or) combine the top two.
+//
+// Numbers compare as keys do: NaN equals NaN and is greater than every number. Text that is not a
+// number is greater still.
 template <class Value>
 struct ConditionOf {
   using Operation = ConditionOperation;
   struct Step {
     Operation operation;
-    Value with;  // of a comparison
+    Value with;  // right operand of a comparison; unused by other operations
   };
-  std::vector<Step> steps;  // none: every record does
+  std::vector<Step> steps;  // empty: every record fulfils the condition
 };
 using Condition = ConditionOf<FieldValue>;
 using TextCondition = ConditionOf<TextValue>;
 
-// In this order: `from` and `to`, `where`, equal keys, `tombstone`, `select`, `limit`.
+// Operators, applied in this order: `from` and `to`, `where`, `on_equal`, `tombstone`, `select`,
+// `limit`.
 struct Query {
-  // Of the merged records those from `from` on, up to and without `to`: values of the first key
-  // fields, of all or of fewer; none: there is no such bound. What is outside is not read.
+  // Emits only keys in [from, to). Each bound holds values of the leading key fields, of all or of
+  // fewer; empty: no bound. Records outside are not read.
   std::vector<FieldValue> from, to;
   Condition where;
   OnEqual on_equal = OnEqual::keep;
-  std::vector<Reduction> reductions;
+  std::vector<Reduction> reductions;  // for OnEqual::reduce, each field at most once
   Overflow overflow = Overflow::error;
-  // Drops what a group has become where the field has this value, so that deletions are records.
+  // Drops the record that a group was combined to if its field has this value. So records with this
+  // value are deletions.
   std::optional<FieldValue> tombstone;
-  std::vector<std::uint32_t> select;   // fields in their new order, each once; empty: all
-  std::optional<std::uint64_t> limit;  // records that go out at most
+  std::vector<std::uint32_t> select;   // fields of the output in their order, each once; empty: all
+  std::optional<std::uint64_t> limit;  // max number of records in the output
 
-  // Records of variable length have no fields. Of the above they take `on_equal`, but for reduce,
-  // and `limit`; and instead of `from` and `to` these: values of the first keys, as text, of all or
-  // of fewer; none: there is no such bound. Of lines in files what is outside is not read.
+  // Members for variable-length records, which have no fields. Of the members above, they use only
+  // `on_equal`, without reduce, and `limit`.
+  //
+  // Emits only keys in [text_from, text_to). Each bound holds values of the leading keys, as text,
+  // of all or of fewer; empty: no bound. Lines outside are not read if they are in plain files.
   std::vector<std::string> text_from, text_to;
-  // The same as `where`, `tombstone` and `select`, of columns of lines or CSV; the first two may be
-  // on whole lines, or on the keys and values of pairs, which are columns of these names. A column
-  // that a line does not have is empty to a condition, and left out of a selection. Their types and
-  // orders do not matter to a selection.
+  // Conditions and tombstones are on columns of lines or CSV, on whole lines, or on the `key` and
+  // the `value` of pairs. A column that a line lacks is empty to them.
   TextCondition text_where;
   std::optional<TextValue> text_tombstone;
+  // Columns of the output in their order; empty: whole lines. Types and directions are ignored, and
+  // a column that a line lacks is left out.
   std::vector<TextKey> text_select;
 };
 
-// All throw Error, which points into the text. `keys` as in Options::keys.
+// Parsers of the command line's notation. `schema` is that of the records; `keys` are
+// Options::keys. Each throws Error, which marks the position in `text`.
 
-// `text` is keep, first, last, error or `reduce:operation(field),…`; the operations are sum, min,
-// max, count, first and last. Sets on_equal and reductions. Key fields cannot be reduced, nor can
-// fields of bytes, but by first and last.
+// Parses keep, first, last, error or `reduce:operation(field),…` into `on_equal` and `reductions`
+// of `query`. The operations are sum, min, max, count, first and last. Key fields cannot be
+// reduced; bytes fields only by first and last.
 void parse_on_equal(std::string_view text, const Schema& schema, const std::vector<KeyField>& keys,
                     Query& query);
 
-// `text` compares fields with values by < <= == != >= >, joined by and, or, not and parentheses,
-// such as `a > 5 and (name == 'x' or not c < 2)`. Values of bytesN stand in quotes, with \\, \',
-// \" and \xNN in them; one of fewer bytes is filled up by NUL bytes.
+// Parses a condition such as `a > 5 and (name == 'x' or not c < 2)`: comparisons of fields with
+// values by < <= == != >= >, combined by and, or, not and parentheses. Field names may be quoted.
+// Values of bytesN must be quoted, with the escapes \\ \' \" \xNN; shorter ones are padded with NUL
+// bytes.
 Condition parse_where(std::string_view text, const Schema& schema);
 
-// The same of columns as in parse_text_keys(), but for their order, such as
-// `2:u64 > 5 and name == 'x'`. What does not compare as a number stands in quotes, and so may the
-// name of a column.
+// Parses a condition on columns, such as `2:u64 > 5 and name == 'x'`, with the operators of
+// parse_where(). Columns are written as in parse_text_keys(), without a direction; names may be
+// quoted. Values must be quoted unless they compare as numbers.
 TextCondition parse_text_where(std::string_view text);
 
-// `text` is `field=value`; a value of bytesN may stand in quotes.
+// Parses `field=value`. A value of bytesN may be quoted, as in parse_where().
 FieldValue parse_tombstone(std::string_view text, const Schema& schema);
 
-// `text` is `column=value`, where a column is one as in parse_text_keys(), with a type or not.
+// Parses `column=value`; the column is written as in parse_text_keys().
 TextValue parse_text_tombstone(std::string_view text);
 
-// `text` is `value,…`, of the first key fields; `option` is what it was given as.
+// Parses `value,…`, values of the leading key fields; those of bytesN may be quoted. `option` names
+// the option in errors.
 std::vector<FieldValue> parse_bound(std::string_view option, std::string_view text,
                                     const Schema& schema, const std::vector<KeyField>& keys);
 
-// The same of records of variable length. `text` is `value,…`, where a value may stand in quotes as
-// in parse_where(); where there is no more than one key, it is the value as it stands.
+// Parses `value,…`, values of the leading keys of variable-length records. Values may be quoted as
+// in parse_where(). With at most one key, `text` is taken as its value, unchanged.
 std::vector<std::string> parse_text_bound(std::string_view option, std::string_view text,
                                           const std::vector<TextKey>& keys);
 
-// `text` is `field,…`.
+// Parses `field,…`, each field at most once.
 std::vector<std::uint32_t> parse_select(std::string_view text, const Schema& schema);
 
-// The same of columns: numbers, or names that the header has.
+// Parses `column,…`; a column is a number from 1 or a name in the header.
 std::vector<TextKey> parse_text_select(std::string_view text);
 
-// The fields that `select` names, laid end to end; all of them if it is empty.
+// Returns the schema of the output: the fields in `select`, end to end; all fields if it is empty.
 Schema selected(const Schema& schema, const std::vector<std::uint32_t>& select);
 
 }  // namespace corank

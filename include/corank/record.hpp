@@ -1,4 +1,4 @@
-// Fixed-size records: which fields they have, and which of them order the records.
+// Schema and keys of fixed-size records. Plain data; sizes and offsets are bytes.
 #pragma once
 
 #include <cstdint>
@@ -13,30 +13,32 @@ enum class FieldKind : std::uint8_t { unsigned_integer, signed_integer, floating
 struct Field {
   std::string name;
   FieldKind kind;
-  bool big_endian;       // only numbers wider than a byte have a byte order
-  std::uint32_t bytes;   // 1, 2, 4 or 8 for numbers; any size from 1 for `bytes`
-  std::uint32_t offset;  // from the start of the record, in bytes
+  bool big_endian;       // byte order; only numbers wider than one byte have one
+  std::uint32_t bytes;   // size: 1, 2, 4 or 8 for numbers; at least 1 for FieldKind::bytes
+  std::uint32_t offset;  // from the start of the record
 };
 
-// The fields of a record, laid end to end without padding.
+// Fields of a record, laid out end to end without padding.
 struct Schema {
   static constexpr std::uint32_t max_record_bytes = 1u << 20;
 
   std::vector<Field> fields;
   std::uint32_t record_bytes = 0;
 
-  // `text` is `name:type,…` with the types u8 u16 u32 u64 i8 i16 i32 i64 f32 f64, little-endian
-  // or with the suffix `be` big-endian, and bytesN. Throws Error, which points into the text.
+  // Parses `name:type,…`. The types are u8 u16 u32 u64 i8 i16 i32 i64 f32 f64, which are
+  // little-endian, or big-endian with the suffix `be`, and bytesN, a string of N bytes. Throws
+  // Error, which marks the position in `text`.
   static Schema parse(std::string_view text);
 };
 
+// Field by which records are ordered. Of several, earlier ones are more significant.
 struct KeyField {
   std::uint32_t field;  // index into Schema::fields
   bool descending = false;
 };
 
-// `text` is `field[:asc|:desc],…`; empty means the first field, ascending. Throws Error, which
-// points into the text.
+// Parses `field[:asc|:desc],…`. Empty text means the first field, ascending. Throws Error, which
+// marks the position in `text`.
 std::vector<KeyField> parse_keys(std::string_view text, const Schema& schema);
 
 }  // namespace corank

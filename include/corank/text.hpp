@@ -1,4 +1,5 @@
-// Records of variable length: lines of text, CSV, and pairs with their lengths before them.
+// Format and keys of variable-length records: lines, CSV, and length-prefixed key-value pairs.
+// Plain data; TextEncoding checks that a format is consistent.
 #pragma once
 
 #include <cstdint>
@@ -10,43 +11,42 @@
 namespace corank {
 
 enum class TextKind : std::uint8_t {
-  lines,  // each ends with the terminator; columns are what stands between delimiters
-  csv,    // the same, but columns that begin with " may hold anything, and "" in them is one "
-  pairs,  // u32 key bytes, u32 value bytes (both little-endian), the key, the value
+  lines,  // each ends with the terminator; delimiters separate its columns
+  csv,    // lines, in which a column in double quotes may hold anything, with "" for a quote
+  pairs,  // u32 key size, u32 value size (both little-endian, in bytes), the key, the value
 };
 
-// Numbers are decimal, blanks around them do not count. Those of type f64 are ordered as floats of
-// fixed-size records are.
+// How a column is compared: as unsigned bytes, or as a decimal number with optional blanks around
+// it. f64 has the total order of floats in fixed-size records; see KeyEncoding.
 enum class TextType : std::uint8_t { bytes, u64, i64, f64 };
 
-// What becomes of a record with a column that is to be a number and is none that its type holds.
+// How to treat a record whose numeric key does not parse or does not fit its type.
 enum class BadNumbers : std::uint8_t {
   error,
-  skip,  // left out, and counted
-  last,  // ordered behind all numbers, whatever the direction
+  skip,  // drop and count the record
+  last,  // order it after all numbers, ascending or descending
 };
 
 struct TextKey {
   std::uint32_t column = 0;  // counted from 1; 0: the whole line, or the key of a pair
-  std::string name;          // of the column, if the header is to say; `key` or `value` of a pair
-  TextType type =
-      TextType::bytes;  // bytes compare as unsigned; a column that is not there is empty
+  std::string name;  // column name in the header, or `key` or `value` of a pair; may be empty
+  TextType type = TextType::bytes;  // a missing column compares as an empty one
   bool descending = false;
-  bool nocase = false;  // of bytes: a to z count as A to Z
+  bool nocase = false;  // for bytes only: a to z compare as A to Z
 };
 
 struct TextFormat {
   TextKind kind = TextKind::lines;
-  char terminator = '\n';         // the last record of a run may lack it, and gets it
-  std::optional<char> delimiter;  // without it, a comma in CSV; columns of lines need one
-  bool header = false;            // each run begins with the same line, which the output keeps once
-  std::vector<TextKey> keys;      // empty: the whole line, or the key of a pair
+  char terminator = '\n';         // added to the last record of a run if missing
+  std::optional<char> delimiter;  // default: a comma for CSV; lines with columns need one
+  bool header = false;            // all runs begin with the same line, which the output has once
+  std::vector<TextKey> keys;      // most significant first; empty: the whole line or a pair's key
   BadNumbers bad_numbers = BadNumbers::error;
 };
 
-// `text` is `column[:type][:desc][:nocase],…`; a column is its number, `line` (`key` says the same
-// of a pair), or a name that the header has. Throws Error, which points into the text; `option` is
-// what it was given as.
+// Parses `column[:type][:asc|:desc][:nocase],…`. A column is a number from 1, `line`, `key` of a
+// pair, or a name in the header. Throws Error, which marks the position in `text`; `option` names
+// the option in that message.
 std::vector<TextKey> parse_text_keys(std::string_view text, std::string_view option = "--by");
 
 }  // namespace corank

@@ -1,6 +1,13 @@
-// Normalised keys of records of variable length. A string becomes words of seven bytes and a count:
-// how many of the seven are there, or 8 if more follow. So padding never makes keys equal, no key
-// is the beginning of another, and words compare as the strings do.
+// Normalised keys of variable-length records: lines, CSV and key-value pairs.
+//
+// A string becomes 64-bit words: seven bytes, then a count byte. The count is the number of string
+// bytes in the word, or 8 if more words follow. So padding never makes keys equal, no key is a
+// prefix of another, and words compare as the strings do. Numbers become one word, like fields of
+// fixed-size records.
+//
+// Functions take a record as a pointer and a size in bytes, framing included: the terminator of a
+// line, the length prefix of a pair. Records must be complete and well-formed. Nothing here throws
+// except TextEncoding's constructor. All functions are thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -18,55 +25,57 @@
 
 namespace corank {
 
-// A record of variable length as merges move it: the first word of its key, and where it is: a
-// 48-bit address and, above, how many bytes it has with its framing, 0xffff for so many or more.
+// Prefix reference: the form in which a merge moves a variable-length record. Holds the first word
+// of its key and a pointer to it. See Nyberg et al., "AlphaSort: A RISC Machine Sort", 1994.
 struct PrefixRef {
   std::uint64_t word;
+  // Low 48 bits: address of the record. High 16 bits: its size, saturated at saturated_bytes.
   std::uint64_t place;
 };
 
+// Column of a record, and how it is compared.
 struct TextColumn {
-  // Counted from 1; 0: the whole line. Of a pair 0 is the key, and 1 the value.
-  std::uint32_t column;
+  std::uint32_t column;  // counted from 1; 0: the whole line. Pairs: 0 is the key, 1 the value
   TextType type;
   bool descending;
   bool nocase;
 };
 
-// A text format as plain data, to be passed to a device. Owns nothing.
+// Format and keys as plain data, which can be passed to a device. Owns nothing.
 struct TextLayout {
-  const TextColumn* columns;  // the keys
+  const TextColumn* columns;  // keys, most significant first
   std::uint32_t columns_count;
   TextKind kind;
   BadNumbers bad_numbers;
   char terminator;
   char delimiter;
-  bool header;  // whether each run begins with a record that is none
+  bool header;  // each run begins with a header line, which is not a record
 
-  // Whether the key is the line as it is.
+  // Returns whether the key is the unchanged line.
   CORANK_HOST_DEVICE bool whole_line() const {
     return kind != TextKind::pairs && columns_count == 1 && columns[0].column == 0 &&
            columns[0].type == TextType::bytes && !columns[0].descending && !columns[0].nocase;
   }
 };
 
-// Whether a device can compare records by the columns: it reads no decimal fractions.
+// Returns whether a device can compare records by these keys. Devices do not parse f64.
 bool device_comparable(const TextLayout& layout);
 
-// Of the mark that CSV may begin with, before its header; 0 if it does not.
+// Returns the size of the byte order mark at the start of a CSV header; 0 if there is none.
 std::size_t byte_order_mark_bytes(TextKind kind, std::string_view header);
 
-// How the records of a format are ordered and where they end.
+// Checked format of variable-length records, with its keys as columns. Immutable.
 class TextEncoding {
  public:
-  // `header` is the line that holds the columns' names, with or without its terminator. Throws
-  // Error where the format contradicts itself, or a header that is there lacks a name; `option` is
-  // what the keys were given as, and --by orders no pairs by their values.
+  // `header` is the line with the column names, with or without its terminator. Throws Error if the
+  // format contradicts itself or the header lacks a name. `option` names the option of the keys in
+  // errors; keys of the option --by must not be values of pairs.
   explicit TextEncoding(const TextFormat& format, std::string_view header = {},
                         std::string_view option = "--by");
 
+  // Returns a view, valid until the encoding is destroyed.
   TextLayout layout() const { return layout_with(columns_.data()); }
-  // The same with the columns where a device finds them.
+  // Returns a view that refers to a copy of the columns, such as one in device memory.
   TextLayout layout_with(const TextColumn* columns) const;
   const std::vector<TextColumn>& columns() const { return columns_; }
 
@@ -81,14 +90,15 @@ class TextEncoding {
 
 namespace detail {
 
-// One column of a record, its quotes still around it.
+// One column of a record.
 struct TextField {
   const std::byte* at;
   std::uint64_t bytes;
-  bool quoted;
-  bool there;
+  bool quoted;  // CSV quotes, which `bytes` includes
+  bool there;   // false if the record lacks the column
 };
 
+// Bytes of a pair before its key: two lengths.
 inline constexpr std::uint64_t pair_header_bytes = 8;
 
 CORANK_HOST_DEVICE inline bool is_char(std::byte byte, char c) {
@@ -106,7 +116,7 @@ CORANK_HOST_DEVICE inline std::uint32_t load_length(const std::byte* at) {
   return length;
 }
 
-// The first `c` from `at` on; `end` if there is none before it.
+// Returns the first `c` in [at, end), or `end`.
 CORANK_HOST_DEVICE inline const std::byte* find_char(const std::byte* at, const std::byte* end,
                                                      char c) {
 #ifdef __CUDA_ARCH__
@@ -120,11 +130,11 @@ CORANK_HOST_DEVICE inline const std::byte* find_char(const std::byte* at, const 
 }
 
 #ifdef __SSE2__
-// Where `c` is in `bytes` bytes, from 16 to 64: a bit for each, the lowest for the first.
+// Returns a bit mask of the positions of `c` in `bytes` bytes, 16 to 64. Bit 0 is the first byte.
 inline std::uint64_t places_of(const std::byte* at, std::uint64_t bytes, char c) {
   std::uint64_t places = 0;
   const __m128i wanted = _mm_set1_epi8(c);
-  for (std::uint64_t i = 0; i < 64; i += 16) {  // the last ones may overlap
+  for (std::uint64_t i = 0; i < 64; i += 16) {  // the last blocks may overlap
     const std::uint64_t from = i < bytes - 16 ? i : bytes - 16;
     const __m128i there = _mm_loadu_si128(reinterpret_cast<const __m128i*>(at + from));
     const int mask = _mm_movemask_epi8(_mm_cmpeq_epi8(there, wanted));
@@ -134,12 +144,13 @@ inline std::uint64_t places_of(const std::byte* at, std::uint64_t bytes, char c)
 }
 #endif
 
-// Behind any record that begins at `record`.
+// Returns an address after the end of any record at `record`: a bound for searches that must
+// succeed.
 CORANK_HOST_DEVICE inline const std::byte* unbounded(const std::byte* record) {
   return record + (std::uint64_t{1} << 46);
 }
 
-// Where the CSV column that begins at `at` ends: at a delimiter or a terminator, or at `end`.
+// Returns the end of the CSV column at `at`: its delimiter, its terminator, or `end`.
 CORANK_HOST_DEVICE inline const std::byte* csv_field_end(const TextLayout& layout,
                                                          const std::byte* at,
                                                          const std::byte* end) {
@@ -153,7 +164,8 @@ CORANK_HOST_DEVICE inline const std::byte* csv_field_end(const TextLayout& layou
   return at;
 }
 
-// The columns of a record. Those behind the one that was asked for last are sought from there on.
+// Finds the columns of a record. Ascending requests are fast: each search starts at the last
+// column.
 class Columns {
  public:
   CORANK_HOST_DEVICE Columns(const TextLayout& layout, const std::byte* record, std::uint64_t bytes)
@@ -180,7 +192,7 @@ class Columns {
       at_ = record_;
     }
     for (;; ++column_) {
-      // A terminator within the record stands in quotes.
+      // A terminator inside the record is quoted.
       const bool quoted = layout_.kind == TextKind::csv && at_ != last_ && is_char(*at_, '"');
       const std::byte* const next =
           quoted ? csv_field_end(layout_, at_, last_) : find_char(at_, last_, layout_.delimiter);
@@ -192,8 +204,8 @@ class Columns {
 
  private:
 #ifdef __SSE2__
-  // All at once, which takes less than a search for the next one: of short records, in which no
-  // delimiter stands in quotes. False of others.
+  // Finds all delimiters of a short record by SIMD, which is faster than one search each. Returns
+  // false if the record has another length or a quote.
   bool find_delimiters() {
     if (sought_) return all_found_;
     sought_ = true;
@@ -217,21 +229,22 @@ class Columns {
 
   const TextLayout& layout_;
   const std::byte* const record_;
-  const std::byte* at_;  // where column_ begins
+  const std::byte* at_;  // start of column_
   const std::byte* const end_;
-  const std::byte* last_;  // the end of the last column
+  const std::byte* last_;  // end of the last column
   std::uint32_t column_ = 1;
   bool sought_ = false, all_found_ = false;
-  std::uint64_t delimiters_ = 0;  // where they are in the record, if all are known
+  std::uint64_t delimiters_ = 0;  // bit mask of their positions, if all_found_
 };
 
-// A column's bytes one by one. In quotes, "" is one "; what follows the closing one belongs to it.
+// Reads a column byte by byte, without its quotes. A quoted "" is one quote; bytes after the
+// closing quote belong to the column.
 class FieldBytes {
  public:
   CORANK_HOST_DEVICE explicit FieldBytes(const TextField& field)
       : at_(field.at + field.quoted), end_(field.at + field.bytes), inside_(field.quoted) {}
 
-  // False at the end.
+  // Reads the next byte. Returns false at the end.
   CORANK_HOST_DEVICE bool next(unsigned& byte) {
     if (inside_ && at_ != end_ && is_char(*at_, '"')) {
       ++at_;
@@ -248,7 +261,7 @@ class FieldBytes {
   bool inside_;
 };
 
-// Each byte from a to z becomes one from A to Z.
+// Converts the ASCII letters among eight bytes to upper case.
 CORANK_HOST_DEVICE inline std::uint64_t fold_case(std::uint64_t bytes) {
   constexpr std::uint64_t each = 0x0101010101010101u;
   const std::uint64_t low = bytes & 0x7f * each;
@@ -257,7 +270,7 @@ CORANK_HOST_DEVICE inline std::uint64_t fold_case(std::uint64_t bytes) {
   return bytes ^ ((from_a ^ beyond_z) & ~bytes & 0x80 * each) >> 2;
 }
 
-// The bytes from `at` on that a word holds, at its top; `left` are there.
+// Loads up to seven bytes, of which `left` exist, into the high bytes of a word.
 CORANK_HOST_DEVICE inline std::uint64_t load_seven(const std::byte* at, std::uint64_t left) {
 #ifndef __CUDA_ARCH__
   if (left >= 8) {
@@ -284,7 +297,8 @@ CORANK_HOST_DEVICE inline std::uint64_t string_words(std::uint64_t bytes) {
   return bytes == 0 ? 1 : (bytes + 6) / 7;
 }
 
-// The bytes of the string from its byte `from` on, and how many they are, 8 if more.
+// Returns the key word of a string that starts at its byte `from`: seven bytes and their count, 8
+// if more follow.
 CORANK_HOST_DEVICE inline std::uint64_t string_word(const TextField& field, bool nocase,
                                                     std::uint64_t from) {
   std::uint64_t bits = 0;
@@ -303,11 +317,12 @@ CORANK_HOST_DEVICE inline std::uint64_t string_word(const TextField& field, bool
   return (nocase ? fold_case(bits) : bits) | left;
 }
 
-// False if it is not one.
+// Parses a float into a word whose unsigned order is the order of floats. Returns false on failure.
 bool parse_f64(const std::byte* at, std::uint64_t bytes, std::uint64_t& word);
 
 #ifndef __CUDA_ARCH__
-// Neighbours are joined: digits into pairs, those into fours, those into the number.
+// Parses eight decimal digits by SWAR: combines digits to pairs, pairs to fours, fours to the
+// value. Returns false if any byte is not a digit.
 inline bool eight_digits(const std::byte* at, std::uint64_t& value) {
   constexpr std::uint64_t each = 0x0101010101010101u;
   std::uint64_t bytes;
@@ -345,7 +360,8 @@ CORANK_HOST_DEVICE inline bool parse_integer(const std::byte* at, const std::byt
   return true;
 }
 
-// The number as a word whose unsigned order is the numbers' order. False if it is none.
+// Parses a number into a word whose unsigned order is the order of numbers. Returns false if the
+// column is not a number or does not fit `type`.
 CORANK_HOST_DEVICE inline bool parse_number(const TextField& field, TextType type,
                                             std::uint64_t& word) {
   const std::byte* at = field.at;
@@ -358,7 +374,7 @@ CORANK_HOST_DEVICE inline bool parse_number(const TextField& field, TextType typ
     while (at != end && blank(end[-1])) --end;
   };
   trim();
-  if (field.quoted) {  // no number has quotes inside, or goes on behind them
+  if (field.quoted) {  // a number ends at the closing quote and contains none
     if (end - at < 2 || !is_char(end[-1], '"')) return false;
     ++at;
     --end;
@@ -373,7 +389,7 @@ CORANK_HOST_DEVICE inline bool parse_number(const TextField& field, TextType typ
 #endif
 }
 
-// Behind the number there is a second word if others than numbers are ordered, too.
+// Returns the number of words of a numeric key: 2 if bad numbers are ordered, too, else 1.
 CORANK_HOST_DEVICE inline std::uint64_t number_words(const TextLayout& layout) {
   return layout.bad_numbers == BadNumbers::last ? 2 : 1;
 }
@@ -387,14 +403,14 @@ CORANK_HOST_DEVICE inline std::uint64_t number_word(const TextField& field,
   return column.descending ? ~bits : bits;
 }
 
-// Whether a column whose last word, or the only one, is `word` has no more to it.
+// Returns whether `word`, one of the words of a column's key, is known to be its last.
 CORANK_HOST_DEVICE inline bool holds_column(const TextLayout& layout, const TextColumn& column,
                                             std::uint64_t word) {
   if (column.type != TextType::bytes) return number_words(layout) == 1;
   return ((column.descending ? ~word : word) & 0xff) < 8;
 }
 
-// Less than 0, 0 or more, as the strings are ordered.
+// Returns a negative number, 0 or a positive number if `x` sorts before, with or after `y`.
 CORANK_HOST_DEVICE inline int compare_strings(const TextField& x, const TextField& y, bool nocase) {
 #ifndef __CUDA_ARCH__
   if (!x.quoted && !y.quoted && !nocase) {
@@ -416,6 +432,7 @@ CORANK_HOST_DEVICE inline int compare_strings(const TextField& x, const TextFiel
 
 }  // namespace detail
 
+// Size that a prefix reference stores for records of this size or larger.
 inline constexpr std::uint64_t saturated_bytes = 0xffff;
 
 inline PrefixRef make_entry(std::uint64_t word, const std::byte* record, std::uint64_t bytes) {
@@ -427,7 +444,7 @@ CORANK_HOST_DEVICE inline const std::byte* record_of(const PrefixRef& entry) {
   return reinterpret_cast<const std::byte*>(entry.place & ((std::uint64_t{1} << 48) - 1));
 }
 
-// How many bytes the whole record that begins at `record` has, its framing included.
+// Returns the size of the record at `record`, framing included, by finding its end.
 CORANK_HOST_DEVICE inline std::uint64_t record_bytes(const TextLayout& layout,
                                                      const std::byte* record) {
   switch (layout.kind) {
@@ -446,7 +463,7 @@ CORANK_HOST_DEVICE inline std::uint64_t record_bytes(const TextLayout& layout,
   }
 }
 
-// How many bytes its record has, or saturated_bytes if they may be more.
+// Returns the size of the record, or saturated_bytes if it is at least that.
 CORANK_HOST_DEVICE inline std::uint64_t short_bytes(const PrefixRef& entry) {
   return entry.place >> 48;
 }
@@ -457,7 +474,7 @@ CORANK_HOST_DEVICE inline std::uint64_t record_bytes(const TextLayout& layout,
   return bytes < saturated_bytes ? bytes : record_bytes(layout, record_of(entry));
 }
 
-// Words of the key of a record that has `bytes` bytes, its framing included.
+// Returns the number of words of the record's key.
 CORANK_HOST_DEVICE inline std::uint64_t text_words(const TextLayout& layout,
                                                    const std::byte* record, std::uint64_t bytes) {
   detail::Columns columns(layout, record, bytes);
@@ -471,7 +488,7 @@ CORANK_HOST_DEVICE inline std::uint64_t text_words(const TextLayout& layout,
   return words;
 }
 
-// More words than any key has whose record has at most `bytes` bytes, or just as many.
+// Returns an upper bound on the number of key words of records of at most `bytes` bytes.
 CORANK_HOST_DEVICE inline std::uint64_t max_text_words(const TextLayout& layout,
                                                        std::uint64_t bytes) {
   std::uint64_t words = 0;
@@ -481,8 +498,7 @@ CORANK_HOST_DEVICE inline std::uint64_t max_text_words(const TextLayout& layout,
   return words;
 }
 
-// Word `word` of the key of a record that has `bytes` bytes, its framing included; 0 behind its
-// end.
+// Returns word number `word` of the record's key; 0 after its end.
 CORANK_HOST_DEVICE inline std::uint64_t text_word(const TextLayout& layout, const std::byte* record,
                                                   std::uint64_t bytes, std::uint64_t word) {
   detail::Columns columns(layout, record, bytes);
@@ -503,8 +519,8 @@ CORANK_HOST_DEVICE inline std::uint64_t text_word(const TextLayout& layout, cons
   return 0;
 }
 
-// The order of records; the definition that every merge of them is held to. The keys' columns
-// before `first_column` are known to be equal.
+// Returns whether record `a` sorts before `b`. Defines the order of records: every merge must
+// agree. Skips the key columns before `first_column`, which must be equal.
 CORANK_HOST_DEVICE inline bool text_less(const TextLayout& layout, const std::byte* a,
                                          std::uint64_t a_bytes, const std::byte* b,
                                          std::uint64_t b_bytes, std::uint32_t first_column = 0) {
