@@ -11,13 +11,14 @@ namespace corank {
 namespace {
 
 // Returns how many bytes at the end of the partial output are merged again, to be compared.
-std::uint64_t merged_again(std::uint64_t kept_bytes, bool shaped) {
-  constexpr std::uint64_t most = std::uint64_t{64} << 10;
-  return std::min(shaped ? kept_bytes / 100 : kept_bytes, most);
+std::uint64_t bytes_to_merge_again(std::uint64_t kept_bytes, bool shaped) {
+  constexpr std::uint64_t max_bytes = std::uint64_t{64} << 10;
+  return std::min(shaped ? kept_bytes / 100 : kept_bytes, max_bytes);
 }
 
 // Returns an input record with the fields of the output record `out`; all other bytes are 0.
-std::vector<std::byte> as_it_came(const Selection& selection, const std::vector<std::byte>& out) {
+std::vector<std::byte> to_input_record(const Selection& selection,
+                                       const std::vector<std::byte>& out) {
   if (selection.fields.empty()) return out;
   std::vector<std::byte> record(selection.record.record_bytes);
   for (std::size_t i = 0; i < selection.fields.size(); ++i) {
@@ -34,7 +35,7 @@ void append(std::string& text, const FieldValue& value) {
 }
 
 // Returns a query as text. Leaves out its ranges, which already cut the runs.
-std::string shaping_text(const Schema& schema, const Query& query) {
+std::string query_text(const Schema& schema, const Query& query) {
   std::string text = fmt::format("{} {} {}", static_cast<int>(query.on_equal),
                                  static_cast<int>(query.overflow), query.limit.has_value());
   if (query.limit) text += fmt::format(" {}", *query.limit);
@@ -75,7 +76,7 @@ std::string shaping_text(const Schema& schema, const Query& query) {
 
 Resumption resume_at_rank(std::uint64_t left_bytes, std::uint32_t output_bytes) {
   const std::uint64_t kept = left_bytes / output_bytes;
-  const std::uint64_t again = merged_again(kept * output_bytes, false) / output_bytes;
+  const std::uint64_t again = bytes_to_merge_again(kept * output_bytes, false) / output_bytes;
   const std::uint64_t merged = kept - std::min(kept, std::max<std::uint64_t>(again, 1));
   return {kept * output_bytes, merged * output_bytes, merged, {}};
 }
@@ -101,11 +102,11 @@ std::optional<Resumption> resume_at_key(const Run& left, const Selection& select
   const KeyEncoding output(selection.output, selection.output_keys);
   const KeyEncoding encoding(selection.record, selection.keys);
   std::vector<std::byte> out(left.record_bytes());
-  const std::uint64_t again = merged_again(left.bytes(), true) / left.record_bytes();
+  const std::uint64_t again = bytes_to_merge_again(left.bytes(), true) / left.record_bytes();
   left.read(left.records() - std::max<std::uint64_t>(again, 1), 1, out);
   found.merged_bytes = lower_bound(left, output.layout(), out.data()) * left.record_bytes();
 
-  const std::vector<std::byte> key = as_it_came(selection, out);
+  const std::vector<std::byte> key = to_input_record(selection, out);
   std::vector<std::byte> record(key.size());
   bool known = false;
   for (const Run& run : runs) {
@@ -130,7 +131,7 @@ std::optional<Resumption> resume_at_line(const Run& left, const TextLayout& text
   left.read(0, header_bytes, begin);
   if (!std::ranges::equal(begin, std::as_bytes(std::span(header)))) return std::nullopt;
   const std::uint64_t again =
-      std::min(std::max<std::uint64_t>(merged_again(found.kept_bytes, shaped), 1),
+      std::min(std::max<std::uint64_t>(bytes_to_merge_again(found.kept_bytes, shaped), 1),
                found.kept_bytes - header_bytes);
   const std::uint64_t at =
       std::max(line_before(left, text, found.kept_bytes - again + 1), header_bytes);
@@ -187,7 +188,7 @@ std::string output_description(const Options& options, const Compression& compre
   for (const Run& run : runs)
     text += fmt::format(" {} {} {} {}", run.first(), run.bytes(), run.modified_ns(),
                         run.identity().inode);
-  return text + shaping_text(options.record, options.query);
+  return text + query_text(options.record, options.query);
 }
 
 }  // namespace corank

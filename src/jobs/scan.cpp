@@ -15,7 +15,7 @@ namespace {
 
 // Implements scan_blocks() for streams and variable-length records.
 std::uint64_t scan_in_order(const Run& run, const KeyEncoding& encoding,
-                            const std::function<void(const ScannedBlock&)>& look) {
+                            const std::function<void(const ScannedBlock&)>& visit) {
   constexpr std::uint64_t memory_bytes = std::uint64_t{256} << 20;
   const KeyLayout layout = encoding.layout();
   const PassPlan plan = (layout.text ? plan_text_pass(1, memory_bytes, run.bytes())
@@ -32,7 +32,7 @@ std::uint64_t scan_in_order(const Run& run, const KeyEncoding& encoding,
     if (run.stop().stop_requested()) throw Interrupted();
     const std::byte* const last =
         before ? before->records() + (before->count - 1) * layout.record_bytes : nullptr;
-    look({last, chunk->records(), chunk->count, chunk->number, chunk->offset});
+    visit({last, chunk->records(), chunk->count, chunk->number, chunk->offset});
   }
   return reader.skipped();
 }
@@ -51,10 +51,10 @@ std::uint64_t offset_of(const KeyLayout& layout, const ScannedBlock& block, std:
 }
 
 std::uint64_t scan_blocks(const Run& run, const KeyEncoding& encoding,
-                          const std::function<void(const ScannedBlock&)>& look) {
+                          const std::function<void(const ScannedBlock&)>& visit) {
   const std::uint32_t record_bytes = encoding.record_bytes();
   if (run.is_stream() || run.record_bytes() != record_bytes)
-    return scan_in_order(run, encoding, look);
+    return scan_in_order(run, encoding, visit);
 
   // The last record of a block is copied to the place before the next block.
   const std::uint64_t block_records =
@@ -64,7 +64,7 @@ std::uint64_t scan_blocks(const Run& run, const KeyEncoding& encoding,
   for (std::uint64_t first = 0; first < run.records(); first += block_records) {
     const std::uint64_t count = std::min(block_records, run.records() - first);
     run.read(first, count, {block, count * record_bytes});
-    look({first == 0 ? nullptr : memory.data(), block, count, first, first * record_bytes});
+    visit({first == 0 ? nullptr : memory.data(), block, count, first, first * record_bytes});
     std::copy_n(block + (count - 1) * record_bytes, record_bytes, memory.data());
   }
   return 0;

@@ -29,10 +29,10 @@ struct ScannedBlock {
 // Returns the byte of the run at which record `index` of the block begins, after decompression.
 std::uint64_t offset_of(const KeyLayout& layout, const ScannedBlock& block, std::uint64_t index);
 
-// Calls `look` with all records of the run, block by block, in order. Returns how many records were
-// skipped (see BadNumbers).
+// Calls `visit` with all records of the run, block by block, in order. Returns how many records
+// were skipped (see BadNumbers).
 std::uint64_t scan_blocks(const Run& run, const KeyEncoding& encoding,
-                          const std::function<void(const ScannedBlock&)>& look);
+                          const std::function<void(const ScannedBlock&)>& visit);
 
 struct ScanResult {
   std::uint64_t records = 0;   // without skipped ones

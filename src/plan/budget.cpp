@@ -18,7 +18,7 @@ namespace {
 // Number of runs from which their bookkeeping is charged to the budget; for fewer it is negligible.
 constexpr std::uint64_t many_runs = 10'000;
 // Bytes of bookkeeping per run: its name and the state of the merge in it.
-constexpr std::uint64_t bytes_known_of_a_run = 768;
+constexpr std::uint64_t bookkeeping_bytes_per_run = 768;
 
 // Returns a quarter of the physical memory, at most 4 GiB.
 std::uint64_t default_memory_bytes() {
@@ -37,7 +37,7 @@ Budget::Budget(const Options& options, std::span<const Run> runs, unsigned threa
   for (const Run& run : runs) decoder_bytes_ = std::max(decoder_bytes_, run.input().memory_bytes);
   if (runs.size() >= many_runs) {
     const std::uint64_t min_bytes = smallest() * std::max(options.parts, 1u);
-    bytes_ = std::max(bytes_ - std::min(bytes_ / 4, runs.size() * bytes_known_of_a_run),
+    bytes_ = std::max(bytes_ - std::min(bytes_ / 4, runs.size() * bookkeeping_bytes_per_run),
                       std::min(bytes_, min_bytes));
   }
 }

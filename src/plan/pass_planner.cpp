@@ -32,8 +32,8 @@ constexpr std::uint64_t text_bytes_an_entry = 42;
 constexpr std::uint64_t min_text_chunk_bytes = std::uint64_t{16} << 10;
 // Assumed min average length of a record, from which the max records in a unit follow.
 constexpr std::uint64_t min_text_record_bytes = 16;
-// Buffer bytes per byte of a unit. Each unit in flight, and the next one, takes at most 6 in chunks
-// and 1 in an output.
+// Buffer bytes per byte of a unit. Each unit in flight, and the next one, takes at most 6 in
+// chunks and 1 in an output.
 constexpr std::uint64_t text_unit_cost = 6 * (tokens + 1) + tokens + 1;
 
 // Returns how many chunks to read ahead: more for many runs, whose chunks are small, so that the
@@ -43,9 +43,9 @@ std::uint64_t read_ahead_of(std::uint64_t runs) {
 }
 
 // Returns how many chunk buffers a pass needs so that it never waits for a buffer that only it can
-// free. The units in flight and the unit being cut hold at most (tokens + 1) units of records. Each
-// run needs two chunks more: its records start anywhere in a chunk, and the cutter needs one chunk
-// beyond the last record of the unit.
+// free. The units in flight and the unit being cut hold at most (tokens + 1) units of records.
+// Each run needs two chunks more: its records start anywhere in a chunk, and the cutter needs one
+// chunk beyond the last record of the unit.
 std::uint64_t chunks_needed(std::uint64_t runs, std::uint64_t read_ahead,
                             std::uint64_t unit_records, std::uint64_t chunk_records) {
   return 2 * runs + read_ahead + 1 + (tokens + 1) * unit_records / chunk_records;
@@ -53,7 +53,7 @@ std::uint64_t chunks_needed(std::uint64_t runs, std::uint64_t read_ahead,
 
 // Rounds `records` down to a number that fills whole pages. Returns it unchanged if it is so small
 // that rounding would waste much.
-std::uint64_t in_whole_pages(std::uint64_t records, std::uint32_t record_bytes) {
+std::uint64_t round_down_to_pages(std::uint64_t records, std::uint32_t record_bytes) {
   const std::uint64_t fill = records_of_pages(record_bytes);
   return records < 16 * fill ? records : records - records % fill;
 }
@@ -91,7 +91,8 @@ std::optional<PassPlan> plan_pass(std::uint64_t runs, std::uint32_t record_bytes
       std::clamp(merged_bytes / runs_to_chunks / held_chunks, min_chunk_bytes, max_chunk_bytes);
   plan.chunk_bytes = std::min(plan.chunk_bytes,
                               std::max(round_up(enough_bytes, page_bytes()), pass_min_chunk_bytes));
-  plan.chunk_records = in_whole_pages((plan.chunk_bytes - edge_bytes) / record_bytes, record_bytes);
+  plan.chunk_records =
+      round_down_to_pages((plan.chunk_bytes - edge_bytes) / record_bytes, record_bytes);
 
   // Chunks hold whole records only, so a unit takes slightly more bytes in chunks than it has.
   const std::uint64_t filled_bytes = plan.chunk_records * record_bytes;
@@ -102,7 +103,7 @@ std::optional<PassPlan> plan_pass(std::uint64_t runs, std::uint32_t record_bytes
   plan.unit_bytes = std::min(unit_bytes - unit_bytes % page_bytes(),
                              std::max(max_unit_bytes, pass_min_unit_bytes));
   plan.unit_records =
-      in_whole_pages(std::min(plan.unit_bytes / record_bytes, max_unit_records), record_bytes);
+      round_down_to_pages(std::min(plan.unit_bytes / record_bytes, max_unit_records), record_bytes);
   plan.unit_bytes = round_up(plan.unit_records * record_bytes, page_bytes());
   plan.chunks = chunks_needed(runs, plan.read_ahead, plan.unit_records, plan.chunk_records);
   return plan;
@@ -146,12 +147,12 @@ std::optional<PassPlan> plan_text_pass(std::uint64_t runs, std::uint64_t memory_
 
 namespace {
 
-// Returns the largest number in [1, most) for which `fits` holds, by binary search. `fits` must be
+// Returns the largest number in [1, limit) for which `fits` holds, by binary search. `fits` must be
 // monotonic: if it holds for a number, it holds for all smaller ones. Assumes that it holds for 1.
 template <class Fits>
-std::uint64_t max_that(std::uint64_t most, Fits fits) {
+std::uint64_t find_max(std::uint64_t limit, Fits fits) {
   std::uint64_t low = 1;
-  std::uint64_t high = most;
+  std::uint64_t high = limit;
   while (high - low > 1) {
     const std::uint64_t middle = low + (high - low) / 2;
     (fits(middle) ? low : high) = middle;
@@ -162,7 +163,7 @@ std::uint64_t max_that(std::uint64_t most, Fits fits) {
 // Returns the smallest number for which `fits` holds, by doubling, then binary search. `fits` must
 // be monotonic: if it holds for a number, it holds for all larger ones.
 template <class Fits>
-std::uint64_t min_that(Fits fits) {
+std::uint64_t find_min(Fits fits) {
   std::uint64_t high = 1;
   while (!fits(high)) high *= 2;
   std::uint64_t low = high / 2;
@@ -178,7 +179,7 @@ template <class Plan>
 std::uint64_t widest(std::uint64_t memory_bytes, Plan plan) {
   // Every run holds at least two pages, which bounds the number of runs.
   const std::uint64_t runs =
-      max_that(memory_bytes / page_bytes() + 2, [&](std::uint64_t k) { return !!plan(k); });
+      find_max(memory_bytes / page_bytes() + 2, [&](std::uint64_t k) { return !!plan(k); });
   return runs > 1 ? runs : 0;
 }
 
@@ -196,11 +197,11 @@ std::uint64_t widest_text_pass(std::uint64_t memory_bytes) {
 
 std::uint64_t min_memory(std::uint32_t record_bytes) {
   return round_up(
-      min_that([&](std::uint64_t bytes) { return !!plan_pass(2, record_bytes, bytes); }), 1024);
+      find_min([&](std::uint64_t bytes) { return !!plan_pass(2, record_bytes, bytes); }), 1024);
 }
 
 std::uint64_t min_text_memory() {
-  return round_up(min_that([](std::uint64_t bytes) { return !!plan_text_pass(2, bytes); }), 1024);
+  return round_up(find_min([](std::uint64_t bytes) { return !!plan_text_pass(2, bytes); }), 1024);
 }
 
 std::vector<IntermediatePass> plan_intermediate_passes(std::vector<std::uint64_t> records,
