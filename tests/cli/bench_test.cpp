@@ -1,4 +1,5 @@
-// The commands that measure: what they print, write and leave behind.
+// Tests of `corank bench` and of the measured hardware limits: printed reports, written files, and
+// files left over.
 #include <pty.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -23,13 +24,27 @@ using Json = nlohmann::json;
 
 namespace {
 
-// `arguments` are separated by blanks.
-Result corank_says(const std::string& arguments, const Setting& setting = {}) {
-  std::istringstream words(arguments);
-  return run(Strings(std::istream_iterator<std::string>(words), {}), setting);
+struct Result {
+  int code;
+  std::string out;
+  std::string err;
+};
+
+// Returns the path of the program, which is in the folder of the tests.
+std::string program() {
+  return std::filesystem::read_symlink("/proc/self/exe").parent_path() / "corank";
 }
 
-// What is shown on a terminal on which all standard files are.
+// Runs the program through a shell; `before` precedes it on the command line.
+Result corank_says(const std::string& arguments, const std::string& before = {}) {
+  const TemporaryFolder folder;
+  const std::string out = folder / "out", err = folder / "err";
+  const int status = std::system(
+      (before + " '" + program() + "' " + arguments + " > " + out + " 2> " + err).c_str());
+  return {WEXITSTATUS(status), text_of(out), text_of(err)};
+}
+
+// Returns the output of a command whose standard files are all one terminal.
 std::string shown_on_terminal(std::vector<std::string> command) {
   std::vector<char*> argv;
   for (std::string& argument : command) argv.push_back(argument.data());
@@ -150,7 +165,7 @@ TEST_CASE("bench measures every row in turn and checks it") {
     CHECK(contenders[1]["name"] == "merge");
     CHECK(contenders[1]["output_bytes"] == row["bytes"]);
     CHECK(contenders[2]["output_bytes"] == row["bytes"]);
-    // The digits of the key and of the rest, a blank and the line's end.
+    // Each record becomes a line: key and payload as hexadecimal digits, a blank and a newline.
     CHECK(contenders[3]["output_bytes"] ==
           2 * row["bytes"].get<std::uint64_t>() + 2 * row["records"].get<std::uint64_t>());
   }

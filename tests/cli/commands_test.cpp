@@ -1,4 +1,5 @@
-// The program as its user meets it: exit codes, messages, what is on disk afterwards.
+// Tests of the program from the user's side: exit codes, messages, and the files on disk
+// afterwards.
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/resource.h>
@@ -24,7 +25,7 @@ using namespace corank::test;
 
 namespace {
 
-// Runs of `key:u64` that count up, and an output that stood there before.
+// Holds runs of `key:u64` whose keys interleave, and an output from an earlier merge.
 class Folder {
  public:
   explicit Folder(std::size_t count = 3, std::uint64_t records = 1000) {
@@ -56,7 +57,8 @@ class Folder {
     return all;
   }
 
-  // Fails cleanly: the code, one line that says all of `parts`, nothing lost, nothing left.
+  // Checks a clean failure: the exit code, one line of error that contains all of `parts`, and an
+  // unchanged folder.
   void check_refusal(const Strings& arguments, int code, const Strings& parts,
                      const Setting& setting = {}) const {
     const auto before = folder.names();
@@ -154,7 +156,7 @@ TEST_CASE("bad input: a run that is missing, unreadable, a folder, a device") {
     as_nobody.before_exec = [] {
       if (::geteuid() == 0 && (::setgid(65534) != 0 || ::setuid(65534) != 0)) ::_exit(126);
     };
-    // The program itself must be within that user's reach for this to say anything.
+    // The check is meaningful only if that user can run the program.
     if (run({"--version"}, as_nobody).code == 0)
       test.check_refusal(test.merge(), 2, {test.runs[1], "Permission denied"}, as_nobody);
     else
@@ -168,13 +170,13 @@ TEST_CASE("bad input: a run that shrinks, grows or is written to while it is rea
     std::uintmax_t bytes;
     const char* told;
   };
-  // The output is a pipe that nobody empties until the run has been changed.
+  // The output is a pipe that is not drained until the run has changed.
   for (const Change change : {Change{8'000, "became shorter"},
                               {9'000'000, "changed its size"},
                               {8'000'000, "written to"}})
     for (const char* io : {"buffered", "direct", "mapped"}) {
       Folder test(2, 1'000'000);
-      // What is written within a few milliseconds may have one time of change.
+      // A timestamp has a resolution of milliseconds, so a recent one might not show the write.
       std::filesystem::last_write_time(test.runs[1], {});
       const std::string pipe = test.folder / "pipe";
       REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
@@ -195,7 +197,8 @@ TEST_CASE("bad input: a run that shrinks, grows or is written to while it is rea
       INFO(result.err);
       CHECK(result.code == 2);
       CHECK(holds(result.err, test.runs[1]));
-      // What is cut off while it is being read may come as zeros, and is told at the end then.
+      // A mapped file that is truncated while it is read may read as zeros; the size check at the
+      // end then reports it.
       CHECK((holds(result.err, change.told) || holds(result.err, "changed its size")));
     }
 }
@@ -232,7 +235,7 @@ TEST_CASE("bad input: a sum of a field of text") {
 
 TEST_CASE("bad input: a sum that its field cannot hold") {
   Folder test(0);
-  // Of a key and a number of four bytes each; 7 and the largest number, twice.
+  // Two records of a four-byte key and a four-byte number: key 7 and the maximum number.
   for (int i = 0; i < 2; ++i) test.add({7 | 0xffff'ffffull << 32});
   test.check_refusal({"merge", "-r", "key:u32,n:u32", "-f", "-o", test.old(), test.runs[0],
                       test.runs[1], "--on-equal", "reduce:sum(n)"},
@@ -524,7 +527,7 @@ TEST_CASE("a trace has one row for each thread of each stage") {
     const std::string stage = event["name"];
     ++count[stage];
     CHECK(rows.try_emplace(event["tid"], stage).first->second == stage);
-    CHECK(event["ts"] >= end[event["tid"]]);  // on one row things happen one after another
+    CHECK(event["ts"] >= end[event["tid"]]);  // spans of one track do not overlap
     end[event["tid"]] = event["ts"].get<double>() + event["dur"].get<double>() - 0.002;
   }
   for (const char* stage : {"read", "cut", "merge", "write"}) CHECK(count[stage] > 1);
@@ -598,7 +601,7 @@ TEST_CASE("the same seed gives the same bytes") {
   CHECK(checksum("c", "7") != checksum("d", "8"));
   CHECK(run({"gen", "-r", "k:u64", "--records", "5", "--runs", "1", "-o", folder / "a"}).code == 2);
 
-  // On every machine: what one of them printed.
+  // The generated data is the same on every machine; these checksums were recorded once.
   const Strings schema{"-r", "k:u64,f:f32be,b:bytes5", "-b", "f:desc,b"};
   for (const auto& [distribution, total] :
        {std::pair{"uniform", "c180388844b29ba3"}, {"zipf", "84da512a6984e8d9"}}) {
@@ -676,7 +679,7 @@ TEST_CASE("an interrupted merge that may go on leaves what it has and says so") 
 }
 
 TEST_CASE("waiting for a pipe ends when it is asked to") {
-  // For somebody to open it, and for somebody to empty it.
+  // Waits for a reader to open the pipe, then for one to drain it.
   for (const bool opened : {false, true}) {
     Folder test(2, 100'000);
     const std::string pipe = test.folder / "pipe";
@@ -733,7 +736,8 @@ TEST_CASE("bad input: a device, a link to nothing, a stream to go on with") {
 }
 
 TEST_CASE("runs longer than the address of a 32-bit number cost no memory") {
-  // Sparse, far beyond the memory and the disk: the budget holds, and the full device ends it.
+  // Sparse runs, far larger than memory and disk: the budget holds, and the full device ends the
+  // merge.
   for (const std::uint64_t bytes :
        {std::uint64_t{1} << 31, (std::uint64_t{1} << 32) + 8, std::uint64_t{1} << 43}) {
     Folder test(2, 10);
@@ -749,7 +753,7 @@ TEST_CASE("runs longer than the address of a 32-bit number cost no memory") {
       CHECK(result.code == 2);
       CHECK(holds(result.err, "/dev/full: cannot write"));
     }
-    // One byte more is no whole record.
+    // With one byte more, the last record is incomplete.
     REQUIRE(::truncate(sparse.c_str(), static_cast<off_t>(bytes + 1)) == 0);
     const Result odd = run({"merge", "-r", "key:u64", "-o", "/dev/full", sparse});
     CHECK(odd.code == 2);

@@ -1,4 +1,4 @@
-// What `corank info` says of files.
+// Tests of `corank info`: its report on files of records and of text.
 #include <nlohmann/json.hpp>
 #include <string>
 

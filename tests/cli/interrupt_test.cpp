@@ -1,4 +1,4 @@
-// SIGHUP, SIGINT and SIGTERM wherever the program may be when they come: it ends.
+// Tests that SIGHUP, SIGINT and SIGTERM end the program soon, in whatever phase they arrive.
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/stat.h>
@@ -16,9 +16,10 @@ using namespace corank::test;
 
 namespace {
 
-// Starts the program, and sends it a signal half a second after it has started. It must end
-// long before it would by itself, and `folder` must hold nothing more afterwards.
-void check_ends(const TemporaryFolder& folder, const Strings& arguments, Setting setting = {}) {
+// Starts the program, waits until `busy()` returns true and sends a signal. Without `busy` it waits
+// half a second. The program must end soon and leave `folder` unchanged.
+void check_ends(const TemporaryFolder& folder, const Strings& arguments, Setting setting = {},
+                const std::function<bool()>& busy = nullptr) {
   for (const int number : {SIGINT, SIGTERM}) {
     const Strings before = folder.names();
     std::chrono::steady_clock::time_point signalled;
@@ -32,21 +33,13 @@ void check_ends(const TemporaryFolder& folder, const Strings& arguments, Setting
     const auto waited = std::chrono::steady_clock::now() - signalled;
     INFO(result.err);
     CHECK(result.code == 128 + number);
-    // It takes tenths of a second, but others may be using the machine.
-    CHECK(waited < std::chrono::seconds(60));
+    // The limit is generous, because other processes may use the machine.
+    CHECK(std::chrono::duration<double>(waited).count() < 3);
     CHECK(folder.names() == before);
   }
 }
 
-bool has_open(pid_t process, const std::filesystem::path& file) {
-  std::error_code gone;
-  for (const auto& entry :
-       std::filesystem::directory_iterator("/proc/" + std::to_string(process) + "/fd", gone))
-    if (std::filesystem::equivalent(entry.path(), file, gone)) return true;
-  return false;
-}
-
-// Records of zeros that take no room, many more than are read within a second.
+// Makes a sparse file of zeros, too long to be read within a second.
 std::string make_zeros(const TemporaryFolder& folder, std::uint64_t bytes) {
   const std::string path = folder / "zeros";
   write_file(path, {});
@@ -105,7 +98,8 @@ TEST_CASE("a merge of fixed records is interrupted in each of its phases") {
     check_ends(folder, joined(merge_to(folder, record), {"--parts", "3", zeros, zeros}));
   }
   SECTION("while it looks for the first record out of order") {
-    // Where parts meet it is found at once that there is one.
+    // The boundary between the parts shows that the run is out of order; only the record is
+    // unknown.
     const int file = ::open(zeros.c_str(), O_WRONLY);
     CHECK(::pwrite(file, "x", 1, many_bytes / 2 - 8) == 1);
     ::close(file);
@@ -114,7 +108,7 @@ TEST_CASE("a merge of fixed records is interrupted in each of its phases") {
 }
 
 TEST_CASE("a merge of many runs is interrupted while it is planned") {
-  // One file under one name, which is opened for each look at it.
+  // All runs are one file, which each probe opens again.
   const TemporaryFolder folder;
   const std::string run = folder / "run";
   Bytes keys(std::size_t{8} << 20);
@@ -193,7 +187,7 @@ TEST_CASE("a merge of pipes that give nothing is interrupted") {
   const int writer = ::open(pipe.c_str(), O_RDWR);
   for (const Strings& format : {Strings{"-r", "a:u64"}, Strings{"--lines"}, Strings{"--kv"}})
     check_ends(folder, merge_to(folder, joined(format, {pipe})));
-  // Half a record, and then nothing.
+  // Half a record, and no end of input.
   CHECK(::write(writer, "abc", 3) == 3);
   check_ends(folder, merge_to(folder, {"-r", "a:u64", pipe}));
   ::close(writer);

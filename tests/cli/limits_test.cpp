@@ -1,4 +1,4 @@
-// The program where the system has too little of something.
+// Tests of the program under limits of the system: disk space, memory, and processes killed midway.
 #include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
@@ -33,7 +33,7 @@ Strings joined(Strings first, const Strings& rest) {
   return first;
 }
 
-// Runs that merge into as many bytes as are asked for, and the right output.
+// Holds runs that merge into about `bytes` bytes, and the expected output.
 struct Data {
   Data(Strings kind, std::uint64_t bytes) : format(std::move(kind)) {
     const bool lines = format.front() == "--lines";
@@ -62,8 +62,8 @@ struct Data {
 
 const Strings formats[] = {{"-r", "key:u64,value:u64"}, {"--lines"}};
 
-// Calls `body` in a process for which a file system with room for `bytes` stands in `folder`.
-// Returns what it returns, or why that could not be had.
+// Runs `body` in a child process that has a tmpfs of `bytes` bytes mounted at `folder`. `what` is
+// the result of `body`; if `done` is false, it is the reason why the mount failed.
 struct Told {
   bool done;
   std::string what;

@@ -1,4 +1,4 @@
-// Set operations as their user meets them.
+// Tests of set operations on the command line.
 #include <signal.h>
 #include <sys/resource.h>
 
@@ -11,7 +11,7 @@ using namespace corank::test;
 
 namespace {
 
-// Runs of records of a key of one letter and a digit that tells them apart.
+// Holds runs of two-byte records: a letter as the key, and a digit that identifies the record.
 struct Folder {
   explicit Folder(const Strings& texts) {
     for (const std::string& text : texts) {

@@ -1,4 +1,4 @@
-// The program where its standard streams are closed or full, and files may not grow.
+// Tests of the program with closed or full standard streams and with a limit on file size.
 #include <fcntl.h>
 #include <sys/resource.h>
 #include <unistd.h>

@@ -1,4 +1,5 @@
-// Text and pairs as the program's user meets them; lines against GNU sort are in gnu_sort_test.cpp.
+// Tests of lines, CSV and pairs on the command line. tests/oracle/gnu_sort_test.cpp compares lines
+// with GNU sort.
 #include <fmt/format.h>
 #include <sys/stat.h>
 
@@ -17,7 +18,7 @@ using namespace corank::test;
 
 namespace {
 
-// Runs that hold text, and an output that stood there before.
+// Holds runs of text, and an output from an earlier merge.
 class Folder {
  public:
   explicit Folder(const Strings& texts = {}) {
@@ -35,7 +36,7 @@ class Folder {
 
   Result merge(const Strings& options) const { return run(command(options)); }
 
-  // The merged text; fails if there is none.
+  // Returns the merged text; fails the test if the merge fails.
   std::string merged(const Strings& options) const {
     const Result result = merge(options);
     INFO(result.err);
@@ -43,7 +44,8 @@ class Folder {
     return text_of(output());
   }
 
-  // Fails cleanly: the code, one line that says all of `parts`, nothing lost, nothing left.
+  // Checks a clean failure: the exit code, one line of error that contains all of `parts`, and an
+  // unchanged folder.
   void check_refusal(const Strings& options, int code, const Strings& parts) const {
     const auto before = folder.names();
     const std::string old = text_of(output());
@@ -78,14 +80,15 @@ std::string random_text(Random& random, std::string_view characters, std::uint64
   return text;
 }
 
-// What is ordered of a record.
+// Returns the part of a record that the reference compares: a pair's key, or the line without its
+// end.
 std::string decoded(const TextFormat& format, const std::string& record) {
   if (format.kind != TextKind::pairs) return record.substr(0, record.size() - 1);
   return record.substr(
       8, static_cast<unsigned char>(record[0]) + 256u * static_cast<unsigned char>(record[1]));
 }
 
-// Deals random records to sorted runs and expects what std::stable_sort makes of all of them.
+// Deals random records to sorted runs, merges them and compares the output with std::stable_sort.
 void check_against_reference(const TextFormat& format, const Strings& options,
                              const std::string& header, Random& random,
                              const std::function<std::string()>& make_record) {
@@ -137,7 +140,7 @@ TEST_CASE("CSV is merged as its decoded columns are ordered", "[text]") {
       format.delimiter = ';';
       format.header = true;
       format.keys = parse_text_keys(keys);
-      for (TextKey& key : format.keys)  // as the header below says
+      for (TextKey& key : format.keys)  // names as in the header below
         if (!key.name.empty()) key.column = key.name == "name" ? 1 : 2;
       check_against_reference(
           format, {"--csv", "-t", ";", "--header", "-b", keys, "-m", "4M"},
@@ -202,7 +205,7 @@ TEST_CASE("headers of compressed files and pipes are kept once", "[text]") {
     test.check_refusal(options, 2, {test.runs.back(), "header differs"});
   }
 
-  // A pipe of text, a file, and a pipe of compressed text.
+  // A pipe of plain text, a file, and a pipe of compressed text.
   Folder test({second});
   test.runs.insert(test.runs.begin(), test.folder / "pipe");
   REQUIRE(::mkfifo(test.runs.front().c_str(), 0600) == 0);
@@ -327,7 +330,7 @@ TEST_CASE("lines whose columns are no numbers do not mislead what searches for o
     CHECK(text == expected(0, ~std::uint64_t{0}));
   }
 
-  // Neither does one that is to be an error, and lies outside of what is asked for.
+  // A bad number outside the requested range is not reported.
   const Folder one({"1\n2\n3\nx\n5\n6\n7\n"});
   const auto between = [](const char* from, const char* to) {
     return Strings{"--lines", "-t", ",", "-b", "1:u64", "--from", from, "--to", to};
@@ -336,7 +339,7 @@ TEST_CASE("lines whose columns are no numbers do not mislead what searches for o
   CHECK(one.merged(between("6", "8")) == "6\n7\n");
   one.check_refusal(between("3", "6"), 2, {"byte 6", "\"x\""});
 
-  // Nor where what is no number is a key that the bound says nothing of.
+  // A bad number in a key column that the bound does not name does not stop the search either.
   const Folder two({"1 1\n2 1\n3 1\n0 x\n4 1\n"});
   const Strings by_two{"--lines", "-t", " ", "-b", "1:u64,2:u64", "--bad", "skip"};
   for (const auto& [option, kept] : {std::pair{"--from", "2 1\n3 1\n4 1\n"}, {"--to", "1 1\n"}}) {
@@ -345,7 +348,7 @@ TEST_CASE("lines whose columns are no numbers do not mislead what searches for o
     CHECK(two.merged(options) == kept);
   }
 
-  // A column may be a key twice.
+  // One column may be used by two keys.
   const Folder folded({"A,1\na,2\nB,3\nb,4\nC,5\n"});
   const Strings by_case{"--lines", "-t", ",", "-b", "1:nocase,1", "--from"};
   const auto from = [&](const char* bound) {
@@ -415,7 +418,7 @@ TEST_CASE("bad input: equal keys of text that must not be", "[text]") {
   Strings limited = options;
   limited.insert(limited.end(), {"--limit", "3"});
   CHECK(lines.merged(limited) == "a,1\nb,3\nc,2\n");
-  // What follows the equal keys does not make up for them.
+  // A duplicate within the limit is an error, although later records could fill the output.
   limited.back() = "4";
   const Folder more({"a,1\nc,2\nd,1\ne,1\nf,1\n", "b,3\nc,4\n"});
   more.check_refusal(limited, 2, {"column 1 \"c\""});
@@ -451,7 +454,8 @@ TEST_CASE("text with equal keys and within bounds", "[text]") {
   CHECK(test.merged({"--lines", "--header", "-t", ",", "-b", "k:u64,v", "--from", "2,'c'"}) ==
         "k,v\n2,c\n3,d\n");
   CHECK(test.merged({"--lines", "--header", "--from", "2,b", "--to", "3,d"}) == "k,v\n2,b\n2,c\n");
-  // Deleted, deleted and made anew, and not deleted at all: the last counts.
+  // Key 1 is only deleted, key 2 is deleted and inserted again, keys 3 and 4 stay: the last record
+  // of a key decides.
   const Folder upsert({"k,v\n1,a\n2,gone\n3,c\n4,d\n", "k,v\n1,\"gone\"\n2,b\n4,e\n"});
   CHECK(upsert.merged({"--csv", "--header", "-b", "k:u64", "--on-equal", "last", "--tombstone",
                        "v=gone"}) == "k,v\n2,b\n3,c\n4,e\n");

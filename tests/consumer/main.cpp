@@ -1,4 +1,4 @@
-// What a user of the installed library writes: two runs of numbers become one.
+// A minimal user of the installed library: merges two runs of numbers and checks the result.
 #include <corank/check.hpp>
 #include <corank/merge.hpp>
 #include <corank/version.hpp>
