@@ -1,12 +1,14 @@
-// Merges whose system calls fail: first each call of each kind by each error, one at a time, then
-// several at once at random. However it goes, a merge must end, by success with the right bytes or
-// by an exception with the old output as it was, and leave nothing open and nothing behind but what
-// --resume goes on with.
+// Fault sweep: merges whose system calls fail. First each call of each kind fails with each error,
+// one fault a merge; then several faults at random hit one merge.
 //
-// Usage: fault-sweep [--count N] [--seed S] [--seconds T] [--folder DIR]; N faults at least, or as
-// many as come in T seconds, and those of the first part in any case. Direct reading and writing
-// need a DIR that is no file system in memory. The calls of the library are caught by the linker's
-// --wrap: it has no hook for this.
+// Every merge must either succeed with the right bytes or throw and keep the old output. It must
+// leave no file open, and no file on disk except the partial output of --resume.
+//
+// Usage: fault-sweep [--count N] [--seed S] [--seconds T] [--folder DIR]
+//
+// The random part injects at least N faults, or as many as fit in T seconds; the first part always
+// runs completely. Direct I/O needs a DIR on a disk, not on tmpfs. The linker's --wrap option
+// replaces the library's calls, because the library has no hook for faults.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <liburing.h>
@@ -38,8 +40,7 @@
 
 namespace {
 
-// --- which call fails
-// -----------------------------------------------------------------------------
+// --- Fault injection -----------------------------------------------------------------------------
 
 enum Kind : unsigned {
   call_open,
@@ -83,13 +84,13 @@ constexpr std::array<const char*, kinds> kind_names{"open",
                                                     "a completed read",
                                                     "operator new"};
 
-// What a call does instead of its work; errors are positive.
-constexpr int ends = -1;         // reads nothing, as at the end of the file
-constexpr int falls_short = -2;  // does a part of it
+// How a call fails: an error number if positive, otherwise one of these.
+constexpr int ends = -1;         // returns 0, as at the end of a file
+constexpr int falls_short = -2;  // transfers only a part
 
 struct Failure {
   int how;
-  bool must_be_told;  // a merge during which it happens may not succeed
+  bool must_be_told;  // a merge that meets this fault must throw
 };
 
 const std::vector<Failure>& failures_of(unsigned kind) {
@@ -105,7 +106,7 @@ const std::vector<Failure>& failures_of(unsigned kind) {
        {falls_short, false}},
       {{EIO, true}, {ENOSPC, true}, {EDQUOT, true}, {EINTR, true}},
       {{EIO, true}, {ENOSPC, true}},
-      {{EIO, false}, {ENOSPC, false}},  // told where it waits; see wrapped_sync_range
+      {{EIO, false}, {ENOSPC, false}},  // the waiting call must report it
       {{EIO, true}, {EINTR, true}},
       {{EIO, true}},
       {{EIO, true}, {ENOSPC, true}, {EACCES, true}},
@@ -122,25 +123,25 @@ const std::vector<Failure>& failures_of(unsigned kind) {
        {EINTR, false},
        {EAGAIN, false},
        {falls_short, false}},
-      {{ENOMEM, false}},  // who can do without it does
+      {{ENOMEM, false}},  // the caller does without this memory
   }};
   return all[kind];
 }
 
 struct Injector {
   std::atomic<bool> armed = false;
-  // One fault: the call of this kind with this number.
+  // Single fault: call `number` of `kind` fails with `failure`.
   unsigned kind = kinds;
   std::uint64_t number = 0;
   Failure failure{};
-  // Many: one of so many calls, chosen by the seed; 0: the one above.
+  // Random faults: one call in `one_in` fails, chosen by `seed`. If 0, the single fault applies.
   std::uint64_t one_in = 0;
   std::uint64_t seed = 0;
 
-  // What was left of another merge may end too early: then it is not gone on with.
+  // True if the merge resumes: a fault may make it reject the partial output and start over.
   bool may_start_over = false;
 
-  // Not where the standard library lists folders: it ends the process when it lacks memory there.
+  // False while the standard library lists folders, because std::filesystem aborts without memory.
   bool allocations_too = false;
 
   std::array<std::atomic<std::uint64_t>, kinds> calls{};
@@ -163,18 +164,18 @@ std::uint64_t mixed(std::uint64_t x) {
   return x ^ x >> 31;
 }
 
-// How this call of the kind fails; 0 if it does not.
+// Returns how the current call of this kind fails; 0 if it succeeds.
 int failure_now(Kind kind) {
   if (!injector.armed.load(std::memory_order_relaxed)) return 0;
   const std::uint64_t number = injector.calls[kind]++;
   Failure failure{};
   if (injector.one_in != 0) {
     const std::uint64_t dice = mixed(mixed(injector.seed ^ kind << 24) ^ number);
-    // Fewer of the calls without which a merge does not begin.
+    // The calls that every merge begins with fail less often.
     const bool rare = kind == call_new || kind == call_status || kind == call_open;
     if (dice % (rare ? 16 * injector.one_in : injector.one_in) != 0) return 0;
     const auto& failures = failures_of(kind);
-    // Most of them such as a merge goes on after, which stand last, so that it comes far.
+    // Mostly the errors that a merge survives, which are last in the list, so that merges get far.
     std::size_t first = 0;
     if ((dice >> 24) % 16 != 0 && !failures.back().must_be_told)
       while (failures[first].must_be_told) ++first;
@@ -195,7 +196,7 @@ bool fails(Kind kind) {
   return how > 0;
 }
 
-// So much of `count` that a call may do instead of all: direct ones work by pages.
+// Returns the size of a short read or write; direct I/O transfers whole pages.
 std::size_t a_part_of(std::size_t count, int descriptor) {
   if (fcntl(descriptor, F_GETFL) & O_DIRECT) return count < 8192 ? count : count / 2 / 4096 * 4096;
   return (count + 1) / 2;
@@ -329,7 +330,7 @@ void* operator new(std::size_t bytes) {
 void* operator new(std::size_t bytes, const std::nothrow_t&) noexcept {
   return injector.allocations_too && failure_now(call_new) != 0 ? nullptr : std::malloc(bytes);
 }
-// Inlined without the operator new that belongs to them, they would look like the wrong ones.
+// Not inlined: inlined without its operator new, GCC would warn of a mismatched pair.
 [[gnu::noinline]] void operator delete(void* memory) noexcept {
   std::free(memory);
 }
@@ -345,12 +346,11 @@ namespace {
 using namespace corank;
 using namespace corank::test;
 
-// --- what is merged
-// -------------------------------------------------------------------------------
+// --- Merges under test ---------------------------------------------------------------------------
 
 enum class Content { records, reduced, lines };
 
-// A way to merge, as it stands before each merge.
+// Describes a kind of merge and the files that it finds.
 struct Shape {
   const char* name;
   Io io;
@@ -414,7 +414,8 @@ class Scene {
     if (shape.resume) learn_sidecars();
   }
 
-  // Merges once, while the injector does as it was told. Returns whether it succeeded.
+  // Merges once under the injector's faults and checks the result. Returns true if the merge
+  // succeeded.
   bool merge() {
     set_stage();
     const std::size_t open_before = open_files();
@@ -471,7 +472,7 @@ class Scene {
     if (shape_.content != Content::reduced) return;
     options_.query.where = parse_where("a > 6000", options_.record);
     parse_on_equal("reduce:max(p)", options_.record, keys, options_.query);
-    // Of records with one key the greatest is the last.
+    // Among records with equal keys, the one with the maximum `p` is the last.
     const auto both = parse_keys("a,p", options_.record);
     const Bytes sorted = stably_sorted(options_.record, both, merged_);
     merged_.clear();
@@ -512,12 +513,13 @@ class Scene {
     all.insert(all.end(), run.begin(), run.end());
   }
 
-  // What a stopped merge has left of each file.
+  // Size of the partial output of each file, in bytes.
   static constexpr std::uint64_t left_bytes = 5'000;
 
   void call() { resumed_bytes_ = corank::merge(runs_, to_, options_).resumed_bytes; }
 
-  // Where each part begins is up to the groups.
+  // Operators move the part boundaries to group boundaries, so a merge without faults supplies
+  // them.
   void learn_parts() {
     call();
     Bytes all;
@@ -529,7 +531,7 @@ class Scene {
     std::filesystem::remove_all(output_);
   }
 
-  // What a stopped merge says beside each file.
+  // Records the sidecar that an interrupted merge writes beside each file.
   void learn_sidecars() {
     const auto handler = ::signal(SIGXFSZ, SIG_IGN);
     struct rlimit old {};
@@ -648,8 +650,7 @@ class Scene {
   int pipe_[2]{};
 };
 
-// --- the sweep
-// ------------------------------------------------------------------------------------
+// --- Sweep ---------------------------------------------------------------------------------------
 
 std::atomic<const char*> current = "";
 
@@ -669,7 +670,7 @@ void give_up(const std::string& what) {
 
 std::atomic<std::uint64_t> merges_done = 0;
 
-// No merge here takes longer than milliseconds on a machine that has time for it.
+// Aborts if a merge hangs; each merge normally takes milliseconds.
 void watch() {
   std::uint64_t seen = 0;
   for (int waited = 0;; ++waited) {
@@ -688,7 +689,7 @@ struct Totals {
   std::uint64_t succeeded = 0;
   std::array<std::uint64_t, kinds> of_kind{};
 
-  // Returns how many faults there were.
+  // Returns the number of faults that the merge met.
   std::uint64_t merge(Scene& scene) {
     current = scene.shape().name;
     const bool success = scene.merge();
@@ -744,7 +745,7 @@ int main(int argc, char** argv) {
       for (const Failure& failure : failures_of(kind)) {
         injector.kind = kind;
         injector.failure = failure;
-        // Of the thousands of allocations some.
+        // Merges allocate thousands of times, so only some of the allocations fail.
         for (injector.number = 0; totals.merge(scene) != 0;)
           injector.number += exhaustive_step > 1 ? 1 + injector.number / 4
                              : kind == call_new  ? 1 + injector.number / 16

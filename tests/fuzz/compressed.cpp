@@ -1,5 +1,6 @@
-// Files that may be compressed: what a decompressor is given ends in bytes or in an error that
-// names the file, within bounds; and what an encoder makes of any bytes is read back as them.
+// Fuzzes decompression and compression. Decompressing any input must yield bytes or an Error that
+// names the file, within a memory limit. Compressing any bytes and decompressing them must restore
+// them.
 
 #include <cstring>
 #include <filesystem>
@@ -14,7 +15,7 @@ using namespace corank;
 
 namespace {
 
-// What a few bytes can ask for without end.
+// Limit on the decompressed bytes: a few input bytes can expand without end.
 constexpr std::size_t max_bytes = std::size_t{8} << 20;
 
 struct Content {

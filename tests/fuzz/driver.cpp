@@ -1,6 +1,9 @@
-// Drives a fuzzing target without libFuzzer: every file of a corpus, then random changes of them.
-// Usage: fuzz-TARGET CORPUS [--runs N] [--seconds S] [--seed N]; the same seed and number of runs
-// make the same inputs.
+// Runs a fuzzing target without libFuzzer: first every file of a corpus, then random mutations of
+// them.
+//
+// Usage: fuzz-TARGET CORPUS [--runs N] [--seconds S] [--seed N]
+//
+// The inputs depend only on the seed and the number of runs.
 #include <fmt/format.h>
 
 #include <algorithm>

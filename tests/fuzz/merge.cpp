@@ -1,6 +1,6 @@
-// Runs of many formats: units of the CPU backend, and of the CUDA backend where there is a device,
-// cut by co-rank, against std::stable_sort in the order of decoded fields; and a run out of order
-// is found where it is.
+// Fuzzes the merge of fixed records in many formats. Work units that co-rank cut must merge as
+// std::stable_sort orders the decoded fields, on the CPU backend and on a CUDA device if there is
+// one. A run out of order must be reported with its position.
 #include <algorithm>
 #include <memory>
 #include <vector>
@@ -18,7 +18,7 @@ namespace {
 constexpr std::uint64_t max_records = 1024;
 constexpr std::uint64_t max_record_bytes = 128;
 
-// A schema and what is made once for it.
+// Holds a schema and the backends made for it.
 struct Format {
   Format(const char* fields, const char* by)
       : schema(Schema::parse(fields)), keys(parse_keys(by, schema)), encoding(schema, keys) {
@@ -34,7 +34,7 @@ struct Format {
   std::vector<std::unique_ptr<Backend>> backends;
 };
 
-// What a device needs: runs, and a place for what they are merged to, in pinned memory.
+// Pinned memory for the runs of one unit and its output, as a device backend requires.
 class DeviceMemory {
  public:
   explicit DeviceMemory(Backend& backend) : pinned_(backend.pin(bytes_, false)) {}
@@ -89,7 +89,7 @@ struct Input {
   }
 };
 
-// The segments of the unit from the cut `from` to the cut `to`, in chunks of up to `chunk` records.
+// Returns the unit between the cuts `from` and `to`, in chunks of up to `chunk` records.
 WorkUnit unit_of(const std::vector<std::span<const std::byte>>& runs, std::uint32_t record_bytes,
                  const std::vector<std::uint64_t>& from, const std::vector<std::uint64_t>& to,
                  std::uint64_t chunk) {
@@ -114,11 +114,12 @@ void corank::fuzz(std::span<const std::uint8_t> bytes) {
   Format& made = format(input.take());
   const std::uint32_t record_bytes = made.schema.record_bytes;
   const std::size_t count = 1 + input.take() % 20;
-  const std::uint8_t unsorted = input.take();  // a run, or more often none
+  const std::uint8_t unsorted = input.take();  // the run that is not sorted, mostly none
   const std::uint64_t chunk = 1 + input.take();
   const std::uint8_t rank_256th = input.take();
   std::vector<std::uint8_t> lengths;
-  // Mostly short, so that many are tried; some beyond what the kernels take at once.
+  // Most runs are short, so that many are tried; a few are longer than a kernel handles in one
+  // step.
   for (std::size_t run = 0; run < count; ++run) {
     const std::uint8_t length = input.take();
     lengths.push_back(length < 248 || run > 1 ? length % 16 : length);
@@ -127,7 +128,7 @@ void corank::fuzz(std::span<const std::uint8_t> bytes) {
   std::vector<test::Bytes> runs;
   test::Bytes all;
   for (std::size_t run = 0; run < count; ++run) {
-    // What the input lacks is zeros.
+    // A short input is padded with zeros.
     test::Bytes records(std::size_t{lengths[run]} * record_bytes);
     const auto given = input.bytes.first(std::min(records.size(), input.bytes.size()));
     std::ranges::copy(std::as_bytes(given), records.begin());
@@ -157,7 +158,7 @@ void corank::fuzz(std::span<const std::uint8_t> bytes) {
   const std::uint64_t rank = records * rank_256th / 256;
   const test::Bytes expected = test::stably_sorted(made.schema, made.keys, all);
   for (const auto& backend : made.backends) {
-    // The CPU merges from and to memory without a byte to spare.
+    // The CPU backend merges from and to memory without a spare byte.
     std::vector<std::span<const std::byte>> spans(runs.begin(), runs.end());
     std::span<std::byte> output = all;
     if (!backend->computes()) {
@@ -171,7 +172,8 @@ void corank::fuzz(std::span<const std::uint8_t> bytes) {
       if (unit.records != 0) backend->merge(unit, output.data() + from * record_bytes);
     };
     if (out_of_order != 0) {
-      // In one chunk: where chunks meet it is others who look.
+      // One chunk per run: the backend checks the order within a chunk, the reader checks it
+      // between chunks.
       try {
         merge(0, unit_of(spans, record_bytes, start, ends, 256));
         require(false);

@@ -1,5 +1,6 @@
-// Two lines: a record's fields and keys, as the command line takes them. Whatever is not refused
-// must be consistent, and mean the same when it is written out and read again.
+// Fuzzes the parsers of schemas and keys. The input is two lines: fields and keys, as on the
+// command line. An accepted schema must be consistent, and its printed form must parse to the same
+// schema.
 #include <algorithm>
 #include <string>
 
@@ -67,8 +68,8 @@ void check_keys(std::string_view text, const Schema& schema) {
     require(std::uint64_t{piece.offset} + piece.bytes <= schema.record_bytes);
     piece_bytes += piece.bytes;
   }
-  require(piece_bytes >= key_bytes);       // a number may stand in two words
-  if (schema.record_bytes > 4096) return;  // too slow to look at
+  require(piece_bytes >= key_bytes);       // a number can span two words
+  if (schema.record_bytes > 4096) return;  // too slow to compare
   const std::vector<std::byte> record(schema.record_bytes);
   require(!record_less(encoding.layout(), record.data(), record.data()));
 }

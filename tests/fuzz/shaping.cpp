@@ -1,5 +1,6 @@
-// An option that says what becomes of merged records: a letter for which, then its text. Whatever
-// is not refused must be consistent; a condition and its negation part the records among them.
+// Fuzzes the parsers of operator options. The input is a letter that selects the option, then the
+// option's text. Accepted options must be consistent, and a condition and its negation must
+// partition the records.
 #include <algorithm>
 #include <random>
 #include <string>
@@ -20,7 +21,7 @@ const std::vector<KeyField> keys = parse_keys("a,d:desc", schema);
 
 constexpr std::uint64_t records = 97;
 
-// Small numbers, zeros and NaNs are among the values.
+// Returns random records that contain small numbers, zeros and NaNs.
 const std::vector<std::byte>& some_records() {
   static const std::vector<std::byte> made = [] {
     std::mt19937_64 random(61);

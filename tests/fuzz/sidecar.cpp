@@ -1,5 +1,5 @@
-// The state beside an unfinished output: as text, which is refused unless it was written so; and as
-// numbers, which are read as they were written, and not with one bit of them changed.
+// Fuzzes the sidecar of a partial output. Text that parses must be exactly what would be written;
+// written numbers must read back, and a single flipped bit must be detected.
 #include "io/sidecar.hpp"
 
 #include <cstring>

@@ -1,4 +1,4 @@
-// What a fuzzing target is: driven by libFuzzer, or by driver.cpp where that is not at hand.
+// Interface of a fuzzing target. libFuzzer drives it, or driver.cpp in builds without libFuzzer.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace corank {
 
-// Ends the process where something is wrong.
+// Runs the target on one input; aborts the process on a failure.
 void fuzz(std::span<const std::uint8_t> input);
 
 inline void require(bool holds) {

@@ -1,6 +1,6 @@
-// Text of any kind: records are found where a decoder of single characters finds them, whatever the
-// blocks; what is not refused is ordered by its words as decoded columns are, with nothing read
-// beyond a record.
+// Fuzzes the framing and ordering of variable-length records. Records must be found where a
+// character-by-character decoder finds them, for any block size. Their key words must order them as
+// the decoded columns do, without reading past a record.
 #include <algorithm>
 #include <memory>
 #include <string>
@@ -55,7 +55,8 @@ bool less_by_words(const TextLayout& layout, std::span<const std::byte> a,
   return false;
 }
 
-// What the reference orders: a pair's key, or the record without its terminator.
+// Returns the part of a record that the reference compares: a pair's key, or the line without its
+// end.
 std::string decoded(const TextFormat& of, const std::string& record) {
   if (of.kind != TextKind::pairs) return record.substr(0, record.size() - 1);
   std::uint32_t key_bytes;
@@ -63,7 +64,7 @@ std::string decoded(const TextFormat& of, const std::string& record) {
   return record.substr(8, key_bytes);
 }
 
-// A record that must be the next, or be bad.
+// Checks that `record` is the next record: a good one, or the bad one that `bad` describes.
 void check_record(const TextFormat& of, const TextLayout& layout, const std::string& record,
                   const BadRecord* bad) {
   bool good = true;
@@ -95,7 +96,7 @@ void corank::fuzz(std::span<const std::uint8_t> input) {
   const std::string text(reinterpret_cast<const char*>(input.data()), input.size());
   const auto [records, rest] = test::records_of(text, of);
 
-  // In memory of its own size, so that a sanitizer sees what is read beyond it.
+  // A separate allocation of exact size, so that a sanitizer detects reads past the end.
   const std::unique_ptr<std::byte[]> memory(new std::byte[text.size()]);
   std::ranges::copy(std::as_bytes(std::span(text)), memory.get());
   std::vector<PrefixRef> entries(room), all;

@@ -1,6 +1,9 @@
-// Merges of lines against GNU sort -m, byte for byte: random lines, runs and options, where both
-// have the option. Usage: gnu-sort-test [--cases N] [--seed N]; case i of seed s is case 0 of seed
-// s + i.
+// Compares merges of lines with GNU `sort -m`, byte for byte: random lines, runs, and options that
+// both programs have.
+//
+// Usage: gnu-sort-test [--cases N] [--seed N]
+//
+// Case i of seed s is case 0 of seed s + i.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <spawn.h>
@@ -19,7 +22,7 @@ using namespace corank::test;
 
 namespace {
 
-constexpr int skipped = 77;  // as ctest is told
+constexpr int skipped = 77;  // exit code that CTest counts as skipped
 
 int run(const Strings& arguments) {
   std::vector<char*> argv;
@@ -37,11 +40,11 @@ void write_text(const std::filesystem::path& path, std::string_view text) {
   write_file(path, Bytes(begin, begin + text.size()));
 }
 
-// The same order, said to both.
+// Holds one sort order as the options of both programs.
 struct Order {
   Strings gnu;
   Strings ours;
-  std::vector<bool> numeric;  // columns that are integers; empty if lines have no columns
+  std::vector<bool> numeric;  // true for columns of integers; empty if lines have no columns
   char delimiter = 0;
   char terminator = '\n';
 };
@@ -80,7 +83,7 @@ Order random_order(Random& random) {
     for (std::uint64_t columns = 1 + below(random, 5); columns > 0; --columns)
       order.numeric.push_back(below(random, 3) == 0);
     for (std::uint64_t keys = 1 + below(random, 3); keys > 0; --keys) {
-      // A column beyond what lines have is an empty string.
+      // A column past the last one of a line is an empty string.
       const std::uint64_t column = 1 + below(random, order.numeric.size() + 1);
       add_key(fmt::format("{0},{0}", column), std::to_string(column),
               column <= order.numeric.size() && order.numeric[column - 1]);
@@ -97,7 +100,7 @@ Order random_order(Random& random) {
 
 std::string random_line(const Order& order, Random& random, std::uint64_t max_bytes) {
   const auto text = [&](std::uint64_t bytes) {
-    // Few characters, so that lines are equal and begin alike; now and then any byte.
+    // Few distinct characters, so that lines are equal or share prefixes; sometimes any byte.
     const bool any = below(random, 8) == 0;
     std::string made(below(random, bytes + 1), ' ');
     for (char& c : made) {
@@ -110,7 +113,7 @@ std::string random_line(const Order& order, Random& random, std::uint64_t max_by
   if (order.numeric.empty()) return text(max_bytes);
   std::string line;
   for (std::size_t column = 0; column < order.numeric.size(); ++column) {
-    // Lines may end early, but a number is in each.
+    // Lines may end early, but not before their last number.
     const auto numbers_left = std::find(order.numeric.begin() + static_cast<std::ptrdiff_t>(column),
                                         order.numeric.end(), true);
     if (numbers_left == order.numeric.end() && below(random, 6) == 0) break;
@@ -126,13 +129,13 @@ std::string random_line(const Order& order, Random& random, std::uint64_t max_by
   return line;
 }
 
-// False if the outputs differ, or either program fails.
+// Returns true if both programs succeed and their outputs are equal.
 bool same(std::uint64_t seed, const std::string& program) {
   Random random(seed);
   const Order order = random_order(random);
   const TemporaryFolder folder;
 
-  // All lines, sorted by the one program that is not under test, are dealt to the runs.
+  // GNU sort sorts all lines, which are then dealt to the runs.
   const std::uint64_t lines = below(random, 10) == 0 ? 20'000 : below(random, 1500);
   const std::uint64_t max_bytes = below(random, 4) == 0 ? 200 : below(random, 40);
   std::string all;

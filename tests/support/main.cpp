@@ -1,11 +1,11 @@
-// The main function of both test programs, compiled once: this takes long with Catch2's version 2.
+// The main function of the test programs, in its own file because Catch2 version 2 compiles slowly.
 #include <cstdio>
 #include <string>
 
-#define CATCH_CONFIG_RUNNER  // of version 2; version 3 has no such thing
+#define CATCH_CONFIG_RUNNER  // for version 2; version 3 ignores it
 #include "support/catch.hpp"
 
-// Why this machine can't run the tests; empty if it can. A test program may have its own.
+// Returns why this machine cannot run the tests; empty if it can. A test program may override it.
 [[gnu::weak]] std::string cannot_run() {
   return {};
 }
@@ -13,7 +13,7 @@
 int main(int argc, char** argv) {
   if (const std::string reason = cannot_run(); !reason.empty()) {
     std::printf("skipped: %s\n", reason.c_str());
-    return 77;  // which CTest takes for "skipped"
+    return 77;  // the exit code that CTest counts as skipped
   }
-  return Catch::Session().run(argc, argv) == 0 ? 0 : 1;  // a number of failures could be 77
+  return Catch::Session().run(argc, argv) == 0 ? 0 : 1;  // not the number of failures
 }

@@ -1,4 +1,4 @@
-// Runs in files, merged by options in the ways that there are.
+// Test fixture: merges runs in files into a file, into memory or into parts.
 #pragma once
 
 #include <filesystem>
@@ -17,7 +17,7 @@ struct MergeCase {
   std::vector<std::filesystem::path> paths;
   std::vector<Bytes> runs;
   Options options;
-  Stats stats;  // of merged()
+  Stats stats;  // of the last merged()
 
   MergeCase(const std::string& schema, const std::string& keys) {
     options.record = Schema::parse(schema);
@@ -25,7 +25,7 @@ struct MergeCase {
     options.overwrite = true;
   }
 
-  // Its records, sorted.
+  // Adds a run of these records, sorted.
   void add_run(const Bytes& records) {
     runs.push_back(stably_sorted(options.record, options.keys, records));
     paths.push_back(folder / ("run" + std::to_string(paths.size())));

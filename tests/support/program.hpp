@@ -1,4 +1,4 @@
-// Runs the program as its user does.
+// Runs the program in a child process, as a user would.
 #pragma once
 
 #include <fcntl.h>
@@ -25,20 +25,20 @@ namespace corank::test {
 
 using Strings = std::vector<std::string>;
 
-// The program stands beside the tests.
+// Returns the path of the program, which is in the folder of the tests.
 inline std::filesystem::path program() {
   return std::filesystem::read_symlink("/proc/self/exe").parent_path() / "corank";
 }
 
 struct Result {
-  int code;  // 128 + n where signal n ended it
+  int code;  // exit code, or 128 + n if signal n ended the program
   std::string out;
   std::string err;
 };
 
 struct Setting {
   std::string in;                             // standard input
-  std::function<void()> before_exec = [] {};  // in the new process
+  std::function<void()> before_exec = [] {};  // called in the child process
   std::function<void(pid_t)> while_running = [](pid_t) {};
 };
 

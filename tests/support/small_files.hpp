@@ -1,4 +1,4 @@
-// Makes writing fail where a file would become too large.
+// Makes writes fail once a file reaches a size limit.
 #pragma once
 
 #include <signal.h>
@@ -8,7 +8,7 @@
 
 namespace corank::test {
 
-// While it lives, files end at `bytes`.
+// Limits the size of files to `bytes` during its lifetime.
 class SmallFiles {
  public:
   explicit SmallFiles(std::uint64_t bytes) {

@@ -1,4 +1,4 @@
-// Sources as the library opens them.
+// Opens and drains input sources in tests.
 #pragma once
 
 #include <algorithm>
@@ -28,7 +28,7 @@ inline std::unique_ptr<Source> open(const std::filesystem::path& path,
                      settings.decompress, settings.stop);
 }
 
-// All that is left in it, by reads of several sizes.
+// Reads the rest of the source in steps of several sizes.
 inline Bytes drain(Source& source) {
   Bytes all;
   for (const std::size_t step : {1, 3, 4096, 100'000})

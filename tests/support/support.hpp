@@ -1,5 +1,5 @@
-// What several tests need: folders that vanish, random records, and an order of records that shares
-// nothing with the code under test.
+// Shared test support: temporary folders, random records, and a reference order of records that
+// shares no code with the library.
 #pragma once
 
 #include <cstddef>
@@ -28,7 +28,7 @@ class TemporaryFolder {
 
   const std::filesystem::path& path() const { return path_; }
   std::filesystem::path operator/(const std::string& name) const { return path_ / name; }
-  std::vector<std::string> names() const;  // of what is in it, sorted
+  std::vector<std::string> names() const;  // names of the files in the folder, sorted
 
  private:
   std::filesystem::path path_;
@@ -39,35 +39,35 @@ Bytes read_file(const std::filesystem::path& path);
 
 Bytes bytes_of_text(std::string_view text);
 std::string text_of(std::span<const std::byte> bytes);
-std::string text_of(const std::filesystem::path& path);             // of what the file holds
-std::string pair_of(std::string_view key, std::string_view value);  // as --kv reads it
+std::string text_of(const std::filesystem::path& path);             // content of the file
+std::string pair_of(std::string_view key, std::string_view value);  // a pair in the format of --kv
 
 inline std::uint64_t below(Random& random, std::uint64_t bound) {
   return random() % bound;
 }
 
-// Tests that try all there is take steps of this. A sanitizer makes each trial many times slower,
-// and what it is there to find shows in some of them.
+// Step of exhaustive tests. A sanitizer makes each case much slower, and a sample of the cases
+// suffices for the faults that it detects.
 #ifdef __SANITIZE_ADDRESS__
 inline constexpr unsigned exhaustive_step = 11;
 #else
 inline constexpr unsigned exhaustive_step = 1;
 #endif
 
-// Which of a small or large set of values fields take.
+// How many distinct values random fields have.
 enum class Values { any, few, one };
 
-// Records of all widths and keys of all kinds.
+// Schemas and keys: records of all widths and keys of all types.
 extern const std::vector<std::pair<const char*, const char*>> schemas_and_keys;
 
-// Floats include both zeros, both infinities and several NaNs.
+// Returns random records; floats include both zeros, both infinities and several NaNs.
 Bytes random_records(const Schema& schema, std::uint64_t count, Values values, Random& random);
 
-// The order of records, field by field, from the decoded values.
+// Compares two records by the decoded values of their key fields.
 bool reference_less(const Schema& schema, const std::vector<KeyField>& keys, const std::byte* a,
                     const std::byte* b);
 
-// `records` in the order of std::stable_sort.
+// Returns `records` sorted by std::stable_sort with reference_less().
 Bytes stably_sorted(const Schema& schema, const std::vector<KeyField>& keys, const Bytes& records);
 
 }  // namespace corank::test

@@ -1,4 +1,5 @@
-// The order of text, decoded character by character; shares nothing with the code under test.
+// Reference order of variable-length records, decoded character by character. It shares no code
+// with the library.
 #pragma once
 
 #include <charconv>
@@ -16,8 +17,8 @@ namespace corank::test {
 
 using Strings = std::vector<std::string>;
 
-// The columns of a record without its terminator; with `for_numbers`, those that go on behind a
-// quote, but for blanks, are no numbers.
+// Returns the columns of a record without its terminator. With `for_numbers`, characters after a
+// closing quote, except blanks, make a column an invalid number.
 inline Strings columns_of(const std::string& record, const TextFormat& format,
                           bool for_numbers = false) {
   Strings columns(1);
@@ -72,7 +73,7 @@ inline std::optional<long double> number_of(std::string text, TextType type) {
   return value;
 }
 
-// Less than 0, 0 or more; of records without their terminators.
+// Returns a negative number, 0 or a positive one; the records have no terminators.
 inline int compare_records(const std::string& a, const std::string& b, const TextFormat& format) {
   for (const TextKey& key : format.keys) {
     const auto value = [&](const std::string& record) -> std::optional<std::string> {
@@ -105,7 +106,7 @@ inline int compare_records(const std::string& a, const std::string& b, const Tex
   return 0;
 }
 
-// The records of `text`, each with its terminator, and what is left behind the last.
+// Returns the records of `text`, each with its terminator, and the incomplete rest.
 inline std::pair<Strings, std::string> records_of(const std::string& text,
                                                   const TextFormat& format) {
   Strings records;

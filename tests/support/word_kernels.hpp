@@ -1,3 +1,4 @@
+// The word merge kernels under test.
 #pragma once
 
 #include <vector>
@@ -6,7 +7,7 @@
 
 namespace corank::test {
 
-// Every kernel that this machine has; the portable one is always there.
+// Returns every kernel that this machine supports, always including the portable one.
 inline std::vector<const WordKernel*> kernels() {
   std::vector<const WordKernel*> result;
   for (const Simd simd : {Simd::none, Simd::neon, Simd::avx2, Simd::avx512})
