@@ -172,8 +172,7 @@ void corank::fuzz(std::span<const std::uint8_t> bytes) {
       if (unit.records != 0) backend->merge(unit, output.data() + from * record_bytes);
     };
     if (out_of_order != 0) {
-      // One chunk per run: the backend checks the order within a chunk, the reader checks it
-      // between chunks.
+      // One chunk per run, because the backend does not check the order between chunks.
       try {
         merge(0, unit_of(spans, record_bytes, start, ends, 256));
         require(false);

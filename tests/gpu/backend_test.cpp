@@ -1,5 +1,5 @@
-// The CUDA backend, through the interface that the pipeline uses, against std::stable_sort.
-// Tests tagged [sanitize] are small enough to run under compute-sanitizer.
+// Tests of the CUDA backend through the Backend interface, against std::stable_sort. Tests tagged
+// [sanitize] are small enough to run under compute-sanitizer.
 #include "backend/backend.hpp"
 
 #include <algorithm>
@@ -32,7 +32,7 @@ std::uint64_t below(Random& random, std::uint64_t end) {
   return random() % end;
 }
 
-// A schema, a backend for it, and pinned memory for one unit at a time and its output.
+// Holds a schema, a backend for it, and pinned memory for one unit at a time and its output.
 class Rig {
  public:
   struct Sizes {
@@ -71,7 +71,8 @@ class Rig {
     return result;
   }
 
-  // The bytes of the keys take few different values if `values` says so; all others are random.
+  // Returns a sorted run. If `values` is small, each key byte has one of few values; other bytes
+  // are random.
   Bytes random_run(Random& random, std::uint64_t records, unsigned values) const {
     static constexpr unsigned char few[] = {0x00, 0xff, 0x80, 0x7f, 0xf0};
     Bytes run(records * record_bytes());
@@ -84,8 +85,8 @@ class Rig {
     return sorted(run);
   }
 
-  // A unit of all of `runs`, none of them empty, in chunks cut at random. Some chunks hold a record
-  // before or behind their segment; what it is plays no part.
+  // Returns a unit of all records of `runs`, none of which is empty, in chunks cut at random. Some
+  // chunks hold a record before or after their segment, which must not affect the merge.
   WorkUnit unit_of(const std::vector<Bytes>& runs, Random& random) {
     WorkUnit unit;
     unit.sequence = random();
@@ -118,7 +119,8 @@ class Rig {
     return sorted(all);
   }
 
-  // Whether the merge gives `expected`, finds it so, and leaves the rest of the output alone.
+  // Returns true if the merge yields `expected` with matching fingerprints and leaves the rest of
+  // the output untouched.
   bool merges_to(const WorkUnit& unit, const Bytes& expected) {
     const Buffer output = this->output();
     const auto bytes = output.bytes();
@@ -170,7 +172,7 @@ const Kind kinds[] = {
     {"a:u32,b:bytes4092", ""},
 };
 
-// `k` runs of up to `records` records each.
+// Returns `k` random runs of up to `records` records each.
 std::vector<Bytes> random_runs(const Rig& rig, Random& random, std::uint64_t k,
                                std::uint64_t records, unsigned values) {
   std::vector<Bytes> runs;
@@ -179,7 +181,7 @@ std::vector<Bytes> random_runs(const Rig& rig, Random& random, std::uint64_t k,
   return runs;
 }
 
-// 16-byte records whose keys, u64, start at `low` and grow by less than `step` each.
+// Returns 16-byte records whose u64 keys start at `low` and grow by less than `step` each.
 Bytes growing_run(Random& random, std::uint64_t records, std::uint64_t low, std::uint64_t step) {
   Bytes run(16 * records);
   for (std::uint64_t i = 0; i < records; ++i) {
@@ -190,7 +192,7 @@ Bytes growing_run(Random& random, std::uint64_t records, std::uint64_t low, std:
   return run;
 }
 
-// Every sorted run of up to four records over three keys; the empty one is the first.
+// Returns every sorted run of up to four records over three keys, the empty run first.
 std::vector<std::string> small_runs() {
   std::vector<std::string> runs{""};
   for (std::size_t i = 0; i < runs.size(); ++i)
@@ -225,7 +227,7 @@ TEST_CASE("the CUDA backend merges every unit of up to three small runs", "[gpu]
 }
 
 TEST_CASE("the CUDA backend merges every four small runs, side by side in one unit", "[gpu]") {
-  // The first field keeps the cases apart: all cases with the same first run make one unit.
+  // The first field is the number of the case: all cases with the same first run form one unit.
   const std::vector<std::string> small = small_runs();
   const std::uint64_t cases = small.size() * small.size() * small.size();
   Rig rig("which:u32,key:u8,id:u32", "which,key", {16 * cases, 10'000, 300});
@@ -282,7 +284,7 @@ TEST_CASE("the CUDA backend merges small units of every kind", "[gpu][sanitize]"
 TEST_CASE("the CUDA backend merges thousands of runs", "[gpu]") {
   Random random(5);
   for (const Kind& kind : {Kind{"a:u64,b:u64", ""}, Kind{"a:bytes40,b:u8", ""}}) {
-    // The last unit has more segments than a backend expects at first.
+    // The last unit has more segments than a backend allocates for at first.
     Rig rig(kind.schema, kind.keys, {400'000, 100, 20'000});
     for (const std::uint64_t k : {500u, 1'000u, 1'999u, 2'000u, 9'000u}) {
       CAPTURE(kind.schema, k);
@@ -345,7 +347,7 @@ TEST_CASE("the CUDA backend merges runs of every distribution", "[gpu]") {
 TEST_CASE("the CUDA backend names the first record that is out of order",
           "[gpu][sanitize][disorder]") {
   Random random(9);
-  // A record's last byte is the last of its key.
+  // The last byte of each record is the last byte of its key.
   for (const char* schema :
        {"b:u64,a:u64be", "b:u8,a:bytes12", "b:u16,a:bytes25", "b:u8,a:bytes40"}) {
     Rig rig(schema, "a", {3'000, 400, 100});
@@ -358,7 +360,7 @@ TEST_CASE("the CUDA backend names the first record that is out of order",
       };
       const std::uint64_t moved = below(random, segment.count);
       std::memset(record(moved), 0, rig.record_bytes());
-      // Where all keys are zero, one that is greater by its last byte is in the way of the next.
+      // If all keys are zero, setting the last byte makes a record greater than its successor.
       if (trial % 2) record(moved)[rig.record_bytes() - 1] = std::byte{1};
 
       std::vector<std::pair<std::uint32_t, std::uint64_t>> offenders;
@@ -370,7 +372,8 @@ TEST_CASE("the CUDA backend names the first record that is out of order",
         rig.backend().merge(unit, rig.output().bytes().data());
         CHECK(offenders.empty());
       } catch (const DeviceError&) {
-        // Where segments of a run meet it is others who look, but what comes of it is out of order.
+        // The backend checks the order within segments only. An error between segments shows in
+        // its output.
         CHECK(offenders.empty());
         CHECK((moved == 0 || moved + 1 == segment.count));
       } catch (const RunOutOfOrder& out_of_order) {
@@ -379,7 +382,7 @@ TEST_CASE("the CUDA backend names the first record that is out of order",
         CHECK(out_of_order.record == offenders.front().second);
       }
     }
-    CHECK(rig.merges(random_runs(rig, random, 4, 600, 256), random));  // no harm is left behind
+    CHECK(rig.merges(random_runs(rig, random, 4, 600, 256), random));  // the backend still works
   }
 }
 
@@ -438,7 +441,7 @@ TEST_CASE("the CUDA backend refuses what it cannot do", "[gpu][sanitize]") {
   CHECK(make_cuda_backend(0, {&encoding, 1, 1, 1})->device() == first.description);
 }
 
-// Hidden: it measures, and needs the device for itself.
+// Hidden by default: a measurement that needs the device for itself.
 TEST_CASE("units in flight overlap", "[.][overlap]") {
   constexpr std::uint64_t records = 4u << 20, units = 64;
   constexpr unsigned tokens = 4;
@@ -464,7 +467,7 @@ TEST_CASE("units in flight overlap", "[.][overlap]") {
       const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
       return static_cast<double>(units * records * 16) / seconds.count();
     };
-    bytes_per_second(tokens);  // warm
+    bytes_per_second(tokens);  // warm-up
     const double alone = bytes_per_second(1), together = bytes_per_second(tokens);
     std::printf("k=%3d, units of 64 MiB: one at a time %.1f GB/s, %u at once %.1f GB/s\n",
                 static_cast<int>(k), alone * 1e-9, tokens, together * 1e-9);

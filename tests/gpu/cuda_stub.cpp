@@ -13,7 +13,8 @@
 #include <string_view>
 #include <utility>
 
-// What <<<>>> and static constructors call.
+// Entry points of the CUDA runtime that compilers generate calls to: kernel launches and static
+// constructors.
 extern "C" {
 unsigned __cudaPushCallConfiguration(dim3 grid, dim3 block, size_t shared, cudaStream_t stream);
 cudaError_t __cudaPopCallConfiguration(dim3* grid, dim3* block, size_t* shared, void* stream);
@@ -38,7 +39,7 @@ Address address_of(const void* at) {
   return reinterpret_cast<Address>(at);
 }
 
-// Blocks of memory by where they begin.
+// Memory blocks by start address.
 class Blocks {
  public:
   void add(const void* at, std::size_t bytes) { blocks_[address_of(at)] = bytes; }
@@ -68,7 +69,7 @@ struct Event {
   cudaStream_t recorded = nullptr;
 };
 
-// Nothing but kernels and copies may touch it.
+// Device memory, which only kernels and copies may access.
 class DeviceMemory {
  public:
   static constexpr std::size_t max_bytes = std::size_t{1} << 30;
@@ -78,7 +79,7 @@ class DeviceMemory {
                                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0))) {
     if (base_ == MAP_FAILED) std::abort();
   }
-  // While what it returns lives, the memory can be read and written.
+  // Makes the memory accessible during the lifetime of the returned object.
   auto opened() {
     const auto protect = [this](int how) {
       if (used_ != 0 && mprotect(base_, used_, how) != 0) std::abort();
@@ -98,7 +99,7 @@ class DeviceMemory {
     auto* const block = reinterpret_cast<std::byte*>(at);
     blocks.add(block, bytes);
     const auto open = opened();
-    std::memset(block, 0xa5, bytes);  // nothing that means anything
+    std::memset(block, 0xa5, bytes);  // a recognisable pattern
     return block;
   }
   Blocks blocks;
@@ -113,10 +114,10 @@ struct Runtime {
   std::mutex mutex;
   Setup setup;
   Outcome outcome;
-  cudaError_t broken = cudaSuccess;  // what every call says from now on
+  cudaError_t broken = cudaSuccess;  // once set, every call returns it
   DeviceMemory memory;
-  Blocks pinned;      // that the runtime allocated
-  Blocks registered;  // that the caller did
+  Blocks pinned;      // allocated by the runtime
+  Blocks registered;  // allocated by the caller
   std::map<cudaStream_t, Stream> streams;
   std::map<cudaEvent_t, Event> events;
   std::uintptr_t handles = 0;
@@ -128,7 +129,7 @@ Runtime& runtime() {
   return one;
 }
 
-// Static constructors fill it.
+// Kernel names by function address, filled by static constructors.
 std::map<const void*, std::string>& kernel_names() {
   static std::map<const void*, std::string> names;
   return names;
@@ -141,7 +142,7 @@ thread_local struct {
   cudaStream_t stream;
 } configuration;
 
-// After these the process has no device any more.
+// Returns true for errors after which the process has lost its device.
 bool is_final(cudaError_t error) {
   return error == cudaErrorIllegalAddress || error == cudaErrorLaunchFailure ||
          error == cudaErrorECCUncorrectable;
@@ -151,7 +152,7 @@ cudaError_t fail(cudaError_t error) {
   return last_error = error;
 }
 
-// What a call is to say.
+// Counts a call and returns the error that it reports.
 cudaError_t enter(const char* call) {
   Runtime& r = runtime();
   const std::uint64_t number = r.outcome.calls[call]++;
@@ -210,7 +211,7 @@ cudaError_t check_copy(const void* to, const void* from, std::size_t bytes, cuda
   return fail(cudaErrorInvalidValue);
 }
 
-// What a copy enqueued must still be there when it is done.
+// Returns a copy for later; its memory must still exist when the copy runs.
 Work copy_of(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind) {
   return [=] {
     const void* const on_device = kind == cudaMemcpyHostToDevice ? to : from;
@@ -271,7 +272,7 @@ using namespace corank::test::cuda_stub;
   const std::lock_guard lock(r.mutex); \
   if (const cudaError_t error = enter(__func__)) return error
 
-// A call that gives something back does so even where it reports an error of the past.
+// Defines the body of a call that frees something. It frees even if it reports an earlier error.
 #define GIVE_BACK(given)                                         \
   Runtime& r = runtime();                                        \
   const std::lock_guard lock(r.mutex);                           \
@@ -453,7 +454,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
     return fail(cudaErrorInvalidResourceHandle);
   }
   const cudaError_t error = enter(__func__);
-  // An error that a wait reports is one of the work, which is over.
+  // An error from a wait belongs to the stream's work, which has then ended.
   if (error)
     found->second.work.clear();
   else

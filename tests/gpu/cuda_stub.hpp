@@ -1,6 +1,6 @@
-// A CUDA runtime with one device that is made up, for the host's side of the CUDA backend. Work
-// that is put into a stream is done when somebody waits for it, not before; the host cannot touch
-// the device's memory; what is lent must come back once.
+// A stub of the CUDA runtime with one simulated device, to test the host side of the CUDA backend.
+// Work in a stream runs only when the host waits for it. The host cannot access device memory, and
+// every resource must be released exactly once.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -15,37 +15,37 @@
 namespace corank::test::cuda_stub {
 
 enum class Kernels {
-  emulated,  // what a unit needs of them is done by the host
-  idle,      // nothing is done, and nobody says so
-  boastful,  // as emulated, but they select more records than there are
+  emulated,  // the host does what a unit needs of them
+  idle,      // they do nothing and report success
+  boastful,  // emulated, but they select more records than there are
 };
 
 struct Setup {
   Kernels kernels = Kernels::emulated;
   std::size_t memory_bytes = std::size_t{64} << 20;
-  // The call that fails, by its name; `before` such calls do not.
+  // Name of the call that fails; the first `before` such calls succeed.
   std::string call = "";
   std::uint64_t before = 0;
-  cudaError_t error = cudaSuccess;  // as on a real device, some are all that is heard from then on
+  cudaError_t error = cudaSuccess;  // as on a real device, some errors are permanent
 };
 
 struct Outcome {
-  bool failed = false;                         // the call came
-  std::map<std::string, std::uint64_t> calls;  // how often each came
-  // What was done that must not be done, and what was not given back.
+  bool failed = false;                         // the failing call was made
+  std::map<std::string, std::uint64_t> calls;  // number of calls by name
+  // Violations: invalid accesses, and resources that were not released.
   std::vector<std::string> wrong;
 };
 
-// What is between the two is one merge.
+// Start and end the observation of one merge.
 void begin(const Setup& setup);
 Outcome end();
 
-// For the kernels: what they do when they are run. Empty where nothing shows it. What arguments
-// point to is gone by then.
+// Returns the host's emulation of a kernel, run with its stream; empty if it has no visible effect.
+// It copies its arguments, because their memory does not outlive the launch.
 using Work = std::function<void()>;
 Work emulation(Kernels how, const std::string& kernel, void** arguments, cudaStream_t stream);
 
-// Notes it if they are not in the device's memory, or in memory that was pinned.
+// Record a violation unless the bytes lie in device memory, or in pinned memory.
 void check_on_device(const void* at, std::size_t bytes, const char* whose);
 void check_pinned(const void* at, std::size_t bytes, const char* whose);
 

@@ -1,5 +1,5 @@
-// What kernels do, done by the host: as much of it as what they make of a unit shows. The merge of
-// the keys does nothing: what it would have ordered is sorted where it is gathered.
+// Emulates the backend's kernels on the host, as far as their results are visible in a unit. The
+// merge of keys does nothing; the gather sorts its records instead.
 #include <algorithm>
 #include <cstring>
 #include <map>
@@ -19,16 +19,17 @@ namespace {
 
 using Count = std::uint64_t;
 
-// What kernels left behind in a stream for those after them.
+// State that the kernels of one stream pass to later ones.
 struct Unit {
-  std::vector<const std::byte*> records;          // as they were staged
-  std::vector<std::span<const std::byte>> texts;  // the same of records of variable length
+  std::vector<const std::byte*> records;          // in the order of staging
+  std::vector<std::span<const std::byte>> texts;  // variable-length records in the order of staging
   KeyLayout layout;
-  // Of a unit that is shaped.
+  // Results of the operators on fixed records.
   std::vector<std::uint32_t> kept;
   KeyLayout groups;
-  bool flagged = false;  // and not selected yet
-  // The same of records of variable length: what goes out, and as which columns.
+  bool flagged = false;  // flagged, but not yet selected
+  // Results of the operators on variable-length records: emitted records, and their selected
+  // columns.
   std::vector<std::span<const std::byte>> outgoing;
   TextLayout selected{};
   bool shaped = false;
@@ -96,7 +97,7 @@ Work gather_work(const Arguments& given, Unit& unit) {
     if (*out_of_order != in_order) return;
     const std::uint32_t bytes = unit.layout.record_bytes;
     check_on_device(out, records * bytes, "what is gathered");
-    if (!places.keys) {  // of what was shaped
+    if (!places.keys) {  // after operators
       for (Count i = 0; i < records; ++i)
         std::memcpy(out + i * bytes, from + places.values[i], bytes);
       return;
@@ -249,7 +250,7 @@ Work settle_text_groups_work(const Arguments& given, Unit& unit) {
   };
 }
 
-// CUB's, of the lengths of records: which of their columns go out.
+// Emulates CUB's scan of record lengths, which carries the selected columns.
 Work scan_work(const Arguments& given, Unit& unit) {
   using Lengths = decltype(thrust::make_transform_iterator(
       thrust::counting_iterator<std::uint64_t>(0), EntryBytes{}));
@@ -314,8 +315,8 @@ Work flag_kept_work(const Arguments& given, Unit& unit) {
   };
 }
 
-// CUB's, of what was flagged first. What is selected after that flag_groups and settle_groups put
-// where it belongs.
+// Emulates CUB's select, which only matters after flag_kept: flag_groups and settle_groups place
+// other selections themselves.
 Work select_work(const Arguments& given, Unit& unit, bool boasts) {
   return [&unit, boasts, to = given.get<std::uint32_t*>(2), count = given.get<Count*>(3)] {
     if (!unit.flagged) return;

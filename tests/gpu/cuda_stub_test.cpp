@@ -1,4 +1,4 @@
-// The host's side of the CUDA backend on a runtime that is made up, where every call fails once.
+// Tests of the host side of the CUDA backend on a stub runtime in which each call fails in turn.
 #include "gpu/cuda_stub.hpp"
 
 #include <unistd.h>
@@ -22,7 +22,7 @@ using cuda_stub::Setup;
 
 namespace {
 
-// How the records look, where they stand, and what becomes of them.
+// Describes the records of a merge, where they are, and its operators.
 struct Kind {
   const char* name;
   const char* schema;  // null: lines
@@ -66,12 +66,13 @@ constexpr Kind kinds[] = {
      .memory_bytes = 1 << 20},
 };
 
-// The errors that a call can fail with. The first is the only one that smaller units help against.
+// Errors that calls fail with. Only the first one, out of memory, makes the backend try smaller
+// units.
 constexpr std::array errors{cudaErrorMemoryAllocation, cudaErrorIllegalAddress,
                             cudaErrorDevicesUnavailable, cudaErrorLaunchFailure,
                             cudaErrorECCUncorrectable};
 
-// Runs, merged as often as one likes.
+// Holds runs that can be merged repeatedly.
 class Scene {
  public:
   explicit Scene(const Kind& kind) : kind_(kind) {
@@ -96,16 +97,16 @@ class Scene {
     options.min_device_bytes = 0;
   }
 
-  // Whatever goes wrong.
+  // The outcome of a merge that may have failed.
   struct Result {
     Outcome outcome;
     Stats stats;
-    std::string error;  // in words; empty if there was none
-    bool right;         // the output is what it must be
-    bool untouched;     // it is what it was before
+    std::string error;  // the message; empty if there was no error
+    bool right;         // the output is correct
+    bool untouched;     // the output is the old one
   };
   Result merge_with(const Setup& setup) {
-    alarm(60);  // a merge that hangs ends the program
+    alarm(60);  // ends the program if the merge hangs
     if (!kind_.in_memory && kind_.parts == 0) write_file(folder_ / "output", Bytes(1));
     const Bytes before = output();
     Result result;
@@ -191,8 +192,8 @@ void check_is_right(const Scene::Result& result) {
   CHECK(result.outcome.wrong == std::vector<std::string>{});
 }
 
-// Whether every call of a merge is to fail by every error. Otherwise ever fewer of the later ones
-// do, which are like those before them, by one error each.
+// If true, every call of a merge fails with every error. Otherwise ever fewer of the later calls
+// fail, with one error each, because they resemble the earlier ones.
 const bool all_faults = std::getenv("CORANK_ALL_FAULTS") != nullptr;
 
 std::uint64_t next_number(std::uint64_t number) {
@@ -279,7 +280,7 @@ TEST_CASE("whatever call to the runtime fails the output is the same and nothing
 
 TEST_CASE("a call that must not fail ends the merge and leaves the output alone") {
   for (const Kind& kind : kinds) {
-    if (kind.in_memory) continue;  // there is no output but this one
+    if (kind.in_memory) continue;  // the only output is in memory
     Scene scene(kind);
     const Outcome clean = scene.merge_with({}).outcome;
     const std::size_t names = scene.names();
@@ -312,7 +313,8 @@ TEST_CASE("kernels that do nothing and say nothing are found out") {
     CHECK(result.stats.units_redone_on_cpu > 0);
     CHECK(result.stats.device_fault != "");
 
-    // Whatever they leave behind, the host keeps to its memory.
+    // Without verification, idle kernels may leave any output, but the host must stay within its
+    // memory.
     scene.options.verify = false;
     CHECK(scene.merge_with({.kernels = Kernels::idle}).outcome.wrong == std::vector<std::string>{});
   }
@@ -339,7 +341,7 @@ TEST_CASE("a device that selects more records than there are is not believed") {
     check_is_right(result);
     const bool shapes = *kind.on_equal || *kind.where;
     CAPTURE(result.stats.device_fault);
-    // Of lines the last pass alone is shaped.
+    // Intermediate passes over lines apply no operators, so only the last pass is affected.
     CHECK((result.stats.units_redone_on_cpu != 0) == shapes);
   }
 }

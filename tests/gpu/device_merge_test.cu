@@ -1,5 +1,5 @@
-// The device merges against std::stable_sort: types, alignments, lengths, duplicates, bad
-// arguments.
+// Tests of the device merges against std::stable_sort: types, alignments, lengths, duplicates and
+// invalid arguments.
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
@@ -27,14 +27,14 @@ void check(cudaError_t error) {
   REQUIRE(error == cudaSuccess);
 }
 
-// Device memory whose contents start `offset` elements into an allocation of exactly the bytes
-// needed, so that compute-sanitizer sees any access beside them.
+// Device memory whose contents start `offset` elements into an allocation of exact size, so that
+// compute-sanitizer detects any access outside them.
 template <class T>
 class DeviceArray {
  public:
   explicit DeviceArray(std::size_t count, std::size_t offset = 0) : count_(count), offset_(offset) {
     check(cudaMalloc(&memory_, std::max<std::size_t>((offset + count) * sizeof(T), 1)));
-    // Neither zeros nor sorted: what was not written shows.
+    // A pattern that is neither zero nor sorted, so that unwritten elements are detected.
     check(cudaMemset(memory_, 0xA5, (offset + count) * sizeof(T)));
   }
   DeviceArray(const std::vector<T>& host, std::size_t offset) : DeviceArray(host.size(), offset) {
@@ -75,13 +75,13 @@ struct Greater {
     return x > y;
   }
 };
-// A total preorder of floats with NaN after everything.
+// Total preorder of floats with NaN after all other values.
 struct FloatLess {
   __host__ __device__ bool operator()(float x, float y) const {
     return x < y || (x == x && y != y);
   }
 };
-// Wider than a granule: whole granules or not.
+// A record wider than a granule; its size may or may not be a multiple of one.
 template <int words>
 struct Wide {
   std::uint64_t key;
@@ -89,7 +89,7 @@ struct Wide {
   std::uint64_t rest[words - 2];
   __host__ __device__ friend bool operator<(const Wide& x, const Wide& y) { return x.key < y.key; }
 };
-struct Odd {  // fits no granule
+struct Odd {  // size is not a multiple of a granule
   std::uint32_t word[3];
   __host__ __device__ friend bool operator<(const Odd& x, const Odd& y) {
     return x.word[0] < y.word[0];
@@ -127,7 +127,7 @@ struct Temporary {
   ~Temporary() { cudaFree(memory); }
 };
 
-// The merge for older devices, which newer ones can run, too.
+// Runs the merge for older devices, which newer ones can run as well.
 template <class Key, class Value, class Less>
 cudaError_t merge_portably(void* temporary, std::size_t& bytes,
                            std::span<const Sequence<Key, Value>> runs, Output<Key, Value> output,
@@ -136,8 +136,8 @@ cudaError_t merge_portably(void* temporary, std::size_t& bytes,
                                                                nullptr, less);
 }
 
-// Merges runs of random keys, drawn from `range` values, and checks every byte. The values tell
-// where a record came from, which is no function of its key: an unstable merge shows.
+// Merges runs of random keys, drawn from `range` values, and compares every byte. The values record
+// the origin of each key, so an unstable merge is detected.
 template <class Key, class Value, class Less = cuda::std::less<>>
 void merge_and_check(const std::vector<std::size_t>& counts, std::uint64_t range, unsigned seed,
                      std::size_t offset = 0, Less less = {}) {
@@ -177,7 +177,7 @@ void merge_and_check(const std::vector<std::size_t>& counts, std::uint64_t range
       sequence.values = narrow.back().get();
     }
     runs.push_back(sequence);
-    offset = offset * 5 % 17;  // each run its own
+    offset = offset * 5 % 17;  // a different offset for each run
   }
   std::stable_sort(all.begin(), all.end(), before);
 
@@ -270,7 +270,7 @@ TEST_CASE("every alignment", "[device][sanitize]") {
 }
 
 TEST_CASE("records that straddle granules", "[device][sanitize]") {
-  // 16 bytes, but aligned to 8.
+  // Records of 16 bytes that are aligned to 8 bytes only.
   const std::size_t count = 30011;
   std::vector<Record> host(2 * count);
   for (std::size_t n = 0; n < host.size(); ++n) host[n] = {n % count / 7, n};
@@ -324,9 +324,9 @@ TEST_CASE("one run far longer than the rest, and empty ones", "[device]") {
 }
 
 TEST_CASE("tiles that must be merged in two parts", "[device][sanitize]") {
-  // Of runs that all have the same keys, some tiles hold all that a run has until its next sample.
-  // tests/unit/kernels/device_host_test.cpp shows that these are too large, for some k at every
-  // shape of tiles.
+  // If all runs have the same keys, some tiles contain all records of a run up to its next sample.
+  // Such tiles are too large for some k at every tile shape, as
+  // tests/unit/kernels/device_host_test.cpp shows.
   for (std::size_t k = 5; k <= 16; ++k) {
     std::vector<std::uint64_t> keys(8000);
     for (std::size_t n = 0; n < keys.size(); ++n) keys[n] = n / 3;
@@ -478,7 +478,7 @@ TEST_CASE("more than 2^32 records", "[device][large]") {
     WARN("skipped: too little device memory");
     return;
   }
-  // Zeros and then ones: where they meet in the output tells whether a count was cut short.
+  // Zeros, then ones: their boundary in the output shows whether a count was truncated.
   const DeviceArray<std::uint8_t> a(a_count), b(b_count), out(a_count + b_count);
   const std::uint64_t a_zeros = (std::uint64_t{1} << 32) + 777, b_zeros = 999;
   const auto fill = [](std::uint8_t* array, std::uint64_t zeros, std::uint64_t count) {
@@ -577,7 +577,7 @@ TEST_CASE("bad arguments are refused", "[device]") {
   const std::size_t enough = 800000;
   CHECK(merge(runs, out.get(), enough) == cudaSuccess);
   CHECK(merge(runs, nullptr, enough) == cudaErrorInvalidValue);
-  CHECK(merge(runs, a.get() + 99, enough) == cudaErrorInvalidValue);  // overlaps
+  CHECK(merge(runs, a.get() + 99, enough) == cudaErrorInvalidValue);  // overlaps an input
   CHECK(merge({{nullptr, nullptr, 3}, runs[0]}, out.get(), enough) == cudaErrorInvalidValue);
   const auto* crooked =
       reinterpret_cast<const std::uint32_t*>(reinterpret_cast<const std::uint8_t*>(a.get()) + 1);
@@ -598,7 +598,7 @@ TEST_CASE("more records than merge_k can count are refused", "[device]") {
   };
   std::size_t bytes = 0;
   CHECK(storage_of(std::uint64_t{1} << 36, bytes) == cudaSuccess);
-  CHECK(bytes > std::uint64_t{1} << 30);  // samples, at least
+  CHECK(bytes > std::uint64_t{1} << 30);  // at least the samples
   CHECK(storage_of(std::uint64_t{1} << 40, bytes) == cudaErrorInvalidValue);
 }
 

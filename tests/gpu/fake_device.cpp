@@ -1,5 +1,5 @@
-// Merges on a device that is made up and fails when it is told to, on machines without one. It
-// takes the place of kernels/ in this program.
+// Tests of merges on a fake device that fails on command, for machines without a GPU. This program
+// links the fake instead of kernels/.
 #include <algorithm>
 #include <atomic>
 #include <cstring>
@@ -23,11 +23,11 @@ namespace {
 enum Call { make, pin_pool, pin_run, merge_unit, calls };
 
 struct Fake {
-  std::int64_t calls_before[calls] = {-1, -1, -1, -1};  // the one that fails; negative: none
+  std::int64_t calls_before[calls] = {-1, -1, -1, -1};  // index of the failing call; negative: none
   bool out_of_memory = false;
-  bool lasting = false;                  // all calls after it fail, too
-  std::uint64_t memory_records = ~0ull;  // of all units in flight
-  // What it does to a unit between looking at what it read and at what it wrote.
+  bool lasting = false;                  // all later calls fail as well
+  std::uint64_t memory_records = ~0ull;  // limit for all units in flight
+  // Damages a unit after the device has verified its input and before it verifies its output.
   std::function<void(const WorkUnit&, std::span<std::byte>)> harm;
 
   std::atomic<std::int64_t> seen[calls] = {};
@@ -56,7 +56,7 @@ class FakeDevice final : public Backend {
   }
 
   MergedUnit merge(const WorkUnit& unit, std::byte* output) override {
-    // A unit that fails may have written anything.
+    // A failing unit leaves arbitrary bytes.
     const std::span merged(output, unit.bytes);
     std::memset(output, 0x5a, merged.size());
     fake->call(merge_unit);
@@ -95,7 +95,7 @@ class FakeDevice final : public Backend {
   std::unique_ptr<Backend> inner_;
 };
 
-// Runs, and what their merge must be.
+// Holds runs and the expected output of their merge.
 struct Data {
   Schema schema = Schema::parse("a:u32,p:bytes20");
   TemporaryFolder folder;
@@ -229,7 +229,7 @@ TEST_CASE("whatever a device fails at, the output is the same") {
             wanted.lasting = lasting;
             CAPTURE(call, number, out_of_memory, lasting);
             const Stats stats = (data.*way)(wanted);
-            if (wanted.seen[call] <= number) {  // no call failed
+            if (wanted.seen[call] <= number) {  // the failing call was never made
               CHECK(stats.device_fault.empty());
               CHECK(stats.units_redone_on_cpu == 0);
               const bool made = call == make || call == merge_unit ||
@@ -279,7 +279,7 @@ TEST_CASE("a device with too little memory gets smaller units and then fewer at 
     CAPTURE(records);
     CHECK(stats.device_fault.empty() == (records >= 4 * whole));
     CHECK(told.empty() == stats.device_fault.empty());
-    // A unit of a MiB is the smallest worth a device.
+    // The smallest unit that runs on a device has 1 MiB.
     const std::uint64_t least = (std::uint64_t{1} << 20) / data.schema.record_bytes;
     if (records > least) CHECK(stats.backend == "cuda");
     if (records < least / 2) CHECK(stats.backend == "cpu");
@@ -337,7 +337,7 @@ TEST_CASE("what a device finds of its units is held against all that was read") 
     });
     CHECK(said.find("are not those that were read") != std::string::npos);
 
-    // The first record is moved behind one with a greater key.
+    // Moves the first record after one with a greater key.
     Fake disordered;
     disordered.harm = [](const WorkUnit& unit, std::span<std::byte> records) {
       if (unit.sequence != 1) return;
@@ -347,7 +347,7 @@ TEST_CASE("what a device finds of its units is held against all that was read") 
     };
     const Stats again = in_memory ? data.into_memory(disordered) : data.into_file(disordered);
     CHECK(again.units_redone_on_cpu != 0);
-    // Where units meet it is the host that looks.
+    // The host checks the order between units.
     std::uint64_t rank = 0;
     said = said_of([&](const WorkUnit& unit, std::span<std::byte> records) {
       if (unit.sequence != 0) return;

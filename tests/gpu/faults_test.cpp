@@ -1,5 +1,6 @@
-// The CUDA backend whose calls to the runtime fail, one after another: what the CPU then gives must
-// be what the device would have given. The linker hands the runtime's calls over to those here.
+// Tests of the CUDA backend with failing runtime calls, one at a time: the CPU must then produce
+// the device's output. The linker's --wrap option redirects the runtime's calls to the functions
+// here.
 #include <cuda_runtime.h>
 
 #include <algorithm>
@@ -44,17 +45,17 @@ enum Call {
   calls
 };
 
-// The call that fails, counted from 0 among those of its kind, and how.
+// The kind of the failing call, how many of that kind succeed first, and the error.
 std::atomic<int> failing_call = -1;
 std::atomic<std::int64_t> calls_before = 0;
 std::atomic<cudaError_t> failure = cudaSuccess;
-std::atomic<bool> lasting = false;  // as after a fault in a kernel: all calls after it fail, too
+std::atomic<bool> lasting = false;  // all later calls fail as well
 std::atomic<bool> lost = false;
 std::atomic<bool> hit = false;
 std::atomic<std::uint64_t> seen[calls];
 thread_local cudaError_t pending = cudaSuccess;
 
-std::vector<std::span<std::byte>>* allocated = nullptr;  // where it is told what was allocated
+std::vector<std::span<std::byte>>* allocated = nullptr;  // if set, receives each allocation
 std::function<void(cudaStream_t)> after_launch;
 
 cudaError_t before(Call call) {
@@ -115,7 +116,7 @@ cudaError_t __wrap_cudaLaunchKernelExC(const cudaLaunchConfig_t* config, const v
   return error;
 }
 
-// What <<<>>> calls. A launch that fails says so when it is asked for the last error.
+// The call that `<<<>>>` compiles to. A failed launch is reported by cudaGetLastError().
 cudaError_t __real___cudaLaunchKernel(cudaKernel_t, dim3, dim3, void**, size_t, cudaStream_t);
 cudaError_t __wrap___cudaLaunchKernel(cudaKernel_t, dim3, dim3, void**, size_t, cudaStream_t);
 cudaError_t __wrap___cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block, void** arguments,
@@ -137,7 +138,7 @@ cudaError_t __wrap_cudaGetLastError() {
 
 namespace {
 
-// Runs in memory and what their merge must be.
+// Holds runs in memory and the expected output of their merge.
 struct Data {
   Schema schema = Schema::parse("a:u32,p:bytes20");
   std::vector<std::filesystem::path> paths;
@@ -199,18 +200,19 @@ TEST_CASE("whatever call to CUDA fails the output is the same", "[gpu][faults]")
       std::uint64_t wrong = 0, merges = 0, on_device = 0;
       for (std::int64_t number = 0;; ++number, ++merges) {
         CAPTURE(call, number, error, lasts);
-        // The first choices of a device are of the search for one, which ends before the merge.
+        // The first cudaSetDevice() belongs to the device search, which ends before the merge.
         if (call == choose_device && number == 0) continue;
         const Stats stats = data.merge_with(call, number, error, lasts);
         wrong += read_file(data.folder / "output") != data.expected;
         if (!hit) break;
         wrong += stats.device_fault.empty() || !stats.verified;
         on_device += stats.backend == "cuda" && stats.units_redone_on_cpu < stats.units;
-        if (number >= 6) number += number / 3;  // later calls are like those before them
+        if (number >= 6) number += number / 3;  // later calls resemble earlier ones
       }
       CAPTURE(call, error, lasts);
       CHECK(wrong == 0);
-      // How runs reach the device depends on how long their segments are.
+      // The backend uploads runs by copies or by a kernel, depending on the length of their
+      // segments.
       CHECK((merges > 0 || call == copy_batch));
       std::printf("call %d, error %d: %llu merges, %llu of them on the device in part\n", call,
                   static_cast<int>(error), static_cast<unsigned long long>(merges),
@@ -243,7 +245,7 @@ TEST_CASE("a device with too little memory merges smaller units", "[gpu][faults]
 
 namespace {
 
-// One unit, and a device whose memory is known.
+// Holds one unit and a backend whose device allocations are known.
 class Unit {
  public:
   Unit(const char* schema, std::uint64_t runs, std::uint64_t run_records, Random& random)
@@ -272,7 +274,8 @@ class Unit {
     }
     unit_.bytes = bytes_;
     expected_ = stably_sorted(schema_, {{0}}, all);
-    // The first holds what was uploaded, the last what will be downloaded: so they are allocated.
+    // In order of allocation, the first large block holds the uploaded input and the last one the
+    // output.
     std::erase_if(memory_, [this](auto piece) { return piece.size() < bytes_; });
     REQUIRE(memory_.size() >= 2);
   }
@@ -284,7 +287,7 @@ class Unit {
   }
 
   enum class Outcome { right, found, missed };
-  // Flips a bit of what was uploaded, or of what will be downloaded, after so many launches.
+  // Flips a bit of the uploaded input, or of the output, after the given number of launches.
   Outcome merge(std::int64_t launches, bool uploaded, Random& random) {
     launches_ = 0;
     after_launch = [&](cudaStream_t stream) {
@@ -316,8 +319,8 @@ class Unit {
   std::int64_t launches() const { return launches_; }
 
  private:
-  // Whether the output is what the verification says that it is: a flipped bit may have exchanged
-  // records with equal keys.
+  // Returns true if the output is what a passed verification guarantees: the right records in order
+  // of their keys. A flipped bit may have exchanged records with equal keys.
   bool is_right() const {
     const std::uint32_t record_bytes = schema_.record_bytes;
     const auto records_of = [&](std::span<const std::byte> bytes) {
@@ -353,8 +356,8 @@ TEST_CASE("bits that flip in a unit on the device are found", "[gpu][sanitize][f
   for (const char* schema : {"a:u64,p:u64,q:u64", "a:bytes60,p:u64"})
     for (const bool large_segments : {false, true})
       for (const bool by_host : {false, true}) {
-        // Small segments are uploaded by a kernel: what flips after it, before the device has
-        // looked, is found only where the host has looked already.
+        // A kernel uploads small segments. A flip between the upload and the device's fingerprint
+        // is detected only if the host has computed the fingerprint.
         Unit unit(schema, 3, large_segments ? 3'000 : 400, random);
         if (by_host) unit.read_by_host();
         REQUIRE(unit.merge(-1, true, random) == Unit::Outcome::right);

@@ -1,4 +1,4 @@
-// Merges that drop and combine records on the CUDA backend, against those on the CPU.
+// Tests of operators on fixed records: the CUDA backend against the CPU backend.
 #include <string>
 #include <vector>
 
@@ -28,7 +28,7 @@ struct Files {
     }
   }
 
-  // What of both backends is not the same.
+  // Merges on both backends; returns a description of the difference, or an empty string.
   std::string difference() {
     const auto merged_by = [&](BackendChoice backend, const char* output) {
       options.backend = backend;

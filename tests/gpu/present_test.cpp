@@ -1,4 +1,4 @@
-// Without a GPU, the GPU's tests are skipped.
+// Skips the GPU tests on machines without a usable GPU.
 #include <string>
 
 #include "kernels/backend/cuda_backend.hpp"

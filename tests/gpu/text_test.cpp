@@ -1,4 +1,4 @@
-// Merges of records of variable length on the CUDA backend, against those on the CPU.
+// Tests of merges of variable-length records: the CUDA backend against the CPU backend.
 #include <algorithm>
 #include <cstdio>
 #include <string>
@@ -31,7 +31,7 @@ TextFormat format_of(TextKind kind, const std::string& keys, char terminator = '
   return format;
 }
 
-// A record whose second column is mostly a number.
+// Returns a random record whose second column is usually a number.
 std::string random_record(Random& random, const TextFormat& format, std::uint64_t longest) {
   const std::uint64_t most = below(random, 20) == 0 ? longest : 12;
   if (format.kind == TextKind::pairs) {
@@ -74,7 +74,7 @@ struct Files {
       write_file(paths.back(), bytes);
     }
   }
-  // What of both backends is not the same.
+  // Merges on both backends; returns a description of the difference, or an empty string.
   std::string difference() {
     options.backend = BackendChoice::cpu;
     merge(paths, folder / "expected", options);
@@ -108,7 +108,7 @@ TEST_CASE("the CUDA backend merges text of every format", "[gpu][sanitize][text]
     for (const std::uint64_t runs : {4u, 50u}) {
       CAPTURE(static_cast<int>(kind), keys, runs);
       Files files(format_of(kind, keys), runs, 3'000 / runs, 60, random);
-      if (runs == 4) files.options.io = Io::mapped;  // what the device cannot read is copied
+      if (runs == 4) files.options.io = Io::mapped;  // the host copies the mapped runs
       CHECK(files.difference() == "");
     }
 }
@@ -117,7 +117,7 @@ TEST_CASE("the CUDA backend merges long lines and many", "[gpu][text]") {
   Random random(62);
   for (const auto& [kind, keys] : formats) {
     CAPTURE(static_cast<int>(kind), keys);
-    // Lengths that have no place in an entry; records larger than a chunk.
+    // Lengths that exceed the length field of a prefix reference, and records larger than a chunk.
     Files files(format_of(kind, keys), 5, 400, 300'000, random);
     CHECK(files.difference() == "");
     files.options.memory_bytes = 48 << 20;
@@ -198,7 +198,7 @@ TEST_CASE("the CUDA backend names the line that is out of order", "[gpu][text]")
   Random random(63);
   Files files(format_of(TextKind::lines, ""), 3, 5'000, 30, random);
   Bytes run = read_file(files.paths[1]);
-  // The first line becomes the last of all lines but for its length.
+  // The first line becomes greater than all others.
   std::ranges::fill(std::span(run).first(static_cast<std::size_t>(
                         std::ranges::find(run, std::byte{'\n'}) - run.begin())),
                     std::byte{'z'});
