@@ -1,3 +1,4 @@
+// Tests of co-rank, for two and for many runs, against a merge of one record at a time.
 #include "corank/algorithm/co_rank.hpp"
 
 #include <algorithm>
@@ -16,7 +17,7 @@ namespace {
 
 using Runs = std::vector<std::vector<int>>;
 
-// The definition: merge one record at a time and count where each came from.
+// Reference: merges one record at a time and counts how many came from each run.
 std::vector<std::uint64_t> naive_cut(const Runs& runs, std::uint64_t rank) {
   std::vector<std::uint64_t> position(runs.size(), 0);
   for (; rank != 0; --rank) {
@@ -53,7 +54,7 @@ Cut cut(const Runs& runs, std::uint64_t rank, std::uint64_t* probes = nullptr) {
       std::less<>());
 }
 
-// All sorted sequences of up to four of three keys.
+// Returns all sorted runs of up to four keys from three values.
 std::vector<std::vector<int>> all_short_runs() {
   std::vector<std::vector<int>> runs{{}};
   for (std::size_t i = 0; i < runs.size(); ++i) {
@@ -67,7 +68,7 @@ std::vector<std::vector<int>> all_short_runs() {
   return runs;
 }
 
-// A view that starts in the middle of a ring, as a kernel's buffers do.
+// A view that starts in the middle of a ring, as the buffers of a kernel do.
 struct Ring {
   const std::vector<int>& values;
   std::uint64_t head;
@@ -87,7 +88,7 @@ TEST_CASE("co-rank of two runs is the merge's split, exhaustively") {
 }
 
 TEST_CASE("co-rank reads rings as it reads arrays") {
-  const std::vector<int> a{5, 7, 1, 3, 3}, b{3, 9, 0, 2};  // from 2 and 2 on: 1 3 3 5 7, 0 2 3 9
+  const std::vector<int> a{5, 7, 1, 3, 3}, b{3, 9, 0, 2};  // from their heads: 1 3 3 5 7, 0 2 3 9
   for (std::uint64_t rank = 0; rank <= 9; ++rank)
     CHECK(co_rank(rank, Ring{a, 2}, 5, Ring{b, 2}, 4, std::less<>()) ==
           naive_cut({{1, 3, 3, 5, 7}, {0, 2, 3, 9}}, rank)[0]);
@@ -126,7 +127,7 @@ TEST_CASE("co-rank of many runs is the merge's split") {
       for (int& value : runs[i])
         value = static_cast<int>(below(random, static_cast<std::uint64_t>(keys)));
       if (round % 5 == 0)
-        for (int& value : runs[i]) value += static_cast<int>(i) * keys;  // disjoint
+        for (int& value : runs[i]) value += static_cast<int>(i) * keys;  // disjoint runs
       std::ranges::sort(runs[i]);
     }
     for (int i = 0; i < 10; ++i) {

@@ -1,3 +1,4 @@
+// Tests of multiway_merge() against std::stable_sort.
 #include "corank/algorithm/multiway_merge.hpp"
 
 #include <algorithm>
@@ -20,8 +21,8 @@ using Random = std::mt19937_64;
 template <class T>
 using Runs = std::vector<std::vector<T>>;
 
-// Sorts the runs, merges them and compares with a stable sort of their concatenation, byte by byte.
-// `order` is a key extractor or a comparator; `less` the order that it stands for.
+// Sorts the runs, merges them and compares the bytes with a stable sort of their concatenation.
+// `order` is a key extractor or a comparator; `less` is the equivalent comparator.
 template <class T, class Order, class Less>
 bool merges(Runs<T> runs, const Order& order, Less less, unsigned threads) {
   std::vector<T> expected;
@@ -72,7 +73,7 @@ void set_id(T& record, std::uint64_t id) {
 }  // namespace
 
 TEST_CASE("multiway_merge merges all of up to four runs of up to four records", "[multiway]") {
-  // Every sorted run over three keys, the greatest there are.
+  // Every sorted run over the three maximum keys.
   std::vector<std::string> runs;
   const auto extend = [&](auto&& self, const std::string& run) -> void {
     runs.push_back(run);
@@ -118,7 +119,7 @@ TEMPLATE_TEST_CASE("multiway_merge is stable for records of every kind", "[multi
           CAPTURE(k, records, bits, threads);
           Runs<TestType> runs(k);
           for (std::uint64_t id = 0; id < records; ++id) {
-            // Few keys are the greatest and the smallest there are.
+            // Few distinct keys: they lie around the minimum and the maximum.
             std::uint64_t key = bits == 64 ? random() : (random() >> 1 & ((1u << bits) - 1)) - 4;
             TestType record{};
             std::memcpy(&record.key, &key, std::min(sizeof key, sizeof record.key));
@@ -221,9 +222,9 @@ TEST_CASE("multiway_merge takes comparators that move only and records without a
   for (int i = 0; i < 4; ++i) CHECK(out[static_cast<std::size_t>(i)].value == i);
 }
 
-// Where a run is merged in parts, the order of what they join is looked at, too.
+// A run that is merged in parts is checked across their boundaries as well.
 TEST_CASE("multiway_merge refuses a run wherever it is not sorted", "[multiway]") {
-  constexpr std::size_t records = 1'200;  // of 35 bytes: they are copied in several pieces
+  constexpr std::size_t records = 1'200;  // 35 bytes each, copied in several pieces
   std::vector<Wide> sorted(records), out(records);
   for (std::size_t i = 0; i < records; ++i) {
     sorted[i].key[10] = static_cast<unsigned char>(i / 256);

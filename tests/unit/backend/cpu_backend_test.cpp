@@ -1,3 +1,4 @@
+// Tests of the CPU backend against std::stable_sort, and of parallel_for().
 #include "backend/cpu_backend.hpp"
 
 #include <tbb/parallel_for.h>
@@ -20,7 +21,7 @@ namespace {
 using Bytes = std::vector<std::byte>;
 using Random = std::mt19937_64;
 
-// Sorted runs and the unit that consumes them; the expected output is a stable sort of their
+// Holds sorted runs, the unit that merges them, and the expected output: a stable sort of their
 // concatenation.
 class Fixture {
  public:
@@ -31,8 +32,8 @@ class Fixture {
 
   std::uint32_t record_bytes() const { return layout_.record_bytes; }
 
-  // Adds `records` as run `run`, sorted, in chunks of up to `chunk_records`. A chunk holds a record
-  // before and one behind its segment, of bytes that sort anywhere: they are not the unit's.
+  // Adds `records`, sorted, as run `run` in chunks of up to `chunk_records`. Each chunk holds a
+  // record before and one after its segment; these are random and not part of the unit.
   void add_run(std::uint32_t run, Bytes records, std::uint64_t chunk_records) {
     records = sorted(records);
     const std::uint64_t count = records.size() / record_bytes();
@@ -97,7 +98,7 @@ class Fixture {
   Bytes concatenated_;
 };
 
-// `count` records of bytes below `values`: few values make many equal keys, also of long ones.
+// Returns `count` records of bytes less than `values`; few values make many equal keys.
 Bytes random_records(Random& random, std::uint64_t count, std::uint32_t record_bytes, int values) {
   std::uniform_int_distribution<int> byte(0, values - 1);
   Bytes records(count * record_bytes);
@@ -108,7 +109,7 @@ Bytes random_records(Random& random, std::uint64_t count, std::uint32_t record_b
 }  // namespace
 
 TEST_CASE("the CPU backend merges all units of up to three small segments", "[cpu]") {
-  // Every sorted run of one to four records over three keys, each record with its own payload.
+  // Every sorted run of one to four records over three keys; payloads are distinct.
   std::vector<std::string> runs;
   const auto extend = [&](auto&& self, const std::string& run) -> void {
     if (!run.empty()) runs.push_back(run);
@@ -237,7 +238,7 @@ TEST_CASE("the CPU backend finds the record that is out of order", "[cpu]") {
   const Kind kinds[] = {{"a:u64be,b:u64", ""},   // one word
                         {"a:bytes16", ""},       // two
                         {"a:bytes25", ""},       // four
-                        {"a:bytes39,b:u8", ""},  // the pair differs in the tail only
+                        {"a:bytes39,b:u8", ""},  // four; keys differ in the tail only
                         {"a:u32,b:bytes12", "b"}};
   Random random(4);
   for (const Kind& kind : kinds) {
@@ -246,7 +247,7 @@ TEST_CASE("the CPU backend finds the record that is out of order", "[cpu]") {
       const std::uint64_t most = trial % 8 == 0 ? 100'000 : 2'000;
       const std::uint32_t k = 1 + static_cast<std::uint32_t>(random() % 4);
       for (std::uint32_t run = 0; run < k; ++run) {
-        // Small bytes everywhere but at the end of the key.
+        // All bytes are zero, except two at the end of the key.
         Bytes records = random_records(random, most / k + 2, fixture.record_bytes(), 1);
         for (std::size_t at = 0; at < records.size(); at += fixture.record_bytes())
           for (std::size_t b = 6; b < 8; ++b)
@@ -258,7 +259,7 @@ TEST_CASE("the CPU backend finds the record that is out of order", "[cpu]") {
       }
       const std::size_t s = random() % fixture.segments().size();
       const Segment& segment = fixture.segments()[s];
-      // Swap a record with its successor where that makes a difference.
+      // Swaps a record with its successor if their keys differ.
       std::uint64_t at = trial % 2 ? random() % (segment.count - 1) : (random() % 3 + 1) * 32'768;
       at = std::min(at, segment.count - 2);
       const std::uint64_t first = at;
@@ -277,7 +278,7 @@ TEST_CASE("the CPU backend finds the record that is out of order", "[cpu]") {
         record = out_of_order.record;
       }
       CHECK(run == segment.chunk->run);
-      // A descent by one place may start earlier: the record moved up passes its equals.
+      // The reported record follows the one that was moved up.
       CHECK(record == segment.chunk->first + 1 + at + 1);
     }
   }
@@ -318,7 +319,7 @@ TEST_CASE("one CPU backend merges many units at once", "[cpu]") {
 }
 
 TEST_CASE("the CPU backend tells runs apart that lie end to end in memory", "[cpu]") {
-  // Each run in chunks that lie end to end, too.
+  // The chunks of a run are adjacent in memory as well.
   constexpr std::uint64_t records = 3'000, chunk_records = 700, record_bytes = 16;
   Random random(9);
   Fixture fixture("a:u64,b:u64", "");

@@ -1,5 +1,5 @@
-// Merges on whose way something goes wrong: bits that flip between the stages, units that are cut
-// wrong. All of it must be found.
+// Tests that merges detect injected errors: bits that flip between the stages, and units that are
+// cut wrong.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -26,9 +26,9 @@ namespace {
 
 using NextUnit = std::function<std::optional<WorkUnit>()>;
 
-// What stands between the stages of the merges here.
+// Hooks between the stages of a merge.
 struct Between {
-  // Where units are cut, one after another; `next` cuts one.
+  // Replaces the cut of each unit; `next` cuts the unit.
   std::function<std::optional<WorkUnit>(const NextUnit& next)> cutting;
   std::function<void(const WorkUnit&, MergedUnit&)> merged;
   // Before `backend` merges a unit; several threads call it at once.
@@ -55,8 +55,8 @@ class WatchedBackend final : public Backend {
 
 }  // namespace
 
-// The library has no hook for that: the linker puts these in front of Cutter::next(),
-// Concatenation::next() and make_cpu_backend().
+// The linker's --wrap option puts these functions in front of UnitCutter::next(),
+// Concatenation::next() and make_cpu_backend(), because the library has no hook for tests.
 extern "C" {
 
 std::optional<WorkUnit> __real__ZN6corank10UnitCutter4nextEv(UnitCutter*);
@@ -88,7 +88,7 @@ namespace {
 
 enum class Way { files, memory, copies };
 
-// How the records of a merge look, and what becomes of them.
+// Describes the records of a merge and its operators.
 struct Kind {
   const char* schema;  // null: text
   const char* by = "";
@@ -123,7 +123,7 @@ std::vector<Kind> all_kinds() {
   return kinds;
 }
 
-// Three runs, merged as often as one likes.
+// Holds three runs that can be merged repeatedly.
 class Scene {
  public:
   Scene(const Kind& kind, Random& random) : kind_(kind) {
@@ -170,7 +170,7 @@ class Scene {
     const std::vector<std::span<const std::byte>> spans(runs_.begin(), runs_.end());
     return corank::merge(spans, output_, options_);
   }
-  // Nothing is made durable there, which takes most of the time.
+  // Writes to /dev/null, which needs no sync; syncing would take most of the time.
   Stats into_nowhere() { return corank::merge(paths_, "/dev/null", options_); }
 
   void make_records(Random& random) {
@@ -221,7 +221,7 @@ class Scene {
   Bytes output_;
 };
 
-// Flips one bit of the bytes.
+// Flips one random bit of the bytes.
 void flip_one(std::span<const std::byte> bytes, Random& random) {
   const std::uint64_t bit = below(random, 8 * bytes.size());
   const_cast<std::byte&>(bytes[bit / 8]) ^= std::byte{1} << bit % 8;
@@ -230,8 +230,8 @@ void flip_one(std::span<const std::byte> bytes, Random& random) {
 enum class Place { segment, rest_of_chunk, merged_unit, count };
 constexpr const char* place_names[] = {"segments", "what is left of chunks", "merged units"};
 
-// Flips a bit in, or behind, what unit `unit` is to be made from, or in what was made. False if
-// there is nothing there.
+// Flips a bit of the input of unit `unit`, of its chunk after the input, or of its output. Returns
+// false if there are no such bytes.
 bool flip_and_merge(Scene& scene, Place place, std::uint64_t unit, Random& random, bool& found) {
   const KeyLayout layout = scene.layout();
   bool flipped = false;
@@ -266,7 +266,7 @@ bool flip_and_merge(Scene& scene, Place place, std::uint64_t unit, Random& rando
 
 }  // namespace
 
-// CORANK_FLIPS=100000 corank-tests '[flips]' flips so many.
+// Set CORANK_FLIPS to change the number of flips: CORANK_FLIPS=100000 corank-tests '[flips]'.
 TEST_CASE("bits flipped between the stages of a merge are found", "[flips]") {
   const char* const wanted = std::getenv("CORANK_FLIPS");
   const std::uint64_t flips = wanted ? std::strtoull(wanted, nullptr, 10) : 2'000;
@@ -278,7 +278,7 @@ TEST_CASE("bits flipped between the stages of a merge are found", "[flips]") {
     const std::uint64_t units = scene.merge({}).units;
     REQUIRE(units > 1);
     std::vector<Place> places;
-    // Of runs in memory the merge is the first to read the records.
+    // Runs in memory are first read by the merge, so earlier flips are not detectable.
     if (kind.way != Way::memory) places = {Place::segment, Place::rest_of_chunk};
     if (kind.way != Way::copies) places.push_back(Place::merged_unit);
     for (std::uint64_t flip = 0; flip < flips / kinds.size() + 1;) {
@@ -308,7 +308,7 @@ namespace {
 enum class Wrong {
   lose_first_record,
   lose_last_record,
-  shift_segment,  // loses a record and has another one twice
+  shift_segment,  // loses a record and repeats another
   repeat_record,
   lose_segment,
   lose_unit,
@@ -316,7 +316,7 @@ enum class Wrong {
   count
 };
 
-// False if it is not possible in this unit.
+// Cuts the unit wrong; returns false if this unit does not allow it.
 bool cut_wrong(Wrong wrong, WorkUnit& unit, Random& random) {
   const std::size_t at = below(random, unit.segments.size());
   Segment& segment = unit.segments[at];
@@ -357,14 +357,14 @@ TEST_CASE("units that do not hold each record once are found") {
   Random random(38);
   std::uint64_t done[static_cast<int>(Wrong::count)] = {};
   for (const Kind& kind : all_kinds()) {
-    // Of narrow records two may well be the same.
+    // Narrow records are often equal, so exchanging them is no error.
     if (kind.schema && Schema::parse(kind.schema).record_bytes < 8) continue;
     Scene scene(kind, random);
     const KeyLayout layout = scene.layout();
     const std::uint64_t units = scene.merge({}).units;
     for (int i = 0; i < static_cast<int>(Wrong::count); ++i) {
       const auto wrong = static_cast<Wrong>(i);
-      // Memory has no room for more; elsewhere the last unit has.
+      // Output in memory has no room for more records; in a file, only the last unit can grow.
       const bool repeats = wrong == Wrong::repeat_record || wrong == Wrong::repeat_unit;
       if (repeats && kind.way == Way::memory) continue;
       for (std::uint64_t at = 0; at < units; ++at) {
@@ -374,7 +374,7 @@ TEST_CASE("units that do not hold each record once are found") {
         Between what;
         what.cutting = [&](const NextUnit& next) -> std::optional<WorkUnit> {
           std::optional<WorkUnit> unit = next();
-          if (!unit) again.reset();  // its chunks' memory is the merge's
+          if (!unit) again.reset();  // releases its chunks, which the merge owns
           if (again) {
             again->sequence = unit->sequence;
             cut_so = true;
@@ -384,7 +384,7 @@ TEST_CASE("units that do not hold each record once are found") {
           cut_so = cut_wrong(wrong, *unit, random);
           if (wrong == Wrong::lose_unit) return next();
           if (wrong == Wrong::repeat_unit) {
-            again = unit;  // in place of the next
+            again = unit;  // replaces the next unit
             return unit;
           }
           unit->records = unit->bytes = 0;

@@ -1,3 +1,4 @@
+// Tests of key encodings: normalised keys must sort as the decoded values do.
 #include "corank/key.hpp"
 
 #include <vector>
@@ -15,7 +16,7 @@ struct Case {
   const char* keys;
 };
 
-// Every type, both byte orders, both directions, one to many words, numbers that cross words.
+// Every type, both byte orders, both directions, one to many words, numbers that span two words.
 const Case cases[] = {
     {"a:u8", "a"},
     {"a:u16,b:u8", "a:desc"},

@@ -1,3 +1,4 @@
+// Tests of record schemas and their parser.
 #include "corank/record.hpp"
 
 #include <string>

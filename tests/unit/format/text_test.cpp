@@ -1,3 +1,4 @@
+// Tests of variable-length records: framing, key words, columns and numbers.
 #include <algorithm>
 #include <cstring>
 #include <optional>
@@ -28,8 +29,7 @@ TextFormat format_of(TextKind kind, const char* keys, std::optional<char> delimi
   return format;
 }
 
-// --- the code under test, as a merge calls it
-// -----------------------------------------------------
+// --- The code under test, as a merge calls it ----------------------------------------------------
 
 bool less_by_words(const TextLayout& layout, const std::string& a, const std::string& b) {
   const auto x = bytes_of(a), y = bytes_of(b);
@@ -58,7 +58,8 @@ bool less_by_merge_words(const TextWords& words, const std::byte* a, const std::
   return words.less(a, b);
 }
 
-// That the word said to tell `a` from `b` does, and of which records the words before it are equal.
+// Checks that the first distinguishing word of `a` and `b` differs between them, and that `other`
+// shares the words before it exactly if it should.
 void check_telling_word(const TextWords& words, const std::byte* a, const std::byte* b,
                         const std::byte* other) {
   const std::uint32_t word = words.first_distinguishing_word(a, b);
@@ -68,13 +69,14 @@ void check_telling_word(const TextWords& words, const std::byte* a, const std::b
   words.read(word, a, 1, &p);
   words.read(word, b, 1, &q);
   CHECK(p <= q);
-  if (word % 256 != 255) CHECK(p != q);  // strings may differ behind the last word of a column
+  if (word % 256 != 255) CHECK(p != q);  // strings may differ after the words of a column
   const bool equal = !words.less(a, other) && !words.less(other, a);
   CHECK(words.share_words(word, other, 1, a) ==
         (word == 0 || equal || words.first_distinguishing_word(a, other) >= word));
 }
 
-// The records, each with its terminator, in memory of its own, so that nothing behind it is read.
+// Checks all orders of pairs of records. Each record with its terminator is a separate allocation,
+// so that a sanitizer detects reads past its end.
 void check_order(const Strings& records, const TextFormat& format) {
   const TextEncoding encoding(format);
   const TextLayout layout = encoding.layout();
@@ -101,7 +103,7 @@ void check_order(const Strings& records, const TextFormat& format) {
     }
 }
 
-// All texts of up to `longest` of the characters.
+// Returns all strings of up to `longest` of the characters.
 Strings all_texts(const std::string& characters, std::size_t longest) {
   Strings all{""};
   for (std::size_t from = 0, to = 1, length = 0; length < longest; ++length) {
@@ -124,7 +126,7 @@ std::string random_text(Random& random, const std::string& characters, std::size
   return text;
 }
 
-// The records that are found, block by block, by `room` entries at a time; at last why it ended.
+// The records found block by block, up to `room` at a time, and how the search ended.
 struct Found {
   Strings records;
   std::optional<BadRecord> bad;
@@ -181,7 +183,7 @@ TEST_CASE("whole lines are ordered as their bytes are", "[text]") {
       texts.push_back(std::string(length, 'a') + end);
       texts.push_back(std::string(length, '\0') + end);
     }
-  for (const std::size_t length : {254, 255, 256, 300})  // beyond the words of a column
+  for (const std::size_t length : {254, 255, 256, 300})  // longer than the words of a column
     for (const char* end : {"", "a", "bcdefghij"}) texts.push_back(std::string(length, 'a') + end);
   for (const char* keys : {"", "line", "line:desc", "line:nocase", "line:nocase:desc"})
     check_order(with_end(texts), [&] {
@@ -245,7 +247,7 @@ TEST_CASE("columns of CSV are ordered without their quotes", "[text]") {
     const TextFormat format = format_of(TextKind::csv, "1");
     const std::string record = text + '\n';
     const TextEncoding encoding(format);
-    // What is no record by itself, because it ends before or behind the text, is of another test.
+    // Skips texts that are not exactly one record; another test covers them.
     if (first_record_bytes(encoding.layout(), bytes_of(record)) == record.size() &&
         below(random, 12) == 0)
       records.push_back(record);
@@ -271,13 +273,13 @@ TEST_CASE("columns are found in records of any length, in whatever order one ask
     const TextLayout layout = encoding.layout();
     for (std::uint64_t length = 0; length < 90; ++length) {
       for (int i = 0; i < 60; ++i) {
-        // Few delimiters, or many; few of them in quotes.
+        // Few delimiters or many; few of them in quotes.
         std::string text = random_text(random, i % 2 != 0 ? "abcdefgh," : "a,,", length);
         text.resize(length, 'z');
         if (length > 3 && below(random, 3) == 0)
           for (int quotes = 0; quotes < 2; ++quotes) text[below(random, length)] = '"';
         if (length > 0 && below(random, 8) == 0) text.back() = '\r';
-        // Of this size alone: what is read behind it is found out.
+        // An allocation of exact size, so that a sanitizer detects reads past its end.
         const std::vector<char> record = [&] {
           std::vector<char> chars(text.begin(), text.end());
           chars.push_back('\n');

@@ -1,4 +1,4 @@
-// Inputs that are read in order.
+// Tests of input sources and of the readers that prefetch from them.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -29,7 +29,7 @@ Bytes random_bytes(std::size_t count, Random& random) {
   return bytes;
 }
 
-// Lines without end: a beginning that all have, and numbers that ascend by `step`. Says when it is
+// An endless source of lines: a shared beginning and a number that grows by `step`. Records each
 // read.
 class Lines final : public Source {
  public:
@@ -45,7 +45,7 @@ class Lines final : public Source {
     while (left_.size() < into.size()) {
       char number[16];
       std::snprintf(number, sizeof number, "%09u", number_ += step_);
-      left_ += beginning_ + number + std::string(60, ' ') + '\n';  // so that bytes fill a chunk
+      left_ += beginning_ + number + std::string(60, ' ') + '\n';  // long lines fill a chunk
     }
     std::memcpy(into.data(), left_.data(), into.size());
     left_.erase(0, into.size());
@@ -80,7 +80,7 @@ Bytes operator+(Bytes a, const Bytes& b) {
   return a;
 }
 
-// A file named as what it holds.
+// Writes a file with the suffix of its codec.
 std::filesystem::path write_compressed(const TemporaryFolder& folder, Codec codec,
                                        const Bytes& bytes) {
   const auto path = folder / ("file" + std::string(suffix_of(codec)));
@@ -90,7 +90,7 @@ std::filesystem::path write_compressed(const TemporaryFolder& folder, Codec code
 
 const std::string nothing = "nothing was thrown";
 
-// Of the Error that it throws.
+// Returns the message of the Error that the call throws.
 template <class Call>
 std::string message_of(Call call) {
   try {
@@ -235,7 +235,7 @@ TEST_CASE("the programs of the codecs read what is written here and the other wa
     };
     const auto path = folder / ("made" + std::string(suffix_of(codec)));
     for (const std::string level : {"", " -9"}) {
-      // Twice, and by a name that says nothing.
+      // Two frames in a file whose name does not tell the codec.
       REQUIRE(shell(program + level + " -c < plain > one && cat one one > two") == 0);
       CHECK((drain(*open(folder / "two")) == whole + whole));
     }
@@ -254,7 +254,7 @@ TEST_CASE("compressed data that was cut short anywhere is told") {
     const Bytes frame = frame_of({codec}, plain);
     const Bytes file = frame + frame;
     for (std::size_t size = 0; size < file.size(); ++size) {
-      if (size == frame.size()) continue;  // nothing is missing from that
+      if (size == frame.size()) continue;  // the first frame alone is complete
       INFO(name_of(codec) << ": " << size << " of " << file.size() << " bytes");
       const auto path =
           write_compressed(folder, codec, Bytes(file.begin(), file.begin() + std::ptrdiff_t(size)));
@@ -285,7 +285,7 @@ TEST_CASE("a flipped bit in compressed data never gives other bytes") {
       told += message != nothing;
       CHECK(((message == nothing) ? got == plain + plain : holds(message, path.string() + ": ")));
     }
-    // The rest are bits that say nothing of the data, such as the time in gzip's header.
+    // The other bits do not affect the data, such as the time in gzip's header.
     CHECK(told > 8 * frame.size() / 2);
   }
 }
@@ -312,7 +312,7 @@ TEST_CASE("what follows the last frame is padding or an error") {
 
 TEST_CASE("a compressed file that needs too much memory is refused") {
   const TemporaryFolder folder;
-  // A window of 2 GiB.
+  // A frame header that asks for a window of 2 GiB.
   Bytes file;
   for (const int byte : {0x28, 0xb5, 0x2f, 0xfd, 0x00, 0xa8, 0x01, 0x00, 0x00})
     file.push_back(static_cast<std::byte>(byte));
@@ -359,13 +359,13 @@ TEST_CASE("codecs and levels by their names") {
 
 TEST_CASE("text is read ahead where it runs dry first, or by turns", "[text]") {
   constexpr unsigned runs = 4;
-  // Keys of up to 28 bytes are told apart.
+  // The forecast compares up to 28 key bytes.
   for (const std::size_t alike : {0, 7, 18, 30, 60}) {
     INFO(alike << " bytes are the same");
     std::vector<unsigned> reads;
     std::mutex mutex;
     std::vector<Stream> streams(runs);
-    constexpr unsigned steps[runs] = {40, 30, 1, 20};  // of run 2 a chunk goes least far
+    constexpr unsigned steps[runs] = {40, 30, 1, 20};  // run 2's chunk has the smallest last key
     for (unsigned run = 0; run < runs; ++run)
       streams[run].source =
           std::make_unique<Lines>(std::string(alike, 'a'), run, steps[run], reads, mutex);
@@ -381,7 +381,7 @@ TEST_CASE("text is read ahead where it runs dry first, or by turns", "[text]") {
     BufferPool pool(plan.chunk_bytes, plan.chunks, {});
     StreamReader reader(std::move(streams), encoding, plan, ChunkSource::Order::forecast, pool, 1,
                         nullptr, {}, {});
-    // Behind the last of the first chunks all are there.
+    // The first chunks of all runs are loaded now.
     const ChunkRef last = reader.next(runs - 1);
     const auto read_next = [&](std::size_t reads_before) {
       const auto latest = std::chrono::steady_clock::now() + std::chrono::seconds(30);
@@ -395,7 +395,8 @@ TEST_CASE("text is read ahead where it runs dry first, or by turns", "[text]") {
     const unsigned first = read_next(runs);
     CHECK(first == (alike <= 18 ? 2 : 0));
     const ChunkRef taken = reader.next(first);
-    // Run 2 comes again if it is there by now, or else the one that is next to it.
+    // The next read is for run 2 again if its chunk has arrived, otherwise for the run with the
+    // next key.
     const unsigned second = read_next(runs + 1);
     CHECK((alike <= 18 ? second == 2 || second == 3 : second == 1));
   }
@@ -408,7 +409,7 @@ TEST_CASE("runs that go on begin with a part of a chunk, others with all there i
   plan.chunk_records = 10 * page_bytes() / 8;
   plan.chunk_bytes = plan.chunk_records * 8;
   plan.read_ahead = 4;
-  const std::vector<std::byte> memory(3 * plan.chunk_bytes);  // keys may all be equal
+  const std::vector<std::byte> memory(3 * plan.chunk_bytes);  // all keys may be equal
   std::vector<Run> runs;
   runs.emplace_back(std::span(memory).first(plan.chunk_bytes), "short", 8);
   for (int i = 0; i < 3; ++i) runs.emplace_back(std::span(memory), "long", 8);

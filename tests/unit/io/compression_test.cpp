@@ -1,4 +1,4 @@
-// Merges whose output is compressed.
+// Tests of merges with compressed inputs and outputs.
 #include <algorithm>
 #include <stop_token>
 #include <string>
@@ -17,12 +17,12 @@ namespace {
 
 constexpr Codec codecs[] = {Codec::gzip, Codec::zstd, Codec::bzip2, Codec::xz, Codec::lz4};
 
-// What a file holds, decompressed.
+// Returns the decompressed content of a file.
 Bytes content_of(const std::filesystem::path& path) {
   return drain(*open(path));
 }
 
-// Runs on disk, and what their merge must be.
+// Holds runs on disk and the expected output of their merge.
 class Merging {
  public:
   explicit Merging(std::size_t runs, std::uint64_t records_a_run) {
@@ -89,7 +89,7 @@ TEST_CASE("an output is compressed as its name or its options say") {
 TEST_CASE("compressed runs are merged as the files that they hold") {
   Merging test(100, 3000);
   for (std::size_t run = 0; run < test.paths.size(); ++run) {
-    if (run % 7 == 6) continue;  // some stay as they are
+    if (run % 7 == 6) continue;  // some stay uncompressed
     const Codec codec = codecs[run % std::size(codecs)];
     const auto path = test.paths[run].string() + std::string(suffix_of(codec));
     const auto encoder = make_encoder({codec, 1});

@@ -1,3 +1,4 @@
+// Tests of mapped files: truncation, placement and residency.
 #include "io/mapped_file.hpp"
 
 #include <algorithm>
@@ -16,7 +17,7 @@ namespace {
 
 constexpr std::uint64_t huge_page = std::uint64_t{2} << 20;
 
-// Whether the page is mapped.
+// Returns true if the page is mapped.
 bool is_present(const std::byte* at) {
   const std::filesystem::path pages = "/proc/self/pagemap";
   std::array<std::uint64_t, 1> page{};
@@ -49,7 +50,7 @@ TEST_CASE("what a mapped file loses reads as zeros and is told") {
   CHECK(short_file[99'999] == std::byte{7});
   CHECK(std::ranges::equal(std::span(whole_file, bytes.size()), bytes));
 
-  // Nor does bringing it into memory stop anything.
+  // Neither populating nor releasing the pages fails on a truncated file.
   populate({short_file, bytes.size()});
   const std::span whole(whole_file, bytes.size());
   forget(whole, {whole, page_bytes()});

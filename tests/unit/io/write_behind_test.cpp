@@ -1,3 +1,4 @@
+// Tests of the background writer thread.
 #include "io/write_behind.hpp"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
-// Merges on whose way an allocation fails, whichever it is.
+// Tests that a merge survives any failed allocation: it succeeds, or throws and keeps the old
+// output.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -22,12 +23,13 @@ namespace {
 
 constexpr std::int64_t never = std::numeric_limits<std::int64_t>::max();
 
-// Of the allocations by all threads, how many succeed before one fails.
+// Number of allocations, over all threads, that succeed before one fails.
 std::atomic<std::int64_t> before_failure = never;
 
 }  // namespace
 
-// The linker puts this in front of operator new, but for that of the standard library itself.
+// The linker's --wrap option puts this in front of operator new, except within the standard
+// library.
 extern "C" {
 
 void* __real__Znwm(std::size_t bytes);
@@ -40,7 +42,7 @@ void* __wrap__Znwm(std::size_t bytes) {
 
 namespace {
 
-// What stands in the folder but for the runs: names and bytes.
+// Names and contents of the files in the output folder.
 using Outputs = std::vector<std::pair<std::string, std::string>>;
 
 struct Failing {
@@ -69,7 +71,7 @@ struct Failing {
     return all;
   }
 
-  // Merges again and again, and lets more allocations succeed each time.
+  // Merges repeatedly, with ever more allocations that succeed before one fails.
   void check(const std::string& output, const Outputs& old) const {
     const auto begin = [&] {
       for (const auto& entry : std::filesystem::directory_iterator(outputs.path()))
@@ -84,7 +86,7 @@ struct Failing {
     REQUIRE(right != old);
     const std::int64_t step = 1 + allocations * exhaustive_step / 200;
     std::int64_t merges = 0, failed = 0;
-    // When the output is put in place, each of them matters.
+    // Each of the last allocations is tried, because they occur while the output is published.
     const std::int64_t first_of_last = allocations - 20;
     for (std::int64_t succeed = 0; succeed < allocations;
          succeed += succeed < first_of_last ? step : 1) {

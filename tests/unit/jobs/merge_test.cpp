@@ -1,4 +1,4 @@
-// The whole path, against std::stable_sort, byte for byte, on every backend that this machine has.
+// Tests of whole merges on every available backend, byte for byte against std::stable_sort.
 #include "corank/merge.hpp"
 
 #include <algorithm>
@@ -26,7 +26,7 @@ const char* name(BackendChoice backend) {
   return backend == BackendChoice::cpu ? "cpu" : "cuda";
 }
 
-// Runs on disk, and what their merge must be.
+// Holds runs on disk and the expected output of their merge.
 class Case {
  public:
   Case(const std::string& schema, const std::string& keys)
@@ -50,7 +50,7 @@ class Case {
     return options;
   }
 
-  // Merges on every backend and compares.
+  // Merges on every backend and compares the output with the expected one.
   Stats check(std::uint64_t memory_bytes = 0) {
     const Bytes expected = stably_sorted(schema_, keys_, all_);
     const CheckResult sum = [&] {
@@ -70,7 +70,7 @@ class Case {
         INFO("io " << static_cast<int>(io));
         Options by_io = options(backend, memory_bytes);
         by_io.io = io;
-        by_io.checksum = false;  // for which units stay in the caches on their way to a device
+        by_io.checksum = false;  // so that non-temporal stores are used
         merge(paths_, output(), by_io);
         CHECK((read_file(output()) == expected));
       }
@@ -92,7 +92,7 @@ class Case {
   Bytes merged_into_parts(unsigned count, Options options) const {
     const TemporaryFolder parts;
     options.parts = count;
-    // As large a budget for each part, lest it becomes too small.
+    // Each part gets the whole budget, because a third of it may be too small.
     options.memory_bytes *= count;
     merge(paths_, parts.path(), options);
     CHECK(parts.names().size() == count);
@@ -121,8 +121,8 @@ class Case {
 }  // namespace
 
 TEST_CASE("every merge of up to four runs of up to four records with three keys") {
-  // All cases are one merge: the case's number is the first key, so that each case's records are
-  // a stretch of every run, and units and tiles cut through the cases anywhere.
+  // All cases are one merge. The first key is the number of the case, so a case is a row span of
+  // every run, and units and tiles cut through the cases anywhere.
   struct Record {
     std::uint32_t number;
     std::uint8_t key;
@@ -285,7 +285,7 @@ TEST_CASE("units of equal size, the last one shorter") {
   for (int i = 0; i < 3; ++i)
     test.add_run(random_records(test.schema(), 100'000, Values::any, random));
   const Stats all = test.check();
-  CHECK(all.units <= 3);  // fewer, where there are more threads
+  CHECK(all.units <= 3);  // fewer with more threads
   const Stats small = test.check(1 << 20);
   CHECK(small.units > 10);
   CHECK(small.bytes_read == 4'800'000);
@@ -316,7 +316,8 @@ TEST_CASE("the first record out of order is named, wherever it is") {
             std::memcpy(run.data() + 8 * i, &key, 8);
           }
         }
-        // Also at the edges of chunks, whose sizes are multiples of a page, and at both ends.
+        // Includes the edges of chunks, whose sizes are multiples of a page, and both ends of the
+        // run.
         const std::uint64_t edges[] = {1, 2, 511, 512, 513, 1024, 4096, 8192, count - 2, count - 1};
         const std::uint64_t at = round < 10 ? edges[round] : 1 + below(random, count - 1);
         const std::uint64_t low = round % 2 ? 0 : 10 * at - 1;
@@ -388,7 +389,7 @@ TEST_CASE("copy-only writes the runs one after another") {
     for (std::size_t i = 0; i < runs; ++i) {
       const Bytes run =
           random_records(test.schema(), below(random, 300'000 / runs), Values::any, random);
-      test.add_sorted_run(run);  // in no order: nobody looks
+      test.add_sorted_run(run);  // not sorted: a copy does not check the order
       expected.insert(expected.end(), run.begin(), run.end());
     }
     for (const std::uint64_t memory_bytes : {std::uint64_t{0}, std::uint64_t{600'000}}) {
@@ -443,7 +444,8 @@ TEST_CASE("runs in memory that can't be merged are refused") {
 }
 
 TEST_CASE("a disorder where two parts meet is found") {
-  // With all the other records equal the cut falls on the same record of the run every time.
+  // All other records are equal, so the partition boundary falls on the same record of the run
+  // every time.
   for (std::uint64_t at = 1; at < 64; ++at) {
     Case test("a:u8", "a");
     Bytes run(64, std::byte{5});
@@ -477,7 +479,7 @@ TEST_CASE("parts of runs in no order at all are refused") {
 }
 
 TEST_CASE("runs in memory in no order at all are refused") {
-  // Several units are cut side by side there.
+  // Runs in memory are cut into several units concurrently.
   Random random(33);
   for (int round = 0; round < 30; ++round) {
     Case test("a:u32", "a");
@@ -497,7 +499,7 @@ TEST_CASE("statistics tell where the time went") {
   CHECK(!stats.bound.what.empty());
   CHECK(stats.bound.bytes_per_second > 0);
   CHECK(stats.bound.ceiling_bytes_per_second >= 0.99 * stats.bound.bytes_per_second);
-  // A serial stage is either at work or waiting.
+  // A serial stage is always either busy or waiting.
   CHECK(stats.busy.write + stats.waits.write_for_merge <= stats.seconds);
   CHECK(stats.busy.cut + stats.waits.cut_for_read + stats.waits.cut_for_merge <= stats.seconds);
   CHECK(stats.waits.merge_for_cut <= stats.seconds);

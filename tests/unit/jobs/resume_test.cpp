@@ -1,4 +1,4 @@
-// Merges that stop and go on, and what a replaced output keeps of the old one.
+// Tests of interrupted and resumed merges, and of the attributes that a replaced output keeps.
 #include "jobs/resume.hpp"
 
 #include <sys/stat.h>
@@ -23,7 +23,7 @@ using namespace corank::test;
 
 namespace {
 
-// Runs, their merge, and what is said while it is made.
+// Holds runs, the expected output of their merge, and the warnings of the last merge.
 class Merging {
  public:
   explicit Merging(int runs = 5, std::uint64_t records = 20'000) {
@@ -54,7 +54,7 @@ class Merging {
     notices.clear();
     return corank::merge(paths, output, options);
   }
-  // Stops where every file of the output has grown to `bytes`.
+  // Merges until every output file has `bytes` bytes; the merge then fails.
   void stop_at(std::uint64_t bytes) {
     const SmallFiles small(bytes);
     CHECK_THROWS_AS(merge(), Error);
@@ -91,7 +91,7 @@ void write_text(const std::filesystem::path& path, const std::string& text) {
   write_file(path, Bytes(begin, begin + text.size()));
 }
 
-// A shaped merge, and what it gives where nothing stops it.
+// Holds a merge with operators, and its expected output without an interruption.
 class ShapedMerging {
  public:
   ShapedMerging() {
@@ -102,7 +102,7 @@ class ShapedMerging {
     };
   }
 
-  // Records with two keys, each of which has so many values; 0: no two records have the same.
+  // Makes records with two keys of `values` distinct values each; 0 makes all keys distinct.
   void make_records(unsigned runs, unsigned records, std::uint64_t values, Random& random) {
     options.record = Schema::parse("p:u32,a:u16,b:u16be");
     options.keys = parse_keys("a,b:desc", options.record);
@@ -121,7 +121,7 @@ class ShapedMerging {
     }
   }
 
-  // Lines whose second column is the key; some runs end without a newline.
+  // Makes lines whose second column is the key; some runs end without a newline.
   void make_lines(unsigned runs, unsigned lines, std::uint64_t values, bool with_header,
                   Random& random) {
     options.text.emplace();
@@ -149,7 +149,8 @@ class ShapedMerging {
     return corank::merge(paths, output, options);
   }
 
-  // Merges without a stop, then with one. False if so little goes out that there can be none.
+  // Merges without an interruption, then interrupted and resumed. Returns false if the output is
+  // too small to interrupt.
   bool learn() {
     whole = merge();
     for (const auto& file : files()) {
@@ -175,7 +176,8 @@ class ShapedMerging {
     return true;
   }
 
-  // Of a file of the output, as a stopped merge does. Returns how many bytes are whole records.
+  // Leaves the first `bytes` bytes of an output file as an interrupted merge does. Returns the
+  // number of bytes in whole records.
   std::uint64_t leave(std::size_t file, std::uint64_t bytes, bool in_place = false) {
     if (options.parts != 0) std::filesystem::create_directory(output);
     write_file(
@@ -218,7 +220,7 @@ class ShapedMerging {
     check_files();
   }
 
-  // And removes them.
+  // Checks the output files and removes them.
   void check_files() {
     for (std::size_t i = 0; i < expected.size(); ++i) CHECK((read_file(files()[i]) == expected[i]));
     CHECK(folder.names().size() == paths.size() + 1);
@@ -257,7 +259,8 @@ class ShapedMerging {
     write_file(paths.back(), run);
   }
 
-  // Of the first bytes of a file, as a merge keeps them: a header is none, but stays with others.
+  // Returns how much of the first `bytes` bytes a merge resumes from: whole records, but not a
+  // header alone.
   std::uint64_t whole_records(std::size_t file, std::uint64_t bytes) const {
     if (!options.text) {
       const Schema out = selected(options.record, options.query.select);
@@ -294,7 +297,7 @@ TEST_CASE("a stopped merge goes on where it stopped") {
       Merging test;
       test.options.io = io;
       test.stop_at(std::max<std::uint64_t>(bytes, 4'096));
-      // Direct writing ends at a page.
+      // Direct I/O writes whole pages.
       if (io != Io::direct || bytes <= 4'096) std::filesystem::resize_file(test.temporary, bytes);
       const std::uint64_t left = std::filesystem::file_size(test.temporary) / 6 * 6;
       CHECK(left + 4'096 > bytes);
@@ -336,7 +339,7 @@ TEST_CASE("passes before the last leave out what is written already") {
   const Stats rest = test.merge();
   CHECK(rest.resumed_bytes == 300'000);
   CHECK(rest.passes == whole.passes);
-  // What is compared is merged again, by all passes.
+  // Intermediate passes merge again the records that validate the partial output.
   CHECK(rest.bytes_written - 60'000 <= (whole.bytes_written - 360'000) * 2 / 5);
   test.check_whole(test.merged);
 }
@@ -347,7 +350,7 @@ TEST_CASE("each part goes on by itself") {
   test.options.memory_bytes = 3 << 20;
   test.output = test.folder / "parts";
   test.stop_at(30'001);
-  // How far each part came is up to its threads; the last one was even renamed.
+  // The progress of each part depends on the threads; the last part was even published.
   const std::size_t begins[] = {0, 39'996, 79'998};
   const std::size_t ends[] = {30'001, 49'999, 120'000};
   for (int i = 0; i < 3; ++i)
@@ -397,7 +400,7 @@ TEST_CASE("an output that was renamed before the merge was killed is done") {
   CHECK(stats.bytes_written == 0);
   CHECK(stats.resumed_bytes == 120'000);
   test.check_whole(test.merged);
-  // Now it is an output as any other.
+  // A finished output is an ordinary file: without permission it is not overwritten.
   CHECK_THROWS_AS(test.merge(), Error);
   test.check_whole(test.merged);
 }
@@ -560,7 +563,7 @@ TEST_CASE("shaped merges that are done but for their end are not merged again", 
     for (std::size_t i = 0; i < 3; ++i) test.leave(i, test.expected[i].size(), i < in_place);
     test.check_rest(test.size);
   }
-  // What is said of the last parts is removed first.
+  // The merge removes the sidecars of the last parts first.
   for (std::size_t i = 0; i < 3; ++i) test.leave(i, test.expected[i].size(), true);
   std::filesystem::remove(test.beside(2, ".corank-resume"));
   test.check_rest(test.size);
@@ -620,7 +623,7 @@ TEST_CASE("what shaping left is not gone on with where it is wrong", "[resume][s
     test.options.query.on_equal = OnEqual::last;
     test.options.overwrite = true;
     REQUIRE(test.learn());
-    // What is compared begins a hundredth before the end.
+    // Validation reads the last hundredth of the partial output.
     for (const unsigned before : {400u, lines ? 3u : 8u}) {
       const std::uint64_t at = test.leave(0, test.size / 2) - before;
       Bytes wrong = read_file(test.beside(0, ".corank"));
@@ -720,7 +723,7 @@ TEST_CASE("the state beside an unfinished output is read only as it was written"
     const Sidecar sidecar{random(), random() >> below(random, 64), random(), below(random, 3)};
     const std::string text = sidecar_text(sidecar);
     CHECK(parse_sidecar(text) == sidecar);
-    CHECK(text.size() < 512);  // what a disk writes at once
+    CHECK(text.size() < 512);  // a disk writes this atomically
     std::string damaged = text;
     damaged[below(random, text.size())] ^= static_cast<char>(1 << below(random, 7));
     CHECK(!parse_sidecar(damaged));

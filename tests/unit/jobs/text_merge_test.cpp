@@ -1,4 +1,4 @@
-// Merges of lines and pairs against std::stable_sort.
+// Tests of merges of lines and pairs against std::stable_sort.
 #include <algorithm>
 #include <cstring>
 #include <string>
@@ -17,7 +17,7 @@ using namespace corank::test;
 
 namespace {
 
-// How long records are, at most.
+// Returns a random length of a record, up to `longest` bytes.
 std::uint64_t random_length(Random& random, std::uint64_t longest) {
   switch (below(random, 4)) {
     case 0:
@@ -38,7 +38,7 @@ std::string random_string(Random& random, std::uint64_t length, const std::strin
   return text;
 }
 
-// Sorted runs of lines or pairs, and what they merge into.
+// Holds sorted runs of lines or pairs and the expected output of their merge.
 class TextRuns {
  public:
   explicit TextRuns(TextKind kind, char terminator = '\n') {
@@ -49,7 +49,7 @@ class TextRuns {
     options_.backend = BackendChoice::cpu;
   }
 
-  // Without `ended` the last line lacks its terminator.
+  // Adds a run; if `ended` is false, its last line has no terminator.
   void add(std::vector<std::string> keys, bool ended = true) {
     std::ranges::sort(keys);
     std::string text;
@@ -164,7 +164,7 @@ TEST_CASE("runs of nothing and of empty lines are merged", "[text]") {
   runs.add({});
   runs.check();
   runs.add({"", "", ""});
-  runs.add({""}, false);  // a file without a byte has no line
+  runs.add({""}, false);  // an empty file has no lines
   CHECK(runs.merge().records == 3);
   CHECK(text_of(runs.output()) == "\n\n\n");
 }
@@ -291,7 +291,7 @@ TEST_CASE("lines are merged into parts of about equally many bytes", "[text]") {
     INFO("round " << round);
     TextRuns runs(TextKind::lines);
     const std::uint64_t count = 1 + below(random, 12);
-    // With few keys the parts are as unequal as these are many.
+    // With few distinct keys, a part can exceed its share by all records of one key.
     const bool few = round % 3 == 2;
     for (std::uint64_t run = 0; run < count; ++run) {
       std::vector<std::string> keys(below(random, 4) == 0 ? 0 : 1000 + below(random, 3000));
@@ -325,7 +325,7 @@ TEST_CASE("a stopped merge of lines goes on where a key begins", "[text]") {
     for (int round = 0; round < 6; ++round) {
       INFO("io " << static_cast<int>(io) << ", round " << round);
       TextRuns runs(TextKind::lines);
-      // Keys: all different, many equal, or one.
+      // Keys are all different, often equal, or one single key.
       const std::uint64_t longest = round % 3 == 0 ? 60 : round % 3 == 1 ? 7 : 0;
       for (int run = 0; run < 5; ++run) {
         std::vector<std::string> keys(longest == 0 ? 60'000 : 8'000);

@@ -1,3 +1,4 @@
+// Tests of the circular-buffer merge on the host, with a simulated thread block.
 #include "kernels/ladder/circular_buffer.cuh"
 
 #include <algorithm>
@@ -12,7 +13,7 @@ namespace {
 
 struct Item {
   std::uint32_t key;
-  std::uint32_t origin;  // tells equal keys apart
+  std::uint32_t origin;  // distinguishes equal keys
   friend bool operator==(const Item& x, const Item& y) {
     return x.key == y.key && x.origin == y.origin;
   }
@@ -22,7 +23,7 @@ struct ByKey {
   bool operator()(const Item& x, const Item& y) const { return x.key < y.key; }
 };
 
-// A View that knows its bounds, and counts what is read and written.
+// A bounds-checked view that counts the reads and writes of each item.
 struct Watched {
   std::vector<Item>* items;
   std::vector<unsigned>* reads;
@@ -49,8 +50,7 @@ struct Memory {
   std::vector<unsigned> reads, writes;
 };
 
-// A thread block on a host: between barriers its threads run one after the other, in an order that
-// nothing may depend on.
+// Simulates a thread block: between barriers, its threads run one after another in random order.
 template <class Policy>
 std::vector<Item> merge_by_block(Memory& a, Memory& b, std::mt19937& random) {
   Memory slots(std::vector<Item>(Policy::slots));
@@ -101,7 +101,7 @@ void check_merge(const std::vector<Item>& a, const std::vector<Item>& b, std::mt
 
 TEST_CASE("a circular-buffer merge of all small runs is stable and loads everything once",
           "[circular_buffer]") {
-  // Every sorted run of up to nine items over three keys: more than a tile of eight.
+  // Every sorted run of up to nine items over three keys; nine items exceed a tile of eight.
   std::vector<std::vector<std::uint32_t>> runs;
   for (std::uint32_t zeros = 0; zeros <= 9; ++zeros)
     for (std::uint32_t ones = 0; zeros + ones <= 9; ++ones)
@@ -129,7 +129,7 @@ TEMPLATE_TEST_CASE("a circular-buffer merge wraps its rings at every size", "[ci
       for (auto& key : result) key = low + random() % keys;
       return result;
     };
-    // A shift makes one run go first: all of it, or most.
+    // Shifts the keys of one run, so that all or most of the other run comes first.
     const std::uint32_t shift = trial % 3 == 2 ? keys / 2 + trial % 5 : 0;
     const auto a = run_of(content(trial % 2 ? shift : 0), 0);
     const auto b = run_of(content(trial % 2 ? 0 : shift), 1'000'000);

@@ -1,5 +1,5 @@
-// The parts of the device merges that run on a host: one thread's work in a tile, and the plan of a
-// k-way merge.
+// Tests of the host-callable parts of the device merges: one thread's work in a tile, and the plan
+// of a k-way merge.
 #include <algorithm>
 #include <cstdint>
 #include <random>
@@ -45,7 +45,8 @@ TEST_CASE("threads that merge a tile's parts make the stable merge", "[device]")
     want.insert(want.end(), b.begin(), b.end());
     std::stable_sort(want.begin(), want.end(), ByKey{});
 
-    // a's ring of 64 places, then b's, each started anywhere; the rest is never to be compared.
+    // A ring of 64 slots for `a`, then one for `b`, each starting anywhere. Unused slots must not
+    // be compared.
     constexpr std::uint32_t mask = 63;
     std::vector<Record> keys(2 * (mask + 1), Record{0, ~0u});
     const std::uint32_t head_a = random() % 64, head_b = random() % 64;
@@ -99,9 +100,9 @@ TEST_CASE("the fan-in of a k-way merge", "[device]") {
 
 namespace {
 
-// Of a level's tiles, when the samples are merged and the borders searched on the host.
+// Statistics of the tiles of a level, with samples merged and borders searched on the host.
 struct Tiles {
-  std::uint64_t count = 0, too_large = 0;  // those to be merged in two parts
+  std::uint64_t count = 0, too_large = 0;  // tiles merged in two parts
   std::uint64_t max_part = 0;
 };
 
@@ -109,7 +110,7 @@ Tiles cut_group(const std::vector<std::vector<Record>>& runs, const detail::Leve
                 std::size_t g, const detail::LevelShape& shape, std::uint64_t most) {
   const auto& group = level.groups[g];
   const std::uint64_t tiles = level.groups[g + 1].first_tile - group.first_tile;
-  // The stable merge of the group, and where in it a whole stride ends.
+  // The stable merge of the group; the flag marks the last record of each whole stride.
   std::vector<std::pair<Record, bool>> merge;
   for (std::uint32_t r = group.first_run; r < group.first_run + group.runs; ++r)
     for (std::uint64_t n = 0; n < runs[r].size(); ++n)
@@ -119,7 +120,7 @@ Tiles cut_group(const std::vector<std::vector<Record>>& runs, const detail::Leve
   CHECK(merge.size() == level.groups[g + 1].first_output - group.first_output);
 
   Tiles result;
-  std::uint64_t records = 0, samples = 0, first_part = 0;  // of the tile
+  std::uint64_t records = 0, samples = 0, first_part = 0;  // in this tile
   const auto end_tile = [&] {
     ++result.count;
     const bool fits = records <= most;

@@ -1,5 +1,4 @@
-// What threads of a device do to records and groups that are shaped, done on the host: against what
-// the CPU does.
+// Tests of the device code of the operators, run on the host, against the CPU's operators.
 #include <string>
 #include <string_view>
 #include <vector>

@@ -1,3 +1,4 @@
+// Tests of the block partitioner: blocks must be contiguous, ordered and of balanced size.
 #include "merge/block_partitioner.hpp"
 
 #include <algorithm>
@@ -20,7 +21,7 @@ bool less(const Wide& a, const Wide& b) {
   return std::tie(a.high, a.low) < std::tie(b.high, b.low);
 }
 
-// The blocks of the runs: how many records of each run are in each.
+// Returns the blocks of the runs, each as its number of records per run.
 std::vector<std::vector<std::uint64_t>> blocks_of(const std::vector<std::vector<Wide>>& runs,
                                                   std::uint64_t block_records) {
   const auto key_of = [](const Wide& record) { return Key<2>{{record.high, record.low}}; };
@@ -37,7 +38,7 @@ std::vector<std::vector<std::uint64_t>> blocks_of(const std::vector<std::vector<
     REQUIRE(block.size() == runs.size());
     blocks.emplace_back();
     for (std::size_t r = 0; r < runs.size(); ++r) {
-      // A run's parts follow one another.
+      // The spans of a run are contiguous.
       REQUIRE(block[r].records == reinterpret_cast<const std::byte*>(runs[r].data() + taken[r]));
       REQUIRE(block[r].predecessor == (taken[r] != 0));
       REQUIRE(block[r].count <= runs[r].size());
@@ -56,7 +57,7 @@ TEST_CASE("blocks are merged one after another", "[block]") {
   Random random(1);
   for (const std::size_t k : {2u, 3u, 16u, 300u})
     for (const std::uint64_t block_records : {100u, 5'000u})
-      // How many values the words have.
+      // The number of distinct values of each word.
       for (const auto& [highs, lows] :
            {std::pair{~0ull, ~0ull}, {50ull, 1'000ull}, {1ull, 3ull}, {40ull, 1ull}}) {
         CAPTURE(k, block_records, highs, lows);
@@ -72,7 +73,7 @@ TEST_CASE("blocks are merged one after another", "[block]") {
           const std::uint64_t records = std::reduce(block.begin(), block.end());
           CHECK(records <= 2 * block_records + 1'024 + 4 * k);
           for (std::size_t r = 0; r < k; ++r) ends[r] += block[r];
-          // What is behind the block in any run is merged after what ends it in any other.
+          // No record after the block may sort before a record in it.
           for (std::size_t a = 0; a < k; ++a)
             for (std::size_t b = 0; b < k; ++b) {
               if (a == b || ends[a] == 0 || ends[b] == runs[b].size()) continue;
@@ -87,12 +88,12 @@ TEST_CASE("blocks are merged one after another", "[block]") {
 TEST_CASE("a key that many records have is a block of its own", "[block]") {
   Random random(3);
   for (const std::size_t k : {2u, 16u, 100u})
-    // How many of the records have the key, and where it stands among the others'.
+    // The number of records with the key, and its position among the other keys.
     for (const std::uint64_t equal : {8'000u, 25'000u})
       for (const std::uint64_t key : {0ull, 1ull << 62, ~0ull}) {
         CAPTURE(k, equal, key);
         std::vector<std::vector<Wide>> runs(k);
-        // Of the first run so few that they may be between two samples.
+        // The first run has so few that they may lie between two samples.
         for (std::uint64_t i = 0; i < equal; ++i)
           runs[i < 3 ? 0 : 1 + random() % (k - 1)].push_back({key, key});
         for (std::uint64_t i = equal; i < 40'000; ++i)

@@ -1,4 +1,4 @@
-// The fronts of two runs, merged where they lie.
+// Tests of fronts: common prefixes of two runs that are merged without bounds checks.
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -24,7 +24,7 @@ struct Pair {
   std::uint64_t key, id;
 };
 
-// A copy that ends where memory does.
+// Copies values to memory that ends at an inaccessible page.
 template <class T>
 class Guarded {
  public:
@@ -47,14 +47,13 @@ class Guarded {
   Stretch stretch() const { return {values_, count_, false}; }
 
  private:
-  static constexpr std::size_t page_bytes = std::size_t{64}
-                                            << 10;  // of the largest pages there are
+  static constexpr std::size_t page_bytes = std::size_t{64} << 10;  // the largest page size
 
   std::size_t count_, mapped_bytes_;
   std::byte *pages_, *values_;
 };
 
-// A key of 16-byte records, as SingleWordKey says where and how.
+// Reads the key of 16-byte records that a SingleWordKey describes.
 class WordAt final : public detail::KeyWords {
  public:
   explicit WordAt(const detail::SingleWordKey& key) : key_(key) {}
@@ -106,7 +105,7 @@ TEST_CASE("fronts of two runs of words are merged, and what is left is little", 
             Words expected(a_count + b_count), place(a_count + b_count + 1, 42);
             std::ranges::merge(a, b, expected.begin(), less);
             WordMerger merger(*kernel);
-            // Nobody says that the output begins where vectors do.
+            // The output may be unaligned to vectors.
             const auto out = place.begin() + static_cast<std::ptrdiff_t>(random() % 2);
             CAPTURE(out - place.begin());
             const auto merge_all = [&] {
@@ -125,7 +124,7 @@ TEST_CASE("fronts of two runs of words are merged, and what is left is little", 
             REQUIRE(done.count() <= expected.size());
             CHECK(
                 std::equal(out, out + static_cast<std::ptrdiff_t>(done.count()), expected.begin()));
-            // Where equal words go on to near the end of `b`, there is no front.
+            // No front exists if equal words extend to near the end of `b`.
             constexpr std::size_t most = std::size_t{4} * 1024;
             const bool ties =
                 shift != 0 && b_count > word_margin && a_count != 0 &&
@@ -193,7 +192,7 @@ TEST_CASE("what much of one run has before all of the other goes out as it is", 
   const auto key_of = &Pair::key;
   const detail::ExtractedWords<Pair, decltype(key_of)> keys(key_of);
   for (int i = 0; i < 100; ++i) {
-    // By turns, the last key of one being the first of the next.
+    // The runs alternate: the last key of one is the first key of the other.
     std::vector<Pair> runs[2], expected;
     std::uint64_t key = 1, id = 0;
     for (std::uint64_t turn = random() % 2, turns = 2 + random() % 6; turns > 0; --turns, ++turn) {
@@ -253,7 +252,7 @@ TEST_CASE("a run that descends where a front of it ends is refused", "[front]") 
     return FrontKeys{key, reinterpret_cast<const std::byte*>(run.data())};
   };
   const Front front = cut_front(keys_of(a), a.size(), keys_of(b), b.size());
-  // What follows of `a` is copied, since it comes before all that follows of `b`.
+  // The rest of `a` precedes the rest of `b`, so it is copied.
   for (std::uint64_t i = front.b; i < b.size(); ++i) b[i].key += std::uint64_t{1} << 40;
   const Stretch stretches[] = {{keys_of(a).records, a.size(), false},
                                {keys_of(b).records, b.size(), false}};
@@ -269,7 +268,7 @@ TEST_CASE("a run that descends where a front of it ends is refused", "[front]") 
 }
 
 TEST_CASE("of two runs that are out of order nothing is read that is not theirs", "[front]") {
-  // A lane would take all of `a`, of which the cut, misled by the 0, has nothing in the front.
+  // The zero misleads the cut into a front with nothing of `a`, while a lane would take all of `a`.
   const auto mislead = [](auto& a, auto& b, std::size_t zero, const auto& make) {
     for (std::size_t i = 0; i < a.size(); ++i) a[i] = make(i + 1);
     for (std::size_t i = 0; i < b.size(); ++i) b[i] = make(i == zero ? 0 : 1'000 + i);
@@ -297,7 +296,7 @@ TEST_CASE("of two runs that are out of order nothing is read that is not theirs"
   SECTION("records") {
     b.resize(1'004);
     mislead(a, b, 1'003, [](std::size_t i) { return Pair{i, 0}; });
-    // Lest the runs seem to be disjoint.
+    // Makes the runs overlap; otherwise they would be concatenated.
     a.back().key = 3;
     b.front().key = 2;
     CHECK_FALSE(ordered());

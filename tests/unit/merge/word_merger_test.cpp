@@ -1,3 +1,4 @@
+// Tests of word merging, of prefix merges of records, and of the kernels that they use.
 #include "merge/word_merger.hpp"
 
 #include <algorithm>
@@ -21,7 +22,7 @@ using test::kernels;
 using Random = std::mt19937_64;
 using Words = std::vector<Word>;
 
-// The number of ways in which the runs, sorted here, are merged otherwise than they should be.
+// Sorts and merges the runs; returns the number of wrong merges.
 int wrong_merges(const WordKernel& kernel, std::vector<Words> runs) {
   Words expected;
   for (Words& run : runs) {
@@ -37,8 +38,8 @@ int wrong_merges(const WordKernel& kernel, std::vector<Words> runs) {
   };
   fill();
   int wrong = !std::ranges::equal(merger.merge(), expected);
-  // The words before the first and behind the last must stay as they are. Where the first goes is
-  // aligned to what streams in one case, and not in the others.
+  // The words before and after the output must stay untouched. One position is aligned for
+  // non-temporal stores, the others are not.
   constexpr std::ptrdiff_t places = streamed_bytes / sizeof(Word);
   for (const Word flip : {Word{0}, Word{INT64_MIN}, Word{-1}})
     for (const bool streams : {false, true})
@@ -65,8 +66,8 @@ struct Wide {
   std::uint64_t id;
 };
 
-// Whether the runs, sorted here, are merged as std::stable_sort() sorts them, and their
-// fingerprint is that of what it sorted.
+// Returns true if the sorted runs merge as std::stable_sort() sorts them and the fingerprint is
+// that of the expected output.
 template <class Record, class Less>
 bool merges_tile(const WordKernel& kernel, const detail::KeyWords& keys,
                  std::vector<std::vector<Record>> runs, Less less) {
@@ -93,7 +94,7 @@ bool merges_tile(const WordKernel& kernel, const detail::KeyWords& keys,
 }  // namespace
 
 TEST_CASE("words: all of up to three runs of up to five words are merged", "[word]") {
-  // Every sorted run over three words, the greatest there are.
+  // Every sorted run over the three maximum words.
   std::vector<Words> runs;
   const auto extend = [&](auto&& self, const Words& run) -> void {
     runs.push_back(run);
@@ -152,7 +153,7 @@ TEST_CASE("words: keys are read and packed alike by every kernel", "[word]") {
           for (const std::uint64_t flip :
                {std::uint64_t{0}, std::uint64_t{1} << 63, ~std::uint64_t{0}}) {
             CAPTURE(kernel->carries, stride, count, swap, flip);
-            // In turn random, ascending, and ascending with equals.
+            // Random, ascending, or ascending with equal values.
             const std::uint64_t kind = random() % 3;
             std::vector<std::byte> bytes(stride * count + 8);
             std::vector<std::uint64_t> values(count), expected, packed(count);
@@ -168,7 +169,7 @@ TEST_CASE("words: keys are read and packed alike by every kernel", "[word]") {
             kernel->read_packed(bytes.data(), stride, count, swap, flip, {0, 7, 5}, 19, order,
                                 packed.data());
             CHECK(packed == expected);
-            // Words compare as signed.
+            // The kernel compares words as signed.
             CHECK(kernel->ascend(bytes.data(), stride, count, swap, flip ^ 1ull << 63) ==
                   std::ranges::is_sorted(values));
             values.insert(values.begin(), 3);
@@ -205,7 +206,7 @@ TEST_CASE("words: the order of what ties is told", "[word]") {
         for (std::uint64_t& word : words) word = random() % (count * 16 + 1);
         std::ranges::sort(words);
         for (std::uint64_t& word : further) word = round % 2 == 0 ? random() : random() % 3;
-        // Mostly in order, lest all be out of it.
+        // Mostly ascending, so that not every case is out of order.
         for (std::size_t i = 1; i < count; ++i)
           if (round % 5 != 0) further[i] = std::max(further[i], further[i - 1]);
         bool descends = false, equals = false;
@@ -221,7 +222,7 @@ TEST_CASE("words: the order of what ties is told", "[word]") {
       }
 }
 
-// Keys of three words, of records that fill no window evenly.
+// A record with a key of three words, whose size does not divide a window.
 struct Long {
   std::uint64_t first, second, third, id, payload[8];
 };
@@ -234,8 +235,8 @@ TEST_CASE("what ties is merged stably, in order as it is or not", "[word]") {
   Random random(7);
   for (const WordKernel* kernel : kernels())
     for (const std::size_t k : {2u, 50u})
-      // How many values each word has: many groups of equals, a few that are long, and ties that
-      // the second or the third word decides.
+      // The number of distinct values of each word: many groups of equal keys, few long groups, and
+      // equal prefixes that the second or the third word decides.
       for (const auto& [firsts, seconds, thirds] : {std::array{4'000u, 1u, 1u},
                                                     {3u, 1u, 1u},
                                                     {3u, 2u, 1u},
@@ -269,7 +270,8 @@ TEST_CASE("records of a run that tie and are out of order are found", "[word]") 
   int tried = 0;
   for (const WordKernel* kernel : kernels())
     for (const std::size_t k : {1u, 2u, 50u})
-      // Ties that are in order across the runs, mostly, and such as are not.
+      // Equal prefixes whose records are already in order across the runs, mostly, and some that
+      // are not.
       for (const auto& [firsts, seconds, thirds] : {std::array{4'000u, 4'000'000'000u, 1u},
                                                     {40u, 1u, 4'000'000'000u},
                                                     {400u, 3u, 1u},
@@ -349,13 +351,14 @@ TEMPLATE_TEST_CASE("tiles are merged by every kernel", "[word]", Pair, Wide) {
         std::vector<std::vector<TestType>> runs(k);
         for (std::uint64_t id = 0; id < 40'000; ++id) {
           TestType record{};
-          // Keys that differ in the last bits only, in the first, or in both.
+          // Keys that differ in their last bits only, in their first bits, or in both.
           const std::uint64_t key = bits == 64 ? random() : random() & ((1ull << bits) - 1);
           if constexpr (std::is_same_v<TestType, Wide>) {
             record.high = k == 30 ? key << 44 : 7;
             record.low = k == 30 ? random() % 3 : key;
           } else {
-            // Of 700 runs, keys of ten bits above and two below what fits beside the run.
+            // With 700 runs, the keys vary in ten high bits and two low bits, which do not fit
+            // beside the run id.
             record.key = k == 30 && bits == 20    ? key << 44
                          : k == 700 && bits == 64 ? key & (std::uint64_t{0x3ff} << 54 | 3)
                                                   : key;
@@ -383,7 +386,7 @@ TEST_CASE("pieces of every size are streamed to where they belong", "[word]") {
         for (std::size_t at = 0; at < bytes;) {
           const std::size_t piece = std::min<std::size_t>(random() % most + 1, bytes - at);
           if (random() % 2 == 0 && piece <= NontemporalWriter::window_bytes) {
-            // What was put there before is forgotten.
+            // A new window discards unwritten bytes of the previous one.
             std::byte* const window = writer.window();
             std::memset(window, 0xff, NontemporalWriter::window_bytes);
             std::memcpy(window, from.data() + at, piece);
@@ -417,7 +420,7 @@ void check_sorted_stably(const KeyOf& key_of) {
     std::vector<Wide> records(3'000);
     std::vector<RecordRef> sorted, expected;
     for (std::uint64_t i = 0; i < records.size(); ++i) {
-      // Some differ only in bits that do not fit beside an index.
+      // Some records differ only in bits that do not fit beside an index.
       records[i] = {(random() % 3 << 62) + random() % 4, random() % range, i};
       sorted.push_back({reinterpret_cast<const std::byte*>(&records[i]), i});
     }

@@ -1,4 +1,4 @@
-// What merges drop and combine, against plain references.
+// Tests of operators on fixed records against simple reference implementations.
 #include <unistd.h>
 
 #include <algorithm>
@@ -49,7 +49,7 @@ void copy_field(const Field& field, const Bytes& from, Bytes& to) {
   std::copy_n(from.begin() + field.offset, field.bytes, to.begin() + field.offset);
 }
 
-// What a group of records comes to, one record after another; sums wrap.
+// Reduces a group record by record; sums wrap.
 Bytes reduced(const Schema& schema, const Query& query, std::span<const Bytes> group) {
   if (query.on_equal == OnEqual::last) return group.back();
   Bytes result = group.front();
@@ -75,7 +75,7 @@ Bytes reduced(const Schema& schema, const Query& query, std::span<const Bytes> g
   return result;
 }
 
-// The definition: one step after another over all records. `fulfils` is what `where` says.
+// Reference: applies one operator after another to all records. `fulfils` evaluates `where`.
 template <class Fulfils>
 Bytes shaped(const Schema& schema, const std::vector<KeyField>& keys, const Query& query,
              const Bytes& merged, Fulfils fulfils) {
@@ -268,7 +268,7 @@ TEST_CASE("sums and counts that do not fit") {
   CHECK((test.merged() == packed(std::uint8_t{1}, std::uint8_t{200}, std::int8_t{-100},
                                  std::uint16_t{0x0100}, std::uint8_t{9}, std::uint8_t{255},
                                  std::int8_t{-128}, std::uint16_t{0x0200})));
-  // What a limit leaves out does no harm.
+  // An overflow past the limit is not an error.
   query.overflow = Overflow::error;
   query.limit = 1;
   CHECK(test.merged().size() == test.schema().record_bytes);
@@ -306,7 +306,7 @@ TEST_CASE("equal keys are an error where they must not be") {
 TEST_CASE("floats are summed up exactly") {
   Random random(3);
   for (int round = 0; round < 300; ++round) {
-    // Integers times a power of two, so that __int128 holds the sum.
+    // Integers times a power of two, so that the exact sum fits __int128.
     const int exponent = -static_cast<int>(below(random, 1100)) + 20;
     __int128 exact = 0;
     std::vector<double> values;
@@ -326,7 +326,7 @@ TEST_CASE("floats are summed up exactly") {
     INFO("round " << round);
     CHECK(forward.as_double() == both.as_double());
     CHECK(forward.as_float() == both.as_float());
-    // A long double holds the exact sum, and rounds it once where nothing is below normal.
+    // A long double holds the exact sum, and conversion rounds it once unless it is subnormal.
     const long double sum = std::ldexp(static_cast<long double>(exact), exponent);
     if (exponent > -1000) CHECK(forward.as_double() == static_cast<double>(sum));
     CHECK(forward.as_float() == static_cast<float>(sum));
@@ -538,7 +538,7 @@ TEST_CASE("ranges of keys") {
 }
 
 TEST_CASE("the head of huge runs costs as much as it holds") {
-  // Sparse: 16 GiB of zeros each.
+  // Sparse files: 16 GiB of zeros each.
   Case test("key:u64,value:u64", "key");
   for (int run = 0; run < 4; ++run) {
     test.paths.push_back(test.folder / ("run" + std::to_string(run)));
@@ -551,7 +551,7 @@ TEST_CASE("the head of huge runs costs as much as it holds") {
   CHECK(test.stats.records == 1000);
   CHECK(test.stats.bytes_read == 16'000);
 
-  // What is dropped does not count: the rest is not read either.
+  // Dropped records do not count towards the limit, yet the rest is not read.
   test.options.query.where = parse_where("value == 0", test.schema());
   CHECK(test.merged().size() == 16'000);
   CHECK(test.stats.bytes_read < 100 << 20);

@@ -1,4 +1,4 @@
-// Set operations on runs, against the standard library's.
+// Tests of set operations on runs against the standard library's set algorithms.
 #include <algorithm>
 #include <cstring>
 #include <functional>
@@ -35,7 +35,7 @@ Bytes bytes_of_records(const Records& records) {
   return bytes;
 }
 
-// The definition: the standard algorithm on the first two runs, then on that and the next.
+// Reference: folds the standard algorithm over the runs from left to right.
 Bytes folded(
     const Schema& schema, const std::vector<KeyField>& keys, OnEqual operation,
     const std::vector<Bytes>& runs,
@@ -77,7 +77,7 @@ struct Case : MergeCase {
   Bytes expected() const {
     return folded(options.record, options.keys, options.query.on_equal, runs);
   }
-  // By several ways that cut the runs into other units, tiles and slices.
+  // Checks merges that cut the runs into different units, tiles and partitions.
   void check(const Bytes& expected, Random& random) {
     for (const BackendChoice backend : backends()) {
       INFO("operation " << static_cast<int>(options.query.on_equal) << ", backend "
@@ -85,7 +85,7 @@ struct Case : MergeCase {
       Options by = options;
       by.backend = backend;
       CHECK((merged(by) == expected));
-      by.memory_bytes = 300 << 10;  // small units, and several passes where the runs are many
+      by.memory_bytes = 300 << 10;  // small units, and several passes for many runs
       by.threads = 1 + static_cast<unsigned>(below(random, 4));
       CHECK((merged(by) == expected));
       by.verify = false;
@@ -97,8 +97,7 @@ struct Case : MergeCase {
   }
 };
 
-// Records of one field of two bytes with an equal share of `keys` values, and a number of their
-// own.
+// Returns records with a two-byte key of `keys` equally likely values, and a unique number.
 Bytes numbered(std::uint64_t count, std::uint64_t keys, Random& random) {
   static std::uint32_t number = 0;
   Bytes records;
@@ -265,7 +264,7 @@ TEST_CASE("set operations on units that were merged as a whole") {
       runs.push_back(records);
     }
     for (const OnEqual operation : operations) {
-      // The run that is kept stands last; see SetOperation.
+      // The run whose records are kept is merged last; see SetOperation.
       std::vector<Bytes> merged_runs = runs;
       if (operation != OnEqual::unite) std::ranges::rotate(merged_runs, merged_runs.begin() + 1);
       WorkUnit unit;
@@ -275,7 +274,7 @@ TEST_CASE("set operations on units that were merged as a whole") {
         auto chunk = std::make_shared<Chunk>();
         chunk->run = run;
         chunk->in_place = merged_runs[run].data();
-        // A run may come in several chunks.
+        // A run may consist of several chunks.
         unit.segments.push_back({chunk, 0, count / 3});
         unit.segments.push_back({chunk, count / 3, count - count / 3});
         all.insert(all.end(), merged_runs[run].begin(), merged_runs[run].end());

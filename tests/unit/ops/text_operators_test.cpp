@@ -1,5 +1,5 @@
-// What becomes of lines, CSV and pairs with equal keys, their ranges and limits, against what
-// std::stable_sort and a plain loop make of them.
+// Tests of operators on lines, CSV and pairs: duplicates, ranges and limits, against
+// std::stable_sort and a simple loop.
 #include "ops/text_operators.hpp"
 
 #include <algorithm>
@@ -38,7 +38,7 @@ std::uint64_t sum_of(const Strings& records) {
 struct Case {
   const char* name;
   TextFormat format;
-  std::uint64_t different;  // numbers and letters that keys are made of
+  std::uint64_t different;  // number of distinct values of a key column
 };
 
 TextFormat format_of(TextKind kind, const std::string& keys) {
@@ -60,7 +60,7 @@ std::vector<Case> cases() {
   return all;
 }
 
-// No two are the same, unless the whole line is the key. Some have no room in a small unit.
+// Returns a distinct record, unless the whole line is the key. Some records exceed a small unit.
 std::string random_record(Random& random, const Case& of, std::uint64_t number) {
   const std::string name = random_text(random, std::min<std::uint64_t>(of.different, 3), "ab");
   const std::string value = std::to_string(below(random, of.different));
@@ -82,7 +82,8 @@ std::string random_record(Random& random, const Case& of, std::uint64_t number) 
   return of.format.keys.empty() ? name + value + '\n' : name + ',' + value + ',' + rest + '\n';
 }
 
-// What is ordered of a record, for the reference.
+// Returns the part of a record that the reference compares: a pair's key, or the line without its
+// end.
 std::string without_framing(const TextFormat& format, const std::string& record) {
   if (format.kind != TextKind::pairs) return record.substr(0, record.size() - 1);
   std::uint32_t key = 0;
@@ -95,7 +96,7 @@ int compare(TextFormat format, const std::string& a, const std::string& b) {
   return compare_records(without_framing(format, a), without_framing(format, b), format);
 }
 
-// What goes out of the sorted records; none where equal keys are an error that comes before the
+// Returns the output for the sorted records; empty if duplicates are an error and one precedes the
 // limit.
 std::optional<Strings> reduced(const TextFormat& format, const Strings& sorted, OnEqual on_equal,
                                std::uint64_t limit) {
@@ -122,7 +123,7 @@ std::string joined(const Strings& records) {
   return text;
 }
 
-// Sorted runs in files, and all of their records as they are merged.
+// Holds sorted runs in files and the stable merge of their records.
 class Runs {
  public:
   Runs(const Case& of, std::uint64_t runs, std::uint64_t records, Random& random) {
@@ -150,7 +151,7 @@ class Runs {
     return text_of(read_file(folder / "output"));
   }
 
-  // Merges with the options as they are, on all backends, and expects these records.
+  // Merges with the current options on all backends and compares the output.
   void check(const std::optional<Strings>& expected) {
     for (const BackendChoice backend : {BackendChoice::cpu, BackendChoice::cuda}) {
       if (backend == BackendChoice::cuda && !find_cuda_device(0).usable) continue;
@@ -182,7 +183,7 @@ class Runs {
   std::uint64_t number_ = 0;
 };
 
-// What stands between the delimiters, quotes and all; without the record's end.
+// Returns the raw columns of a record, quotes included, without its end.
 Strings raw_columns(const std::string& record) {
   const std::size_t first = record.find(',');
   const std::size_t second = record.find(',', first + 1);
@@ -190,7 +191,7 @@ Strings raw_columns(const std::string& record) {
   return {record.substr(0, first), record.substr(first + 1, second - first - 1), last};
 }
 
-// What the standard library makes of the runs, from left to right.
+// Folds the standard library's set operation over the runs from left to right.
 Strings of_set(const TextFormat& format, OnEqual operation, std::vector<Strings> runs) {
   const auto less = [&](const std::string& a, const std::string& b) {
     return compare(format, a, b) < 0;
@@ -225,7 +226,7 @@ TEST_CASE("of lines CSV and pairs with equal keys one stays", "[text][shape]") {
       for (const OnEqual on_equal : policies) {
         CAPTURE(static_cast<int>(on_equal));
         test.options.query.on_equal = on_equal;
-        // Small units, so that groups reach across many.
+        // Small units, so that groups span many of them.
         test.options.memory_bytes = below(random, 2) ? std::uint64_t{4} << 20 : 0;
         test.options.io = below(random, 2) ? Io::buffered : Io::mapped;
         test.options.threads = 1 + static_cast<unsigned>(below(random, 4));
@@ -271,7 +272,7 @@ TEST_CASE("set operations on lines CSV and pairs count as the standard library d
         test.check(limited(whole, limit));
         test.options.query.limit.reset();
         if (of.format.keys.empty()) continue;
-        // Both name each line but by another column than the key.
+        // `where` and `select` name other columns than the key.
         test.options.query.text_where = parse_text_where("3 != '' and not 2 == '1'");
         test.options.query.text_select = parse_text_select("3,2");
         std::vector<Strings> chosen = test.of_runs;
@@ -297,7 +298,7 @@ TEST_CASE("set operations on lines take several passes and write parts", "[text]
     for (const OnEqual operation : set_operations) {
       CAPTURE(different, static_cast<int>(operation));
       Runs test({"columns", format_of(TextKind::lines, "1,2:u64"), different}, 60, 100, random);
-      // So that something goes out.
+      // Shortens the subtrahends, so that the output is not empty.
       if (operation == OnEqual::subtract)
         for (std::size_t run = 1; run < 60; ++run) {
           test.of_runs[run].resize(std::min<std::size_t>(test.of_runs[run].size(), 1));
@@ -325,7 +326,7 @@ TEST_CASE("set operations on lines take several passes and write parts", "[text]
 }
 
 TEST_CASE("large groups of lines in set operations reach across tiles", "[text][shape]") {
-  // Short lines, so that a unit is several tiles, and most groups are many blocks.
+  // Short lines, so that a unit has several tiles and most groups span several blocks.
   const TemporaryFolder folder;
   TextFormat format = format_of(TextKind::lines, "2:u64");
   for (const int different : {1, 5, 15'000}) {
@@ -333,7 +334,7 @@ TEST_CASE("large groups of lines in set operations reach across tiles", "[text][
     std::vector<Strings> all(runs);
     std::vector<std::filesystem::path> paths;
     for (int run = 0; run < runs; ++run) {
-      // The first run has the most of each key.
+      // The first run has the most records of each key.
       const int of_key = lines / different / (run + 1);
       for (int key = 0; key < different; ++key)
         for (int i = 0; i < of_key; ++i)
@@ -358,7 +359,7 @@ TEST_CASE("large groups of lines in set operations reach across tiles", "[text][
 }
 
 TEST_CASE("equal lines of large units are dropped by several threads", "[text][shape]") {
-  // Short lines, so that a unit is several tiles.
+  // Short lines, so that a unit has several tiles.
   const TemporaryFolder folder;
   for (const int different : {5, 50'000}) {
     constexpr int runs = 3, lines = 300'000;
@@ -409,7 +410,7 @@ TEST_CASE("equal keys of several passes and of parts are reduced once", "[text][
     std::string all;
     for (const std::string& name : parts.names()) all += text_of(read_file(parts / name));
     CHECK((all == expected));
-    // With a limit they are filled one after another.
+    // With a limit, the parts are filled one after another.
     for (const std::uint64_t limit : {0, 2, 8, 1'000}) {
       test.options.query.limit = limit;
       const TemporaryFolder limited;
@@ -437,7 +438,7 @@ TEST_CASE("what stands between two keys goes out", "[text][shape]") {
       CAPTURE(of.name, of.different, round);
       Runs test(of, 5, 300, random);
       if (test.sorted.empty()) continue;
-      // Of all keys or, if there are several, of the first.
+      // The values of all keys or, if there are several keys, of the first ones.
       const auto values_of = [&](const std::string& record) {
         const Strings columns = columns_of(record, of.format);
         return of.format.keys.empty()          ? Strings{without_framing(of.format, record)}
@@ -448,7 +449,7 @@ TEST_CASE("what stands between two keys goes out", "[text][shape]") {
       Strings to = values_of(test.sorted[below(random, test.sorted.size())]);
       if (round == 1 && from.size() > 1) from.pop_back();
       if (round == 2 && to.size() > 1) to.pop_back();
-      // By as many keys as the bound has.
+      // Compares as many keys as the bound has.
       const auto before = [&](const std::string& record, const Strings& bound) {
         TextFormat format = of.format;
         if (!format.keys.empty()) format.keys.resize(bound.size());
@@ -499,7 +500,7 @@ TEST_CASE("conditions choose lines CSV and pairs", "[text][shape]") {
       {"line > 'b'", [](const auto& whole, const auto&) { return whole > "b"; }},
       {"9 == ''", [](const auto&, const auto&) { return true; }},
       {"9 > ''", [](const auto&, const auto&) { return false; }},
-      // What is no number is greater than any.
+      // A value that is not a number sorts after all numbers.
       {"3:u64 > 18446744073709551615",
        [](const auto&, const auto& of) {
          return of[2].find_first_not_of("0123456789") != std::string::npos;
@@ -629,7 +630,7 @@ TEST_CASE("lines outside a range and behind a limit are not read", "[text][shape
   options.query.text_from.clear();
   options.query.text_to.clear();
   options.query.limit = 3;
-  options.memory_bytes = 4 << 20;  // no more is read ahead, however slowly the first lines merge
+  options.memory_bytes = 4 << 20;  // bounds the read-ahead of a slow merge
   stats = merge(paths, folder / "output", options);
   CHECK(text_of(read_file(folder / "output")) == "1000000a\n1000000b\n1000001a\n");
   CHECK(stats.records_written == 3);
@@ -722,7 +723,7 @@ TEST_CASE("set operations on units that were merged elsewhere", "[text][shape]")
         std::ranges::stable_sort(run, less);
       }
       const Strings expected = of_set(of.format, operation, of_runs);
-      // The run that is kept stands last; see SetOperation.
+      // The run whose records are kept is merged last; see SetOperation.
       if (operation != OnEqual::unite) std::ranges::rotate(of_runs, of_runs.begin() + 1);
 
       const TextEncoding text(of.format);

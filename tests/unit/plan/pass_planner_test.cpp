@@ -1,3 +1,4 @@
+// Tests of the pass planner.
 #include "plan/pass_planner.hpp"
 
 #include "support/catch.hpp"
@@ -34,7 +35,7 @@ TEST_CASE("a plan stays within its budget and holds what the merge needs at once
     REQUIRE(plan->unit_records * record_bytes <= plan->unit_bytes);
     REQUIRE(plan->chunks >= 2 * runs + plan->read_ahead + 1);
     REQUIRE(plan->read_ahead >= 1);
-    // More memory, or one run less, is never worse.
+    // A plan must also exist with more memory, and with one run fewer.
     REQUIRE(plan_pass(runs, record_bytes, memory_bytes + 4096));
     if (runs > 1) REQUIRE(plan_pass(runs - 1, record_bytes, memory_bytes));
   }

@@ -1,5 +1,5 @@
-// What finds wrong bytes: fingerprints and the order of what was merged. Both in merges on whose
-// way something goes wrong: test_injection.cpp.
+// Tests of verification: fingerprints, and the order of the output.
+// tests/unit/exec/injection_test.cpp injects errors into whole merges.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -75,8 +75,8 @@ TEST_CASE("every bit that is flipped and every exchange of bytes changes a finge
           flip(wrong.data(), bit);
           missed += sum(wrong, record_bytes) == right;
         }
-        // A record twice and another not at all; the same bytes elsewhere in a record; bytes of two
-        // records at the same place exchanged.
+        // Changed record sets: one record repeated and another lost; bytes moved within a record;
+        // bytes exchanged between two records.
         const auto records_of = [&](const Bytes& from) {
           std::multiset<std::string> records;
           for (std::uint64_t at = 0; at < from.size(); at += record_bytes)
@@ -113,7 +113,7 @@ TEST_CASE("records that exchange any of their bytes change a fingerprint") {
         for (int i = 0; i < 20'000; ++i) {
           const Bytes bytes = bytes_of(std::uint64_t{2} * record_bytes, random, values);
           Bytes exchanged = bytes;
-          // Now and then those that one round of AES puts into one column.
+          // Sometimes exchanges the bytes that one AES round moves into one column.
           const int turn = i % 16;
           const std::uint64_t column = (0x8421u << turn | 0x8421u >> (16 - turn)) & 0xffff;
           const std::uint64_t which = i % 4 == 0 ? column : random();
@@ -139,7 +139,7 @@ TEST_CASE("the first descent is found wherever it is") {
   auto cases = schemas_and_keys;
   cases.push_back({"p:u64,a:i64", "a:desc"});
   cases.push_back({"p:u32,a:u64,q:bytes60", "a"});
-  // Of two words, which are compared whole.
+  // Keys of two words, which are compared as whole words.
   cases.push_back({"p:u16,a:bytes10,q:bytes9", "a"});
   cases.push_back({"a:bytes16,q:u8", "a:desc"});
   cases.push_back({"p:u32,a:i64,b:bytes3", "a:desc,b"});
@@ -214,7 +214,8 @@ TEST_CASE("lines are summed and their first descent is found in one go") {
   std::ranges::sort(lines);
   const TextEncoding encoding(TextFormat{});
   const FingerprintSum sum = fingerprint_sums()[0];
-  // In two goes, the first of which takes `first` lines: nothing, or whether they ascend.
+  // Verifies in two steps, the first of which takes `first` lines. Returns whether the lines
+  // ascend; empty if this processor cannot check that while it computes fingerprints.
   const auto ascend = [&](std::size_t first, bool strict) -> std::optional<bool> {
     std::string text;
     std::vector<std::uint32_t> ends;
@@ -250,7 +251,7 @@ TEST_CASE("lines are summed and their first descent is found in one go") {
   }
   CHECK(planted > 200 / exhaustive_step);
   CHECK(missed == 0);
-  // The empty line is equal to what stands for none.
+  // An empty line equals the placeholder for a missing predecessor.
   CHECK_FALSE(*ascend(0, true));
   const auto repeated = std::ranges::unique(lines);
   lines.erase(repeated.begin(), repeated.end());
@@ -295,7 +296,7 @@ TEST_CASE("what is merged is looked at across the edges of pieces and parts") {
   CHECK(unordered.fingerprint() == whole.fingerprint());
   CHECK_NOTHROW(unordered.check_edge(unordered));
 
-  // One by one, so that the place in the task and in the block is any.
+  // One at a time, at varying positions in the task and in the block.
   std::uint64_t named = 0, planted = 0;
   for (std::uint64_t i = 1; i < 100'000; i += 487, ++planted) {
     std::swap(words[2 * i], words[2 * i - 2]);
@@ -338,7 +339,7 @@ TEST_CASE("an inversion is found wherever it is planted and its file and record 
     options.threads = 1;
     REQUIRE(merge(paths, folder / "output", options).units >= 4);
     std::uint64_t missed = 0;
-    // A device takes its time to start; such steps go over every edge in the end.
+    // A device starts slowly, so fewer records are moved; the step still reaches every edge.
     for (std::uint64_t at = 0; at < runs * (records - 1);
          at += backend == BackendChoice::cuda ? 13 : exhaustive_step) {
       const std::uint64_t run = at / (records - 1), record = at % (records - 1);
@@ -372,7 +373,7 @@ TEST_CASE("a temporary file that changes on its disk is noticed") {
   Options options;
   options.record = schema;
   options.memory_bytes = 700 << 10;
-  // Progress is told of at most ten times a second.
+  // Progress is reported at most ten times a second.
   options.notice = [](const std::string&) {
     std::this_thread::sleep_for(std::chrono::milliseconds(150));
   };
@@ -383,7 +384,7 @@ TEST_CASE("a temporary file that changes on its disk is noticed") {
       const std::string name = std::filesystem::read_symlink(entry.path(), gone);
       if (flipped || !name.starts_with(folder.path().string()) || !name.ends_with(" (deleted)"))
         continue;
-      // The payload of the record that was written last, which is read last.
+      // Flips a bit in the payload of the last written record, which is read last.
       const int file = ::open(entry.path().c_str(), O_RDWR);
       const off_t end = ::lseek(file, 0, SEEK_END);
       char byte = 0;
@@ -423,7 +424,7 @@ TEST_CASE("copies and merges in memory are verified as well") {
     options.copy_only = copy_only;
     const Stats stats = merge(spans, output, options);
     CHECK(stats.verified);
-    // A device looks while it merges.
+    // A device verifies while it merges.
     CHECK((stats.busy.verify > 0 || stats.backend == "cuda"));
   }
 }
