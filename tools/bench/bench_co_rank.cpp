@@ -1,8 +1,9 @@
-// What a cut costs: over keys in memory, and over files by probing them.
+// Measures the cost of a k-way co-rank cut, over keys in memory and by probing files.
 //
-//   bench-co-rank [RUNS [KEYS [FOLDER]]]    1024 runs of 1048576 keys of 8 bytes; files in FOLDER
+// Usage: bench-co-rank [RUNS [KEYS [FOLDER]]]
 //
-// The keys are random, so a cut touches memory that no cache holds.
+// By default 1024 runs of 1048576 keys of 8 bytes; the file benchmark works in FOLDER. The keys are
+// random, so a cut touches memory that is in no cache.
 #include <fmt/format.h>
 #include <tbb/parallel_for.h>
 
@@ -27,7 +28,7 @@ namespace {
 
 using Keys = std::vector<std::uint64_t>;
 
-// Ascending and random: sums of random gaps.
+// Returns random keys in ascending order: sums of random gaps.
 Keys random_run(std::size_t run, std::uint64_t count) {
   std::mt19937_64 random(run);
   Keys keys(count);
@@ -47,7 +48,7 @@ double seconds_of(const std::function<void()>& work) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-// Bytes that this process has read so far, from files and caches alike.
+// Returns the bytes that this process has read so far, from files and from the page cache.
 std::uint64_t bytes_read() {
   std::ifstream io("/proc/self/io");
   std::string name;
@@ -62,7 +63,8 @@ void require(bool condition, const char* what) {
   std::exit(1);
 }
 
-// A cut is right if its positions add up and nothing before it sorts after what follows it.
+// Exits unless the positions sum to the rank and no record before the cut sorts after one behind
+// it.
 void verify(const Cut& cut, const std::vector<Keys>& runs) {
   std::uint64_t sum = 0;
   std::pair<std::uint64_t, std::size_t> last{0, 0};

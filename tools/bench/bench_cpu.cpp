@@ -1,4 +1,4 @@
-// Merges in memory: corank::multiway_merge beside what people use for it now.
+// Benchmarks merges in memory: corank::multiway_merge() against the usual alternatives.
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>
@@ -27,7 +27,7 @@ using namespace corank::bench;
 
 template <class Record>
 void copy(const Runs<Record>& runs, std::span<Record> out, unsigned threads) {
-  const Record* from = runs.front().data();  // the runs lie end to end
+  const Record* from = runs.front().data();  // the runs are contiguous
   const std::size_t part = (out.size() + threads - 1) / threads;
   std::vector<std::jthread> workers;
   for (unsigned t = 0; t < threads; ++t)
@@ -38,13 +38,13 @@ void copy(const Runs<Record>& runs, std::span<Record> out, unsigned threads) {
     });
 }
 
-// Arithmetic in registers that takes about as long as a merge of 256 runs: what threads gain where
-// no memory is shared, and so how many cores the machine really gives.
+// Computes in registers for about as long as a merge of 256 runs. It shows how threads scale
+// without shared memory, and so how many cores the machine provides.
 void compute(std::size_t records, unsigned threads) {
   std::vector<std::jthread> workers;
   for (unsigned t = 0; t < threads; ++t)
     workers.emplace_back([=] {
-      std::uint64_t state[4] = {t, 1, 2, 3};  // independent, as the lanes of a merge are
+      std::uint64_t state[4] = {t, 1, 2, 3};  // independent, like the lanes of a merge
       for (std::size_t left = 8 * records / threads; left > 0; --left)
         for (std::uint64_t& x : state) x = x * 6364136223846793005u + left;
       [[maybe_unused]] volatile std::uint64_t kept = state[0] ^ state[1] ^ state[2] ^ state[3];
@@ -64,7 +64,7 @@ std::uint64_t random_key(const std::string& distribution, std::size_t run,
   if (distribution == "disjoint")
     return (std::uint64_t{run} << 40) + random() % (std::uint64_t{1} << 40);
   if (distribution == "zipf") {
-    // Rank r of 2^20 with a chance of about 1/r.
+    // Rank r of 2^20 with a probability of about 1/r.
     const double u = static_cast<double>(random() >> 11) * 0x1p-53;
     return static_cast<std::uint64_t>(std::exp2(20 * u)) * 0x9e3779b97f4a7c15u;
   }
@@ -93,14 +93,14 @@ struct Input {
   }
 
   std::vector<Record> records, expected;
-  Runs<Record> runs;  // of the records
+  Runs<Record> runs;  // spans of `records`
 };
 
-// Of each contender.
+// Seconds of each repetition, by contender.
 using Seconds = std::map<std::string, std::vector<double>>;
 
-// For each distribution and number of threads. They, too, take turns: a shared machine's speed
-// changes within minutes.
+// Returns the results by distribution and number of threads. The cases are interleaved, because the
+// speed of a shared machine drifts within minutes.
 template <class Record>
 std::vector<std::vector<Seconds>> measure(const Case& c, std::uint64_t bytes, int repetitions,
                                           const std::vector<std::string>& contenders) {
@@ -134,7 +134,7 @@ std::vector<std::vector<Seconds>> measure(const Case& c, std::uint64_t bytes, in
       all.at(name)(input.runs, threads);
       const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
       seconds[name].push_back(taken.count());
-      if (name == "compute") continue;  // which merges nothing
+      if (name == "compute") continue;  // merges nothing
       const auto& wanted = name == "copy" ? input.records : input.expected;
       if (std::memcmp(out.data(), wanted.data(), count * sizeof(Record)) != 0)
         throw std::runtime_error(name + " merged wrongly");

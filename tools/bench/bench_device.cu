@@ -1,5 +1,5 @@
-// Times the device merges beside the other rungs of the ladder, CUB and Thrust, with a copy of the
-// same bytes as the ruler. Every contestant's output is checked for order, content and stability.
+// Benchmarks the device merges against the other kernels of the ladder, CUB and Thrust, with a copy
+// of the same bytes as the baseline. Every output is checked for order, content and stability.
 #include <cuda_runtime_api.h>
 #include <thrust/execution_policy.h>
 #include <thrust/merge.h>
@@ -39,7 +39,7 @@ void check(cudaError_t error, const char* what = "CUDA") {
     throw std::runtime_error(std::string(what) + ": " + cudaGetErrorString(error));
 }
 
-// A record that is its own key and value.
+// A record whose order depends on `key`; `origin` identifies it.
 template <class T>
 struct alignas(2 * sizeof(T)) Record {
   T key;
@@ -75,7 +75,7 @@ class DeviceArray {
   T* memory_ = nullptr;
 };
 
-__host__ __device__ std::uint64_t scramble(std::uint64_t x) {  // splitmix64's last step
+__host__ __device__ std::uint64_t scramble(std::uint64_t x) {  // the finaliser of splitmix64
   x += 0x9e3779b97f4a7c15u;
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
   x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
@@ -91,7 +91,7 @@ __device__ std::uint64_t index_step() {
   return std::uint64_t{gridDim.x} * blockDim.x;
 }
 
-// A key and a value out of one place in all inputs.
+// Returns a key; for record types, `origin` is the record's position in all inputs.
 template <class Key>
 __device__ Key make_key(std::uint64_t key, std::uint64_t origin) {
   if constexpr (std::is_integral_v<Key>)
@@ -112,7 +112,7 @@ __global__ void random_gaps(std::uint64_t* gaps, std::uint64_t count, std::uint6
   for (std::uint64_t n = first_index(); n < count; n += index_step())
     gaps[n] = scramble(seed + n) >> shift;
 }
-// Keys by number: of a run, of its random sums, or of both.
+// How the keys of a run are generated.
 enum class Kind { random, equal, disjoint, blocks };
 template <class Key>
 __global__ void write_keys(Key* keys, std::uint64_t count, const std::uint64_t* sums, Kind kind,
@@ -132,8 +132,8 @@ __global__ void write_values(Value* values, std::uint64_t count) {
 }
 
 struct Tally {
-  unsigned long long content;       // a sum over all records that doesn't depend on their order
-  unsigned long long out_of_order;  // records that stand before one that should come earlier
+  unsigned long long content;       // order-independent sum over all records
+  unsigned long long out_of_order;  // records that precede a record with a smaller key
 };
 template <class Key, class Value>
 __global__ void tally(const Key* keys, const Value* values, std::uint64_t count, bool ordered,
@@ -159,7 +159,7 @@ __global__ void tally(const Key* keys, const Value* values, std::uint64_t count,
   atomicAdd(&result->out_of_order, mine.out_of_order);
 }
 
-// k sorted runs end to end, and room for their merge.
+// k contiguous sorted runs, and space for their merge.
 template <class Key, class Value>
 struct Problem {
   static constexpr bool values = device::has_values<Value>;
@@ -232,8 +232,8 @@ class Bench {
     check(cudaEventCreate(&stop_));
   }
 
-  // The median, in seconds, of `repeats` timed calls, after 50 ms of untimed ones: the first after
-  // a pause are slower.
+  // Returns the median seconds of `repeats` timed calls. Untimed calls run first, because calls
+  // after a pause are slower.
   double time(const std::function<void()>& work, int repeats) {
     const auto warm = std::chrono::steady_clock::now() + std::chrono::milliseconds(50);
     do {
@@ -254,7 +254,7 @@ class Bench {
     return seconds[repeats / 2];
   }
 
-  // `work` solves the problem `times` times.
+  // Times and checks `work`, which solves the problem `times` times.
   template <class P>
   void run(const P& problem, const std::string& table, const std::string& column,
            const std::string& name, const std::function<void()>& work, bool is_copy = false,
@@ -305,7 +305,7 @@ class Bench {
   double copy_seconds_ = 0;
 };
 
-// Calls something that follows CUB's convention twice: once for the size of its storage.
+// Calls a function that follows CUB's convention, for the size of its storage, and allocates it.
 template <class Call>
 DeviceArray<char> storage_for(Call call, std::size_t& bytes) {
   bytes = 0;
@@ -402,7 +402,7 @@ std::vector<std::uint64_t> one_long(std::uint64_t total, std::uint64_t k) {
   return counts;
 }
 
-// k runs by a tree of CUB's merges, the pairs of a level spread over streams.
+// Merges k runs by a tree of CUB's two-way merges; the merges of a level are spread over streams.
 template <class Key, class Value>
 class CubTree {
  public:
@@ -485,8 +485,8 @@ void k_way(Bench& bench, const std::string& column, std::vector<std::uint64_t> c
   }
 }
 
-// Units of k runs, one after the other in each of several streams that work at once, as an engine
-// has them. Every stream has inputs, outputs and storage of its own.
+// Times units of k runs in several concurrent streams, as the engine runs them. Each stream has its
+// own inputs, outputs and storage.
 template <class Key, class Value>
 void units(Bench& bench, const std::string& column, const std::vector<std::uint64_t>& counts) {
   constexpr unsigned max_streams = 4, units_each = 8;
@@ -537,8 +537,8 @@ void units(Bench& bench, const std::string& column, const std::vector<std::uint6
   check(cudaEventDestroy(start));
 }
 
-// Records of any width: a big-endian key of eight bytes or more, the record's number in eight, and
-// what is carried along.
+// Writes records of any width: a big-endian key of at least eight bytes, the record's number in
+// eight bytes, and a payload.
 template <std::uint32_t record_bytes, std::uint32_t key_bytes>
 __global__ void write_wide(std::byte* records, const std::uint64_t* keys, std::uint64_t count) {
   for (std::uint64_t n = first_index(); n < count; n += index_step()) {
@@ -575,7 +575,7 @@ __global__ void tally_wide(const std::byte* records, std::uint64_t count, bool o
   atomicAdd(&result->out_of_order, mine.out_of_order);
 }
 
-// The same interface as Problem's, for k runs of wide records end to end.
+// k contiguous runs of wide records, with the interface of Problem.
 template <std::uint32_t record_bytes, std::uint32_t key_bytes>
 class WideProblem {
  public:
@@ -598,7 +598,7 @@ class WideProblem {
   }
 
   std::uint64_t total;
-  DeviceArray<std::byte> keys, out_keys;  // whole records
+  DeviceArray<std::byte> keys, out_keys;  // complete records
   std::vector<std::uint64_t> counts;
 
  private:
@@ -614,8 +614,8 @@ class WideProblem {
   Tally expected_{};
 };
 
-// What the CUDA backend does with a unit that is on the device: keys are encoded, (key, locator)
-// merged, and the records gathered.
+// Times the CUDA backend's merge of a unit on the device: encode keys, merge (key, row id) pairs,
+// gather records.
 template <std::uint32_t record_bytes, std::uint32_t key_bytes>
 void wide(Bench& bench, const std::string& table, std::uint64_t total, std::uint64_t k) {
   namespace engine = corank;

@@ -1,4 +1,4 @@
-// Merges of files: `corank merge` beside its own copy, and beside what people use for it now.
+// Benchmarks merges of files: `corank merge` against its own copy and the usual alternatives.
 
 #include <fcntl.h>
 #include <fmt/chrono.h>
@@ -47,7 +47,7 @@ class File {
   int descriptor_;
 };
 
-// A file of records in memory; `bytes` are the size of one that is to be written.
+// A mapped file of records; the constructor with `bytes` creates a file of that size.
 template <class Record>
 class Mapping {
  public:
@@ -175,7 +175,7 @@ void stop_if_interrupted() {
   if (interrupted) throw std::runtime_error("interrupted");
 }
 
-// Runs in a process of its own, so that every contender starts alike. Seconds.
+// Runs `work` in a child process, so that all contenders start equally. Returns its seconds.
 double timed(const std::function<void()>& work) {
   const auto start = std::chrono::steady_clock::now();
   const pid_t child = ::fork();
@@ -207,8 +207,8 @@ void execute(std::vector<std::string> command) {
   File::check(false, command[0]);
 }
 
-// A virtual machine may have given memory back to its host, in huge pages, which makes its next use
-// slow.
+// Touches memory in huge pages. A virtual machine may have returned memory to its host, which makes
+// the next use slow.
 void touch(std::uint64_t bytes) {
   void* at = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   File::check(at != MAP_FAILED, "mmap");
@@ -222,7 +222,7 @@ std::uint64_t hash_of(const Path& path) {
   return XXH3_64bits(file.records().data(), file.records().size());
 }
 
-// The seconds that a program says it took: its last line of output.
+// Runs a program and returns the seconds that it prints as its last line.
 double reported(const std::string& command) {
   const std::string text = output_of(command.c_str());
   try {
@@ -233,7 +233,7 @@ double reported(const std::string& command) {
 }
 
 constexpr double longest_repeated = 30;  // seconds
-// Programs of their own, for records of 16 and 100 bytes, where they could be built.
+// Contenders that are separate programs, for records of 16 and 100 bytes, if they were built.
 const std::vector<std::string> peers{"stxxl", "rocksdb"};
 
 bool is_peer(const std::string& contender) {
@@ -265,7 +265,7 @@ Seconds measure(const Case& c, const Settings& settings) {
   for (const auto& entry : std::filesystem::directory_iterator(folder / "runs"))
     runs.push_back(entry.path());
   std::ranges::sort(runs);
-  ::sync();  // lest they be written to a disk while others are measured
+  ::sync();  // so that no write-back disturbs a measurement
   const Path out = folder / "out";
 
   const auto program = [&](const char* option) {
@@ -279,7 +279,7 @@ Seconds measure(const Case& c, const Settings& settings) {
   const auto in_child = [](auto work) { return [work] { return timed(work); }; };
   const std::string names = fmt::format("'{}/runs/'*", folder.path().string());
   const auto peer = [&](const std::string& name, const std::string& arguments) {
-    // STXXL's threads that wait for one another would else take the cores from those that read.
+    // STXXL's threads would otherwise spin while they wait and take the cores from its readers.
     return [command = fmt::format("OMP_WAIT_POLICY=passive '{}/bench-{}' {}", beside().string(),
                                   name, arguments)] { return reported(command); };
   };
@@ -298,12 +298,12 @@ Seconds measure(const Case& c, const Settings& settings) {
   for (int repetition = 0; repetition < settings.repetitions; ++repetition)
     for (const std::string& name : settings.contenders) {
       if (is_peer(name) && sizeof(Record) != 16 && sizeof(Record) != 100) continue;
-      // What takes very long, as databases do, is measured once.
+      // Very slow contenders, such as databases, run once.
       if (repetition > 0 && seconds[name].front() > longest_repeated) continue;
       std::filesystem::remove(out);
       std::filesystem::remove_all(folder / "rocksdb");
       touch(settings.bytes + settings.bytes / 2);
-      for (const Path& run : runs) hash_of(run);  // which brings it into the page cache
+      for (const Path& run : runs) hash_of(run);  // loads it into the page cache
       seconds[name].push_back(all.at(name)());
       stop_if_interrupted();
       if (repetition == 0 && name != "copy-only" && name != "rocksdb") hashes[name] = hash_of(out);
@@ -352,7 +352,7 @@ int run(int argc, char** argv) {
   app.add_option("--repetitions", settings.repetitions, "of each case; medians are shown");
   app.add_option("-o,--output", output, "write OUTPUT.md and OUTPUT.json");
   CLI11_PARSE(app, argc, argv);
-  // What was made for the measurement goes then, too.
+  // On an interrupt, exceptions unwind and remove the files of the benchmark.
   std::signal(SIGINT, [](int) { interrupted = 1; });
 
   nlohmann::ordered_json report = begin_report(settings.bytes, settings.repetitions);

@@ -1,5 +1,5 @@
-// Merges from memory into memory through the whole pipeline, beside what the same pipeline takes to
-// copy the same bytes, and beside the link to the GPU.
+// Benchmarks merges from memory to memory through the whole pipeline, against a copy by the same
+// pipeline and against the link to the GPU.
 #include <fmt/format.h>
 #include <tbb/parallel_for.h>
 #include <tbb/parallel_reduce.h>
@@ -22,7 +22,7 @@ using namespace corank::bench;
 
 namespace {
 
-// Spreads `x` over all values.
+// Hashes `x`.
 std::uint64_t mix(std::uint64_t x) {
   x = (x ^ (x >> 31)) * 0x7fb5d329728ea185;
   x = (x ^ (x >> 27)) * 0x81dadef4bc2dd44d;
@@ -45,7 +45,7 @@ std::uint64_t key_of(const std::byte* record, const Kind& kind) {
   return kind.big_endian ? __builtin_bswap64(key) : key;
 }
 
-// A sorted run of random keys: each lies anywhere in a range of its own.
+// Fills a sorted run with random keys, each within its own range.
 void fill(std::span<std::byte> run, std::uint64_t seed, const Kind& kind) {
   const std::uint64_t records = run.size() / kind.record_bytes;
   const std::uint64_t range = ~std::uint64_t{0} / records;
@@ -112,7 +112,7 @@ int run(int argc, char** argv) {
   CLI11_PARSE(app, argc, argv);
   const bool cuda = options.backend != BackendChoice::cpu && find_cuda_device(0).usable;
 
-  // The buffers are registered once, as those of a program that merges often are.
+  // Registers the buffers once, as a program that merges often would.
   const Schema any = Schema::parse("key:u64");
   const KeyEncoding encoding(any, {});
   std::unique_ptr<Backend> registrar;

@@ -1,8 +1,8 @@
-// What the CPU's benchmarks share: records, and what people merge them with now.
+// Shared by the CPU benchmarks: record types, alternative merges, and reports.
 #pragma once
 
 // clang-format off
-#include <parallel/algorithm>  // first: the other one lacks what it needs
+#include <parallel/algorithm>  // first: the other header depends on it
 #include <parallel/multiway_merge.h>
 // clang-format on
 
@@ -29,7 +29,7 @@
 
 namespace corank::bench {
 
-// A record whose key is an integer, with `Bytes - 8` bytes of payload.
+// A record of `Bytes` bytes with an integer key.
 template <std::size_t Bytes>
 struct IntegerRecord {
   std::uint64_t key;
@@ -53,7 +53,7 @@ struct IntegerRecord<8> {
   static constexpr auto key_of = &IntegerRecord::key;
 };
 
-// A record whose key is its first ten bytes.
+// A record of `Bytes` bytes whose key is its first ten bytes.
 template <std::size_t Bytes>
 struct TextRecord {
   unsigned char key[10];
@@ -78,9 +78,9 @@ struct TextRecord {
   };
 };
 
-// The textbook's k-way merge: a tournament whose inner nodes keep the loser of their match (Knuth,
-// "The Art of Computer Programming", volume 3, section 5.4.1). `before(i, j)`: whether source i's
-// next record goes out before source j's; a source that has run dry comes after all others.
+// Tournament tree for a k-way merge; each inner node holds the loser of its match. `before(i, j)`
+// returns true if the next record of source i precedes that of source j; an exhausted source must
+// come last. Source: Knuth, "The Art of Computer Programming", volume 3, section 5.4.1.
 template <class Before>
 class LoserTree {
  public:
@@ -92,14 +92,14 @@ class LoserTree {
       nodes_[node] = before_(j, i) ? j : i;
     }
     nodes_[0] = nodes_[1];
-    // Top down, each winner gives way to the loser of its match.
+    // From the root down, replaces each winner with the loser of its match.
     for (std::size_t node = 1; node < sources; ++node)
       nodes_[node] = nodes_[nodes_[2 * node] == nodes_[node] ? 2 * node + 1 : 2 * node];
   }
 
   std::size_t winner() const { return nodes_[0]; }
 
-  // After the winner's source has moved on.
+  // Restores the tree after the winner's source has advanced.
   void replay() {
     std::size_t source = nodes_[0];
     for (std::size_t node = (nodes_.size() / 2 + source) / 2; node > 0; node /= 2)
@@ -148,7 +148,7 @@ void merge_by_heap(Runs<Record> runs, std::span<Record> out) {
 
 template <class Record>
 void merge_by_gnu(const Runs<Record>& runs, std::span<Record> out, unsigned threads) {
-  // Its loser tree wants pointers to what may be changed, though it changes nothing.
+  // GNU's loser tree takes pointers to mutable records, although it does not change them.
   std::vector<std::pair<Record*, Record*>> pairs;
   for (const auto& run : runs) {
     auto* first = const_cast<Record*>(run.data());
@@ -187,7 +187,7 @@ inline std::string machine() {
   return fmt::format("{}, {} cores", cpu_model(), std::thread::hardware_concurrency());
 }
 
-// What every report starts with.
+// Returns the fields that every report begins with.
 inline nlohmann::ordered_json begin_report(std::uint64_t bytes, int repetitions) {
   return {{"machine", machine()},
           {"date", fmt::format("{:%Y-%m-%d}", fmt::gmtime(std::time(nullptr)))},
@@ -196,8 +196,8 @@ inline nlohmann::ordered_json begin_report(std::uint64_t bytes, int repetitions)
           {"repetitions", repetitions}};
 }
 
-// To OUTPUT.md and OUTPUT.json, where OUTPUT is not empty; after each case, so that what is
-// interrupted leaves what it has measured.
+// Writes OUTPUT.md and OUTPUT.json, unless `output` is empty. It is called after each case, so that
+// an interrupted benchmark keeps its results.
 inline void write_report(const std::string& output, const std::string& table,
                          const nlohmann::ordered_json& report) {
   if (output.empty()) return;
@@ -205,7 +205,7 @@ inline void write_report(const std::string& output, const std::string& table,
   std::ofstream(output + ".json") << report.dump(1) << '\n';
 }
 
-// Shows a case's line of the table, and adds both to what has been measured so far.
+// Prints a case's row of the table and adds it to the report.
 inline void add_case(const std::string& output, std::string& table, nlohmann::ordered_json& report,
                      const std::string& line, const nlohmann::ordered_json& row) {
   fmt::print("{}\n", line);
@@ -215,7 +215,7 @@ inline void add_case(const std::string& output, std::string& table, nlohmann::or
   write_report(output, table, report);
 }
 
-// What a benchmark's main() returns.
+// Runs the benchmark, prints an exception, and returns the exit code of main().
 inline int report_errors(const char* name, const std::function<int()>& run) {
   try {
     return run();

@@ -1,6 +1,5 @@
-// Merges files by RocksDB's compaction and prints how many seconds that took. Each file is made
-// into a table of its own first, which does not count. RocksDB checksums its tables; it compresses
-// none.
+// Merges files by a RocksDB compaction and prints the seconds that it took. Each file is first
+// converted to a table, which is not timed. RocksDB checksums its tables; compression is off.
 
 #include <fmt/format.h>
 #include <rocksdb/db.h>
@@ -34,7 +33,7 @@ void merge(std::size_t record_bytes, int threads, const std::string& folder,
   options.compression = rocksdb::kNoCompression;
   options.disable_auto_compactions = true;
   options.max_open_files = -1;
-  options.num_levels = 2;  // so that every record is merged once
+  options.num_levels = 2;  // two levels, so that every record is merged once
   options.IncreaseParallelism(threads);
   rocksdb::DB* opened = nullptr;
   check(rocksdb::DB::Open(options, folder + "/rocksdb", &opened));
@@ -51,7 +50,7 @@ void merge(std::size_t record_bytes, int threads, const std::string& folder,
       file.read(buffer.data(), static_cast<std::streamsize>(buffer.size()));
       got = static_cast<std::size_t>(file.gcount());
       for (std::size_t at = 0; at < got; at += record_bytes, ++records) {
-        // Its order is that of bytes, while integers in the files are little-endian.
+        // RocksDB orders keys by their bytes, but integers in the files are little-endian.
         const std::size_t key_bytes = record_bytes == 16 ? 8 : 10;
         std::string key(buffer.data() + at, key_bytes);
         if (record_bytes == 16) std::reverse(key.begin(), key.end());

@@ -1,5 +1,5 @@
-// Merges files by STXXL, a C++ library for data on disks, and prints how many seconds that took.
-// Its runs are blocks of its own, so the files are made into such runs first, which does not count.
+// Merges files with STXXL, a C++ library for external memory, and prints the seconds that it took.
+// STXXL's runs are its own blocks, so the files are first converted, which is not timed.
 
 #include <algorithm>
 #include <chrono>
@@ -91,7 +91,7 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "usage: bench-stxxl RECORD_BYTES FOLDER OUTPUT RUN...\n");
     return 2;
   }
-  // Else it leaves a log in the current folder.
+  // STXXL writes log files to the current folder by default.
   ::setenv("STXXLLOGFILE", "/dev/null", 1);
   ::setenv("STXXLERRLOGFILE", "/dev/null", 1);
   try {

@@ -47,7 +47,7 @@ double median(std::vector<double> values) {
   return values.size() % 2 ? values[half] : (values[half - 1] + values[half]) / 2;
 }
 
-// Every process that is started has a group of its own, which a signal to this one is passed on to.
+// Each child process leads its own process group, to which this process forwards its signals.
 volatile sig_atomic_t received_signal = 0;
 volatile sig_atomic_t running_group = 0;
 
@@ -74,7 +74,7 @@ std::uint64_t bytes_of(const std::vector<Path>& files) {
   return bytes;
 }
 
-// Whether anything was written to a file in `folder`; room that was only reserved does not count.
+// Returns true if a file in `folder` contains data; reserved space does not count.
 bool holds_data(const Path& folder) {
   std::error_code vanished;
   for (std::filesystem::recursive_directory_iterator entry(folder, vanished), end; entry != end;
@@ -89,12 +89,12 @@ bool holds_data(const Path& folder) {
 struct Cost {
   double wall_seconds;
   double cpu_seconds;
-  double peak_bytes;                         // resident
-  std::optional<double> first_byte_seconds;  // unknown where it came between two looks
+  double peak_bytes;                         // maximum resident set
+  std::optional<double> first_byte_seconds;  // empty if it fell between two polls
 };
 
-// Runs a program, this one where it is called corank; start-up counts. `output` is where its first
-// byte is looked out for.
+// Runs a program and measures it from its start; "corank" names this program. The first byte is
+// awaited in the folder `output`.
 Cost execute(const Strings& command, const Path& output) {
   std::vector<char*> argv;
   for (const std::string& argument : command) argv.push_back(const_cast<char*>(argument.c_str()));
@@ -147,7 +147,7 @@ Cost execute(const Strings& command, const Path& output) {
   return cost;
 }
 
-// A shell's exit code as an answer.
+// Returns true if the shell command succeeds.
 bool shell_says(const std::string& question) {
   return std::system(("(" + question + ") > /dev/null 2>&1").c_str()) == 0;
 }
@@ -180,8 +180,8 @@ double cached_share(const std::vector<Path>& files) {
   return pages == 0 ? 1 : static_cast<double>(cached) / static_cast<double>(pages);
 }
 
-// A virtual machine gives free memory back to its host; to get it again costs more than a merge.
-// So whoever is timed finds it taken already, as far as memory is free at all.
+// Touches free memory in advance. A virtual machine returns free memory to its host, and to get it
+// back costs more than a merge.
 void touch_memory(std::uint64_t bytes) {
   const std::uint64_t free_bytes =
       static_cast<std::uint64_t>(::sysconf(_SC_AVPHYS_PAGES)) * page_bytes();
@@ -197,8 +197,8 @@ void touch_memory(std::uint64_t bytes) {
         [memory = buffer.bytes()] { std::memset(memory.data(), 1, memory.size()); });
 }
 
-// Records as lines that GNU sort orders as the records are ordered: the normalised key, a blank and
-// the other fields, all in hexadecimal digits.
+// Writes records as lines that GNU sort orders like the records: the normalised key, a blank and
+// the other fields, all in hexadecimal.
 class Lines {
  public:
   Lines(const Schema& schema, const std::vector<KeyField>& keys) : encoding_(schema, keys) {
@@ -214,7 +214,7 @@ class Lines {
     for (const Field& field : others_) line_bytes_ += 2 * field.bytes;
   }
 
-  // A longer key has a tail, which is not in the words.
+  // A key longer than its words has a tail, which the lines would lack.
   bool possible() const { return !encoding_.has_tail(); }
   std::uint64_t line_bytes() const { return line_bytes_; }
 
@@ -281,7 +281,7 @@ struct Contender {
   }
 };
 
-// One line of the matrix: the same bytes, taken by everybody in turn.
+// One row of the matrix: all contenders process the same bytes in turn.
 class Row {
  public:
   Row(const BenchOptions& options, const std::string& record, std::uint32_t runs,
@@ -362,12 +362,11 @@ class Row {
     Strings merge = with_schema({"corank", "merge", "--quiet"});
     merge.insert(merge.end(), {"--files0-from", names, "-o", output()});
     merge.insert(merge.end(), options_.merge_arguments.begin(), options_.merge_arguments.end());
-    add_merge_and_copy("", merge);
-    if (options_.parts != 0) {
-      merge.insert(merge.end(), {"--parts", std::to_string(options_.parts)});
-      add_merge_and_copy(fmt::format(", {} parts", options_.parts), merge);
-    }
-    // Durable as the others' output is.
+    Strings copy = merge;
+    copy.push_back("--copy-only");
+    contenders_.push_back({"copy-only", copy, bytes_, inputs_, {}});
+    contenders_.push_back({"merge", merge, bytes_, inputs_, {}});
+    // Includes a sync, so that the output is as durable as that of the others.
     if (takes_part("cat") && shell_says("command -v xargs && command -v cat && command -v sync"))
       contenders_.push_back(
           {"cat, sync",
@@ -396,8 +395,8 @@ class Row {
 
   Path output() const { return folder_ / "out" / "merged"; }
 
-  // The start of the first merge after a while, which reads a device's driver, counts for nobody;
-  // what it says of itself does.
+  // Runs a merge that is not timed, because the first one loads the device's driver. Its own
+  // statistics are kept.
   void warm_up() {
     clear_output();
     Strings command = contenders_[1].command;
@@ -446,7 +445,7 @@ class Row {
     if (sum != checksum_) throw Error("bench: the merged records are not those of the runs");
   }
 
-  // Several parts are in order among one another if their first and last records are.
+  // Copies the first and last records of a part; if these are sorted, so are the parts.
   void copy_ends(const Path& file, std::ofstream& to) const {
     const std::uint64_t bytes = std::filesystem::file_size(file);
     if (bytes == 0) return;
@@ -610,7 +609,7 @@ int BenchCommand::run() {
   action.sa_handler = pass_on;
   ::sigaction(SIGINT, &action, nullptr);
   ::sigaction(SIGTERM, &action, nullptr);
-  ::signal(SIGPIPE, SIG_IGN);  // then it is an error, after which nothing is left
+  ::signal(SIGPIPE, SIG_IGN);  // so that a closed pipe is an error, and cleanup runs
   struct rlimit files {};
   ::getrlimit(RLIMIT_NOFILE, &files);
   files.rlim_cur = files.rlim_max;
@@ -627,7 +626,7 @@ int BenchCommand::run() {
   }
   const int code = received_signal != 0 ? 128 + received_signal : 0;
   if (options_.json.empty()) return code;
-  // Last, because a device's driver makes this process, and so its children, large.
+  // Last, because the device's driver makes this process large and its children slow to start.
   const Json json = {
       {"version", version},
       {"commit", options_.commit},

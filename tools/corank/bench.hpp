@@ -1,4 +1,4 @@
-// `corank bench`: what a merge costs beyond a copy of the same bytes, and what others take.
+// `corank bench`: measures merges against copies of the same bytes and against other programs.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -9,7 +9,7 @@
 namespace corank {
 
 struct BenchOptions {
-  std::uint64_t bytes = std::uint64_t{1} << 30;  // of all runs of a row
+  std::uint64_t bytes = std::uint64_t{1} << 30;  // total size of the runs of a row
   std::string folder = ".";
   std::vector<std::string> records{"key:u64,value:u64", "key:bytes10,value:bytes90"};
   std::string keys;
@@ -19,7 +19,7 @@ struct BenchOptions {
   unsigned repetitions = 5;
   unsigned parts = 0;  // that a merge and a copy are written to as well; 0: only one file is
   bool cold = false;
-  std::vector<std::string> merge_arguments;  // passed on, to the ruler, too
+  std::vector<std::string> merge_arguments;  // passed to all of corank's contenders
   std::string json;
   std::string commit;
 };

@@ -1,4 +1,4 @@
-// Where CLI11 would take a slip on the command line for something else.
+// Validators and checks for the mistakes that CLI11 accepts or reports unclearly.
 #pragma once
 
 #include <fmt/format.h>
@@ -19,7 +19,8 @@
 
 namespace corank {
 
-// CLI11 takes 010 for 8, what is too large for the greatest, and writes ranges in 300 digits.
+// Accepts whole decimal numbers. CLI11 reads 010 as 8, clamps numbers that are too large, and
+// prints ranges in up to 300 digits.
 inline CLI::Validator whole_number(
     std::uint64_t least, std::uint64_t greatest = std::numeric_limits<std::uint64_t>::max()) {
   return {[least, greatest](std::string& value) -> std::string {
@@ -37,7 +38,7 @@ inline CLI::Validator whole_number(
           ""};
 }
 
-// Not 0. CLI11's own words for what is no size name types of C++.
+// Accepts sizes other than 0. The errors of CLI11's own validator name C++ types.
 inline CLI::Validator size_in_bytes() {
   return {[](std::string& value) -> std::string {
             const std::string given = value;
@@ -56,7 +57,7 @@ inline CLI::Validator size_in_bytes() {
           "SIZE"};
 }
 
-// CLI11's own takes the values' numbers, too, and shows them where a word is none of these.
+// Accepts the names in `values`. CLI11's own validator also accepts and prints their numbers.
 template <class Value>
 CLI::Validator one_of(std::map<std::string, Value> values) {
   return {[values = std::move(values)](std::string& word) -> std::string {
@@ -72,7 +73,8 @@ CLI::Validator one_of(std::map<std::string, Value> values) {
           ""};
 }
 
-// For CLI::App::parse(): last first. What follows an empty --name= would be taken for its value.
+// Returns the arguments in reverse order, as CLI::App::parse() takes them. CLI11 would read the
+// argument after an empty --name= as its value.
 inline std::vector<std::string> reversed_arguments(int argc, char** argv) {
   std::vector<std::string> arguments;
   bool options = true;
@@ -86,7 +88,8 @@ inline std::vector<std::string> reversed_arguments(int argc, char** argv) {
   return arguments;
 }
 
-// What a script has left empty would be taken for what is left out. Bounds may be empty.
+// Rejects empty values, which CLI11 would treat as missing; a script may produce them by mistake.
+// Bounds may be empty.
 inline void require_values(const CLI::App& command) {
   for (const CLI::Option* const option : command.get_options()) {
     const std::string name = option->get_name();

@@ -21,14 +21,14 @@ namespace {
 
 __extension__ using Wide = unsigned __int128;
 
-// floor(value * numerator / 2^64): scales a 64-bit fraction without floating point, whose
-// rounding could differ between machines.
+// Returns floor(fraction * range / 2^64). Integer arithmetic gives the same result on every
+// machine.
 std::uint64_t scale(std::uint64_t fraction, std::uint64_t range) {
   return static_cast<std::uint64_t>((Wide{fraction} * range) >> 64);
 }
 
-// Deals out the bits of a sort value to the key fields, most significant first; when they are used
-// up, bits that depend on the value alone, so that equal values give equal keys.
+// Distributes the bits of a sort value over the key fields, most significant first. Further bits
+// are derived from the value alone, so that equal values give equal keys.
 class KeyBits {
  public:
   explicit KeyBits(std::uint64_t value) : bits_(value), next_(value) {}
@@ -56,7 +56,7 @@ class KeyBits {
 
 void store(std::byte* at, std::uint64_t value, unsigned bytes, bool big_endian) {
   if (big_endian) value = __builtin_bswap64(value) >> (64 - 8 * bytes);
-  std::memcpy(at, &value, bytes);  // little-endian, as the machines that this runs on
+  std::memcpy(at, &value, bytes);  // little-endian, like the host
 }
 
 void store_key(std::byte* record, const Field& field, bool descending, KeyBits& bits) {
@@ -74,7 +74,7 @@ void store_key(std::byte* record, const Field& field, bool descending, KeyBits& 
             field.big_endian);
       break;
     case FieldKind::floating: {
-      // Whole numbers that the type holds exactly.
+      // Whole numbers that the type represents exactly.
       const unsigned digits = field.bytes == 8 ? 53 : 24;
       const auto number = static_cast<double>(static_cast<std::int64_t>(take(digits)) -
                                               (std::int64_t{1} << (digits - 1)));
@@ -89,13 +89,13 @@ void store_key(std::byte* record, const Field& field, bool descending, KeyBits& 
   }
 }
 
-// Digits sort as the bits do.
+// Hexadecimal digits sort as the bits do.
 void store_line(std::byte* at, std::uint32_t bytes, KeyBits& bits) {
   for (; bytes > 1; --bytes) *at++ = static_cast<std::byte>("0123456789abcdef"[bits.take(4)]);
   *at = std::byte{'\n'};
 }
 
-// A run's sort values, ascending, from `first` on.
+// Fills in the ascending sort values of a run, from record `first` on.
 void fill_values(const GenerateOptions& options, std::uint32_t run, std::uint64_t run_records,
                  std::uint64_t first, std::span<std::uint64_t> values, std::mt19937_64& random) {
   constexpr std::uint64_t all = ~std::uint64_t{0};
@@ -109,7 +109,7 @@ void fill_values(const GenerateOptions& options, std::uint32_t run, std::uint64_
       values[i] = ((first + i) * options.runs + run) * step;
     return;
   }
-  // The values of a block lie in the block's share of the whole range: sorted across blocks.
+  // The values of a block stay within its share of the range, so that the blocks are sorted.
   const auto share = [&](std::uint64_t record) {
     return static_cast<std::uint64_t>(Wide{all} * record / run_records);
   };
@@ -125,7 +125,7 @@ void fill_values(const GenerateOptions& options, std::uint32_t run, std::uint64_
     constexpr unsigned powers = 20;
     for (std::uint64_t& value : values) {
       const std::uint64_t power = scale(value, powers);
-      const std::uint64_t within = value * powers;  // modulo 2^64: the fraction
+      const std::uint64_t within = value * powers;  // the fraction, modulo 2^64
       const std::uint64_t rank =
           (std::uint64_t{1} << power) + scale(within, std::uint64_t{1} << power);
       value = rank << (64 - powers - 1);
@@ -133,7 +133,7 @@ void fill_values(const GenerateOptions& options, std::uint32_t run, std::uint64_
   }
 }
 
-// What is written so stands in the page cache in huge pages, where the file system has them.
+// Write size that lets file systems use huge pages for the page cache.
 constexpr std::uint64_t write_bytes = std::uint64_t{4} << 20;
 
 std::uint64_t records_of_run(const GenerateOptions& options, std::uint32_t run) {

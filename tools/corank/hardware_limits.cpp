@@ -28,17 +28,17 @@ using Clock = std::chrono::steady_clock;
 constexpr std::uint64_t piece_bytes = std::uint64_t{4} << 20;
 constexpr int rounds = 3;
 constexpr unsigned files_at_once = 4;
-// One request each: more bring no disk more, fewer leave fast ones idle.
+// Requests in flight, one a thread: more do not help any disk, fewer leave fast disks idle.
 constexpr unsigned direct_threads = 16;
 
 struct Round {
-  std::uint64_t pieces;  // that were done: the first so many
+  std::uint64_t pieces;  // the number of pieces done, from the first on
   double seconds;
   double rate() const { return static_cast<double>(pieces * piece_bytes) / seconds; }
 };
 
-// Threads take the next piece, at least one and again and again, until all are taken or the time is
-// up.
+// Runs `work` for each piece on several threads, until the time is up. Each thread does at least
+// one piece.
 Round run_round(unsigned threads, std::uint64_t pieces, Clock::duration time,
                 const std::function<void(std::uint64_t)>& work) {
   std::atomic<std::uint64_t> next = 0;
@@ -54,7 +54,7 @@ Round run_round(unsigned threads, std::uint64_t pieces, Clock::duration time,
   for (unsigned i = 1; i < threads; ++i) others.push_back(std::async(std::launch::async, take));
   take();
   for (auto& other : others) other.get();
-  // A thread may have asked for a piece that is not there.
+  // A thread may have taken a number past the last piece.
   const std::uint64_t done = std::min(next.load(), pieces);
   return {done, std::chrono::duration<double>(Clock::now() - start).count()};
 }
@@ -109,7 +109,7 @@ class Measurement {
     found_.push_back({std::move(name), std::move(what), rate, std::move(note)});
   }
 
-  // Pieces start over until the time is up.
+  // Returns the best rate over an unlimited number of pieces.
   double endless(unsigned threads, const std::function<void(std::uint64_t)>& work) const {
     double best = 0;
     for (int i = 0; i < rounds; ++i)
@@ -144,7 +144,7 @@ class Measurement {
   }
 
   void page_cache() {
-    // New files each time: what a merge writes is in no cache yet.
+    // New files each round, because a merge's output is not in the page cache yet.
     const auto write = [&](unsigned threads, unsigned files) {
       double best = 0;
       for (int round = 0; round < rounds; ++round) {
@@ -183,11 +183,11 @@ class Measurement {
           "the folder is in memory, or its file system refuses direct access (O_DIRECT)");
       return;
     }
-    const auto time = 2 * options_.round;  // disks take longer to get going than memory
+    const auto time = 2 * options_.round;  // disks need longer to reach their rate
     double write = 0, read = 0;
     for (int round = 0; round < rounds; ++round) {
       const FileDescriptor file = open_direct();
-      // Where it is refused the file grows by and by, as a merge's does there.
+      // Without support for fallocate(), the file grows as it is written, like a merge's output.
       if (::fallocate(file.get(), 0, 0, static_cast<off_t>(pieces_ * piece_bytes)) != 0 &&
           errno != EOPNOTSUPP)
         throw_file_error(options_.folder, "make room for a temporary file");

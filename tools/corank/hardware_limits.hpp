@@ -1,4 +1,4 @@
-// The rates that no merge on this machine can pass, whatever it computes: measured, not looked up.
+// Measures the rates that no merge can exceed on this machine (roofline).
 #pragma once
 
 #include <chrono>
@@ -10,23 +10,22 @@
 namespace corank {
 
 struct Ceiling {
-  std::string name;             // for programs
-  std::string what;             // in words
-  double bytes_per_second = 0;  // every byte that is moved counts once; 0: not measured
-  std::string note;             // why not
+  std::string name;             // machine-readable
+  std::string what;             // human-readable
+  double bytes_per_second = 0;  // every byte moved counts once; 0: not measured
+  std::string note;             // reason, if not measured
 };
 
 struct CeilingOptions {
-  std::filesystem::path folder = ".";  // which file system is measured
-  int device = 0;                      // CUDA's number of the device
-  // Of each round's files together, and of memory beside them; the processors' caches should be
-  // small against it.
+  std::filesystem::path folder = ".";  // on the file system to measure
+  int device = 0;                      // CUDA device number
+  // Size of the files of a round, and of its memory. Much larger than the CPU caches.
   std::uint64_t bytes = std::uint64_t{512} << 20;
-  std::chrono::milliseconds round{150};  // a round stops after so long; the best of three counts
+  std::chrono::milliseconds round{150};  // time limit of a round; the best of three counts
 };
 
-// Takes a few seconds. The files are nameless and gone after it. Throws Error where the folder
-// can't be written to or lacks the room.
+// Measures all limits, in a few seconds. Its temporary files have no name, so they never remain.
+// Throws Error if the folder is not writable or lacks space.
 std::vector<Ceiling> measure_ceilings(const CeilingOptions& options);
 
 }  // namespace corank

@@ -127,7 +127,7 @@ int InfoCommand::show_files(const std::function<int(const Error&)>& report) cons
       if (json_) all.push_back({{"file", file}, {"error", error.what()}});
     }
   }
-  // A key may be any bytes.
+  // A key may contain bytes that are not UTF-8.
   if (json_)
     fmt::print("{}\n", all.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
   return code;

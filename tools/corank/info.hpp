@@ -1,5 +1,4 @@
-// `corank info`: what this machine offers, and the rates that bind a merge on it; of files, what
-// they hold.
+// `corank info`: describes this machine and its limits for merges, or the content of files.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -13,15 +12,15 @@
 
 namespace corank {
 
-// What a reader of figures must know of the machine that they are from.
+// Describes the machine, as the context of benchmark results.
 nlohmann::ordered_json describe_machine();
 
 class InfoCommand {
  public:
   explicit InfoCommand(CLI::App& app);
   bool chosen() const { return command_->parsed(); }
-  // What is wrong with one file is handed to `report`, whose result is the exit code then, and does
-  // not keep the others from being shown.
+  // Shows the files. An error in one file is passed to `report`, whose result becomes the exit
+  // code; the other files are still shown.
   int run(const std::function<int(const Error&)>& report) const;
 
  private:

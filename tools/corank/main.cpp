@@ -1,4 +1,4 @@
-// The command line.
+// The command-line program: parses the commands, runs them and reports errors and statistics.
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <malloc.h>
@@ -44,7 +44,7 @@ using corank::Error;
 
 enum ExitCode { done = 0, out_of_order = 1, failed = 2 };
 
-// Errors are one line, whatever is in a file's name.
+// Prints an error as one line, even if a file name contains control characters.
 int report(const std::exception& error, int code) {
   std::string line;
   for (const char c : std::string_view(error.what())) {
@@ -58,7 +58,7 @@ int report(const std::exception& error, int code) {
   return code;
 }
 
-// One line on a terminal, written over and over.
+// Shows progress in one line of a terminal, which it overwrites.
 class ProgressLine {
  public:
   void show(const corank::Progress& progress) {
@@ -86,8 +86,8 @@ class ProgressLine {
   bool shown_ = false;
 };
 
-// Turns the first SIGHUP, SIGINT or SIGTERM into a request to stop; the second ends the process at
-// once.
+// Turns the first SIGHUP, SIGINT or SIGTERM into a stop request; the second one ends the process
+// immediately.
 class StopOnSignal {
  public:
   StopOnSignal() {
@@ -96,7 +96,7 @@ class StopOnSignal {
     for (const int number : {SIGHUP, SIGINT, SIGTERM}) {
       struct sigaction action {};
       sigaction(number, nullptr, &action);
-      if (action.sa_handler != SIG_IGN) sigaddset(&signals, number);  // as nohup and & want it
+      if (action.sa_handler != SIG_IGN) sigaddset(&signals, number);  // ignored under nohup and &
     }
     pthread_sigmask(SIG_BLOCK, &signals, nullptr);
     std::thread([signals] {
@@ -112,7 +112,7 @@ class StopOnSignal {
   int exit_code() const { return 128 + received_; }
 
  private:
-  // The thread may outlive main(), and what is destroyed behind it: so this never is.
+  // Never destroyed, because the thread may outlive main() and static destructors.
   static inline std::stop_source& source_ = *new std::stop_source;
   static inline std::atomic<int> received_ = 0;
 };
@@ -139,7 +139,7 @@ std::string hexadecimal(std::uint64_t checksum) {
   return fmt::format("{:016x}", checksum);
 }
 
-// What the merge would have to do faster to end earlier.
+// Describes the stage that limits the speed of the merge.
 std::string bound_of(const corank::Stats& stats) {
   if (stats.bound.what.empty()) return "nothing";
   return fmt::format("{}: {:.2f} GB/s of {:.2f}", stats.bound.what,
@@ -198,7 +198,7 @@ void write_stats(const corank::Stats& stats, bool checksum, const std::string& f
 
 class MergeCommand {
  public:
-  // `on_equal`: of a set operation, or keep.
+  // Adds a command: the set operation `on_equal`, or a merge if it is `keep`.
   MergeCommand(CLI::App& app, const char* name, const char* description,
                corank::OnEqual on_equal = corank::OnEqual::keep) {
     const bool merges = on_equal == corank::OnEqual::keep;
@@ -369,7 +369,7 @@ class MergeCommand {
     }
   }
 
-  // They replace what is there, which may be nothing that the merge reads or writes.
+  // The reports replace existing files, so they must not name a run or the output.
   void check_reports(const std::vector<std::filesystem::path>& runs) const {
     namespace fs = std::filesystem;
     std::error_code error;
@@ -379,7 +379,7 @@ class MergeCommand {
     for (const auto& [option, file] : {std::pair("--stats", &stats_), {"--trace", &trace_}}) {
       if (file->empty() || *file == "-") continue;
       const bool exists = fs::exists(*file, error);
-      if (exists && !fs::is_regular_file(*file, error)) continue;  // a device
+      if (exists && !fs::is_regular_file(*file, error)) continue;  // such as a device
       const auto is = [&](const fs::path& other) {
         return exists && fs::equivalent(*file, other, error);
       };
@@ -396,8 +396,8 @@ class MergeCommand {
     }
   }
 
-  // The kernel's table of open files grows at once while there is one thread only; where threads
-  // share it, each time takes tens of milliseconds.
+  // Enlarges the kernel's table of open files while the process has one thread. Later, with several
+  // threads, the kernel would have to wait for all of them each time.
   static void make_room_for_files(std::size_t runs) {
     constexpr rlim_t others = 64;
     struct rlimit limit {};
@@ -583,9 +583,9 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   corank::fill_closed_streams();
-  std::signal(SIGXFSZ, SIG_IGN);  // then what exceeds `ulimit -f` is an error
-  // Under a limit (ulimit -v) what the C library maps for each thread to allocate from would take
-  // the room that stacks need.
+  std::signal(SIGXFSZ, SIG_IGN);  // makes exceeding `ulimit -f` an error
+  // Under `ulimit -v`, the C library's per-thread arenas would take the address space that stacks
+  // need.
   struct rlimit addresses {};
   if (::getrlimit(RLIMIT_AS, &addresses) == 0 && addresses.rlim_cur != RLIM_INFINITY)
     ::mallopt(M_ARENA_MAX, 1);

@@ -1,4 +1,4 @@
-// Options of the command line that say what becomes of the merged records.
+// Command-line options of the operators on merged records.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -12,12 +12,13 @@
 
 namespace corank {
 
-// What becomes of the merged records.
+// The parsed options, and the query made from them.
 struct ShapingArguments {
   std::optional<std::string> from, to, where, on_equal, tombstone, select;
   Query query;
 
-  // What becomes of equal keys is no option where the command says it.
+  // Adds the options. Set operations define the result for equal keys, so they have no such
+  // options.
   void add_to(CLI::App& command) {
     const auto add = [&](const char* name, auto& text, const char* type, const char* help) {
       command.add_option(name, text, help)->type_name(type);

@@ -8,7 +8,7 @@
 namespace corank {
 namespace {
 
-// One byte, or as an escape one that a shell does not pass on so easily.
+// Parses a delimiter: one byte, or an escape for a byte that is hard to pass through a shell.
 char delimiter_of(const std::string& text) {
   if (text == "\\t") return '\t';
   if (text == "\\0") return '\0';

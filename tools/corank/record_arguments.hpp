@@ -1,4 +1,4 @@
-// The options that say what files hold and how it is ordered, of several commands.
+// Options that describe the files' format and order, shared by several commands.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -14,11 +14,11 @@ namespace corank {
 class RecordArguments {
  public:
   void add_to(CLI::App& command);
-  // Those for records of variable length; without them, --record is required.
+  // Adds the options for variable-length records; otherwise --record is required.
   void add_text_to(CLI::App& command);
 
-  // The format of records of variable length; none if they are of a fixed size. Throws Error where
-  // options contradict one another.
+  // Returns the format of variable-length records; empty for fixed records. Throws Error if options
+  // contradict each other.
   std::optional<TextFormat> text() const;
   Schema schema() const { return Schema::parse(record_); }
   std::vector<KeyField> keys(const Schema& schema) const { return parse_keys(by_, schema); }
@@ -36,7 +36,7 @@ class RecordArguments {
   std::string bad_numbers_;
 };
 
-// --compressed, of commands that read files.
+// Adds --compressed to a command that reads files.
 void add_compressed_to(CLI::App& command, bool& decompress);
 
 }  // namespace corank

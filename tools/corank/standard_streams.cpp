@@ -11,7 +11,7 @@
 namespace corank {
 
 void fill_closed_streams() {
-  // Opened the wrong way round, so that reading and writing fail as they would.
+  // Opened in the wrong mode, so that reading and writing fail as on a closed stream.
   const int flags[] = {O_WRONLY, O_RDONLY, O_RDONLY};
   for (int stream = 0; stream < 3; ++stream)
     if (::fcntl(stream, F_GETFD) < 0 && ::open("/dev/null", flags[stream]) != stream) ::_exit(2);

@@ -1,18 +1,18 @@
-// Standard streams as a process may get them: closed, full, or with nobody at the other end.
+// Robust use of the standard streams, which may be closed, full, or without a reader.
 #pragma once
 
 #include <string>
 
 namespace corank {
 
-// Fills those that are closed with what can't be used either: the next file that is opened would
-// get the number, and what is meant for the stream. To be called first of all.
+// Opens each closed standard stream on a file that fails. Otherwise the next opened file would get
+// its number, and the stream's output. Must be called first in main().
 void fill_closed_streams();
 
-// To standard error, as it is. What can't be said is no failure of a merge.
+// Prints text to standard error; failures are ignored, because they must not fail a merge.
 void say(const std::string& text);
 
-// Throws Error where what was printed cannot be written to standard output.
+// Throws Error if printed text cannot be written to standard output.
 void finish_printing();
 
 }  // namespace corank

@@ -1,4 +1,4 @@
-// A folder of a benchmark's own within another, which goes in the end with all that is in it.
+// A temporary folder inside another one, removed with its content on destruction.
 #pragma once
 
 #include <cstdlib>
