@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Merges of random runs by random options, each compared with a model of what it should write.
+"""Merges random runs with random options and compares each output with that of a model.
 
     random_merges.py PROGRAM [--cases N] [--seed S] [--in FOLDER]
 
-Case i of seed S is case 0 of seed S + i. FOLDER: for small files, a temporary one unless told.
+Case i of seed S is case 0 of seed S + i. FOLDER holds small files; by default it is a temporary folder.
 """
 
 import argparse
@@ -28,7 +28,7 @@ COMPARISONS = {"==": lambda c: c == 0, "!=": lambda c: c != 0, "<": lambda c: c 
 
 
 def order(value):
-    """What Python's < orders as corank orders values: all NaNs are equal, and greatest."""
+    """Returns a value whose order under < is corank's: NaNs are equal and sort after all numbers."""
     if isinstance(value, float):
         return (math.isnan(value), 0.0 if math.isnan(value) else value)
     return value
@@ -46,7 +46,7 @@ class Descending:
 
 
 class Field:
-    """Of a record of fixed size. One of `few` values has many equals."""
+    """A field of fixed records. With `few`, its values are often equal."""
 
     def __init__(self, rng):
         kind = rng.choice([*INTEGERS, *FLOATS, "bytes"])
@@ -81,13 +81,13 @@ class Field:
         return value if self.code is None else struct.pack(self.code, value)
 
     def literal(self, value):
-        """As an option's text; None if it has none."""
+        """Returns the value as the text of an option; None if it has no such text."""
         if isinstance(value, bytes):
             return value.decode() if all(byte in b"ab" for byte in value) else None
         return None if isinstance(value, float) and not math.isfinite(value) else repr(value)
 
     def combine(self, how, values, overflow):
-        """What reduce makes of equal records' values."""
+        """Reduces the values of records with equal keys."""
         if how in ("min", "max"):
             return {"min": min, "max": max}[how](values, key=order)
         if how == "last":
@@ -99,7 +99,7 @@ class Field:
 
 
 class Records:
-    """Records of fixed size, as tuples of values."""
+    """Fixed records, as tuples of values."""
 
     def __init__(self, rng):
         self.columns = [Field(rng) for _ in range(rng.randint(1, 5))]
@@ -152,7 +152,7 @@ class Records:
         return f"{self.names[i]}={value}", lambda record: record[i] == value
 
     def reduction(self, rng):
-        """Options, and what makes one record of equal ones; None if no field can be combined."""
+        """Returns options and the function that reduces equal records; None if no field can be reduced."""
         keys = [i for i, _ in self.keys]
         how = {i: rng.choice(["min", "max", "last"] + ([] if field.floating else ["sum", "count"]))
                for i, field in enumerate(self.columns)
@@ -169,7 +169,7 @@ class Records:
 
 
 class Lines:
-    """Lines with columns, as tuples of texts; those of CSV may be in quotes."""
+    """Lines with columns, as tuples of strings; CSV columns may be quoted."""
 
     def __init__(self, rng):
         self.csv = rng.random() < 0.5
@@ -259,7 +259,7 @@ class Lines:
 
     @staticmethod
     def number(text, kind):
-        """None if it is none."""
+        """Returns the number; None if the text is not a number."""
         try:
             value = float(text) if kind == "f64" else int(text)
         except ValueError:
@@ -310,7 +310,7 @@ class Lines:
 
 
 class Pairs:
-    """Pairs with their lengths before them, as tuples of a key and a value."""
+    """Key-value pairs with length prefixes, as tuples of a key and a value."""
 
     def __init__(self, rng):
         self.columns = ["key", "value"]
@@ -367,7 +367,7 @@ def condition(form, rng, depth):
 
 
 def among(records, others, rng):
-    """`records` in their order, with the others anywhere between them."""
+    """Returns `records` in order, with the others inserted at random positions."""
     mixed = list(records)
     for other in others:
         mixed.insert(rng.randint(0, len(mixed)), other)
@@ -375,7 +375,7 @@ def among(records, others, rng):
 
 
 def set_operation(command, runs, key):
-    """The runs taken from left to right, as the C++ standard counts equal elements."""
+    """Folds the operation over the runs; equal elements are counted as by the C++ set algorithms."""
     if command == "subtract":
         runs = [runs[0], [record for run in runs[1:] for record in run]]
     result = runs[0]
@@ -397,7 +397,7 @@ def set_operation(command, runs, key):
 
 
 class Case:
-    """A command and the bytes that it should write."""
+    """A command and its expected output."""
 
     def __init__(self, seed, folder):
         rng = random.Random(seed)
@@ -437,7 +437,7 @@ class Case:
         self.put(form, contents, rng)
         self.options += ["--io", rng.choice(["auto", "buffered", "direct", "mapped"]),
                          "-T", str(rng.randint(1, 3))]
-        if rng.random() < 0.5:  # of the least, several passes are made
+        if rng.random() < 0.5:  # the minimum budget needs several passes
             least = 64 << 20 if self.streams else 300 << 10 if isinstance(form, Records) else 8 << 20
             self.options += ["-m", str(max(self.parts, 1) * rng.choice([least, max(least, 8 << 20), 64 << 20]))]
         if rng.random() < 0.2:
@@ -445,7 +445,7 @@ class Case:
         self.expected = header + b"".join(form.encode(record, chosen) for record in out)
 
     def put(self, form, contents, rng):
-        """The runs, as files, compressed files and standard input; and what the output is."""
+        """Writes the runs to files, compressed files or standard input, and chooses the output."""
         searched = {"--parts", "--from", "--to"} & {option.split("=")[0] for option in self.options}
         self.streams = rng.random() < 0.3 and (not searched or (not isinstance(form, Records) and not self.parts))
         self.input = None
@@ -468,7 +468,7 @@ class Case:
             self.output = self.folder / f"out{self.codec}"
 
     def shape(self, form, rng, out):
-        """What becomes of the merged records, and the options that say so."""
+        """Adds random operator options, and returns the records after these operators."""
         for option, keeps in (("--from", lambda key, bound: not key < bound),
                               ("--to", lambda key, bound: key < bound)):
             if not out or not form.keys or rng.random() > 0.2:
@@ -498,7 +498,7 @@ class Case:
         return out
 
     def run(self, program):
-        """What is wrong; none if nothing is."""
+        """Runs the command; returns a description of the failure, or None."""
         command = [program, *self.options, "--backend", "cpu", "-q", "-o", self.output, *self.paths]
         done = subprocess.run(command, capture_output=True, input=self.input, check=False)
         if done.returncode != 0:
