@@ -1,6 +1,6 @@
-// Fuzzes the merge of fixed records in many formats. Work units that co-rank cut must merge as
-// std::stable_sort orders the decoded fields, on the CPU backend and on a CUDA device if there is
-// one. A run out of order must be reported with its position.
+// Fuzzes the merge of fixed records in many formats, on the CPU backend and on a CUDA device if
+// there is one. Work units cut by co-rank must merge as std::stable_sort orders the decoded fields.
+// A run out of order must be reported with its position.
 #include <algorithm>
 #include <memory>
 #include <vector>

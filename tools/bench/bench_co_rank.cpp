@@ -63,8 +63,7 @@ void require(bool condition, const char* what) {
   std::exit(1);
 }
 
-// Exits unless the positions sum to the rank and no record before the cut sorts after one behind
-// it.
+// Exits unless the positions sum to the rank and no record before the cut sorts after the rest.
 void verify(const Cut& cut, const std::vector<Keys>& runs) {
   std::uint64_t sum = 0;
   std::pair<std::uint64_t, std::size_t> last{0, 0};

@@ -357,7 +357,7 @@ TEST_CASE("units that do not hold each record once are found") {
   Random random(38);
   std::uint64_t done[static_cast<int>(Wrong::count)] = {};
   for (const Kind& kind : all_kinds()) {
-    // Narrow records are often equal, so exchanging them is no error.
+    // Narrow records are often equal, so exchanging them is not an error.
     if (kind.schema && Schema::parse(kind.schema).record_bytes < 8) continue;
     Scene scene(kind, random);
     const KeyLayout layout = scene.layout();

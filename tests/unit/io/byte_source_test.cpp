@@ -235,7 +235,7 @@ TEST_CASE("the programs of the codecs read what is written here and the other wa
     };
     const auto path = folder / ("made" + std::string(suffix_of(codec)));
     for (const std::string level : {"", " -9"}) {
-      // Two frames in a file whose name does not tell the codec.
+      // Two frames in a file whose name does not reveal the codec.
       REQUIRE(shell(program + level + " -c < plain > one && cat one one > two") == 0);
       CHECK((drain(*open(folder / "two")) == whole + whole));
     }

@@ -122,7 +122,7 @@ class Case {
 
 TEST_CASE("every merge of up to four runs of up to four records with three keys") {
   // All cases are one merge. The first key is the number of the case, so a case is a row span of
-  // every run, and units and tiles cut through the cases anywhere.
+  // every run. Units and tiles cut through the cases anywhere.
   struct Record {
     std::uint32_t number;
     std::uint8_t key;
