@@ -44,7 +44,7 @@ class Writer {
   // Resumes after the first `kept_bytes` of the output; must precede all writing. The bytes given
   // to write() start at byte `from` of the output. Up to `kept_bytes` they are only compared:
   // write() and make_durable() throw PartialOutputDiffers if the kept bytes differ.
-  void go_on(std::uint64_t kept_bytes, std::uint64_t from);
+  void resume_at(std::uint64_t kept_bytes, std::uint64_t from);
 
   // Switches to direct I/O on a background thread, and reserves `bytes` of disk space. Changes
   // nothing if the output does not support direct I/O. Throws Error if there is not enough space.

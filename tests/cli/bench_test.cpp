@@ -24,24 +24,10 @@ using Json = nlohmann::json;
 
 namespace {
 
-struct Result {
-  int code;
-  std::string out;
-  std::string err;
-};
-
-// Returns the path of the program, which is in the folder of the tests.
-std::string program() {
-  return std::filesystem::read_symlink("/proc/self/exe").parent_path() / "corank";
-}
-
-// Runs the program through a shell; `before` precedes it on the command line.
-Result corank_says(const std::string& arguments, const std::string& before = {}) {
-  const TemporaryFolder folder;
-  const std::string out = folder / "out", err = folder / "err";
-  const int status = std::system(
-      (before + " '" + program() + "' " + arguments + " > " + out + " 2> " + err).c_str());
-  return {WEXITSTATUS(status), text_of(out), text_of(err)};
+// `arguments` are separated by blanks.
+Result corank_says(const std::string& arguments, const Setting& setting = {}) {
+  std::istringstream words(arguments);
+  return run(Strings(std::istream_iterator<std::string>(words), {}), setting);
 }
 
 // Returns the output of a command whose standard files are all one terminal.

@@ -5,7 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include "../support.hpp"
+#include "support/support.hpp"
 #include "backend/cpu_backend.hpp"
 #include "fuzz/target.hpp"
 #include "kernels/backend/cuda_backend.hpp"

@@ -5,7 +5,7 @@
 #include <memory>
 #include <string>
 
-#include "../text_reference.hpp"
+#include "support/text_reference.hpp"
 #include "corank/error.hpp"
 #include "format/framing.hpp"
 #include "fuzz/target.hpp"

@@ -362,11 +362,12 @@ class Row {
     Strings merge = with_schema({"corank", "merge", "--quiet"});
     merge.insert(merge.end(), {"--files0-from", names, "-o", output()});
     merge.insert(merge.end(), options_.merge_arguments.begin(), options_.merge_arguments.end());
-    Strings copy = merge;
-    copy.push_back("--copy-only");
-    contenders_.push_back({"copy-only", copy, bytes_, inputs_, {}});
-    contenders_.push_back({"merge", merge, bytes_, inputs_, {}});
-    // Includes a sync, so that the output is as durable as that of the others.
+    add_merge_and_copy("", merge);
+    if (options_.parts != 0) {
+      merge.insert(merge.end(), {"--parts", std::to_string(options_.parts)});
+      add_merge_and_copy(fmt::format(", {} parts", options_.parts), merge);
+    }
+    // Durable as the others' output is.
     if (takes_part("cat") && shell_says("command -v xargs && command -v cat && command -v sync"))
       contenders_.push_back(
           {"cat, sync",
