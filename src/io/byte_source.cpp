@@ -45,12 +45,13 @@ InputStatus status_of(const FileDescriptor& file, const std::filesystem::path& p
           is_stream ? 0 : static_cast<std::uint64_t>(status.st_size),
           modified_ns(status),
           Codec::none,
-          0};
+          0,
+          default_max_decoder_bytes};
 }
 
 Codec codec_of(const std::filesystem::path& path, std::span<const std::byte> head) {
-  const Codec codec = recognise(head);
   const Codec named = Compression::by_name(path.native());
+  const Codec codec = recognise(head, named);
   if (codec == Codec::none && named != Codec::none)
     throw Error(fmt::format(
         "{}: is named like a {} file but does not begin like one; get it anew or, if it is not "
@@ -137,8 +138,9 @@ class PipeSource : public Source {
 // Passes on the bytes of another source, decompressed if they are compressed.
 class DecompressedSource : public Source {
  public:
-  DecompressedSource(std::filesystem::path path, std::unique_ptr<Source> input)
-      : path_(std::move(path)), input_(std::move(input)) {}
+  DecompressedSource(std::filesystem::path path, std::unique_ptr<Source> input,
+                     std::uint64_t max_decoder_bytes)
+      : path_(std::move(path)), input_(std::move(input)), max_decoder_bytes_(max_decoder_bytes) {}
 
   std::size_t read(std::span<std::byte> into) override {
     if (!begun_) begin();
@@ -157,7 +159,7 @@ class DecompressedSource : public Source {
   void begin() {
     read_block();
     codec_ = codec_of(path_, left_);
-    decoder_ = make_decoder(codec_);
+    decoder_ = make_decoder(codec_, max_decoder_bytes_);
     begun_ = true;
   }
 
@@ -184,6 +186,11 @@ class DecompressedSource : public Source {
       Decoder::Step step{};
       try {
         step = decoder_->decode(left_, into.subspan(done));
+      } catch (const CodecNeedsMemory&) {
+        throw Error(fmt::format(
+            "{}: its {} data need more memory to be decompressed than the budget, {} bytes; use a "
+            "larger --memory, or decompress it with the {} program first",
+            path_.string(), name_of(codec_), max_decoder_bytes_, name_of(codec_)));
       } catch (const CodecError& error) {
         fail(done, fmt::format("is damaged, {},", error.what()));
       }
@@ -218,6 +225,7 @@ class DecompressedSource : public Source {
 
   std::filesystem::path path_;
   std::unique_ptr<Source> input_;
+  std::uint64_t max_decoder_bytes_;
   bool begun_ = false;
   Codec codec_ = Codec::none;
   std::unique_ptr<Decoder> decoder_;  // null: the input is not compressed
@@ -238,8 +246,9 @@ FileDescriptor open_input(const std::filesystem::path& path) {
 }
 
 InputStatus verify_input(const std::filesystem::path& path, const FileDescriptor& file,
-                         bool decompress) {
+                         bool decompress, std::uint64_t max_decoder_bytes) {
   InputStatus status = status_of(file, path);
+  status.max_decoder_bytes = max_decoder_bytes;
   if (status.is_stream) return status;
   std::array<std::byte, head_bytes> room;
   // Files in /proc report a size of 0 but have content.
@@ -255,7 +264,7 @@ InputStatus verify_input(const std::filesystem::path& path, const FileDescriptor
         path.string(), status.bytes, got));
   status.codec = codec_of(path, head);
   if (status.codec != Codec::none)
-    status.memory_bytes = decoder_bytes(status.codec, head) + block_bytes;
+    status.memory_bytes = decoder_bytes(status.codec, head, max_decoder_bytes) + block_bytes;
   return status;
 }
 
@@ -269,7 +278,8 @@ std::unique_ptr<Source> open_source(const std::filesystem::path& path,
   else
     source = std::make_unique<FileSource>(path, std::move(file), status);
   if (!decompress) return source;
-  return std::make_unique<DecompressedSource>(shown(path), std::move(source));
+  return std::make_unique<DecompressedSource>(shown(path), std::move(source),
+                                              status.max_decoder_bytes);
 }
 
 }  // namespace corank

@@ -12,6 +12,7 @@
 #include <stop_token>
 
 #include "corank/compression.hpp"
+#include "io/codec.hpp"
 #include "io/file.hpp"
 
 namespace corank {
@@ -35,8 +36,9 @@ struct InputStatus {
   bool is_stream = false;          // a pipe: readable once, of unknown size
   std::uint64_t bytes = 0;         // size of the file; 0 for a pipe
   std::int64_t modified_ns = 0;    // since 1970
-  Codec codec = Codec::none;       // of a file, by its first bytes
-  std::uint64_t memory_bytes = 0;  // approximate memory to decompress it
+  Codec codec = Codec::none;       // of a file: what it begins like
+  std::uint64_t memory_bytes = 0;  // that decompressing it takes, about
+  std::uint64_t max_decoder_bytes = default_max_decoder_bytes;  // that it may take
 };
 
 // Opens `path` for reading; "-" is standard input.
@@ -46,7 +48,8 @@ FileDescriptor open_input(const std::filesystem::path& path);
 // Error for a folder or a device. With `decompress`, also throws if the file is named like a
 // compressed file but does not begin like one, as after a failed copy.
 InputStatus verify_input(const std::filesystem::path& path, const FileDescriptor& file,
-                         bool decompress);
+                         bool decompress,
+                         std::uint64_t max_decoder_bytes = default_max_decoder_bytes);
 
 // Reads `path` from its beginning. For a file, `file` may be null: each read then opens it anew, so
 // that there may be more files than descriptors. Waiting for a pipe ends when `stop` is requested.

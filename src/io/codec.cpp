@@ -2,18 +2,22 @@
 
 #include <bzlib.h>
 #include <fmt/format.h>
+#include <lz4.h>
 #include <lz4frame.h>
 #include <lzma.h>
 #include <zlib.h>
 #include <zstd.h>
+#include <zstd_errors.h>
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <charconv>
 #include <cstring>
 #include <limits>
 #include <new>
 #include <string>
+#include <vector>
 
 #include "corank/error.hpp"
 
@@ -49,7 +53,12 @@ unsigned count_of(std::size_t bytes) {
       std::min<std::size_t>(bytes, std::numeric_limits<unsigned>::max() / 2));
 }
 
-// --- Decoders ---
+std::uint64_t byte_at(std::span<const std::byte> bytes, std::size_t index) {
+  return index < bytes.size() ? std::to_integer<std::uint64_t>(bytes[index]) : 0;
+}
+
+// --- decoders
+// -------------------------------------------------------------------------------------
 
 // Casts input for the libraries, which only read it but do not declare it const.
 template <class Byte>
@@ -88,14 +97,19 @@ class GzipDecoder : public Decoder {
 
 class ZstdDecoder : public Decoder {
  public:
-  ZstdDecoder() : stream_(::ZSTD_createDStream()) {
+  explicit ZstdDecoder(std::uint64_t max_bytes) : stream_(::ZSTD_createDStream()) {
     if (!stream_) throw std::bad_alloc();
+    // The default of the library is 27, and 31 its maximum.
+    const int max_window_log = std::clamp(static_cast<int>(std::bit_width(max_bytes)) - 1, 27, 31);
+    ::ZSTD_DCtx_setParameter(stream_.get(), ZSTD_d_windowLogMax, max_window_log);
   }
 
   Step decode(std::span<const std::byte> in, std::span<std::byte> out) override {
     ZSTD_inBuffer from{in.data(), in.size(), 0};
     ZSTD_outBuffer into{out.data(), out.size(), 0};
     const std::size_t result = ::ZSTD_decompressStream(stream_.get(), &into, &from);
+    if (::ZSTD_getErrorCode(result) == ZSTD_error_frameParameter_windowTooLarge)
+      throw CodecNeedsMemory(::ZSTD_getErrorName(result));
     if (::ZSTD_isError(result)) throw CodecError(::ZSTD_getErrorName(result));
     return {from.pos, into.pos, result == 0};
   }
@@ -149,8 +163,6 @@ std::string_view meaning_of(lzma_ret result) {
       return "no xz data begins here";
     case LZMA_OPTIONS_ERROR:
       return "it was made with options that liblzma does not know";
-    case LZMA_MEMLIMIT_ERROR:
-      return "it needs too much memory to be decompressed";
     default:
       return "a checksum, or what it is of, is wrong";
   }
@@ -158,7 +170,7 @@ std::string_view meaning_of(lzma_ret result) {
 
 class XzDecoder : public Decoder {
  public:
-  XzDecoder() { begin(); }
+  explicit XzDecoder(std::uint64_t max_bytes) : max_bytes_(max_bytes) { begin(); }
   ~XzDecoder() override { ::lzma_end(&stream_); }
   XzDecoder(const XzDecoder&) = delete;
   XzDecoder& operator=(const XzDecoder&) = delete;
@@ -171,6 +183,7 @@ class XzDecoder : public Decoder {
     stream_.avail_out = out.size();
     const lzma_ret result = ::lzma_code(&stream_, LZMA_RUN);
     if (result == LZMA_MEM_ERROR) throw std::bad_alloc();
+    if (result == LZMA_MEMLIMIT_ERROR) throw CodecNeedsMemory("the dictionary is too large");
     if (result != LZMA_OK && result != LZMA_STREAM_END && result != LZMA_BUF_ERROR)
       throw CodecError(std::string(meaning_of(result)));
     ended_ = result == LZMA_STREAM_END;
@@ -181,16 +194,17 @@ class XzDecoder : public Decoder {
 
  private:
   void begin() {
-    if (::lzma_stream_decoder(&stream_, max_decoder_bytes, 0) != LZMA_OK) throw std::bad_alloc();
+    if (::lzma_stream_decoder(&stream_, max_bytes_, 0) != LZMA_OK) throw std::bad_alloc();
     ended_ = false;
   }
+  std::uint64_t max_bytes_;
   lzma_stream stream_ = LZMA_STREAM_INIT;
   bool ended_ = false;
 };
 
-class Lz4Decoder : public Decoder {
+class Lz4FrameDecoder : public Decoder {
  public:
-  Lz4Decoder() {
+  Lz4FrameDecoder() {
     LZ4F_dctx* context = nullptr;
     if (::LZ4F_isError(::LZ4F_createDecompressionContext(&context, LZ4F_VERSION)))
       throw std::bad_alloc();
@@ -213,8 +227,112 @@ class Lz4Decoder : public Decoder {
   std::unique_ptr<LZ4F_dctx, Free> context_;
 };
 
-std::uint64_t byte_at(std::span<const std::byte> bytes, std::size_t index) {
-  return index < bytes.size() ? std::to_integer<std::uint64_t>(bytes[index]) : 0;
+std::uint32_t little_endian_32(std::span<const std::byte> bytes) {
+  return static_cast<std::uint32_t>(byte_at(bytes, 0) | byte_at(bytes, 1) << 8 |
+                                    byte_at(bytes, 2) << 16 | byte_at(bytes, 3) << 24);
+}
+
+constexpr std::uint32_t lz4_legacy_magic = 0x184C2102;
+constexpr std::uint32_t lz4_frame_magic = 0x184D2204;
+constexpr std::uint32_t skippable_magic = 0x184D2A50;  // and 15 more; zstd has the same
+
+bool is_lz4_magic(std::uint32_t word) {
+  return word == lz4_legacy_magic || word == lz4_frame_magic || (word & ~15u) == skippable_magic;
+}
+
+// Decodes the blocks of a legacy frame, as `lz4 -l` writes them: a magic number, then blocks of up
+// to 8 MiB, each after its compressed size. Nothing marks the end of the frame, so each block
+// counts as a frame of its own.
+class Lz4LegacyDecoder {
+ public:
+  static constexpr std::size_t block_bytes = std::size_t{8} << 20;
+
+  // Begins a block of this compressed size.
+  void begin(std::uint32_t compressed_bytes) {
+    if (compressed_bytes == 0 || compressed_bytes > LZ4_COMPRESSBOUND(block_bytes))
+      throw CodecError("the size of a block is wrong");
+    wanted_bytes_ = compressed_bytes;
+    compressed_.clear();
+    decoded_.clear();
+    emitted_ = 0;
+  }
+
+  Decoder::Step decode(std::span<const std::byte> in, std::span<std::byte> out) {
+    const std::size_t taken = std::min(in.size(), wanted_bytes_ - compressed_.size());
+    compressed_.insert(compressed_.end(), in.begin(),
+                       in.begin() + static_cast<std::ptrdiff_t>(taken));
+    if (compressed_.size() < wanted_bytes_) return {taken, 0, false};
+    if (decoded_.empty()) {
+      decoded_.resize(block_bytes);
+      const int decoded = ::LZ4_decompress_safe(
+          input_of<const char>(compressed_), reinterpret_cast<char*>(decoded_.data()),
+          static_cast<int>(compressed_.size()), static_cast<int>(decoded_.size()));
+      if (decoded <= 0) throw CodecError("a block is malformed");
+      decoded_.resize(static_cast<std::size_t>(decoded));
+    }
+    const std::size_t produced = std::min(out.size(), decoded_.size() - emitted_);
+    std::copy_n(decoded_.begin() + static_cast<std::ptrdiff_t>(emitted_), produced, out.begin());
+    emitted_ += produced;
+    return {taken, produced, emitted_ == decoded_.size()};
+  }
+
+ private:
+  std::size_t wanted_bytes_ = 0;
+  std::vector<std::byte> compressed_, decoded_;
+  std::size_t emitted_ = 0;
+};
+
+// Tells frames, skippable frames and legacy frames apart, which may follow one another.
+class Lz4Decoder : public Decoder {
+ public:
+  Step decode(std::span<const std::byte> in, std::span<std::byte> out) override {
+    std::size_t consumed = 0;
+    if (state_ == State::between) {
+      for (; word_bytes_ < word_.size() && consumed < in.size(); ++consumed)
+        word_[word_bytes_++] = in[consumed];
+      if (word_bytes_ < word_.size()) return {consumed, 0, false};
+      word_bytes_ = 0;
+      begin_frame(out);
+      if (state_ == State::between) return {consumed, 0, true};
+    }
+    Step step = state_ == State::in_block ? legacy_.decode(in.subspan(consumed), out)
+                                          : frame_.decode(in.subspan(consumed), out);
+    step.consumed += consumed;
+    if (step.frame_ended) state_ = State::between;
+    return step;
+  }
+
+ private:
+  enum class State { between, in_frame, in_block };
+
+  void begin_frame(std::span<std::byte> out) {
+    const std::uint32_t word = little_endian_32(word_);
+    if (word == lz4_legacy_magic) {
+      in_legacy_frame_ = true;
+    } else if (in_legacy_frame_ && !is_lz4_magic(word)) {
+      legacy_.begin(word);
+      state_ = State::in_block;
+    } else {
+      in_legacy_frame_ = false;
+      frame_.decode(word_, out.first(0));
+      state_ = State::in_frame;
+    }
+  }
+
+  State state_ = State::between;
+  bool in_legacy_frame_ = false;
+  std::array<std::byte, 4> word_{};  // that the next frame or block begins with
+  std::size_t word_bytes_ = 0;
+  Lz4FrameDecoder frame_;
+  Lz4LegacyDecoder legacy_;
+};
+
+// What follows the skippable frames that `head` begins with; nothing if that is beyond it.
+std::span<const std::byte> skip_skippable_frames(std::span<const std::byte> head) {
+  while (head.size() >= 8 && (little_endian_32(head) & ~15u) == skippable_magic)
+    head = head.subspan(
+        std::min<std::uint64_t>(std::uint64_t{8} + little_endian_32(head.subspan(4)), head.size()));
+  return head;
 }
 
 // Returns the window that a decoder of the frame must hold (RFC 8878, section 3.1.1.1).
@@ -393,7 +511,7 @@ std::string_view suffix_of(Codec codec) {
   return facts_of(codec).suffix;
 }
 
-Codec recognise(std::span<const std::byte> head) {
+Codec recognise(std::span<const std::byte> head, Codec named) {
   const auto holds = [&](std::size_t at, std::string_view magic) {
     return head.size() >= at + magic.size() &&
            std::memcmp(head.data() + at, magic.data(), magic.size()) == 0;
@@ -401,28 +519,39 @@ Codec recognise(std::span<const std::byte> head) {
   using namespace std::string_view_literals;
   // Short magic numbers are checked together with the bytes that must follow them.
   if (holds(0, "\x1f\x8b\x08"sv) && byte_at(head, 3) < 0x20) return Codec::gzip;
-  // Files by pzstd begin with a skippable frame.
-  if (holds(0, "\x28\xb5\x2f\xfd"sv) ||
-      ((byte_at(head, 0) & 0xf0) == 0x50 && holds(1, "\x2a\x4d\x18"sv)))
-    return Codec::zstd;
+  if (holds(0, "\x28\xb5\x2f\xfd"sv)) return Codec::zstd;
+  // pzstd begins files with a skippable frame.
+  if ((little_endian_32(head) & ~15u) == skippable_magic) {
+    const auto next = skip_skippable_frames(head);
+    const bool is_known = next.size() >= 4 && next.size() < head.size();
+    const bool is_lz4 = is_known ? is_lz4_magic(little_endian_32(next)) : named == Codec::lz4;
+    return is_lz4 ? Codec::lz4 : Codec::zstd;
+  }
   if (holds(0, "BZh"sv) && byte_at(head, 3) >= '1' && byte_at(head, 3) <= '9' &&
       (holds(4, "\x31\x41\x59\x26\x53\x59"sv) || holds(4, "\x17\x72\x45\x38\x50\x90"sv)))
     return Codec::bzip2;
   if (holds(0, "\xfd\x37zXZ\0"sv)) return Codec::xz;
-  if (holds(0, "\x04\x22\x4d\x18"sv)) return Codec::lz4;
+  if (holds(0, "\x04\x22\x4d\x18"sv) || holds(0, "\x02\x21\x4c\x18"sv)) return Codec::lz4;
   return Codec::none;
 }
 
-std::unique_ptr<Decoder> make_decoder(Codec codec) {
+bool is_bgzf(std::span<const std::byte> head) {
+  constexpr std::size_t subfield_at = 10;  // after it come the size of the extra field and `BC`
+  return head.size() >= 16 && (byte_at(head, 3) & 4) != 0 &&
+         std::memcmp(head.data() + subfield_at, bgzf_end.data() + subfield_at, 6) == 0;
+}
+
+std::unique_ptr<Decoder> make_decoder(Codec codec, std::uint64_t max_bytes) {
+  max_bytes = std::max(max_bytes, default_max_decoder_bytes);
   switch (codec) {
     case Codec::gzip:
       return std::make_unique<GzipDecoder>();
     case Codec::zstd:
-      return std::make_unique<ZstdDecoder>();
+      return std::make_unique<ZstdDecoder>(max_bytes);
     case Codec::bzip2:
       return std::make_unique<Bzip2Decoder>();
     case Codec::xz:
-      return std::make_unique<XzDecoder>();
+      return std::make_unique<XzDecoder>(max_bytes);
     case Codec::lz4:
       return std::make_unique<Lz4Decoder>();
     case Codec::none:
@@ -431,16 +560,17 @@ std::unique_ptr<Decoder> make_decoder(Codec codec) {
   return nullptr;
 }
 
-std::uint64_t decoder_bytes(Codec codec, std::span<const std::byte> head) {
+std::uint64_t decoder_bytes(Codec codec, std::span<const std::byte> head, std::uint64_t max_bytes) {
+  max_bytes = std::max(max_bytes, default_max_decoder_bytes);
   switch (codec) {
     case Codec::gzip:
       return MiB / 16;
     case Codec::zstd:
-      return std::min(zstd_window_bytes(head), max_decoder_bytes) + MiB / 2;
+      return std::min(zstd_window_bytes(skip_skippable_frames(head)), max_bytes) + MiB / 2;
     case Codec::bzip2:
       return 4 * MiB;
     case Codec::xz: {
-      XzDecoder decoder;
+      XzDecoder decoder(max_bytes);
       std::byte some;
       try {
         decoder.decode(head, {&some, 1});
@@ -449,7 +579,9 @@ std::uint64_t decoder_bytes(Codec codec, std::span<const std::byte> head) {
       }
       return decoder.memory_bytes();
     }
-    case Codec::lz4:  // two blocks of 64 KiB, 256 KiB, 1 MiB or 4 MiB
+    case Codec::lz4:  // two blocks, of 8 MiB in legacy frames, else 64 KiB, 256 KiB, 1 MiB or 4 MiB
+      if (little_endian_32(head) == lz4_legacy_magic)
+        return 2 * Lz4LegacyDecoder::block_bytes + MiB;
       return (MiB / 8 << 2 * (std::clamp<std::uint64_t>(byte_at(head, 5) >> 4 & 7, 4, 7) - 4)) +
              MiB / 8;
     case Codec::none:

@@ -310,6 +310,51 @@ TEST_CASE("what follows the last frame is padding or an error") {
   }
 }
 
+TEST_CASE("legacy and skippable frames are decompressed") {
+  const TemporaryFolder folder;
+  Random random(8);
+  const auto word = [](std::uint32_t value) {
+    Bytes bytes;
+    for (int i = 0; i < 4; ++i) bytes.push_back(static_cast<std::byte>(value >> 8 * i));
+    return bytes;
+  };
+  const auto read = [&](Codec codec, const Bytes& file) {
+    return drain(*open(write_compressed(folder, codec, file)));
+  };
+  // One block of literals only, as LZ4 blocks may be.
+  const auto block = [&](const Bytes& plain) {
+    Bytes data{std::byte{0xf0}};
+    std::size_t more = plain.size() - 15;
+    for (; more >= 255; more -= 255) data.push_back(std::byte{255});
+    data.push_back(static_cast<std::byte>(more));
+    data = data + plain;
+    return word(static_cast<std::uint32_t>(data.size())) + data;
+  };
+  const Bytes plain = compressible_bytes(3000, random), other = random_bytes(200'000, random);
+  const Bytes magic = word(0x184C2102);
+  const Bytes skippable = word(0x184D2A53) + word(5) + Bytes(5);
+  const Bytes frame = frame_of({Codec::lz4}, plain);
+  CHECK((read(Codec::lz4, magic + block(plain) + block(other)) == plain + other));
+  CHECK((read(Codec::lz4, magic + block(plain) + magic + block(other)) == plain + other));
+  CHECK((read(Codec::lz4, magic + block(other) + frame + skippable + magic + block(other)) ==
+         other + plain + other));
+  CHECK((read(Codec::lz4, skippable + frame) == plain));
+  CHECK((read(Codec::zstd, skippable + frame_of({Codec::zstd}, plain) + skippable) == plain));
+  // A skippable frame that is longer than what a codec is recognised by.
+  const Bytes long_skippable = word(0x184D2A50) + word(100'000) + Bytes(100'000);
+  CHECK((read(Codec::lz4, long_skippable + frame) == plain));
+  CHECK((read(Codec::zstd, long_skippable + frame_of({Codec::zstd}, plain)) == plain));
+  const Bytes whole = magic + block(plain);
+  for (const std::size_t bytes : {std::size_t{6}, std::size_t{8}, whole.size() - 1})
+    CHECK(holds(message_of([&] {
+                  read(Codec::lz4,
+                       Bytes(whole.begin(), whole.begin() + static_cast<std::ptrdiff_t>(bytes)));
+                }),
+                "ends too early"));
+  CHECK(holds(message_of([&] { read(Codec::lz4, magic + word(100'000'000) + Bytes(9)); }),
+              "is damaged"));
+}
+
 TEST_CASE("a compressed file that needs too much memory is refused") {
   const TemporaryFolder folder;
   // A frame header that asks for a window of 2 GiB.
@@ -317,7 +362,17 @@ TEST_CASE("a compressed file that needs too much memory is refused") {
   for (const int byte : {0x28, 0xb5, 0x2f, 0xfd, 0x00, 0xa8, 0x01, 0x00, 0x00})
     file.push_back(static_cast<std::byte>(byte));
   const auto path = write_compressed(folder, Codec::zstd, file);
-  CHECK(holds(message_of([&] { drain(*open(path)); }), "too much memory"));
+  CHECK(holds(message_of([&] { drain(*open(path)); }), "use a larger --memory"));
+  // A window of 512 MiB, of a frame that holds nothing.
+  file[5] = std::byte{0x98};
+  write_file(path, file);
+  for (const std::uint64_t budget_bytes : {std::uint64_t{256} << 20, std::uint64_t{1} << 30}) {
+    auto opened = std::make_shared<const FileDescriptor>(open_input(path));
+    const InputStatus status = verify_input(path, *opened, true, budget_bytes);
+    const auto source = open_source(path, opened, status, true, {});
+    const std::string message = message_of([&] { drain(*source); });
+    CHECK((message == nothing) == (budget_bytes == std::uint64_t{1} << 30));
+  }
 }
 
 TEST_CASE("a file that is named like a compressed one must be one") {
