@@ -23,11 +23,12 @@ class OutOfOrder : public Error {
   OutOfOrder(std::filesystem::path file, std::uint64_t record, std::uint64_t byte)
       : OutOfOrder(std::move(file), record, byte,
                    "record " + std::to_string(record) + " (byte " + std::to_string(byte) + ")") {}
-  // `place` describes the record for the message, such as "line 7". `byte` is 0 if unknown.
+  // `place` says in words which record it is. The byte is 0 where it is not known: in a pipe.
+  // `more_advice` continues the sentence that says what to do.
   OutOfOrder(std::filesystem::path file, std::uint64_t record, std::uint64_t byte,
-             const std::string& place)
+             const std::string& place, const std::string& more_advice = {})
       : Error(file.string() + ": " + place +
-              " is out of order; sort this run by the same keys, or correct --by"),
+              " is out of order; sort this run by the same keys, or correct --by" + more_advice),
         file_(std::move(file)),
         record_(record),
         byte_(byte) {}

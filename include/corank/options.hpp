@@ -49,6 +49,10 @@ struct Options {
   // merge by keys of type f64.
   std::optional<TextFormat> text;
 
+  // Whether the output lacks the header of the runs: Schema::header_bytes, or of text the comment
+  // lines, header lines and header. Dropped header bytes and header lines may differ between runs.
+  bool drop_header = false;
+
   BackendChoice backend = BackendChoice::automatic;
   int device = 0;  // CUDA device number
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -24,6 +25,9 @@ struct Schema {
 
   std::vector<Field> fields;
   std::uint32_t record_bytes = 0;
+  // Bytes of the header that each file begins with. Without a value a file has no header, and the
+  // first bytes of a file that show another format (such as Parquet) are an error; 0 accepts them.
+  std::optional<std::uint64_t> header_bytes;
 
   // Parses `name:type,…`. The types are u8 u16 u32 u64 i8 i16 i32 i64 f32 f64, which are
   // little-endian, or big-endian with the suffix `be`, and bytesN, a string of N bytes. Throws

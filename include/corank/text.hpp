@@ -37,10 +37,16 @@ struct TextKey {
 
 struct TextFormat {
   TextKind kind = TextKind::lines;
-  char terminator = '\n';         // added to the last record of a run if missing
-  std::optional<char> delimiter;  // default: a comma for CSV; lines with columns need one
-  bool header = false;            // all runs begin with the same line, which the output has once
-  std::vector<TextKey> keys;      // most significant first; empty: the whole line or a pair's key
+  char terminator = '\n';         // the last record of a run may lack it, and gets it
+  std::optional<char> delimiter;  // without it, a comma in CSV; columns of lines need one
+  bool header = false;            // each run begins with the same line, which the output keeps once
+  // Lines and CSV: the lines at the start of each file that begin with this prefix. The output
+  // keeps those of the first file. Empty: there are none.
+  std::string comment;
+  // Lines and CSV: this many lines follow the comment lines and precede the line of `header`. They
+  // must be the same in all files; the output keeps them once.
+  std::uint64_t header_lines = 0;
+  std::vector<TextKey> keys;  // empty: the whole line, or the key of a pair
   BadNumbers bad_numbers = BadNumbers::error;
 };
 

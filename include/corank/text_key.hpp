@@ -49,7 +49,6 @@ struct TextLayout {
   BadNumbers bad_numbers;
   char terminator;
   char delimiter;
-  bool header;  // each run begins with a header line, which is not a record
 
   // Returns whether the key is the unchanged line.
   CORANK_HOST_DEVICE bool whole_line() const {
@@ -84,7 +83,6 @@ class TextEncoding {
   BadNumbers bad_numbers_;
   char terminator_;
   char delimiter_;
-  bool header_;
   std::vector<TextColumn> columns_;
 };
 

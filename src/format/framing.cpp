@@ -332,17 +332,24 @@ std::uint64_t first_record_bytes(const TextLayout& layout, std::span<const std::
   return at == end ? 0 : static_cast<std::uint64_t>(at + 1 - bytes.data());
 }
 
-std::string place_of(const TextLayout& layout, std::uint64_t record,
+std::string place_of(const TextLayout& layout, std::uint64_t header_lines, std::uint64_t record,
                      std::optional<std::uint64_t> byte) {
   const std::string number = layout.kind == TextKind::lines
-                                 ? fmt::format("line {}", record + 1 + layout.header)
+                                 ? fmt::format("line {}", record + 1 + header_lines)
                                  : fmt::format("record {}", record);
   return byte ? fmt::format("{} (byte {})", number, *byte) : number;
 }
 
-void throw_bad_record(const std::filesystem::path& run, std::uint64_t record, std::uint64_t byte,
-                      const TextLayout& layout, const BadRecord& bad, const std::byte* at) {
-  const std::string place = fmt::format("{}: {}", run.string(), place_of(layout, record, byte));
+std::string advice_on_disorder(const TextLayout& layout, std::uint64_t record) {
+  if (record != 1 || layout.kind == TextKind::pairs) return {};
+  return "; or, if the file begins with a header, say --header";
+}
+
+void throw_bad_record(const std::filesystem::path& run, std::uint64_t header_lines,
+                      std::uint64_t record, std::uint64_t byte, const TextLayout& layout,
+                      const BadRecord& bad, const std::byte* at) {
+  const std::string place =
+      fmt::format("{}: {}", run.string(), place_of(layout, header_lines, record, byte));
   if (bad.reason == BadRecord::Reason::open_quote)
     throw Error(
         fmt::format("{}: the last column begins with a quote that nothing closes; correct "
@@ -363,7 +370,11 @@ void throw_bad_record(const std::filesystem::path& run, std::uint64_t record, st
   const TextColumn& column = layout.columns[bad.key];
   const std::string name =
       column.column == 0 ? "the line" : fmt::format("column {}", column.column);
-  constexpr std::string_view advice = "correct it, or say --bad skip or --bad last";
+  // To skip or reorder a first record might destroy a header.
+  const std::string_view advice =
+      record == 0 ? "if the file begins with a header, say --header, --header-lines N or --comment "
+                    "PREFIX; else correct it"
+                  : "correct it, or say --bad skip or --bad last";
   if (bad.reason == BadRecord::Reason::no_column)
     throw Error(fmt::format("{}: there is no {}; {}", place, name, advice));
   const auto field = detail::Columns(layout, at, bad.bytes)(column.column);

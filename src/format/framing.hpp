@@ -68,16 +68,21 @@ std::vector<std::span<Byte>> parts_of(const TextLayout& layout, std::span<Byte> 
 // 0 if it is not there as a whole.
 std::uint64_t first_record_bytes(const TextLayout& layout, std::span<const std::byte> bytes);
 
-// Which record of its run it is, in words: counted from 0, or as a line of its file from 1. `byte`
-// is where it begins, if that is known.
-std::string place_of(const TextLayout& layout, std::uint64_t record,
+// Names a record of a run for a message: by its number, counted from 0, or as a line of its file,
+// counted from 1, after `header_lines`. `byte` is where it begins, if that is known.
+std::string place_of(const TextLayout& layout, std::uint64_t header_lines, std::uint64_t record,
                      std::optional<std::uint64_t> byte);
 
-// Throws Error about the record, which is number `record` of its run, counted from 0, and begins at
-// byte `byte` of it and at `at`.
-[[noreturn]] void throw_bad_record(const std::filesystem::path& run, std::uint64_t record,
-                                   std::uint64_t byte, const TextLayout& layout,
-                                   const BadRecord& bad, const std::byte* at);
+// What to try, beside sorting, where this record of a run sorts before the one before it; empty, or
+// continues the sentence.
+std::string advice_on_disorder(const TextLayout& layout, std::uint64_t record);
+
+// Throws Error about the record, which is number `record` of its run, counted from 0 after
+// `header_lines`, and begins at byte `byte` of its file and at `at`.
+[[noreturn]] void throw_bad_record(const std::filesystem::path& run, std::uint64_t header_lines,
+                                   std::uint64_t record, std::uint64_t byte,
+                                   const TextLayout& layout, const BadRecord& bad,
+                                   const std::byte* at);
 
 // Finds ends of records: writes where each `terminator` of `bytes` is, while `ends` has room for
 // min_ends_room more. Returns how many; `scanned` is then how many bytes they were sought in.

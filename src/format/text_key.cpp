@@ -50,7 +50,8 @@ void require_pair_column(const TextKey& key, std::string_view option) {
 
 void require_consistent(const TextFormat& format, char delimiter, std::string_view option) {
   const bool pairs = format.kind == TextKind::pairs;
-  if (pairs && (format.delimiter || format.header))
+  if (pairs &&
+      (format.delimiter || format.header || format.header_lines != 0 || !format.comment.empty()))
     throw Error("pairs have no columns: leave out the delimiter and the header");
   if (format.delimiter && delimiter == format.terminator)
     throw Error("the delimiter is what ends a record, too; choose another one");
@@ -80,8 +81,7 @@ TextEncoding::TextEncoding(const TextFormat& format, std::string_view header,
     : kind_(format.kind),
       bad_numbers_(format.bad_numbers),
       terminator_(format.terminator),
-      delimiter_(format.delimiter.value_or(',')),
-      header_(format.header) {
+      delimiter_(format.delimiter.value_or(',')) {
   require_consistent(format, delimiter_, option);
   // Runs without a byte have no header, and nothing to order: any column does, as long as it is no
   // other's.
@@ -102,10 +102,8 @@ TextEncoding::TextEncoding(const TextFormat& format, std::string_view header,
 }
 
 TextLayout TextEncoding::layout_with(const TextColumn* columns) const {
-  return {columns,     static_cast<std::uint32_t>(columns_.size()),
-          kind_,       bad_numbers_,
-          terminator_, delimiter_,
-          header_};
+  return {columns,   static_cast<std::uint32_t>(columns_.size()), kind_, bad_numbers_, terminator_,
+          delimiter_};
 }
 
 bool device_comparable(const TextLayout& layout) {

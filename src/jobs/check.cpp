@@ -4,24 +4,34 @@
 
 #include <algorithm>
 #include <functional>
+#include <optional>
 
 #include "format/field_value.hpp"
 #include "jobs/scan.hpp"
+#include "plan/budget.hpp"
 #include "run/header.hpp"
 
 namespace corank {
 namespace {
 
-// Opened file of variable-length records: the run after its header, and the encoding of its keys.
+Run open(const std::filesystem::path& file, std::uint32_t record_bytes, bool decompress,
+         std::optional<std::uint64_t> header_bytes) {
+  return Run(file, record_bytes,
+             {.decompress = decompress,
+              .max_decoder_bytes = memory_budget(0),
+              .header_bytes = header_bytes});
+}
+
+// A file of text, and what its header says.
 struct TextFile {
   TextFile(const std::filesystem::path& file, const TextFormat& format, bool decompress)
-      : run(1, Run(file, 1, true, decompress)),
-        header(format.header ? take_header(run, format) : ""),
-        text(format, header),
+      : run(1, open(file, 1, decompress, std::nullopt)),
+        header(take_header(run, format, {})),
+        text(format, header.names),
         encoding(text.layout()) {}
 
   std::vector<Run> run;
-  std::string header;
+  Header header;
   TextEncoding text;
   KeyEncoding encoding;
 };
@@ -92,8 +102,8 @@ FileReport describe(const Run& run, const KeyEncoding& encoding,
 
 CheckResult check(const std::filesystem::path& file, const Schema& schema,
                   const std::vector<KeyField>& keys, bool checksum, bool decompress) {
-  const ScanResult result =
-      scan(Run(file, schema.record_bytes, true, decompress), KeyEncoding(schema, keys), checksum);
+  const ScanResult result = scan(open(file, schema.record_bytes, decompress, schema.header_bytes),
+                                 KeyEncoding(schema, keys), checksum);
   return {result.records, result.checksum};
 }
 
@@ -106,8 +116,8 @@ CheckResult check(const std::filesystem::path& file, const TextFormat& format, b
 
 FileReport describe(const std::filesystem::path& file, const Schema& schema,
                     const std::vector<KeyField>& keys, bool decompress) {
-  return describe(Run(file, schema.record_bytes, true, decompress), KeyEncoding(schema, keys),
-                  [&](const std::byte* record) {
+  return describe(open(file, schema.record_bytes, decompress, schema.header_bytes),
+                  KeyEncoding(schema, keys), [&](const std::byte* record) {
                     return key_text(schema, keys.empty() ? std::vector<KeyField>{{0}} : keys,
                                     record);
                   });

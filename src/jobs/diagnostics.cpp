@@ -23,7 +23,9 @@ void throw_first_out_of_order(const Run& run, std::uint64_t found, const KeyEnco
   const TextLayout* const text = encoding.layout().text;
   if (run.input().is_stream)
     throw OutOfOrder(run.path(), found, 0,
-                     text ? place_of(*text, found, std::nullopt) : fmt::format("record {}", found));
+                     text ? place_of(*text, run.header_lines(), found, std::nullopt)
+                          : fmt::format("record {}", found),
+                     text ? advice_on_disorder(*text, found) : "");
   scan(run.whole(), encoding, false);
   throw Corrupted(fmt::format("{}: record {} was out of order in memory, but is not in the run",
                               run.path().string(), found));
@@ -43,8 +45,9 @@ void throw_equal(std::span<const Run> runs, const Schema& schema, const KeyEncod
       run.read(i, 1, other);
       if (!where.steps.empty() && filter.test(other.data(), 1, scratch)[0] == 0) continue;
       const std::uint64_t number = run.first() + i;
-      places += fmt::format("{}{}: record {} (byte {})", found++ == 0 ? "" : " and ",
-                            run.path().string(), number, number * schema.record_bytes);
+      places +=
+          fmt::format("{}{}: record {} (byte {})", found++ == 0 ? "" : " and ", run.path().string(),
+                      number, run.header_bytes() + number * schema.record_bytes);
     }
   }
   throw Error(fmt::format("{} have the same key, {}; choose another --on-equal to merge them",
@@ -58,8 +61,9 @@ void throw_equal_text(std::span<const Run> runs, const KeyEncoding& encoding,
   for (const Run& run : runs) {
     if (run.input().is_stream) continue;  // a pipe cannot be read again
     for (const FoundRecord& equal : find_equals(run, encoding, filter, record, 2 - found))
-      places += fmt::format("{}{}: {}", found++ == 0 ? "" : " and ", run.path().string(),
-                            place_of(*encoding.layout().text, equal.record, equal.byte));
+      places += fmt::format(
+          "{}{}: {}", found++ == 0 ? "" : " and ", run.path().string(),
+          place_of(*encoding.layout().text, run.header_lines(), equal.record, equal.byte));
   }
   throw Error(fmt::format("{}{}have the same key, {}; choose another --on-equal to merge them",
                           places.empty() ? "two records" : places,

@@ -403,9 +403,7 @@ Stats merge(std::span<const std::filesystem::path> paths, const std::filesystem:
   const std::uint32_t counted_bytes = options.text ? 1 : options.record.record_bytes;
   for (;;) {
     std::vector<Run> runs = open_runs(paths, counted_bytes, options);
-    std::string header;
-    if (options.text && options.text->header)
-      header = take_header(runs, *options.text, options.stop);
+    Header header = take_header(runs, options);
     try {
       return MergeJob(ordered(std::move(runs), options), options, std::move(header))
           .into_file(output);
@@ -420,8 +418,10 @@ Stats merge(std::span<const std::span<const std::byte>> memory, std::span<std::b
             const Options& options) {
   check_options(options, memory.size());
   if (options.text) throw Error("records of variable length are merged from files only");
-  if (options.parts != 0 || options.resume || options.compression)
-    throw Error("Options::parts, resume and compression are for files; the output is memory");
+  if (options.parts != 0 || options.resume || options.compression || options.record.header_bytes)
+    throw Error(
+        "Options::parts, resume, compression and record.header_bytes are for files; the output is "
+        "memory");
   std::vector<Run> runs;
   std::uint64_t bytes = 0;
   for (const auto& run : memory) {

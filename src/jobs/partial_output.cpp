@@ -3,6 +3,7 @@
 #include <fcntl.h>
 
 #include <algorithm>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -18,10 +19,12 @@ std::uint32_t output_bytes(const Options& options) {
   return options.text ? 1 : selected(options.record, options.query.select).record_bytes;
 }
 
-// Returns the whole records in the first `bytes` of a partial output as a run.
-Run written(const AtomicFile& left, const Options& options, std::uint64_t bytes) {
+// The whole records that were written to `left` after `header_bytes`.
+Run written(const AtomicFile& left, const Options& options, std::uint64_t bytes,
+            std::uint64_t header_bytes = 0) {
   Run run(FileDescriptor(::fcntl(left.descriptor().get(), F_DUPFD_CLOEXEC, 0)),
-          "the unfinished output", output_bytes(options), bytes / output_bytes(options));
+          "the unfinished output", output_bytes(options),
+          (bytes - header_bytes) / output_bytes(options), header_bytes);
   run.stop_on(options.stop);
   return run;
 }
@@ -51,13 +54,13 @@ ScanResult count_lines(const Run& lines, const std::filesystem::path& output,
 }
 
 std::uint64_t checksum_of(const FileDescriptor& file, const std::filesystem::path& output,
-                          const Options& options, std::uint64_t bytes) {
+                          const Options& options, std::uint64_t from, std::uint64_t bytes) {
   const std::uint32_t record_bytes = output_bytes(options);
   const std::uint64_t block_bytes =
       std::max<std::uint64_t>((std::uint64_t{1} << 20) / record_bytes, 1) * record_bytes;
   std::vector<std::byte> block(block_bytes);
   std::uint64_t checksum = 0;
-  for (std::uint64_t at = 0; at < bytes; at += block_bytes) {
+  for (std::uint64_t at = from; at < bytes; at += block_bytes) {
     if (options.stop.stop_requested()) throw Interrupted();
     const auto wanted = std::span(block).first(std::min(block_bytes, bytes - at));
     if (read_at(file, wanted, at, output) != wanted.size())
@@ -65,6 +68,36 @@ std::uint64_t checksum_of(const FileDescriptor& file, const std::filesystem::pat
     checksum += records_checksum(wanted, record_bytes);
   }
   return checksum;
+}
+
+// Of records of a fixed size.
+std::optional<Resumption> resume_records(const AtomicFile& left, const OutputOrigin& origin,
+                                         std::span<const Run> runs, const Partition& partition) {
+  const Options& options = origin.options;
+  const std::uint64_t header_bytes = origin.output_header.size();
+  if (left.left_bytes() < header_bytes + output_bytes(options)) return Resumption();
+  std::string header(header_bytes, '\0');
+  read_at(left.descriptor(), std::as_writable_bytes(std::span(header)), 0, "the unfinished output");
+  if (header != origin.output_header) return std::nullopt;
+  std::optional<Resumption> found;
+  if (origin.keeps_count) {
+    found = resume_at_rank(left.left_bytes() - header_bytes, output_bytes(options));
+    found->rank += partition.begin;
+  } else {
+    const Schema output = selected(options.record, options.query.select);
+    std::vector<KeyField> keys = options.keys;
+    std::vector<KeyField> output_keys = selected_keys(options.keys, options.query.select);
+    keys.resize(output_keys.size());  // without keys, it is the first field, ascending
+    found = resume_at_key(
+        written(left, options, left.left_bytes(), header_bytes),
+        {options.record, options.query.select, output, std::move(keys), std::move(output_keys)},
+        runs);
+  }
+  if (found) {
+    found->kept_bytes += header_bytes;
+    found->merged_bytes += header_bytes;
+  }
+  return found;
 }
 
 }  // namespace
@@ -77,22 +110,12 @@ std::optional<Resumption> find_resumption(const AtomicFile& left, const OutputOr
   std::optional<Resumption> found;
   if (const TextLayout* const text = origin.encoding.layout().text) {
     const Run lines = written(left, options, left_bytes);
-    found =
-        origin.text_operators && origin.text_operators->selection()
-            ? resume_from_start(lines, *text)
-            : resume_at_line(lines, *text, origin.header, origin.text_operators != nullptr, runs);
-  } else if (origin.keeps_count) {
-    found = resume_at_rank(left_bytes, output_bytes(options));
-    found->rank += partition.begin;
+    found = origin.text_operators && origin.text_operators->selection()
+                ? resume_from_start(lines, *text)
+                : resume_at_line(lines, *text, origin.output_header,
+                                 origin.text_operators != nullptr, runs);
   } else {
-    const Schema output = selected(options.record, options.query.select);
-    std::vector<KeyField> keys = options.keys;
-    std::vector<KeyField> output_keys = selected_keys(options.keys, options.query.select);
-    keys.resize(output_keys.size());  // no keys: an added one is the first field, ascending
-    found = resume_at_key(
-        written(left, options, left_bytes),
-        {options.record, options.query.select, output, std::move(keys), std::move(output_keys)},
-        runs);
+    found = resume_records(left, origin, runs, partition);
   }
   if (found && found->kept_bytes != 0 && found->rank >= partition.end) return std::nullopt;
   return found;
@@ -101,9 +124,12 @@ std::optional<Resumption> find_resumption(const AtomicFile& left, const OutputOr
 ScanResult count_left(const AtomicFile& left, const std::filesystem::path& output,
                       const OutputOrigin& origin, std::uint64_t bytes) {
   const Options& options = origin.options;
-  if (!options.text)
-    return {bytes / output_bytes(options),
-            options.checksum ? checksum_of(left.descriptor(), output, options, bytes) : 0};
+  if (!options.text) {
+    const std::uint64_t header_bytes = std::min<std::uint64_t>(origin.output_header.size(), bytes);
+    return {(bytes - header_bytes) / output_bytes(options),
+            options.checksum ? checksum_of(left.descriptor(), output, options, header_bytes, bytes)
+                             : 0};
+  }
   if (bytes == 0 || (!options.checksum && !origin.text_operators)) return {};
   return count_lines(written(left, options, bytes), output, origin);
 }

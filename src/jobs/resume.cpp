@@ -178,15 +178,18 @@ std::string output_description(const Options& options, const Compression& compre
                         static_cast<int>(layout.text->terminator),
                         static_cast<int>(layout.text->delimiter),
                         static_cast<int>(layout.text->bad_numbers), header);
+    text += fmt::format(" {}:{} {}", options.text->comment.size(), options.text->comment,
+                        options.text->header_lines);
     for (const TextColumn& column : std::span(layout.text->columns, layout.text->columns_count))
       text += fmt::format(" {} {} {} {}", column.column, static_cast<int>(column.type),
                           column.descending, column.nocase);
   }
+  text += fmt::format(" {} {}", options.drop_header, options.record.header_bytes.value_or(0));
   for (const KeyPiece& piece : encoding.pieces())
     text += fmt::format(" {} {} {} {} {}", piece.offset, piece.bytes,
                         static_cast<int>(piece.transform), piece.big_endian, piece.descending);
   for (const Run& run : runs)
-    text += fmt::format(" {} {} {} {}", run.first(), run.bytes(), run.modified_ns(),
+    text += fmt::format(" {} {} {} {}", run.offset(), run.bytes(), run.modified_ns(),
                         run.identity().inode);
   return text + query_text(options.record, options.query);
 }

@@ -40,8 +40,10 @@ std::uint64_t scan_in_order(const Run& run, const KeyEncoding& encoding,
 [[noreturn]] void throw_out_of_order(const Run& run, const KeyLayout& layout,
                                      const ScannedBlock& block, std::uint64_t index) {
   const std::uint64_t record = block.first + index, byte = offset_of(layout, block, index);
-  if (layout.text) throw OutOfOrder(run.path(), record, byte, place_of(*layout.text, record, byte));
-  throw OutOfOrder(run.path(), record, byte);
+  if (!layout.text) throw OutOfOrder(run.path(), record, byte);
+  throw OutOfOrder(run.path(), record, byte,
+                   place_of(*layout.text, run.header_lines(), record, byte),
+                   advice_on_disorder(*layout.text, record));
 }
 
 }  // namespace
@@ -64,7 +66,8 @@ std::uint64_t scan_blocks(const Run& run, const KeyEncoding& encoding,
   for (std::uint64_t first = 0; first < run.records(); first += block_records) {
     const std::uint64_t count = std::min(block_records, run.records() - first);
     run.read(first, count, {block, count * record_bytes});
-    visit({first == 0 ? nullptr : memory.data(), block, count, first, first * record_bytes});
+    look({first == 0 ? nullptr : memory.data(), block, count, first,
+          run.offset() + first * record_bytes});
     std::copy_n(block + (count - 1) * record_bytes, record_bytes, memory.data());
   }
   return 0;

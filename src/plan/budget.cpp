@@ -20,19 +20,19 @@ constexpr std::uint64_t many_runs = 10'000;
 // Bytes of bookkeeping per run: its name and the state of the merge in it.
 constexpr std::uint64_t bookkeeping_bytes_per_run = 768;
 
-// Returns a quarter of the physical memory, at most 4 GiB.
-std::uint64_t default_memory_bytes() {
+}  // namespace
+
+std::uint64_t memory_budget(std::uint64_t wanted_bytes) {
+  if (wanted_bytes != 0) return wanted_bytes;
   const auto pages = static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES));
   return std::min(pages * page_bytes() / 4, std::uint64_t{4} << 30);
 }
-
-}  // namespace
 
 Budget::Budget(const Options& options, std::span<const Run> runs, unsigned threads)
     : options_(options),
       threads_(threads),
       has_streams_(std::ranges::any_of(runs, &Run::is_stream)),
-      memory_bytes_(options.memory_bytes ? options.memory_bytes : default_memory_bytes()),
+      memory_bytes_(memory_budget(options.memory_bytes)),
       bytes_(memory_bytes_) {
   for (const Run& run : runs) decoder_bytes_ = std::max(decoder_bytes_, run.input().memory_bytes);
   if (runs.size() >= many_runs) {

@@ -70,6 +70,13 @@ void check_options(const Options& options, std::size_t runs) {
     throw Error(
         "--parts cuts lines and records of a fixed size, which can be found from anywhere in a "
         "file; CSV and pairs can not: drop it");
+  const bool has_header = options.text ? options.text->header || options.text->header_lines != 0 ||
+                                             !options.text->comment.empty()
+                                       : options.record.header_bytes.value_or(0) != 0;
+  if (options.drop_header && !has_header)
+    throw Error(
+        "--drop-header: no header is named; say which by --header, --header-lines or --comment, or "
+        "of fixed-size records by --skip-bytes");
   if (runs == 0) throw Error("no runs are named; name at least one");
   check_query(options);
 }

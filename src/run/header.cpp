@@ -3,61 +3,211 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
+#include <string_view>
 #include <utility>
 
 #include "corank/error.hpp"
 #include "format/framing.hpp"
+#include "run/header_doubts.hpp"
 
 namespace corank {
 namespace {
 
-// Max size of a header; a longer first line means that the file holds something else.
-constexpr std::uint64_t longest_header_bytes = std::uint64_t{1} << 20;
+// A longer header is taken for a file that holds something else.
+constexpr std::uint64_t max_header_bytes = std::uint64_t{16} << 20;
 
-std::vector<std::byte> first_bytes(Run& run, std::uint64_t bytes, std::stop_token stop) {
-  if (run.is_stream()) return run.begin(bytes, std::move(stop));
-  std::vector<std::byte> begin(std::min(bytes, run.bytes()));
-  run.read(0, begin.size(), begin);
+std::vector<std::byte> first_bytes(Run& run, std::uint64_t bytes, const std::stop_token& stop) {
+  if (run.is_stream()) {
+    std::vector<std::byte> begin = run.begin(bytes, stop);
+    begin.resize(std::min<std::size_t>(bytes, begin.size()));
+    return begin;
+  }
+  std::vector<std::byte> begin(std::min(bytes, run.file_bytes()));
+  begin.resize(read_at(*run.descriptor(), begin, 0, run.path()));
   return begin;
 }
 
-// Returns the header of a run, without terminator if the run ends there; empty for an empty run.
-std::string header_of(Run& run, const TextLayout& layout, const std::stop_token& stop) {
-  for (std::uint64_t bytes = 4096; bytes <= longest_header_bytes; bytes *= 4) {
+// Splits the first bytes of a file into its comment lines, header lines and line of names.
+class HeadParser {
+ public:
+  HeadParser(const TextLayout& layout, const TextFormat& format, std::string_view text, bool at_end)
+      : layout_(layout),
+        format_(format),
+        text_(text),
+        at_end_(at_end),
+        at_(byte_order_mark_bytes(layout.kind, text)) {}
+
+  // False if the file goes on after `text`, and more of it is needed.
+  bool parse() { return parse_comments() && parse_lines() && parse_names(); }
+
+  std::string_view comments() const { return text_.substr(0, comments_end_); }
+  std::string_view lines() const { return text_.substr(comments_end_, lines_end_ - comments_end_); }
+  std::string_view names() const { return text_.substr(lines_end_, names_end_ - lines_end_); }
+  std::uint64_t header_bytes() const { return names_end_; }
+  std::uint64_t num_lines() const { return num_lines_; }
+  bool lacks_lines() const { return lacks_lines_; }
+
+ private:
+  bool parse_comments() {
+    if (format_.comment.empty()) return true;
+    for (;;) {
+      const std::string_view rest = text_.substr(at_);
+      if (!rest.starts_with(format_.comment))
+        return at_end_ || rest.size() >= format_.comment.size();
+      if (!skip_line()) return false;
+      comments_end_ = lines_end_ = names_end_ = at_;
+    }
+  }
+
+  bool parse_lines() {
+    for (std::uint64_t line = 0; line < format_.header_lines; ++line) {
+      if (at_ == text_.size() && at_end_) {
+        lacks_lines_ = true;
+        return true;
+      }
+      if (!skip_line()) return false;
+      lines_end_ = names_end_ = at_;
+    }
+    return true;
+  }
+
+  bool parse_names() {
+    if (!format_.header) return true;
+    const std::string_view rest = text_.substr(at_);
+    const std::uint64_t bytes = first_record_bytes(layout_, std::as_bytes(std::span(rest)));
+    if (bytes == 0 && !at_end_) return false;
+    names_end_ = bytes != 0 ? at_ + bytes : text_.size();
+    ++num_lines_;
+    return true;
+  }
+
+  // The last line of a file may lack its terminator.
+  bool skip_line() {
+    const std::size_t end = text_.find(format_.terminator, at_);
+    if (end == std::string_view::npos && !at_end_) return false;
+    at_ = end == std::string_view::npos ? text_.size() : end + 1;
+    ++num_lines_;
+    return true;
+  }
+
+  const TextLayout layout_;
+  const TextFormat& format_;
+  std::string_view text_;
+  bool at_end_;
+  std::size_t at_;
+  std::size_t comments_end_ = 0, lines_end_ = 0, names_end_ = 0;
+  std::uint64_t num_lines_ = 0;
+  bool lacks_lines_ = false;
+};
+
+struct TextHead {
+  std::string comments, lines, names;
+};
+
+std::string terminated(std::string_view lines, char terminator) {
+  std::string text(lines);
+  if (!text.empty() && !text.ends_with(terminator)) text += terminator;
+  return text;
+}
+
+// Makes the run begin after its header; none if the run is empty.
+std::optional<TextHead> take_head(Run& run, const TextLayout& layout, const TextFormat& format,
+                                  const std::stop_token& stop) {
+  for (std::uint64_t bytes = 4096; bytes <= max_header_bytes; bytes *= 4) {
     const std::vector<std::byte> begin = first_bytes(run, bytes, stop);
     const std::string_view text(reinterpret_cast<const char*>(begin.data()), begin.size());
-    const std::size_t mark_bytes = byte_order_mark_bytes(layout.kind, text);
-    const std::uint64_t found = first_record_bytes(layout, std::span(begin).subspan(mark_bytes));
-    if (found == 0 && begin.size() == bytes) continue;
-    return std::string(text.substr(0, found != 0 ? mark_bytes + found : text.size()));
+    HeadParser head(layout, format, text, begin.size() < bytes);
+    if (!head.parse()) continue;
+    if (text.empty()) return std::nullopt;
+    if (head.lacks_lines())
+      throw Error(fmt::format("{}: ends within its {} header lines; correct --header-lines",
+                              run.path().string(), format.header_lines));
+    run = run.behind(head.header_bytes(), head.num_lines());
+    return TextHead{terminated(head.comments(), format.terminator),
+                    terminated(head.lines(), format.terminator),
+                    terminated(head.names(), format.terminator)};
   }
-  throw Error(fmt::format("{}: no header ends in its first {} bytes; check --header",
-                          run.path().string(), longest_header_bytes));
+  throw Error(fmt::format(
+      "{}: no header ends in its first {} bytes; check --header, --header-lines and --comment",
+      run.path().string(), max_header_bytes));
+}
+
+// Compares the header bytes of all runs, and returns those of the first.
+std::string common_header_bytes(std::vector<Run>& runs, const std::stop_token& stop) {
+  std::optional<std::vector<std::byte>> header;
+  const Run* first = nullptr;
+  for (Run& run : runs) {
+    if (run.header_bytes() == 0) continue;
+    std::vector<std::byte> found = first_bytes(run, run.header_bytes(), stop);
+    if (found.empty()) continue;
+    if (!header) {
+      header = std::move(found);
+      first = &run;
+    } else if (*header != found) {
+      throw Error(fmt::format(
+          "{}: its first {} bytes differ from those of {}; check --skip-bytes, or leave "
+          "the header out of the output by --drop-header",
+          run.path().string(), run.header_bytes(), first->path().string()));
+    }
+  }
+  if (!header) return {};
+  return {reinterpret_cast<const char*>(header->data()), header->size()};
 }
 
 }  // namespace
 
-std::string take_header(std::vector<Run>& runs, const TextFormat& format, std::stop_token stop) {
+Header take_header(std::vector<Run>& runs, const TextFormat& format, const HeaderRules& rules) {
+  if (!format.header && format.header_lines == 0 && format.comment.empty()) return {};
   TextFormat nameless = format;
   nameless.keys.clear();
   const TextEncoding encoding(nameless);
-  std::string header;
+  std::optional<TextHead> kept;
   const Run* first = nullptr;
+  const Run* other_comments = nullptr;
   for (Run& run : runs) {
-    std::string found = header_of(run, encoding.layout(), stop);
-    if (found.empty()) continue;
-    const std::uint64_t bytes = found.size();
-    if (!found.ends_with(format.terminator)) found += format.terminator;
-    if (!first) {
+    std::optional<TextHead> found = take_head(run, encoding.layout(), format, rules.stop);
+    if (!found) continue;
+    if (!kept) {
+      kept = std::move(found);
       first = &run;
-      header = std::move(found);
-    } else if (found != header) {
-      throw Error(
-          fmt::format("{}: its header differs from that of {}; all runs must have the same columns",
-                      run.path().string(), first->path().string()));
+      continue;
     }
-    run = run.behind(bytes);
+    if (found->lines != kept->lines && !rules.may_differ)
+      throw Error(
+          fmt::format("{}: its header lines differ from those of {}; check --header-lines, or "
+                      "leave them out of the output by --drop-header",
+                      run.path().string(), first->path().string()));
+    if (!other_comments && found->comments != kept->comments) other_comments = &run;
+    if (found->names.empty()) continue;  // the run ends before it
+    if (kept->names.empty()) kept->names = found->names;
+    if (found->names != kept->names)
+      throw Error(
+          fmt::format("{}: its header differs from that of {}; all runs must have the same "
+                      "columns, or no header: then leave out --header",
+                      run.path().string(), first->path().string()));
   }
+  if (!kept) return {};
+  if (other_comments && rules.notice && !rules.may_differ)
+    rules.notice(fmt::format(
+        "{}: its lines that begin with {} differ from those of {}, which the output keeps",
+        other_comments->path().string(), format.comment, first->path().string()));
+  return {kept->comments + kept->lines, std::move(kept->names)};
+}
+
+Header take_header(std::vector<Run>& runs, const Options& options) {
+  if (!options.text) {
+    if (options.drop_header || options.record.header_bytes.value_or(0) == 0) return {};
+    return {common_header_bytes(runs, options.stop), {}};
+  }
+  Header header =
+      take_header(runs, *options.text, {options.drop_header, options.notice, options.stop});
+  if (!options.notice) return header;
+  const bool is_verified = !options.query.limit && !options.copy_only;
+  const std::string doubt = options.text->header
+                                ? doubt_header(*options.text, header.names)
+                                : doubt_first_records(runs, *options.text, is_verified);
+  if (!doubt.empty()) options.notice(doubt);
   return header;
 }
 

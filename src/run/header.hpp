@@ -1,19 +1,37 @@
-// The header: a first line that each text run has, and that the output has once.
+// What precedes the records of a file: bytes, comment lines, header lines, and the line that names
+// columns. The output keeps it once.
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <stop_token>
 #include <string>
 #include <vector>
 
+#include "corank/options.hpp"
 #include "corank/text.hpp"
 #include "run/run.hpp"
 
 namespace corank {
 
-// Removes the header from each run and returns it with its terminator. Runs must count bytes; an
-// empty run needs no header. Throws Error if a run's header differs from those before it, and
-// Interrupted if `stop` is requested while a pipe is empty.
-std::string take_header(std::vector<Run>& runs, const TextFormat& format,
-                        std::stop_token stop = {});
+struct Header {
+  std::string preamble;  // of text comment lines and header lines, else Schema::header_bytes
+  std::string names;     // the line of TextFormat::header; each line has its terminator
+};
+
+struct HeaderRules {
+  bool may_differ = false;  // whether header bytes and header lines of runs may
+  std::function<void(const std::string&)> notice = {};  // told of comment lines that differ
+  std::stop_token stop = {};
+};
+
+// Makes the runs, which count bytes, begin after their headers, and returns the header of the first
+// run that has one. An empty file needs none. Throws Error where runs differ that must not, and
+// Interrupted where `stop` asks for it while a pipe is empty.
+Header take_header(std::vector<Run>& runs, const TextFormat& format, const HeaderRules& rules);
+
+// The same for runs of a merge, which may hold fixed-size records. Warns through Options::notice of
+// a first record that looks like a header, and of a header that looks like a record.
+Header take_header(std::vector<Run>& runs, const Options& options);
 
 }  // namespace corank

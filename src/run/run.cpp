@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "corank/error.hpp"
+#include "io/known_format.hpp"
 #include "util/buffer_pool.hpp"
 #include "util/math.hpp"
 
@@ -18,7 +19,13 @@ namespace {
 
 constexpr std::byte nothing{};  // address of an empty run in memory
 
-// Returns bytes that were read from a source already, and then the rest of the source.
+[[noreturn]] void throw_short_header(const std::filesystem::path& path, std::uint64_t bytes,
+                                     std::uint64_t header_bytes) {
+  throw Error(fmt::format("{}: has {} bytes, fewer than its header of {}; correct --skip-bytes",
+                          path.string(), bytes, header_bytes));
+}
+
+// What was read of a source, and then the rest of it.
 class BegunSource final : public Source {
  public:
   BegunSource(std::vector<std::byte> begin, std::unique_ptr<Source> rest)
@@ -41,32 +48,45 @@ class BegunSource final : public Source {
 
 }  // namespace
 
-Run::Run(std::filesystem::path path, std::uint32_t record_bytes, bool keep_open, bool decompress)
+Run::Run(std::filesystem::path path, std::uint32_t record_bytes, const Opening& opening)
     : path_(std::move(path)),
       file_(std::make_shared<const FileDescriptor>(open_input(path_))),
-      input_(verify_input(path_, *file_, decompress)),
-      decompress_(decompress),
+      input_(verify_input(path_, *file_, opening.decompress, opening.max_decoder_bytes)),
+      decompress_(opening.decompress),
+      accepts_any_format_(opening.header_bytes.has_value()),
       record_bytes_(record_bytes),
-      file_bytes_(input_.bytes) {
-  if (is_stream()) record_bytes_ = 1;
-  if (file_bytes_ % record_bytes_ != 0)
-    throw Error(fmt::format(
-        "{}: its size, {} bytes, is no multiple of the record's, {} bytes; the last whole record "
-        "ends at byte {}: check the file and --record",
-        path_.string(), file_bytes_, record_bytes, file_bytes_ - file_bytes_ % record_bytes));
-  records_ = file_bytes_ / record_bytes_;
-  if (keep_open)
+      file_bytes_(input_.bytes),
+      header_bytes_(opening.header_bytes.value_or(0)) {
+  if (is_stream()) {
+    record_bytes_ = 1;
+  } else {
+    if (!accepts_any_format_) refuse_known_format(path_, *file_, file_bytes_, decompress_);
+    if (file_bytes_ == 0) header_bytes_ = 0;  // an empty file needs no header
+    if (file_bytes_ < header_bytes_) throw_short_header(path_, file_bytes_, header_bytes_);
+    const std::uint64_t rest = (file_bytes_ - header_bytes_) % record_bytes_;
+    if (rest != 0)
+      throw Error(fmt::format(
+          "{}: its size, {} bytes{}, is no multiple of the record's, {} bytes; the last whole "
+          "record ends at byte {}: check the file and --record{}",
+          path_.string(), file_bytes_,
+          header_bytes_ == 0 ? "" : fmt::format(" without its header of {}", header_bytes_),
+          record_bytes, file_bytes_ - rest,
+          accepts_any_format_ ? "" : "; or, if it begins with a header, say --skip-bytes N"));
+  }
+  records_ = (file_bytes_ - (is_stream() ? 0 : header_bytes_)) / record_bytes_;
+  if (opening.keep_open)
     ::posix_fadvise(file_->get(), 0, 0, POSIX_FADV_SEQUENTIAL);
   else if (!input_.is_stream)
     file_.reset();
 }
 
 Run::Run(FileDescriptor file, std::filesystem::path folder, std::uint32_t record_bytes,
-         std::uint64_t records)
+         std::uint64_t records, std::uint64_t header_bytes)
     : path_(std::move(folder)),
       file_(std::make_shared<const FileDescriptor>(std::move(file))),
       record_bytes_(record_bytes),
-      file_bytes_(records * record_bytes),
+      file_bytes_(header_bytes + records * record_bytes),
+      header_bytes_(header_bytes),
       records_(records) {}
 
 Run::Run(std::span<const std::byte> memory, std::string name, std::uint32_t record_bytes)
@@ -87,11 +107,23 @@ Run Run::stretch(std::uint64_t first, std::uint64_t count) const {
   return part;
 }
 
-Run Run::behind(std::uint64_t header) const {
-  // The length of a stream is unknown, so its size stays that of the file.
-  Run rest = stretch(header, is_stream() ? records_ : records_ - header);
-  rest.header_ = rest.first_;
+Run Run::behind(std::uint64_t header_bytes, std::uint64_t header_lines) const {
+  Run rest = *this;
+  rest.header_bytes_ += header_bytes;
+  rest.header_lines_ += header_lines;
+  // The length of a stream is not known.
+  if (!is_stream()) rest.records_ -= header_bytes;
   return rest;
+}
+
+// Reads the first bytes of a stream, to find out whether they show a format without plain records.
+std::unique_ptr<Source> Run::open_begun_source(std::stop_token stop) const {
+  auto source = open_source(path_, file_, input_, decompress_, std::move(stop));
+  if (accepts_any_format_) return source;
+  std::vector<std::byte> head(known_format_head_bytes);
+  head.resize(source->read(head));
+  refuse_known_format(path_, head, decompress_);
+  return std::make_unique<BegunSource>(std::move(head), std::move(source));
 }
 
 std::unique_ptr<Source> Run::source(std::stop_token stop) const {
@@ -99,9 +131,10 @@ std::unique_ptr<Source> Run::source(std::stop_token stop) const {
   if (begun_)
     source = std::make_unique<BegunSource>(std::move(begun_->bytes), std::move(begun_->source));
   else
-    source = open_source(path_, file_, input_, decompress_, std::move(stop));
-  std::vector<std::byte> skipped(first_);
-  source->read(skipped);
+    source = open_begun_source(std::move(stop));
+  std::vector<std::byte> skipped(offset());
+  const std::size_t got = source->read(skipped);
+  if (got != 0 && got < header_bytes_) throw_short_header(path_, got, header_bytes_);
   return source;
 }
 
@@ -109,7 +142,7 @@ std::vector<std::byte> Run::begin(std::uint64_t bytes, std::stop_token stop) {
   std::shared_ptr<Begun> begun = begun_;
   if (!begun) {
     begun = std::make_shared<Begun>();
-    begun->source = open_source(path_, file_, input_, decompress_, std::move(stop));
+    begun->source = open_begun_source(std::move(stop));
     if (input_.is_stream) begun_ = begun;
   }
   const std::size_t before = begun->bytes.size();
@@ -122,7 +155,6 @@ std::vector<std::byte> Run::begin(std::uint64_t bytes, std::stop_token stop) {
 
 void Run::count_bytes() {
   first_ *= record_bytes_;
-  header_ *= record_bytes_;
   records_ *= record_bytes_;
   record_bytes_ = 1;
 }
@@ -153,8 +185,8 @@ bool Run::is_cached() const {
 
 Run Run::whole() const {
   Run all = *this;
-  all.first_ = header_;
-  all.records_ = file_bytes_ / record_bytes_ - header_;
+  all.first_ = 0;
+  all.records_ = (file_bytes_ - header_bytes_) / record_bytes_;
   return all;
 }
 
@@ -175,7 +207,7 @@ std::shared_ptr<const FileDescriptor> Run::descriptor() const {
 }
 
 Run::Part Run::part(std::uint64_t first, std::uint64_t count) const {
-  const std::uint64_t offset = (first_ + first) * record_bytes_;
+  const std::uint64_t offset = this->offset() + first * record_bytes_;
   const std::uint64_t wanted = count * record_bytes_;
   if (!direct_) return {offset, wanted, 0, wanted};
   const std::uint64_t skew = offset % page_bytes();
@@ -204,7 +236,8 @@ void Run::check_got(const Part& part, std::uint64_t got) const {
   throw Error(fmt::format(
       "{}: became shorter while it was read: it had {} bytes and now ends at byte {} (in record "
       "{}); start again when nothing writes to it",
-      path_.string(), file_bytes_, part.offset + got, (part.offset + got) / record_bytes_));
+      path_.string(), file_bytes_, part.offset + got,
+      (part.offset + got - header_bytes_) / record_bytes_));
 }
 
 void Run::check_unchanged() const {
@@ -216,7 +249,7 @@ void Run::check_unchanged() const {
           "{}: byte {} (in record {}) could not be read: the file became shorter meanwhile, or its "
           "device failed; check it and start again",
           path_.string(), failed - memory_,
-          static_cast<std::uint64_t>(failed - memory_) / record_bytes_));
+          (static_cast<std::uint64_t>(failed - memory_) - header_bytes_) / record_bytes_));
   }
   struct stat status {};
   if (::fstat(descriptor()->get(), &status) != 0) throw_file_error(path_, "look at");

@@ -9,8 +9,10 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <span>
 #include <stop_token>
+#include <utility>
 #include <vector>
 
 #include "io/byte_source.hpp"
@@ -21,15 +23,27 @@ namespace corank {
 
 class Run {
  public:
-  // Opens `path`. Throws Error unless it is a file of whole records, a pipe or, with `decompress`,
-  // a compressed file. Without `keep_open`, each read opens a file anew, so that there may be more
-  // runs than descriptors.
+  // How the file of a run is opened.
+  struct Opening {
+    // With false a file is opened anew for each read, so that there may be more runs than
+    // descriptors.
+    bool keep_open = true;
+    bool decompress = false;  // whether compressed files are decompressed
+    std::uint64_t max_decoder_bytes = default_max_decoder_bytes;  // memory of a decoder
+    std::optional<std::uint64_t> header_bytes = {};               // as in Schema
+  };
+  // Throws Error if `path` is neither a readable file of whole records, nor a compressed file that
+  // is to be decompressed, nor a pipe; and where its first bytes show a format that holds no plain
+  // records.
+  Run(std::filesystem::path path, std::uint32_t record_bytes, const Opening& opening);
   Run(std::filesystem::path path, std::uint32_t record_bytes, bool keep_open,
-      bool decompress = false);
-  // Makes a run of a file that an intermediate pass wrote.
+      bool decompress = false)
+      : Run(std::move(path), record_bytes,
+            Opening{.keep_open = keep_open, .decompress = decompress}) {}
+  // A run that an earlier pass wrote.
   Run(FileDescriptor file, std::filesystem::path folder, std::uint32_t record_bytes,
-      std::uint64_t records);
-  // Makes a run of `memory`, which must outlive it. Errors call it `name`.
+      std::uint64_t records, std::uint64_t header_bytes = 0);
+  // A run in memory, which errors call `name`.
   Run(std::span<const std::byte> memory, std::string name, std::uint32_t record_bytes);
 
   // Makes read() throw Interrupted once `stop` is requested.
@@ -41,9 +55,11 @@ class Run {
   std::uint64_t records() const { return records_; }
   std::uint64_t bytes() const { return records_ * record_bytes_; }
   std::uint32_t record_bytes() const { return record_bytes_; }
-  // Returns the byte of the file at which it begins.
-  std::uint64_t offset() const { return first_ * record_bytes_; }
-  std::uint64_t file_bytes() const { return file_bytes_; }  // of the whole run
+  // Where in the file it begins, in bytes.
+  std::uint64_t offset() const { return header_bytes_ + first_ * record_bytes_; }
+  std::uint64_t header_bytes() const { return header_bytes_; }  // that precede its records
+  std::uint64_t header_lines() const { return header_lines_; }  // lines among these, of text
+  std::uint64_t file_bytes() const { return file_bytes_; }      // of the whole that this is part of
   FileIdentity identity() const { return input_.identity; }
   std::int64_t modified_ns() const { return input_.modified_ns; }  // since 1970, when it was opened
   bool is_temporary() const { return file_ && identity() == FileIdentity{}; }
@@ -74,14 +90,14 @@ class Run {
 
   // Returns the records from `first` on in memory; null if they are only in a file.
   const std::byte* in_place(std::uint64_t first) const {
-    return memory_ ? memory_ + (first_ + first) * record_bytes_ : nullptr;
+    return memory_ ? memory_ + offset() + first * record_bytes_ : nullptr;
   }
 
   // Returns the span of `count` records from `first` on.
   Run stretch(std::uint64_t first, std::uint64_t count) const;
-  // Returns the run without its first `header` records, which no longer belong to it.
-  Run behind(std::uint64_t header) const;
-  // Returns the whole run that this is a span of, without its header.
+  // The run without a header of so many bytes and lines, in which it is to count bytes.
+  Run behind(std::uint64_t header_bytes, std::uint64_t header_lines = 0) const;
+  // The run that this is a stretch of.
   Run whole() const;
 
   // Reads `count` records from record `first` on. Throws Error if the file was truncated or
@@ -114,6 +130,7 @@ class Run {
     std::vector<std::byte> bytes;
   };
 
+  std::unique_ptr<Source> open_begun_source(std::stop_token stop) const;
   bool is_named_file() const { return !memory_ && identity() != FileIdentity{}; }
   FileDescriptor reopen() const;
 
@@ -125,10 +142,12 @@ class Run {
   std::stop_token stop_;
   InputStatus input_;
   bool decompress_ = false;
+  bool accepts_any_format_ = true;  // whatever its first bytes are
   std::shared_ptr<Begun> begun_;
   std::uint32_t record_bytes_;
   std::uint64_t file_bytes_;
-  std::uint64_t header_ = 0;  // records of the header, before the whole run
+  std::uint64_t header_bytes_ = 0;
+  std::uint64_t header_lines_ = 0;
   std::uint64_t first_ = 0;
   std::uint64_t records_;
 };

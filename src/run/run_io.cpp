@@ -3,11 +3,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <cstring>
 #include <memory>
+#include <optional>
 
 #include "corank/error.hpp"
+#include "io/codec.hpp"
 #include "io/file.hpp"
 #include "io/mapped_file.hpp"
+#include "plan/budget.hpp"
 #include "util/buffer_pool.hpp"
 
 namespace corank {
@@ -42,6 +47,19 @@ void map(std::span<Run> runs, std::uint64_t resident_bytes) {
   for (Run& run : runs) run.map_into(files);
 }
 
+// Whether it is a BGZF file, made of gzip members that tell their size, without the empty member
+// that all of its writers put at the end.
+bool lacks_bgzf_end(const Run& run) {
+  if (run.input().is_stream || run.input().codec != Codec::gzip) return false;
+  std::array<std::byte, bgzf_end.size()> bytes;
+  if (run.file_bytes() < bytes.size()) return false;
+  const auto file = run.descriptor();
+  read_at(*file, bytes, 0, run.path());
+  if (!is_bgzf(bytes)) return false;
+  read_at(*file, bytes, run.file_bytes() - bytes.size(), run.path());
+  return std::memcmp(bytes.data(), bgzf_end.data(), bytes.size()) != 0;
+}
+
 }  // namespace
 
 std::vector<Run> open_runs(std::span<const std::filesystem::path> paths, std::uint32_t record_bytes,
@@ -53,7 +71,16 @@ std::vector<Run> open_runs(std::span<const std::filesystem::path> paths, std::ui
   runs.reserve(paths.size());
   for (const auto& path : paths) {
     if (options.stop.stop_requested()) throw Interrupted();
-    Run run(path, record_bytes, runs.size() < keep_open, options.decompress);
+    Run run(path, record_bytes,
+            {.keep_open = runs.size() < keep_open,
+             .decompress = options.decompress,
+             .max_decoder_bytes = memory_budget(options.memory_bytes),
+             .header_bytes = options.text ? std::nullopt : options.record.header_bytes});
+    if (options.notice && lacks_bgzf_end(run))
+      options.notice(fmt::format(
+          "{}: lacks the empty block that BGZF files end with, so it may have been cut off; check "
+          "that it is whole",
+          run.path().string()));
     const InputStatus& input = run.input();
     const auto is_same_pipe = [&](const Run& other) {
       return other.input().is_stream && other.input().identity == input.identity;
@@ -70,6 +97,12 @@ std::vector<Run> open_runs(std::span<const std::filesystem::path> paths, std::ui
 const char* choose_io(std::span<Run> runs, Io io, bool may_map, std::uint64_t memory_bytes,
                       std::uint64_t direct_chunk_bytes) {
   if (std::ranges::all_of(runs, &Run::is_stream)) return "streamed";
+  // A header that is no multiple of the widest load would leave records in place unaligned.
+  constexpr std::uint64_t alignment_bytes = 16;
+  if (runs.front().record_bytes() != 1 && std::ranges::any_of(runs, [](const Run& run) {
+        return run.header_bytes() % alignment_bytes != 0;
+      }))
+    return "buffered";
   const bool automatic = io == Io::automatic, cached = are_cached(runs);
   if (io == Io::mapped || (automatic && cached && may_map && runs.size() <= max_mapped)) {
     map(runs, memory_bytes / 4);

@@ -37,7 +37,7 @@ class RunSource final : public Source {
 }  // namespace
 
 Stream stream_of(const Run& run, std::stop_token stop) {
-  Stream stream{run.path(), run.offset(), nullptr, {}, run.mapped_page_bytes()};
+  Stream stream{run.path(), run.offset(), nullptr, {}, run.mapped_page_bytes(), run.header_lines()};
   if (run.input().codec != Codec::none) stream.path += ", decompressed";
   if (run.is_stream())
     stream.source = run.source(std::move(stop));
@@ -376,8 +376,8 @@ std::uint64_t StreamReader::find_records(RunState& run, Filling& filling,
       if (layout.text->bad_numbers != BadNumbers::skip ||
           found.bad->reason == BadRecord::Reason::open_quote ||
           found.bad->reason == BadRecord::Reason::cut_off)
-        throw_bad_record(run.stream.path, run.records + filling.count, run.offset + end,
-                         *layout.text, *found.bad, bytes.data() + end);
+        throw_bad_record(run.stream.path, run.stream.header_lines, run.records + filling.count,
+                         run.offset + end, *layout.text, *found.bad, bytes.data() + end);
       if (filling.count != 0) break;
       ++run.records;
       ++run.skipped;
@@ -409,7 +409,8 @@ std::shared_ptr<StreamReader::LargeMemory> StreamReader::take_large(const RunSta
     throw Error(fmt::format(
         "{}: {} is too long for the memory budget, of which all long records that are merged at a "
         "time get {} bytes; use a larger --memory",
-        run.stream.path.string(), place_of(*encoding_.layout().text, run.records, run.offset),
+        run.stream.path.string(),
+        place_of(*encoding_.layout().text, run.stream.header_lines, run.records, run.offset),
         large_bytes_));
   }
   return std::make_shared<LargeMemory>(bytes, large_used_bytes_);

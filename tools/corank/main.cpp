@@ -212,6 +212,9 @@ class MergeCommand {
         ->required()
         ->type_name("FILE");
     command_->add_flag("-f,--force", options_.overwrite, "Replace an output that exists");
+    command_->add_flag("--drop-header", options_.drop_header,
+                       "Leave the files' header out of the output; --skip-bytes and --header-lines "
+                       "then may differ between files");
     command_->add_flag("--resume", options_.resume,
                        "Go on with what a stopped merge of the same runs left; stopped again, or "
                        "where the disk is full, keep it for the next");

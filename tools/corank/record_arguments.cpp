@@ -54,9 +54,37 @@ void RecordArguments::add_text_to(CLI::App& command) {
                   "and counted, or it is ordered last: error, skip or last")
       ->check(CLI::IsMember({"error", "skip", "last"}))
       ->option_text("WHAT");
+  add_header_to(command);
   command.add_flag("--kv", pairs_,
                    "Records are pairs: u32 bytes of the key, u32 bytes of the value, both "
                    "little-endian, key, value");
+}
+
+void RecordArguments::add_header_to(CLI::App& command) {
+  constexpr std::uint64_t max_header_bytes = std::uint64_t{16} << 20;
+  command
+      .add_option("--skip-bytes", skip_bytes_,
+                  "Each file of --record begins with the same header of N bytes, which the output "
+                  "keeps once; with 0 a file may begin like a file of another format")
+      ->transform(whole_number(0, max_header_bytes))
+      ->option_text("N");
+  command
+      .add_option("--header-lines", header_lines_,
+                  "Each file begins with the same N lines, before the one of --header, which the "
+                  "output keeps once")
+      ->transform(whole_number(1, 1'000'000))
+      ->option_text("N");
+  command
+      .add_option("--comment", comment_,
+                  "The lines at the start of each file that begin with PREFIX (##) are no records; "
+                  "the output keeps those of the first file")
+      ->type_name("PREFIX");
+}
+
+Schema RecordArguments::schema() const {
+  Schema schema = Schema::parse(record_);
+  schema.header_bytes = skip_bytes_;
+  return schema;
 }
 
 void add_compressed_to(CLI::App& command, bool& decompress) {
@@ -73,10 +101,14 @@ std::optional<TextFormat> RecordArguments::text() const {
     throw Error("say what the files hold by one of --record SCHEMA, --lines, --csv and --kv");
   const std::pair<const char*, bool> given[] = {{"--delimiter", delimiter_.has_value()},
                                                 {"--header", header_},
+                                                {"--header-lines", header_lines_ != 0},
+                                                {"--comment", !comment_.empty()},
                                                 {"--bad", !bad_numbers_.empty()}};
   for (const auto& [option, is_given] : given)
     if (is_given && !lines_ && !csv_)
       throw Error(fmt::format("{} is for --lines and --csv; leave it out", option));
+  if (skip_bytes_ && record_.empty())
+    throw Error("--skip-bytes is for --record; of text say --header-lines or --comment");
   if (zero_ended_ && !lines_) throw Error("--zero-terminated is for --lines; leave it out");
   if (!record_.empty()) return std::nullopt;
 
@@ -85,6 +117,8 @@ std::optional<TextFormat> RecordArguments::text() const {
   if (zero_ended_) format.terminator = '\0';
   if (delimiter_) format.delimiter = delimiter_of(*delimiter_);
   format.header = header_;
+  format.header_lines = header_lines_;
+  format.comment = comment_;
   format.bad_numbers = bad_numbers_ == "skip"   ? BadNumbers::skip
                        : bad_numbers_ == "last" ? BadNumbers::last
                                                 : BadNumbers::error;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -20,10 +21,12 @@ class RecordArguments {
   // Returns the format of variable-length records; empty for fixed records. Throws Error if options
   // contradict each other.
   std::optional<TextFormat> text() const;
-  Schema schema() const { return Schema::parse(record_); }
+  Schema schema() const;
   std::vector<KeyField> keys(const Schema& schema) const { return parse_keys(by_, schema); }
 
  private:
+  void add_header_to(CLI::App& command);
+
   CLI::Option* record_option_ = nullptr;
   std::string record_;
   std::string by_;
@@ -32,6 +35,9 @@ class RecordArguments {
   bool pairs_ = false;
   bool zero_ended_ = false;
   bool header_ = false;
+  std::optional<std::uint64_t> skip_bytes_;
+  std::uint64_t header_lines_ = 0;
+  std::string comment_;
   std::optional<std::string> delimiter_;
   std::string bad_numbers_;
 };

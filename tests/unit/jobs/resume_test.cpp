@@ -461,6 +461,87 @@ TEST_CASE("what does not agree with the runs is not gone on with") {
   });
 }
 
+TEST_CASE("a merge of records after a header goes on by the same options only", "[resume]") {
+  const Bytes header(11, std::byte{'h'});
+  const auto prepare = [&](Merging& test) {
+    for (const auto& path : test.paths) {
+      Bytes bytes = header;
+      const Bytes records = read_file(path);
+      bytes.insert(bytes.end(), records.begin(), records.end());
+      write_file(path, bytes);
+    }
+    test.options.record.header_bytes = header.size();
+    test.stop_at(90'000);
+  };
+  const auto with_header = [&](const Bytes& records) {
+    Bytes bytes = header;
+    bytes.insert(bytes.end(), records.begin(), records.end());
+    return bytes;
+  };
+  Merging test;
+  prepare(test);
+  const Stats stats = test.merge();
+  CHECK(stats.resumed_bytes > 80'000);
+  CHECK(stats.records == 20'000);
+  test.check_whole(with_header(test.merged));
+  CHECK(stats.checksum == check(test.output, test.options.record, test.keys(), true).checksum);
+
+  Merging dropping;
+  prepare(dropping);
+  dropping.options.drop_header = true;
+  CHECK(dropping.merge().resumed_bytes == 0);
+  CHECK(dropping.told("other options"));
+  dropping.check_whole(dropping.merged);
+
+  Merging damaged;
+  prepare(damaged);
+  Bytes left = read_file(damaged.temporary);
+  left[3] ^= std::byte{1};
+  write_file(damaged.temporary, left);
+  CHECK(damaged.merge().resumed_bytes == 0);
+  damaged.check_whole(with_header(damaged.merged));
+}
+
+TEST_CASE("a merge of lines after a header goes on by the same options only", "[resume][text]") {
+  const auto prepare = [](Merging& test, std::string& expected) {
+    for (std::size_t i = 0; i < test.paths.size(); ++i) {
+      std::string text = "#a\n";
+      for (int line = 10'000; line < 14'000; ++line)
+        text += std::to_string(line) + std::to_string(i) + "\n";
+      write_text(test.paths[i], text);
+    }
+    expected = "#a\n";
+    for (int line = 10'000; line < 14'000; ++line)
+      for (std::size_t i = 0; i < test.paths.size(); ++i)
+        expected += std::to_string(line) + std::to_string(i) + "\n";
+    test.options.text.emplace().comment = "#";
+    test.options.memory_bytes = 4 << 20;
+    test.stop_at(90'000);
+  };
+  const auto check_afresh = [&](auto change, std::size_t dropped_bytes) {
+    Merging test;
+    std::string expected;
+    prepare(test, expected);
+    change(test.options);
+    CHECK(test.merge().resumed_bytes == 0);
+    CHECK(test.told("other options"));
+    test.check_whole(bytes_of_text(expected.substr(dropped_bytes)));
+  };
+  Merging test;
+  std::string expected;
+  prepare(test, expected);
+  CHECK(test.merge().resumed_bytes > 80'000);
+  test.check_whole(bytes_of_text(expected));
+  check_afresh([](Options& options) { options.text->comment = "#a"; }, 0);
+  check_afresh(
+      [](Options& options) {
+        options.text->comment.clear();
+        options.text->header_lines = 1;
+      },
+      0);
+  check_afresh([](Options& options) { options.drop_header = true; }, 3);
+}
+
 TEST_CASE("shaped merges go on where they stopped", "[resume][shape]") {
   Random random(33);
   std::uint64_t several_passes = 0, sets_in_parts = 0, stops = 0;

@@ -1,0 +1,296 @@
+// Headers of files as the program's user meets them, and files that hold no plain records.
+#include <cstring>
+#include <initializer_list>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "io/codec.hpp"
+#include "support/program.hpp"
+
+using namespace corank;
+using namespace corank::test;
+
+namespace {
+
+constexpr std::string_view codec_names[] = {"gzip", "zstd", "bzip2", "xz", "lz4"};
+
+std::string record_of(std::uint64_t key, std::uint64_t value) {
+  std::string record(16, '\0');
+  std::memcpy(record.data(), &key, 8);
+  std::memcpy(record.data() + 8, &value, 8);
+  return record;
+}
+
+std::string records_of(std::initializer_list<std::uint64_t> keys, std::uint64_t value) {
+  std::string records;
+  for (const std::uint64_t key : keys) records += record_of(key, value);
+  return records;
+}
+
+const Strings pairs_of_numbers{"-r", "key:u64,value:u64"};
+
+Strings operator+(Strings a, const Strings& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
+class Files {
+ public:
+  explicit Files(const Strings& contents) {
+    for (const std::string& content : contents) add("run" + std::to_string(paths.size()), content);
+  }
+
+  std::string add(const std::string& name, const std::string& content) {
+    paths.push_back(folder / name);
+    write_file(paths.back(), bytes_of_text(content));
+    return paths.back();
+  }
+  // Replaces the files by compressed ones.
+  void compress(std::string_view codec) {
+    for (std::string& path : paths) {
+      const std::string to = path + std::string(suffix_of(Compression::parse(codec).codec));
+      const Compression compression = Compression::parse(codec);
+      const auto encoder = make_encoder(compression);
+      const Bytes content = read_file(path);
+      Bytes frame(encoder->bound(content.size()));
+      frame.resize(encoder->encode(content, frame));
+      write_file(to, frame);
+      path = to;
+    }
+  }
+
+  std::string output() const { return folder / "output"; }
+  Result merge(const Strings& options) const {
+    return run(Strings{"merge", "-f", "-o", output()} + options + paths);
+  }
+  std::string merged(const Strings& options) const {
+    const Result result = merge(options);
+    INFO(result.err);
+    REQUIRE(result.code == 0);
+    return text_of(output());
+  }
+  // Fails with code 2 and an error that has all of `parts`.
+  void refuses(const Strings& options, const Strings& parts) const {
+    const Result result = merge(options);
+    CHECK(result.code == 2);
+    for (const std::string& part : parts) {
+      INFO(result.err << " lacks " << part);
+      CHECK(holds(result.err, part));
+    }
+    CHECK(!std::filesystem::exists(output()));
+  }
+
+  TemporaryFolder folder;
+  Strings paths;
+};
+
+}  // namespace
+
+TEST_CASE("a header of bytes is kept once or dropped") {
+  const Strings keep = pairs_of_numbers + Strings{"--skip-bytes", "21"};
+  const std::string header = "a header of 21 bytes.";
+  const std::string records = records_of({1}, 7) + records_of({2}, 8) + records_of({5, 9}, 7);
+  Files files({header + records_of({1, 5, 9}, 7), header + records_of({2}, 8), "", header});
+  for (const char* io : {"auto", "buffered", "direct", "mapped"})
+    CHECK(files.merged(keep + Strings{"--io", io}) == header + records);
+  CHECK(files.merged(keep + Strings{"--drop-header"}) == records);
+  CHECK(files.merged(keep + Strings{"--from", "2", "--to", "9"}) ==
+        header + records_of({2}, 8) + records_of({5}, 7));
+  CHECK(files.merged(keep + Strings{"--copy-only"}) ==
+        header + records_of({1, 5, 9}, 7) + records_of({2}, 8));
+  const std::string parts = files.folder / "parts";
+  CHECK(run(Strings{"merge", "-o", parts, "--parts", "2"} + keep + files.paths).code == 0);
+  CHECK(text_of(parts + "/part-00000") + text_of(parts + "/part-00001") == header + records);
+  CHECK(run(Strings{"check"} + keep + files.paths).code == 0);
+  Setting setting;
+  setting.in = header + records_of({1, 5, 9}, 7);
+  CHECK(run(Strings{"merge", "-f", "-o", files.output()} + keep + Strings{"-", files.paths[1]},
+            setting)
+            .code == 0);
+  CHECK(text_of(files.output()) == header + records);
+  for (const std::string_view codec : codec_names) {
+    Files compressed({header + records_of({1, 5, 9}, 7), header + records_of({2}, 8)});
+    compressed.compress(codec);
+    CHECK(compressed.merged(keep) == header + records);
+    CHECK(run(Strings{"check"} + keep + compressed.paths).code == 0);
+  }
+}
+
+TEST_CASE("bad input: headers of bytes that differ or are cut off") {
+  const Strings keep = pairs_of_numbers + Strings{"--skip-bytes", "16"};
+  const Files files({std::string(16, 'a') + record_of(1, 1), std::string(16, 'b')});
+  files.refuses(keep, {files.paths[1], "first 16 bytes differ", files.paths[0], "--drop-header"});
+  CHECK(files.merged(keep + Strings{"--drop-header"}) == record_of(1, 1));
+  const Files cut({std::string(16, 'a'), "abc"});
+  cut.refuses(keep, {cut.paths[1], "3 bytes", "--skip-bytes"});
+  files.refuses(Strings{"--lines", "--skip-bytes", "3"}, {"--skip-bytes is for --record"});
+  files.refuses(pairs_of_numbers + Strings{"--drop-header"}, {"--drop-header: no header"});
+}
+
+TEST_CASE("bad input: a record out of order after a header of bytes") {
+  const Files files({std::string(5, 'a') + records_of({1, 3, 2}, 1)});
+  const Result result = files.merge(pairs_of_numbers + Strings{"--skip-bytes", "5"});
+  CHECK(result.code == 1);
+  CHECK(holds(result.err, "record 2 (byte 37)"));
+}
+
+TEST_CASE("bad input: files of formats that hold no plain records") {
+  const std::string zeros(64, '\0');
+  const auto file = [&](std::string begin, const std::string& end = "") {
+    std::string text = std::move(begin) + zeros;
+    text.resize(64 - end.size());
+    return text + end;
+  };
+  const std::pair<std::string, std::string> formats[] = {
+      {file("\x93NUMPY\x01"), "NumPy"},
+      {file("PAR1", "PAR1"), "Parquet"},
+      {file({"ARROW1\0\0", 8}), "Arrow"},
+      {file("ORC", {"ORC\x10"}), "ORC"},
+      {file("Obj\x01\x04\x14"
+            "avro.codec"),
+       "Avro"},
+      {file("SQLite format 3"), "SQLite"},
+      {file("BAM\x01"), "BAM"},
+      {file("PK\x03\x04"), "ZIP"},
+      {file({"]\0\0\x80\0\xff\xff\xff\xff\xff\xff\xff\xff\0", 14}), "lzma"},
+  };
+  for (const auto& [content, name] : formats) {
+    INFO(name);
+    const Files files({zeros, content});
+    files.refuses(pairs_of_numbers, {files.paths[1], name});
+    files.refuses({"--lines"}, {files.paths[1], name});
+    const Result sets =
+        run(Strings{"union", "-o", files.output()} + pairs_of_numbers + files.paths);
+    CHECK((sets.code == 2 && holds(sets.err, name)));
+    const Result check = run(Strings{"check"} + pairs_of_numbers + Strings{files.paths[1]});
+    CHECK((check.code == 2 && holds(check.err, name)));
+    // The user knows better.
+    CHECK(files.merged(pairs_of_numbers + Strings{"--skip-bytes", "0"}).size() == 128);
+  }
+  Files bam({file("BAM\x01")});
+  bam.compress("gzip");
+  bam.refuses({"--lines"}, {"BAM"});
+  Setting piped;
+  piped.in = file("\x93NUMPY\x01");
+  const Result pipe =
+      run(Strings{"merge", "-o", bam.output()} + pairs_of_numbers + Strings{"-"}, piped);
+  CHECK((pipe.code == 2 && holds(pipe.err, "standard input: is a NumPy array")));
+}
+
+TEST_CASE("records that begin like another format by chance are merged") {
+  for (const std::string begin : {"PAR1 gene", "ORCA", "Obj\x01", "]\0\0 and more"}) {
+    const Files files({begin + std::string(23, 'x') + "\n"});
+    CHECK(files.merged({"--lines"}) == text_of(files.paths[0]));
+  }
+  // Magic numbers count only where a file begins.
+  const Files files({std::string(16, '\0') + "\x93NUMPY" + std::string(10, '\0')});
+  CHECK(files.merged({"-r", "a:bytes16"}).size() == 32);
+}
+
+TEST_CASE("comment lines, header lines and a header are kept once", "[text]") {
+  const Strings vcf{"--lines", "-t", "\\t", "--comment", "##", "--header", "-b", "CHROM,POS:u64"};
+  const std::string head = "##version\n##contig 1\nCHROM\tPOS\n";
+  Files files({head + "1\t7\n2\t5\n", "", head + "1\t30\n2\t4", head, "##version\n##contig 1"});
+  const std::string records = "1\t7\n1\t30\n2\t4\n2\t5\n";
+  CHECK(files.merged(vcf) == head + records);
+  CHECK(files.merge(vcf).err.empty());
+  CHECK(files.merged(vcf + Strings{"--drop-header"}) == records);
+  CHECK(files.merged(vcf + Strings{"--select", "POS"}) ==
+        "##version\n##contig 1\nPOS\n7\n30\n4\n5\n");
+  CHECK(run(Strings{"check"} + vcf + files.paths).code == 0);
+  const Strings lines{"--csv", "--header-lines", "2", "--header", "-b", "POS:u64"};
+  CHECK(Files({"a\n\"b\nPOS\n4\n", "a\n\"b\nPOS\n3\n"}).merged(lines) == "a\n\"b\nPOS\n3\n4\n");
+  CHECK(Files({"#1\nb\n4\n", "#1\nb\n3\n"})
+            .merged({"--lines", "--comment", "#", "--header-lines", "1"}) == "#1\nb\n3\n4\n");
+  // Only the lines at the start are comments.
+  CHECK(Files({"5\n#\n", "4\n"}).merge({"--lines", "--comment", "#"}).code == 1);
+  const std::string parts = files.folder / "parts";
+  CHECK(run(Strings{"merge", "-o", parts, "--parts", "2"} + vcf + files.paths).code == 0);
+  CHECK(text_of(parts + "/part-00000") + text_of(parts + "/part-00001") == head + records);
+  Setting setting;
+  setting.in = text_of(files.paths[0]);
+  CHECK(run(Strings{"merge", "-f", "-o", files.output()} + vcf + Strings{"-", files.paths[2]},
+            setting)
+            .code == 0);
+  CHECK(text_of(files.output()) == head + records);
+  for (const std::string_view codec : codec_names) {
+    Files compressed({text_of(files.paths[0]), text_of(files.paths[2])});
+    compressed.compress(codec);
+    CHECK(compressed.merged(vcf) == head + records);
+    CHECK(run(Strings{"check"} + vcf + compressed.paths).code == 0);
+  }
+}
+
+TEST_CASE("headers of text that differ are told", "[text]") {
+  const Files comments({"#a\n1\n", "#b\n0\n"});
+  const Result kept = comments.merge({"--lines", "--comment", "#"});
+  CHECK(kept.code == 0);
+  CHECK(holds(kept.err, comments.paths[1] + ": its lines that begin with # differ"));
+  CHECK(text_of(comments.output()) == "#a\n0\n1\n");
+  const Files lines({"a\n1\n", "b\n0\n"});
+  lines.refuses({"--lines", "--header-lines", "1"}, {lines.paths[1], "header lines differ"});
+  CHECK(lines.merged({"--lines", "--header-lines", "1", "--drop-header"}) == "0\n1\n");
+  lines.refuses({"--lines", "--header-lines", "3"}, {"ends within its 3 header lines"});
+}
+
+TEST_CASE("a bad line is named by its number in the file, whatever precedes it", "[text]") {
+  const Files files({"#a\n#b\nid\n1\nx\n"});
+  files.refuses({"--lines", "--comment", "#", "--header", "-b", "line:u64"},
+                {"line 5 (byte 11)", "--bad skip"});
+  const Files out_of_order({"#a\n#b\n1\n3\n2\n"});
+  CHECK(holds(out_of_order.merge({"--lines", "--comment", "#"}).err, "line 5 (byte 10)"));
+}
+
+TEST_CASE("nobody is told to skip the first record of a file", "[text]") {
+  const Files files({"##a\n1\t5\n", "##a\n1\t6\n"});
+  const Strings options{"--lines", "-t", "\\t", "-b", "2:u64"};
+  files.refuses(options, {"line 1", "there is no column 2", "--comment PREFIX", "--header"});
+  CHECK(!holds(files.merge(options).err, "--bad"));
+}
+
+TEST_CASE("a header that is taken for a record is told, and the other way round", "[text]") {
+  const auto told = [](const Files& files, const Strings& options) {
+    return holds(files.merge(options).err, "looks like a header");
+  };
+  const Strings csv{"--csv"};
+  // It is in order, but the second column holds a number in all other records.
+  const Files cities({"City,n\nOslo,4\n", "City,n\nRome,5\n"});
+  CHECK(told(cities, csv));
+  CHECK(!told(cities, csv + Strings{"--header"}));
+  CHECK(!told(cities, csv + Strings{"-q"}));
+  CHECK(!told(Files({"City,n\nOslo,4\n"}), csv));
+  CHECK(!told(Files({"Bonn,n\nOslo,4\n", "City,n\nRome,5\n"}), csv));
+  CHECK(!told(Files({"Bonn,1\nOslo,4\n", "Bonn,1\nRome,5\n"}), csv));
+  CHECK(!told(Files({"Bonn,x\nOslo,y\n", "Bonn,x\nRome,z\n"}), csv));
+  CHECK(told(cities, csv + Strings{"-b", "2:u64", "--bad", "skip"}));
+  CHECK(told(cities, csv + Strings{"-b", "2:u64", "--bad", "last", "--limit", "1"}));
+  const Result out_of_order = Files({"id,n\n1,4\n", "id,n\n2,5\n"}).merge(csv);
+  CHECK(out_of_order.code == 1);
+  CHECK(holds(out_of_order.err, "record 1"));
+  CHECK(holds(out_of_order.err, "say --header"));
+
+  const auto doubts = [](const Files& files, const char* keys) {
+    return holds(files.merge({"--csv", "--header", "-b", keys}).err, "holds a number");
+  };
+  CHECK(doubts(Files({"1,Oslo\n2,Rome\n"}), "1:u64"));
+  CHECK(!doubts(Files({"id,Oslo\n2,Rome\n"}), "1:u64"));
+  CHECK(!doubts(Files({"2019,2020\n2,3\n"}), "2019:u64"));
+}
+
+TEST_CASE("a BGZF file without its last block is told") {
+  const std::string data{
+      "\x1f\x8b\x08\x04\0\0\0\0\0\xff\x06\0BC\x02\0\x20\0\x01\x02\0\xfd\xff"
+      "1\n"
+      "\x53\xfc\x51\x67\x02\0\0\0",
+      33};
+  Files files({});
+  files.add("a.gz", data);
+  INFO(files.merge({"--lines"}).err);
+  CHECK(holds(files.merge({"--lines"}).err, "empty block that BGZF files end with"));
+  Files whole({});
+  whole.add("a.gz", data + std::string(bgzf_end));
+  CHECK(whole.merged({"--lines"}) == "1\n");
+  CHECK(whole.merge({"--lines"}).err.empty());
+}
