@@ -27,6 +27,12 @@ enum class BadNumbers : std::uint8_t {
   last,  // order it after all numbers, ascending or descending
 };
 
+// How records with fewer columns than the header or, without one, the first record are treated.
+enum class RaggedRecords : std::uint8_t {
+  empty,  // missing columns are empty
+  error,
+};
+
 struct TextKey {
   std::uint32_t column = 0;  // counted from 1; 0: the whole line, or the key of a pair
   std::string name;  // column name in the header, or `key` or `value` of a pair; may be empty
@@ -48,11 +54,13 @@ struct TextFormat {
   std::uint64_t header_lines = 0;
   std::vector<TextKey> keys;  // empty: the whole line, or the key of a pair
   BadNumbers bad_numbers = BadNumbers::error;
+  RaggedRecords ragged = RaggedRecords::empty;  // of lines with a delimiter, and CSV
 };
 
-// Parses `column[:type][:asc|:desc][:nocase],…`. A column is a number from 1, `line`, `key` of a
-// pair, or a name in the header. Throws Error, which marks the position in `text`; `option` names
-// the option in that message.
+// `text` is `column[:type][:desc][:nocase],…`; a column is its number, `line` (`key` says the same
+// of a pair), or a name that the header has. A name in quotes, with \\, \', \" and \xNN in them,
+// may hold anything, and is neither a number nor `line`. Throws Error, which points into the text;
+// `option` is what it was given as.
 std::vector<TextKey> parse_text_keys(std::string_view text, std::string_view option = "--by");
 
 }  // namespace corank

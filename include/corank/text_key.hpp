@@ -49,6 +49,7 @@ struct TextLayout {
   BadNumbers bad_numbers;
   char terminator;
   char delimiter;
+  std::uint32_t min_columns;  // of a record; with fewer it is an error
 
   // Returns whether the key is the unchanged line.
   CORANK_HOST_DEVICE bool whole_line() const {
@@ -63,12 +64,17 @@ bool device_comparable(const TextLayout& layout);
 // Returns the size of the byte order mark at the start of a CSV header; 0 if there is none.
 std::size_t byte_order_mark_bytes(TextKind kind, std::string_view header);
 
-// Checked format of variable-length records, with its keys as columns. Immutable.
+// Returns how many columns the line has, which may lack its terminator.
+std::uint32_t count_columns(const TextLayout& layout, std::string_view line);
+
+// How the records of a format are ordered and where they end.
 class TextEncoding {
  public:
-  // `header` is the line with the column names, with or without its terminator. Throws Error if the
-  // format contradicts itself or the header lacks a name. `option` names the option of the keys in
-  // errors; keys of the option --by must not be values of pairs.
+  // `header` is the line that holds the columns' names, with or without its terminator; of a format
+  // without a header, it is a record that has all columns. Throws Error where the format
+  // contradicts itself, or a line that is there lacks a column; `option` is what the keys were
+  // given as, and
+  // --by orders no pairs by their values.
   explicit TextEncoding(const TextFormat& format, std::string_view header = {},
                         std::string_view option = "--by");
 
@@ -83,6 +89,7 @@ class TextEncoding {
   BadNumbers bad_numbers_;
   char terminator_;
   char delimiter_;
+  std::uint32_t min_columns_ = 0;
   std::vector<TextColumn> columns_;
 };
 

@@ -29,7 +29,10 @@ class DeviceOperators {
   // Returns whether devices support the whole chain. Sums of floating-point fields, which are
   // exact, and set operations, which ask for the run of each record, are the host's.
   static bool fits(const OperatorChain& shape) {
-    return !shape.set_operation() && shape.filter().steps().size() <= max_test_steps &&
+    // Without groups the device does not tell which of two tests drops a record.
+    return !shape.set_operation() && (shape.groups() || !shape.filters() || !shape.drops()) &&
+           shape.filter().steps().size() <= max_test_steps &&
+           shape.dropped().steps().size() <= max_test_steps &&
            std::ranges::none_of(shape.columns(), [](const OperatorChain::Column& column) {
              return column.operation == Reduction::Operation::sum &&
                     column.field.kind == FieldKind::floating;
@@ -37,7 +40,7 @@ class DeviceOperators {
   }
 
   explicit DeviceOperators(const OperatorChain& shape)
-      : where(test_of(shape.filter())), buried(test_of(shape.tombstone())) {
+      : where(test_of(shape.filter())), dropped(test_of(shape.dropped())) {
     using enum Reduction::Operation;
     std::vector<ReducedColumn> columns;
     reductions.overflow = shape.overflow();
@@ -58,7 +61,7 @@ class DeviceOperators {
     byte_of = bytes.empty() ? nullptr : upload(bytes);
   }
 
-  Test where, buried;
+  Test where, dropped;
   Reductions reductions{};
   const std::uint32_t* byte_of;  // table of gather_fields; null: records are emitted whole
 
@@ -136,7 +139,7 @@ class DeviceOperatorRunner {
     reduced_ = scratch;
     CORANK_CUDA(cudaMemsetAsync(found_.get(), 0, sizeof(OperatorCounts), stream));
     flag_kept<<<blocks, block_threads, 0, stream>>>(merged, record_bytes, records, device_.where,
-                                                    operators_.groups() ? Test{} : device_.buried,
+                                                    operators_.groups() ? Test{} : device_.dropped,
                                                     flags_.get());
     check_launch("flag_kept");
     OperatorCounts* const found = found_.get();
@@ -150,7 +153,7 @@ class DeviceOperatorRunner {
                          &found->groups, records, stream));
       settle_groups<<<blocks, block_threads, 0, stream>>>(
           merged, record_bytes, records, kept_.get(), starts_.get(), operators_.on_equal(),
-          device_.reductions, device_.buried, scratch, places_.get(), flags_.get(), found);
+          device_.reductions, device_.dropped, scratch, places_.get(), flags_.get(), found);
       check_launch("settle_groups");
       CORANK_CUDA(select(select_memory_.get(), select_bytes_, places_.get(), starts_.get(),
                          &found->outgoing, records, stream));
@@ -219,13 +222,21 @@ class DeviceOperatorRunner {
     if (found.head != 0) unit.head.start(operators_, output, found.head);
     if (found.tail != 0) unit.tail.start(operators_, tail, found.tail);
     if (outgoing != 0) unit.pieces = {{tail + found.tail * record_bytes, outgoing * output_bytes}};
+    unit.resolved = resolved(found);
     unit.outgoing_fingerprint = host_found_[0].outgoing_fingerprint;
     if (look) unit.edges.assign(edges_.get(), edges_.get() + 2 * record_bytes);
     return unit;
   }
 
  private:
-  // Checks the device's counts, which the lengths of copies to the host depend on.
+  // Of all groups but the first and the last.
+  ResolvedCounts resolved(const OperatorCounts& found) const {
+    if (!operators_.groups()) return {0, operators_.drops() ? records_ - found.kept : 0};
+    const std::uint64_t groups = found.groups - (found.head != 0) - (found.tail != 0);
+    return {found.kept - found.head - found.tail - groups, groups - found.outgoing};
+  }
+
+  // Copies to the host are as long as the device says.
   void check(const OperatorCounts& found) const {
     const std::uint64_t outgoing = operators_.groups() ? found.outgoing : found.kept;
     std::uint64_t left = records_;

@@ -48,28 +48,19 @@ class DeviceTextOperators {
   // the run of each record, bounds that the runs were not cut by, and decimal fractions.
   static bool fits(const TextOperatorChain& shape) {
     if (shape.set_operation() || shape.has_bounds()) return false;
-    if (shape.tombstone() && !device_comparable(shape.tombstone()->layout())) return false;
-    return !shape.filter() ||
-           (shape.filter()->steps().size() <= max_test_steps &&
-            std::ranges::all_of(shape.filter()->steps(), [](const TextFilter::Step& step) {
-              return !step.value || device_comparable(step.value->layout());
-            }));
+    // Then the device does not tell which of the two drops a record.
+    if (!shape.groups() && shape.chooses() && shape.dropped()) return false;
+    return fits(shape.filter()) && fits(shape.dropped());
   }
 
   explicit DeviceTextOperators(const TextOperatorChain& shape) {
-    std::vector<TextTestStep> steps;
-    if (shape.filter())
-      for (const TextFilter::Step& step : shape.filter()->steps())
-        steps.push_back(step_of(step.operation, step.value ? &*step.value : nullptr));
-    where = test_of(steps);
-    steps.clear();
-    if (shape.tombstone()) steps.push_back(step_of(ConditionOperation::equal, shape.tombstone()));
-    buried = test_of(steps);
+    where = test_of(shape.filter());
+    dropped = test_of(shape.dropped());
     if (shape.selection()) selected = uploaded(shape.selection()->encoding().layout());
   }
 
-  TextTest where, buried;
-  TextLayout selected{};  // without columns: records are emitted whole
+  TextTest where, dropped;
+  TextLayout selected{};  // without columns: records go out whole
 
  private:
   template <class T>
@@ -88,7 +79,17 @@ class DeviceTextOperators {
     return {operation, uploaded(value->layout()),
             upload(value->record().data(), value->record().size()), value->record().size()};
   }
-  TextTest test_of(const std::vector<TextTestStep>& steps) {
+  static bool fits(const TextFilter* filter) {
+    return !filter || (filter->steps().size() <= max_test_steps &&
+                       std::ranges::all_of(filter->steps(), [](const TextFilter::Step& step) {
+                         return !step.value || device_comparable(step.value->layout());
+                       }));
+  }
+  TextTest test_of(const TextFilter* filter) {
+    std::vector<TextTestStep> steps;
+    if (filter)
+      for (const TextFilter::Step& step : filter->steps())
+        steps.push_back(step_of(step.operation, step.value ? &*step.value : nullptr));
     return {upload(steps.data(), steps.size()), static_cast<std::uint32_t>(steps.size())};
   }
 };
@@ -133,7 +134,7 @@ class DeviceTextOperatorRunner {
     records_ = records;
     CORANK_CUDA(cudaMemsetAsync(found, 0, sizeof(TextOperatorCounts), stream));
     flag_text_kept<<<blocks, block_threads, 0, stream>>>(
-        less, merged, records, device_.where, operators_.groups() ? TextTest{} : device_.buried,
+        less, merged, records, device_.where, operators_.groups() ? TextTest{} : device_.dropped,
         flags_.get(), found);
     check_launch("flag_text_kept");
     const auto select_flagged = [&](const PrefixRef* from, PrefixRef* to, std::uint64_t* count) {
@@ -145,8 +146,8 @@ class DeviceTextOperatorRunner {
           less, scratch, records, operators_.on_equal() == OnEqual::last, flags_.get(), found);
       check_launch("flag_text_groups");
       select_flagged(scratch, merged, &found->groups);
-      settle_text_groups<<<blocks, block_threads, 0, stream>>>(less, merged, records,
-                                                               device_.buried, flags_.get(), found);
+      settle_text_groups<<<blocks, block_threads, 0, stream>>>(
+          less, merged, records, device_.dropped, flags_.get(), found);
       check_launch("settle_text_groups");
       select_flagged(merged, scratch, &found->outgoing);
     }
@@ -169,6 +170,9 @@ class DeviceTextOperatorRunner {
     const TextOperatorCounts found = host_found_[0];
     if (operators_.on_equal() == OnEqual::error && found.groups != found.kept) return std::nullopt;
     const std::uint64_t outgoing = operators_.groups() ? found.outgoing : found.kept;
+    // Columns that records lack may make the output longer than its place.
+    if (device_.selected.columns_count != 0 && found.outgoing_bytes > unit_bytes)
+      return std::nullopt;
     check(found, outgoing, unit_bytes, staged_bytes);
     MergedUnit unit;
     TextOperatorOutput& shaped = unit.shaped.emplace_back();
@@ -209,12 +213,19 @@ class DeviceTextOperatorRunner {
     });
     shaped.between = {output, found.outgoing_bytes};
     shaped.records = outgoing;
+    shaped.resolved = resolved(found);
     shaped.left_out = -host_found_[0].outgoing_fingerprint;
     return unit;
   }
 
  private:
-  // Checks the device's counts, which the lengths of copies to the host depend on.
+  ResolvedCounts resolved(const TextOperatorCounts& found) const {
+    if (!operators_.groups()) return {0, operators_.dropped() ? records_ - found.kept : 0};
+    const std::uint64_t edges = (found.head.bytes != 0) + (found.tail.bytes != 0);
+    return {found.kept - found.groups, found.groups - edges - found.outgoing};
+  }
+
+  // Copies to the host are as long as the device says.
   void check(const TextOperatorCounts& found, std::uint64_t outgoing, std::uint64_t unit_bytes,
              std::uint64_t staged_bytes) const {
     bool fits = found.kept <= records_ && outgoing <= found.kept &&

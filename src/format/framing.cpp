@@ -106,7 +106,10 @@ inline std::uint64_t line_word(const std::byte* line, std::uint64_t bytes, const
 class Index {
  public:
   Index(const TextLayout& layout, std::span<const std::byte> bytes, std::span<PrefixRef> into)
-      : layout_(layout), whole_line_(layout.whole_line()), bytes_(bytes), into_(into) {
+      : layout_(layout),
+        whole_line_(layout.whole_line() && layout.min_columns == 0),
+        bytes_(bytes),
+        into_(into) {
     for (std::uint32_t key = 1; key < layout.columns_count; ++key)
       later_numbers_ |= must_be_number(key);
   }
@@ -150,6 +153,10 @@ class Index {
     const std::byte* const record = bytes_.data() + indexed_.bytes;
     const TextColumn& column = layout_.columns[0];
     detail::Columns columns(layout_, record, bytes);
+    if (layout_.min_columns != 0 && !columns(layout_.min_columns).there) {
+      indexed_.bad = BadRecord{BadRecord::Reason::ragged, 0, bytes};
+      return false;
+    }
     const auto field = columns(column.column);
     const std::uint64_t flip = column.descending ? ~std::uint64_t{0} : 0;
     std::uint64_t word = 0;
@@ -367,6 +374,10 @@ void throw_bad_record(const std::filesystem::path& run, std::uint64_t header_lin
                     place, detail::load_length(at), detail::load_length(at + 4),
                     bad.bytes - detail::pair_header_bytes));
   }
+  if (bad.reason == BadRecord::Reason::ragged)
+    throw Error(fmt::format("{}: has {} of {} columns; correct it, or take --ragged empty", place,
+                            count_columns(layout, {reinterpret_cast<const char*>(at), bad.bytes}),
+                            layout.min_columns));
   const TextColumn& column = layout.columns[bad.key];
   const std::string name =
       column.column == 0 ? "the line" : fmt::format("column {}", column.column);

@@ -13,17 +13,21 @@
 
 namespace corank {
 
-// A record that cannot be ordered, or has no end.
+// A record that cannot be ordered, lacks columns, or has no end.
 struct BadRecord {
   enum class Reason : std::uint8_t {
     no_number,   // a column that is to be one
     no_column,   // the same, and it is not there
+    ragged,      // it has fewer columns than TextLayout::min_columns
     open_quote,  // no terminator follows the last quote
     cut_off,     // a pair whose lengths run past the end
   };
   Reason reason;
   std::uint32_t key = 0;    // for the first two: which of the layout's columns
   std::uint64_t bytes = 0;  // of the record; of the latter two, all that is there
+
+  // Whether BadNumbers::skip leaves it out.
+  bool can_skip() const { return reason == Reason::no_number || reason == Reason::no_column; }
 };
 
 struct Indexed {

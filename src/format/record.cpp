@@ -94,13 +94,7 @@ std::vector<KeyField> parse_keys(std::string_view text, const Schema& schema) {
   for (const Item& item : split(text)) {
     const std::size_t colon = std::min(item.text.find(':'), item.text.size());
     const Item name = item.part(0, colon);
-    const auto field = std::ranges::find(schema.fields, name.text, &Field::name);
-    if (field == schema.fields.end()) {
-      std::string names;
-      for (const Field& known : schema.fields) names += ' ' + known.name;
-      fail(name, fmt::format("no such field; the record has:{}", names));
-    }
-    KeyField key{static_cast<std::uint32_t>(field - schema.fields.begin())};
+    KeyField key{find_field("--by", text, name, schema.fields)};
     if (std::ranges::any_of(keys, [&](const KeyField& other) { return other.field == key.field; }))
       fail(name, "the field is named twice");
     if (colon < item.text.size()) {

@@ -24,16 +24,24 @@ std::vector<TextKey> parse_text_keys(std::string_view text, std::string_view opt
   const auto fail = [&](const Item& item, std::string_view why) {
     reject(option, text, item, why);
   };
-  for (const Item& item : split(text)) {
+  for (const Item& item : split_quoted(text)) {
     TextKey key;
-    std::vector<Item> words = split(item.text, ':');
+    std::vector<Item> words = split_quoted(item.text, ':');
     for (Item& word : words) word.position += item.position;
     const Item& column = words.front();
+    const bool quoted = !column.text.empty() && is_quote(column.text[0]);
     const bool digits =
         std::ranges::all_of(column.text, [](char c) { return c >= '0' && c <= '9'; });
     if (column.text.empty() || (digits && !parse_column(column.text, key.column)))
       fail(column, "a column is a number from 1, a name in the header, or \"line\"");
-    if (!digits && column.text != "line") key.name = column.text;
+    if (quoted) {
+      const auto name = unquoted(column.text);
+      if (!name) fail(column, "a name in quotes ends with its quote");
+      if (name->empty()) fail(column, "a name is missing");
+      key.name = *name;
+    } else if (!digits && column.text != "line") {
+      key.name = column.text;
+    }
     bool has_type = false, has_direction = false;
     for (const Item& word : std::span(words).subspan(1)) {
       const bool direction = word.text == "asc" || word.text == "desc";

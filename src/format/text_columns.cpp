@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "corank/error.hpp"
+#include "ops/resolution.hpp"
 
 namespace corank {
 namespace {
@@ -101,16 +102,29 @@ int TextBound::compare(std::span<const std::byte> record) const {
 }
 
 TextFilter::TextFilter(const TextFormat& format, std::string_view header,
-                       const TextCondition& condition) {
-  for (const TextCondition::Step& step : condition.steps) {
-    Step& made = steps_.emplace_back(Step{step.operation, {}, {}});
-    if (step.operation >= ConditionOperation::negate) continue;
-    TextFormat by = format;
-    by.keys = {step.with.column};
-    by.bad_numbers = BadNumbers::last;
-    made.value.emplace(made.column.emplace(by, header, "--where").layout(),
-                       std::vector{step.with.value}, "--where");
-  }
+                       const TextCondition& condition, std::string_view option) {
+  for (const TextCondition::Step& step : condition.steps) add(format, header, step, option);
+}
+
+TextFilter TextFilter::dropping(const TextFormat& format, std::string_view header,
+                                const Query& query) {
+  TextFilter filter;
+  const TextCondition dropped = dropped_by(query.text_tombstone, query.text_having);
+  for (std::size_t i = 0; i < dropped.steps.size(); ++i)
+    filter.add(format, header, dropped.steps[i],
+               i == 0 && query.text_tombstone ? "--tombstone" : "--having");
+  return filter;
+}
+
+void TextFilter::add(const TextFormat& format, std::string_view header,
+                     const TextCondition::Step& step, std::string_view option) {
+  Step& made = steps_.emplace_back(Step{step.operation, {}, {}});
+  if (step.operation >= ConditionOperation::negate) return;
+  TextFormat by = format;
+  by.keys = {step.with.column};
+  by.bad_numbers = BadNumbers::last;
+  made.value.emplace(made.column.emplace(by, header, option).layout(), std::vector{step.with.value},
+                     option);
 }
 
 bool TextFilter::test(std::span<const std::byte> record, std::vector<char>& scratch) const {
@@ -191,7 +205,7 @@ std::byte* TextSelection::select(std::span<const std::byte> record, std::byte* t
 }
 
 std::vector<std::byte> TextSelection::select(std::span<const std::byte> record) const {
-  std::vector<std::byte> selected(record.size());
+  std::vector<std::byte> selected(max_bytes(record));
   selected.resize(static_cast<std::size_t>(select(record, selected.data()) - selected.data()));
   return selected;
 }

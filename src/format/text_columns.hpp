@@ -50,8 +50,11 @@ class TextFilter {
   };
 
   // Throws Error where a column or its value cannot be one of the format's; `header` is as in
-  // TextEncoding.
-  TextFilter(const TextFormat& format, std::string_view header, const TextCondition& condition);
+  // TextEncoding, and `option` is what the condition was given as.
+  TextFilter(const TextFormat& format, std::string_view header, const TextCondition& condition,
+             std::string_view option);
+  // Makes the filter of the records that the shaping drops after equal keys are resolved.
+  static TextFilter dropping(const TextFormat& format, std::string_view header, const Query& query);
 
   // `scratch` may be any; it is for the next call.
   bool test(std::span<const std::byte> record, std::vector<char>& scratch) const;
@@ -60,11 +63,15 @@ class TextFilter {
   const std::vector<Step>& steps() const { return steps_; }
 
  private:
+  TextFilter() = default;
+  void add(const TextFormat& format, std::string_view header, const TextCondition::Step& step,
+           std::string_view option);
+
   std::vector<Step> steps_;
 };
 
-// What goes out of a record where `selected` has the columns that do: put(bytes, count), one
-// stretch after the other.
+// Calls put(bytes, count) with the parts of the record that goes out: the columns that `selected`
+// has, with delimiters between them. A column that the record lacks is empty.
 template <class Put>
 CORANK_HOST_DEVICE void put_columns(const TextLayout& selected, const std::byte* record,
                                     std::uint64_t bytes, Put put) {
@@ -76,7 +83,6 @@ CORANK_HOST_DEVICE void put_columns(const TextLayout& selected, const std::byte*
   bool is_first = true;
   for (std::uint32_t c = 0; c < selected.columns_count; ++c) {
     const auto field = columns(selected.columns[c].column);
-    if (!field.there) continue;
     if (!is_first) put_char(selected.delimiter);
     put(field.at, field.bytes);
     is_first = false;
@@ -95,10 +101,14 @@ class TextSelection {
   TextSelection(const TextFormat& format, std::string_view header,
                 const std::vector<TextKey>& columns);
 
-  // Writes the record that goes out of this one to `to`, and says where it ends. It is no longer
-  // than this.
+  // Writes the record that goes out of this one to `to`, which has room for max_bytes(), and
+  // returns where it ends.
   std::byte* select(std::span<const std::byte> record, std::byte* to) const;
   std::vector<std::byte> select(std::span<const std::byte> record) const;
+  // Each column that the record lacks adds a delimiter.
+  std::uint64_t max_bytes(std::span<const std::byte> record) const {
+    return record.size() + encoding_.columns().size() - 1;
+  }
   // A mark of the byte order stays in front.
   std::string of_header(std::string_view header) const;
   const TextEncoding& encoding() const { return encoding_; }

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "corank/error.hpp"
+#include "util/option_items.hpp"
 
 namespace corank {
 namespace {
@@ -17,23 +18,71 @@ namespace {
 // What the option's text calls a pair's columns.
 constexpr std::string_view key_name = "key", value_name = "value";
 
-// The number of the column that the header calls `name`; 0 if it does not.
-std::uint32_t find_column(const TextLayout& layout, std::string_view header,
-                          std::string_view name) {
-  if (!header.ends_with(layout.terminator)) {
-    const std::string whole = std::string(header) + layout.terminator;
-    return find_column(layout, whole, name);
-  }
-  header.remove_prefix(byte_order_mark_bytes(layout.kind, header));
-  detail::Columns columns(layout, reinterpret_cast<const std::byte*>(header.data()), header.size());
+// Returns the values of the columns of `line`, which may lack its terminator.
+std::vector<std::string> values_of(const TextLayout& layout, std::string line) {
+  if (!line.ends_with(layout.terminator)) line += layout.terminator;
+  const std::string_view record =
+      std::string_view(line).substr(byte_order_mark_bytes(layout.kind, line));
+  detail::Columns columns(layout, reinterpret_cast<const std::byte*>(record.data()), record.size());
+  std::vector<std::string> values;
   for (std::uint32_t column = 1;; ++column) {
     const detail::TextField field = columns(column);
-    if (!field.there) return 0;
-    std::string found;
+    if (!field.there) return values;
+    std::string& value = values.emplace_back();
     unsigned byte;
-    for (detail::FieldBytes bytes(field); bytes.next(byte);) found += static_cast<char>(byte);
-    if (found == name) return column;
+    for (detail::FieldBytes bytes(field); bytes.next(byte);) value += static_cast<char>(byte);
   }
+}
+
+// Returns the name as options take it: in quotes where it would mean something else without them.
+std::string name_text(std::string_view name) {
+  const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
+  const bool is_plain = !name.empty() && name != "line" && !std::ranges::all_of(name, is_digit) &&
+                        name.find_first_of(",:'\"\\ ()<=!>") == name.npos;
+  if (is_plain) return std::string(name);
+  std::string text = "\"";
+  for (const char c : name) {
+    if (c == '"' || c == '\\') text += '\\';
+    text += c;
+  }
+  return text + '"';
+}
+
+// Throws the Error for a column that the runs do not have; `problem` begins it.
+[[noreturn]] void throw_no_column(const std::string& problem, const std::string& wanted,
+                                  const std::vector<std::string>& names) {
+  constexpr std::size_t max_listed = 20;
+  std::string list;
+  for (std::size_t i = 0; i < std::min(names.size(), max_listed); ++i)
+    list += (i == 0 ? " " : ", ") + name_text(names[i]);
+  if (names.size() > max_listed) list += fmt::format(", … ({} in all)", names.size());
+  const auto similar = nearest(wanted, names);
+  throw Error(fmt::format("{}; its columns are{}{}", problem, list,
+                          similar ? fmt::format("; did you mean {}?", name_text(*similar)) : ""));
+}
+
+// Returns the number of the column that `key` names. `values` are those of the header or, without
+// one, of the first record.
+std::uint32_t find_column(const TextKey& key, bool has_header,
+                          const std::vector<std::string>& values, std::string_view option) {
+  if (key.name.empty()) {
+    if (key.column <= values.size()) return key.column;
+    if (has_header)
+      throw_no_column(fmt::format("{}: the header has no column {}", option, key.column),
+                      fmt::format("{}", key.column), values);
+    throw Error(fmt::format("{}: there is no column {}; the first record has {} column{}", option,
+                            key.column, values.size(), values.size() == 1 ? "" : "s"));
+  }
+  const auto count = std::ranges::count(values, key.name);
+  if (count == 0)
+    throw_no_column(fmt::format("{}: the header has no column \"{}\"", option, key.name), key.name,
+                    values);
+  if (count > 1)
+    throw Error(
+        fmt::format("{}: the header has {} columns that are called \"{}\"; name one of them "
+                    "by its number",
+                    option, count, key.name));
+  return static_cast<std::uint32_t>(std::ranges::find(values, key.name) - values.begin()) + 1;
 }
 
 void require_pair_column(const TextKey& key, std::string_view option) {
@@ -53,6 +102,9 @@ void require_consistent(const TextFormat& format, char delimiter, std::string_vi
   if (pairs &&
       (format.delimiter || format.header || format.header_lines != 0 || !format.comment.empty()))
     throw Error("pairs have no columns: leave out the delimiter and the header");
+  if (format.ragged == RaggedRecords::error &&
+      (pairs || (format.kind == TextKind::lines && !format.delimiter)))
+    throw Error("--ragged error is for columns; name the delimiter, or leave it out");
   if (format.delimiter && delimiter == format.terminator)
     throw Error("the delimiter is what ends a record, too; choose another one");
   if (format.kind == TextKind::csv && (delimiter == '"' || delimiter == '\r'))
@@ -87,23 +139,32 @@ TextEncoding::TextEncoding(const TextFormat& format, std::string_view header,
   // other's.
   std::uint32_t free_column = 0;
   for (const TextKey& key : format.keys) free_column = std::max(free_column, key.column);
+  const std::vector<std::string> values =
+      header.empty() ? std::vector<std::string>() : values_of(layout(), std::string(header));
+  if (format.ragged == RaggedRecords::error)
+    min_columns_ = static_cast<std::uint32_t>(values.size());
   for (const TextKey& key : format.keys) {
     TextColumn column{key.column, key.type, key.descending, key.nocase};
-    if (kind_ == TextKind::pairs) {
+    if (kind_ == TextKind::pairs)
       column.column = key.name == value_name;
-    } else if (!key.name.empty()) {
-      column.column = header.empty() ? ++free_column : find_column(layout(), header, key.name);
-      if (column.column == 0)
-        throw Error(fmt::format("the header has no column \"{}\"; correct {}", key.name, option));
-    }
+    else if (!header.empty())
+      column.column = find_column(key, header_, values, option);
+    else if (!key.name.empty())
+      column.column = ++free_column;
     columns_.push_back(column);
   }
   if (columns_.empty()) columns_.push_back({0, TextType::bytes, false, false});
 }
 
 TextLayout TextEncoding::layout_with(const TextColumn* columns) const {
-  return {columns,   static_cast<std::uint32_t>(columns_.size()), kind_, bad_numbers_, terminator_,
-          delimiter_};
+  return {columns,     static_cast<std::uint32_t>(columns_.size()),
+          kind_,       bad_numbers_,
+          terminator_, delimiter_,
+          header_,     min_columns_};
+}
+
+std::uint32_t count_columns(const TextLayout& layout, std::string_view line) {
+  return static_cast<std::uint32_t>(values_of(layout, std::string(line)).size());
 }
 
 bool device_comparable(const TextLayout& layout) {

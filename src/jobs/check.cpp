@@ -27,11 +27,13 @@ struct TextFile {
   TextFile(const std::filesystem::path& file, const TextFormat& format, bool decompress)
       : run(1, open(file, 1, decompress, std::nullopt)),
         header(take_header(run, format, {})),
-        text(format, header.names),
+        columns_line(format.header ? header.names : widest_first_record(run, format, {})),
+        text(format, columns_line),
         encoding(text.layout()) {}
 
   std::vector<Run> run;
   Header header;
+  std::string columns_line;  // the line that tells which columns there are
   TextEncoding text;
   KeyEncoding encoding;
 };

@@ -38,13 +38,13 @@ std::vector<std::uint64_t> ends_of(std::span<const Run> runs) {
 ScanResult count_lines(const Run& lines, const std::filesystem::path& output,
                        const OutputOrigin& origin) {
   TextFormat format = *origin.options.text;
-  if (origin.text_operators && origin.text_operators->selection()) {
-    // The key may not be selected, so order cannot be checked. A column that no line has makes all
-    // keys equal, and any order valid.
+  const bool selects = origin.text_operators && origin.text_operators->selection();
+  if (selects) {
+    // By a column that no line has, they are in order as they are.
     format.keys.assign(1, {});
     format.keys.front().column = ~std::uint32_t{0};
   }
-  const TextEncoding text(format, origin.header);
+  const TextEncoding text(format, selects ? std::string_view() : origin.header);
   try {
     return scan(lines.behind(origin.output_header.size()), KeyEncoding(text.layout()),
                 origin.options.checksum);

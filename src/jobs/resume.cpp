@@ -42,10 +42,12 @@ std::string query_text(const Schema& schema, const Query& query) {
   for (const Field& field : schema.fields)
     text += fmt::format(" {} {} {} {}", field.offset, field.bytes, static_cast<int>(field.kind),
                         field.big_endian);
-  text += ":";
-  for (const Condition::Step& step : query.where.steps) {
-    text += fmt::format(" {}", static_cast<int>(step.operation));
-    append(text, step.with);
+  for (const Condition* const condition : {&query.where, &query.having}) {
+    text += ":";
+    for (const Condition::Step& step : condition->steps) {
+      text += fmt::format(" {}", static_cast<int>(step.operation));
+      append(text, step.with);
+    }
   }
   text += ":";
   for (const Reduction& reduction : query.reductions)
@@ -60,10 +62,12 @@ std::string query_text(const Schema& schema, const Query& query) {
                         column.descending, column.nocase, column.name.size(), column.name,
                         value.value.size(), value.value);
   };
-  text += ":";
-  for (const TextCondition::Step& step : query.text_where.steps) {
-    text += fmt::format(" {}", static_cast<int>(step.operation));
-    append_value(step.with);
+  for (const TextCondition* const condition : {&query.text_where, &query.text_having}) {
+    text += ":";
+    for (const TextCondition::Step& step : condition->steps) {
+      text += fmt::format(" {}", static_cast<int>(step.operation));
+      append_value(step.with);
+    }
   }
   text += ":";
   if (query.text_tombstone) append_value(*query.text_tombstone);
@@ -174,10 +178,10 @@ std::string output_description(const Options& options, const Compression& compre
       fmt::format("{} {} {} {} {}:", layout.text ? 1 : layout.record_bytes, options.copy_only,
                   static_cast<int>(compression.codec), compression.level, runs.size());
   if (layout.text) {
-    text += fmt::format("{} {:x} {:x} {} {}", static_cast<int>(layout.text->kind),
-                        static_cast<int>(layout.text->terminator),
-                        static_cast<int>(layout.text->delimiter),
-                        static_cast<int>(layout.text->bad_numbers), header);
+    text += fmt::format(
+        "{} {:x} {:x} {} {} {}", static_cast<int>(layout.text->kind),
+        static_cast<int>(layout.text->terminator), static_cast<int>(layout.text->delimiter),
+        static_cast<int>(layout.text->bad_numbers), layout.text->min_columns, header);
     text += fmt::format(" {}:{} {}", options.text->comment.size(), options.text->comment,
                         options.text->header_lines);
     for (const TextColumn& column : std::span(layout.text->columns, layout.text->columns_count))

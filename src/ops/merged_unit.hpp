@@ -11,6 +11,7 @@
 
 #include "format/work_unit.hpp"
 #include "ops/operator_chain.hpp"
+#include "ops/resolution.hpp"
 #include "ops/set_operation.hpp"
 
 namespace corank {
@@ -38,11 +39,15 @@ struct TextOperatorOutput {
   OpenSet tail_set;
   // Emitted records between the two partial groups.
   std::span<const std::byte> between;
-  std::uint64_t records = 0;   // number of records in `between`
-  std::exception_ptr failure;  // error that replaces what would follow `between`
-  bool ended = false;          // no later record is emitted
-  // Hash(merged) - hash(emitted): fingerprint of all merged records less that of those in
-  // `between`.
+  std::uint64_t records = 0;  // in between
+  // Records that follow those, for which their place had no room: columns that they lacked add
+  // bytes.
+  std::vector<std::byte> spilled;
+  std::uint64_t spilled_records = 0;
+  ResolvedCounts resolved;     // of groups that do not reach out of this
+  std::exception_ptr failure;  // instead of what would follow
+  bool ended = false;          // nothing that follows goes out
+  // The fingerprint of all merged records, less that of those in between, as they go out.
   std::uint64_t left_out = 0;
   std::vector<std::byte> first, last;  // first and last merged record, unless head and tail suffice
 };
@@ -57,10 +62,11 @@ struct MergedUnit {
   // Fingerprint of the input records, if the backend did not verify but was the first to read them.
   std::optional<std::uint64_t> read;
 
-  // The members below are set if an operator chain for fixed-size records was applied.
-  Group head;  // leading partial group, before the pieces; it may have begun in an earlier unit
-  Group tail;  // trailing partial group, after the pieces; it may continue; empty if it is the head
-  // Partial groups of a set operation: a record of the leading one, its rows, and the trailing one.
+  // The rest is there where the unit was shaped.
+  ResolvedCounts resolved;  // of groups that are neither the head nor the tail
+  Group head;               // before the pieces, but may have begun before the unit
+  Group tail;               // after them, but may go on after the unit; none if it is the head
+  // The same of set operations.
   std::vector<std::byte> head_record;
   std::vector<LeadingGroup> head_pieces;
   OpenSet tail_set;

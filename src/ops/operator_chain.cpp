@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 #include <limits>
+#include <utility>
 
 #include "corank/error.hpp"
 #include "format/field_value.hpp"
@@ -13,12 +14,6 @@ namespace corank {
 namespace {
 
 using Operation = Reduction::Operation;
-
-Condition equality(const std::optional<FieldValue>& value) {
-  Condition condition;
-  if (value) condition.steps.push_back({Condition::Operation::equal, *value});
-  return condition;
-}
 
 template <class Number>
 Number load(const std::byte* at, bool big_endian) {
@@ -75,8 +70,8 @@ OperatorChain::OperatorChain(const Schema& schema, const std::vector<KeyField>& 
       filters_(!query.where.steps.empty()),
       on_equal_(query.on_equal),
       overflow_(query.overflow),
-      tombstone_(schema, equality(query.tombstone)),
-      drops_tombstone_(query.tombstone.has_value()),
+      dropped_(schema, dropped_by(query.tombstone, query.having)),
+      drops_(!dropped_.steps().empty()),
       output_(corank::selected(schema, query.select)) {
   if (is_set_operation(on_equal_)) set_operation_ = {on_equal_, static_cast<std::uint32_t>(runs)};
   for (const Reduction& reduction : query.reductions) {
@@ -111,13 +106,21 @@ std::string OperatorChain::key_text(const std::byte* record) const {
   return text;
 }
 
-std::span<const std::byte> OperatorChain::select(std::span<std::byte> records) const {
-  if (selected_.empty()) return records;
-  std::vector<std::byte> selected(output_bytes());
+std::span<const std::byte> OperatorChain::emit(std::span<std::byte> records,
+                                               ResolvedCounts& counts) const {
+  if (selected_.empty() && !drops_) return records;
+  std::vector<Filter::Mask> scratch;
+  std::vector<std::byte> outgoing(output_bytes());
   std::byte* end = records.data();
   for (std::size_t at = 0; at < records.size(); at += record_bytes()) {
-    select(&records[at], selected.data());
-    end = std::ranges::copy(selected, end).out;
+    const std::byte* const record = &records[at];
+    if (drops_ && dropped_.test(record, 1, scratch)[0] != 0) {
+      ++counts.deleted;
+      continue;
+    }
+    if (selected_.empty()) std::copy_n(record, record_bytes(), outgoing.begin());
+    select(record, outgoing.data());
+    end = std::ranges::copy(outgoing, end).out;
   }
   return {records.data(), end};
 }
@@ -216,12 +219,15 @@ void Group::add(const OperatorChain& shape, const Group& next) {
   for (std::size_t i = 0; i < floats_.size(); ++i) floats_[i].add(next.floats_[i]);
 }
 
-bool Group::finish(const OperatorChain& shape, std::byte* out) {
+bool Group::finish(const OperatorChain& shape, std::byte* out, ResolvedCounts& counts) {
   put_sums(shape);
-  count_ = 0;
-  if (shape.drops_tombstone_) {
+  counts.replaced += std::exchange(count_, 0) - 1;
+  if (shape.drops_) {
     std::vector<Filter::Mask> scratch;
-    if (shape.tombstone_.test(record_.data(), 1, scratch)[0] != 0) return false;
+    if (shape.dropped_.test(record_.data(), 1, scratch)[0] != 0) {
+      ++counts.deleted;
+      return false;
+    }
   }
   if (shape.selected_.empty()) std::ranges::copy(record_, out);
   shape.select(record_.data(), out);

@@ -15,6 +15,7 @@
 #include "corank/query.hpp"
 #include "ops/exact_sum.hpp"
 #include "ops/filter.hpp"
+#include "ops/resolution.hpp"
 #include "ops/set_operation.hpp"
 
 namespace corank {
@@ -46,9 +47,9 @@ class OperatorChain {
   OperatorChain(const Schema& schema, const std::vector<KeyField>& keys,
                 const KeyEncoding& encoding, const Query& query, std::size_t runs);
 
-  // Returns whether every record is emitted, changed or not.
-  bool keeps_count() const { return !filters_ && !drops_tombstone_ && on_equal_ == OnEqual::keep; }
-  // Returns whether every record is emitted unchanged.
+  // Whether every record goes out, if not as it is.
+  bool keeps_count() const { return !filters_ && !drops_ && on_equal_ == OnEqual::keep; }
+  // Whether it leaves every record as it is.
   bool keeps_all() const { return keeps_count() && selected_.empty(); }
 
   OnEqual on_equal() const { return on_equal_; }
@@ -63,12 +64,15 @@ class OperatorChain {
   bool equal(const std::byte* a, const std::byte* b) const;
   // Returns a record's keys as human-readable text.
   std::string key_text(const std::byte* record) const;
-  // Projects contiguous records in place; returns the results, which begin where the records did.
-  std::span<const std::byte> select(std::span<std::byte> records) const;
+  // Returns what goes out of resolved records that lie end to end, put where the first of them is.
+  std::span<const std::byte> emit(std::span<std::byte> records, ResolvedCounts& counts) const;
 
   // Parts of the chain.
   const Filter& filter() const { return filter_; }
-  const Filter& tombstone() const { return tombstone_; }
+  bool filters() const { return filters_; }
+  // The filter of resolved records that are dropped.
+  const Filter& dropped() const { return dropped_; }
+  bool drops() const { return drops_; }
   std::span<const Column> columns() const { return columns_; }
   Overflow overflow() const { return overflow_; }
   // Byte ranges of a record that are emitted; empty: all of it.
@@ -92,8 +96,8 @@ class OperatorChain {
   std::vector<Column> columns_;
   std::size_t integers_ = 0, floats_ = 0;  // number of sums in a group
   bool counts_ = false;
-  Filter tombstone_;
-  bool drops_tombstone_;
+  Filter dropped_;
+  bool drops_;
   Schema output_;
   std::vector<Stretch> selected_;
 };
@@ -110,9 +114,9 @@ class Group {
   // Adds records, or a partial group, that follow those already in the group.
   void add(const OperatorChain& shape, const std::byte* records, std::uint64_t count);
   void add(const OperatorChain& shape, const Group& next);
-  // Writes the resulting record to `out`, and empties the group. Returns false if the record is a
-  // tombstone. Throws Error if a sum does not fit its field.
-  bool finish(const OperatorChain& shape, std::byte* out);
+  // Puts what goes out of it to `out`, counts its other records, and empties it; false if nothing
+  // goes out. Throws Error where a sum does not fit.
+  bool finish(const OperatorChain& shape, std::byte* out, ResolvedCounts& counts);
 
  private:
   void reduce(const OperatorChain& shape, const std::byte* records, std::uint64_t count);

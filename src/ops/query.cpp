@@ -17,38 +17,6 @@
 namespace corank {
 namespace {
 
-// Returns the value of a quoted text, or nothing if the quote is not closed or an escape is
-// unknown.
-std::optional<std::string> unquoted(std::string_view text) {
-  std::string value;
-  std::size_t at = 1;
-  for (; at < text.size() && text[at] != text[0]; ++at) {
-    if (text[at] != '\\') {
-      value += text[at];
-      continue;
-    }
-    if (++at == text.size()) return std::nullopt;
-    if (text[at] == 'x') {
-      unsigned char byte = 0;
-      const char* const digits = text.data() + at + 1;
-      if (at + 2 >= text.size() || std::from_chars(digits, digits + 2, byte, 16).ptr != digits + 2)
-        return std::nullopt;
-      value += static_cast<char>(byte);
-      at += 2;
-    } else if (text[at] == '\\' || text[at] == '\'' || text[at] == '"') {
-      value += text[at];
-    } else {
-      return std::nullopt;
-    }
-  }
-  if (at + 1 != text.size()) return std::nullopt;
-  return value;
-}
-
-bool is_quote(char c) {
-  return c == '\'' || c == '"';
-}
-
 template <class Number>
 bool put_number(std::string_view text, std::byte* to) {
   Number number{};
@@ -146,37 +114,11 @@ namespace {
 
 // Splits a value for each of the first of `keys` keys; a comma in quotes does not separate.
 std::vector<Item> split_values(std::string_view option, std::string_view text, std::size_t keys) {
-  std::vector<Item> values;
-  for (std::size_t from = 0;; ++from) {
-    std::size_t end = from;
-    char quote = 0;
-    for (; end < text.size() && (quote != 0 || text[end] != ','); ++end) {
-      if (quote != 0 && text[end] == '\\')
-        ++end;
-      else if (quote != 0 && text[end] == quote)
-        quote = 0;
-      else if (quote == 0 && is_quote(text[end]) && end == from)
-        quote = text[end];
-    }
-    end = std::min(end, text.size());
-    values.push_back({text.substr(from, end - from), from});
-    if (values.size() > keys)
-      reject(option, text, values.back(),
-             keys == 1 ? "there is 1 key field" : fmt::format("there are {} key fields", keys));
-    if (end == text.size()) return values;
-    from = end;
-  }
-}
-
-std::uint32_t find_field(std::string_view option, std::string_view whole, const Item& name,
-                         const Schema& schema) {
-  const auto field = std::ranges::find(schema.fields, name.text, &Field::name);
-  if (field == schema.fields.end()) {
-    std::string names;
-    for (const Field& known : schema.fields) names += ' ' + known.name;
-    reject(option, whole, name, fmt::format("no such field; the record has:{}", names));
-  }
-  return static_cast<std::uint32_t>(field - schema.fields.begin());
+  std::vector<Item> values = split_quoted(text);
+  if (values.size() > keys)
+    reject(option, text, values[keys],
+           keys == 1 ? "there is 1 key field" : fmt::format("there are {} key fields", keys));
+  return values;
 }
 
 constexpr std::pair<std::string_view, Reduction::Operation> reductions[] = {
@@ -203,71 +145,61 @@ void check_reduction(std::string_view text, const Item& name, const Reduction& r
     fail(fmt::format("the field is {}; a count needs an integer", type_name(field)));
 }
 
-// Returns the value of a quoted item of a condition; throws Error if it is malformed.
-std::string unescape(std::string_view text, const Item& quoted) {
+// Returns the text that `quoted`, a part of the option's `text`, stands for.
+std::string unescape(std::string_view option, std::string_view text, const Item& quoted) {
   auto unescaped = unquoted(quoted.text);
-  if (!unescaped) reject("--where", text, quoted, "what is quoted ends with its quote");
+  if (!unescaped) reject(option, text, quoted, "what is quoted ends with its quote");
   return *std::move(unescaped);
 }
 
-// Operands of a condition on fixed-size records: fields of a schema, whose names may be quoted.
+// Operands of a condition on fixed-size records: fields, whose names may stand in quotes.
 struct Fields {
   using Value = FieldValue;
-  std::string_view text;
+  std::string_view option, text;
   const Schema& schema;
 
   Value named(const Item& name) const {
     const std::string whole =
-        is_quote(name.text.front()) ? unescape(text, name) : std::string(name.text);
-    return {find_field("--where", text, {whole, name.position}, schema), {}};
+        is_quote(name.text.front()) ? unescape(option, text, name) : std::string(name.text);
+    return {find_field(option, text, {whole, name.position}, schema.fields), {}};
   }
   void set(Value& with, const Item& value) const {
     const Field& field = schema.fields[with.field];
     if (field.kind == FieldKind::bytes && (value.text.empty() || !is_quote(value.text.front())))
-      reject("--where", text, value,
+      reject(option, text, value,
              fmt::format("field {} compares with bytes in quotes", field.name));
-    with.value = parse_value("--where", text, value, field);
+    with.value = parse_value(option, text, value, field);
   }
 };
 
-// Operands of a condition on text: its columns. Whether a value is a number is checked once the
-// columns are known.
+// Operands of a condition on variable-length records: columns. Whether a value is a number shows
+// when the columns are known.
 struct Columns {
   using Value = TextValue;
-  std::string_view text;
+  std::string_view option, text;
 
-  // Accepts a column that is named as in the header, in quotes.
   Value named(const Item& name) const {
-    const bool quoted = is_quote(name.text.front());
-    const std::size_t end = quoted ? name.text.rfind(name.text.front()) + 1 : 0;
-    std::string unquoted_name = quoted ? unescape(text, name.part(0, end)) : "";
-    if (quoted && unquoted_name.empty()) reject("--where", text, name, "a name is missing");
-    std::vector<TextKey> columns = parse_text_keys(
-        quoted ? "1" + std::string(name.text.substr(end)) : std::string(name.text), "--where");
+    const std::vector<TextKey> columns = parse_text_keys(name.text, option);
     if (columns.size() != 1 || columns.front().descending)
-      reject("--where", text, name, "a comparison is of one column, which has no direction");
-    if (quoted) {
-      columns.front().column = 0;
-      columns.front().name = std::move(unquoted_name);
-    }
+      reject(option, text, name, "a comparison is of one column, which has no direction");
     return {columns.front(), {}};
   }
   void set(Value& with, const Item& value) const {
     const bool quoted = !value.text.empty() && is_quote(value.text.front());
-    if (value.text.empty()) reject("--where", text, value, "a value is missing");
+    if (value.text.empty()) reject(option, text, value, "a value is missing");
     if (!quoted && with.column.type == TextType::bytes)
-      reject("--where", text, value,
+      reject(option, text, value,
              "the column compares with text in quotes; for numbers, add their type to the column: "
              "2:u64, 2:i64 or 2:f64");
-    with.value = quoted ? unescape(text, value) : std::string(value.text);
+    with.value = quoted ? unescape(option, text, value) : std::string(value.text);
   }
 };
 
 // Parses a condition by recursive descent.
 template <class Operands>
-class WhereParser {
+class ConditionParser {
  public:
-  WhereParser(std::string_view text, Operands operands) : text_(text), operands_(operands) {}
+  explicit ConditionParser(Operands operands) : text_(operands.text), operands_(operands) {}
 
   ConditionOf<typename Operands::Value> parse() {
     either();
@@ -279,7 +211,7 @@ class WhereParser {
   using Operation = ConditionOperation;
 
   [[noreturn]] void fail(const Item& item, std::string_view why) const {
-    reject("--where", text_, item, why);
+    reject(operands_.option, text_, item, why);
   }
 
   void either() {
@@ -400,35 +332,60 @@ void parse_on_equal(std::string_view text, const Schema& schema, const std::vect
       reject("--on-equal", text, item,
              "a reduction is operation(field); the operations: sum min max count first last");
     const Item name = item.part(open + 1, item.text.size() - open - 2);
-    const Reduction reduction{operation->second, find_field("--on-equal", text, name, schema)};
+    const Reduction reduction{operation->second,
+                              find_field("--on-equal", text, name, schema.fields)};
     check_reduction(text, name, reduction, schema, keys, query.reductions);
     query.reductions.push_back(reduction);
   }
 }
 
-Condition parse_where(std::string_view text, const Schema& schema) {
-  return WhereParser(text, Fields{text, schema}).parse();
+Condition parse_where(std::string_view text, const Schema& schema, std::string_view option) {
+  return ConditionParser(Fields{option, text, schema}).parse();
 }
 
-TextCondition parse_text_where(std::string_view text) {
-  return WhereParser(text, Columns{text}).parse();
+TextCondition parse_text_where(std::string_view text, std::string_view option) {
+  return ConditionParser(Columns{option, text}).parse();
 }
+
+namespace {
+
+// Returns where the "=" of a tombstone is, whose field may be in quotes. `form` is what it should
+// be.
+std::size_t find_tombstone_sign(std::string_view text, std::string_view form) {
+  constexpr std::string_view option = "--tombstone", signs = "<=!>";
+  const std::size_t sign = split_quoted(text, '=').front().text.size();
+  const bool compares = sign + 1 < text.size() && text[sign + 1] == '=';
+  if (sign >= text.size() || compares || (sign > 0 && signs.find(text[sign - 1]) != signs.npos))
+    reject(option, text, {text, 0},
+           fmt::format("a tombstone is {}, such as op=D, and not a condition; conditions are for "
+                       "--having, and a value that begins with = stands in quotes",
+                       form));
+  return sign;
+}
+
+}  // namespace
 
 FieldValue parse_tombstone(std::string_view text, const Schema& schema) {
+  constexpr std::string_view option = "--tombstone";
+  const std::size_t sign = find_tombstone_sign(text, "field=value");
   const Item whole{text, 0};
-  const std::size_t sign = text.find('=');
-  if (sign == text.npos) reject("--tombstone", text, whole, "a tombstone is field=value");
-  const std::uint32_t field = find_field("--tombstone", text, whole.part(0, sign), schema);
-  return {field, parse_value("--tombstone", text, whole.part(sign + 1), schema.fields[field])};
+  const Item name = whole.part(0, sign);
+  const std::string unquoted_name = !name.text.empty() && is_quote(name.text[0])
+                                        ? unescape(option, text, name)
+                                        : std::string(name.text);
+  const std::uint32_t field = find_field(option, text, {unquoted_name, 0}, schema.fields);
+  return {field, parse_value(option, text, whole.part(sign + 1), schema.fields[field])};
 }
 
 TextValue parse_text_tombstone(std::string_view text) {
-  const std::size_t sign = text.find('=');
-  if (sign == text.npos) reject("--tombstone", text, {text, 0}, "a tombstone is column=value");
-  const std::vector<TextKey> columns = parse_text_keys(text.substr(0, sign), "--tombstone");
+  constexpr std::string_view option = "--tombstone";
+  const std::size_t sign = find_tombstone_sign(text, "column=value");
+  const std::vector<TextKey> columns = parse_text_keys(text.substr(0, sign), option);
   if (columns.size() != 1)
-    reject("--tombstone", text, {text.substr(0, sign), 0}, "a tombstone is of one column");
-  return {columns.front(), std::string(text.substr(sign + 1))};
+    reject(option, text, {text.substr(0, sign), 0}, "a tombstone is of one column");
+  const Item value = Item{text, 0}.part(sign + 1);
+  const bool quoted = !value.text.empty() && is_quote(value.text[0]);
+  return {columns.front(), quoted ? unescape(option, text, value) : std::string(value.text)};
 }
 
 std::vector<FieldValue> parse_bound(std::string_view option, std::string_view text,
@@ -458,7 +415,7 @@ std::vector<std::string> parse_text_bound(std::string_view option, std::string_v
 std::vector<std::uint32_t> parse_select(std::string_view text, const Schema& schema) {
   std::vector<std::uint32_t> fields;
   for (const Item& item : split(text)) {
-    const std::uint32_t field = find_field("--select", text, item, schema);
+    const std::uint32_t field = find_field("--select", text, item, schema.fields);
     if (std::ranges::find(fields, field) != fields.end())
       reject("--select", text, item, "the field is named twice");
     fields.push_back(field);
@@ -468,9 +425,9 @@ std::vector<std::uint32_t> parse_select(std::string_view text, const Schema& sch
 
 std::vector<TextKey> parse_text_select(std::string_view text) {
   std::vector<TextKey> columns;
-  for (const Item& item : split(text)) {
+  for (const Item& item : split_quoted(text)) {
     const std::vector<TextKey> column = parse_text_keys(item.text, "--select");
-    if (column.size() != 1 || item.text.find(':') != item.text.npos)
+    if (column.size() != 1 || split_quoted(item.text, ':').size() != 1)
       reject("--select", text, item, "a selection is of columns, without types and orders");
     columns.push_back(column.front());
   }

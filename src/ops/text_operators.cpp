@@ -54,13 +54,9 @@ TextOperatorChain::TextOperatorChain(const KeyEncoding& encoding, const TextForm
                                      bool within_bounds, std::size_t runs)
     : encoding_(encoding), on_equal_(query.on_equal), limits_(query.limit.has_value()) {
   if (is_set_operation(on_equal_)) set_operation_ = {on_equal_, static_cast<std::uint32_t>(runs)};
-  if (const auto& tombstone = query.text_tombstone) {
-    TextFormat by = format;
-    by.keys = {tombstone->column};
-    tombstone_.emplace(tombstone_column_.emplace(by, header, "--tombstone").layout(),
-                       std::vector{tombstone->value}, "--tombstone");
-  }
-  if (!query.text_where.steps.empty()) where_.emplace(format, header, query.text_where);
+  if (query.text_tombstone || !query.text_having.steps.empty())
+    dropped_.emplace(TextFilter::dropping(format, header, query));
+  if (!query.text_where.steps.empty()) where_.emplace(format, header, query.text_where, "--where");
   if (!query.text_select.empty()) selection_.emplace(format, header, query.text_select);
   if (within_bounds) return;
   if (!query.text_from.empty()) from_.emplace(layout(), query.text_from, "--from");
@@ -74,9 +70,10 @@ TextTileOperators::TextTileOperators(const TextOperatorChain& shape, std::span<s
       in_place_(in_place),
       begin_(place.data()),
       end_(begin_),
+      place_end_(begin_ + place.size()),
       sum_(sum),
       sums_left_out_(sum && !shape.selection() && !shape.set_operation()),
-      as_it_is_(uses_writer() && !shape.tombstone_ && !shape.set_operation()),
+      as_it_is_(uses_writer() && !shape.dropped_ && !shape.set_operation()),
       runs_(shape.encoding_.layout()) {}
 
 void TextTileOperators::leave_out(const PrefixRef& entry) {
@@ -122,6 +119,7 @@ inline void TextTileOperators::take_of_group(const PrefixRef& entry) {
     return;
   }
   descends_ = descends_ || (sum_ && text_less(operators_->layout(), entry, *open_));
+  ++shaped_.resolved.replaced;
   leave_out(operators_->on_equal() == OnEqual::last ? *open_ : entry);
   if (operators_->on_equal() == OnEqual::last) {
     open_ = entry;
@@ -286,21 +284,48 @@ void TextTileOperators::close_set() {
 }
 
 void TextTileOperators::put_changed(const PrefixRef& entry) {
-  const auto record = bytes_of(operators_->layout(), entry);
-  if (operators_->drops_tombstone(record)) return leave_out(entry);
-  ++shaped_.records;
-  std::byte* const to = position();
-  const TextSelection* const selection = operators_->selection();
-  if (!selection) {
-    move(entry);
-  } else if (!in_place_) {
-    end_ = selection->select(record, to);
-  } else {
-    const auto selected = selection->select(record);
-    end_ = std::ranges::copy(selected, to).out;
+  if (operators_->drops(bytes_of(operators_->layout(), entry), results_)) {
+    ++shaped_.resolved.deleted;
+    return leave_out(entry);
   }
+  if (operators_->selection()) return put_selected(entry);
+  ++shaped_.records;
+  const std::byte* const begin = position();
+  move(entry);
+  note_outgoing(begin);
+}
+
+// A selected record may be longer than the one it comes from. In place it must not reach records
+// that are still to be read; records from the first on that has no room are spilled.
+void TextTileOperators::put_selected(const PrefixRef& entry) {
+  const auto record = bytes_of(operators_->layout(), entry);
+  const TextSelection& selection = *operators_->selection();
+  const std::byte* const begin = end_;
+  const bool spills = shaped_.spilled_records != 0;
+  const auto room =
+      static_cast<std::uint64_t>((in_place_ ? record.data() + record.size() : place_end_) - begin);
+  if (!in_place_ && !spills && selection.max_bytes(record) <= room) {
+    end_ = selection.select(record, end_);
+  } else {
+    const auto selected = selection.select(record);
+    if (spills || selected.size() > room) {
+      const PrefixRef spilled = make_entry(0, selected.data(), selected.size());
+      if (sum_)
+        shaped_.left_out -= prefix_refs_fingerprint(sum_, operators_->layout(), {&spilled, 1});
+      shaped_.spilled.insert(shaped_.spilled.end(), selected.begin(), selected.end());
+      ++shaped_.spilled_records;
+      return;
+    }
+    end_ = std::ranges::copy(selected, end_).out;
+  }
+  ++shaped_.records;
+  note_outgoing(begin);
+}
+
+// The record that begins at `begin` was put out.
+void TextTileOperators::note_outgoing(const std::byte* begin) {
   if (!sum_ || sums_left_out_) return;
-  outgoing_.push_back(make_entry(0, to, static_cast<std::uint64_t>(position() - to)));
+  outgoing_.push_back(make_entry(0, begin, static_cast<std::uint64_t>(position() - begin)));
   if (outgoing_.size() == batch_records) sum_outgoing();
 }
 
@@ -361,8 +386,19 @@ void TextBoundaryMerge::put(std::span<const std::byte> records, std::uint64_t co
   if (count != 0) unit.pieces.push_back(records);
 }
 
+void TextBoundaryMerge::put_between(TextOperatorOutput& shaped, MergedUnit& unit) {
+  put(shaped.between, shaped.records, unit);
+  if (shaped.spilled_records == 0) return;
+  unit.apart.push_back(std::move(shaped.spilled));
+  put(unit.apart.back(), shaped.spilled_records, unit);
+}
+
 void TextBoundaryMerge::put(std::vector<std::byte> record, MergedUnit& unit) {
-  if (record.empty() || operators_.drops_tombstone(record)) return;
+  if (record.empty()) return;
+  if (operators_.drops(record, results_)) {
+    ++resolved_.deleted;
+    return;
+  }
   if (const TextSelection* const selection = operators_.selection())
     record = selection->select(record);
   const PrefixRef entry = make_entry(0, record.data(), record.size());
@@ -379,7 +415,7 @@ void TextBoundaryMerge::check_order(TextOperatorOutput& shaped) {
 }
 
 void TextBoundaryMerge::join(TextOperatorOutput& shaped, MergedUnit& unit) {
-  if (shaped.head.empty()) return put(shaped.between, shaped.records, unit);
+  if (shaped.head.empty()) return put_between(shaped, unit);
   if (!open_.empty() && operators_.less(shaped.head, open_))
     throw Corrupted("the merged units are not in order");
   const bool goes_on = !open_.empty() && !operators_.less(open_, shaped.head);
@@ -387,11 +423,12 @@ void TextBoundaryMerge::join(TextOperatorOutput& shaped, MergedUnit& unit) {
     shaped.failure = std::make_exception_ptr(EqualKeys(shaped.head.data(), shaped.head.size()));
     return;
   }
+  if (goes_on) ++resolved_.replaced;
   if (!goes_on) put(std::move(open_), unit);
   if (!goes_on || operators_.on_equal() == OnEqual::last) open_ = std::move(shaped.head);
   if (shaped.tail.empty()) return;
   put(std::exchange(open_, std::move(shaped.tail)), unit);
-  put(shaped.between, shaped.records, unit);
+  put_between(shaped, unit);
 }
 
 void TextBoundaryMerge::join_set(TextOperatorOutput& shaped, MergedUnit& unit) {
@@ -404,32 +441,29 @@ void TextBoundaryMerge::join_set(TextOperatorOutput& shaped, MergedUnit& unit) {
       if (piece.count != 0)
         put_range(open_set_.group.take(*operators_.set_operation(), piece), records, unit);
   }
-  put(shaped.between, shaped.records, unit);
+  put_between(shaped, unit);
   if (!shaped.tail_set.empty()) open_set_ = std::move(shaped.tail_set);
 }
 
-// Emits the records of `records` that `range` selects, projected where they are.
+// Puts out the records that go out of some of `records`: where they stand if they stay as they are.
 void TextBoundaryMerge::put_range(const SetGroup::Range& range, std::span<std::byte> records,
                                   MergedUnit& unit) {
-  std::byte* from = records.data();
-  std::byte* begin = from;
-  std::byte* end = from;
+  const bool changes = operators_.selection() || operators_.dropped();
+  const std::byte* from = records.data();
+  const std::byte* begin = from;
   for (std::uint64_t i = 0; i < range.end; ++i) {
     const std::span<const std::byte> record(from, record_bytes(operators_.layout(), from));
-    if (i == range.first) begin = end = from;
+    if (i == range.first) begin = from;
     from += record.size();
     if (i < range.first) continue;
-    PrefixRef entry = make_entry(0, record.data(), record.size());
-    if (const TextSelection* const selection = operators_.selection()) {
-      const auto selected = selection->select(record);
-      entry = make_entry(0, end, selected.size());
-      end = std::ranges::copy(selected, end).out;
-    } else {
-      end = from;
+    if (changes) {
+      put(std::vector(record.begin(), record.end()), unit);
+      continue;
     }
+    const PrefixRef entry = make_entry(0, record.data(), record.size());
     if (sum_) left_out_ -= prefix_refs_fingerprint(sum_, operators_.layout(), {&entry, 1});
   }
-  put(std::span(begin, end), range.end - range.first, unit);
+  if (!changes) put(std::span(begin, from), range.end - range.first, unit);
 }
 
 void TextBoundaryMerge::join(MergedUnit& unit) {
@@ -437,6 +471,7 @@ void TextBoundaryMerge::join(MergedUnit& unit) {
     left_out_ += shaped.left_out;
     check_order(shaped);
     if (done()) continue;
+    resolved_ += shaped.resolved;
     if (operators_.set_operation())
       join_set(shaped, unit);
     else
@@ -484,7 +519,7 @@ MergedUnit apply_to_text(const TextOperatorChain& shape, const WorkUnit& unit, F
   const std::span place(room.empty() ? const_cast<std::byte*>(record.data()) : room.data(),
                         record.size());
   TextUnitOperators shaper(shape, unit, sum);
-  shaper.begin({&place, 1}, true);
+  shaper.begin({&place, 1}, room.empty());
   add_segments(shaper, unit);
   shaper.tile(0).write(only, sizeof(PrefixRef));
   shaper.tile(0).finish();

@@ -37,8 +37,8 @@ class TextOperatorChain {
   // Movable only: bounds point to memory that moves with the chain.
   TextOperatorChain(TextOperatorChain&&) = default;
 
-  // Returns whether every record is emitted unchanged.
-  bool keeps_all() const { return !chooses() && !groups() && !limits_ && !selection_; }
+  // Whether it leaves every record as it is.
+  bool keeps_all() const { return !chooses() && !groups() && !limits_ && !selection_ && !dropped_; }
 
   OnEqual on_equal() const { return on_equal_; }
   bool groups() const { return on_equal_ != OnEqual::keep; }
@@ -48,16 +48,15 @@ class TextOperatorChain {
   bool chooses() const { return from_ || to_ || where_; }
   bool has_bounds() const { return from_ || to_; }
   const TextFilter* filter() const { return where_ ? &*where_ : nullptr; }
-  // Returns the value that marks a tombstone: a group whose resulting record has it is dropped.
-  // Null if there is none.
-  const TextBound* tombstone() const { return tombstone_ ? &*tombstone_ : nullptr; }
-  // Returns the projection; null if records are emitted whole.
+  // Returns the filter of resolved records that are dropped; null: none are.
+  const TextFilter* dropped() const { return dropped_ ? &*dropped_ : nullptr; }
+  // What goes out of a record; null: all of it.
   const TextSelection* selection() const { return selection_ ? &*selection_ : nullptr; }
   const TextLayout& layout() const { return *encoding_.layout().text; }
 
-  // Returns whether a group's resulting record is a tombstone.
-  bool drops_tombstone(std::span<const std::byte> record) const {
-    return tombstone_ && tombstone_->compare(record) == 0;
+  // Returns whether a resolved record is dropped. `scratch` as in TextFilter.
+  bool drops(std::span<const std::byte> record, std::vector<char>& scratch) const {
+    return dropped_ && dropped_->test(record, scratch);
   }
 
   bool less(std::span<const std::byte> a, std::span<const std::byte> b) const {
@@ -71,9 +70,8 @@ class TextOperatorChain {
   OnEqual on_equal_;
   std::optional<SetOperation> set_operation_;
   bool limits_;
-  std::optional<TextEncoding> tombstone_column_;
-  std::optional<TextBound> from_, to_, tombstone_;
-  std::optional<TextFilter> where_;
+  std::optional<TextBound> from_, to_;
+  std::optional<TextFilter> where_, dropped_;
   std::optional<TextSelection> selection_;
 };
 
@@ -139,6 +137,8 @@ class TextTileOperators {
   void put(std::span<const PrefixRef> entries);
   void put(const PrefixRef& entry);
   void put_changed(const PrefixRef& entry);
+  void put_selected(const PrefixRef& entry);
+  void note_outgoing(const std::byte* begin);
   void sum_outgoing();
   void move(const PrefixRef& entry);
   std::byte* position() const { return uses_writer() ? writer_.position() : end_; }
@@ -151,7 +151,8 @@ class TextTileOperators {
   GatherWriter writer_;
   bool in_place_;
   std::byte* begin_;
-  std::byte* end_;  // end of the output, unless `writer_` writes it
+  std::byte* end_;  // of what was put out, but for what writer_ did
+  const std::byte* place_end_;
   FingerprintSum sum_;
   // For unchanged output it is enough to hash the records that are dropped, usually few.
   bool sums_left_out_;
@@ -215,9 +216,10 @@ class TextBoundaryMerge {
   // Emits the last group, which is still open.
   void finish(MergedUnit& unit);
 
-  std::uint64_t records() const { return records_; }  // emitted so far
-  // Returns hash(read) - hash(emitted): the fingerprint of all records that were read less that of
-  // the emitted ones. Meaningless once the limit has cut records off.
+  std::uint64_t records() const { return records_; }  // that went out
+  const ResolvedCounts& resolved() const { return resolved_; }
+  // What the fingerprint of all records that were read is more than that of those that went out;
+  // unless the limit cut them off.
   std::uint64_t left_out() const { return left_out_; }
   // Returns whether no more records are emitted.
   bool done() const { return ended_ || records_ == limit_; }
@@ -227,6 +229,7 @@ class TextBoundaryMerge {
   void join(TextOperatorOutput& shaped, MergedUnit& unit);
   void join_set(TextOperatorOutput& shaped, MergedUnit& unit);
   void put_range(const SetGroup::Range& range, std::span<std::byte> records, MergedUnit& unit);
+  void put_between(TextOperatorOutput& shaped, MergedUnit& unit);
   void put(std::vector<std::byte> record, MergedUnit& unit);
   void put(std::span<const std::byte> records, std::uint64_t count, MergedUnit& unit);
 
@@ -237,6 +240,8 @@ class TextBoundaryMerge {
   OpenSet open_set_;
   std::vector<std::byte> last_;  // last merged record
   std::uint64_t records_ = 0;
+  ResolvedCounts resolved_;
+  std::vector<char> results_;  // of a filter
   std::uint64_t left_out_ = 0;
   bool ended_ = false;
 };

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <numeric>
 #include <utility>
 
 #include "corank/error.hpp"
@@ -112,11 +113,16 @@ void TileOperators::take_block(std::byte* records, std::uint64_t count) {
       if (operators_->groups()) move_records(records, records, {which, kept}, record_bytes);
     }
     if (operators_->groups())
-      take_groups(records, operators_->filters_ ? kept : count, merged.tie);
-    else if (operators_->filters_)
-      put(records, {which, kept});
+      return take_groups(records, operators_->filters_ ? kept : count, merged.tie);
+    if (!operators_->filters_ && !operators_->drops_) return put_stretch(records, count);
+    if (!operators_->filters_) {
+      kept = count;
+      std::iota(which, which + count, std::uint16_t{0});
+    }
+    if (operators_->drops_)
+      put_resolved(records, {which, kept}, operators_->dropped_.test(records, count, masks_));
     else
-      put_stretch(records, count);
+      put(records, {which, kept});
   } catch (...) {
     failure_ = std::current_exception();
     open_ = Group();
@@ -154,7 +160,7 @@ void TileOperators::take_groups(std::byte* records, std::uint64_t count, bool ma
   if (count == 0) return;
   const std::uint32_t record_bytes = operators_->record_bytes();
 
-  if (!may_tie && !operators_->drops_tombstone_) return take_singles(records, count);
+  if (!may_tie && !operators_->drops_) return take_singles(records, count);
 
   std::uint16_t starts[max_block_records + 1];
   const bool goes_on = !open_.empty() && operators_->equal(open_.record(), records);
@@ -317,14 +323,17 @@ void TileOperators::take_sets(std::byte* records, std::uint64_t count, bool may_
       head_pieces_.push_back(piece);
     });
   }
-  put(records, {which, kept});
+  if (operators_->drops_)
+    put_resolved(records, {which, kept}, operators_->dropped_.test(records, count, masks_));
+  else
+    put(records, {which, kept});
 }
 
 void TileOperators::close_group() {
   if (open_.empty()) return;
   if (in_head_)
     head_ = std::exchange(open_, Group());
-  else if (open_.finish(*operators_, end_))
+  else if (open_.finish(*operators_, end_, resolved_))
     end_ += operators_->output_bytes();
   in_head_ = false;
 }
@@ -337,15 +346,20 @@ void TileOperators::put_groups(std::byte* records, std::span<const std::uint16_t
   if (operators_->counts_)
     for (std::uint64_t group = 0; group < groups; ++group)
       if (size(group) == 1) operators_->count_one(records + starts[group] * record_bytes, 1);
-  const Filter::Mask* buried = nullptr;
-  if (operators_->drops_tombstone_)
-    buried = &operators_->tombstone_.test(records, starts.back(), masks_);
+  const Filter::Mask* dropped = nullptr;
+  if (operators_->drops_) dropped = &operators_->dropped_.test(records, starts.back(), masks_);
 
   std::uint16_t which[max_block_records];
   std::uint64_t count = 0;
   const auto take = [&](std::uint64_t record) {
-    which[count] = static_cast<std::uint16_t>(record);
-    count += buried ? 1 - (*buried)[record] : 1;
+    which[count++] = static_cast<std::uint16_t>(record);
+  };
+  const auto put_taken = [&] {
+    if (dropped)
+      put_resolved(records, {which, count}, *dropped);
+    else
+      put(records, {which, count});
+    count = 0;
   };
   switch (operators_->on_equal()) {
     case OnEqual::last:
@@ -357,17 +371,26 @@ void TileOperators::put_groups(std::byte* records, std::span<const std::uint16_t
           take(starts[group]);
           continue;
         }
-        put(records, {which, count});
-        count = 0;
+        put_taken();
         work_.start(*operators_, records + starts[group] * record_bytes,
                     static_cast<std::uint64_t>(size(group)));
-        if (work_.finish(*operators_, end_)) end_ += operators_->output_bytes();
+        if (work_.finish(*operators_, end_, resolved_)) end_ += operators_->output_bytes();
       }
       break;
     default:
       for (std::uint64_t group = 0; group < groups; ++group) take(starts[group]);
   }
-  put(records, {which, count});
+  if (operators_->on_equal() != OnEqual::reduce)
+    resolved_.replaced += static_cast<std::uint64_t>(starts.back() - starts.front()) - groups;
+  put_taken();
+}
+
+// Puts out those of the records that `which` names and that are not dropped.
+void TileOperators::put_resolved(const std::byte* records, std::span<std::uint16_t> which,
+                                 const Filter::Mask& dropped) {
+  const auto rest = std::ranges::remove_if(which, [&](std::uint16_t i) { return dropped[i] != 0; });
+  resolved_.deleted += rest.size();
+  put(records, which.first(which.size() - rest.size()));
 }
 
 void TileOperators::put(const std::byte* records, std::span<const std::uint16_t> which) {

@@ -49,6 +49,8 @@ class TileOperators {
                             bool begins_within, std::uint16_t* starts) const;
   void close_group();
   void put_groups(std::byte* records, std::span<const std::uint16_t> starts);
+  void put_resolved(const std::byte* records, std::span<std::uint16_t> which,
+                    const Filter::Mask& dropped);
   void put(const std::byte* records, std::span<const std::uint16_t> which);
   void put_stretch(const std::byte* records, std::uint64_t count);
 
@@ -65,8 +67,9 @@ class TileOperators {
   std::uint64_t outgoing_ = 0;           // fingerprint of the output
   Group head_, open_;
   bool in_head_ = true;
-  std::exception_ptr failure_;  // error that replaces what would follow the output
-  // Set operations only. The rows of the leading partial group stay at `place`, before the output.
+  ResolvedCounts resolved_;
+  std::exception_ptr failure_;  // of what follows what was put out
+  // Of set operations, whose head stays in the tile's place, before what was put out.
   GroupRunCounter runs_;
   std::vector<std::byte> head_record_;
   std::vector<SetPiece> head_pieces_;

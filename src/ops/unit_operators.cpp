@@ -27,12 +27,13 @@ void put_piece(std::vector<std::span<const std::byte>>& pieces, std::span<const 
 
 // Appends the records of a leading partial group that the set operation emits.
 void put_set(const OperatorChain& shape, SetGroup& group, std::span<const LeadingGroup> head,
-             std::vector<std::span<const std::byte>>& pieces) {
+             std::vector<std::span<const std::byte>>& pieces, ResolvedCounts& counts) {
   const std::uint64_t record_bytes = shape.record_bytes();
   for (const auto& [run, records] : head) {
     const auto range = group.take(*shape.set_operation(), {run, records.size() / record_bytes});
-    put_piece(pieces, shape.select(records.subspan(range.first * record_bytes,
-                                                   (range.end - range.first) * record_bytes)));
+    put_piece(pieces, shape.emit(records.subspan(range.first * record_bytes,
+                                                 (range.end - range.first) * record_bytes),
+                                 counts));
   }
 }
 
@@ -101,7 +102,7 @@ void UnitOperators::join_groups(MergedUnit& unit) {
   bool before_tile = false;
   bool in_head = true;
   const auto finish_at = [&](std::byte* place) {
-    if (!open.finish(operators_, place)) return false;
+    if (!open.finish(operators_, place, unit.resolved)) return false;
     unit.outgoing_fingerprint += sum_of({place, output_bytes});
     return true;
   };
@@ -154,6 +155,7 @@ void UnitOperators::join_groups(MergedUnit& unit) {
   for (const TileOperators& tile : std::span(tiles_).first(joined)) {
     put_piece(unit.pieces, {tile.begin_, tile.end_});
     unit.outgoing_fingerprint += tile.outgoing_;
+    unit.resolved += tile.resolved_;
   }
 }
 
@@ -177,7 +179,7 @@ void UnitOperators::join_sets(MergedUnit& unit) {
       } else {
         if (!goes_on(open.record)) open = {tile.head_record_, {}};
         std::vector<std::span<const std::byte>> decided;
-        put_set(operators_, open.group, head, decided);
+        put_set(operators_, open.group, head, decided, unit.resolved);
         for (const auto piece : decided) {
           put_piece(unit.pieces, piece);
           unit.outgoing_fingerprint += sum_of(piece);
@@ -187,6 +189,7 @@ void UnitOperators::join_sets(MergedUnit& unit) {
     }
     put_piece(unit.pieces, {tile.begin_, tile.end_});
     unit.outgoing_fingerprint += tile.outgoing_;
+    unit.resolved += tile.resolved_;
     unit.failure = tile.failure_;
   }
   unit.tail_set = std::move(open);
@@ -204,14 +207,15 @@ void BoundaryMerge::add(std::span<const std::byte> outgoing) {
 void BoundaryMerge::put_group(std::vector<std::byte>& edge) {
   if (open_.empty() || done()) return;
   edge.resize(edge.size() + operators_.output_bytes());
-  if (open_.finish(operators_, edge.data() + edge.size() - operators_.output_bytes()))
-    --remaining_;
+  if (open_.finish(operators_, edge.data() + edge.size() - operators_.output_bytes(), resolved_))
+    --left_;
   else
     edge.resize(edge.size() - operators_.output_bytes());
 }
 
 void BoundaryMerge::join(MergedUnit& unit, std::vector<std::byte>& edge) {
   const std::uint32_t bytes = operators_.output_bytes();
+  if (!done()) resolved_ += unit.resolved;
   edge.clear();
   edge.reserve(3 * bytes);  // pieces point into it, so it must not be reallocated
   std::vector<std::span<const std::byte>> pieces(1);
@@ -243,7 +247,7 @@ void BoundaryMerge::join(MergedUnit& unit, std::vector<std::byte>& edge) {
       open_set_ = {unit.head_record, {}};
     }
     std::vector<std::span<const std::byte>> all;
-    put_set(operators_, open_set_.group, unit.head_pieces, all);
+    put_set(operators_, open_set_.group, unit.head_pieces, all, resolved_);
     for (const auto piece : all) add(piece);
     for (const auto piece : unit.pieces) put_piece(all, piece);
     unit.pieces = std::move(all);

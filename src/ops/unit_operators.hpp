@@ -62,8 +62,9 @@ class BoundaryMerge {
   // Returns the fingerprint of all emitted records, taken as operators produced them. Meaningless
   // once the limit has cut records off.
   std::uint64_t fingerprint() const { return fingerprint_; }
-  // Returns whether no more records are emitted.
-  bool done() const { return remaining_ == 0; }
+  const ResolvedCounts& resolved() const { return resolved_; }
+  // Whether nothing goes out any more.
+  bool done() const { return left_ == 0; }
 
  private:
   void put_group(std::vector<std::byte>& edge);
@@ -74,6 +75,7 @@ class BoundaryMerge {
   std::uint64_t remaining_;
   FingerprintSum sum_;
   std::uint64_t fingerprint_ = 0;
+  ResolvedCounts resolved_;
   Group open_;
   OpenSet open_set_;
 };

@@ -22,12 +22,13 @@ void check_text_query(const Options& options) {
         "--on-equal reduce combines fields of records of a fixed size; of text and pairs keep "
         "first or last, or convert them");
   if (query.tombstone || !query.where.steps.empty() || !query.select.empty() ||
-      !query.from.empty() || !query.to.empty())
+      !query.having.steps.empty() || !query.from.empty() || !query.to.empty())
     throw Error("text and pairs have no fields; of Shaping, what begins with text_ is for them");
   check_tombstone(query, query.text_tombstone.has_value());
   if (options.copy_only &&
       (query.on_equal != OnEqual::keep || query.limit || !query.text_from.empty() ||
-       !query.text_to.empty() || !query.text_where.steps.empty() || !query.text_select.empty()))
+       !query.text_to.empty() || !query.text_where.steps.empty() ||
+       !query.text_having.steps.empty() || !query.text_select.empty()))
     throw Error("--copy-only leaves the records as they are; drop it, or what chooses among them");
 }
 
@@ -36,17 +37,20 @@ void check_query(const Options& options) {
   const bool groups = query.on_equal != OnEqual::keep;
   if (options.text) return check_text_query(options);
   if (!query.text_from.empty() || !query.text_to.empty() || query.text_tombstone ||
-      !query.text_where.steps.empty() || !query.text_select.empty())
+      !query.text_where.steps.empty() || !query.text_having.steps.empty() ||
+      !query.text_select.empty())
     throw Error("Shaping::text_… is for records of variable length");
-  if (options.copy_only && (groups || query.tombstone || !query.where.steps.empty() ||
-                            !query.select.empty() || !query.from.empty() || !query.to.empty()))
+  if (options.copy_only &&
+      (groups || query.tombstone || !query.where.steps.empty() || !query.having.steps.empty() ||
+       !query.select.empty() || !query.from.empty() || !query.to.empty()))
     throw Error("--copy-only leaves the records as they are; drop it, or what chooses among them");
   check_tombstone(query, query.tombstone.has_value());
   if (query.limit && options.parts > 1 && options.resume &&
-      (groups || !query.where.steps.empty() || !query.select.empty()))
+      (groups || !query.where.steps.empty() || !query.having.steps.empty() ||
+       !query.select.empty()))
     throw Error(
         "--resume needs to know beforehand where each part ends; drop it, or --limit, or --parts, "
-        "or --where, --on-equal and --select");
+        "or --where, --on-equal, --having and --select");
   if (query.on_equal == OnEqual::reduce && query.reductions.empty())
     throw Error("--on-equal reduce names no fields; write reduce:sum(field)");
 }

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "corank/error.hpp"
+#include "corank/text_key.hpp"
 #include "format/framing.hpp"
 #include "run/header_doubts.hpp"
 
@@ -155,13 +156,44 @@ std::string common_header_bytes(std::vector<Run>& runs, const std::stop_token& s
   return {reinterpret_cast<const char*>(header->data()), header->size()};
 }
 
+// Returns the run's first record, without a terminator if the run ends with it; empty if the run
+// is. Returns nothing if it is longer than a header.
+std::optional<std::string> first_record(Run& run, const TextLayout& layout,
+                                        const std::stop_token& stop) {
+  for (std::uint64_t bytes = 4096; bytes <= max_header_bytes; bytes *= 4) {
+    const std::vector<std::byte> begin = first_bytes(run, bytes, stop);
+    const std::string_view text(reinterpret_cast<const char*>(begin.data()), begin.size());
+    const std::size_t mark_bytes = byte_order_mark_bytes(layout.kind, text);
+    const std::uint64_t found = first_record_bytes(layout, std::span(begin).subspan(mark_bytes));
+    if (found == 0 && begin.size() == bytes) continue;
+    return std::string(text.substr(0, found != 0 ? mark_bytes + found : text.size()));
+  }
+  return std::nullopt;
+}
+
+// Returns a layout by which records are found, whatever the keys are.
+TextEncoding without_keys(TextFormat format) {
+  format.keys.clear();
+  return TextEncoding(format);
+}
+
+// Returns how many columns a record needs to have all that the options name.
+std::uint32_t wanted_columns(const TextFormat& format, const Query& query) {
+  std::uint32_t column = format.ragged == RaggedRecords::error ? 1 : 0;
+  const auto add = [&](const TextKey& key) { column = std::max(column, key.column); };
+  std::ranges::for_each(format.keys, add);
+  std::ranges::for_each(query.text_select, add);
+  for (const TextCondition::Step& step : query.text_where.steps) add(step.with.column);
+  for (const TextCondition::Step& step : query.text_having.steps) add(step.with.column);
+  if (query.text_tombstone) add(query.text_tombstone->column);
+  return column;
+}
+
 }  // namespace
 
 Header take_header(std::vector<Run>& runs, const TextFormat& format, const HeaderRules& rules) {
   if (!format.header && format.header_lines == 0 && format.comment.empty()) return {};
-  TextFormat nameless = format;
-  nameless.keys.clear();
-  const TextEncoding encoding(nameless);
+  const TextEncoding encoding = without_keys(format);
   std::optional<TextHead> kept;
   const Run* first = nullptr;
   const Run* other_comments = nullptr;
@@ -209,6 +241,25 @@ Header take_header(std::vector<Run>& runs, const Options& options) {
                                 : doubt_first_records(runs, *options.text, is_verified);
   if (!doubt.empty()) options.notice(doubt);
   return header;
+}
+
+std::string widest_first_record(std::vector<Run>& runs, const TextFormat& format,
+                                const Query& query, std::stop_token stop) {
+  const std::uint32_t wanted = wanted_columns(format, query);
+  if (format.kind == TextKind::pairs || wanted == 0) return {};
+  const TextEncoding encoding = without_keys(format);
+  std::string widest;
+  std::uint32_t max_columns = 0;
+  for (Run& run : runs) {
+    std::optional<std::string> record = first_record(run, encoding.layout(), stop);
+    if (!record) return {};
+    if (record->empty()) continue;
+    const std::uint32_t columns = count_columns(encoding.layout(), *record);
+    if (columns > max_columns) widest = *std::move(record);
+    max_columns = std::max(max_columns, columns);
+    if (max_columns >= wanted) break;
+  }
+  return widest;
 }
 
 }  // namespace corank

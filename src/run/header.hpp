@@ -34,4 +34,10 @@ Header take_header(std::vector<Run>& runs, const TextFormat& format, const Heade
 // a first record that looks like a header, and of a header that looks like a record.
 Header take_header(std::vector<Run>& runs, const Options& options);
 
+// Returns the first record of a run, the one with the most columns; runs after one that has all
+// columns that the options number are not read. Returns nothing if no column is wanted, no run has
+// a record, or one is too long.
+std::string widest_first_record(std::vector<Run>& runs, const TextFormat& format,
+                                const Query& query, std::stop_token stop = {});
+
 }  // namespace corank

@@ -373,9 +373,7 @@ std::uint64_t StreamReader::find_records(RunState& run, Filling& filling,
     filling.count += found.records;
     end += found.bytes;
     if (found.bad) {
-      if (layout.text->bad_numbers != BadNumbers::skip ||
-          found.bad->reason == BadRecord::Reason::open_quote ||
-          found.bad->reason == BadRecord::Reason::cut_off)
+      if (layout.text->bad_numbers != BadNumbers::skip || !found.bad->can_skip())
         throw_bad_record(run.stream.path, run.stream.header_lines, run.records + filling.count,
                          run.offset + end, *layout.text, *found.bad, bytes.data() + end);
       if (filling.count != 0) break;

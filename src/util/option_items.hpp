@@ -1,9 +1,11 @@
-// Splits an option's value into items, separated by commas by default. Errors name the item and its
-// position.
+// The items of an option's value: how it is split, what quotes in it mean, which names it may mean.
 #pragma once
 
 #include <fmt/format.h>
 
+#include <cstdint>
+#include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -32,10 +34,42 @@ inline std::vector<Item> split(std::string_view text, char separator = ',') {
   }
 }
 
+inline bool is_quote(char c) {
+  return c == '\'' || c == '"';
+}
+
+// Splits like split(), but not within an item that begins with a quote.
+std::vector<Item> split_quoted(std::string_view text, char separator = ',');
+
+// Returns the text within quotes, its escapes resolved; nothing if the quote does not close at the
+// end.
+std::optional<std::string> unquoted(std::string_view text);
+
+// Returns the name that is most like `name` by edit distance; nothing if none is similar.
+std::optional<std::string_view> nearest(std::string_view name,
+                                        const std::vector<std::string>& names);
+
 [[noreturn]] inline void reject(std::string_view option, std::string_view whole, const Item& item,
                                 std::string_view why) {
   throw Error(fmt::format("{} \"{}\": at character {}, \"{}\": {}", option, whole,
                           item.position + 1, item.text, why));
+}
+
+// Throws the Error for a name, a part of the option's `whole` text, that no field of the record
+// has.
+[[noreturn]] void reject_field(std::string_view option, std::string_view whole, const Item& name,
+                               const std::vector<std::string>& names);
+
+// Returns the index of the field, a Field, that `name` names. Throws Error where there is none.
+template <class Fields>
+std::uint32_t find_field(std::string_view option, std::string_view whole, const Item& name,
+                         const Fields& fields) {
+  std::vector<std::string> names;
+  for (const auto& field : fields) {
+    if (field.name == name.text) return static_cast<std::uint32_t>(names.size());
+    names.push_back(field.name);
+  }
+  reject_field(option, whole, name, names);
 }
 
 }  // namespace corank

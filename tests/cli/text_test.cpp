@@ -595,6 +595,150 @@ TEST_CASE("bad input: what is to become of text contradicts itself", "[text]") {
   refuses({"--copy-only", "--on-equal", "first"}, {"--copy-only"});
 }
 
+TEST_CASE("bad input: a column that no file has", "[text]") {
+  const Folder test({"name,2019\na,1\nb,5\n", "name,2019\n"});
+  const Strings csv{"--csv", "--header"};
+  const auto refuses = [](const Folder& of, Strings all, const Strings& options,
+                          const Strings& parts) {
+    all.insert(all.end(), options.begin(), options.end());
+    of.check_refusal(all, 2, parts);
+  };
+  refuses(test, csv, {"-b", "2020", "--on-equal", "last"},
+          {"--by", "no column 2020", "name, \"2019\"", "did you mean \"2019\"?"});
+  refuses(test, csv, {"-b", "nam"}, {"--by", "\"nam\"", "did you mean name?"});
+  refuses(test, csv, {"--where", "3:u64 > 1"}, {"--where", "no column 3", "name, \"2019\""});
+  refuses(test, csv, {"--where", "nome == 'a'"}, {"--where", "\"nome\"", "did you mean name?"});
+  refuses(test, csv, {"--select", "1,2019"}, {"--select", "no column 2019"});
+  refuses(test, csv, {"-b", "1", "--on-equal", "last", "--tombstone", "5=D"},
+          {"--tombstone", "no column 5"});
+  for (const Strings& layout : {Strings{"--csv"}, Strings{"--lines", "-t", ","}}) {
+    refuses(test, layout, {"-b", "3"}, {"--by", "no column 3", "first record has 2 columns"});
+    refuses(test, layout, {"--select", "4"}, {"--select", "no column 4"});
+    refuses(test, layout, {"--where", "3 == 'x'"}, {"--where", "no column 3"});
+  }
+  for (const std::string command : {"union", "intersect", "subtract"})
+    CHECK(run({command, "--csv", "-b", "7", "-o", "-", test.runs[0], test.runs[1]}).code == 2);
+  for (const std::string command : {"check", "info"}) {
+    const Result result = run({command, "--csv", "--header", "-b", "7", test.runs[0]});
+    CHECK(result.code == 2);
+    CHECK(holds(result.err, "no column 7; its columns are name, \"2019\""));
+    CHECK(run({command, "--lines", "-t", ",", "-b", "7", test.runs[0]}).code == 2);
+  }
+  // Some run has it, or no run has a record.
+  CHECK(Folder({"a\n", "", "a,b\n"}).merged({"--csv", "-b", "1,2"}) == "a\na,b\n");
+  CHECK(Folder({"", ""}).merged({"--csv", "-b", "7"}).empty());
+}
+
+TEST_CASE("columns are named in quotes, whatever they are called", "[text]") {
+  const Folder test(
+      {"a,a,2020,\"x,y:z\",line\n1,2,9,4,5\n", "a,a,2020,\"x,y:z\",line\n0,0,10,3,7\n"});
+  const auto merged = [&](const std::string& keys, const Strings& options = {}) {
+    Strings all{"--csv", "--header", "-b", keys};
+    all.insert(all.end(), options.begin(), options.end());
+    return test.merged(all);
+  };
+  const std::string header = "a,a,2020,\"x,y:z\",line\n";
+  CHECK(merged("\"2020\":u64") == header + "1,2,9,4,5\n0,0,10,3,7\n");
+  CHECK(merged("'x,y:z':u64,\"line\":desc") == header + "0,0,10,3,7\n1,2,9,4,5\n");
+  CHECK(merged("'line'") == header + "1,2,9,4,5\n0,0,10,3,7\n");
+  CHECK(merged("line") == header + "0,0,10,3,7\n1,2,9,4,5\n");
+  CHECK(merged("'2020':u64", {"--select", "\"line\",'x,y:z'", "--where", "\"x,y:z\":u64 > 3"}) ==
+        "line,\"x,y:z\"\n5,4\n");
+  CHECK(merged("'2020':u64", {"--on-equal", "last", "--tombstone", "'x,y:z'='4'"}) ==
+        header + "0,0,10,3,7\n");
+  test.check_refusal({"--csv", "--header", "-b", "3,a"}, 2, {"--by", "2 columns", "\"a\""});
+  CHECK(merged("3:u64,1") == header + "1,2,9,4,5\n0,0,10,3,7\n");
+  test.check_refusal({"--csv", "--header", "-b", "\"line"}, 2, {"--by", "quote"});
+}
+
+TEST_CASE("records with too few columns are filled up, or an error", "[text]") {
+  const Folder test({"a,b,c\n1,2,3\n2\n"});
+  const Strings lines{"--lines", "-t", ",", "--header"};
+  for (Strings options : {Strings{"--csv", "--header"}, lines}) {
+    const std::string place = options[0] == "--csv" ? "record 1" : "line 3";
+    options.insert(options.end(), {"-b", "a:u64"});
+    Strings all = options;
+    all.insert(all.end(), {"--select", "b,a"});
+    CHECK(test.merged(all) == "b,a\n2,1\n,2\n");
+    all.insert(all.end(), {"--ragged", "empty"});
+    CHECK(test.merged(all) == "b,a\n2,1\n,2\n");
+    all.back() = "error";
+    test.check_refusal(all, 2, {test.runs[0], place, "1 of 3 columns", "--ragged empty"});
+    options.insert(options.end(), {"--ragged", "error"});
+    test.check_refusal(options, 2, {test.runs[0], place, "1 of 3 columns"});
+    options.insert(options.end(), {"--bad", "skip"});
+    test.check_refusal(options, 2, {place, "1 of 3 columns"});
+    Strings check{"check"};
+    check.insert(check.end(), options.begin(), options.end());
+    check.push_back(test.runs[0]);
+    CHECK(run(check).code == 2);
+  }
+  // Without a header the first record says how many there are, also where the whole line is the
+  // key.
+  const Folder plain({"1,2\n3\n"});
+  plain.check_refusal({"--lines", "-t", ",", "--ragged", "error"}, 2, {"line 2", "1 of 2 columns"});
+  CHECK(plain.merged({"--csv", "-b", "1", "--select", "2,1"}) == "2,1\n,3\n");
+  CHECK(Folder({"1,2\n3,4\n"}).merged({"--csv", "--ragged", "error"}) == "1,2\n3,4\n");
+  plain.check_refusal({"--lines", "--ragged", "error"}, 2, {"--ragged", "delimiter"});
+  plain.check_refusal({"--kv", "--ragged", "error"}, 2, {"--ragged", "--csv"});
+}
+
+TEST_CASE("--having chooses after equal keys are resolved", "[text]") {
+  const Folder test({"k,op\n1,I\n2,I\n3,I\n", "k,op\n1,D\n3,U\n4,D\n"});
+  const auto merged = [&](const Strings& options) {
+    Strings all{"--csv", "--header", "-b", "k", "--stats", test.folder / "stats"};
+    all.insert(all.end(), options.begin(), options.end());
+    return test.merged(all);
+  };
+  const Strings having{"--having", "op != 'D'"};
+  const std::string upsert = "k,op\n2,I\n3,U\n";
+  CHECK(merged({"--on-equal", "last", "--having", "op != 'D'"}) == upsert);
+  auto stats = nlohmann::json::parse(text_of(test.folder / "stats"));
+  CHECK(stats["records"] == 6);
+  CHECK(stats["records_written"] == 2);
+  CHECK(stats["records_replaced"] == 2);
+  CHECK(stats["records_deleted"] == 2);
+  CHECK(merged({"--on-equal", "last", "--tombstone", "op=D"}) == upsert);
+  stats = nlohmann::json::parse(text_of(test.folder / "stats"));
+  CHECK(stats["records_replaced"] == 2);
+  CHECK(stats["records_deleted"] == 2);
+  // --where comes first, and lets the older record through.
+  CHECK(merged({"--on-equal", "last", "--where", "op != 'D'"}) == "k,op\n1,I\n2,I\n3,U\n");
+  CHECK(merged({"--on-equal", "last", "--tombstone", "op=D", "--having", "k > '2'"}) ==
+        "k,op\n3,U\n");
+  CHECK(merged({"--on-equal", "last", "--having", "op != 'D'", "--select", "op", "--limit", "1"}) ==
+        "op\nI\n");
+  CHECK(merged(having) == "k,op\n1,I\n2,I\n3,I\n3,U\n");
+  const Result united = run({"union", "--csv", "--header", "-b", "k", "--having", "op != 'D'", "-o",
+                             "-", test.runs[0], test.runs[1]});
+  CHECK(united.out == "k,op\n1,I\n2,I\n3,I\n");
+  test.check_refusal({"--csv", "--header", "-b", "k", "--having", "opp == 'D'"}, 2,
+                     {"--having", "\"opp\"", "did you mean op?"});
+  test.check_refusal({"--csv", "--header", "-b", "k", "--having", "op = 'D'"}, 2,
+                     {"--having", "== "});
+  test.check_refusal({"--csv", "--having", "1 == 'D'", "--copy-only"}, 2, {"--copy-only"});
+  const Result help = run({"merge", "--help"});
+  CHECK(holds(help.out, "--where, --on-equal, --tombstone and --having"));
+}
+
+TEST_CASE("a condition is no tombstone", "[text]") {
+  const Folder test({"k,op\n1,D\n2,=D\n"});
+  for (const std::string condition : {"op==D", "op == 'D'", "op!=D", "op<=D", "op>D"})
+    test.check_refusal(
+        {"--csv", "--header", "-b", "k", "--on-equal", "last", "--tombstone", condition}, 2,
+        {"--tombstone", "column=value"});
+  const auto merged = [&](const char* tombstone) {
+    return test.merged(
+        {"--csv", "--header", "-b", "k", "--on-equal", "last", "--tombstone", tombstone});
+  };
+  CHECK(merged("op='D'") == "k,op\n2,=D\n");
+  CHECK(merged("op='=D'") == "k,op\n1,D\n");
+  const Result fixed = run(
+      {"merge", "-r", "k:u8,v:u8", "--on-equal", "last", "--tombstone", "v==1", "-o", "-", "-"});
+  CHECK(fixed.code == 2);
+  CHECK(holds(fixed.err, "field=value"));
+}
+
 TEST_CASE("an option that is given as empty is not one that is left out", "[text]") {
   const Folder test({"a\nc\n", "b\n"});
   CHECK(test.merged({"--lines", "--from=", "--to=b"}) == "a\n");
@@ -622,5 +766,5 @@ TEST_CASE("bad input: options of text that contradict one another", "[text]") {
   test.check_refusal({"--lines", "-t", "::", "-b", "1"}, 2, {"one byte"});
   test.check_refusal({"--csv", "-b", "1:u65"}, 2, {"character 3", "u64 i64 f64"});
   test.check_refusal({"--kv", "-b", "1"}, 2, {"pairs"});
-  CHECK(test.merged({"--lines", "-t", "\\t", "-b", "2"}) == "a,b\n");
+  CHECK(Folder({"a\tb\n"}).merged({"--lines", "-t", "\\t", "-b", "2"}) == "a\tb\n");
 }

@@ -163,6 +163,12 @@ bool same(std::uint64_t seed, const std::string& program) {
     names.push_back(folder / ("run" + std::to_string(names.size())));
     write_text(names.back(), text);
   }
+  // Some run's first line must have every column that a key names.
+  std::string whole = "1";
+  for (std::size_t column = 0; column < order.numeric.size(); ++column)
+    whole += std::string(1, order.delimiter) + '1';
+  names.push_back(folder / "whole");
+  write_text(names.back(), whole + order.terminator);
 
   Strings theirs{"sort", "-m", "-s", "--batch-size=64", "-o", folder / "theirs"};
   theirs.insert(theirs.end(), order.gnu.begin(), order.gnu.end());

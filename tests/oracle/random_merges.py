@@ -119,6 +119,7 @@ class Records:
         return tuple(Descending(order(record[i])) if down else order(record[i]) for i, down in self.keys)
 
     def encode(self, record, chosen):
+        chosen = range(len(self.columns)) if chosen is None else chosen
         return b"".join(self.columns[i].encode(record[i]) for i in chosen)
 
     def cut(self, content):
@@ -183,7 +184,7 @@ class Lines:
         self.names = [f"c{i + 1}" for i in range(count)]
         self.names[0] = rng.choice(["c1", "key", "value"])
         self.columns = self.kinds
-        has_header = rng.random() < 0.4
+        has_header = self.missing or rng.random() < 0.4  # or the first record may lack columns
         self.keys = []
         for i in rng.sample(range(count), rng.randint(0, min(3, count))):
             numeric = self.kinds[i] in NUMBERS and rng.random() < 0.8 and (not self.missing or self.bad)
@@ -272,7 +273,9 @@ class Lines:
         return content[:-1] if content[-2:-1] not in (b"", b"\0", b"\n") else content
 
     def encode(self, record, chosen):
-        line = self.delimiter.join(record[i] for i in chosen if i < len(record))
+        """The columns that are chosen, empty where the record has none; all that it has if `chosen` is None."""
+        columns = record if chosen is None else [record[i] if i < len(record) else "" for i in chosen]
+        line = self.delimiter.join(columns)
         return (line + self.end).encode()
 
     def bound(self, record, count):
@@ -410,7 +413,7 @@ class Case:
         runs = [sorted((record for record in run if form.key(record) is not None), key=form.key)
                 for run in runs]
         everything = range(len(form.columns))
-        contents = [form.header + b"".join(form.encode(record, everything) for record in among(run, bad, rng))
+        contents = [form.header + b"".join(form.encode(record, None) for record in among(run, bad, rng))
                     for run, bad in zip(runs, skipped)]
         contents = [form.cut(content) if run and rng.random() < 0.2 else content
                     for run, content in zip(runs, contents)]
@@ -421,13 +424,17 @@ class Case:
         else:
             out = set_operation(command, runs, form.key)
         if rng.random() < 0.25:
+            text, holds = condition(form, rng, 2)
+            self.options += ["--having", text]
+            out = [record for record in out if holds(record)]
+        if rng.random() < 0.25:
             limit = rng.choice([1, 7, len(out) // 2 + 1])
             self.options += ["--limit", str(limit)]
             out = out[:limit]
-        chosen = list(everything)
+        chosen = None
         header = form.header
         if form.selectable and rng.random() < 0.3:
-            chosen = rng.sample(chosen, rng.randint(1, len(chosen)))
+            chosen = rng.sample(list(everything), rng.randint(1, len(everything)))
             self.options += ["--select", ",".join(
                 form.names[i] if isinstance(form, Records) else form.name(i) for i in chosen)]
             header = form.header_of(chosen) if header else b""

@@ -152,6 +152,8 @@ void write_stats(const corank::Stats& stats, bool checksum, const std::string& f
       {"records", stats.records},
       {"records_skipped", stats.records_skipped},
       {"records_written", stats.records_written},
+      {"records_replaced", stats.records_replaced},
+      {"records_deleted", stats.records_deleted},
       {"bytes_read", stats.bytes_read},
       {"bytes_written", stats.bytes_written},
       {"output_bytes", stats.output_bytes},
@@ -366,6 +368,8 @@ class MergeCommand {
       default:
         return "Records with equal keys keep the order of the runs and, within a run, of the "
                "file.\n"
+               "The order of the steps: --from and --to, --where, --on-equal, --tombstone and "
+               "--having,\n--select, --limit.\n"
                "The last line of a run may lack its newline, and gets it.\n"
                "Examples:\n  corank merge -r key:u64,value:u64 -o merged.bin runs/run-*.bin\n"
                "  corank merge --csv --header -b city,population:u64:desc -o all.csv parts/*.csv";

@@ -14,7 +14,7 @@ namespace corank {
 
 // The parsed options, and the query made from them.
 struct ShapingArguments {
-  std::optional<std::string> from, to, where, on_equal, tombstone, select;
+  std::optional<std::string> from, to, where, on_equal, tombstone, having, select;
   Query query;
 
   // Adds the options. Set operations define the result for equal keys, so they have no such
@@ -25,8 +25,11 @@ struct ShapingArguments {
     };
     if (!is_set_operation(query.on_equal)) add_groups_to(command, add);
     add("--where", where, "CONDITION",
-        "Keep only records that fulfil it: field > 5 and (b == 'x' or not c < 2); of text, "
-        "columns: 2:u64 > 5 and name == 'x'");
+        "Before equal keys are resolved, keep only records that fulfil it: field > 5 and (b == 'x' "
+        "or not c < 2); of text, columns: 2:u64 > 5 and name == 'x'");
+    add("--having", having, "CONDITION",
+        "After equal keys are resolved, keep only results that fulfil it; a condition as in "
+        "--where");
     add("--select", select, "FIELDS",
         "The fields, or columns of text, that go out, in this order: a,b,…");
     command.add_option("--limit", query.limit, "Stop after N records have gone out")
@@ -40,6 +43,7 @@ struct ShapingArguments {
 
   Query parse_for_text(const TextFormat& format) {
     if (where) query.text_where = parse_text_where(*where);
+    if (having) query.text_having = parse_text_where(*having, "--having");
     if (select) query.text_select = parse_text_select(*select);
     if (tombstone) query.text_tombstone = parse_text_tombstone(*tombstone);
     if (from) query.text_from = parse_text_bound("--from", *from, format.keys);
@@ -55,6 +59,7 @@ struct ShapingArguments {
     if (from) query.from = parse_bound("--from", *from, schema, keys);
     if (to) query.to = parse_bound("--to", *to, schema, keys);
     if (where) query.where = parse_where(*where, schema);
+    if (having) query.having = parse_where(*having, schema, "--having");
     if (on_equal) parse_on_equal(*on_equal, schema, keys, query);
     if (tombstone) query.tombstone = parse_tombstone(*tombstone, schema);
     if (select) query.select = parse_select(*select, schema);
@@ -75,7 +80,7 @@ struct ShapingArguments {
                                       {"wrap", Overflow::wrap}}))
         ->option_text("HOW");
     add("--tombstone", tombstone, "FIELD=VALUE",
-        "Then drop the records that have this value: deletions");
+        "After equal keys are resolved, drop results that have this value: deletions");
   }
 };
 

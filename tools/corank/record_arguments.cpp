@@ -55,6 +55,12 @@ void RecordArguments::add_text_to(CLI::App& command) {
       ->check(CLI::IsMember({"error", "skip", "last"}))
       ->option_text("WHAT");
   add_header_to(command);
+  command
+      .add_option("--ragged", ragged_,
+                  "How to treat records with fewer columns than the header or, without one, the "
+                  "first record: empty or error [empty]")
+      ->check(CLI::IsMember({"empty", "error"}))
+      ->option_text("HOW");
   command.add_flag("--kv", pairs_,
                    "Records are pairs: u32 bytes of the key, u32 bytes of the value, both "
                    "little-endian, key, value");
@@ -103,6 +109,7 @@ std::optional<TextFormat> RecordArguments::text() const {
                                                 {"--header", header_},
                                                 {"--header-lines", header_lines_ != 0},
                                                 {"--comment", !comment_.empty()},
+                                                {"--ragged", !ragged_.empty()},
                                                 {"--bad", !bad_numbers_.empty()}};
   for (const auto& [option, is_given] : given)
     if (is_given && !lines_ && !csv_)
@@ -122,6 +129,7 @@ std::optional<TextFormat> RecordArguments::text() const {
   format.bad_numbers = bad_numbers_ == "skip"   ? BadNumbers::skip
                        : bad_numbers_ == "last" ? BadNumbers::last
                                                 : BadNumbers::error;
+  if (ragged_ == "error") format.ragged = RaggedRecords::error;
   format.keys = parse_text_keys(by_);
   return format;
 }

@@ -39,7 +39,7 @@ class RecordArguments {
   std::uint64_t header_lines_ = 0;
   std::string comment_;
   std::optional<std::string> delimiter_;
-  std::string bad_numbers_;
+  std::string bad_numbers_, ragged_;
 };
 
 // Adds --compressed to a command that reads files.

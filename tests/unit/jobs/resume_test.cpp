@@ -684,6 +684,9 @@ TEST_CASE("what shaping left is gone on with by the same options only", "[resume
   change("reduction", [](Query& by, const Schema&) {
     by.reductions.front().operation = Reduction::Operation::max;
   });
+  change("having", [](Query& by, const Schema& schema) {
+    by.having = parse_where("p > 9", schema, "--having");
+  });
   change("tombstone",
          [](Query& by, const Schema& schema) { by.tombstone = parse_tombstone("b=7", schema); });
   change("selection",
@@ -691,6 +694,27 @@ TEST_CASE("what shaping left is gone on with by the same options only", "[resume
   change("range", [](Query& by, const Schema& schema) {
     by.from = parse_bound("--from", "50", schema, parse_keys("a", schema));
   });
+}
+
+TEST_CASE("the description of an output has all options of text", "[resume][text]") {
+  Options options;
+  options.text.emplace();
+  options.text->kind = TextKind::csv;
+  options.text->keys = parse_text_keys("1");
+  const auto description = [](const Options& of) {
+    const TextEncoding text(*of.text, "a,b");
+    return output_description(of, {}, KeyEncoding(text.layout()), "", {});
+  };
+  const std::string plain = description(options);
+  Options other = options;
+  other.text->ragged = RaggedRecords::error;
+  CHECK(description(other) != plain);
+  other = options;
+  other.query.text_having = parse_text_where("2 == 'x'", "--having");
+  const std::string having = description(other);
+  CHECK(having != plain);
+  std::swap(other.query.text_having, other.query.text_where);
+  CHECK(description(other) != having);
 }
 
 TEST_CASE("what shaping left is not gone on with where it is wrong", "[resume][shape]") {

@@ -75,10 +75,11 @@ Bytes reduced(const Schema& schema, const Query& query, std::span<const Bytes> g
   return result;
 }
 
-// Reference: applies one operator after another to all records. `fulfils` evaluates `where`.
-template <class Fulfils>
+// The definition: one step after another over all records. `fulfils` is what `where` says, and
+// `stays` what `having` says.
+template <class Fulfils, class Stays>
 Bytes shaped(const Schema& schema, const std::vector<KeyField>& keys, const Query& query,
-             const Bytes& merged, Fulfils fulfils) {
+             const Bytes& merged, Fulfils fulfils, Stays stays) {
   Records records;
   for (std::size_t at = 0; at < merged.size(); at += schema.record_bytes) {
     const Bytes record(merged.begin() + static_cast<std::ptrdiff_t>(at),
@@ -101,6 +102,7 @@ Bytes shaped(const Schema& schema, const std::vector<KeyField>& keys, const Quer
     }
     records = groups;
   }
+  std::erase_if(records, [&](const Bytes& record) { return !stays(record); });
   records.resize(std::min<std::uint64_t>(records.size(), query.limit.value_or(records.size())));
   Bytes output;
   for (const Bytes& record : records)
@@ -195,19 +197,28 @@ TEST_CASE("random shapes give what their definition says") {
       return !filters || !(integer(fields[2], record) < 5 || integer(fields[5], record) >= 100) ||
              (integer(fields[3], record) != 3 && integer(fields[0], record) > 9);
     };
+    const bool has_having = below(random, 3) == 0;
+    if (has_having) query.having = parse_where("a >= 0 or not b == 3", test.schema(), "--having");
+    const auto stays = [&](const Bytes& record) {
+      const auto& fields = test.schema().fields;
+      return !has_having || integer(fields[2], record) >= 0 || integer(fields[3], record) != 3;
+    };
     const char* const selections[] = {"c,k", "p,k,f", "b"};
     if (below(random, 3) == 0)
       query.select = parse_select(selections[below(random, 3)], test.schema());
     if (below(random, 3) == 0) query.limit = below(random, 2) * below(random, 3000);
 
     const Bytes expected =
-        shaped(test.schema(), test.options.keys, query, test.all_merged(), fulfils);
+        shaped(test.schema(), test.options.keys, query, test.all_merged(), fulfils, stays);
     for (const BackendChoice backend : backends()) {
       Options options = test.options;
       options.backend = backend;
       INFO("round " << round << ", backend " << static_cast<int>(backend) << ", runs "
                     << test.runs.size());
       CHECK((test.merged(options) == expected));
+      if (!filters && !query.limit)
+        CHECK(test.stats.records == test.stats.records_written + test.stats.records_replaced +
+                                        test.stats.records_deleted);
       options.memory_bytes = 300 << 10;  // small units, several passes
       options.threads = 1 + static_cast<unsigned>(below(random, 3));
       CHECK((test.merged(options) == expected));

@@ -235,6 +235,21 @@ TEST_CASE("of lines CSV and pairs with equal keys one stays", "[text][shape]") {
         test.options.query.limit = limit;
         test.check(reduced(of.format, test.sorted, on_equal, limit));
         test.options.query.limit.reset();
+        if (of.format.keys.empty()) continue;
+        const auto all = reduced(of.format, test.sorted, on_equal, no_limit);
+        if (all) {
+          // Before --having the groups are resolved.
+          test.options.query.text_having = parse_text_where("2 != '1' and 2 != '0'", "--having");
+          Strings chosen = *all;
+          std::erase_if(chosen, [&](const std::string& record) {
+            const std::string value = columns_of(record, of.format)[1];
+            return value == "0" || value == "1";
+          });
+          test.check(chosen);
+          CHECK(test.stats.records_deleted == all->size() - chosen.size());
+          CHECK(test.stats.records_replaced == test.sorted.size() - all->size());
+          test.options.query.text_having = {};
+        }
         if (of.format.keys.empty() || on_equal == OnEqual::keep || on_equal == OnEqual::error)
           continue;
         test.options.query.text_tombstone = TextValue{parse_text_keys("2").front(), "1"};
@@ -288,6 +303,14 @@ TEST_CASE("set operations on lines CSV and pairs count as the standard library d
         test.check(selected);
         test.options.query.text_where = {};
         test.options.query.text_select.clear();
+        test.options.query.text_having = parse_text_where("2 != '1'", "--having");
+        Strings having = whole;
+        std::erase_if(having, [&](const std::string& record) {
+          return columns_of(record, of.format)[1] == "1";
+        });
+        test.check(having);
+        CHECK(test.stats.records_deleted == whole.size() - having.size());
+        test.options.query.text_having = {};
       }
     }
 }
@@ -498,9 +521,7 @@ TEST_CASE("conditions choose lines CSV and pairs", "[text][shape]") {
          return (of[0] == "ab" || of[0].empty()) && of[1] != "0";
        }},
       {"line > 'b'", [](const auto& whole, const auto&) { return whole > "b"; }},
-      {"9 == ''", [](const auto&, const auto&) { return true; }},
-      {"9 > ''", [](const auto&, const auto&) { return false; }},
-      // A value that is not a number sorts after all numbers.
+      // What is no number is greater than any.
       {"3:u64 > 18446744073709551615",
        [](const auto&, const auto& of) {
          return of[2].find_first_not_of("0123456789") != std::string::npos;
@@ -538,7 +559,7 @@ TEST_CASE("conditions choose lines CSV and pairs", "[text][shape]") {
 TEST_CASE("of lines and CSV columns are selected", "[text][shape]") {
   Random random(77);
   const std::vector<std::pair<const char*, std::vector<std::size_t>>> selections{
-      {"2", {1}}, {"3,1", {2, 0}}, {"1,9,3", {0, 2}}, {"2,3,1", {1, 2, 0}}, {"7", {}}};
+      {"2", {1}}, {"3,1", {2, 0}}, {"2,3,1", {1, 2, 0}}};
   for (const Case& of : cases()) {
     if (of.format.keys.empty()) continue;
     for (const auto& [text, columns] : selections) {
@@ -573,6 +594,65 @@ TEST_CASE("of lines and CSV columns are selected", "[text][shape]") {
       test.check(selected(kept));
     }
   }
+}
+
+TEST_CASE("columns that a record lacks are selected as empty", "[text][shape]") {
+  Random random(83);
+  for (const TextKind kind : {TextKind::lines, TextKind::csv})
+    for (const int runs : {1, 5}) {
+      // Records are short, so that many become longer.
+      const TextFormat format = format_of(kind, "1");
+      Runs test({"ragged", format, 1}, 0, 0, random);
+      const auto add = [&](Strings run) {
+        test.paths.push_back(test.folder / ("run" + std::to_string(test.paths.size())));
+        write_file(test.paths.back(), bytes_of_text(joined(run)));
+        test.sorted.insert(test.sorted.end(), run.begin(), run.end());
+        test.of_runs.push_back(std::move(run));
+      };
+      const auto less = [&](const std::string& a, const std::string& b) {
+        return compare(format, a, b) < 0;
+      };
+      add({",,,,,x\n"});
+      for (int i = 0; i < runs; ++i) {
+        Strings run(3'000);
+        for (std::string& record : run) {
+          record = random_text(random, 2, "ab");
+          for (std::uint64_t columns = below(random, 6); columns > 0; --columns)
+            record += ',' + random_text(random, 1, "xy");
+          record += '\n';
+        }
+        std::ranges::stable_sort(run, less);
+        add(std::move(run));
+      }
+      std::ranges::stable_sort(test.sorted, less);
+      test.options.query.text_select = parse_text_select("6,5,2,4,1");
+      const auto selected = [&](Strings records) {
+        for (std::string& record : records) {
+          Strings columns = columns_of(without_framing(format, record), format);
+          columns.resize(6);
+          record = columns[5] + ',' + columns[4] + ',' + columns[1] + ',' + columns[3] + ',' +
+                   columns[0] + '\n';
+        }
+        return records;
+      };
+      for (const std::uint64_t memory_bytes : {0, 4 << 20}) {
+        test.options.memory_bytes = memory_bytes;
+        test.options.io = memory_bytes == 0 ? Io::mapped : Io::buffered;
+        for (const OnEqual on_equal : policies) {
+          if (on_equal == OnEqual::error) continue;
+          test.options.query.on_equal = on_equal;
+          test.check(selected(*reduced(format, test.sorted, on_equal, no_limit)));
+          test.options.query.limit = 1'777;
+          test.check(selected(*reduced(format, test.sorted, on_equal, 1'777)));
+          test.options.query.limit.reset();
+        }
+        for (const OnEqual operation : set_operations) {
+          test.options.query.on_equal = operation;
+          test.check(selected(of_set(format, operation, test.of_runs)));
+        }
+        test.options.query.on_equal = OnEqual::keep;
+      }
+    }
 }
 
 TEST_CASE("conditions and selections of text that make no sense are refused", "[text][shape]") {
@@ -653,7 +733,9 @@ TEST_CASE("units that were merged elsewhere are shaped where they stand", "[text
       const bool chooses = !of.format.keys.empty() && below(random, 2);
       const bool selects = !of.format.keys.empty() && below(random, 2);
       if (chooses) query.text_where = parse_text_where("2:u64 != 1");
-      if (selects) query.text_select = parse_text_select("3,1");
+      // With columns that no record has, records become longer than their place.
+      const bool lengthens = selects && below(random, 2);
+      if (selects) query.text_select = parse_text_select(lengthens ? "3,1,9,8,7,6" : "3,1");
       const TextEncoding text(of.format);
       const KeyEncoding encoding(text.layout());
       const TextOperatorChain shape(encoding, of.format, {}, query, true, 1);
@@ -699,7 +781,7 @@ TEST_CASE("units that were merged elsewhere are shaped where they stand", "[text
       if (selects)
         for (std::string& record : *expected) {
           const Strings raw = raw_columns(record);
-          record = raw[2] + ',' + raw[0] + '\n';
+          record = raw[2] + ',' + raw[0] + (lengthens ? ",,,," : "") + '\n';
         }
       CHECK((out == joined(*expected)));
       CHECK(joiner.records() == expected->size());
@@ -722,8 +804,8 @@ TEST_CASE("set operations on units that were merged elsewhere", "[text][shape]")
         for (std::string& record : run) record = random_record(random, of, ++number);
         std::ranges::stable_sort(run, less);
       }
-      const Strings expected = of_set(of.format, operation, of_runs);
-      // The run whose records are kept is merged last; see SetOperation.
+      Strings expected = of_set(of.format, operation, of_runs);
+      // The run that is kept stands last; see SetOperation.
       if (operation != OnEqual::unite) std::ranges::rotate(of_runs, of_runs.begin() + 1);
 
       const TextEncoding text(of.format);
@@ -741,6 +823,17 @@ TEST_CASE("set operations on units that were merged elsewhere", "[text][shape]")
 
       Query query;
       query.on_equal = operation;
+      if (!of.format.keys.empty()) {
+        query.text_having = parse_text_where("2:u64 != 1", "--having");
+        query.text_select = parse_text_select("3,1,9,8,7,6");
+        std::erase_if(expected, [&](const std::string& record) {
+          return columns_of(record, of.format)[1] == "1";
+        });
+        for (std::string& record : expected) {
+          const Strings raw = raw_columns(record);
+          record = raw[2] + ',' + raw[0] + ",,,,\n";
+        }
+      }
       const TextOperatorChain shape(encoding, of.format, {}, query, true, runs);
       TextBoundaryMerge joiner(shape, no_limit, portable_fingerprint);
       std::string out;

@@ -1,0 +1,36 @@
+// The step after equal keys: which of the resulting records are dropped, and how many were.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "corank/query.hpp"
+
+namespace corank {
+
+struct ResolvedCounts {
+  std::uint64_t replaced = 0;  // records that another one with an equal key stands for
+  std::uint64_t deleted = 0;   // records that a tombstone or --having dropped
+
+  ResolvedCounts& operator+=(const ResolvedCounts& other) {
+    replaced += other.replaced;
+    deleted += other.deleted;
+    return *this;
+  }
+};
+
+// Returns the condition of the records that are dropped: they are the tombstone, or fail `having`.
+// Without both it has no steps.
+template <class Value>
+ConditionOf<Value> dropped_by(const std::optional<Value>& tombstone,
+                              const ConditionOf<Value>& having) {
+  ConditionOf<Value> dropped;
+  if (tombstone) dropped.steps.push_back({ConditionOperation::equal, *tombstone});
+  if (having.steps.empty()) return dropped;
+  dropped.steps.insert(dropped.steps.end(), having.steps.begin(), having.steps.end());
+  dropped.steps.push_back({ConditionOperation::negate, {}});
+  if (tombstone) dropped.steps.push_back({ConditionOperation::either, {}});
+  return dropped;
+}
+
+}  // namespace corank
