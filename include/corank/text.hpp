@@ -16,15 +16,25 @@ enum class TextKind : std::uint8_t {
   pairs,  // u32 key size, u32 value size (both little-endian, in bytes), the key, the value
 };
 
-// How a column is compared: as unsigned bytes, or as a decimal number with optional blanks around
-// it. f64 has the total order of floats in fixed-size records; see KeyEncoding.
-enum class TextType : std::uint8_t { bytes, u64, i64, f64 };
+// Numbers are decimal, blanks around them do not count. Those of type f64 are ordered as floats of
+// fixed-size records are.
+enum class TextType : std::uint8_t {
+  bytes,
+  u64,
+  i64,
+  f64,
+  // The types below are encoded as byte strings, and merged on the CPU.
+  time,     // ISO 8601, Apache's log and syslog; without an offset UTC; without a year, year 0
+  natural,  // bytes in which runs of digits compare as numbers; of equal numbers, fewer zeros first
+  decimal,  // of any length, exact
+  human,    // a number with a suffix K M G T P E Z Y R Q, ordered as `sort -h` orders it
+};
 
-// How to treat a record whose numeric key does not parse or does not fit its type.
+// How to treat a record with a key that its type does not hold: a number that is none, say.
 enum class BadNumbers : std::uint8_t {
   error,
-  skip,  // drop and count the record
-  last,  // order it after all numbers, ascending or descending
+  skip,  // left out, and counted
+  last,  // ordered after all values, whatever the direction
 };
 
 // How records with fewer columns than the header or, without one, the first record are treated.
@@ -32,13 +42,16 @@ enum class RaggedRecords : std::uint8_t {
   empty,  // missing columns are empty
   error,
 };
+// Returns the type that a key names; nothing if no type has the name.
+std::optional<TextType> text_type_named(std::string_view name);
+std::string_view type_name(TextType type);
 
 struct TextKey {
   std::uint32_t column = 0;  // counted from 1; 0: the whole line, or the key of a pair
   std::string name;  // column name in the header, or `key` or `value` of a pair; may be empty
   TextType type = TextType::bytes;  // a missing column compares as an empty one
   bool descending = false;
-  bool nocase = false;  // for bytes only: a to z compare as A to Z
+  bool nocase = false;  // of bytes and natural: a to z count as A to Z
 };
 
 struct TextFormat {
@@ -55,6 +68,9 @@ struct TextFormat {
   std::vector<TextKey> keys;  // empty: the whole line, or the key of a pair
   BadNumbers bad_numbers = BadNumbers::error;
   RaggedRecords ragged = RaggedRecords::empty;  // of lines with a delimiter, and CSV
+  // Of CSV: the byte after this character stands for itself, in quotes and outside. A quote may be
+  // doubled, too.
+  std::optional<char> escape;
 };
 
 // `text` is `column[:type][:desc][:nocase],…`; a column is its number, `line` (`key` says the same

@@ -50,6 +50,7 @@ struct TextLayout {
   char terminator;
   char delimiter;
   std::uint32_t min_columns;  // of a record; with fewer it is an error
+  char escape;  // of CSV: the byte after it stands for itself; 0 if there is no such character
 
   // Returns whether the key is the unchanged line.
   CORANK_HOST_DEVICE bool whole_line() const {
@@ -58,7 +59,9 @@ struct TextLayout {
   }
 };
 
-// Returns whether a device can compare records by these keys. Devices do not parse f64.
+// Whether a device can read values of the type.
+bool device_reads(TextType type);
+// Whether a device can compare records by the columns: it reads bytes and integers only.
 bool device_comparable(const TextLayout& layout);
 
 // Returns the size of the byte order mark at the start of a CSV header; 0 if there is none.
@@ -90,6 +93,7 @@ class TextEncoding {
   char terminator_;
   char delimiter_;
   std::uint32_t min_columns_ = 0;
+  char escape_;
   std::vector<TextColumn> columns_;
 };
 
@@ -99,8 +103,9 @@ namespace detail {
 struct TextField {
   const std::byte* at;
   std::uint64_t bytes;
-  bool quoted;  // CSV quotes, which `bytes` includes
-  bool there;   // false if the record lacks the column
+  bool quoted;  // the value is in quotes or holds escapes: FieldBytes decodes it
+  bool there;
+  char escape = 0;
 };
 
 // Bytes of a pair before its key: two lengths.
@@ -155,22 +160,46 @@ CORANK_HOST_DEVICE inline const std::byte* unbounded(const std::byte* record) {
   return record + (std::uint64_t{1} << 46);
 }
 
-// Returns the end of the CSV column at `at`: its delimiter, its terminator, or `end`.
-CORANK_HOST_DEVICE inline const std::byte* csv_field_end(const TextLayout& layout,
-                                                         const std::byte* at,
-                                                         const std::byte* end) {
-  if (at != end && is_char(*at, '"')) {
+// Returns the end of the quoted part of a CSV column whose opening quote is at `at`: after the
+// closing quote, or `end` if there is none.
+CORANK_HOST_DEVICE inline const std::byte* csv_quoted_end(const TextLayout& layout,
+                                                          const std::byte* at,
+                                                          const std::byte* end) {
+  if (layout.escape == 0) {
     do {
       at = find_char(at + 1, end, '"');
       if (at != end) ++at;
     } while (at != end && is_char(*at, '"'));
+    return at;
   }
-  while (at != end && !is_char(*at, layout.delimiter) && !is_char(*at, layout.terminator)) ++at;
+  while (++at != end) {
+    const bool is_escaped = is_char(*at, layout.escape);
+    if (!is_escaped && !is_char(*at, '"')) continue;
+    ++at;
+    if (at == end || (!is_escaped && !is_char(*at, '"'))) return at;
+  }
   return at;
 }
 
-// Finds the columns of a record. Ascending requests are fast: each search starts at the last
-// column.
+// Returns the end of a CSV column from a place outside its quotes on: a delimiter, a terminator or
+// `end`.
+CORANK_HOST_DEVICE inline const std::byte* csv_unquoted_end(const TextLayout& layout,
+                                                            const std::byte* at,
+                                                            const std::byte* end) {
+  for (; at != end && !is_char(*at, layout.delimiter) && !is_char(*at, layout.terminator); ++at)
+    if (layout.escape != 0 && is_char(*at, layout.escape) && ++at == end) break;
+  return at;
+}
+
+// Returns the end of the CSV column that begins at `at`: a delimiter, a terminator or `end`.
+CORANK_HOST_DEVICE inline const std::byte* csv_field_end(const TextLayout& layout,
+                                                         const std::byte* at,
+                                                         const std::byte* end) {
+  if (at != end && is_char(*at, '"')) at = csv_quoted_end(layout, at, end);
+  return csv_unquoted_end(layout, at, end);
+}
+
+// The columns of a record. Those behind the one that was asked for last are sought from there on.
 class Columns {
  public:
   CORANK_HOST_DEVICE Columns(const TextLayout& layout, const std::byte* record, std::uint64_t bytes)
@@ -199,15 +228,21 @@ class Columns {
     for (;; ++column_) {
       // A terminator inside the record is quoted.
       const bool quoted = layout_.kind == TextKind::csv && at_ != last_ && is_char(*at_, '"');
-      const std::byte* const next =
-          quoted ? csv_field_end(layout_, at_, last_) : find_char(at_, last_, layout_.delimiter);
-      if (column_ == column) return {at_, static_cast<std::uint64_t>(next - at_), quoted, true};
+      const std::byte* const next = quoted || layout_.escape != 0
+                                        ? csv_field_end(layout_, at_, last_)
+                                        : find_char(at_, last_, layout_.delimiter);
+      if (column_ == column)
+        return {at_, static_cast<std::uint64_t>(next - at_), quoted || has_escape(at_, next), true,
+                layout_.escape};
       if (next == last_) return {last_, 0, false, false};
       at_ = next + 1;
     }
   }
 
  private:
+  CORANK_HOST_DEVICE bool has_escape(const std::byte* at, const std::byte* end) const {
+    return layout_.escape != 0 && find_char(at, end, layout_.escape) != end;
+  }
 #ifdef __SSE2__
   // Finds all delimiters of a short record by SIMD, which is faster than one search each. Returns
   // false if the record has another length or a quote.
@@ -215,7 +250,7 @@ class Columns {
     if (sought_) return all_found_;
     sought_ = true;
     const auto bytes = static_cast<std::uint64_t>(last_ - record_);
-    if (bytes < 16 || bytes > 64) return false;
+    if (bytes < 16 || bytes > 64 || layout_.escape != 0) return false;
     all_found_ = layout_.kind == TextKind::lines || places_of(record_, bytes, '"') == 0;
     if (all_found_) delimiters_ = places_of(record_, bytes, layout_.delimiter);
     return all_found_;
@@ -242,16 +277,21 @@ class Columns {
   std::uint64_t delimiters_ = 0;  // bit mask of their positions, if all_found_
 };
 
-// Reads a column byte by byte, without its quotes. A quoted "" is one quote; bytes after the
-// closing quote belong to the column.
+// Decodes a column byte by byte. In quotes, "" is one ". Blanks after the closing quote belong to
+// the column. A byte after an escape character stands for itself.
 class FieldBytes {
  public:
   CORANK_HOST_DEVICE explicit FieldBytes(const TextField& field)
-      : at_(field.at + field.quoted), end_(field.at + field.bytes), inside_(field.quoted) {}
+      : at_(field.at), end_(field.at + field.bytes), escape_(field.escape) {
+    inside_ = field.quoted && at_ != end_ && is_char(*at_, '"');
+    at_ += inside_;
+  }
 
   // Reads the next byte. Returns false at the end.
   CORANK_HOST_DEVICE bool next(unsigned& byte) {
-    if (inside_ && at_ != end_ && is_char(*at_, '"')) {
+    if (escape_ != 0 && end_ - at_ > 1 && is_char(*at_, escape_)) {
+      ++at_;
+    } else if (inside_ && at_ != end_ && is_char(*at_, '"')) {
       ++at_;
       inside_ = at_ != end_ && is_char(*at_, '"');
     }
@@ -263,6 +303,7 @@ class FieldBytes {
  private:
   const std::byte* at_;
   const std::byte* end_;
+  char escape_;
   bool inside_;
 };
 
@@ -322,7 +363,30 @@ CORANK_HOST_DEVICE inline std::uint64_t string_word(const TextField& field, bool
   return (nocase ? fold_case(bits) : bits) | left;
 }
 
-// Parses a float into a word whose unsigned order is the order of floats. Returns false on failure.
+// Whether values of the type are words, and not strings.
+CORANK_HOST_DEVICE constexpr bool is_number(TextType type) {
+  return type == TextType::u64 || type == TextType::i64 || type == TextType::f64;
+}
+
+// Whether values of the type are strings that src/format/encoded_key.hpp makes; see
+// device_comparable().
+CORANK_HOST_DEVICE constexpr bool is_encoded(TextType type) {
+  return type > TextType::f64;
+}
+
+// The functions below encode the columns that they are given. The host has them, a device not.
+std::uint64_t encoded_bytes(const TextField& field, const TextColumn& column);
+std::uint64_t encoded_word(const TextField& field, const TextColumn& column, std::uint64_t from);
+int compare_encoded(const TextField& x, const TextField& y, const TextColumn& column);
+// The encoded bytes of a column that has `bytes` bytes are no more than this.
+CORANK_HOST_DEVICE constexpr std::uint64_t max_encoded_bytes(std::uint64_t bytes) {
+  return 3 * bytes + 32;
+}
+
+// Whether the column holds a value of the type. Every column holds bytes.
+bool holds_value(const TextField& field, TextType type);
+
+// False if it is not one.
 bool parse_f64(const std::byte* at, std::uint64_t bytes, std::uint64_t& word);
 
 #ifndef __CUDA_ARCH__
@@ -379,8 +443,8 @@ CORANK_HOST_DEVICE inline bool parse_number(const TextField& field, TextType typ
     while (at != end && blank(end[-1])) --end;
   };
   trim();
-  if (field.quoted) {  // a number ends at the closing quote and contains none
-    if (end - at < 2 || !is_char(end[-1], '"')) return false;
+  if (field.quoted) {  // no number has quotes inside, or goes on behind them
+    if (end - at < 2 || !is_char(*at, '"') || !is_char(end[-1], '"')) return false;
     ++at;
     --end;
     trim();
@@ -411,11 +475,32 @@ CORANK_HOST_DEVICE inline std::uint64_t number_word(const TextField& field,
 // Returns whether `word`, one of the words of a column's key, is known to be its last.
 CORANK_HOST_DEVICE inline bool holds_column(const TextLayout& layout, const TextColumn& column,
                                             std::uint64_t word) {
-  if (column.type != TextType::bytes) return number_words(layout) == 1;
+  if (is_number(column.type)) return number_words(layout) == 1;
   return ((column.descending ? ~word : word) & 0xff) < 8;
 }
 
-// Returns a negative number, 0 or a positive number if `x` sorts before, with or after `y`.
+// Returns how many words the column has.
+CORANK_HOST_DEVICE inline std::uint64_t column_words(const TextLayout& layout,
+                                                     const TextColumn& column,
+                                                     const TextField& field) {
+  if (is_number(column.type)) return number_words(layout);
+#ifndef __CUDA_ARCH__
+  if (is_encoded(column.type)) return string_words(encoded_bytes(field, column));
+#endif
+  return string_words(string_bytes(field));
+}
+
+// Returns the word of a column of bytes, or of an encoded one, that begins with its byte `from`.
+CORANK_HOST_DEVICE inline std::uint64_t bytes_word(const TextColumn& column, const TextField& field,
+                                                   std::uint64_t from) {
+#ifndef __CUDA_ARCH__
+  if (is_encoded(column.type)) return encoded_word(field, column, from);
+#endif
+  const std::uint64_t bits = string_word(field, column.nocase, from);
+  return column.descending ? ~bits : bits;
+}
+
+// Less than 0, 0 or more, as the strings are ordered.
 CORANK_HOST_DEVICE inline int compare_strings(const TextField& x, const TextField& y, bool nocase) {
 #ifndef __CUDA_ARCH__
   if (!x.quoted && !y.quoted && !nocase) {
@@ -486,9 +571,7 @@ CORANK_HOST_DEVICE inline std::uint64_t text_words(const TextLayout& layout,
   std::uint64_t words = 0;
   for (std::uint32_t c = 0; c < layout.columns_count; ++c) {
     const TextColumn& column = layout.columns[c];
-    words += column.type != TextType::bytes
-                 ? detail::number_words(layout)
-                 : detail::string_words(detail::string_bytes(columns(column.column)));
+    words += detail::column_words(layout, column, columns(column.column));
   }
   return words;
 }
@@ -497,9 +580,12 @@ CORANK_HOST_DEVICE inline std::uint64_t text_words(const TextLayout& layout,
 CORANK_HOST_DEVICE inline std::uint64_t max_text_words(const TextLayout& layout,
                                                        std::uint64_t bytes) {
   std::uint64_t words = 0;
-  for (std::uint32_t c = 0; c < layout.columns_count; ++c)
-    words += layout.columns[c].type != TextType::bytes ? detail::number_words(layout)
-                                                       : detail::string_words(bytes - 1);
+  for (std::uint32_t c = 0; c < layout.columns_count; ++c) {
+    const TextType type = layout.columns[c].type;
+    words += detail::is_number(type)    ? detail::number_words(layout)
+             : detail::is_encoded(type) ? detail::string_words(detail::max_encoded_bytes(bytes))
+                                        : detail::string_words(bytes - 1);
+  }
   return words;
 }
 
@@ -510,16 +596,13 @@ CORANK_HOST_DEVICE inline std::uint64_t text_word(const TextLayout& layout, cons
   for (std::uint32_t c = 0; c < layout.columns_count; ++c) {
     const TextColumn& column = layout.columns[c];
     const detail::TextField field = columns(column.column);
-    const std::uint64_t words = column.type != TextType::bytes
-                                    ? detail::number_words(layout)
-                                    : detail::string_words(detail::string_bytes(field));
+    const std::uint64_t words = detail::column_words(layout, column, field);
     if (word >= words) {
       word -= words;
       continue;
     }
-    if (column.type != TextType::bytes) return detail::number_word(field, column, word);
-    const std::uint64_t bits = detail::string_word(field, column.nocase, 7 * word);
-    return column.descending ? ~bits : bits;
+    return detail::is_number(column.type) ? detail::number_word(field, column, word)
+                                          : detail::bytes_word(column, field, 7 * word);
   }
   return 0;
 }
@@ -533,7 +616,7 @@ CORANK_HOST_DEVICE inline bool text_less(const TextLayout& layout, const std::by
   for (std::uint32_t c = first_column; c < layout.columns_count; ++c) {
     const TextColumn& column = layout.columns[c];
     const detail::TextField x = of_a(column.column), y = of_b(column.column);
-    if (column.type != TextType::bytes) {
+    if (detail::is_number(column.type)) {
       for (std::uint64_t word = 0; word < detail::number_words(layout); ++word) {
         const std::uint64_t p = detail::number_word(x, column, word);
         const std::uint64_t q = detail::number_word(y, column, word);
@@ -541,6 +624,13 @@ CORANK_HOST_DEVICE inline bool text_less(const TextLayout& layout, const std::by
       }
       continue;
     }
+#ifndef __CUDA_ARCH__
+    if (detail::is_encoded(column.type)) {
+      const int encoded_order = detail::compare_encoded(x, y, column);
+      if (encoded_order != 0) return encoded_order < 0;
+      continue;
+    }
+#endif
     const int order = detail::compare_strings(x, y, column.nocase);
     if (order != 0) return (order < 0) != column.descending;
   }

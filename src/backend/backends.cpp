@@ -17,14 +17,21 @@ namespace {
 // Decides for a merge of `bytes` bytes of input.
 BackendDecision decide(const Options& options, std::uint64_t bytes) {
   if (options.backend == BackendChoice::cpu) return {false, "asked for"};
-  if (options.text && std::ranges::any_of(options.text->keys, [](const TextKey& key) {
-        return key.type == TextType::f64;
-      })) {
+  if (options.text && options.text->escape) {
     if (options.backend == BackendChoice::cuda)
       throw Error(
-          "--backend cuda does not read decimal fractions; use --backend cpu or auto where a key "
-          "is of type f64");
-    return {false, "decimal fractions are read on the CPU"};
+          "--backend cuda does not read escape characters; use --backend cpu or auto with "
+          "--escape");
+    return {false, "escape characters are read on the CPU"};
+  }
+  const auto needs_cpu = [](const TextKey& key) { return !device_reads(key.type); };
+  if (options.text && std::ranges::any_of(options.text->keys, needs_cpu)) {
+    const auto key = std::ranges::find_if(options.text->keys, needs_cpu);
+    if (options.backend == BackendChoice::cuda)
+      throw Error(fmt::format(
+          "--backend cuda does not read keys of type {}; use --backend cpu or auto for them",
+          type_name(key->type)));
+    return {false, fmt::format("keys of type {} are read on the CPU", type_name(key->type))};
   }
   if (options.backend == BackendChoice::automatic && built_with_cuda() &&
       bytes < options.min_device_bytes)

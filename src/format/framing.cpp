@@ -111,7 +111,7 @@ class Index {
         bytes_(bytes),
         into_(into) {
     for (std::uint32_t key = 1; key < layout.columns_count; ++key)
-      later_numbers_ |= must_be_number(key);
+      later_numbers_ |= must_be_value(key);
   }
 
   std::size_t room() const { return into_.size() - indexed_.records; }
@@ -158,22 +158,20 @@ class Index {
       return false;
     }
     const auto field = columns(column.column);
-    const std::uint64_t flip = column.descending ? ~std::uint64_t{0} : 0;
     std::uint64_t word = 0;
-    if (column.type == TextType::bytes)
-      word = detail::string_word(field, column.nocase, 0) ^ flip;
+    if (!detail::is_number(column.type))
+      word = detail::bytes_word(column, field, 0);
     else if (detail::parse_number(field, column.type, word))
-      word ^= flip;
+      word ^= column.descending ? ~std::uint64_t{0} : 0;
     else if (layout_.bad_numbers == BadNumbers::last)
       word = ~std::uint64_t{0};
     else
       return refuse(0, field, bytes);
+    if (detail::is_encoded(column.type) && !is_acceptable(0, field)) return refuse(0, field, bytes);
     for (std::uint32_t key = 1; later_numbers_ && key < layout_.columns_count; ++key) {
-      if (!must_be_number(key)) continue;
+      if (!must_be_value(key)) continue;
       const auto later = columns(layout_.columns[key].column);
-      std::uint64_t number;
-      if (!detail::parse_number(later, layout_.columns[key].type, number))
-        return refuse(key, later, bytes);
+      if (!is_acceptable(key, later)) return refuse(key, later, bytes);
     }
     into_[indexed_.records++] = make_entry(word, record, bytes);
     indexed_.words_ascend &= last_word_ <= word;
@@ -184,6 +182,10 @@ class Index {
   }
   // The next record has no end.
   void add_open(BadRecord::Reason reason) { indexed_.bad = BadRecord{reason, 0, rest().size()}; }
+  // The next record has stray text at its byte `at`.
+  void add_stray_text(std::uint64_t at) {
+    indexed_.bad = BadRecord{BadRecord::Reason::stray_text, 0, at};
+  }
   void expect(std::uint64_t bytes) { indexed_.next_bytes = bytes; }
   std::uint64_t records() const { return indexed_.records; }
   bool stopped() const { return room() == 0 || indexed_.bad; }
@@ -194,8 +196,11 @@ class Index {
   }
 
  private:
-  bool must_be_number(std::uint32_t key) const {
+  bool must_be_value(std::uint32_t key) const {
     return layout_.columns[key].type != TextType::bytes && layout_.bad_numbers != BadNumbers::last;
+  }
+  bool is_acceptable(std::uint32_t key, const detail::TextField& field) const {
+    return !must_be_value(key) || detail::holds_value(field, layout_.columns[key].type);
   }
   bool refuse(std::uint32_t key, const detail::TextField& field, std::uint64_t bytes) {
     using Reason = BadRecord::Reason;
@@ -230,21 +235,45 @@ void index_lines(const TextLayout& layout, std::span<const std::byte> bytes, Ind
   }
 }
 
+// Returns how many bytes the first record has, 0 if its end is not there. Sets `stray` to where
+// text follows a closing quote.
+std::uint64_t first_csv_bytes(const TextLayout& layout, std::span<const std::byte> bytes,
+                              std::optional<std::uint64_t>& stray) {
+  const std::byte* const end = bytes.data() + bytes.size();
+  const auto is_blank = [](std::byte byte) {
+    return detail::is_char(byte, ' ') || detail::is_char(byte, '\t') || detail::is_char(byte, '\r');
+  };
+  for (const std::byte* at = bytes.data();; ++at) {
+    const bool quoted = at != end && detail::is_char(*at, '"');
+    const std::byte* const after = quoted ? detail::csv_quoted_end(layout, at, end) : at;
+    at = detail::csv_unquoted_end(layout, after, end);
+    if (quoted && !stray) {
+      const std::byte* const text = std::find_if_not(after, at, is_blank);
+      if (text != at) stray = static_cast<std::uint64_t>(text - bytes.data());
+    }
+    if (at == end) return 0;
+    if (detail::is_char(*at, layout.terminator))
+      return static_cast<std::uint64_t>(at + 1 - bytes.data());
+  }
+}
+
 // Short, for few records may be wanted.
 constexpr std::size_t csv_block_bytes = 4096;
 
 void index_csv(const TextLayout& layout, bool at_end, Index& index) {
   while (!index.stopped() && !index.rest().empty()) {
-    // Records without quotes are lines.
+    // Records without quotes and escapes are lines.
     const auto rest = index.rest();
     const auto block = rest.first(std::min(rest.size(), csv_block_bytes));
-    const std::byte* const quote =
-        detail::find_char(block.data(), block.data() + block.size(), '"');
+    const std::byte* quote = detail::find_char(block.data(), block.data() + block.size(), '"');
+    if (layout.escape != 0) quote = detail::find_char(block.data(), quote, layout.escape);
     const std::uint64_t before = index.records();
     index_lines(layout, block.first(static_cast<std::size_t>(quote - block.data())), index);
     if (index.stopped()) return;
     if (index.records() != before) continue;
-    const std::uint64_t bytes = first_record_bytes(layout, rest);
+    std::optional<std::uint64_t> stray;
+    const std::uint64_t bytes = first_csv_bytes(layout, rest, stray);
+    if (stray) return index.add_stray_text(*stray);
     if (bytes == 0 && at_end) index.add_open(BadRecord::Reason::open_quote);
     if (bytes == 0 || !index.add(bytes)) return;
   }
@@ -326,17 +355,36 @@ Indexed index_records(const TextLayout& layout, std::span<const std::byte> bytes
 }
 
 std::uint64_t first_record_bytes(const TextLayout& layout, std::span<const std::byte> bytes) {
-  const std::byte* const end = bytes.data() + bytes.size();
-  const std::byte* at = bytes.data();
   if (layout.kind == TextKind::csv) {
-    for (;; ++at) {
-      at = detail::csv_field_end(layout, at, end);
-      if (at == end || detail::is_char(*at, layout.terminator)) break;
-    }
-  } else {
-    at = detail::find_char(at, end, layout.terminator);
+    std::optional<std::uint64_t> stray;
+    return first_csv_bytes(layout, bytes, stray);
   }
+  const std::byte* const end = bytes.data() + bytes.size();
+  const std::byte* const at = detail::find_char(bytes.data(), end, layout.terminator);
   return at == end ? 0 : static_cast<std::uint64_t>(at + 1 - bytes.data());
+}
+
+std::optional<std::uint64_t> find_stray_text(const TextLayout& layout,
+                                             std::span<const std::byte> bytes) {
+  std::optional<std::uint64_t> stray;
+  if (layout.kind == TextKind::csv) first_csv_bytes(layout, bytes, stray);
+  return stray;
+}
+
+std::string stray_text_message(const TextLayout& layout, const std::byte* record,
+                               std::uint64_t at) {
+  std::uint64_t column = 1;
+  const std::byte* const text = record + at;
+  for (const std::byte* next = record;; ++column, ++next) {
+    next = detail::csv_field_end(layout, next, text);
+    if (next == text) break;
+  }
+  const std::string_view remedy =
+      layout.escape != 0 ? "correct the file"
+                         : "double a quote in quotes; if the file escapes quotes by a character, "
+                           "name the character with --escape; if quotes mean nothing, use --lines";
+  return fmt::format("column {} has text after its closing quote, at byte {} of the record; {}",
+                     column, at, remedy);
 }
 
 std::string place_of(const TextLayout& layout, std::uint64_t header_lines, std::uint64_t record,
@@ -357,6 +405,13 @@ void throw_bad_record(const std::filesystem::path& run, std::uint64_t header_lin
                       const BadRecord& bad, const std::byte* at) {
   const std::string place =
       fmt::format("{}: {}", run.string(), place_of(layout, header_lines, record, byte));
+  if (bad.reason == BadRecord::Reason::stray_text)
+    throw Error(fmt::format("{}: {}", place, stray_text_message(layout, at, bad.bytes)));
+  if (bad.reason == BadRecord::Reason::open_quote && layout.escape != 0)
+    throw Error(
+        fmt::format("{}: the last record has no end: a quote is not closed, or the last line end "
+                    "is escaped; correct the file, or --escape",
+                    place));
   if (bad.reason == BadRecord::Reason::open_quote)
     throw Error(
         fmt::format("{}: the last column begins with a quote that nothing closes; correct "
@@ -392,10 +447,12 @@ void throw_bad_record(const std::filesystem::path& run, std::uint64_t header_lin
   constexpr std::uint64_t max_shown = 40;
   const std::string_view shown(reinterpret_cast<const char*>(field.at),
                                std::min(field.bytes, max_shown));
-  const char* const types[] = {"bytes", "u64", "i64", "f64"};
-  throw Error(fmt::format("{}: {}, \"{}{}\", is no number that {} holds; {}", place, name, shown,
-                          field.bytes > max_shown ? "…" : "",
-                          types[static_cast<unsigned>(column.type)], advice));
+  const std::string_view type = type_name(column.type);
+  throw Error(fmt::format(
+      "{}: {}, \"{}{}\", {}; {}", place, name, shown, field.bytes > max_shown ? "…" : "",
+      detail::is_encoded(column.type) ? fmt::format("is not a value of type {}", type)
+                                      : fmt::format("is no number that {} holds", type),
+      advice));
 }
 
 }  // namespace corank

@@ -21,12 +21,15 @@ struct BadRecord {
     ragged,      // it has fewer columns than TextLayout::min_columns
     open_quote,  // no terminator follows the last quote
     cut_off,     // a pair whose lengths run past the end
+    stray_text,  // text between a closing quote and the end of its column
   };
   Reason reason;
-  std::uint32_t key = 0;    // for the first two: which of the layout's columns
-  std::uint64_t bytes = 0;  // of the record; of the latter two, all that is there
+  std::uint32_t key = 0;  // for the first two: which of the layout's columns
+  // Of the record. `open_quote` and `cut_off`: all bytes that are there; `stray_text`: those before
+  // the text.
+  std::uint64_t bytes = 0;
 
-  // Whether BadNumbers::skip leaves it out.
+  // Whether the record has an end, and only a value is wrong, so that the record can be skipped.
   bool can_skip() const { return reason == Reason::no_number || reason == Reason::no_column; }
 };
 
@@ -55,7 +58,8 @@ std::vector<std::span<Byte>> parts_of(const TextLayout& layout, std::span<Byte> 
   const auto is_lines = [&] {
     const std::byte* const end = records.data() + records.size();
     return layout.kind == TextKind::lines ||
-           (layout.kind == TextKind::csv && detail::find_char(records.data(), end, '"') == end);
+           (layout.kind == TextKind::csv && detail::find_char(records.data(), end, '"') == end &&
+            (layout.escape == 0 || detail::find_char(records.data(), end, layout.escape) == end));
   };
   const bool is_cut = records.size() > 2 * part_bytes && is_lines();
   while (is_cut && records.size() > 2 * part_bytes) {
@@ -71,6 +75,13 @@ std::vector<std::span<Byte>> parts_of(const TextLayout& layout, std::span<Byte> 
 // How many bytes the record that `bytes` begins with has, its framing included: a header, that is;
 // 0 if it is not there as a whole.
 std::uint64_t first_record_bytes(const TextLayout& layout, std::span<const std::byte> bytes);
+
+// Returns where the first record of CSV has text between a closing quote and the end of its column:
+// the first byte of the text. Nothing if the record has none, as far as it is there.
+std::optional<std::uint64_t> find_stray_text(const TextLayout& layout,
+                                             std::span<const std::byte> bytes);
+// Says what is wrong with a record that begins at `record` and has stray text at its byte `at`.
+std::string stray_text_message(const TextLayout& layout, const std::byte* record, std::uint64_t at);
 
 // Names a record of a run for a message: by its number, counted from 0, or as a line of its file,
 // counted from 1, after `header_lines`. `byte` is where it begins, if that is known.

@@ -1,6 +1,7 @@
 #include "corank/text.hpp"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <span>
 #include <utility>
@@ -16,7 +17,21 @@ bool parse_column(std::string_view text, std::uint32_t& column) {
   return error == std::errc{} && end == text.data() + text.size() && column != 0;
 }
 
+// In the order of TextType.
+constexpr std::array<std::string_view, 8> type_names{"bytes", "u64",     "i64",     "f64",
+                                                     "time",  "natural", "decimal", "human"};
+
 }  // namespace
+
+std::optional<TextType> text_type_named(std::string_view name) {
+  const auto* const found = std::ranges::find(type_names, name);
+  if (found == type_names.end()) return std::nullopt;
+  return static_cast<TextType>(found - type_names.begin());
+}
+
+std::string_view type_name(TextType type) {
+  return type_names[static_cast<std::size_t>(type)];
+}
 
 std::vector<TextKey> parse_text_keys(std::string_view text, std::string_view option) {
   std::vector<TextKey> keys;
@@ -47,20 +62,17 @@ std::vector<TextKey> parse_text_keys(std::string_view text, std::string_view opt
       const bool direction = word.text == "asc" || word.text == "desc";
       if (word.text != "nocase" && std::exchange(direction ? has_direction : has_type, true))
         fail(word, "a key has one type and one direction; leave one out");
-      if (word.text == "u64")
-        key.type = TextType::u64;
-      else if (word.text == "i64")
-        key.type = TextType::i64;
-      else if (word.text == "f64")
-        key.type = TextType::f64;
+      if (const auto type = text_type_named(word.text))
+        key.type = *type;
       else if (word.text == "desc")
         key.descending = true;
       else if (word.text == "nocase")
         key.nocase = true;
-      else if (word.text != "bytes" && word.text != "asc")
-        fail(word, "no such type or order; allowed: bytes u64 i64 f64 asc desc nocase");
+      else if (word.text != "asc")
+        fail(word, fmt::format("no such type or order; allowed: {} asc desc nocase",
+                               fmt::join(type_names, " ")));
     }
-    if (key.nocase && key.type != TextType::bytes)
+    if (key.nocase && key.type != TextType::bytes && key.type != TextType::natural)
       fail(item, "a number has no upper and lower case; leave out nocase");
     keys.push_back(std::move(key));
   }

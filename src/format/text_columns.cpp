@@ -69,16 +69,19 @@ TextBound::TextBound(const TextLayout& layout, const std::vector<std::string>& v
       continue;
     }
     append(record_, "\"");
-    for (const char c : *values_of[i]) append(record_, c == '"' ? "\"\"" : std::string_view(&c, 1));
+    for (const char c : *values_of[i]) {
+      if (c == '"' || (layout.escape != 0 && c == layout.escape)) append(record_, {&c, 1});
+      append(record_, {&c, 1});
+    }
     append(record_, "\"");
   }
   record_.push_back(static_cast<std::byte>(layout.terminator));
   detail::Columns there(layout_, record_.data(), record_.size());
   for (std::size_t i = 0; i < values.size(); ++i) {
-    std::uint64_t word;
-    if (columns[i].type != TextType::bytes &&
-        !detail::parse_number(there(columns[i].column), columns[i].type, word))
-      reject(values[i], "is no number that the key's type holds");
+    if (!detail::holds_value(there(columns[i].column), columns[i].type))
+      reject(values[i], detail::is_number(columns[i].type)
+                            ? "is no number that the key's type holds"
+                            : fmt::format("is not a value of type {}", type_name(columns[i].type)));
     // Of several keys that are one column, as 1:nocase,1 are, the last one's value is there.
     if (columns[i].column == 0 || values_of[columns[i].column - 1] == &values[i]) continue;
     TextLayout one = layout;

@@ -109,6 +109,13 @@ void require_consistent(const TextFormat& format, char delimiter, std::string_vi
     throw Error("the delimiter is what ends a record, too; choose another one");
   if (format.kind == TextKind::csv && (delimiter == '"' || delimiter == '\r'))
     throw Error("in CSV neither a quote nor a carriage return can be the delimiter");
+  if (format.escape && format.kind != TextKind::csv)
+    throw Error("an escape character is for CSV; leave it out");
+  if (format.escape && (*format.escape == '"' || *format.escape == '\r' || *format.escape == '\0' ||
+                        *format.escape == delimiter || *format.escape == format.terminator))
+    throw Error(
+        "the escape character is a quote, a NUL byte, the delimiter or what ends a record; choose "
+        "another one (a doubled quote needs none)");
   for (const TextKey& key : format.keys) {
     if (pairs) {
       require_pair_column(key, option);
@@ -133,7 +140,8 @@ TextEncoding::TextEncoding(const TextFormat& format, std::string_view header,
     : kind_(format.kind),
       bad_numbers_(format.bad_numbers),
       terminator_(format.terminator),
-      delimiter_(format.delimiter.value_or(',')) {
+      delimiter_(format.delimiter.value_or(',')),
+      escape_(format.escape.value_or('\0')) {
   require_consistent(format, delimiter_, option);
   // Runs without a byte have no header, and nothing to order: any column does, as long as it is no
   // other's.
@@ -148,7 +156,7 @@ TextEncoding::TextEncoding(const TextFormat& format, std::string_view header,
     if (kind_ == TextKind::pairs)
       column.column = key.name == value_name;
     else if (!header.empty())
-      column.column = find_column(key, header_, values, option);
+      column.column = find_column(key, format.header, values, option);
     else if (!key.name.empty())
       column.column = ++free_column;
     columns_.push_back(column);
@@ -157,19 +165,23 @@ TextEncoding::TextEncoding(const TextFormat& format, std::string_view header,
 }
 
 TextLayout TextEncoding::layout_with(const TextColumn* columns) const {
-  return {columns,     static_cast<std::uint32_t>(columns_.size()),
-          kind_,       bad_numbers_,
-          terminator_, delimiter_,
-          header_,     min_columns_};
+  return {columns,      static_cast<std::uint32_t>(columns_.size()),
+          kind_,        bad_numbers_,
+          terminator_,  delimiter_,
+          min_columns_, escape_};
 }
 
 std::uint32_t count_columns(const TextLayout& layout, std::string_view line) {
   return static_cast<std::uint32_t>(values_of(layout, std::string(line)).size());
 }
 
+bool device_reads(TextType type) {
+  return type == TextType::bytes || type == TextType::u64 || type == TextType::i64;
+}
+
 bool device_comparable(const TextLayout& layout) {
-  return std::ranges::none_of(std::span(layout.columns, layout.columns_count),
-                              [](const TextColumn& c) { return c.type == TextType::f64; });
+  return std::ranges::all_of(std::span(layout.columns, layout.columns_count),
+                             [](const TextColumn& c) { return device_reads(c.type); });
 }
 
 std::size_t byte_order_mark_bytes(TextKind kind, std::string_view header) {

@@ -162,7 +162,11 @@ void merge_by_words(std::span<const std::span<const std::byte>> runs, const KeyW
     if (!run.empty()) stretches.push_back({run.data(), run.size() / keys.record_bytes(), false});
   }
   if (!ParallelMerger(keys, output_to_rest(bytes), thread_count(threads)).merge(stretches, out))
-    throw std::invalid_argument("corank::multiway_merge: a run is not sorted");
+    throw_unsorted();
+}
+
+void throw_unsorted() {
+  throw std::invalid_argument("corank::multiway_merge: a run is not sorted");
 }
 
 }  // namespace detail

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "format/encoded_key.hpp"
 #include "util/prefetch.hpp"
 
 namespace corank {
@@ -31,25 +32,25 @@ std::uint32_t TextWords::next_word(std::uint32_t word, std::uint64_t value) cons
   const TextColumn& column = column_of(word);
   const std::uint32_t place = word % column_words;
   const std::uint32_t next_column = word - place + column_words;
-  if (column.type != TextType::bytes ? place + 1 == detail::number_words(layout_)
-                                     : detail::holds_column(layout_, column, value))
+  const bool number = detail::is_number(column.type);
+  if (number ? place + 1 == detail::number_words(layout_)
+             : detail::holds_column(layout_, column, value))
     return next_column + (next_column == words());
-  const std::uint32_t next_place = place + (column.type != TextType::bytes ? 1 : bytes_in_word);
+  const std::uint32_t next_place = place + (number ? 1 : bytes_in_word);
   return next_place < column_words ? word - place + next_place : words();
 }
 
 bool TextWords::is_last(std::uint32_t word) const {
   return word / column_words + 1 == layout_.columns_count &&
-         column_of(word).type != TextType::bytes &&
+         detail::is_number(column_of(word).type) &&
          word % column_words + 1 == detail::number_words(layout_);
 }
 
 std::uint64_t TextWords::word_of(std::uint32_t word, const detail::TextField& field) const {
   const TextColumn& column = column_of(word);
   const std::uint32_t place = word % column_words;
-  if (column.type != TextType::bytes) return detail::number_word(field, column, place);
-  const std::uint64_t bits = detail::string_word(field, column.nocase, place);
-  return column.descending ? ~bits : bits;
+  return detail::is_number(column.type) ? detail::number_word(field, column, place)
+                                        : detail::bytes_word(column, field, place);
 }
 
 bool TextWords::read_two(std::uint32_t word, std::span<const PrefixRef> entries,
@@ -113,6 +114,11 @@ bool TextWords::less(const std::byte* a, const std::byte* b) const {
 std::optional<std::uint64_t> TextWords::difference(const TextColumn& column,
                                                    const detail::TextField& x,
                                                    const detail::TextField& y) const {
+  if (detail::is_encoded(column.type)) {
+    const detail::EncodedKey of_x(x, column), of_y(y, column);
+    const TextColumn bytes{column.column, TextType::bytes, false, false};
+    return difference(bytes, of_x.field(), of_y.field());
+  }
   if (!x.quoted && !y.quoted && !column.nocase) {
     const std::byte* const end = x.at + std::min(x.bytes, y.bytes);
     const std::byte* const there = std::mismatch(x.at, end, y.at).first;
@@ -136,7 +142,7 @@ std::uint32_t TextWords::first_distinguishing_word(const std::byte* a, const std
   for (std::uint32_t c = 0; c < layout_.columns_count; ++c) {
     const TextColumn& column = layout_.columns[c];
     const detail::TextField x = field(c, entry_at(a)), y = field(c, entry_at(b));
-    if (column.type != TextType::bytes) {
+    if (detail::is_number(column.type)) {
       for (std::uint32_t place = 0; place < detail::number_words(layout_); ++place)
         if (detail::number_word(x, column, place) != detail::number_word(y, column, place))
           return c * column_words + place;
@@ -150,7 +156,7 @@ std::uint32_t TextWords::first_distinguishing_word(const std::byte* a, const std
 }
 
 bool TextWords::in_entry(std::uint32_t word) const {
-  return word <= bytes_in_word && layout_.columns[0].type == TextType::bytes;
+  return word <= bytes_in_word && !detail::is_number(layout_.columns[0].type);
 }
 
 bool TextWords::share_words(std::uint32_t word, const std::byte* records, std::size_t count,
@@ -189,14 +195,15 @@ bool TextWords::share_words(std::uint32_t word, const std::byte* records, std::s
 bool TextWords::shares_words(std::uint32_t c, std::uint32_t end, const detail::TextField& x,
                              const detail::TextField& y) const {
   const TextColumn& column = layout_.columns[c];
-  if (column.type != TextType::bytes) {
+  if (detail::is_number(column.type)) {
     const auto numbers = std::min<std::uint64_t>(end, detail::number_words(layout_));
     for (std::uint32_t place = 0; place < numbers; ++place)
       if (detail::number_word(x, column, place) != detail::number_word(y, column, place))
         return false;
     return true;
   }
-  if (end != column_words && !x.quoted && !y.quoted && !column.nocase)
+  if (end != column_words && !x.quoted && !y.quoted && !column.nocase &&
+      column.type == TextType::bytes)
     return x.bytes >= end && std::memcmp(x.at, y.at, end) == 0;
   const auto shared = difference(column, x, y);
   return !shared || (end != column_words && *shared >= end);

@@ -190,7 +190,7 @@ struct Columns {
     if (!quoted && with.column.type == TextType::bytes)
       reject(option, text, value,
              "the column compares with text in quotes; for numbers, add their type to the column: "
-             "2:u64, 2:i64 or 2:f64");
+             "2:u64, 2:i64, 2:f64 or 2:decimal");
     with.value = quoted ? unescape(option, text, value) : std::string(value.text);
   }
 };

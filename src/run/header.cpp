@@ -165,6 +165,9 @@ std::optional<std::string> first_record(Run& run, const TextLayout& layout,
     const std::string_view text(reinterpret_cast<const char*>(begin.data()), begin.size());
     const std::size_t mark_bytes = byte_order_mark_bytes(layout.kind, text);
     const std::uint64_t found = first_record_bytes(layout, std::span(begin).subspan(mark_bytes));
+    if (const auto stray = find_stray_text(layout, std::span(begin).subspan(mark_bytes)))
+      throw Error(fmt::format("{}: the header: {}", run.path().string(),
+                              stray_text_message(layout, begin.data() + mark_bytes, *stray)));
     if (found == 0 && begin.size() == bytes) continue;
     return std::string(text.substr(0, found != 0 ? mark_bytes + found : text.size()));
   }

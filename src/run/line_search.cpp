@@ -23,8 +23,7 @@ bool has_order(const TextLayout& text, std::span<const std::byte> line) {
   if (text.bad_numbers == BadNumbers::last) return true;
   detail::Columns columns(text, line.data(), line.size());
   return std::all_of(text.columns, text.columns + text.columns_count, [&](const TextColumn& key) {
-    std::uint64_t word;
-    return key.type == TextType::bytes || detail::parse_number(columns(key.column), key.type, word);
+    return detail::holds_value(columns(key.column), key.type);
   });
 }
 

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
+#include <regex>
+#include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
@@ -408,6 +410,137 @@ TEST_CASE("bad input: a quote that nothing closes", "[text]") {
   test.check_refusal({"--csv"}, 2, {test.runs[1] + ": record 1 (byte 4)", "quote"});
 }
 
+TEST_CASE("bad input: text after a closing quote", "[text]") {
+  const Folder test({"id,note\n1,\"a\"\n", "id,note\n2,\"a \\\"x, y\\\" z\"\n"});
+  for (const Strings& options : {Strings{"--csv", "--header"},
+                                 Strings{"--csv", "--header", "-b", "id:u64", "--bad", "skip"}})
+    test.check_refusal(options, 2,
+                       {test.runs[1] + ": record 0 (byte 8): column 2", "byte 7", "--escape"});
+  CHECK(run({"check", "--csv", "--header", test.runs[1]}).code == 2);
+  const Folder header({"a,\"b\"c\n1,2\n"});
+  header.check_refusal({"--csv", "--header"}, 2, {header.runs[0], "the header: column 2"});
+  CHECK(Folder({"\"1\" ,x\r\n", "\"0\"\t\n"}).merged({"--csv", "-b", "1:u64"}) ==
+        "\"0\"\t\n\"1\" ,x\r\n");
+}
+
+TEST_CASE("CSV is merged, filtered and selected with escapes", "[text]") {
+  const std::string first = "1,\"a \\\"x, y\\\" z\"\n3,c\\,d\\\n\n", second = "2,\"b\"\"\"\n";
+  const Folder test({"id,\"no\\\"te\"\n" + first, "id,\"no\\\"te\"\n" + second});
+  const auto merged = [&](const Strings& options) {
+    Strings all{"--csv", "--header", "--escape", "\\"};
+    all.insert(all.end(), options.begin(), options.end());
+    return test.merged(all).substr(std::string("id,\"no\\\"te\"\n").size());
+  };
+  const std::string all = "1,\"a \\\"x, y\\\" z\"\n2,\"b\"\"\"\n3,c\\,d\\\n\n";
+  CHECK(merged({"-b", "id:u64"}) == all);
+  CHECK(merged({"-b", "no\"te"}) == all);
+  CHECK(merged({"-b", "2", "--from", "b\""}) == all.substr(all.find("2,")));
+  CHECK(merged({"-b", "1", "--where", "2 == 'a \"x, y\" z'"}) == all.substr(0, all.find("2,")));
+  CHECK(test.merged({"--csv", "--header", "--escape", "\\", "-b", "1", "--select", "2"}) ==
+        "\"no\\\"te\"\n\"a \\\"x, y\\\" z\"\n\"b\"\"\"\nc\\,d\\\n\n");
+  test.check_refusal({"--csv", "--escape", "\\", "--backend", "cuda"}, 2, {"cuda", "--escape"});
+  test.check_refusal({"--lines", "--escape", "\\"}, 2, {"--escape", "--csv"});
+  test.check_refusal({"--csv", "--escape", "\""}, 2, {"escape character"});
+  test.check_refusal({"--csv", "--escape", "ab"}, 2, {"--escape", "one byte"});
+  const Folder open({"a,\"b\\\"\n"});
+  open.check_refusal({"--csv", "--escape", "\\"}, 2, {"record 0 (byte 0)", "--escape"});
+}
+
+// Each list is in order; a space separates keys that are equal.
+TEST_CASE("keys of every type are merged, bounded and combined by their values", "[text]") {
+  const std::vector<std::pair<std::string, std::vector<Strings>>> orders{
+      {"time",
+       {{"Feb 29 00:00:00"},
+        {"Oct  1 22:14:15"},
+        {"Oct 11 22:14:15"},
+        {"Oct 11 22:14:15.25"},
+        {"1969-12-31"},
+        {"[10/Oct/2000:13:55:36 -0700]", "2000-10-10T20:55:36Z", "2000-10-10 22:55:36+0200"},
+        {"2000-10-10T20:55:36.000000000001Z"},
+        {"2000-10-10T20:55:36.5Z", "2000-10-10t21:55:36,50 +01:00"},
+        {"2016-12-31T23:59:59Z"},
+        {"2016-12-31T23:59:60Z", "2017-01-01"},
+        {"9999-12-31T24:00:00-23:59"}}},
+      {"natural", {{""}, {"chr"}, {"chr1"}, {"chr01"}, {"chr1a"}, {"chr2"}, {"chr10"}, {"x"}}},
+      {"decimal",
+       {{"-123456789012345678901234567890.2"},
+        {"-123456789012345678901234567890.1", "-123456789012345678901234567890.10"},
+        {"-1.05"},
+        {"-1", "-1.0", "-1e0"},
+        {"-1e-200"},
+        {"0", "-0", "+.0", "0e9"},
+        {"1e-130"},
+        {".05", "5e-2"},
+        {"1"},
+        {"1.00000000000000000000000000001"},
+        {"1e3", "1000"},
+        {"1e130"}}},
+      {"human",
+       {{"-1M"},
+        {"-2000K"},
+        {"-1.5"},
+        {"0", "0K"},
+        {"999999"},
+        {"10K", "10k", "10KiB"},
+        {"2000K"},
+        {"1M"},
+        {"1.5G", "1.50G"},
+        {"3T"}}},
+  };
+  for (const auto& [type, groups] : orders) {
+    INFO(type);
+    Folder test;
+    std::string text, reversed, first_of_each, odd, even;
+    for (std::size_t i = 0; i < groups.size(); ++i) {
+      std::string lines;
+      for (const std::string& key : groups[i]) lines += key + "|\n";
+      text += lines;
+      reversed = lines + reversed;
+      (i % 2 != 0 ? odd : even) += lines;
+      first_of_each += groups[i].front() + "|\n";
+    }
+    test.add(odd);
+    test.add(even);
+    const auto merged = [&](Strings options, const std::string& direction = "") {
+      const Strings keys{"--lines", "-t", "|", "-b", "1:" + type + direction};
+      options.insert(options.begin(), keys.begin(), keys.end());
+      return test.merged(options);
+    };
+    CHECK(merged({}) == text);
+    CHECK(merged({"--on-equal", "first"}) == first_of_each);
+    for (std::size_t i = 1; i < groups.size(); ++i) {
+      const std::string& key = groups[i].back();
+      const std::size_t at = text.find("\n" + groups[i].front() + "|") + 1;
+      CHECK(merged({"--from", key}) == text.substr(at));
+      CHECK(merged({"--to", key}) == text.substr(0, at));
+      CHECK(merged({"--where", "1:" + type + " < '" + key + "'"}) == text.substr(0, at));
+    }
+    const std::string whole = test.folder / "whole";
+    write_file(whole, bytes_of_text(text));
+    const Strings check{"check", "--lines", "-t", "|", "-b"};
+    const auto code = [&](const std::string& direction) {
+      Strings all = check;
+      all.insert(all.end(), {"1:" + type + direction, whole});
+      return run(all).code;
+    };
+    CHECK(code("") == 0);
+    CHECK(code(":desc") == 1);
+    test.check_refusal({"--lines", "-t", "|", "-b", "1:" + type, "--backend", "cuda"}, 2,
+                       {"cuda", type});
+    write_file(test.runs[0], bytes_of_text(reversed));
+    write_file(test.runs[1], {});
+    CHECK(merged({}, ":desc") == reversed);
+    if (type == "natural") continue;
+    write_file(test.runs[1], bytes_of_text("none|\n"));
+    test.check_refusal({"--lines", "-t", "|", "-b", "1:" + type + ":desc"}, 2,
+                       {"line 1 (byte 0): column 1, \"none\", is not a value of type " + type});
+    CHECK(merged({"--bad", "last"}, ":desc") == reversed + "none|\n");
+    CHECK(merged({"--bad", "skip"}, ":desc") == reversed);
+    test.check_refusal({"--lines", "-t", "|", "-b", "1:" + type, "--from", "none"}, 2,
+                       {"--from", "not a value of type " + type});
+  }
+}
+
 TEST_CASE("bad input: equal keys of text that must not be", "[text]") {
   const Folder lines({"a,1\nc,2\n", "b,3\nc,4\nc,5\n"});
   const Strings options{"--lines", "-t", ",", "-b", "1", "--on-equal", "error"};
@@ -751,6 +884,51 @@ TEST_CASE("an option that is given as empty is not one that is left out", "[text
   }
   test.check_refusal({"--lines", "--limit="}, 2, {"--limit"});
   test.check_refusal({"--lines", "--memory", "-1"}, 2, {"--memory", "-1", "is no size"});
+}
+
+TEST_CASE("a value may hold and end with equals signs", "[text]") {
+  const Folder test({"<\nQUE=\nQUF\n", "=\n>\nA=B\n"});
+  CHECK(test.merged({"--lines", "--to=="}) == "<\n");
+  CHECK(test.merged({"--lines", "--to=A=B"}) == "<\n=\n>\n");
+  CHECK(test.merged({"--lines", "--from=QUE="}) == "QUE=\nQUF\n");
+  CHECK(test.merged({"--lines", "--from", "--x="}).starts_with("<\n"));
+  CHECK(test.merged({"--lines", "--to", "--"}).empty());
+  const Folder columns({"b=1\na=2\n"});
+  for (const Strings& delimiter : {Strings{"--delimiter=="}, Strings{"--delimiter", "="},
+                                   Strings{"-t="}, Strings{"-t", "="}}) {
+    Strings options = delimiter;
+    options.insert(options.end(), {"--lines", "-b", "2:u64"});
+    CHECK(columns.merged(options) == "b=1\na=2\n");
+  }
+  const std::string output = test.folder / "x=";
+  CHECK(run({"merge", "--lines", "--output=" + output, "--", test.runs[0]}).code == 0);
+  CHECK(text_of(output) == "<\nQUE=\nQUF\n");
+}
+
+TEST_CASE("every option takes any value as its own argument and after an equals sign") {
+  std::uint64_t options = 0;
+  for (const char* command :
+       {"merge", "union", "intersect", "subtract", "check", "gen", "info", "bench"}) {
+    std::istringstream help(run({command, "--help"}).out);
+    for (std::string line; std::getline(help, line);) {
+      std::smatch found;
+      if (!std::regex_search(line, found, std::regex("^  (?:-.,)?(--[a-z0-9-]+) [A-Z=]+ ")))
+        continue;
+      ++options;
+      for (const std::string value : {"=", "x=", "==", "=x", "[x]", "--x=", "-=", "[x=]"}) {
+        // The unknown option keeps the command from doing anything.
+        const std::string name = found[1];
+        const std::string joined_name = name + '=' + value;
+        INFO(command << ' ' << joined_name);
+        const Result apart = run({command, name, value, "--nonsense"});
+        const Result joined = run({command, joined_name, "--nonsense"});
+        CHECK(apart.code == 2);
+        CHECK(joined.code == apart.code);
+        CHECK(joined.err == apart.err);
+      }
+    }
+  }
+  CHECK(options > 60);
 }
 
 TEST_CASE("bad input: options of text that contradict one another", "[text]") {

@@ -115,6 +115,10 @@ void corank::fuzz(std::span<const std::uint8_t> input) {
       at += records[record].size();
       all.push_back(entries[i]);
     }
+    if (found.bad && found.bad->reason == BadRecord::Reason::stray_text) {
+      require(test::has_stray_text(text.substr(at), of));
+      return;
+    }
     if (found.bad) {
       require(record < records.size());
       check_record(of, layout, records[record], &*found.bad);

@@ -3,11 +3,14 @@
 #pragma once
 
 #include <charconv>
+#include <chrono>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <optional>
+#include <regex>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -73,7 +76,86 @@ inline std::optional<long double> number_of(std::string text, TextType type) {
   return value;
 }
 
-// Returns a negative number, 0 or a positive one; the records have no terminators.
+// A value of type time, decimal or human. Those of one sign compare by rank, length of `whole`,
+// `whole` and `fraction`.
+struct OrderedValue {
+  int sign = 1;
+  std::int64_t rank = 0;
+  std::string whole, fraction;
+
+  auto magnitude() const { return std::tuple(rank, whole.size(), whole, fraction); }
+};
+
+// [+-]digits[.digits], and a suffix if `is_human`.
+inline std::optional<OrderedValue> decimal_of(const std::string& text, bool is_human) {
+  static const std::regex pattern("([+-]?)0*([0-9]*)\\.?([0-9]*?)0*([kKMGTPEZYRQ]?)i?B?");
+  std::smatch found;
+  if (!std::regex_match(text, found, pattern) ||
+      text.find_first_of("0123456789") == std::string::npos)
+    return std::nullopt;
+  const std::string suffix = found[4].str() == "k" ? "K" : found[4].str();
+  if (!is_human && text.find_first_of("kKMGTPEZYRQiB") != std::string::npos) return std::nullopt;
+  OrderedValue value{1, 0, found[2], found[3]};
+  value.rank =
+      suffix.empty() ? 0 : 1 + static_cast<std::int64_t>(std::string("KMGTPEZYRQ").find(suffix));
+  if (value.whole.empty() && value.fraction.empty()) return OrderedValue{0, 0, {}, {}};
+  if (found[1] == "-") value.sign = -1;
+  return value;
+}
+
+// An ISO date, maybe with a time, a fraction and an offset.
+inline std::optional<OrderedValue> time_of(const std::string& text) {
+  static const std::regex pattern(
+      "(\\d{4})-(\\d\\d)-(\\d\\d)(?:[T ](\\d\\d):(\\d\\d):(\\d\\d)(?:\\.(\\d*?)0*)?"
+      "(?:Z|([+-])(\\d\\d):?(\\d\\d))?)?");
+  std::smatch found;
+  if (!std::regex_match(text, found, pattern)) return std::nullopt;
+  const auto number = [&](std::size_t i) { return found[i].matched ? std::stoi(found[i]) : 0; };
+  const std::chrono::year_month_day date{std::chrono::year(number(1)),
+                                         std::chrono::month(static_cast<unsigned>(number(2))),
+                                         std::chrono::day(static_cast<unsigned>(number(3)))};
+  if (!date.ok()) return std::nullopt;
+  const std::int64_t days = std::chrono::sys_days(date).time_since_epoch().count();
+  const int offset = (number(9) * 60 + number(10)) * 60;
+  return OrderedValue{1,
+                      days * 86'400 + (number(4) * 60 + number(5)) * 60 + number(6) -
+                          (found[8] == "-" ? -offset : offset),
+                      {},
+                      found[7]};
+}
+
+// Runs of digits compare as numbers; then, run by run, by their leading zeros.
+inline int compare_natural(const std::string& a, const std::string& b) {
+  const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
+  int tie = 0;
+  std::size_t i = 0, j = 0;
+  while (i < a.size() && j < b.size()) {
+    if (!is_digit(a[i]) || !is_digit(b[j])) {
+      const auto x = static_cast<unsigned char>(a[i++]), y = static_cast<unsigned char>(b[j++]);
+      if (x != y) return x < y ? -1 : 1;
+      continue;
+    }
+    std::string x, y;
+    while (i < a.size() && is_digit(a[i])) x += a[i++];
+    while (j < b.size() && is_digit(b[j])) y += b[j++];
+    const std::size_t x_bytes = x.size(), y_bytes = y.size();
+    x.erase(0, x.find_first_not_of('0'));
+    y.erase(0, y.find_first_not_of('0'));
+    if (x.size() != y.size()) return x.size() < y.size() ? -1 : 1;
+    if (x != y) return x < y ? -1 : 1;
+    if (tie == 0 && x_bytes != y_bytes) tie = x_bytes < y_bytes ? -1 : 1;
+  }
+  if (i < a.size() || j < b.size()) return i < a.size() ? 1 : -1;
+  return tie;
+}
+
+inline std::optional<OrderedValue> ordered_value(std::string text, TextType type) {
+  while (text.ends_with(' ') || text.ends_with('\r')) text.pop_back();
+  while (text.starts_with(' ')) text.erase(0, 1);
+  return type == TextType::time ? time_of(text) : decimal_of(text, type == TextType::human);
+}
+
+// Less than 0, 0 or more; of records without their terminators.
 inline int compare_records(const std::string& a, const std::string& b, const TextFormat& format) {
   for (const TextKey& key : format.keys) {
     const auto value = [&](const std::string& record) -> std::optional<std::string> {
@@ -90,6 +172,19 @@ inline int compare_records(const std::string& a, const std::string& b, const Tex
           for (char& c : *text)
             if (c >= 'a' && c <= 'z') c = static_cast<char>(c - 'a' + 'A');
       order = x.compare(y);
+    } else if (key.type == TextType::natural) {
+      order = compare_natural(x, y);
+    } else if (key.type > TextType::f64) {
+      const auto p = ordered_value(x, key.type), q = ordered_value(y, key.type);
+      if (!p || !q) {
+        if (!p != !q) return p ? -1 : 1;
+        continue;
+      }
+      const auto less = [](const OrderedValue& v, const OrderedValue& w) {
+        if (v.sign != w.sign) return v.sign < w.sign;
+        return v.sign < 0 ? w.magnitude() < v.magnitude() : v.magnitude() < w.magnitude();
+      };
+      order = less(*q, *p) - less(*p, *q);
     } else {
       const auto p = number_of(x, key.type), q = number_of(y, key.type);
       if (!p || !q) {
@@ -106,7 +201,27 @@ inline int compare_records(const std::string& a, const std::string& b, const Tex
   return 0;
 }
 
-// Returns the records of `text`, each with its terminator, and the incomplete rest.
+// Whether text other than blanks follows a closing quote in a column of CSV.
+inline bool has_stray_text(const std::string& text, const TextFormat& format) {
+  enum { start, plain, quoted, closed, blanks } state = start;
+  for (const char c : text) {
+    const bool ends = c == format.delimiter.value_or(',') || c == format.terminator;
+    const bool opens = c == '"' && (state == start || state == closed);
+    if (state == quoted || opens)
+      state = opens || c != '"' ? quoted : closed;
+    else if (ends)
+      state = start;
+    else if (state == start)
+      state = plain;
+    else if (state != plain && c != ' ' && c != '\t' && c != '\r')
+      return true;
+    else if (state == closed)
+      state = blanks;
+  }
+  return false;
+}
+
+// The records of `text`, each with its terminator, and what is left behind the last.
 inline std::pair<Strings, std::string> records_of(const std::string& text,
                                                   const TextFormat& format) {
   Strings records;

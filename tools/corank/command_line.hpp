@@ -6,6 +6,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <charconv>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <map>
@@ -73,16 +74,44 @@ CLI::Validator one_of(std::map<std::string, Value> values) {
           ""};
 }
 
-// Returns the arguments in reverse order, as CLI::App::parse() takes them. CLI11 would read the
-// argument after an empty --name= as its value.
-inline std::vector<std::string> reversed_arguments(int argc, char** argv) {
+// Whether the argument after `argument` is the value of an option that `argument` ends with.
+inline bool expects_value(const CLI::App& command, std::string_view argument) {
+  const auto takes_value = [&](const std::string& name) {
+    const CLI::Option* const option = command.get_option_no_throw(name);
+    return option && option->get_items_expected_min() > 0;
+  };
+  if (argument.starts_with("--"))
+    return argument.find('=') == std::string_view::npos && takes_value(std::string(argument));
+  if (!argument.starts_with('-')) return false;
+  // The first letter that takes a value takes the rest of the argument, if there is a rest.
+  for (std::size_t i = 1; i < argument.size(); ++i)
+    if (takes_value({'-', argument[i]})) return i + 1 == argument.size();
+  return false;
+}
+
+// Returns the arguments in the order that CLI::App::parse() takes: the last one first. CLI11 takes
+// the argument after an empty `--name=` for its value, so an empty argument is inserted there.
+inline std::vector<std::string> reversed_arguments(const CLI::App& app, int argc, char** argv) {
   std::vector<std::string> arguments;
-  bool options = true;
+  const CLI::App* command = &app;
+  bool is_value = false, only_names_follow = false;
   for (const std::string_view argument : std::span(argv, argv + argc).subspan(argc != 0)) {
-    options &= argument != "--";
-    const bool empty = options && argument.starts_with("--") && argument.ends_with("=");
-    arguments.emplace_back(argument.substr(0, argument.size() - empty));
-    if (empty) arguments.emplace_back();
+    arguments.emplace_back(argument);
+    if (is_value || only_names_follow) {
+      is_value = false;
+      continue;
+    }
+    only_names_follow = argument == "--";
+    // Only the first `=` separates: a value may hold and end with others.
+    const bool is_empty = argument.starts_with("--") && argument.find('=') == argument.size() - 1;
+    if (is_empty) {
+      arguments.back().pop_back();
+      arguments.emplace_back();
+    }
+    is_value = expects_value(*command, argument);
+    if (command == &app)
+      for (const CLI::App* const chosen : app.get_subcommands({}))
+        if (chosen->check_name(std::string(argument))) command = chosen;
   }
   std::ranges::reverse(arguments);
   return arguments;

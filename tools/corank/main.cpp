@@ -567,7 +567,7 @@ int run(int argc, char** argv) {
   corank::InfoCommand info(app);
   corank::BenchCommand bench(app);
   try {
-    app.parse(corank::reversed_arguments(argc, argv));
+    app.parse(corank::reversed_arguments(app, argc, argv));
   } catch (const CLI::Success& help) {
     return app.exit(help);
   } catch (const CLI::ParseError& error) {

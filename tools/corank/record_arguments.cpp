@@ -2,19 +2,21 @@
 
 #include <fmt/format.h>
 
+#include <string_view>
+
 #include "command_line.hpp"
 #include "corank/error.hpp"
 
 namespace corank {
 namespace {
 
-// Parses a delimiter: one byte, or an escape for a byte that is hard to pass through a shell.
-char delimiter_of(const std::string& text) {
+// Returns the character that an option names by itself, or as \t or \0.
+char character_of(std::string_view option, const std::string& text) {
   if (text == "\\t") return '\t';
   if (text == "\\0") return '\0';
   if (text.size() == 1) return text[0];
-  throw Error(fmt::format(
-      "--delimiter \"{}\": one byte ends a column; \\t is a tab, and \\0 a NUL byte", text));
+  throw Error(fmt::format("{} \"{}\": is not one byte; give one byte, \\t for a tab or \\0 for NUL",
+                          option, text));
 }
 
 }  // namespace
@@ -36,7 +38,8 @@ void RecordArguments::add_text_to(CLI::App& command) {
   record_option_->required(false);
   command.get_option("--by")->description(
       "Keys: field[:asc|:desc],… Without it, the first field ascending. Of text: "
-      "column[:TYPE][:desc][:nocase],… with TYPE bytes, u64, i64 or f64; a column is its number "
+      "column[:TYPE][:desc][:nocase],… with TYPE bytes, u64, i64, f64, time, natural, decimal or "
+      "human; a column is its number "
       "from 1, its name in the header, or line. Without it, the whole line");
   command.add_flag("--lines", lines_, "Records are lines of text");
   command.add_flag("-z,--zero-terminated", zero_ended_,
@@ -46,12 +49,18 @@ void RecordArguments::add_text_to(CLI::App& command) {
       .add_option("-t,--delimiter", delimiter_,
                   "What ends a column: a byte, or \\t; without it, a comma for --csv")
       ->type_name("C");
+  command
+      .add_option("--escape", escape_,
+                  "Take the byte after C for itself in CSV, in quotes and outside: \\ for MySQL's "
+                  "files; without it, a quote in quotes is doubled")
+      ->type_name("C");
   command.add_flag("--header", header_,
                    "Each file begins with the same header, which the output keeps once");
   command
-      .add_option("--bad", bad_numbers_,
-                  "A column that is to be a number and is none is an error, the record is skipped "
-                  "and counted, or it is ordered last: error, skip or last")
+      .add_option(
+          "--bad", bad_numbers_,
+          "How to treat a key that its type does not hold: error, skip (the record is left out and "
+          "counted) or last (it is ordered last)")
       ->check(CLI::IsMember({"error", "skip", "last"}))
       ->option_text("WHAT");
   add_header_to(command);
@@ -105,24 +114,24 @@ void add_compressed_to(CLI::App& command, bool& decompress) {
 std::optional<TextFormat> RecordArguments::text() const {
   if (!record_.empty() + lines_ + csv_ + pairs_ != 1)
     throw Error("say what the files hold by one of --record SCHEMA, --lines, --csv and --kv");
-  const std::pair<const char*, bool> given[] = {{"--delimiter", delimiter_.has_value()},
-                                                {"--header", header_},
-                                                {"--header-lines", header_lines_ != 0},
-                                                {"--comment", !comment_.empty()},
-                                                {"--ragged", !ragged_.empty()},
-                                                {"--bad", !bad_numbers_.empty()}};
+  const std::pair<const char*, bool> given[] = {
+      {"--delimiter", delimiter_.has_value()}, {"--header", header_},
+      {"--header-lines", header_lines_ != 0},  {"--comment", !comment_.empty()},
+      {"--ragged", !ragged_.empty()},          {"--bad", !bad_numbers_.empty()}};
   for (const auto& [option, is_given] : given)
     if (is_given && !lines_ && !csv_)
       throw Error(fmt::format("{} is for --lines and --csv; leave it out", option));
   if (skip_bytes_ && record_.empty())
     throw Error("--skip-bytes is for --record; of text say --header-lines or --comment");
+  if (escape_ && !csv_) throw Error("--escape is for --csv; leave it out");
   if (zero_ended_ && !lines_) throw Error("--zero-terminated is for --lines; leave it out");
   if (!record_.empty()) return std::nullopt;
 
   TextFormat format;
   format.kind = lines_ ? TextKind::lines : csv_ ? TextKind::csv : TextKind::pairs;
   if (zero_ended_) format.terminator = '\0';
-  if (delimiter_) format.delimiter = delimiter_of(*delimiter_);
+  if (delimiter_) format.delimiter = character_of("--delimiter", *delimiter_);
+  if (escape_) format.escape = character_of("--escape", *escape_);
   format.header = header_;
   format.header_lines = header_lines_;
   format.comment = comment_;

@@ -38,7 +38,7 @@ class RecordArguments {
   std::optional<std::uint64_t> skip_bytes_;
   std::uint64_t header_lines_ = 0;
   std::string comment_;
-  std::optional<std::string> delimiter_;
+  std::optional<std::string> delimiter_, escape_;
   std::string bad_numbers_, ragged_;
 };
 

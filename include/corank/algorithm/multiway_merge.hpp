@@ -177,6 +177,8 @@ class ExtractedWords final : public KeyWords {
   const KeyOf& key_of_;
 };
 
+[[noreturn]] void throw_unsorted();
+
 template <class T>
 void require_room(std::span<const std::span<const T>> runs, std::span<T> out) {
   std::size_t records = 0;
@@ -230,17 +232,25 @@ void merge_by_compare(std::span<const std::span<const T>> runs, std::span<T> out
     T* to = out.data() + tile_rank(t);
     Positions from = cuts[t], counts(runs.size());
     while (left > 0) {
-      // Cuts of unsorted runs may cross, which leaves no records, or too many.
-      for (std::size_t r = 0; r < runs.size(); ++r)
-        counts[r] = cuts[t + 1][r] - std::min(from[r], cuts[t + 1][r]);
-      const std::uint64_t there = std::reduce(counts.begin(), counts.end());
-      if (there == 0) return;
+      // Cuts of unsorted runs can cross. Then the records between the cuts are not those of the
+      // tile, and merging them would lose some and repeat others.
+      std::uint64_t there = 0;
+      for (std::size_t r = 0; r < runs.size(); ++r) {
+        if (cuts[t + 1][r] < from[r]) throw_unsorted();
+        there += counts[r] = cuts[t + 1][r] - from[r];
+      }
+      if (there != left) throw_unsorted();
       const Positions block =
           there > block_records + block_records / 2 ? cut(block_records, from, counts) : counts;
       tree.clear();
       for (std::size_t r = 0; r < runs.size(); ++r) {
         if (block[r] == 0) continue;
-        for (const T& record : runs[r].subspan(from[r], block[r])) {
+        const std::span<const T> part = runs[r].subspan(from[r], block[r]);
+        // Two comparisons a part cost little and find most unsorted runs.
+        if (compare(part.back(), part.front()) ||
+            (from[r] != 0 && compare(part.front(), runs[r][from[r] - 1])))
+          throw_unsorted();
+        for (const T& record : part) {
           if constexpr (small)
             tree.add(record);
           else
@@ -249,8 +259,7 @@ void merge_by_compare(std::span<const std::span<const T>> runs, std::span<T> out
         tree.end_run();
         from[r] += block[r];
       }
-      std::span<const Item> merged = tree.merge();
-      merged = merged.first(std::min<std::uint64_t>(merged.size(), left));
+      const std::span<const Item> merged = tree.merge();
       left -= merged.size();
       if constexpr (small) {
         to = std::copy(merged.begin(), merged.end(), to);
@@ -290,10 +299,10 @@ void multiway_merge(std::span<const std::span<const T>> runs, std::span<T> out, 
                          std::as_writable_bytes(out).data(), threads);
 }
 
-// Merges `runs` into `out`, stably. Each run must be sorted by `compare`, a strict weak order;
-// otherwise the order of the output is unspecified. Runs may be empty; `out` must not overlap them.
-// Throws std::invalid_argument if `out` is not as large as all runs together. Slower than merging
-// by a key, unless the records are integers in natural order.
+// Merges runs that are sorted by `compare`, a strict weak order; the other parameters and errors
+// are those of the merge by a key. Not every unsorted run is noticed: if the function returns,
+// `out` holds each record exactly once, but the records of an unsorted run may be in any order.
+// Slower than by a key, unless the records are integers in their natural order.
 template <class T, std::predicate<const T&, const T&> Compare>
 requires std::is_trivially_copyable_v<T>
 void multiway_merge(std::span<const std::span<const T>> runs, std::span<T> out, Compare compare,

@@ -1,7 +1,9 @@
-// Tests of variable-length records: framing, key words, columns and numbers.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstring>
 #include <optional>
+#include <regex>
 #include <string>
 #include <vector>
 
@@ -240,6 +242,44 @@ TEST_CASE("columns of lines are ordered by their types, directions and significa
   }
 }
 
+TEST_CASE("times, natural texts, decimals and sizes are ordered by their values", "[text]") {
+  Random random(31);
+  const auto fraction = [&] { return random_text(random, "0015", 3); };
+  Strings records;
+  for (int i = 0; i < 60; ++i) {
+    const auto two = [&](std::uint64_t from, std::uint64_t count) {
+      return fmt::format("{:02}", from + below(random, count));
+    };
+    std::string time = (below(random, 3) ? "2024-" : "0000-") + two(1, 3) + "-" + two(27, 4);
+    if (below(random, 6) != 0)
+      time += (below(random, 2) ? "T" : " ") + two(0, 3) + ":" + two(0, 2) + ":" + two(58, 2);
+    if (time.size() > 10 && below(random, 2)) time += ".5" + fraction();
+    if (time.size() > 10 && below(random, 2))
+      time += Strings{"Z", "+01:00", "-0100", "+02:30"}[below(random, 4)];
+    const std::string natural = random_text(random, "a01-", 4) + random_text(random, "z019", 9);
+    std::string decimal = Strings{"", "-", "+"}[below(random, 3)] + random_text(random, "0019", 4);
+    if (below(random, 2)) decimal += "." + fraction();
+    if (below(random, 9) == 0) decimal += std::string(150, '7');
+    std::string human = decimal + Strings{"", "K", "k", "Mi", "GB", "x"}[below(random, 6)];
+    records.push_back(time + '|' + natural + '|' + decimal + '|' + human);
+  }
+  records.push_back("");
+  for (const char* keys : {"1:time", "1:time:desc,2", "2:natural", "2:natural:desc", "3:decimal",
+                           "3:decimal:desc,1:time", "4:human", "4:human:desc", "4:human,2:natural",
+                           "3:u64,3:decimal,2"}) {
+    INFO(keys);
+    TextFormat format = format_of(TextKind::lines, keys, '|');
+    format.bad_numbers = BadNumbers::last;
+    check_order(with_end(records), format);
+    TextFormat csv = format_of(TextKind::csv, keys, '|');
+    csv.bad_numbers = BadNumbers::last;
+    Strings quoted;
+    for (const std::string& record : records)
+      quoted.push_back('"' + std::regex_replace(record, std::regex("\\|"), "\"|\"") + '"');
+    check_order(with_end(quoted), csv);
+  }
+}
+
 TEST_CASE("columns of CSV are ordered without their quotes", "[text]") {
   Random random(4);
   Strings records;
@@ -249,7 +289,7 @@ TEST_CASE("columns of CSV are ordered without their quotes", "[text]") {
     const TextEncoding encoding(format);
     // Skips texts that are not exactly one record; another test covers them.
     if (first_record_bytes(encoding.layout(), bytes_of(record)) == record.size() &&
-        below(random, 12) == 0)
+        !has_stray_text(record, format) && below(random, 8) == 0)
       records.push_back(record);
   }
   for (int i = 0; i < 40; ++i) {
@@ -376,6 +416,11 @@ TEST_CASE("a CSV record ends where no quote is open", "[text]") {
   for (const std::string& text : all_texts("a,\"\n", 7)) {
     const auto [records, rest] = records_of(text, format);
     const Found found = find_all(encoding.layout(), text, false, 3);
+    if (has_stray_text(text, format)) {
+      REQUIRE(found.bad);
+      CHECK(found.bad->reason == BadRecord::Reason::stray_text);
+      continue;
+    }
     if (found.records != records || found.rest != rest.size()) FAIL('"' << text << '"');
     CHECK(!found.bad);
     if (!records_of(rest + "\n", format).first.empty()) continue;
@@ -383,6 +428,37 @@ TEST_CASE("a CSV record ends where no quote is open", "[text]") {
     REQUIRE(ended.bad);
     CHECK(ended.bad->reason == BadRecord::Reason::open_quote);
     CHECK(ended.bad->bytes == rest.size());
+  }
+}
+
+TEST_CASE("escaped bytes of CSV stand for themselves", "[text]") {
+  TextFormat format = format_of(TextKind::csv, "2");
+  format.escape = '\\';
+  const TextEncoding encoding(format);
+  const Strings records{"a,\"a \\\"x, y\\\" z\",b\n", "a,b\\,c\\\nd\\\\,x\n", "a,\"x\"\"y\\\n\"\n",
+                        "a,\\\"q\\\",z\n", "plain,columns of some length,x\n"};
+  const Strings values{"a \"x, y\" z", "b,c\nd\\", "x\"y\n", "\"q\"", "columns of some length"};
+  std::string text;
+  for (const std::string& record : records) text += record;
+  for (const std::size_t room : {1, 2, 10}) {
+    const Found found = find_all(encoding.layout(), text, true, room);
+    CHECK(!found.bad);
+    CHECK(found.records == records);
+  }
+  for (std::size_t i = 0; i < records.size(); ++i) {
+    const auto bytes = bytes_of(records[i]);
+    for (std::size_t end = 0; end < bytes.size(); ++end)
+      CHECK(first_record_bytes(encoding.layout(), bytes.first(end)) == 0);
+    const auto field = detail::Columns(encoding.layout(), bytes.data(), bytes.size())(2);
+    std::string value;
+    unsigned byte;
+    for (detail::FieldBytes reader(field); reader.next(byte);) value += static_cast<char>(byte);
+    CHECK(value == values[i]);
+  }
+  CHECK(parts_of(encoding.layout(), bytes_of(text), 10).size() == 1);
+  for (const char bad : {'"', ',', '\n', '\0', '\r'}) {
+    format.escape = bad;
+    CHECK(holds(refusal([&] { TextEncoding refused(format); }), "escape character"));
   }
 }
 
@@ -493,6 +569,9 @@ TEST_CASE("what is wrong with a pair or a quote is said with its place", "[text]
               "run: record 0 (byte 0): the file ends after 3 of the 8"));
   CHECK(holds(message(TextKind::csv, "a,b\nc,\"d\n"),
               "run: record 1 (byte 4): the last column begins"));
+  const std::string stray = message(TextKind::csv, "a,b\nc,\"a \\\"x, y\\\" z\"\n");
+  CHECK(holds(stray, "run: record 1 (byte 4): column 2 has text after its closing quote"));
+  CHECK(holds(stray, "at byte 7 of the record"));
 }
 
 TEST_CASE("keys of text are columns, types and orders", "[text]") {
@@ -506,13 +585,14 @@ TEST_CASE("keys of text are columns, types and orders", "[text]") {
   CHECK((keys[2].column == 0 && keys[2].name.empty()));
   CHECK(!keys[3].descending);
   CHECK(parse_text_keys("").empty());
-  for (const auto& [text, place, why] : {std::tuple{"0", "character 1", "from 1"},
-                                         {"1,", "character 3", "from 1"},
-                                         {"99999999999", "character 1", "from 1"},
-                                         {"1,2:u32", "character 5", "u64 i64"},
-                                         {"1:u64:desc:asc", "character 12", "one direction"},
-                                         {"1:u64:bytes", "character 7", "one type"},
-                                         {"1:u64:nocase", "character 1", "upper and lower"}}) {
+  for (const auto& [text, place, why] :
+       {std::tuple{"0", "character 1", "from 1"},
+        {"1,", "character 3", "from 1"},
+        {"99999999999", "character 1", "from 1"},
+        {"1,2:u32", "character 5", "u64 i64 f64 time natural decimal human"},
+        {"1:u64:desc:asc", "character 12", "one direction"},
+        {"1:u64:bytes", "character 7", "one type"},
+        {"1:u64:nocase", "character 1", "upper and lower"}}) {
     const std::string message = refusal([&] { parse_text_keys(text); });
     INFO(text << " gives " << message);
     CHECK(holds(message, place));

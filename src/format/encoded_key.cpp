@@ -1,0 +1,406 @@
+#include "format/encoded_key.hpp"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cstdint>
+#include <optional>
+
+namespace corank::detail {
+namespace {
+
+// The first byte of numbers. Zero has no further bytes.
+constexpr char negative_tag = '\x80', zero_tag = '\x81', positive_tag = '\x82';
+
+bool is_digit(char c) {
+  return c >= '0' && c <= '9';
+}
+
+char to_upper(char c) {
+  return c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c;
+}
+
+std::size_t count_digits(std::string_view text) {
+  return static_cast<std::size_t>(std::ranges::find_if_not(text, is_digit) - text.begin());
+}
+
+void append_big_endian(std::uint64_t value, unsigned bytes, std::string& to) {
+  while (bytes-- > 0) to += static_cast<char>(value >> (8 * bytes));
+}
+
+// Appends two digits a byte. Digit strings without trailing zeros compare as fractions do.
+void append_digits(std::string_view digits, std::string& to) {
+  for (std::size_t i = 0; i < digits.size(); i += 2) {
+    const int second = i + 1 < digits.size() ? digits[i + 1] - '0' : 0;
+    to += static_cast<char>(1 + 10 * (digits[i] - '0') + second);
+  }
+}
+
+std::string_view without_trailing_zeros(std::string_view digits) {
+  while (digits.ends_with('0')) digits.remove_suffix(1);
+  return digits;
+}
+
+// Appends a count so that shorter encodings are those of smaller counts.
+void append_count(std::uint64_t count, std::string& to) {
+  constexpr std::uint64_t min_long_count = 0xff;
+  if (count < min_long_count) {
+    to += static_cast<char>(count);
+  } else {
+    to += '\xff';
+    append_big_endian(count, 8, to);
+  }
+}
+
+// Reads a text from its start.
+class Scanner {
+ public:
+  explicit Scanner(std::string_view text) : rest_(text) {}
+
+  bool at_end() const { return rest_.empty(); }
+  char peek() const { return rest_.empty() ? '\0' : rest_.front(); }
+  bool take(char c) {
+    if (peek() != c || at_end()) return false;
+    rest_.remove_prefix(1);
+    return true;
+  }
+  bool take_any(std::string_view choices) {
+    return !at_end() && choices.find(peek()) != std::string_view::npos && take(peek());
+  }
+  // Takes exactly `digits` digits as a number.
+  std::optional<int> number(std::size_t digits) {
+    if (count_digits(rest_.substr(0, digits)) != digits) return std::nullopt;
+    int value = 0;
+    for (const char c : rest_.substr(0, digits)) value = 10 * value + (c - '0');
+    rest_.remove_prefix(digits);
+    return value;
+  }
+  std::string_view digits() {
+    const std::string_view found = rest_.substr(0, count_digits(rest_));
+    rest_.remove_prefix(found.size());
+    return found;
+  }
+  // Takes the name of a month and returns its number, from 1.
+  std::optional<int> month() {
+    constexpr std::array<std::string_view, 12> names{"JAN", "FEB", "MAR", "APR", "MAY", "JUN",
+                                                     "JUL", "AUG", "SEP", "OCT", "NOV", "DEC"};
+    if (rest_.size() < 3) return std::nullopt;
+    const std::array name{to_upper(rest_[0]), to_upper(rest_[1]), to_upper(rest_[2])};
+    const auto* const found = std::ranges::find(names, std::string_view(name.data(), name.size()));
+    if (found == names.end()) return std::nullopt;
+    rest_.remove_prefix(3);
+    return static_cast<int>(found - names.begin()) + 1;
+  }
+
+ private:
+  std::string_view rest_;
+};
+
+struct Time {
+  int year = 0, month = 1, day = 1;
+  std::int64_t seconds = 0;   // since midnight, in UTC: may be negative, or more than a day has
+  std::string_view fraction;  // of a second, as digits
+};
+
+bool is_date(const Time& time) {
+  constexpr std::array<int, 12> days{31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31};
+  if (time.month < 1 || time.month > 12 || time.day < 1) return false;
+  const bool leap = time.year % 4 == 0 && (time.year % 100 != 0 || time.year % 400 == 0);
+  return time.day <= days[static_cast<std::size_t>(time.month - 1)] + (time.month == 2 && leap);
+}
+
+// Returns days since 0000-03-01 in the proleptic Gregorian calendar. Years begin with March, so
+// that a leap day is the last day of its year.
+std::int64_t day_number(const Time& time) {
+  const std::int64_t month = (time.month + 9) % 12;
+  const std::int64_t year = time.year - (time.month <= 2);
+  const std::int64_t leap_days = year < 0 ? -1 : year / 4 - year / 100 + year / 400;
+  return 365 * year + leap_days + (153 * month + 2) / 5 + time.day - 1;
+}
+
+// HH:MM[:SS[.fraction]]
+bool scan_clock(Scanner& scanner, Time& time) {
+  const auto hour = scanner.number(2);
+  if (!hour || !scanner.take(':')) return false;
+  const auto minute = scanner.number(2);
+  std::optional<int> second = 0;
+  if (scanner.take(':')) {
+    second = scanner.number(2);
+    if (second && scanner.take_any(".,")) {
+      time.fraction = scanner.digits();
+      if (time.fraction.empty()) return false;
+      time.fraction = without_trailing_zeros(time.fraction);
+    }
+  }
+  if (!minute || !second || *hour > 24 || *minute > 59 || *second > 60) return false;
+  if (*hour == 24 && (*minute != 0 || *second != 0 || !time.fraction.empty())) return false;
+  time.seconds = (std::int64_t{*hour} * 60 + *minute) * 60 + *second;
+  return true;
+}
+
+// Z, +HH, +HHMM or +HH:MM, maybe after a space; nothing is UTC.
+bool scan_offset(Scanner& scanner, Time& time) {
+  if (scanner.at_end() || scanner.take_any("Zz")) return true;
+  const bool has_space = scanner.take(' ');
+  const bool negative = scanner.peek() == '-';
+  if (!scanner.take_any("+-")) return has_space && scanner.take_any("Zz");
+  const auto hours = scanner.number(2);
+  if (!hours) return false;
+  std::optional<int> minutes = 0;
+  if (scanner.take(':') || is_digit(scanner.peek())) minutes = scanner.number(2);
+  if (!minutes || *hours > 23 || *minutes > 59) return false;
+  const std::int64_t offset = (std::int64_t{*hours} * 60 + *minutes) * 60;
+  time.seconds -= negative ? -offset : offset;
+  return true;
+}
+
+// 2000-10-10, 2000-10-10T13:55:36.5+02:00 or 2000-10-10 13:55
+bool scan_iso(Scanner& scanner, Time& time) {
+  const auto year = scanner.number(4);
+  if (!year || !scanner.take('-')) return false;
+  const auto month = scanner.number(2);
+  if (!month || !scanner.take('-')) return false;
+  const auto day = scanner.number(2);
+  if (!day) return false;
+  time.year = *year;
+  time.month = *month;
+  time.day = *day;
+  if (scanner.at_end()) return true;
+  return scanner.take_any("Tt ") && scan_clock(scanner, time) && scan_offset(scanner, time);
+}
+
+// 10/Oct/2000:13:55:36 -0700, in the brackets of Apache's logs or without them
+bool scan_apache(Scanner& scanner, Time& time) {
+  scanner.take('[');
+  const auto day = scanner.number(2);
+  if (!day || !scanner.take('/')) return false;
+  const auto month = scanner.month();
+  if (!month || !scanner.take('/')) return false;
+  const auto year = scanner.number(4);
+  if (!year || !scanner.take(':')) return false;
+  time.year = *year;
+  time.month = *month;
+  time.day = *day;
+  if (!scan_clock(scanner, time)) return false;
+  if (scanner.take(']')) return true;
+  if (!scan_offset(scanner, time)) return false;
+  scanner.take(']');
+  return true;
+}
+
+// Oct 11 22:14:15, or Oct  1 22:14:15
+bool scan_syslog(Scanner& scanner, Time& time) {
+  const auto month = scanner.month();
+  if (!month || !scanner.take(' ')) return false;
+  const auto day = scanner.number(scanner.take(' ') ? 1 : 2);
+  if (!day || !scanner.take(' ')) return false;
+  time.month = *month;
+  time.day = *day;
+  return scan_clock(scanner, time);
+}
+
+// Every form is told by its first characters.
+bool scan_time(std::string_view text, Time& time) {
+  Scanner scanner(text);
+  const char third = text.size() > 2 ? text[2] : '\0';
+  bool found;
+  if (text.starts_with('[') || third == '/')
+    found = scan_apache(scanner, time);
+  else if (third == ':')
+    found = scan_clock(scanner, time) && scan_offset(scanner, time);
+  else if (is_digit(text.front()))
+    found = scan_iso(scanner, time);
+  else
+    found = scan_syslog(scanner, time);
+  return found && scanner.at_end() && is_date(time);
+}
+
+struct Decimal {
+  bool is_negative = false;
+  std::int64_t exponent = 0;  // the value is 0.DIGITS * 10^exponent; the first digit is not 0
+  std::string digits;         // without trailing zeros; empty if the value is 0
+};
+
+// Takes [+-]digits[.digits], with digits on at least one side of the point.
+bool scan_decimal(Scanner& scanner, Decimal& decimal) {
+  decimal.is_negative = scanner.peek() == '-';
+  scanner.take_any("+-");
+  const std::string_view whole = scanner.digits();
+  const std::string_view fraction = scanner.take('.') ? scanner.digits() : std::string_view();
+  if (whole.empty() && fraction.empty()) return false;
+  decimal.digits.assign(whole).append(fraction);
+  decimal.exponent = static_cast<std::int64_t>(whole.size());
+  const std::size_t zeros = std::min(decimal.digits.find_first_not_of('0'), decimal.digits.size());
+  decimal.digits.erase(0, zeros);
+  decimal.exponent -= static_cast<std::int64_t>(zeros);
+  decimal.digits.resize(without_trailing_zeros(decimal.digits).size());
+  return true;
+}
+
+// Takes e[+-]digits, if it is there.
+bool scan_exponent(Scanner& scanner, Decimal& decimal) {
+  if (!scanner.take_any("eE")) return true;
+  const bool negative = scanner.peek() == '-';
+  scanner.take_any("+-");
+  const std::string_view digits = scanner.digits();
+  std::int32_t exponent = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), exponent);
+  if (digits.empty() || error != std::errc{}) return false;
+  decimal.exponent += negative ? -std::int64_t{exponent} : std::int64_t{exponent};
+  return true;
+}
+
+// Appends the sign, `magnitude`, the exponent and the digits. Those of a negative number are
+// complemented; a last byte 0xff then makes the number with more digits the smaller one.
+void append_decimal(const Decimal& decimal, std::string_view magnitude, std::string& to) {
+  if (decimal.digits.empty()) {
+    to += zero_tag;
+    return;
+  }
+  to += decimal.is_negative ? negative_tag : positive_tag;
+  const std::size_t begin = to.size();
+  to += magnitude;
+  // Small exponents take a byte.
+  constexpr std::int64_t max_short = 120;
+  constexpr std::int64_t bias = std::int64_t{1} << 62;
+  if (decimal.exponent > max_short)
+    to += '\xf9';
+  else if (decimal.exponent < -max_short)
+    to += '\x01';
+  else
+    to += static_cast<char>(0x80 + decimal.exponent);
+  if (decimal.exponent > max_short || decimal.exponent < -max_short)
+    append_big_endian(static_cast<std::uint64_t>(decimal.exponent + bias), 8, to);
+  append_digits(decimal.digits, to);
+  if (!decimal.is_negative) return;
+  for (std::size_t i = begin; i < to.size(); ++i) to[i] = static_cast<char>(~to[i]);
+  to += '\xff';
+}
+
+// Returns the bytes of a column, decoded if they are in quotes or escaped.
+std::string_view decode(const TextField& field, std::string& buffer) {
+  if (!field.quoted) return {reinterpret_cast<const char*>(field.at), field.bytes};
+  unsigned byte;
+  for (FieldBytes bytes(field); bytes.next(byte);) buffer += static_cast<char>(byte);
+  return buffer;
+}
+
+std::string_view without_blanks(std::string_view text) {
+  constexpr std::string_view blanks = " \t\r";
+  const std::size_t begin = std::min(text.find_first_not_of(blanks), text.size());
+  const std::size_t end = text.find_last_not_of(blanks);
+  return text.substr(begin, end == std::string_view::npos ? 0 : end + 1 - begin);
+}
+
+}  // namespace
+
+// Five bytes of seconds, then the digits of the fraction. The bias makes all seconds positive and
+// their first byte neither 0x00 nor 0xff: years have four digits.
+bool encode_time(std::string_view text, std::string& to) {
+  constexpr std::int64_t bias = std::int64_t{1} << 37;
+  constexpr std::int64_t day_seconds = 24 * 60 * 60;
+  Time time;
+  if (text.empty() || !scan_time(text, time)) return false;
+  append_big_endian(
+      static_cast<std::uint64_t>(day_number(time) * day_seconds + time.seconds + bias), 5, to);
+  append_digits(time.fraction, to);
+  return true;
+}
+
+// The sign, the decimal exponent, the digits.
+bool encode_decimal(std::string_view text, std::string& to) {
+  Scanner scanner(text);
+  Decimal decimal;
+  if (!scan_decimal(scanner, decimal) || !scan_exponent(scanner, decimal) || !scanner.at_end())
+    return false;
+  append_decimal(decimal, {}, to);
+  return true;
+}
+
+// The sign, the rank of the suffix, the number: GNU `sort -h` compares in this order, so that 2000K
+// sorts before 1M. An `i` and a `B` after the suffix do not count.
+bool encode_human(std::string_view text, std::string& to) {
+  constexpr std::string_view suffixes = "KMGTPEZYRQ";
+  Scanner scanner(text);
+  Decimal decimal;
+  if (!scan_decimal(scanner, decimal)) return false;
+  char rank = 1;  // of a number without a suffix
+  const char suffix = scanner.peek() == 'k' ? 'K' : scanner.peek();
+  if (const std::size_t found = suffixes.find(suffix); found != std::string_view::npos) {
+    rank = static_cast<char>(2 + found);
+    scanner.take(scanner.peek());
+    scanner.take('i');
+  }
+  scanner.take('B');
+  if (!scanner.at_end()) return false;
+  append_decimal(decimal, {&rank, 1}, to);
+  return true;
+}
+
+// Bytes other than digits stand for themselves. A run of digits is `0`, the count of its digits
+// without leading zeros, and these digits. If runs have leading zeros, 0x00 0x00 and the counts of
+// them follow: of strings with equal numbers, the one with fewer zeros in the first run that
+// differs is less. A byte 0x00 of the text becomes 0x00 0xff, so that it differs from that mark.
+void encode_natural(std::string_view text, bool nocase, std::string& to) {
+  std::string zeros;
+  std::size_t zeros_end = 0;  // after the last count that is not 0
+  for (std::size_t at = 0; at < text.size();) {
+    if (!is_digit(text[at])) {
+      to += nocase ? to_upper(text[at]) : text[at];
+      if (text[at++] == '\0') to += '\xff';
+      continue;
+    }
+    const std::string_view run = text.substr(at, count_digits(text.substr(at)));
+    at += run.size();
+    const std::string_view digits = run.substr(std::min(run.find_first_not_of('0'), run.size()));
+    to += '0';
+    append_count(digits.size(), to);
+    append_digits(digits, to);
+    const std::size_t leading = run.size() - std::max<std::size_t>(digits.size(), 1);
+    append_count(leading, zeros);
+    if (leading != 0) zeros_end = zeros.size();
+  }
+  if (zeros_end == 0) return;
+  to.append(2, '\0');
+  to.append(zeros, 0, zeros_end);
+}
+
+EncodedKey::EncodedKey(const TextField& field, TextType type, bool descending, bool nocase)
+    : is_valid_(true) {
+  std::string buffer;
+  const std::string_view text = decode(field, buffer);
+  if (type == TextType::natural)
+    encode_natural(text, nocase, bytes_);
+  else if (type == TextType::time)
+    is_valid_ = encode_time(without_blanks(text), bytes_);
+  else if (type == TextType::decimal)
+    is_valid_ = encode_decimal(without_blanks(text), bytes_);
+  else
+    is_valid_ = encode_human(without_blanks(text), bytes_);
+  if (!is_valid_) bytes_.assign(1, descending ? '\0' : '\xff');
+}
+
+std::uint64_t encoded_bytes(const TextField& field, const TextColumn& column) {
+  return EncodedKey(field, column).field().bytes;
+}
+
+std::uint64_t encoded_word(const TextField& field, const TextColumn& column, std::uint64_t from) {
+  const EncodedKey key(field, column);
+  const std::uint64_t bits = string_word(key.field(), false, from);
+  return column.descending ? ~bits : bits;
+}
+
+int compare_encoded(const TextField& x, const TextField& y, const TextColumn& column) {
+  const EncodedKey of_x(x, column), of_y(y, column);
+  const int order = compare_strings(of_x.field(), of_y.field(), false);
+  return column.descending ? -order : order;
+}
+
+bool holds_value(const TextField& field, TextType type) {
+  if (type == TextType::bytes || type == TextType::natural) return true;
+  if (is_encoded(type)) return EncodedKey(field, type, false, false).is_valid();
+  std::uint64_t word;
+  return parse_number(field, type, word);
+}
+
+}  // namespace corank::detail
