@@ -24,7 +24,9 @@ namespace corank {
 struct PassTotals {
   std::atomic<std::uint64_t> bytes_read = 0;
   std::atomic<std::uint64_t> bytes_written = 0;
-  std::atomic<std::uint64_t> records_written = 0;  // by operators; 0 without operators
+  std::atomic<std::uint64_t> records_written = 0;   // by operators; 0 without operators
+  std::atomic<std::uint64_t> records_replaced = 0;  // see ResolvedCounts
+  std::atomic<std::uint64_t> records_deleted = 0;
   std::atomic<std::uint64_t> units = 0;
   std::atomic<std::uint64_t> records = 0;  // merged
   std::atomic<std::uint64_t> records_skipped = 0;

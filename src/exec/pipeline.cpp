@@ -172,22 +172,15 @@ void Execution::make_durable() {
   }
 }
 
-  if (enough) totals.ended_early = true;
-  totals.records_skipped += source->skipped();
-  totals.bytes_read += source->bytes_read();
-  totals.bytes_written += written_bytes;
-  totals.records_written += pass.shape    ? written_bytes / output_bytes
-                            : text_joiner ? text_joiner->records()
-                                          : 0;
-  const ResolvedCounts resolved = joiner        ? joiner->resolved()
-                                  : text_joiner ? text_joiner->resolved()
-                                                : ResolvedCounts();
-  totals.records_replaced += resolved.replaced;
-  totals.records_deleted += resolved.deleted;
-  totals.read += source->busy().load();
-  totals.read_for_cut += source->idle().load();
-  totals.cut_for_read += source->wait().load();
-  totals.cut -= source->wait().load();
+void run_pass(const Pass& pass, PassTotals& totals, OutputCheck& check) {
+  leave_memory_to_thread();
+  const PassFacts facts(pass);
+  if (facts.bytes_in_runs == 0 && !facts.has_streams) {
+    for (Writer& output : pass.writers) output.make_durable();
+    return;
+  }
+  Stopwatch whole(totals.wall);
+  Execution(pass, facts, totals, check).run();
 }
 
 }  // namespace

@@ -129,6 +129,11 @@ void WriteStage::add_to_totals() const {
   totals_.bytes_written += written_bytes_;
   if (groups_) totals_.records_written += written_bytes_ / facts_.output_bytes;
   if (text_groups_) totals_.records_written += text_groups_->records();
+  const ResolvedCounts resolved = groups_        ? groups_->resolved()
+                                  : text_groups_ ? text_groups_->resolved()
+                                                 : ResolvedCounts();
+  totals_.records_replaced += resolved.replaced;
+  totals_.records_deleted += resolved.deleted;
 }
 
 }  // namespace corank

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "corank/error.hpp"
-#include "ops/resolution.hpp"
+#include "format/resolution.hpp"
 
 namespace corank {
 namespace {

@@ -8,8 +8,8 @@
 
 #include "format/field_value.hpp"
 #include "jobs/scan.hpp"
-#include "plan/budget.hpp"
 #include "run/header.hpp"
+#include "util/memory_budget.hpp"
 
 namespace corank {
 namespace {

@@ -54,6 +54,16 @@ bool has_streams(std::span<const Run> runs) {
   return std::ranges::any_of(runs, &Run::is_stream);
 }
 
+// Makes the runs begin after their headers, and returns what they begin with.
+FileStart read_start(std::vector<Run>& runs, const Options& options) {
+  FileStart start{take_header(runs, options), {}};
+  if (options.text)
+    start.columns_line = options.text->header ? start.header.names
+                                              : widest_first_record(runs, *options.text,
+                                                                    options.query, options.stop);
+  return start;
+}
+
 // Returns the runs in the order in which they are merged. Runs that are read from start to end
 // count bytes. The minuend of an intersection or subtraction comes last; see SetOperation.
 std::vector<Run> ordered(std::vector<Run> runs, const Options& options) {
@@ -86,7 +96,7 @@ std::vector<Run> narrowed(std::vector<Run> runs, const MergeFormat& format,
 class MergeJob {
  public:
   // The runs are ordered(), and begin after their headers. `options` must outlive the job.
-  MergeJob(std::vector<Run> runs, const Options& options, std::string header = {});
+  MergeJob(std::vector<Run> runs, const Options& options, FileStart start = {});
 
   Stats into_file(const std::filesystem::path& output);
   Stats into_memory(std::span<std::byte> output);
@@ -132,11 +142,11 @@ class MergeJob {
   Stats stats_;
 };
 
-MergeJob::MergeJob(std::vector<Run> runs, const Options& options, std::string header)
+MergeJob::MergeJob(std::vector<Run> runs, const Options& options, FileStart start)
     : options_(options),
       threads_(options.threads ? options.threads
                                : std::max(std::thread::hardware_concurrency(), 1u)),
-      format_(options, std::move(header), has_streams(runs), runs.size()),
+      format_(options, std::move(start), has_streams(runs), runs.size()),
       operators_(format_.operators(runs.size())),
       cuts_(format_.encoding(), options.copy_only),
       runs_(narrowed(runs, format_, operators_, cuts_, options)),
@@ -369,6 +379,8 @@ void MergeJob::collect_stats(std::string writing) {
                                 stats_.records_skipped));
   stats_.records_written =
       operators_.empty() ? stats_.records : totals.records_written + resumed_.records;
+  stats_.records_replaced = totals.records_replaced;
+  stats_.records_deleted = totals.records_deleted;
   stats_.units = totals.units;
   stats_.checksum = totals.checksum;
   stats_.busy = busy_of(totals);
@@ -403,9 +415,9 @@ Stats merge(std::span<const std::filesystem::path> paths, const std::filesystem:
   const std::uint32_t counted_bytes = options.text ? 1 : options.record.record_bytes;
   for (;;) {
     std::vector<Run> runs = open_runs(paths, counted_bytes, options);
-    Header header = take_header(runs, options);
+    FileStart start = read_start(runs, options);
     try {
-      return MergeJob(ordered(std::move(runs), options), options, std::move(header))
+      return MergeJob(ordered(std::move(runs), options), options, std::move(start))
           .into_file(output);
     } catch (const PartialOutputDiffers& left) {
       // The next round finds no partial output any more.

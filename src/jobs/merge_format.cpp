@@ -7,13 +7,15 @@
 
 namespace corank {
 
-MergeFormat::MergeFormat(const Options& options, std::string header, bool has_streams,
+MergeFormat::MergeFormat(const Options& options, FileStart start, bool has_streams,
                          std::size_t num_runs)
     : options_(options),
       has_streams_(has_streams),
-      header_(std::move(header)),
-      output_header_(header_),
-      encoding_(options.text ? KeyEncoding(text_.emplace(*options.text, header_).layout())
+      preamble_(options.drop_header ? "" : std::move(start.header.preamble)),
+      columns_line_(std::move(start.columns_line)),
+      header_(std::move(start.header.names)),
+      output_header_(options.drop_header ? "" : preamble_ + header_),
+      encoding_(options.text ? KeyEncoding(text_.emplace(*options.text, columns_line_).layout())
                              : KeyEncoding(options.record, options.keys)),
       output_schema_(selected(options.record, options.query.select)) {
   if (!options.text)
@@ -23,7 +25,8 @@ MergeFormat::MergeFormat(const Options& options, std::string header, bool has_st
 }
 
 void MergeFormat::select_columns(const TextSelection& selection) {
-  if (!header_.empty()) output_header_ = selection.of_header(header_);
+  if (!header_.empty() && !options_.drop_header)
+    output_header_ = preamble_ + selection.of_header(header_);
   TextFormat format = *options_.text;
   format.keys.clear();
   output_encoding_.emplace(output_text_.emplace(format).layout());
@@ -33,7 +36,8 @@ PassOperators MergeFormat::operators(std::size_t num_runs) const {
   PassOperators operators;
   const Query& query = options_.query;
   if (options_.text) {
-    TextOperatorChain chain(encoding_, *options_.text, header_, query, finds_lines(), num_runs);
+    TextOperatorChain chain(encoding_, *options_.text, columns_line_, query, finds_lines(),
+                            num_runs);
     if (!chain.keeps_all()) operators.text = std::make_unique<TextOperatorChain>(std::move(chain));
   } else {
     OperatorChain chain(options_.record, options_.keys, encoding_, query, num_runs);
@@ -53,8 +57,8 @@ PassOperators MergeFormat::intermediate_operators(std::size_t num_runs, bool has
   query.on_equal = kind;
   query.text_where = options_.query.text_where;
   if (options_.text)
-    operators.text = std::make_unique<TextOperatorChain>(encoding_, *options_.text, header_, query,
-                                                         true, num_runs);
+    operators.text = std::make_unique<TextOperatorChain>(encoding_, *options_.text, columns_line_,
+                                                         query, true, num_runs);
   else
     operators.fixed =
         std::make_unique<OperatorChain>(options_.record, options_.keys, encoding_, query, num_runs);

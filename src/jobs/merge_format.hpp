@@ -12,6 +12,7 @@
 #include "corank/options.hpp"
 #include "ops/operator_chain.hpp"
 #include "ops/text_operators.hpp"
+#include "run/header.hpp"
 #include "verify/output_verifier.hpp"
 
 namespace corank {
@@ -28,17 +29,24 @@ struct PassOperators {
   const TextOperatorChain* text_chain() const { return text.get(); }
 };
 
+// What the runs begin with.
+struct FileStart {
+  Header header;
+  // The line that tells which columns there are: the header's or, without one, a record's.
+  std::string columns_line;
+};
+
 // Immutable. `options` must outlive it; what it returns points into it.
 class MergeFormat {
  public:
-  // `header` is the runs' header with its terminator, or empty. `has_streams` tells that some run
-  // is compressed or a pipe, and `num_runs` how many there are.
-  MergeFormat(const Options& options, std::string header, bool has_streams, std::size_t num_runs);
+  // `has_streams` tells that some run is compressed or a pipe, and `num_runs` how many there are.
+  MergeFormat(const Options& options, FileStart start, bool has_streams, std::size_t num_runs);
   MergeFormat(const MergeFormat&) = delete;
   MergeFormat& operator=(const MergeFormat&) = delete;
 
   const KeyEncoding& encoding() const { return encoding_; }  // of the runs
   TextLayout text() const { return text_->layout(); }        // of variable-length records
+  // The runs' line of column names, or empty; and all that precedes the records of the output.
   const std::string& header() const { return header_; }
   const std::string& output_header() const { return output_header_; }
 
@@ -65,7 +73,8 @@ class MergeFormat {
 
   const Options& options_;
   bool has_streams_;
-  std::string header_, output_header_;
+  std::string preamble_;  // of the output, before the line of column names
+  std::string columns_line_, header_, output_header_;
   std::optional<TextEncoding> text_;
   KeyEncoding encoding_;
   Schema output_schema_;

@@ -60,9 +60,9 @@ void MergeOutput::open(std::span<const Partition> partitions, std::span<const Ru
   const std::uint64_t output_digest = digest(
       output_description(options_, compression_, format_.encoding(), format_.header(), runs));
   const std::uint64_t added_bytes =
-      options_.text && options_.resume
-          ? format_.header().size() + missing_terminators(runs, format_.text())
-          : 0;
+      options_.text && options_.resume ? missing_terminators(runs, format_.text()) : 0;
+  // A record gets the delimiters of selected columns that it lacks.
+  const std::uint64_t max_growth = std::max<std::uint64_t>(options_.query.text_select.size(), 1);
   const bool may_be_shorter = !operators.keeps_count() || (operators.fixed && options_.query.limit);
   const AtomicFile::Settings settings{options_.overwrite, options_.resume,
                                       options_.checkpoint_interval};
@@ -73,7 +73,9 @@ void MergeOutput::open(std::span<const Partition> partitions, std::span<const Ru
   for (std::size_t i = 0; i < paths_.size(); ++i) {
     const auto [begin, end] = partitions[std::min(i, partitions.size() - 1)];
     const AtomicFile::Content content{digest(fmt::format("{:x} {} {}", output_digest, begin, end)),
-                                      (end - begin) * format_.output_bytes() + added_bytes,
+                                      (i == 0 ? format_.output_header().size() : 0) +
+                                          (end - begin) * format_.output_bytes() * max_growth +
+                                          added_bytes,
                                       may_be_shorter};
     writers_.emplace_back(paths_[i], content, settings, is_input, options_.stop);
     if (i > 0 && options_.resume && writers_.front().atomic()->is_in_place())
@@ -85,20 +87,18 @@ Resumed MergeOutput::resume(std::span<Partition> partitions, std::span<const Run
                             const PassOperators& operators) {
   Resumed resumed;
   for (std::size_t i = 0; i < partitions.size(); ++i)
-    resume_file(writers_[i], partitions[i], runs, operators, resumed);
+    resume_file(writers_[i], partitions[i], i == 0 ? std::string_view(format_.output_header()) : "",
+                runs, operators, resumed);
   return resumed;
 }
 
-void MergeOutput::resume_file(Writer& writer, Partition& partition, std::span<const Run> runs,
-                              const PassOperators& operators, Resumed& resumed) {
+void MergeOutput::resume_file(Writer& writer, Partition& partition, std::string_view output_header,
+                              std::span<const Run> runs, const PassOperators& operators,
+                              Resumed& resumed) {
   const AtomicFile* const file = writer.atomic();
   if (!file || !options_.resume) return writer.resume_at(0, 0);
-  const OutputOrigin origin{options_,
-                            format_.encoding(),
-                            format_.header(),
-                            format_.output_header(),
-                            operators.keeps_count(),
-                            operators.text_chain()};
+  const OutputOrigin origin{options_,      format_.encoding(),      format_.header(),
+                            output_header, operators.keeps_count(), operators.text_chain()};
   const std::optional<Resumption> found = find_resumption(*file, origin, runs, partition);
   const std::string_view reason = found ? file->why_not_resumable() : output_differs;
   if (!reason.empty()) warn_starting_over(options_, writer.path(), reason);

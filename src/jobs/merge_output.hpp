@@ -62,8 +62,9 @@ class MergeOutput {
   void leave_for_resume();
 
  private:
-  void resume_file(Writer& writer, Partition& partition, std::span<const Run> runs,
-                   const PassOperators& operators, Resumed& resumed);
+  // `output_header` is what this file begins with.
+  void resume_file(Writer& writer, Partition& partition, std::string_view output_header,
+                   std::span<const Run> runs, const PassOperators& operators, Resumed& resumed);
 
   const Options& options_;
   const MergeFormat& format_;

@@ -178,10 +178,11 @@ std::string output_description(const Options& options, const Compression& compre
       fmt::format("{} {} {} {} {}:", layout.text ? 1 : layout.record_bytes, options.copy_only,
                   static_cast<int>(compression.codec), compression.level, runs.size());
   if (layout.text) {
-    text += fmt::format(
-        "{} {:x} {:x} {:x} {} {} {}", static_cast<int>(layout.text->kind),
-        static_cast<int>(layout.text->terminator), static_cast<int>(layout.text->delimiter),
-        static_cast<int>(layout.text->escape), static_cast<int>(layout.text->bad_numbers), layout.text->min_columns, header);
+    text +=
+        fmt::format("{} {:x} {:x} {:x} {} {} {}", static_cast<int>(layout.text->kind),
+                    static_cast<int>(layout.text->terminator),
+                    static_cast<int>(layout.text->delimiter), static_cast<int>(layout.text->escape),
+                    static_cast<int>(layout.text->bad_numbers), layout.text->min_columns, header);
     text += fmt::format(" {}:{} {}", options.text->comment.size(), options.text->comment,
                         options.text->header_lines);
     for (const TextColumn& column : std::span(layout.text->columns, layout.text->columns_count))

@@ -66,8 +66,8 @@ std::uint64_t scan_blocks(const Run& run, const KeyEncoding& encoding,
   for (std::uint64_t first = 0; first < run.records(); first += block_records) {
     const std::uint64_t count = std::min(block_records, run.records() - first);
     run.read(first, count, {block, count * record_bytes});
-    look({first == 0 ? nullptr : memory.data(), block, count, first,
-          run.offset() + first * record_bytes});
+    visit({first == 0 ? nullptr : memory.data(), block, count, first,
+           run.offset() + first * record_bytes});
     std::copy_n(block + (count - 1) * record_bytes, record_bytes, memory.data());
   }
   return 0;

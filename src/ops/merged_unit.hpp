@@ -9,9 +9,9 @@
 #include <span>
 #include <vector>
 
+#include "format/resolution.hpp"
 #include "format/work_unit.hpp"
 #include "ops/operator_chain.hpp"
-#include "ops/resolution.hpp"
 #include "ops/set_operation.hpp"
 
 namespace corank {

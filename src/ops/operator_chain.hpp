@@ -13,9 +13,9 @@
 
 #include "corank/key.hpp"
 #include "corank/query.hpp"
+#include "format/resolution.hpp"
 #include "ops/exact_sum.hpp"
 #include "ops/filter.hpp"
-#include "ops/resolution.hpp"
 #include "ops/set_operation.hpp"
 
 namespace corank {

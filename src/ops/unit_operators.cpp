@@ -208,7 +208,7 @@ void BoundaryMerge::put_group(std::vector<std::byte>& edge) {
   if (open_.empty() || done()) return;
   edge.resize(edge.size() + operators_.output_bytes());
   if (open_.finish(operators_, edge.data() + edge.size() - operators_.output_bytes(), resolved_))
-    --left_;
+    --remaining_;
   else
     edge.resize(edge.size() - operators_.output_bytes());
 }

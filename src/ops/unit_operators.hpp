@@ -64,7 +64,7 @@ class BoundaryMerge {
   std::uint64_t fingerprint() const { return fingerprint_; }
   const ResolvedCounts& resolved() const { return resolved_; }
   // Whether nothing goes out any more.
-  bool done() const { return left_ == 0; }
+  bool done() const { return remaining_ == 0; }
 
  private:
   void put_group(std::vector<std::byte>& edge);

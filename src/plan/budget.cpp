@@ -11,6 +11,7 @@
 #include "io/compressor.hpp"
 #include "run/stream_reader.hpp"
 #include "util/buffer_pool.hpp"
+#include "util/memory_budget.hpp"
 
 namespace corank {
 namespace {
@@ -21,12 +22,6 @@ constexpr std::uint64_t many_runs = 10'000;
 constexpr std::uint64_t bookkeeping_bytes_per_run = 768;
 
 }  // namespace
-
-std::uint64_t memory_budget(std::uint64_t wanted_bytes) {
-  if (wanted_bytes != 0) return wanted_bytes;
-  const auto pages = static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES));
-  return std::min(pages * page_bytes() / 4, std::uint64_t{4} << 30);
-}
 
 Budget::Budget(const Options& options, std::span<const Run> runs, unsigned threads)
     : options_(options),

@@ -26,9 +26,6 @@ struct PassNeeds {
   std::uint64_t wanted_bytes;  // upper bound on the useful size of a unit, and on the input
 };
 
-// Returns the budget that Options::memory_bytes means.
-std::uint64_t memory_budget(std::uint64_t wanted_bytes);
-
 class Budget {
  public:
   // Computes the budget for a merge of `runs` on `threads` threads. `options` must outlive it.

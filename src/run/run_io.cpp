@@ -12,8 +12,8 @@
 #include "io/codec.hpp"
 #include "io/file.hpp"
 #include "io/mapped_file.hpp"
-#include "plan/budget.hpp"
 #include "util/buffer_pool.hpp"
+#include "util/memory_budget.hpp"
 
 namespace corank {
 namespace {

@@ -5,11 +5,11 @@
 #include <memory>
 #include <vector>
 
-#include "support/support.hpp"
 #include "backend/cpu_backend.hpp"
 #include "fuzz/target.hpp"
 #include "kernels/backend/cuda_backend.hpp"
 #include "run/slice.hpp"
+#include "support/support.hpp"
 
 using namespace corank;
 

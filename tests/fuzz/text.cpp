@@ -5,10 +5,10 @@
 #include <memory>
 #include <string>
 
-#include "support/text_reference.hpp"
 #include "corank/error.hpp"
 #include "format/framing.hpp"
 #include "fuzz/target.hpp"
+#include "support/text_reference.hpp"
 
 using namespace corank;
 
