@@ -39,10 +39,11 @@ void check_ends(const TemporaryFolder& folder, const Strings& arguments, Setting
 }
 
 bool has_open(pid_t process, const std::filesystem::path& file) {
+  const std::filesystem::path named = std::filesystem::canonical(file);
   std::error_code gone;
   for (const auto& entry :
        std::filesystem::directory_iterator("/proc/" + std::to_string(process) + "/fd", gone))
-    if (std::filesystem::equivalent(entry.path(), file, gone)) return true;
+    if (std::filesystem::read_symlink(entry.path(), gone) == named) return true;
   return false;
 }
 
