@@ -27,7 +27,7 @@
 #include <stdexcept>
 
 #include "corank/merge.hpp"
-#include "support.hpp"
+#include "support/support.hpp"
 #include "text_reference.hpp"
 
 #define XXH_INLINE_ALL
