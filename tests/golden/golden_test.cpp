@@ -28,7 +28,7 @@
 
 #include "corank/merge.hpp"
 #include "support/support.hpp"
-#include "text_reference.hpp"
+#include "support/text_reference.hpp"
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
