@@ -70,8 +70,10 @@ std::uint32_t find_column(const TextKey& key, bool has_header,
     if (has_header)
       throw_no_column(fmt::format("{}: the header has no column {}", option, key.column),
                       fmt::format("{}", key.column), values);
-    throw Error(fmt::format("{}: there is no column {}; the first record has {} column{}", option,
-                            key.column, values.size(), values.size() == 1 ? "" : "s"));
+    throw Error(
+        fmt::format("{}: there is no column {}; the first record has {} column{}; if other "
+                    "lines come first, say --header, --header-lines N or --comment PREFIX",
+                    option, key.column, values.size(), values.size() == 1 ? "" : "s"));
   }
   const auto count = std::ranges::count(values, key.name);
   if (count == 0)

@@ -43,8 +43,8 @@ class PassRunner {
     ProgressMeter& progress;
     Trace* trace;  // null: no trace is wanted
     unsigned threads;
-    FingerprintSum fingerprint;   // null: nothing is verified
-    std::span<const Run> inputs;  // the runs at the start, for errors that name their records
+    FingerprintSum fingerprint;      // null: nothing is verified
+    const std::vector<Run>& inputs;  // the runs at the start, for errors that name equal records
   };
   explicit PassRunner(const Context& context) : context_(context) {}
 

@@ -48,6 +48,8 @@ class HeadParser {
   std::uint64_t header_bytes() const { return names_end_; }
   std::uint64_t num_lines() const { return num_lines_; }
   bool lacks_lines() const { return lacks_lines_; }
+  // What is wrong with the quotes of the line of names; empty if nothing is.
+  const std::string& stray_text() const { return stray_text_; }
 
  private:
   bool parse_comments() {
@@ -76,7 +78,10 @@ class HeadParser {
   bool parse_names() {
     if (!format_.header) return true;
     const std::string_view rest = text_.substr(at_);
-    const std::uint64_t bytes = first_record_bytes(layout_, std::as_bytes(std::span(rest)));
+    const auto record = std::as_bytes(std::span(rest));
+    const std::uint64_t bytes = first_record_bytes(layout_, record);
+    if (const auto stray = find_stray_text(layout_, record))
+      stray_text_ = stray_text_message(layout_, record.data(), *stray);
     if (bytes == 0 && !at_end_) return false;
     names_end_ = bytes != 0 ? at_ + bytes : text_.size();
     ++num_lines_;
@@ -100,6 +105,7 @@ class HeadParser {
   std::size_t comments_end_ = 0, lines_end_ = 0, names_end_ = 0;
   std::uint64_t num_lines_ = 0;
   bool lacks_lines_ = false;
+  std::string stray_text_;
 };
 
 struct TextHead {
@@ -119,7 +125,10 @@ std::optional<TextHead> take_head(Run& run, const TextLayout& layout, const Text
     const std::vector<std::byte> begin = first_bytes(run, bytes, stop);
     const std::string_view text(reinterpret_cast<const char*>(begin.data()), begin.size());
     HeadParser head(layout, format, text, begin.size() < bytes);
-    if (!head.parse()) continue;
+    const bool is_whole = head.parse();
+    if (!head.stray_text().empty())
+      throw Error(fmt::format("{}: the header: {}", run.path().string(), head.stray_text()));
+    if (!is_whole) continue;
     if (text.empty()) return std::nullopt;
     if (head.lacks_lines())
       throw Error(fmt::format("{}: ends within its {} header lines; correct --header-lines",

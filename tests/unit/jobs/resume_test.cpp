@@ -432,7 +432,7 @@ TEST_CASE("what does not agree with the runs is not gone on with") {
     CHECK(test.told(reason));
     test.check_whole(test.options.keys.empty() ? test.merged : test.copied);
   };
-  check_afresh("does not hold what the runs do", [](Merging& test) {
+  check_afresh("does not match the inputs", [](Merging& test) {
     Bytes bytes = read_file(test.temporary);
     bytes[90'000 - 5'000] ^= std::byte{1};
     write_file(test.temporary, bytes);
@@ -736,7 +736,7 @@ TEST_CASE("what shaping left is not gone on with where it is wrong", "[resume][s
       write_file(test.beside(0, ".corank"), wrong);
       CHECK(test.merge().resumed_bytes == 0);
       REQUIRE(test.notices.size() == 1);
-      CHECK(test.notices.front().find("does not hold what the runs do") != std::string::npos);
+      CHECK(test.notices.front().find("does not match the inputs") != std::string::npos);
       test.check_files();
     }
   }
