@@ -102,19 +102,28 @@ bool begins_like(const KnownFormat& format, std::string_view head, bool decompre
                              "first byte on"));
 }
 
+// Fills `bytes` from the file; throws Error if it has become shorter.
+void read_whole(const FileDescriptor& file, std::span<std::byte> bytes, std::uint64_t offset,
+                const std::filesystem::path& path) {
+  if (read_at(file, bytes, offset, path) != bytes.size())
+    throw Error(path.string() + ": became shorter while it was read; try again once it is whole");
+}
+
 }  // namespace
 
 void refuse_known_format(const std::filesystem::path& path, const FileDescriptor& file,
                          std::uint64_t file_bytes, bool decompress) {
   std::array<std::byte, known_format_head_bytes> room;
-  const std::string_view head = text_of(std::span(room).first(read_at(file, room, 0, path)));
+  const std::span<std::byte> first(room.data(), std::min<std::uint64_t>(room.size(), file_bytes));
+  read_whole(file, first, 0, path);
+  const std::string_view head = text_of(first);
   for (const KnownFormat& format : known_formats) {
     if (!begins_like(format, head, decompress)) continue;
     const std::uint64_t end_bytes = format.tail.size() + format.tail_gap;
     if (file_bytes < format.magic.size() + end_bytes) continue;
     std::array<std::byte, 8> end;
     const auto tail = std::span(end).first(format.tail.size());
-    read_at(file, tail, file_bytes - end_bytes, path);
+    read_whole(file, tail, file_bytes - end_bytes, path);
     if (text_of(tail) == format.tail) refuse(path, format);
   }
 }

@@ -816,7 +816,7 @@ TEST_CASE("records with too few columns are filled up, or an error", "[text]") {
   plain.check_refusal({"--kv", "--ragged", "error"}, 2, {"--ragged", "--csv"});
 }
 
-TEST_CASE("--having chooses after equal keys are resolved", "[text]") {
+TEST_CASE("having chooses after equal keys are resolved", "[text]") {
   const Folder test({"k,op\n1,I\n2,I\n3,I\n", "k,op\n1,D\n3,U\n4,D\n"});
   const auto merged = [&](const Strings& options) {
     Strings all{"--csv", "--header", "-b", "k", "--stats", test.folder / "stats"};
