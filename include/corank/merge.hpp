@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <filesystem>
 #include <span>
+#include <string>
 
 #include "corank/error.hpp"
 #include "corank/options.hpp"
@@ -33,6 +34,12 @@ namespace corank {
 // makes the names durable. If it fails, some of them may be new; these are complete.
 Stats merge(std::span<const std::filesystem::path> runs, const std::filesystem::path& output,
             const Options& options);
+
+// Returns what merge() would do with the same arguments, as text for people: passes, partitions,
+// operators, buffers and backend. Opens and probes the runs, but writes nothing. Throws what merge()
+// throws before it writes.
+std::string explain_merge(std::span<const std::filesystem::path> runs,
+                          const std::filesystem::path& output, const Options& options);
 
 // Merges runs in memory into `output`, which must be exactly as large as all runs together and must
 // not overlap any. The caller owns all memory and must not change it during the merge. Only

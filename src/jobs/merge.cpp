@@ -19,6 +19,7 @@
 #include "jobs/run_cuts.hpp"
 #include "plan/budget.hpp"
 #include "plan/option_checks.hpp"
+#include "plan/plan.hpp"
 #include "run/header.hpp"
 #include "run/run_io.hpp"
 #include "run/run_ranges.hpp"
@@ -100,9 +101,14 @@ class MergeJob {
 
   Stats into_file(const std::filesystem::path& output);
   Stats into_memory(std::span<std::byte> output);
+  // Returns what into_file() would do.
+  Plan plan(const std::filesystem::path& output);
 
  private:
-  void write(MergeOutput& output);
+  void write(MergeOutput& output, const std::filesystem::path& path);
+  // If a limit ends the parts, their ranks are not known in advance: they are filled in turn.
+  bool fills_in_turn() const { return options_.query.limit && !operators_.empty(); }
+  std::vector<IntermediatePass> intermediate_passes(std::uint64_t widest) const;
   std::vector<Partition> partitions_of_output(std::size_t count) const;
   PassSpec last_pass(std::span<const Partition> partitions) const;
   void choose_reading(std::span<const Partition> partitions);
@@ -174,7 +180,7 @@ MergeJob::MergeJob(std::vector<Run> runs, const Options& options, FileStart star
 Stats MergeJob::into_file(const std::filesystem::path& path) {
   MergeOutput output(path, options_, format_, budget_);
   try {
-    write(output);
+    write(output, path);
     collect_stats("writing " + path.string());
     stats_.output_bytes = output.commit();
   } catch (const Interrupted&) {
@@ -199,6 +205,46 @@ Stats MergeJob::into_memory(std::span<std::byte> output) {
   return finish();
 }
 
+Plan MergeJob::plan(const std::filesystem::path& path) {
+  const std::size_t num_files = std::max(options_.parts, 1u);
+  const Compression compression = compression_of(options_, path);
+  if (compression.codec != Codec::none) budget_.reserve(compression);
+  const std::vector<Partition> partitions = partitions_of_output(fills_in_turn() ? 1 : num_files);
+  const std::uint64_t widest = budget_.widest(partitions.size());
+  choose_reading(partitions);
+  Plan plan;
+  plan.is_copy = options_.copy_only;
+  plan.num_runs = runs_.size();
+  plan.has_known_size = !format_.has_streams();
+  plan.records = format_.description();
+  plan.operators = operator_names(options_.query);
+  plan.input_bytes = run_records_ * format_.record_bytes();
+  std::size_t num_left = runs_.size();
+  for (const IntermediatePass& pass : intermediate_passes(widest)) {
+    plan.passes.push_back({pass.first, pass.count, pass.records * format_.record_bytes(),
+                           "a temporary run in " + folder_for_passes(path).string()});
+    num_left -= pass.count - 1;
+  }
+  plan.passes.push_back({0, num_left, plan.input_bytes, path.string()});
+  plan.num_partitions = partitions.size();
+  plan.has_direct_output =
+      partitions.size() == num_files && wants_direct(options_, plan.input_bytes / num_files);
+  const std::uint64_t held = options_.copy_only ? std::min<std::uint64_t>(num_left, 32) : num_left;
+  plan.buffers = passes_
+                     .plan(last_pass(partitions), std::min(held, widest),
+                           std::ranges::any_of(runs_, &Run::is_direct), plan.has_direct_output)
+                     .value();
+  plan.reading = stats_.io;
+  plan.compression = compression.codec == Codec::none ? "" : suffix_of(compression.codec).substr(1);
+  collect_backend_stats();
+  plan.backend = stats_.backend;
+  plan.backend_reason = stats_.backend_reason;
+  plan.threads = threads_;
+  plan.memory_bytes = budget_.bytes();
+  plan.is_verified = options_.verify;
+  return plan;
+}
+
 PassSpec MergeJob::last_pass(std::span<const Partition> partitions) const {
   const std::uint64_t limit =
       options_.query.limit
@@ -214,10 +260,9 @@ PassSpec MergeJob::last_pass(std::span<const Partition> partitions) const {
           .limit = limit};
 }
 
-void MergeJob::write(MergeOutput& output) {
-  // If a limit ends the parts, their ranks are not known in advance: they are filled in turn.
-  const bool in_turn = options_.query.limit && !operators_.empty();
-  std::vector<Partition> partitions = partitions_of_output(in_turn ? 1 : output.num_files());
+void MergeJob::write(MergeOutput& output, const std::filesystem::path& path) {
+  std::vector<Partition> partitions =
+      partitions_of_output(fills_in_turn() ? 1 : output.num_files());
   output.open(partitions, runs_, operators_);
   const std::uint64_t widest = budget_.widest(partitions.size());
   choose_reading(partitions);
@@ -229,7 +274,7 @@ void MergeJob::write(MergeOutput& output) {
   progress_.set_total(records * format_.record_bytes());
   skip_written(partitions);
   const std::vector<Edges> edges = edges_of(partitions);
-  run_intermediate_passes(widest, output.folder_for_passes());
+  run_intermediate_passes(widest, folder_for_passes(path));
   passes_.totals().records_written = 0;
   // Intermediate passes added missing line ends, and decompressed.
   if (format_.is_sequential()) partitions.back().end = records_of(runs_);
@@ -289,11 +334,15 @@ void MergeJob::skip_written(std::span<Partition> partitions) {
     partition = {partition.begin - done, partition.end - done};
 }
 
-void MergeJob::run_intermediate_passes(std::uint64_t widest, const std::filesystem::path& folder) {
-  if (options_.copy_only) return;
+std::vector<IntermediatePass> MergeJob::intermediate_passes(std::uint64_t widest) const {
+  if (options_.copy_only) return {};
   std::vector<std::uint64_t> lengths;
   for (const Run& run : runs_) lengths.push_back(run.records());
-  const std::vector<IntermediatePass> passes = plan_intermediate_passes(lengths, widest);
+  return plan_intermediate_passes(lengths, widest);
+}
+
+void MergeJob::run_intermediate_passes(std::uint64_t widest, const std::filesystem::path& folder) {
+  const std::vector<IntermediatePass> passes = intermediate_passes(widest);
   std::uint64_t again = 0;
   for (const IntermediatePass& pass : passes) again += pass.records * format_.record_bytes();
   progress_.add_to_total(again);
@@ -424,6 +473,16 @@ Stats merge(std::span<const std::filesystem::path> paths, const std::filesystem:
       warn_starting_over(options, left.output, output_differs);
     }
   }
+}
+
+std::string explain_merge(std::span<const std::filesystem::path> paths,
+                          const std::filesystem::path& output, const Options& options) {
+  check_options(options, paths.size());
+  const std::uint32_t counted_bytes = options.text ? 1 : options.record.record_bytes;
+  std::vector<Run> runs = open_runs(paths, counted_bytes, options);
+  FileStart start = read_start(runs, options);
+  return explain(
+      MergeJob(ordered(std::move(runs), options), options, std::move(start)).plan(output));
 }
 
 Stats merge(std::span<const std::span<const std::byte>> memory, std::span<std::byte> output,

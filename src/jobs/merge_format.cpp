@@ -1,5 +1,7 @@
 #include "jobs/merge_format.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -78,6 +80,60 @@ OutputOrder MergeFormat::order(const PassOperators& operators, bool is_last) con
   const bool has_all_keys = keys == std::max<std::size_t>(options_.keys.size(), 1);
   const bool keys_differ = operators.fixed->groups() && !operators.fixed->set_operation();
   return {&*output_encoding_, has_all_keys && keys_differ ? strict : rising};
+}
+
+std::string MergeFormat::description() const {
+  if (!options_.text)
+    return fmt::format("fixed-size records of {} bytes", options_.record.record_bytes);
+  switch (options_.text->kind) {
+    case TextKind::lines:
+      return "lines";
+    case TextKind::csv:
+      return "CSV";
+    case TextKind::pairs:
+      return "pairs";
+  }
+  return {};
+}
+
+std::vector<std::string> operator_names(const Query& query) {
+  std::vector<std::string> names;
+  const auto add = [&](bool applies, std::string name) {
+    if (applies) names.push_back(std::move(name));
+  };
+  add(!query.from.empty() || !query.text_from.empty(), "from a key on");
+  add(!query.to.empty() || !query.text_to.empty(), "up to a key");
+  add(!query.where.steps.empty() || !query.text_where.steps.empty(), "filter");
+  switch (query.on_equal) {
+    case OnEqual::keep:
+      break;
+    case OnEqual::first:
+      add(true, "first of equal keys");
+      break;
+    case OnEqual::last:
+      add(true, "last of equal keys");
+      break;
+    case OnEqual::error:
+      add(true, "no equal keys");
+      break;
+    case OnEqual::reduce:
+      add(true, "reduce equal keys");
+      break;
+    case OnEqual::unite:
+      add(true, "union");
+      break;
+    case OnEqual::intersect:
+      add(true, "intersection");
+      break;
+    case OnEqual::subtract:
+      add(true, "subtraction");
+      break;
+  }
+  add(query.tombstone.has_value() || query.text_tombstone.has_value(), "drop tombstones");
+  add(!query.having.steps.empty() || !query.text_having.steps.empty(), "filter results");
+  add(!query.select.empty() || !query.text_select.empty(), "select");
+  add(query.limit.has_value(), "limit");
+  return names;
 }
 
 }  // namespace corank

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "corank/key.hpp"
 #include "corank/options.hpp"
@@ -29,6 +30,9 @@ struct PassOperators {
   const TextOperatorChain* text_chain() const { return text.get(); }
 };
 
+// Returns what the query does to merged records, in the order in which it is applied.
+std::vector<std::string> operator_names(const Query& query);
+
 // What the runs begin with.
 struct FileStart {
   Header header;
@@ -50,6 +54,7 @@ class MergeFormat {
   const std::string& header() const { return header_; }
   const std::string& output_header() const { return output_header_; }
 
+  std::string description() const;  // of the records, human-readable
   bool has_streams() const { return has_streams_; }
   // True if runs are read from start to end, and count bytes instead of records.
   bool is_sequential() const { return has_streams_ || options_.text; }

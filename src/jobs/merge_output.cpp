@@ -26,11 +26,11 @@ void warn_starting_over(const Options& options, const std::filesystem::path& out
 
 MergeOutput::MergeOutput(const std::filesystem::path& output, const Options& options,
                          const MergeFormat& format, Budget& budget)
-    : options_(options), format_(format), output_(output), paths_{output} {
-  if (options.compression)
-    compression_ = *options.compression;
-  else if (options.parts == 0)
-    compression_.codec = Compression::by_name(output.native());
+    : options_(options),
+      format_(format),
+      output_(output),
+      compression_(compression_of(options, output)),
+      paths_{output} {
   if (compression_.codec != Codec::none) {
     if (options.resume)
       throw Error(
@@ -41,18 +41,25 @@ MergeOutput::MergeOutput(const std::filesystem::path& output, const Options& opt
     paths_ = parts_.emplace(output, options.parts, suffix_of(compression_.codec)).paths();
 }
 
-std::filesystem::path MergeOutput::folder_for_passes() const {
-  if (output_ != "-") {
-    if (std::filesystem::is_directory(output_)) return output_;  // of parts
-    if (!std::filesystem::exists(output_) || std::filesystem::is_regular_file(output_))
-      return output_.has_parent_path() ? output_.parent_path() : ".";
+Compression compression_of(const Options& options, const std::filesystem::path& output) {
+  if (options.compression) return *options.compression;
+  Compression compression;
+  if (options.parts == 0) compression.codec = Compression::by_name(output.native());
+  return compression;
+}
+
+std::filesystem::path folder_for_passes(const std::filesystem::path& output) {
+  if (output != "-") {
+    if (std::filesystem::is_directory(output)) return output;  // of parts
+    if (!std::filesystem::exists(output) || std::filesystem::is_regular_file(output))
+      return output.has_parent_path() ? output.parent_path() : ".";
   }
   return std::filesystem::temp_directory_path();
 }
 
-bool MergeOutput::wants_direct(std::uint64_t file_bytes) const {
-  return options_.io == Io::direct ||
-         (options_.io == Io::automatic && file_bytes >= min_direct_bytes);
+bool wants_direct(const Options& options, std::uint64_t file_bytes) {
+  return options.io == Io::direct ||
+         (options.io == Io::automatic && file_bytes >= min_direct_bytes);
 }
 
 void MergeOutput::open(std::span<const Partition> partitions, std::span<const Run> runs,
@@ -114,7 +121,7 @@ void MergeOutput::resume_file(Writer& writer, Partition& partition, std::string_
 }
 
 void MergeOutput::prepare(std::uint64_t file_bytes, bool reserve, Trace* trace) {
-  const bool is_direct = !is_filled_in_turn_ && wants_direct(file_bytes);
+  const bool is_direct = !is_filled_in_turn_ && wants_direct(options_, file_bytes);
   for (std::size_t i = 0; i < writers_.size(); ++i) {
     const TraceRow row{trace, "write", static_cast<unsigned>(i)};
     const bool compresses = compression_.codec != Codec::none;

@@ -38,10 +38,6 @@ class MergeOutput {
 
   std::size_t num_files() const { return paths_.size(); }
   std::span<Writer> writers() { return writers_; }
-  // Where intermediate passes put their files: where the output needs as much space anyway.
-  std::filesystem::path folder_for_passes() const;
-  // True if the page cache is bypassed, where possible: files of so many bytes are durable sooner.
-  bool wants_direct(std::uint64_t file_bytes) const;
 
   // Opens the files, one a partition, or all for the only one. `keeps_count` tells that every
   // record of `runs` is emitted.
@@ -76,6 +72,13 @@ class MergeOutput {
   std::vector<Writer> writers_;
   bool is_filled_in_turn_ = false;  // several files have one partition
 };
+
+// Returns how `output` is compressed: as the options say, or else as its name ends.
+Compression compression_of(const Options& options, const std::filesystem::path& output);
+// Returns where intermediate passes put their files: where the output needs as much space anyway.
+std::filesystem::path folder_for_passes(const std::filesystem::path& output);
+// True if files of so many bytes bypass the page cache, where possible: they are durable sooner.
+bool wants_direct(const Options& options, std::uint64_t file_bytes);
 
 // Tells the caller that what a stopped merge left of `output` is not used, and why.
 void warn_starting_over(const Options& options, const std::filesystem::path& output,

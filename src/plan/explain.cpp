@@ -1,0 +1,62 @@
+#include <fmt/format.h>
+
+#include "plan/plan.hpp"
+
+namespace corank {
+namespace {
+
+std::string size_text(std::uint64_t bytes) {
+  constexpr const char* units[] = {"KiB", "MiB", "GiB", "TiB"};
+  if (bytes < 1024) return fmt::format("{} bytes", bytes);
+  double size = static_cast<double>(bytes) / 1024;
+  std::size_t unit = 0;
+  for (; size >= 1024 && unit + 1 < std::size(units); ++unit) size /= 1024;
+  return fmt::format("{:.1f} {}", size, units[unit]);
+}
+
+std::string counted(std::uint64_t count, const char* singular, const char* plural) {
+  return fmt::format("{} {}", count, count == 1 ? singular : plural);
+}
+
+std::string pass_text(const Plan& plan, std::size_t number) {
+  const PlannedPass& pass = plan.passes[number];
+  std::string text =
+      fmt::format("pass {} of {}  {} {}", number + 1, plan.passes.size(),
+                  plan.is_copy ? "copy" : "merge", counted(pass.num_runs, "run", "runs"));
+  if (number + 1 != plan.passes.size())
+    text +=
+        fmt::format(", {} to {} of those left", pass.first_run + 1, pass.first_run + pass.num_runs);
+  return text + fmt::format(": {}{} -> {}\n", plan.has_known_size ? "" : "at least ",
+                            size_text(pass.bytes), pass.output);
+}
+
+}  // namespace
+
+std::string explain(const Plan& plan) {
+  std::string text = fmt::format(
+      "{} {}, {}{}, {}\n", plan.is_copy ? "copy" : "merge", counted(plan.num_runs, "run", "runs"),
+      plan.has_known_size ? "" : "at least ", size_text(plan.input_bytes), plan.records);
+  for (std::size_t number = 0; number < plan.passes.size(); ++number)
+    text += pass_text(plan, number);
+  const auto line = [&](const char* name, const std::string& what) {
+    text += fmt::format("  {:<10} {}\n", name, what);
+  };
+  const PassPlan& buffers = plan.buffers;
+  line("read",
+       fmt::format("{}, up to {} of {}", plan.reading, counted(buffers.chunks, "chunk", "chunks"),
+                   size_text(buffers.chunk_bytes)));
+  line(plan.is_copy ? "copy" : "merge",
+       fmt::format("{} ({}), {}, units of {}, {} in flight", plan.backend, plan.backend_reason,
+                   counted(plan.threads, "thread", "threads"), size_text(buffers.unit_bytes),
+                   buffers.tokens));
+  line("operators",
+       plan.operators.empty() ? "none" : fmt::format("{}", fmt::join(plan.operators, ", ")));
+  line("write", fmt::format("{}{}{}", counted(plan.num_partitions, "partition", "partitions"),
+                            plan.has_direct_output ? ", past the page cache" : "",
+                            plan.compression.empty() ? "" : ", compressed by " + plan.compression));
+  line("verify", plan.is_verified ? "order, and that all records were written" : "nothing");
+  line("memory", fmt::format("{} for buffers", size_text(plan.memory_bytes)));
+  return text;
+}
+
+}  // namespace corank

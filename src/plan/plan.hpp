@@ -1,0 +1,44 @@
+// What a merge will do, as plain data: made before anything is written, printed by explain().
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "run/pass_plan.hpp"
+
+namespace corank {
+
+// One pass over runs that are neighbours. Sizes are bytes before compression.
+struct PlannedPass {
+  std::size_t first_run;  // index into the runs that the passes before it leave
+  std::size_t num_runs;
+  std::uint64_t bytes;
+  std::string output;  // a file, a folder of parts, or a temporary run
+};
+
+struct Plan {
+  bool is_copy = false;  // runs are copied one after another instead of merged
+  std::size_t num_runs = 0;
+  std::uint64_t input_bytes = 0;
+  bool has_known_size = true;  // false if some run is a pipe or compressed: sizes are min values
+  std::string records;         // their format, human-readable
+  std::vector<std::string> operators;  // in the order in which they apply
+  std::vector<PlannedPass> passes;     // the last one writes the output
+  std::size_t num_partitions = 1;      // of the last pass, executed side by side
+  PassPlan buffers{};                  // of each partition of the last pass
+  std::string reading;                 // as Stats::io
+  bool has_direct_output = false;      // the output bypasses the page cache
+  std::string compression;             // codec of the output; empty if it is not compressed
+  std::string backend, backend_reason;
+  unsigned threads = 0;
+  std::uint64_t memory_bytes = 0;  // the budget's share for buffers
+  bool is_verified = true;
+};
+
+// Returns the plan as text for people: a line that says what is merged, then the passes, each with
+// where its bytes go, then what the last pass uses. Ends with a newline.
+std::string explain(const Plan& plan);
+
+}  // namespace corank
