@@ -9,7 +9,7 @@
 namespace corank::detail {
 namespace {
 
-// The first byte of numbers. Zero has no further bytes.
+// First byte of an encoded number. The encoding of zero has no further bytes.
 constexpr char negative_tag = '\x80', zero_tag = '\x81', positive_tag = '\x82';
 
 bool is_digit(char c) {
@@ -28,7 +28,8 @@ void append_big_endian(std::uint64_t value, unsigned bytes, std::string& to) {
   while (bytes-- > 0) to += static_cast<char>(value >> (8 * bytes));
 }
 
-// Appends two digits a byte. Digit strings without trailing zeros compare as fractions do.
+// Appends the digits, two in each byte. The bytes of two strings without trailing zeros compare as
+// their decimal fractions do.
 void append_digits(std::string_view digits, std::string& to) {
   for (std::size_t i = 0; i < digits.size(); i += 2) {
     const int second = i + 1 < digits.size() ? digits[i + 1] - '0' : 0;
@@ -41,7 +42,7 @@ std::string_view without_trailing_zeros(std::string_view digits) {
   return digits;
 }
 
-// Appends a count so that shorter encodings are those of smaller counts.
+// Appends the count in one byte, or in nine if it is large. Encodings compare as the counts do.
 void append_count(std::uint64_t count, std::string& to) {
   constexpr std::uint64_t min_long_count = 0xff;
   if (count < min_long_count) {
@@ -52,7 +53,8 @@ void append_count(std::uint64_t count, std::string& to) {
   }
 }
 
-// Reads a text from its start.
+// Scans a string from its start. Functions that do not match take nothing and return false or
+// nothing.
 class Scanner {
  public:
   explicit Scanner(std::string_view text) : rest_(text) {}
@@ -67,7 +69,7 @@ class Scanner {
   bool take_any(std::string_view choices) {
     return !at_end() && choices.find(peek()) != std::string_view::npos && take(peek());
   }
-  // Takes exactly `digits` digits as a number.
+  // Takes exactly `digits` digits and returns their value.
   std::optional<int> number(std::size_t digits) {
     if (count_digits(rest_.substr(0, digits)) != digits) return std::nullopt;
     int value = 0;
@@ -80,7 +82,7 @@ class Scanner {
     rest_.remove_prefix(found.size());
     return found;
   }
-  // Takes the name of a month and returns its number, from 1.
+  // Takes the three-letter name of a month, in either case, and returns its number, from 1.
   std::optional<int> month() {
     constexpr std::array<std::string_view, 12> names{"JAN", "FEB", "MAR", "APR", "MAY", "JUN",
                                                      "JUL", "AUG", "SEP", "OCT", "NOV", "DEC"};
@@ -98,7 +100,7 @@ class Scanner {
 
 struct Time {
   int year = 0, month = 1, day = 1;
-  std::int64_t seconds = 0;   // since midnight, in UTC: may be negative, or more than a day has
+  std::int64_t seconds = 0;   // since midnight UTC; may be negative or exceed a day
   std::string_view fraction;  // of a second, as digits
 };
 
@@ -118,7 +120,7 @@ std::int64_t day_number(const Time& time) {
   return 365 * year + leap_days + (153 * month + 2) / 5 + time.day - 1;
 }
 
-// HH:MM[:SS[.fraction]]
+// Takes HH:MM[:SS[.fraction]].
 bool scan_clock(Scanner& scanner, Time& time) {
   const auto hour = scanner.number(2);
   if (!hour || !scanner.take(':')) return false;
@@ -138,7 +140,7 @@ bool scan_clock(Scanner& scanner, Time& time) {
   return true;
 }
 
-// Z, +HH, +HHMM or +HH:MM, maybe after a space; nothing is UTC.
+// Takes Z, +HH, +HHMM or +HH:MM, optionally after a space. At the end of the text, UTC is assumed.
 bool scan_offset(Scanner& scanner, Time& time) {
   if (scanner.at_end() || scanner.take_any("Zz")) return true;
   const bool has_space = scanner.take(' ');
@@ -154,7 +156,7 @@ bool scan_offset(Scanner& scanner, Time& time) {
   return true;
 }
 
-// 2000-10-10, 2000-10-10T13:55:36.5+02:00 or 2000-10-10 13:55
+// Takes an ISO 8601 date, such as 2000-10-10, 2000-10-10T13:55:36.5+02:00 or 2000-10-10 13:55.
 bool scan_iso(Scanner& scanner, Time& time) {
   const auto year = scanner.number(4);
   if (!year || !scanner.take('-')) return false;
@@ -169,7 +171,8 @@ bool scan_iso(Scanner& scanner, Time& time) {
   return scanner.take_any("Tt ") && scan_clock(scanner, time) && scan_offset(scanner, time);
 }
 
-// 10/Oct/2000:13:55:36 -0700, in the brackets of Apache's logs or without them
+// Takes the time of an Apache log, such as 10/Oct/2000:13:55:36 -0700, with or without its
+// brackets.
 bool scan_apache(Scanner& scanner, Time& time) {
   scanner.take('[');
   const auto day = scanner.number(2);
@@ -188,7 +191,7 @@ bool scan_apache(Scanner& scanner, Time& time) {
   return true;
 }
 
-// Oct 11 22:14:15, or Oct  1 22:14:15
+// Takes the time of a syslog line, such as Oct 11 22:14:15 or Oct  1 22:14:15.
 bool scan_syslog(Scanner& scanner, Time& time) {
   const auto month = scanner.month();
   if (!month || !scanner.take(' ')) return false;
@@ -199,7 +202,7 @@ bool scan_syslog(Scanner& scanner, Time& time) {
   return scan_clock(scanner, time);
 }
 
-// Every form is told by its first characters.
+// Parses a time. Its first characters show which form it has.
 bool scan_time(std::string_view text, Time& time) {
   Scanner scanner(text);
   const char third = text.size() > 2 ? text[2] : '\0';
@@ -237,7 +240,7 @@ bool scan_decimal(Scanner& scanner, Decimal& decimal) {
   return true;
 }
 
-// Takes e[+-]digits, if it is there.
+// Takes e[+-]digits if present. Returns false if the exponent has no digits or is out of range.
 bool scan_exponent(Scanner& scanner, Decimal& decimal) {
   if (!scanner.take_any("eE")) return true;
   const bool negative = scanner.peek() == '-';
@@ -250,8 +253,9 @@ bool scan_exponent(Scanner& scanner, Decimal& decimal) {
   return true;
 }
 
-// Appends the sign, `magnitude`, the exponent and the digits. Those of a negative number are
-// complemented; a last byte 0xff then makes the number with more digits the smaller one.
+// Appends the sign, then `magnitude`, the exponent and the digits. For a negative number these
+// bytes are complemented and 0xff is appended, so that of two numbers the one with more digits
+// sorts first.
 void append_decimal(const Decimal& decimal, std::string_view magnitude, std::string& to) {
   if (decimal.digits.empty()) {
     to += zero_tag;
@@ -260,7 +264,7 @@ void append_decimal(const Decimal& decimal, std::string_view magnitude, std::str
   to += decimal.is_negative ? negative_tag : positive_tag;
   const std::size_t begin = to.size();
   to += magnitude;
-  // Small exponents take a byte.
+  // Small exponents take one byte.
   constexpr std::int64_t max_short = 120;
   constexpr std::int64_t bias = std::int64_t{1} << 62;
   if (decimal.exponent > max_short)
@@ -277,7 +281,7 @@ void append_decimal(const Decimal& decimal, std::string_view magnitude, std::str
   to += '\xff';
 }
 
-// Returns the bytes of a column, decoded if they are in quotes or escaped.
+// Returns the bytes of a column, decoded into `buffer` if they are quoted or escaped.
 std::string_view decode(const TextField& field, std::string& buffer) {
   if (!field.quoted) return {reinterpret_cast<const char*>(field.at), field.bytes};
   unsigned byte;
@@ -294,8 +298,8 @@ std::string_view without_blanks(std::string_view text) {
 
 }  // namespace
 
-// Five bytes of seconds, then the digits of the fraction. The bias makes all seconds positive and
-// their first byte neither 0x00 nor 0xff: years have four digits.
+// Encoding: five bytes of seconds, then the digits of the fraction. The bias makes all seconds
+// positive and keeps their first byte from being 0x00 or 0xff, because years have four digits.
 bool encode_time(std::string_view text, std::string& to) {
   constexpr std::int64_t bias = std::int64_t{1} << 37;
   constexpr std::int64_t day_seconds = 24 * 60 * 60;
@@ -307,7 +311,7 @@ bool encode_time(std::string_view text, std::string& to) {
   return true;
 }
 
-// The sign, the decimal exponent, the digits.
+// Encoding: the sign, the decimal exponent, the digits.
 bool encode_decimal(std::string_view text, std::string& to) {
   Scanner scanner(text);
   Decimal decimal;
@@ -317,14 +321,14 @@ bool encode_decimal(std::string_view text, std::string& to) {
   return true;
 }
 
-// The sign, the rank of the suffix, the number: GNU `sort -h` compares in this order, so that 2000K
-// sorts before 1M. An `i` and a `B` after the suffix do not count.
+// Encoding: the sign, the rank of the suffix, the number. GNU `sort -h` compares in this order, so
+// that 2000K sorts before 1M. An `i` and a `B` after the suffix are ignored.
 bool encode_human(std::string_view text, std::string& to) {
   constexpr std::string_view suffixes = "KMGTPEZYRQ";
   Scanner scanner(text);
   Decimal decimal;
   if (!scan_decimal(scanner, decimal)) return false;
-  char rank = 1;  // of a number without a suffix
+  char rank = 1;  // rank of a number without a suffix
   const char suffix = scanner.peek() == 'k' ? 'K' : scanner.peek();
   if (const std::size_t found = suffixes.find(suffix); found != std::string_view::npos) {
     rank = static_cast<char>(2 + found);
@@ -337,13 +341,14 @@ bool encode_human(std::string_view text, std::string& to) {
   return true;
 }
 
-// Bytes other than digits stand for themselves. A run of digits is `0`, the count of its digits
-// without leading zeros, and these digits. If runs have leading zeros, 0x00 0x00 and the counts of
-// them follow: of strings with equal numbers, the one with fewer zeros in the first run that
-// differs is less. A byte 0x00 of the text becomes 0x00 0xff, so that it differs from that mark.
+// Encoding: bytes other than digits represent themselves. A run of digits is `0`, the count of its
+// digits without leading zeros, and these digits. If any run has leading zeros, 0x00 0x00 and the
+// counts of leading zeros follow. Strings with equal numbers are ordered by the first run whose
+// counts differ, fewer zeros first. A byte 0x00 of the text becomes 0x00 0xff, so that it differs
+// from that mark.
 void encode_natural(std::string_view text, bool nocase, std::string& to) {
   std::string zeros;
-  std::size_t zeros_end = 0;  // after the last count that is not 0
+  std::size_t zeros_end = 0;  // end of the last nonzero count
   for (std::size_t at = 0; at < text.size();) {
     if (!is_digit(text[at])) {
       to += nocase ? to_upper(text[at]) : text[at];

@@ -11,26 +11,26 @@
 
 namespace corank::detail {
 
-// Appends the encoded value to `to`. The string after the call is not empty and begins with neither
-// 0x00 nor 0xff, except in `encode_natural`. Returns false if `text` is not a value of the type;
-// `to` is then unspecified. Blanks around the value must be removed by the caller.
+// Each appends the encoded value to `to`, and returns false if `text` is not a value of the type;
+// `to` is then unspecified. Encoded times and numbers are not empty and begin with neither 0x00 nor
+// 0xff. Callers must remove blanks around the value.
 bool encode_time(std::string_view text, std::string& to);
 bool encode_decimal(std::string_view text, std::string& to);
 bool encode_human(std::string_view text, std::string& to);
-// Any text is a value. With `nocase`, the letters a to z count as A to Z.
+// Accepts any text. With `nocase`, the letters a to z compare as A to Z.
 void encode_natural(std::string_view text, bool nocase, std::string& to);
 
-// A column's value in encoded form.
+// Encoded value of a column. Owns its bytes.
 class EncodedKey {
  public:
   EncodedKey(const TextField& field, TextType type, bool descending, bool nocase);
   EncodedKey(const TextField& field, const TextColumn& column)
       : EncodedKey(field, column.type, column.descending, column.nocase) {}
 
-  // False if the column does not hold a value of its type. The encoded key is then the byte that
-  // sorts after all values: 0xff, or 0x00 in a descending column.
+  // Returns false if the column does not hold a value of its type. The encoded key is then the byte
+  // that sorts after all values: 0xff, or 0x00 in a descending column.
   bool is_valid() const { return is_valid_; }
-  // The encoded bytes as a column of bytes; valid as long as the key.
+  // Returns the encoded bytes as a column of bytes, which is valid as long as this object.
   TextField field() const {
     return {reinterpret_cast<const std::byte*>(bytes_.data()), bytes_.size(), false, true};
   }

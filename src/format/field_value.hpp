@@ -1,4 +1,4 @@
-// Values of fields, from text and to it.
+// Converts values of fields in fixed-size records from text and to text.
 #pragma once
 
 #include <cstddef>
@@ -11,12 +11,13 @@
 
 namespace corank {
 
-// As the field holds it: a number, or bytes, which may stand in quotes and are filled up by NUL
-// bytes. Throws Error, which points into the `whole` text of the option.
+// Parses `item` into the bytes of `field` as records store them. Values of bytesN may be quoted;
+// shorter ones are padded with NUL bytes. Throws Error, which marks the item in `whole`, the text
+// of `option`.
 std::vector<std::byte> parse_value(std::string_view option, std::string_view whole,
                                    const Item& item, const Field& field);
 
-// The field of the record, in words.
+// Returns the value of the field in `record` as text.
 std::string value_text(const Field& field, const std::byte* record);
 
 }  // namespace corank

@@ -18,11 +18,12 @@ namespace corank {
 namespace {
 
 #ifdef __x86_64__
-// Farther than elsewhere, since little is done with what is there: merging lines took 0.96 of the
-// time on a Zen 5.
+// Prefetch distance of the search for terminators, in bytes. Larger than other distances, because
+// the search does little work per byte. Tuned by merges of lines; see docs/tuning.md.
 constexpr std::size_t scanned_ahead_bytes = 8192;
 
-// Those from byte `at` on, which go to `to`; the ones before are there already.
+// Finds the ends from byte `at` on, which a vector loop has left, and appends them at `to`. `ends`
+// holds the earlier ones. Returns the number of all ends.
 std::size_t find_last_ends(std::span<const std::byte> bytes, char terminator,
                            std::span<std::uint32_t> ends, std::uint32_t* to, std::size_t at,
                            std::size_t& scanned) {
@@ -48,7 +49,7 @@ __attribute__((target("avx2,bmi,popcnt"))) std::size_t find_ends_by_64(
         _mm256_movemask_epi8(_mm256_cmpeq_epi8(_mm256_loadu_si256(block + 1), wanted)));
     std::uint64_t found = std::uint64_t{high} << 32 | low;
     std::uint32_t* const end = to + std::popcount(found);
-    // How many they are is hard to predict, so a few are put there even if they are none.
+    // Groups of four avoid a mispredicted branch per end. Surplus offsets are overwritten.
     do {
       for (int i = 0; i < 4; ++i, found = _blsr_u64(found))
         *to++ = static_cast<std::uint32_t>(at + _tzcnt_u64(found));
@@ -58,7 +59,8 @@ __attribute__((target("avx2,bmi,popcnt"))) std::size_t find_ends_by_64(
   return find_last_ends(bytes, terminator, ends, to, at, scanned);
 }
 
-// The same without a loop over the places in a block, which are 16 at most but for short lines.
+// Compresses the positions in a block by mask, without a loop. A block of 64 bytes has at most 16
+// ends unless lines are very short.
 __attribute__((target("avx512f,avx512bw,avx512vbmi2,popcnt"))) std::size_t find_ends_by_mask(
     std::span<const std::byte> bytes, char terminator, std::span<std::uint32_t> ends,
     std::size_t& scanned) {
@@ -90,7 +92,7 @@ __attribute__((target("avx512f,avx512bw,avx512vbmi2,popcnt"))) std::size_t find_
 }
 #endif
 
-// The first word of a line that is its own key; a line is followed by what is left of the block.
+// Returns the first key word of a line that is its own key. `end` is the end of the readable block.
 inline std::uint64_t line_word(const std::byte* line, std::uint64_t bytes, const std::byte* end) {
   std::uint64_t word;
   if (bytes >= 8) [[likely]] {
@@ -102,7 +104,8 @@ inline std::uint64_t line_word(const std::byte* line, std::uint64_t bytes, const
   return (__builtin_bswap64(word) & (~std::uint64_t{0xff} << (56 - 8 * bytes))) | bytes;
 }
 
-// Collects what is found, record by record.
+// Index of the records in a block. Checks each record as it is added, and stops at the first bad
+// one.
 class Index {
  public:
   Index(const TextLayout& layout, std::span<const std::byte> bytes, std::span<PrefixRef> into)
@@ -117,7 +120,7 @@ class Index {
   std::size_t room() const { return into_.size() - indexed_.records; }
   std::span<const std::byte> rest() const { return bytes_.subspan(indexed_.bytes); }
 
-  // The next lines end where `ends` says, from `block` on. False if one is bad.
+  // Adds the lines that end at the offsets `ends` from `block`. Returns false if one is bad.
   bool add_lines(const std::byte* block, std::span<const std::uint32_t> ends) {
     const std::byte* line = rest().data();
     if (!whole_line_) {
@@ -148,7 +151,7 @@ class Index {
     indexed_.bytes = static_cast<std::uint64_t>(line - bytes_.data());
     return true;
   }
-  // The next record has `bytes` bytes. False if it is bad.
+  // Adds the next record, of `bytes` bytes. Returns false if it is bad.
   bool add(std::uint64_t bytes) {
     const std::byte* const record = bytes_.data() + indexed_.bytes;
     const TextColumn& column = layout_.columns[0];
@@ -180,9 +183,9 @@ class Index {
     max_bytes_ = std::max(max_bytes_, bytes);
     return true;
   }
-  // The next record has no end.
+  // Reports that the next record has no end.
   void add_open(BadRecord::Reason reason) { indexed_.bad = BadRecord{reason, 0, rest().size()}; }
-  // The next record has stray text at its byte `at`.
+  // Reports that the next record has stray text at its byte `at`.
   void add_stray_text(std::uint64_t at) {
     indexed_.bad = BadRecord{BadRecord::Reason::stray_text, 0, at};
   }
@@ -210,7 +213,7 @@ class Index {
 
   const TextLayout& layout_;
   const bool whole_line_;
-  bool later_numbers_ = false;  // keys behind the first must be numbers
+  bool later_numbers_ = false;  // whether keys after the first must hold values of their types
   std::span<const std::byte> bytes_;
   std::span<PrefixRef> into_;
   std::uint64_t max_bytes_ = 0;
@@ -224,7 +227,7 @@ void index_lines(const TextLayout& layout, std::span<const std::byte> bytes, Ind
   for (std::size_t from = 0; from < bytes.size();) {
     if (index.room() == 0) return;
     const std::size_t wanted = std::min(ends.size(), index.room() + min_ends_room);
-    // Short enough for 32 bits and, with what is made of it, the caches.
+    // Blocks are short, so that offsets fit 32 bits and the block stays in cache.
     const auto block =
         bytes.subspan(from).first(std::min<std::size_t>(bytes.size() - from, 1 << 16));
     std::size_t scanned = 0;
@@ -235,8 +238,8 @@ void index_lines(const TextLayout& layout, std::span<const std::byte> bytes, Ind
   }
 }
 
-// Returns how many bytes the first record has, 0 if its end is not there. Sets `stray` to where
-// text follows a closing quote.
+// Returns the size of the first record, or 0 if its end is not in `bytes`. Sets `stray` to the
+// offset of the first text that follows a closing quote.
 std::uint64_t first_csv_bytes(const TextLayout& layout, std::span<const std::byte> bytes,
                               std::optional<std::uint64_t>& stray) {
   const std::byte* const end = bytes.data() + bytes.size();
@@ -257,12 +260,13 @@ std::uint64_t first_csv_bytes(const TextLayout& layout, std::span<const std::byt
   }
 }
 
-// Short, for few records may be wanted.
+// Bytes that are searched for a quote at a time. Small, because a caller may want only a few
+// records.
 constexpr std::size_t csv_block_bytes = 4096;
 
 void index_csv(const TextLayout& layout, bool at_end, Index& index) {
   while (!index.stopped() && !index.rest().empty()) {
-    // Records without quotes and escapes are lines.
+    // Without quotes and escapes, records are lines.
     const auto rest = index.rest();
     const auto block = rest.first(std::min(rest.size(), csv_block_bytes));
     const std::byte* quote = detail::find_char(block.data(), block.data() + block.size(), '"');
@@ -436,7 +440,7 @@ void throw_bad_record(const std::filesystem::path& run, std::uint64_t header_lin
   const TextColumn& column = layout.columns[bad.key];
   const std::string name =
       column.column == 0 ? "the line" : fmt::format("column {}", column.column);
-  // To skip or reorder a first record might destroy a header.
+  // The advice for a first record is never to skip or reorder it: it may be a header.
   const std::string_view advice =
       record == 0 ? "if the file begins with a header, say --header, --header-lines N or --comment "
                     "PREFIX; else correct it"

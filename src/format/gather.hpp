@@ -1,4 +1,4 @@
-// Copies records of variable length from where their entries say they are.
+// Copies variable-length records from the places that their prefix references point to.
 #pragma once
 
 #include <cstddef>
@@ -10,16 +10,17 @@
 
 namespace corank {
 
-// Writes them one after another. Reads, like other users of chunks, a few bytes beyond a record.
+// Writes records one after another to memory that the caller owns. Reads up to 64 bytes from the
+// start of a record, even if the record is shorter, so chunks must be padded. Not thread-safe.
 class GatherWriter {
  public:
-  // All that is written fits before `end`.
+  // All records written must fit before `end`.
   GatherWriter(const TextLayout& layout, std::byte* to, const std::byte* end)
       : layout_(layout), to_(to), end_(end) {}
 
-  std::byte* position() const { return to_; }  // of what comes next
+  std::byte* position() const { return to_; }  // where the next record goes
 
-  // Entries whose records lie end to end.
+  // Writes the records of contiguous prefix references; the records must be contiguous, too.
   void write(const std::byte* entries, std::uint64_t entries_bytes) {
     const std::uint64_t count = entries_bytes / sizeof(PrefixRef);
     if (count == 1) return write_each(0, 1, [entries](std::size_t) { return entries; });
@@ -27,10 +28,11 @@ class GatherWriter {
     to_ = copy(to_, records.data(), records.size());
   }
 
-  // The entries entry_at(first) to entry_at(end - 1), whose records lie anywhere.
+  // Writes the records of the prefix references entry_at(first) to entry_at(end - 1), wherever they
+  // are.
   template <class EntryAt>
   void write_each(std::size_t first, std::size_t end, EntryAt entry_at) {
-    // In a register: what is written, being bytes, might else be the position itself.
+    // A local variable stays in a register; stores through std::byte may alias the member.
     std::byte* to = to_;
     for (; first < end; ++first) {
       const PrefixRef& entry = *reinterpret_cast<const PrefixRef*>(entry_at(first));
@@ -40,10 +42,11 @@ class GatherWriter {
   }
 
  private:
-  // Two copies of a size known beforehand cost less than one of a size that is not.
+  // Bytes of each of the two fixed-size copies that replace a copy of variable size. Fixed sizes
+  // need no branches.
   static constexpr std::uint64_t half_bytes = 32;
 
-  // Returns where the next one goes.
+  // Returns the end of the copy.
   std::byte* copy(std::byte* to, const std::byte* from, std::uint64_t bytes) const {
     if (bytes <= 2 * half_bytes && end_ - to >= std::ptrdiff_t{2 * half_bytes}) {
       std::memcpy(to, from, half_bytes);

@@ -10,7 +10,8 @@ KeyEncoding::KeyEncoding(const Schema& schema, const std::vector<KeyField>& keys
   static const std::vector<KeyField> first_field{{0}};
   std::uint32_t at = 0;  // bits of the normalised key so far
   const auto place = [&](KeyPiece piece, std::uint32_t bits) {
-    // A number that crosses a word's end stands in both words: its head here, its rest below.
+    // A number that crosses a word boundary has two pieces: the high bits in this word, the rest in
+    // the next.
     const std::uint32_t room = 64 - at % 64;
     piece.word = static_cast<std::uint8_t>(std::min(at / 64, 255u));
     piece.shift = static_cast<std::int8_t>(static_cast<int>(room) - static_cast<int>(bits));
@@ -33,7 +34,7 @@ KeyEncoding::KeyEncoding(const Schema& schema, const std::vector<KeyField>& keys
     if (field.kind == FieldKind::bytes) {
       piece.big_endian = true;
       for (std::uint32_t left = field.bytes; left != 0;) {
-        // Bytes are split where a word ends.
+        // Byte strings are split at word boundaries.
         const std::uint32_t bytes = std::min(left, 8 - at / 8 % 8);
         piece.bytes = static_cast<std::uint8_t>(bytes);
         place(piece, 8 * bytes);
@@ -62,8 +63,8 @@ KeyEncoding::KeyEncoding(const TextLayout& text)
 
 namespace {
 
-// Calls `use` with what normalise() does to the piece, all that is the same for every record being
-// decided beforehand.
+// Calls `use` with a function that normalises the piece of one record, as normalise() does.
+// Everything that does not depend on the record is decided before the call.
 template <class Use>
 void with_piece(const KeyPiece& piece, Use use) {
   const auto number = [&]<class T>(T) {
@@ -100,10 +101,10 @@ void with_piece(const KeyPiece& piece, Use use) {
   use([&piece](const std::byte* record) { return normalise(piece, record); });
 }
 
-// record(i): where the record i is.
+// Encodes the keys of `count` records; record(i) returns the address of record i.
 template <int W, class Record>
 void encode_all(const KeyLayout& layout, std::uint64_t count, Record record, Key<W>* keys) {
-  // The first piece of a word, which is often the only one, sets it.
+  // The first piece of a word, which is often its only one, assigns it; later pieces are ORed in.
   int words = 0;
   for (std::uint32_t p = 0; p < layout.prefix_pieces; ++p) {
     const int word = layout.pieces[p].word;

@@ -13,10 +13,11 @@
 namespace corank {
 namespace {
 
-// Their keys stay in the first cache.
+// Records per block, whose keys fit the L1 cache.
 constexpr std::uint64_t block_records = max_neighbours;
 
-// `flip` makes signed and descending numbers ascend as unsigned ones.
+// Compares `count` numbers, `stride` bytes apart, with their predecessors. The XOR with `flip`
+// makes signed and descending numbers ascend as unsigned ones.
 template <class Number, bool big_endian, class Stride>
 inline __attribute__((always_inline)) Neighbours compare_numbers(const std::byte* number,
                                                                  Number flip, std::uint64_t count,
@@ -28,7 +29,8 @@ inline __attribute__((always_inline)) Neighbours compare_numbers(const std::byte
       value = static_cast<Number>(detail::byte_swap(value) >> (64 - 8 * sizeof(Number)));
     return static_cast<Number>(value ^ flip);
   };
-  // Masks as wide as the numbers: with bools GCC 12 makes no vectors of this.
+  // Masks have the width of the numbers, because some compilers do not vectorise the loop with
+  // bools.
   Number descend = 0;
   Number tie = 0;
   for (std::uint64_t i = 1; i < count; ++i) {
@@ -52,10 +54,11 @@ __attribute__((target("avx2"))) Neighbours compare_integers_avx2(const std::byte
                                              std::integral_constant<std::uint64_t, stride>());
 }
 
-// The same of numbers 16 bytes apart, in half the time of what the compiler makes of the above.
+// Compares little-endian 8-byte numbers, 16 bytes apart. Faster than the vectorised loop in
+// compare_numbers(), because it loads two records at a time and discards the rest.
 __attribute__((target("avx2"))) Neighbours compare_by_16(const std::byte* number,
                                                          std::uint64_t flip, std::uint64_t count) {
-  constexpr std::uint64_t sign = std::uint64_t{1} << 63;  // vectors compare as signed
+  constexpr std::uint64_t sign = std::uint64_t{1} << 63;  // AVX2 compares signed numbers
   const __m256i flips = _mm256_set1_epi64x(static_cast<long long>(flip ^ sign));
   const auto four_from = [&](std::uint64_t i) __attribute__((target("avx2"), always_inline)) {
     const auto* const at = reinterpret_cast<const __m256i*>(number + 16 * i);
@@ -65,7 +68,8 @@ __attribute__((target("avx2"))) Neighbours compare_by_16(const std::byte* number
   };
   __m256i descend = _mm256_setzero_si256(), tie = descend;
   std::uint64_t i = 0;
-  // What is loaded behind the last number may be no part of its record.
+  // Each load reads 16 bytes from a number on, which may cross into the next record. The loop
+  // therefore ends while a next record exists.
   for (; i + 5 < count; i += 4) {
     const __m256i four = four_from(i), next = four_from(i + 1);
     descend = _mm256_or_si256(descend, _mm256_cmpgt_epi64(four, next));
@@ -98,11 +102,12 @@ Neighbours compare_by(const KeyPiece& piece, std::uint32_t stride, const std::by
                            : compare_integers<Number, false>)(number, flip, count, stride);
 }
 
-// The first record of a block that sorts before its predecessor, or is equal to it if `strict`;
-// `count` if there is none. Goes through the key piece by piece, as long as some records are equal.
+// Returns the first record of a block that sorts before its predecessor, or is equal to it if
+// `strict`; `count` if there is none. Compares piece by piece, as long as some neighbours are
+// equal.
 std::uint64_t descent_in_block(const KeyLayout& layout, const std::byte* records,
                                std::uint64_t count, bool strict) {
-  std::array<bool, block_records> equal;  // to the predecessor, as far as is known
+  std::array<bool, block_records> equal;  // to the predecessor, in the pieces compared so far
   equal.fill(true);
   Key<1> keys[block_records];
   bool undecided = true;
@@ -113,7 +118,7 @@ std::uint64_t descent_in_block(const KeyLayout& layout, const std::byte* records
     undecided = false;
     for (std::uint64_t i = 1; i < count; ++i) {
       if (!equal[i]) continue;
-      if (keys[i] < keys[i - 1]) count = i;  // those behind it matter no more
+      if (keys[i] < keys[i - 1]) count = i;  // later records no longer matter
       equal[i] = keys[i] == keys[i - 1];
       undecided |= equal[i];
     }
@@ -131,7 +136,7 @@ std::uint64_t first_text_descent(const TextLayout& text, std::span<const PrefixR
   };
   const TextColumn& column = text.columns[0];
   const bool one_string = text.columns_count == 1 && column.type == TextType::bytes;
-  // A string that was sought to be compared with the one before is compared with the next one, too.
+  // Each column is located once: it is compared with the one before, then with the one after.
   detail::TextField field{};
   std::size_t sought = entries.size();
   const auto seek = [&](std::size_t i) {
@@ -173,7 +178,7 @@ std::optional<TwoWords> two_words(const KeyLayout& layout) {
   if (layout.text || layout.pieces_count != 2) return std::nullopt;
   const std::optional<detail::SingleWordKey> high = first_word(layout);
   const KeyPiece& piece = layout.pieces[1];
-  // The second is a string, the last bytes of eight of the record.
+  // The second word is loaded as the eight bytes of the record that end with the string.
   if (!high || !piece.big_endian || piece.transform != Transform::none ||
       piece.offset + piece.bytes < 8)
     return std::nullopt;
@@ -183,7 +188,7 @@ std::optional<TwoWords> two_words(const KeyLayout& layout) {
 
 bool TwoWords::ascend(const std::byte* before, const std::byte* records, std::uint64_t count,
                       std::uint32_t record_bytes) const {
-  const TwoWords by = *this;  // in registers
+  const TwoWords by = *this;  // a local copy stays in registers
   return detail::two_words_ascend(
       before, records, count, record_bytes,
       [by](const std::byte* record) { return detail::word_of(by.high, record); },
@@ -218,7 +223,7 @@ std::uint64_t first_descent(const KeyLayout& layout, const std::byte* records, s
                               strict);
   const bool ties = strict || more_than_a_word(layout);
   const std::optional<TwoWords> two = strict ? std::nullopt : two_words(layout);
-  // A block begins with the last record of the one before it.
+  // Blocks overlap by one record, so that the first record of each has its predecessor.
   for (std::uint64_t first = 0; first + 1 < count; first += block_records - 1) {
     const std::byte* const block = records + first * layout.record_bytes;
     const std::uint64_t in_block = std::min(block_records, count - first);

@@ -1,4 +1,4 @@
-// Whether records in memory are in order.
+// Checks whether records in memory are in order. Thread-safe; nothing throws.
 #pragma once
 
 #include <cstddef>
@@ -9,33 +9,35 @@
 
 namespace corank {
 
-// The first word of the keys where it is one integer of 8 bytes in the record.
+// Returns how to load the first key word if it is one 8-byte integer of the record; else nothing.
 std::optional<detail::SingleWordKey> first_word(const KeyLayout& layout);
 
-// Keys of two words that stand in the record, so that to compare all of them costs little.
+// Two-word key whose words can be loaded from the record without encoding, so that comparing all
+// records is cheap.
 struct TwoWords {
   detail::SingleWordKey high, low;
-  unsigned other_bits;  // of the low one, above what belongs to the key
+  unsigned other_bits;  // high bits of the low word that do not belong to the key
 
-  // As of KeyWords.
+  // Returns whether `count` contiguous records ascend, also after the record `before` unless it is
+  // null.
   bool ascend(const std::byte* before, const std::byte* records, std::uint64_t count,
               std::uint32_t record_bytes) const;
 };
 std::optional<TwoWords> two_words(const KeyLayout& layout);
 
-// How records compare to their predecessors by the first words of their keys.
+// Result of comparing records to their predecessors by the first words of their keys.
 struct Neighbours {
-  bool descend = false;  // some word is less than the one before
-  bool tie = false;      // some are equal
+  bool descend = false;  // some word is less than its predecessor
+  bool tie = false;      // some word equals its predecessor
 };
 
-// For up to max_neighbours records.
+// Max number of records that compare_first_words() takes.
 constexpr std::uint64_t max_neighbours = 256;
 Neighbours compare_first_words(const KeyLayout& layout, const std::byte* records,
                                std::uint64_t count);
 
-// The first of the `count` records from `records` on, laid end to end, that sorts before its
-// predecessor or, if `strict`, not after it; `count` if there is none.
+// Returns the first of `count` contiguous records that sorts before its predecessor or, if
+// `strict`, not after it; `count` if there is none.
 std::uint64_t first_descent(const KeyLayout& layout, const std::byte* records, std::uint64_t count,
                             bool strict = false);
 

@@ -35,7 +35,7 @@ constexpr std::array<NumberType, 10> number_types{{
     {"f64", FieldKind::floating, 8},
 }};
 
-// Fills in what the type says; false if it is no type.
+// Fills in the kind, byte order and size of the type; returns false if `text` is not a type.
 bool parse_type(std::string_view text, Field& field) {
   if (text.starts_with("bytes")) {
     const std::string_view digits = text.substr(5);

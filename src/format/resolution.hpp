@@ -1,4 +1,5 @@
-// The step after equal keys: which of the resulting records are dropped, and how many were.
+// Resolution of groups: which of the resulting records are dropped, and how many records are
+// replaced or deleted.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +10,7 @@
 namespace corank {
 
 struct ResolvedCounts {
-  std::uint64_t replaced = 0;  // records that another one with an equal key stands for
+  std::uint64_t replaced = 0;  // records of a group that its resulting record replaces
   std::uint64_t deleted = 0;   // records that a tombstone or --having dropped
 
   ResolvedCounts& operator+=(const ResolvedCounts& other) {
@@ -19,8 +20,8 @@ struct ResolvedCounts {
   }
 };
 
-// Returns the condition of the records that are dropped: they are the tombstone, or fail `having`.
-// Without both it has no steps.
+// Returns the condition for dropping a record: it is the tombstone, or fails `having`. The
+// condition has no steps if there is neither.
 template <class Value>
 ConditionOf<Value> dropped_by(const std::optional<Value>& tombstone,
                               const ConditionOf<Value>& having) {

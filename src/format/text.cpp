@@ -11,13 +11,13 @@
 namespace corank {
 namespace {
 
-// False if `text` is no number of a column.
+// Parses a column number; returns false if `text` is not one.
 bool parse_column(std::string_view text, std::uint32_t& column) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), column);
   return error == std::errc{} && end == text.data() + text.size() && column != 0;
 }
 
-// In the order of TextType.
+// Names of the types, in the order of TextType.
 constexpr std::array<std::string_view, 8> type_names{"bytes", "u64",     "i64",     "f64",
                                                      "time",  "natural", "decimal", "human"};
 

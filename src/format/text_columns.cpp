@@ -10,7 +10,7 @@
 namespace corank {
 namespace {
 
-// A bound takes memory for all columns before its own.
+// Max column of a bound, whose record has all columns before its own.
 constexpr std::uint32_t max_columns = 1'000'000;
 
 void append(std::vector<std::byte>& to, std::string_view text) {
@@ -40,7 +40,7 @@ TextBound::TextBound(const TextLayout& layout, const std::vector<std::string>& v
     word_ = text_word(layout_, record_.data(), record_.size(), 0);
     return;
   }
-  // Of each column the value that it is to have.
+  // For each column, the value that it must have; null if it may have any.
   std::vector<const std::string*> values_of;
   for (std::size_t i = 0; i < values.size(); ++i) {
     const std::uint32_t column = columns[i].column;
@@ -82,7 +82,7 @@ TextBound::TextBound(const TextLayout& layout, const std::vector<std::string>& v
       reject(values[i], detail::is_number(columns[i].type)
                             ? "is no number that the key's type holds"
                             : fmt::format("is not a value of type {}", type_name(columns[i].type)));
-    // Of several keys that are one column, as 1:nocase,1 are, the last one's value is there.
+    // If several keys name one column, such as 1:nocase,1, the record holds the value of the last.
     if (columns[i].column == 0 || values_of[columns[i].column - 1] == &values[i]) continue;
     TextLayout one = layout;
     one.columns = &columns[i];

@@ -1,4 +1,5 @@
-// What options say of the columns of lines and CSV: bounds of keys, conditions, selections.
+// Options on columns of variable-length records: key bounds, conditions and projections.
+// Constructors throw Error; later calls do not. Constant objects can be shared by threads.
 #pragma once
 
 #include <cstddef>
@@ -15,15 +16,15 @@
 
 namespace corank {
 
-// The values of the first keys, to compare records with.
+// Bound: values of the leading keys, to compare records with.
 class TextBound {
  public:
-  // `layout` must outlive it. Throws Error where a value cannot be one of its key; `option` is what
-  // it was given as.
+  // `layout` must outlive the bound. Throws Error if a value cannot be one of its key; `option`
+  // names the option in errors.
   TextBound(const TextLayout& layout, const std::vector<std::string>& values,
             std::string_view option);
 
-  // By the keys that have values, and a record, its framing included, that has them.
+  // Returns the layout of the keys that have values.
   const TextLayout& layout() const { return layout_; }
   std::span<const std::byte> record() const { return record_; }
 
@@ -31,35 +32,37 @@ class TextBound {
     return text_less(layout_, record_of(entry), record_bytes(layout_, entry), record_.data(),
                      record_.size());
   }
-  // Less than 0, 0 or more, as the record sorts before it, with it or behind it.
+  // Returns a negative number, 0 or a positive number if the record sorts before, with or after the
+  // bound.
   int compare(std::span<const std::byte> record) const;
 
  private:
   TextLayout layout_;
   std::vector<std::byte> record_;
-  std::uint64_t word_;  // of its key, the first
+  std::uint64_t word_;  // first word of its key
 };
 
-// Which records fulfil a condition.
+// Filter: tests records by a condition.
 class TextFilter {
  public:
   struct Step {
     ConditionOperation operation;
-    std::optional<TextEncoding> column;  // of a comparison
+    std::optional<TextEncoding> column;  // column of a comparison
     std::optional<TextBound> value;
   };
 
-  // Throws Error where a column or its value cannot be one of the format's; `header` is as in
-  // TextEncoding, and `option` is what the condition was given as.
+  // Throws Error if a column or its value does not fit the format. `header` is as in TextEncoding;
+  // `option` names the option in errors.
   TextFilter(const TextFormat& format, std::string_view header, const TextCondition& condition,
              std::string_view option);
-  // Makes the filter of the records that the shaping drops after equal keys are resolved.
+  // Returns the filter that tells which records `query` drops after groups are resolved.
   static TextFilter dropping(const TextFormat& format, std::string_view header, const Query& query);
 
-  // `scratch` may be any; it is for the next call.
+  // Returns whether the record fulfils the condition. `scratch` is overwritten; reusing it saves
+  // allocations.
   bool test(std::span<const std::byte> record, std::vector<char>& scratch) const;
 
-  // In postfix order.
+  // Returns the steps in postfix order.
   const std::vector<Step>& steps() const { return steps_; }
 
  private:
@@ -70,8 +73,8 @@ class TextFilter {
   std::vector<Step> steps_;
 };
 
-// Calls put(bytes, count) with the parts of the record that goes out: the columns that `selected`
-// has, with delimiters between them. A column that the record lacks is empty.
+// Calls put(bytes, count) with the parts of the projected record: the columns of `selected`, with
+// delimiters between them. A column that the record lacks is empty.
 template <class Put>
 CORANK_HOST_DEVICE void put_columns(const TextLayout& selected, const std::byte* record,
                                     std::uint64_t bytes, Put put) {
@@ -87,29 +90,29 @@ CORANK_HOST_DEVICE void put_columns(const TextLayout& selected, const std::byte*
     put(field.at, field.bytes);
     is_first = false;
   }
-  // Of CSV that ends before the terminator, and belongs to no column.
+  // A carriage return before the terminator of CSV belongs to no column.
   if (selected.kind == TextKind::csv && selected.terminator == '\n' && bytes > 1 &&
       detail::is_char(record[bytes - 2], '\r'))
     put_char('\r');
   put_char(selected.terminator);
 }
 
-// The columns that go out of records, in their new order.
+// Projection: the columns of the output, in their order.
 class TextSelection {
  public:
-  // The same.
+  // Throws Error if `columns` do not fit the format. `header` is as in TextEncoding.
   TextSelection(const TextFormat& format, std::string_view header,
                 const std::vector<TextKey>& columns);
 
-  // Writes the record that goes out of this one to `to`, which has room for max_bytes(), and
-  // returns where it ends.
+  // Writes the projected record to `to`, which has room for max_bytes(), and returns its end.
   std::byte* select(std::span<const std::byte> record, std::byte* to) const;
   std::vector<std::byte> select(std::span<const std::byte> record) const;
-  // Each column that the record lacks adds a delimiter.
+  // Returns the max size of the projected record. Each column that the record lacks adds a
+  // delimiter.
   std::uint64_t max_bytes(std::span<const std::byte> record) const {
     return record.size() + encoding_.columns().size() - 1;
   }
-  // A mark of the byte order stays in front.
+  // Returns the projected header. A byte order mark stays at its start.
   std::string of_header(std::string_view header) const;
   const TextEncoding& encoding() const { return encoding_; }
 

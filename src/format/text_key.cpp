@@ -15,7 +15,7 @@
 namespace corank {
 namespace {
 
-// What the option's text calls a pair's columns.
+// Names of the columns of pairs.
 constexpr std::string_view key_name = "key", value_name = "value";
 
 // Returns the values of the columns of `line`, which may lack its terminator.
@@ -34,7 +34,7 @@ std::vector<std::string> values_of(const TextLayout& layout, std::string line) {
   }
 }
 
-// Returns the name as options take it: in quotes where it would mean something else without them.
+// Returns the name as options take it: quoted if it would otherwise mean something else.
 std::string name_text(std::string_view name) {
   const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
   const bool is_plain = !name.empty() && name != "line" && !std::ranges::all_of(name, is_digit) &&
@@ -48,7 +48,7 @@ std::string name_text(std::string_view name) {
   return text + '"';
 }
 
-// Throws the Error for a column that the runs do not have; `problem` begins it.
+// Throws the Error for a column that the runs lack; its message begins with `problem`.
 [[noreturn]] void throw_no_column(const std::string& problem, const std::string& wanted,
                                   const std::vector<std::string>& names) {
   constexpr std::size_t max_listed = 20;
@@ -61,8 +61,8 @@ std::string name_text(std::string_view name) {
                           similar ? fmt::format("; did you mean {}?", name_text(*similar)) : ""));
 }
 
-// Returns the number of the column that `key` names. `values` are those of the header or, without
-// one, of the first record.
+// Returns the number of the column that `key` names. `values` are those of the header or, without a
+// header, of the first record.
 std::uint32_t find_column(const TextKey& key, bool has_header,
                           const std::vector<std::string>& values, std::string_view option) {
   if (key.name.empty()) {
@@ -145,8 +145,8 @@ TextEncoding::TextEncoding(const TextFormat& format, std::string_view header,
       delimiter_(format.delimiter.value_or(',')),
       escape_(format.escape.value_or('\0')) {
   require_consistent(format, delimiter_, option);
-  // Runs without a byte have no header, and nothing to order: any column does, as long as it is no
-  // other's.
+  // Empty runs have no header and no records, so a named column may get any number that no other
+  // key has.
   std::uint32_t free_column = 0;
   for (const TextKey& key : format.keys) free_column = std::max(free_column, key.column);
   const std::vector<std::string> values =
@@ -196,7 +196,7 @@ bool detail::parse_f64(const std::byte* at, std::uint64_t bytes, std::uint64_t& 
   double value = 0;
   const auto [end, error] = std::from_chars(text, text + bytes, value);
   if (error != std::errc{} || end != text + bytes) return false;
-  if (value == 0) value = 0;  // without its sign
+  if (value == 0) value = 0;  // drops the sign of -0.0
   constexpr std::uint64_t sign = std::uint64_t{1} << 63;
   const auto bits = std::bit_cast<std::uint64_t>(value);
   word = std::isnan(value) ? ~std::uint64_t{0} : bits & sign ? ~bits : bits | sign;
