@@ -23,8 +23,8 @@ class OutOfOrder : public Error {
   OutOfOrder(std::filesystem::path file, std::uint64_t record, std::uint64_t byte)
       : OutOfOrder(std::move(file), record, byte,
                    "record " + std::to_string(record) + " (byte " + std::to_string(byte) + ")") {}
-  // `place` says in words which record it is. The byte is 0 where it is not known: in a pipe.
-  // `more_advice` continues the sentence that says what to do.
+  // `place` describes the record for the message, such as "line 7". `byte` is 0 if unknown.
+  // `more_advice` is appended to the remedy.
   OutOfOrder(std::filesystem::path file, std::uint64_t record, std::uint64_t byte,
              const std::string& place, const std::string& more_advice = {})
       : Error(file.string() + ": " + place +

@@ -86,7 +86,8 @@ struct ConditionOf {
 using Condition = ConditionOf<FieldValue>;
 using TextCondition = ConditionOf<TextValue>;
 
-// In this order: `from` and `to`, `where`, equal keys, `tombstone` and `having`, `select`, `limit`.
+// Operators, applied in this order: `from` and `to`, `where`, `on_equal`, `tombstone` and `having`,
+// `select`, `limit`.
 struct Query {
   // Emits only keys in [from, to). Each bound holds values of the leading key fields, of all or of
   // fewer; empty: no bound. Records outside are not read.
@@ -98,11 +99,11 @@ struct Query {
   // Drops the record that a group was combined to if its field has this value. So records with this
   // value are deletions.
   std::optional<FieldValue> tombstone;
-  // Keeps a record that a group has become only if it fulfils this. With OnEqual::keep and set
-  // operations these are the records that go out.
+  // Drops the record that a group was combined to unless it fulfils this condition. With
+  // OnEqual::keep and set operations, tests every record that they would emit.
   Condition having;
-  std::vector<std::uint32_t> select;   // fields in their new order, each once; empty: all
-  std::optional<std::uint64_t> limit;  // records that go out at most
+  std::vector<std::uint32_t> select;   // fields of the output in their order, each once; empty: all
+  std::optional<std::uint64_t> limit;  // max number of records in the output
 
   // Members for variable-length records, which have no fields. Of the members above, they use only
   // `on_equal`, without reduce, and `limit`.
@@ -110,14 +111,12 @@ struct Query {
   // Emits only keys in [text_from, text_to). Each bound holds values of the leading keys, as text,
   // of all or of fewer; empty: no bound. Lines outside are not read if they are in plain files.
   std::vector<std::string> text_from, text_to;
-  // The same as `where`, `having`, `tombstone` and `select`, of columns of lines or CSV; the first
-  // three may be on whole lines, or on the keys and values of pairs, which are columns of these
-  // names. A column that a line does not have is empty. Types and orders of columns do not matter
-  // to a selection.
+  // Conditions and tombstones are on columns of lines or CSV, on whole lines, or on the `key` and
+  // the `value` of pairs. A column that a line lacks is empty to them.
   TextCondition text_where, text_having;
   std::optional<TextValue> text_tombstone;
   // Columns of the output in their order; empty: whole lines. Types and directions are ignored, and
-  // a column that a line lacks is left out.
+  // a column that a line lacks is empty.
   std::vector<TextKey> text_select;
 };
 
@@ -130,23 +129,22 @@ struct Query {
 void parse_on_equal(std::string_view text, const Schema& schema, const std::vector<KeyField>& keys,
                     Query& query);
 
-// `text` compares fields with values by < <= == != >= >, joined by and, or, not and parentheses,
-// such as `a > 5 and (name == 'x' or not c < 2)`. Values of bytesN stand in quotes, with \\, \',
-// \" and \xNN in them; one of fewer bytes is filled up by NUL bytes. `option` is what it was given
-// as.
+// Parses a condition such as `a > 5 and (name == 'x' or not c < 2)`: comparisons of fields with
+// values by < <= == != >= >, combined by and, or, not and parentheses. Field names may be quoted.
+// Values of bytesN must be quoted, with the escapes \\ \' \" \xNN; shorter ones are padded with NUL
+// bytes. `option` names the option in errors.
 Condition parse_where(std::string_view text, const Schema& schema,
                       std::string_view option = "--where");
 
-// The same of columns as in parse_text_keys(), but for their order, such as
-// `2:u64 > 5 and name == 'x'`. What does not compare as a number stands in quotes, and so may the
-// name of a column.
+// Parses a condition on columns, such as `2:u64 > 5 and name == 'x'`, with the operators of
+// parse_where(). Columns are written as in parse_text_keys(), without a direction; names may be
+// quoted. Values must be quoted unless they compare as numbers.
 TextCondition parse_text_where(std::string_view text, std::string_view option = "--where");
 
-// `text` is `field=value`; the field, and a value of bytesN, may stand in quotes.
+// Parses `field=value`. The field may be quoted, and so may a value of bytesN, as in parse_where().
 FieldValue parse_tombstone(std::string_view text, const Schema& schema);
 
-// `text` is `column=value`, where a column is one as in parse_text_keys(), with a type or not.
-// The value may stand in quotes.
+// Parses `column=value`; the column is written as in parse_text_keys(). The value may be quoted.
 TextValue parse_text_tombstone(std::string_view text);
 
 // Parses `value,…`, values of the leading key fields; those of bytesN may be quoted. `option` names

@@ -10,21 +10,21 @@ struct Stats {
   // Records of the runs, within the requested range and limit. A resumed merge of lines counts only
   // those that it merges itself.
   std::uint64_t records = 0;
-  std::uint64_t records_skipped = 0;  // see BadNumbers; not among the records
-  std::uint64_t records_written = 0;  // that went out
-  // Of the records that this merge, not a stopped one, read: those that another one with an equal
-  // key stands for, and those that a tombstone or Shaping::having dropped. Where a limit ends the
-  // merge, some records after the last that went out count, too.
+  std::uint64_t records_skipped = 0;  // not counted in `records`; see BadNumbers
+  std::uint64_t records_written = 0;  // records in the output
+  // Records that the resulting record of their group replaced, and records that a tombstone or
+  // Query::having dropped. Counts only records that this merge itself read. If a limit ended the
+  // merge, some records after the last emitted one may be counted, too.
   std::uint64_t records_replaced = 0;
   std::uint64_t records_deleted = 0;
-  std::uint64_t bytes_read = 0;     // of all passes; of files as they are, not of pipes
-  std::uint64_t bytes_written = 0;  // of all passes, before they are compressed
-  std::uint64_t output_bytes = 0;   // of the files as they stand there
-  std::uint64_t resumed_bytes = 0;  // of the output, that Options::resume found written
-  std::uint64_t passes = 0;         // 1 where the budget sufficed for all runs at once
+  std::uint64_t bytes_read = 0;     // by all passes, before decompression; without pipes
+  std::uint64_t bytes_written = 0;  // by all passes, before compression
+  std::uint64_t output_bytes = 0;   // size of the output files, after compression
+  std::uint64_t resumed_bytes = 0;  // output that Options::resume found already written
+  std::uint64_t passes = 0;         // 1 if the memory budget suffices for all runs
   std::uint64_t units = 0;          // work units merged
   double seconds = 0;               // wall time
-  double pipeline_seconds = 0;      // of it, while chunks were read, merged and written
+  double pipeline_seconds = 0;      // part of it during which passes ran
 
   // Seconds of work in each stage, summed over its threads. Stages overlap, so the sum of all may
   // exceed `seconds`.

@@ -16,33 +16,33 @@ enum class TextKind : std::uint8_t {
   pairs,  // u32 key size, u32 value size (both little-endian, in bytes), the key, the value
 };
 
-// Numbers are decimal, blanks around them do not count. Those of type f64 are ordered as floats of
-// fixed-size records are.
+// How a column is compared. Numbers are decimal, with optional blanks around them. f64 has the
+// total order of floats in fixed-size records; see KeyEncoding.
 enum class TextType : std::uint8_t {
   bytes,
   u64,
   i64,
   f64,
-  // The types below are encoded as byte strings, and merged on the CPU.
-  time,     // ISO 8601, Apache's log and syslog; without an offset UTC; without a year, year 0
-  natural,  // bytes in which runs of digits compare as numbers; of equal numbers, fewer zeros first
+  // Values of the types below are encoded as byte strings and merged on the CPU.
+  time,     // ISO 8601, Apache logs, syslog; the default offset is UTC, the default year 0
+  natural,  // bytes, but runs of digits compare as numbers; equal numbers: fewer zeros first
   decimal,  // of any length, exact
-  human,    // a number with a suffix K M G T P E Z Y R Q, ordered as `sort -h` orders it
+  human,    // a number with a suffix K M G T P E Z Y R Q, in the order of `sort -h`
 };
 
-// How to treat a record with a key that its type does not hold: a number that is none, say.
+// How to treat a record with a key that is not a value of its type.
 enum class BadNumbers : std::uint8_t {
   error,
-  skip,  // left out, and counted
-  last,  // ordered after all values, whatever the direction
+  skip,  // drop and count the record
+  last,  // order it after all values, ascending or descending
 };
 
-// How records with fewer columns than the header or, without one, the first record are treated.
+// How to treat a record with fewer columns than the header or, without a header, the first record.
 enum class RaggedRecords : std::uint8_t {
   empty,  // missing columns are empty
   error,
 };
-// Returns the type that a key names; nothing if no type has the name.
+// Returns the type with this name; nothing if there is none.
 std::optional<TextType> text_type_named(std::string_view name);
 std::string_view type_name(TextType type);
 
@@ -51,32 +51,32 @@ struct TextKey {
   std::string name;  // column name in the header, or `key` or `value` of a pair; may be empty
   TextType type = TextType::bytes;  // a missing column compares as an empty one
   bool descending = false;
-  bool nocase = false;  // of bytes and natural: a to z count as A to Z
+  bool nocase = false;  // for bytes and natural only: a to z compare as A to Z
 };
 
 struct TextFormat {
   TextKind kind = TextKind::lines;
-  char terminator = '\n';         // the last record of a run may lack it, and gets it
-  std::optional<char> delimiter;  // without it, a comma in CSV; columns of lines need one
-  bool header = false;            // each run begins with the same line, which the output keeps once
-  // Lines and CSV: the lines at the start of each file that begin with this prefix. The output
-  // keeps those of the first file. Empty: there are none.
+  char terminator = '\n';         // added to the last record of a run if missing
+  std::optional<char> delimiter;  // default: a comma for CSV; lines with columns need one
+  bool header = false;            // all runs begin with the same line, which the output has once
+  // For lines and CSV: prefix of comment lines at the start of each file. The output has those of
+  // the first file. Empty: no comment lines.
   std::string comment;
-  // Lines and CSV: this many lines follow the comment lines and precede the line of `header`. They
-  // must be the same in all files; the output keeps them once.
+  // For lines and CSV: number of lines between the comment lines and the line of `header`. They
+  // must be equal in all files; the output has them once.
   std::uint64_t header_lines = 0;
-  std::vector<TextKey> keys;  // empty: the whole line, or the key of a pair
+  std::vector<TextKey> keys;  // most significant first; empty: the whole line or a pair's key
   BadNumbers bad_numbers = BadNumbers::error;
-  RaggedRecords ragged = RaggedRecords::empty;  // of lines with a delimiter, and CSV
-  // Of CSV: the byte after this character stands for itself, in quotes and outside. A quote may be
-  // doubled, too.
+  RaggedRecords ragged = RaggedRecords::empty;  // for lines with a delimiter, and CSV
+  // For CSV: the byte after this character is literal, inside quotes and outside. Doubled quotes
+  // are accepted, too.
   std::optional<char> escape;
 };
 
-// `text` is `column[:type][:desc][:nocase],…`; a column is its number, `line` (`key` says the same
-// of a pair), or a name that the header has. A name in quotes, with \\, \', \" and \xNN in them,
-// may hold anything, and is neither a number nor `line`. Throws Error, which points into the text;
-// `option` is what it was given as.
+// Parses `column[:type][:asc|:desc][:nocase],…`. A column is a number from 1, `line`, `key` of a
+// pair, or a name in the header. A quoted name, with the escapes \\ \' \" \xNN, may hold any text
+// and is never read as a number or `line`. Throws Error, which marks the position in `text`;
+// `option` names the option in that message.
 std::vector<TextKey> parse_text_keys(std::string_view text, std::string_view option = "--by");
 
 }  // namespace corank

@@ -49,8 +49,8 @@ struct TextLayout {
   BadNumbers bad_numbers;
   char terminator;
   char delimiter;
-  std::uint32_t min_columns;  // of a record; with fewer it is an error
-  char escape;  // of CSV: the byte after it stands for itself; 0 if there is no such character
+  std::uint32_t min_columns;  // min columns of a record; fewer are an error
+  char escape;                // CSV escape: the byte after it is literal; 0 if there is none
 
   // Returns whether the key is the unchanged line.
   CORANK_HOST_DEVICE bool whole_line() const {
@@ -59,25 +59,25 @@ struct TextLayout {
   }
 };
 
-// Whether a device can read values of the type.
+// Returns whether a device can parse values of the type.
 bool device_reads(TextType type);
-// Whether a device can compare records by the columns: it reads bytes and integers only.
+// Returns whether a device can compare records by these keys. Devices parse bytes and integers
+// only.
 bool device_comparable(const TextLayout& layout);
 
 // Returns the size of the byte order mark at the start of a CSV header; 0 if there is none.
 std::size_t byte_order_mark_bytes(TextKind kind, std::string_view header);
 
-// Returns how many columns the line has, which may lack its terminator.
+// Returns the number of columns of `line`, with or without its terminator.
 std::uint32_t count_columns(const TextLayout& layout, std::string_view line);
 
-// How the records of a format are ordered and where they end.
+// Checked format of variable-length records, with its keys as columns. Immutable.
 class TextEncoding {
  public:
-  // `header` is the line that holds the columns' names, with or without its terminator; of a format
-  // without a header, it is a record that has all columns. Throws Error where the format
-  // contradicts itself, or a line that is there lacks a column; `option` is what the keys were
-  // given as, and
-  // --by orders no pairs by their values.
+  // `header` is the line with the column names, with or without its terminator; for a format
+  // without a header it is a record with all columns. Throws Error if the format contradicts itself
+  // or `header` lacks a column. `option` names the option of the keys in errors; keys of the option
+  // --by must not be values of pairs.
   explicit TextEncoding(const TextFormat& format, std::string_view header = {},
                         std::string_view option = "--by");
 
@@ -103,7 +103,7 @@ namespace detail {
 struct TextField {
   const std::byte* at;
   std::uint64_t bytes;
-  bool quoted;  // the value is in quotes or holds escapes: FieldBytes decodes it
+  bool quoted;  // has quotes or escapes, which FieldBytes decodes and `bytes` includes
   bool there;
   char escape = 0;
 };
@@ -160,8 +160,8 @@ CORANK_HOST_DEVICE inline const std::byte* unbounded(const std::byte* record) {
   return record + (std::uint64_t{1} << 46);
 }
 
-// Returns the end of the quoted part of a CSV column whose opening quote is at `at`: after the
-// closing quote, or `end` if there is none.
+// Returns the end of the quoted part of a CSV column whose opening quote is at `at`: the byte after
+// the closing quote, or `end` if there is none.
 CORANK_HOST_DEVICE inline const std::byte* csv_quoted_end(const TextLayout& layout,
                                                           const std::byte* at,
                                                           const std::byte* end) {
@@ -181,8 +181,8 @@ CORANK_HOST_DEVICE inline const std::byte* csv_quoted_end(const TextLayout& layo
   return at;
 }
 
-// Returns the end of a CSV column from a place outside its quotes on: a delimiter, a terminator or
-// `end`.
+// Returns the end of a CSV column: the first delimiter, terminator or `end` from `at`, which is
+// outside quotes.
 CORANK_HOST_DEVICE inline const std::byte* csv_unquoted_end(const TextLayout& layout,
                                                             const std::byte* at,
                                                             const std::byte* end) {
@@ -199,7 +199,8 @@ CORANK_HOST_DEVICE inline const std::byte* csv_field_end(const TextLayout& layou
   return csv_unquoted_end(layout, at, end);
 }
 
-// The columns of a record. Those behind the one that was asked for last are sought from there on.
+// Finds the columns of a record. Ascending requests are fast: each search starts at the last
+// column.
 class Columns {
  public:
   CORANK_HOST_DEVICE Columns(const TextLayout& layout, const std::byte* record, std::uint64_t bytes)
@@ -277,8 +278,8 @@ class Columns {
   std::uint64_t delimiters_ = 0;  // bit mask of their positions, if all_found_
 };
 
-// Decodes a column byte by byte. In quotes, "" is one ". Blanks after the closing quote belong to
-// the column. A byte after an escape character stands for itself.
+// Reads a column byte by byte, without its quotes and escapes. A quoted "" is one quote; a byte
+// after an escape character is literal. Bytes after the closing quote belong to the column.
 class FieldBytes {
  public:
   CORANK_HOST_DEVICE explicit FieldBytes(const TextField& field)
@@ -363,30 +364,32 @@ CORANK_HOST_DEVICE inline std::uint64_t string_word(const TextField& field, bool
   return (nocase ? fold_case(bits) : bits) | left;
 }
 
-// Whether values of the type are words, and not strings.
+// Returns whether values of the type are encoded as numbers in one word instead of as strings.
 CORANK_HOST_DEVICE constexpr bool is_number(TextType type) {
   return type == TextType::u64 || type == TextType::i64 || type == TextType::f64;
 }
 
-// Whether values of the type are strings that src/format/encoded_key.hpp makes; see
-// device_comparable().
+// Returns whether values of the type are encoded as the byte strings of src/format/encoded_key.hpp.
+// Devices cannot encode them; see device_comparable().
 CORANK_HOST_DEVICE constexpr bool is_encoded(TextType type) {
   return type > TextType::f64;
 }
 
-// The functions below encode the columns that they are given. The host has them, a device not.
+// The functions below encode the columns that they take, on the host only. They return the size of
+// the encoded column, its key word that starts at byte `from`, and the order of two columns, as
+// compare_strings() does but with the direction of the column.
 std::uint64_t encoded_bytes(const TextField& field, const TextColumn& column);
 std::uint64_t encoded_word(const TextField& field, const TextColumn& column, std::uint64_t from);
 int compare_encoded(const TextField& x, const TextField& y, const TextColumn& column);
-// The encoded bytes of a column that has `bytes` bytes are no more than this.
+// Returns an upper bound on the encoded size of a column of `bytes` bytes.
 CORANK_HOST_DEVICE constexpr std::uint64_t max_encoded_bytes(std::uint64_t bytes) {
   return 3 * bytes + 32;
 }
 
-// Whether the column holds a value of the type. Every column holds bytes.
+// Returns whether the column holds a value of the type. Any column is a value of bytes and natural.
 bool holds_value(const TextField& field, TextType type);
 
-// False if it is not one.
+// Parses a float into a word whose unsigned order is the order of floats. Returns false on failure.
 bool parse_f64(const std::byte* at, std::uint64_t bytes, std::uint64_t& word);
 
 #ifndef __CUDA_ARCH__
@@ -443,7 +446,7 @@ CORANK_HOST_DEVICE inline bool parse_number(const TextField& field, TextType typ
     while (at != end && blank(end[-1])) --end;
   };
   trim();
-  if (field.quoted) {  // no number has quotes inside, or goes on behind them
+  if (field.quoted) {  // a number ends at the closing quote and contains none
     if (end - at < 2 || !is_char(*at, '"') || !is_char(end[-1], '"')) return false;
     ++at;
     --end;
@@ -479,7 +482,7 @@ CORANK_HOST_DEVICE inline bool holds_column(const TextLayout& layout, const Text
   return ((column.descending ? ~word : word) & 0xff) < 8;
 }
 
-// Returns how many words the column has.
+// Returns the number of key words of the column.
 CORANK_HOST_DEVICE inline std::uint64_t column_words(const TextLayout& layout,
                                                      const TextColumn& column,
                                                      const TextField& field) {
@@ -490,7 +493,7 @@ CORANK_HOST_DEVICE inline std::uint64_t column_words(const TextLayout& layout,
   return string_words(string_bytes(field));
 }
 
-// Returns the word of a column of bytes, or of an encoded one, that begins with its byte `from`.
+// Returns the key word that starts at byte `from` of a column of bytes or of an encoded column.
 CORANK_HOST_DEVICE inline std::uint64_t bytes_word(const TextColumn& column, const TextField& field,
                                                    std::uint64_t from) {
 #ifndef __CUDA_ARCH__
@@ -500,7 +503,7 @@ CORANK_HOST_DEVICE inline std::uint64_t bytes_word(const TextColumn& column, con
   return column.descending ? ~bits : bits;
 }
 
-// Less than 0, 0 or more, as the strings are ordered.
+// Returns a negative number, 0 or a positive number if `x` sorts before, with or after `y`.
 CORANK_HOST_DEVICE inline int compare_strings(const TextField& x, const TextField& y, bool nocase) {
 #ifndef __CUDA_ARCH__
   if (!x.quoted && !y.quoted && !nocase) {

@@ -232,8 +232,8 @@ void merge_by_compare(std::span<const std::span<const T>> runs, std::span<T> out
     T* to = out.data() + tile_rank(t);
     Positions from = cuts[t], counts(runs.size());
     while (left > 0) {
-      // Cuts of unsorted runs can cross. Then the records between the cuts are not those of the
-      // tile, and merging them would lose some and repeat others.
+      // Cuts of unsorted runs may cross, which leaves other records than those of the tile: the
+      // merge would drop some and repeat others.
       std::uint64_t there = 0;
       for (std::size_t r = 0; r < runs.size(); ++r) {
         if (cuts[t + 1][r] < from[r]) throw_unsorted();
@@ -246,7 +246,7 @@ void merge_by_compare(std::span<const std::span<const T>> runs, std::span<T> out
       for (std::size_t r = 0; r < runs.size(); ++r) {
         if (block[r] == 0) continue;
         const std::span<const T> part = runs[r].subspan(from[r], block[r]);
-        // Two comparisons a part cost little and find most unsorted runs.
+        // Two comparisons per part are cheap and detect most unsorted runs.
         if (compare(part.back(), part.front()) ||
             (from[r] != 0 && compare(part.front(), runs[r][from[r] - 1])))
           throw_unsorted();
@@ -299,10 +299,12 @@ void multiway_merge(std::span<const std::span<const T>> runs, std::span<T> out, 
                          std::as_writable_bytes(out).data(), threads);
 }
 
-// Merges runs that are sorted by `compare`, a strict weak order; the other parameters and errors
-// are those of the merge by a key. Not every unsorted run is noticed: if the function returns,
-// `out` holds each record exactly once, but the records of an unsorted run may be in any order.
-// Slower than by a key, unless the records are integers in their natural order.
+// Merges `runs` into `out`, stably. Each run must be sorted by `compare`, a strict weak order. Runs
+// may be empty; `out` must not overlap them. Throws std::invalid_argument if `out` is not as large
+// as all runs together, or if a run is found not to be sorted. Not every unsorted run is detected:
+// if the function returns, `out` holds each record exactly once, but records of an unsorted run may
+// be in any order. 0 threads means all cores. Slower than merging by a key, unless the records are
+// integers in natural order.
 template <class T, std::predicate<const T&, const T&> Compare>
 requires std::is_trivially_copyable_v<T>
 void multiway_merge(std::span<const std::span<const T>> runs, std::span<T> out, Compare compare,
