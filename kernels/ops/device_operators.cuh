@@ -29,7 +29,7 @@ class DeviceOperators {
   // Returns whether devices support the whole chain. Sums of floating-point fields, which are
   // exact, and set operations, which ask for the run of each record, are the host's.
   static bool fits(const OperatorChain& shape) {
-    // Without groups the device does not tell which of two tests drops a record.
+    // Without groups the device cannot tell whether the filter or the tombstone dropped a record.
     return !shape.set_operation() && (shape.groups() || !shape.filters() || !shape.drops()) &&
            shape.filter().steps().size() <= max_test_steps &&
            shape.dropped().steps().size() <= max_test_steps &&
@@ -229,14 +229,14 @@ class DeviceOperatorRunner {
   }
 
  private:
-  // Of all groups but the first and the last.
+  // Returns the counts for all groups except the two that may cross the ends of the unit.
   ResolvedCounts resolved(const OperatorCounts& found) const {
     if (!operators_.groups()) return {0, operators_.drops() ? records_ - found.kept : 0};
     const std::uint64_t groups = found.groups - (found.head != 0) - (found.tail != 0);
     return {found.kept - found.head - found.tail - groups, groups - found.outgoing};
   }
 
-  // Copies to the host are as long as the device says.
+  // Checks the device's counts, which the lengths of copies to the host depend on.
   void check(const OperatorCounts& found) const {
     const std::uint64_t outgoing = operators_.groups() ? found.outgoing : found.kept;
     std::uint64_t left = records_;

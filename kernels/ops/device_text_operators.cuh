@@ -48,7 +48,7 @@ class DeviceTextOperators {
   // the run of each record, bounds that the runs were not cut by, and decimal fractions.
   static bool fits(const TextOperatorChain& shape) {
     if (shape.set_operation() || shape.has_bounds()) return false;
-    // Then the device does not tell which of the two drops a record.
+    // Without groups the device cannot tell whether the filter or the tombstone dropped a record.
     if (!shape.groups() && shape.chooses() && shape.dropped()) return false;
     return fits(shape.filter()) && fits(shape.dropped());
   }
@@ -60,7 +60,7 @@ class DeviceTextOperators {
   }
 
   TextTest where, dropped;
-  TextLayout selected{};  // without columns: records go out whole
+  TextLayout selected{};  // without columns: records are emitted whole
 
  private:
   template <class T>
@@ -170,7 +170,8 @@ class DeviceTextOperatorRunner {
     const TextOperatorCounts found = host_found_[0];
     if (operators_.on_equal() == OnEqual::error && found.groups != found.kept) return std::nullopt;
     const std::uint64_t outgoing = operators_.groups() ? found.outgoing : found.kept;
-    // Columns that records lack may make the output longer than its place.
+    // A projected record has a delimiter for each column that it lacks, so the output may be longer
+    // than the input; the host applies the chain then.
     if (device_.selected.columns_count != 0 && found.outgoing_bytes > unit_bytes)
       return std::nullopt;
     check(found, outgoing, unit_bytes, staged_bytes);
@@ -225,7 +226,7 @@ class DeviceTextOperatorRunner {
     return {found.kept - found.groups, found.groups - edges - found.outgoing};
   }
 
-  // Copies to the host are as long as the device says.
+  // Checks the device's counts, which the lengths of copies to the host depend on.
   void check(const TextOperatorCounts& found, std::uint64_t outgoing, std::uint64_t unit_bytes,
              std::uint64_t staged_bytes) const {
     bool fits = found.kept <= records_ && outgoing <= found.kept &&

@@ -39,15 +39,16 @@ struct TextOperatorOutput {
   OpenSet tail_set;
   // Emitted records between the two partial groups.
   std::span<const std::byte> between;
-  std::uint64_t records = 0;  // in between
-  // Records that follow those, for which their place had no room: columns that they lacked add
-  // bytes.
+  std::uint64_t records = 0;  // number of records in `between`
+  // Emitted records after `between`, for which the memory of the merged records had no room.
+  // Columns that records lack make them longer.
   std::vector<std::byte> spilled;
   std::uint64_t spilled_records = 0;
-  ResolvedCounts resolved;     // of groups that do not reach out of this
-  std::exception_ptr failure;  // instead of what would follow
-  bool ended = false;          // nothing that follows goes out
-  // The fingerprint of all merged records, less that of those in between, as they go out.
+  ResolvedCounts resolved;     // of groups that do not cross the ends of this part
+  std::exception_ptr failure;  // error that replaces what would follow the output
+  bool ended = false;          // no later record is emitted
+  // Hash(merged) - hash(emitted): fingerprint of all merged records less that of the emitted ones
+  // in `between` and `spilled`.
   std::uint64_t left_out = 0;
   std::vector<std::byte> first, last;  // first and last merged record, unless head and tail suffice
 };
@@ -62,11 +63,11 @@ struct MergedUnit {
   // Fingerprint of the input records, if the backend did not verify but was the first to read them.
   std::optional<std::uint64_t> read;
 
-  // The rest is there where the unit was shaped.
-  ResolvedCounts resolved;  // of groups that are neither the head nor the tail
-  Group head;               // before the pieces, but may have begun before the unit
-  Group tail;               // after them, but may go on after the unit; none if it is the head
-  // The same of set operations.
+  // The members below are set if an operator chain for fixed-size records was applied.
+  ResolvedCounts resolved;  // of groups other than `head` and `tail`
+  Group head;  // leading partial group, before the pieces; may have begun in an earlier unit
+  Group tail;  // trailing partial group, after the pieces; may continue; empty if it is the head
+  // Partial groups of a set operation: a record of the leading one, its rows, and the trailing one.
   std::vector<std::byte> head_record;
   std::vector<LeadingGroup> head_pieces;
   OpenSet tail_set;

@@ -47,9 +47,9 @@ class OperatorChain {
   OperatorChain(const Schema& schema, const std::vector<KeyField>& keys,
                 const KeyEncoding& encoding, const Query& query, std::size_t runs);
 
-  // Whether every record goes out, if not as it is.
+  // Returns whether every record is emitted, changed or not.
   bool keeps_count() const { return !filters_ && !drops_ && on_equal_ == OnEqual::keep; }
-  // Whether it leaves every record as it is.
+  // Returns whether every record is emitted unchanged.
   bool keeps_all() const { return keeps_count() && selected_.empty(); }
 
   OnEqual on_equal() const { return on_equal_; }
@@ -64,13 +64,14 @@ class OperatorChain {
   bool equal(const std::byte* a, const std::byte* b) const;
   // Returns a record's keys as human-readable text.
   std::string key_text(const std::byte* record) const;
-  // Returns what goes out of resolved records that lie end to end, put where the first of them is.
+  // Drops and projects contiguous resolved records in place, and adds the dropped ones to `counts`.
+  // Returns the emitted records, which begin where `records` did.
   std::span<const std::byte> emit(std::span<std::byte> records, ResolvedCounts& counts) const;
 
   // Parts of the chain.
   const Filter& filter() const { return filter_; }
   bool filters() const { return filters_; }
-  // The filter of resolved records that are dropped.
+  // Returns the filter that tells which resolved records are dropped.
   const Filter& dropped() const { return dropped_; }
   bool drops() const { return drops_; }
   std::span<const Column> columns() const { return columns_; }
@@ -114,8 +115,9 @@ class Group {
   // Adds records, or a partial group, that follow those already in the group.
   void add(const OperatorChain& shape, const std::byte* records, std::uint64_t count);
   void add(const OperatorChain& shape, const Group& next);
-  // Puts what goes out of it to `out`, counts its other records, and empties it; false if nothing
-  // goes out. Throws Error where a sum does not fit.
+  // Writes the group's resulting record to `out`, adds its other records to `counts`, and empties
+  // the group. Returns false if the resulting record is dropped. Throws Error if a sum does not fit
+  // its field.
   bool finish(const OperatorChain& shape, std::byte* out, ResolvedCounts& counts);
 
  private:

@@ -145,14 +145,15 @@ void check_reduction(std::string_view text, const Item& name, const Reduction& r
     fail(fmt::format("the field is {}; a count needs an integer", type_name(field)));
 }
 
-// Returns the text that `quoted`, a part of the option's `text`, stands for.
+// Returns the value of `quoted`, a quoted part of the option's `text`; throws Error if it is
+// malformed.
 std::string unescape(std::string_view option, std::string_view text, const Item& quoted) {
   auto unescaped = unquoted(quoted.text);
   if (!unescaped) reject(option, text, quoted, "what is quoted ends with its quote");
   return *std::move(unescaped);
 }
 
-// Operands of a condition on fixed-size records: fields, whose names may stand in quotes.
+// Operands of a condition on fixed-size records: fields of a schema, whose names may be quoted.
 struct Fields {
   using Value = FieldValue;
   std::string_view option, text;
@@ -172,8 +173,8 @@ struct Fields {
   }
 };
 
-// Operands of a condition on variable-length records: columns. Whether a value is a number shows
-// when the columns are known.
+// Operands of a condition on variable-length records: columns. Whether a value is a number is
+// checked once the columns are known.
 struct Columns {
   using Value = TextValue;
   std::string_view option, text;
@@ -349,8 +350,8 @@ TextCondition parse_text_where(std::string_view text, std::string_view option) {
 
 namespace {
 
-// Returns where the "=" of a tombstone is, whose field may be in quotes. `form` is what it should
-// be.
+// Returns the position of the "=" of a tombstone, whose field may be quoted. `form` is the expected
+// syntax, for errors.
 std::size_t find_tombstone_sign(std::string_view text, std::string_view form) {
   constexpr std::string_view option = "--tombstone", signs = "<=!>";
   const std::size_t sign = split_quoted(text, '=').front().text.size();

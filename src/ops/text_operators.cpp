@@ -295,8 +295,8 @@ void TextTileOperators::put_changed(const PrefixRef& entry) {
   note_outgoing(begin);
 }
 
-// A selected record may be longer than the one it comes from. In place it must not reach records
-// that are still to be read; records from the first on that has no room are spilled.
+// Emits a projected record. It may be longer than its source, and in place it must not overwrite
+// records that are not read yet. From the first record without room on, all records are spilled.
 void TextTileOperators::put_selected(const PrefixRef& entry) {
   const auto record = bytes_of(operators_->layout(), entry);
   const TextSelection& selection = *operators_->selection();
@@ -322,7 +322,7 @@ void TextTileOperators::put_selected(const PrefixRef& entry) {
   note_outgoing(begin);
 }
 
-// The record that begins at `begin` was put out.
+// Notes for the fingerprint that the record at `begin` was emitted.
 void TextTileOperators::note_outgoing(const std::byte* begin) {
   if (!sum_ || sums_left_out_) return;
   outgoing_.push_back(make_entry(0, begin, static_cast<std::uint64_t>(position() - begin)));
@@ -445,7 +445,8 @@ void TextBoundaryMerge::join_set(TextOperatorOutput& shaped, MergedUnit& unit) {
   if (!shaped.tail_set.empty()) open_set_ = std::move(shaped.tail_set);
 }
 
-// Puts out the records that go out of some of `records`: where they stand if they stay as they are.
+// Emits the records of `records` that `range` selects, unless dropped. Records that stay unchanged
+// are emitted from where they are.
 void TextBoundaryMerge::put_range(const SetGroup::Range& range, std::span<std::byte> records,
                                   MergedUnit& unit) {
   const bool changes = operators_.selection() || operators_.dropped();

@@ -37,7 +37,7 @@ class TextOperatorChain {
   // Movable only: bounds point to memory that moves with the chain.
   TextOperatorChain(TextOperatorChain&&) = default;
 
-  // Whether it leaves every record as it is.
+  // Returns whether every record is emitted unchanged.
   bool keeps_all() const { return !chooses() && !groups() && !limits_ && !selection_ && !dropped_; }
 
   OnEqual on_equal() const { return on_equal_; }
@@ -48,13 +48,13 @@ class TextOperatorChain {
   bool chooses() const { return from_ || to_ || where_; }
   bool has_bounds() const { return from_ || to_; }
   const TextFilter* filter() const { return where_ ? &*where_ : nullptr; }
-  // Returns the filter of resolved records that are dropped; null: none are.
+  // Returns the filter that tells which resolved records are dropped; null if none are.
   const TextFilter* dropped() const { return dropped_ ? &*dropped_ : nullptr; }
-  // What goes out of a record; null: all of it.
+  // Returns the projection; null if records are emitted whole.
   const TextSelection* selection() const { return selection_ ? &*selection_ : nullptr; }
   const TextLayout& layout() const { return *encoding_.layout().text; }
 
-  // Returns whether a resolved record is dropped. `scratch` as in TextFilter.
+  // Returns whether a resolved record is dropped. Overwrites `scratch`; see TextFilter.
   bool drops(std::span<const std::byte> record, std::vector<char>& scratch) const {
     return dropped_ && dropped_->test(record, scratch);
   }
@@ -151,7 +151,7 @@ class TextTileOperators {
   GatherWriter writer_;
   bool in_place_;
   std::byte* begin_;
-  std::byte* end_;  // of what was put out, but for what writer_ did
+  std::byte* end_;  // end of the output, unless `writer_` writes it
   const std::byte* place_end_;
   FingerprintSum sum_;
   // For unchanged output it is enough to hash the records that are dropped, usually few.
@@ -216,10 +216,10 @@ class TextBoundaryMerge {
   // Emits the last group, which is still open.
   void finish(MergedUnit& unit);
 
-  std::uint64_t records() const { return records_; }  // that went out
+  std::uint64_t records() const { return records_; }  // emitted so far
   const ResolvedCounts& resolved() const { return resolved_; }
-  // What the fingerprint of all records that were read is more than that of those that went out;
-  // unless the limit cut them off.
+  // Returns hash(read) - hash(emitted): the fingerprint of all records that were read less that of
+  // the emitted ones. Meaningless once the limit has cut records off.
   std::uint64_t left_out() const { return left_out_; }
   // Returns whether no more records are emitted.
   bool done() const { return ended_ || records_ == limit_; }
@@ -241,7 +241,7 @@ class TextBoundaryMerge {
   std::vector<std::byte> last_;  // last merged record
   std::uint64_t records_ = 0;
   ResolvedCounts resolved_;
-  std::vector<char> results_;  // of a filter
+  std::vector<char> results_;  // scratch of a filter
   std::uint64_t left_out_ = 0;
   bool ended_ = false;
 };

@@ -385,7 +385,7 @@ void TileOperators::put_groups(std::byte* records, std::span<const std::uint16_t
   put_taken();
 }
 
-// Puts out those of the records that `which` names and that are not dropped.
+// Emits the records with the indices `which`, except those that `dropped` marks.
 void TileOperators::put_resolved(const std::byte* records, std::span<std::uint16_t> which,
                                  const Filter::Mask& dropped) {
   const auto rest = std::ranges::remove_if(which, [&](std::uint16_t i) { return dropped[i] != 0; });

@@ -68,8 +68,8 @@ class TileOperators {
   Group head_, open_;
   bool in_head_ = true;
   ResolvedCounts resolved_;
-  std::exception_ptr failure_;  // of what follows what was put out
-  // Of set operations, whose head stays in the tile's place, before what was put out.
+  std::exception_ptr failure_;  // error that replaces what would follow the output
+  // Set operations only. The rows of the leading partial group stay at `place`, before the output.
   GroupRunCounter runs_;
   std::vector<std::byte> head_record_;
   std::vector<SetPiece> head_pieces_;

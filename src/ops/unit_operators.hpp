@@ -63,7 +63,7 @@ class BoundaryMerge {
   // once the limit has cut records off.
   std::uint64_t fingerprint() const { return fingerprint_; }
   const ResolvedCounts& resolved() const { return resolved_; }
-  // Whether nothing goes out any more.
+  // Returns whether no more records are emitted.
   bool done() const { return remaining_ == 0; }
 
  private:
