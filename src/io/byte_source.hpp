@@ -36,9 +36,9 @@ struct InputStatus {
   bool is_stream = false;          // a pipe: readable once, of unknown size
   std::uint64_t bytes = 0;         // size of the file; 0 for a pipe
   std::int64_t modified_ns = 0;    // since 1970
-  Codec codec = Codec::none;       // of a file: what it begins like
-  std::uint64_t memory_bytes = 0;  // that decompressing it takes, about
-  std::uint64_t max_decoder_bytes = default_max_decoder_bytes;  // that it may take
+  Codec codec = Codec::none;       // of a file, by its first bytes
+  std::uint64_t memory_bytes = 0;  // approximate memory to decompress it
+  std::uint64_t max_decoder_bytes = default_max_decoder_bytes;  // max memory to decompress it
 };
 
 // Opens `path` for reading; "-" is standard input.

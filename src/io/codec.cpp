@@ -57,8 +57,7 @@ std::uint64_t byte_at(std::span<const std::byte> bytes, std::size_t index) {
   return index < bytes.size() ? std::to_integer<std::uint64_t>(bytes[index]) : 0;
 }
 
-// --- decoders
-// -------------------------------------------------------------------------------------
+// --- Decoders ---
 
 // Casts input for the libraries, which only read it but do not declare it const.
 template <class Byte>
@@ -99,7 +98,7 @@ class ZstdDecoder : public Decoder {
  public:
   explicit ZstdDecoder(std::uint64_t max_bytes) : stream_(::ZSTD_createDStream()) {
     if (!stream_) throw std::bad_alloc();
-    // The default of the library is 27, and 31 its maximum.
+    // The library accepts up to 31; its default is 27.
     const int max_window_log = std::clamp(static_cast<int>(std::bit_width(max_bytes)) - 1, 27, 31);
     ::ZSTD_DCtx_setParameter(stream_.get(), ZSTD_d_windowLogMax, max_window_log);
   }
@@ -234,20 +233,20 @@ std::uint32_t little_endian_32(std::span<const std::byte> bytes) {
 
 constexpr std::uint32_t lz4_legacy_magic = 0x184C2102;
 constexpr std::uint32_t lz4_frame_magic = 0x184D2204;
-constexpr std::uint32_t skippable_magic = 0x184D2A50;  // and 15 more; zstd has the same
+constexpr std::uint32_t skippable_magic = 0x184D2A50;  // the low 4 bits may vary; shared with zstd
 
 bool is_lz4_magic(std::uint32_t word) {
   return word == lz4_legacy_magic || word == lz4_frame_magic || (word & ~15u) == skippable_magic;
 }
 
 // Decodes the blocks of a legacy frame, as `lz4 -l` writes them: a magic number, then blocks of up
-// to 8 MiB, each after its compressed size. Nothing marks the end of the frame, so each block
-// counts as a frame of its own.
+// to 8 MiB, each after its compressed size. The end of the frame is not marked, so each block is
+// reported as a frame.
 class Lz4LegacyDecoder {
  public:
   static constexpr std::size_t block_bytes = std::size_t{8} << 20;
 
-  // Begins a block of this compressed size.
+  // Begins a block of `compressed_bytes` bytes.
   void begin(std::uint32_t compressed_bytes) {
     if (compressed_bytes == 0 || compressed_bytes > LZ4_COMPRESSBOUND(block_bytes))
       throw CodecError("the size of a block is wrong");
@@ -282,7 +281,8 @@ class Lz4LegacyDecoder {
   std::size_t emitted_ = 0;
 };
 
-// Tells frames, skippable frames and legacy frames apart, which may follow one another.
+// Decodes a sequence of frames, skippable frames and legacy frames, which it distinguishes by their
+// magic numbers.
 class Lz4Decoder : public Decoder {
  public:
   Step decode(std::span<const std::byte> in, std::span<std::byte> out) override {
@@ -321,13 +321,14 @@ class Lz4Decoder : public Decoder {
 
   State state_ = State::between;
   bool in_legacy_frame_ = false;
-  std::array<std::byte, 4> word_{};  // that the next frame or block begins with
+  std::array<std::byte, 4> word_{};  // first bytes of the next frame or block
   std::size_t word_bytes_ = 0;
   Lz4FrameDecoder frame_;
   Lz4LegacyDecoder legacy_;
 };
 
-// What follows the skippable frames that `head` begins with; nothing if that is beyond it.
+// Returns the bytes after the skippable frames at the start of `head`; empty if they extend beyond
+// it.
 std::span<const std::byte> skip_skippable_frames(std::span<const std::byte> head) {
   while (head.size() >= 8 && (little_endian_32(head) & ~15u) == skippable_magic)
     head = head.subspan(
@@ -520,7 +521,7 @@ Codec recognise(std::span<const std::byte> head, Codec named) {
   // Short magic numbers are checked together with the bytes that must follow them.
   if (holds(0, "\x1f\x8b\x08"sv) && byte_at(head, 3) < 0x20) return Codec::gzip;
   if (holds(0, "\x28\xb5\x2f\xfd"sv)) return Codec::zstd;
-  // pzstd begins files with a skippable frame.
+  // Files by pzstd begin with a skippable frame.
   if ((little_endian_32(head) & ~15u) == skippable_magic) {
     const auto next = skip_skippable_frames(head);
     const bool is_known = next.size() >= 4 && next.size() < head.size();
@@ -536,7 +537,7 @@ Codec recognise(std::span<const std::byte> head, Codec named) {
 }
 
 bool is_bgzf(std::span<const std::byte> head) {
-  constexpr std::size_t subfield_at = 10;  // after it come the size of the extra field and `BC`
+  constexpr std::size_t subfield_at = 10;  // the size of the extra field, which starts with `BC`
   return head.size() >= 16 && (byte_at(head, 3) & 4) != 0 &&
          std::memcmp(head.data() + subfield_at, bgzf_end.data() + subfield_at, 6) == 0;
 }

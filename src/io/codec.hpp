@@ -17,35 +17,36 @@
 
 namespace corank {
 
-// Data that no compressor made.
+// Thrown for damaged data.
 struct CodecError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
-// Data whose decoder needs more memory than it may take.
+// Thrown for data whose decoder needs more memory than allowed.
 struct CodecNeedsMemory : CodecError {
   using CodecError::CodecError;
 };
 
-// The memory that every decoder may take, enough for every level of the codecs' programs. A frame
-// that asks for more, such as one of `zstd --long=31`, needs a caller that allows more.
+// Memory that decoders may always use: as much as the highest level of any compressor needs. Memory
+// beyond it needs permission, because a few bytes of a forged file can ask for any amount. Frames
+// of `zstd --long=31`, for example, need more.
 inline constexpr std::uint64_t default_max_decoder_bytes = std::uint64_t{144} << 20;
 
 std::string_view name_of(Codec codec);
 std::string_view suffix_of(Codec codec);  // with its dot
 
-// Recognises a codec by the first bytes of a file, at least recognised_bytes of them if there are
-// so many. `named` is the codec of the file's name: it decides for a file that begins with a
+// Recognises a codec by the first bytes of a file: recognised_bytes of them, or the whole file.
+// `named` is the codec that the file is named after. It decides for a file that begins with a
 // skippable frame, which zstd and lz4 share.
 Codec recognise(std::span<const std::byte> head, Codec named = Codec::none);
 inline constexpr std::size_t recognised_bytes = 10;
 
-// The empty gzip member that a BGZF file ends with.
+// Empty gzip member at the end of a BGZF file.
 inline constexpr std::string_view bgzf_end{
     "\x1f\x8b\x08\x04\0\0\0\0\0\xff\x06\0BC\x02\0\x1b\0\x03\0\0\0\0\0\0\0\0\0", 28};
-// Whether a gzip file that begins with `head`, at least 16 bytes, is a BGZF file.
+// Returns whether a gzip file that begins with `head`, at least 16 bytes, is a BGZF file.
 bool is_bgzf(std::span<const std::byte> head);
 
-// A frame after another: what gzip calls members and xz streams.
+// Decodes one frame after another; gzip calls them members, xz calls them streams.
 class Decoder {
  public:
   virtual ~Decoder() = default;
@@ -60,11 +61,12 @@ class Decoder {
   virtual Step decode(std::span<const std::byte> in, std::span<std::byte> out) = 0;
 };
 
-// The decoder takes up to `max_bytes` of memory, or default_max_decoder_bytes if that is more.
+// Returns a decoder that uses at most `max_bytes` of memory, or default_max_decoder_bytes if that
+// is more. Returns null for Codec::none.
 std::unique_ptr<Decoder> make_decoder(Codec codec,
                                       std::uint64_t max_bytes = default_max_decoder_bytes);
 
-// About as much memory as such a decoder takes for a file that begins with `head`.
+// Returns the approximate memory of a decoder for a file that begins with `head`.
 std::uint64_t decoder_bytes(Codec codec, std::span<const std::byte> head,
                             std::uint64_t max_bytes = default_max_decoder_bytes);
 

@@ -13,15 +13,15 @@ namespace {
 
 using namespace std::string_view_literals;
 
-// How one format is told from plain records, and what a user can do instead.
+// How to recognise a file format, and the remedy for its users.
 struct KnownFormat {
-  std::string_view magic;  // that a file begins with
+  std::string_view magic;  // first bytes of a file
   std::string_view name;
   std::string_view remedy;
-  // For a magic number that plain records could begin with: what must follow it in the first
-  // known_format_head_bytes, at `follows_at` or anywhere, and what a file must end with, `tail_gap`
-  // bytes before its end.
-  // A stream, whose end is not known, is not refused by a format with a tail.
+  // Further conditions, for magic numbers that plain records could begin with. `follows` must be at
+  // `follows_at`, or anywhere in the first known_format_head_bytes. A file must have `tail` at
+  // `tail_gap` bytes before its end. Streams, whose end is unknown, never match a format with a
+  // tail.
   std::string_view follows = {};
   std::size_t follows_at = 0;  // 0: anywhere
   std::string_view tail = {};

@@ -1,4 +1,5 @@
-// The items of an option's value: how it is split, what quotes in it mean, which names it may mean.
+// Splits an option's value into items, separated by commas by default, unquotes them, and looks up
+// the names in them. Errors name the item and its position.
 #pragma once
 
 #include <fmt/format.h>
@@ -38,14 +39,14 @@ inline bool is_quote(char c) {
   return c == '\'' || c == '"';
 }
 
-// Splits like split(), but not within an item that begins with a quote.
+// Splits `text` at separators, except in items that begin with a quote.
 std::vector<Item> split_quoted(std::string_view text, char separator = ',');
 
-// Returns the text within quotes, its escapes resolved; nothing if the quote does not close at the
-// end.
+// Returns the text within quotes, with its escapes decoded; nothing if the closing quote is
+// missing.
 std::optional<std::string> unquoted(std::string_view text);
 
-// Returns the name that is most like `name` by edit distance; nothing if none is similar.
+// Returns the name that is closest to `name` by edit distance; nothing if none is similar.
 std::optional<std::string_view> nearest(std::string_view name,
                                         const std::vector<std::string>& names);
 
@@ -55,12 +56,12 @@ std::optional<std::string_view> nearest(std::string_view name,
                           item.position + 1, item.text, why));
 }
 
-// Throws the Error for a name, a part of the option's `whole` text, that no field of the record
-// has.
+// Throws the Error for `name`, a part of the option's `whole` text, which is not one of the fields
+// `names`.
 [[noreturn]] void reject_field(std::string_view option, std::string_view whole, const Item& name,
                                const std::vector<std::string>& names);
 
-// Returns the index of the field, a Field, that `name` names. Throws Error where there is none.
+// Returns the index of the field that `name` names; throws Error if there is none.
 template <class Fields>
 std::uint32_t find_field(std::string_view option, std::string_view whole, const Item& name,
                          const Fields& fields) {
