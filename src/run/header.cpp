@@ -15,7 +15,7 @@
 namespace corank {
 namespace {
 
-// A longer header is taken for a file that holds something else.
+// Max size of a header; a longer one means that the file holds something else.
 constexpr std::uint64_t max_header_bytes = std::uint64_t{16} << 20;
 
 std::vector<std::byte> first_bytes(Run& run, std::uint64_t bytes, const std::stop_token& stop) {
@@ -39,7 +39,7 @@ class HeadParser {
         at_end_(at_end),
         at_(byte_order_mark_bytes(layout.kind, text)) {}
 
-  // False if the file goes on after `text`, and more of it is needed.
+  // Returns false if the header is longer than `text`, so that more of the file is needed.
   bool parse() { return parse_comments() && parse_lines() && parse_names(); }
 
   std::string_view comments() const { return text_.substr(0, comments_end_); }
@@ -48,7 +48,7 @@ class HeadParser {
   std::uint64_t header_bytes() const { return names_end_; }
   std::uint64_t num_lines() const { return num_lines_; }
   bool lacks_lines() const { return lacks_lines_; }
-  // What is wrong with the quotes of the line of names; empty if nothing is.
+  // Returns the error in the quotes of the line of names; empty if there is none.
   const std::string& stray_text() const { return stray_text_; }
 
  private:
@@ -88,7 +88,7 @@ class HeadParser {
     return true;
   }
 
-  // The last line of a file may lack its terminator.
+  // Skips a line; the last line of a file may lack its terminator.
   bool skip_line() {
     const std::size_t end = text_.find(format_.terminator, at_);
     if (end == std::string_view::npos && !at_end_) return false;
@@ -118,7 +118,7 @@ std::string terminated(std::string_view lines, char terminator) {
   return text;
 }
 
-// Makes the run begin after its header; none if the run is empty.
+// Removes the header from the run and returns it; returns nothing if the run is empty.
 std::optional<TextHead> take_head(Run& run, const TextLayout& layout, const TextFormat& format,
                                   const std::stop_token& stop) {
   for (std::uint64_t bytes = 4096; bytes <= max_header_bytes; bytes *= 4) {
@@ -143,7 +143,7 @@ std::optional<TextHead> take_head(Run& run, const TextLayout& layout, const Text
       run.path().string(), max_header_bytes));
 }
 
-// Compares the header bytes of all runs, and returns those of the first.
+// Returns the header bytes of the first run; throws Error if those of another run differ.
 std::string common_header_bytes(std::vector<Run>& runs, const std::stop_token& stop) {
   std::optional<std::vector<std::byte>> header;
   const Run* first = nullptr;
@@ -165,8 +165,8 @@ std::string common_header_bytes(std::vector<Run>& runs, const std::stop_token& s
   return {reinterpret_cast<const char*>(header->data()), header->size()};
 }
 
-// Returns the run's first record, without a terminator if the run ends with it; empty if the run
-// is. Returns nothing if it is longer than a header.
+// Returns the first record of a run, without a terminator if it lacks one; empty if the run is
+// empty. Returns nothing if the record is longer than max_header_bytes.
 std::optional<std::string> first_record(Run& run, const TextLayout& layout,
                                         const std::stop_token& stop) {
   for (std::uint64_t bytes = 4096; bytes <= max_header_bytes; bytes *= 4) {
@@ -183,13 +183,13 @@ std::optional<std::string> first_record(Run& run, const TextLayout& layout,
   return std::nullopt;
 }
 
-// Returns a layout by which records are found, whatever the keys are.
+// Returns an encoding without keys, which suffices to find records.
 TextEncoding without_keys(TextFormat format) {
   format.keys.clear();
   return TextEncoding(format);
 }
 
-// Returns how many columns a record needs to have all that the options name.
+// Returns the number of columns that a record needs to have every column that the options name.
 std::uint32_t wanted_columns(const TextFormat& format, const Query& query) {
   std::uint32_t column = format.ragged == RaggedRecords::error ? 1 : 0;
   const auto add = [&](const TextKey& key) { column = std::max(column, key.column); };
@@ -223,7 +223,7 @@ Header take_header(std::vector<Run>& runs, const TextFormat& format, const Heade
                       "leave them out of the output by --drop-header",
                       run.path().string(), first->path().string()));
     if (!other_comments && found->comments != kept->comments) other_comments = &run;
-    if (found->names.empty()) continue;  // the run ends before it
+    if (found->names.empty()) continue;  // the run ends before its line of names
     if (kept->names.empty()) kept->names = found->names;
     if (found->names != kept->names)
       throw Error(

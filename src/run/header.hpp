@@ -1,5 +1,6 @@
-// What precedes the records of a file: bytes, comment lines, header lines, and the line that names
-// columns. The output keeps it once.
+// The header: bytes, comment lines, header lines and the line of column names at the start of each
+// file. The output has it once. One thread at a time may take headers; failures are thrown as
+// Error.
 #pragma once
 
 #include <cstdint>
@@ -15,28 +16,29 @@
 namespace corank {
 
 struct Header {
-  std::string preamble;  // of text comment lines and header lines, else Schema::header_bytes
-  std::string names;     // the line of TextFormat::header; each line has its terminator
+  std::string preamble;  // comment lines and header lines of text, or Schema::header_bytes
+  std::string names;     // line of TextFormat::header; each line has its terminator
 };
 
 struct HeaderRules {
-  bool may_differ = false;  // whether header bytes and header lines of runs may
-  std::function<void(const std::string&)> notice = {};  // told of comment lines that differ
+  bool may_differ = false;  // whether header bytes and header lines may differ between runs
+  std::function<void(const std::string&)> notice = {};  // called if comment lines differ
   std::stop_token stop = {};
 };
 
-// Makes the runs, which count bytes, begin after their headers, and returns the header of the first
-// run that has one. An empty file needs none. Throws Error where runs differ that must not, and
-// Interrupted where `stop` asks for it while a pipe is empty.
+// Removes the header from each run and returns that of the first run that has one. Runs must count
+// bytes; an empty file needs no header. Throws Error if a header differs from those before it and
+// must not, and Interrupted if `stop` is requested while a pipe is empty.
 Header take_header(std::vector<Run>& runs, const TextFormat& format, const HeaderRules& rules);
 
-// The same for runs of a merge, which may hold fixed-size records. Warns through Options::notice of
-// a first record that looks like a header, and of a header that looks like a record.
+// Removes the headers from the runs of a merge, which may hold fixed-size records, and returns the
+// first. Warns through Options::notice if a first record looks like a header, or a header like a
+// record.
 Header take_header(std::vector<Run>& runs, const Options& options);
 
-// Returns the first record of a run, the one with the most columns; runs after one that has all
-// columns that the options number are not read. Returns nothing if no column is wanted, no run has
-// a record, or one is too long.
+// Returns the first record of the run whose first record has the most columns. Stops reading runs
+// at one that has all columns that the options name. Returns an empty string if no column is named,
+// no run has a record, or a record is too long.
 std::string widest_first_record(std::vector<Run>& runs, const TextFormat& format,
                                 const Query& query, std::stop_token stop = {});
 

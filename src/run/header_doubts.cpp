@@ -13,7 +13,7 @@
 namespace corank {
 namespace {
 
-// Longer first records are not looked at.
+// Max size of the first records that are examined.
 constexpr std::uint64_t head_bytes = std::uint64_t{16} << 10;
 constexpr std::uint32_t max_columns = 1000;
 
@@ -61,7 +61,7 @@ bool has_column(const TextLayout& layout, const std::string& record, std::uint32
   return field.there && field.bytes != 0;
 }
 
-// Whether a column holds text in `first` and a number in every one of `seconds`.
+// Returns whether a column holds text in `first` and a number in each of `seconds`.
 bool is_named(const TextLayout& layout, const std::string& first,
               const std::vector<std::string>& seconds, std::uint32_t column) {
   return has_column(layout, first, column) && !holds_number(layout, first, column, TextType::f64) &&
@@ -76,7 +76,7 @@ bool looks_like_header(const TextLayout& layout, const std::string& first,
   if (seconds.empty()) return false;
   for (const TextColumn& key : std::span(layout.columns, layout.columns_count)) {
     if (key.type == TextType::bytes || holds_number(layout, first, key.column, key.type)) continue;
-    // The merge stops at such a record, and says so, unless told to go on.
+    // Unless told otherwise, the merge reports such a record as an error, so no warning is needed.
     return layout.bad_numbers != BadNumbers::error;
   }
   const auto is_before_first = [&](const std::string& second) {

@@ -25,7 +25,7 @@ constexpr std::byte nothing{};  // address of an empty run in memory
                           path.string(), bytes, header_bytes));
 }
 
-// What was read of a source, and then the rest of it.
+// Returns bytes that were read from a source already, and then the rest of the source.
 class BegunSource final : public Source {
  public:
   BegunSource(std::vector<std::byte> begin, std::unique_ptr<Source> rest)
@@ -111,12 +111,13 @@ Run Run::behind(std::uint64_t header_bytes, std::uint64_t header_lines) const {
   Run rest = *this;
   rest.header_bytes_ += header_bytes;
   rest.header_lines_ += header_lines;
-  // The length of a stream is not known.
+  // The length of a stream is unknown, so its size stays that of the file.
   if (!is_stream()) rest.records_ -= header_bytes;
   return rest;
 }
 
-// Reads the first bytes of a stream, to find out whether they show a format without plain records.
+// Opens the source of a stream. Throws Error if its first bytes show a format without plain
+// records.
 std::unique_ptr<Source> Run::open_begun_source(std::stop_token stop) const {
   auto source = open_source(path_, file_, input_, decompress_, std::move(stop));
   if (accepts_any_format_) return source;

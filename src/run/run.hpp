@@ -23,27 +23,25 @@ namespace corank {
 
 class Run {
  public:
-  // How the file of a run is opened.
+  // Options for opening a file.
   struct Opening {
-    // With false a file is opened anew for each read, so that there may be more runs than
-    // descriptors.
+    // If false, each read opens the file anew, so that there may be more runs than descriptors.
     bool keep_open = true;
     bool decompress = false;  // whether compressed files are decompressed
-    std::uint64_t max_decoder_bytes = default_max_decoder_bytes;  // memory of a decoder
-    std::optional<std::uint64_t> header_bytes = {};               // as in Schema
+    std::uint64_t max_decoder_bytes = default_max_decoder_bytes;  // max memory of a decoder
+    std::optional<std::uint64_t> header_bytes = {};               // see Schema::header_bytes
   };
-  // Throws Error if `path` is neither a readable file of whole records, nor a compressed file that
-  // is to be decompressed, nor a pipe; and where its first bytes show a format that holds no plain
-  // records.
+  // Opens `path`. Throws Error unless it is a file of whole records, a pipe or, with `decompress`,
+  // a compressed file. Also throws if its first bytes show a format without plain records.
   Run(std::filesystem::path path, std::uint32_t record_bytes, const Opening& opening);
   Run(std::filesystem::path path, std::uint32_t record_bytes, bool keep_open,
       bool decompress = false)
       : Run(std::move(path), record_bytes,
             Opening{.keep_open = keep_open, .decompress = decompress}) {}
-  // A run that an earlier pass wrote.
+  // Makes a run of a file that an intermediate pass wrote.
   Run(FileDescriptor file, std::filesystem::path folder, std::uint32_t record_bytes,
       std::uint64_t records, std::uint64_t header_bytes = 0);
-  // A run in memory, which errors call `name`.
+  // Makes a run of `memory`, which must outlive it. Errors call it `name`.
   Run(std::span<const std::byte> memory, std::string name, std::uint32_t record_bytes);
 
   // Makes read() throw Interrupted once `stop` is requested.
@@ -55,11 +53,11 @@ class Run {
   std::uint64_t records() const { return records_; }
   std::uint64_t bytes() const { return records_ * record_bytes_; }
   std::uint32_t record_bytes() const { return record_bytes_; }
-  // Where in the file it begins, in bytes.
+  // Returns the byte of the file at which it begins.
   std::uint64_t offset() const { return header_bytes_ + first_ * record_bytes_; }
-  std::uint64_t header_bytes() const { return header_bytes_; }  // that precede its records
-  std::uint64_t header_lines() const { return header_lines_; }  // lines among these, of text
-  std::uint64_t file_bytes() const { return file_bytes_; }      // of the whole that this is part of
+  std::uint64_t header_bytes() const { return header_bytes_; }  // bytes before its records
+  std::uint64_t header_lines() const { return header_lines_; }  // lines of a text header
+  std::uint64_t file_bytes() const { return file_bytes_; }      // of the whole run
   FileIdentity identity() const { return input_.identity; }
   std::int64_t modified_ns() const { return input_.modified_ns; }  // since 1970, when it was opened
   bool is_temporary() const { return file_ && identity() == FileIdentity{}; }
@@ -95,9 +93,10 @@ class Run {
 
   // Returns the span of `count` records from `first` on.
   Run stretch(std::uint64_t first, std::uint64_t count) const;
-  // The run without a header of so many bytes and lines, in which it is to count bytes.
+  // Returns the run without a header of `header_bytes` bytes and `header_lines` lines. The run must
+  // count bytes.
   Run behind(std::uint64_t header_bytes, std::uint64_t header_lines = 0) const;
-  // The run that this is a stretch of.
+  // Returns the whole run that this is a span of, without its header.
   Run whole() const;
 
   // Reads `count` records from record `first` on. Throws Error if the file was truncated or
@@ -142,7 +141,7 @@ class Run {
   std::stop_token stop_;
   InputStatus input_;
   bool decompress_ = false;
-  bool accepts_any_format_ = true;  // whatever its first bytes are
+  bool accepts_any_format_ = true;  // whether its first bytes are not checked for other formats
   std::shared_ptr<Begun> begun_;
   std::uint32_t record_bytes_;
   std::uint64_t file_bytes_;

@@ -47,8 +47,8 @@ void map(std::span<Run> runs, std::uint64_t resident_bytes) {
   for (Run& run : runs) run.map_into(files);
 }
 
-// Whether it is a BGZF file, made of gzip members that tell their size, without the empty member
-// that all of its writers put at the end.
+// Returns whether the run is a BGZF file, made of gzip members that tell their size, without the
+// empty member that all writers append.
 bool lacks_bgzf_end(const Run& run) {
   if (run.input().is_stream || run.input().codec != Codec::gzip) return false;
   std::array<std::byte, bgzf_end.size()> bytes;
@@ -97,7 +97,8 @@ std::vector<Run> open_runs(std::span<const std::filesystem::path> paths, std::ui
 const char* choose_io(std::span<Run> runs, Io io, bool may_map, std::uint64_t memory_bytes,
                       std::uint64_t direct_chunk_bytes) {
   if (std::ranges::all_of(runs, &Run::is_stream)) return "streamed";
-  // A header that is no multiple of the widest load would leave records in place unaligned.
+  // Records after a header would be unaligned in a mapping unless the header is a multiple of the
+  // widest load.
   constexpr std::uint64_t alignment_bytes = 16;
   if (runs.front().record_bytes() != 1 && std::ranges::any_of(runs, [](const Run& run) {
         return run.header_bytes() % alignment_bytes != 0;
