@@ -13,7 +13,7 @@
 
 namespace corank {
 
-// Measures how long a stage waits that several units may be in at a time: while none is.
+// Measures how long a stage that handles several units at a time has none.
 class IdleClock {
  public:
   explicit IdleClock(StageClock& clock) : clock_(clock) {}

@@ -1,4 +1,5 @@
-// One pass as data: what is merged, how, and where the output goes; and what passes add up to.
+// Plain data of one pass: its runs, how they are merged, and where the output goes; and the totals
+// of all passes.
 //
 // A Pass borrows everything that it points to, which must outlive its execution.
 #pragma once
@@ -58,7 +59,7 @@ struct Pass {
   const PassPlan& plan;
   const OperatorChain* shape;  // applied by the backend; null: every record is emitted as it is
   std::uint64_t limit;         // max number of records that operators emit
-  const TextOperatorChain* text_operators = nullptr;  // `shape` for variable-length records
+  const TextOperatorChain* text_operators = nullptr;  // operators for variable-length records
   const OutputOrder& output;
   Backend* backend;  // null: the runs are copied, one after another
   // Empty if the output is in memory, at `in_place`. Several writers are filled one after another,

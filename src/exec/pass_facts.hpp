@@ -1,4 +1,4 @@
-// What follows from a Pass before it runs: sizes, and which of the special cases apply.
+// Properties derived from a Pass before it runs: sizes, and which special cases apply.
 #pragma once
 
 #include <cstdint>

@@ -57,7 +57,7 @@ Stats::Bound find_bound(const Stats& stats, double wall_seconds, std::string wri
       {std::move(writing), stats.busy.write},
   };
   const Candidate& bound = *std::ranges::max_element(candidates, {}, &Candidate::seconds);
-  // Units are merged side by side, so that what they add up to is no time at work.
+  // Units are merged concurrently, so the sum of their times exceeds the time at work.
   const double at_work =
       bound.what == "merging" ? wall_seconds - stats.waits.merge_for_cut : bound.seconds;
   if (bound.seconds <= 0 || at_work <= 0) return {};

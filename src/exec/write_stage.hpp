@@ -22,10 +22,10 @@ class WriteStage {
   // The arguments must outlive the stage.
   WriteStage(const Pass& pass, const PassFacts& facts, PassTotals& totals, OutputCheck& check);
 
-  // Joins the unit with the one before it, and emits its pieces. Throws what the operators met, or
-  // what writing met.
+  // Joins the unit with the one before it, and emits its pieces. Throws the failure of an operator
+  // or of a write.
   void write(InFlightUnit& token);
-  // Emits what is left after the last unit: the group that is still open.
+  // Emits the last group, which is still open after the last unit.
   void write_rest(InFlightUnit& token);
   bool has_operators() const { return groups_ || text_groups_; }
 

@@ -22,7 +22,7 @@ Run open(const std::filesystem::path& file, std::uint32_t record_bytes, bool dec
               .header_bytes = header_bytes});
 }
 
-// A file of text, and what its header says.
+// Opened file of variable-length records: the run after its header, and the encoding of its keys.
 struct TextFile {
   TextFile(const std::filesystem::path& file, const TextFormat& format, bool decompress)
       : run(1, open(file, 1, decompress, std::nullopt)),
@@ -33,7 +33,7 @@ struct TextFile {
 
   std::vector<Run> run;
   Header header;
-  std::string columns_line;  // the line that tells which columns there are
+  std::string columns_line;  // the line that determines the columns: the header or the first record
   TextEncoding text;
   KeyEncoding encoding;
 };

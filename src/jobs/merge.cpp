@@ -35,7 +35,7 @@ struct Edges {
   std::vector<std::byte> before, last;
 };
 
-// Returns what was written to a nameless file as a run, and leaves the writer empty.
+// Returns the contents of a nameless file as a run, and leaves the writer empty.
 Run run_of(Writer& temporary, std::uint32_t record_bytes) {
   const std::uint64_t records = temporary.bytes() / record_bytes;
   return Run(temporary.take_file(), temporary.path(), record_bytes, records);
@@ -55,7 +55,8 @@ bool has_streams(std::span<const Run> runs) {
   return std::ranges::any_of(runs, &Run::is_stream);
 }
 
-// Makes the runs begin after their headers, and returns what they begin with.
+// Removes the headers from the runs, and returns the common header and the line that determines the
+// columns.
 FileStart read_start(std::vector<Run>& runs, const Options& options) {
   FileStart start{take_header(runs, options), {}};
   if (options.text)
@@ -78,8 +79,8 @@ std::vector<Run> ordered(std::vector<Run> runs, const Options& options) {
   return runs;
 }
 
-// Returns what is merged of the runs. Key ranges, and limits where every record is emitted, are
-// cuts of the runs if they can be found by search; else operators apply them.
+// Returns the parts of the runs that are merged. Key ranges are cuts of the runs if they can be
+// found by search, and so are limits if every record is emitted; otherwise operators apply them.
 std::vector<Run> narrowed(std::vector<Run> runs, const MergeFormat& format,
                           const PassOperators& operators, const RunCuts& cuts,
                           const Options& options) {
@@ -96,7 +97,7 @@ std::vector<Run> narrowed(std::vector<Run> runs, const MergeFormat& format,
 // One call of merge().
 class MergeJob {
  public:
-  // The runs are ordered(), and begin after their headers. `options` must outlive the job.
+  // `runs` must be ordered(), without their headers. `options` must outlive the job.
   MergeJob(std::vector<Run> runs, const Options& options, FileStart start = {});
 
   Stats into_file(const std::filesystem::path& output);
@@ -126,8 +127,8 @@ class MergeJob {
   }
 
   TraceClock::time_point start_ = TraceClock::now();
-  // Keeps oneTBB's scheduler alive from a time on at which there is memory: where there is none,
-  // 2022.1 does not fail to start it, but hangs.
+  // Keeps the scheduler of oneTBB alive from a time when memory is available: starting it without
+  // memory may hang instead of fail.
   tbb::task_arena scheduler_{1};
   const Options& options_;
   unsigned threads_;

@@ -43,7 +43,8 @@ PassOperators MergeFormat::operators(std::size_t num_runs) const {
     if (!chain.keeps_all()) operators.text = std::make_unique<TextOperatorChain>(std::move(chain));
   } else {
     OperatorChain chain(options_.record, options_.keys, encoding_, query, num_runs);
-    // Where nothing is found by search, a limit is an operator, too; else it is a cut of the runs.
+    // A limit on streams is an operator, because streams cannot be searched; otherwise it is a cut
+    // of the runs.
     if (!chain.keeps_all() || (has_streams_ && query.limit))
       operators.fixed = std::make_unique<OperatorChain>(std::move(chain));
   }

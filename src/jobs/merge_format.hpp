@@ -1,5 +1,5 @@
-// How the records of one merge are read, ordered, combined and written: all that follows from the
-// options and the header, before anything is planned.
+// Record format of one merge: how records are read, ordered, combined and written, as far as it
+// follows from the options and the header.
 #pragma once
 
 #include <cstddef>
@@ -30,17 +30,14 @@ struct PassOperators {
   const TextOperatorChain* text_chain() const { return text.get(); }
 };
 
-// Returns what the query does to merged records, in the order in which it is applied.
-std::vector<std::string> operator_names(const Query& query);
-
-// What the runs begin with.
+// Start of the runs of a merge.
 struct FileStart {
   Header header;
-  // The line that tells which columns there are: the header's or, without one, a record's.
+  // Line that determines the columns: the header or, without a header, a record.
   std::string columns_line;
 };
 
-// Immutable. `options` must outlive it; what it returns points into it.
+// Immutable. `options` must outlive it; returned operators point into it.
 class MergeFormat {
  public:
   // `has_streams` tells that some run is compressed or a pipe, and `num_runs` how many there are.
@@ -50,7 +47,8 @@ class MergeFormat {
 
   const KeyEncoding& encoding() const { return encoding_; }  // of the runs
   TextLayout text() const { return text_->layout(); }        // of variable-length records
-  // The runs' line of column names, or empty; and all that precedes the records of the output.
+  // Return the line of column names of the runs, which may be empty, and everything before the
+  // records of the output.
   const std::string& header() const { return header_; }
   const std::string& output_header() const { return output_header_; }
 
@@ -78,7 +76,7 @@ class MergeFormat {
 
   const Options& options_;
   bool has_streams_;
-  std::string preamble_;  // of the output, before the line of column names
+  std::string preamble_;  // text before the line of column names in the output
   std::string columns_line_, header_, output_header_;
   std::optional<TextEncoding> text_;
   KeyEncoding encoding_;

@@ -68,7 +68,8 @@ void MergeOutput::open(std::span<const Partition> partitions, std::span<const Ru
       output_description(options_, compression_, format_.encoding(), format_.header(), runs));
   const std::uint64_t added_bytes =
       options_.text && options_.resume ? missing_terminators(runs, format_.text()) : 0;
-  // A record gets the delimiters of selected columns that it lacks.
+  // A projected record has a delimiter for each column that it lacks, so the output may be longer
+  // than the runs.
   const std::uint64_t max_growth = std::max<std::uint64_t>(options_.query.text_select.size(), 1);
   const bool may_be_shorter = !operators.keeps_count() || (operators.fixed && options_.query.limit);
   const AtomicFile::Settings settings{options_.overwrite, options_.resume,

@@ -1,4 +1,4 @@
-// The files that a merge writes: one, or several parts; how they are resumed, and how committed.
+// Output files of a merge, one or several parts: creates, resumes and commits them.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@
 
 namespace corank {
 
-// What a merge takes over from a stopped one, over all parts.
+// State that a resumed merge takes over from a partial output, over all parts.
 struct Resumed {
   std::uint64_t kept_bytes = 0;      // of the output
   std::uint64_t remerged_bytes = 0;  // of these, merged again to be compared
@@ -31,20 +31,26 @@ struct Resumed {
 
 class MergeOutput {
  public:
-  // Makes the folder of the parts if need be, and sets memory aside for compression. `options` and
+  // Creates the folder of the parts if needed, and reserves memory for compression. `options` and
   // `format` must outlive the output. Throws Error.
   MergeOutput(const std::filesystem::path& output, const Options& options,
               const MergeFormat& format, Budget& budget);
 
   std::size_t num_files() const { return paths_.size(); }
   std::span<Writer> writers() { return writers_; }
+  // Returns the folder for the files of intermediate passes: that of the output, which needs as
+  // much space anyway, or the folder for temporary files.
+  std::filesystem::path folder_for_passes() const;
+  // Returns whether to bypass the page cache, where possible: files of `file_bytes` bytes are
+  // durable sooner then.
+  bool wants_direct(std::uint64_t file_bytes) const;
 
-  // Opens the files, one a partition, or all for the only one. `keeps_count` tells that every
-  // record of `runs` is emitted.
+  // Opens the files, one per partition, or all of them for the only partition. `operators` tell
+  // whether every record of `runs` is emitted.
   void open(std::span<const Partition> partitions, std::span<const Run> runs,
             const PassOperators& operators);
-  // Resumes what a stopped merge left, if that is wanted: the partitions then begin where its
-  // output ends. Throws PartialOutputDiffers.
+  // Resumes the partial output if requested; the partitions then begin where it ends. Throws
+  // PartialOutputDiffers.
   Resumed resume(std::span<Partition> partitions, std::span<const Run> runs,
                  const PassOperators& operators);
   // Prepares the files for writing. `file_bytes` is the expected size of each, before compression;
@@ -52,13 +58,13 @@ class MergeOutput {
   void prepare(std::uint64_t file_bytes, bool reserve, Trace* trace);
   void write_header();
 
-  // Gives the files their names, and returns their bytes. They must be durable.
+  // Gives the files their names, and returns their size in bytes. They must be durable.
   std::uint64_t commit();
-  // Keeps what was written for a later merge to resume, and says so.
+  // Keeps the partial output for a later merge to resume, and warns about it.
   void leave_for_resume();
 
  private:
-  // `output_header` is what this file begins with.
+  // `output_header` is the expected start of this file.
   void resume_file(Writer& writer, Partition& partition, std::string_view output_header,
                    std::span<const Run> runs, const PassOperators& operators, Resumed& resumed);
 
@@ -73,14 +79,7 @@ class MergeOutput {
   bool is_filled_in_turn_ = false;  // several files have one partition
 };
 
-// Returns how `output` is compressed: as the options say, or else as its name ends.
-Compression compression_of(const Options& options, const std::filesystem::path& output);
-// Returns where intermediate passes put their files: where the output needs as much space anyway.
-std::filesystem::path folder_for_passes(const std::filesystem::path& output);
-// True if files of so many bytes bypass the page cache, where possible: they are durable sooner.
-bool wants_direct(const Options& options, std::uint64_t file_bytes);
-
-// Tells the caller that what a stopped merge left of `output` is not used, and why.
+// Warns that the partial output of `output` is not used, and why.
 void warn_starting_over(const Options& options, const std::filesystem::path& output,
                         std::string_view why);
 

@@ -19,7 +19,7 @@ std::uint32_t output_bytes(const Options& options) {
   return options.text ? 1 : selected(options.record, options.query.select).record_bytes;
 }
 
-// The whole records that were written to `left` after `header_bytes`.
+// Returns the whole records after `header_bytes` in the first `bytes` of a partial output as a run.
 Run written(const AtomicFile& left, const Options& options, std::uint64_t bytes,
             std::uint64_t header_bytes = 0) {
   Run run(FileDescriptor(::fcntl(left.descriptor().get(), F_DUPFD_CLOEXEC, 0)),
@@ -40,7 +40,8 @@ ScanResult count_lines(const Run& lines, const std::filesystem::path& output,
   TextFormat format = *origin.options.text;
   const bool selects = origin.text_operators && origin.text_operators->selection();
   if (selects) {
-    // By a column that no line has, they are in order as they are.
+    // The key may not be selected, so order cannot be checked. A column that no line has makes all
+    // keys equal, and any order valid.
     format.keys.assign(1, {});
     format.keys.front().column = ~std::uint32_t{0};
   }
@@ -70,7 +71,7 @@ std::uint64_t checksum_of(const FileDescriptor& file, const std::filesystem::pat
   return checksum;
 }
 
-// Of records of a fixed size.
+// Finds where to resume an output of fixed-size records.
 std::optional<Resumption> resume_records(const AtomicFile& left, const OutputOrigin& origin,
                                          std::span<const Run> runs, const Partition& partition) {
   const Options& options = origin.options;
@@ -87,7 +88,7 @@ std::optional<Resumption> resume_records(const AtomicFile& left, const OutputOri
     const Schema output = selected(options.record, options.query.select);
     std::vector<KeyField> keys = options.keys;
     std::vector<KeyField> output_keys = selected_keys(options.keys, options.query.select);
-    keys.resize(output_keys.size());  // without keys, it is the first field, ascending
+    keys.resize(output_keys.size());  // no keys mean the first field, ascending
     found = resume_at_key(
         written(left, options, left.left_bytes(), header_bytes),
         {options.record, options.query.select, output, std::move(keys), std::move(output_keys)},

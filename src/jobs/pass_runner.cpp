@@ -52,8 +52,8 @@ std::uint64_t PassRunner::wanted_bytes(const PassSpec& spec) const {
   return std::max(min_bytes, limit < records ? limit * options.record.record_bytes : all);
 }
 
-// Returns the bytes of merged units that nobody reads soon, which are written with non-temporal
-// stores. A compressor or a checksum reads them at once.
+// Returns the bytes of merged units that are not read again soon, which are written with
+// non-temporal stores. Returns 0 if a compressor or a checksum reads them soon.
 std::uint64_t PassRunner::streamed_unit_bytes(const PassSpec& spec, const PassPlan& plan) const {
   if (spec.writers.empty()) return spec.in_place.size();
   const bool wait = !(spec.is_last && context_.options.checksum) &&
@@ -144,7 +144,7 @@ void PassRunner::execute(const PassSpec& spec, std::span<const Pass> passes) {
   ++num_passes_;
 }
 
-// Checks that temporary runs which were read whole hold what was written to them.
+// Checks that temporary runs that were read to their ends hold the records written to them.
 void PassRunner::check_temporaries(const PassSpec& spec,
                                    std::span<const std::vector<Run>> partitions,
                                    std::span<const std::atomic<std::uint64_t>> read) const {

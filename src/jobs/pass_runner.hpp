@@ -1,5 +1,5 @@
 // Runs the passes of one merge: plans each from the memory budget, makes its backends, executes it,
-// and checks temporary runs against what was written to them.
+// and verifies temporary runs against their fingerprints.
 #pragma once
 
 #include <cstdint>
@@ -33,7 +33,7 @@ struct PassSpec {
 
 class PassRunner {
  public:
-  // All that the passes of one merge share; must outlive the runner.
+  // Data that the passes of one merge share; must outlive the runner.
   struct Context {
     const Options& options;
     const MergeFormat& format;
