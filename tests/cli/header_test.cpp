@@ -1,4 +1,4 @@
-// Headers of files as the program's user meets them, and files that hold no plain records.
+// Tests of headers on the command line, and of files that do not hold plain records.
 #include <cstring>
 #include <initializer_list>
 #include <string>
@@ -47,7 +47,7 @@ class Files {
     write_file(paths.back(), bytes_of_text(content));
     return paths.back();
   }
-  // Replaces the files by compressed ones.
+  // Compresses the files in place.
   void compress(std::string_view codec) {
     for (std::string& path : paths) {
       const std::string to = path + std::string(suffix_of(Compression::parse(codec).codec));
@@ -71,7 +71,7 @@ class Files {
     REQUIRE(result.code == 0);
     return text_of(output());
   }
-  // Fails with code 2 and an error that has all of `parts`.
+  // Checks that the command fails with code 2 and an error that contains all of `parts`.
   void refuses(const Strings& options, const Strings& parts) const {
     std::filesystem::remove(output());
     const Result result = merge(options);
@@ -167,7 +167,7 @@ TEST_CASE("bad input: files of formats that hold no plain records") {
     CHECK((sets.code == 2 && holds(sets.err, name)));
     const Result check = run(Strings{"check"} + pairs_of_numbers + Strings{files.paths[1]});
     CHECK((check.code == 2 && holds(check.err, name)));
-    // The user knows better.
+    // An explicit option overrides the check.
     CHECK(files.merged(pairs_of_numbers + Strings{"--skip-bytes", "0", "--copy-only"}).size() ==
           128);
   }
@@ -186,7 +186,7 @@ TEST_CASE("records that begin like another format by chance are merged") {
     const Files files({begin + std::string(23, 'x') + "\n"});
     CHECK(files.merged({"--lines"}) == text_of(files.paths[0]));
   }
-  // Magic numbers count only where a file begins.
+  // Magic numbers are recognised only at the start of a file.
   const Files files({std::string(16, '\0') + "\x93NUMPY" + std::string(10, '\0')});
   CHECK(files.merged({"-r", "a:bytes16"}).size() == 32);
 }
@@ -206,7 +206,7 @@ TEST_CASE("comment lines, header lines and a header are kept once", "[text]") {
   CHECK(Files({"a\n\"b\nPOS\n4\n", "a\n\"b\nPOS\n3\n"}).merged(lines) == "a\n\"b\nPOS\n3\n4\n");
   CHECK(Files({"#1\nb\n4\n", "#1\nb\n3\n"})
             .merged({"--lines", "--comment", "#", "--header-lines", "1"}) == "#1\nb\n3\n4\n");
-  // Only the lines at the start are comments.
+  // Only lines at the start of a file are comments.
   CHECK(Files({"5\n#\n", "4\n"}).merge({"--lines", "--comment", "#"}).code == 1);
   const std::string parts = files.folder / "parts";
   CHECK(run(Strings{"merge", "-o", parts, "--parts", "2"} + vcf + files.paths).code == 0);
@@ -257,7 +257,7 @@ TEST_CASE("a header that is taken for a record is told, and the other way round"
     return holds(files.merge(options).err, "looks like a header");
   };
   const Strings csv{"--csv"};
-  // It is in order, but the second column holds a number in all other records.
+  // The record is in order, but the second column holds a number in all other records.
   const Files cities({"City,n\nOslo,4\n", "City,n\nRome,5\n"});
   CHECK(told(cities, csv));
   CHECK(!told(cities, csv + Strings{"--header"}));

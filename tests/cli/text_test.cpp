@@ -446,7 +446,7 @@ TEST_CASE("CSV is merged, filtered and selected with escapes", "[text]") {
   open.check_refusal({"--csv", "--escape", "\\"}, 2, {"record 0 (byte 0)", "--escape"});
 }
 
-// Each list is in order; a space separates keys that are equal.
+// Sorted lists of keys; a space separates equal keys.
 TEST_CASE("keys of every type are merged, bounded and combined by their values", "[text]") {
   const std::vector<std::pair<std::string, std::vector<Strings>>> orders{
       {"time",
@@ -757,7 +757,7 @@ TEST_CASE("bad input: a column that no file has", "[text]") {
     CHECK(holds(result.err, "no column 7; its columns are name, \"2019\""));
     CHECK(run({command, "--lines", "-t", ",", "-b", "7", test.runs[0]}).code == 2);
   }
-  // Some run has it, or no run has a record.
+  // A column is accepted if some run has it, or no run has a record.
   CHECK(Folder({"a\n", "", "a,b\n"}).merged({"--csv", "-b", "1,2"}) == "a\na,b\n");
   CHECK(Folder({"", ""}).merged({"--csv", "-b", "7"}).empty());
 }
@@ -806,8 +806,8 @@ TEST_CASE("records with too few columns are filled up, or an error", "[text]") {
     check.push_back(test.runs[0]);
     CHECK(run(check).code == 2);
   }
-  // Without a header the first record says how many there are, also where the whole line is the
-  // key.
+  // Without a header the first record determines the number of columns, even if the key is the
+  // whole line.
   const Folder plain({"1,2\n3\n"});
   plain.check_refusal({"--lines", "-t", ",", "--ragged", "error"}, 2, {"line 2", "1 of 2 columns"});
   CHECK(plain.merged({"--csv", "-b", "1", "--select", "2,1"}) == "2,1\n,3\n");
@@ -835,7 +835,7 @@ TEST_CASE("having chooses after equal keys are resolved", "[text]") {
   stats = nlohmann::json::parse(text_of(test.folder / "stats"));
   CHECK(stats["records_replaced"] == 2);
   CHECK(stats["records_deleted"] == 2);
-  // --where comes first, and lets the older record through.
+  // --where is applied first, and keeps the older record.
   CHECK(merged({"--on-equal", "last", "--where", "op != 'D'"}) == "k,op\n1,I\n2,I\n3,U\n");
   CHECK(merged({"--on-equal", "last", "--tombstone", "op=D", "--having", "k > '2'"}) ==
         "k,op\n3,U\n");
@@ -916,7 +916,7 @@ TEST_CASE("every option takes any value as its own argument and after an equals 
         continue;
       ++options;
       for (const std::string value : {"=", "x=", "==", "=x", "[x]", "--x=", "-=", "[x=]"}) {
-        // The unknown option keeps the command from doing anything.
+        // The unknown option makes the command fail before it does anything.
         const std::string name = found[1];
         const std::string joined_name = name + '=' + value;
         INFO(command << ' ' << joined_name);

@@ -163,7 +163,7 @@ bool same(std::uint64_t seed, const std::string& program) {
     names.push_back(folder / ("run" + std::to_string(names.size())));
     write_text(names.back(), text);
   }
-  // Some run's first line must have every column that a key names.
+  // Every key column must exist in the first line of some run.
   std::string whole = "1";
   for (std::size_t column = 0; column < order.numeric.size(); ++column)
     whole += std::string(1, order.delimiter) + '1';

@@ -42,7 +42,7 @@ struct Setting {
   std::function<void(pid_t)> while_running = [](pid_t) {};
 };
 
-// Lets `condition` become true; fails where that takes minutes.
+// Waits until `condition` is true; fails the test after some minutes.
 inline void wait_until(const std::function<bool()>& condition) {
   const auto latest = std::chrono::steady_clock::now() + std::chrono::minutes(5);
   while (!condition() && std::chrono::steady_clock::now() < latest)
@@ -50,20 +50,20 @@ inline void wait_until(const std::function<bool()>& condition) {
   REQUIRE(condition());
 }
 
-// To be called before a program that is to be stopped in the middle: whoever stops it comes first,
-// however many processes there are.
+// Lowers the priority of the program, so that the test, which stops it in the middle, runs first
+// even on a busy machine.
 inline void give_way() {
   ::setpriority(PRIO_PROCESS, 0, 19);
 }
 
-// Whether the process has ended; it can still be waited for.
+// Returns whether the process has ended; it can still be waited for.
 inline bool has_ended(pid_t process) {
   siginfo_t ended{};
   return ::waitid(P_PID, static_cast<id_t>(process), &ended, WEXITED | WNOHANG | WNOWAIT) != 0 ||
          ended.si_pid != 0;
 }
 
-// Whether the process runs the program by now; also true where it has ended.
+// Returns whether the process runs the program already, or has ended.
 inline bool has_started(pid_t process) {
   std::error_code gone;
   return std::filesystem::equivalent("/proc/" + std::to_string(process) + "/exe", program(),
@@ -71,7 +71,8 @@ inline bool has_started(pid_t process) {
          has_ended(process);
 }
 
-// The files stand before the process does, since it may be killed before it has done anything.
+// Runs the program to its end. Opens the files before the process starts, because it may be killed
+// at any time.
 inline Result run(const Strings& arguments, const Setting& setting = {}) {
   const TemporaryFolder folder;
   write_file(folder / "in", bytes_of_text(setting.in));

@@ -76,7 +76,7 @@ inline std::optional<long double> number_of(std::string text, TextType type) {
   return value;
 }
 
-// A value of type time, decimal or human. Those of one sign compare by rank, length of `whole`,
+// Value of type time, decimal or human. Values of one sign compare by rank, length of `whole`,
 // `whole` and `fraction`.
 struct OrderedValue {
   int sign = 1;
@@ -86,7 +86,7 @@ struct OrderedValue {
   auto magnitude() const { return std::tuple(rank, whole.size(), whole, fraction); }
 };
 
-// [+-]digits[.digits], and a suffix if `is_human`.
+// Parses [+-]digits[.digits], with a suffix if `is_human`.
 inline std::optional<OrderedValue> decimal_of(const std::string& text, bool is_human) {
   static const std::regex pattern("([+-]?)0*([0-9]*)\\.?([0-9]*?)0*([kKMGTPEZYRQ]?)i?B?");
   std::smatch found;
@@ -103,7 +103,7 @@ inline std::optional<OrderedValue> decimal_of(const std::string& text, bool is_h
   return value;
 }
 
-// An ISO date, maybe with a time, a fraction and an offset.
+// Parses an ISO 8601 date with an optional time, fraction and offset.
 inline std::optional<OrderedValue> time_of(const std::string& text) {
   static const std::regex pattern(
       "(\\d{4})-(\\d\\d)-(\\d\\d)(?:[T ](\\d\\d):(\\d\\d):(\\d\\d)(?:\\.(\\d*?)0*)?"
@@ -124,7 +124,7 @@ inline std::optional<OrderedValue> time_of(const std::string& text) {
                       found[7]};
 }
 
-// Runs of digits compare as numbers; then, run by run, by their leading zeros.
+// Compares runs of digits as numbers, then their leading zeros, run by run.
 inline int compare_natural(const std::string& a, const std::string& b) {
   const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
   int tie = 0;
@@ -155,7 +155,7 @@ inline std::optional<OrderedValue> ordered_value(std::string text, TextType type
   return type == TextType::time ? time_of(text) : decimal_of(text, type == TextType::human);
 }
 
-// Less than 0, 0 or more; of records without their terminators.
+// Returns a negative number, 0 or a positive one; the records have no terminators.
 inline int compare_records(const std::string& a, const std::string& b, const TextFormat& format) {
   for (const TextKey& key : format.keys) {
     const auto value = [&](const std::string& record) -> std::optional<std::string> {
@@ -201,7 +201,7 @@ inline int compare_records(const std::string& a, const std::string& b, const Tex
   return 0;
 }
 
-// Whether text other than blanks follows a closing quote in a column of CSV.
+// Returns whether text other than blanks follows a closing quote in a CSV column.
 inline bool has_stray_text(const std::string& text, const TextFormat& format) {
   enum { start, plain, quoted, closed, blanks } state = start;
   for (const char c : text) {
@@ -221,7 +221,7 @@ inline bool has_stray_text(const std::string& text, const TextFormat& format) {
   return false;
 }
 
-// The records of `text`, each with its terminator, and what is left behind the last.
+// Returns the records of `text`, each with its terminator, and the incomplete rest.
 inline std::pair<Strings, std::string> records_of(const std::string& text,
                                                   const TextFormat& format) {
   Strings records;

@@ -74,7 +74,7 @@ CLI::Validator one_of(std::map<std::string, Value> values) {
           ""};
 }
 
-// Whether the argument after `argument` is the value of an option that `argument` ends with.
+// Returns whether `argument` ends with an option whose value is the next argument.
 inline bool expects_value(const CLI::App& command, std::string_view argument) {
   const auto takes_value = [&](const std::string& name) {
     const CLI::Option* const option = command.get_option_no_throw(name);
@@ -83,14 +83,14 @@ inline bool expects_value(const CLI::App& command, std::string_view argument) {
   if (argument.starts_with("--"))
     return argument.find('=') == std::string_view::npos && takes_value(std::string(argument));
   if (!argument.starts_with('-')) return false;
-  // The first letter that takes a value takes the rest of the argument, if there is a rest.
+  // The first letter that takes a value takes the rest of the argument, if there is any.
   for (std::size_t i = 1; i < argument.size(); ++i)
     if (takes_value({'-', argument[i]})) return i + 1 == argument.size();
   return false;
 }
 
-// Returns the arguments in the order that CLI::App::parse() takes: the last one first. CLI11 takes
-// the argument after an empty `--name=` for its value, so an empty argument is inserted there.
+// Returns the arguments in reverse order, as CLI::App::parse() takes them. Inserts an empty
+// argument after an empty `--name=`, because CLI11 would read the next argument as its value.
 inline std::vector<std::string> reversed_arguments(const CLI::App& app, int argc, char** argv) {
   std::vector<std::string> arguments;
   const CLI::App* command = &app;
@@ -102,7 +102,7 @@ inline std::vector<std::string> reversed_arguments(const CLI::App& app, int argc
       continue;
     }
     only_names_follow = argument == "--";
-    // Only the first `=` separates: a value may hold and end with others.
+    // Only the first `=` separates: a value may contain and end with others.
     const bool is_empty = argument.starts_with("--") && argument.find('=') == argument.size() - 1;
     if (is_empty) {
       arguments.back().pop_back();

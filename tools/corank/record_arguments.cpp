@@ -10,7 +10,8 @@
 namespace corank {
 namespace {
 
-// Returns the character that an option names by itself, or as \t or \0.
+// Parses a character: one byte, or the escape \t or \0 for a byte that is hard to pass through a
+// shell.
 char character_of(std::string_view option, const std::string& text) {
   if (text == "\\t") return '\t';
   if (text == "\\0") return '\0';

@@ -244,8 +244,8 @@ TEST_CASE("multiway_merge refuses a run wherever it is not sorted", "[multiway]"
   CHECK(refused == records - 1);
 }
 
-// Merges `runs` by a comparator: false if that is refused. Fails where a record is lost or
-// repeated, or where a record is written beyond the output.
+// Merges `runs` by a comparator; returns false if the merge throws. Fails the test if a record is
+// lost or repeated, or is written beyond the output.
 template <class T, class Less>
 bool merges_all_records(const Runs<T>& runs, Less less) {
   std::vector<T> expected;

@@ -31,7 +31,7 @@ struct Between {
   // Replaces the cut of each unit; `next` cuts the unit.
   std::function<std::optional<WorkUnit>(const NextUnit& next)> cutting;
   std::function<void(const WorkUnit&, MergedUnit&)> merged;
-  // Before `backend` merges a unit; several threads call it at once.
+  // Called before `backend` merges a unit, by several threads concurrently.
   std::function<void(const Backend& backend)> merging;
 };
 const Between* between = nullptr;

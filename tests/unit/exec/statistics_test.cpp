@@ -1,4 +1,5 @@
-// What statistics name as the bound of a merge: by figures, and of merges with one slow stage.
+// Tests of the bottleneck in the statistics: computed from given figures, and of merges with one
+// slow stage.
 #include "exec/statistics.hpp"
 
 #include <fcntl.h>

@@ -321,7 +321,7 @@ TEST_CASE("legacy and skippable frames are decompressed") {
   const auto read = [&](Codec codec, const Bytes& file) {
     return drain(*open(write_compressed(folder, codec, file)));
   };
-  // One block of literals only, as LZ4 blocks may be.
+  // LZ4 permits a block of literals only.
   const auto block = [&](const Bytes& plain) {
     Bytes data{std::byte{0xf0}};
     std::size_t more = plain.size() - 15;
@@ -340,7 +340,7 @@ TEST_CASE("legacy and skippable frames are decompressed") {
          other + plain + other));
   CHECK((read(Codec::lz4, skippable + frame) == plain));
   CHECK((read(Codec::zstd, skippable + frame_of({Codec::zstd}, plain) + skippable) == plain));
-  // A skippable frame that is longer than what a codec is recognised by.
+  // A skippable frame that is longer than recognised_bytes.
   const Bytes long_skippable = word(0x184D2A50) + word(100'000) + Bytes(100'000);
   CHECK((read(Codec::lz4, long_skippable + frame) == plain));
   CHECK((read(Codec::zstd, long_skippable + frame_of({Codec::zstd}, plain)) == plain));
@@ -363,7 +363,7 @@ TEST_CASE("a compressed file that needs too much memory is refused") {
     file.push_back(static_cast<std::byte>(byte));
   const auto path = write_compressed(folder, Codec::zstd, file);
   CHECK(holds(message_of([&] { drain(*open(path)); }), "use a larger --memory"));
-  // A window of 512 MiB, of a frame that holds nothing.
+  // An empty frame that asks for a window of 512 MiB.
   file[5] = std::byte{0x98};
   write_file(path, file);
   for (const std::uint64_t budget_bytes : {std::uint64_t{256} << 20, std::uint64_t{1} << 30}) {

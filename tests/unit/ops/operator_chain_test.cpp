@@ -75,8 +75,8 @@ Bytes reduced(const Schema& schema, const Query& query, std::span<const Bytes> g
   return result;
 }
 
-// The definition: one step after another over all records. `fulfils` is what `where` says, and
-// `stays` what `having` says.
+// Reference: applies one operator after another to all records. `fulfils` evaluates `where`, and
+// `stays` evaluates `having`.
 template <class Fulfils, class Stays>
 Bytes shaped(const Schema& schema, const std::vector<KeyField>& keys, const Query& query,
              const Bytes& merged, Fulfils fulfils, Stays stays) {

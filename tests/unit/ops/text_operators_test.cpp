@@ -238,7 +238,7 @@ TEST_CASE("of lines CSV and pairs with equal keys one stays", "[text][shape]") {
         if (of.format.keys.empty()) continue;
         const auto all = reduced(of.format, test.sorted, on_equal, no_limit);
         if (all) {
-          // Before --having the groups are resolved.
+          // Groups are resolved before --having is applied.
           test.options.query.text_having = parse_text_where("2 != '1' and 2 != '0'", "--having");
           Strings chosen = *all;
           std::erase_if(chosen, [&](const std::string& record) {
@@ -521,7 +521,7 @@ TEST_CASE("conditions choose lines CSV and pairs", "[text][shape]") {
          return (of[0] == "ab" || of[0].empty()) && of[1] != "0";
        }},
       {"line > 'b'", [](const auto& whole, const auto&) { return whole > "b"; }},
-      // What is no number is greater than any.
+      // A value that is not a number sorts after all numbers.
       {"3:u64 > 18446744073709551615",
        [](const auto&, const auto& of) {
          return of[2].find_first_not_of("0123456789") != std::string::npos;
@@ -600,7 +600,7 @@ TEST_CASE("columns that a record lacks are selected as empty", "[text][shape]") 
   Random random(83);
   for (const TextKind kind : {TextKind::lines, TextKind::csv})
     for (const int runs : {1, 5}) {
-      // Records are short, so that many become longer.
+      // Records are short, so that the projection lengthens many of them.
       const TextFormat format = format_of(kind, "1");
       Runs test({"ragged", format, 1}, 0, 0, random);
       const auto add = [&](Strings run) {
@@ -733,7 +733,7 @@ TEST_CASE("units that were merged elsewhere are shaped where they stand", "[text
       const bool chooses = !of.format.keys.empty() && below(random, 2);
       const bool selects = !of.format.keys.empty() && below(random, 2);
       if (chooses) query.text_where = parse_text_where("2:u64 != 1");
-      // With columns that no record has, records become longer than their place.
+      // Selected columns that no record has make records longer than their place.
       const bool lengthens = selects && below(random, 2);
       if (selects) query.text_select = parse_text_select(lengthens ? "3,1,9,8,7,6" : "3,1");
       const TextEncoding text(of.format);
@@ -805,7 +805,7 @@ TEST_CASE("set operations on units that were merged elsewhere", "[text][shape]")
         std::ranges::stable_sort(run, less);
       }
       Strings expected = of_set(of.format, operation, of_runs);
-      // The run that is kept stands last; see SetOperation.
+      // The run whose records are kept is merged last; see SetOperation.
       if (operation != OnEqual::unite) std::ranges::rotate(of_runs, of_runs.begin() + 1);
 
       const TextEncoding text(of.format);
