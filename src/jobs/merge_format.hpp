@@ -30,6 +30,9 @@ struct PassOperators {
   const TextOperatorChain* text_chain() const { return text.get(); }
 };
 
+// Returns what the query does to merged records, in the order in which it is applied.
+std::vector<std::string> operator_names(const Query& query);
+
 // Start of the runs of a merge.
 struct FileStart {
   Header header;

@@ -38,13 +38,6 @@ class MergeOutput {
 
   std::size_t num_files() const { return paths_.size(); }
   std::span<Writer> writers() { return writers_; }
-  // Returns the folder for the files of intermediate passes: that of the output, which needs as
-  // much space anyway, or the folder for temporary files.
-  std::filesystem::path folder_for_passes() const;
-  // Returns whether to bypass the page cache, where possible: files of `file_bytes` bytes are
-  // durable sooner then.
-  bool wants_direct(std::uint64_t file_bytes) const;
-
   // Opens the files, one per partition, or all of them for the only partition. `operators` tell
   // whether every record of `runs` is emitted.
   void open(std::span<const Partition> partitions, std::span<const Run> runs,
@@ -78,6 +71,15 @@ class MergeOutput {
   std::vector<Writer> writers_;
   bool is_filled_in_turn_ = false;  // several files have one partition
 };
+
+// Returns how `output` is compressed: as the options say, or else as its name ends.
+Compression compression_of(const Options& options, const std::filesystem::path& output);
+// Returns the folder for the files of intermediate passes: that of the output, which needs as much
+// space anyway, or the folder for temporary files.
+std::filesystem::path folder_for_passes(const std::filesystem::path& output);
+// Returns whether to bypass the page cache, where possible: files of `file_bytes` bytes are durable
+// sooner then.
+bool wants_direct(const Options& options, std::uint64_t file_bytes);
 
 // Warns that the partial output of `output` is not used, and why.
 void warn_starting_over(const Options& options, const std::filesystem::path& output,

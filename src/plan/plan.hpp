@@ -1,4 +1,4 @@
-// What a merge will do, as plain data: made before anything is written, printed by explain().
+// The plan of a merge as plain data: made before anything is written, printed by explain().
 #pragma once
 
 #include <cstddef>
