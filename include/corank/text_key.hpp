@@ -10,6 +10,7 @@
 // except TextEncoding's constructor. All functions are thread-safe.
 #pragma once
 
+#include <cassert>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -530,6 +531,7 @@ inline constexpr std::uint64_t saturated_bytes = 0xffff;
 
 inline PrefixRef make_entry(std::uint64_t word, const std::byte* record, std::uint64_t bytes) {
   const auto address = reinterpret_cast<std::uintptr_t>(record);
+  assert(address >> 48 == 0);  // `place` keeps 48 bits of it
   return {word, address | (bytes < saturated_bytes ? bytes : saturated_bytes) << 48};
 }
 

@@ -5,8 +5,10 @@
 
 #include <algorithm>
 #include <bit>
+#include <cassert>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <numeric>
 #include <span>
 #include <type_traits>
@@ -250,9 +252,13 @@ class CutSearch {
 // from the cut at a guessed last record, on the finest level that the guess is good enough for.
 template <class Probe, class Less>
 Cut co_rank(std::uint64_t rank, std::span<const std::uint64_t> counts, Probe&& probe, Less less) {
-  return {
+  assert(rank <= std::reduce(counts.begin(), counts.end()));
+  Cut cut{
       rank,
       detail::CutSearch<std::remove_reference_t<Probe>, Less>(rank, counts, probe, less).find()};
+  assert(std::ranges::equal(cut.position, counts, std::ranges::less_equal{}));
+  assert(std::reduce(cut.position.begin(), cut.position.end()) == rank);
+  return cut;
 }
 
 }  // namespace corank
