@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cassert>
 
 namespace corank {
 namespace {
@@ -13,6 +14,7 @@ constexpr std::uint64_t min_equal_from_run = 16;
 }  // namespace
 
 void BlockPartitioner::begin(std::span<const Stretch> runs, std::uint64_t block_records) {
+  assert(!runs.empty() && block_records != 0);
   runs_ = runs;
   done_ = false;
   begins_.assign(runs.size(), 0);
@@ -23,6 +25,7 @@ void BlockPartitioner::begin(std::span<const Stretch> runs, std::uint64_t block_
   samples_.clear();
   next_sample_ = equal_end_ = 0;
   step_ = std::bit_floor(std::clamp<std::uint64_t>(block_records / runs.size(), 4, 1024));
+  assert(std::has_single_bit(step_));  // seek() halves it down to one record
   block_samples_ = std::max<std::uint64_t>(block_records / step_, 1);
   std::uint64_t records = 0;
   for (const Stretch& run : runs) records += run.count;
@@ -56,6 +59,7 @@ bool BlockPartitioner::next(std::vector<Stretch>& block) {
   block.clear();
   for (std::size_t run = 0; run < runs_.size(); ++run) {
     Stretch part = runs_[run];
+    assert(begins_[run] <= runs_[run].count && ends_[run] <= runs_[run].count);
     drop(part, begins_[run], keys_.record_bytes());
     // In an unsorted run, a search may end before the previous block's end.
     const std::uint64_t end = std::max(begins_[run], ends_[run]);
@@ -63,12 +67,15 @@ bool BlockPartitioner::next(std::vector<Stretch>& block) {
     begins_[run] = end;
     block.push_back(part);
   }
+  // The last block takes all that is left.
+  assert(!done_ || std::ranges::equal(begins_, runs_, {}, {}, &Stretch::count));
   return true;
 }
 
 // Returns the first of the next samples that begins a long group of equal keys, and sets equal_end_
 // to the group's end. Returns `limit` if no group begins before it.
 std::size_t BlockPartitioner::find_equal(std::size_t limit) {
+  assert(next_sample_ <= limit && limit <= samples_.size());
   const std::size_t apart =
       std::max<std::size_t>({block_samples_ / 8, min_equal_from_run * runs_.size() / step_, 1});
   const auto less = [this](const RecordRef& a, const RecordRef& b) {
@@ -90,13 +97,16 @@ std::size_t BlockPartitioner::find_equal(std::size_t limit) {
 
 // Staggers the samples: at the same offsets, runs of one distribution would give redundant samples.
 std::uint64_t BlockPartitioner::first_sample(std::uint64_t run) const {
+  assert(run < runs_.size());  // so that the first sample is a record of the first step
   return step_ - step_ * run / runs_.size();
 }
 
 void BlockPartitioner::take_samples(std::size_t end) {
+  assert(end <= samples_.size());
   for (; next_sample_ < end; ++next_sample_) {
     const std::uint64_t run = samples_[next_sample_].run;
     sampled_[run] += sampled_[run] == 0 ? first_sample(run) : step_;
+    assert(sampled_[run] <= runs_[run].count);
   }
 }
 
@@ -105,6 +115,7 @@ void BlockPartitioner::take_samples(std::size_t end) {
 // which includes them. Each end is less than one step after the run's last sample that sorts up to
 // the splitter.
 void BlockPartitioner::seek(const RecordRef& splitter) {
+  assert(splitter.run <= runs_.size());
   const std::uint32_t record_bytes = keys_.record_bytes();
   const bool more_words = keys_.words() > 1;
   std::uint64_t splitter_word;

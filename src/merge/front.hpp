@@ -4,6 +4,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cassert>
 #include <cstdint>
 
 #include "corank/algorithm/co_rank.hpp"
@@ -24,6 +25,7 @@ struct Front {
 template <class A, class B, class Less>
 Front cut_front(const A& a, std::uint64_t a_count, const B& b, std::uint64_t b_count,
                 std::uint64_t most, std::uint64_t margin, std::uint64_t unit, Less less) {
+  assert(unit != 0 && margin != 0);  // a[a_end] and b[b_end] are read
   if (std::min(a_count, b_count) <= margin) return {};
   std::uint64_t a_end = std::min(a_count - margin, most), b_end = std::min(b_count - margin, most);
   if (std::min(a_end, b_end) < most) {
@@ -34,6 +36,7 @@ Front cut_front(const A& a, std::uint64_t a_count, const B& b, std::uint64_t b_c
   }
   const std::uint64_t count = std::min(a_end + b_end, most) / unit * unit;
   const std::uint64_t split = co_rank(count, a, a_end, b, b_end, less);
+  assert(split <= a_end && count - split <= b_end);
   return {split, count - split};
 }
 

@@ -1,6 +1,7 @@
 #include "merge/front_merge.hpp"
 
 #include <array>
+#include <cassert>
 #include <cstring>
 #include <functional>
 
@@ -45,11 +46,16 @@ Front cut_front(const FrontKeys& a, std::uint64_t a_count, const FrontKeys& b,
 }
 
 void merge_front(const Front& front, const FrontKeys& a, const FrontKeys& b, std::byte* out) {
+  assert(front.count() % lanes == 0);
+  // One key reads the records of both runs.
+  assert(a.key.offset == b.key.offset && a.key.flip == b.key.flip &&
+         a.key.big_endian == b.key.big_endian);
   const std::uint64_t lane_records = front.count() / lanes;
   Places p, q;
   for (std::size_t l = 0; l < lanes; ++l) {
     const std::uint64_t rank = l * lane_records;
     const std::uint64_t split = co_rank(rank, a, front.a, b, front.b, std::less{});
+    assert(split <= front.a && rank - split <= front.b);
     p[l] = a.records + split * FrontKeys::record_bytes;
     q[l] = b.records + (rank - split) * FrontKeys::record_bytes;
   }

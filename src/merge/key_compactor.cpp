@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cassert>
 
 namespace corank {
 namespace {
@@ -18,6 +19,7 @@ void KeyCompactor::reset(std::uint64_t entries) {
 }
 
 bool KeyCompactor::read(const Stretch& entries, std::uint32_t word) {
+  assert(count_ + entries.count <= firsts_.size());
   const bool whole =
       keys_.read_two(word, {reinterpret_cast<const PrefixRef*>(entries.records), entries.count},
                      &firsts_[count_], &seconds_[count_]);
@@ -43,6 +45,7 @@ bool KeyCompactor::ascend(const Stretch& entries, bool whole) const {
 }
 
 bool KeyCompactor::choose_bits(unsigned room, unsigned place) {
+  assert(room != 0 && room + place < 64);  // words compare as signed numbers
   std::uint64_t any[2] = {0, 0}, all[2] = {~std::uint64_t{0}, ~std::uint64_t{0}};
   for (std::uint64_t i = 0; i < count_; ++i) {
     any[0] |= firsts_[i], all[0] &= firsts_[i];
@@ -63,11 +66,13 @@ bool KeyCompactor::choose_bits(unsigned room, unsigned place) {
       differ &= ~(ones << from);
     }
   }
+  assert(left == 0);
   return bits <= room && whole_;
 }
 
 void KeyCompactor::put(std::uint64_t first, std::uint64_t count, std::uint64_t low,
                        std::uint64_t* to) const {
+  assert(first + count <= count_);
   for (const std::uint64_t end = first + count; first < end; first += batch, to += batch) {
     const std::uint64_t in_batch = std::min(end - first, batch);
     std::fill_n(to, in_batch, low);

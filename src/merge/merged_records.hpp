@@ -6,6 +6,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cassert>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -36,6 +37,8 @@ class MergedRecords {
         record_bytes_(record_bytes),
         into_first_cache_(first_cache_takes_many()),
         runs_(runs) {
+    assert(Bytes == 0 || Bytes == record_bytes);
+    assert(run_bits < 63 && record_bytes != 0);
     if (Bytes != 0) return;
     for (std::size_t i = 0; i < std::min(ahead, words.size()); ++i) fetch(i);
   }
@@ -63,6 +66,7 @@ class MergedRecords {
 
   // Copies the records of the words in [first, end) contiguously to `to`.
   void copy(std::size_t first, std::size_t end, std::byte* to) const {
+    assert(first <= end && end <= words_.size());
     for (; first < end; ++first, to += record_bytes())
       if (Bytes == 0 && into_first_cache_ && record_bytes() >= piece_bytes)
         copy_by_pieces(first, to);

@@ -2,6 +2,7 @@
 // end_of_streams() before another thread reads the output.
 #pragma once
 
+#include <cassert>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -18,6 +19,8 @@ namespace corank {
 // the caches before they are overwritten.
 inline void stream_copy(std::byte* to, const std::byte* from, std::uint64_t bytes,
                         StreamLines* stream_lines) {
+  assert(stream_lines);
+  assert(to + bytes <= from || from + bytes <= to);
   constexpr std::uint64_t line_bytes = 64;
   if (bytes >= 4 * line_bytes) {
     const std::uint64_t head = -reinterpret_cast<std::uintptr_t>(to) % line_bytes;
@@ -98,9 +101,13 @@ class NontemporalWriter {
   }
   std::byte* window() {
     flush();
+    assert(held_ + window_bytes <= sizeof buffer_);
     return buffer_ + held_;
   }
-  void advance(std::uint64_t bytes) { held_ += bytes; }
+  void advance(std::uint64_t bytes) {
+    held_ += bytes;
+    assert(held_ <= sizeof buffer_);
+  }
   void go_back(std::uint64_t bytes) {
     stream_copy(to_, buffer_, held_, stream_lines_);
     to_ += held_;

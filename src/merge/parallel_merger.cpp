@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cassert>
 #include <stdexcept>
 #include <vector>
 
@@ -22,6 +23,7 @@ constexpr std::uint64_t min_tile_bytes = std::uint64_t{1} << 20;
 ParallelMerger::ParallelMerger(const detail::KeyWords& keys, Output output, unsigned threads,
                                unsigned callers)
     : keys_(keys), threads_(threads), callers_(callers), arena_(static_cast<int>(threads)) {
+  assert(threads != 0 && callers != 0);
   // A one-thread arena has a second slot, for the thread that waits for it.
   for (unsigned i = 0; i < std::max(threads, 2u); ++i)
     mergers_.push_back(make_tile_merger(keys, output));
@@ -30,6 +32,7 @@ ParallelMerger::ParallelMerger(const detail::KeyWords& keys, Output output, unsi
 std::optional<std::uint64_t> ParallelMerger::merge(std::span<const Stretch> runs, std::byte* out,
                                                    UnitOperators* shaper, FingerprintSum sum,
                                                    TextUnitOperators* text_shaper) {
+  assert(keys_.text() ? !shaper : !text_shaper);
   std::vector<std::uint64_t> counts;
   std::uint64_t records = 0;
   for (const Stretch& run : runs) {
@@ -83,6 +86,7 @@ std::optional<std::uint64_t> ParallelMerger::merge(std::span<const Stretch> runs
       for (std::size_t r = 0; r < runs.size(); ++r) {
         const std::uint64_t begin = cuts[t].position[r];
         const std::uint64_t end = cuts[t + 1].position[r];
+        assert(begin <= runs[r].count && end <= runs[r].count);
         if (end < begin) ordered = false;  // only the cuts of unsorted runs can cross
         if (end <= begin) continue;
         tile.push_back({runs[r].records + begin * record_bytes, end - begin,
@@ -91,6 +95,7 @@ std::optional<std::uint64_t> ParallelMerger::merge(std::span<const Stretch> runs
         if (text_shaper) text_shaper->add_segment(t, r, tile.back().records, tile.back().count);
       }
       const int thread = tbb::this_task_arena::current_thread_index();
+      assert(thread >= 0 && static_cast<std::size_t>(thread) < mergers_.size());
       TileOperators* const tile_shaper = shaper ? &shaper->tile(t) : nullptr;
       TextTileOperators* const of_text = text_shaper ? &text_shaper->tile(t) : nullptr;
       if (ordered) {
@@ -135,6 +140,7 @@ std::vector<std::uint64_t> ParallelMerger::tile_ranks(std::uint64_t records,
     if (left > least) ranks.push_back(ranks.back() + left / 2);
   }
   ranks.push_back(records);
+  assert(std::ranges::is_sorted(ranks) && ranks.back() == records);
   return ranks;
 }
 
@@ -158,6 +164,7 @@ void merge_by_words(std::span<const std::span<const std::byte>> runs, const KeyW
   std::vector<Stretch> stretches;
   std::uint64_t bytes = 0;
   for (const auto& run : runs) {
+    assert(run.size() % keys.record_bytes() == 0);
     bytes += run.size();
     if (!run.empty()) stretches.push_back({run.data(), run.size() / keys.record_bytes(), false});
   }

@@ -1,6 +1,7 @@
 #include "merge/prefix_keys.hpp"
 
 #include <algorithm>
+#include <cassert>
 #include <cstring>
 
 #include "format/encoded_key.hpp"
@@ -16,6 +17,7 @@ constexpr std::uint32_t bytes_in_word = 7;
 constexpr std::uint32_t enough_shared_bytes = 2;
 
 const PrefixRef& entry_at(const std::byte* record) {
+  assert(reinterpret_cast<std::uintptr_t>(record) % alignof(PrefixRef) == 0);
   return *reinterpret_cast<const PrefixRef*>(record);
 }
 
@@ -29,6 +31,7 @@ const PrefixRef& entry_at(const std::byte* record) {
 }  // namespace
 
 std::uint32_t TextWords::next_word(std::uint32_t word, std::uint64_t value) const {
+  assert(word < words());
   const TextColumn& column = column_of(word);
   const std::uint32_t place = word % column_words;
   const std::uint32_t next_column = word - place + column_words;
@@ -55,6 +58,7 @@ std::uint64_t TextWords::word_of(std::uint32_t word, const detail::TextField& fi
 
 bool TextWords::read_two(std::uint32_t word, std::span<const PrefixRef> entries,
                          std::uint64_t* first, std::uint64_t* second) const {
+  assert(word < words());
   bool whole = true;
   for (std::size_t i = 0; i < entries.size(); ++i) {
     prefetch_ahead(entries[i]);
@@ -75,6 +79,7 @@ bool TextWords::read_two(std::uint32_t word, std::span<const PrefixRef> entries,
 
 template <class Use>
 void TextWords::with_word(std::uint32_t word, Use use) const {
+  assert(word < words());
   if (word == 0) return use([](const PrefixRef& entry) { return entry.word; });
   const std::uint32_t c = word / column_words;
   const std::uint32_t place = word % column_words;
@@ -161,6 +166,7 @@ bool TextWords::in_entry(std::uint32_t word) const {
 
 bool TextWords::share_words(std::uint32_t word, const std::byte* records, std::size_t count,
                             const std::byte* one) const {
+  assert(word < words());
   if (word == 0) return true;
   const PrefixRef& wanted = entry_at(one);
   const TextColumn& first = layout_.columns[0];
@@ -194,6 +200,7 @@ bool TextWords::share_words(std::uint32_t word, const std::byte* records, std::s
 
 bool TextWords::shares_words(std::uint32_t c, std::uint32_t end, const detail::TextField& x,
                              const detail::TextField& y) const {
+  assert(c < layout_.columns_count && end <= column_words);
   const TextColumn& column = layout_.columns[c];
   if (detail::is_number(column.type)) {
     const auto numbers = std::min<std::uint64_t>(end, detail::number_words(layout_));

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cassert>
 #include <cstring>
 #include <functional>
 #include <optional>
@@ -43,6 +44,7 @@ class PrefixMerger {
         kernel_(kernel),
         merger_(kernel),
         sorter_(keys, kernel) {
+    assert(!single_word_key_ || single_word_key_->offset + 8 <= keys.record_bytes());
     if (text_) compactor_.emplace(*text_);
   }
 
@@ -68,6 +70,8 @@ class PrefixMerger {
   template <class Visit>
   bool merge(std::span<const Stretch> block, std::uint64_t records, std::byte*& out,
              const std::byte* end, TextTileOperators* shaper, Visit visit) {
+    assert(records != 0);
+    assert(text_ || !shaper);
     merger_.reset(records, block.size());
     choose_word(block);
     const bool compacted = text_ && !keys_.is_last(word_) && ties_often(block);
@@ -75,16 +79,22 @@ class PrefixMerger {
       return false;
     cursors_.clear();
     for (const Stretch& stretch : block) cursors_.push_back({stretch.records, stretch.records});
-    if (shaper) return emit_records<sizeof(PrefixRef)>(merger_.merge(), *shaper);
+    if (shaper) {
+      const bool ordered = emit_records<sizeof(PrefixRef)>(merger_.merge(), *shaper);
+      assert(!ordered || has_taken_all(block));
+      return ordered;
+    }
     if (text_) {
       GatherWriter writer(*text_->text(), out, end);
       const bool ordered = emit_records<sizeof(PrefixRef)>(merger_.merge(), writer);
       out = writer.position();
+      assert(!ordered || (out <= end && has_taken_all(block)));
       return ordered;
     }
     const bool ordered =
         streams_ ? emit(NontemporalWriter(out, kernel_.stream_lines)) : emit(PlainWriter(out));
     out += records * keys_.record_bytes();
+    assert(!ordered || has_taken_all(block));
     return ordered;
   }
 
@@ -110,6 +120,13 @@ class PrefixMerger {
   static constexpr std::size_t batch_words = 512;  // words checked for equal prefixes at a time
   // Maximum records of a piece that are copied one by one, if their size is constant.
   static constexpr std::uint64_t max_copied_apart = 8;
+
+  // Returns whether each run's cursor has passed all of its records in the block.
+  bool has_taken_all(std::span<const Stretch> block) const {
+    return std::ranges::equal(block, cursors_, [&](const Stretch& run, const RunCursor& cursor) {
+      return cursor.next == run.records + run.count * keys_.record_bytes();
+    });
+  }
 
   // Gives the merger the packed words of the block's records. Returns false if they are out of
   // order.
@@ -164,6 +181,7 @@ class PrefixMerger {
           reinterpret_cast<std::uint64_t*>(merger_.add(static_cast<Word>(first), count)));
       at += count;
     }
+    assert(at == records);
     return true;
   }
 
@@ -262,6 +280,7 @@ class PrefixMerger {
   [[gnu::noinline]] bool ties_ascend(const std::byte* before, const std::byte* records,
                                      std::uint64_t count, std::uint32_t word, bool part,
                                      const std::uint64_t* packed, unsigned shift) const {
+    assert(count <= batch_words);
     // Checking all records costs less than finding those with equal prefixes.
     if (const auto ascend = keys_.ascend(before, records, count)) return *ascend;
     return tied_records_ascend(before, records, count, word, part, packed, shift);

@@ -3,11 +3,13 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cassert>
 #include <functional>
 
 namespace corank {
 
 Packing packing_of(std::uint64_t least, std::uint64_t greatest, unsigned run_bits) {
+  assert(run_bits < 63);
   // The sign bit stays clear: words compare as signed numbers.
   const unsigned room = 63 - run_bits;
   const auto range_bits = static_cast<unsigned>(std::bit_width(greatest - least));
@@ -15,6 +17,7 @@ Packing packing_of(std::uint64_t least, std::uint64_t greatest, unsigned run_bit
 }
 
 void RecordSorter::sort(std::span<RecordRef> records, std::uint32_t word) {
+  assert(pending_.empty());
   pending_.push_back({records, word});
   while (!pending_.empty()) {
     const Pending next = pending_.back();
@@ -45,6 +48,7 @@ void RecordSorter::read(std::span<const RecordRef> records, std::uint32_t word,
 
 // Sorts by one word; groups that are still equal become pending.
 void RecordSorter::sort_by_word(std::span<RecordRef> records, std::uint32_t word) {
+  assert(word < keys_.words());
   // The key's last word is read together with the one before it, while the record is in cache.
   const std::uint32_t last_word =
       word + 1 < keys_.words() && keys_.is_last(word + 1) ? word + 1 : word;
@@ -87,6 +91,7 @@ void RecordSorter::sort_by_word(std::span<RecordRef> records, std::uint32_t word
     for (std::size_t i = first; i < end; ++i) *to++ = pack(i);
   }
   const std::span<const Word> merged = merger_.merge();
+  assert(merged.size() == records.size());
   sorted_.resize(std::max(sorted_.size(), records.size()));
   const auto index = [&](std::size_t i) {
     return static_cast<std::size_t>(merged[i] & ((Word{1} << packing.run_bits) - 1));

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cassert>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -20,6 +21,7 @@ struct Stretch {
 
 // Removes the first `count` records.
 inline void drop(Stretch& stretch, std::uint64_t count, std::uint32_t record_bytes) {
+  assert(count <= stretch.count);
   stretch.records += count * record_bytes;
   stretch.count -= count;
   stretch.predecessor |= count != 0;

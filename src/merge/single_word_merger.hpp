@@ -2,6 +2,7 @@
 // memory.
 #pragma once
 
+#include <cassert>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -22,7 +23,9 @@ class SingleWordMerger {
       : key_(*keys.single_word_key()),
         streams_(streams && streaming_overlaps()),
         kernel_(kernel),
-        merger_(kernel) {}
+        merger_(kernel) {
+    assert(fits(keys));
+  }
   static bool fits(const detail::KeyWords& keys) {
     return keys.single_word_key() && keys.record_bytes() == 8;
   }

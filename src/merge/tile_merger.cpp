@@ -1,6 +1,7 @@
 #include "merge/tile_merger.hpp"
 
 #include <algorithm>
+#include <cassert>
 #include <cstring>
 #include <vector>
 
@@ -45,6 +46,7 @@ class FormatMerger final : public TileMerger {
   std::optional<std::uint64_t> merge(std::span<const Stretch> stretches, std::byte* out,
                                      TileOperators* shaper, FingerprintSum sum,
                                      TextTileOperators* text_shaper) override {
+    assert(keys_.text() ? !shaper : !text_shaper);
     shaper_ = shaper;
     text_shaper_ = text_shaper;
     sum_ = sum;
@@ -88,6 +90,7 @@ class FormatMerger final : public TileMerger {
       }
       if (!merge_cluster(out)) return false;
     }
+    assert(text_shaper_ || !keys_.text() || out == end_);
     return true;
   }
 
@@ -99,6 +102,7 @@ class FormatMerger final : public TileMerger {
   }
 
   bool merge_cluster(std::byte*& out) {
+    assert(!cluster_.empty());
     if (cluster_.size() == 1) return copy(cluster_, out);
     if (cluster_.size() == 2 && !merge_fronts(out)) return false;
     const std::uint64_t runs = cluster_.size();
@@ -128,6 +132,7 @@ class FormatMerger final : public TileMerger {
         const auto front = format_.merge_front(a, b, out);
         if (!front) return false;
         if (front->count() == 0) return true;
+        assert(front->a <= a.count && front->b <= b.count);
         std::byte* const begin = out;
         out += front->count() * keys_.record_bytes();
         take_front(a, front->a);
@@ -169,6 +174,7 @@ class FormatMerger final : public TileMerger {
       add_fingerprints(stretch.records, stretch.count);
     };
     if (!format_.merge(block_, records, out, end_, text_shaper_, visit)) return false;
+    assert(keys_.text() || out == begin + records * keys_.record_bytes());
     apply_operators(begin, out);
     return true;
   }
@@ -215,6 +221,7 @@ class FormatMerger final : public TileMerger {
         text_shaper_->write(piece.records, piece.count * record_bytes);
       } else if (const TextLayout* const text = keys_.text()) {
         const auto records = bytes_of(*text, piece.records, piece.count);
+        assert(out + records.size() <= end_);
         copy_bytes(out, records.data(), records.size(), stream_lines_);
         out += records.size();
       } else {

@@ -2,6 +2,7 @@
 // instruction set, hence in an unnamed namespace.
 #pragma once
 
+#include <cassert>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -66,6 +67,7 @@ void find_order(const std::uint64_t* words, std::uint64_t count, Order& order) {
 }
 
 void pack(std::uint64_t* words, std::uint64_t count, const Packing& packing, std::uint64_t run) {
+  assert(run >> packing.run_bits == 0);
   const auto [least, shift, run_bits] = packing;
   for (std::uint64_t i = 0; i < count; ++i)
     words[i] = (words[i] - least) >> shift << run_bits | run;
@@ -99,6 +101,7 @@ void read_packed_loop(const std::byte* keys, std::uint64_t any_stride, std::uint
 void read_packed(const std::byte* keys, std::uint64_t stride, std::uint64_t count, bool swap,
                  std::uint64_t flip, const Packing& packing, std::uint64_t run, Order& order,
                  std::uint64_t* to) {
+  assert(run >> packing.run_bits == 0);
   if (stride == 16)
     (swap ? read_packed_loop<true, 16> : read_packed_loop<false, 16>)(keys, stride, count, flip,
                                                                       packing, run, order, to);
@@ -108,6 +111,7 @@ void read_packed(const std::byte* keys, std::uint64_t stride, std::uint64_t coun
 }
 
 bool tied(const Word* words, std::uint64_t count, const Packing& packing, bool within_runs) {
+  assert(packing.run_bits < 64);
   std::uint64_t ties = 0;
   // A difference that is not counted.
   const std::uint64_t none = within_runs ? ~std::uint64_t{0} : 0;

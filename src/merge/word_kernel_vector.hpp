@@ -4,6 +4,8 @@
 // the block with the smaller first word comes next, Inoue et al., "AA-Sort" (2007).
 #pragma once
 
+#include <cassert>
+
 #include "merge/word_kernel_loops.hpp"
 #include "util/nontemporal_lines.hpp"
 
@@ -15,6 +17,7 @@ namespace {
 // block with its carry. All lanes share the comparisons, and none needs shuffles.
 template <class Vectors, bool FlipIn, bool FlipOut, bool Streams>
 void advance(WordLanes& lanes, std::uint64_t steps, Word flip) {
+  assert(steps % WordLanes::block == 0);
   using Row = typename Vectors::Row;
   const Word *p0 = lanes.p[0], *p1 = lanes.p[1], *p2 = lanes.p[2], *p3 = lanes.p[3];
   const Word *q0 = lanes.q[0], *q1 = lanes.q[1], *q2 = lanes.q[2], *q3 = lanes.q[3];
@@ -92,6 +95,8 @@ void advance_any(WordLanes& lanes, std::uint64_t steps, Word flip) {
 
 template <class Vectors>
 void advance_streaming(WordLanes& lanes, std::uint64_t steps, Word flip) {
+  for ([[maybe_unused]] const Word* out : lanes.out)
+    assert(reinterpret_cast<std::uintptr_t>(out) % streamed_bytes == 0);
   advance<Vectors, false, true, true>(lanes, steps, flip);
 }
 

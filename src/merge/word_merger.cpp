@@ -1,6 +1,7 @@
 #include "merge/word_merger.hpp"
 
 #include <algorithm>
+#include <cassert>
 #include <functional>
 
 #include "corank/algorithm/co_rank.hpp"
@@ -23,6 +24,11 @@ std::uint64_t round_up_to_block(std::uint64_t words) {
   return (words + block - 1) / block * block;
 }
 
+// Returns whether the words after a run, which lanes may read, do not sort before its last.
+[[maybe_unused]] bool has_margin(const Word* run, std::uint64_t count) {
+  return std::is_sorted(run + count - (count != 0), run + count + word_margin);
+}
+
 }  // namespace
 
 void WordMerger::reset(std::uint64_t words, std::uint64_t runs) {
@@ -38,6 +44,7 @@ Word* WordMerger::add(Word first, std::uint64_t count) {
     if (!runs_.empty()) end_ = std::fill_n(words + end_, word_margin, max_word) - words;
     runs_.push_back({end_, 0});
   }
+  assert(count != 0 && end_ + count + word_margin <= buffers_[0].size());
   runs_.back().count += count;
   end_ += count;
   return words + end_ - count;
@@ -51,6 +58,7 @@ std::span<Word> WordMerger::merge() {
   // Runs that held only max words may precede it, and leave no room after it.
   if (merged.begin != 0) std::copy_n(from + merged.begin, merged.count, from);
   std::fill_n(from + merged.count, greatest, max_word);
+  assert(merged.count + greatest <= end_);
   return {from, merged.count + greatest};
 }
 
@@ -71,6 +79,7 @@ void WordMerger::merge_into(Word* out, Word flip, bool streams) {
   streams = streams && place % sizeof(Word) == 0;  // packed records may be unaligned
   for (auto at = place; streams && at % streamed_bytes != 0 && count != 0; at += sizeof(Word)) {
     Run& first = from[b.begin] < from[a.begin] ? b : a;
+    assert(first.count != 0);  // the margin after a run sorts after all words
     *out++ = from[first.begin++] ^ flip;
     --first.count;
     --count;
@@ -98,6 +107,8 @@ std::optional<Front> WordMerger::merge_front(std::span<const Word> a, std::span<
       cut_front(a.data(), a.size(), b.data(), b.size(), most, word_margin, lanes * block, less);
   const std::uint64_t words = front.count();
   if (words == 0) return front;
+  assert(words % (lanes * block) == 0);
+  assert(front.a + word_margin <= a.size() && front.b + word_margin <= b.size());
   // Among equal words, lanes may take those of `b` beyond the front instead of those of `a`. They
   // must not reach the end of `b`. The reverse cannot happen: words of `b` in the front equal none
   // of `a` after it.
@@ -138,6 +149,7 @@ std::optional<Front> WordMerger::merge_front(std::span<const Word> a, std::span<
 // Removes the max words from the ends of the runs, and returns how many there were. They equal the
 // margin, so a lane could not tell where its run ends.
 std::uint64_t WordMerger::take_max() {
+  assert(end_ + word_margin <= buffers_[0].size());
   std::fill_n(buffers_[0].data() + end_, word_margin, max_word);
   std::uint64_t taken = 0;
   for (Run& run : runs_)
@@ -160,10 +172,13 @@ void WordMerger::merge_level(const Word* from, Word* to) {
   std::size_t merged = 0;
   for (std::size_t r = 0; r < runs_.size(); r += 2) {
     Run result = runs_[r];
+    assert(r == 0 ||
+           runs_[merged - 1].begin + runs_[merged - 1].count + word_margin <= result.begin);
     if (r + 1 == runs_.size())
       std::copy_n(from + result.begin, result.count, to + result.begin);
     else
       result.count += runs_[r + 1].count;
+    assert(result.begin + result.count + word_margin <= buffers_[0].size());
     std::fill_n(to + result.begin + result.count, word_margin, max_word);
     runs_[merged++] = result;
   }
@@ -174,11 +189,14 @@ void WordMerger::merge_level(const Word* from, Word* to) {
 // number of words, max words follow them.
 void WordMerger::add_job(const Word* a, std::uint64_t a_count, const Word* b, std::uint64_t b_count,
                          Word* out, std::uint64_t count, std::uint64_t min_cut_words) {
+  assert(count % block == 0);
+  assert(has_margin(a, a_count) && has_margin(b, b_count));
   // Long merges are cut into equal parts, a multiple of the lanes. The last part starts early
   // enough to have full length; where two parts overlap, they write the same words.
   const std::uint64_t parts =
       count < min_cut_words ? 1 : (count + lanes * part_words - 1) / (lanes * part_words) * lanes;
   const std::uint64_t part = round_up_to_block((count + parts - 1) / parts);
+  assert(part <= count);
   for (std::uint64_t p = 0; p < parts && part != 0; ++p) {
     const std::uint64_t rank = std::min(p * part, count - part);
     const std::uint64_t split = rank == 0 ? 0
@@ -196,6 +214,7 @@ void WordMerger::run_jobs(bool unsigned_order, Advance advance) {
   std::size_t next = 0;
   const auto start = [&](int l) {
     const WordJob& job = jobs_[next++];
+    assert(job.left != 0 && job.left % block == 0);
     state.p[l] = job.a;
     state.q[l] = job.b;
     state.out[l] = job.out;
