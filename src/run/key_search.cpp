@@ -1,5 +1,6 @@
 #include "run/key_search.hpp"
 
+#include <cassert>
 #include <vector>
 
 namespace corank {
@@ -7,6 +8,7 @@ namespace {
 
 template <class Before>
 std::uint64_t partition_point(const Run& run, std::uint32_t record_bytes, Before before) {
+  assert(run.record_bytes() == record_bytes && !run.is_stream());
   std::vector<std::byte> record(record_bytes);
   std::uint64_t begin = 0;
   std::uint64_t end = run.records();

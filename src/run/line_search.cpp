@@ -1,6 +1,7 @@
 #include "run/line_search.hpp"
 
 #include <algorithm>
+#include <cassert>
 #include <numeric>
 #include <utility>
 
@@ -43,6 +44,7 @@ std::vector<std::byte> ordered_line(const Run& run, const TextLayout& text, std:
 // if there is none.
 std::vector<std::byte> line_between(const Run& run, const TextLayout& text, std::uint64_t low,
                                     std::uint64_t middle, std::uint64_t high) {
+  assert(low <= middle && middle < high);
   std::uint64_t at = next_line(run, text, middle);
   std::vector<std::byte> line = ordered_line(run, text, at, high);
   for (at = high; line.empty() && at > low;) {
@@ -56,6 +58,7 @@ std::vector<std::byte> line_between(const Run& run, const TextLayout& text, std:
 }  // namespace
 
 std::uint64_t next_line(const Run& run, const TextLayout& text, std::uint64_t at) {
+  assert(run.record_bytes() == 1 && !run.is_stream());
   std::vector<std::byte> block;
   for (std::uint64_t size = block_bytes; at < run.records(); at += block.size(), size *= 2) {
     block.resize(std::min(size, run.records() - at));
@@ -67,6 +70,7 @@ std::uint64_t next_line(const Run& run, const TextLayout& text, std::uint64_t at
 }
 
 std::vector<std::byte> line_at(const Run& run, const TextLayout& text, std::uint64_t at) {
+  assert(at < run.records());
   std::vector<std::byte> line(next_line(run, text, at) - at);
   run.read(at, line.size(), line);
   const auto terminator = static_cast<std::byte>(text.terminator);
@@ -75,6 +79,7 @@ std::vector<std::byte> line_at(const Run& run, const TextLayout& text, std::uint
 }
 
 std::uint64_t line_before(const Run& run, const TextLayout& text, std::uint64_t at) {
+  assert(at != 0 && at <= run.records() + 1);
   std::vector<std::byte> block;
   std::uint64_t end = at - 1;  // excludes the terminator of the line before
   for (std::uint64_t size = block_bytes; end != 0; end -= block.size(), size *= 2) {
@@ -90,6 +95,7 @@ std::uint64_t line_before(const Run& run, const TextLayout& text, std::uint64_t 
 std::uint64_t find_line(const Run& run, const TextLayout& text, const TextLayout& by,
                         std::span<const std::byte> key, Bound bound, std::uint64_t from,
                         std::uint64_t to) {
+  assert(from <= to && to <= run.records());
   // Invariant: all lines before `from` are before the bound; none that begins at or after `to` is.
   while (from < to) {
     const std::uint64_t middle = from + (to - from) / 2;
@@ -114,6 +120,7 @@ std::vector<std::uint64_t> cut_lines(std::uint64_t bytes, std::span<const Run> r
   };
   std::uint64_t low_sum = 0, high_sum = sum(high);
   const std::uint64_t enough = high_sum / enough_precision;
+  assert(bytes <= high_sum);
   while (bytes - low_sum > enough && high_sum - bytes > enough) {
     // The middle line of the run with the widest undecided range narrows all runs.
     std::size_t widest = 0;
@@ -146,6 +153,7 @@ std::vector<std::uint64_t> cut_lines(std::uint64_t bytes, std::span<const Run> r
       high_sum = position_sum;
     }
   }
+  assert(low_sum <= bytes && bytes <= high_sum);
   return bytes - low_sum < high_sum - bytes ? low : high;
 }
 

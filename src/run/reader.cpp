@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cassert>
 #include <cerrno>
 #include <limits>
 
@@ -21,6 +22,7 @@ Reader::Reader(std::span<const Run> runs, const KeyEncoding& encoding, const Pas
       sum_(sum),
       stop_(std::move(stop)),
       states_(runs.size()) {
+  assert(plan.chunk_records != 0 && plan.read_ahead != 0);
   // With few runs, one read of each at a time would leave the device idle.
   const std::uint64_t depth =
       order == Order::forecast
@@ -62,6 +64,7 @@ void Reader::close() {
 }
 
 ChunkRef Reader::next(std::uint32_t run) {
+  assert(run < states_.size());
   Stopwatch waiting(wait_);
   std::unique_lock lock(mutex_);
   RunState& state = states_[run];
@@ -74,8 +77,10 @@ ChunkRef Reader::next(std::uint32_t run) {
   if (!arrived) throw Interrupted();
   ChunkRef chunk = std::move(state.ready.front());
   state.ready.erase(state.ready.begin());
+  assert(chunk->run == run && chunk->first == state.taken && chunk->count != 0);
   state.taken += chunk->count;
   state.fingerprint += chunk->fingerprint.value_or(0);
+  assert(ahead_ != 0 && state.taken <= state.issued);
   --ahead_;
   read_ahead();
   return chunk;
@@ -90,6 +95,7 @@ void Reader::issue(std::uint32_t run) {
   const std::uint64_t count =
       starts_small ? first_chunk_records(plan_, encoding_.record_bytes(), run, runs_.size())
                    : std::min(plan_.chunk_records, records - first);
+  assert(count != 0 && count <= plan_.chunk_records && count <= records - first);
   state.issued += count;
   ++ahead_;
   const std::byte* in_place = runs_[run].in_place(first);
@@ -102,6 +108,8 @@ void Reader::issue(std::uint32_t run) {
 }
 
 void Reader::loaded(ChunkRef chunk) {
+  assert(chunk->first >= states_[chunk->run].taken);
+  assert(chunk->first + chunk->count <= states_[chunk->run].issued);
   if (order_ == Order::forecast) forecast_.push({chunk->last_key, chunk->run});
   auto& ready = states_[chunk->run].ready;
   const auto after = std::ranges::upper_bound(ready, chunk->first, {},
@@ -182,6 +190,9 @@ void Reader::start_read(Request request) {
 }
 
 void Reader::resume_read(std::unique_ptr<ReadInFlight> read) {
+  // A read of no bytes would look like the end of the file.
+  assert(read->got < read->part.bytes);
+  assert(read->part.bytes <= read->request.buffer.bytes().size());
   const auto into = read->request.buffer.bytes().first(read->part.bytes).subspan(read->got);
   const std::uint64_t offset = read->part.offset + read->got;
   const int descriptor = read->file->get();
@@ -197,6 +208,7 @@ ChunkRef Reader::finish_read() {
     throw_file_error(run.path(), fmt::format("read at byte {}", read->part.offset + read->got));
   }
   read->got += static_cast<std::uint64_t>(std::max<std::int64_t>(finished.bytes, 0));
+  assert(read->got <= read->part.bytes);
   // Direct reads can only continue at a page boundary; stopping elsewhere means end of file.
   const bool at_end = finished.bytes == 0 || (run.is_direct() && read->got % page_bytes() != 0);
   if (!at_end && read->got < read->part.bytes) {
@@ -229,12 +241,16 @@ ChunkRef Reader::load(Request request) {
   }
   const Run::Part part = run.part(request.first, request.count);
   const auto into = request.buffer.bytes();
+  assert(part.bytes <= into.size());
   run.check_got(part, read_at(*run.descriptor(), into.first(part.bytes), part.offset, run.path()));
   return make_chunk(std::move(request), into.data() + part.skew);
 }
 
 ChunkRef Reader::make_chunk(Request request, const std::byte* records) {
   const std::uint64_t bytes = request.count * encoding_.record_bytes();
+  assert(request.count != 0);
+  [[maybe_unused]] const auto room = request.buffer.bytes();
+  assert(room.empty() || (room.data() <= records && records + bytes <= room.data() + room.size()));
   bytes_read_ += bytes;
   const auto last_key =
       encode<max_key_words>(encoding_.layout(), records + bytes - encoding_.record_bytes());

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <cassert>
 #include <cstring>
 #include <utility>
 #include <vector>
@@ -32,6 +33,7 @@ class BegunSource final : public Source {
       : begin_(std::move(begin)), rest_(std::move(rest)) {}
 
   std::size_t read(std::span<std::byte> into) override {
+    assert(rest_ && again_ <= begin_.size());
     const std::size_t again = std::min(into.size(), begin_.size() - again_);
     std::copy_n(begin_.begin() + static_cast<std::ptrdiff_t>(again_), again, into.begin());
     again_ += again;
@@ -101,6 +103,7 @@ Run::Run(std::span<const std::byte> memory, std::string name, std::uint32_t reco
 }
 
 Run Run::stretch(std::uint64_t first, std::uint64_t count) const {
+  assert(first <= records_ && count <= records_ - first);
   Run part = *this;
   part.first_ += first;
   part.records_ = count;
@@ -108,6 +111,8 @@ Run Run::stretch(std::uint64_t first, std::uint64_t count) const {
 }
 
 Run Run::behind(std::uint64_t header_bytes, std::uint64_t header_lines) const {
+  assert(record_bytes_ == 1);
+  assert(is_stream() || header_bytes <= records_);
   Run rest = *this;
   rest.header_bytes_ += header_bytes;
   rest.header_lines_ += header_lines;
@@ -128,6 +133,8 @@ std::unique_ptr<Source> Run::open_begun_source(std::stop_token stop) const {
 }
 
 std::unique_ptr<Source> Run::source(std::stop_token stop) const {
+  assert(is_stream());
+  assert(!begun_ || begun_->source);  // a pipe is read once
   std::unique_ptr<Source> source;
   if (begun_)
     source = std::make_unique<BegunSource>(std::move(begun_->bytes), std::move(begun_->source));
@@ -140,6 +147,7 @@ std::unique_ptr<Source> Run::source(std::stop_token stop) const {
 }
 
 std::vector<std::byte> Run::begin(std::uint64_t bytes, std::stop_token stop) {
+  assert(is_stream());
   std::shared_ptr<Begun> begun = begun_;
   if (!begun) {
     begun = std::make_shared<Begun>();
@@ -168,6 +176,7 @@ bool Run::make_direct() {
 
 void Run::map_into(const std::shared_ptr<MappedFiles>& files) {
   if (!is_named_file() || is_stream()) return;
+  assert(!mapping_);
   memory_ = files->add(*descriptor(), file_bytes_, path_);
   mapping_ = files;
 }
@@ -192,6 +201,7 @@ Run Run::whole() const {
 }
 
 FileDescriptor Run::reopen() const {
+  assert(is_named_file());
   FileDescriptor file = open_to_read(path_);
   struct stat status {};
   if (::fstat(file.get(), &status) != 0) throw_file_error(path_, "look at");
@@ -217,6 +227,8 @@ Run::Part Run::part(std::uint64_t first, std::uint64_t count) const {
 
 void Run::read(std::uint64_t first, std::uint64_t count, std::span<std::byte> into) const {
   if (stop_.stop_requested()) throw Interrupted();
+  assert(!is_stream() && first <= records_ && count <= records_ - first);
+  assert(into.size() >= count * record_bytes_);
   const Part part = this->part(first, count);
   if (memory_) {
     std::memcpy(into.data(), in_place(first), part.wanted);

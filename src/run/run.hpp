@@ -5,6 +5,7 @@
 // thrown as Error.
 #pragma once
 
+#include <cassert>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -88,6 +89,7 @@ class Run {
 
   // Returns the records from `first` on in memory; null if they are only in a file.
   const std::byte* in_place(std::uint64_t first) const {
+    assert(first <= records_ || is_stream());
     return memory_ ? memory_ + offset() + first * record_bytes_ : nullptr;
   }
 

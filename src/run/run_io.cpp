@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cassert>
 #include <cstring>
 #include <memory>
 #include <optional>
@@ -30,6 +31,7 @@ constexpr std::size_t max_mapped = 16'384;
 
 // Returns whether a sample of the runs, the first included, is in the page cache.
 bool are_cached(std::span<const Run> runs) {
+  assert(!runs.empty());  // `step` would be 0
   constexpr std::size_t samples = 16;
   const std::size_t step = (runs.size() + samples - 1) / samples;
   for (std::size_t i = 0; i < runs.size(); i += step)

@@ -1,6 +1,7 @@
 #include "run/slice.hpp"
 
 #include <algorithm>
+#include <cassert>
 #include <vector>
 
 namespace corank {
@@ -31,6 +32,7 @@ Cut cut_runs(std::uint64_t rank, std::span<const Run> runs, const KeyEncoding& e
   std::ranges::transform(runs, counts.begin(), &Run::records);
 
   const auto probe = [&](std::size_t run, std::uint64_t index) {
+    assert(index < counts[run]);
     Block& block = blocks[run];
     if (index < block.first || index >= block.first + block.count) {
       block.first = index - index % block_records;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cassert>
 #include <cstring>
 
 #include "corank/error.hpp"
@@ -55,7 +56,10 @@ class StreamReader::LargeMemory {
       : bytes_(bytes), memory_(new std::byte[bytes]), used_(std::move(used)) {
     *used_ += bytes;
   }
-  ~LargeMemory() { *used_ -= bytes_; }
+  ~LargeMemory() {
+    assert(bytes_ <= *used_);
+    *used_ -= bytes_;
+  }
   LargeMemory(const LargeMemory&) = delete;
   LargeMemory& operator=(const LargeMemory&) = delete;
 
@@ -97,6 +101,8 @@ StreamReader::StreamReader(std::vector<Stream> streams, const KeyEncoding& encod
       stop_(std::move(stop)),
       large_used_bytes_(std::make_shared<std::atomic<std::uint64_t>>(0)),
       runs_(streams.size()) {
+  assert(plan.read_ahead != 0);
+  assert(room_bytes_ != 0 && room_bytes_ < plan.chunk_bytes);
   for (std::uint32_t run = 0; run < runs_.size(); ++run) {
     runs_[run].offset = streams[run].offset;
     runs_[run].stream = std::move(streams[run]);
@@ -135,6 +141,7 @@ void StreamReader::close() {
 }
 
 ChunkRef StreamReader::next(std::uint32_t run) {
+  assert(run < runs_.size());
   Stopwatch waiting(wait_);
   std::unique_lock lock(mutex_);
   RunState& state = runs_[run];
@@ -147,6 +154,7 @@ ChunkRef StreamReader::next(std::uint32_t run) {
   if (state.ready.empty()) return nullptr;
   ChunkRef chunk = std::move(state.ready.front());
   state.ready.pop();
+  assert(chunk->run == run && ahead_ != 0);
   state.fingerprint += chunk->fingerprint.value_or(0);
   --ahead_;
   read_ahead();
@@ -162,6 +170,7 @@ std::uint64_t StreamReader::skipped() const {
 // Requests the next chunk of `run`. If the pool is empty, an urgent request gets memory of its own,
 // because the merge cannot continue without it.
 void StreamReader::issue(std::uint32_t run, bool urgent) {
+  assert(!runs_[run].in_flight && !runs_[run].ended);
   runs_[run].in_flight = true;
   ++ahead_;
   requests_.push(
@@ -178,6 +187,7 @@ void StreamReader::read_ahead() {
 }
 
 void StreamReader::forecast(const Chunk& chunk) {
+  assert(chunk.count != 0);
   if (order_ != Order::forecast) return forecast_.push({{}, 0, chunk.run});
   const TextLayout* const text = encoding_.layout().text;
   if (!text) return forecast_.push({chunk.last_key, 0, chunk.run});
@@ -213,6 +223,7 @@ void StreamReader::serve_requests(TraceRow row) {
     }
     lock.lock();
     RunState& state = runs_[run];
+    assert(state.in_flight);
     state.in_flight = false;
     if (!failure) try {  // allocations may fail here, too
         if (chunk && *chunk) {
@@ -220,6 +231,7 @@ void StreamReader::serve_requests(TraceRow row) {
           state.ready.push(*std::move(chunk));
         } else {
           state.ended = chunk.has_value();
+          assert(ahead_ != 0);
           --ahead_;
         }
         read_ahead();
@@ -242,6 +254,7 @@ std::optional<ChunkRef> StreamReader::load(Request request) {
     filling.instead.reset(new std::byte[bytes]);
     filling.buffer = Buffer({filling.instead.get(), bytes});
   }
+  assert(filling.buffer.bytes().size() >= entries_bytes);
   if (layout.text) {
     filling.entries = {reinterpret_cast<PrefixRef*>(filling.buffer.bytes().data()), chunk_records_};
     filling.records = filling.buffer.bytes().data();
@@ -251,6 +264,7 @@ std::optional<ChunkRef> StreamReader::load(Request request) {
   else if (!fill_from_source(run, filling, request.urgent))
     return std::nullopt;
   if (filling.count == 0) return nullptr;
+  assert(filling.count <= chunk_records_);
   if (!layout.text) filling.records = filling.bytes.data();
   // Short records fill the room for prefix references before the room for bytes. The next chunk
   // then reads fewer bytes, so that few are carried over.
@@ -308,6 +322,9 @@ bool StreamReader::fill_from_source(RunState& run, Filling& filling, bool urgent
   std::uint64_t filled = 0;
   bool has_read = false;
   for (;;) {
+    // Bytes after the records must be readable, and one may become a terminator.
+    assert(filled <= wanted && wanted + margin_bytes <= memory.size());
+    assert(run.carried_from <= run.carried.size());
     const std::uint64_t carried =
         std::min<std::uint64_t>(wanted - filled, run.carried.size() - run.carried_from);
     std::copy_n(run.carried.data() + run.carried_from, carried, memory.data() + filled);
@@ -344,7 +361,8 @@ bool StreamReader::fill_from_source(RunState& run, Filling& filling, bool urgent
     run.carried.assign(left.begin(), left.end());
     run.carried_from = 0;
   } else {
-    run.carried_from -= left.size();  // the bytes are still there
+    assert(left.size() <= run.carried_from);  // the bytes are still there
+    run.carried_from -= left.size();
   }
   return filling.count != 0;
 }
@@ -372,6 +390,7 @@ std::uint64_t StreamReader::find_records(RunState& run, Filling& filling,
       filling.words_ascend &= filling.entries[filling.count - 1].word <= into.front().word;
     filling.count += found.records;
     end += found.bytes;
+    assert(found.records <= into.size() && end <= bytes.size());
     if (found.bad) {
       if (layout.text->bad_numbers != BadNumbers::skip || !found.bad->can_skip())
         throw_bad_record(run.stream.path, run.stream.header_lines, run.records + filling.count,
@@ -397,6 +416,7 @@ void StreamReader::find_last_record(RunState& run, Filling& filling, std::span<s
         fmt::format("{}: ends at byte {}, {} bytes after the last whole record; check that "
                     "it is whole, and --record",
                     run.stream.path.string(), run.offset + bytes, bytes));
+  assert(bytes + margin_bytes <= memory.size());
   if (text->kind != TextKind::pairs) memory[bytes++] = static_cast<std::byte>(text->terminator);
   find_records(run, filling, memory.first(bytes), true);
 }

@@ -3,6 +3,7 @@
 #include <tbb/task_arena.h>
 
 #include <algorithm>
+#include <cassert>
 #include <limits>
 #include <ranges>
 #include <utility>
@@ -28,12 +29,14 @@ struct Stretch {
 
 // Returns count * part / whole; the product may exceed 64 bits.
 std::uint64_t scaled(std::uint64_t count, std::uint64_t part, std::uint64_t whole) {
+  assert(whole != 0);
   return static_cast<std::uint64_t>(static_cast<unsigned __int128>(count) * part / whole);
 }
 
 // Returns how many of the `count` > 0 records fit in `room_bytes`.
 std::uint64_t fitting(const KeyLayout& layout, const std::byte* records, std::uint64_t count,
                       std::uint64_t room_bytes) {
+  assert(count != 0);
   if (!layout.text) return std::min(count, room_bytes / layout.record_bytes);
   const auto ends = std::views::iota(std::uint64_t{1}, count + 1);
   return static_cast<std::uint64_t>(
@@ -41,6 +44,25 @@ std::uint64_t fitting(const KeyLayout& layout, const std::byte* records, std::ui
           ends, room_bytes, {},
           [&](std::uint64_t end) { return bytes_of(layout, records, end).size(); }) -
       ends.begin());
+}
+
+// Returns whether the segments hold the unit's records and bytes, in the order of the runs and
+// without a gap.
+[[maybe_unused]] bool covers(const KeyLayout& layout, const WorkUnit& unit) {
+  std::uint64_t records = 0, bytes = 0;
+  const Segment* before = nullptr;
+  for (const Segment& segment : unit.segments) {
+    const Chunk& chunk = *segment.chunk;
+    if (segment.count == 0 || segment.first + segment.count > chunk.count) return false;
+    if (before && chunk.run < before->chunk->run) return false;
+    if (before && chunk.run == before->chunk->run &&
+        chunk.first + segment.first != before->chunk->first + before->first + before->count)
+      return false;
+    records += segment.count;
+    bytes += bytes_of(layout, chunk, segment.first, segment.count).size();
+    before = &segment;
+  }
+  return records != 0 && records == unit.records && bytes == unit.bytes;
 }
 
 }  // namespace
@@ -52,11 +74,14 @@ UnitCutter::UnitCutter(ChunkSource& source, const KeyEncoding& encoding, const P
       unit_records_(plan.unit_records),
       unit_bytes_(plan.unit_bytes),
       windows_(source.runs()),
-      units_at_once_(at_once) {}
+      units_at_once_(at_once) {
+  assert(unit_records_ != 0 && at_once != 0);
+}
 
 const Chunk& UnitCutter::Window::chunk_of(std::uint64_t record) const {
   const auto after = std::ranges::upper_bound(chunks, record, {},
                                               [](const ChunkRef& chunk) { return chunk->first; });
+  assert(after != chunks.begin() && record < (*(after - 1))->first + (*(after - 1))->count);
   return **(after - 1);
 }
 
@@ -69,6 +94,7 @@ std::optional<WorkUnit> UnitCutter::next() {
     unit.records += count;
     if (count != 0) consume(run, count, unit);
   }
+  assert(covers(encoding_.layout(), unit));
   rank_ += unit.records;
   offset_ += unit.bytes;
   cut_ahead_.pop_front();
@@ -123,6 +149,7 @@ void UnitCutter::gather(std::uint64_t records, std::uint64_t bytes) {
     frontier_.pop_back();
     Window& window = windows_[run];
     const Chunk& chunk = *window.chunks.back();
+    assert(window.begin <= window.end && chunk.first + chunk.count == window.end);
     const std::uint64_t from = std::max(window.begin, chunk.first);
     if (from < window.end) {
       complete_ += window.end - from;
@@ -140,6 +167,7 @@ bool UnitCutter::take(std::uint32_t run) {
   Window& window = windows_[run];
   ChunkRef chunk = source_.next(run);
   if (!chunk) return false;
+  assert(chunk->run == run && chunk->count != 0 && chunk->first == window.end);
   const std::byte* last = chunk->records() + (chunk->count - 1) * layout.record_bytes;
   if (!window.chunks.empty()) {
     const Chunk& before = *window.chunks.back();
@@ -179,6 +207,7 @@ std::vector<std::uint64_t> UnitCutter::cut(std::uint64_t records) const {
   for (const Window& window : windows_) {
     for (const ChunkRef& chunk : window.chunks) {
       const std::uint64_t from = std::max(window.begin, chunk->first);
+      assert(from <= chunk->first + chunk->count);
       stretches.push_back(
           {from - window.begin, chunk->records() + (from - chunk->first) * layout.record_bytes});
     }
@@ -210,6 +239,7 @@ std::vector<std::uint64_t> UnitCutter::cut(std::uint64_t records) const {
 
 // Cuts a unit of at most unit_bytes_ bytes, or of one record.
 std::vector<std::uint64_t> UnitCutter::cut_text() const {
+  assert(complete_ != 0);
   std::uint64_t records = std::min(complete_, unit_records_);
   if (complete_bytes_ > unit_bytes_)
     records = std::min(records, scaled(complete_, unit_bytes_, complete_bytes_));
@@ -241,7 +271,10 @@ void UnitCutter::consume(std::uint32_t run, std::uint64_t records, WorkUnit& uni
   Window& window = windows_[run];
   const std::uint64_t end = window.begin + records;
   const KeyLayout layout = encoding_.layout();
-  complete_ -= std::min(end, window.complete_end) - std::min(window.begin, window.complete_end);
+  const std::uint64_t complete =
+      std::min(end, window.complete_end) - std::min(window.begin, window.complete_end);
+  assert(end <= window.end && complete <= complete_);
+  complete_ -= complete;
   for (const ChunkRef& chunk : window.chunks) {
     const std::uint64_t from = std::max(window.begin, chunk->first);
     const std::uint64_t to = std::min(end, chunk->first + chunk->count);
@@ -249,6 +282,7 @@ void UnitCutter::consume(std::uint32_t run, std::uint64_t records, WorkUnit& uni
     unit.segments.push_back({chunk, from - chunk->first, to - from});
     const std::uint64_t bytes = bytes_of(layout, *chunk, from - chunk->first, to - from).size();
     unit.bytes += bytes;
+    assert(to > window.complete_end || bytes <= complete_bytes_);
     if (to <= window.complete_end) complete_bytes_ -= bytes;
   }
   window.begin = end;
@@ -277,6 +311,7 @@ std::optional<WorkUnit> Concatenation::next() {
         continue;
       }
     }
+    assert(chunk_->run == run_ && taken_ < chunk_->count);
     std::uint64_t count = fitting(layout, chunk_->records() + taken_ * layout.record_bytes,
                                   std::min(chunk_->count - taken_, unit_records_ - unit.records),
                                   unit_bytes_ - unit.bytes);
@@ -289,6 +324,7 @@ std::optional<WorkUnit> Concatenation::next() {
     if (unit.bytes > unit_bytes_) break;  // a single record
   }
   if (unit.records == 0) return std::nullopt;
+  assert(covers(layout, unit));
   rank_ += unit.records;
   offset_ += unit.bytes;
   return unit;
