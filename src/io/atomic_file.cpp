@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cassert>
 #include <cerrno>
 #include <cstdio>
 
@@ -167,18 +168,21 @@ void AtomicFile::find_partial_output(const Content& content,
 }
 
 void AtomicFile::take_target() {
+  assert(old_ && file_);
   target_file_ = open_to_read(target_);
   left_bytes_ = static_cast<std::uint64_t>(old_->st_size);
   in_place_ = true;
 }
 
 void AtomicFile::take_forgotten_target(const Content& content) {
+  assert(settings_.resume && !in_place_);
   if (old_ && !has_sidecar_ && found_bytes_ == 0 &&
       (content.at_most || static_cast<std::uint64_t>(old_->st_size) == content.bytes))
     take_target();
 }
 
 void AtomicFile::keep(std::uint64_t bytes) {
+  assert(bytes <= left_bytes_ && !checkpoint_.valid());
   if (in_place_ && bytes == left_bytes_) return;
   in_place_ = false;
   if (old_ && !settings_.overwrite) {
@@ -197,6 +201,7 @@ void AtomicFile::keep(std::uint64_t bytes) {
 }
 
 void AtomicFile::write_from(std::uint64_t offset) {
+  assert(file_ && !in_place_);
   if (::lseek(file_.get(), static_cast<off_t>(offset), SEEK_SET) < 0)
     throw_file_error(temporary_, "go on");
 }
@@ -210,8 +215,10 @@ AtomicFile::~AtomicFile() {
 
 void AtomicFile::checkpoint(std::uint64_t written_bytes) {
   using namespace std::chrono_literals;
+  assert(file_ && !in_place_);
   if (checkpoint_.valid() && checkpoint_.wait_for(0s) != std::future_status::ready) return;
   end_checkpoint();
+  assert(sidecar_.durable_bytes <= written_bytes);
   if (std::chrono::steady_clock::now() - checkpoint_ended_ < settings_.checkpoint_interval) return;
   checkpoint_ = std::async(std::launch::async, [this, written_bytes] {
     if (::fdatasync(file_.get()) != 0) throw_file_error(target_, "make durable");
@@ -231,6 +238,7 @@ void AtomicFile::end_checkpoint() {
 
 void AtomicFile::make_durable(std::uint64_t written_bytes, std::stop_token stop) {
   end_checkpoint();
+  assert(sidecar_.durable_bytes <= written_bytes);
   constexpr unsigned write_and_wait =
       SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER;
   for (std::uint64_t at = 0; at < written_bytes; at += sync_step_bytes) {
@@ -253,6 +261,7 @@ void AtomicFile::make_durable(std::uint64_t written_bytes, std::stop_token stop)
 }
 
 void AtomicFile::commit() {
+  assert(file_ && !checkpoint_.valid() && !unusable_);
   // Open the folder before the rename, because opening can fail.
   const FileDescriptor folder = open_folder();
   if (in_place_) {

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cassert>
 #include <cerrno>
 #include <utility>
 #include <vector>
@@ -164,6 +165,7 @@ class DecompressedSource : public Source {
   }
 
   void read_block() {
+    assert(left_.empty());
     block_.resize(block_bytes);
     left_ = std::span(block_).first(input_->read(block_));
   }
@@ -194,6 +196,7 @@ class DecompressedSource : public Source {
       } catch (const CodecError& error) {
         fail(done, fmt::format("is damaged, {},", error.what()));
       }
+      assert(step.consumed <= left_.size() && step.produced <= into.size() - done);
       left_ = left_.subspan(step.consumed);
       done += step.produced;
       in_frame_ = !step.frame_ended;
@@ -273,6 +276,7 @@ std::unique_ptr<Source> open_source(const std::filesystem::path& path,
                                     const InputStatus& status, bool decompress,
                                     std::stop_token stop) {
   std::unique_ptr<Source> source;
+  assert(file || !status.is_stream);  // a pipe cannot be opened anew
   if (status.is_stream)
     source = std::make_unique<PipeSource>(path, std::move(file), std::move(stop));
   else

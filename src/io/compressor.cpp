@@ -1,6 +1,7 @@
 #include "io/compressor.hpp"
 
 #include <algorithm>
+#include <cassert>
 #include <utility>
 
 #include "corank/error.hpp"
@@ -64,6 +65,7 @@ void Compressor::add(std::span<const std::byte> bytes, const Write& write) {
   while (!bytes.empty()) {
     if (!filling_) {
       if (free_.empty()) write_done(write, max_in_flight_ - 1);
+      assert(!free_.empty());
       filling_ = std::move(free_.back());
       free_.pop_back();
       filling_->plain_bytes = 0;
@@ -81,18 +83,22 @@ void Compressor::add(std::span<const std::byte> bytes, const Write& write) {
 
 void Compressor::finish(const Write& write) {
   if (!any_) {
+    assert(!filling_ && !free_.empty());
     filling_ = std::move(free_.back());
     free_.pop_back();
   }
   if (filling_) submit();
   write_done(write, 0);
+  assert(free_.size() == max_in_flight_);
 }
 
 void Compressor::submit() {
+  assert(filling_->plain_bytes <= frame_bytes);
   {
     const std::lock_guard lock(mutex_);
     filling_->done = false;
     in_flight_.push_back(std::move(filling_));
+    assert(in_flight_.size() <= max_in_flight_);
   }
   submitted_.notify_one();
 }
@@ -134,12 +140,14 @@ void Compressor::serve(TraceRow row) {
     submitted_.wait(lock, [this] { return closing_ || begun_ < written_ + in_flight_.size(); });
     if (closing_) return;
     const std::uint64_t number = begun_++;
+    assert(written_ <= number && number - written_ < in_flight_.size());
     Frame& frame = *in_flight_[number - written_];
     lock.unlock();
     frame.failure = no_encoder ? no_encoder : failing([&] {
       Stopwatch compressing(busy_, row, number);
       frame.compressed_bytes = encoder->encode({frame.plain.get(), frame.plain_bytes},
                                                {frame.compressed.get(), frame.room});
+      assert(frame.compressed_bytes <= frame.room);
     });
     lock.lock();
     frame.done = true;

@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <bit>
+#include <cassert>
 #include <cerrno>
 #include <cstring>
 #include <mutex>
@@ -125,6 +127,8 @@ const std::byte* MappedFiles::add(const FileDescriptor& file, std::uint64_t byte
                                   const std::filesystem::path& path) {
   std::byte* at = area_.data() + used_bytes_;
   at += -reinterpret_cast<std::uintptr_t>(at) % page_bytes(bytes);
+  assert(at + bytes <= area_.data() + used_bytes_ + room(bytes));
+  assert(at + bytes + corank::page_bytes() <= area_.data() + area_.size());
   if (bytes != 0 &&
       ::mmap(at, bytes, PROT_READ, MAP_SHARED | MAP_FIXED, file.get(), 0) == MAP_FAILED)
     throw_file_error(path, "map");
@@ -146,6 +150,9 @@ void populate(std::span<const std::byte> mapped) {
 }
 
 void forget(std::span<const std::byte> mapped, const MappedRange& part) {
+  assert(std::has_single_bit(part.page_bytes));
+  assert(part.bytes.data() <= mapped.data());
+  assert(mapped.data() + mapped.size() <= part.bytes.data() + part.bytes.size());
   const auto page_of = [&](const std::byte* at) {
     return at - reinterpret_cast<std::uintptr_t>(at) % part.page_bytes;
   };

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cassert>
 #include <system_error>
 
 #include "corank/error.hpp"
@@ -11,6 +12,7 @@ namespace corank {
 
 PartFiles::PartFiles(const std::filesystem::path& folder, unsigned count, std::string_view suffix)
     : folder_(folder) {
+  assert(count != 0);
   if (std::filesystem::exists(folder) && !std::filesystem::is_directory(folder))
     throw Error(folder.string() + ": is no folder; --parts needs one for its files");
   made_ = std::filesystem::create_directory(folder);

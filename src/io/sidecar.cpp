@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cassert>
 #include <charconv>
 #include <fstream>
 
@@ -18,6 +19,7 @@ std::string sidecar_text(const Sidecar& sidecar) {
   std::string text = fmt::format("{} {:016x} {:016x} {:016x} {:016x}", title, sidecar.content,
                                  sidecar.inode, sidecar.boot, sidecar.durable_bytes);
   text += fmt::format(" {:016x}\n", digest(text));
+  assert(text.size() <= 256);  // readers read no more
   return text;
 }
 

@@ -1,5 +1,6 @@
 #include "io/write_behind.hpp"
 
+#include <cassert>
 #include <utility>
 
 namespace corank {
@@ -28,10 +29,12 @@ void WriteBehind::close() {
 }
 
 void WriteBehind::add(std::span<const std::byte> bytes, Owner owner) {
+  assert(!bytes.empty());
   add({bytes, std::move(owner), nullptr});
 }
 
 void WriteBehind::then(Look look) {
+  assert(look);
   add({{}, nullptr, std::move(look)});
 }
 
@@ -56,6 +59,7 @@ void WriteBehind::abandon() noexcept {
   written_.clear();
   changed_.wait(lock, [this] { return at_work_ == 0; });
   written_.clear();  // the writer may have added to it
+  assert(idle());
 }
 
 void WriteBehind::write_jobs(TraceRow row) {

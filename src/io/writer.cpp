@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cassert>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
@@ -83,6 +84,8 @@ Writer::Writer(const std::filesystem::path& output, const AtomicFile::Content& c
 Writer::Writer(const std::filesystem::path& folder) : path_(folder), file_(open_nameless(folder)) {}
 
 void Writer::resume_at(std::uint64_t kept_bytes, std::uint64_t from) {
+  assert(bytes_ == 0 && !behind_ && !compressor_);
+  assert(from <= kept_bytes && (kept_bytes == 0 || atomic_));
   if (atomic_) atomic_->keep(kept_bytes);
   bytes_ = handed_over_bytes_ = kept_bytes;
   compared_bytes_ = kept_bytes - from;
@@ -90,6 +93,7 @@ void Writer::resume_at(std::uint64_t kept_bytes, std::uint64_t from) {
 }
 
 void Writer::make_direct(std::uint64_t bytes, TraceRow row) {
+  assert(!behind_);
   if (!atomic_ || atomic_->is_in_place()) return;
   staging_pool_ = std::make_unique<BufferPool>(staging_bytes, staging_buffers, nullptr,
                                                BufferPool::Pages::huge);
@@ -110,6 +114,8 @@ void Writer::make_direct(std::uint64_t bytes, TraceRow row) {
     throw_file_error(path_, fmt::format("reserve {} bytes", bytes));
   behind_ = std::make_unique<WriteBehind>(
       [path = path_, atomic = atomic_.get(), written = bytes_ - begun](auto pages) mutable {
+        assert(pages.size() % page_bytes() == 0 && written % page_bytes() == 0);
+        assert(reinterpret_cast<std::uintptr_t>(pages.data()) % page_bytes() == 0);
         write_all(atomic->descriptor(), pages, path);
         atomic->checkpoint(written += pages.size());
       },
@@ -117,6 +123,7 @@ void Writer::make_direct(std::uint64_t bytes, TraceRow row) {
 }
 
 void Writer::compress(const Compression& compression, unsigned threads, TraceRow row) {
+  assert(!compressor_ && bytes_ == 0);
   compressor_ = std::make_unique<Compressor>(compression, threads, stop_, row);
 }
 
@@ -127,6 +134,7 @@ void Writer::write(std::span<const std::byte> bytes, std::size_t free_before,
     free_before = 0;
   }
   if (bytes.empty()) return;  // an empty checkpoint would delay the next one
+  assert(!atomic_ || !atomic_->is_in_place());
   if (compressor_)
     compressor_->add(bytes, [this](auto compressed) { put(compressed); });
   else
@@ -135,6 +143,7 @@ void Writer::write(std::span<const std::byte> bytes, std::size_t free_before,
 
 // Compares `bytes` with the kept bytes; returns the rest, which comes after them.
 std::span<const std::byte> Writer::compare(std::span<const std::byte> bytes) {
+  assert(kept_ && compared_bytes_ <= bytes_);
   std::vector<std::byte> kept(std::min(bytes.size(), compared_block_bytes));
   while (compared_bytes_ != 0 && !bytes.empty()) {
     const std::uint64_t count = std::min({bytes.size(), kept.size(), compared_bytes_});
@@ -166,11 +175,17 @@ void Writer::put(std::span<const std::byte> bytes, std::size_t free_before,
 void Writer::write_pages(std::span<const std::byte> bytes, std::size_t free_before,
                          const WriteBehind::Owner& owner) {
   const std::size_t begun = staged_bytes_ % page_bytes();
+  // `bytes_` counts these bytes already; all pages before the staged bytes are queued.
+  assert((bytes_ - bytes.size()) % page_bytes() == begun);
+  assert(staged_bytes_ < staging_->bytes().size());
   if (begun != 0 && begun <= free_before &&
       reinterpret_cast<std::uintptr_t>(bytes.data()) % page_bytes() == begun) {
-    // Move the staged bytes of the shared page in front of `bytes`.
+    // Move the staged bytes of the shared page in front of `bytes`. The caller lends this memory by
+    // `free_before`, so it is writable, and holds nothing that is still needed.
     staged_bytes_ -= begun;
     auto* const page = const_cast<std::byte*>(bytes.data()) - begun;
+    assert(reinterpret_cast<std::uintptr_t>(page) % page_bytes() == 0);
+    assert(staged_bytes_ % page_bytes() == 0);
     std::copy_n(staging_->bytes().data() + staged_bytes_, begun, page);
     if (staged_bytes_ != 0) write_staged();
     bytes = {page, begun + bytes.size()};
@@ -194,6 +209,7 @@ void Writer::write_pages(std::span<const std::byte> bytes, std::size_t free_befo
 }
 
 void Writer::write_staged() {
+  assert(staged_bytes_ != 0 && staged_bytes_ % page_bytes() == 0);
   behind_->add(staging_->bytes().first(std::exchange(staged_bytes_, 0)), staging_);
   staging_ = std::make_shared<Buffer>(staging_pool_->lease());
 }
@@ -229,6 +245,7 @@ void Writer::make_durable() {
   if (behind_) {
     drain();
     make_buffered(file());  // the last page may be partial
+    assert(staged_bytes_ % page_bytes() == bytes_ % page_bytes());
     write_all(file(), staging_->bytes().first(std::exchange(staged_bytes_, 0)), path_);
   }
   if (atomic_) atomic_->make_durable(bytes_, stop_);

@@ -5,6 +5,7 @@
 // AtomicFile::leave() was called.
 #pragma once
 
+#include <cassert>
 #include <cstdint>
 #include <exception>
 #include <filesystem>
@@ -67,7 +68,10 @@ class Writer {
   std::uint64_t bytes() const { return bytes_ - compared_bytes_; }
 
   // With direct I/O only: calls `look` once everything so far is written.
-  void then(WriteBehind::Look look) { behind_->then(std::move(look)); }
+  void then(WriteBehind::Look look) {
+    assert(behind_);
+    behind_->then(std::move(look));
+  }
   // Waits until everything is written and verified.
   void drain();
   // Releases every owner. Drops the queued bytes that are not being written yet.
@@ -78,7 +82,10 @@ class Writer {
   // Puts the output, which must be durable, under its name.
   void commit();
   // Hands over the nameless file, which leaves the writer empty.
-  FileDescriptor take_file() { return std::move(file_); }
+  FileDescriptor take_file() {
+    assert(!atomic_ && !is_stream_);
+    return std::move(file_);
+  }
 
  private:
   const FileDescriptor& file() const { return atomic_ ? atomic_->descriptor() : file_; }
