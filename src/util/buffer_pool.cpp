@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <cassert>
 #include <cstring>
 
 #include "corank/error.hpp"
@@ -22,6 +23,7 @@ Buffer::~Buffer() {
 BufferPool::BufferPool(std::size_t buffer_bytes, std::size_t count, const PinMemory& pin,
                        Pages pages)
     : buffer_bytes_(buffer_bytes) {
+  assert(buffer_bytes % page_bytes() == 0);
   const std::size_t bytes = buffer_bytes * count;
   if (bytes == 0) return;
   void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -45,11 +47,13 @@ BufferPool::BufferPool(std::size_t buffer_bytes, std::size_t count, const PinMem
 }
 
 BufferPool::~BufferPool() {
+  assert(memory_.empty() || free_.size() == memory_.size() / buffer_bytes_);
   pinned_.reset();
   if (!memory_.empty()) ::munmap(memory_.data(), memory_.size());
 }
 
 Buffer BufferPool::lease() {
+  assert(!memory_.empty());  // there would never be a free buffer
   std::unique_lock lock(mutex_);
   returned_.wait(lock, [this] { return !free_.empty(); });
   std::byte* buffer = free_.back();
@@ -65,6 +69,9 @@ std::size_t BufferPool::available() const {
 void BufferPool::give_back(std::byte* buffer) {
   {
     std::lock_guard lock(mutex_);
+    assert(memory_.data() <= buffer && buffer < memory_.data() + memory_.size());
+    assert(static_cast<std::size_t>(buffer - memory_.data()) % buffer_bytes_ == 0);
+    assert(free_.size() < memory_.size() / buffer_bytes_);
     free_.push_back(buffer);
   }
   returned_.notify_one();

@@ -1,6 +1,7 @@
 // Integer arithmetic that does not overflow.
 #pragma once
 
+#include <cassert>
 #include <cstddef>
 #include <cstdint>
 
@@ -8,12 +9,14 @@ namespace corank {
 
 // Returns where part `part` of `parts` equal parts of `total` begins.
 constexpr std::uint64_t part_of(std::uint64_t total, std::size_t part, std::size_t parts) {
+  assert(part <= parts && parts != 0);
   // The product may need more than 64 bits.
   return static_cast<std::uint64_t>(static_cast<unsigned __int128>(total) * part / parts);
 }
 
 // Returns the smallest multiple of `multiple` that is not below `bytes`.
 constexpr std::uint64_t round_up(std::uint64_t bytes, std::uint64_t multiple) {
+  assert(multiple != 0 && bytes <= ~std::uint64_t{0} - (multiple - 1));
   return (bytes + multiple - 1) / multiple * multiple;
 }
 

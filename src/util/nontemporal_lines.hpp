@@ -2,6 +2,7 @@
 // compiled for. Every including file has a copy of its own.
 #pragma once
 
+#include <cassert>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -15,6 +16,7 @@ namespace {
 
 // Copies whole 64-byte lines: `bytes` is a multiple of 64, and `to` is aligned to 64.
 inline void stream_lines(std::byte* to, const std::byte* from, std::uint64_t bytes) {
+  assert(bytes % 64 == 0 && reinterpret_cast<std::uintptr_t>(to) % 64 == 0);
 #if defined(__AVX512F__)
   for (std::uint64_t at = 0; at < bytes; at += 64)
     _mm512_stream_si512(reinterpret_cast<__m512i*>(to + at), _mm512_loadu_si512(from + at));

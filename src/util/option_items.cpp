@@ -1,6 +1,7 @@
 #include "util/option_items.hpp"
 
 #include <algorithm>
+#include <cassert>
 #include <charconv>
 #include <numeric>
 #include <utility>
@@ -45,6 +46,7 @@ std::vector<Item> split_quoted(std::string_view text, char separator) {
 }
 
 std::optional<std::string> unquoted(std::string_view text) {
+  assert(!text.empty() && is_quote(text.front()));
   std::string value;
   std::size_t at = 1;
   for (; at < text.size() && text[at] != text[0]; ++at) {

@@ -4,6 +4,7 @@
 #include <tbb/parallel_for.h>
 #include <tbb/task_group.h>
 
+#include <cassert>
 #include <cstdint>
 
 namespace corank {
@@ -13,6 +14,7 @@ namespace corank {
 // iterations silently when a surrounding task throws, and its caller would use missing results.
 template <class Body>
 void parallel_for(std::uint64_t first, std::uint64_t end, const Body& body) {
+  assert(first <= end);
   tbb::task_group_context apart(tbb::task_group_context::isolated);
   tbb::parallel_for(first, end, body, apart);
 }

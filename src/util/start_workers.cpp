@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cassert>
 #include <chrono>
 #include <condition_variable>
 #include <latch>
@@ -55,6 +56,7 @@ void leave_memory_to_thread() {
 }
 
 void start_workers(unsigned parallelism) {
+  assert(parallelism != 0);
   static std::mutex starting;
   static unsigned started = 1;  // includes the caller's thread
   const std::lock_guard lock(starting);
