@@ -1,6 +1,7 @@
 // The units that are in the pipeline at a time: a fixed set, reused.
 #pragma once
 
+#include <cassert>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -38,6 +39,7 @@ class InFlightUnits {
   // At most `count` units are taken at a time: the pipeline admits no more.
   InFlightUnit* take() {
     const std::lock_guard lock(mutex_);
+    assert(!free_.empty());
     InFlightUnit* const unit = free_.back();
     free_.pop_back();
     return unit;
@@ -45,10 +47,12 @@ class InFlightUnits {
 
   // Lets go of the unit's chunks and its buffer.
   void give_back(InFlightUnit* unit) {
+    assert(unit == &units_[unit->number]);
     unit->unit = WorkUnit();
     unit->buffer.reset();
     unit->merged = MergedUnit();
     const std::lock_guard lock(mutex_);
+    assert(free_.size() < units_.size());
     free_.push_back(unit);
   }
 

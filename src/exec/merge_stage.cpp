@@ -1,6 +1,7 @@
 #include "exec/merge_stage.hpp"
 
 #include <algorithm>
+#include <cassert>
 
 #include "exec/output_checksum.hpp"
 #include "ops/text_operators.hpp"
@@ -27,6 +28,7 @@ void IdleClock::enter() {
 
 void IdleClock::leave() {
   const std::lock_guard lock(mutex_);
+  assert(inside_ != 0);
   if (--inside_ == 0) empty_since_ = TraceClock::now();
 }
 
@@ -51,6 +53,7 @@ bool MergeStage::stays(const WorkUnit& unit) const {
 std::span<std::byte> MergeStage::output_of(const InFlightUnit& token) const {
   const std::uint64_t skew =
       skew_bytes_ != 0 ? (written_before_ + token.unit.offset) % skew_bytes_ : 0;
+  assert(skew + token.unit.bytes <= token.buffer->bytes().size());
   return token.buffer->bytes().subspan(skew, token.unit.bytes);
 }
 
@@ -59,6 +62,7 @@ std::span<const std::byte> MergeStage::bytes_of_segment(const Segment& segment) 
 }
 
 void MergeStage::merge(InFlightUnit& token) {
+  assert(!token.unit.segments.empty() && !token.buffer && token.merged.pieces.empty());
   const bool stays_in_place = stays(token.unit);
   if (!stays_in_place) take_buffer(token);
   idle_.enter();
@@ -80,6 +84,7 @@ void MergeStage::merge(InFlightUnit& token) {
 }
 
 void MergeStage::take_buffer(InFlightUnit& token) {
+  assert(!pass_.writers.empty() || token.unit.offset + token.unit.bytes <= pass_.in_place.size());
   Stopwatch waiting(totals_.merge_for_write);
   token.buffer = std::make_shared<Buffer>(
       pass_.writers.empty() ? Buffer(pass_.in_place.subspan(token.unit.offset, token.unit.bytes))
@@ -98,6 +103,8 @@ void MergeStage::merge_in_place(InFlightUnit& token) const {
 void MergeStage::merge_by_backend(InFlightUnit& token) {
   const WorkUnit& unit = token.unit;
   token.merged = pass_.backend->merge(unit, output_of(token).data());
+  assert(pass_.shape || pass_.text_operators ||
+         (token.merged.pieces.size() == 1 && token.merged.pieces.front().size() == unit.bytes));
   if (facts_.backend_reads) {
     if (const auto& proof = token.merged.look)
       fingerprint_read_ += proof->read;
@@ -115,6 +122,7 @@ void MergeStage::copy(InFlightUnit& token) const {
   auto to = output.begin();
   for (const Segment& segment : token.unit.segments)
     to = std::ranges::copy(bytes_of_segment(segment), to).out;
+  assert(to == output.end());
   token.merged.pieces = {output};
 }
 

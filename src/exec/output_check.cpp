@@ -1,5 +1,7 @@
 #include "exec/output_check.hpp"
 
+#include <cassert>
+
 namespace corank {
 
 void OutputCheck::follow(std::span<const std::byte> piece, std::uint64_t first) {
@@ -9,6 +11,7 @@ void OutputCheck::follow(std::span<const std::byte> piece, std::uint64_t first) 
 void OutputCheck::verify(const InFlightUnit& token, std::uint32_t output_bytes, unsigned threads) {
   const auto& pieces = token.merged.pieces;
   if (const auto& proof = token.merged.look) {
+    assert(pieces.size() == 1);
     if (is_text_)
       text_.take(*proof, pieces.front(), token.sequence, token.offset);
     else

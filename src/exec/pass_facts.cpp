@@ -1,6 +1,7 @@
 #include "exec/pass_facts.hpp"
 
 #include <algorithm>
+#include <cassert>
 
 namespace corank {
 
@@ -18,6 +19,9 @@ PassFacts::PassFacts(const Pass& pass)
       is_verified(pass.fingerprint != nullptr),
       backend_reads(is_verified && !pass.sequential && pass.backend && pass.backend->looks() &&
                     std::ranges::all_of(pass.runs, is_in_place)) {
+  assert(pass.plan.unit_records != 0 && pass.plan.chunk_records != 0 && pass.plan.tokens != 0);
+  assert(layout.text ? !pass.shape : !pass.text_operators);
+  assert(pass.writers.empty() || pass.in_place.empty());
   for (const Run& run : pass.runs) {
     bytes_in_runs += run.bytes();
     const std::uint64_t chunk_records = pass.plan.chunk_records;

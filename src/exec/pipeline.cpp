@@ -5,6 +5,7 @@
 #include <tbb/task_arena.h>
 
 #include <algorithm>
+#include <cassert>
 #include <deque>
 #include <exception>
 #include <memory>
@@ -147,6 +148,7 @@ void Execution::verify(const InFlightUnit& unit, unsigned threads) {
 }
 
 void Execution::check_conservation() {
+  assert(pass_.fingerprints.size() == pass_.runs.size());
   std::uint64_t fingerprint = merge_.fingerprint_read();
   for (std::uint32_t run = 0; run < pass_.runs.size(); ++run) {
     fingerprint += cut_.source().fingerprint(run);
@@ -188,6 +190,7 @@ void run_pass(const Pass& pass, PassTotals& totals, OutputCheck& check) {
 void run_passes(std::span<const Pass> partitions, PassTotals& totals) {
   unsigned workers = 0;
   for (const Pass& partition : partitions) workers += workers_of(partition);
+  assert(!partitions.empty());
   const tbb::global_control allowance(tbb::global_control::max_allowed_parallelism, workers);
   start_workers(workers);
   std::deque<OutputCheck> checks;

@@ -1,6 +1,7 @@
 #include "exec/write_stage.hpp"
 
 #include <algorithm>
+#include <cassert>
 #include <cstring>
 
 #include "corank/error.hpp"
@@ -20,6 +21,8 @@ WriteStage::WriteStage(const Pass& pass, const PassFacts& facts, PassTotals& tot
 }
 
 void WriteStage::write(InFlightUnit& token) {
+  assert(token.unit.sequence == num_units_ && token.unit.records != 0);
+  ++num_units_;
   const auto begin = TraceClock::now();
   totals_.write_for_merge +=
       std::max(token.merged_at - written_until_, TraceClock::duration(0)).count();
@@ -66,7 +69,10 @@ void WriteStage::emit(InFlightUnit& token) {
     written_bytes_ += piece.size();
     const bool in_buffer =
         piece.data() >= buffer.data() && piece.data() < buffer.data() + buffer.size();
+    assert(facts_.layout.text || piece.size() % facts_.output_bytes == 0);
     if (!pass_.writers.empty() && in_buffer) {
+      // The memory between two pieces of the buffer is free; see Writer::write().
+      assert(unused <= piece.data() && piece.size() <= buffer.size());
       write_piece(piece, static_cast<std::size_t>(piece.data() - unused), token.buffer,
                   token.unit.sequence);
       unused = piece.data() + piece.size();
@@ -74,6 +80,7 @@ void WriteStage::emit(InFlightUnit& token) {
       write_piece(piece, 0, nullptr, token.unit.sequence);
     } else if (pass_.shape) {
       // In memory, pieces move up to close the gaps that the operators left.
+      assert(at + piece.size() <= pass_.in_place.size());
       const auto place = pass_.in_place.subspan(at, piece.size());
       if (!piece.empty()) std::memmove(place.data(), piece.data(), piece.size());
       piece = place;
@@ -99,6 +106,7 @@ void WriteStage::write_piece(std::span<const std::byte> piece, std::size_t free_
 void WriteStage::share_out(std::span<const std::byte> piece) {
   const std::size_t writers = pass_.writers.size();
   while (!piece.empty()) {
+    assert(records_to_writers_ < pass_.limit);
     while (records_to_writers_ == part_of(pass_.limit, writer_ + 1, writers)) ++writer_;
     const std::uint64_t room = part_of(pass_.limit, writer_ + 1, writers) - records_to_writers_;
     std::uint64_t records = std::min<std::uint64_t>(piece.size() / facts_.output_bytes, room);
@@ -106,6 +114,7 @@ void WriteStage::share_out(std::span<const std::byte> piece) {
     if (const TextLayout* const text = pass_.output.encoding->layout().text)
       for (records = bytes = 0; records < room && bytes < piece.size(); ++records)
         bytes += record_bytes(*text, piece.data() + bytes);
+    assert(writer_ < writers && records != 0 && bytes <= piece.size());
     pass_.writers[writer_].write(piece.first(bytes));
     records_to_writers_ += records;
     piece = piece.subspan(bytes);
