@@ -1,6 +1,7 @@
 #include "verify/fingerprint.hpp"
 
 #include <algorithm>
+#include <cassert>
 #include <cstring>
 #include <type_traits>
 #include <vector>
@@ -48,6 +49,7 @@ CORANK_AES inline std::uint64_t sum_of(__m128i sums) {
 
 CORANK_AES inline __attribute__((always_inline)) __m128i add_rounds(
     std::span<const std::byte> records, std::uint32_t record_bytes) {
+  assert(record_bytes != 0 && records.size() % record_bytes == 0);
   __m128i sums = _mm_setzero_si128();
   const std::byte* const end = records.data() + records.size();
   if (record_bytes < 16) {
@@ -109,6 +111,7 @@ CORANK_AES std::uint64_t sum_entry_rounds(const TextLayout& layout,
 
 // Returns the first eight bytes of a line, padded with zeros. Memory is readable up to `end`.
 inline std::uint64_t head_of(std::string_view line, const char* end) {
+  assert(line.data() + line.size() <= end);
   const auto bytes = static_cast<unsigned>(std::min<std::size_t>(line.size(), 8));
   const unsigned loaded = end - line.data() >= 8 ? 8 : bytes;
   const std::uint64_t word = detail::byte_swap(
@@ -123,6 +126,7 @@ CORANK_AES OrderedSum sum_line_rounds(const std::byte* lines, std::span<const st
   std::uint64_t last_head = last.empty() ? 0 : head_of(last, last.data() + last.size());
   std::size_t begin = 0;
   for (const std::uint32_t end : ends) {
+    assert(begin <= end);
     const std::string_view line(all + begin, end - begin);
     const std::uint64_t head = head_of(line, all_end);
     if (head <= last_head && (strict ? line <= last : line < last)) return {0, false};
@@ -158,6 +162,7 @@ constexpr std::uint32_t min_for_two_chains = 64;
 template <class See>
 CORANK_VAES std::uint64_t sum_two_chains(std::span<const std::byte> records,
                                          std::uint32_t record_bytes, See see) {
+  assert(record_bytes >= 32 && records.size() % record_bytes == 0);
   __m128i sums = _mm_setzero_si128();
   const std::byte* const end = records.data() + records.size();
   for (const std::byte* record = records.data(); record != end; record += record_bytes) {
@@ -286,6 +291,7 @@ std::optional<OrderedSum> sum_and_order([[maybe_unused]] FingerprintSum sum,
                                         [[maybe_unused]] const KeyLayout& layout,
                                         [[maybe_unused]] std::span<const std::byte> records,
                                         [[maybe_unused]] bool strict) {
+  assert(!records.empty() && records.size() % layout.record_bytes == 0);
 #ifdef __x86_64__
   const auto key = first_word(layout);
   if (sum != sum_wide_rounds || !key) return std::nullopt;
@@ -317,6 +323,7 @@ std::span<const FingerprintSum> fingerprint_sums() {
 }
 
 std::uint64_t portable_fingerprint(std::span<const std::byte> records, std::uint32_t record_bytes) {
+  assert(record_bytes != 0 && records.size() % record_bytes == 0);
   const auto sum_of = [&](auto bytes) {
     std::uint64_t sum = 0;
     const std::byte* const end = records.data() + records.size();

@@ -4,6 +4,7 @@
 #include <tbb/task_arena.h>
 
 #include <algorithm>
+#include <cassert>
 #include <optional>
 
 #include "corank/error.hpp"
@@ -38,6 +39,7 @@ bool OutputVerifier::follows(const std::byte* record, const std::byte* predecess
 void OutputVerifier::look(std::span<const std::byte> bytes, std::uint64_t rank, unsigned threads) {
   const KeyLayout layout = encoding_.layout();
   const std::uint32_t record_bytes = layout.record_bytes;
+  assert(threads != 0 && bytes.size() % record_bytes == 0);
   const std::uint64_t records = bytes.size() / record_bytes;
   const bool strict = kind_ == OutputOrder::Kind::strict;
   const auto verify_range = [&](std::uint64_t begin, std::uint64_t end) {
@@ -74,6 +76,7 @@ void OutputVerifier::look(std::span<const std::byte> bytes, std::uint64_t rank, 
 
 void OutputVerifier::follow(std::span<const std::byte> bytes, std::uint64_t rank) {
   if (bytes.empty()) return;
+  assert(bytes.size() % encoding_.record_bytes() == 0);
   const auto first = bytes.first(encoding_.record_bytes());
   const auto last = bytes.last(encoding_.record_bytes());
   if (last_.empty())
@@ -84,6 +87,7 @@ void OutputVerifier::follow(std::span<const std::byte> bytes, std::uint64_t rank
 }
 
 void OutputVerifier::check_edge(const OutputVerifier& next) const {
+  assert(!empty() && !next.empty());
   if (!follows(next.first_.data(), last_.data()))
     throw Corrupted(
         "a part of the output begins with a record that does not follow the part before");

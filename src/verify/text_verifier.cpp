@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cassert>
 #include <iterator>
 #include <string_view>
 #include <utility>
@@ -46,6 +47,7 @@ bool TextVerifier::verify_lines(Part& part) const {
     std::size_t scanned = 0;
     const std::size_t found = best_find_ends()(block, layout.terminator, ends, scanned);
     if (found == 0) return false;
+    assert(found <= ends.size() && ends[found - 1] < block.size());
     const auto checked = sum_and_order(sum_, rest.data(), {ends.data(), found}, strict_, last);
     if (!checked || !checked->ascends) return false;
     sum += checked->sum;
@@ -94,6 +96,7 @@ void TextVerifier::look(std::span<const std::span<const std::byte>> pieces, std:
       if (!bytes.empty()) parts.push_back({bytes, offset});
       offset += bytes.size();
     }
+  assert(threads != 0);
   if (parts.empty()) return;
   if (threads == 1)
     for (Part& part : parts) look(part);
@@ -129,10 +132,12 @@ void TextVerifier::take(const UnitProof& found, std::span<const std::byte> piece
 
 void TextVerifier::join(std::uint64_t sequence, Verified unit) {
   const std::lock_guard lock(mutex_);
-  auto here = verified_.emplace(sequence, std::move(unit)).first;
+  const auto [here, is_new] = verified_.emplace(sequence, std::move(unit));
+  assert(is_new);  // every unit is verified once
   const auto join_next = [this](auto before) {
     const auto after = std::next(before);
     if (after == verified_.end() || before->second.end != after->first) return;
+    assert(before->first < before->second.end && after->first < after->second.end);
     check(before->second, after->second);
     before->second.end = after->second.end;
     before->second.last = std::move(after->second.last);
@@ -156,6 +161,8 @@ void TextVerifier::check(const Verified& before, const Verified& after) const {
 }
 
 void TextVerifier::check_edge(const TextVerifier& next) const {
+  // All neighbours have been joined, and compared with each other.
+  assert(verified_.size() == 1 && next.verified_.size() == 1);
   check(verified_.rbegin()->second, next.verified_.begin()->second);
 }
 
