@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cassert>
 #include <limits>
 #include <string>
 
@@ -48,6 +49,7 @@ unsigned Budget::reserve(const Compression& compression) {
 }
 
 std::uint64_t Budget::widest(std::size_t partitions) const {
+  assert(partitions != 0);
   // Decompressors and pipes get the other half.
   const std::uint64_t bytes = bytes_ / partitions / (has_streams_ ? 2 : 1);
   std::uint64_t widest =
@@ -71,8 +73,10 @@ std::optional<PassPlan> Budget::plan(std::span<const Run> runs, const PassNeeds&
     merged_bytes += run.bytes();
     decoders_bytes += run.input().memory_bytes;
   }
-  const std::uint64_t memory_bytes =
-      bytes_ / needs.partitions - std::min(decoders_bytes, needs.held * decoder_bytes_);
+  assert(needs.partitions != 0 && needs.held != 0);
+  decoders_bytes = std::min(decoders_bytes, needs.held * decoder_bytes_);
+  assert(decoders_bytes <= bytes_ / needs.partitions);
+  const std::uint64_t memory_bytes = bytes_ / needs.partitions - decoders_bytes;
   // The size of a stream is unknown until it ends.
   if (has_streams_) merged_bytes = std::numeric_limits<std::uint64_t>::max();
   const std::uint64_t slice_bytes = std::min(merged_bytes, needs.wanted_bytes) / needs.partitions;

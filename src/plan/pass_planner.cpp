@@ -1,6 +1,7 @@
 #include "plan/pass_planner.hpp"
 
 #include <algorithm>
+#include <cassert>
 #include <numeric>
 
 #include "corank/text_key.hpp"
@@ -69,6 +70,7 @@ std::optional<PassPlan> plan_pass(std::uint64_t runs, std::uint32_t record_bytes
                                   std::uint64_t memory_bytes, std::uint64_t merged_bytes,
                                   std::uint64_t max_unit_bytes, std::uint64_t edge_bytes,
                                   std::uint64_t runs_to_chunks) {
+  assert(runs != 0 && record_bytes != 0 && runs_to_chunks != 0);
   const std::uint64_t pass_min_chunk_bytes = round_up(record_bytes + edge_bytes, page_bytes());
   // Records fill at least half of a chunk, so two chunks have room for a record.
   const std::uint64_t pass_min_unit_bytes =
@@ -106,6 +108,10 @@ std::optional<PassPlan> plan_pass(std::uint64_t runs, std::uint32_t record_bytes
       round_down_to_pages(std::min(plan.unit_bytes / record_bytes, max_unit_records), record_bytes);
   plan.unit_bytes = round_up(plan.unit_records * record_bytes, page_bytes());
   plan.chunks = chunks_needed(runs, plan.read_ahead, plan.unit_records, plan.chunk_records);
+  assert(plan.chunk_records != 0 && plan.unit_records != 0);
+  assert(plan.chunk_bytes % page_bytes() == 0 && plan.unit_bytes % page_bytes() == 0);
+  assert(plan.chunk_records * record_bytes + edge_bytes <= plan.chunk_bytes);
+  assert(plan.chunks * plan.chunk_bytes + plan.tokens * plan.unit_bytes <= memory_bytes);
   return plan;
 }
 
@@ -115,6 +121,7 @@ std::optional<PassPlan> plan_text_pass(std::uint64_t runs, std::uint64_t memory_
   PassPlan plan{};
   plan.tokens = tokens;
   plan.read_ahead = read_ahead_of(runs);
+  assert(runs != 0 && runs_to_chunks != 0);
   plan.large_bytes = memory_bytes / 4;
   memory_bytes -= plan.large_bytes;
 
@@ -142,6 +149,9 @@ std::optional<PassPlan> plan_text_pass(std::uint64_t runs, std::uint64_t memory_
   const std::uint64_t room_bytes = plan.chunk_bytes - plan.chunk_records * sizeof(PrefixRef);
   plan.chunks = held_chunks + (tokens + 1) * (plan.unit_records / plan.chunk_records +
                                               2 * plan.unit_bytes / room_bytes + 1);
+  assert(plan.chunk_records != 0 && plan.unit_records != 0);
+  assert(plan.chunk_bytes % page_bytes() == 0 && plan.unit_bytes % page_bytes() == 0);
+  assert(plan.chunks * plan.chunk_bytes + plan.tokens * plan.unit_bytes <= memory_bytes);
   return plan;
 }
 
@@ -206,6 +216,7 @@ std::uint64_t min_text_memory() {
 
 std::vector<IntermediatePass> plan_intermediate_passes(std::vector<std::uint64_t> records,
                                                        std::size_t widest) {
+  assert(widest >= 2);  // a pass over one run would never end
   std::vector<IntermediatePass> passes;
   while (records.size() > widest) {
     const std::size_t count = std::min(widest, records.size() - widest + 1);
@@ -217,6 +228,7 @@ std::vector<IntermediatePass> plan_intermediate_passes(std::vector<std::uint64_t
       if (end + 1 == count || (end + 1 > count && sum < pass.records))
         pass = {end + 1 - count, count, sum};
     }
+    assert(pass.count >= 2 && pass.first + pass.count <= records.size());
     const auto first = records.begin() + static_cast<std::ptrdiff_t>(pass.first);
     *first = pass.records;
     records.erase(first + 1, first + static_cast<std::ptrdiff_t>(count));
