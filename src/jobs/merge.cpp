@@ -4,6 +4,7 @@
 #include <tbb/task_arena.h>
 
 #include <algorithm>
+#include <cassert>
 #include <limits>
 #include <memory>
 #include <numeric>
@@ -37,6 +38,7 @@ struct Edges {
 
 // Returns the contents of a nameless file as a run, and leaves the writer empty.
 Run run_of(Writer& temporary, std::uint32_t record_bytes) {
+  assert(temporary.bytes() % record_bytes == 0);
   const std::uint64_t records = temporary.bytes() / record_bytes;
   return Run(temporary.take_file(), temporary.path(), record_bytes, records);
 }
@@ -303,6 +305,7 @@ std::vector<Partition> MergeJob::partitions_of_output(std::size_t count) const {
     partitions.push_back({rank, end});
     rank = end;
   }
+  assert(partitions.back().end == run_records_);
   return partitions;
 }
 
@@ -329,6 +332,7 @@ void MergeJob::skip_written(std::span<Partition> partitions) {
   const std::vector<std::uint64_t> cut =
       options_.text ? resumed_.cut
                     : cuts_.checked(done, runs_, std::vector<std::uint64_t>(runs_.size()));
+  assert(cut.size() == runs_.size());
   for (std::size_t i = 0; i < runs_.size(); ++i)
     runs_[i] = runs_[i].stretch(cut[i], runs_[i].records() - cut[i]);
   for (Partition& partition : partitions)
@@ -359,6 +363,7 @@ void MergeJob::run_intermediate_passes(std::uint64_t widest, const std::filesyst
 // Merges neighbouring runs into a temporary one, which takes their place.
 void MergeJob::run_intermediate_pass(const IntermediatePass& pass,
                                      const std::filesystem::path& folder) {
+  assert(pass.count >= 2 && pass.first + pass.count <= runs_.size());
   const auto first = runs_.begin() + static_cast<std::ptrdiff_t>(pass.first);
   const auto end = first + static_cast<std::ptrdiff_t>(pass.count);
   Writer temporary(folder);
@@ -384,6 +389,7 @@ void MergeJob::run_intermediate_pass(const IntermediatePass& pass,
   fingerprints_[pass.first] = fingerprint;
   const auto gone = fingerprints_.begin() + static_cast<std::ptrdiff_t>(pass.first) + 1;
   fingerprints_.erase(gone, gone + static_cast<std::ptrdiff_t>(pass.count) - 1);
+  assert(fingerprints_.size() == runs_.size());
 }
 
 // Returns the edges of several partitions if intermediate set operations may change the ranks.
@@ -400,6 +406,7 @@ std::vector<Edges> MergeJob::edges_of(std::span<const Partition> partitions) con
 // After intermediate set operations there are fewer runs and records than at the start.
 void MergeJob::replan_after_set_passes(std::span<Partition> partitions,
                                        std::span<const Edges> edges) {
+  assert(edges.empty() || edges.size() == partitions.size());
   const std::uint64_t records = records_of(runs_);
   operators_ = format_.operators(runs_.size());
   if (options_.text)

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cassert>
 #include <utility>
 
 #include "corank/error.hpp"
@@ -77,6 +78,8 @@ void MergeOutput::open(std::span<const Partition> partitions, std::span<const Ru
   const auto is_input = [runs](FileIdentity file) {
     return std::ranges::any_of(runs, [&](const Run& run) { return run.identity() == file; });
   };
+  assert(writers_.empty());
+  assert(partitions.size() == 1 || partitions.size() == paths_.size());
   is_filled_in_turn_ = partitions.size() != paths_.size();
   for (std::size_t i = 0; i < paths_.size(); ++i) {
     const auto [begin, end] = partitions[std::min(i, partitions.size() - 1)];
@@ -93,6 +96,7 @@ void MergeOutput::open(std::span<const Partition> partitions, std::span<const Ru
 
 Resumed MergeOutput::resume(std::span<Partition> partitions, std::span<const Run> runs,
                             const PassOperators& operators) {
+  assert(partitions.size() <= writers_.size());
   Resumed resumed;
   for (std::size_t i = 0; i < partitions.size(); ++i)
     resume_file(writers_[i], partitions[i], i == 0 ? std::string_view(format_.output_header()) : "",
@@ -111,6 +115,7 @@ void MergeOutput::resume_file(Writer& writer, Partition& partition, std::string_
   const std::string_view reason = found ? file->why_not_resumable() : output_differs;
   if (!reason.empty()) warn_starting_over(options_, writer.path(), reason);
   if (!found) return writer.resume_at(0, 0);
+  assert(found->merged_bytes <= found->kept_bytes && found->kept_bytes <= file->left_bytes());
   partition.begin = std::max(partition.begin, found->rank);
   resumed.cut = found->cut;
   resumed.kept_bytes += found->kept_bytes;
@@ -149,7 +154,10 @@ std::uint64_t MergeOutput::commit() {
 }
 
 void MergeOutput::leave_for_resume() {
-  for (const Writer& writer : writers_) writer.atomic()->leave();
+  for (const Writer& writer : writers_) {
+    assert(writer.atomic());  // other outputs cannot be resumed
+    writer.atomic()->leave();
+  }
   if (!writers_.empty() && options_.notice)
     options_.notice(output_.string() +
                     ": what was written is kept; with --resume a merge goes on from there");

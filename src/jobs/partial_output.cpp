@@ -3,6 +3,7 @@
 #include <fcntl.h>
 
 #include <algorithm>
+#include <cassert>
 #include <string>
 #include <utility>
 #include <vector>
@@ -22,6 +23,7 @@ std::uint32_t output_bytes(const Options& options) {
 // Returns the whole records after `header_bytes` in the first `bytes` of a partial output as a run.
 Run written(const AtomicFile& left, const Options& options, std::uint64_t bytes,
             std::uint64_t header_bytes = 0) {
+  assert(header_bytes <= bytes);
   Run run(FileDescriptor(::fcntl(left.descriptor().get(), F_DUPFD_CLOEXEC, 0)),
           "the unfinished output", output_bytes(options),
           (bytes - header_bytes) / output_bytes(options), header_bytes);
@@ -57,6 +59,7 @@ ScanResult count_lines(const Run& lines, const std::filesystem::path& output,
 std::uint64_t checksum_of(const FileDescriptor& file, const std::filesystem::path& output,
                           const Options& options, std::uint64_t from, std::uint64_t bytes) {
   const std::uint32_t record_bytes = output_bytes(options);
+  assert(from <= bytes && (bytes - from) % record_bytes == 0);
   const std::uint64_t block_bytes =
       std::max<std::uint64_t>((std::uint64_t{1} << 20) / record_bytes, 1) * record_bytes;
   std::vector<std::byte> block(block_bytes);

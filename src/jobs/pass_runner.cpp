@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cassert>
 #include <chrono>
 #include <limits>
 
@@ -35,6 +36,7 @@ PassPlan PassRunner::plan(const PassSpec& spec) const {
 }
 
 unsigned PassRunner::threads_of(const PassSpec& spec) const {
+  assert(!spec.partitions.empty());
   return std::max(context_.threads / static_cast<unsigned>(spec.partitions.size()), 1u);
 }
 
@@ -83,6 +85,9 @@ std::vector<std::unique_ptr<Backend>> PassRunner::make_backends(const PassSpec& 
 }
 
 std::uint64_t PassRunner::run(const PassSpec& spec) {
+  assert(spec.fingerprints.size() == spec.runs.size());
+  assert(spec.writers.empty() || spec.in_place.empty());
+  assert(spec.partitions.size() == 1 || spec.partitions.size() == spec.writers.size());
   const Options& options = context_.options;
   PassPlan plan = this->plan(spec);
   const std::vector<std::vector<Run>> partitions =
@@ -149,6 +154,7 @@ void PassRunner::check_temporaries(const PassSpec& spec,
                                    std::span<const std::vector<Run>> partitions,
                                    std::span<const std::atomic<std::uint64_t>> read) const {
   for (std::size_t i = 0; i < read.size(); ++i) {
+    assert(i < spec.runs.size());
     std::uint64_t records = 0;
     for (const std::vector<Run>& partition : partitions) records += partition[i].records();
     if (spec.runs[i].is_temporary() && records == spec.runs[i].records() &&

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cassert>
 
 #include "run/key_search.hpp"
 #include "run/line_search.hpp"
@@ -20,6 +21,8 @@ std::uint64_t bytes_to_merge_again(std::uint64_t kept_bytes, bool shaped) {
 std::vector<std::byte> to_input_record(const Selection& selection,
                                        const std::vector<std::byte>& out) {
   if (selection.fields.empty()) return out;
+  assert(selection.output.fields.size() == selection.fields.size());
+  assert(out.size() == selection.output.record_bytes);
   std::vector<std::byte> record(selection.record.record_bytes);
   for (std::size_t i = 0; i < selection.fields.size(); ++i) {
     const Field& field = selection.output.fields[i];
@@ -79,6 +82,7 @@ std::string query_text(const Schema& schema, const Query& query) {
 }  // namespace
 
 Resumption resume_at_rank(std::uint64_t left_bytes, std::uint32_t output_bytes) {
+  assert(output_bytes != 0);
   const std::uint64_t kept = left_bytes / output_bytes;
   const std::uint64_t again = bytes_to_merge_again(kept * output_bytes, false) / output_bytes;
   const std::uint64_t merged = kept - std::min(kept, std::max<std::uint64_t>(again, 1));
@@ -146,6 +150,7 @@ std::optional<Resumption> resume_at_line(const Run& left, const TextLayout& text
   bool known = false;
   for (const Run& run : runs) {
     found.cut.push_back(find_line(run, text, text, key, Bound::lower, 0, run.records()));
+    assert(found.cut.back() <= run.records());
     found.rank += found.cut.back();
     if (known || found.cut.back() == run.records()) continue;
     const std::vector<std::byte> line = line_at(run, text, found.cut.back());
@@ -164,6 +169,7 @@ std::uint64_t missing_terminators(std::span<const Run> runs, const TextLayout& t
   for (const Run& run : runs) {
     std::byte last{};
     if (run.records() == 0) continue;
+    assert(run.record_bytes() == 1);
     run.read(run.records() - 1, 1, {&last, 1});
     missing += last != static_cast<std::byte>(text.terminator);
   }

@@ -1,6 +1,7 @@
 #include "jobs/run_cuts.hpp"
 
 #include <algorithm>
+#include <cassert>
 #include <numeric>
 
 #include "jobs/diagnostics.hpp"
@@ -17,6 +18,7 @@ std::uint64_t records_of(std::span<const Run> runs) {
 }
 
 RunCuts::Positions RunCuts::at(std::uint64_t rank, std::span<const Run> runs) const {
+  assert(rank <= records_of(runs));
   const TextLayout* const text = encoding_.layout().text;
   if (rank != records_of(runs) && !copies_)
     return text ? cut_lines(rank, runs, *text) : cut_runs(rank, runs, encoding_).position;
@@ -32,6 +34,7 @@ RunCuts::Positions RunCuts::at(std::uint64_t rank, std::span<const Run> runs) co
 
 RunCuts::Positions RunCuts::checked(std::uint64_t rank, std::span<const Run> runs,
                                     const Positions& from) const {
+  assert(from.size() == runs.size());
   Positions to = at(rank, runs);
   // A cut lies before `from` only if that run is not sorted.
   for (std::size_t run = 0; run < runs.size(); ++run)
@@ -42,6 +45,7 @@ RunCuts::Positions RunCuts::checked(std::uint64_t rank, std::span<const Run> run
 }
 
 RunCuts::Positions RunCuts::behind_group(Positions cut, std::span<const Run> runs) const {
+  assert(cut.size() == runs.size());
   const std::vector<std::byte> last = last_before(cut, runs);
   for (std::size_t run = 0; run < runs.size() && !last.empty(); ++run)
     cut[run] = std::max(cut[run], upper_bound(runs[run], encoding_.layout(), last.data()));
@@ -52,6 +56,7 @@ std::vector<std::byte> RunCuts::last_before(const Positions& cut, std::span<cons
   std::vector<std::byte> last, record;
   for (std::size_t run = 0; run < runs.size(); ++run) {
     if (cut[run] == 0) continue;
+    assert(cut[run] <= runs[run].records());
     record.resize(runs[run].record_bytes());
     runs[run].read(cut[run] - 1, 1, record);
     if (last.empty() || record_less(encoding_.layout(), last.data(), record.data())) last = record;
@@ -79,6 +84,7 @@ std::vector<std::vector<Run>> RunCuts::stretches(std::span<const Run> runs,
                                                  std::span<const Partition> partitions) const {
   std::vector<std::vector<Run>> partitioned;
   std::uint64_t rank = 0;
+  [[maybe_unused]] std::uint64_t end = 0;  // of the partition before
   Positions to(runs.size());
   const auto advance = [&](std::uint64_t next) {
     if (next <= rank) return;
@@ -86,6 +92,8 @@ std::vector<std::vector<Run>> RunCuts::stretches(std::span<const Run> runs,
     rank = std::reduce(to.begin(), to.end());
   };
   for (const Partition& partition : partitions) {
+    assert(end <= partition.begin && partition.begin <= partition.end);
+    end = partition.end;
     advance(partition.begin);
     const Positions from = to;
     advance(partition.end);
@@ -97,6 +105,7 @@ std::vector<std::vector<Run>> RunCuts::stretches(std::span<const Run> runs,
 }
 
 bool RunCuts::in_order_at(const Run& run, std::uint64_t record) const {
+  assert(0 < record && record < run.records());
   std::vector<std::byte> pair(2 * run.record_bytes());
   run.read(record - 1, 2, pair);
   return !record_less(encoding_.layout(), pair.data() + run.record_bytes(), pair.data());
