@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cassert>
 #include <utility>
 
 #include "backend/cpu_backend.hpp"
@@ -66,6 +67,8 @@ std::vector<std::span<const std::byte>> pages_of(std::span<const Run> runs,
     auto [begin, end] = ranges[i++];
     for (; i < ranges.size() && ranges[i].first <= end + gap_bytes; ++i)
       end = std::max(end, ranges[i].second);
+    assert(begin < end && (pages.empty() || pages.back().data() + pages.back().size() <=
+                                                reinterpret_cast<const std::byte*>(begin)));
     pages.emplace_back(reinterpret_cast<const std::byte*>(begin), end - begin);
   }
   return pages;
@@ -87,6 +90,7 @@ std::string Backends::outcome(std::uint64_t units) const {
 
 std::vector<std::unique_ptr<Backend>> Backends::make(std::size_t partitions, BackendConfig config,
                                                      PassPlan& plan, std::uint32_t record_bytes) {
+  assert(partitions != 0);
   if (decision_.cuda && faults_.given_up())
     decision_ = {false, "the device failed: " + faults_.first()};
   for (;;) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cassert>
 #include <cstring>
 #include <fstream>
 #include <optional>
@@ -35,6 +36,7 @@ const std::byte* record_at(const Segment& segment, std::uint64_t index,
 class LayoutWords final : public detail::KeyWords {
  public:
   explicit LayoutWords(const KeyLayout& layout) : layout_(layout), two_words_(two_words(layout)) {
+    assert(layout.pieces_count != 0);
     for (std::uint32_t p = 0; p < layout.pieces_count; ++p) {
       const bool tail = p >= layout.prefix_pieces;
       if (p == 0 || tail || layout.pieces[p].word != layout.pieces[p - 1].word)
@@ -76,6 +78,7 @@ class LayoutWords final : public detail::KeyWords {
 
   // Returns a layout that reads the key's word `word` alone.
   KeyLayout layout(std::uint32_t word) const {
+    assert(word < words());
     const std::uint32_t count = first_pieces_[word + 1] - first_pieces_[word];
     return {pieces_.data() + first_pieces_[word], count, count, layout_.record_bytes};
   }
@@ -103,9 +106,12 @@ class CpuBackend final : public Backend {
         fingerprint_(config.fingerprint),
         merger_(*words_,
                 operators_ ? Output::read_next : output_to_rest(config.streamed_unit_bytes),
-                threads_, config.tokens) {}
+                threads_, config.tokens) {
+    assert(layout_.text ? !operators_ : !text_operators_);
+  }
 
   MergedUnit merge(const WorkUnit& unit, std::byte* output) override {
+    assert(!unit.segments.empty());
     std::vector<Stretch> runs;
     // Joins a run's segments that are adjacent in memory: the first takes the records of all, and
     // the others stay empty. Fewer sequences merge faster.
@@ -113,6 +119,7 @@ class CpuBackend final : public Backend {
     const Chunk* chunk = nullptr;
     const std::byte* end = nullptr;
     for (const Segment& segment : unit.segments) {
+      assert(segment.count != 0 && segment.first + segment.count <= segment.chunk->count);
       const std::byte* const begin = record_at(segment, 0, layout_.record_bytes);
       if (begin != end || segment.chunk->run != chunk->run) taking = runs.size();
       runs.push_back({begin, 0, false, true});  // true until one of its chunks differs
@@ -126,6 +133,11 @@ class CpuBackend final : public Backend {
     std::optional<TextUnitOperators> text_shaper;
     if (text_operators_) text_shaper.emplace(*text_operators_, unit, fingerprint_);
     const bool reads_first = fingerprint_ && !unit.segments.front().chunk->fingerprint;
+    // The backend is the first to read either all segments of a unit or none.
+    assert(std::ranges::all_of(unit.segments, [&](const Segment& segment) {
+      return segment.chunk->fingerprint.has_value() ==
+             unit.segments.front().chunk->fingerprint.has_value();
+    }));
     const auto read =
         merger_.merge(runs, output, shaper ? &*shaper : nullptr,
                       reads_first ? fingerprint_ : nullptr, text_shaper ? &*text_shaper : nullptr);
