@@ -1,37 +1,84 @@
-// Exceptions of the library. Every message names the file, the place in it, and the remedy.
+// Errors and warnings of the library. Every message names the file, the place in it, and the
+// remedy.
 //
-// All of them derive from Error. std::bad_alloc and std::system_error pass through unchanged.
+// All exceptions derive from Error. std::bad_alloc and std::system_error pass through unchanged.
+// Messages refer to settings symbolically, so that each caller can name them for its own users:
+// see Message::worded(). All functions may be called from any thread.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <utility>
+#include <vector>
+
+#include "corank/setting.hpp"
 
 namespace corank {
 
-// Any reason to stop: bad input, bad options, a failing system call, a failing device.
+// Text that refers to settings.
+class Message {
+ public:
+  // `marked` holds a marker for each setting; see src/util/setting_text.hpp. Text without markers
+  // is the message itself. Implicit, so that text can be passed where a message is wanted.
+  Message(std::string marked) : marked_(std::move(marked)) {}
+  Message(const char* marked) : marked_(marked) {}
+
+  // Returns the text with each setting as name(setting), and `before_value` between it and its
+  // value: "--bad skip", say.
+  std::string worded(std::string_view (*name)(Setting), std::string_view before_value = " ") const;
+  // Returns the text with the library's names: "TextFormat::bad_numbers = skip", say.
+  std::string text() const;
+  // Returns the settings in the order in which the text refers to them.
+  std::vector<Setting> settings() const;
+
+ private:
+  std::string marked_;
+};
+
+// Reason of an Error.
+enum class ErrorCode : std::uint8_t {
+  options,        // options contradict each other, or the runs
+  input,          // a run does not hold what it should, or the output cannot take its place
+  out_of_order,   // see OutOfOrder
+  duplicate_key,  // OnEqual::error, and two records have equal keys
+  exists,         // the output exists
+  memory,         // the memory budget or the system's memory does not suffice
+  system,         // a system call failed
+  device,         // a device or its driver failed, or there is none
+  corrupted,      // see Corrupted
+  interrupted,    // see Interrupted
+};
+
+// Base of all exceptions. what() is the message with the library's names of settings.
 class Error : public std::runtime_error {
  public:
-  using std::runtime_error::runtime_error;
+  explicit Error(Message message) : Error(ErrorCode::input, std::move(message)) {}
+  Error(ErrorCode code, Message message)
+      : std::runtime_error(message.text()), message_(std::move(message)), code_(code) {}
+
+  ErrorCode code() const { return code_; }
+  const Message& message() const { return message_; }
+  std::vector<Setting> settings() const { return message_.settings(); }
+  std::string worded(std::string_view (*name)(Setting), std::string_view before_value = " ") const {
+    return message_.worded(name, before_value);
+  }
+
+ private:
+  Message message_;
+  ErrorCode code_;
 };
 
 // A run is not sorted: one of its records sorts before its predecessor.
 class OutOfOrder : public Error {
  public:
-  OutOfOrder(std::filesystem::path file, std::uint64_t record, std::uint64_t byte)
-      : OutOfOrder(std::move(file), record, byte,
-                   "record " + std::to_string(record) + " (byte " + std::to_string(byte) + ")") {}
-  // `place` describes the record for the message, such as "line 7". `byte` is 0 if unknown.
-  // `more_advice` is appended to the remedy.
+  OutOfOrder(std::filesystem::path file, std::uint64_t record, std::uint64_t byte);
+  // `place` describes the record. The byte is 0 where it is not known: in a pipe. `more_advice`
+  // continues the remedy.
   OutOfOrder(std::filesystem::path file, std::uint64_t record, std::uint64_t byte,
-             const std::string& place, const std::string& more_advice = {})
-      : Error(file.string() + ": " + place +
-              " is out of order; sort this run by the same keys, or correct --by" + more_advice),
-        file_(std::move(file)),
-        record_(record),
-        byte_(byte) {}
+             const std::string& place, const std::string& more_advice = {});
 
   const std::filesystem::path& file() const { return file_; }
   // Number of the record in the file, counted from 0.
@@ -49,16 +96,13 @@ class OutOfOrder : public Error {
 // library, is at fault. Detected by the self-verification; see Options::verify.
 class Corrupted : public Error {
  public:
-  explicit Corrupted(const std::string& what)
-      : Error("wrong bytes were found by the self-verification: " + what +
-              "; nothing was replaced and the runs are as they were; try again, and check the "
-              "memory and the disks of this machine") {}
+  explicit Corrupted(const std::string& what);
 };
 
 // The caller's stop token was triggered. The output is as it was before the call.
 class Interrupted : public Error {
  public:
-  Interrupted() : Error("interrupted; the output is unchanged") {}
+  Interrupted();
 };
 
 }  // namespace corank

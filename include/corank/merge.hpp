@@ -36,8 +36,8 @@ Stats merge(std::span<const std::filesystem::path> runs, const std::filesystem::
             const Options& options);
 
 // Returns what merge() would do with the same arguments, as text for people: passes, partitions,
-// operators, buffers and backend. Opens and probes the runs, but writes nothing. Throws what merge()
-// throws before it writes.
+// operators, buffers and backend. Opens and probes the runs, but writes nothing. Throws what
+// merge() throws before it writes.
 std::string explain_merge(std::span<const std::filesystem::path> runs,
                           const std::filesystem::path& output, const Options& options);
 

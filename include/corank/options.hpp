@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "corank/compression.hpp"
+#include "corank/error.hpp"
 #include "corank/query.hpp"
 #include "corank/record.hpp"
 #include "corank/text.hpp"
@@ -146,7 +147,7 @@ struct Options {
 
   // Receives warnings, each a sentence for the user, such as that several passes are needed. Called
   // on the thread that called merge().
-  std::function<void(const std::string&)> notice;
+  std::function<void(const Message&)> notice;
 
   // Receives the progress, about ten times a second at most. Called by one thread at a time, but by
   // any thread.

@@ -133,13 +133,12 @@ void parse_on_equal(std::string_view text, const Schema& schema, const std::vect
 // values by < <= == != >= >, combined by and, or, not and parentheses. Field names may be quoted.
 // Values of bytesN must be quoted, with the escapes \\ \' \" \xNN; shorter ones are padded with NUL
 // bytes. `option` names the option in errors.
-Condition parse_where(std::string_view text, const Schema& schema,
-                      std::string_view option = "--where");
+Condition parse_where(std::string_view text, const Schema& schema, Setting option = Setting::where);
 
 // Parses a condition on columns, such as `2:u64 > 5 and name == 'x'`, with the operators of
 // parse_where(). Columns are written as in parse_text_keys(), without a direction; names may be
 // quoted. Values must be quoted unless they compare as numbers.
-TextCondition parse_text_where(std::string_view text, std::string_view option = "--where");
+TextCondition parse_text_where(std::string_view text, Setting option = Setting::where);
 
 // Parses `field=value`. The field may be quoted, and so may a value of bytesN, as in parse_where().
 FieldValue parse_tombstone(std::string_view text, const Schema& schema);
@@ -147,14 +146,14 @@ FieldValue parse_tombstone(std::string_view text, const Schema& schema);
 // Parses `column=value`; the column is written as in parse_text_keys(). The value may be quoted.
 TextValue parse_text_tombstone(std::string_view text);
 
-// Parses `value,…`, values of the leading key fields; those of bytesN may be quoted. `option` names
-// the option in errors.
-std::vector<FieldValue> parse_bound(std::string_view option, std::string_view text,
-                                    const Schema& schema, const std::vector<KeyField>& keys);
+// Parses `value,…`, values of the leading key fields; those of bytesN may be quoted. `option` is
+// the setting that they are of.
+std::vector<FieldValue> parse_bound(Setting option, std::string_view text, const Schema& schema,
+                                    const std::vector<KeyField>& keys);
 
 // Parses `value,…`, values of the leading keys of variable-length records. Values may be quoted as
 // in parse_where(). With at most one key, `text` is taken as its value, unchanged.
-std::vector<std::string> parse_text_bound(std::string_view option, std::string_view text,
+std::vector<std::string> parse_text_bound(Setting option, std::string_view text,
                                           const std::vector<TextKey>& keys);
 
 // Parses `field,…`, each field at most once.

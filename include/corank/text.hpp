@@ -8,6 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "corank/setting.hpp"
+
 namespace corank {
 
 enum class TextKind : std::uint8_t {
@@ -77,6 +79,6 @@ struct TextFormat {
 // pair, or a name in the header. A quoted name, with the escapes \\ \' \" \xNN, may hold any text
 // and is never read as a number or `line`. Throws Error, which marks the position in `text`;
 // `option` names the option in that message.
-std::vector<TextKey> parse_text_keys(std::string_view text, std::string_view option = "--by");
+std::vector<TextKey> parse_text_keys(std::string_view text, Setting option = Setting::keys);
 
 }  // namespace corank

@@ -78,9 +78,9 @@ class TextEncoding {
   // `header` is the line with the column names, with or without its terminator; for a format
   // without a header it is a record with all columns. Throws Error if the format contradicts itself
   // or `header` lacks a column. `option` names the option of the keys in errors; keys of the option
-  // --by must not be values of pairs.
+  // `keys` must not be values of pairs.
   explicit TextEncoding(const TextFormat& format, std::string_view header = {},
-                        std::string_view option = "--by");
+                        Setting option = Setting::keys);
 
   // Returns a view, valid until the encoding is destroyed.
   TextLayout layout() const { return layout_with(columns_.data()); }

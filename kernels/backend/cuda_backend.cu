@@ -215,7 +215,7 @@ CudaDevice find_cuda_device(int device) {
 
 std::unique_ptr<Backend> make_cuda_backend(int device, const BackendConfig& config) {
   const CudaDevice found = find_cuda_device(device);
-  if (!found.usable) throw DeviceError(found.description + "; --backend cpu needs no GPU", false);
+  if (!found.usable) throw DeviceError(found.description, false);
   if (config.encoding->layout().text) return make_text_backend(device, found.description, config);
   switch (config.encoding->prefix_words()) {
     case 1:

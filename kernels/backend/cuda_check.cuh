@@ -17,8 +17,7 @@ namespace corank {
 inline void check_cuda(cudaError_t status, const char* call) {
   if (status == cudaSuccess) return;
   (void)cudaGetLastError();  // clears the error, which the next launch would report
-  throw DeviceError(std::string("CUDA: ") + cudaGetErrorString(status) + " (in " + call +
-                        "); --backend cpu needs no GPU",
+  throw DeviceError(std::string("CUDA: ") + cudaGetErrorString(status) + " (in " + call + ")",
                     status == cudaErrorMemoryAllocation);
 }
 #define CORANK_CUDA(call) ::corank::check_cuda((call), #call)

@@ -140,10 +140,7 @@ class DeviceBackend final : public Backend {
   static void check_merged(const Found& found) {
     if (found.written == 0 || found.descent != in_order ||
         (found.read != 0 && found.read != found.written))
-      throw DeviceError(
-          "CUDA: what the device merged is not what it read, or not in order; --backend cpu needs "
-          "no GPU",
-          false);
+      throw DeviceError("CUDA: what the device merged is not what it read, or not in order", false);
   }
 
   static RunOutOfOrder disorder_of(const WorkUnit& unit, std::uint64_t record) {

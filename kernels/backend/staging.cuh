@@ -12,6 +12,7 @@
 
 #include "kernels/backend/cuda_check.cuh"
 #include "kernels/formats/unit_kernels.cuh"
+#include "util/setting_text.hpp"
 
 namespace corank {
 
@@ -46,8 +47,8 @@ class Staging {
     if (vectors * vector_bytes > std::numeric_limits<std::uint32_t>::max())
       throw DeviceError("a work unit of " + std::to_string(bytes) + " bytes in " +
                             std::to_string(segments) +
-                            " segments exceeds the 4 GiB that a locator reaches; use a smaller "
-                            "--memory",
+                            " segments exceeds the 4 GiB that a locator reaches; a smaller " +
+                            to_marker(Setting::memory) + " prevents that",
                         true);
     segments_capacity_ = bytes_capacity_ = 0;
     staging_.reset();

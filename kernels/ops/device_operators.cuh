@@ -245,9 +245,7 @@ class DeviceOperatorRunner {
       fits = fits && count <= left;
       left -= count;
     }
-    if (!fits)
-      throw DeviceError(
-          "CUDA: the device found more records than it had; --backend cpu needs no GPU", false);
+    if (!fits) throw DeviceError("CUDA: the device found more records than it had", false);
   }
 
   // Selects the elements of `from` that are flagged.

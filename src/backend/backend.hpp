@@ -21,12 +21,15 @@ namespace corank {
 // A device or its driver failed. The merge can continue without the device.
 class DeviceError : public Error {
  public:
-  DeviceError(const std::string& what, bool out_of_memory)
-      : Error(what), out_of_memory_(out_of_memory) {}
+  // Adds the remedy, the CPU backend, to the problem.
+  DeviceError(const std::string& problem, bool out_of_memory);
+  // Returns the message without the remedy.
+  const std::string& problem() const { return problem_; }
   // Returns whether smaller units, or fewer in flight, may help.
   bool out_of_memory() const { return out_of_memory_; }
 
  private:
+  std::string problem_;
   bool out_of_memory_;
 };
 

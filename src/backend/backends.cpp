@@ -11,6 +11,7 @@
 #include "kernels/backend/cuda_backend.hpp"
 #include "util/buffer_pool.hpp"
 #include "util/math.hpp"
+#include "util/setting_format.hpp"
 
 namespace corank {
 namespace {
@@ -18,20 +19,22 @@ namespace {
 // Decides for a merge of `bytes` bytes of input.
 BackendDecision decide(const Options& options, std::uint64_t bytes) {
   if (options.backend == BackendChoice::cpu) return {false, "asked for"};
+  const std::string cuda = setting_is(Setting::backend, "cuda");
+  const std::string cpu = setting_is(Setting::backend, "cpu");
   if (options.text && options.text->escape) {
     if (options.backend == BackendChoice::cuda)
-      throw Error(
-          "--backend cuda does not read escape characters; use --backend cpu or auto with "
-          "--escape");
+      throw Error(ErrorCode::options,
+                  fmt::format("{} does not read escape characters; use {} or auto with {}", cuda,
+                              cpu, Setting::escape));
     return {false, "escape characters are read on the CPU"};
   }
   const auto needs_cpu = [](const TextKey& key) { return !device_reads(key.type); };
   if (options.text && std::ranges::any_of(options.text->keys, needs_cpu)) {
     const auto key = std::ranges::find_if(options.text->keys, needs_cpu);
     if (options.backend == BackendChoice::cuda)
-      throw Error(fmt::format(
-          "--backend cuda does not read keys of type {}; use --backend cpu or auto for them",
-          type_name(key->type)));
+      throw Error(ErrorCode::options,
+                  fmt::format("{} does not read keys of type {}; use {} or auto for them", cuda,
+                              type_name(key->type), cpu));
     return {false, fmt::format("keys of type {} are read on the CPU", type_name(key->type))};
   }
   if (options.backend == BackendChoice::automatic && built_with_cuda() &&
@@ -41,7 +44,8 @@ BackendDecision decide(const Options& options, std::uint64_t bytes) {
   if (options.backend == BackendChoice::automatic)
     return {device.usable, device.usable ? "a usable device was found" : device.description};
   if (!device.usable)
-    throw Error(fmt::format("--backend cuda: {}; use --backend cpu or auto", device.description));
+    throw Error(ErrorCode::device,
+                fmt::format("{}: {}; use {} or auto", cuda, device.description, cpu));
   return {true, "asked for"};
 }
 
@@ -108,7 +112,7 @@ std::vector<std::unique_ptr<Backend>> Backends::make(std::size_t partitions, Bac
       if (options_.strict_backend) throw;
       faults_.add(fault);
       if (!fault.out_of_memory() || !shrink_to_fit_device(plan, record_bytes))
-        decision_ = {false, std::string("the device failed: ") + fault.what()};
+        decision_ = {false, std::string("the device failed: ") + fault.problem()};
       config.unit_records = plan.unit_records;
       config.tokens = plan.tokens;
       config.unit_bytes = plan.unit_bytes;

@@ -7,7 +7,7 @@ namespace corank {
 void DeviceFaults::add(const DeviceError& fault) {
   if (!fault.out_of_memory()) give_up();
   const std::lock_guard lock(mutex_);
-  if (first_.empty()) first_ = fault.what();
+  if (first_.empty()) first_ = fault.problem();
 }
 
 std::string DeviceFaults::first() const {

@@ -19,11 +19,11 @@ CudaDevice find_cuda_device(int) {
 }
 
 std::unique_ptr<Backend> make_cuda_backend(int, const BackendConfig&) {
-  throw Error(reason);
+  throw Error(ErrorCode::device, reason);
 }
 
 LinkRates measure_link(int) {
-  throw Error(reason);
+  throw Error(ErrorCode::device, reason);
 }
 
 }  // namespace corank

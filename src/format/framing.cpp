@@ -12,6 +12,8 @@
 
 #ifdef __x86_64__
 #include <immintrin.h>
+
+#include "util/setting_format.hpp"
 #endif
 
 namespace corank {
@@ -383,10 +385,13 @@ std::string stray_text_message(const TextLayout& layout, const std::byte* record
     next = detail::csv_field_end(layout, next, text);
     if (next == text) break;
   }
-  const std::string_view remedy =
-      layout.escape != 0 ? "correct the file"
-                         : "double a quote in quotes; if the file escapes quotes by a character, "
-                           "name the character with --escape; if quotes mean nothing, use --lines";
+  const std::string remedy =
+      layout.escape != 0
+          ? "correct the file"
+          : fmt::format(
+                "double a quote in quotes; if the file escapes quotes by a character, "
+                "name the character with {}; if quotes mean nothing, use {}",
+                Setting::escape, Setting::lines);
   return fmt::format("column {} has text after its closing quote, at byte {} of the record; {}",
                      column, at, remedy);
 }
@@ -401,7 +406,7 @@ std::string place_of(const TextLayout& layout, std::uint64_t header_lines, std::
 
 std::string advice_on_disorder(const TextLayout& layout, std::uint64_t record) {
   if (record != 1 || layout.kind == TextKind::pairs) return {};
-  return "; or, if the file begins with a header, say --header";
+  return "; or, if the file begins with a header, say " + to_marker(Setting::header);
 }
 
 void throw_bad_record(const std::filesystem::path& run, std::uint64_t header_lines,
@@ -414,13 +419,13 @@ void throw_bad_record(const std::filesystem::path& run, std::uint64_t header_lin
   if (bad.reason == BadRecord::Reason::open_quote && layout.escape != 0)
     throw Error(
         fmt::format("{}: the last record has no end: a quote is not closed, or the last line end "
-                    "is escaped; correct the file, or --escape",
-                    place));
+                    "is escaped; correct the file, or {}",
+                    place, Setting::escape));
   if (bad.reason == BadRecord::Reason::open_quote)
     throw Error(
         fmt::format("{}: the last column begins with a quote that nothing closes; correct "
-                    "the file, or take --lines if quotes mean nothing in it",
-                    place));
+                    "the file, or take {} if quotes mean nothing in it",
+                    place, Setting::lines));
   if (bad.reason == BadRecord::Reason::cut_off) {
     if (bad.bytes < detail::pair_header_bytes)
       throw Error(
@@ -434,17 +439,20 @@ void throw_bad_record(const std::filesystem::path& run, std::uint64_t header_lin
                     bad.bytes - detail::pair_header_bytes));
   }
   if (bad.reason == BadRecord::Reason::ragged)
-    throw Error(fmt::format("{}: has {} of {} columns; correct it, or take --ragged empty", place,
+    throw Error(fmt::format("{}: has {} of {} columns; correct it, or take {}", place,
                             count_columns(layout, {reinterpret_cast<const char*>(at), bad.bytes}),
-                            layout.min_columns));
+                            layout.min_columns, setting_is(Setting::ragged, "empty")));
   const TextColumn& column = layout.columns[bad.key];
   const std::string name =
       column.column == 0 ? "the line" : fmt::format("column {}", column.column);
-  // The advice for a first record is never to skip or reorder it: it may be a header.
-  const std::string_view advice =
-      record == 0 ? "if the file begins with a header, say --header, --header-lines N or --comment "
-                    "PREFIX; else correct it"
-                  : "correct it, or say --bad skip or --bad last";
+  // To skip or reorder a first record might destroy a header.
+  const std::string advice =
+      record == 0
+          ? fmt::format("if the file begins with a header, say {}, {} or {}; else correct it",
+                        Setting::header, setting_is(Setting::header_lines, "N"),
+                        setting_is(Setting::comment, "PREFIX"))
+          : fmt::format("correct it, or say {} or {}", setting_is(Setting::bad_numbers, "skip"),
+                        setting_is(Setting::bad_numbers, "last"));
   if (bad.reason == BadRecord::Reason::no_column)
     throw Error(fmt::format("{}: there is no {}; {}", place, name, advice));
   const auto field = detail::Columns(layout, at, bad.bytes)(column.column);
@@ -452,11 +460,12 @@ void throw_bad_record(const std::filesystem::path& run, std::uint64_t header_lin
   const std::string_view shown(reinterpret_cast<const char*>(field.at),
                                std::min(field.bytes, max_shown));
   const std::string_view type = type_name(column.type);
-  throw Error(fmt::format(
-      "{}: {}, \"{}{}\", {}; {}", place, name, shown, field.bytes > max_shown ? "…" : "",
-      detail::is_encoded(column.type) ? fmt::format("is not a value of type {}", type)
-                                      : fmt::format("is no number that {} holds", type),
-      advice));
+  throw Error(fmt::format("{}: {}, \"{}{}\", {}; {}", place, name, without_nul(shown),
+                          field.bytes > max_shown ? "…" : "",
+                          detail::is_encoded(column.type)
+                              ? fmt::format("is not a value of type {}", type)
+                              : fmt::format("is no number that {} holds", type),
+                          advice));
 }
 
 }  // namespace corank

@@ -63,7 +63,7 @@ bool parse_type(std::string_view text, Field& field) {
 Schema Schema::parse(std::string_view text) {
   Schema schema;
   const auto fail = [text](const Item& item, std::string_view why) {
-    reject("--record", text, item, why);
+    reject(Setting::record, text, item, why);
   };
   for (const Item& item : split(text)) {
     const std::size_t colon = item.text.find(':');
@@ -89,12 +89,12 @@ std::vector<KeyField> parse_keys(std::string_view text, const Schema& schema) {
   if (text.empty()) return {{0}};
   std::vector<KeyField> keys;
   const auto fail = [text](const Item& item, std::string_view why) {
-    reject("--by", text, item, why);
+    reject(Setting::keys, text, item, why);
   };
   for (const Item& item : split(text)) {
     const std::size_t colon = std::min(item.text.find(':'), item.text.size());
     const Item name = item.part(0, colon);
-    KeyField key{find_field("--by", text, name, schema.fields)};
+    KeyField key{find_field(Setting::keys, text, name, schema.fields)};
     if (std::ranges::any_of(keys, [&](const KeyField& other) { return other.field == key.field; }))
       fail(name, "the field is named twice");
     if (colon < item.text.size()) {

@@ -33,7 +33,7 @@ std::string_view type_name(TextType type) {
   return type_names[static_cast<std::size_t>(type)];
 }
 
-std::vector<TextKey> parse_text_keys(std::string_view text, std::string_view option) {
+std::vector<TextKey> parse_text_keys(std::string_view text, Setting option) {
   std::vector<TextKey> keys;
   if (text.empty()) return keys;
   const auto fail = [&](const Item& item, std::string_view why) {

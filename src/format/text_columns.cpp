@@ -6,6 +6,7 @@
 
 #include "corank/error.hpp"
 #include "format/resolution.hpp"
+#include "util/setting_format.hpp"
 
 namespace corank {
 namespace {
@@ -21,15 +22,15 @@ void append(std::vector<std::byte>& to, std::string_view text) {
 }  // namespace
 
 TextBound::TextBound(const TextLayout& layout, const std::vector<std::string>& values,
-                     std::string_view option)
+                     Setting option)
     : layout_(layout) {
   if (values.size() > layout.columns_count)
-    throw Error(fmt::format("{}: there are {} values, and {} keys", option, values.size(),
-                            layout.columns_count));
+    throw Error(ErrorCode::options, fmt::format("{}: there are {} values, and {} keys", option,
+                                                values.size(), layout.columns_count));
   layout_.columns_count = static_cast<std::uint32_t>(values.size());
   const std::span columns(layout.columns, layout_.columns_count);
   const auto reject = [&](const std::string& value, const std::string& why) {
-    throw Error(fmt::format("{} \"{}\": {}", option, value, why));
+    throw Error(ErrorCode::options, fmt::format("{} \"{}\": {}", option, without_nul(value), why));
   };
   if (layout.kind == TextKind::pairs) {
     std::uint32_t lengths[2] = {};
@@ -45,13 +46,14 @@ TextBound::TextBound(const TextLayout& layout, const std::vector<std::string>& v
   for (std::size_t i = 0; i < values.size(); ++i) {
     const std::uint32_t column = columns[i].column;
     if (column > max_columns)
-      throw Error(fmt::format("{}: there is no column {} to compare; the most is {}", option,
+      throw Error(ErrorCode::options,
+                  fmt::format("{}: there is no column {} to compare; the most is {}", option,
                               column, max_columns));
     if (column == 0 && values.size() > 1)
-      throw Error(
-          fmt::format("{}: a value for the whole line leaves none for other columns; give "
-                      "values for the keys before it only",
-                      option));
+      throw Error(ErrorCode::options,
+                  fmt::format("{}: a value for the whole line leaves none for other columns; give "
+                              "values for the keys before it only",
+                              option));
     if (values[i].find(layout.terminator) != std::string::npos && layout.kind == TextKind::lines)
       reject(values[i], "no line holds what ends lines");
     if (column != 0 && layout.kind == TextKind::lines &&
@@ -105,7 +107,7 @@ int TextBound::compare(std::span<const std::byte> record) const {
 }
 
 TextFilter::TextFilter(const TextFormat& format, std::string_view header,
-                       const TextCondition& condition, std::string_view option) {
+                       const TextCondition& condition, Setting option) {
   for (const TextCondition::Step& step : condition.steps) add(format, header, step, option);
 }
 
@@ -115,12 +117,12 @@ TextFilter TextFilter::dropping(const TextFormat& format, std::string_view heade
   const TextCondition dropped = dropped_by(query.text_tombstone, query.text_having);
   for (std::size_t i = 0; i < dropped.steps.size(); ++i)
     filter.add(format, header, dropped.steps[i],
-               i == 0 && query.text_tombstone ? "--tombstone" : "--having");
+               i == 0 && query.text_tombstone ? Setting::tombstone : Setting::having);
   return filter;
 }
 
 void TextFilter::add(const TextFormat& format, std::string_view header,
-                     const TextCondition::Step& step, std::string_view option) {
+                     const TextCondition::Step& step, Setting option) {
   Step& made = steps_.emplace_back(Step{step.operation, {}, {}});
   if (step.operation >= ConditionOperation::negate) return;
   TextFormat by = format;
@@ -181,7 +183,9 @@ namespace {
 
 TextFormat with_columns(TextFormat format, const std::vector<TextKey>& columns) {
   if (format.kind == TextKind::pairs)
-    throw Error("--select is for lines and CSV, which have columns; pairs do not: drop it");
+    throw Error(ErrorCode::options,
+                fmt::format("{} is for lines and CSV, which have columns; pairs do not: drop it",
+                            Setting::select));
   format.keys = columns;
   return format;
 }
@@ -190,14 +194,17 @@ TextFormat with_columns(TextFormat format, const std::vector<TextKey>& columns) 
 
 TextSelection::TextSelection(const TextFormat& format, std::string_view header,
                              const std::vector<TextKey>& columns)
-    : encoding_(with_columns(format, columns), header, "--select") {
+    : encoding_(with_columns(format, columns), header, Setting::select) {
   const auto& selected = encoding_.columns();
   for (auto column = selected.begin(); column != selected.end(); ++column) {
     if (column->column == 0)
-      throw Error("--select: the whole line is no column; name columns, or drop it");
+      throw Error(ErrorCode::options,
+                  fmt::format("{}: the whole line is no column; name columns, or drop it",
+                              Setting::select));
     if (std::any_of(selected.begin(), column,
                     [&](const TextColumn& other) { return other.column == column->column; }))
-      throw Error(fmt::format("--select: column {} is named twice", column->column));
+      throw Error(ErrorCode::options,
+                  fmt::format("{}: column {} is named twice", Setting::select, column->column));
   }
 }
 

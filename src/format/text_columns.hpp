@@ -12,6 +12,7 @@
 
 #include "corank/key.hpp"
 #include "corank/query.hpp"
+#include "corank/setting.hpp"
 #include "corank/text_key.hpp"
 
 namespace corank {
@@ -21,8 +22,7 @@ class TextBound {
  public:
   // `layout` must outlive the bound. Throws Error if a value cannot be one of its key; `option`
   // names the option in errors.
-  TextBound(const TextLayout& layout, const std::vector<std::string>& values,
-            std::string_view option);
+  TextBound(const TextLayout& layout, const std::vector<std::string>& values, Setting option);
 
   // Returns the layout of the keys that have values.
   const TextLayout& layout() const { return layout_; }
@@ -54,7 +54,7 @@ class TextFilter {
   // Throws Error if a column or its value does not fit the format. `header` is as in TextEncoding;
   // `option` names the option in errors.
   TextFilter(const TextFormat& format, std::string_view header, const TextCondition& condition,
-             std::string_view option);
+             Setting option);
   // Returns the filter that tells which records `query` drops after groups are resolved.
   static TextFilter dropping(const TextFormat& format, std::string_view header, const Query& query);
 
@@ -68,7 +68,7 @@ class TextFilter {
  private:
   TextFilter() = default;
   void add(const TextFormat& format, std::string_view header, const TextCondition::Step& step,
-           std::string_view option);
+           Setting option);
 
   std::vector<Step> steps_;
 };

@@ -11,6 +11,7 @@
 
 #include "corank/error.hpp"
 #include "util/option_items.hpp"
+#include "util/setting_format.hpp"
 
 namespace corank {
 namespace {
@@ -57,23 +58,23 @@ std::string name_text(std::string_view name) {
     list += (i == 0 ? " " : ", ") + name_text(names[i]);
   if (names.size() > max_listed) list += fmt::format(", … ({} in all)", names.size());
   const auto similar = nearest(wanted, names);
-  throw Error(fmt::format("{}; its columns are{}{}", problem, list,
+  throw Error(ErrorCode::options,
+              fmt::format("{}; its columns are{}{}", problem, list,
                           similar ? fmt::format("; did you mean {}?", name_text(*similar)) : ""));
 }
 
 // Returns the number of the column that `key` names. `values` are those of the header or, without a
 // header, of the first record.
 std::uint32_t find_column(const TextKey& key, bool has_header,
-                          const std::vector<std::string>& values, std::string_view option) {
+                          const std::vector<std::string>& values, Setting option) {
   if (key.name.empty()) {
     if (key.column <= values.size()) return key.column;
     if (has_header)
       throw_no_column(fmt::format("{}: the header has no column {}", option, key.column),
                       fmt::format("{}", key.column), values);
-    throw Error(
-        fmt::format("{}: there is no column {}; the first record has {} column{}; if other "
-                    "lines come first, say --header, --header-lines N or --comment PREFIX",
-                    option, key.column, values.size(), values.size() == 1 ? "" : "s"));
+    throw Error(ErrorCode::options,
+                fmt::format("{}: there is no column {}; the first record has {} column{}", option,
+                            key.column, values.size(), values.size() == 1 ? "" : "s"));
   }
   const auto count = std::ranges::count(values, key.name);
   if (count == 0)
@@ -81,41 +82,51 @@ std::uint32_t find_column(const TextKey& key, bool has_header,
                     values);
   if (count > 1)
     throw Error(
+        ErrorCode::options,
         fmt::format("{}: the header has {} columns that are called \"{}\"; name one of them "
                     "by its number",
                     option, count, key.name));
   return static_cast<std::uint32_t>(std::ranges::find(values, key.name) - values.begin()) + 1;
 }
 
-void require_pair_column(const TextKey& key, std::string_view option) {
-  const bool orders = option == "--by";
+void require_pair_column(const TextKey& key, Setting option) {
+  const bool orders = option == Setting::keys;
   const bool named = key.name.empty() ? key.column == 0
                                       : key.name == key_name || (key.name == value_name && !orders);
   if (named && key.type == TextType::bytes) return;
   if (orders)
     throw Error(
-        "pairs are ordered by their keys as bytes; leave out --by, or name nothing but key");
+        ErrorCode::options,
+        fmt::format(
+            "pairs are ordered by their keys as bytes; leave out {}, or name nothing but key",
+            option));
   throw Error(
+      ErrorCode::options,
       fmt::format("{}: a pair has a key and a value, both of bytes; name key or value", option));
 }
 
-void require_consistent(const TextFormat& format, char delimiter, std::string_view option) {
+void require_consistent(const TextFormat& format, char delimiter, Setting option) {
   const bool pairs = format.kind == TextKind::pairs;
   if (pairs &&
       (format.delimiter || format.header || format.header_lines != 0 || !format.comment.empty()))
-    throw Error("pairs have no columns: leave out the delimiter and the header");
+    throw Error(ErrorCode::options,
+                "pairs have no columns: leave out the delimiter and the header");
   if (format.ragged == RaggedRecords::error &&
       (pairs || (format.kind == TextKind::lines && !format.delimiter)))
-    throw Error("--ragged error is for columns; name the delimiter, or leave it out");
+    throw Error(ErrorCode::options,
+                fmt::format("{} is for columns; name the delimiter, or leave it out",
+                            setting_is(Setting::ragged, "error")));
   if (format.delimiter && delimiter == format.terminator)
-    throw Error("the delimiter is what ends a record, too; choose another one");
+    throw Error(ErrorCode::options, "the delimiter is what ends a record, too; choose another one");
   if (format.kind == TextKind::csv && (delimiter == '"' || delimiter == '\r'))
-    throw Error("in CSV neither a quote nor a carriage return can be the delimiter");
+    throw Error(ErrorCode::options,
+                "in CSV neither a quote nor a carriage return can be the delimiter");
   if (format.escape && format.kind != TextKind::csv)
-    throw Error("an escape character is for CSV; leave it out");
+    throw Error(ErrorCode::options, "an escape character is for CSV; leave it out");
   if (format.escape && (*format.escape == '"' || *format.escape == '\r' || *format.escape == '\0' ||
                         *format.escape == delimiter || *format.escape == format.terminator))
     throw Error(
+        ErrorCode::options,
         "the escape character is a quote, a NUL byte, the delimiter or what ends a record; choose "
         "another one (a doubled quote needs none)");
   for (const TextKey& key : format.keys) {
@@ -125,20 +136,20 @@ void require_consistent(const TextFormat& format, char delimiter, std::string_vi
     }
     const bool column = key.column != 0 || !key.name.empty();
     if (!key.name.empty() && !format.header)
-      throw Error(
-          fmt::format("{} names the column \"{}\", but the runs are said to have no "
-                      "header; add --header, or give the column's number",
-                      option, key.name));
+      throw Error(ErrorCode::options,
+                  fmt::format("{} names the column \"{}\", but the runs are said to have no "
+                              "header; add {}, or give the column's number",
+                              option, key.name, Setting::header));
     if (column && format.kind == TextKind::lines && !format.delimiter)
-      throw Error(
-          fmt::format("{} names a column of lines; say by --delimiter what ends a column", option));
+      throw Error(ErrorCode::options,
+                  fmt::format("{} names a column of lines; say by {} what ends a column", option,
+                              Setting::delimiter));
   }
 }
 
 }  // namespace
 
-TextEncoding::TextEncoding(const TextFormat& format, std::string_view header,
-                           std::string_view option)
+TextEncoding::TextEncoding(const TextFormat& format, std::string_view header, Setting option)
     : kind_(format.kind),
       bad_numbers_(format.bad_numbers),
       terminator_(format.terminator),

@@ -12,6 +12,8 @@
 #include <cerrno>
 #include <cstdio>
 
+#include "util/setting_format.hpp"
+
 namespace corank {
 namespace {
 
@@ -28,7 +30,8 @@ FileIdentity identity_of(const struct stat& status) {
 }
 
 Error exists_already(const std::filesystem::path& target) {
-  return Error(target.string() + ": exists already; use --force to replace it");
+  return Error(ErrorCode::exists, fmt::format("{}: exists already; use {} to replace it",
+                                              target.string(), Setting::overwrite));
 }
 
 // Gives `file` the mode of `old` and, if permitted, its owner and group, so that a replaced file
@@ -280,7 +283,8 @@ void AtomicFile::commit() {
     }
     if (renamed != 0) {
       if (errno == EEXIST)
-        throw Error(target_.string() + ": appeared meanwhile; use --force to replace it");
+        throw Error(ErrorCode::exists, fmt::format("{}: appeared meanwhile; use {} to replace it",
+                                                   target_.string(), Setting::overwrite));
       throw_file_error(target_, "rename the finished file");
     }
   }

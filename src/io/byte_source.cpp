@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "io/codec.hpp"
+#include "util/setting_format.hpp"
 
 namespace corank {
 namespace {
@@ -56,8 +57,8 @@ Codec codec_of(const std::filesystem::path& path, std::span<const std::byte> hea
   if (codec == Codec::none && named != Codec::none)
     throw Error(fmt::format(
         "{}: is named like a {} file but does not begin like one; get it anew or, if it is not "
-        "compressed, use --compressed none",
-        path.string(), name_of(named)));
+        "compressed, use {}",
+        path.string(), name_of(named), Setting::no_decompression));
   return codec;
 }
 
@@ -189,10 +190,12 @@ class DecompressedSource : public Source {
       try {
         step = decoder_->decode(left_, into.subspan(done));
       } catch (const CodecNeedsMemory&) {
-        throw Error(fmt::format(
-            "{}: its {} data need more memory to be decompressed than the budget, {} bytes; use a "
-            "larger --memory, or decompress it with the {} program first",
-            path_.string(), name_of(codec_), max_decoder_bytes_, name_of(codec_)));
+        throw Error(ErrorCode::memory,
+                    fmt::format("{}: its {} data need more memory to be decompressed than the "
+                                "budget, {} bytes; use a "
+                                "larger {}, or decompress it with the {} program first",
+                                path_.string(), name_of(codec_), max_decoder_bytes_,
+                                Setting::memory, name_of(codec_)));
       } catch (const CodecError& error) {
         fail(done, fmt::format("is damaged, {},", error.what()));
       }
@@ -222,8 +225,8 @@ class DecompressedSource : public Source {
                             path_.string(), name_of(codec_), what,
                             input_->input_bytes() - left_.size(), produced,
                             produced != 0 ? "get it anew"
-                                          : "get it anew or, if it is not compressed, use "
-                                            "--compressed none"));
+                                          : "get it anew or, if it is not compressed, use " +
+                                                to_marker(Setting::no_decompression)));
   }
 
   std::filesystem::path path_;

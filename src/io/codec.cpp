@@ -367,7 +367,8 @@ class GzipEncoder : public Encoder {
     stream_.avail_in = static_cast<uInt>(in.size());
     stream_.next_out = reinterpret_cast<Bytef*>(into.data());
     stream_.avail_out = static_cast<uInt>(into.size());
-    if (::deflate(&stream_, Z_FINISH) != Z_STREAM_END) throw Error("zlib failed");
+    if (::deflate(&stream_, Z_FINISH) != Z_STREAM_END)
+      throw Error(ErrorCode::system, "zlib failed");
     return into.size() - stream_.avail_out;
   }
 
@@ -388,7 +389,7 @@ class ZstdEncoder : public Encoder {
     const std::size_t result =
         ::ZSTD_compress2(context_.get(), into.data(), into.size(), in.data(), in.size());
     if (::ZSTD_isError(result))
-      throw Error(fmt::format("zstd failed: {}", ::ZSTD_getErrorName(result)));
+      throw Error(ErrorCode::system, fmt::format("zstd failed: {}", ::ZSTD_getErrorName(result)));
     return result;
   }
 
@@ -412,7 +413,7 @@ class Bzip2Encoder : public Encoder {
                                                   in.empty() ? &nothing : input_of<char>(in),
                                                   static_cast<unsigned>(in.size()), level_, 0, 0);
     if (result == BZ_MEM_ERROR) throw std::bad_alloc();
-    if (result != BZ_OK) throw Error("bzip2 failed");
+    if (result != BZ_OK) throw Error(ErrorCode::system, "bzip2 failed");
     return length;
   }
 
@@ -442,7 +443,7 @@ class XzEncoder : public Encoder {
         filters_, LZMA_CHECK_CRC64, nullptr, input_of<const std::uint8_t>(in), in.size(),
         reinterpret_cast<std::uint8_t*>(into.data()), &length, into.size());
     if (result == LZMA_MEM_ERROR) throw std::bad_alloc();
-    if (result != LZMA_OK) throw Error("xz failed");
+    if (result != LZMA_OK) throw Error(ErrorCode::system, "xz failed");
     return length;
   }
 
@@ -468,7 +469,7 @@ class Lz4Encoder : public Encoder {
     const std::size_t result =
         ::LZ4F_compressFrame(into.data(), into.size(), in.data(), in.size(), &preferences_);
     if (::LZ4F_isError(result))
-      throw Error(fmt::format("lz4 failed: {}", ::LZ4F_getErrorName(result)));
+      throw Error(ErrorCode::system, fmt::format("lz4 failed: {}", ::LZ4F_getErrorName(result)));
     return result;
   }
 
@@ -484,6 +485,7 @@ Compression Compression::parse(std::string_view text) {
   const auto found = std::ranges::find(facts, name, &CodecFacts::name);
   if (found == facts.end())
     throw Error(
+        ErrorCode::options,
         fmt::format("{}: no such codec; there are none, gzip, zstd, bzip2, xz and lz4", name));
   Compression compression{found->codec, 0};
   if (colon == std::string_view::npos) return compression;
@@ -492,7 +494,8 @@ Compression Compression::parse(std::string_view text) {
       std::from_chars(level.data(), level.data() + level.size(), compression.level);
   if (error != std::errc() || end != level.data() + level.size() ||
       compression.level < found->min_level || compression.level > found->max_level)
-    throw Error(fmt::format("{}: {} is no level of {}, which has {} to {}", text, level, name,
+    throw Error(ErrorCode::options,
+                fmt::format("{}: {} is no level of {}, which has {} to {}", text, level, name,
                             found->min_level, found->max_level));
   return compression;
 }

@@ -21,7 +21,7 @@ namespace corank {
 // Thrown for a failed system call.
 class FileError : public Error {
  public:
-  using Error::Error;
+  explicit FileError(Message message) : Error(ErrorCode::system, std::move(message)) {}
 };
 
 // Throws FileError "PATH: cannot WHAT: reason; advice" for the current errno.

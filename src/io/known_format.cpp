@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "corank/error.hpp"
+#include "util/setting_format.hpp"
 
 namespace corank {
 namespace {
@@ -17,11 +18,11 @@ using namespace std::string_view_literals;
 struct KnownFormat {
   std::string_view magic;  // first bytes of a file
   std::string_view name;
-  std::string_view remedy;
-  // Further conditions, for magic numbers that plain records could begin with. `follows` must be at
-  // `follows_at`, or anywhere in the first known_format_head_bytes. A file must have `tail` at
-  // `tail_gap` bytes before its end. Streams, whose end is unknown, never match a format with a
-  // tail.
+  std::string_view remedy;  // empty: skip its header
+  // For a magic number that plain records could begin with: what must follow it in the first
+  // known_format_head_bytes, at `follows_at` or anywhere, and what a file must end with, `tail_gap`
+  // bytes before its end.
+  // A stream, whose end is not known, is not refused by a format with a tail.
   std::string_view follows = {};
   std::size_t follows_at = 0;  // 0: anywhere
   std::string_view tail = {};
@@ -34,10 +35,7 @@ constexpr std::string_view as_text = "convert it to text with the samtools or bc
 constexpr std::string_view unpack = "decompress it with its own program first";
 
 constexpr std::array<KnownFormat, 20> known_formats{{
-    {.magic = "\x93NUMPY"sv,
-     .name = "a NumPy array",
-     .remedy = "say --skip-bytes N --drop-header, with N the bytes of its header, which are 128 "
-               "for most"},
+    {.magic = "\x93NUMPY"sv, .name = "a NumPy array", .remedy = {}},
     {.magic = "PAR1"sv, .name = "a Parquet file", .remedy = as_columns, .tail = "PAR1"sv},
     {.magic = "PAR1\x15"sv, .name = "a Parquet file", .remedy = as_columns},
     {.magic = "ARROW1\0\0"sv, .name = "an Arrow IPC file", .remedy = as_columns},
@@ -94,12 +92,18 @@ bool begins_like(const KnownFormat& format, std::string_view head, bool decompre
 }
 
 [[noreturn]] void refuse(const std::filesystem::path& path, const KnownFormat& format) {
+  const std::string remedy =
+      format.remedy.empty()
+          ? fmt::format("say {} {}, with N the bytes of its header, which are 128 for most",
+                        setting_is(Setting::skip_bytes, "N"), Setting::drop_header)
+          : std::string(format.remedy);
   throw Error(fmt::format(
       "{}: is {}, whose bytes are no plain records; {}{}",
-      path == "-" ? "standard input" : path.string(), format.name, format.remedy,
-      format.is_compressed ? ", or say --compressed none if it is none"
-                           : ", or say --skip-bytes 0 if it holds fixed-size records from its "
-                             "first byte on"));
+      path == "-" ? "standard input" : path.string(), format.name, remedy,
+      format.is_compressed
+          ? fmt::format(", or say {} if it is none", Setting::no_decompression)
+          : fmt::format(", or say {} if it holds fixed-size records from its first byte on",
+                        setting_is(Setting::skip_bytes, "0"))));
 }
 
 // Fills `bytes` from the file; throws Error if it has become shorter.

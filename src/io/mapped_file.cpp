@@ -16,6 +16,7 @@
 #include "corank/error.hpp"
 #include "util/buffer_pool.hpp"
 #include "util/math.hpp"
+#include "util/setting_format.hpp"
 
 namespace corank {
 namespace {
@@ -98,7 +99,8 @@ MappedFiles::MappedFiles(std::span<const std::uint64_t> file_bytes, std::uint64_
   handle_bus_errors();
   for (slot_ = 0; slot_ < slots.size() && slots[slot_].taken.exchange(true);) ++slot_;
   if (slot_ == slots.size())
-    throw Error(fmt::format("{} merges map their runs already; use --io buffered", slots.size()));
+    throw Error(ErrorCode::options, fmt::format("{} merges map their runs already; use {}",
+                                                slots.size(), setting_is(Setting::io, "buffered")));
   std::uint64_t bytes = corank::page_bytes();  // reads just past the last record find zeros
   for (const std::uint64_t file : file_bytes) bytes += room(file);
   void* const area =
@@ -106,8 +108,9 @@ MappedFiles::MappedFiles(std::span<const std::uint64_t> file_bytes, std::uint64_
   if (area == MAP_FAILED) {
     const int error = errno;
     slots[slot_].taken = false;
-    throw Error(fmt::format("cannot map {} bytes of runs: {}; use --io buffered", bytes,
-                            std::strerror(error)));
+    throw Error(ErrorCode::memory,
+                fmt::format("cannot map {} bytes of runs: {}; use {}", bytes, std::strerror(error),
+                            setting_is(Setting::io, "buffered")));
   }
   area_ = {static_cast<std::byte*>(area), bytes};
   const auto begin = reinterpret_cast<std::uintptr_t>(area);

@@ -7,6 +7,7 @@
 #include <system_error>
 
 #include "corank/error.hpp"
+#include "util/setting_format.hpp"
 
 namespace corank {
 
@@ -14,7 +15,8 @@ PartFiles::PartFiles(const std::filesystem::path& folder, unsigned count, std::s
     : folder_(folder) {
   assert(count != 0);
   if (std::filesystem::exists(folder) && !std::filesystem::is_directory(folder))
-    throw Error(folder.string() + ": is no folder; --parts needs one for its files");
+    throw Error(ErrorCode::options, fmt::format("{}: is no folder; {} needs one for its files",
+                                                folder.string(), Setting::parts));
   made_ = std::filesystem::create_directory(folder);
   for (unsigned part = 0; part < count; ++part)
     paths_.push_back(folder / fmt::format("part-{:05}{}", part, suffix));

@@ -15,6 +15,8 @@
 #include <utility>
 #include <vector>
 
+#include "util/setting_format.hpp"
+
 namespace corank {
 namespace {
 
@@ -66,7 +68,9 @@ Writer::Writer(const std::filesystem::path& output, const AtomicFile::Content& c
     : path_(output), stop_(std::move(stop)) {
   is_stream_ = output == "-" || is_stream(output);
   if (is_stream_ && settings.resume)
-    throw Error(output.string() + ": is no file that a merge could go on with; drop --resume");
+    throw Error(ErrorCode::options, output.string() +
+                                        ": is no file that a merge could go on with; drop " +
+                                        to_marker(Setting::resume));
   if (output == "-") {
     path_ = "standard output";
     file_ = open_standard_output();

@@ -10,6 +10,7 @@
 #include "ops/filter.hpp"
 #include "ops/text_operators.hpp"
 #include "run/key_search.hpp"
+#include "util/setting_format.hpp"
 
 namespace corank {
 
@@ -50,8 +51,9 @@ void throw_equal(std::span<const Run> runs, const Schema& schema, const KeyEncod
                       number, run.header_bytes() + number * schema.record_bytes);
     }
   }
-  throw Error(fmt::format("{} have the same key, {}; choose another --on-equal to merge them",
-                          places, key_text));
+  throw Error(ErrorCode::duplicate_key,
+              fmt::format("{} have the same key, {}; choose another {} to merge them", places,
+                          key_text, Setting::on_equal));
 }
 
 void throw_equal_text(std::span<const Run> runs, const KeyEncoding& encoding,
@@ -65,10 +67,11 @@ void throw_equal_text(std::span<const Run> runs, const KeyEncoding& encoding,
           "{}{}: {}", found++ == 0 ? "" : " and ", run.path().string(),
           place_of(*encoding.layout().text, run.header_lines(), equal.record, equal.byte));
   }
-  throw Error(fmt::format("{}{}have the same key, {}; choose another --on-equal to merge them",
-                          places.empty() ? "two records" : places,
-                          found == 1 ? " and one of a pipe " : " ",
-                          text_key_text(*encoding.layout().text, record)));
+  throw Error(
+      ErrorCode::duplicate_key,
+      fmt::format("{}{}have the same key, {}; choose another {} to merge them",
+                  places.empty() ? "two records" : places, found == 1 ? " and one of a pipe " : " ",
+                  text_key_text(*encoding.layout().text, record), Setting::on_equal));
 }
 
 }  // namespace corank

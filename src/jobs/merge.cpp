@@ -25,6 +25,7 @@
 #include "run/run_io.hpp"
 #include "run/run_ranges.hpp"
 #include "util/math.hpp"
+#include "util/setting_format.hpp"
 
 namespace corank {
 namespace {
@@ -354,9 +355,9 @@ void MergeJob::run_intermediate_passes(std::uint64_t widest, const std::filesyst
   if (!passes.empty() && options_.notice)
     options_.notice(fmt::format(
         "the memory budget leaves {} bytes for buffers, which merge {} runs at once, not {}: {} "
-        "passes, which write {}{} bytes more, to {}; a larger --memory needs fewer",
+        "passes, which write {}{} bytes more, to {}; a larger {} needs fewer",
         budget_.bytes(), widest, runs_.size(), passes.size() + 1,
-        format_.has_streams() ? "about " : "", again, folder.string()));
+        format_.has_streams() ? "about " : "", again, folder.string(), Setting::memory));
   for (const IntermediatePass& pass : passes) run_intermediate_pass(pass, folder);
 }
 
@@ -496,9 +497,11 @@ std::string explain_merge(std::span<const std::filesystem::path> paths,
 Stats merge(std::span<const std::span<const std::byte>> memory, std::span<std::byte> output,
             const Options& options) {
   check_options(options, memory.size());
-  if (options.text) throw Error("records of variable length are merged from files only");
+  if (options.text)
+    throw Error(ErrorCode::options, "records of variable length are merged from files only");
   if (options.parts != 0 || options.resume || options.compression || options.record.header_bytes)
     throw Error(
+        ErrorCode::options,
         "Options::parts, resume, compression and record.header_bytes are for files; the output is "
         "memory");
   std::vector<Run> runs;
@@ -511,7 +514,8 @@ Stats merge(std::span<const std::span<const std::byte>> memory, std::span<std::b
       throw Error(runs.back().path().string() + ": overlaps the output");
   }
   if (bytes != output.size())
-    throw Error(fmt::format("the output has {} bytes, the runs have {}; give it as many",
+    throw Error(ErrorCode::options,
+                fmt::format("the output has {} bytes, the runs have {}; give it as many",
                             output.size(), bytes));
   return MergeJob(ordered(std::move(runs), options), options).into_memory(output);
 }

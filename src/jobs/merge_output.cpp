@@ -9,6 +9,7 @@
 #include "corank/error.hpp"
 #include "jobs/partial_output.hpp"
 #include "util/digest.hpp"
+#include "util/setting_format.hpp"
 
 namespace corank {
 namespace {
@@ -35,7 +36,10 @@ MergeOutput::MergeOutput(const std::filesystem::path& output, const Options& opt
   if (compression_.codec != Codec::none) {
     if (options.resume)
       throw Error(
-          "--resume can't go on with a compressed output; drop it, or write the output as it is");
+          ErrorCode::options,
+          fmt::format(
+              "{} can't go on with a compressed output; drop it, or write the output as it is",
+              Setting::resume));
     compressing_threads_ = budget.reserve(compression_);
   }
   if (options.parts != 0)
@@ -159,8 +163,8 @@ void MergeOutput::leave_for_resume() {
     writer.atomic()->leave();
   }
   if (!writers_.empty() && options_.notice)
-    options_.notice(output_.string() +
-                    ": what was written is kept; with --resume a merge goes on from there");
+    options_.notice(fmt::format("{}: what was written is kept; with {} a merge goes on from there",
+                                output_.string(), Setting::resume));
 }
 
 }  // namespace corank

@@ -9,6 +9,7 @@
 
 #include "corank/error.hpp"
 #include "format/field_value.hpp"
+#include "util/setting_format.hpp"
 
 namespace corank {
 namespace {
@@ -255,8 +256,9 @@ void Group::put_sums(const OperatorChain& shape) {
       if (fitting != sum && shape.overflow_ == Overflow::error)
         throw Error(fmt::format(
             "{}: the {} of field {} over the {} records with this key is {}, which the field "
-            "cannot hold; give it a wider type, or choose --overflow saturate or wrap",
-            shape.key_text(record_.data()), counts ? "count" : "sum", field.name, count_, sum));
+            "cannot hold; give it a wider type, or choose {} or wrap",
+            shape.key_text(record_.data()), counts ? "count" : "sum", field.name, count_, sum,
+            setting_is(Setting::overflow, "saturate")));
       if (fitting != sum && shape.overflow_ == Overflow::saturate)
         fitting = sum < 0 ? Limits::min() : Limits::max();
       store(fitting, at, field.big_endian);

@@ -52,8 +52,8 @@ std::string type_name(const Field& field) {
 
 }  // namespace
 
-std::vector<std::byte> parse_value(std::string_view option, std::string_view whole,
-                                   const Item& item, const Field& field) {
+std::vector<std::byte> parse_value(Setting option, std::string_view whole, const Item& item,
+                                   const Field& field) {
   std::vector<std::byte> value(field.bytes);
   const bool quoted = !item.text.empty() && is_quote(item.text.front());
   if (field.kind == FieldKind::bytes) {
@@ -113,7 +113,7 @@ std::string value_text(const Field& field, const std::byte* record) {
 namespace {
 
 // Splits a value for each of the first of `keys` keys; a comma in quotes does not separate.
-std::vector<Item> split_values(std::string_view option, std::string_view text, std::size_t keys) {
+std::vector<Item> split_values(Setting option, std::string_view text, std::size_t keys) {
   std::vector<Item> values = split_quoted(text);
   if (values.size() > keys)
     reject(option, text, values[keys],
@@ -132,7 +132,7 @@ void check_reduction(std::string_view text, const Item& name, const Reduction& r
                      const std::vector<Reduction>& before) {
   using enum Reduction::Operation;
   const Field& field = schema.fields[reduction.field];
-  const auto fail = [&](std::string_view why) { reject("--on-equal", text, name, why); };
+  const auto fail = [&](std::string_view why) { reject(Setting::on_equal, text, name, why); };
   const auto is_key = [&](const KeyField& key) { return key.field == reduction.field; };
   if (keys.empty() ? reduction.field == 0 : std::ranges::any_of(keys, is_key))
     fail("the field is a key, which orders the records and stays as it is");
@@ -145,9 +145,8 @@ void check_reduction(std::string_view text, const Item& name, const Reduction& r
     fail(fmt::format("the field is {}; a count needs an integer", type_name(field)));
 }
 
-// Returns the value of `quoted`, a quoted part of the option's `text`; throws Error if it is
-// malformed.
-std::string unescape(std::string_view option, std::string_view text, const Item& quoted) {
+// Returns the text that `quoted`, a part of the option's `text`, stands for.
+std::string unescape(Setting option, std::string_view text, const Item& quoted) {
   auto unescaped = unquoted(quoted.text);
   if (!unescaped) reject(option, text, quoted, "what is quoted ends with its quote");
   return *std::move(unescaped);
@@ -156,7 +155,8 @@ std::string unescape(std::string_view option, std::string_view text, const Item&
 // Operands of a condition on fixed-size records: fields of a schema, whose names may be quoted.
 struct Fields {
   using Value = FieldValue;
-  std::string_view option, text;
+  Setting option;
+  std::string_view text;
   const Schema& schema;
 
   Value named(const Item& name) const {
@@ -177,7 +177,8 @@ struct Fields {
 // checked once the columns are known.
 struct Columns {
   using Value = TextValue;
-  std::string_view option, text;
+  Setting option;
+  std::string_view text;
 
   Value named(const Item& name) const {
     const std::vector<TextKey> columns = parse_text_keys(name.text, option);
@@ -321,7 +322,7 @@ void parse_on_equal(std::string_view text, const Schema& schema, const std::vect
     return;
   }
   if (!text.starts_with(reduce))
-    reject("--on-equal", text, {text, 0},
+    reject(Setting::on_equal, text, {text, 0},
            "allowed: keep first last error reduce:sum(field),min(field),…");
   query.on_equal = OnEqual::reduce;
   for (Item item : split(text.substr(reduce.size()))) {
@@ -330,21 +331,21 @@ void parse_on_equal(std::string_view text, const Schema& schema, const std::vect
     const auto operation = std::ranges::find(reductions, item.text.substr(0, open),
                                              [](const auto& known) { return known.first; });
     if (operation == std::end(reductions) || open == item.text.size() || item.text.back() != ')')
-      reject("--on-equal", text, item,
+      reject(Setting::on_equal, text, item,
              "a reduction is operation(field); the operations: sum min max count first last");
     const Item name = item.part(open + 1, item.text.size() - open - 2);
     const Reduction reduction{operation->second,
-                              find_field("--on-equal", text, name, schema.fields)};
+                              find_field(Setting::on_equal, text, name, schema.fields)};
     check_reduction(text, name, reduction, schema, keys, query.reductions);
     query.reductions.push_back(reduction);
   }
 }
 
-Condition parse_where(std::string_view text, const Schema& schema, std::string_view option) {
+Condition parse_where(std::string_view text, const Schema& schema, Setting option) {
   return ConditionParser(Fields{option, text, schema}).parse();
 }
 
-TextCondition parse_text_where(std::string_view text, std::string_view option) {
+TextCondition parse_text_where(std::string_view text, Setting option) {
   return ConditionParser(Columns{option, text}).parse();
 }
 
@@ -353,21 +354,22 @@ namespace {
 // Returns the position of the "=" of a tombstone, whose field may be quoted. `form` is the expected
 // syntax, for errors.
 std::size_t find_tombstone_sign(std::string_view text, std::string_view form) {
-  constexpr std::string_view option = "--tombstone", signs = "<=!>";
+  constexpr Setting option = Setting::tombstone;
+  constexpr std::string_view signs = "<=!>";
   const std::size_t sign = split_quoted(text, '=').front().text.size();
   const bool compares = sign + 1 < text.size() && text[sign + 1] == '=';
   if (sign >= text.size() || compares || (sign > 0 && signs.find(text[sign - 1]) != signs.npos))
     reject(option, text, {text, 0},
            fmt::format("a tombstone is {}, such as op=D, and not a condition; conditions are for "
-                       "--having, and a value that begins with = stands in quotes",
-                       form));
+                       "{}, and a value that begins with = stands in quotes",
+                       form, Setting::having));
   return sign;
 }
 
 }  // namespace
 
 FieldValue parse_tombstone(std::string_view text, const Schema& schema) {
-  constexpr std::string_view option = "--tombstone";
+  constexpr Setting option = Setting::tombstone;
   const std::size_t sign = find_tombstone_sign(text, "field=value");
   const Item whole{text, 0};
   const Item name = whole.part(0, sign);
@@ -379,7 +381,7 @@ FieldValue parse_tombstone(std::string_view text, const Schema& schema) {
 }
 
 TextValue parse_text_tombstone(std::string_view text) {
-  constexpr std::string_view option = "--tombstone";
+  constexpr Setting option = Setting::tombstone;
   const std::size_t sign = find_tombstone_sign(text, "column=value");
   const std::vector<TextKey> columns = parse_text_keys(text.substr(0, sign), option);
   if (columns.size() != 1)
@@ -389,8 +391,8 @@ TextValue parse_text_tombstone(std::string_view text) {
   return {columns.front(), quoted ? unescape(option, text, value) : std::string(value.text)};
 }
 
-std::vector<FieldValue> parse_bound(std::string_view option, std::string_view text,
-                                    const Schema& schema, const std::vector<KeyField>& keys) {
+std::vector<FieldValue> parse_bound(Setting option, std::string_view text, const Schema& schema,
+                                    const std::vector<KeyField>& keys) {
   const std::vector<KeyField> by = keys.empty() ? std::vector<KeyField>{{0}} : keys;
   std::vector<FieldValue> bound;
   for (const Item& item : split_values(option, text, by.size())) {
@@ -400,7 +402,7 @@ std::vector<FieldValue> parse_bound(std::string_view option, std::string_view te
   return bound;
 }
 
-std::vector<std::string> parse_text_bound(std::string_view option, std::string_view text,
+std::vector<std::string> parse_text_bound(Setting option, std::string_view text,
                                           const std::vector<TextKey>& keys) {
   if (keys.size() <= 1) return {std::string(text)};
   std::vector<std::string> bound;
@@ -416,9 +418,9 @@ std::vector<std::string> parse_text_bound(std::string_view option, std::string_v
 std::vector<std::uint32_t> parse_select(std::string_view text, const Schema& schema) {
   std::vector<std::uint32_t> fields;
   for (const Item& item : split(text)) {
-    const std::uint32_t field = find_field("--select", text, item, schema.fields);
+    const std::uint32_t field = find_field(Setting::select, text, item, schema.fields);
     if (std::ranges::find(fields, field) != fields.end())
-      reject("--select", text, item, "the field is named twice");
+      reject(Setting::select, text, item, "the field is named twice");
     fields.push_back(field);
   }
   return fields;
@@ -427,9 +429,9 @@ std::vector<std::uint32_t> parse_select(std::string_view text, const Schema& sch
 std::vector<TextKey> parse_text_select(std::string_view text) {
   std::vector<TextKey> columns;
   for (const Item& item : split_quoted(text)) {
-    const std::vector<TextKey> column = parse_text_keys(item.text, "--select");
+    const std::vector<TextKey> column = parse_text_keys(item.text, Setting::select);
     if (column.size() != 1 || split_quoted(item.text, ':').size() != 1)
-      reject("--select", text, item, "a selection is of columns, without types and orders");
+      reject(Setting::select, text, item, "a selection is of columns, without types and orders");
     columns.push_back(column.front());
   }
   return columns;

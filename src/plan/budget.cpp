@@ -13,6 +13,7 @@
 #include "run/stream_reader.hpp"
 #include "util/buffer_pool.hpp"
 #include "util/memory_budget.hpp"
+#include "util/setting_format.hpp"
 
 namespace corank {
 namespace {
@@ -56,13 +57,14 @@ std::uint64_t Budget::widest(std::size_t partitions) const {
       options_.text ? widest_text_pass(bytes) : widest_pass(options_.record.record_bytes, bytes);
   if (decoder_bytes_ != 0) widest = std::min(widest, bytes / decoder_bytes_);
   if (widest < 2)
-    throw Error(fmt::format(
-        "--memory {}: too little to merge records of {} bytes{}; the smallest budget that works "
-        "is {} bytes",
-        memory_bytes_,
-        options_.text ? "any number of" : std::to_string(options_.record.record_bytes),
-        partitions > 1 ? fmt::format(" into {} parts", partitions) : "",
-        smallest() * partitions + reserved_bytes_));
+    throw Error(
+        ErrorCode::memory,
+        fmt::format("{}: too little to merge records of {} bytes{}; the smallest budget that works "
+                    "is {} bytes",
+                    setting_is(Setting::memory, std::to_string(memory_bytes_)),
+                    options_.text ? "any number of" : std::to_string(options_.record.record_bytes),
+                    partitions > 1 ? fmt::format(" into {} parts", partitions) : "",
+                    smallest() * partitions + reserved_bytes_));
   return widest;
 }
 

@@ -11,6 +11,7 @@
 #include "corank/text_key.hpp"
 #include "format/framing.hpp"
 #include "run/header_doubts.hpp"
+#include "util/setting_format.hpp"
 
 namespace corank {
 namespace {
@@ -131,16 +132,16 @@ std::optional<TextHead> take_head(Run& run, const TextLayout& layout, const Text
     if (!is_whole) continue;
     if (text.empty()) return std::nullopt;
     if (head.lacks_lines())
-      throw Error(fmt::format("{}: ends within its {} header lines; correct --header-lines",
-                              run.path().string(), format.header_lines));
+      throw Error(fmt::format("{}: ends within its {} header lines; correct {}",
+                              run.path().string(), format.header_lines, Setting::header_lines));
     run = run.behind(head.header_bytes(), head.num_lines());
     return TextHead{terminated(head.comments(), format.terminator),
                     terminated(head.lines(), format.terminator),
                     terminated(head.names(), format.terminator)};
   }
-  throw Error(fmt::format(
-      "{}: no header ends in its first {} bytes; check --header, --header-lines and --comment",
-      run.path().string(), max_header_bytes));
+  throw Error(fmt::format("{}: no header ends in its first {} bytes; check {}, {} and {}",
+                          run.path().string(), max_header_bytes, Setting::header,
+                          Setting::header_lines, Setting::comment));
 }
 
 // Returns the header bytes of the first run; throws Error if those of another run differ.
@@ -155,10 +156,11 @@ std::string common_header_bytes(std::vector<Run>& runs, const std::stop_token& s
       header = std::move(found);
       first = &run;
     } else if (*header != found) {
-      throw Error(fmt::format(
-          "{}: its first {} bytes differ from those of {}; check --skip-bytes, or leave "
-          "the header out of the output by --drop-header",
-          run.path().string(), run.header_bytes(), first->path().string()));
+      throw Error(
+          fmt::format("{}: its first {} bytes differ from those of {}; check {}, or leave "
+                      "the header out of the output by {}",
+                      run.path().string(), run.header_bytes(), first->path().string(),
+                      Setting::skip_bytes, Setting::drop_header));
     }
   }
   if (!header) return {};
@@ -219,17 +221,18 @@ Header take_header(std::vector<Run>& runs, const TextFormat& format, const Heade
     }
     if (found->lines != kept->lines && !rules.may_differ)
       throw Error(
-          fmt::format("{}: its header lines differ from those of {}; check --header-lines, or "
-                      "leave them out of the output by --drop-header",
-                      run.path().string(), first->path().string()));
+          fmt::format("{}: its header lines differ from those of {}; check {}, or "
+                      "leave them out of the output by {}",
+                      run.path().string(), first->path().string(), Setting::header_lines,
+                      Setting::drop_header));
     if (!other_comments && found->comments != kept->comments) other_comments = &run;
     if (found->names.empty()) continue;  // the run ends before its line of names
     if (kept->names.empty()) kept->names = found->names;
     if (found->names != kept->names)
       throw Error(
           fmt::format("{}: its header differs from that of {}; all runs must have the same "
-                      "columns, or no header: then leave out --header",
-                      run.path().string(), first->path().string()));
+                      "columns, or no header: then leave out {}",
+                      run.path().string(), first->path().string(), Setting::header));
   }
   if (!kept) return {};
   if (other_comments && rules.notice && !rules.may_differ)

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "corank/error.hpp"
 #include "corank/options.hpp"
 #include "corank/text.hpp"
 #include "run/run.hpp"
@@ -22,7 +23,7 @@ struct Header {
 
 struct HeaderRules {
   bool may_differ = false;  // whether header bytes and header lines may differ between runs
-  std::function<void(const std::string&)> notice = {};  // called if comment lines differ
+  std::function<void(const Message&)> notice = {};  // called if comment lines differ
   std::stop_token stop = {};
 };
 

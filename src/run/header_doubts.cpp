@@ -9,6 +9,7 @@
 
 #include "corank/key.hpp"
 #include "format/framing.hpp"
+#include "util/setting_format.hpp"
 
 namespace corank {
 namespace {
@@ -95,7 +96,7 @@ std::string shown(std::string_view record) {
   constexpr std::size_t max_shown_bytes = 60;
   while (record.ends_with('\n') || record.ends_with('\r') || record.ends_with('\0'))
     record.remove_suffix(1);
-  return std::string(record.substr(0, max_shown_bytes)) +
+  return without_nul(record.substr(0, max_shown_bytes)) +
          (record.size() > max_shown_bytes ? "…" : "");
 }
 
@@ -111,8 +112,8 @@ std::string doubt_header(const TextFormat& format, std::string_view header) {
     if (holds_number(encoding.layout(), line, key.column, key.type))
       return fmt::format(
           "the header, \"{}\", holds a number where the key is, as a record does; if the files "
-          "have no header, leave out --header",
-          shown(line));
+          "have no header, leave out {}",
+          shown(line), Setting::header);
   }
   return {};
 }
@@ -140,9 +141,8 @@ std::string doubt_first_records(std::vector<Run>& runs, const TextFormat& format
     return {};
   return fmt::format(
       "the first record of all runs is the same, \"{}\", and looks like a header; if it is one, "
-      "say "
-      "--header",
-      shown(first));
+      "say {}",
+      shown(first), Setting::header);
 }
 
 }  // namespace corank

@@ -14,6 +14,7 @@
 #include "io/known_format.hpp"
 #include "util/buffer_pool.hpp"
 #include "util/math.hpp"
+#include "util/setting_format.hpp"
 
 namespace corank {
 namespace {
@@ -22,8 +23,8 @@ constexpr std::byte nothing{};  // address of an empty run in memory
 
 [[noreturn]] void throw_short_header(const std::filesystem::path& path, std::uint64_t bytes,
                                      std::uint64_t header_bytes) {
-  throw Error(fmt::format("{}: has {} bytes, fewer than its header of {}; correct --skip-bytes",
-                          path.string(), bytes, header_bytes));
+  throw Error(fmt::format("{}: has {} bytes, fewer than its header of {}; correct {}",
+                          path.string(), bytes, header_bytes, Setting::skip_bytes));
 }
 
 // Returns bytes that were read from a source already, and then the rest of the source.
@@ -68,12 +69,15 @@ Run::Run(std::filesystem::path path, std::uint32_t record_bytes, const Opening& 
     const std::uint64_t rest = (file_bytes_ - header_bytes_) % record_bytes_;
     if (rest != 0)
       throw Error(fmt::format(
-          "{}: its size, {} bytes{}, is no multiple of the record's, {} bytes; the last whole "
-          "record ends at byte {}: check the file and --record{}",
+          "{}: its size, {} bytes{}, is not a multiple of the record size, {} bytes; the last "
+          "whole "
+          "record ends at byte {}: check the file and {}{}",
           path_.string(), file_bytes_,
           header_bytes_ == 0 ? "" : fmt::format(" without its header of {}", header_bytes_),
-          record_bytes, file_bytes_ - rest,
-          accepts_any_format_ ? "" : "; or, if it begins with a header, say --skip-bytes N"));
+          record_bytes, file_bytes_ - rest, Setting::record,
+          accepts_any_format_
+              ? ""
+              : "; or, if it begins with a header, say " + setting_is(Setting::skip_bytes, "N")));
   }
   records_ = (file_bytes_ - (is_stream() ? 0 : header_bytes_)) / record_bytes_;
   if (opening.keep_open)
@@ -98,8 +102,9 @@ Run::Run(std::span<const std::byte> memory, std::string name, std::uint32_t reco
       file_bytes_(memory.size()),
       records_(memory.size() / record_bytes) {
   if (memory.size() % record_bytes != 0)
-    throw Error(fmt::format("{}: its size, {} bytes, is no multiple of the record's, {} bytes",
-                            path_.string(), memory.size(), record_bytes));
+    throw Error(
+        fmt::format("{}: its size, {} bytes, is not a multiple of the record size, {} bytes",
+                    path_.string(), memory.size(), record_bytes));
 }
 
 Run Run::stretch(std::uint64_t first, std::uint64_t count) const {

@@ -15,6 +15,7 @@
 #include "io/mapped_file.hpp"
 #include "util/buffer_pool.hpp"
 #include "util/memory_budget.hpp"
+#include "util/setting_format.hpp"
 
 namespace corank {
 namespace {
@@ -41,8 +42,9 @@ bool are_cached(std::span<const Run> runs) {
 
 void map(std::span<Run> runs, std::uint64_t resident_bytes) {
   if (runs.size() > max_mapped)
-    throw Error(fmt::format("--io mapped: maps no more than {} runs, and there are {}; use auto",
-                            max_mapped, runs.size()));
+    throw Error(ErrorCode::options,
+                fmt::format("{}: maps no more than {} runs, and there are {}; use auto",
+                            setting_is(Setting::io, "mapped"), max_mapped, runs.size()));
   std::vector<std::uint64_t> file_bytes;
   for (const Run& run : runs) file_bytes.push_back(run.file_bytes());
   const auto files = std::make_shared<MappedFiles>(file_bytes, resident_bytes);
@@ -99,8 +101,7 @@ std::vector<Run> open_runs(std::span<const std::filesystem::path> paths, std::ui
 const char* choose_io(std::span<Run> runs, Io io, bool may_map, std::uint64_t memory_bytes,
                       std::uint64_t direct_chunk_bytes) {
   if (std::ranges::all_of(runs, &Run::is_stream)) return "streamed";
-  // Records after a header would be unaligned in a mapping unless the header is a multiple of the
-  // widest load.
+  // A header that is not a multiple of the widest load would leave records in place unaligned.
   constexpr std::uint64_t alignment_bytes = 16;
   if (runs.front().record_bytes() != 1 && std::ranges::any_of(runs, [](const Run& run) {
         return run.header_bytes() % alignment_bytes != 0;

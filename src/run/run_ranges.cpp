@@ -41,7 +41,7 @@ struct LineBound {
 };
 
 std::optional<LineBound> line_bound(const TextLayout& text, const std::vector<std::string>& values,
-                                    const char* option) {
+                                    Setting option) {
   if (values.empty()) return std::nullopt;
   return LineBound{text, {text, values, option}};
 }
@@ -69,8 +69,8 @@ void keep_range(std::span<Run> runs, const Options& options) {
 }
 
 void keep_range(std::span<Run> runs, const TextLayout& text, const Query& query) {
-  keep_between(runs, line_bound(text, query.text_from, "--from"),
-               line_bound(text, query.text_to, "--to"));
+  keep_between(runs, line_bound(text, query.text_from, Setting::from),
+               line_bound(text, query.text_to, Setting::to));
 }
 
 }  // namespace corank

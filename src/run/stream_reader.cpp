@@ -9,6 +9,7 @@
 #include "corank/error.hpp"
 #include "io/mapped_file.hpp"
 #include "util/math.hpp"
+#include "util/setting_format.hpp"
 
 namespace corank {
 namespace {
@@ -414,9 +415,8 @@ void StreamReader::find_last_record(RunState& run, Filling& filling, std::span<s
   if (!text)
     throw Error(
         fmt::format("{}: ends at byte {}, {} bytes after the last whole record; check that "
-                    "it is whole, and --record",
-                    run.stream.path.string(), run.offset + bytes, bytes));
-  assert(bytes + margin_bytes <= memory.size());
+                    "it is whole, and {}",
+                    run.stream.path.string(), run.offset + bytes, bytes, Setting::record));
   if (text->kind != TextKind::pairs) memory[bytes++] = static_cast<std::byte>(text->terminator);
   find_records(run, filling, memory.first(bytes), true);
 }
@@ -424,12 +424,14 @@ void StreamReader::find_last_record(RunState& run, Filling& filling, std::span<s
 std::shared_ptr<StreamReader::LargeMemory> StreamReader::take_large(const RunState& run,
                                                                     std::uint64_t bytes) const {
   if (*large_used_bytes_ + bytes > large_bytes_) {
-    throw Error(fmt::format(
-        "{}: {} is too long for the memory budget, of which all long records that are merged at a "
-        "time get {} bytes; use a larger --memory",
-        run.stream.path.string(),
-        place_of(*encoding_.layout().text, run.stream.header_lines, run.records, run.offset),
-        large_bytes_));
+    throw Error(ErrorCode::memory,
+                fmt::format("{}: {} is too long for the memory budget, of which all long records "
+                            "that are merged at a "
+                            "time get {} bytes; use a larger {}",
+                            run.stream.path.string(),
+                            place_of(*encoding_.layout().text, run.stream.header_lines, run.records,
+                                     run.offset),
+                            large_bytes_, Setting::memory));
   }
   return std::make_shared<LargeMemory>(bytes, large_used_bytes_);
 }

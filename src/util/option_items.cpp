@@ -88,7 +88,7 @@ std::optional<std::string_view> nearest(std::string_view name,
   return found;
 }
 
-void reject_field(std::string_view option, std::string_view whole, const Item& name,
+void reject_field(Setting option, std::string_view whole, const Item& name,
                   const std::vector<std::string>& names) {
   std::string list;
   for (const std::string& known : names) list += ' ' + known;

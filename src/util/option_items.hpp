@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "corank/error.hpp"
+#include "util/setting_format.hpp"
 
 namespace corank {
 
@@ -50,20 +51,21 @@ std::optional<std::string> unquoted(std::string_view text);
 std::optional<std::string_view> nearest(std::string_view name,
                                         const std::vector<std::string>& names);
 
-[[noreturn]] inline void reject(std::string_view option, std::string_view whole, const Item& item,
+[[noreturn]] inline void reject(Setting option, std::string_view whole, const Item& item,
                                 std::string_view why) {
-  throw Error(fmt::format("{} \"{}\": at character {}, \"{}\": {}", option, whole,
-                          item.position + 1, item.text, why));
+  throw Error(ErrorCode::options,
+              fmt::format("{} \"{}\": at character {}, \"{}\": {}", option, without_nul(whole),
+                          item.position + 1, without_nul(item.text), why));
 }
 
 // Throws the Error for `name`, a part of the option's `whole` text, which is not one of the fields
 // `names`.
-[[noreturn]] void reject_field(std::string_view option, std::string_view whole, const Item& name,
+[[noreturn]] void reject_field(Setting option, std::string_view whole, const Item& name,
                                const std::vector<std::string>& names);
 
 // Returns the index of the field that `name` names; throws Error if there is none.
 template <class Fields>
-std::uint32_t find_field(std::string_view option, std::string_view whole, const Item& name,
+std::uint32_t find_field(Setting option, std::string_view whole, const Item& name,
                          const Fields& fields) {
   std::vector<std::string> names;
   for (const auto& field : fields) {

@@ -25,7 +25,7 @@ using Json = nlohmann::json;
 namespace {
 
 // `arguments` are separated by blanks.
-Result corank_says(const std::string& arguments, const Setting& setting = {}) {
+Result corank_says(const std::string& arguments, const Environment& setting = {}) {
   std::istringstream words(arguments);
   return run(Strings(std::istream_iterator<std::string>(words), {}), setting);
 }
@@ -213,7 +213,7 @@ TEST_CASE("bench says what is wrong and leaves nothing") {
     CHECK(holds(result.err, part));
     CHECK(folder.names().empty());
   }
-  Setting setting;
+  Environment setting;
   setting.before_exec = give_way;
   setting.while_running = [&](pid_t child) {
     wait_until([&] { return !folder.names().empty() || has_ended(child); });

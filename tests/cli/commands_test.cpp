@@ -60,7 +60,7 @@ class Folder {
   // Checks a clean failure: the exit code, one line of error that contains all of `parts`, and an
   // unchanged folder.
   void check_refusal(const Strings& arguments, int code, const Strings& parts,
-                     const Setting& setting = {}) const {
+                     const Environment& setting = {}) const {
     const auto before = folder.names();
     const Result result = run(arguments, setting);
     INFO(result.err);
@@ -99,7 +99,7 @@ TEST_CASE("standard input is a run") {
   Folder test;
   const std::string last = test.runs.back();
   test.runs.back() = "-";
-  Setting setting;
+  Environment setting;
   setting.in = text_of(last);
   REQUIRE(run(test.merge(), setting).code == 0);
   const Result merged = run({"check", "-r", "key:u64", "--checksum", test.old()});
@@ -110,7 +110,7 @@ TEST_CASE("standard input is a run") {
 
 TEST_CASE("a run out of order that comes through a pipe") {
   Folder test;
-  Setting setting;
+  Environment setting;
   setting.in = std::string(16, '\0');
   setting.in[0] = 1;
   test.runs.push_back("-");
@@ -152,7 +152,7 @@ TEST_CASE("bad input: a run that is missing, unreadable, a folder, a device") {
     Folder test;
     ::chmod(test.runs[1].c_str(), 0);
     ::chmod(test.folder.path().c_str(), 0755);
-    Setting as_nobody;  // root may read everything
+    Environment as_nobody;  // root may read everything
     as_nobody.before_exec = [] {
       if (::geteuid() == 0 && (::setgid(65534) != 0 || ::setuid(65534) != 0)) ::_exit(126);
     };
@@ -183,7 +183,7 @@ TEST_CASE("bad input: a run that shrinks, grows or is written to while it is rea
       Strings arguments{"merge", "-r",        "key:u64", "-o",   pipe, "-m",
                         "800K",  "--backend", "cpu",     "--io", io};
       arguments.insert(arguments.end(), test.runs.begin(), test.runs.end());
-      Setting setting;
+      Environment setting;
       setting.while_running = [&](pid_t) {
         const int reader = ::open(pipe.c_str(), O_RDONLY);
         char block[4096];
@@ -349,7 +349,7 @@ TEST_CASE("bad input: a budget that is too small") {
 
 TEST_CASE("bad input: more runs than open files are allowed") {
   Folder test(300, 20);
-  Setting few_files;
+  Environment few_files;
   few_files.before_exec = [] {
     const struct rlimit limit { 32, 32 };
     ::setrlimit(RLIMIT_NOFILE, &limit);
@@ -363,7 +363,7 @@ TEST_CASE("bad input: more runs than open files are allowed") {
 
 TEST_CASE("bad input: no room for the output") {
   Folder test(3, 100'000);
-  Setting small_files;
+  Environment small_files;
   small_files.before_exec = [] {
     const struct rlimit limit { 1'000'000, 1'000'000 };
     ::setrlimit(RLIMIT_FSIZE, &limit);
@@ -386,7 +386,7 @@ TEST_CASE("bad input: no runs, and runs without records") {
 
 TEST_CASE("bad input: a CUDA backend that cannot be had") {
   Folder test;
-  Setting no_device;
+  Environment no_device;
   no_device.before_exec = [] { ::setenv("CUDA_VISIBLE_DEVICES", "", 1); };
   Strings arguments = test.merge();
   std::ranges::replace(arguments, "cpu", "cuda");
@@ -434,7 +434,7 @@ TEST_CASE("what a killed merge left is replaced by the next") {
 TEST_CASE("an interrupted merge ends with 130, and leaves nothing") {
   for (const auto& [number, code] : {std::pair{SIGINT, 130}, std::pair{SIGTERM, 143}}) {
     Folder test(4, 4'000'000);
-    Setting setting;
+    Environment setting;
     setting.before_exec = give_way;
     setting.while_running = [&, signal_number = number](pid_t child) {
       wait_until([&] {
@@ -461,7 +461,7 @@ TEST_CASE("names of runs come from a file or standard input") {
   test.check_refusal(twice, 2, {"--files0-from", "standard input"});
   Strings from_input = start;
   from_input.push_back("-");
-  Setting setting;
+  Environment setting;
   setting.in = names;
   CHECK(run(from_input, setting).code == 0);
   CHECK(std::filesystem::file_size(test.old()) == 24'000);
@@ -649,7 +649,7 @@ TEST_CASE("help and version") {
 
 TEST_CASE("an interrupted merge that may go on leaves what it has and says so") {
   Folder test(4, 4'000'000);
-  Setting setting;
+  Environment setting;
   setting.before_exec = give_way;
   setting.while_running = [&](pid_t child) {
     wait_until([&] {
@@ -685,7 +685,7 @@ TEST_CASE("waiting for a pipe ends when it is asked to") {
     const std::string pipe = test.folder / "pipe";
     REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
     const int reader = opened ? ::open(pipe.c_str(), O_RDONLY | O_NONBLOCK) : -1;
-    Setting setting;
+    Environment setting;
     setting.while_running = [](pid_t child) {
       wait_until([=] { return has_started(child); });
       std::this_thread::sleep_for(std::chrono::milliseconds(500));  // for it to come to the pipe
@@ -706,7 +706,7 @@ TEST_CASE("a pipe that is closed ends a merge as it ends other programs") {
     int pipe[2];
     REQUIRE(::pipe(pipe) == 0);
     ::close(pipe[0]);
-    Setting setting;
+    Environment setting;
     setting.before_exec = [&] {
       ::dup2(pipe[1], STDOUT_FILENO);
       if (ignored) ::signal(SIGPIPE, SIG_IGN);

@@ -105,7 +105,7 @@ TEST_CASE("a header of bytes is kept once or dropped") {
   CHECK(run(Strings{"merge", "-o", parts, "--parts", "2"} + keep + files.paths).code == 0);
   CHECK(text_of(parts + "/part-00000") + text_of(parts + "/part-00001") == header + records);
   CHECK(run(Strings{"check"} + keep + files.paths).code == 0);
-  Setting setting;
+  Environment setting;
   setting.in = header + records_of({1, 5, 9}, 7);
   CHECK(run(Strings{"merge", "-f", "-o", files.output()} + keep + Strings{"-", files.paths[1]},
             setting)
@@ -174,7 +174,7 @@ TEST_CASE("bad input: files of formats that hold no plain records") {
   Files bam({file("BAM\x01")});
   bam.compress("gzip");
   bam.refuses({"--lines"}, {"BAM"});
-  Setting piped;
+  Environment piped;
   piped.in = file("\x93NUMPY\x01");
   const Result pipe =
       run(Strings{"merge", "-o", bam.output()} + pairs_of_numbers + Strings{"-"}, piped);
@@ -211,7 +211,7 @@ TEST_CASE("comment lines, header lines and a header are kept once", "[text]") {
   const std::string parts = files.folder / "parts";
   CHECK(run(Strings{"merge", "-o", parts, "--parts", "2"} + vcf + files.paths).code == 0);
   CHECK(text_of(parts + "/part-00000") + text_of(parts + "/part-00001") == head + records);
-  Setting setting;
+  Environment setting;
   setting.in = text_of(files.paths[0]);
   CHECK(run(Strings{"merge", "-f", "-o", files.output()} + vcf + Strings{"-", files.paths[2]},
             setting)

@@ -15,7 +15,7 @@ std::string file_of(const TemporaryFolder& folder, const std::string& name,
   return folder / name;
 }
 
-std::string said(const Strings& options, const Setting& setting = {}) {
+std::string said(const Strings& options, const Environment& setting = {}) {
   Strings all{"info"};
   all.insert(all.end(), options.begin(), options.end());
   const Result result = run(all, setting);

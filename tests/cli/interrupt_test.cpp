@@ -18,7 +18,7 @@ namespace {
 
 // Starts the program, and sends it a signal half a second after it has started. It must end
 // long before it would by itself, and `folder` must hold nothing more afterwards.
-void check_ends(const TemporaryFolder& folder, const Strings& arguments, Setting setting = {}) {
+void check_ends(const TemporaryFolder& folder, const Strings& arguments, Environment setting = {}) {
   for (const int number : {SIGINT, SIGTERM}) {
     const Strings before = folder.names();
     std::chrono::steady_clock::time_point signalled;
@@ -74,7 +74,7 @@ constexpr std::uint64_t many_bytes = std::uint64_t{1} << 38;
 }  // namespace
 
 TEST_CASE("a program that is killed before it has begun has said nothing") {
-  Setting setting;
+  Environment setting;
   setting.before_exec = [] { ::pause(); };
   setting.while_running = [](pid_t child) { ::kill(child, SIGKILL); };
   for (int i = 0; i < 20; ++i) {
@@ -124,7 +124,7 @@ TEST_CASE("a merge of many runs is interrupted while it is planned") {
   write_file(run, keys);
   std::string names;
   for (int i = 0; i < 60'000; ++i) names += run + '\0';
-  Setting setting;
+  Environment setting;
   setting.in = names;
   for (const char* parts : {"1", "9"})
     check_ends(folder,
@@ -170,7 +170,7 @@ TEST_CASE("a merge whose terminal goes is interrupted, unless it was told to ign
     const std::string pipe = folder / "pipe";
     REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
     const int writer = ::open(pipe.c_str(), O_RDWR);
-    Setting setting;
+    Environment setting;
     setting.before_exec = [&] {
       ::close(writer);
       ::signal(SIGHUP, ignores ? SIG_IGN : SIG_DFL);

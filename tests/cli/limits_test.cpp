@@ -165,7 +165,7 @@ TEST_CASE("whatever memory a process may have a merge is right or refused") {
     const Data data(format, 8'000'000);
     const std::string output = data.folder / "output";
     const auto with = [](std::uint64_t bytes) {
-      Setting setting;
+      Environment setting;
       setting.before_exec = [bytes] {
         const struct rlimit limit { bytes, bytes };
         ::setrlimit(RLIMIT_AS, &limit);
@@ -175,7 +175,7 @@ TEST_CASE("whatever memory a process may have a merge is right or refused") {
     for (const char* threads : {"2", "16"}) {
       unsigned done = 0, refused = 0;
       for (std::uint64_t mebibytes = 16; mebibytes <= 4096; mebibytes += mebibytes / 4) {
-        const Setting little = with(mebibytes << 20);
+        const Environment little = with(mebibytes << 20);
         if (run({"--version"}, little).code != 0) continue;
         write_file(output, Bytes(5));
         const Result result =
@@ -201,7 +201,7 @@ TEST_CASE("a killed merge goes on") {
     const Strings merge = data.merge_to(output, {"-m", "2M", "--resume", "--stats", "-"});
     std::uint64_t kills = 0;
     for (std::uint64_t bytes = 5'000'000; bytes < 40'000'000; bytes += 9'000'000) {
-      Setting setting;
+      Environment setting;
       setting.before_exec = give_way;
       setting.while_running = [&](pid_t child) {
         wait_until([&] {
@@ -238,7 +238,7 @@ TEST_CASE("bad input: a run of lines or of compressed records that shrinks while
       REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
       Strings arguments = data.merge_to(pipe, {"-m", compressed ? "20M" : "2M", "--io", io});
       arguments.back() = last;
-      Setting setting;
+      Environment setting;
       setting.while_running = [&](pid_t) {
         const int reader = ::open(pipe.c_str(), O_RDONLY);
         char block[4096];

@@ -22,14 +22,14 @@ struct Folder {
   }
 
   Result call(const std::string& operation, const Strings& options = {},
-              const Setting& setting = {}) const {
+              const Environment& setting = {}) const {
     Strings all{operation, "-r", "k:bytes1,n:bytes1", "-f", "-o", folder / "output"};
     all.insert(all.end(), options.begin(), options.end());
     all.insert(all.end(), runs.begin(), runs.end());
     return run(all, setting);
   }
   std::string output_of(const std::string& operation, const Strings& options = {},
-                        const Setting& setting = {}) const {
+                        const Environment& setting = {}) const {
     const Result result = call(operation, options, setting);
     INFO(result.err);
     CHECK(result.code == 0);
@@ -73,7 +73,7 @@ TEST_CASE("set operations from the command line") {
 TEST_CASE("set operations write parts, read pipes and compress") {
   Folder test({"a1a2b1d1", "-"});
   test.runs.back() = "-";
-  const Setting in{.in = "a3b2b3c4"};
+  const Environment in{.in = "a3b2b3c4"};
   CHECK(test.output_of("intersect", {}, in) == "a1b1");
   CHECK(test.output_of("subtract", {}, in) == "a2d1");
   CHECK(test.output_of("union", {}, in) == "a1a2b1b3c4d1");
@@ -103,7 +103,7 @@ TEST_CASE("a set operation that stopped goes on with --resume") {
   for (std::size_t i = 0; i < run.size(); ++i)
     run[i] = static_cast<char>(i % 2 == 0 ? 'a' + i * 26 / run.size() : '0');
   const Folder test({run, run});
-  Setting full;
+  Environment full;
   full.before_exec = [] {
     const struct rlimit limit { 2'000, 2'000 };
     ::signal(SIGXFSZ, SIG_IGN);

@@ -30,16 +30,16 @@ struct Lines {
   }
 };
 
-Setting without(const std::vector<int>& streams) {
-  Setting setting;
+Environment without(const std::vector<int>& streams) {
+  Environment setting;
   setting.before_exec = [streams] {
     for (const int stream : streams) ::close(stream);
   };
   return setting;
 }
 
-Setting full(int stream) {
-  Setting setting;
+Environment full(int stream) {
+  Environment setting;
   setting.before_exec = [stream] { ::dup2(::open("/dev/full", O_WRONLY), stream); };
   return setting;
 }
@@ -57,7 +57,7 @@ TEST_CASE("a merge is right whichever standard streams are closed") {
 
 TEST_CASE("what cannot be said is no failure, and a failure is one though it cannot be said") {
   const Lines lines;
-  for (const Setting& setting : {without({2}), full(2)}) {
+  for (const Environment& setting : {without({2}), full(2)}) {
     CHECK(run(lines.merge({"--progress"}), setting).code == 0);
     CHECK(run({"check", "--lines", lines.folder / "none"}, setting).code == 2);
     write_file(lines.folder / "disordered", bytes_of_text("b\na\n"));
@@ -80,7 +80,7 @@ TEST_CASE("bad input: a standard input that is closed") {
 
 TEST_CASE("bad input: a standard output that is a run") {
   const Lines lines;
-  Setting setting;
+  Environment setting;
   setting.before_exec = [&] {
     ::dup2(::open(lines.first.c_str(), O_WRONLY | O_APPEND), STDOUT_FILENO);
   };
@@ -97,7 +97,7 @@ TEST_CASE("bad input: no room for what is printed") {
                                    {"merge", "--help"},
                                    {"bench", "--size", "1K", "-k", "2", "--in", lines.folder.path(),
                                     "--repeat", "1", "--peers", "none", "-r", "k:u64"}})
-    for (const Setting& setting : {full(1), without({1})}) {
+    for (const Environment& setting : {full(1), without({1})}) {
       const Result result = run(arguments, setting);
       INFO(arguments[0] << ": " << result.err);
       CHECK(result.code == 2);
@@ -113,7 +113,7 @@ TEST_CASE("bad input: no room for what is printed") {
 TEST_CASE("bad input: a limit on the size of files") {
   const Lines lines;
   write_file(lines.first, Bytes(100'000, std::byte{'\n'}));
-  Setting setting;
+  Environment setting;
   setting.before_exec = [] {
     const struct rlimit limit { 8192, 8192 };
     ::setrlimit(RLIMIT_FSIZE, &limit);

@@ -75,7 +75,7 @@ void check_reductions(std::string_view text) {
 }
 
 void check_bound(std::string_view text) {
-  const std::vector<FieldValue> bound = parse_bound("--from", text, schema, keys);
+  const std::vector<FieldValue> bound = parse_bound(Setting::from, text, schema, keys);
   require(!bound.empty() && bound.size() <= keys.size());
   for (std::size_t i = 0; i < bound.size(); ++i) {
     require(bound[i].field == keys[i].field);
@@ -104,9 +104,9 @@ std::span<const std::byte> bytes_of(std::string_view line) {
 }
 
 void check_text_condition(std::string_view text) {
-  const TextFilter filter(csv(), header, parse_text_where(text), "--where");
+  const TextFilter filter(csv(), header, parse_text_where(text), Setting::where);
   const TextFilter others(csv(), header, parse_text_where("not (" + std::string(text) + ")"),
-                          "--where");
+                          Setting::where);
   std::vector<char> scratch;
   for (const std::string_view line : lines)
     require(filter.test(bytes_of(line), scratch) != others.test(bytes_of(line), scratch));
@@ -124,7 +124,7 @@ void check_text_selection(std::string_view text) {
 
 void check_text_bound(std::string_view text) {
   static const std::vector<TextKey> by = parse_text_keys("1,2,3");
-  require(parse_text_bound("--from", text, by).size() <= by.size());
+  require(parse_text_bound(Setting::from, text, by).size() <= by.size());
 }
 
 void check_selection(std::string_view text) {

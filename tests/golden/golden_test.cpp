@@ -266,11 +266,11 @@ void ask_limit(const Format&, std::uint64_t records, Options& options) {
 
 void ask_range(const Format& format, std::uint64_t, Options& options) {
   if (format.is_text()) {
-    options.query.text_from = parse_text_bound("from", format.from, options.text->keys);
-    options.query.text_to = parse_text_bound("to", format.to, options.text->keys);
+    options.query.text_from = parse_text_bound(Setting::from, format.from, options.text->keys);
+    options.query.text_to = parse_text_bound(Setting::to, format.to, options.text->keys);
   } else {
-    options.query.from = parse_bound("from", format.from, options.record, options.keys);
-    options.query.to = parse_bound("to", format.to, options.record, options.keys);
+    options.query.from = parse_bound(Setting::from, format.from, options.record, options.keys);
+    options.query.to = parse_bound(Setting::to, format.to, options.record, options.keys);
   }
 }
 

@@ -297,7 +297,7 @@ TEST_CASE("a call that must not fail ends the merge and leaves the output alone"
       CHECK(scene.names() == names);
       CHECK(result.outcome.wrong == std::vector<std::string>{});
       if (!result.error.empty())
-        CHECK(result.error.find("--backend cpu") != std::string::npos);
+        CHECK(result.error.find("Options::backend = cpu") != std::string::npos);
       else if (call == "cudaMalloc" || call == "cudaMemcpyAsync" || call == "__cudaLaunchKernel")
         CHECK_FALSE(result.outcome.failed);
     }

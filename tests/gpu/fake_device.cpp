@@ -38,7 +38,7 @@ struct Fake {
     const std::int64_t number = seen[kind]++;
     if (!lost && number != calls_before[kind]) return;
     lost = lasting;
-    throw DeviceError("fake: a call failed; --backend cpu needs no GPU", out_of_memory);
+    throw DeviceError("fake: a call failed", out_of_memory);
   }
 };
 Fake* fake = nullptr;
@@ -51,7 +51,7 @@ class FakeDevice final : public Backend {
         inner_(make_cpu_backend(config)) {
     fake->call(make);
     if (config.unit_records * config.tokens > fake->memory_records)
-      throw DeviceError("fake: out of memory; --backend cpu needs no GPU", true);
+      throw DeviceError("fake: out of memory", true);
     fake->max_unit = config.unit_records;
   }
 
@@ -72,7 +72,7 @@ class FakeDevice final : public Backend {
     if (fake->harm) fake->harm(unit, merged);
     look.written = portable_fingerprint(merged, encoding_.record_bytes());
     if (first_descent(encoding_.layout(), output, unit.records) != unit.records)
-      throw DeviceError("fake: out of order; --backend cpu needs no GPU", false);
+      throw DeviceError("fake: out of order", false);
     result.look = look;
     return result;
   }
@@ -271,7 +271,7 @@ TEST_CASE("a device with too little memory gets smaller units and then fewer at 
   data.into_file(clean);
   const std::uint64_t whole = clean.max_unit;
   std::string told;
-  data.options.notice = [&](const std::string& notice) { told = notice; };
+  data.options.notice = [&](const Message& warning) { told = warning.text(); };
   for (std::uint64_t records = 4 * whole; records > 0; records /= 3) {
     Fake wanted;
     wanted.memory_records = records;
@@ -299,7 +299,7 @@ TEST_CASE("a device that must not fail ends the merge and leaves the output alon
     wanted.out_of_memory = true;
     fake = &wanted;
     CHECK_THROWS_WITH(merge(data.paths, data.folder / "output", data.options),
-                      "fake: a call failed; --backend cpu needs no GPU");
+                      "fake: a call failed");
     CHECK((read_file(data.folder / "output") == data.expected));
     CHECK(data.folder.names().size() == data.paths.size() + data.line_paths.size() + 1);
   }

@@ -36,7 +36,7 @@ struct Result {
   std::string err;
 };
 
-struct Setting {
+struct Environment {
   std::string in;                             // standard input
   std::function<void()> before_exec = [] {};  // called in the child process
   std::function<void(pid_t)> while_running = [](pid_t) {};
@@ -73,7 +73,7 @@ inline bool has_started(pid_t process) {
 
 // Runs the program to its end. Opens the files before the process starts, because it may be killed
 // at any time.
-inline Result run(const Strings& arguments, const Setting& setting = {}) {
+inline Result run(const Strings& arguments, const Environment& setting = {}) {
   const TemporaryFolder folder;
   write_file(folder / "in", bytes_of_text(setting.in));
   const std::string path = program();

@@ -13,6 +13,7 @@
 #include "corank/version.hpp"
 #include "io/codec.hpp"
 #include "kernels/backend/cuda_backend.hpp"
+#include "setting_flags.hpp"
 #include "standard_streams.hpp"
 #include "tools/corank/hardware_limits.hpp"
 
@@ -124,7 +125,7 @@ int InfoCommand::show_files(const std::function<int(const Error&)>& report) cons
     } catch (const Error& error) {
       finish_printing();
       code = report(error);
-      if (json_) all.push_back({{"file", file}, {"error", error.what()}});
+      if (json_) all.push_back({{"file", file}, {"error", error.worded(flag_of)}});
     }
   }
   // A key may contain bytes that are not UTF-8.

@@ -36,6 +36,7 @@
 #include "info.hpp"
 #include "query_arguments.hpp"
 #include "record_arguments.hpp"
+#include "setting_flags.hpp"
 #include "standard_streams.hpp"
 
 namespace {
@@ -44,10 +45,10 @@ using corank::Error;
 
 enum ExitCode { done = 0, out_of_order = 1, failed = 2 };
 
-// Prints an error as one line, even if a file name contains control characters.
-int report(const std::exception& error, int code) {
+// Prints a message as one line, even if a file name contains control characters.
+int report(std::string_view message, int code) {
   std::string line;
-  for (const char c : std::string_view(error.what())) {
+  for (const char c : message) {
     const auto byte = static_cast<unsigned char>(c);
     if (byte < 0x20 || byte == 0x7f)
       line += fmt::format("\\x{:02x}", byte);
@@ -56,6 +57,14 @@ int report(const std::exception& error, int code) {
   }
   corank::say(fmt::format("corank: {}\n", line));
   return code;
+}
+
+int report(const Error& error, int code) {
+  return report(error.worded(corank::flag_of), code);
+}
+
+int report(const Error& error) {
+  return report(error, error.code() == corank::ErrorCode::out_of_order ? out_of_order : failed);
 }
 
 // Shows progress in one line of a terminal, which it overwrites.
@@ -331,8 +340,8 @@ class MergeCommand {
     options_.stop = signals.token();
     options_.trace = trace_;
     if (!quiet_)
-      options_.notice = [](const std::string& notice) {
-        corank::say(fmt::format("corank: {}\n", notice));
+      options_.notice = [](const corank::Message& warning) {
+        corank::say(fmt::format("corank: {}\n", warning.worded(corank::flag_of)));
       };
     corank::Stats stats;
     {
@@ -462,10 +471,8 @@ class CheckCommand {
         total.records += result.records;
         total.checksum += result.checksum;
         if (checksum_) print(result, file);
-      } catch (const corank::OutOfOrder& error) {
-        code = std::max(code, report(error, out_of_order));
       } catch (const Error& error) {
-        code = report(error, failed);
+        code = std::max(code, report(error));
       }
     }
     if (checksum_ && code == done) print(total, "total");
@@ -600,8 +607,8 @@ int main(int argc, char** argv) {
     const int code = run(argc, argv);
     corank::finish_printing();
     return code;
-  } catch (const corank::OutOfOrder& error) {
-    return report(error, out_of_order);
+  } catch (const Error& error) {
+    return report(error);
   } catch (const std::filesystem::filesystem_error& error) {
     return report(Error(fmt::format("{}: {}; check the name", error.path1().string(),
                                     error.code().message())),
@@ -612,11 +619,12 @@ int main(int argc, char** argv) {
               "or raise the limit (ulimit -v)"),
         failed);
   } catch (const std::system_error& error) {
-    if (error.code() != std::errc::resource_unavailable_try_again) return report(error, failed);
+    if (error.code() != std::errc::resource_unavailable_try_again)
+      return report(error.what(), failed);
     return report(Error("the system gives no more threads, or no memory for them; try fewer "
                         "--threads, or raise the limits (ulimit -u, ulimit -v)"),
                   failed);
   } catch (const std::exception& error) {
-    return report(error, failed);
+    return report(error.what(), failed);
   }
 }

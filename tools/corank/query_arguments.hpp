@@ -43,11 +43,11 @@ struct ShapingArguments {
 
   Query parse_for_text(const TextFormat& format) {
     if (where) query.text_where = parse_text_where(*where);
-    if (having) query.text_having = parse_text_where(*having, "--having");
+    if (having) query.text_having = parse_text_where(*having, Setting::having);
     if (select) query.text_select = parse_text_select(*select);
     if (tombstone) query.text_tombstone = parse_text_tombstone(*tombstone);
-    if (from) query.text_from = parse_text_bound("--from", *from, format.keys);
-    if (to) query.text_to = parse_text_bound("--to", *to, format.keys);
+    if (from) query.text_from = parse_text_bound(Setting::from, *from, format.keys);
+    if (to) query.text_to = parse_text_bound(Setting::to, *to, format.keys);
     if (on_equal && on_equal->starts_with("reduce"))
       query.on_equal = OnEqual::reduce;
     else if (on_equal)
@@ -56,10 +56,10 @@ struct ShapingArguments {
   }
 
   Query parse(const Schema& schema, const std::vector<KeyField>& keys) {
-    if (from) query.from = parse_bound("--from", *from, schema, keys);
-    if (to) query.to = parse_bound("--to", *to, schema, keys);
+    if (from) query.from = parse_bound(Setting::from, *from, schema, keys);
+    if (to) query.to = parse_bound(Setting::to, *to, schema, keys);
     if (where) query.where = parse_where(*where, schema);
-    if (having) query.having = parse_where(*having, schema, "--having");
+    if (having) query.having = parse_where(*having, schema, Setting::having);
     if (on_equal) parse_on_equal(*on_equal, schema, keys, query);
     if (tombstone) query.tombstone = parse_tombstone(*tombstone, schema);
     if (select) query.select = parse_select(*select, schema);

@@ -67,7 +67,7 @@ TEST_CASE("a bad schema is refused with its place and what is allowed") {
         {"a:u8,b:bytes1048576", "character 6", "at most 1048576"}}) {
     const std::string message = refusal(text);
     INFO(text << " gives " << message);
-    CHECK(holds(message, std::string("--record \"") + text + '"'));
+    CHECK(holds(message, std::string("Options::record \"") + text + '"'));
     CHECK(holds(message, place));
     CHECK(holds(message, why));
   }
@@ -80,7 +80,7 @@ TEST_CASE("a bad key is refused with its place and what is allowed") {
                                          {"a,a", "character 3", "twice"}}) {
     const std::string message = refusal("a:u8,b:u8", text);
     INFO(text << " gives " << message);
-    CHECK(holds(message, std::string("--by \"") + text + '"'));
+    CHECK(holds(message, std::string("keys \"") + text + '"'));
     CHECK(holds(message, place));
     CHECK(holds(message, why));
   }

@@ -535,7 +535,7 @@ TEST_CASE("a bad number stops the index at its record, unless it is ordered last
             throw_bad_record("run.csv", 0, 1, 4, layout, *first.bad, bytes.data() + 4);
           }) ==
           "run.csv: line 2 (byte 4): column 2, \"x\", is no number that u64 holds; correct it, or "
-          "say --bad skip or --bad last");
+          "say TextFormat::bad_numbers = skip or TextFormat::bad_numbers = last");
     const Indexed second = index_records(layout, bytes.subspan(8), true, entries);
     REQUIRE(second.bad);
     CHECK(second.records == 0);
@@ -621,8 +621,8 @@ TEST_CASE("formats that contradict themselves are refused", "[text]") {
     format.terminator = terminator;
     return refusal([&] { TextEncoding encoding(format); });
   };
-  CHECK(holds(refused(TextKind::lines, "2", {}), "--delimiter"));
-  CHECK(holds(refused(TextKind::lines, "name", ','), "--header"));
+  CHECK(holds(refused(TextKind::lines, "2", {}), "TextFormat::delimiter"));
+  CHECK(holds(refused(TextKind::lines, "name", ','), "TextFormat::header"));
   CHECK(holds(refused(TextKind::lines, "1", '\0', '\0'), "another one"));
   CHECK(holds(refused(TextKind::csv, "1", '"'), "quote"));
   CHECK(holds(refused(TextKind::pairs, "1", {}), "pairs are ordered"));

@@ -362,7 +362,7 @@ TEST_CASE("a compressed file that needs too much memory is refused") {
   for (const int byte : {0x28, 0xb5, 0x2f, 0xfd, 0x00, 0xa8, 0x01, 0x00, 0x00})
     file.push_back(static_cast<std::byte>(byte));
   const auto path = write_compressed(folder, Codec::zstd, file);
-  CHECK(holds(message_of([&] { drain(*open(path)); }), "use a larger --memory"));
+  CHECK(holds(message_of([&] { drain(*open(path)); }), "use a larger Options::memory_bytes"));
   // An empty frame that asks for a window of 512 MiB.
   file[5] = std::byte{0x98};
   write_file(path, file);

@@ -34,7 +34,7 @@ class Merging {
     options.resume = true;
     options.checksum = true;
     options.checkpoint_interval = std::chrono::milliseconds(0);
-    options.notice = [this](const std::string& text) { notices.push_back(text); };
+    options.notice = [this](const Message& warning) { notices.push_back(warning.text()); };
     Bytes all;
     for (int i = 0; i < runs; ++i) {
       const Bytes run =
@@ -97,7 +97,8 @@ class ShapedMerging {
   ShapedMerging() {
     options.backend = BackendChoice::cpu;
     options.checksum = true;
-    options.notice = [this](const std::string& text) {
+    options.notice = [this](const Message& warning) {
+      const std::string text = warning.text();
       if (text.find("memory budget") == std::string::npos) notices.push_back(text);
     };
   }
@@ -561,7 +562,7 @@ TEST_CASE("shaped merges go on where they stopped", "[resume][shape]") {
       if (below(random, 2))
         query.select = parse_select(selections[below(random, 3)], test.options.record);
       if (below(random, 4) == 0)
-        query.from = parse_bound("--from", "1", test.options.record, test.options.keys);
+        query.from = parse_bound(Setting::from, "1", test.options.record, test.options.keys);
       if (below(random, 3) == 0) query.limit = 400 + below(random, 3'000);
       if (!query.limit && below(random, 2)) test.options.parts = 1 + round % 3;
       test.options.memory_bytes = 500'000 * std::max(test.options.parts, 1u);
@@ -685,14 +686,14 @@ TEST_CASE("what shaping left is gone on with by the same options only", "[resume
     by.reductions.front().operation = Reduction::Operation::max;
   });
   change("having", [](Query& by, const Schema& schema) {
-    by.having = parse_where("p > 9", schema, "--having");
+    by.having = parse_where("p > 9", schema, Setting::having);
   });
   change("tombstone",
          [](Query& by, const Schema& schema) { by.tombstone = parse_tombstone("b=7", schema); });
   change("selection",
          [](Query& by, const Schema& schema) { by.select = parse_select("b,a,p", schema); });
   change("range", [](Query& by, const Schema& schema) {
-    by.from = parse_bound("--from", "50", schema, parse_keys("a", schema));
+    by.from = parse_bound(Setting::from, "50", schema, parse_keys("a", schema));
   });
 }
 
@@ -710,7 +711,7 @@ TEST_CASE("the description of an output has all options of text", "[resume][text
   other.text->ragged = RaggedRecords::error;
   CHECK(description(other) != plain);
   other = options;
-  other.query.text_having = parse_text_where("2 == 'x'", "--having");
+  other.query.text_having = parse_text_where("2 == 'x'", Setting::having);
   const std::string having = description(other);
   CHECK(having != plain);
   std::swap(other.query.text_having, other.query.text_where);

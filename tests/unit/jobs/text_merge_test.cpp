@@ -190,7 +190,7 @@ TEST_CASE("a line that the budget has no room for is named", "[text]") {
   const std::string what = what_merging_throws(runs);
   INFO(what);
   CHECK(what.find("run0: line 3 (byte 4)") != std::string::npos);
-  CHECK(what.find("--memory") != std::string::npos);
+  CHECK(what.find("Options::memory_bytes") != std::string::npos);
   CHECK_FALSE(std::filesystem::exists(runs.output()));
 }
 
@@ -362,7 +362,7 @@ TEST_CASE("what a stopped merge of lines left is not gone on with where it is wr
     runs.add(keys);
   }
   std::vector<std::string> notices;
-  runs.options().notice = [&](const std::string& notice) { notices.push_back(notice); };
+  runs.options().notice = [&](const Message& warning) { notices.push_back(warning.text()); };
   runs.options().resume = true;
   {
     const SmallFiles small(500'000);

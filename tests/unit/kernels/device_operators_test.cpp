@@ -56,7 +56,7 @@ TEST_CASE("a thread finds the lines that fulfil a condition", "[device]") {
          {"1 < 'b'", "2:i64 >= 0", "not 2:u64 <= 50", "1:nocase != 'AB'", "3 == ''",
           "1 == 'a' and 2:i64 < 0 or 3 > 'c'", "not (2:i64 > 9 or (1 == 'b' and not 3 < 'd'))",
           "1 != 'a' and (2:i64 > 7 or 2:i64 < -7) and not (3 >= 'd' or 1:nocase <= 'A')"}) {
-      const TextFilter filter(format, "", parse_text_where(text), "--where");
+      const TextFilter filter(format, "", parse_text_where(text), Setting::where);
       std::vector<TextTestStep> steps;
       for (const TextFilter::Step& step : filter.steps()) {
         if (!step.value) {

@@ -198,7 +198,8 @@ TEST_CASE("random shapes give what their definition says") {
              (integer(fields[3], record) != 3 && integer(fields[0], record) > 9);
     };
     const bool has_having = below(random, 3) == 0;
-    if (has_having) query.having = parse_where("a >= 0 or not b == 3", test.schema(), "--having");
+    if (has_having)
+      query.having = parse_where("a >= 0 or not b == 3", test.schema(), Setting::having);
     const auto stays = [&](const Bytes& record) {
       const auto& fields = test.schema().fields;
       return !has_having || integer(fields[2], record) >= 0 || integer(fields[3], record) != 3;
@@ -265,7 +266,7 @@ TEST_CASE("sums and counts that do not fit") {
   reduce("reduce:sum(a),sum(c)");
   const std::string error = error_of(test);
   CHECK(holds(error, "key=9: the sum of field a over the 3 records with this key is 511"));
-  CHECK(holds(error, "--overflow"));
+  CHECK(holds(error, "Query::overflow = saturate"));
   query.overflow = Overflow::saturate;
   CHECK((test.merged() == packed(std::uint8_t{1}, std::uint8_t{200}, std::int8_t{-100},
                                  std::uint16_t{0x0100}, std::uint8_t{9}, std::uint8_t{255},
@@ -483,25 +484,26 @@ TEST_CASE("shapes that contradict the schema or one another are refused") {
   };
   CHECK(holds(
       refusal([&](Options& options) { options.query.tombstone = parse_tombstone("a=1", schema); }),
-      "--on-equal"));
+      "Query::on_equal"));
   CHECK(holds(refusal([](Options& options) { options.query.on_equal = OnEqual::reduce; }),
               "reduce:sum(field)"));
   CHECK(holds(refusal([](Options& options) {
                 options.copy_only = true;
                 options.query.on_equal = OnEqual::first;
               }),
-              "--copy-only"));
+              "Options::copy_only"));
   CHECK(holds(refusal([](Options& options) {
                 options.parts = 2;
                 options.resume = true;
                 options.query.on_equal = OnEqual::first;
                 options.query.limit = 3;
               }),
-              "--parts"));
+              "Options::parts"));
   CHECK_THROWS_WITH(parse_select("a,a", schema), ContainsSubstring("twice"));
   CHECK_THROWS_WITH(parse_tombstone("a", schema), ContainsSubstring("field=value"));
-  CHECK_THROWS_WITH(parse_bound("--from", "1,2", schema, keys), ContainsSubstring("1 key field"));
-  CHECK_THROWS_WITH(parse_bound("--to", "256", schema, keys), ContainsSubstring("u8"));
+  CHECK_THROWS_WITH(parse_bound(Setting::from, "1,2", schema, keys),
+                    ContainsSubstring("1 key field"));
+  CHECK_THROWS_WITH(parse_bound(Setting::to, "256", schema, keys), ContainsSubstring("u8"));
 }
 
 TEST_CASE("ranges of keys") {
@@ -519,8 +521,8 @@ TEST_CASE("ranges of keys") {
       query.limit.reset();
       query.from.clear();
       query.to.clear();
-      if (!from.empty()) query.from = parse_bound("--from", from, test.schema(), by);
-      if (!to.empty()) query.to = parse_bound("--to", to, test.schema(), by);
+      if (!from.empty()) query.from = parse_bound(Setting::from, from, test.schema(), by);
+      if (!to.empty()) query.to = parse_bound(Setting::to, to, test.schema(), by);
       const auto precedes = [&](const Bytes& record, const std::vector<FieldValue>& bound) {
         Bytes other = record;
         for (const FieldValue& value : bound)

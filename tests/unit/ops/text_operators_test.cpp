@@ -239,7 +239,8 @@ TEST_CASE("of lines CSV and pairs with equal keys one stays", "[text][shape]") {
         const auto all = reduced(of.format, test.sorted, on_equal, no_limit);
         if (all) {
           // Groups are resolved before --having is applied.
-          test.options.query.text_having = parse_text_where("2 != '1' and 2 != '0'", "--having");
+          test.options.query.text_having =
+              parse_text_where("2 != '1' and 2 != '0'", Setting::having);
           Strings chosen = *all;
           std::erase_if(chosen, [&](const std::string& record) {
             const std::string value = columns_of(record, of.format)[1];
@@ -303,7 +304,7 @@ TEST_CASE("set operations on lines CSV and pairs count as the standard library d
         test.check(selected);
         test.options.query.text_where = {};
         test.options.query.text_select.clear();
-        test.options.query.text_having = parse_text_where("2 != '1'", "--having");
+        test.options.query.text_having = parse_text_where("2 != '1'", Setting::having);
         Strings having = whole;
         std::erase_if(having, [&](const std::string& record) {
           return columns_of(record, of.format)[1] == "1";
@@ -660,11 +661,11 @@ TEST_CASE("conditions and selections of text that make no sense are refused", "[
        {"", "2", "2 >", "2 > 5", "2:u64 > ", "1,2 == 'a'", "1:desc == 'a'", "1 == 'a", "1 = 'a'",
         "1 == '\\q'", "(1 == 'a'", "1 == 'a' 2 == 'b'", "0 == 'a'", "1:u65 > 2"}) {
     CAPTURE(text);
-    CHECK_THROWS_WITH(parse_text_where(text), StartsWith("--where"));
+    CHECK_THROWS_WITH(parse_text_where(text), StartsWith("Query::where"));
   }
   for (const char* text : {"", "1:u64", "0", "1,", "1,2:desc"}) {
     CAPTURE(text);
-    CHECK_THROWS_WITH(parse_text_select(text), StartsWith("--select"));
+    CHECK_THROWS_WITH(parse_text_select(text), StartsWith("Query::select"));
   }
   const auto refuses = [](TextKind kind, const char* where, const char* select, const char* why) {
     CAPTURE(where, select);
@@ -682,8 +683,8 @@ TEST_CASE("conditions and selections of text that make no sense are refused", "[
   refuses(TextKind::lines, "2:u64 > 'x'", "", "no number");
   refuses(TextKind::lines, "2 == 'a,b'", "", "delimiter");
   refuses(TextKind::lines, "4294967295 == 'a'", "", "no column 4294967295");
-  refuses(TextKind::csv, "name == 'a'", "", "--header");
-  refuses(TextKind::pairs, "2 == 'a'", "", "--where");
+  refuses(TextKind::csv, "name == 'a'", "", "TextFormat::header");
+  refuses(TextKind::pairs, "2 == 'a'", "", "Query::where");
   refuses(TextKind::pairs, "", "1", "pairs do not");
   refuses(TextKind::lines, "", "1,2,1", "named twice");
   refuses(TextKind::lines, "", "line", "whole line");
@@ -824,7 +825,7 @@ TEST_CASE("set operations on units that were merged elsewhere", "[text][shape]")
       Query query;
       query.on_equal = operation;
       if (!of.format.keys.empty()) {
-        query.text_having = parse_text_where("2:u64 != 1", "--having");
+        query.text_having = parse_text_where("2:u64 != 1", Setting::having);
         query.text_select = parse_text_select("3,1,9,8,7,6");
         std::erase_if(expected, [&](const std::string& record) {
           return columns_of(record, of.format)[1] == "1";

@@ -374,7 +374,7 @@ TEST_CASE("a temporary file that changes on its disk is noticed") {
   options.record = schema;
   options.memory_bytes = 700 << 10;
   // Progress is reported at most ten times a second.
-  options.notice = [](const std::string&) {
+  options.notice = [](const Message&) {
     std::this_thread::sleep_for(std::chrono::milliseconds(150));
   };
   bool flipped = false;
