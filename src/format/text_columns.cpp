@@ -19,6 +19,100 @@ void append(std::vector<std::byte>& to, std::string_view text) {
   to.insert(to.end(), bytes.begin(), bytes.end());
 }
 
+// Makes the pair whose key, or value if that is what `layout` compares, is `text`.
+std::vector<std::byte> make_pair_record(const TextLayout& layout, const std::string& text) {
+  std::uint32_t lengths[2] = {};
+  lengths[layout.columns[0].column] = static_cast<std::uint32_t>(text.size());
+  const auto header = std::as_bytes(std::span(lengths));
+  std::vector<std::byte> record(header.begin(), header.end());
+  append(record, text);
+  return record;
+}
+
+// The values of a bound of lines or CSV: one for each key of `layout`.
+struct BoundValues {
+  const TextLayout& layout;
+  const std::vector<std::string>& values;
+  Setting option;
+  std::span<const TextColumn> columns{layout.columns, layout.columns_count};
+
+  [[noreturn]] void reject(const std::string& value, const std::string& why) const {
+    throw Error(ErrorCode::options, fmt::format("{} \"{}\": {}", option, without_nul(value), why));
+  }
+
+  // Returns the value that each column must have, null for any. Returns nothing if the key is the
+  // whole line.
+  std::vector<const std::string*> by_column() const {
+    std::vector<const std::string*> values_of;
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      const std::uint32_t column = columns[i].column;
+      if (column > max_columns)
+        throw Error(ErrorCode::options,
+                    fmt::format("{}: there is no column {} to compare; the most is {}", option,
+                                column, max_columns));
+      if (column == 0 && values.size() > 1)
+        throw Error(
+            ErrorCode::options,
+            fmt::format("{}: a value for the whole line leaves none for other columns; give "
+                        "values for the keys before it only",
+                        option));
+      if (values[i].find(layout.terminator) != std::string::npos && layout.kind == TextKind::lines)
+        reject(values[i], "no line holds what ends lines");
+      if (column != 0 && layout.kind == TextKind::lines &&
+          values[i].find(layout.delimiter) != std::string::npos)
+        reject(values[i], "no column holds the delimiter");
+      values_of.resize(std::max<std::size_t>(values_of.size(), column));
+      if (column != 0) values_of[column - 1] = &values[i];
+    }
+    return values_of;
+  }
+
+  // Makes the record that has these values in its columns; CSV values are quoted.
+  std::vector<std::byte> make_record(const std::vector<const std::string*>& values_of) const {
+    std::vector<std::byte> record;
+    if (values_of.empty()) append(record, values[0]);
+    for (std::size_t i = 0; i < values_of.size(); ++i) {
+      if (i != 0) record.push_back(static_cast<std::byte>(layout.delimiter));
+      if (!values_of[i]) continue;
+      if (layout.kind == TextKind::lines) {
+        append(record, *values_of[i]);
+        continue;
+      }
+      append(record, "\"");
+      for (const char c : *values_of[i]) {
+        if (c == '"' || (layout.escape != 0 && c == layout.escape)) append(record, {&c, 1});
+        append(record, {&c, 1});
+      }
+      append(record, "\"");
+    }
+    record.push_back(static_cast<std::byte>(layout.terminator));
+    return record;
+  }
+
+  // Verifies that the record's columns have the types of their keys, and that each key's value
+  // equals its column.
+  void verify(const std::vector<const std::string*>& values_of,
+              std::span<const std::byte> record) const {
+    detail::Columns there(layout, record.data(), record.size());
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      if (!detail::holds_value(there(columns[i].column), columns[i].type))
+        reject(values[i],
+               detail::is_number(columns[i].type)
+                   ? "is no number that the key's type holds"
+                   : fmt::format("is not a value of type {}", type_name(columns[i].type)));
+      // Several keys may name one column, as 1:nocase,1 do; the record has the last one's value.
+      if (columns[i].column == 0 || values_of[columns[i].column - 1] == &values[i]) continue;
+      TextLayout one = layout;
+      one.columns = &columns[i];
+      one.columns_count = 1;
+      if (TextBound(one, {values[i]}, option).compare(record) != 0)
+        reject(values[i],
+               fmt::format("column {} is a key again, with a value that is not equal to it",
+                           columns[i].column));
+    }
+  }
+};
+
 }  // namespace
 
 TextBound::TextBound(const TextLayout& layout, const std::vector<std::string>& values,
@@ -28,71 +122,13 @@ TextBound::TextBound(const TextLayout& layout, const std::vector<std::string>& v
     throw Error(ErrorCode::options, fmt::format("{}: there are {} values, and {} keys", option,
                                                 values.size(), layout.columns_count));
   layout_.columns_count = static_cast<std::uint32_t>(values.size());
-  const std::span columns(layout.columns, layout_.columns_count);
-  const auto reject = [&](const std::string& value, const std::string& why) {
-    throw Error(ErrorCode::options, fmt::format("{} \"{}\": {}", option, without_nul(value), why));
-  };
   if (layout.kind == TextKind::pairs) {
-    std::uint32_t lengths[2] = {};
-    lengths[columns[0].column] = static_cast<std::uint32_t>(values[0].size());
-    const auto header = std::as_bytes(std::span(lengths));
-    record_.assign(header.begin(), header.end());
-    append(record_, values[0]);
-    word_ = text_word(layout_, record_.data(), record_.size(), 0);
-    return;
-  }
-  // For each column, the value that it must have; null if it may have any.
-  std::vector<const std::string*> values_of;
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    const std::uint32_t column = columns[i].column;
-    if (column > max_columns)
-      throw Error(ErrorCode::options,
-                  fmt::format("{}: there is no column {} to compare; the most is {}", option,
-                              column, max_columns));
-    if (column == 0 && values.size() > 1)
-      throw Error(ErrorCode::options,
-                  fmt::format("{}: a value for the whole line leaves none for other columns; give "
-                              "values for the keys before it only",
-                              option));
-    if (values[i].find(layout.terminator) != std::string::npos && layout.kind == TextKind::lines)
-      reject(values[i], "no line holds what ends lines");
-    if (column != 0 && layout.kind == TextKind::lines &&
-        values[i].find(layout.delimiter) != std::string::npos)
-      reject(values[i], "no column holds the delimiter");
-    values_of.resize(std::max<std::size_t>(values_of.size(), column));
-    if (column != 0) values_of[column - 1] = &values[i];
-  }
-  if (values_of.empty()) append(record_, values[0]);
-  for (std::size_t i = 0; i < values_of.size(); ++i) {
-    if (i != 0) record_.push_back(static_cast<std::byte>(layout.delimiter));
-    if (!values_of[i]) continue;
-    if (layout.kind == TextKind::lines) {
-      append(record_, *values_of[i]);
-      continue;
-    }
-    append(record_, "\"");
-    for (const char c : *values_of[i]) {
-      if (c == '"' || (layout.escape != 0 && c == layout.escape)) append(record_, {&c, 1});
-      append(record_, {&c, 1});
-    }
-    append(record_, "\"");
-  }
-  record_.push_back(static_cast<std::byte>(layout.terminator));
-  detail::Columns there(layout_, record_.data(), record_.size());
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    if (!detail::holds_value(there(columns[i].column), columns[i].type))
-      reject(values[i], detail::is_number(columns[i].type)
-                            ? "is no number that the key's type holds"
-                            : fmt::format("is not a value of type {}", type_name(columns[i].type)));
-    // If several keys name one column, such as 1:nocase,1, the record holds the value of the last.
-    if (columns[i].column == 0 || values_of[columns[i].column - 1] == &values[i]) continue;
-    TextLayout one = layout;
-    one.columns = &columns[i];
-    one.columns_count = 1;
-    if (TextBound(one, {values[i]}, option).compare(record_) != 0)
-      reject(values[i],
-             fmt::format("column {} is a key again, with a value that is not equal to it",
-                         columns[i].column));
+    record_ = make_pair_record(layout_, values[0]);
+  } else {
+    const BoundValues bound{layout_, values, option};
+    const auto values_of = bound.by_column();
+    record_ = bound.make_record(values_of);
+    bound.verify(values_of, record_);
   }
   word_ = text_word(layout_, record_.data(), record_.size(), 0);
 }
