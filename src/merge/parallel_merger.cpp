@@ -18,6 +18,150 @@ namespace {
 // Minimum bytes per tile; smaller tiles cost too much to cut.
 constexpr std::uint64_t min_tile_bytes = std::uint64_t{1} << 20;
 
+// Cuts runs at ranks of their merged records.
+class RunCutter {
+ public:
+  RunCutter(const detail::KeyWords& keys, std::span<const Stretch> runs)
+      : keys_(keys), runs_(runs) {
+    for (const Stretch& run : runs) {
+      counts_.push_back(run.count);
+      records_ += run.count;
+    }
+  }
+
+  std::span<const Stretch> runs() const { return runs_; }
+  std::uint64_t records() const { return records_; }
+  std::uint32_t record_bytes() const { return keys_.record_bytes(); }
+
+  Cut begin() const { return {0, std::vector<std::uint64_t>(runs_.size(), 0)}; }
+  Cut end() const { return {records_, counts_}; }
+  Cut cut(std::uint64_t rank) const {
+    return co_rank(
+        rank, counts_,
+        [&](std::size_t run, std::uint64_t index) {
+          Probe probe{0, runs_[run].records + index * record_bytes()};
+          keys_.read(0, probe.record, 1, &probe.word);
+          return probe;
+        },
+        [&](const Probe& a, const Probe& b) {
+          return a.word < b.word ||
+                 (a.word == b.word && keys_.words() > 1 && keys_.less(a.record, b.record));
+        });
+  }
+
+  // Returns the bytes of the merged records before the cut.
+  std::uint64_t offset(const Cut& at) const {
+    const TextLayout* const text = keys_.text();
+    if (!text) return at.rank * record_bytes();
+    std::uint64_t bytes = 0;
+    for (std::size_t r = 0; r < runs_.size(); ++r)
+      if (at.position[r] != 0) bytes += bytes_of(*text, runs_[r].records, at.position[r]).size();
+    return bytes;
+  }
+
+ private:
+  struct Probe {
+    std::uint64_t word;
+    const std::byte* record;
+  };
+
+  const detail::KeyWords& keys_;
+  std::span<const Stretch> runs_;
+  std::vector<std::uint64_t> counts_;
+  std::uint64_t records_ = 0;
+};
+
+// The steps that follow the merge of a record; each may be null.
+struct MergeSteps {
+  UnitOperators* shaper;
+  TextUnitOperators* text_shaper;
+  FingerprintSum sum;
+};
+
+// One merge, as tiles that threads merge independently.
+class TiledMerge {
+ public:
+  // `cutter` must outlive the merge.
+  TiledMerge(const RunCutter& cutter, std::byte* out, const MergeSteps& steps)
+      : cutter_(cutter), out_(out), steps_(steps) {}
+
+  // Cuts the output into tiles, in parallel: tile t begins at ranks[t] and ends at ranks[t + 1].
+  void cut(std::span<const std::uint64_t> ranks) {
+    cuts_.resize(ranks.size());
+    cuts_.front() = cutter_.begin();
+    cuts_.back() = cutter_.end();
+    parallel_for(1, tiles(), [&](std::uint64_t t) { cuts_[t] = cutter_.cut(ranks[t]); });
+  }
+
+  // Tells the operators where each tile is merged to.
+  void begin_operators() {
+    if (steps_.shaper) {
+      std::vector<std::byte*> places;
+      for (std::uint64_t t = 0; t < tiles(); ++t)
+        places.push_back(out_ + cuts_[t].rank * cutter_.record_bytes());
+      steps_.shaper->begin(places);
+    }
+    if (steps_.text_shaper) {
+      std::vector<std::span<std::byte>> places;
+      for (std::uint64_t t = 0; t < tiles(); ++t)
+        places.emplace_back(place(t), out_ + cutter_.offset(cuts_[t + 1]));
+      steps_.text_shaper->begin(places);
+    }
+  }
+
+  // Merges a tile. Thread-safe for different tiles, each with the merger of its thread.
+  void merge_tile(std::uint64_t t, TileMerger& merger) {
+    const std::vector<Stretch> segments = segments_of(t);
+    TileOperators* const shaper = steps_.shaper ? &steps_.shaper->tile(t) : nullptr;
+    TextTileOperators* const text_shaper =
+        steps_.text_shaper ? &steps_.text_shaper->tile(t) : nullptr;
+    if (ordered_) {
+      const auto read = merger.merge(segments, place(t), shaper, steps_.sum, text_shaper);
+      if (read)
+        fingerprint_ += *read;
+      else
+        ordered_ = false;
+    }
+    if (shaper) shaper->finish();
+    if (text_shaper && ordered_) text_shaper->finish();
+  }
+
+  // Returns the sum of the merged tiles' fingerprints; nothing if a run is out of order.
+  std::optional<std::uint64_t> fingerprint() const {
+    if (!ordered_) return std::nullopt;
+    return fingerprint_;
+  }
+
+ private:
+  std::uint64_t tiles() const { return cuts_.size() - 1; }
+  std::byte* place(std::uint64_t t) const { return out_ + cutter_.offset(cuts_[t]); }
+
+  // Returns the tile's part of each run, unless it is empty, and passes it to the operators.
+  std::vector<Stretch> segments_of(std::uint64_t t) {
+    std::vector<Stretch> segments;
+    const std::span<const Stretch> runs = cutter_.runs();
+    for (std::size_t r = 0; r < runs.size(); ++r) {
+      const std::uint64_t begin = cuts_[t].position[r];
+      const std::uint64_t end = cuts_[t + 1].position[r];
+      if (end < begin) ordered_ = false;  // only the cuts of unsorted runs can cross
+      if (end <= begin) continue;
+      const Stretch& segment = segments.emplace_back(
+          Stretch{runs[r].records + begin * cutter_.record_bytes(), end - begin,
+                  begin != 0 || runs[r].predecessor, runs[r].words_ascend});
+      if (steps_.shaper) steps_.shaper->add_segment(t, r, segment.records, segment.count);
+      if (steps_.text_shaper) steps_.text_shaper->add_segment(t, r, segment.records, segment.count);
+    }
+    return segments;
+  }
+
+  const RunCutter& cutter_;
+  std::byte* out_;
+  MergeSteps steps_;
+  std::vector<Cut> cuts_;
+  std::atomic<bool> ordered_ = true;
+  std::atomic<std::uint64_t> fingerprint_ = 0;
+};
+
 }  // namespace
 
 ParallelMerger::ParallelMerger(const detail::KeyWords& keys, Output output, unsigned threads,
@@ -33,90 +177,22 @@ std::optional<std::uint64_t> ParallelMerger::merge(std::span<const Stretch> runs
                                                    UnitOperators* shaper, FingerprintSum sum,
                                                    TextUnitOperators* text_shaper) {
   assert(keys_.text() ? !shaper : !text_shaper);
-  std::vector<std::uint64_t> counts;
-  std::uint64_t records = 0;
-  for (const Stretch& run : runs) {
-    counts.push_back(run.count);
-    records += run.count;
-  }
-  const std::vector<std::uint64_t> ranks = tile_ranks(records, runs.size());
+  const RunCutter cutter(keys_, runs);
+  const std::vector<std::uint64_t> ranks = tile_ranks(cutter.records(), runs.size());
   const std::uint64_t tiles = ranks.size() - 1;
-  const std::uint32_t record_bytes = keys_.record_bytes();
-  const auto cut = [&](std::uint64_t tile) {
-    return co_rank(
-        ranks[tile], counts,
-        [&](std::size_t run, std::uint64_t index) {
-          Probe probe{0, runs[run].records + index * record_bytes};
-          keys_.read(0, probe.record, 1, &probe.word);
-          return probe;
-        },
-        [&](const Probe& a, const Probe& b) {
-          return a.word < b.word ||
-                 (a.word == b.word && keys_.words() > 1 && keys_.less(a.record, b.record));
-        });
-  };
-  const TextLayout* const text = keys_.text();
-  const auto offset = [&](const Cut& at) {
-    if (!text) return at.rank * record_bytes;
-    std::uint64_t bytes = 0;
-    for (std::size_t r = 0; r < runs.size(); ++r)
-      if (at.position[r] != 0) bytes += bytes_of(*text, runs[r].records, at.position[r]).size();
-    return bytes;
-  };
-  std::vector<Cut> cuts(tiles + 1);
-  cuts.front() = {0, std::vector<std::uint64_t>(runs.size(), 0)};
-  cuts.back() = {records, counts};
-  std::atomic<bool> ordered = true;
-  std::atomic<std::uint64_t> fingerprint = 0;
+  TiledMerge merge(cutter, out, {shaper, text_shaper, sum});
   arena_.execute([&] {
-    parallel_for(1, tiles, [&](std::uint64_t t) { cuts[t] = cut(t); });
-    if (shaper) {
-      std::vector<std::byte*> places;
-      for (std::uint64_t t = 0; t < tiles; ++t) places.push_back(out + cuts[t].rank * record_bytes);
-      shaper->begin(places);
-    }
-    if (text_shaper) {
-      std::vector<std::span<std::byte>> places;
-      for (std::uint64_t t = 0; t < tiles; ++t)
-        places.emplace_back(out + offset(cuts[t]), out + offset(cuts[t + 1]));
-      text_shaper->begin(places);
-    }
-    const auto merge_tile = [&](std::uint64_t t) {
-      std::vector<Stretch> tile;
-      for (std::size_t r = 0; r < runs.size(); ++r) {
-        const std::uint64_t begin = cuts[t].position[r];
-        const std::uint64_t end = cuts[t + 1].position[r];
-        assert(begin <= runs[r].count && end <= runs[r].count);
-        if (end < begin) ordered = false;  // only the cuts of unsorted runs can cross
-        if (end <= begin) continue;
-        tile.push_back({runs[r].records + begin * record_bytes, end - begin,
-                        begin != 0 || runs[r].predecessor, runs[r].words_ascend});
-        if (shaper) shaper->add_segment(t, r, tile.back().records, tile.back().count);
-        if (text_shaper) text_shaper->add_segment(t, r, tile.back().records, tile.back().count);
-      }
-      const int thread = tbb::this_task_arena::current_thread_index();
-      assert(thread >= 0 && static_cast<std::size_t>(thread) < mergers_.size());
-      TileOperators* const tile_shaper = shaper ? &shaper->tile(t) : nullptr;
-      TextTileOperators* const of_text = text_shaper ? &text_shaper->tile(t) : nullptr;
-      if (ordered) {
-        const auto read = mergers_[static_cast<std::size_t>(thread)]->merge(
-            tile, out + offset(cuts[t]), tile_shaper, sum, of_text);
-        if (read)
-          fingerprint += *read;
-        else
-          ordered = false;
-      }
-      if (tile_shaper) tile_shaper->finish();
-      if (of_text && ordered) of_text->finish();
-    };
+    merge.cut(ranks);
+    merge.begin_operators();
     // Tiles are taken in order, so that the smallest come last.
     std::atomic<std::uint64_t> next = 0;
     parallel_for(0, std::min<std::uint64_t>(tiles, threads_), [&](std::uint64_t) {
-      for (std::uint64_t t = next++; t < tiles; t = next++) merge_tile(t);
+      const int thread = tbb::this_task_arena::current_thread_index();
+      TileMerger& merger = *mergers_[static_cast<std::size_t>(thread)];
+      for (std::uint64_t t = next++; t < tiles; t = next++) merge.merge_tile(t, merger);
     });
   });
-  if (!ordered) return std::nullopt;
-  return fingerprint;
+  return merge.fingerprint();
 }
 
 // Returns the rank at which each tile begins, and the end of the last one. Tiles shrink towards the

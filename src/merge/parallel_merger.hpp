@@ -33,11 +33,6 @@ class ParallelMerger {
                                      TextUnitOperators* text_shaper = nullptr);
 
  private:
-  struct Probe {
-    std::uint64_t word;
-    const std::byte* record;
-  };
-
   std::vector<std::uint64_t> tile_ranks(std::uint64_t records, std::uint64_t runs) const;
 
   const detail::KeyWords& keys_;
