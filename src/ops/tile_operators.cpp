@@ -236,22 +236,34 @@ void TileOperators::take_singles(std::byte* records, std::uint64_t count) {
   open_.start(*operators_, last, 1);
 }
 
-// Applies the set operation. `fulfils` marks the records that count; null: all do.
-void TileOperators::take_sets(std::byte* records, std::uint64_t count, bool may_tie,
-                              const Filter::Mask* fulfils) {
-  const SetOperation& operation = *operators_->set_operation();
-  const std::uint32_t record_bytes = operators_->record_bytes();
-  std::uint16_t starts[max_block_records + 1];
-  const std::uint64_t groups = find_groups(records, count, may_tie, false, starts);
-  Key<1> keys[max_block_records];
-  runs_.read_words(records, count, keys);
-  std::uint16_t which[max_block_records];
+// The groups of a block of merged records, and the records that a set operation emits of them.
+struct TileOperators::SetBlock {
+  const SetOperation& operation;
+  std::byte* records;
+  std::uint32_t record_bytes;
+  const Filter::Mask* fulfils;  // the records that count; null: all do
+  std::uint64_t groups = 0;
   std::uint64_t kept = 0;
-  const auto counts = [&](std::uint64_t record) { return !fulfils || (*fulfils)[record] != 0; };
+  // Uninitialised, since a block is made for every few records.
+  std::uint16_t starts[max_block_records + 1];
+  Key<1> keys[max_block_records];
+  std::uint16_t which[max_block_records];  // the first `kept` are emitted
+
+  SetBlock(const SetOperation& of, std::byte* at, std::uint32_t bytes, const Filter::Mask* mask)
+      : operation(of), records(at), record_bytes(bytes), fulfils(mask) {}
+
+  bool counts(std::uint64_t record) const { return !fulfils || (*fulfils)[record] != 0; }
+  std::uint64_t size(std::uint64_t group) const {
+    return static_cast<std::uint64_t>(starts[group + 1]) - starts[group];
+  }
+  const std::byte* first_record(std::uint64_t group) const {
+    return records + starts[group] * record_bytes;
+  }
 
   // Calls `use` for each piece, the first of which begins at `record`, with the indices of its
   // records that count.
-  const auto for_pieces = [&](std::uint64_t record, std::span<const SetPiece> pieces, auto use) {
+  template <class Use>
+  void for_pieces(std::uint64_t record, std::span<const SetPiece> pieces, Use use) const {
     for (const SetPiece& piece : pieces) {
       std::uint16_t of_piece[max_block_records];
       std::uint64_t counting = 0;
@@ -259,8 +271,10 @@ void TileOperators::take_sets(std::byte* records, std::uint64_t count, bool may_
         if (counts(record)) of_piece[counting++] = static_cast<std::uint16_t>(record);
       if (counting != 0) use(SetPiece{piece.run, counting}, of_piece);
     }
-  };
-  const auto decide = [&](SetGroup& group, std::uint64_t record, std::span<const SetPiece> pieces) {
+  }
+
+  // Decides which records of a group's next pieces are emitted; the first begins at `record`.
+  void decide(SetGroup& group, std::uint64_t record, std::span<const SetPiece> pieces) {
     const auto put_some = [&](const SetPiece& piece, auto which_of_piece) {
       const SetGroup::Range range = group.take(operation, piece);
       for (std::uint64_t i = range.first; i < range.end; ++i)
@@ -274,59 +288,82 @@ void TileOperators::take_sets(std::byte* records, std::uint64_t count, bool may_
       put_some(piece, [=](std::uint64_t i) { return record + i; });
       record += piece.count;
     }
-  };
+  }
+};
 
-  for (std::uint64_t group = 0; group < groups; ++group) {
-    const std::uint64_t begin = starts[group], size = starts[group + 1] - begin;
-    const std::byte* const record = records + begin * record_bytes;
-    const std::uint64_t word = keys[begin].word[0];
-    const bool first = head_record_.empty();
-    const bool goes_on = group == 0 && !first && operators_->equal(open_set_.record.data(), record);
-    if (first) {
-      head_record_.assign(record, record + record_bytes);
-    } else if (!goes_on && in_head_) {
+// Applies the set operation. `fulfils` marks the records that count; null: all do.
+void TileOperators::take_sets(std::byte* records, std::uint64_t count, bool may_tie,
+                              const Filter::Mask* fulfils) {
+  const std::uint32_t record_bytes = operators_->record_bytes();
+  SetBlock block(*operators_->set_operation(), records, record_bytes, fulfils);
+  block.groups = find_groups(records, count, may_tie, false, block.starts);
+  runs_.read_words(records, count, block.keys);
+
+  std::uint64_t group = 0;
+  const bool is_first = head_record_.empty();
+  if (is_first) head_record_.assign(records, records + record_bytes);
+  if (is_first || operators_->equal(open_set_.record.data(), records))
+    take_outer_set(block, group++, !is_first);
+  if (group != block.groups) {
+    if (in_head_) {
       in_head_ = false;
       begin_ = end_;
     }
-    if (!first && !goes_on && group + 1 < groups) {
-      // A group that lies in the block as a whole needs fewer counts.
-      if (size == 1 && operation.kind != OnEqual::intersect) {
-        which[kept] = static_cast<std::uint16_t>(begin);
-        kept += counts(begin) && (operation.kind == OnEqual::unite ||
-                                  runs_.count_in_last(operation.runs - 1, record, word) != 0);
-        continue;
-      }
-      if (operation.kind == OnEqual::intersect && size < operation.runs) continue;
-      SetGroup whole;
-      if (operation.kind == OnEqual::subtract) {
-        const std::uint64_t last =
-            std::min(runs_.count_in_last(operation.runs - 1, record, word), size);
-        const SetPiece pieces[] = {{0, size - last}, {operation.runs - 1, last}};
-        if (last != 0) decide(whole, begin, std::span(pieces).subspan(last == size));
-      } else {
-        decide(whole, begin, runs_.count(record, word, 0, size, false));
-      }
-      continue;
-    }
-    if (!goes_on) {
-      open_set_ = {{record, record + record_bytes}, {}};
-      if (!first) merged_of_open_ = 0;
-    }
-    const auto pieces = runs_.count(record, word, merged_of_open_, size, true);
-    merged_of_open_ += size;
-    if (!in_head_) {
-      decide(open_set_.group, begin, pieces);
-      continue;
-    }
-    for_pieces(begin, pieces, [&](const SetPiece& piece, const std::uint16_t* of_piece) {
-      end_ = move_records(end_, records, {of_piece, piece.count}, record_bytes);
-      head_pieces_.push_back(piece);
-    });
+    take_inner_sets(block, group);
+    take_outer_set(block, block.groups - 1, false);
   }
+
   if (operators_->drops_)
-    put_resolved(records, {which, kept}, operators_->dropped_.test(records, count, masks_));
+    put_resolved(records, {block.which, block.kept},
+                 operators_->dropped_.test(records, count, masks_));
   else
-    put(records, {which, kept});
+    put(records, {block.which, block.kept});
+}
+
+// Takes all groups from `first_group` on but the last one. They are complete, and so need fewer
+// counts than groups that may continue in the next block.
+void TileOperators::take_inner_sets(SetBlock& block, std::uint64_t first_group) {
+  const SetOperation& operation = block.operation;
+  for (std::uint64_t group = first_group; group + 1 < block.groups; ++group) {
+    const std::uint64_t begin = block.starts[group], size = block.size(group);
+    const std::byte* const record = block.first_record(group);
+    const std::uint64_t word = block.keys[begin].word[0];
+    if (size == 1 && operation.kind != OnEqual::intersect) {
+      block.which[block.kept] = static_cast<std::uint16_t>(begin);
+      block.kept +=
+          block.counts(begin) && (operation.kind == OnEqual::unite ||
+                                  runs_.count_in_last(operation.runs - 1, record, word) != 0);
+      continue;
+    }
+    if (operation.kind == OnEqual::intersect && size < operation.runs) continue;
+    SetGroup whole;
+    if (operation.kind == OnEqual::subtract) {
+      const std::uint64_t last =
+          std::min(runs_.count_in_last(operation.runs - 1, record, word), size);
+      const SetPiece pieces[] = {{0, size - last}, {operation.runs - 1, last}};
+      if (last != 0) block.decide(whole, begin, std::span(pieces).subspan(last == size));
+    } else {
+      block.decide(whole, begin, runs_.count(record, word, 0, size, false));
+    }
+  }
+}
+
+// Takes the first group of the tile, the open group if it `continues`, or the last of the block,
+// which the next block may continue.
+void TileOperators::take_outer_set(SetBlock& block, std::uint64_t group, bool continues) {
+  const std::uint64_t begin = block.starts[group], size = block.size(group);
+  const std::byte* const record = block.first_record(group);
+  if (!continues) {
+    open_set_ = {{record, record + block.record_bytes}, {}};
+    if (!in_head_) merged_of_open_ = 0;
+  }
+  const auto pieces = runs_.count(record, block.keys[begin].word[0], merged_of_open_, size, true);
+  merged_of_open_ += size;
+  if (!in_head_) return block.decide(open_set_.group, begin, pieces);
+  block.for_pieces(begin, pieces, [&](const SetPiece& piece, const std::uint16_t* of_piece) {
+    end_ = move_records(end_, block.records, {of_piece, piece.count}, block.record_bytes);
+    head_pieces_.push_back(piece);
+  });
 }
 
 void TileOperators::close_group() {

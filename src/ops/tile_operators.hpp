@@ -37,6 +37,7 @@ class TileOperators {
 
  private:
   friend class UnitOperators;
+  struct SetBlock;
 
   void take_block(std::byte* records, std::uint64_t count);
   void sum_put();
@@ -45,6 +46,8 @@ class TileOperators {
   void take_singles(std::byte* records, std::uint64_t count);
   void take_sets(std::byte* records, std::uint64_t count, bool may_tie,
                  const Filter::Mask* fulfils);
+  void take_inner_sets(SetBlock& block, std::uint64_t first_group);
+  void take_outer_set(SetBlock& block, std::uint64_t group, bool continues);
   std::uint64_t find_groups(const std::byte* records, std::uint64_t count, bool may_tie,
                             bool begins_within, std::uint16_t* starts) const;
   void close_group();
