@@ -14,6 +14,7 @@
 #include <fstream>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
@@ -644,6 +645,26 @@ TEST_CASE("help and version") {
     CHECK(help.code == 0);
     CHECK(holds(help.out, "Example"));
     CHECK(holds(help.out, std::string("corank ") + command));
+  }
+}
+
+TEST_CASE("help groups the options and fits 80 columns") {
+  const std::string help = run({"merge", "--help"}).out;
+  const std::string options = help.substr(0, help.find("\n\nRecords with equal keys"));
+  CHECK(options.size() < help.size());
+  std::size_t at = 0;
+  for (const char* heading :
+       {"Input", "Keys", "Output", "Duplicates", "Filtering", "Performance", "Diagnostics"}) {
+    INFO(heading);
+    at = options.find(std::string("\n\n") + heading + ":\n  -", at);
+    REQUIRE(at != std::string::npos);
+  }
+  std::istringstream lines(options);
+  for (std::string line; std::getline(lines, line);) {
+    INFO(line);
+    const auto characters =
+        std::ranges::count_if(line, [](char byte) { return (byte & 0xc0) != 0x80; });
+    CHECK(characters <= 80);
   }
 }
 

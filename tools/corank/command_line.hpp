@@ -74,6 +74,22 @@ CLI::Validator one_of(std::map<std::string, Value> values) {
           ""};
 }
 
+// Lists the options that are added while this object lives under a heading of the command's help.
+class OptionGroup {
+ public:
+  OptionGroup(CLI::App& command, const std::string& heading)
+      : defaults_(*command.option_defaults()), before_(defaults_.get_group()) {
+    defaults_.group(heading);
+  }
+  OptionGroup(const OptionGroup&) = delete;
+  OptionGroup& operator=(const OptionGroup&) = delete;
+  ~OptionGroup() { defaults_.group(before_); }
+
+ private:
+  CLI::OptionDefaults& defaults_;
+  std::string before_;
+};
+
 // Returns whether `argument` ends with an option whose value is the next argument.
 inline bool expects_value(const CLI::App& command, std::string_view argument) {
   const auto takes_value = [&](const std::string& name) {

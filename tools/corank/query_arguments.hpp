@@ -24,6 +24,7 @@ struct ShapingArguments {
       command.add_option(name, text, help)->type_name(type);
     };
     if (!is_set_operation(query.on_equal)) add_groups_to(command, add);
+    const OptionGroup group(command, "Filtering");
     add("--where", where, "CONDITION",
         "Before equal keys are resolved, keep only records that fulfil it: field > 5 and (b == 'x' "
         "or not c < 2); of text, columns: 2:u64 > 5 and name == 'x'");
@@ -69,6 +70,7 @@ struct ShapingArguments {
  private:
   template <class Add>
   void add_groups_to(CLI::App& command, Add add) {
+    const OptionGroup group(command, "Duplicates");
     add("--on-equal", on_equal, "POLICY",
         "What records with equal keys turn into: keep, first, last, error or "
         "reduce:sum(a),min(b),max(c),count(d),last(e), which combines them into the first");

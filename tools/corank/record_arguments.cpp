@@ -23,6 +23,7 @@ char character_of(std::string_view option, const std::string& text) {
 }  // namespace
 
 void RecordArguments::add_to(CLI::App& command) {
+  const OptionGroup input(command, "Input");
   record_option_ =
       command
           .add_option("-r,--record", record_,
@@ -30,12 +31,14 @@ void RecordArguments::add_to(CLI::App& command) {
                       "i64 f32 f64 (little-endian; u32be is big-endian), bytesN")
           ->required()
           ->type_name("SCHEMA");
+  const OptionGroup keys(command, "Keys");
   command
       .add_option("-b,--by", by_, "Keys: field[:asc|:desc],… Without it, the first field ascending")
       ->type_name("KEYS");
 }
 
 void RecordArguments::add_text_to(CLI::App& command) {
+  const OptionGroup input(command, "Input");
   record_option_->required(false);
   command.get_option("--by")->description(
       "Keys: field[:asc|:desc],… Without it, the first field ascending. Of text: "
@@ -57,13 +60,6 @@ void RecordArguments::add_text_to(CLI::App& command) {
       ->type_name("C");
   command.add_flag("--header", header_,
                    "Each file begins with the same header, which the output keeps once");
-  command
-      .add_option(
-          "--bad", bad_numbers_,
-          "How to treat a key that its type does not hold: error, skip (the record is left out and "
-          "counted) or last (it is ordered last)")
-      ->check(CLI::IsMember({"error", "skip", "last"}))
-      ->option_text("WHAT");
   add_header_to(command);
   command
       .add_option("--ragged", ragged_,
@@ -74,6 +70,14 @@ void RecordArguments::add_text_to(CLI::App& command) {
   command.add_flag("--kv", pairs_,
                    "Records are pairs: u32 bytes of the key, u32 bytes of the value, both "
                    "little-endian, key, value");
+  const OptionGroup keys(command, "Keys");
+  command
+      .add_option(
+          "--bad", bad_numbers_,
+          "How to treat a key that its type does not hold: error, skip (the record is left out and "
+          "counted) or last (it is ordered last)")
+      ->check(CLI::IsMember({"error", "skip", "last"}))
+      ->option_text("WHAT");
 }
 
 void RecordArguments::add_header_to(CLI::App& command) {

@@ -1,12 +1,15 @@
 #include "standard_streams.hpp"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <cstdio>
+#include <string_view>
 
 #include "corank/error.hpp"
 #include "io/file.hpp"
+#include "setting_flags.hpp"
 
 namespace corank {
 
@@ -19,6 +22,27 @@ void fill_closed_streams() {
 
 void say(const std::string& text) {
   std::fputs(text.c_str(), stderr);
+}
+
+int report(std::string_view message, int code) {
+  std::string line;
+  for (const char c : message) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte < 0x20 || byte == 0x7f)
+      line += fmt::format("\\x{:02x}", byte);
+    else
+      line += c;
+  }
+  say(fmt::format("corank: {}\n", line));
+  return code;
+}
+
+int report(const Error& error, int code) {
+  return report(error.worded(flag_of), code);
+}
+
+int report(const Error& error) {
+  return report(error, error.code() == ErrorCode::out_of_order ? 1 : 2);
 }
 
 void finish_printing() {

@@ -2,6 +2,9 @@
 #pragma once
 
 #include <string>
+#include <string_view>
+
+#include "corank/error.hpp"
 
 namespace corank {
 
@@ -11,6 +14,13 @@ void fill_closed_streams();
 
 // Prints text to standard error; failures are ignored, because they must not fail a merge.
 void say(const std::string& text);
+
+// Prints a message as one line, even if a file name contains control characters. Returns `code`.
+int report(std::string_view message, int code);
+// Prints an error, with the flags of its settings. Without `code`, the error's own exit code is
+// returned: 1 out of order, 2 anything else.
+int report(const Error& error, int code);
+int report(const Error& error);
 
 // Throws Error if printed text cannot be written to standard output.
 void finish_printing();

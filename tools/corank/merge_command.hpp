@@ -1,0 +1,50 @@
+// `corank merge` and the set operations `union`, `intersect` and `subtract`, which share its
+// options.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "corank/merge.hpp"
+#include "query_arguments.hpp"
+#include "record_arguments.hpp"
+
+namespace corank {
+
+class MergeCommand {
+ public:
+  // Adds a command: the set operation `on_equal`, or a merge if it is `keep`.
+  MergeCommand(CLI::App& app, const char* name, const char* description,
+               OnEqual on_equal = OnEqual::keep);
+  bool chosen() const { return command_->parsed(); }
+  // Merges, and returns the exit code: 128 and the number of the signal that stopped the merge.
+  // Throws Error. From here on, SIGHUP, SIGINT and SIGTERM are blocked.
+  int run();
+
+ private:
+  void add_input_options();
+  void add_output_options();
+  void add_performance_options();
+  void add_diagnostics_options();
+  // The reports replace existing files, so they must not name a run or the output.
+  void check_reports(const std::vector<std::filesystem::path>& runs) const;
+
+  CLI::App* command_;
+  RecordArguments record_;
+  ShapingArguments query_;
+  Options options_;
+  std::string output_;
+  std::string compress_;
+  std::vector<std::string> runs_;
+  std::string files_from_;
+  std::string stats_;
+  std::string trace_;
+  bool explain_ = false;
+  bool quiet_ = false;
+  bool progress_ = false;
+  bool no_progress_ = false;
+};
+
+}  // namespace corank
