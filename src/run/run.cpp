@@ -206,7 +206,7 @@ Run Run::whole() const {
 }
 
 FileDescriptor Run::reopen() const {
-  assert(is_named_file());
+  assert(identity() != FileIdentity{});  // otherwise no name leads to the file
   FileDescriptor file = open_to_read(path_);
   struct stat status {};
   if (::fstat(file.get(), &status) != 0) throw_file_error(path_, "look at");
