@@ -21,8 +21,6 @@ WriteStage::WriteStage(const Pass& pass, const PassFacts& facts, PassTotals& tot
 }
 
 void WriteStage::write(InFlightUnit& token) {
-  assert(token.unit.sequence == num_units_ && token.unit.records != 0);
-  ++num_units_;
   const auto begin = TraceClock::now();
   totals_.write_for_merge +=
       std::max(token.merged_at - written_until_, TraceClock::duration(0)).count();

@@ -53,7 +53,6 @@ class WriteStage {
   OutputVerifier before_operators_;
   std::uint64_t operators_fingerprint_ = 0;
   std::uint64_t written_bytes_ = 0;
-  std::uint64_t num_units_ = 0;
   std::uint64_t num_emitting_units_ = 0;
   std::size_t writer_ = 0;  // the one that is being filled, if several are
   std::uint64_t records_to_writers_ = 0;

@@ -178,7 +178,7 @@ void AtomicFile::take_target() {
 }
 
 void AtomicFile::take_forgotten_target(const Content& content) {
-  assert(settings_.resume && !in_place_);
+  assert(settings_.resume);
   if (old_ && !has_sidecar_ && found_bytes_ == 0 &&
       (content.at_most || static_cast<std::uint64_t>(old_->st_size) == content.bytes))
     take_target();
