@@ -784,16 +784,15 @@ TEST_CASE("runs longer than the address of a 32-bit number cost no memory") {
 
 TEST_CASE("a merge is explained and not done", "[plan]") {
   const TemporaryFolder folder;
-  write_file(folder / "a", bytes_of_text("a\nc\n"));
-  write_file(folder / "b", bytes_of_text("b\n"));
-  const Strings files{folder / "a", folder / "b"};
-  const Result result = run(Strings{"merge", "--lines", "--explain", "-T", "2", "-m", "64M",
-                                    "--backend", "cpu", "--io", "buffered", "-o", folder / "out"} +
-                            files);
+  const std::string a = folder / "a", b = folder / "b", out = folder / "out";
+  write_file(a, bytes_of_text("a\nc\n"));
+  write_file(b, bytes_of_text("b\n"));
+  const Result result = run({"merge", "--lines", "--explain", "-T", "2", "-m", "64M", "--backend",
+                             "cpu", "--io", "buffered", "-o", out, a, b});
   CHECK(result.code == 0);
   CHECK(holds(result.out, "merge 2 runs, 6 bytes, lines\npass 1 of 1  merge 2 runs: 6 bytes -> "));
-  CHECK(!std::filesystem::exists(folder / "out"));
-  const Result set = run(Strings{"subtract", "--lines", "--explain", "-o", "-"} + files);
+  CHECK(!std::filesystem::exists(out));
+  const Result set = run({"subtract", "--lines", "--explain", "-o", "-", a, b});
   CHECK(set.code == 0);
   CHECK(holds(set.out, "operators  subtraction\n"));
 }
