@@ -73,8 +73,11 @@ std::uint32_t find_column(const TextKey& key, bool has_header,
       throw_no_column(fmt::format("{}: the header has no column {}", option, key.column),
                       fmt::format("{}", key.column), values);
     throw Error(ErrorCode::options,
-                fmt::format("{}: there is no column {}; the first record has {} column{}", option,
-                            key.column, values.size(), values.size() == 1 ? "" : "s"));
+                fmt::format("{}: there is no column {}; the first record has {} column{}; if other "
+                            "lines come first, say {}, {} or {}",
+                            option, key.column, values.size(), values.size() == 1 ? "" : "s",
+                            Setting::header, setting_is(Setting::header_lines, "N"),
+                            setting_is(Setting::comment, "PREFIX")));
   }
   const auto count = std::ranges::count(values, key.name);
   if (count == 0)
