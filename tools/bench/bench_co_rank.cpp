@@ -20,7 +20,7 @@
 #include "corank/algorithm/co_rank.hpp"
 #include "io/file.hpp"
 #include "run/slice.hpp"
-#include "work_folder.hpp"
+#include "tools/corank/work_folder.hpp"
 
 using namespace corank;
 

@@ -21,7 +21,7 @@
 #include <vector>
 
 #include "bench_peers.hpp"
-#include "work_folder.hpp"
+#include "tools/corank/work_folder.hpp"
 
 namespace {
 
