@@ -95,7 +95,8 @@ std::size_t BlockPartitioner::find_equal(std::size_t limit) {
   return limit;
 }
 
-// Staggers the samples: at the same offsets, runs of one distribution would give redundant samples.
+// Returns the offset of a run's first sample, which differs from run to run: at equal offsets, runs
+// of one distribution would give redundant samples.
 std::uint64_t BlockPartitioner::first_sample(std::uint64_t run) const {
   assert(run < runs_.size());  // so that the first sample is a record of the first step
   return step_ - step_ * run / runs_.size();

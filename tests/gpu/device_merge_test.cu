@@ -325,8 +325,8 @@ TEST_CASE("one run far longer than the rest, and empty ones", "[device]") {
 
 TEST_CASE("tiles that must be merged in two parts", "[device][sanitize]") {
   // If all runs have the same keys, some tiles contain all records of a run up to its next sample.
-  // Such tiles are too large for some k at every tile shape, as
-  // tests/unit/kernels/device_host_test.cpp shows.
+  // For some k, tiles of these keys are too large at every tile shape:
+  // tests/unit/kernels/device_host_test.cpp shows it.
   for (std::size_t k = 5; k <= 16; ++k) {
     std::vector<std::uint64_t> keys(8000);
     for (std::size_t n = 0; n < keys.size(); ++n) keys[n] = n / 3;

@@ -251,7 +251,7 @@ TEST_CASE("lines are summed and their first descent is found in one go") {
   }
   CHECK(planted > 200 / exhaustive_step);
   CHECK(missed == 0);
-  // An empty line equals the placeholder for a missing predecessor.
+  // An empty line equals the empty key that stands for a missing predecessor.
   CHECK_FALSE(*ascend(0, true));
   const auto repeated = std::ranges::unique(lines);
   lines.erase(repeated.begin(), repeated.end());
