@@ -63,7 +63,9 @@ class RecordLane {
     reserve_out();
     unit_bytes_ = unit.bytes;
     wait_for(stream_.get(), merged_.get(), [&] { enqueue(unit, output); });
-    return found_[0];
+    Found found = found_[0];
+    found.last_offset = unit.bytes - layout_.record_bytes;
+    return found;
   }
 
   std::optional<MergedUnit> shape(std::byte* output) {

@@ -30,7 +30,7 @@ struct Found {
   std::uint64_t out_of_order;   // first record that is out of order in its segment, or in_order
   std::uint64_t descent;        // first merged record that is out of order, or in_order
   std::uint64_t read, written;  // fingerprints of the input and of the merged records
-  std::uint64_t last_offset;    // where the last merged record begins, if records vary in length
+  std::uint64_t last_offset;    // where the last merged record begins
 };
 
 // A key with its record's locator (row id), which is the record's byte offset in the staging area.

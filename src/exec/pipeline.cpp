@@ -17,11 +17,11 @@
 #include "exec/cut_stage.hpp"
 #include "exec/in_flight_unit.hpp"
 #include "exec/merge_stage.hpp"
-#include "exec/output_check.hpp"
 #include "exec/output_checksum.hpp"
 #include "exec/pass_facts.hpp"
 #include "exec/write_stage.hpp"
 #include "util/start_workers.hpp"
+#include "verify/output_verifier.hpp"
 
 namespace corank {
 namespace {
@@ -39,14 +39,14 @@ unsigned workers_of(const Pass& pass) {
 // One execution of one Pass: the stages, and the units that travel through them.
 class Execution {
  public:
-  Execution(const Pass& pass, const PassFacts& facts, PassTotals& totals, OutputCheck& check)
+  Execution(const Pass& pass, const PassFacts& facts, PassTotals& totals, OutputVerifier& verifier)
       : pass_(pass),
         facts_(facts),
         totals_(totals),
-        check_(check),
+        verifier_(verifier),
         merge_(pass, facts, totals),
         cut_(pass, facts, totals),
-        write_(pass, facts, totals, check),
+        write_(pass, facts, totals),
         units_(pass.plan.tokens) {}
   // Queued writes and checks refer to this object: on failure they are abandoned first.
   ~Execution() { std::ranges::for_each(pass_.writers, &Writer::abandon); }
@@ -66,7 +66,7 @@ class Execution {
   const Pass& pass_;
   const PassFacts& facts_;
   PassTotals& totals_;
-  OutputCheck& check_;
+  OutputVerifier& verifier_;
   MergeStage merge_;
   CutStage cut_;
   WriteStage write_;
@@ -136,15 +136,18 @@ void Execution::verify_later(InFlightUnit& unit) {
     writer->then(
         [this, written = std::make_shared<InFlightUnit>(std::move(unit))] { verify(*written, 1); });
   else
-    verify(unit, writer && !facts_.layout.text ? 1 : pass_.threads);
+    verify(unit, pass_.threads);
 }
 
 void Execution::verify(const InFlightUnit& unit, unsigned threads) {
-  std::optional<Stopwatch> verifying;
-  if (!unit.merged.look)
-    verifying.emplace(totals_.verify, TraceRow{pass_.trace, "verify", pass_.partition, unit.number},
-                      unit.unit.sequence);
-  check_.verify(unit, facts_.output_bytes, threads);
+  const auto& pieces = unit.merged.pieces;
+  if (const auto& proof = unit.merged.look) {
+    assert(pieces.size() == 1);
+    return verifier_.take(*proof, pieces.front(), unit.sequence, unit.offset);
+  }
+  const Stopwatch verifying(totals_.verify, {pass_.trace, "verify", pass_.partition, unit.number},
+                            unit.unit.sequence);
+  verifier_.verify(pieces, unit.sequence, unit.offset, threads);
 }
 
 void Execution::check_conservation() {
@@ -155,8 +158,8 @@ void Execution::check_conservation() {
     pass_.fingerprints[run] += cut_.source().fingerprint(run);
   }
   cut_.check_complete();
-  if (pass_.written) *pass_.written += check_.fingerprint();
-  write_.check_conservation(fingerprint);
+  if (pass_.written) *pass_.written += verifier_.fingerprint();
+  write_.check_conservation(fingerprint, verifier_.fingerprint());
 }
 
 void Execution::make_durable() {
@@ -174,7 +177,7 @@ void Execution::make_durable() {
   }
 }
 
-void run_pass(const Pass& pass, PassTotals& totals, OutputCheck& check) {
+void run_pass(const Pass& pass, PassTotals& totals, OutputVerifier& verifier) {
   leave_memory_to_thread();
   const PassFacts facts(pass);
   if (facts.bytes_in_runs == 0 && !facts.has_streams) {
@@ -182,7 +185,7 @@ void run_pass(const Pass& pass, PassTotals& totals, OutputCheck& check) {
     return;
   }
   Stopwatch whole(totals.wall);
-  Execution(pass, facts, totals, check).run();
+  Execution(pass, facts, totals, verifier).run();
 }
 
 }  // namespace
@@ -193,9 +196,10 @@ void run_passes(std::span<const Pass> partitions, PassTotals& totals) {
   assert(!partitions.empty());
   const tbb::global_control allowance(tbb::global_control::max_allowed_parallelism, workers);
   start_workers(workers);
-  std::deque<OutputCheck> checks;
-  for (const Pass& partition : partitions) checks.emplace_back(partition);
-  if (partitions.size() == 1) return run_pass(partitions.front(), totals, checks.front());
+  std::deque<OutputVerifier> verifiers;
+  for (const Pass& partition : partitions)
+    verifiers.emplace_back(partition.output, partition.fingerprint);
+  if (partitions.size() == 1) return run_pass(partitions.front(), totals, verifiers.front());
 
   // The first failure stops the others.
   std::stop_source stop;
@@ -208,7 +212,7 @@ void run_passes(std::span<const Pass> partitions, PassTotals& totals) {
       threads.emplace_back([&, i, pass = partitions[i]]() mutable {
         pass.stop = stop.get_token();
         try {
-          run_pass(pass, totals, checks[i]);
+          run_pass(pass, totals, verifiers[i]);
         } catch (...) {
           const std::lock_guard lock(mutex);
           if (!failure) failure = std::current_exception();
@@ -217,11 +221,11 @@ void run_passes(std::span<const Pass> partitions, PassTotals& totals) {
       });
   }
   if (failure) std::rethrow_exception(failure);
-  const OutputCheck* before = nullptr;
-  for (const OutputCheck& check : checks) {
-    if (check.empty()) continue;
-    if (before) before->check_edge(check);
-    before = &check;
+  const OutputVerifier* before = nullptr;
+  for (const OutputVerifier& verifier : verifiers) {
+    if (verifier.empty()) continue;
+    if (before) before->check_edge(verifier);
+    before = &verifier;
   }
 }
 

@@ -9,13 +9,8 @@
 
 namespace corank {
 
-WriteStage::WriteStage(const Pass& pass, const PassFacts& facts, PassTotals& totals,
-                       OutputCheck& check)
-    : pass_(pass),
-      facts_(facts),
-      totals_(totals),
-      check_(check),
-      before_operators_({&pass.encoding, OutputOrder::Kind::rising}, nullptr) {
+WriteStage::WriteStage(const Pass& pass, const PassFacts& facts, PassTotals& totals)
+    : pass_(pass), facts_(facts), totals_(totals) {
   if (pass.shape) groups_.emplace(*pass.shape, pass.limit, pass.fingerprint);
   if (pass.text_operators) text_groups_.emplace(*pass.text_operators, pass.limit, pass.fingerprint);
 }
@@ -37,10 +32,7 @@ void WriteStage::join(InFlightUnit& token) {
   if (is_done_) {
     token.merged = MergedUnit();
   } else if (groups_) {
-    if (facts_.is_verified) {
-      before_operators_.follow(token.merged.edges, token.unit.rank);
-      operators_fingerprint_ += token.merged.fingerprint.value();
-    }
+    if (facts_.is_verified) operators_fingerprint_ += token.merged.fingerprint.value();
     groups_->join(token.merged, token.edge);
     is_done_ = groups_->done();
   } else if (text_groups_) {
@@ -56,7 +48,6 @@ void WriteStage::write_rest(InFlightUnit& token) {
 }
 
 void WriteStage::emit(InFlightUnit& token) {
-  token.first = pass_.shape ? written_bytes_ / facts_.output_bytes : token.unit.rank;
   token.offset = written_bytes_;
   token.sequence = num_emitting_units_;
   if (!token.merged.pieces.empty()) ++num_emitting_units_;
@@ -83,7 +74,6 @@ void WriteStage::emit(InFlightUnit& token) {
       if (!piece.empty()) std::memmove(place.data(), piece.data(), piece.size());
       piece = place;
     }
-    if (facts_.is_verified && pass_.backend) check_.follow(piece, token.first);
   }
 }
 
@@ -119,15 +109,12 @@ void WriteStage::share_out(std::span<const std::byte> piece) {
   }
 }
 
-void WriteStage::check_conservation(std::uint64_t fingerprint) const {
-  const std::uint64_t written = check_.fingerprint();
-  const std::uint64_t merged = groups_        ? operators_fingerprint_
-                               : text_groups_ ? fingerprint
-                                              : written;
+void WriteStage::check_conservation(std::uint64_t read, std::uint64_t written) const {
+  const std::uint64_t merged = groups_ ? operators_fingerprint_ : text_groups_ ? read : written;
   const std::uint64_t emitted = groups_        ? groups_->fingerprint()
-                                : text_groups_ ? fingerprint - text_groups_->left_out()
+                                : text_groups_ ? read - text_groups_->left_out()
                                                : written;
-  if (fingerprint != merged) throw Corrupted("the merged records are not those that were read");
+  if (read != merged) throw Corrupted("the merged records are not those that were read");
   if (emitted != written)
     throw Corrupted("the records that were written are not those that the operators emitted");
 }

@@ -8,19 +8,17 @@
 #include <span>
 
 #include "exec/in_flight_unit.hpp"
-#include "exec/output_check.hpp"
 #include "exec/pass.hpp"
 #include "exec/pass_facts.hpp"
 #include "ops/text_operators.hpp"
 #include "ops/unit_operators.hpp"
-#include "verify/output_verifier.hpp"
 
 namespace corank {
 
 class WriteStage {
  public:
   // The arguments must outlive the stage.
-  WriteStage(const Pass& pass, const PassFacts& facts, PassTotals& totals, OutputCheck& check);
+  WriteStage(const Pass& pass, const PassFacts& facts, PassTotals& totals);
 
   // Joins the unit with the one before it, and emits its pieces. Throws the failure of an operator
   // or of a write.
@@ -32,9 +30,9 @@ class WriteStage {
   // True once the limit or an upper bound is reached: nothing more is emitted. Any thread may ask.
   bool is_done() const { return is_done_; }
 
-  // Throws Corrupted unless the hash of the records read, `fingerprint`, is that of the merged
-  // records, and the hash of the emitted records is that of the verified output.
-  void check_conservation(std::uint64_t fingerprint) const;
+  // Throws Corrupted unless the hash of the records read is that of the merged records, and the
+  // hash of the emitted records is that of the output, `written`.
+  void check_conservation(std::uint64_t read, std::uint64_t written) const;
   void add_to_totals() const;
 
  private:
@@ -47,10 +45,8 @@ class WriteStage {
   const Pass& pass_;
   const PassFacts& facts_;
   PassTotals& totals_;
-  OutputCheck& check_;
   std::optional<BoundaryMerge> groups_;
   std::optional<TextBoundaryMerge> text_groups_;
-  OutputVerifier before_operators_;
   std::uint64_t operators_fingerprint_ = 0;
   std::uint64_t written_bytes_ = 0;
   std::uint64_t num_emitting_units_ = 0;

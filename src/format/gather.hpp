@@ -10,10 +10,13 @@
 
 namespace corank {
 
-// Writes records one after another to memory that the caller owns. Reads up to 64 bytes from the
-// start of a record, even if the record is shorter, so chunks must be padded. Not thread-safe.
+// Writes records one after another to memory that the caller owns. Reads up to
+// max_bytes_read from the start of a record, so chunks must be padded. Not thread-safe.
 class GatherWriter {
  public:
+  // Bytes from the start of a record that may be read, even if the record is shorter.
+  static constexpr std::uint64_t max_bytes_read = 64;
+
   // All records written must fit before `end`.
   GatherWriter(const TextLayout& layout, std::byte* to, const std::byte* end)
       : layout_(layout), to_(to), end_(end) {}
@@ -44,7 +47,7 @@ class GatherWriter {
  private:
   // Bytes of each of the two fixed-size copies that replace a copy of variable size. Fixed sizes
   // need no branches.
-  static constexpr std::uint64_t half_bytes = 32;
+  static constexpr std::uint64_t half_bytes = max_bytes_read / 2;
 
   // Returns the end of the copy.
   std::byte* copy(std::byte* to, const std::byte* from, std::uint64_t bytes) const {

@@ -70,8 +70,7 @@ struct WorkUnit {
 struct UnitProof {
   std::uint64_t read;     // portable_fingerprint() of the input records; 0 if their chunks have it
   std::uint64_t written;  // portable_fingerprint() of the merged records as they left the backend
-  // Offset of the last merged record in the unit. Set for variable-length records only.
-  std::uint64_t last_offset = 0;
+  std::uint64_t last_offset;  // of the last merged record in the unit
 };
 
 }  // namespace corank

@@ -215,6 +215,10 @@ void BoundaryMerge::put_group(std::vector<std::byte>& edge) {
 
 void BoundaryMerge::join(MergedUnit& unit, std::vector<std::byte>& edge) {
   const std::uint32_t bytes = operators_.output_bytes();
+  if (!unit.edges.empty()) {
+    if (!last_.empty()) check_order(last_.row(), unit.edges.data());
+    last_.assign(operators_.encoding().layout(), unit.edges.data() + operators_.record_bytes());
+  }
   if (!done()) resolved_ += unit.resolved;
   edge.clear();
   edge.reserve(3 * bytes);  // pieces point into it, so it must not be reallocated

@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "format/rows.hpp"
 #include "format/work_unit.hpp"
 #include "ops/merged_unit.hpp"
 #include "ops/operator_chain.hpp"
@@ -78,6 +79,7 @@ class BoundaryMerge {
   ResolvedCounts resolved_;
   Group open_;
   OpenSet open_set_;
+  RowCopy last_;  // last merged record
 };
 
 // Applies the chain to a unit that was merged to `merged` as a whole, on the caller's arena.

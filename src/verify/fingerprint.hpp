@@ -32,6 +32,15 @@ std::uint64_t portable_fingerprint(std::span<const std::byte> records, std::uint
 std::uint64_t prefix_refs_fingerprint(FingerprintSum sum, const TextLayout& layout,
                                       std::span<const PrefixRef> entries);
 
+// Returns the sum of the fingerprints of contiguous rows' records.
+inline std::uint64_t rows_fingerprint(FingerprintSum sum, const KeyLayout& layout,
+                                      const std::byte* rows, std::uint64_t count) {
+  if (layout.text)
+    return prefix_refs_fingerprint(sum, *layout.text,
+                                   {reinterpret_cast<const PrefixRef*>(rows), count});
+  return sum({rows, count * layout.record_bytes}, layout.record_bytes);
+}
+
 // A fingerprint sum, and whether the records were found to be in order.
 struct OrderedSum {
   std::uint64_t sum;
@@ -39,7 +48,7 @@ struct OrderedSum {
 };
 // Computes the fingerprint sum and checks the order in one pass; `strict` also rejects equal
 // neighbours. Returns nothing if there is no such implementation for `sum` and these keys.
-// `records` must not be empty.
+// `records` must not be empty; they are rows of the layout.
 std::optional<OrderedSum> sum_and_order(FingerprintSum sum, const KeyLayout& layout,
                                         std::span<const std::byte> records, bool strict);
 // Computes the fingerprint sum of lines and checks that their bytes ascend. `ends` holds the

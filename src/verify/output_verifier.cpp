@@ -4,91 +4,158 @@
 #include <tbb/task_arena.h>
 
 #include <algorithm>
+#include <array>
 #include <cassert>
+#include <iterator>
 #include <optional>
+#include <string_view>
+#include <utility>
+#include <vector>
 
 #include "corank/error.hpp"
+#include "format/framing.hpp"
 #include "format/key_order.hpp"
 #include "util/parallel_for.hpp"
 
 namespace corank {
 namespace {
 
-// Bytes per block: few enough to stay in L1 for the second pass over them.
-constexpr std::uint64_t block_bytes = std::uint64_t{16} << 10;
-// Minimum bytes per task; smaller tasks cost more to schedule than to run.
-constexpr std::uint64_t task_bytes = std::uint64_t{1} << 20;
+// Maximum bytes of lines that are verified in one step.
+constexpr std::size_t max_block_bytes = std::size_t{64} << 10;
 
-[[noreturn]] void throw_disorder(std::uint64_t rank) {
-  throw Corrupted(fmt::format("record {} of the output does not follow its predecessor", rank));
+// Bytes per task. Several threads share a unit, since there may be fewer units in flight than
+// threads.
+constexpr std::uint64_t part_bytes = std::uint64_t{512} << 10;
+
+[[noreturn]] void throw_disorder(std::uint64_t byte) {
+  throw Corrupted(
+      fmt::format("the record at byte {} of the output does not follow its predecessor", byte));
 }
 
 }  // namespace
 
-bool OutputVerifier::follows(const std::byte* record, const std::byte* predecessor) const {
-  switch (kind_) {
-    case OutputOrder::Kind::none:
-      return true;
-    case OutputOrder::Kind::rising:
-      return !record_less(encoding_.layout(), record, predecessor);
-    default:
-      return record_less(encoding_.layout(), predecessor, record);
+bool OutputVerifier::verify_lines(Part& part) const {
+  const TextLayout* const text = layout_.text;
+  if (!text || text->kind != TextKind::lines || !text->whole_line() || !is_ordered_ || !sum_)
+    return false;
+  std::array<std::uint32_t, max_batch_rows + min_ends_room> ends;
+  std::uint64_t sum = 0;
+  std::string_view last;
+  for (std::span<const std::byte> rest = part.bytes; !rest.empty();) {
+    const auto block = rest.first(std::min(rest.size(), max_block_bytes));
+    std::size_t scanned = 0;
+    const std::size_t found = best_find_ends()(block, text->terminator, ends, scanned);
+    if (found == 0) return false;
+    assert(found <= ends.size() && ends[found - 1] < block.size());
+    const auto checked = sum_and_order(sum_, rest.data(), {ends.data(), found}, is_strict_, last);
+    if (!checked || !checked->ascends) return false;
+    sum += checked->sum;
+    rest = rest.subspan(ends[found - 1] + 1);
   }
+  part.sum = sum;
+  part.first.assign_record(layout_, first_records(layout_, part.bytes, 1));
+  part.last.assign_record(layout_, part.bytes.last(last.size() + 1));
+  return true;
 }
 
-void OutputVerifier::look(std::span<const std::byte> bytes, std::uint64_t rank, unsigned threads) {
-  const KeyLayout layout = encoding_.layout();
-  const std::uint32_t record_bytes = layout.record_bytes;
-  assert(threads != 0 && bytes.size() % record_bytes == 0);
-  const std::uint64_t records = bytes.size() / record_bytes;
-  const bool strict = kind_ == OutputOrder::Kind::strict;
-  const auto verify_range = [&](std::uint64_t begin, std::uint64_t end) {
-    const std::uint64_t in_block = std::max<std::uint64_t>(block_bytes / record_bytes, 1);
-    std::uint64_t sum = 0;
-    for (std::uint64_t first = begin; first < end; first += in_block) {
-      const std::uint64_t count = std::min(in_block, end - first);
-      const auto block = bytes.subspan(first * record_bytes, count * record_bytes);
-      const std::uint64_t before = first == 0 ? 0 : 1;
-      const std::byte* const predecessor = block.data() - before * record_bytes;
-      std::optional<OrderedSum> checked;
-      if (kind_ != OutputOrder::Kind::none && sum_)
-        checked = sum_and_order(sum_, layout, block, strict);
-      if (kind_ != OutputOrder::Kind::none &&
-          !(checked && checked->ascends && (before == 0 || follows(block.data(), predecessor)))) {
-        const std::uint64_t descent = first_descent(layout, predecessor, count + before, strict);
-        if (descent != count + before) throw_disorder(rank + first - before + descent);
-      }
-      if (sum_) sum += checked ? checked->sum : sum_(block, record_bytes);
+void OutputVerifier::verify_batch(const RowReader& batch, Part& part) const {
+  const bool has_predecessor = batch.offset() != part.offset;
+  const std::byte* const first = batch.rows() - has_predecessor * layout_.record_bytes;
+  std::optional<OrderedSum> checked;
+  if (is_ordered_ && sum_)
+    checked = sum_and_order(sum_, layout_, {batch.rows(), batch.count() * layout_.record_bytes},
+                            is_strict_);
+  const bool ascends =
+      checked && checked->ascends &&
+      (!has_predecessor || (is_strict_ ? record_less(layout_, first, batch.rows())
+                                       : !record_less(layout_, batch.rows(), first)));
+  if (is_ordered_ && !ascends) {
+    const std::uint64_t count = batch.count() + has_predecessor;
+    const std::uint64_t descent = first_descent(layout_, first, count, is_strict_);
+    if (descent != count)
+      throw_disorder(batch.offset() +
+                     first_records(layout_, batch.bytes(), descent - has_predecessor).size());
+  }
+  if (sum_)
+    part.sum +=
+        checked ? checked->sum : rows_fingerprint(sum_, layout_, batch.rows(), batch.count());
+}
+
+void OutputVerifier::verify(Part& part) const {
+  if (verify_lines(part)) return;
+  RowReader batch(layout_, part.bytes, part.offset);
+  while (batch.next()) {
+    verify_batch(batch, part);
+    if (part.first.empty()) part.first.assign(layout_, batch.rows());
+  }
+  part.last.assign(layout_, batch.rows() + (batch.count() - 1) * layout_.record_bytes);
+}
+
+void OutputVerifier::verify(std::span<const std::span<const std::byte>> pieces,
+                            std::uint64_t sequence, std::uint64_t offset, unsigned threads) {
+  std::vector<Part> parts;
+  for (const auto piece : pieces)
+    for (const auto bytes : parts_of(layout_, piece, part_bytes)) {
+      if (!bytes.empty()) parts.push_back({bytes, offset});
+      offset += bytes.size();
     }
-    fingerprint_ += sum;
-  };
-  const std::uint64_t in_task = std::max<std::uint64_t>(task_bytes / record_bytes, 1);
-  const std::uint64_t tasks =
-      std::clamp<std::uint64_t>((records + in_task - 1) / in_task, 1, threads);
-  if (tasks == 1) return verify_range(0, records);
-  // Isolated: while this thread waits for its tasks, it must not start others, which may take long.
-  tbb::this_task_arena::isolate([&] {
-    parallel_for(0, tasks, [&](std::uint64_t task) {
-      verify_range(records * task / tasks, records * (task + 1) / tasks);
-    });
-  });
+  assert(threads != 0);
+  if (parts.empty()) return;
+  if (threads == 1)
+    for (Part& part : parts) verify(part);
+  else
+    tbb::this_task_arena::isolate(
+        [&] { parallel_for(0, parts.size(), [&](std::uint64_t i) { verify(parts[i]); }); });
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    fingerprint_ += parts[i].sum;
+    if (i != 0) check_order(parts[i - 1].last, parts[i].first, parts[i].offset);
+  }
+  join(sequence, {sequence + 1, parts.front().offset, std::move(parts.front().first),
+                  std::move(parts.back().last)});
 }
 
-void OutputVerifier::follow(std::span<const std::byte> bytes, std::uint64_t rank) {
-  if (bytes.empty()) return;
-  assert(bytes.size() % encoding_.record_bytes() == 0);
-  const auto first = bytes.first(encoding_.record_bytes());
-  const auto last = bytes.last(encoding_.record_bytes());
-  if (last_.empty())
-    first_.assign(first.begin(), first.end());
-  else if (!follows(first.data(), last_.data()))
-    throw_disorder(rank);
-  last_.assign(last.begin(), last.end());
+void OutputVerifier::take(const UnitProof& proof, std::span<const std::byte> piece,
+                          std::uint64_t sequence, std::uint64_t offset) {
+  if (proof.last_offset >= piece.size())
+    throw Corrupted(fmt::format("there is no whole record at byte {} of the output", offset));
+  fingerprint_ += proof.written;
+  Verified unit{sequence + 1, offset, {}, {}};
+  unit.first.assign_record(layout_, first_records(layout_, piece, 1));
+  unit.last.assign_record(layout_, piece.subspan(proof.last_offset));
+  join(sequence, std::move(unit));
+}
+
+void OutputVerifier::join(std::uint64_t sequence, Verified unit) {
+  const std::lock_guard lock(mutex_);
+  const auto [here, is_new] = verified_.emplace(sequence, std::move(unit));
+  assert(is_new);  // every unit is verified once
+  const auto join_next = [this](auto before) {
+    const auto after = std::next(before);
+    if (after == verified_.end() || before->second.end != after->first) return;
+    assert(before->first < before->second.end && after->first < after->second.end);
+    check_order(before->second.last, after->second.first, after->second.offset);
+    before->second.end = after->second.end;
+    before->second.last = std::move(after->second.last);
+    verified_.erase(after);
+  };
+  join_next(here);
+  if (here != verified_.begin()) join_next(std::prev(here));
+}
+
+void OutputVerifier::check_order(const RowCopy& before, const RowCopy& after,
+                                 std::uint64_t offset) const {
+  if (is_ordered_ && (is_strict_ ? !record_less(layout_, before.row(), after.row())
+                                 : record_less(layout_, after.row(), before.row())))
+    throw_disorder(offset);
 }
 
 void OutputVerifier::check_edge(const OutputVerifier& next) const {
-  assert(!empty() && !next.empty());
-  if (!follows(next.first_.data(), last_.data()))
+  // All neighbours have been joined, and compared with each other.
+  assert(verified_.size() == 1 && next.verified_.size() == 1);
+  const Verified& before = verified_.begin()->second;
+  const Verified& after = next.verified_.begin()->second;
+  if (is_ordered_ && (is_strict_ ? !record_less(layout_, before.last.row(), after.first.row())
+                                 : record_less(layout_, after.first.row(), before.last.row())))
     throw Corrupted(
         "a part of the output begins with a record that does not follow the part before");
 }

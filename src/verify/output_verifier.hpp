@@ -1,14 +1,16 @@
-// Verifies fixed-size records of the output: checks that they are in order, and computes their
+// Verifies an output: finds its records anew, checks that they are in order, and computes their
 // fingerprint for comparison with the input's. Throws Corrupted.
 #pragma once
 
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <map>
+#include <mutex>
 #include <span>
-#include <vector>
 
 #include "corank/key.hpp"
+#include "format/rows.hpp"
 #include "format/work_unit.hpp"
 #include "verify/fingerprint.hpp"
 
@@ -25,26 +27,29 @@ struct OutputOrder {
   Kind kind;
 };
 
-// Verifies one output, or one partition of it, span by span.
+// Verifies one output, or one partition of it, unit by unit. Thread-safe.
 class OutputVerifier {
  public:
   // The encoding that `order` points to must outlive it. Without `sum` there is no fingerprint.
   OutputVerifier(const OutputOrder& order, FingerprintSum sum)
-      : encoding_(*order.encoding), kind_(order.kind), sum_(sum) {}
+      : layout_(order.encoding->layout()),
+        sum_(sum),
+        is_ordered_(order.kind != OutputOrder::Kind::none),
+        is_strict_(order.kind == OutputOrder::Kind::strict) {}
 
-  // Verifies a span of whole records, the first of which has rank `rank`, with up to `threads`
-  // threads of the caller's arena. Every span is verified once, in any order. Throws Corrupted if a
-  // record does not follow its predecessor in the span. Thread-safe.
-  void look(std::span<const std::byte> bytes, std::uint64_t rank, unsigned threads);
+  // Verifies a unit's records, which begin at byte `offset` of the output and follow those of unit
+  // `sequence` - 1. Each of the `pieces` holds whole records. Every unit is verified once, in any
+  // order. Uses all threads of the caller's arena unless `threads` is 1. Throws Corrupted if the
+  // records are not whole, or not in order among themselves and with verified neighbours.
+  void verify(std::span<const std::span<const std::byte>> pieces, std::uint64_t sequence,
+              std::uint64_t offset, unsigned threads);
 
-  // Adds the fingerprint of a span that the backend has verified; replaces look().
-  void take(const UnitProof& found) { fingerprint_ += found.written; }
+  // Takes the proof of a unit, which is one piece, from the backend that verified it. Checks only
+  // the order where the unit meets verified neighbours.
+  void take(const UnitProof& proof, std::span<const std::byte> piece, std::uint64_t sequence,
+            std::uint64_t offset);
 
-  // Checks where spans meet. Takes all spans in output order, from one thread at a time. Throws
-  // Corrupted if the first record of a span does not follow the last of the span before.
-  void follow(std::span<const std::byte> bytes, std::uint64_t rank);
-
-  bool empty() const { return last_.empty(); }  // true until follow() has a span
+  bool empty() const { return verified_.empty(); }  // true until a unit is verified
   // Throws Corrupted if `next`, the partition after this one, begins with a record that does not
   // follow the last one here. Neither may be empty.
   void check_edge(const OutputVerifier& next) const;
@@ -53,14 +58,34 @@ class OutputVerifier {
   std::uint64_t fingerprint() const { return fingerprint_; }
 
  private:
-  bool follows(const std::byte* record, const std::byte* predecessor) const;
+  // Verified units without a gap between them: their first record and their last.
+  struct Verified {
+    std::uint64_t end;     // sequence number after the last unit
+    std::uint64_t offset;  // of the first record in the output
+    RowCopy first, last;
+  };
+  // A part of a unit, whole records, that one task verifies.
+  struct Part {
+    std::span<const std::byte> bytes;
+    std::uint64_t offset;  // in the output
+    std::uint64_t sum = 0;
+    RowCopy first{}, last{};
+  };
+  void verify(Part& part) const;
+  void verify_batch(const RowReader& batch, Part& part) const;
+  // Verifies lines that are their own keys, faster than verify(). Returns false if it cannot, or if
+  // something is wrong; verify() then finds what.
+  bool verify_lines(Part& part) const;
+  void check_order(const RowCopy& before, const RowCopy& after, std::uint64_t offset) const;
+  void join(std::uint64_t sequence, Verified unit);
 
-  const KeyEncoding& encoding_;
-  OutputOrder::Kind kind_;
+  KeyLayout layout_;
   FingerprintSum sum_;
+  bool is_ordered_;
+  bool is_strict_;
   std::atomic<std::uint64_t> fingerprint_ = 0;
-  std::vector<std::byte> first_;  // first record that follow() was given, then the last
-  std::vector<std::byte> last_;
+  std::mutex mutex_;
+  std::map<std::uint64_t, Verified> verified_;  // by the sequence number of their first unit
 };
 
 }  // namespace corank

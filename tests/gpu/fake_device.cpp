@@ -70,6 +70,7 @@ class FakeDevice final : public Backend {
              segment.count * encoding_.record_bytes()},
             encoding_.record_bytes());
     if (fake->harm) fake->harm(unit, merged);
+    look.last_offset = merged.size() - encoding_.record_bytes();
     look.written = portable_fingerprint(merged, encoding_.record_bytes());
     if (first_descent(encoding_.layout(), output, unit.records) != unit.records)
       throw DeviceError("fake: out of order", false);
@@ -354,7 +355,7 @@ TEST_CASE("what a device finds of its units is held against all that was read") 
       std::memset(&records[records.size() - 24], 0xff, 4);
       rank = unit.records;
     });
-    CHECK(said.find("record " + std::to_string(rank) + " of the output does not follow") !=
+    CHECK(said.find("record at byte " + std::to_string(24 * rank) + " of the output does not follow") !=
           std::string::npos);
   }
 }

@@ -273,26 +273,27 @@ TEST_CASE("what is merged is looked at across the edges of pieces and parts") {
   const auto records = [&](std::uint64_t first, std::uint64_t count) {
     return std::as_bytes(std::span(words)).subspan(first * 16, count * 16);
   };
-  const auto add = [&](OutputVerifier& to, std::uint64_t first, std::uint64_t count,
-                       unsigned threads = 1) {
-    to.follow(records(first, count), first);
-    to.look(records(first, count), first, threads);
+  const auto add = [&](OutputVerifier& to, std::uint64_t sequence, std::uint64_t first,
+                       std::uint64_t count, unsigned threads = 1) {
+    const auto piece = records(first, count);
+    to.verify({&piece, 1}, sequence, 16 * first, threads);
   };
   const OutputOrder rising{&encoding, OutputOrder::Kind::rising};
   OutputVerifier whole(rising, portable_fingerprint), pieces(rising, portable_fingerprint),
       rest(rising, portable_fingerprint);
   CHECK(whole.empty());
-  add(whole, 0, 100'000, 3);
+  add(whole, 0, 0, 100'000, 3);
   CHECK_FALSE(whole.empty());
-  for (std::uint64_t first = 0; first < 60'000; first += 6'000) add(pieces, first, 6'000);
-  add(rest, 60'000, 40'000);
+  for (std::uint64_t first = 0; first < 60'000; first += 6'000)
+    add(pieces, first / 6'000, first, 6'000);
+  add(rest, 0, 60'000, 40'000);
   CHECK(whole.fingerprint() == pieces.fingerprint() + rest.fingerprint());
   CHECK_NOTHROW(pieces.check_edge(rest));
   CHECK_THROWS_AS(rest.check_edge(pieces), Corrupted);
-  CHECK_THROWS_AS(pieces.follow(records(59'998, 3), 59'998), Corrupted);
+  CHECK_THROWS_AS(add(pieces, 10, 59'998, 3), Corrupted);
 
   OutputVerifier unordered({&encoding, OutputOrder::Kind::none}, portable_fingerprint);
-  for (const std::uint64_t first : {50'000u, 0u}) add(unordered, first, 50'000);
+  for (const std::uint64_t first : {50'000u, 0u}) add(unordered, first == 0, first, 50'000);
   CHECK(unordered.fingerprint() == whole.fingerprint());
   CHECK_NOTHROW(unordered.check_edge(unordered));
 
@@ -302,10 +303,10 @@ TEST_CASE("what is merged is looked at across the edges of pieces and parts") {
     std::swap(words[2 * i], words[2 * i - 2]);
     OutputVerifier looks(rising, portable_fingerprint);
     try {
-      add(looks, 0, 10);
-      add(looks, 10, 99'990, 1 + i % 3);
+      add(looks, 0, 0, 10);
+      add(looks, 1, 10, 99'990, 1 + i % 3);
     } catch (const Corrupted& found) {
-      named += std::string(found.what()).find("record " + std::to_string(i) + " of") !=
+      named += std::string(found.what()).find("record at byte " + std::to_string(16 * i) + " of") !=
                std::string::npos;
     }
     std::swap(words[2 * i], words[2 * i - 2]);

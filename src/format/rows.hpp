@@ -1,0 +1,86 @@
+// Rows: records as the merge takes them. A row is the record itself or, if records vary in length,
+// a prefix reference to it. Rows are contiguous, KeyLayout::record_bytes apart.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "corank/key.hpp"
+
+namespace corank {
+
+// Max rows of a batch: few enough to stay in L1 for a second pass over them.
+inline constexpr std::uint64_t max_batch_rows = 256;
+
+// Finds the rows of contiguous records, a batch at a time. A view, valid while the records and the
+// layout are.
+class RowReader {
+ public:
+  // `offset` is the place of the records in their file, for errors.
+  RowReader(const KeyLayout& layout, std::span<const std::byte> records, std::uint64_t offset = 0)
+      : layout_(layout), records_(records), offset_(offset) {}
+
+  // Advances to the next batch; returns false after the last. Throws Corrupted if the next bytes
+  // are not a whole record.
+  bool next();
+
+  // Return the rows of the batch and their number. After the first batch, the row in front of them
+  // is their predecessor.
+  const std::byte* rows() const { return rows_; }
+  std::uint64_t count() const { return count_; }
+  // Returns the records of the batch, which begin at `offset()` of their file.
+  std::span<const std::byte> bytes() const { return records_.subspan(begin_, end_ - begin_); }
+  std::uint64_t offset() const { return offset_ + begin_; }
+
+ private:
+  KeyLayout layout_;
+  std::span<const std::byte> records_;
+  std::uint64_t offset_;
+  std::uint64_t begin_ = 0, end_ = 0;  // of the batch, in `records_`
+  const std::byte* rows_ = nullptr;
+  std::uint64_t count_ = 0;
+  std::array<PrefixRef, max_batch_rows + 1> refs_;  // the first is the row before the batch
+};
+
+// Copy of a row with its record. It compares like any row, wherever it is moved to.
+class RowCopy {
+ public:
+  RowCopy() = default;
+  RowCopy(const KeyLayout& layout, const std::byte* row) { assign(layout, row); }
+  RowCopy(RowCopy&&) = default;
+  RowCopy& operator=(RowCopy&&) = default;
+
+  void assign(const KeyLayout& layout, const std::byte* row);
+  // Copies the record that `record` holds.
+  void assign_record(const KeyLayout& layout, std::span<const std::byte> record);
+
+  bool empty() const { return memory_.empty(); }  // true once moved from
+  const std::byte* row() const {
+    return is_ref_ ? reinterpret_cast<const std::byte*>(&ref_) : memory_.data();
+  }
+  std::span<std::byte> record() { return {memory_.data(), bytes_}; }
+  std::span<const std::byte> record() const { return {memory_.data(), bytes_}; }
+
+ private:
+  void copy(std::span<const std::byte> record);
+
+  std::vector<std::byte> memory_;  // the record, and readable bytes after it for GatherWriter
+  std::uint64_t bytes_ = 0;
+  bool is_ref_ = false;
+  PrefixRef ref_{};
+};
+
+// Returns the first `count` of contiguous records, or all if there are fewer.
+std::span<const std::byte> first_records(const KeyLayout& layout,
+                                         std::span<const std::byte> records, std::uint64_t count);
+
+// Splits contiguous records into parts of about `part_bytes`, each of whole records. Returns one
+// part if records cannot be found in the middle of others.
+template <class Byte>
+std::vector<std::span<Byte>> parts_of(const KeyLayout& layout, std::span<Byte> records,
+                                      std::uint64_t part_bytes);
+
+}  // namespace corank
