@@ -10,6 +10,7 @@
 #include <array>
 #include <cassert>
 #include <cerrno>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -26,8 +27,8 @@ constexpr std::size_t block_bytes = std::size_t{128} << 10;
 // Enough for the header of any codec.
 constexpr std::size_t head_bytes = 2048;
 
-// Longest time that a stop request waits for a pipe.
-constexpr int patience_ms = 100;
+// Longest wait for a pipe before the caller may do something else.
+constexpr int patience_ms = 20;
 
 std::filesystem::path shown(const std::filesystem::path& path) {
   return path == standard_input ? "standard input" : path;
@@ -68,7 +69,7 @@ class FileSource : public Source {
              const InputStatus& status)
       : path_(std::move(path)), file_(std::move(file)), status_(status) {}
 
-  std::size_t read(std::span<std::byte> into) override {
+  std::optional<std::size_t> read(std::span<std::byte> into) override {
     if (file_) return read(*file_, into);
     const FileDescriptor file = open_to_read(path_);
     if (!(status_of(file, path_).identity == status_.identity))
@@ -79,7 +80,7 @@ class FileSource : public Source {
   std::uint64_t input_bytes() const override { return offset_; }
 
  private:
-  std::size_t read(const FileDescriptor& file, std::span<std::byte> into) {
+  std::optional<std::size_t> read(const FileDescriptor& file, std::span<std::byte> into) {
     const std::size_t got = read_at(file, into, offset_, path_);
     offset_ += got;
     if (got < into.size() && offset_ != status_.bytes)
@@ -87,7 +88,7 @@ class FileSource : public Source {
           fmt::format("{}: changed its size while it was read: it had {} bytes and now ends at "
                       "byte {}; start again when nothing writes to it",
                       path_.string(), status_.bytes, offset_));
-    return got;
+    return got != 0 ? std::optional(got) : std::nullopt;
   }
 
   std::filesystem::path path_;
@@ -102,35 +103,26 @@ class PipeSource : public Source {
              std::stop_token stop)
       : path_(shown(path)), file_(std::move(file)), stop_(std::move(stop)) {}
 
-  std::size_t read(std::span<std::byte> into) override {
-    std::size_t done = 0;
-    while (done < into.size()) {
-      // A named pipe without a writer reads as ended; poll() waits for the writer.
-      struct pollfd data {
-        file_->get(), POLLIN, 0
-      };
-      const int ready = ::poll(&data, 1, patience_ms);
-      if (stop_.stop_requested()) throw Interrupted();
-      if (ready < 0 && errno != EINTR) fail(done);
-      if (ready <= 0) continue;
-      const ssize_t got = ::read(file_->get(), into.data() + done, into.size() - done);
-      if (got == 0) break;
-      if (got > 0)
-        done += static_cast<std::size_t>(got);
-      else if (errno != EINTR && errno != EAGAIN)
-        fail(done);
-    }
-    offset_ += done;
-    return done;
+  std::optional<std::size_t> read(std::span<std::byte> into) override {
+    assert(!into.empty());  // it would look like the end
+    // A named pipe without a writer reads as ended; poll() waits for the writer.
+    struct pollfd data {
+      file_->get(), POLLIN, 0
+    };
+    const int ready = ::poll(&data, 1, patience_ms);
+    if (stop_.stop_requested()) throw Interrupted();
+    if (ready == 0) return 0;
+    const ssize_t got = ready < 0 ? -1 : ::read(file_->get(), into.data(), into.size());
+    if (got == 0) return std::nullopt;
+    if (got < 0 && (errno == EINTR || errno == EAGAIN)) return 0;
+    if (got < 0) throw_file_error(path_, fmt::format("read at byte {}", offset_));
+    offset_ += static_cast<std::uint64_t>(got);
+    return static_cast<std::size_t>(got);
   }
 
   std::uint64_t input_bytes() const override { return offset_; }
 
  private:
-  [[noreturn]] void fail(std::size_t done) const {
-    throw_file_error(path_, fmt::format("read at byte {}", offset_ + done));
-  }
-
   std::filesystem::path path_;
   std::shared_ptr<const FileDescriptor> file_;
   std::stop_token stop_;
@@ -144,47 +136,58 @@ class DecompressedSource : public Source {
                      std::uint64_t max_decoder_bytes)
       : path_(std::move(path)), input_(std::move(input)), max_decoder_bytes_(max_decoder_bytes) {}
 
-  std::size_t read(std::span<std::byte> into) override {
-    if (!begun_) begin();
-    const std::size_t got = decoder_ ? decode(into) : pass_on(into);
-    produced_ += got;
-    if (got < into.size()) {
-      decoder_.reset();  // frees its memory early
-      block_ = {};
-    }
+  std::optional<std::size_t> read(std::span<std::byte> into) override {
+    if (!begun_ && !begin()) return 0;
+    const std::optional<std::size_t> got = decoder_ ? decode(into) : pass_on(into);
+    if (!got) decoder_.reset();  // frees its memory early
+    produced_ += got.value_or(0);
     return got;
   }
 
   std::uint64_t input_bytes() const override { return input_->input_bytes(); }
 
  private:
-  void begin() {
-    read_block();
+  // Returns false while too little has come from a pipe to tell the codec.
+  bool begin() {
+    while (left_.size() < recognised_bytes && !input_ended_)
+      if (!read_more()) return false;
     codec_ = codec_of(path_, left_);
     decoder_ = make_decoder(codec_, max_decoder_bytes_);
     begun_ = true;
+    return true;
   }
 
-  void read_block() {
-    assert(left_.empty());
+  // Adds to the unread bytes, which begin the block. Returns false if a pipe is empty.
+  bool read_more() {
     block_.resize(block_bytes);
-    left_ = std::span(block_).first(input_->read(block_));
+    const auto got = input_->read(std::span(block_).subspan(left_.size()));
+    input_ended_ = !got;
+    left_ = std::span(block_).first(left_.size() + got.value_or(0));
+    return got != std::size_t{0};
   }
 
-  std::size_t pass_on(std::span<std::byte> into) {
+  std::optional<std::size_t> pass_on(std::span<std::byte> into) {
+    if (left_.empty()) {
+      block_ = {};
+      return input_->read(into);
+    }
     const std::size_t count = std::min(into.size(), left_.size());
     std::copy_n(left_.begin(), count, into.begin());
     left_ = left_.subspan(count);
-    if (left_.empty()) block_ = {};
-    return count == into.size() ? count : count + input_->read(into.subspan(count));
+    return count;
   }
 
-  std::size_t decode(std::span<std::byte> into) {
+  std::optional<std::size_t> decode(std::span<std::byte> into) {
     std::size_t done = 0;
     while (done < into.size()) {
-      if (left_.empty() && !holds_more_) read_block();
+      if (left_.empty() && !holds_more_ && !input_ended_ && (done != 0 || !read_more()))
+        return done;
       if (!in_frame_) skip_padding();
-      if (!in_frame_ && left_.empty()) break;
+      if (!in_frame_ && left_.empty()) {
+        if (!input_ended_) continue;
+        if (done == 0) return std::nullopt;
+        return done;
+      }
       const bool at_end = left_.empty() && !holds_more_;
       Decoder::Step step{};
       try {
@@ -212,11 +215,8 @@ class DecompressedSource : public Source {
   // Skips zeros after the last frame, left by tapes and block copies. gzip and xz accept them, too.
   void skip_padding() {
     if (codec_ != Codec::gzip && codec_ != Codec::xz) return;
-    for (; !left_.empty(); read_block()) {
-      const auto data = std::ranges::find_if(left_, [](std::byte b) { return b != std::byte{}; });
-      left_ = left_.subspan(static_cast<std::size_t>(data - left_.begin()));
-      if (!left_.empty()) return;
-    }
+    const auto data = std::ranges::find_if(left_, [](std::byte b) { return b != std::byte{}; });
+    left_ = left_.subspan(static_cast<std::size_t>(data - left_.begin()));
   }
 
   [[noreturn]] void fail(std::size_t done, const std::string& what) const {
@@ -233,6 +233,7 @@ class DecompressedSource : public Source {
   std::unique_ptr<Source> input_;
   std::uint64_t max_decoder_bytes_;
   bool begun_ = false;
+  bool input_ended_ = false;
   Codec codec_ = Codec::none;
   std::unique_ptr<Decoder> decoder_;  // null: the input is not compressed
   std::vector<std::byte> block_;
@@ -243,6 +244,17 @@ class DecompressedSource : public Source {
 };
 
 }  // namespace
+
+std::size_t read_all(Source& source, std::span<std::byte> into) {
+  std::size_t done = 0;
+  while (done < into.size()) {
+    const std::optional<std::size_t> got = source.read(into.subspan(done));
+    if (!got) break;
+    assert(*got <= into.size() - done);
+    done += *got;
+  }
+  return done;
+}
 
 FileDescriptor open_input(const std::filesystem::path& path) {
   if (path != standard_input) return open_to_read(path);

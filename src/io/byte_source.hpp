@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <span>
 #include <stop_token>
 
@@ -22,13 +23,18 @@ class Source {
  public:
   virtual ~Source() = default;
 
-  // Reads until `into` is full or the input ends; returns the number of bytes read. Throws Error
-  // with the file and the offset, and Interrupted if a stop is requested while a pipe is empty.
-  virtual std::size_t read(std::span<std::byte> into) = 0;
+  // Reads bytes that are there into `into`, which must not be empty; returns their number, or
+  // nothing at the end of the input. Returns 0 after a short wait for a pipe that is empty, so that
+  // the caller can do something else. Throws Error with the file and the offset, and Interrupted if
+  // a stop is requested.
+  virtual std::optional<std::size_t> read(std::span<std::byte> into) = 0;
 
   // Returns the bytes read so far, before decompression, for progress reports.
   virtual std::uint64_t input_bytes() const = 0;
 };
+
+// Reads until `into` is full or the input ends; returns the number of bytes read.
+std::size_t read_all(Source& source, std::span<std::byte> into);
 
 // Properties of an input that can be told without consuming any of it.
 struct InputStatus {

@@ -27,29 +27,75 @@ constexpr std::byte nothing{};  // address of an empty run in memory
                           path.string(), bytes, header_bytes, Setting::skip_bytes));
 }
 
-// Returns bytes that were read from a source already, and then the rest of the source.
-class BegunSource final : public Source {
- public:
-  BegunSource(std::vector<std::byte> begin, std::unique_ptr<Source> rest)
-      : begin_(std::move(begin)), rest_(std::move(rest)) {}
+}  // namespace
 
-  std::size_t read(std::span<std::byte> into) override {
-    assert(rest_ && again_ <= begin_.size());
-    const std::size_t again = std::min(into.size(), begin_.size() - again_);
-    std::copy_n(begin_.begin() + static_cast<std::ptrdiff_t>(again_), again, into.begin());
-    again_ += again;
-    return again + (again == into.size() ? 0 : rest_->read(into.subspan(again)));
+// The bytes of a stream, of which the first can be seen before they are read. Bytes that are not
+// there yet are not waited for: a pipe may be fed only while another one is read, too.
+class Run::PeekableSource final : public Source {
+ public:
+  PeekableSource(std::filesystem::path path, std::unique_ptr<Source> source,
+                 bool accepts_any_format, bool decompress)
+      : path_(std::move(path)),
+        source_(std::move(source)),
+        needs_check_(!accepts_any_format),
+        decompress_(decompress) {}
+
+  // Returns the first bytes, which must be unread: `bytes`, or all if there are fewer.
+  std::vector<std::byte> peek(std::uint64_t bytes) {
+    assert(taken_ == 0);
+    while (head_.size() < bytes && !ended_) extend_head(bytes);
+    if (head_.size() >= known_format_head_bytes || ended_) check();
+    return {head_.begin(), head_.begin() + static_cast<std::ptrdiff_t>(
+                                               std::min<std::uint64_t>(bytes, head_.size()))};
+  }
+  // Makes reading begin after a header of `bytes` bytes. An empty stream needs no header.
+  void skip(std::uint64_t bytes) { header_bytes_ = bytes; }
+
+  std::optional<std::size_t> read(std::span<std::byte> into) override {
+    const std::uint64_t head_bytes =
+        std::max<std::uint64_t>(header_bytes_, needs_check_ ? known_format_head_bytes : 0);
+    while (head_.size() < head_bytes && !ended_)
+      if (!extend_head(head_bytes)) return 0;
+    check();
+    if (taken_ == 0) {
+      if (!head_.empty() && head_.size() < header_bytes_)
+        throw_short_header(path_, head_.size(), header_bytes_);
+      taken_ = std::min<std::uint64_t>(header_bytes_, head_.size());
+    }
+    if (taken_ == head_.size()) return ended_ ? std::nullopt : source_->read(into);
+    const std::size_t count = std::min(into.size(), head_.size() - taken_);
+    std::copy_n(head_.data() + taken_, count, into.begin());
+    taken_ += count;
+    return count;
   }
 
-  std::uint64_t input_bytes() const override { return rest_->input_bytes(); }
+  std::uint64_t input_bytes() const override { return source_->input_bytes(); }
 
  private:
-  std::vector<std::byte> begin_;
-  std::size_t again_ = 0;
-  std::unique_ptr<Source> rest_;
-};
+  // Reads more of the head, up to `bytes` bytes. Returns false if a pipe is empty.
+  bool extend_head(std::uint64_t bytes) {
+    const std::size_t before = head_.size();
+    assert(before < bytes);
+    head_.resize(bytes);
+    const auto got = source_->read(std::span(head_).subspan(before));
+    head_.resize(before + got.value_or(0));
+    ended_ = !got;
+    return got != std::size_t{0};
+  }
 
-}  // namespace
+  void check() {
+    if (std::exchange(needs_check_, false)) refuse_known_format(path_, head_, decompress_);
+  }
+
+  std::filesystem::path path_;
+  std::unique_ptr<Source> source_;
+  bool needs_check_;
+  bool decompress_;
+  std::uint64_t header_bytes_ = 0;
+  std::vector<std::byte> head_;  // bytes read so far by peek(), or for a check
+  std::size_t taken_ = 0;        // bytes of the head that are skipped or read
+  bool ended_ = false;           // nothing follows the head
+};
 
 Run::Run(std::filesystem::path path, std::uint32_t record_bytes, const Opening& opening)
     : path_(std::move(path)),
@@ -126,45 +172,24 @@ Run Run::behind(std::uint64_t header_bytes, std::uint64_t header_lines) const {
   return rest;
 }
 
-// Opens the source of a stream. Throws Error if its first bytes show a format without plain
-// records.
-std::unique_ptr<Source> Run::open_begun_source(std::stop_token stop) const {
-  auto source = open_source(path_, file_, input_, decompress_, std::move(stop));
-  if (accepts_any_format_) return source;
-  std::vector<std::byte> head(known_format_head_bytes);
-  head.resize(source->read(head));
-  refuse_known_format(path_, head, decompress_);
-  return std::make_unique<BegunSource>(std::move(head), std::move(source));
+std::shared_ptr<Run::PeekableSource> Run::open_stream(std::stop_token stop) const {
+  assert(is_stream());
+  if (pipe_) return pipe_;
+  return std::make_shared<PeekableSource>(
+      path_, open_source(path_, file_, input_, decompress_, std::move(stop)), accepts_any_format_,
+      decompress_);
 }
 
-std::unique_ptr<Source> Run::source(std::stop_token stop) const {
-  assert(is_stream());
-  assert(!begun_ || begun_->source);  // a pipe is read once
-  std::unique_ptr<Source> source;
-  if (begun_)
-    source = std::make_unique<BegunSource>(std::move(begun_->bytes), std::move(begun_->source));
-  else
-    source = open_begun_source(std::move(stop));
-  std::vector<std::byte> skipped(offset());
-  const std::size_t got = source->read(skipped);
-  if (got != 0 && got < header_bytes_) throw_short_header(path_, got, header_bytes_);
+std::shared_ptr<Source> Run::source(std::stop_token stop) const {
+  const std::shared_ptr<PeekableSource> source = open_stream(std::move(stop));
+  source->skip(offset());
   return source;
 }
 
 std::vector<std::byte> Run::begin(std::uint64_t bytes, std::stop_token stop) {
-  assert(is_stream());
-  std::shared_ptr<Begun> begun = begun_;
-  if (!begun) {
-    begun = std::make_shared<Begun>();
-    begun->source = open_begun_source(std::move(stop));
-    if (input_.is_stream) begun_ = begun;
-  }
-  const std::size_t before = begun->bytes.size();
-  if (before < bytes) {
-    begun->bytes.resize(bytes);
-    begun->bytes.resize(before + begun->source->read(std::span(begun->bytes).subspan(before)));
-  }
-  return begun->bytes;
+  const std::shared_ptr<PeekableSource> source = open_stream(std::move(stop));
+  if (input_.is_stream) pipe_ = source;
+  return source->peek(bytes);
 }
 
 void Run::count_bytes() {

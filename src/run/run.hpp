@@ -67,10 +67,11 @@ class Run {
   // number of records is then unknown: records() and bytes() are the file's size, 0 for a pipe.
   bool is_stream() const { return input_.is_stream || input_.codec != Codec::none; }
   const InputStatus& input() const { return input_; }
-  // Reads a stream from its beginning, without a header that was removed.
-  std::unique_ptr<Source> source(std::stop_token stop) const;
-  // Returns the first `bytes` bytes of a stream, or all if there are fewer. A pipe opens its source
-  // here and keeps these bytes for source().
+  // Reads a stream from its beginning, without a header that was removed. Its first read() throws
+  // Error if the first bytes show a format without plain records.
+  std::shared_ptr<Source> source(std::stop_token stop) const;
+  // Returns the first `bytes` bytes of a stream, or all if there are fewer. A pipe keeps these
+  // bytes for source().
   std::vector<std::byte> begin(std::uint64_t bytes, std::stop_token stop);
   // Makes it count bytes instead of records from now on.
   void count_bytes();
@@ -125,13 +126,9 @@ class Run {
   void check_unchanged() const;
 
  private:
-  // Source of a pipe, with the bytes that begin() has read from it.
-  struct Begun {
-    std::unique_ptr<Source> source;
-    std::vector<std::byte> bytes;
-  };
+  class PeekableSource;
 
-  std::unique_ptr<Source> open_begun_source(std::stop_token stop) const;
+  std::shared_ptr<PeekableSource> open_stream(std::stop_token stop) const;
   bool is_named_file() const { return !memory_ && identity() != FileIdentity{}; }
   FileDescriptor reopen() const;
 
@@ -144,7 +141,7 @@ class Run {
   InputStatus input_;
   bool decompress_ = false;
   bool accepts_any_format_ = true;  // whether its first bytes are not checked for other formats
-  std::shared_ptr<Begun> begun_;
+  std::shared_ptr<PeekableSource> pipe_;  // a pipe of which begin() has read
   std::uint32_t record_bytes_;
   std::uint64_t file_bytes_;
   std::uint64_t header_bytes_ = 0;

@@ -23,9 +23,10 @@ class RunSource final : public Source {
  public:
   explicit RunSource(const Run& run) : run_(run) {}
 
-  std::size_t read(std::span<std::byte> into) override {
+  std::optional<std::size_t> read(std::span<std::byte> into) override {
     const std::uint64_t count = std::min<std::uint64_t>(into.size(), run_.records() - at_);
-    if (count != 0) run_.read(at_, count, into.first(count));
+    if (count == 0) return std::nullopt;
+    run_.read(at_, count, into.first(count));
     at_ += count;
     return count;
   }
@@ -332,7 +333,7 @@ bool StreamReader::fill_from_source(RunState& run, Filling& filling, bool urgent
     run.carried_from += carried;
     filled += carried;
     if (filled < wanted && !run.exhausted) {
-      filled += run.stream.source->read(memory.subspan(filled, wanted - filled));
+      filled += read_all(*run.stream.source, memory.subspan(filled, wanted - filled));
       run.exhausted = filled < wanted;
       has_read = true;
     }

@@ -35,7 +35,7 @@ inline constexpr std::uint64_t stream_margin_bytes = 64;
 struct Stream {
   std::filesystem::path path;
   std::uint64_t offset = 0;             // of its first byte in the file, for error messages
-  std::unique_ptr<Source> source;       // null if the bytes are in memory
+  std::shared_ptr<Source> source;       // null if the bytes are in memory
   std::span<const std::byte> in_place;  // the bytes in memory
   std::uint64_t mapped_page_bytes = 0;  // page size of the mapping; 0 if not mapped
   std::uint64_t header_lines = 0;  // lines of the file before its first byte, for error messages

@@ -33,7 +33,7 @@ Content read(std::span<const std::byte> file_bytes, std::size_t step) {
   try {
     const auto source = open_source(path, file, verify_input(path, *file, true), true, {});
     while (content.bytes.size() < max_bytes) {
-      const std::size_t got = source->read(part);
+      const std::size_t got = read_all(*source, part);
       content.bytes.insert(content.bytes.end(), part.begin(),
                            part.begin() + static_cast<std::ptrdiff_t>(got));
       if (got < part.size()) {

@@ -33,7 +33,7 @@ inline Bytes drain(Source& source) {
   Bytes all;
   for (const std::size_t step : {1, 3, 4096, 100'000})
     for (Bytes part(step);;) {
-      const std::size_t got = source.read(part);
+      const std::size_t got = read_all(source, part);
       all.insert(all.end(), part.begin(), part.begin() + static_cast<std::ptrdiff_t>(got));
       if (got < step) return all;
       if (step < 4096) break;

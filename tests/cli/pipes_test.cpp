@@ -1,0 +1,117 @@
+// Tests of merges whose runs are pipes that one program feeds in turn, as tee does. Such a program
+// waits for the reader of one pipe while the others get nothing.
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <span>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "support/program.hpp"
+
+using namespace corank;
+using namespace corank::test;
+
+namespace {
+
+// The input of one pipe: `text`, of which it gets a block in each turn.
+struct Feed {
+  std::string path, text;
+  std::size_t block_bytes;
+};
+
+// Opens a pipe once it has a reader; returns an empty descriptor if there is none within a minute.
+FileDescriptor open_pipe(const std::string& path) {
+  for (int attempt = 0; attempt < 6'000; ++attempt) {
+    FileDescriptor pipe(::open(path.c_str(), O_WRONLY | O_CLOEXEC | O_NONBLOCK));
+    if (pipe) return pipe;
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  }
+  return {};
+}
+
+// Returns false if the pipe takes nothing for a minute: then the merge waits for ever.
+bool put(const FileDescriptor& pipe, std::string_view block) {
+  while (!block.empty()) {
+    struct pollfd room {
+      pipe.get(), POLLOUT, 0
+    };
+    if (::poll(&room, 1, 60'000) <= 0) return false;
+    const ssize_t put = ::write(pipe.get(), block.data(), block.size());
+    if (put <= 0) return false;
+    block.remove_prefix(static_cast<std::size_t>(put));
+  }
+  return true;
+}
+
+// Writes a block to each pipe in turn, as often as it takes.
+void feed(std::span<const Feed> feeds) {
+  std::vector<FileDescriptor> pipes;
+  std::vector<std::string_view> rest;
+  for (const Feed& to : feeds) {
+    pipes.push_back(open_pipe(to.path));
+    rest.push_back(to.text);
+  }
+  while (std::ranges::any_of(pipes, &FileDescriptor::operator bool))
+    for (std::size_t i = 0; i < feeds.size(); ++i) {
+      const std::string_view block = rest[i].substr(0, feeds[i].block_bytes);
+      if (pipes[i] && !put(pipes[i], block)) return;
+      rest[i].remove_prefix(block.size());
+      if (rest[i].empty()) pipes[i] = FileDescriptor();
+    }
+}
+
+std::string numbers(unsigned count, unsigned step = 1) {
+  std::string text;
+  for (unsigned i = 0; i < count; i += step) {
+    const std::string number = std::to_string(i);
+    text += std::string(8 - number.size(), '0') + number + '\n';
+  }
+  return text;
+}
+
+// Returns the lines of all feeds in order.
+std::string sorted(const std::vector<Feed>& feeds) {
+  std::string text;
+  for (const Feed& feed : feeds) text += feed.text;
+  std::vector<std::string_view> lines;
+  for (std::size_t at = 0; at < text.size(); at += 9)
+    lines.push_back(std::string_view(text).substr(at, 9));
+  std::ranges::sort(lines);
+  std::string all;
+  for (const std::string_view line : lines) all += line;
+  return all;
+}
+
+void check_merge(std::vector<Feed> feeds, const Strings& options) {
+  const TemporaryFolder folder;
+  Strings arguments{"merge", "-o", folder / "output"};
+  arguments.insert(arguments.end(), options.begin(), options.end());
+  for (Feed& to : feeds) {
+    to.path = folder / to.path;
+    REQUIRE(::mkfifo(to.path.c_str(), 0600) == 0);
+    arguments.push_back(to.path);
+  }
+  ::signal(SIGPIPE, SIG_IGN);
+  const std::jthread feeder([&] { feed(feeds); });
+  const Result result = run(arguments);
+  INFO(result.err);
+  REQUIRE(result.code == 0);
+  CHECK((text_of(folder / "output") == sorted(feeds)));
+}
+
+}  // namespace
+
+TEST_CASE("pipes that are fed in turn are all read at a time", "[pipes]") {
+  const std::string text = numbers(100'000);
+  const std::vector<Feed> feeds{{"first", text, 8192}, {"second", text, 8192}};
+  for (const Strings& options : {Strings{"--lines"}, {"--lines", "-T", "1"}, {"-r", "line:bytes9"}})
+    check_merge(feeds, options);
+}
