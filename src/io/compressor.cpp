@@ -25,36 +25,24 @@ struct Compressor::Frame {
   std::unique_ptr<std::byte[]> compressed;
   std::size_t room;
   std::size_t compressed_bytes = 0;
-  bool done = false;
-  std::exception_ptr failure;
+  std::uint64_t number = 0;
+  bool done = false;  // guarded by the queue's lock
 };
 
 Compressor::Compressor(const Compression& compression, unsigned threads, std::stop_token stop,
                        TraceRow row)
-    : compression_(compression), max_in_flight_(frames_for(threads)), stop_(std::move(stop)) {
+    : compression_(compression),
+      max_in_flight_(frames_for(threads)),
+      stop_(std::move(stop)),
+      encoders_(threads),
+      queue_(threads, [this, row](Frame* frame, unsigned worker) {
+        compress(*frame, {row.trace, "compress", row.partition, worker});
+      }) {
   const std::size_t bound = make_encoder(compression)->bound(frame_bytes);
   for (std::size_t i = 0; i < max_in_flight_; ++i) free_.push_back(std::make_unique<Frame>(bound));
-  row.stage = "compress";
-  try {
-    for (row.number = 0; row.number < threads; ++row.number)
-      threads_.emplace_back([this, row] { serve(row); });
-  } catch (...) {
-    close();  // stops the threads that have started
-    throw;
-  }
 }
 
-Compressor::~Compressor() {
-  close();
-}
-
-void Compressor::close() {
-  {
-    const std::lock_guard lock(mutex_);
-    closing_ = true;
-  }
-  submitted_.notify_all();
-}
+Compressor::~Compressor() = default;
 
 std::uint64_t Compressor::memory_bytes(const Compression& compression, unsigned threads) {
   return frames_for(threads) * 2 * frame_bytes + threads * encoder_bytes(compression);
@@ -94,65 +82,43 @@ void Compressor::finish(const Write& write) {
 
 void Compressor::submit() {
   assert(filling_->plain_bytes <= frame_bytes);
-  {
-    const std::lock_guard lock(mutex_);
-    filling_->done = false;
-    in_flight_.push_back(std::move(filling_));
-    assert(in_flight_.size() <= max_in_flight_);
-  }
-  submitted_.notify_one();
+  filling_->done = false;
+  filling_->number = submitted_++;
+  const auto lock = queue_.lock();
+  in_flight_.push_back(std::move(filling_));
+  assert(in_flight_.size() <= max_in_flight_);
+  queue_.submit(in_flight_.back().get(), lock);
 }
 
 // Writes all leading frames that are done, then waits until at most `max_in_flight` are left.
 void Compressor::write_done(const Write& write, std::size_t max_in_flight) {
-  std::unique_lock lock(mutex_);
+  auto lock = queue_.lock();
   while (!in_flight_.empty()) {
     if (!in_flight_.front()->done) {
       if (in_flight_.size() <= max_in_flight) return;
       Stopwatch waiting(wait_);
-      if (!done_.wait(lock, stop_, [this] { return in_flight_.front()->done; }))
-        throw Interrupted();
+      queue_.wait(lock, stop_, [this] { return in_flight_.front()->done; });
     }
     std::unique_ptr<Frame> frame = std::move(in_flight_.front());
     in_flight_.pop_front();
-    ++written_;
     lock.unlock();
-    if (frame->failure) std::rethrow_exception(frame->failure);
     write({frame->compressed.get(), frame->compressed_bytes});
     free_.push_back(std::move(frame));
     lock.lock();
   }
 }
 
-void Compressor::serve(TraceRow row) {
-  const auto failing = [&](auto call) -> std::exception_ptr {
-    try {
-      call();
-    } catch (...) {
-      return std::current_exception();
-    }
-    return nullptr;
-  };
-  std::unique_ptr<Encoder> encoder;
-  const std::exception_ptr no_encoder = failing([&] { encoder = make_encoder(compression_); });
-  std::unique_lock lock(mutex_);
-  for (;;) {
-    submitted_.wait(lock, [this] { return closing_ || begun_ < written_ + in_flight_.size(); });
-    if (closing_) return;
-    const std::uint64_t number = begun_++;
-    assert(written_ <= number && number - written_ < in_flight_.size());
-    Frame& frame = *in_flight_[number - written_];
-    lock.unlock();
-    frame.failure = no_encoder ? no_encoder : failing([&] {
-      Stopwatch compressing(busy_, row, number);
-      frame.compressed_bytes = encoder->encode({frame.plain.get(), frame.plain_bytes},
-                                               {frame.compressed.get(), frame.room});
-      assert(frame.compressed_bytes <= frame.room);
-    });
-    lock.lock();
-    frame.done = true;
-    done_.notify_one();
+void Compressor::compress(Frame& frame, TraceRow row) {
+  std::unique_ptr<Encoder>& encoder = encoders_[row.number];
+  if (!encoder) encoder = make_encoder(compression_);
+  {
+    Stopwatch compressing(busy_, row, frame.number);
+    frame.compressed_bytes = encoder->encode({frame.plain.get(), frame.plain_bytes},
+                                             {frame.compressed.get(), frame.room});
   }
+  assert(frame.compressed_bytes <= frame.room);
+  const auto lock = queue_.lock();
+  frame.done = true;
 }
 
 }  // namespace corank

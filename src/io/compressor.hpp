@@ -5,21 +5,18 @@
 // threads, the units or the backend.
 #pragma once
 
-#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
-#include <exception>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <stop_token>
-#include <thread>
 #include <vector>
 
 #include "io/codec.hpp"
 #include "util/stopwatch.hpp"
+#include "util/worker_queue.hpp"
 
 namespace corank {
 
@@ -30,8 +27,6 @@ class Compressor {
 
   Compressor(const Compression& compression, unsigned threads, std::stop_token stop, TraceRow row);
   ~Compressor();
-  Compressor(const Compressor&) = delete;
-  Compressor& operator=(const Compressor&) = delete;
 
   // Compresses `bytes` and passes finished frames to `write`. Waits if too many frames are in
   // flight. Throws Interrupted, and what `write` throws.
@@ -49,10 +44,9 @@ class Compressor {
  private:
   struct Frame;
 
-  void close();
   void submit();
   void write_done(const Write& write, std::size_t max_in_flight);
-  void serve(TraceRow row);
+  void compress(Frame& frame, TraceRow row);
 
   Compression compression_;
   std::size_t max_in_flight_;
@@ -63,14 +57,10 @@ class Compressor {
   std::vector<std::unique_ptr<Frame>> free_;
   bool any_ = false;
 
-  std::mutex mutex_;  // guards the members below
-  std::condition_variable submitted_;
-  std::condition_variable_any done_;
-  bool closing_ = false;
-  std::deque<std::unique_ptr<Frame>> in_flight_;
-  std::uint64_t begun_ = 0;    // frames
-  std::uint64_t written_ = 0;  // frames
-  std::vector<std::jthread> threads_;
+  std::vector<std::unique_ptr<Encoder>> encoders_;  // one a thread, made by it
+  std::uint64_t submitted_ = 0;                     // frames
+  std::deque<std::unique_ptr<Frame>> in_flight_;    // guarded by the queue's lock
+  WorkerQueue<Frame*> queue_;                       // last: its threads use the members above
 };
 
 }  // namespace corank

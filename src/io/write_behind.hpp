@@ -4,17 +4,14 @@
 // error of either thread is thrown by the next call, and everything queued is then dropped.
 #pragma once
 
-#include <condition_variable>
 #include <cstddef>
-#include <deque>
-#include <exception>
+#include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <span>
-#include <thread>
 
 #include "util/stopwatch.hpp"
+#include "util/worker_queue.hpp"
 
 namespace corank {
 
@@ -28,9 +25,6 @@ class WriteBehind {
   using Owner = std::shared_ptr<const void>;
 
   WriteBehind(Write write, TraceRow row);
-  ~WriteBehind();
-  WriteBehind(const WriteBehind&) = delete;
-  WriteBehind& operator=(const WriteBehind&) = delete;
 
   // Queues `bytes`, and releases `owner` once they are written or dropped. Throws the error of an
   // earlier write or verification, after which nothing more is written.
@@ -52,24 +46,13 @@ class WriteBehind {
     Look look;  // set if there are no bytes
   };
 
-  void close();
-  void add(Job job);
-  void write_jobs(TraceRow row);
-  void verify_jobs();
-  template <class Act>
-  void serve(std::deque<Job>& from, Act act);
-  bool idle() const { return jobs_.empty() && written_.empty() && at_work_ == 0; }
+  void write(Job& job, TraceRow row);
 
   Write write_;
   StageClock busy_ = 0;
-
-  std::mutex mutex_;  // guards the members below
-  std::condition_variable changed_;
-  std::deque<Job> jobs_, written_;
-  unsigned at_work_ = 0;  // threads with a job
-  std::exception_ptr failure_;
-  bool closing_ = false;
-  std::jthread writer_, verifier_thread_;
+  std::uint64_t num_writes_ = 0;  // of the writing thread
+  WorkerQueue<Look> verifier_;
+  WorkerQueue<Job> writer_;  // destroyed first: it hands over to the verifier
 };
 
 }  // namespace corank
