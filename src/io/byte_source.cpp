@@ -8,6 +8,8 @@
 
 #include <algorithm>
 #include <array>
+#include <boost/iostreams/categories.hpp>
+#include <boost/iostreams/read.hpp>
 #include <cassert>
 #include <cerrno>
 #include <optional>
@@ -15,6 +17,7 @@
 #include <vector>
 
 #include "io/codec.hpp"
+#include "io/decompressor.hpp"
 #include "util/setting_format.hpp"
 
 namespace corank {
@@ -77,8 +80,6 @@ class FileSource : public Source {
     return read(file, into);
   }
 
-  std::uint64_t input_bytes() const override { return offset_; }
-
  private:
   std::optional<std::size_t> read(const FileDescriptor& file, std::span<std::byte> into) {
     const std::size_t got = read_at(file, into, offset_, path_);
@@ -120,8 +121,6 @@ class PipeSource : public Source {
     return static_cast<std::size_t>(got);
   }
 
-  std::uint64_t input_bytes() const override { return offset_; }
-
  private:
   std::filesystem::path path_;
   std::shared_ptr<const FileDescriptor> file_;
@@ -129,118 +128,78 @@ class PipeSource : public Source {
   std::uint64_t offset_ = 0;
 };
 
+// Reads a source as a device of Boost.Iostreams, one block for each read of the filter above it.
+struct BlockDevice {
+  using char_type = char;
+  using category = boost::iostreams::source_tag;
+
+  // Returns -1 at the end, and 0 if reading more would have to wait.
+  std::streamsize read(char* bytes, std::streamsize count) {
+    if (has_read) return 0;
+    const auto into = std::as_writable_bytes(std::span(bytes, static_cast<std::size_t>(count)));
+    const std::optional<std::size_t> got = read(into);
+    has_read = got != std::size_t{0};
+    return got ? static_cast<std::streamsize>(*got) : -1;
+  }
+  std::optional<std::size_t> read(std::span<std::byte> into) {
+    if (head.empty()) return source->read(into);
+    const auto count = static_cast<std::ptrdiff_t>(std::min(into.size(), head.size()));
+    std::copy_n(head.begin(), count, into.begin());
+    head.erase(head.begin(), head.begin() + count);
+    return count;
+  }
+
+  std::unique_ptr<Source> source;
+  std::vector<std::byte> head = {};  // bytes that were read already
+  bool has_read = false;
+};
+
 // Passes on the bytes of another source, decompressed if they are compressed.
-class DecompressedSource : public Source {
+class DecompressedSource final : public Source {
  public:
   DecompressedSource(std::filesystem::path path, std::unique_ptr<Source> input,
                      std::uint64_t max_decoder_bytes)
-      : path_(std::move(path)), input_(std::move(input)), max_decoder_bytes_(max_decoder_bytes) {}
+      : path_(std::move(path)), input_{std::move(input)}, max_decoder_bytes_(max_decoder_bytes) {}
 
   std::optional<std::size_t> read(std::span<std::byte> into) override {
-    if (!begun_ && !begin()) return 0;
-    const std::optional<std::size_t> got = decoder_ ? decode(into) : pass_on(into);
-    if (!got) decoder_.reset();  // frees its memory early
-    produced_ += got.value_or(0);
-    return got;
+    assert(!into.empty());
+    if (!is_begun_ && !begin()) return 0;
+    if (!decompressor_) return input_.read(into);
+    std::streamsize got = 0;
+    do {
+      input_.has_read = false;
+      got = decompressor_->read(input_, reinterpret_cast<char*>(into.data()),
+                                static_cast<std::streamsize>(into.size()));
+    } while (got == 0 && input_.has_read);
+    if (got >= 0) return got;
+    decompressor_.reset();  // frees its memory early
+    return std::nullopt;
   }
-
-  std::uint64_t input_bytes() const override { return input_->input_bytes(); }
 
  private:
   // Returns false while too little has come from a pipe to tell the codec.
   bool begin() {
-    while (left_.size() < recognised_bytes && !input_ended_)
-      if (!read_more()) return false;
-    codec_ = codec_of(path_, left_);
-    decoder_ = make_decoder(codec_, max_decoder_bytes_);
-    begun_ = true;
+    std::vector<std::byte>& head = input_.head;
+    for (bool has_ended = false; head.size() < recognised_bytes && !has_ended;) {
+      const std::size_t had = head.size();
+      head.resize(head_bytes);
+      const std::optional<std::size_t> got = input_.source->read(std::span(head).subspan(had));
+      head.resize(had + got.value_or(0));
+      if (got == std::size_t{0}) return false;
+      has_ended = !got;
+    }
+    const Codec codec = codec_of(path_, head);
+    if (codec != Codec::none)
+      decompressor_.emplace(block_bytes, path_.string(), codec, max_decoder_bytes_);
+    is_begun_ = true;
     return true;
   }
 
-  // Adds to the unread bytes, which begin the block. Returns false if a pipe is empty.
-  bool read_more() {
-    block_.resize(block_bytes);
-    const auto got = input_->read(std::span(block_).subspan(left_.size()));
-    input_ended_ = !got;
-    left_ = std::span(block_).first(left_.size() + got.value_or(0));
-    return got != std::size_t{0};
-  }
-
-  std::optional<std::size_t> pass_on(std::span<std::byte> into) {
-    if (left_.empty()) {
-      block_ = {};
-      return input_->read(into);
-    }
-    const std::size_t count = std::min(into.size(), left_.size());
-    std::copy_n(left_.begin(), count, into.begin());
-    left_ = left_.subspan(count);
-    return count;
-  }
-
-  std::optional<std::size_t> decode(std::span<std::byte> into) {
-    std::size_t done = 0;
-    while (done < into.size()) {
-      if (left_.empty() && !holds_more_ && !input_ended_ && (done != 0 || !read_more()))
-        return done;
-      if (!in_frame_) skip_padding();
-      if (!in_frame_ && left_.empty()) {
-        if (!input_ended_) continue;
-        if (done == 0) return std::nullopt;
-        return done;
-      }
-      const bool at_end = left_.empty() && !holds_more_;
-      Decoder::Step step{};
-      try {
-        step = decoder_->decode(left_, into.subspan(done));
-      } catch (const CodecNeedsMemory&) {
-        throw Error(ErrorCode::memory,
-                    fmt::format("{}: its {} data need more memory to be decompressed than the "
-                                "budget, {} bytes; use a "
-                                "larger {}, or decompress it with the {} program first",
-                                path_.string(), name_of(codec_), max_decoder_bytes_,
-                                Setting::memory, name_of(codec_)));
-      } catch (const CodecError& error) {
-        fail(done, fmt::format("is damaged, {},", error.what()));
-      }
-      assert(step.consumed <= left_.size() && step.produced <= into.size() - done);
-      left_ = left_.subspan(step.consumed);
-      done += step.produced;
-      in_frame_ = !step.frame_ended;
-      holds_more_ = in_frame_ && done == into.size();
-      if (at_end && in_frame_ && step.produced == 0) fail(done, "ends too early,");
-    }
-    return done;
-  }
-
-  // Skips zeros after the last frame, left by tapes and block copies. gzip and xz accept them, too.
-  void skip_padding() {
-    if (codec_ != Codec::gzip && codec_ != Codec::xz) return;
-    const auto data = std::ranges::find_if(left_, [](std::byte b) { return b != std::byte{}; });
-    left_ = left_.subspan(static_cast<std::size_t>(data - left_.begin()));
-  }
-
-  [[noreturn]] void fail(std::size_t done, const std::string& what) const {
-    const std::uint64_t produced = produced_ + done;
-    throw Error(fmt::format("{}: its {} data {} at byte {}, after {} bytes of what it holds; {}",
-                            path_.string(), name_of(codec_), what,
-                            input_->input_bytes() - left_.size(), produced,
-                            produced != 0 ? "get it anew"
-                                          : "get it anew or, if it is not compressed, use " +
-                                                to_marker(Setting::no_decompression)));
-  }
-
   std::filesystem::path path_;
-  std::unique_ptr<Source> input_;
+  BlockDevice input_;
   std::uint64_t max_decoder_bytes_;
-  bool begun_ = false;
-  bool input_ended_ = false;
-  Codec codec_ = Codec::none;
-  std::unique_ptr<Decoder> decoder_;  // null: the input is not compressed
-  std::vector<std::byte> block_;
-  std::span<const std::byte> left_;  // unread rest of the block
-  bool in_frame_ = false;
-  bool holds_more_ = false;  // the decoder may produce more without new input
-  std::uint64_t produced_ = 0;
+  bool is_begun_ = false;
+  std::optional<Decompressor> decompressor_;  // null: the input is not compressed
 };
 
 }  // namespace

@@ -13,7 +13,7 @@
 #include <stop_token>
 
 #include "corank/compression.hpp"
-#include "io/codec.hpp"
+#include "io/decompressor.hpp"
 #include "io/file.hpp"
 
 namespace corank {
@@ -28,9 +28,6 @@ class Source {
   // the caller can do something else. Throws Error with the file and the offset, and Interrupted if
   // a stop is requested.
   virtual std::optional<std::size_t> read(std::span<std::byte> into) = 0;
-
-  // Returns the bytes read so far, before decompression, for progress reports.
-  virtual std::uint64_t input_bytes() const = 0;
 };
 
 // Reads until `into` is full or the input ends; returns the number of bytes read.

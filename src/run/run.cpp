@@ -69,8 +69,6 @@ class Run::PeekableSource final : public Source {
     return count;
   }
 
-  std::uint64_t input_bytes() const override { return source_->input_bytes(); }
-
  private:
   // Reads more of the head, up to `bytes` bytes. Returns false if a pipe is empty.
   bool extend_head(std::uint64_t bytes) {

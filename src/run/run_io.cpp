@@ -10,7 +10,7 @@
 #include <optional>
 
 #include "corank/error.hpp"
-#include "io/codec.hpp"
+#include "io/decompressor.hpp"
 #include "io/file.hpp"
 #include "io/mapped_file.hpp"
 #include "util/buffer_pool.hpp"

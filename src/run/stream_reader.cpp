@@ -30,7 +30,6 @@ class RunSource final : public Source {
     at_ += count;
     return count;
   }
-  std::uint64_t input_bytes() const override { return at_; }
 
  private:
   const Run& run_;

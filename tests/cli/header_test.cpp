@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "io/codec.hpp"
+#include "io/decompressor.hpp"
 #include "support/program.hpp"
 
 using namespace corank;
