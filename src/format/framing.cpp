@@ -9,11 +9,10 @@
 #include <numeric>
 
 #include "corank/error.hpp"
+#include "util/setting_format.hpp"
 
 #ifdef __x86_64__
 #include <immintrin.h>
-
-#include "util/setting_format.hpp"
 #endif
 
 namespace corank {
@@ -196,6 +195,7 @@ class Index {
   bool stopped() const { return room() == 0 || indexed_.bad; }
 
   Indexed result() {
+    indexed_.rows = reinterpret_cast<const std::byte*>(into_.data());
     if (max_bytes_ != 0) indexed_.max_words = max_text_words(layout_, max_bytes_);
     return indexed_;
   }

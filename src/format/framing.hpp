@@ -36,6 +36,7 @@ struct BadRecord {
 };
 
 struct Indexed {
+  const std::byte* rows = nullptr;  // the first row
   std::uint64_t records = 0;
   std::uint64_t bytes = 0;      // of the records, which are contiguous from the start of the block
   std::uint64_t max_words = 0;  // upper bound on the words of a key

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cassert>
 
 #include "corank/error.hpp"
 #include "format/resolution.hpp"
@@ -115,6 +116,17 @@ struct BoundValues {
 
 }  // namespace
 
+std::vector<std::byte> record_with(const TextLayout& layout, const std::vector<std::string>& values,
+                                   Setting option) {
+  assert(values.size() == layout.columns_count);
+  if (layout.kind == TextKind::pairs) return make_pair_record(layout, values[0]);
+  const BoundValues bound{layout, values, option};
+  const auto values_of = bound.by_column();
+  std::vector<std::byte> record = bound.make_record(values_of);
+  bound.verify(values_of, record);
+  return record;
+}
+
 TextBound::TextBound(const TextLayout& layout, const std::vector<std::string>& values,
                      Setting option)
     : layout_(layout) {
@@ -122,14 +134,7 @@ TextBound::TextBound(const TextLayout& layout, const std::vector<std::string>& v
     throw Error(ErrorCode::options, fmt::format("{}: there are {} values, and {} keys", option,
                                                 values.size(), layout.columns_count));
   layout_.columns_count = static_cast<std::uint32_t>(values.size());
-  if (layout.kind == TextKind::pairs) {
-    record_ = make_pair_record(layout_, values[0]);
-  } else {
-    const BoundValues bound{layout_, values, option};
-    const auto values_of = bound.by_column();
-    record_ = bound.make_record(values_of);
-    bound.verify(values_of, record_);
-  }
+  record_ = record_with(layout_, values, option);
   word_ = text_word(layout_, record_.data(), record_.size(), 0);
 }
 

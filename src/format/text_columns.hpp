@@ -17,6 +17,11 @@
 
 namespace corank {
 
+// Returns a record that has `values` in the leading key columns of `layout`, one for each. Throws
+// Error if a value cannot be one of its key; `option` names the option in errors.
+std::vector<std::byte> record_with(const TextLayout& layout, const std::vector<std::string>& values,
+                                   Setting option);
+
 // Bound: values of the leading keys, to compare records with.
 class TextBound {
  public:

@@ -2,76 +2,85 @@
 
 #include <fmt/format.h>
 
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "corank/error.hpp"
-#include "format/framing.hpp"
+#include "format/rows.hpp"
 #include "jobs/scan.hpp"
-#include "ops/filter.hpp"
-#include "ops/text_operators.hpp"
 #include "run/key_search.hpp"
 #include "util/setting_format.hpp"
 
 namespace corank {
+namespace {
+
+// Returns the part of the run that holds all its records with the key of `row`: all of it unless
+// they can be found by search.
+Run range_of(const Run& run, const RecordFormat& format, const std::byte* row) {
+  if (run.record_bytes() != format.record_bytes()) return run;
+  const KeyLayout layout = format.keys().layout();
+  const std::uint64_t first = lower_bound(run, layout, row);
+  return run.stretch(first, upper_bound(run, layout, row) - first);
+}
+
+// Returns the places of the first records, at most `max_places`, that have the key of `row` and
+// pass the filter.
+std::vector<std::string> places_of_equals(const Run& run, const RecordFormat& format,
+                                          const std::optional<RowFilter>& filter,
+                                          const std::byte* row, std::size_t max_places) {
+  const KeyLayout layout = format.keys().layout();
+  std::vector<RowFilter::Mask> scratch;
+  std::vector<std::string> places;
+  scan_blocks(range_of(run, format, row), format, [&](const ScannedBlock& block) {
+    for (std::uint64_t i = 0; i < block.rows.count && places.size() < max_places; ++i) {
+      const std::byte* const other = block.rows.data + i * format.row_bytes();
+      if (record_less(layout, other, row) || record_less(layout, row, other) ||
+          (filter && filter->test({other, 1}, scratch)[0] == 0))
+        continue;
+      places.push_back(fmt::format(
+          "{}: {}", run.path().string(),
+          format.place_of(run.header_lines(), block.first + i, offset_of(format, block, i))));
+    }
+  });
+  return places;
+}
+
+}  // namespace
 
 void throw_temporary_corrupted(const Run& run) {
   throw Corrupted(run.path().string() +
                   ": a temporary file here did not hold what was written to it");
 }
 
-void throw_first_out_of_order(const Run& run, std::uint64_t found, const KeyEncoding& encoding) {
+void throw_first_out_of_order(const Run& run, std::uint64_t found, const RecordFormat& format) {
   if (run.is_temporary()) throw_temporary_corrupted(run);
-  const TextLayout* const text = encoding.layout().text;
   if (run.input().is_stream)
-    throw OutOfOrder(run.path(), found, 0,
-                     text ? place_of(*text, run.header_lines(), found, std::nullopt)
-                          : fmt::format("record {}", found),
-                     text ? advice_on_disorder(*text, found) : "");
-  scan(run.whole(), encoding, false);
+    throw OutOfOrder(run.path(), found, 0, format.place_of(run.header_lines(), found, std::nullopt),
+                     format.advice_on_disorder(found));
+  scan(run.whole(), format, false);
   throw Corrupted(fmt::format("{}: record {} was out of order in memory, but is not in the run",
                               run.path().string(), found));
 }
 
-void throw_equal(std::span<const Run> runs, const Schema& schema, const KeyEncoding& encoding,
-                 const Condition& where, const std::byte* record, const std::string& key_text) {
-  const KeyLayout layout = encoding.layout();
-  const Filter filter(schema, where);
-  std::vector<Filter::Mask> scratch;
-  std::vector<std::byte> other(schema.record_bytes);
-  std::string places;
-  unsigned found = 0;
-  for (const Run& run : runs) {
-    const std::uint64_t end = upper_bound(run, layout, record);
-    for (std::uint64_t i = lower_bound(run, layout, record); i < end && found < 2; ++i) {
-      run.read(i, 1, other);
-      if (!where.steps.empty() && filter.test(other.data(), 1, scratch)[0] == 0) continue;
-      const std::uint64_t number = run.first() + i;
-      places +=
-          fmt::format("{}{}: record {} (byte {})", found++ == 0 ? "" : " and ", run.path().string(),
-                      number, run.header_bytes() + number * schema.record_bytes);
-    }
-  }
-  throw Error(ErrorCode::duplicate_key,
-              fmt::format("{} have the same key, {}; choose another {} to merge them", places,
-                          key_text, Setting::on_equal));
-}
-
-void throw_equal_text(std::span<const Run> runs, const KeyEncoding& encoding,
-                      const TextFilter* filter, std::span<const std::byte> record) {
-  std::string places;
-  unsigned found = 0;
+void throw_equal(std::span<const Run> runs, const RecordFormat& format, const Query& query,
+                 std::span<const std::byte> record) {
+  RowCopy copy;
+  copy.assign_record(format.keys().layout(), record);
+  const std::byte* const row = copy.row();
+  const std::optional<RowFilter> filter = format.filter(query);
+  std::vector<std::string> places;
   for (const Run& run : runs) {
     if (run.input().is_stream) continue;  // a pipe cannot be read again
-    for (const FoundRecord& equal : find_equals(run, encoding, filter, record, 2 - found))
-      places += fmt::format(
-          "{}{}: {}", found++ == 0 ? "" : " and ", run.path().string(),
-          place_of(*encoding.layout().text, run.header_lines(), equal.record, equal.byte));
+    for (std::string& place : places_of_equals(run, format, filter, row, 2 - places.size()))
+      places.push_back(std::move(place));
   }
   throw Error(
       ErrorCode::duplicate_key,
       fmt::format("{}{}have the same key, {}; choose another {} to merge them",
-                  places.empty() ? "two records" : places, found == 1 ? " and one of a pipe " : " ",
-                  text_key_text(*encoding.layout().text, record), Setting::on_equal));
+                  places.empty() ? "two records" : fmt::format("{}", fmt::join(places, " and ")),
+                  places.size() == 1 ? " and one of a pipe " : " ", format.key_text(row),
+                  Setting::on_equal));
 }
 
 }  // namespace corank

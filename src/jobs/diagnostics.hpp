@@ -7,11 +7,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <string>
 
-#include "corank/key.hpp"
 #include "corank/query.hpp"
-#include "format/text_columns.hpp"
+#include "format/record_format.hpp"
 #include "run/run.hpp"
 
 namespace corank {
@@ -20,20 +18,14 @@ namespace corank {
 // it is reported itself if the run is a pipe, which cannot be read again. Throws Corrupted if the
 // run is in order after all, or is a temporary run.
 [[noreturn]] void throw_first_out_of_order(const Run& run, std::uint64_t found,
-                                           const KeyEncoding& encoding);
+                                           const RecordFormat& format);
 
 // Throws Corrupted: a temporary run does not hold the bytes that were written to it.
 [[noreturn]] void throw_temporary_corrupted(const Run& run);
 
-// Throws Error, which names the first two records of `runs` that fulfil `where` and have the key of
-// `record`. `key_text` is that key as text.
-[[noreturn]] void throw_equal(std::span<const Run> runs, const Schema& schema,
-                              const KeyEncoding& encoding, const Condition& where,
-                              const std::byte* record, const std::string& key_text);
-
-// Throws Error, which names the first two variable-length records that pass `filter` (null: any)
-// and have the key of `record`. Skips pipes, which cannot be read again.
-[[noreturn]] void throw_equal_text(std::span<const Run> runs, const KeyEncoding& encoding,
-                                   const TextFilter* filter, std::span<const std::byte> record);
+// Throws Error, which names the first two records of `runs` that fulfil Query::where and have the
+// key of `record`. Skips pipes, which cannot be read again.
+[[noreturn]] void throw_equal(std::span<const Run> runs, const RecordFormat& format,
+                              const Query& query, std::span<const std::byte> record);
 
 }  // namespace corank

@@ -23,7 +23,7 @@
 #include "plan/plan.hpp"
 #include "run/header.hpp"
 #include "run/run_io.hpp"
-#include "run/run_ranges.hpp"
+#include "run/run_search.hpp"
 #include "util/math.hpp"
 #include "util/setting_format.hpp"
 
@@ -58,23 +58,12 @@ bool has_streams(std::span<const Run> runs) {
   return std::ranges::any_of(runs, &Run::is_stream);
 }
 
-// Removes the headers from the runs, and returns the common header and the line that determines the
-// columns.
-FileStart read_start(std::vector<Run>& runs, const Options& options) {
-  FileStart start{take_header(runs, options), {}};
-  if (options.text)
-    start.columns_line = options.text->header ? start.header.names
-                                              : widest_first_record(runs, *options.text,
-                                                                    options.query, options.stop);
-  return start;
-}
-
 // Returns the runs in the order in which they are merged. Runs that are read from start to end
 // count bytes. The minuend of an intersection or subtraction comes last; see SetOperation.
 std::vector<Run> ordered(std::vector<Run> runs, const Options& options) {
   for (const Run& run : runs)
     if (run.is_stream()) check_stream_options(options, run);
-  if (options.text || has_streams(runs))
+  if (has_streams(runs))
     for (Run& run : runs) run.count_bytes();
   const OnEqual kind = options.query.on_equal;
   if (kind == OnEqual::intersect || kind == OnEqual::subtract)
@@ -88,11 +77,7 @@ std::vector<Run> narrowed(std::vector<Run> runs, const MergeFormat& format,
                           const PassOperators& operators, const RunCuts& cuts,
                           const Options& options) {
   const Query& query = options.query;
-  if (options.text) {
-    if (format.finds_lines()) keep_range(runs, format.text(), query);
-    return runs;
-  }
-  keep_range(runs, options);
+  if (format.can_search()) keep_range(runs, format.input(), query);
   if (operators.empty() && query.limit) cuts.keep_first(*query.limit, runs);
   return runs;
 }
@@ -156,13 +141,13 @@ MergeJob::MergeJob(std::vector<Run> runs, const Options& options, FileStart star
     : options_(options),
       threads_(options.threads ? options.threads
                                : std::max(std::thread::hardware_concurrency(), 1u)),
-      format_(options, std::move(start), has_streams(runs), runs.size()),
+      format_(options, std::move(start), has_streams(runs)),
       operators_(format_.operators(runs.size())),
-      cuts_(format_.encoding(), options.copy_only),
+      cuts_(format_.input(), options.copy_only),
       runs_(narrowed(runs, format_, operators_, cuts_, options)),
       fingerprints_(runs_.size()),
       run_records_(records_of(runs_)),
-      budget_(options, runs_, threads_),
+      budget_(options, format_.input(), runs_, threads_),
       backends_(options, known_bytes(runs_)),
       progress_(options, !format_.has_streams()),
       passes_({.options = options,
@@ -178,7 +163,7 @@ MergeJob::MergeJob(std::vector<Run> runs, const Options& options, FileStart star
                                                       : fingerprint_sums().front(),
                .inputs = inputs_}) {
   scheduler_.initialize();
-  if (options.query.on_equal == OnEqual::error) inputs_ = options.text ? std::move(runs) : runs_;
+  if (options.query.on_equal == OnEqual::error) inputs_ = std::move(runs);
 }
 
 Stats MergeJob::into_file(const std::filesystem::path& path) {
@@ -220,7 +205,7 @@ Plan MergeJob::plan(const std::filesystem::path& path) {
   plan.is_copy = options_.copy_only;
   plan.num_runs = runs_.size();
   plan.has_known_size = !format_.has_streams();
-  plan.records = format_.description();
+  plan.records = format_.input().traits().name;
   plan.operators = operator_names(options_.query);
   plan.input_bytes = run_records_ * format_.record_bytes();
   std::size_t num_left = runs_.size();
@@ -331,8 +316,9 @@ void MergeJob::skip_written(std::span<Partition> partitions) {
   const std::uint64_t done = partitions.front().begin;
   if (done == 0) return;
   const std::vector<std::uint64_t> cut =
-      options_.text ? resumed_.cut
-                    : cuts_.checked(done, runs_, std::vector<std::uint64_t>(runs_.size()));
+      format_.is_sequential()
+          ? resumed_.cut
+          : cuts_.checked(done, runs_, std::vector<std::uint64_t>(runs_.size()));
   assert(cut.size() == runs_.size());
   for (std::size_t i = 0; i < runs_.size(); ++i)
     runs_[i] = runs_[i].stretch(cut[i], runs_[i].records() - cut[i]);
@@ -410,7 +396,7 @@ void MergeJob::replan_after_set_passes(std::span<Partition> partitions,
   assert(edges.empty() || edges.size() == partitions.size());
   const std::uint64_t records = records_of(runs_);
   operators_ = format_.operators(runs_.size());
-  if (options_.text)
+  if (format_.is_sequential())
     for (std::size_t i = 0; i < partitions.size(); ++i)
       partitions[i] = {part_of(records, i, partitions.size()),
                        part_of(records, i + 1, partitions.size())};

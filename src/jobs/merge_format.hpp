@@ -5,12 +5,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
-#include "corank/key.hpp"
 #include "corank/options.hpp"
+#include "format/record_format.hpp"
 #include "ops/operator_chain.hpp"
 #include "ops/text_operators.hpp"
 #include "run/header.hpp"
@@ -26,6 +25,11 @@ struct PassOperators {
   bool empty() const { return !fixed && !text; }
   // True if every record is emitted, though perhaps changed.
   bool keeps_count() const { return !text && (!fixed || fixed->keeps_count()); }
+  // True if no two records of the output have equal keys.
+  bool has_distinct_keys() const {
+    return (fixed && fixed->groups() && !fixed->set_operation()) ||
+           (text && text->groups() && !text->set_operation());
+  }
   const OperatorChain* fixed_chain() const { return fixed.get(); }
   const TextOperatorChain* text_chain() const { return text.get(); }
 };
@@ -39,30 +43,35 @@ struct FileStart {
   // Line that determines the columns: the header or, without a header, a record.
   std::string columns_line;
 };
+// Removes the headers from the runs, and returns the common header and the line that determines the
+// columns.
+FileStart read_start(std::vector<Run>& runs, const Options& options);
 
 // Immutable. `options` must outlive it; returned operators point into it.
 class MergeFormat {
  public:
-  // `has_streams` tells that some run is compressed or a pipe, and `num_runs` how many there are.
-  MergeFormat(const Options& options, FileStart start, bool has_streams, std::size_t num_runs);
+  // `has_streams` tells that some run is compressed or a pipe.
+  MergeFormat(const Options& options, FileStart start, bool has_streams);
   MergeFormat(const MergeFormat&) = delete;
   MergeFormat& operator=(const MergeFormat&) = delete;
 
-  const KeyEncoding& encoding() const { return encoding_; }  // of the runs
-  TextLayout text() const { return text_->layout(); }        // of variable-length records
+  // Return the formats of the runs and of the output.
+  const RecordFormat& input() const { return *input_; }
+  const RecordFormat& output() const { return projection_ ? projection_->output() : *input_; }
+  // Returns the projection of the output; null if it has whole records.
+  const Projection* projection() const { return projection_.get(); }
   // Return the line of column names of the runs, which may be empty, and everything before the
   // records of the output.
   const std::string& header() const { return header_; }
   const std::string& output_header() const { return output_header_; }
 
-  std::string description() const;  // of the records, human-readable
   bool has_streams() const { return has_streams_; }
   // True if runs are read from start to end, and count bytes instead of records.
-  bool is_sequential() const { return has_streams_ || options_.text; }
-  std::uint32_t record_bytes() const { return is_sequential() ? 1 : options_.record.record_bytes; }
-  std::uint32_t output_bytes() const { return is_sequential() ? 1 : output_schema_.record_bytes; }
-  // True if a line can be found by search: not in a stream, in CSV or in pairs.
-  bool finds_lines() const { return options_.text->kind == TextKind::lines && !has_streams_; }
+  bool is_sequential() const { return has_streams_ || !input_->traits().has_fixed_size; }
+  std::uint32_t record_bytes() const { return is_sequential() ? 1 : input_->record_bytes(); }
+  std::uint32_t output_bytes() const { return is_sequential() ? 1 : output().record_bytes(); }
+  // True if keys can be found in the runs by search.
+  bool can_search() const { return input_->traits().can_search && !has_streams_; }
 
   // Returns the operators of a last pass over `num_runs` runs.
   PassOperators operators(std::size_t num_runs) const;
@@ -75,17 +84,11 @@ class MergeFormat {
   OutputOrder order(const PassOperators& operators, bool is_last) const;
 
  private:
-  void select_columns(const TextSelection& selection);
-
   const Options& options_;
   bool has_streams_;
-  std::string preamble_;  // text before the line of column names in the output
   std::string columns_line_, header_, output_header_;
-  std::optional<TextEncoding> text_;
-  KeyEncoding encoding_;
-  Schema output_schema_;
-  std::optional<TextEncoding> output_text_;  // of records that are selected columns
-  std::optional<KeyEncoding> output_encoding_;
+  std::unique_ptr<const RecordFormat> input_;
+  std::unique_ptr<const Projection> projection_;
 };
 
 }  // namespace corank

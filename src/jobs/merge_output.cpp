@@ -69,14 +69,15 @@ bool wants_direct(const Options& options, std::uint64_t file_bytes) {
 
 void MergeOutput::open(std::span<const Partition> partitions, std::span<const Run> runs,
                        const PassOperators& operators) {
-  const std::uint64_t output_digest = digest(
-      output_description(options_, compression_, format_.encoding(), format_.header(), runs));
+  const std::uint64_t output_digest =
+      digest(output_description(options_, compression_, format_, runs));
   const std::uint64_t added_bytes =
-      options_.text && options_.resume ? missing_terminators(runs, format_.text()) : 0;
+      options_.resume ? missing_terminators(runs, format_.input()) : 0;
   // A projected record has a delimiter for each column that it lacks, so the output may be longer
   // than the runs.
   const std::uint64_t max_growth = std::max<std::uint64_t>(options_.query.text_select.size(), 1);
-  const bool may_be_shorter = !operators.keeps_count() || (operators.fixed && options_.query.limit);
+  const bool may_be_shorter =
+      !operators.keeps_count() || (!operators.empty() && options_.query.limit);
   const AtomicFile::Settings settings{options_.overwrite, options_.resume,
                                       options_.checkpoint_interval};
   const auto is_input = [runs](FileIdentity file) {
@@ -113,8 +114,7 @@ void MergeOutput::resume_file(Writer& writer, Partition& partition, std::string_
                               Resumed& resumed) {
   const AtomicFile* const file = writer.atomic();
   if (!file || !options_.resume) return writer.resume_at(0, 0);
-  const OutputOrigin origin{options_,      format_.encoding(),      format_.header(),
-                            output_header, operators.keeps_count(), operators.text_chain()};
+  const OutputOrigin origin{options_, format_, output_header, operators};
   const std::optional<Resumption> found = find_resumption(*file, origin, runs, partition);
   const std::string_view reason = found ? file->why_not_resumable() : output_differs;
   if (!reason.empty()) warn_starting_over(options_, writer.path(), reason);

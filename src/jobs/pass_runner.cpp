@@ -50,8 +50,9 @@ std::uint64_t PassRunner::wanted_bytes(const PassSpec& spec) const {
   if (!spec.is_last || spec.operators.empty() || !options.query.limit) return all;
   const std::uint64_t limit = *options.query.limit;
   const std::uint64_t records = spec.partitions.back().end;
-  if (options.text) return std::max(min_bytes, std::min(limit, records) * usual_text_bytes);
-  return std::max(min_bytes, limit < records ? limit * options.record.record_bytes : all);
+  const std::uint32_t record_bytes = context_.format.input().record_bytes();
+  if (record_bytes == 0) return std::max(min_bytes, std::min(limit, records) * usual_text_bytes);
+  return std::max(min_bytes, limit < records ? limit * record_bytes : all);
 }
 
 // Returns the bytes of merged units that are not read again soon, which are written with
@@ -68,7 +69,7 @@ std::uint64_t PassRunner::streamed_unit_bytes(const PassSpec& spec, const PassPl
 std::vector<std::unique_ptr<Backend>> PassRunner::make_backends(const PassSpec& spec,
                                                                 PassPlan& plan) {
   if (context_.options.copy_only) return {};
-  const BackendConfig config{.encoding = &context_.format.encoding(),
+  const BackendConfig config{.encoding = &context_.format.input().keys(),
                              .unit_records = plan.unit_records,
                              .tokens = plan.tokens,
                              .threads = threads_of(spec),
@@ -100,7 +101,7 @@ std::uint64_t PassRunner::run(const PassSpec& spec) {
   for (std::size_t i = 0; i < partitions.size(); ++i)
     passes.push_back({.sequential = context_.format.is_sequential(),
                       .runs = partitions[i],
-                      .encoding = context_.format.encoding(),
+                      .encoding = context_.format.input().keys(),
                       .plan = plan,
                       .shape = spec.operators.fixed_chain(),
                       .limit = spec.limit,
@@ -127,19 +128,16 @@ std::uint64_t PassRunner::run(const PassSpec& spec) {
 
 // Executes the passes; errors that name a unit's record become errors that name a file's.
 void PassRunner::execute(const PassSpec& spec, std::span<const Pass> passes) {
-  const KeyEncoding& encoding = context_.format.encoding();
+  const RecordFormat& format = context_.format.input();
   const auto start = TraceClock::now();
   try {
     run_passes(passes, totals_);
   } catch (const RunOutOfOrder& found) {
     // A file that was changed meanwhile is the cause, if there is one.
     for (const Run& run : spec.runs) run.check_unchanged();
-    throw_first_out_of_order(spec.runs[found.run], found.record, encoding);
+    throw_first_out_of_order(spec.runs[found.run], found.record, format);
   } catch (const EqualKeys& found) {
-    if (const TextOperatorChain* const text = spec.operators.text_chain())
-      throw_equal_text(context_.inputs, encoding, text->filter(), found.record);
-    throw_equal(context_.inputs, context_.options.record, encoding, context_.options.query.where,
-                found.record.data(), spec.operators.fixed->key_text(found.record.data()));
+    throw_equal(context_.inputs, format, context_.options.query, found.record);
   } catch (const Error&) {
     if (std::ranges::any_of(spec.runs, &Run::is_mapped))
       for (const Run& run : spec.runs) run.check_unchanged();

@@ -6,8 +6,7 @@
 
 #include "jobs/diagnostics.hpp"
 #include "run/key_search.hpp"
-#include "run/line_search.hpp"
-#include "run/slice.hpp"
+#include "run/run_search.hpp"
 
 namespace corank {
 
@@ -19,15 +18,13 @@ std::uint64_t records_of(std::span<const Run> runs) {
 
 RunCuts::Positions RunCuts::at(std::uint64_t rank, std::span<const Run> runs) const {
   assert(rank <= records_of(runs));
-  const TextLayout* const text = encoding_.layout().text;
-  if (rank != records_of(runs) && !copies_)
-    return text ? cut_lines(rank, runs, *text) : cut_runs(rank, runs, encoding_).position;
+  if (rank != records_of(runs) && !copies_) return cut_at(rank, runs, format_);
   Positions position;
   for (const Run& run : runs) {
     position.push_back(std::min(rank, run.records()));
     rank -= position.back();
-    if (text && !run.is_stream() && position.back() != 0)
-      position.back() = next_line(run, *text, position.back() - 1);
+    if (position.back() != run.records())
+      position.back() = end_of_record(run, format_, position.back());
   }
   return position;
 }
@@ -38,9 +35,10 @@ RunCuts::Positions RunCuts::checked(std::uint64_t rank, std::span<const Run> run
   Positions to = at(rank, runs);
   // A cut lies before `from` only if that run is not sorted.
   for (std::size_t run = 0; run < runs.size(); ++run)
-    if (to[run] < from[run] || (to[run] > 0 && to[run] < runs[run].records() && !copies_ &&
-                                !encoding_.layout().text && !in_order_at(runs[run], to[run])))
-      throw_first_out_of_order(runs[run], to[run], encoding_);
+    if (to[run] < from[run] ||
+        (to[run] > 0 && to[run] < runs[run].records() && !copies_ &&
+         format_.traits().has_fixed_size && !in_order_at(runs[run], to[run])))
+      throw_first_out_of_order(runs[run], to[run], format_);
   return to;
 }
 
@@ -48,7 +46,7 @@ RunCuts::Positions RunCuts::behind_group(Positions cut, std::span<const Run> run
   assert(cut.size() == runs.size());
   const std::vector<std::byte> last = last_before(cut, runs);
   for (std::size_t run = 0; run < runs.size() && !last.empty(); ++run)
-    cut[run] = std::max(cut[run], upper_bound(runs[run], encoding_.layout(), last.data()));
+    cut[run] = std::max(cut[run], upper_bound(runs[run], layout(), last.data()));
   return cut;
 }
 
@@ -59,7 +57,7 @@ std::vector<std::byte> RunCuts::last_before(const Positions& cut, std::span<cons
     assert(cut[run] <= runs[run].records());
     record.resize(runs[run].record_bytes());
     runs[run].read(cut[run] - 1, 1, record);
-    if (last.empty() || record_less(encoding_.layout(), last.data(), record.data())) last = record;
+    if (last.empty() || record_less(layout(), last.data(), record.data())) last = record;
   }
   return last;
 }
@@ -68,7 +66,7 @@ std::uint64_t RunCuts::rank_behind(const std::vector<std::byte>& last,
                                    std::span<const Run> runs) const {
   std::uint64_t rank = 0;
   for (const Run& run : runs)
-    if (!last.empty()) rank += upper_bound(run, encoding_.layout(), last.data());
+    if (!last.empty()) rank += upper_bound(run, layout(), last.data());
   return rank;
 }
 
@@ -108,7 +106,7 @@ bool RunCuts::in_order_at(const Run& run, std::uint64_t record) const {
   assert(0 < record && record < run.records());
   std::vector<std::byte> pair(2 * run.record_bytes());
   run.read(record - 1, 2, pair);
-  return !record_less(encoding_.layout(), pair.data() + run.record_bytes(), pair.data());
+  return !record_less(layout(), pair.data() + run.record_bytes(), pair.data());
 }
 
 }  // namespace corank

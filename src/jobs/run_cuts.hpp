@@ -1,6 +1,6 @@
 // Finds partition boundaries, group ends and limits by binary search in the run files.
 //
-// Borrows the key encoding and reads the runs; const functions are thread-safe. Ranks and positions
+// Borrows the format and reads the runs; const functions are thread-safe. Ranks and positions
 // count records, or bytes if the records are lines. Throws Error if a file cannot be read.
 #pragma once
 
@@ -9,7 +9,7 @@
 #include <span>
 #include <vector>
 
-#include "corank/key.hpp"
+#include "format/record_format.hpp"
 #include "run/run.hpp"
 
 namespace corank {
@@ -28,8 +28,8 @@ class RunCuts {
   // Cut through all runs: the number of records of each run before it.
   using Positions = std::vector<std::uint64_t>;
 
-  // `encoding` must outlive the object. With `copies` the runs are concatenated, not merged.
-  RunCuts(const KeyEncoding& encoding, bool copies) : encoding_(encoding), copies_(copies) {}
+  // `format` must outlive the object. With `copies` the runs are concatenated, not merged.
+  RunCuts(const RecordFormat& format, bool copies) : format_(format), copies_(copies) {}
 
   // Returns the co-rank of `rank`: the cut after the first `rank` merged records. For lines, the
   // cut is near `rank` bytes, and equal keys are on one side.
@@ -60,7 +60,9 @@ class RunCuts {
   // Returns whether `record` and its predecessor in the run are in order.
   bool in_order_at(const Run& run, std::uint64_t record) const;
 
-  const KeyEncoding& encoding_;
+  KeyLayout layout() const { return format_.keys().layout(); }
+
+  const RecordFormat& format_;
   bool copies_;
 };
 

@@ -25,8 +25,10 @@ constexpr std::uint64_t bookkeeping_bytes_per_run = 768;
 
 }  // namespace
 
-Budget::Budget(const Options& options, std::span<const Run> runs, unsigned threads)
+Budget::Budget(const Options& options, const RecordFormat& format, std::span<const Run> runs,
+               unsigned threads)
     : options_(options),
+      record_bytes_(format.record_bytes()),
       threads_(threads),
       has_streams_(std::ranges::any_of(runs, &Run::is_stream)),
       memory_bytes_(memory_budget(options.memory_bytes)),
@@ -53,8 +55,7 @@ std::uint64_t Budget::widest(std::size_t partitions) const {
   assert(partitions != 0);
   // Decompressors and pipes get the other half.
   const std::uint64_t bytes = bytes_ / partitions / (has_streams_ ? 2 : 1);
-  std::uint64_t widest =
-      options_.text ? widest_text_pass(bytes) : widest_pass(options_.record.record_bytes, bytes);
+  std::uint64_t widest = widest_pass(record_bytes_, bytes);
   if (decoder_bytes_ != 0) widest = std::min(widest, bytes / decoder_bytes_);
   if (widest < 2)
     throw Error(
@@ -62,7 +63,7 @@ std::uint64_t Budget::widest(std::size_t partitions) const {
         fmt::format("{}: too little to merge records of {} bytes{}; the smallest budget that works "
                     "is {} bytes",
                     setting_is(Setting::memory, std::to_string(memory_bytes_)),
-                    options_.text ? "any number of" : std::to_string(options_.record.record_bytes),
+                    record_bytes_ == 0 ? "any number of" : std::to_string(record_bytes_),
                     partitions > 1 ? fmt::format(" into {} parts", partitions) : "",
                     smallest() * partitions + reserved_bytes_));
   return widest;
@@ -85,10 +86,10 @@ std::optional<PassPlan> Budget::plan(std::span<const Run> runs, const PassNeeds&
   const bool mapped = std::ranges::all_of(runs, &Run::is_mapped);
   const std::uint64_t min_unit_bytes =
       needs.direct_output ? std::min(min_direct_unit_bytes, slice_bytes / runs_to_direct_units) : 0;
-  if (options_.text)
-    return plan_text_pass(
-        needs.held, memory_bytes, slice_bytes,
-        needs.cuda ? max_cuda_unit_bytes : std::max(max_text_unit_bytes, min_unit_bytes),
+  if (record_bytes_ == 0)
+    return plan_pass(
+        needs.held, 0, memory_bytes, slice_bytes,
+        needs.cuda ? max_cuda_unit_bytes : std::max(max_text_unit_bytes, min_unit_bytes), 0,
         mapped ? runs_to_mapped_text_chunks : runs_to_cached_chunks);
   const auto threads = std::max(threads_ / static_cast<unsigned>(needs.partitions), 1u);
   const std::uint64_t unit_bytes =
@@ -103,13 +104,12 @@ std::optional<PassPlan> Budget::plan(std::span<const Run> runs, const PassNeeds&
   const std::uint64_t runs_to_chunks = mapped                        ? runs_to_mapped_chunks
                                        : needs.direct && !needs.cuda ? runs_to_direct_chunks
                                                                      : runs_to_cached_chunks;
-  return plan_pass(needs.held, options_.record.record_bytes, memory_bytes, slice_bytes,
+  return plan_pass(needs.held, record_bytes_, memory_bytes, slice_bytes,
                    std::min(unit_bytes, needs.wanted_bytes), edge_bytes, runs_to_chunks);
 }
 
 std::uint64_t Budget::smallest() const {
-  const std::uint64_t bytes =
-      options_.text ? min_text_memory() : min_memory(options_.record.record_bytes);
+  const std::uint64_t bytes = min_memory(record_bytes_);
   return has_streams_ ? std::max(2 * bytes, 4 * decoder_bytes_) : bytes;
 }
 

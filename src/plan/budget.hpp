@@ -11,6 +11,7 @@
 #include <span>
 
 #include "corank/options.hpp"
+#include "format/record_format.hpp"
 #include "plan/pass_planner.hpp"
 #include "run/run.hpp"
 
@@ -29,7 +30,8 @@ struct PassNeeds {
 class Budget {
  public:
   // Computes the budget for a merge of `runs` on `threads` threads. `options` must outlive it.
-  Budget(const Options& options, std::span<const Run> runs, unsigned threads);
+  Budget(const Options& options, const RecordFormat& format, std::span<const Run> runs,
+         unsigned threads);
 
   // Bytes left for buffers.
   std::uint64_t bytes() const { return bytes_; }
@@ -51,6 +53,7 @@ class Budget {
   std::uint64_t smallest() const;
 
   const Options& options_;
+  std::uint32_t record_bytes_;  // 0 if records vary in length
   unsigned threads_;
   bool has_streams_;                  // some run is compressed or a pipe
   std::uint64_t decoder_bytes_ = 0;   // max memory of one run's decompressor

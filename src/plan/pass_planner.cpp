@@ -59,6 +59,46 @@ std::uint64_t round_down_to_pages(std::uint64_t records, std::uint32_t record_by
   return records < 16 * fill ? records : records - records % fill;
 }
 
+// Implements plan_pass() for records that vary in length.
+std::optional<PassPlan> plan_variable_pass(std::uint64_t runs, std::uint64_t memory_bytes,
+                                           std::uint64_t merged_bytes, std::uint64_t max_unit_bytes,
+                                           std::uint64_t runs_to_chunks) {
+  PassPlan plan{};
+  plan.tokens = tokens;
+  plan.read_ahead = read_ahead_of(runs);
+  assert(runs != 0 && runs_to_chunks != 0);
+  plan.large_bytes = memory_bytes / 4;
+  memory_bytes -= plan.large_bytes;
+
+  // One chunk more per run than for fixed-size records: a last record that lacks its terminator is
+  // copied to a chunk of its own.
+  const std::uint64_t held_chunks = 3 * runs + plan.read_ahead + 1;
+  const std::uint64_t pass_min_unit_bytes =
+      round_up(std::max(min_unit_bytes, runs * min_unit_bytes_a_run), page_bytes());
+  const std::uint64_t units_bytes = pass_min_unit_bytes * text_unit_cost;
+  if (memory_bytes < units_bytes) return std::nullopt;
+  plan.chunk_bytes = std::min(memory_bytes / 2, memory_bytes - units_bytes) / held_chunks;
+  plan.chunk_bytes -= plan.chunk_bytes % page_bytes();
+  if (plan.chunk_bytes < min_text_chunk_bytes) return std::nullopt;
+  const std::uint64_t enough_bytes =
+      std::clamp(merged_bytes / runs_to_chunks / held_chunks, min_chunk_bytes, max_chunk_bytes);
+  plan.chunk_bytes = std::min(plan.chunk_bytes, round_up(enough_bytes, page_bytes()));
+  plan.chunk_records = plan.chunk_bytes / text_bytes_an_entry;
+
+  const std::uint64_t left_bytes = memory_bytes - held_chunks * plan.chunk_bytes;
+  plan.unit_bytes = std::min(left_bytes / text_unit_cost, max_unit_bytes);
+  plan.unit_bytes -= plan.unit_bytes % page_bytes();
+  plan.unit_records = plan.unit_bytes / min_text_record_bytes;
+  // A chunk ends when its prefix references are used up or the next record does not fit. So either
+  // its references are full, or it and the next chunk together are full of records.
+  const std::uint64_t room_bytes = plan.chunk_bytes - plan.chunk_records * sizeof(PrefixRef);
+  plan.chunks = held_chunks + (tokens + 1) * (plan.unit_records / plan.chunk_records +
+                                              2 * plan.unit_bytes / room_bytes + 1);
+  assert(plan.chunk_records != 0 && plan.unit_records != 0);
+  assert(plan.chunk_bytes % page_bytes() == 0 && plan.unit_bytes % page_bytes() == 0);
+  return plan;
+}
+
 }  // namespace
 
 std::uint64_t enough_unit_bytes(std::uint64_t runs, std::uint64_t bytes_a_run,
@@ -70,7 +110,9 @@ std::optional<PassPlan> plan_pass(std::uint64_t runs, std::uint32_t record_bytes
                                   std::uint64_t memory_bytes, std::uint64_t merged_bytes,
                                   std::uint64_t max_unit_bytes, std::uint64_t edge_bytes,
                                   std::uint64_t runs_to_chunks) {
-  assert(runs != 0 && record_bytes != 0 && runs_to_chunks != 0);
+  assert(runs != 0 && runs_to_chunks != 0);
+  if (record_bytes == 0)
+    return plan_variable_pass(runs, memory_bytes, merged_bytes, max_unit_bytes, runs_to_chunks);
   const std::uint64_t pass_min_chunk_bytes = round_up(record_bytes + edge_bytes, page_bytes());
   // Records fill at least half of a chunk, so two chunks have room for a record.
   const std::uint64_t pass_min_unit_bytes =
@@ -115,45 +157,6 @@ std::optional<PassPlan> plan_pass(std::uint64_t runs, std::uint32_t record_bytes
   return plan;
 }
 
-std::optional<PassPlan> plan_text_pass(std::uint64_t runs, std::uint64_t memory_bytes,
-                                       std::uint64_t merged_bytes, std::uint64_t max_unit_bytes,
-                                       std::uint64_t runs_to_chunks) {
-  PassPlan plan{};
-  plan.tokens = tokens;
-  plan.read_ahead = read_ahead_of(runs);
-  assert(runs != 0 && runs_to_chunks != 0);
-  plan.large_bytes = memory_bytes / 4;
-  memory_bytes -= plan.large_bytes;
-
-  // One chunk more per run than in plan_pass(): a last record that lacks its terminator is copied
-  // to a chunk of its own.
-  const std::uint64_t held_chunks = 3 * runs + plan.read_ahead + 1;
-  const std::uint64_t pass_min_unit_bytes =
-      round_up(std::max(min_unit_bytes, runs * min_unit_bytes_a_run), page_bytes());
-  const std::uint64_t units_bytes = pass_min_unit_bytes * text_unit_cost;
-  if (memory_bytes < units_bytes) return std::nullopt;
-  plan.chunk_bytes = std::min(memory_bytes / 2, memory_bytes - units_bytes) / held_chunks;
-  plan.chunk_bytes -= plan.chunk_bytes % page_bytes();
-  if (plan.chunk_bytes < min_text_chunk_bytes) return std::nullopt;
-  const std::uint64_t enough_bytes =
-      std::clamp(merged_bytes / runs_to_chunks / held_chunks, min_chunk_bytes, max_chunk_bytes);
-  plan.chunk_bytes = std::min(plan.chunk_bytes, round_up(enough_bytes, page_bytes()));
-  plan.chunk_records = plan.chunk_bytes / text_bytes_an_entry;
-
-  const std::uint64_t left_bytes = memory_bytes - held_chunks * plan.chunk_bytes;
-  plan.unit_bytes = std::min(left_bytes / text_unit_cost, max_unit_bytes);
-  plan.unit_bytes -= plan.unit_bytes % page_bytes();
-  plan.unit_records = plan.unit_bytes / min_text_record_bytes;
-  // A chunk ends when its prefix references are used up or the next record does not fit. So either
-  // its references are full, or it and the next chunk together are full of records.
-  const std::uint64_t room_bytes = plan.chunk_bytes - plan.chunk_records * sizeof(PrefixRef);
-  plan.chunks = held_chunks + (tokens + 1) * (plan.unit_records / plan.chunk_records +
-                                              2 * plan.unit_bytes / room_bytes + 1);
-  assert(plan.chunk_records != 0 && plan.unit_records != 0);
-  assert(plan.chunk_bytes % page_bytes() == 0 && plan.unit_bytes % page_bytes() == 0);
-  return plan;
-}
-
 namespace {
 
 // Returns the largest number in [1, limit) for which `fits` holds, by binary search. `fits` must be
@@ -183,34 +186,19 @@ std::uint64_t find_min(Fits fits) {
   return high;
 }
 
-// Returns the largest number of runs for which `plan` returns a plan; 0 if it is below two.
-template <class Plan>
-std::uint64_t widest(std::uint64_t memory_bytes, Plan plan) {
-  // Every run holds at least two pages, which bounds the number of runs.
-  const std::uint64_t runs =
-      find_max(memory_bytes / page_bytes() + 2, [&](std::uint64_t k) { return !!plan(k); });
-  return runs > 1 ? runs : 0;
-}
-
 }  // namespace
 
 std::uint64_t widest_pass(std::uint32_t record_bytes, std::uint64_t memory_bytes) {
-  return widest(memory_bytes,
-                [&](std::uint64_t runs) { return plan_pass(runs, record_bytes, memory_bytes); });
-}
-
-std::uint64_t widest_text_pass(std::uint64_t memory_bytes) {
-  return widest(memory_bytes,
-                [&](std::uint64_t runs) { return plan_text_pass(runs, memory_bytes); });
+  // Every run holds at least two pages, which bounds the number of runs.
+  const std::uint64_t runs = find_max(memory_bytes / page_bytes() + 2, [&](std::uint64_t k) {
+    return !!plan_pass(k, record_bytes, memory_bytes);
+  });
+  return runs > 1 ? runs : 0;
 }
 
 std::uint64_t min_memory(std::uint32_t record_bytes) {
   return round_up(
       find_min([&](std::uint64_t bytes) { return !!plan_pass(2, record_bytes, bytes); }), 1024);
-}
-
-std::uint64_t min_text_memory() {
-  return round_up(find_min([](std::uint64_t bytes) { return !!plan_text_pass(2, bytes); }), 1024);
 }
 
 std::vector<IntermediatePass> plan_intermediate_passes(std::vector<std::uint64_t> records,

@@ -54,33 +54,24 @@ inline constexpr std::uint64_t runs_to_mapped_chunks = 1;
 // Mapped variable-length records: chunks take memory for prefix references.
 inline constexpr std::uint64_t runs_to_mapped_text_chunks = 4;
 
-// Plans a pass that merges `runs` runs of fixed-size records, `merged_bytes` in all, within
-// `memory_bytes`. Returns nothing if the memory is too small, which depends on neither
-// `merged_bytes` nor `max_unit_bytes`. `edge_bytes` is the room in each chunk besides its records;
-// `runs_to_chunks` is one of the divisors above.
+// Plans a pass that merges `runs` runs, `merged_bytes` in all, within `memory_bytes`.
+// `record_bytes` is the size of a record, or 0 if records vary in length. In a plan for those, a
+// chunk holds `chunk_records` prefix references and their records, and a unit as many records as
+// fit into `unit_bytes`, at most `unit_records`. Returns nothing if the memory is too small, which
+// depends on neither `merged_bytes` nor `max_unit_bytes`. `edge_bytes` is the room in each chunk
+// besides its records; `runs_to_chunks` is one of the divisors above.
 std::optional<PassPlan> plan_pass(
     std::uint64_t runs, std::uint32_t record_bytes, std::uint64_t memory_bytes,
     std::uint64_t merged_bytes = std::numeric_limits<std::uint64_t>::max(),
     std::uint64_t max_unit_bytes = max_cpu_unit_bytes, std::uint64_t edge_bytes = 0,
     std::uint64_t runs_to_chunks = runs_to_cached_chunks);
 
-// Plans a pass that merges runs of variable-length records; the parameters are those of
-// plan_pass(). In the plan, a chunk holds `chunk_records` prefix references and their records. A
-// unit holds as many records as fit into `unit_bytes`, at most `unit_records`.
-std::optional<PassPlan> plan_text_pass(
-    std::uint64_t runs, std::uint64_t memory_bytes,
-    std::uint64_t merged_bytes = std::numeric_limits<std::uint64_t>::max(),
-    std::uint64_t max_unit_bytes = max_text_unit_bytes,
-    std::uint64_t runs_to_chunks = runs_to_cached_chunks);
-
-// Return the max fan-in: how many runs one pass can merge within `memory_bytes`; 0 if it is below
+// Returns the max fan-in: how many runs one pass can merge within `memory_bytes`; 0 if it is below
 // two.
 std::uint64_t widest_pass(std::uint32_t record_bytes, std::uint64_t memory_bytes);
-std::uint64_t widest_text_pass(std::uint64_t memory_bytes);
 
-// Return the smallest budget that can merge any number of runs, in several passes if need be.
+// Returns the smallest budget that can merge any number of runs, in several passes if need be.
 std::uint64_t min_memory(std::uint32_t record_bytes);
-std::uint64_t min_text_memory();
 
 // Intermediate pass: merges `count` adjacent runs into one temporary run, which replaces them.
 struct IntermediatePass {

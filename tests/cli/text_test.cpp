@@ -546,7 +546,7 @@ TEST_CASE("bad input: equal keys of text that must not be", "[text]") {
   const Strings options{"--lines", "-t", ",", "-b", "1", "--on-equal", "error"};
   lines.check_refusal(options, 2,
                       {lines.runs[0] + ": line 2 (byte 4) and " + lines.runs[1] +
-                           ": line 2 (byte 4) have the same key, column 1 \"c\"",
+                           ": line 2 (byte 4) have the same key, column 1=c",
                        "--on-equal"});
   Strings limited = options;
   limited.insert(limited.end(), {"--limit", "3"});
@@ -554,7 +554,7 @@ TEST_CASE("bad input: equal keys of text that must not be", "[text]") {
   // A duplicate within the limit is an error, although later records could fill the output.
   limited.back() = "4";
   const Folder more({"a,1\nc,2\nd,1\ne,1\nf,1\n", "b,3\nc,4\n"});
-  more.check_refusal(limited, 2, {"column 1 \"c\""});
+  more.check_refusal(limited, 2, {"column 1=c"});
   const Folder chosen({"c,1\nc,2\n", "b,1\nc,3\n"});
   Strings choosing = options;
   choosing.insert(choosing.end(), {"--where", "2 != '1'"});
@@ -567,7 +567,7 @@ TEST_CASE("bad input: equal keys of text that must not be", "[text]") {
       {csv.runs[0] + ": record 0 (byte 4) and " + csv.runs[1] + ": record 0 (byte 4)"});
   const Folder pairs({pair_of("a", "1") + pair_of("a", "2")});
   pairs.check_refusal({"--kv", "--on-equal", "error"}, 2,
-                      {": record 0 (byte 0) and ", ": record 1 (byte 10)", "\"a\""});
+                      {": record 0 (byte 0) and ", ": record 1 (byte 10)", "key=a"});
 }
 
 TEST_CASE("text with equal keys and within bounds", "[text]") {

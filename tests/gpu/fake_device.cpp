@@ -355,7 +355,7 @@ TEST_CASE("what a device finds of its units is held against all that was read") 
       std::memset(&records[records.size() - 24], 0xff, 4);
       rank = unit.records;
     });
-    CHECK(said.find("record at byte " + std::to_string(24 * rank) + " of the output does not follow") !=
-          std::string::npos);
+    CHECK(said.find("record at byte " + std::to_string(24 * rank) +
+                    " of the output does not follow") != std::string::npos);
   }
 }

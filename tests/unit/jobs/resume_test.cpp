@@ -214,8 +214,7 @@ class ShapedMerging {
     CHECK(rest.records_written == whole.records_written);
     CHECK(rest.checksum == whole.checksum);
     if (!options.text) CHECK(rest.records == whole.records);
-    const bool from_start = left == 0 || (!options.query.text_select.empty() && rest.units != 0);
-    const bool wrote_header = options.text && options.text->header && from_start;
+    const bool wrote_header = options.text && options.text->header && left == 0;
     if (rest.passes <= 1)
       CHECK(rest.bytes_written + rest.resumed_bytes == size - (wrote_header ? header.size() : 0));
     check_files();
@@ -703,8 +702,8 @@ TEST_CASE("the description of an output has all options of text", "[resume][text
   options.text->kind = TextKind::csv;
   options.text->keys = parse_text_keys("1");
   const auto description = [](const Options& of) {
-    const TextEncoding text(*of.text, "a,b");
-    return output_description(of, {}, KeyEncoding(text.layout()), "", {});
+    return output_description(of, {}, MergeFormat(of, {.header = {}, .columns_line = "a,b"}, false),
+                              {});
   };
   const std::string plain = description(options);
   Options other = options;

@@ -137,7 +137,7 @@ TEST_CASE("lines and pairs of any length are merged stably", "[text]") {
         key = shared + random_string(random, random_length(random, 3000), alphabet);
       runs.add(keys, kind == TextKind::pairs || below(random, 2) == 0);
     }
-    if (round % 2 == 1) runs.options().memory_bytes = min_text_memory() + below(random, 1 << 20);
+    if (round % 2 == 1) runs.options().memory_bytes = min_memory(0) + below(random, 1 << 20);
     runs.check();
   }
 }
@@ -177,7 +177,7 @@ TEST_CASE("many runs of lines are merged in several passes", "[text]") {
     for (std::string& key : keys) key = random_string(random, below(random, 30), "01");
     runs.add(keys, run % 2 == 0);
   }
-  runs.options().memory_bytes = 2 * min_text_memory();
+  runs.options().memory_bytes = 2 * min_memory(0);
   runs.check();
   CHECK(runs.merge().passes > 1);
 }
@@ -185,7 +185,7 @@ TEST_CASE("many runs of lines are merged in several passes", "[text]") {
 TEST_CASE("a line that the budget has no room for is named", "[text]") {
   TextRuns runs(TextKind::lines);
   runs.add({"a", "b", std::string(3'000'000, 'c')});
-  runs.options().memory_bytes = min_text_memory();
+  runs.options().memory_bytes = min_memory(0);
   runs.options().io = Io::buffered;
   const std::string what = what_merging_throws(runs);
   INFO(what);

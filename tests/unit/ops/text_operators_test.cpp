@@ -331,11 +331,11 @@ TEST_CASE("set operations on lines take several passes and write parts", "[text]
       const Strings whole = of_set(*test.options.text, operation, test.of_runs);
       CHECK((operation == OnEqual::intersect || !whole.empty()));
       test.options.query.on_equal = operation;
-      test.options.memory_bytes = 2 * min_text_memory();
+      test.options.memory_bytes = 2 * min_memory(0);
       CHECK((test.merged() == joined(whole)));
       CHECK(test.stats.passes > 1);
       CHECK(test.stats.records_written == whole.size());
-      for (const std::uint64_t memory_bytes : {std::uint64_t{0}, 6 * min_text_memory()}) {
+      for (const std::uint64_t memory_bytes : {std::uint64_t{0}, 6 * min_memory(0)}) {
         test.options.memory_bytes = memory_bytes;
         test.options.parts = 3;
         const TemporaryFolder parts;
@@ -424,7 +424,7 @@ TEST_CASE("equal keys of several passes and of parts are reduced once", "[text][
     const std::string expected =
         joined(*reduced(*test.options.text, test.sorted, on_equal, no_limit));
     test.options.query.on_equal = on_equal;
-    test.options.memory_bytes = 2 * min_text_memory();
+    test.options.memory_bytes = 2 * min_memory(0);
     CHECK((test.merged() == expected));
     CHECK(test.stats.passes > 1);
     test.options.memory_bytes = 0;

@@ -1,0 +1,147 @@
+// Record format: how bytes become rows, how rows are ordered, and how rows become bytes again.
+//
+// A merge makes its format once, by make_format(), and asks it instead of the options. Formats are
+// immutable and thread-safe. Calls take many rows, so that a virtual call costs nothing per row;
+// loops that are hotter than that read KeyLayout, which is data. What a format can do is data, too:
+// FormatTraits. To add a format, see CONTRIBUTING.md.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "corank/key.hpp"
+#include "corank/options.hpp"
+#include "format/framing.hpp"
+#include "format/row_filter.hpp"
+
+namespace corank {
+
+// Capabilities of a format, and what the options tell about its records.
+struct FormatTraits {
+  std::string name;             // of the records, human-readable
+  bool has_fixed_size = false;  // record N begins at N times the size: runs count records
+  bool can_search = false;      // a record can be found from any byte, so runs can be cut by key
+  bool has_columns = false;     // records have columns or fields, which can be selected
+  bool can_reduce = false;      // fields can be combined over the records of a group
+  bool has_header = false;      // the options tell of a header, which the output has once
+  bool may_skip = false;        // records may be skipped, so that input and output differ in number
+  std::string cpu_only;         // what devices do not read; empty: a device can merge the records
+};
+
+class RecordFormat;
+
+// Projection: makes records of rows that hold the selected columns only. Immutable and thread-safe.
+class Projection {
+ public:
+  virtual ~Projection() = default;
+
+  // Returns the format of the projected records. Its keys are those that are selected: the leading
+  // keys of the rows, num_keys() of them.
+  virtual const RecordFormat& output() const = 0;
+  virtual std::size_t num_keys() const = 0;
+
+  // Writes the projected records to `to`, which has room for max_bytes(rows) and does not overlap
+  // the rows' records, and returns their end.
+  virtual std::byte* project(RowSpan rows, std::byte* to) const = 0;
+  // Returns the max size of the projected rows. A column that a record lacks adds a delimiter.
+  virtual std::uint64_t max_bytes(RowSpan rows) const = 0;
+  // Returns the bound at the key of a projected record, for rows; there is at least one key.
+  virtual RowBound key_of(std::span<const std::byte> record) const = 0;
+  // Returns the line of the selected names; `header` is the line of all names, or empty.
+  virtual std::string of_header(std::string_view header) const = 0;
+};
+
+class RecordFormat {
+ public:
+  virtual ~RecordFormat() = default;
+  RecordFormat(const RecordFormat&) = delete;
+  RecordFormat& operator=(const RecordFormat&) = delete;
+
+  const FormatTraits& traits() const { return traits_; }
+  // Returns the order of rows; valid as long as the format.
+  const KeyEncoding& keys() const { return keys_; }
+  std::size_t num_keys() const { return num_keys_; }
+  std::uint32_t row_bytes() const { return keys_.record_bytes(); }
+  // Returns the size of a record; 0 if records vary in length.
+  std::uint32_t record_bytes() const { return traits_.has_fixed_size ? row_bytes() : 0; }
+  // Returns the size in which runs count: that of a record, or 1 byte if records vary in length.
+  std::uint32_t counted_bytes() const { return traits_.has_fixed_size ? row_bytes() : 1; }
+
+  // Bytes to rows.
+
+  // Finds the whole records at the start of `bytes`, until `into` is full or a record is bad.
+  // Rows of fixed size stay where they are; other rows are put into `into`. `at_end` tells that the
+  // run ends with `bytes`; its last record then must have its end; see end_of_record().
+  virtual Indexed frame(std::span<const std::byte> bytes, bool at_end,
+                        std::span<PrefixRef> into) const = 0;
+  // Returns the bytes that end each record, which the last record of a run may lack; empty if there
+  // are none.
+  virtual std::string_view end_of_record() const { return {}; }
+
+  // Rows to bytes.
+
+  // Returns the bytes of contiguous rows, at least one; the records must be contiguous, too.
+  std::span<const std::byte> bytes_of(RowSpan rows) const {
+    return corank::bytes_of(keys_.layout(), rows.data, rows.count);
+  }
+  // Returns the bound at the key of a record.
+  virtual RowBound key_of(std::span<const std::byte> record) const = 0;
+  // Returns the format and the order as text to be hashed: equal texts mean that equal bytes are
+  // read as equal records, in the same order.
+  virtual std::string signature() const = 0;
+
+  // Queries. Each throws Error if the query does not fit the records.
+
+  // Returns the bound that `option`, Setting::from or Setting::to, gives; nothing if there is none.
+  virtual std::optional<RowBound> bound(const Query& query, Setting option) const = 0;
+  // Returns the filter before groups are resolved, Query::where; nothing if all rows pass.
+  virtual std::optional<RowFilter> filter(const Query& query) const = 0;
+  // Returns the filter for resolved rows that are dropped: tombstones, and those that fail
+  // Query::having. Returns nothing if none are dropped.
+  virtual std::optional<RowFilter> dropped(const Query& query) const = 0;
+  // Returns the projection to Query::select; null if whole records are emitted.
+  virtual std::unique_ptr<Projection> projection(const Query& query) const = 0;
+
+  // Messages.
+
+  // Returns the key of a row, human-readable.
+  virtual std::string key_text(const std::byte* row) const = 0;
+  // Returns the place of a record. `record` is its number in the run, counted from 0, after
+  // `header_lines` lines; `byte` is its offset, if that is known.
+  virtual std::string place_of(std::uint64_t header_lines, std::uint64_t record,
+                               std::optional<std::uint64_t> byte) const = 0;
+  // Returns a continuation of the advice to sort, for a run whose record number `record` is out of
+  // order; may be empty.
+  virtual std::string advice_on_disorder(std::uint64_t /*record*/) const { return {}; }
+  // Throws the Error for a bad record at `at`, which begins at byte `byte` of its file; the other
+  // parameters are those of place_of().
+  [[noreturn]] virtual void throw_bad_record(const std::filesystem::path& run,
+                                             std::uint64_t header_lines, std::uint64_t record,
+                                             std::uint64_t byte, const BadRecord& bad,
+                                             const std::byte* at) const = 0;
+
+ protected:
+  RecordFormat(FormatTraits traits, KeyEncoding keys, std::size_t num_keys)
+      : traits_(std::move(traits)), keys_(std::move(keys)), num_keys_(num_keys) {}
+
+ private:
+  FormatTraits traits_;
+  KeyEncoding keys_;
+  std::size_t num_keys_;
+};
+
+// Makes the format that the options describe. `columns_line` is the line that determines the
+// columns: the header or, without a header, a record with all columns. Without it, columns that are
+// named have no number yet; such a format can find records, but not order them. Throws Error if the
+// options contradict each other or name a column that the line lacks.
+std::unique_ptr<const RecordFormat> make_format(const Options& options,
+                                                std::string_view columns_line = {});
+
+}  // namespace corank
