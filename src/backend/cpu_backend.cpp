@@ -90,16 +90,11 @@ class LayoutWords final : public detail::KeyWords {
   std::optional<TwoWords> two_words_;
 };
 
-std::unique_ptr<detail::KeyWords> make_words(const KeyLayout& layout) {
-  if (layout.text) return std::make_unique<TextWords>(*layout.text);
-  return std::make_unique<LayoutWords>(layout);
-}
-
 class CpuBackend final : public Backend {
  public:
   explicit CpuBackend(const BackendConfig& config)
       : layout_(config.encoding->layout()),
-        words_(make_words(layout_)),
+        words_(make_key_words(layout_)),
         threads_(config.threads),
         operators_(config.shape),
         text_operators_(config.text_operators),
@@ -181,6 +176,11 @@ class CpuBackend final : public Backend {
 };
 
 }  // namespace
+
+std::unique_ptr<detail::KeyWords> make_key_words(const KeyLayout& layout) {
+  if (layout.text) return std::make_unique<TextWords>(*layout.text);
+  return std::make_unique<LayoutWords>(layout);
+}
 
 std::unique_ptr<Backend> make_cpu_backend(const BackendConfig& config) {
   return std::make_unique<CpuBackend>(config);

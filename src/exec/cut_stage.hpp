@@ -26,7 +26,7 @@ class CutStage {
 
   // Throws Corrupted unless the units held every record of every run.
   void check_complete() const;
-  const ChunkSource& source() const { return *source_; }
+  ChunkSource& source() { return *source_; }
   void add_to_totals();
 
  private:

@@ -13,11 +13,14 @@
 
 #include "backend/backends.hpp"
 #include "exec/statistics.hpp"
+#include "jobs/diagnostics.hpp"
 #include "jobs/merge_format.hpp"
+#include "jobs/merge_job.hpp"
 #include "jobs/merge_output.hpp"
 #include "jobs/pass_runner.hpp"
 #include "jobs/progress_meter.hpp"
 #include "jobs/run_cuts.hpp"
+#include "jobs/run_former.hpp"
 #include "plan/budget.hpp"
 #include "plan/option_checks.hpp"
 #include "plan/plan.hpp"
@@ -60,9 +63,9 @@ bool has_streams(std::span<const Run> runs) {
 
 // Returns the runs in the order in which they are merged. Runs that are read from start to end
 // count bytes. The minuend of an intersection or subtraction comes last; see SetOperation.
-std::vector<Run> ordered(std::vector<Run> runs, const Options& options) {
+std::vector<Run> ordered(std::vector<Run> runs, const Options& options, Inputs inputs) {
   for (const Run& run : runs)
-    if (run.is_stream()) check_stream_options(options, run);
+    if (run.is_stream() && inputs == Inputs::sorted) check_stream_options(options, run);
   if (has_streams(runs))
     for (Run& run : runs) run.count_bytes();
   const OnEqual kind = options.query.on_equal;
@@ -82,11 +85,12 @@ std::vector<Run> narrowed(std::vector<Run> runs, const MergeFormat& format,
   return runs;
 }
 
-// One call of merge().
+// One call of merge() or sort().
 class MergeJob {
  public:
-  // `runs` must be ordered(), without their headers. `options` must outlive the job.
-  MergeJob(std::vector<Run> runs, const Options& options, FileStart start = {});
+  // `runs` must be ordered(), without their headers. `options` must outlive the job. If `inputs`
+  // are unsorted, sorted runs are formed of them first.
+  MergeJob(std::vector<Run> runs, const Options& options, Inputs inputs, FileStart start = {});
 
   Stats into_file(const std::filesystem::path& output);
   Stats into_memory(std::span<std::byte> output);
@@ -103,6 +107,9 @@ class MergeJob {
   void choose_reading(std::span<const Partition> partitions);
   void resume(MergeOutput& output, std::span<Partition> partitions);
   void skip_written(std::span<Partition> partitions);
+  void form_runs(const std::filesystem::path& folder);
+  void add_load(std::vector<Run> load);
+  void spill_load(std::size_t first, const std::filesystem::path& folder);
   void run_intermediate_passes(std::uint64_t widest, const std::filesystem::path& folder);
   void run_intermediate_pass(const IntermediatePass& pass, const std::filesystem::path& folder);
   std::vector<Edges> edges_of(std::span<const Partition> partitions) const;
@@ -119,6 +126,7 @@ class MergeJob {
   // memory may hang instead of fail.
   tbb::task_arena scheduler_{1};
   const Options& options_;
+  const bool sorts_;
   unsigned threads_;
   MergeFormat format_;
   PassOperators operators_;  // of the last pass
@@ -133,23 +141,25 @@ class MergeJob {
   ProgressMeter progress_;
   Trace trace_;
   PassRunner passes_;
+  std::optional<RunFormer> former_;  // of a sort; holds the runs in memory
   Resumed resumed_;
   Stats stats_;
 };
 
-MergeJob::MergeJob(std::vector<Run> runs, const Options& options, FileStart start)
+MergeJob::MergeJob(std::vector<Run> runs, const Options& options, Inputs inputs, FileStart start)
     : options_(options),
+      sorts_(inputs == Inputs::unsorted),
       threads_(options.threads ? options.threads
                                : std::max(std::thread::hardware_concurrency(), 1u)),
-      format_(options, std::move(start), has_streams(runs)),
+      format_(options, std::move(start), !sorts_ && has_streams(runs)),
       operators_(format_.operators(runs.size())),
       cuts_(format_.input(), options.copy_only),
-      runs_(narrowed(runs, format_, operators_, cuts_, options)),
+      runs_(sorts_ ? runs : narrowed(runs, format_, operators_, cuts_, options)),
       fingerprints_(runs_.size()),
       run_records_(records_of(runs_)),
-      budget_(options, format_.input(), runs_, threads_),
-      backends_(options, known_bytes(runs_)),
-      progress_(options, !format_.has_streams()),
+      budget_(options, format_.input(), sorts_ ? std::span<const Run>() : runs_, threads_),
+      backends_(options, sorts_ ? 0 : known_bytes(runs_)),
+      progress_(options, !has_streams(runs_)),
       passes_({.options = options,
                .format = format_,
                .budget = budget_,
@@ -185,6 +195,15 @@ Stats MergeJob::into_file(const std::filesystem::path& path) {
 Stats MergeJob::into_memory(std::span<std::byte> output) {
   progress_.set_total(output.size());
   budget_.widest(1);  // throws if the budget is too small
+  if (sorts_) {
+    former_.emplace(runs_, passes_.context(), budget_, passes_.totals(), output.size());
+    progress_.add_to_total(output.size());
+    runs_.clear();
+    add_load(former_->next_load());
+    assert(former_->at_end());
+    runs_ = narrowed(std::move(runs_), format_, operators_, cuts_, options_);
+    run_records_ = records_of(runs_);
+  }
   stats_.io = "memory";
   const Partition all{0, run_records_};
   PassSpec pass = last_pass({&all, 1});
@@ -250,9 +269,15 @@ PassSpec MergeJob::last_pass(std::span<const Partition> partitions) const {
 }
 
 void MergeJob::write(MergeOutput& output, const std::filesystem::path& path) {
-  std::vector<Partition> partitions =
-      partitions_of_output(fills_in_turn() ? 1 : output.num_files());
+  const std::size_t num_partitions = fills_in_turn() ? 1 : output.num_files();
+  std::vector<Partition> partitions = sorts_
+                                          ? std::vector(num_partitions, Partition{0, run_records_})
+                                          : partitions_of_output(num_partitions);
   output.open(partitions, runs_, operators_);
+  if (sorts_) {
+    form_runs(folder_for_passes(path));
+    partitions = partitions_of_output(num_partitions);
+  }
   const std::uint64_t widest = budget_.widest(partitions.size());
   choose_reading(partitions);
   resume(output, partitions);
@@ -260,7 +285,7 @@ void MergeJob::write(MergeOutput& output, const std::filesystem::path& path) {
                  options_.trace.empty() ? nullptr : &trace_);
   std::uint64_t records = 0;
   for (const Partition& partition : partitions) records += partition.end - partition.begin;
-  progress_.set_total(records * format_.record_bytes());
+  progress_.set_total(progress_.bytes_done() + records * format_.record_bytes());
   skip_written(partitions);
   const std::vector<Edges> edges = edges_of(partitions);
   run_intermediate_passes(widest, folder_for_passes(path));
@@ -296,6 +321,7 @@ std::vector<Partition> MergeJob::partitions_of_output(std::size_t count) const {
 }
 
 void MergeJob::choose_reading(std::span<const Partition> partitions) {
+  if (sorts_) return;  // the former has chosen
   std::optional<PassPlan> direct_plan;
   if (!format_.is_sequential())
     direct_plan = passes_.plan(last_pass(partitions), runs_.size(), true, false);
@@ -327,10 +353,48 @@ void MergeJob::skip_written(std::span<Partition> partitions) {
 }
 
 std::vector<IntermediatePass> MergeJob::intermediate_passes(std::uint64_t widest) const {
-  if (options_.copy_only) return {};
+  if (options_.copy_only || std::ranges::any_of(runs_, &Run::is_in_memory)) return {};
   std::vector<std::uint64_t> lengths;
   for (const Run& run : runs_) lengths.push_back(run.records());
   return plan_intermediate_passes(lengths, widest);
+}
+
+// Replaces the inputs by sorted runs: one temporary run for each memory load but the last, whose
+// runs stay in memory if the last pass can merge them with the others.
+void MergeJob::form_runs(const std::filesystem::path& folder) {
+  former_.emplace(std::move(runs_), passes_.context(), budget_, passes_.totals());
+  stats_.io = former_->io();
+  progress_.set_total(2 * run_records_ * format_.record_bytes());
+  runs_.clear();
+  fingerprints_.clear();
+  // Sorts the next load, merges it into a temporary run, and so on.
+  for (std::size_t num_spilled = 0;; ++num_spilled) {
+    add_load(former_->next_load());
+    if (former_->at_end()) {
+      const bool all_held = format_.is_sequential();
+      const std::size_t num_held = all_held ? runs_.size() : num_spilled;
+      if (num_spilled != 0 && num_held > budget_.widest(std::max(options_.parts, 1u))) {
+        spill_load(num_spilled, folder);
+        former_->free_load();
+      }
+      break;
+    }
+    spill_load(num_spilled, folder);
+  }
+  runs_ = narrowed(std::move(runs_), format_, operators_, cuts_, options_);
+  run_records_ = records_of(runs_);
+}
+
+void MergeJob::add_load(std::vector<Run> load) {
+  std::ranges::move(load, std::back_inserter(runs_));
+  fingerprints_.resize(runs_.size());
+}
+
+// Merges the load, the runs from `first` on, into a temporary run.
+void MergeJob::spill_load(std::size_t first, const std::filesystem::path& folder) {
+  const std::span<const Run> load = std::span(runs_).subspan(first);
+  run_intermediate_pass({first, load.size(), records_of(load)}, folder);
+  if (fingerprints_[first] != former_->fingerprint()) throw_temporary_corrupted(runs_[first]);
 }
 
 void MergeJob::run_intermediate_passes(std::uint64_t widest, const std::filesystem::path& folder) {
@@ -350,7 +414,7 @@ void MergeJob::run_intermediate_passes(std::uint64_t widest, const std::filesyst
 // Merges neighbouring runs into a temporary one, which takes their place.
 void MergeJob::run_intermediate_pass(const IntermediatePass& pass,
                                      const std::filesystem::path& folder) {
-  assert(pass.count >= 2 && pass.first + pass.count <= runs_.size());
+  assert(pass.count >= 1 && pass.first + pass.count <= runs_.size());
   const auto first = runs_.begin() + static_cast<std::ptrdiff_t>(pass.first);
   const auto end = first + static_cast<std::ptrdiff_t>(pass.count);
   Writer temporary(folder);
@@ -453,15 +517,15 @@ Stats MergeJob::finish() {
 
 }  // namespace
 
-Stats merge(std::span<const std::filesystem::path> paths, const std::filesystem::path& output,
-            const Options& options) {
+Stats run_job(std::span<const std::filesystem::path> paths, const std::filesystem::path& output,
+              const Options& options, Inputs inputs) {
   check_options(options, paths.size());
   const std::uint32_t counted_bytes = options.text ? 1 : options.record.record_bytes;
   for (;;) {
     std::vector<Run> runs = open_runs(paths, counted_bytes, options);
     FileStart start = read_start(runs, options);
     try {
-      return MergeJob(ordered(std::move(runs), options), options, std::move(start))
+      return MergeJob(ordered(std::move(runs), options, inputs), options, inputs, std::move(start))
           .into_file(output);
     } catch (const PartialOutputDiffers& left) {
       // The next round finds no partial output any more.
@@ -470,14 +534,20 @@ Stats merge(std::span<const std::filesystem::path> paths, const std::filesystem:
   }
 }
 
+Stats merge(std::span<const std::filesystem::path> paths, const std::filesystem::path& output,
+            const Options& options) {
+  return run_job(paths, output, options, Inputs::sorted);
+}
+
 std::string explain_merge(std::span<const std::filesystem::path> paths,
                           const std::filesystem::path& output, const Options& options) {
   check_options(options, paths.size());
   const std::uint32_t counted_bytes = options.text ? 1 : options.record.record_bytes;
   std::vector<Run> runs = open_runs(paths, counted_bytes, options);
   FileStart start = read_start(runs, options);
-  return explain(
-      MergeJob(ordered(std::move(runs), options), options, std::move(start)).plan(output));
+  return explain(MergeJob(ordered(std::move(runs), options, Inputs::sorted), options,
+                          Inputs::sorted, std::move(start))
+                     .plan(output));
 }
 
 Stats merge(std::span<const std::span<const std::byte>> memory, std::span<std::byte> output,
@@ -503,7 +573,14 @@ Stats merge(std::span<const std::span<const std::byte>> memory, std::span<std::b
     throw Error(ErrorCode::options,
                 fmt::format("the output has {} bytes, the runs have {}; give it as many",
                             output.size(), bytes));
-  return MergeJob(ordered(std::move(runs), options), options).into_memory(output);
+  return MergeJob(ordered(std::move(runs), options, Inputs::sorted), options, Inputs::sorted)
+      .into_memory(output);
+}
+
+Stats run_job(std::span<std::byte> records, const Options& options) {
+  Run run(records, "the records", options.record.record_bytes);
+  run.stop_on(options.stop);
+  return MergeJob({std::move(run)}, options, Inputs::unsorted).into_memory(records);
 }
 
 }  // namespace corank

@@ -25,8 +25,9 @@ PassPlan PassRunner::plan(const PassSpec& spec) const {
   // Runs in memory have no chunks. Runs that are copied are read one after another, so they have
   // only the chunks that are read ahead, as many as in any merge.
   std::uint64_t held = spec.runs.size();
-  if (spec.writers.empty())
-    held = 2;
+  if (!context_.format.is_sequential() && std::ranges::any_of(spec.runs, &Run::is_in_memory))
+    held = std::max<std::uint64_t>(
+        spec.runs.size() - std::ranges::count(spec.runs, true, &Run::is_in_memory), 2);
   else if (context_.options.copy_only)
     held = std::min<std::uint64_t>(
         {spec.runs.size(), 32, context_.budget.widest(spec.partitions.size())});
@@ -155,7 +156,7 @@ void PassRunner::check_temporaries(const PassSpec& spec,
     assert(i < spec.runs.size());
     std::uint64_t records = 0;
     for (const std::vector<Run>& partition : partitions) records += partition[i].records();
-    if (spec.runs[i].is_temporary() && records == spec.runs[i].records() &&
+    if (spec.runs[i].is_temporary() && records == spec.runs[i].whole().records() &&
         read[i] != spec.fingerprints[i])
       throw_temporary_corrupted(spec.runs[i]);
   }

@@ -59,6 +59,7 @@ class PassRunner {
   // verified. Throws OutOfOrder, Interrupted or another Error.
   std::uint64_t run(const PassSpec& spec);
 
+  const Context& context() const { return context_; }
   PassTotals& totals() { return totals_; }
   std::uint64_t num_passes() const { return num_passes_; }
   double pipeline_seconds() const { return pipeline_seconds_; }

@@ -11,22 +11,46 @@ constexpr std::uint64_t batch = 64;
 
 }  // namespace
 
-void KeyCompactor::reset(std::uint64_t entries) {
+void KeyCompactor::reset(std::uint64_t records) {
   count_ = 0;
   whole_ = true;
-  firsts_.resize(std::max(firsts_.size(), entries));
+  firsts_.resize(std::max(firsts_.size(), records));
   seconds_.resize(firsts_.size());
 }
 
 bool KeyCompactor::read(const Stretch& entries, std::uint32_t word) {
   assert(count_ + entries.count <= firsts_.size());
   const bool whole =
-      keys_.read_two(word, {reinterpret_cast<const PrefixRef*>(entries.records), entries.count},
-                     &firsts_[count_], &seconds_[count_]);
+      text_->read_two(word, {reinterpret_cast<const PrefixRef*>(entries.records), entries.count},
+                      &firsts_[count_], &seconds_[count_]);
   if (!ascend(entries, whole)) return false;
   whole_ = whole_ && whole;
   count_ += entries.count;
   return true;
+}
+
+void KeyCompactor::read_unordered(const std::byte* records, std::uint64_t count,
+                                  std::uint32_t word) {
+  assert(count_ + count <= firsts_.size());
+  std::uint64_t *const firsts = &firsts_[count_], *const seconds = &seconds_[count_];
+  if (text_) {
+    const std::span entries(reinterpret_cast<const PrefixRef*>(records), count);
+    whole_ &= text_->read_two(word, entries, firsts, seconds);
+  } else {
+    keys_.read(word, records, count, firsts);
+    if (word + 1 < keys_.words())
+      keys_.read(word + 1, records, count, seconds);
+    else
+      std::fill_n(seconds, count, 0);
+    whole_ &= word + 2 >= keys_.words();
+  }
+  count_ += count;
+}
+
+bool KeyCompactor::firsts_are_equal() const {
+  assert(count_ != 0);
+  return std::ranges::all_of(std::span(firsts_).first(count_),
+                             [&](std::uint64_t word) { return word == firsts_.front(); });
 }
 
 // Returns whether the words just read ascend. Where both words are equal, compares the keys, unless

@@ -13,22 +13,28 @@
 
 namespace corank {
 
-// Holds two key words of each prefix reference of a block. Most bits are equal throughout a block:
-// ASCII text varies in few bits per byte, so two words often fit in one.
+// Holds two key words of each record of a block. Most bits are equal throughout a block: ASCII text
+// varies in few bits per byte, so two words often fit in one.
 class KeyCompactor {
  public:
   // `keys` must outlive the compactor.
-  explicit KeyCompactor(const TextWords& keys) : keys_(keys) {}
+  explicit KeyCompactor(const detail::KeyWords& keys)
+      : keys_(keys), text_(dynamic_cast<const TextWords*>(&keys)) {}
 
-  // Starts a block of `entries` prefix references.
-  void reset(std::uint64_t entries);
+  // Starts a block of `records` records.
+  void reset(std::uint64_t records);
   // Adds prefix references; all words before `word` must be equal in the whole block. Returns false
   // if they are out of order.
   bool read(const Stretch& entries, std::uint32_t word);
+  // Adds `count` records of any kind, in any order; all words before `word` must be equal.
+  void read_unordered(const std::byte* records, std::uint64_t count, std::uint32_t word);
+  // Returns whether the first words of all records, at least one, are equal.
+  bool firsts_are_equal() const;
+  std::uint64_t first() const { return firsts_.front(); }  // first word of the first record
   // Chooses the first bits that vary within the block, at most `room` of them. The last one is
   // packed at bit `place`. Returns whether the chosen bits distinguish all keys of the block.
   bool choose_bits(unsigned room, unsigned place);
-  // Writes the chosen bits of `count` prefix references from `first` on, OR-ed with `low`.
+  // Writes the chosen bits of `count` records from `first` on, OR-ed with `low`.
   void put(std::uint64_t first, std::uint64_t count, std::uint64_t low, std::uint64_t* to) const;
 
  private:
@@ -40,7 +46,8 @@ class KeyCompactor {
 
   bool ascend(const Stretch& entries, bool whole) const;
 
-  const TextWords& keys_;
+  const detail::KeyWords& keys_;
+  const TextWords* text_;  // null for fixed-size records
   std::uint64_t count_ = 0;
   bool whole_ = true;  // no key has more than two words
   std::vector<std::uint64_t> firsts_, seconds_;

@@ -41,6 +41,11 @@ Budget::Budget(const Options& options, const RecordFormat& format, std::span<con
   }
 }
 
+void Budget::take(std::uint64_t bytes) {
+  assert(bytes <= bytes_);
+  bytes_ -= bytes;
+}
+
 unsigned Budget::reserve(const Compression& compression) {
   const unsigned outputs = std::max(options_.parts, 1u);
   unsigned threads = std::max(threads_ / outputs, 1u);
@@ -86,6 +91,8 @@ std::optional<PassPlan> Budget::plan(std::span<const Run> runs, const PassNeeds&
   const bool mapped = std::ranges::all_of(runs, &Run::is_mapped);
   const std::uint64_t min_unit_bytes =
       needs.direct_output ? std::min(min_direct_unit_bytes, slice_bytes / runs_to_direct_units) : 0;
+  if (record_bytes_ == 0 && std::ranges::all_of(runs, &Run::is_in_memory))
+    return plan_pass_in_memory(needs.held, memory_bytes, slice_bytes);
   if (record_bytes_ == 0)
     return plan_pass(
         needs.held, 0, memory_bytes, slice_bytes,

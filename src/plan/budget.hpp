@@ -35,6 +35,9 @@ class Budget {
 
   // Bytes left for buffers.
   std::uint64_t bytes() const { return bytes_; }
+  // Take bytes for other buffers than those of passes, and give them back.
+  void take(std::uint64_t bytes);
+  void give_back(std::uint64_t bytes) { bytes_ += bytes; }
 
   // Reserves memory for the compressors of all outputs. Returns the number of threads that each
   // compressor may use: fewer if the memory for all threads exceeds half of the budget.

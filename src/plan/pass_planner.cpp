@@ -157,6 +157,15 @@ std::optional<PassPlan> plan_pass(std::uint64_t runs, std::uint32_t record_bytes
   return plan;
 }
 
+std::optional<PassPlan> plan_pass_in_memory(std::uint64_t runs, std::uint64_t memory_bytes,
+                                            std::uint64_t merged_bytes) {
+  // Prefix references are less than half of a chunk.
+  static_assert(2 * sizeof(PrefixRef) < text_bytes_an_entry);
+  const std::uint64_t unit_bytes = std::max(memory_bytes / text_unit_cost, page_bytes());
+  return plan_variable_pass(runs, 2 * memory_bytes, merged_bytes,
+                            std::min(max_text_unit_bytes, unit_bytes), runs_to_cached_chunks);
+}
+
 namespace {
 
 // Returns the largest number in [1, limit) for which `fits` holds, by binary search. `fits` must be
@@ -186,14 +195,26 @@ std::uint64_t find_min(Fits fits) {
   return high;
 }
 
+// Returns the largest number of runs for which `plan` returns a plan; 0 if it is below two.
+template <class Plan>
+std::uint64_t widest(std::uint64_t memory_bytes, Plan plan) {
+  // Every run holds at least two pages, which bounds the number of runs.
+  const std::uint64_t runs =
+      find_max(memory_bytes / page_bytes() + 2, [&](std::uint64_t k) { return !!plan(k); });
+  return runs > 1 ? runs : 0;
+}
+
 }  // namespace
 
 std::uint64_t widest_pass(std::uint32_t record_bytes, std::uint64_t memory_bytes) {
-  // Every run holds at least two pages, which bounds the number of runs.
-  const std::uint64_t runs = find_max(memory_bytes / page_bytes() + 2, [&](std::uint64_t k) {
-    return !!plan_pass(k, record_bytes, memory_bytes);
+  return widest(memory_bytes,
+                [&](std::uint64_t runs) { return plan_pass(runs, record_bytes, memory_bytes); });
+}
+
+std::uint64_t widest_pass_in_memory(std::uint64_t memory_bytes) {
+  return widest(memory_bytes, [&](std::uint64_t runs) {
+    return plan_pass_in_memory(runs, memory_bytes, std::numeric_limits<std::uint64_t>::max());
   });
-  return runs > 1 ? runs : 0;
 }
 
 std::uint64_t min_memory(std::uint32_t record_bytes) {

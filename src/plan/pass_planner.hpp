@@ -66,9 +66,15 @@ std::optional<PassPlan> plan_pass(
     std::uint64_t max_unit_bytes = max_cpu_unit_bytes, std::uint64_t edge_bytes = 0,
     std::uint64_t runs_to_chunks = runs_to_cached_chunks);
 
-// Returns the max fan-in: how many runs one pass can merge within `memory_bytes`; 0 if it is below
-// two.
+// Plans a pass over runs of variable-length records in memory, whose chunks hold only prefix
+// references.
+std::optional<PassPlan> plan_pass_in_memory(std::uint64_t runs, std::uint64_t memory_bytes,
+                                            std::uint64_t merged_bytes);
+
+// Return the max fan-in: how many runs one pass can merge within `memory_bytes`; 0 if it is below
+// two. Runs in memory hold variable-length records.
 std::uint64_t widest_pass(std::uint32_t record_bytes, std::uint64_t memory_bytes);
+std::uint64_t widest_pass_in_memory(std::uint64_t memory_bytes);
 
 // Returns the smallest budget that can merge any number of runs, in several passes if need be.
 std::uint64_t min_memory(std::uint32_t record_bytes);

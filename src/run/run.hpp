@@ -83,6 +83,7 @@ class Run {
   // Maps the file into `files`; from now on its records are read in place.
   void map_into(const std::shared_ptr<MappedFiles>& files);
   bool is_mapped() const { return mapping_ != nullptr; }
+  bool is_in_memory() const { return memory_ && !mapping_; }  // of the caller
   std::uint64_t mapped_page_bytes() const;  // see MappedFiles::page_bytes(); 0 if not mapped
 
   // Returns whether a sample of its pages, the first and the last included, is in the page cache.

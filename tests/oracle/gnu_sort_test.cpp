@@ -1,5 +1,5 @@
-// Compares merges of lines with GNU `sort -m`, byte for byte: random lines, runs, and options that
-// both programs have.
+// Compares merges and sorts of lines with GNU `sort`, byte for byte: random lines, runs, and
+// options that both programs have.
 //
 // Usage: gnu-sort-test [--cases N] [--seed N]
 //
@@ -129,7 +129,24 @@ std::string random_line(const Order& order, Random& random, std::uint64_t max_by
   return line;
 }
 
-// Returns true if both programs succeed and their outputs are equal.
+// Runs both programs, which write to the two files. Returns true if both succeed and their outputs
+// are equal.
+bool agree(std::uint64_t seed, const Strings& theirs, const std::filesystem::path& their_output,
+           const Strings& ours, const std::filesystem::path& our_output) {
+  const int their_code = run(theirs), our_code = run(ours);
+  if (their_code == 0 && our_code == 0) {
+    const std::string expected = text_of(their_output), got = text_of(our_output);
+    if (expected == got) return true;
+    const auto differ = std::ranges::mismatch(expected, got);
+    fmt::print(stderr, "differ from byte {} on, of {} and {}\n", differ.in1 - expected.begin(),
+               expected.size(), got.size());
+  }
+  fmt::print(stderr, "case {}: codes {} and {}\n  {}\n  {}\n", seed, their_code, our_code,
+             fmt::join(theirs, " "), fmt::join(ours, " "));
+  return false;
+}
+
+// Returns true if merges and sorts by both programs agree.
 bool same(std::uint64_t seed, const std::string& program) {
   Random random(seed);
   const Order order = random_order(random);
@@ -180,17 +197,17 @@ bool same(std::uint64_t seed, const std::string& program) {
   ours.insert(ours.end(), {"--io", below(random, 2) ? "buffered" : "mapped"});
   for (Strings* const command : {&theirs, &ours})
     command->insert(command->end(), names.begin(), names.end());
-  const int their_code = run(theirs), our_code = run(ours);
-  if (their_code == 0 && our_code == 0) {
-    const std::string expected = text_of(folder / "theirs"), got = text_of(folder / "ours");
-    if (expected == got) return true;
-    const auto differ = std::ranges::mismatch(expected, got);
-    fmt::print(stderr, "differ from byte {} on, of {} and {}\n", differ.in1 - expected.begin(),
-               expected.size(), got.size());
-  }
-  fmt::print(stderr, "case {}: codes {} and {}\n  {}\n  {}\n", seed, their_code, our_code,
-             fmt::join(theirs, " "), fmt::join(ours, " "));
-  return false;
+  if (!agree(seed, theirs, folder / "theirs", ours, folder / "ours")) return false;
+
+  Strings their_sort{"sort", "-s", "-o", folder / "theirs"};
+  their_sort.insert(their_sort.end(), order.gnu.begin(), order.gnu.end());
+  Strings our_sort{program, "sort", "--lines", "-q", "-f", "-o", folder / "ours"};
+  our_sort.insert(our_sort.end(), order.ours.begin(), order.ours.end());
+  if (below(random, 2) == 0) our_sort.insert(our_sort.end(), {"-m", "5M"});
+  our_sort.insert(our_sort.end(), {"--io", below(random, 2) ? "buffered" : "mapped"});
+  for (Strings* const command : {&their_sort, &our_sort})
+    command->insert(command->end(), {folder / "all", folder / "whole"});
+  return agree(seed, their_sort, folder / "theirs", our_sort, folder / "ours");
 }
 
 }  // namespace

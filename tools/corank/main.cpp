@@ -164,6 +164,8 @@ int run(int argc, char** argv) {
   MergeCommand subtract(app, "subtract",
                         "What the first of the runs has and no other, as a sorted file",
                         OnEqual::subtract);
+  MergeCommand sort(app, "sort", "Sort files of records into one sorted file", OnEqual::keep,
+                    MergeCommand::Verb::sort);
   CheckCommand check(app);
   GenerateCommand generate(app);
   corank::InfoCommand info(app);
@@ -173,14 +175,15 @@ int run(int argc, char** argv) {
   } catch (const CLI::Success& help) {
     return app.exit(help);
   } catch (const CLI::ParseError& error) {
-    const std::string what = app.get_subcommands().empty()
-                                 ? "say what to do: merge, union, intersect, subtract, check, gen, "
-                                   "info or bench"
-                                 : error.what();
+    const std::string what =
+        app.get_subcommands().empty()
+            ? "say what to do: merge, sort, union, intersect, subtract, check, "
+              "gen, info or bench"
+            : error.what();
     return report(Error(what + "; see corank --help"), failed);
   }
   for (const CLI::App* const command : app.get_subcommands()) corank::require_values(*command);
-  for (MergeCommand* const command : {&merge, &unite, &intersect, &subtract})
+  for (MergeCommand* const command : {&merge, &unite, &intersect, &subtract, &sort})
     if (command->chosen()) return command->run();
   if (check.chosen()) return check.run();
   if (generate.chosen()) return generate.run();

@@ -22,6 +22,7 @@
 
 #include "command_line.hpp"
 #include "corank/error.hpp"
+#include "corank/sort.hpp"
 #include "setting_flags.hpp"
 #include "standard_streams.hpp"
 #include "statistics.hpp"
@@ -118,7 +119,14 @@ void make_room_for_files(std::size_t runs) {
   close(fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, static_cast<int>(last)));
 }
 
-// Returns the end of the help text.
+constexpr const char* sort_footer =
+    "Records with equal keys keep the order of the files and, within a file, of its records.\n"
+    "The order of the steps: --from and --to, --where, --on-equal, --tombstone and --having,\n"
+    "--select, --limit.\n"
+    "Examples:\n  corank sort -r key:u64,value:u64 -o sorted.bin data.bin\n"
+    "  corank sort --lines -o sorted.txt -m 1G logs/*.txt.gz";
+
+// Returns the end of the help text of a merge or set operation.
 const char* footer(OnEqual on_equal) {
   switch (on_equal) {
     case OnEqual::unite:
@@ -148,8 +156,8 @@ const char* footer(OnEqual on_equal) {
 }  // namespace
 
 MergeCommand::MergeCommand(CLI::App& app, const char* name, const char* description,
-                           OnEqual on_equal) {
-  command_ = app.add_subcommand(name, description);
+                           OnEqual on_equal, Verb verb)
+    : command_(app.add_subcommand(name, description)), sorts_(verb == Verb::sort) {
   query_.query.on_equal = on_equal;
   record_.add_to(*command_);
   record_.add_text_to(*command_);
@@ -158,8 +166,11 @@ MergeCommand::MergeCommand(CLI::App& app, const char* name, const char* descript
   query_.add_to(*command_);
   add_performance_options();
   add_diagnostics_options();
-  command_->add_option("RUN", runs_, "Files of records that are sorted by the keys")->type_name("");
-  command_->footer(footer(on_equal));
+  command_
+      ->add_option(sorts_ ? "FILE" : "RUN", runs_,
+                   sorts_ ? "Files of records" : "Files of records that are sorted by the keys")
+      ->type_name("");
+  command_->footer(sorts_ ? sort_footer : footer(on_equal));
 }
 
 void MergeCommand::add_input_options() {
@@ -174,16 +185,20 @@ void MergeCommand::add_input_options() {
 
 void MergeCommand::add_output_options() {
   const OptionGroup group(*command_, "Output");
-  command_->add_option("-o,--output", output_, "Where the merged records go; - is standard output")
+  command_
+      ->add_option("-o,--output", output_,
+                   fmt::format("Where the {} records go; - is standard output",
+                               sorts_ ? "sorted" : "merged"))
       ->required()
       ->type_name("FILE");
   command_->add_flag("-f,--force", options_.overwrite, "Replace an output that exists");
   command_->add_flag("--drop-header", options_.drop_header,
                      "Leave the files' header out of the output; --skip-bytes and --header-lines "
                      "then may differ between files");
-  command_->add_flag("--resume", options_.resume,
-                     "Go on with what a stopped merge of the same runs left; stopped again, or "
-                     "where the disk is full, keep it for the next");
+  if (!sorts_)
+    command_->add_flag("--resume", options_.resume,
+                       "Go on with what a stopped merge of the same runs left; stopped again, or "
+                       "where the disk is full, keep it for the next");
   command_
       ->add_option(
           "--parts", options_.parts,
@@ -233,8 +248,10 @@ void MergeCommand::add_performance_options() {
 
 void MergeCommand::add_diagnostics_options() {
   const OptionGroup group(*command_, "Diagnostics");
-  command_->add_flag("--explain", explain_,
-                     "Print what the merge would do, passes, buffers and backend, and do nothing");
+  if (!sorts_)
+    command_->add_flag(
+        "--explain", explain_,
+        "Print what the merge would do, passes, buffers and backend, and do nothing");
   command_->add_flag("-q,--quiet", quiet_, "Show nothing but errors");
   CLI::Option* const progress = command_->add_flag(
       "--progress", progress_, "Show progress even where standard error is no terminal");
@@ -253,7 +270,7 @@ void MergeCommand::add_diagnostics_options() {
                    "Write what happened when to FILE, in Chrome's trace-event format, which "
                    "Perfetto shows")
       ->type_name("FILE");
-  if (!is_set_operation(query_.query.on_equal))
+  if (!sorts_ && !is_set_operation(query_.query.on_equal))
     command_->add_flag(
         "--copy-only", options_.copy_only,
         "Copy the runs one after another instead of merging them: the ruler for what "
@@ -303,7 +320,7 @@ int MergeCommand::run() {
     if (!quiet_ && (progress_ || (!no_progress_ && isatty(STDERR_FILENO))))
       options_.progress = [&line](const Progress& progress) { line.show(progress); };
     try {
-      stats = merge(runs, output_, options_);
+      stats = sorts_ ? sort(runs, output_, options_) : merge(runs, output_, options_);
     } catch (const Interrupted& interrupted) {
       return report(interrupted, signals.exit_code());
     }

@@ -15,9 +15,10 @@ namespace corank {
 
 class MergeCommand {
  public:
-  // Adds a command: the set operation `on_equal`, or a merge if it is `keep`.
+  enum class Verb { merge, sort };
+  // Adds a command: the set operation `on_equal`, or `verb` if it is `keep`.
   MergeCommand(CLI::App& app, const char* name, const char* description,
-               OnEqual on_equal = OnEqual::keep);
+               OnEqual on_equal = OnEqual::keep, Verb verb = Verb::merge);
   bool chosen() const { return command_->parsed(); }
   // Merges, and returns the exit code: 128 and the number of the signal that stopped the merge.
   // Throws Error. From here on, SIGHUP, SIGINT and SIGTERM are blocked.
@@ -32,6 +33,7 @@ class MergeCommand {
   void check_reports(const std::vector<std::filesystem::path>& runs) const;
 
   CLI::App* command_;
+  bool sorts_;
   RecordArguments record_;
   ShapingArguments query_;
   Options options_;
@@ -39,6 +41,7 @@ class MergeCommand {
   std::string compress_;
   std::vector<std::string> runs_;
   std::string files_from_;
+  std::vector<std::string> temporary_folders_;
   std::string stats_;
   std::string trace_;
   bool explain_ = false;

@@ -1,0 +1,126 @@
+#include "exec/run_formation.hpp"
+
+#include <fmt/format.h>
+#include <tbb/global_control.h>
+#include <tbb/parallel_pipeline.h>
+#include <tbb/task_arena.h>
+
+#include <cassert>
+#include <deque>
+#include <utility>
+
+#include "corank/error.hpp"
+#include "util/setting_format.hpp"
+#include "util/start_workers.hpp"
+
+namespace corank {
+
+RunFormation::RunFormation(const Pass& pass, const detail::KeyWords& keys,
+                           std::uint64_t block_bytes, PassTotals& totals)
+    : pass_(pass),
+      facts_(pass),
+      keys_(keys),
+      block_bytes_(block_bytes),
+      totals_(totals),
+      cut_(pass, facts_, totals),
+      sorters_([&keys] { return BlockSorter(keys); }) {
+  assert(!pass.backend && pass.writers.empty());
+  assert(pass.plan.chunks > pass.plan.read_ahead + max_block_chunks + 1);
+}
+
+FormedRuns RunFormation::fill(std::span<std::byte> memory, std::uint64_t max_blocks) {
+  assert(max_blocks != 0);
+  const unsigned workers = pass_.threads + 1;  // one of them waits for files
+  const tbb::global_control allowance(tbb::global_control::max_allowed_parallelism, workers);
+  start_workers(workers);
+  std::deque<Block> blocks;
+  std::uint64_t used_bytes = 0;
+  const auto cut = tbb::make_filter<void, Block*>(
+      tbb::filter_mode::serial_in_order, [&](tbb::flow_control& flow) -> Block* {
+        if (pass_.stop.stop_requested()) throw Interrupted();
+        Stopwatch cutting(totals_.cut, {pass_.trace, "cut", pass_.partition});
+        if (pending_.segments.empty()) pending_ = next_block();
+        if (pending_.segments.empty() || blocks.size() == max_blocks ||
+            pending_.bytes > memory.size() - used_bytes) {
+          flow.stop();
+          return nullptr;
+        }
+        Block& block = blocks.emplace_back(std::exchange(pending_, Block()));
+        block.place = memory.subspan(used_bytes, block.bytes);
+        used_bytes += block.bytes;
+        return &block;
+      });
+  const auto sort_blocks = tbb::make_filter<Block*, void>(tbb::filter_mode::parallel,
+                                                          [this](Block* block) { sort(*block); });
+  tbb::task_arena arena(static_cast<int>(workers));
+  arena.execute([&] { tbb::parallel_pipeline(pass_.plan.tokens, cut & sort_blocks); });
+  if (blocks.empty() && !pending_.segments.empty())
+    throw Error(ErrorCode::memory,
+                fmt::format("{}: a record is too long for the memory budget, which can sort {} "
+                            "bytes at a time, not {}; use a larger {}",
+                            pass_.runs[run_].path().string(), memory.size(), pending_.bytes,
+                            Setting::memory));
+  FormedRuns formed;
+  formed.bytes = used_bytes;
+  const SortedBlock* before = nullptr;
+  for (const Block& block : blocks) {
+    formed.fingerprint += block.sorted.fingerprint;
+    if (before && !keys_.less(first_of(block.sorted), last_of(*before)))
+      formed.runs.back() = {formed.runs.back().data(), formed.runs.back().size() + block.bytes};
+    else
+      formed.runs.push_back(block.sorted.bytes);
+    before = &block.sorted;
+  }
+  fingerprint_ += formed.fingerprint;
+  return formed;
+}
+
+void RunFormation::finish() {
+  assert(pending_.segments.empty());
+  std::uint64_t read = 0;
+  for (std::uint32_t run = 0; run < pass_.runs.size(); ++run)
+    read += cut_.source().fingerprint(run);
+  if (read != fingerprint_) throw Corrupted("the sorted records are not those that were read");
+  cut_.add_to_totals();
+}
+
+ChunkRef RunFormation::next_chunk() {
+  for (; run_ < pass_.runs.size(); ++run_)
+    if (ChunkRef chunk = cut_.source().next(run_)) return chunk;
+  return nullptr;
+}
+
+// Returns whole chunks of together at most `block_bytes_`, or one larger chunk; at the end, none.
+RunFormation::Block RunFormation::next_block() {
+  Block block;
+  while (block.segments.size() < max_block_chunks) {
+    if (!chunk_) chunk_ = next_chunk();
+    if (!chunk_) break;
+    const std::uint64_t bytes = bytes_of(facts_.layout, *chunk_, 0, chunk_->count).size();
+    if (!block.segments.empty() && block.bytes + bytes > block_bytes_) break;
+    const std::uint64_t count = chunk_->count;
+    block.segments.push_back({std::move(chunk_), 0, count});
+    block.bytes += bytes;
+  }
+  return block;
+}
+
+void RunFormation::sort(Block& block) {
+  {
+    Stopwatch sorting(totals_.merge, {pass_.trace, "sort", pass_.partition});
+    block.sorted = sorters_.local().sort(block.segments, block.place, pass_.fingerprint);
+  }
+  block.segments.clear();  // chunks are free for reading again
+  if (pass_.on_progress) pass_.on_progress(block.bytes);
+}
+
+const std::byte* RunFormation::first_of(const SortedBlock& block) const {
+  return keys_.text() ? reinterpret_cast<const std::byte*>(&block.first_ref) : block.bytes.data();
+}
+
+const std::byte* RunFormation::last_of(const SortedBlock& block) const {
+  return keys_.text() ? reinterpret_cast<const std::byte*>(&block.last_ref)
+                      : block.bytes.data() + block.bytes.size() - keys_.record_bytes();
+}
+
+}  // namespace corank

@@ -1,0 +1,77 @@
+// Forms sorted runs in memory: the first pass of a sort.
+//
+// The pass has neither backend nor writers; its runs are read one after another, in blocks of whole
+// chunks. Threads sort the blocks into memory of the caller, in the order of the input. One thread
+// calls fill() until it returns no run.
+#pragma once
+
+#include <tbb/enumerable_thread_specific.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "exec/cut_stage.hpp"
+#include "exec/pass.hpp"
+#include "exec/pass_facts.hpp"
+#include "sort/block_sorter.hpp"
+
+namespace corank {
+
+// Sorted runs, which fill memory from its start. A stable merge of them in this order is the stable
+// sort of their records.
+struct FormedRuns {
+  std::vector<std::span<const std::byte>> runs;
+  std::uint64_t bytes = 0;
+  std::uint64_t fingerprint = 0;  // of the records; 0 unless they are verified
+};
+
+class RunFormation {
+ public:
+  // Max chunks of a block: each holds a buffer, even if it is the only one of a small file. The
+  // plan of the pass must have as many chunks beside those that are read ahead.
+  static constexpr std::uint64_t max_block_chunks = 8;
+
+  // Begins to read. The arguments must outlive the formation. Blocks have about `block_bytes`.
+  RunFormation(const Pass& pass, const detail::KeyWords& keys, std::uint64_t block_bytes,
+               PassTotals& totals);
+
+  // Sorts the next records into `memory`, as many as it has room for, in at most `max_blocks`
+  // blocks. Blocks that follow one another in order are one run, so sorted input is a single run.
+  // Throws Error if no record fits.
+  FormedRuns fill(std::span<std::byte> memory, std::uint64_t max_blocks);
+  // Returns whether there are no more records.
+  bool at_end() const { return pending_.segments.empty(); }
+
+  // Throws Corrupted unless all records that were read are in runs. To be called at the end.
+  void finish();
+
+ private:
+  struct Block {
+    std::vector<Segment> segments;
+    std::uint64_t bytes = 0;
+    std::span<std::byte> place;  // where it is sorted to
+    SortedBlock sorted{};
+  };
+
+  ChunkRef next_chunk();
+  Block next_block();
+  void sort(Block& block);
+  const std::byte* first_of(const SortedBlock& block) const;
+  const std::byte* last_of(const SortedBlock& block) const;
+
+  const Pass& pass_;
+  const PassFacts facts_;
+  const detail::KeyWords& keys_;
+  const std::uint64_t block_bytes_;
+  PassTotals& totals_;
+  CutStage cut_;
+  tbb::enumerable_thread_specific<BlockSorter> sorters_;
+  std::uint32_t run_ = 0;
+  ChunkRef chunk_;  // read, but in no block yet
+  Block pending_;   // the block that did not fit in the memory of the last call, or an empty one
+  std::uint64_t fingerprint_ = 0;  // of all runs
+};
+
+}  // namespace corank

@@ -1,0 +1,176 @@
+#include "jobs/run_former.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cassert>
+
+#include "backend/cpu_backend.hpp"
+#include "corank/error.hpp"
+#include "run/run_io.hpp"
+#include "run/stream_reader.hpp"
+#include "util/math.hpp"
+#include "util/setting_format.hpp"
+
+namespace corank {
+namespace {
+
+// Bounds of a chunk, which is sorted in L2, and max records of one: their words must fit, too.
+// Tuned by bench-sort; see docs/tuning.md.
+constexpr std::uint64_t min_chunk_bytes = std::uint64_t{16} << 10;
+constexpr std::uint64_t max_chunk_bytes = std::uint64_t{1} << 20;
+constexpr std::uint64_t max_chunk_records = std::uint64_t{1} << 16;
+// Bytes of a chunk per variable-length record, its prefix reference included.
+constexpr std::uint64_t text_record_bytes = 42;
+constexpr std::uint64_t read_ahead = 8;  // chunks
+// The budget over these are the bytes for the merges, and at most for chunks and for long records.
+constexpr std::uint64_t merging_divisor = 10;
+constexpr std::uint64_t reading_divisor = 16;
+constexpr std::uint64_t min_chunks_of_load = 4;
+
+PassPlan reading_plan(const KeyLayout& layout, std::uint64_t chunk_bytes, unsigned threads) {
+  PassPlan plan{};
+  plan.tokens = threads + 2;
+  plan.read_ahead = read_ahead;
+  plan.chunks = plan.read_ahead + RunFormation::max_block_chunks + plan.tokens + 2;
+  plan.chunk_bytes = plan.unit_bytes = chunk_bytes;
+  // Direct I/O reads whole pages, so that a chunk needs room for one more at each end.
+  const std::uint64_t records = layout.text
+                                    ? chunk_bytes / text_record_bytes
+                                    : (chunk_bytes - 2 * page_bytes()) / layout.record_bytes;
+  plan.chunk_records = plan.unit_records = std::min(records, max_chunk_records);
+  return plan;
+}
+
+// Divides `budget_bytes`. Throws Error if they are too few.
+SortMemory divide(std::span<const Run> inputs, const KeyLayout& layout, unsigned threads,
+                  std::uint64_t budget_bytes, std::size_t partitions,
+                  std::optional<std::uint64_t> load_bytes) {
+  std::uint64_t decoder_bytes = 0;
+  for (const Run& input : inputs)
+    decoder_bytes = std::max(decoder_bytes, input.input().memory_bytes);
+  decoder_bytes *= std::min<std::uint64_t>(inputs.size(), read_ahead);
+  const std::uint64_t chunk_floor_bytes =
+      layout.text ? min_chunk_bytes
+                  : std::max(min_chunk_bytes,
+                             round_up(layout.record_bytes + 2 * page_bytes(), page_bytes()));
+  // A thread that sorts a block holds its words and other data, about twice the block's size.
+  const std::uint64_t chunks =
+      reading_plan(layout, chunk_floor_bytes, threads).chunks + 2 * (threads + 1);
+  const std::uint64_t part_bytes = budget_bytes / reading_divisor;
+  const std::uint64_t chunk_bytes =
+      std::clamp(round_up(part_bytes / chunks, page_bytes()), chunk_floor_bytes,
+                 std::max(chunk_floor_bytes, max_chunk_bytes));
+  const std::uint64_t large_bytes = layout.text ? std::max(part_bytes, 2 * chunk_bytes) : 0;
+  const std::uint64_t merging_bytes =
+      std::max(budget_bytes / merging_divisor,
+               partitions * (min_memory(layout.text ? 0 : layout.record_bytes)));
+  SortMemory memory{};
+  memory.reading = reading_plan(layout, chunk_bytes, threads);
+  memory.reading.large_bytes = large_bytes;
+  memory.reading_bytes = chunks * chunk_bytes + large_bytes + decoder_bytes;
+  const std::uint64_t others = merging_bytes + memory.reading_bytes;
+  const std::uint64_t min_load_bytes =
+      load_bytes ? 0 : large_bytes + min_chunks_of_load * chunk_bytes;
+  if (budget_bytes < others + min_load_bytes)
+    throw Error(ErrorCode::memory,
+                fmt::format("the memory budget leaves {} bytes for buffers, too few to sort these "
+                            "records, which needs {}; use a larger {}",
+                            budget_bytes, others + min_load_bytes, Setting::memory));
+  memory.load_bytes = load_bytes.value_or(budget_bytes - others);
+  memory.max_runs = layout.text ? widest_pass_in_memory(merging_bytes / partitions)
+                                : std::max(merging_bytes / page_bytes(), min_chunks_of_load);
+  // Blocks fill at least half of these bytes on average.
+  memory.block_bytes = std::max(chunk_bytes, 2 * memory.load_bytes / memory.max_runs);
+  return memory;
+}
+
+}  // namespace
+
+RunFormer::RunFormer(std::vector<Run> inputs, const PassRunner::Context& context, Budget& budget,
+                     PassTotals& totals, std::optional<std::uint64_t> load_bytes)
+    : inputs_(std::move(inputs)),
+      context_(context),
+      budget_(budget),
+      totals_(totals),
+      memory_(divide(inputs_, context.format.input().keys().layout(), context.threads,
+                     budget.bytes(), std::max(context.options.parts, 1u), load_bytes)),
+      keys_(make_key_words(context.format.input().keys().layout())),
+      order_{&context.format.input().keys(), OutputOrder::Kind::none} {
+  const bool is_known = std::ranges::none_of(inputs_, &Run::is_stream);
+  std::uint64_t input_bytes = 0;
+  for (const Run& input : inputs_) input_bytes += input.bytes() + 1;  // a terminator may be added
+  if (is_known) memory_.load_bytes = std::min(memory_.load_bytes, input_bytes);
+  charged_load_bytes_ = load_bytes ? 0 : memory_.load_bytes;
+  budget.take(memory_.reading_bytes + charged_load_bytes_);
+  io_ = std::ranges::all_of(inputs_, &Run::is_in_memory)
+            ? "memory"
+            : choose_io(inputs_, context.options.io, true, memory_.load_bytes,
+                        memory_.reading.chunk_bytes);
+  begin();
+}
+
+RunFormer::~RunFormer() {
+  formation_.reset();
+}
+
+void RunFormer::begin() {
+  const bool is_sequential = keys_->text() || std::ranges::any_of(inputs_, &Run::is_stream);
+  pass_.emplace(Pass{.sequential = is_sequential,
+                     .runs = inputs_,
+                     .encoding = context_.format.input().keys(),
+                     .plan = memory_.reading,
+                     .shape = nullptr,
+                     .limit = 0,
+                     .output = order_,
+                     .backend = nullptr,
+                     .writers = {},
+                     .in_place = {},
+                     .threads = context_.threads,
+                     .stop = context_.options.stop,
+                     .checksum = false,
+                     .fingerprint = context_.fingerprint,
+                     .fingerprints = {},
+                     .on_progress = [this](std::uint64_t bytes) { context_.progress.add(bytes); },
+                     .trace = context_.trace,
+                     .partition = 0});
+  formation_.emplace(*pass_, *keys_, memory_.block_bytes, totals_);
+}
+
+std::vector<Run> RunFormer::next_load() {
+  assert(formation_);
+  if (!pool_)
+    pool_.emplace(round_up(memory_.load_bytes + stream_margin_bytes, page_bytes()), 1, nullptr,
+                  BufferPool::Pages::huge);
+  if (load_.bytes().empty()) load_ = pool_->lease();
+  const FormedRuns formed =
+      formation_->fill(load_.bytes().first(memory_.load_bytes), memory_.max_runs);
+  fingerprint_ = formed.fingerprint;
+  std::vector<Run> runs;
+  const bool is_text = keys_->text() != nullptr;
+  const auto add = [&](std::span<const std::byte> bytes) {
+    runs.emplace_back(bytes, "the sorted records in memory", is_text ? 1 : keys_->record_bytes());
+    runs.back().stop_on(context_.options.stop);
+  };
+  std::ranges::for_each(formed.runs, add);
+  if (runs.empty()) add({});  // the inputs have no records
+  if (formation_->at_end()) end();
+  return runs;
+}
+
+// Checks the inputs, and frees the memory for reading.
+void RunFormer::end() {
+  formation_->finish();
+  formation_.reset();
+  for (const Run& input : inputs_) input.check_unchanged();
+  budget_.give_back(memory_.reading_bytes);
+}
+
+void RunFormer::free_load() {
+  load_ = Buffer();
+  pool_.reset();
+  budget_.give_back(charged_load_bytes_);
+  charged_load_bytes_ = 0;
+}
+
+}  // namespace corank

@@ -1,0 +1,74 @@
+// Forms sorted runs of the inputs of a sort, one memory load at a time, and divides the memory.
+//
+// A load's runs are in memory, and valid until the next load or until free_load(). One thread uses
+// a former. Throws Error, Interrupted, or Corrupted if the runs do not hold what was read.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "exec/run_formation.hpp"
+#include "jobs/pass_runner.hpp"
+#include "plan/budget.hpp"
+#include "run/run.hpp"
+#include "util/buffer_pool.hpp"
+
+namespace corank {
+
+// How a sort spends its memory. Sizes are bytes.
+struct SortMemory {
+  PassPlan reading;             // of the pass that forms runs
+  std::uint64_t reading_bytes;  // for reading and sorting blocks
+  std::uint64_t load_bytes;     // for sorted runs
+  std::uint64_t max_runs;       // of a load, which the share of the merges allows
+  std::uint64_t block_bytes;    // that are sorted together
+};
+
+class RunFormer {
+ public:
+  // Takes the memory for reading, sorting and the load from `budget`; the merges get the rest. If
+  // the runs stay in memory of the caller, `load_bytes` is its size and costs no budget. The
+  // arguments must outlive the former. Throws Error if the budget is too small.
+  RunFormer(std::vector<Run> inputs, const PassRunner::Context& context, Budget& budget,
+            PassTotals& totals, std::optional<std::uint64_t> load_bytes = {});
+  ~RunFormer();
+  RunFormer(const RunFormer&) = delete;
+  RunFormer& operator=(const RunFormer&) = delete;
+
+  const SortMemory& memory() const { return memory_; }
+  const char* io() const { return io_; }  // how the inputs are read; see Stats::io
+
+  // Sorts the next records. Returns runs of them, in the order of the input, at least one. The runs
+  // of the load before are gone then. Must not be called at the end.
+  std::vector<Run> next_load();
+  // Returns whether there are no more records. The memory for reading is free then.
+  bool at_end() const { return !formation_; }
+  // Returns the fingerprint of the records of the last load; 0 unless they are verified.
+  std::uint64_t fingerprint() const { return fingerprint_; }
+  void free_load();
+
+ private:
+  void begin();
+  void end();
+
+  std::vector<Run> inputs_;
+  PassRunner::Context context_;
+  Budget& budget_;
+  PassTotals& totals_;
+  std::uint64_t charged_load_bytes_;
+  SortMemory memory_;
+  const char* io_;
+  std::unique_ptr<detail::KeyWords> keys_;
+  OutputOrder order_;
+  std::optional<BufferPool> pool_;
+  std::optional<Pass> pass_;
+  std::optional<RunFormation> formation_;
+  Buffer load_;
+  std::uint64_t fingerprint_ = 0;
+};
+
+}  // namespace corank

@@ -1,0 +1,46 @@
+#include "corank/sort.hpp"
+
+#include <fmt/format.h>
+
+#include "jobs/merge_job.hpp"
+#include "plan/option_checks.hpp"
+#include "util/setting_format.hpp"
+
+namespace corank {
+namespace {
+
+void check_sort_options(const Options& options) {
+  if (options.copy_only || options.resume)
+    throw Error(ErrorCode::options,
+                fmt::format("{} is for merges; drop it",
+                            options.copy_only ? Setting::copy_only : Setting::resume));
+  if (is_set_operation(options.query.on_equal))
+    throw Error(ErrorCode::options, "set operations are for sorted runs; sort each input first");
+}
+
+}  // namespace
+
+Stats sort(std::span<const std::filesystem::path> inputs, const std::filesystem::path& output,
+           const Options& options) {
+  check_options(options, inputs.size());
+  check_sort_options(options);
+  return run_job(inputs, output, options, Inputs::unsorted);
+}
+
+Stats sort(std::span<std::byte> records, const Options& options) {
+  check_options(options, 1);
+  check_sort_options(options);
+  const Query& query = options.query;
+  if (options.text || options.parts != 0 || options.compression || options.record.header_bytes)
+    throw Error(ErrorCode::options,
+                "Options::text, parts, compression and record.header_bytes are for files; the "
+                "records are in memory");
+  if (query.on_equal != OnEqual::keep || query.limit || !query.where.steps.empty() ||
+      !query.having.steps.empty() || !query.select.empty() || !query.from.empty() ||
+      !query.to.empty())
+    throw Error(ErrorCode::options,
+                "a sort in memory keeps all records; leave Options::query empty");
+  return run_job(records, options);
+}
+
+}  // namespace corank

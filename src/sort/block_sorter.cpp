@@ -1,0 +1,169 @@
+#include "sort/block_sorter.hpp"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cassert>
+#include <cstring>
+#include <functional>
+#include <type_traits>
+
+#include "format/gather.hpp"
+
+namespace corank {
+namespace {
+
+// Records that are gathered and then fingerprinted together, few enough that they stay in L1.
+constexpr std::size_t batch_records = 128;
+
+// Calls copy with the record size, which is a constant for common sizes: copies of a constant size
+// are much faster for small records.
+template <class Copy>
+void with_record_bytes(std::uint32_t bytes, Copy copy) {
+  switch (bytes) {
+    case 8:
+      return copy(std::integral_constant<std::uint32_t, 8>{});
+    case 12:
+      return copy(std::integral_constant<std::uint32_t, 12>{});
+    case 16:
+      return copy(std::integral_constant<std::uint32_t, 16>{});
+    case 24:
+      return copy(std::integral_constant<std::uint32_t, 24>{});
+    case 32:
+      return copy(std::integral_constant<std::uint32_t, 32>{});
+    case 100:
+      return copy(std::integral_constant<std::uint32_t, 100>{});
+    default:
+      return copy(bytes);
+  }
+}
+
+}  // namespace
+
+BlockSorter::BlockSorter(const detail::KeyWords& keys)
+    : keys_(keys), compactor_(keys), record_sorter_(keys, best_word_kernel()) {}
+
+SortedBlock BlockSorter::sort(std::span<const Segment> segments, std::span<std::byte> out,
+                              FingerprintSum sum) {
+  assert(!segments.empty() && !out.empty());
+  join(segments);
+  sort_words();
+  return keys_.text() ? gather_text(out, sum) : gather(out, sum);
+}
+
+// Makes the records, or the references to them, contiguous.
+void BlockSorter::join(std::span<const Segment> segments) {
+  std::uint64_t count = 0;
+  for (const Segment& segment : segments) count += segment.count;
+  assert(count != 0);
+  words_.resize(count);
+  position_bits_ = static_cast<unsigned>(std::bit_width(count - 1));
+  position_mask_ = (std::uint64_t{1} << position_bits_) - 1;
+  const std::uint64_t record_bytes = keys_.record_bytes();
+  const auto records_of = [&](const Segment& segment) {
+    return segment.chunk->records() + segment.first * record_bytes;
+  };
+  records_ = records_of(segments.front());
+  if (segments.size() == 1) return;
+  joined_.resize(count * record_bytes);
+  records_ = joined_.data();
+  std::byte* to = joined_.data();
+  for (const Segment& segment : segments)
+    to = std::copy_n(records_of(segment), segment.count * record_bytes, to);
+}
+
+// Sets words_ to the order of the records. Starts at the first word in which some keys differ.
+void BlockSorter::sort_words() {
+  const std::uint64_t count = words_.size();
+  std::uint32_t word = 0;
+  for (;;) {
+    compactor_.reset(count);
+    compactor_.read_unordered(records_, count, word);
+    if (!compactor_.firsts_are_equal()) break;
+    word = keys_.next_word(word, compactor_.first());
+    if (word >= keys_.words()) break;
+  }
+  if (word >= keys_.words()) {
+    for (std::uint64_t i = 0; i < count; ++i) words_[i] = i;
+    if (word == keys_.words()) sort_tie(words_, word);
+    return;
+  }
+  const bool whole = compactor_.choose_bits(63 - position_bits_, position_bits_);
+  compactor_.put(0, count, 0, words_.data());
+  for (std::uint64_t i = 0; i < count; ++i) words_[i] |= i;
+  const auto falls = [this](std::uint64_t a, std::uint64_t b) {
+    return b >> position_bits_ < a >> position_bits_;
+  };
+  if (std::ranges::adjacent_find(words_, std::not_fn(falls)) == words_.end()) {
+    std::ranges::reverse(words_);
+  } else if (!std::ranges::is_sorted(words_)) {
+    sorter_(words_.data(), count, hwy::SortAscending());
+  }
+  if (!whole) sort_ties(word);
+}
+
+// Sorts each group of records with equal key bits by their keys from `word` on.
+void BlockSorter::sort_ties(std::uint32_t word) {
+  for (std::size_t first = 0, end; first < words_.size(); first = end) {
+    const std::uint64_t bits = words_[first] >> position_bits_;
+    end = first + 1;
+    while (end < words_.size() && words_[end] >> position_bits_ == bits) ++end;
+    if (end - first > 1) sort_tie(std::span(words_).subspan(first, end - first), word);
+  }
+}
+
+void BlockSorter::sort_tie(std::span<std::uint64_t> words, std::uint32_t word) {
+  ties_.clear();
+  for (const std::uint64_t tied : words) ties_.push_back({record(position(tied)), position(tied)});
+  // Most ties are of equal keys, which are in order already.
+  const auto descends = [this](const RecordRef& a, const RecordRef& b) {
+    return keys_.less(b.record, a.record);
+  };
+  if (std::ranges::adjacent_find(ties_, descends) == ties_.end()) return;
+  record_sorter_.sort(ties_, word);
+  for (std::size_t i = 0; i < words.size(); ++i)
+    words[i] = (words[i] & ~position_mask_) | ties_[i].run;
+}
+
+SortedBlock BlockSorter::gather(std::span<std::byte> out, FingerprintSum sum) const {
+  assert(out.size() == words_.size() * keys_.record_bytes());
+  with_record_bytes(keys_.record_bytes(), [&](auto record_bytes) {
+    std::byte* to = out.data();
+    for (const std::uint64_t word : words_) {
+      std::memcpy(to, records_ + position(word) * record_bytes, record_bytes);
+      to += record_bytes;
+    }
+  });
+  return {out, words_.size(), sum ? sum(out, keys_.record_bytes()) : 0};
+}
+
+SortedBlock BlockSorter::gather_text(std::span<std::byte> out, FingerprintSum sum) const {
+  const TextLayout& layout = *keys_.text();
+  const auto* const entries = reinterpret_cast<const PrefixRef*>(records_);
+  const auto entry = [&](std::size_t i) -> const PrefixRef& {
+    return entries[position(words_[i])];
+  };
+  GatherWriter writer(layout, out.data(), out.data() + out.size());
+  SortedBlock block{out, words_.size(), 0};
+  std::array<PrefixRef, batch_records> gathered;
+  for (std::size_t first = 0, end; first < words_.size(); first = end) {
+    end = std::min(first + batch_records, words_.size());
+    const std::byte* at = writer.position();
+    writer.write_each(first, end,
+                      [&](std::size_t i) { return reinterpret_cast<const std::byte*>(&entry(i)); });
+    for (std::size_t i = first; i < end; ++i) {
+      const std::uint64_t bytes = record_bytes(layout, entry(i));
+      gathered[i - first] = make_entry(entry(i).word, at, bytes);
+      at += bytes;
+    }
+    if (first == 0) block.first_ref = gathered.front();
+    block.last_ref = gathered[end - first - 1];
+    if (sum)
+      block.fingerprint +=
+          prefix_refs_fingerprint(sum, layout, std::span(gathered).first(end - first));
+  }
+  assert(writer.position() == out.data() + out.size());
+  return block;
+}
+
+}  // namespace corank

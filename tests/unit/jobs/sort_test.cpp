@@ -1,0 +1,256 @@
+// Tests of whole sorts against std::stable_sort: formats, shapes of the input, budgets, queries.
+#include "corank/sort.hpp"
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "corank/check.hpp"
+#include "corank/merge.hpp"
+#include "plan/pass_planner.hpp"
+#include "support/catch.hpp"
+#include "support/support.hpp"
+
+using namespace corank;
+using namespace corank::test;
+
+namespace {
+
+enum class Shape { random, sorted, reversed, rotated };
+
+// Unsorted files, their records, and the options of their sort.
+struct SortCase {
+  TemporaryFolder folder;
+  std::vector<std::filesystem::path> paths;
+  Bytes all;
+  Options options;
+  Stats stats;  // of the last sorted()
+
+  SortCase() { options.overwrite = true; }
+  SortCase(const std::string& schema, const std::string& keys) : SortCase() {
+    options.record = Schema::parse(schema);
+    options.keys = parse_keys(keys, options.record);
+  }
+
+  void add_file(const Bytes& bytes) {
+    paths.push_back(folder / ("file" + std::to_string(paths.size())));
+    write_file(paths.back(), bytes);
+    all.insert(all.end(), bytes.begin(), bytes.end());
+  }
+  // Adds records of this shape in up to `max_files` files.
+  void add_records(std::uint64_t count, Values values, Shape shape, std::uint64_t max_files,
+                   Random& random) {
+    Bytes records = random_records(options.record, count, values, random);
+    const std::uint64_t size = options.record.record_bytes;
+    if (shape != Shape::random) records = stably_sorted(options.record, options.keys, records);
+    if (shape == Shape::reversed)
+      for (std::uint64_t i = 0; i < count / 2; ++i)
+        std::swap_ranges(&records[i * size], &records[i * size] + size,
+                         &records[(count - 1 - i) * size]);
+    if (shape == Shape::rotated)
+      std::rotate(records.begin(), records.begin() + static_cast<std::ptrdiff_t>(count / 3 * size),
+                  records.end());
+    for (std::uint64_t files = 1 + below(random, max_files), at = 0; files > 0; --files) {
+      const std::uint64_t end = files == 1 ? count : at + below(random, count - at + 1);
+      add_file({records.begin() + static_cast<std::ptrdiff_t>(at * size),
+                records.begin() + static_cast<std::ptrdiff_t>(end * size)});
+      at = end;
+    }
+  }
+
+  Bytes sorted() {
+    stats = sort(paths, folder / "output", options);
+    return read_file(folder / "output");
+  }
+  Bytes sorted_into_parts(unsigned count) const {
+    const TemporaryFolder parts;
+    Options by = options;
+    by.parts = count;
+    if (by.memory_bytes != 0) by.memory_bytes += (std::uint64_t{8} << 20);
+    sort(paths, parts.path(), by);
+    Bytes joined;
+    for (const std::string& name : parts.names()) {
+      const Bytes part = read_file(parts / name);
+      joined.insert(joined.end(), part.begin(), part.end());
+    }
+    return joined;
+  }
+  Bytes expected() const { return stably_sorted(options.record, options.keys, all); }
+};
+
+// A line or pair, and its key.
+struct TextRecord {
+  std::string key, bytes;
+};
+
+TextRecord random_text_record(TextKind kind, const std::string& prefix, const std::string& alphabet,
+                              std::uint64_t longest, std::uint64_t number, Random& random) {
+  std::string key = prefix;
+  for (std::uint64_t left = below(random, longest + 1); left > 0; --left)
+    key += alphabet[below(random, alphabet.size())];
+  if (kind == TextKind::pairs) return {key, pair_of(key, std::to_string(number))};
+  return {key, key + "\n"};
+}
+
+std::string sorted_text(std::vector<TextRecord> records) {
+  std::ranges::stable_sort(records, {}, &TextRecord::key);
+  std::string text;
+  for (const TextRecord& record : records) text += record.bytes;
+  return text;
+}
+
+std::string what_sorting_throws(SortCase& test) {
+  try {
+    test.sorted();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+}  // namespace
+
+TEST_CASE("fixed-size records of every type and width are sorted stably", "[sort]") {
+  Random random(1);
+  unsigned round = 0;
+  for (const auto& [schema, keys] : schemas_and_keys) {
+    for (const Values values : {Values::any, Values::few, Values::one}) {
+      const auto shape = static_cast<Shape>(round++ % 4);
+      INFO(schema << " by " << keys << ", round " << round);
+      SortCase test(schema, keys);
+      test.add_records(below(random, 4) == 0 ? below(random, 5) : below(random, 6000), values,
+                       shape, 4, random);
+      test.options.threads = 1 + round % 3;
+      test.options.io = static_cast<Io>(round % 4);
+      const Bytes expected = test.expected();
+      CHECK((test.sorted() == expected));
+      CHECK(test.stats.records * test.options.record.record_bytes == expected.size());
+      CHECK(test.stats.verified);
+      CHECK((test.sorted_into_parts(3) == expected));
+      Bytes in_memory = test.all;
+      sort(in_memory, test.options);
+      CHECK((in_memory == expected));
+    }
+  }
+}
+
+TEST_CASE("sorts within any budget spill what does not fit", "[sort]") {
+  Random random(2);
+  std::uint64_t max_passes = 0;
+  for (unsigned round = 0; round < 48; round += exhaustive_step) {
+    const auto& [schema, keys] = schemas_and_keys[round % schemas_and_keys.size()];
+    SortCase test(schema, keys);
+    const std::uint64_t size = test.options.record.record_bytes;
+    const std::uint64_t least = std::uint64_t{1} << 20;
+    test.add_records(std::min((least + below(random, 12 * least)) / size, 150'000 + size),
+                     static_cast<Values>(round % 3), static_cast<Shape>(round / 3 % 4), 5, random);
+    test.options.memory_bytes =
+        2 * least + min_memory(static_cast<std::uint32_t>(size)) + below(random, 4 * least);
+    test.options.io = static_cast<Io>(round % 4);
+    test.options.threads = 1 + round % 2;
+    INFO("round " << round << ": " << schema << " by " << keys << ", " << test.all.size()
+                  << " bytes, budget " << test.options.memory_bytes);
+    CHECK((test.sorted() == test.expected()));
+    max_passes = std::max(max_passes, test.stats.passes);
+    CHECK(test.folder.names().size() == test.paths.size() + 1);
+  }
+  CHECK(max_passes > 3);
+}
+
+TEST_CASE("sorted input is a single run, and descending input is sorted", "[sort]") {
+  Random random(3);
+  for (const Shape shape : {Shape::sorted, Shape::reversed}) {
+    SortCase test("key:u64,value:u64", "key");
+    test.add_records(300'000, Values::any, shape, 1, random);
+    CHECK((test.sorted() == test.expected()));
+  }
+}
+
+TEST_CASE("lines and pairs of any length are sorted stably", "[sort]") {
+  Random random(4);
+  for (unsigned round = 0; round < 60; round += exhaustive_step) {
+    SortCase test;
+    test.options.text.emplace();
+    const TextKind kind = round % 3 == 2 ? TextKind::pairs : TextKind::lines;
+    test.options.text->kind = kind;
+    const std::string alphabet = round % 2 == 0 ? "ab" : "0123456789\xff";
+    const std::string prefix(round % 7 == 6 ? 60 : 0, 's');
+    const std::uint64_t longest = round % 5 == 4 ? 3000 : 40;
+    std::vector<TextRecord> records;
+    std::string text;
+    const std::uint64_t bytes = below(random, round % 4 == 3 ? 8'000'000 : 300'000);
+    while (text.size() < bytes) {
+      records.push_back(
+          random_text_record(kind, prefix, alphabet, longest, records.size(), random));
+      text += records.back().bytes;
+      if (below(random, 5000) == 0) {
+        test.add_file(bytes_of_text(std::string_view(text).substr(test.all.size())));
+      }
+    }
+    std::string rest = text.substr(test.all.size());
+    if (kind == TextKind::lines && rest.ends_with('\n') && rest.size() > 1 && round % 2 == 0)
+      rest.pop_back();  // the sort adds it
+    test.add_file(bytes_of_text(rest));
+    if (round % 4 == 3)
+      test.options.memory_bytes = 3 * min_memory(0) + below(random, std::uint64_t{2} << 20);
+    test.options.io = static_cast<Io>(round % 4);
+    INFO("round " << round << ", " << text.size() << " bytes in " << test.paths.size()
+                  << " files, budget " << test.options.memory_bytes);
+    const std::string expected = sorted_text(records);
+    CHECK((text_of(test.sorted()) == expected));
+    CHECK(test.stats.records == records.size());
+    if (kind == TextKind::lines) CHECK((text_of(test.sorted_into_parts(3)) == expected));
+  }
+}
+
+TEST_CASE("a sort applies a query as a merge of sorted runs does", "[sort]") {
+  Random random(5);
+  struct Case {
+    std::string name, on_equal = "keep", where = "";
+    std::optional<std::uint64_t> limit = {};
+    std::string from = "", to = "";
+  };
+  const std::vector<Case> cases{{.name = "first", .on_equal = "first"},
+                                {.name = "last", .on_equal = "last"},
+                                {.name = "reduce", .on_equal = "reduce:sum(value),count(other)"},
+                                {.name = "limit", .limit = 1234},
+                                {.name = "where and limit", .where = "value > 9", .limit = 777},
+                                {.name = "range", .from = "500", .to = "4000000000"}};
+  for (const Case& by : cases) {
+    for (const bool spills : {false, true}) {
+      INFO(by.name << (spills ? ", spilled" : ""));
+      SortCase test("key:u32,value:u64,other:u64", "key");
+      test.add_records(400'000, Values::few, Shape::random, 3, random);
+      if (spills) test.options.memory_bytes = std::uint64_t{3} << 20;
+      Query& query = test.options.query;
+      const Schema& schema = test.options.record;
+      parse_on_equal(by.on_equal, schema, test.options.keys, query);
+      query.overflow = Overflow::wrap;
+      query.limit = by.limit;
+      if (!by.where.empty()) query.where = parse_where(by.where, schema);
+      if (!by.from.empty())
+        query.from = parse_bound(Setting::from, by.from, schema, test.options.keys);
+      if (!by.to.empty()) query.to = parse_bound(Setting::to, by.to, schema, test.options.keys);
+      write_file(test.folder / "sorted", test.expected());
+      const std::vector<std::filesystem::path> run{test.folder / "sorted"};
+      merge(run, test.folder / "merged", test.options);
+      CHECK((test.sorted() == read_file(test.folder / "merged")));
+    }
+  }
+}
+
+TEST_CASE("a sort refuses what it cannot do, and budgets that are too small", "[sort]") {
+  Random random(6);
+  SortCase test("key:u64,value:u64", "key");
+  test.add_records(1000, Values::any, Shape::random, 1, random);
+  test.options.memory_bytes = 100'000;
+  CHECK(what_sorting_throws(test).find("use a larger Options::memory_bytes") != std::string::npos);
+  test.options.memory_bytes = 0;
+  test.options.copy_only = true;
+  CHECK(what_sorting_throws(test).find("Options::copy_only is for merges") != std::string::npos);
+  test.options.copy_only = false;
+  test.options.resume = true;
+  CHECK(what_sorting_throws(test).find("Options::resume is for merges") != std::string::npos);
+  CHECK_FALSE(std::filesystem::exists(test.folder / "output"));
+}
