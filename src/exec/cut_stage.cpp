@@ -5,8 +5,6 @@
 #include <algorithm>
 
 #include "corank/error.hpp"
-#include "run/reader.hpp"
-#include "run/stream_reader.hpp"
 #include "util/math.hpp"
 
 namespace corank {
@@ -17,21 +15,9 @@ unsigned reading_threads(unsigned threads) {
   return std::clamp(threads / 2, 2u, 8u);
 }
 
-// Without `sum` the chunks get no fingerprints.
-std::unique_ptr<ChunkSource> read_chunks(const Pass& pass, const PassFacts& facts, BufferPool& pool,
-                                         FingerprintSum sum) {
-  const TraceRow row{pass.trace, "read", pass.partition};
-  const auto order = pass.backend ? ChunkSource::Order::forecast : ChunkSource::Order::one_by_one;
-  // Decompression is work for all cores.
-  const unsigned threads =
-      facts.has_streams ? std::max(pass.threads, 2u) : reading_threads(pass.threads);
-  if (!pass.sequential)
-    return std::make_unique<Reader>(pass.runs, pass.encoding, pass.plan, order, pool, threads, sum,
-                                    pass.stop, row);
-  std::vector<Stream> streams;
-  for (const Run& run : pass.runs) streams.push_back(stream_of(run, pass.stop));
-  return std::make_unique<StreamReader>(std::move(streams), pass.encoding, pass.plan, order, pool,
-                                        threads, sum, pass.stop, row);
+Reading reading_of(const Pass& pass, const PassFacts& facts) {
+  return {pass.encoding, pass.plan, pass.backend ? ReadOrder::forecast : ReadOrder::one_by_one,
+          facts.backend_reads ? nullptr : pass.fingerprint};
 }
 
 BufferPool chunk_pool(const Pass& pass, const PassFacts& facts) {
@@ -64,11 +50,14 @@ CutStage::CutStage(const Pass& pass, const PassFacts& facts, PassTotals& totals)
       facts_(facts),
       totals_(totals),
       chunk_pool_(chunk_pool(pass, facts)),
-      source_(
-          read_chunks(pass, facts, chunk_pool_, facts.backend_reads ? nullptr : pass.fingerprint)),
-      cutter_(*source_, pass.encoding, pass.plan, units_cut_at_once(pass)),
+      reader_(make_producers(pass.runs, pass.sequential, reading_of(pass, facts), pass.stop),
+              reading_of(pass, facts), chunk_pool_,
+              // Decompression is work for all cores.
+              facts.has_streams ? std::max(pass.threads, 2u) : reading_threads(pass.threads),
+              pass.stop, {pass.trace, "read", pass.partition}),
+      cutter_(reader_, pass.encoding, pass.plan, units_cut_at_once(pass)),
       // A unit of whole chunks begins and ends within one.
-      concatenation_(*source_, pass.encoding, pass.plan,
+      concatenation_(reader_, pass.encoding, pass.plan,
                      pass.plan.unit_records / pass.plan.chunk_records + 2),
       records_in_units_(pass.runs.size()) {}
 
@@ -109,12 +98,12 @@ void CutStage::check_complete() const {
 }
 
 void CutStage::add_to_totals() {
-  totals_.records_skipped += source_->skipped();
-  totals_.bytes_read += source_->bytes_read();
-  totals_.read += source_->busy().load();
-  totals_.read_for_cut += source_->idle().load();
-  totals_.cut_for_read += source_->wait().load();
-  totals_.cut -= source_->wait().load();
+  totals_.records_skipped += reader_.skipped();
+  totals_.bytes_read += reader_.bytes_read();
+  totals_.read += reader_.busy().load();
+  totals_.read_for_cut += reader_.idle().load();
+  totals_.cut_for_read += reader_.wait().load();
+  totals_.cut -= reader_.wait().load();
 }
 
 }  // namespace corank

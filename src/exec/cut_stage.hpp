@@ -2,13 +2,12 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <vector>
 
 #include "exec/pass.hpp"
 #include "exec/pass_facts.hpp"
-#include "run/chunk_source.hpp"
+#include "run/chunk_reader.hpp"
 #include "run/unit_cutter.hpp"
 #include "util/buffer_pool.hpp"
 
@@ -26,7 +25,7 @@ class CutStage {
 
   // Throws Corrupted unless the units held every record of every run.
   void check_complete() const;
-  ChunkSource& source() { return *source_; }
+  ChunkReader& source() { return reader_; }
   void add_to_totals();
 
  private:
@@ -36,7 +35,7 @@ class CutStage {
   const PassFacts& facts_;
   PassTotals& totals_;
   BufferPool chunk_pool_;
-  std::unique_ptr<ChunkSource> source_;
+  ChunkReader reader_;
   UnitCutter cutter_;
   Concatenation concatenation_;
   std::vector<std::uint64_t> records_in_units_;  // of each run

@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -67,6 +68,15 @@ void make_buffered(const FileDescriptor& file);
 // Reads until `bytes` is full or the file ends; returns the number of bytes read.
 std::size_t read_at(const FileDescriptor& file, std::span<std::byte> bytes, std::uint64_t offset,
                     const std::filesystem::path& path);
+
+// A read of a file at a position.
+struct FileRead {
+  std::shared_ptr<const FileDescriptor> file;
+  const std::filesystem::path* path = nullptr;  // for errors
+  std::span<std::byte> into = {};
+  std::uint64_t offset = 0;
+  bool is_direct = false;
+};
 
 // Opens a file without a name in `folder`. It vanishes when closed, even if the process is killed.
 FileDescriptor open_nameless(const std::filesystem::path& folder);

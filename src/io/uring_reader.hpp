@@ -1,7 +1,8 @@
 // Keeps many file reads in flight from one thread, by io_uring.
 //
-// One thread uses it. start() lends memory and descriptor to the kernel; wait() returns one
-// finished read, in any order. The destructor waits for all reads in flight.
+// One thread uses it. start() lends the memory of a read to the kernel until wait() returns the
+// read, in any order. The destructor waits for all reads in flight, so their memory must outlive
+// it.
 #pragma once
 
 #include <liburing.h>
@@ -9,7 +10,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <span>
+#include <vector>
+
+#include "io/file.hpp"
 
 namespace corank {
 
@@ -21,26 +24,32 @@ class UringReader {
   UringReader(const UringReader&) = delete;
   UringReader& operator=(const UringReader&) = delete;
 
-  bool full() const { return in_flight_ == max_in_flight_; }
-  bool empty() const { return in_flight_ == 0; }
+  bool full() const { return free_.empty(); }
+  bool empty() const { return free_.size() == reads_.size(); }
 
-  // Starts a read, which may turn out short; must not be called while full(). `into` and the
-  // descriptor must stay valid until wait() returns `tag`.
-  void start(int descriptor, std::span<std::byte> into, std::uint64_t offset, void* tag);
+  // Starts a read and returns its slot, a number below `max_in_flight`. Must not be called while
+  // full().
+  std::size_t start(FileRead read);
 
   struct Finished {
-    void* tag;
-    std::int64_t bytes;  // bytes read, 0 at the end of the file, or -errno
+    std::size_t slot;     // free again
+    std::uint64_t bytes;  // bytes read; fewer than wanted only at the end of the file
   };
-  // Waits until a read finishes; must not be called while empty().
+  // Waits until a read finishes; must not be called while empty(). Throws FileError if one failed.
   Finished wait();
 
  private:
-  explicit UringReader(unsigned max_in_flight) : max_in_flight_(max_in_flight) {}
+  struct InFlight {
+    FileRead read;
+    std::uint64_t got = 0;
+  };
+
+  explicit UringReader(unsigned max_in_flight);
+  void submit(std::size_t slot);
 
   io_uring ring_;
-  unsigned max_in_flight_;
-  unsigned in_flight_ = 0;
+  std::vector<InFlight> reads_;
+  std::vector<std::size_t> free_;  // slots
 };
 
 }  // namespace corank

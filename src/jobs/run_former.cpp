@@ -7,8 +7,8 @@
 
 #include "backend/cpu_backend.hpp"
 #include "corank/error.hpp"
+#include "run/chunk_producer.hpp"
 #include "run/run_io.hpp"
-#include "run/stream_reader.hpp"
 #include "util/math.hpp"
 #include "util/setting_format.hpp"
 

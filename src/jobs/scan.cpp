@@ -6,7 +6,7 @@
 #include "corank/error.hpp"
 #include "format/key_order.hpp"
 #include "plan/pass_planner.hpp"
-#include "run/stream_reader.hpp"
+#include "run/chunk_reader.hpp"
 #include "verify/checksum.hpp"
 
 namespace corank {
@@ -20,10 +20,9 @@ std::uint64_t scan_in_order(const Run& run, const RecordFormat& format,
                                   max_cpu_unit_bytes, stream_margin_bytes)
                             .value();
   BufferPool pool(plan.chunk_bytes, plan.chunks, nullptr);
-  std::vector<Stream> streams;
-  streams.push_back(stream_of(run, run.stop()));
-  StreamReader reader(std::move(streams), format.keys(), plan, ChunkSource::Order::one_by_one, pool,
-                      1, nullptr, run.stop(), {});
+  const Reading reading{format.keys(), plan, ReadOrder::one_by_one};
+  ChunkReader reader(make_producers({&run, 1}, true, reading, run.stop()), reading, pool, 1,
+                     run.stop(), {});
   ChunkRef before;
   for (ChunkRef chunk; (chunk = reader.next(0)); before = std::move(chunk)) {
     if (run.stop().stop_requested()) throw Interrupted();

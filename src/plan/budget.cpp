@@ -10,7 +10,7 @@
 
 #include "corank/error.hpp"
 #include "io/compressor.hpp"
-#include "run/stream_reader.hpp"
+#include "run/chunk_producer.hpp"
 #include "util/buffer_pool.hpp"
 #include "util/memory_budget.hpp"
 #include "util/setting_format.hpp"

@@ -46,6 +46,11 @@ std::uint64_t fitting(const KeyLayout& layout, const std::byte* records, std::ui
       ends.begin());
 }
 
+const std::byte* record_of(const Chunk& chunk, std::uint64_t index, std::uint32_t record_bytes) {
+  assert(index < chunk.count);
+  return chunk.records() + index * record_bytes;
+}
+
 // Returns whether the segments hold the unit's records and bytes, in the order of the runs and
 // without a gap.
 [[maybe_unused]] bool covers(const KeyLayout& layout, const WorkUnit& unit) {
@@ -67,7 +72,7 @@ std::uint64_t fitting(const KeyLayout& layout, const std::byte* records, std::ui
 
 }  // namespace
 
-UnitCutter::UnitCutter(ChunkSource& source, const KeyEncoding& encoding, const PassPlan& plan,
+UnitCutter::UnitCutter(ChunkReader& source, const KeyEncoding& encoding, const PassPlan& plan,
                        std::uint64_t at_once)
     : source_(source),
       encoding_(encoding),
@@ -129,7 +134,8 @@ void UnitCutter::cut_units() {
     }
 }
 
-// Takes chunks until `records` records or `bytes` bytes are complete, or all runs have ended.
+// Takes chunks until `records` records or `bytes` bytes are complete, or all runs have ended. Takes
+// fewer while a pipe has no data, but at least one record.
 void UnitCutter::gather(std::uint64_t records, std::uint64_t bytes) {
   const auto lower_on_top = [this](std::uint32_t x, std::uint32_t y) { return sorts_before(y, x); };
   const auto extend = [&](std::uint32_t run) {
@@ -142,22 +148,46 @@ void UnitCutter::gather(std::uint64_t records, std::uint64_t bytes) {
     for (std::uint32_t run = 0; run < windows_.size(); ++run) extend(run);
   }
   while (complete_ < records && complete_bytes_ < bytes) {
+    // A pipe without data must not delay complete records, whose buffers other pipes may need.
+    if (drained_ && complete_ != 0 && !source_.arrives(*drained_))
+      return complete_up_to(*windows_[*drained_].chunks.back());
     if (drained_) extend(*std::exchange(drained_, std::nullopt));
     if (frontier_.empty()) break;
     std::ranges::pop_heap(frontier_, lower_on_top);
     const std::uint32_t run = frontier_.back();
     frontier_.pop_back();
-    Window& window = windows_[run];
-    const Chunk& chunk = *window.chunks.back();
-    assert(window.begin <= window.end && chunk.first + chunk.count == window.end);
-    const std::uint64_t from = std::max(window.begin, chunk.first);
-    if (from < window.end) {
-      complete_ += window.end - from;
-      complete_bytes_ +=
-          bytes_of(encoding_.layout(), chunk, from - chunk.first, window.end - from).size();
-    }
-    window.complete_end = window.end;
+    complete(windows_[run], windows_[run].end);
     drained_ = run;
+  }
+}
+
+// Counts the records of the last chunk of `window` before `end` as complete.
+void UnitCutter::complete(Window& window, std::uint64_t end) {
+  const Chunk& chunk = *window.chunks.back();
+  assert(window.begin <= window.end && chunk.first + chunk.count == window.end);
+  const std::uint64_t from = std::max({window.begin, window.complete_end, chunk.first});
+  if (from >= end) return;
+  complete_ += end - from;
+  complete_bytes_ += bytes_of(encoding_.layout(), chunk, from - chunk.first, end - from).size();
+  window.complete_end = end;
+}
+
+// Completes the loaded records that sort before the last one of `drained`, the chunk that left the
+// heap last.
+void UnitCutter::complete_up_to(const Chunk& drained) {
+  const KeyLayout layout = encoding_.layout();
+  const std::byte* const last = record_of(drained, drained.count - 1, layout.record_bytes);
+  for (std::uint32_t run = 0; run < windows_.size(); ++run) {
+    Window& window = windows_[run];
+    if (run == drained.run || window.chunks.empty()) continue;
+    const Chunk& chunk = *window.chunks.back();
+    const std::uint64_t from = std::min(std::max(window.begin, chunk.first), window.end);
+    const auto records = std::views::iota(from, window.end);
+    const auto after = std::ranges::partition_point(records, [&](std::uint64_t record) {
+      const std::byte* const at = record_of(chunk, record - chunk.first, layout.record_bytes);
+      return run < drained.run ? !record_less(layout, last, at) : record_less(layout, at, last);
+    });
+    complete(window, from + static_cast<std::uint64_t>(after - records.begin()));
   }
 }
 
@@ -271,10 +301,10 @@ void UnitCutter::consume(std::uint32_t run, std::uint64_t records, WorkUnit& uni
   Window& window = windows_[run];
   const std::uint64_t end = window.begin + records;
   const KeyLayout layout = encoding_.layout();
-  const std::uint64_t complete =
+  const std::uint64_t completed =
       std::min(end, window.complete_end) - std::min(window.begin, window.complete_end);
-  assert(end <= window.end && complete <= complete_);
-  complete_ -= complete;
+  assert(end <= window.end && completed <= complete_);
+  complete_ -= completed;
   for (const ChunkRef& chunk : window.chunks) {
     const std::uint64_t from = std::max(window.begin, chunk->first);
     const std::uint64_t to = std::min(end, chunk->first + chunk->count);
@@ -282,8 +312,9 @@ void UnitCutter::consume(std::uint32_t run, std::uint64_t records, WorkUnit& uni
     unit.segments.push_back({chunk, from - chunk->first, to - from});
     const std::uint64_t bytes = bytes_of(layout, *chunk, from - chunk->first, to - from).size();
     unit.bytes += bytes;
-    assert(to > window.complete_end || bytes <= complete_bytes_);
-    if (to <= window.complete_end) complete_bytes_ -= bytes;
+    const std::uint64_t complete_to = std::min(to, window.complete_end);
+    if (from < complete_to)
+      complete_bytes_ -= bytes_of(layout, *chunk, from - chunk->first, complete_to - from).size();
   }
   window.begin = end;
   if (end < window.end) {

@@ -11,7 +11,7 @@
 
 #include "corank/key.hpp"
 #include "format/work_unit.hpp"
-#include "run/chunk_source.hpp"
+#include "run/chunk_reader.hpp"
 #include "run/pass_plan.hpp"
 
 namespace corank {
@@ -20,13 +20,14 @@ class UnitCutter {
  public:
   // `source` and `encoding` must outlive the cutter. `at_once` units are cut in parallel; more than
   // one only if chunks take no memory, since their records must all be present.
-  UnitCutter(ChunkSource& source, const KeyEncoding& encoding, const PassPlan& plan,
+  UnitCutter(ChunkReader& source, const KeyEncoding& encoding, const PassPlan& plan,
              std::uint64_t at_once);
 
-  // Returns the next unit, with plan.unit_records records, fewer in the last one; nothing after it.
-  // Units of variable-length records have fewer records if necessary to stay within
-  // plan.unit_bytes, which only a single record may exceed. Throws RunOutOfOrder if two chunks, or
-  // the two sides of a cut, are out of order, and what ChunkSource::next() throws.
+  // Returns the next unit, with plan.unit_records records, fewer in the last one or while a pipe
+  // has no data; nothing after the last. Units of variable-length records have fewer records if
+  // necessary to stay within plan.unit_bytes, which only a single record may exceed. Throws
+  // RunOutOfOrder if two chunks, or the two sides of a cut, are out of order, and what
+  // ChunkReader::next() throws.
   std::optional<WorkUnit> next();
 
  private:
@@ -41,6 +42,8 @@ class UnitCutter {
   };
 
   void gather(std::uint64_t records, std::uint64_t bytes);
+  void complete(Window& window, std::uint64_t end);
+  void complete_up_to(const Chunk& drained);
   bool take(std::uint32_t run);
   void cut_units();
   std::vector<std::uint64_t> cut(std::uint64_t records) const;
@@ -49,7 +52,7 @@ class UnitCutter {
   void consume(std::uint32_t run, std::uint64_t records, WorkUnit& unit);
   bool sorts_before(std::uint32_t run, std::uint32_t other) const;
 
-  ChunkSource& source_;
+  ChunkReader& source_;
   const KeyEncoding& encoding_;
   std::uint64_t unit_records_;
   std::uint64_t unit_bytes_;
@@ -76,7 +79,7 @@ class Concatenation {
  public:
   // A unit has the records and bytes of the plan, or fewer if it reaches `unit_chunks` chunks,
   // which bounds its memory even for very short runs.
-  Concatenation(ChunkSource& source, const KeyEncoding& encoding, const PassPlan& plan,
+  Concatenation(ChunkReader& source, const KeyEncoding& encoding, const PassPlan& plan,
                 std::uint64_t unit_chunks)
       : source_(source),
         encoding_(encoding),
@@ -88,7 +91,7 @@ class Concatenation {
   std::optional<WorkUnit> next();
 
  private:
-  ChunkSource& source_;
+  ChunkReader& source_;
   const KeyEncoding& encoding_;
   std::uint64_t unit_records_;
   std::uint64_t unit_bytes_;

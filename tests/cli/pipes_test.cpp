@@ -77,20 +77,18 @@ std::string numbers(unsigned count, unsigned step = 1) {
   return text;
 }
 
-// Returns the lines of all feeds in order.
-std::string sorted(const std::vector<Feed>& feeds) {
-  std::string text;
-  for (const Feed& feed : feeds) text += feed.text;
+// Returns the lines of all texts in order.
+std::string merged(const std::vector<std::string>& texts) {
   std::vector<std::string_view> lines;
-  for (std::size_t at = 0; at < text.size(); at += 9)
-    lines.push_back(std::string_view(text).substr(at, 9));
+  for (const std::string_view text : texts)
+    for (std::size_t at = 0; at < text.size(); at += 9) lines.push_back(text.substr(at, 9));
   std::ranges::sort(lines);
   std::string all;
   for (const std::string_view line : lines) all += line;
   return all;
 }
 
-void check_merge(std::vector<Feed> feeds, const Strings& options) {
+void check_merge(std::vector<Feed> feeds, const Strings& options, const std::string& expected) {
   const TemporaryFolder folder;
   Strings arguments{"merge", "-o", folder / "output"};
   arguments.insert(arguments.end(), options.begin(), options.end());
@@ -104,14 +102,45 @@ void check_merge(std::vector<Feed> feeds, const Strings& options) {
   const Result result = run(arguments);
   INFO(result.err);
   REQUIRE(result.code == 0);
-  CHECK((text_of(folder / "output") == sorted(feeds)));
+  CHECK((text_of(folder / "output") == expected));
 }
 
 }  // namespace
 
 TEST_CASE("pipes that are fed in turn are all read at a time", "[pipes]") {
-  const std::string text = numbers(100'000);
+  const std::string text = numbers(100'000), header = "number  \n";
   const std::vector<Feed> feeds{{"first", text, 8192}, {"second", text, 8192}};
   for (const Strings& options : {Strings{"--lines"}, {"--lines", "-T", "1"}, {"-r", "line:bytes9"}})
-    check_merge(feeds, options);
+    check_merge(feeds, options, merged({text, text}));
+  const std::vector<Feed> with_header{{"first", header + text, 9}, {"second", header + text, 9}};
+  check_merge(with_header, {"--lines", "--header"}, header + merged({text, text}));
+}
+
+TEST_CASE("any number of pipes that are fed in turn are read by one thread", "[pipes]") {
+  std::vector<Feed> feeds;
+  for (unsigned pipe = 0; pipe < 100; ++pipe)
+    feeds.push_back({"pipe" + std::to_string(pipe), numbers(20'000), 100'000});
+  check_merge(feeds, {"--lines", "-T", "1"}, merged(Strings(100, numbers(20'000))));
+}
+
+TEST_CASE("a pipe that gets little is not waited for while another one is full", "[pipes]") {
+  // The second pipe gets 1,000 lines for each line of the first one. A chunk of the first therefore
+  // comes with more lines of the second than the merge has memory for.
+  const std::string few = numbers(1'500'000, 1000), many = numbers(1'500'000);
+  const std::vector<Feed> feeds{{"first", few, 9}, {"second", many, 9000}};
+  for (const Strings& options : {Strings{"--lines", "-m", "4M"}, {"-r", "line:bytes9", "-m", "4M"}})
+    check_merge(feeds, options, merged({few, many}));
+}
+
+TEST_CASE("compressed pipes that are fed in turn are all read at a time", "[pipes]") {
+  const TemporaryFolder folder;
+  const std::string text = numbers(300'000);
+  write_file(folder / "plain", bytes_of_text(text));
+  for (const std::string suffix : {"gz", "zst"}) {
+    const std::string file = folder / ("packed." + suffix);
+    REQUIRE(run({"merge", "--lines", "-o", file, folder / "plain"}).code == 0);
+    const std::string packed = text_of(file);
+    check_merge({{"first", packed, 5000}, {"second", packed, 5000}}, {"--lines"},
+                merged({text, text}));
+  }
 }

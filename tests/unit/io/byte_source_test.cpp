@@ -1,4 +1,4 @@
-// Tests of input sources and of the readers that prefetch from them.
+// Tests of input sources.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -14,8 +14,6 @@
 
 #include "io/codec.hpp"
 #include "io/decompressor.hpp"
-#include "run/reader.hpp"
-#include "run/stream_reader.hpp"
 #include "support/catch.hpp"
 #include "support/sources.hpp"
 
@@ -29,36 +27,6 @@ Bytes random_bytes(std::size_t count, Random& random) {
   for (std::byte& byte : bytes) byte = static_cast<std::byte>(random());
   return bytes;
 }
-
-// An endless source of lines: a shared beginning and a number that grows by `step`. Records each
-// read.
-class Lines final : public Source {
- public:
-  Lines(std::string beginning, unsigned run, unsigned step, std::vector<unsigned>& reads,
-        std::mutex& mutex)
-      : beginning_(std::move(beginning)), run_(run), step_(step), reads_(reads), mutex_(mutex) {}
-
-  std::optional<std::size_t> read(std::span<std::byte> into) override {
-    {
-      const std::lock_guard lock(mutex_);
-      reads_.push_back(run_);
-    }
-    while (left_.size() < into.size()) {
-      char number[16];
-      std::snprintf(number, sizeof number, "%09u", number_ += step_);
-      left_ += beginning_ + number + std::string(60, ' ') + '\n';  // long lines fill a chunk
-    }
-    std::memcpy(into.data(), left_.data(), into.size());
-    left_.erase(0, into.size());
-    return into.size();
-  }
-
- private:
-  std::string beginning_, left_;
-  unsigned run_, step_, number_ = 0;
-  std::vector<unsigned>& reads_;
-  std::mutex& mutex_;
-};
 
 constexpr Codec codecs[] = {Codec::gzip, Codec::zstd, Codec::bzip2, Codec::xz, Codec::lz4};
 
@@ -408,111 +376,4 @@ TEST_CASE("codecs and levels by their names") {
   CHECK(Compression::by_name("a/b.tar.zst") == Codec::zstd);
   CHECK(Compression::by_name("a.gz/b") == Codec::none);
   CHECK(recognise(Bytes(recognised_bytes)) == Codec::none);
-}
-
-TEST_CASE("text is read ahead where it runs dry first, or by turns", "[text]") {
-  constexpr unsigned runs = 4;
-  // The forecast compares up to 28 key bytes.
-  for (const std::size_t alike : {0, 7, 18, 30, 60}) {
-    INFO(alike << " bytes are the same");
-    std::vector<unsigned> reads;
-    std::mutex mutex;
-    std::vector<Stream> streams(runs);
-    constexpr unsigned steps[runs] = {40, 30, 1, 20};  // run 2's chunk has the smallest last key
-    for (unsigned run = 0; run < runs; ++run)
-      streams[run].source =
-          std::make_unique<Lines>(std::string(alike, 'a'), run, steps[run], reads, mutex);
-    TextFormat format;
-    format.keys = {{}};
-    const TextEncoding text(format);
-    const KeyEncoding encoding(text.layout());
-    PassPlan plan{};
-    plan.chunk_bytes = std::uint64_t{1} << 16;
-    plan.chunk_records = 1000;
-    plan.chunks = 2 * runs;
-    plan.read_ahead = runs;
-    BufferPool pool(plan.chunk_bytes, plan.chunks, {});
-    StreamReader reader(std::move(streams), encoding, plan, ChunkSource::Order::forecast, pool, 1,
-                        nullptr, {}, {});
-    // The first chunks of all runs are loaded now.
-    const ChunkRef last = reader.next(runs - 1);
-    const auto read_next = [&](std::size_t reads_before) {
-      const auto latest = std::chrono::steady_clock::now() + std::chrono::seconds(30);
-      for (; std::chrono::steady_clock::now() < latest; std::this_thread::yield()) {
-        const std::lock_guard lock(mutex);
-        if (reads.size() > reads_before) return reads[reads_before];
-      }
-      FAIL("nothing was read ahead");
-      return runs;
-    };
-    const unsigned first = read_next(runs);
-    CHECK(first == (alike <= 18 ? 2 : 0));
-    const ChunkRef taken = reader.next(first);
-    // The next read is for run 2 again if its chunk has arrived, otherwise for the run with the
-    // next key.
-    const unsigned second = read_next(runs + 1);
-    CHECK((alike <= 18 ? second == 2 || second == 3 : second == 1));
-  }
-}
-
-TEST_CASE("runs that go on begin with a part of a chunk, others with all there is") {
-  const Schema schema = Schema::parse("k:u64");
-  const KeyEncoding encoding(schema, parse_keys("k", schema));
-  PassPlan plan{};
-  plan.chunk_records = 10 * page_bytes() / 8;
-  plan.chunk_bytes = plan.chunk_records * 8;
-  plan.read_ahead = 4;
-  const std::vector<std::byte> memory(3 * plan.chunk_bytes);  // all keys may be equal
-  std::vector<Run> runs;
-  runs.emplace_back(std::span(memory).first(plan.chunk_bytes), "short", 8);
-  for (int i = 0; i < 3; ++i) runs.emplace_back(std::span(memory), "long", 8);
-  for (const auto order : {ChunkSource::Order::forecast, ChunkSource::Order::one_by_one}) {
-    BufferPool pool(plan.chunk_bytes, 0, {});
-    Reader reader(runs, encoding, plan, order, pool, 1, nullptr, {}, {});
-    for (std::uint32_t run = 0; run < runs.size(); ++run) {
-      INFO("run " << run);
-      const ChunkRef first = reader.next(run);
-      const bool starts_small = run != 0 && order == ChunkSource::Order::forecast;
-      CHECK(first->count ==
-            (starts_small ? first_chunk_records(plan, 8, run, runs.size()) : plan.chunk_records));
-      std::uint64_t records = first->count;
-      while (const ChunkRef chunk = reader.next(run)) {
-        CHECK(chunk->first == records);
-        CHECK(chunk->count <= plan.chunk_records);
-        records += chunk->count;
-      }
-      CHECK(records == runs[run].records());
-    }
-  }
-}
-
-TEST_CASE("text in place that goes on begins with a part of a chunk", "[text]") {
-  constexpr std::uint64_t line_bytes = 100, records = 2000;
-  std::string text;
-  for (std::uint64_t i = 0; i < records; ++i) text += std::string(line_bytes - 1, 'a') + '\n';
-  text.resize(text.size() + stream_margin_bytes);
-  const auto bytes = std::as_bytes(std::span(text)).first(records * line_bytes);
-  TextFormat format;
-  format.keys = {{}};
-  const TextEncoding of_text(format);
-  const KeyEncoding encoding(of_text.layout());
-  PassPlan plan{};
-  plan.chunk_bytes = std::uint64_t{1} << 16;
-  plan.chunk_records = 1000;
-  plan.chunks = 16;
-  plan.read_ahead = 4;
-  std::vector<Stream> streams(4);
-  for (Stream& stream : streams) stream.in_place = bytes;
-  streams[0].in_place = bytes.first(300 * line_bytes);
-  BufferPool pool(plan.chunk_bytes, plan.chunks, {});
-  StreamReader reader(std::move(streams), encoding, plan, ChunkSource::Order::forecast, pool, 1,
-                      nullptr, {}, {});
-  CHECK(reader.next(0)->count == 300);
-  std::uint64_t before = 0;
-  for (std::uint32_t run = 1; run < 4; ++run) {
-    const std::uint64_t first = reader.next(run)->count;
-    CHECK(first > before);
-    before = first;
-  }
-  CHECK(reader.next(1)->count == before);
 }

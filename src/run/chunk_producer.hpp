@@ -1,0 +1,124 @@
+// Produces the chunks of one run, in their order: the part of reading that depends on where the
+// bytes of a run are.
+//
+// `ChunkReader` calls request() in order, one call at a time, and produce() once for each request,
+// on any thread. Only producers that know the places of their records in advance get several
+// requests at a time. Runs, plans and encodings must outlive their producers. Failures are thrown
+// as Error.
+#pragma once
+
+#include <atomic>
+#include <cassert>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <stop_token>
+#include <utility>
+#include <vector>
+
+#include "corank/key.hpp"
+#include "format/work_unit.hpp"
+#include "io/file.hpp"
+#include "io/mapped_file.hpp"
+#include "run/pass_plan.hpp"
+#include "run/run.hpp"
+#include "util/buffer_pool.hpp"
+#include "verify/fingerprint.hpp"
+
+namespace corank {
+
+// Order in which chunks are read ahead of need.
+enum class ReadOrder {
+  forecast,    // as a merge needs them
+  one_by_one,  // all of one run, then all of the next
+};
+
+// How much the next chunk of a run is needed. It may change while the chunk is produced.
+enum class Demand : std::uint8_t {
+  none,     // the chunk is read ahead of need
+  waiting,  // the merge waits for it
+  starved,  // nothing else can be read meanwhile: the records that are there suffice
+  dropped,  // it will not be used
+};
+
+struct ChunkRequest {
+  std::uint32_t run;
+  const std::atomic<Demand>* demand;
+  std::uint64_t first = 0, count = 0;  // its records, if their places are known
+  Buffer buffer = {};                  // empty if a producer needs none, or must do without
+};
+
+class ChunkProducer {
+ public:
+  // Traits, which never change.
+  struct Traits {
+    bool has_known_places = false;  // so that several requests may be in flight
+    bool needs_buffers = true;
+    bool may_lack_buffers = false;  // takes other memory if the pool is empty
+    bool is_immediate = false;      // produces without reading
+    bool is_pipe = false;
+    bool is_direct = false;
+  };
+  // The next chunk, or null at the run's end. Without either, a record needs so much memory that
+  // the request must be repeated when the merge waits for it.
+  struct Product {
+    ChunkRef chunk;
+    bool is_end = false;
+  };
+
+  explicit ChunkProducer(Traits traits) : traits_(traits) {}
+  virtual ~ChunkProducer() = default;
+  ChunkProducer(const ChunkProducer&) = delete;
+  ChunkProducer& operator=(const ChunkProducer&) = delete;
+
+  const Traits& traits() const { return traits_; }
+
+  // Adds to `request` the places of the next records, if they are known. Returns false if there are
+  // none.
+  virtual bool request(ChunkRequest&) { return true; }
+  // Returns the read that must precede produce(), if there is one.
+  virtual std::optional<FileRead> file_read(const ChunkRequest&) const { return std::nullopt; }
+  // Produces the requested chunk; `got` bytes were read by file_read().
+  virtual Product produce(ChunkRequest request, std::uint64_t got) = 0;
+
+  // Returns the number of records skipped so far.
+  virtual std::uint64_t skipped() const { return 0; }
+
+ private:
+  Traits traits_;
+};
+
+// Extra bytes in a chunk of a stream after its records, for a missing terminator, and for code that
+// reads whole words or cache lines.
+inline constexpr std::uint64_t stream_margin_bytes = 64;
+
+// How the runs of a pass are read.
+struct Reading {
+  const KeyEncoding& encoding;
+  const PassPlan& plan;
+  ReadOrder order;
+  FingerprintSum sum = nullptr;  // null: chunks get no fingerprints
+};
+
+using ChunkProducers = std::vector<std::unique_ptr<ChunkProducer>>;
+
+// Returns a producer for each run. Runs that are read `in_sequence`, from start to end, count
+// bytes; others have records of a fixed size. Waiting for a pipe ends when `stop` is requested.
+ChunkProducers make_producers(std::span<const Run> runs, bool in_sequence, const Reading& reading,
+                              const std::stop_token& stop);
+
+// Shares `chunk`, whose records are `bytes`. When it is released, they are dropped from the memory
+// of `mapped`, if they are in it, and `memory` is released.
+template <class... Memory>
+ChunkRef share(Chunk chunk, std::span<const std::byte> bytes, const MappedRange& mapped,
+               std::shared_ptr<Memory>... memory) {
+  assert(chunk.count != 0);
+  return {new Chunk(std::move(chunk)),
+          [mapped, bytes, ... held = std::move(memory)](const Chunk* released) {
+            if (mapped.page_bytes != 0) forget(bytes, mapped);
+            delete released;
+          }};
+}
+
+}  // namespace corank

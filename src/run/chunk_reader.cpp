@@ -1,0 +1,262 @@
+#include "run/chunk_reader.hpp"
+
+#include <algorithm>
+#include <cassert>
+#include <chrono>
+#include <optional>
+#include <utility>
+
+#include "run/block_producer.hpp"
+#include "run/framing_producer.hpp"
+
+namespace corank {
+namespace {
+
+// Time that the merge waits for a pipe before it does something else.
+constexpr std::chrono::milliseconds patience{20};
+constexpr unsigned max_direct_threads = 32;
+
+bool has_direct(const ChunkProducers& runs) {
+  return std::ranges::any_of(runs, [](const auto& run) { return run->traits().is_direct; });
+}
+
+// Returns how many chunks of a run may be read ahead at a time. With few runs, one read of each at
+// a time would leave the device idle.
+std::uint64_t depth_of(const Reading& reading, std::size_t num_runs) {
+  if (reading.order == ReadOrder::one_by_one) return 1;
+  return std::clamp<std::uint64_t>(reading.plan.read_ahead / std::max<std::size_t>(num_runs, 1), 1,
+                                   4);
+}
+
+}  // namespace
+
+ChunkProducers make_producers(std::span<const Run> runs, bool in_sequence, const Reading& reading,
+                              const std::stop_token& stop) {
+  if (in_sequence) {
+    std::vector<Stream> streams;
+    for (const Run& run : runs) streams.push_back(stream_of(run, stop));
+    return make_producers(std::move(streams), reading);
+  }
+  ChunkProducers producers;
+  for (std::uint32_t run = 0; run < runs.size(); ++run)
+    producers.push_back(std::make_unique<BlockProducer>(
+        runs[run], run, static_cast<std::uint32_t>(runs.size()), reading));
+  return producers;
+}
+
+ChunkReader::ChunkReader(ChunkProducers runs, const Reading& reading, BufferPool& pool,
+                         unsigned threads, std::stop_token stop, const TraceRow& row)
+    : reading_(reading),
+      pool_(pool),
+      stop_(std::move(stop)),
+      ring_(has_direct(runs) ? UringReader::open(static_cast<unsigned>(reading.plan.read_ahead))
+                             : nullptr),
+      runs_(runs.size()),
+      queue_(threads_for(runs, threads), [this, row](ChunkRequest& request, unsigned worker) {
+        serve(request, {row.trace, row.stage, row.partition, worker});
+      }) {
+  assert(reading.plan.read_ahead != 0);
+  if (ring_) slots_.resize(reading.plan.read_ahead);
+  const auto lock = queue_.lock();
+  try {
+    for (std::uint32_t run = 0; run < runs.size(); ++run) {
+      const bool has_known_places = runs[run]->traits().has_known_places;
+      runs_[run].producer = std::move(runs[run]);
+      for (std::uint64_t i = has_known_places ? depth_of(reading, runs.size()) : 1; i > 0; --i)
+        forecast_.push({.run = run});
+    }
+    read_ahead(lock);
+  } catch (...) {
+    drop_requests();
+    throw;
+  }
+}
+
+ChunkReader::~ChunkReader() {
+  drop_requests();
+}
+
+unsigned ChunkReader::threads_for(const ChunkProducers& runs, unsigned threads) const {
+  if (ring_) return 1;
+  if (has_direct(runs))
+    return static_cast<unsigned>(
+        std::min<std::uint64_t>(reading_.plan.read_ahead, max_direct_threads));
+  const auto pipes =
+      std::ranges::count_if(runs, [](const auto& run) { return run->traits().is_pipe; });
+  return threads + static_cast<unsigned>(pipes);
+}
+
+// Makes the threads return from pipes without data.
+void ChunkReader::drop_requests() {
+  for (RunState& run : runs_) run.demand = Demand::dropped;
+}
+
+bool ChunkReader::arrives(std::uint32_t run) {
+  assert(run < runs_.size());
+  Stopwatch waiting(wait_);
+  auto lock = queue_.lock();
+  queue_.check(lock);
+  RunState& state = runs_[run];
+  const bool is_pipe = state.producer->traits().is_pipe;
+  const auto is_there = [&] { return state.has_next() || state.in_flight == 0; };
+  while (!state.has_next()) {
+    if (state.demand == Demand::none) state.demand = Demand::waiting;
+    if (state.in_flight == 0 && !state.ended) issue(run, lock);
+    if (state.in_flight == 0 && state.ended) break;
+    if (!is_pipe) {
+      queue_.wait(lock, stop_, is_there);
+    } else if (!queue_.wait_until(lock, stop_, TraceClock::now() + patience, is_there)) {
+      is_kept_waiting_ = true;
+      read_pipes_ahead(lock);
+      return false;
+    }
+  }
+  return true;
+}
+
+ChunkRef ChunkReader::next(std::uint32_t run) {
+  RunState& state = runs_[run];
+  while (!arrives(run))
+    if (reading_.order == ReadOrder::forecast) state.demand = Demand::starved;
+  const auto lock = queue_.lock();
+  is_kept_waiting_ = false;
+  state.demand = Demand::none;
+  if (!state.has_next()) return nullptr;
+  ChunkRef chunk = std::move(state.ready.front());
+  state.ready.erase(state.ready.begin());
+  assert(chunk->run == run && chunk->first == state.taken && chunk->count != 0);
+  state.taken += chunk->count;
+  state.fingerprint += chunk->fingerprint.value_or(0);
+  assert(ahead_ != 0);
+  --ahead_;
+  read_ahead(lock);
+  return chunk;
+}
+
+std::uint64_t ChunkReader::skipped() const {
+  std::uint64_t skipped = 0;
+  for (const RunState& run : runs_) skipped += run.producer->skipped();
+  return skipped;
+}
+
+bool ChunkReader::can_issue(const RunState& run) const {
+  return !run.ended && (run.in_flight == 0 || run.producer->traits().has_known_places);
+}
+
+// Requests the next chunk of `run`. If the pool is empty, waits until the merge returns a buffer,
+// or lets the producer do without.
+void ChunkReader::issue(std::uint32_t run, const Queue::Lock& lock) {
+  RunState& state = runs_[run];
+  assert(can_issue(state));
+  const ChunkProducer::Traits& traits = state.producer->traits();
+  ChunkRequest request{.run = run, .demand = &state.demand};
+  state.ended = !state.producer->request(request);
+  if (state.ended) return;
+  ++state.in_flight;
+  ++ahead_;
+  if (traits.is_immediate) return loaded(run, state.producer->produce(std::move(request), 0));
+  if (traits.needs_buffers && !(traits.may_lack_buffers && pool_.available() == 0))
+    request.buffer = pool_.lease();
+  queue_.submit(std::move(request), lock);
+}
+
+void ChunkReader::read_ahead(const Queue::Lock& lock) {
+  while (ahead_ < reading_.plan.read_ahead && !forecast_.empty()) {
+    const std::uint32_t run = forecast_.top().run;
+    const ChunkProducer::Traits& traits = runs_[run].producer->traits();
+    if (traits.needs_buffers && pool_.available() == 0) return;
+    forecast_.pop();
+    if (!can_issue(runs_[run])) continue;
+    issue(run, lock);
+    if (reading_.order == ReadOrder::one_by_one && traits.has_known_places)
+      forecast_.push({.run = run});
+  }
+}
+
+// Reads all pipes, whatever the forecast. Leaves a buffer for each run, so that none of them waits
+// for a buffer that only the others can free.
+void ChunkReader::read_pipes_ahead(const Queue::Lock& lock) {
+  for (std::uint32_t run = 0; run < runs_.size(); ++run)
+    if (runs_[run].producer->traits().is_pipe && can_issue(runs_[run]) &&
+        pool_.available() > runs_.size())
+      issue(run, lock);
+}
+
+void ChunkReader::read_on(const Queue::Lock& lock) {
+  if (is_kept_waiting_) read_pipes_ahead(lock);
+  read_ahead(lock);
+}
+
+ChunkReader::Forecast ChunkReader::forecast(const Chunk& chunk) {
+  if (reading_.order != ReadOrder::forecast) return {.run = chunk.run};
+  const TextLayout* const text = reading_.encoding.layout().text;
+  if (!text) return {.last_key = chunk.last_key, .run = chunk.run};
+  const PrefixRef& last = reinterpret_cast<const PrefixRef*>(chunk.records())[chunk.count - 1];
+  const std::byte* const record = record_of(last);
+  const std::uint64_t bytes = record_bytes(*text, last);
+  Forecast forecast{.run = chunk.run};
+  for (int word = 0; word < max_key_words; ++word)
+    forecast.last_key.word[word] =
+        text_word(*text, record, bytes, static_cast<std::uint64_t>(word));
+  if (text_words(*text, record, bytes) > max_key_words) forecast.turn = ++turns_;
+  return forecast;
+}
+
+void ChunkReader::serve(ChunkRequest& request, const TraceRow& row) {
+  if (ring_) return serve_by_ring(request, row);
+  const std::uint32_t run = request.run;
+  ChunkProducer& producer = *runs_[run].producer;
+  ChunkProducer::Product product;
+  {
+    Stopwatch reading(busy_, row, run);
+    std::uint64_t got = 0;
+    if (const auto read = producer.file_read(request))
+      got = read_at(*read->file, read->into, read->offset, *read->path);
+    product = producer.produce(std::move(request), got);
+  }
+  const auto lock = queue_.lock();
+  loaded(run, std::move(product));
+  read_on(lock);
+}
+
+// Serves `request` and all that follow, until none is queued and no read is in flight.
+void ChunkReader::serve_by_ring(ChunkRequest& request, const TraceRow& row) {
+  std::optional<ChunkRequest> next(std::move(request));
+  while (next || !ring_->empty()) {
+    Stopwatch reading(busy_, row);
+    for (; next; next = ring_->full() ? std::nullopt : queue_.take(queue_.lock())) {
+      auto read = runs_[next->run].producer->file_read(*next);
+      assert(read);
+      slots_[ring_->start(*std::move(read))] = *std::move(next);
+    }
+    const UringReader::Finished finished = ring_->wait();
+    const std::uint32_t run = slots_[finished.slot].run;
+    ChunkProducer::Product product =
+        runs_[run].producer->produce(std::move(slots_[finished.slot]), finished.bytes);
+    const auto lock = queue_.lock();
+    loaded(run, std::move(product));
+    read_on(lock);
+    queue_.notify();
+    next = queue_.take(lock);
+  }
+}
+
+void ChunkReader::loaded(std::uint32_t run, ChunkProducer::Product product) {
+  RunState& state = runs_[run];
+  assert(state.in_flight != 0);
+  --state.in_flight;
+  if (ChunkRef& chunk = product.chunk) {
+    assert(chunk->run == run && chunk->first >= state.taken);
+    bytes_read_ += bytes_of(reading_.encoding.layout(), *chunk, 0, chunk->count).size();
+    if (reading_.order == ReadOrder::forecast || !state.producer->traits().has_known_places)
+      forecast_.push(forecast(*chunk));
+    const auto after = std::ranges::upper_bound(state.ready, chunk->first, {}, &Chunk::first);
+    state.ready.insert(after, std::move(chunk));
+  } else {
+    state.ended = product.is_end;
+    assert(ahead_ != 0);
+    --ahead_;
+  }
+}
+
+}  // namespace corank

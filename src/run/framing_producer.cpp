@@ -1,0 +1,344 @@
+#include "run/framing_producer.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cassert>
+#include <cstring>
+#include <utility>
+
+#include "corank/error.hpp"
+#include "format/framing.hpp"
+#include "io/mapped_file.hpp"
+#include "util/math.hpp"
+#include "util/setting_format.hpp"
+
+namespace corank {
+namespace {
+
+constexpr std::uint64_t margin_bytes = stream_margin_bytes;
+// Records that are indexed together, few enough that their bytes stay in L1.
+constexpr std::uint64_t batch_records = 256;
+constexpr std::uint64_t min_wanted_bytes = 4096;
+
+class RunSource final : public Source {
+ public:
+  explicit RunSource(const Run& run) : run_(run) {}
+
+  std::optional<std::size_t> read(std::span<std::byte> into) override {
+    const std::uint64_t count = std::min<std::uint64_t>(into.size(), run_.records() - at_);
+    if (count == 0) return std::nullopt;
+    run_.read(at_, count, into.first(count));
+    at_ += count;
+    return count;
+  }
+
+ private:
+  const Run& run_;
+  std::uint64_t at_ = 0;
+};
+
+std::uint64_t room_bytes(const Reading& reading) {
+  const PassPlan& plan = reading.plan;
+  return reading.encoding.layout().text
+             ? plan.chunk_bytes - plan.chunk_records * sizeof(PrefixRef) - margin_bytes
+             : plan.chunk_records * reading.encoding.record_bytes();
+}
+
+// Returns the bytes of the first chunk. First chunks of runs in memory grow from a small part of a
+// chunk to a whole one, as first_chunk_records() says for records of a fixed size.
+std::uint64_t first_bytes(const Stream& stream, std::uint32_t index, std::uint32_t num_runs,
+                          const Reading& reading) {
+  const std::uint64_t room = room_bytes(reading);
+  if (stream.in_place.size() <= room || reading.order != ReadOrder::forecast) return room;
+  return std::max(part_of(room, index + 1, num_runs), min_wanted_bytes);
+}
+
+ChunkProducer::Traits traits_of(const Stream& stream, const Reading& reading) {
+  return {.may_lack_buffers = reading.encoding.layout().text != nullptr, .is_pipe = stream.is_pipe};
+}
+
+}  // namespace
+
+Stream stream_of(const Run& run, std::stop_token stop) {
+  Stream stream{.path = run.path(),
+                .offset = run.offset(),
+                .is_pipe = run.input().is_stream,
+                .mapped_page_bytes = run.mapped_page_bytes(),
+                .header_lines = run.header_lines()};
+  if (run.input().codec != Codec::none) stream.path += ", decompressed";
+  if (run.is_stream())
+    stream.source = run.source(std::move(stop));
+  else if (const std::byte* bytes = run.in_place(0))
+    stream.in_place = {bytes, run.records()};
+  else
+    stream.source = std::make_unique<RunSource>(run);
+  return stream;
+}
+
+// Memory for records that do not fit in a buffer; counted against the limit on long records.
+class FramingProducer::LargeMemory {
+ public:
+  LargeMemory(std::uint64_t bytes, LargeBytes used)
+      : bytes_(bytes), memory_(new std::byte[bytes]), used_(std::move(used)) {
+    *used_ += bytes;
+  }
+  ~LargeMemory() {
+    assert(bytes_ <= *used_);
+    *used_ -= bytes_;
+  }
+  LargeMemory(const LargeMemory&) = delete;
+  LargeMemory& operator=(const LargeMemory&) = delete;
+
+  std::span<std::byte> bytes() const { return {memory_.get(), bytes_}; }
+
+ private:
+  std::uint64_t bytes_;
+  std::unique_ptr<std::byte[]> memory_;
+  LargeBytes used_;
+};
+
+// A chunk under construction.
+struct FramingProducer::Filling {
+  std::span<std::byte> memory;         // for the bytes of a source, and a margin
+  std::span<PrefixRef> refs;           // room for prefix references; empty for fixed-size records
+  std::shared_ptr<LargeMemory> large;  // holds the bytes if the buffer is too small
+  std::span<const std::byte> bytes;    // of the records
+  std::uint64_t count = 0;
+  std::uint64_t fingerprint = 0;
+  bool words_ascend = true;
+};
+
+ChunkProducers make_producers(std::vector<Stream> streams, const Reading& reading) {
+  const auto large_used_bytes = std::make_shared<std::atomic<std::uint64_t>>(0);
+  const auto num_runs = static_cast<std::uint32_t>(streams.size());
+  ChunkProducers producers;
+  for (std::uint32_t run = 0; run < num_runs; ++run)
+    producers.push_back(std::make_unique<FramingProducer>(std::move(streams[run]), run, num_runs,
+                                                          reading, large_used_bytes));
+  return producers;
+}
+
+FramingProducer::FramingProducer(Stream stream, std::uint32_t index, std::uint32_t num_runs,
+                                 const Reading& reading, LargeBytes large_used_bytes)
+    : ChunkProducer(traits_of(stream, reading)),
+      stream_(std::move(stream)),
+      reading_(reading),
+      layout_(reading.encoding.layout()),
+      room_bytes_(room_bytes(reading)),
+      large_used_bytes_(std::move(large_used_bytes)),
+      unread_(stream_.in_place),
+      wanted_bytes_(first_bytes(stream_, index, num_runs, reading)),
+      offset_(stream_.offset) {
+  assert(room_bytes_ != 0 && room_bytes_ < reading.plan.chunk_bytes);
+}
+
+ChunkProducer::Product FramingProducer::produce(ChunkRequest request, std::uint64_t) {
+  const std::uint64_t chunk_records = reading_.plan.chunk_records;
+  const std::uint64_t refs_bytes = layout_.text ? chunk_records * sizeof(PrefixRef) : 0;
+  std::shared_ptr<std::byte[]> instead;  // replaces a buffer if the pool had none
+  if (request.buffer.bytes().empty()) {
+    const std::uint64_t bytes = refs_bytes + room_bytes_ + margin_bytes;
+    instead.reset(new std::byte[bytes]);
+    request.buffer = Buffer({instead.get(), bytes});
+  }
+  const std::span<std::byte> buffer = request.buffer.bytes();
+  assert(refs_bytes <= buffer.size());
+  Filling filling;
+  filling.memory = buffer.subspan(refs_bytes);
+  if (layout_.text) filling.refs = {reinterpret_cast<PrefixRef*>(buffer.data()), chunk_records};
+  if (!stream_.source)
+    fill_in_place(filling);
+  else if (!fill_from_source(filling, *request.demand))
+    return {};
+  if (filling.count == 0) return {.chunk = nullptr, .is_end = true};
+  assert(filling.count <= chunk_records);
+  // Short records fill the room for prefix references before the room for bytes. The next chunk
+  // then reads fewer bytes, so that few are carried over.
+  wanted_bytes_ = filling.count == chunk_records
+                      ? std::clamp(filling.bytes.size() + filling.bytes.size() / 16,
+                                   min_wanted_bytes, std::max(room_bytes_, min_wanted_bytes))
+                      : room_bytes_;
+  const std::byte* const rows = layout_.text ? buffer.data() : filling.bytes.data();
+  const std::byte* const last = rows + (filling.count - 1) * layout_.record_bytes;
+  Chunk chunk{.run = request.run,
+              .first = in_chunks_,
+              .count = filling.count,
+              .last_key = encode<max_key_words>(layout_, last),
+              .buffer = std::move(request.buffer),
+              .in_place = rows,
+              .fingerprint = filling.fingerprint,
+              .number = records_,
+              .offset = offset_,
+              .words_ascend = layout_.text && filling.words_ascend};
+  in_chunks_ += filling.count;
+  records_ += filling.count;
+  offset_ += filling.bytes.size();
+  MappedRange mapped{};
+  if (!stream_.source && !filling.large) mapped = {stream_.in_place, stream_.mapped_page_bytes};
+  return {
+      share(std::move(chunk), filling.bytes, mapped, std::move(instead), std::move(filling.large))};
+}
+
+// Uses the bytes in place. Only a last record without a terminator is copied.
+void FramingProducer::fill_in_place(Filling& filling) {
+  for (std::uint64_t wanted = wanted_bytes_; !unread_.empty();) {
+    const auto bytes = unread_.first(std::min<std::uint64_t>(wanted, unread_.size()));
+    if (stream_.mapped_page_bytes != 0) populate(bytes);
+    if (const std::uint64_t skipped = find_records(filling, bytes, false)) {
+      unread_ = unread_.subspan(skipped);
+    } else if (filling.count != 0) {
+      unread_ = unread_.subspan(filling.bytes.size());
+      return;
+    } else if (bytes.size() < unread_.size()) {
+      wanted *= 2;
+    } else {
+      filling.large = take_large(unread_.size() + margin_bytes);
+      std::ranges::copy(unread_, filling.large->bytes().begin());
+      find_last_record(filling, filling.large->bytes(), unread_.size());
+      unread_ = {};
+    }
+  }
+}
+
+// Returns false if no record is complete and a larger buffer is refused; the bytes that it read are
+// carried over.
+bool FramingProducer::fill_from_source(Filling& filling, const std::atomic<Demand>& demand) {
+  std::span<std::byte> memory = filling.memory.first(room_bytes_ + margin_bytes);
+  std::uint64_t wanted = std::min(wanted_bytes_, room_bytes_);
+  std::uint64_t filled = 0;
+  bool has_read = false;
+  for (;;) {
+    // Bytes after the records must be readable, and one may become a terminator.
+    assert(filled <= wanted && wanted + margin_bytes <= memory.size());
+    filled += take_carried(memory.subspan(filled, wanted - filled));
+    if (filled < wanted && !exhausted_) {
+      filled += read(memory.subspan(filled, wanted - filled), demand);
+      has_read = true;
+    }
+    const std::span<const std::byte> bytes = memory.first(filled);
+    if (const std::uint64_t skipped = find_records(filling, bytes, false)) {
+      std::memmove(memory.data(), memory.data() + skipped, filled - skipped);
+      filled -= skipped;
+      continue;
+    }
+    if (filling.count != 0) break;
+    if (filled < wanted && exhausted_) {
+      if (filled != 0) find_last_record(filling, memory, filled);
+      return true;
+    }
+    if (filled < wanted) continue;  // what the pipe held is no whole record
+    // The bytes hold no whole record: read more of it, in larger memory if necessary.
+    wanted *= 2;
+    if (wanted + margin_bytes <= memory.size()) continue;
+    if (demand == Demand::none && *large_used_bytes_ + wanted > reading_.plan.large_bytes / 2)
+      break;
+    std::shared_ptr<LargeMemory> larger = take_large(wanted + margin_bytes);
+    std::ranges::copy(bytes, larger->bytes().begin());
+    filling.large = std::move(larger);
+    memory = filling.large->bytes();
+  }
+  carry_over(memory.subspan(filling.bytes.size(), filled - filling.bytes.size()), has_read);
+  return filling.count != 0;
+}
+
+std::uint64_t FramingProducer::take_carried(std::span<std::byte> into) {
+  assert(carried_from_ <= carried_.size());
+  const std::uint64_t count = std::min(into.size(), carried_.size() - carried_from_);
+  std::copy_n(carried_.data() + carried_from_, count, into.data());
+  carried_from_ += count;
+  return count;
+}
+
+// Carries over the last bytes that were taken or read.
+void FramingProducer::carry_over(std::span<const std::byte> left, bool has_read) {
+  if (has_read) {
+    carried_.assign(left.begin(), left.end());
+    carried_from_ = 0;
+  } else {
+    assert(left.size() <= carried_from_);  // the bytes are still there
+    carried_from_ -= left.size();
+  }
+}
+
+// Reads until `into` is full, the source ends, or a pipe is empty and what it held is needed now.
+std::uint64_t FramingProducer::read(std::span<std::byte> into, const std::atomic<Demand>& demand) {
+  std::uint64_t filled = 0;
+  while (filled < into.size() && !exhausted_) {
+    const std::optional<std::size_t> got = stream_.source->read(into.subspan(filled));
+    if (demand == Demand::dropped) throw Interrupted();
+    exhausted_ = !got;
+    filled += got.value_or(0);
+    if (got == std::size_t{0} && demand == Demand::starved) break;
+  }
+  return filled;
+}
+
+// Finds the whole records at the start of `bytes`, as many as there is room for. If the first
+// record must be skipped, returns its size, and the caller skips it; otherwise returns 0.
+std::uint64_t FramingProducer::find_records(Filling& filling, std::span<const std::byte> bytes,
+                                            bool at_end) {
+  std::uint64_t end = 0;
+  if (!layout_.text) {
+    filling.count = std::min(reading_.plan.chunk_records, bytes.size() / layout_.record_bytes);
+    end = filling.count * layout_.record_bytes;
+    if (reading_.sum) filling.fingerprint = reading_.sum(bytes.first(end), layout_.record_bytes);
+  }
+  while (filling.count < filling.refs.size()) {
+    const auto into = filling.refs.subspan(filling.count);
+    const Indexed found =
+        index_records(*layout_.text, bytes.subspan(end), at_end,
+                      into.first(std::min<std::uint64_t>(into.size(), batch_records)));
+    if (reading_.sum)
+      filling.fingerprint +=
+          prefix_refs_fingerprint(reading_.sum, *layout_.text, into.first(found.records));
+    filling.words_ascend &= found.words_ascend;
+    if (found.records != 0 && filling.count != 0)
+      filling.words_ascend &= filling.refs[filling.count - 1].word <= into.front().word;
+    filling.count += found.records;
+    end += found.bytes;
+    assert(found.records <= into.size() && end <= bytes.size());
+    if (found.bad) {
+      if (layout_.text->bad_numbers != BadNumbers::skip || !found.bad->can_skip())
+        throw_bad_record(stream_.path, stream_.header_lines, records_ + filling.count,
+                         offset_ + end, *layout_.text, *found.bad, bytes.data() + end);
+      if (filling.count != 0) break;
+      ++records_;
+      ++skipped_;
+      offset_ += found.bad->bytes;
+      return found.bad->bytes;
+    }
+    if (found.records == 0) break;
+  }
+  filling.bytes = bytes.first(end);
+  return 0;
+}
+
+// Finds the last record: the first `bytes` bytes of `memory`, which has room for a terminator.
+void FramingProducer::find_last_record(Filling& filling, std::span<std::byte> memory,
+                                       std::uint64_t bytes) {
+  const TextLayout* const text = layout_.text;
+  if (!text)
+    throw Error(
+        fmt::format("{}: ends at byte {}, {} bytes after the last whole record; check that "
+                    "it is whole, and {}",
+                    stream_.path.string(), offset_ + bytes, bytes, Setting::record));
+  if (text->kind != TextKind::pairs) memory[bytes++] = static_cast<std::byte>(text->terminator);
+  find_records(filling, memory.first(bytes), true);
+}
+
+std::shared_ptr<FramingProducer::LargeMemory> FramingProducer::take_large(
+    std::uint64_t bytes) const {
+  if (*large_used_bytes_ + bytes > reading_.plan.large_bytes) {
+    throw Error(ErrorCode::memory,
+                fmt::format("{}: {} is too long for the memory budget, of which all long records "
+                            "that are merged at a "
+                            "time get {} bytes; use a larger {}",
+                            stream_.path.string(),
+                            place_of(*layout_.text, stream_.header_lines, records_, offset_),
+                            reading_.plan.large_bytes, Setting::memory));
+  }
+  return std::make_shared<LargeMemory>(bytes, large_used_bytes_);
+}
+
+}  // namespace corank
