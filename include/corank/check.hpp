@@ -8,12 +8,10 @@
 #include <filesystem>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "corank/compression.hpp"
 #include "corank/error.hpp"
-#include "corank/record.hpp"
-#include "corank/text.hpp"
+#include "corank/options.hpp"
 
 namespace corank {
 
@@ -24,16 +22,12 @@ struct CheckResult {
   std::uint64_t checksum = 0;
 };
 
-// Checks the order of a file of fixed-size records or, by `format`, of variable-length records. The
-// header of a file is not a record.
+// Checks the order of a file. Of `options`, reads only the format and the keys of the records,
+// `checksum` and `decompress`. The header of a file is not a record.
 //
-// `file` may be a pipe, or "-" for standard input. With `decompress`, input that starts with the
-// magic bytes of a codec is decompressed. Empty `keys` mean the first field, ascending. Throws
-// OutOfOrder for the first record that sorts before its predecessor, and Error for everything else.
-CheckResult check(const std::filesystem::path& file, const Schema& schema,
-                  const std::vector<KeyField>& keys, bool checksum, bool decompress = true);
-CheckResult check(const std::filesystem::path& file, const TextFormat& format, bool checksum,
-                  bool decompress = true);
+// `file` may be a pipe, or "-" for standard input. Throws OutOfOrder for the first record that
+// sorts before its predecessor, and Error for everything else.
+CheckResult check(const std::filesystem::path& file, const Options& options);
 
 // Contents of a file.
 struct FileReport {
@@ -55,8 +49,7 @@ struct FileReport {
 
 // Describes a file; the parameters are those of check(). Records that are out of order are
 // reported, not thrown. Throws Error if the file cannot be read or holds a malformed record.
-FileReport describe(const std::filesystem::path& file, const Schema& schema,
-                    const std::vector<KeyField>& keys, bool decompress = true);
+FileReport describe(const std::filesystem::path& file, const Options& options);
 FileReport describe(const std::filesystem::path& file, const TextFormat& format,
                     bool decompress = true);
 

@@ -16,6 +16,8 @@
 
 namespace corank {
 
+struct Options;
+
 // Policy for groups. A group is all records with equal keys, in merge order.
 enum class OnEqual : std::uint8_t {
   keep,    // emit all records
@@ -47,14 +49,12 @@ struct Reduction {
 // How to treat a sum or a count that its field cannot hold.
 enum class Overflow : std::uint8_t { error, saturate, wrap };
 
-struct FieldValue {
-  std::uint32_t field;           // index into Schema::fields
-  std::vector<std::byte> value;  // as stored in a record: Field::bytes bytes in its byte order
-};
-
-struct TextValue {
+// A column and a value of it. A field of fixed-size records is a column that is named; its type is
+// that of the schema.
+struct ColumnValue {
   TextKey column;
-  std::string value;  // text of the column, without CSV quotes
+  std::string value;       // as text, without quotes; bytes fields are padded with NUL bytes
+  bool is_number = false;  // written as a number, which a column of bytes is not compared with
 };
 
 enum class ConditionOperation : std::uint8_t {
@@ -73,96 +73,69 @@ enum class ConditionOperation : std::uint8_t {
 // of the stack, `both` (and) and `either` (or) combine the top two.
 //
 // Numbers compare as keys do: NaN equals NaN and is greater than every number. Text that is not a
-// number is greater still.
-template <class Value>
-struct ConditionOf {
+// number is greater still. A column that a line lacks is empty.
+struct Condition {
   using Operation = ConditionOperation;
   struct Step {
     Operation operation;
-    Value with;  // right operand of a comparison; unused by other operations
+    ColumnValue with;  // right operand of a comparison; unused by other operations
   };
   std::vector<Step> steps;  // empty: every record fulfils the condition
 };
-using Condition = ConditionOf<FieldValue>;
-using TextCondition = ConditionOf<TextValue>;
 
 // Operators, applied in this order: `from` and `to`, `where`, `on_equal`, `tombstone` and `having`,
-// `select`, `limit`.
+// `select`, `limit`. Columns are fields of fixed-size records, columns of lines or CSV, whole
+// lines, or the `key` and the `value` of pairs.
 struct Query {
-  // Emits only keys in [from, to). Each bound holds values of the leading key fields, of all or of
-  // fewer; empty: no bound. Records outside are not read.
-  std::vector<FieldValue> from, to;
+  // Emits only keys in [from, to). Each bound holds values of the leading keys, as text, of all or
+  // of fewer; empty: no bound. Records outside are not read if they can be found by search.
+  std::vector<std::string> from, to;
   Condition where;
   OnEqual on_equal = OnEqual::keep;
-  std::vector<Reduction> reductions;  // for OnEqual::reduce, each field at most once
+  // For OnEqual::reduce of fixed-size records, each field at most once.
+  std::vector<Reduction> reductions;
   Overflow overflow = Overflow::error;
-  // Drops the record that a group was combined to if its field has this value. So records with this
-  // value are deletions.
-  std::optional<FieldValue> tombstone;
+  // Drops the record that a group was combined to if its column has this value. So records with
+  // this value are deletions.
+  std::optional<ColumnValue> tombstone;
   // Drops the record that a group was combined to unless it fulfils this condition. With
   // OnEqual::keep and set operations, tests every record that they would emit.
   Condition having;
-  std::vector<std::uint32_t> select;   // fields of the output in their order, each once; empty: all
+  // Columns of the output in their order, each once; empty: whole records. Types and directions are
+  // ignored, and a column that a line lacks is empty. Pairs have no columns to select.
+  std::vector<TextKey> select;
   std::optional<std::uint64_t> limit;  // max number of records in the output
-
-  // Members for variable-length records, which have no fields. Of the members above, they use only
-  // `on_equal`, without reduce, and `limit`.
-  //
-  // Emits only keys in [text_from, text_to). Each bound holds values of the leading keys, as text,
-  // of all or of fewer; empty: no bound. Lines outside are not read if they are in plain files.
-  std::vector<std::string> text_from, text_to;
-  // Conditions and tombstones are on columns of lines or CSV, on whole lines, or on the `key` and
-  // the `value` of pairs. A column that a line lacks is empty to them.
-  TextCondition text_where, text_having;
-  std::optional<TextValue> text_tombstone;
-  // Columns of the output in their order; empty: whole lines. Types and directions are ignored, and
-  // a column that a line lacks is empty.
-  std::vector<TextKey> text_select;
 };
 
-// Parsers of the command line's notation. `schema` is that of the records; `keys` are
-// Options::keys. Each throws Error, which marks the position in `text`.
+// Parsers of the command line's notation. Each throws Error, which marks the position in `text`.
+// merge() checks that columns exist and values fit.
 
 // Parses keep, first, last, error or `reduce:operation(field),…` into `on_equal` and `reductions`
 // of `query`. The operations are sum, min, max, count, first and last. Key fields cannot be
-// reduced; bytes fields only by first and last.
+// reduced; bytes fields only by first and last. `schema` is that of the records, and `keys` are
+// Options::keys; without fields, reductions are not parsed.
 void parse_on_equal(std::string_view text, const Schema& schema, const std::vector<KeyField>& keys,
                     Query& query);
 
-// Parses a condition such as `a > 5 and (name == 'x' or not c < 2)`: comparisons of fields with
-// values by < <= == != >= >, combined by and, or, not and parentheses. Field names may be quoted.
-// Values of bytesN must be quoted, with the escapes \\ \' \" \xNN; shorter ones are padded with NUL
-// bytes. `option` names the option in errors.
-Condition parse_where(std::string_view text, const Schema& schema, Setting option = Setting::where);
+// Parses a condition such as `a > 5 and (name == 'x' or not 2:u64 < 2)`: comparisons of columns
+// with values by < <= == != >= >, combined by and, or, not and parentheses. Columns are written as
+// in parse_text_keys(), without a direction; names may be quoted. Values must be quoted unless they
+// compare as numbers, with the escapes \\ \' \" \xNN. `option` names the option in errors.
+Condition parse_where(std::string_view text, Setting option = Setting::where);
 
-// Parses a condition on columns, such as `2:u64 > 5 and name == 'x'`, with the operators of
-// parse_where(). Columns are written as in parse_text_keys(), without a direction; names may be
-// quoted. Values must be quoted unless they compare as numbers.
-TextCondition parse_text_where(std::string_view text, Setting option = Setting::where);
+// Parses `column=value`; the column is written as in parse_where(). The value may be quoted.
+ColumnValue parse_tombstone(std::string_view text);
 
-// Parses `field=value`. The field may be quoted, and so may a value of bytesN, as in parse_where().
-FieldValue parse_tombstone(std::string_view text, const Schema& schema);
+// Parses `value,…`, values of the leading keys of `options`, which may be quoted as in
+// parse_where(). If lines, CSV or pairs have at most one key, `text` is its value, unchanged.
+// `option` is the setting that they are of.
+std::vector<std::string> parse_bound(Setting option, std::string_view text, const Options& options);
 
-// Parses `column=value`; the column is written as in parse_text_keys(). The value may be quoted.
-TextValue parse_text_tombstone(std::string_view text);
-
-// Parses `value,…`, values of the leading key fields; those of bytesN may be quoted. `option` is
-// the setting that they are of.
-std::vector<FieldValue> parse_bound(Setting option, std::string_view text, const Schema& schema,
-                                    const std::vector<KeyField>& keys);
-
-// Parses `value,…`, values of the leading keys of variable-length records. Values may be quoted as
-// in parse_where(). With at most one key, `text` is taken as its value, unchanged.
-std::vector<std::string> parse_text_bound(Setting option, std::string_view text,
-                                          const std::vector<TextKey>& keys);
-
-// Parses `field,…`, each field at most once.
-std::vector<std::uint32_t> parse_select(std::string_view text, const Schema& schema);
-
-// Parses `column,…`; a column is a number from 1 or a name in the header.
-std::vector<TextKey> parse_text_select(std::string_view text);
+// Parses `column,…`; the columns are written as in parse_where(), without types.
+std::vector<TextKey> parse_select(std::string_view text);
 
 // Returns the schema of the output: the fields in `select`, end to end; all fields if it is empty.
-Schema selected(const Schema& schema, const std::vector<std::uint32_t>& select);
+// Throws Error if there is no such field, or one is named twice.
+Schema selected(const Schema& schema, const std::vector<TextKey>& select);
 
 }  // namespace corank

@@ -17,25 +17,15 @@ namespace corank {
 namespace {
 
 // Decides for a merge of `bytes` bytes of input.
-BackendDecision decide(const Options& options, std::uint64_t bytes) {
+BackendDecision decide(const Options& options, const FormatTraits& traits, std::uint64_t bytes) {
   if (options.backend == BackendChoice::cpu) return {false, "asked for"};
   const std::string cuda = setting_is(Setting::backend, "cuda");
   const std::string cpu = setting_is(Setting::backend, "cpu");
-  if (options.text && options.text->escape) {
+  if (!traits.cpu_only.empty()) {
     if (options.backend == BackendChoice::cuda)
-      throw Error(ErrorCode::options,
-                  fmt::format("{} does not read escape characters; use {} or auto with {}", cuda,
-                              cpu, Setting::escape));
-    return {false, "escape characters are read on the CPU"};
-  }
-  const auto needs_cpu = [](const TextKey& key) { return !device_reads(key.type); };
-  if (options.text && std::ranges::any_of(options.text->keys, needs_cpu)) {
-    const auto key = std::ranges::find_if(options.text->keys, needs_cpu);
-    if (options.backend == BackendChoice::cuda)
-      throw Error(ErrorCode::options,
-                  fmt::format("{} does not read keys of type {}; use {} or auto for them", cuda,
-                              type_name(key->type), cpu));
-    return {false, fmt::format("keys of type {} are read on the CPU", type_name(key->type))};
+      throw Error(ErrorCode::options, fmt::format("{} does not read {}; use {} or auto for them",
+                                                  cuda, traits.cpu_only, cpu));
+    return {false, fmt::format("{} are read on the CPU", traits.cpu_only)};
   }
   if (options.backend == BackendChoice::automatic && built_with_cuda() &&
       bytes < options.min_device_bytes)
@@ -80,8 +70,8 @@ std::vector<std::span<const std::byte>> pages_of(std::span<const Run> runs,
 
 }  // namespace
 
-Backends::Backends(const Options& options, std::uint64_t bytes)
-    : options_(options), decision_(decide(options, bytes)) {}
+Backends::Backends(const Options& options, const FormatTraits& traits, std::uint64_t bytes)
+    : options_(options), decision_(decide(options, traits, bytes)) {}
 
 std::string Backends::outcome(std::uint64_t units) const {
   if (faults_.first().empty()) return {};

@@ -12,6 +12,7 @@
 #include "backend/backend.hpp"
 #include "backend/failover_backend.hpp"
 #include "corank/options.hpp"
+#include "format/record_format.hpp"
 #include "run/pass_plan.hpp"
 #include "run/run.hpp"
 
@@ -27,9 +28,9 @@ struct BackendDecision {
 // passes.
 class Backends {
  public:
-  // Decides for a merge of `bytes` bytes. `options` must outlive it. Throws Error if they request a
-  // backend that is not available.
-  Backends(const Options& options, std::uint64_t bytes);
+  // Decides for a merge of `bytes` bytes in a format with `traits`. `options` must outlive it.
+  // Throws Error if they request a backend that is not available.
+  Backends(const Options& options, const FormatTraits& traits, std::uint64_t bytes);
 
   bool uses_cuda() const { return decision_.cuda; }
   const std::string& reason() const { return decision_.reason; }

@@ -10,10 +10,7 @@ namespace {
 
 FormatTraits traits_of(const TextFormat& format) {
   const bool is_csv = format.kind == TextKind::csv;
-  return {.name = is_csv ? "CSV" : "lines",
-          .can_search = !is_csv,
-          .has_columns = is_csv || format.delimiter,
-          .cpu_only = {}};
+  return {.name = is_csv ? "CSV" : "lines", .can_search = !is_csv, .has_columns = true};
 }
 
 // Copies the selected columns, with delimiters between them.
@@ -61,8 +58,8 @@ class DelimitedFormat final : public VariableFormat {
 
   std::string_view end_of_record() const override { return {&format().terminator, 1}; }
   std::unique_ptr<Projection> projection(const Query& query) const override {
-    if (query.text_select.empty()) return nullptr;
-    return std::make_unique<ColumnProjection>(format(), columns_line(), query.text_select);
+    if (query.select.empty()) return nullptr;
+    return std::make_unique<ColumnProjection>(format(), columns_line(), query.select);
   }
 
  private:

@@ -9,7 +9,6 @@
 
 #include "corank/error.hpp"
 #include "format/field_value.hpp"
-#include "format/resolution.hpp"
 #include "util/setting_format.hpp"
 
 namespace corank {
@@ -22,8 +21,8 @@ FormatTraits traits_of(const Schema& schema) {
           .has_columns = true,
           .can_reduce = true,
           .has_header = schema.header_bytes.value_or(0) != 0,
-          .may_skip = false,
-          .cpu_only = {}};
+          .header_bytes = schema.header_bytes,
+          .may_skip = false};
 }
 
 // Returns the keys, the default one included.
@@ -46,12 +45,12 @@ std::vector<KeyField> selected_keys(const std::vector<KeyField>& keys,
 // Copies the selected fields, as ranges of bytes.
 class FieldProjection final : public Projection {
  public:
-  // `keys` are those of the rows.
-  FieldProjection(const Schema& schema, const std::vector<KeyField>& keys,
+  // `keys` are those of the rows; `output` has the fields `select`.
+  FieldProjection(const Schema& schema, const Schema& output, const std::vector<KeyField>& keys,
                   const std::vector<std::uint32_t>& select)
       : schema_(schema),
         fields_(select),
-        output_schema_(selected(schema, select)),
+        output_schema_(output),
         keys_(selected_keys(keys, select)),
         output_(make_fixed_format(output_schema_, keys_)) {
     for (KeyField& key : keys_) key.field = select[key.field];
@@ -138,22 +137,11 @@ class FixedFormat final : public RecordFormat {
     return text;
   }
 
-  std::optional<RowBound> bound(const Query& query, Setting option) const override {
-    const std::vector<FieldValue>& values = option == Setting::from ? query.from : query.to;
-    if (values.empty()) return std::nullopt;
-    std::vector<KeyField> keys(key_fields_.begin(),
-                               key_fields_.begin() + static_cast<std::ptrdiff_t>(values.size()));
-    return bound(keys, values);
-  }
-  std::optional<RowFilter> filter(const Query& query) const override {
-    return compile(query.where);
-  }
-  std::optional<RowFilter> dropped(const Query& query) const override {
-    return compile(dropped_by(query.tombstone, query.having));
-  }
   std::unique_ptr<Projection> projection(const Query& query) const override {
     if (query.select.empty()) return nullptr;
-    auto projection = std::make_unique<FieldProjection>(schema_, key_fields_, query.select);
+    auto projection =
+        std::make_unique<FieldProjection>(schema_, selected(schema_, query.select), key_fields_,
+                                          find_fields(schema_, query.select, Setting::select));
     if (projection->keeps_all()) return nullptr;
     return projection;
   }
@@ -180,21 +168,23 @@ class FixedFormat final : public RecordFormat {
   }
 
  private:
-  RowBound bound(const std::vector<KeyField>& keys, const std::vector<FieldValue>& values) const {
+  RowBound key_bound(const std::vector<std::string>& values, Setting option) const override {
+    const std::vector<KeyField> keys(
+        key_fields_.begin(), key_fields_.begin() + static_cast<std::ptrdiff_t>(values.size()));
     std::vector<std::byte> record(schema_.record_bytes);
-    for (const FieldValue& value : values)
-      std::ranges::copy(value.value, record.begin() + schema_.fields[value.field].offset);
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      const Field& field = schema_.fields[keys[i].field];
+      std::ranges::copy(encode_value(field, {.column = {}, .value = values[i]}, option),
+                        record.begin() + field.offset);
+    }
     return {KeyEncoding(schema_, keys), std::move(record)};
   }
-  std::optional<RowFilter> compile(const Condition& condition) const {
-    if (condition.steps.empty()) return std::nullopt;
-    std::vector<RowFilter::Step> steps;
-    for (const Condition::Step& step : condition.steps) {
-      steps.push_back({step.operation, {}});
-      if (step.operation < ConditionOperation::negate)
-        steps.back().with = bound({{step.with.field}}, {step.with});
-    }
-    return RowFilter(std::move(steps));
+  RowBound column_bound(const ColumnValue& value, Setting option) const override {
+    const std::uint32_t index = find_field(schema_, value.column, option);
+    const Field& field = schema_.fields[index];
+    std::vector<std::byte> record(schema_.record_bytes);
+    std::ranges::copy(encode_value(field, value, option), record.begin() + field.offset);
+    return {KeyEncoding(schema_, {{index}}), std::move(record)};
   }
 
   Schema schema_;

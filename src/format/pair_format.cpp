@@ -1,25 +1,13 @@
 #include "format/pair_format.hpp"
 
-#include <fmt/format.h>
-
-#include "corank/error.hpp"
 #include "format/variable_format.hpp"
-#include "util/setting_format.hpp"
 
 namespace corank {
 namespace {
 
 class PairFormat final : public VariableFormat {
  public:
-  explicit PairFormat(const TextFormat& format)
-      : VariableFormat({.name = "pairs", .cpu_only = {}}, format, {}) {}
-
-  std::unique_ptr<Projection> projection(const Query& query) const override {
-    if (query.text_select.empty()) return nullptr;
-    throw Error(ErrorCode::options,
-                fmt::format("{} is for lines and CSV, which have columns; pairs do not: drop it",
-                            Setting::select));
-  }
+  explicit PairFormat(const TextFormat& format) : VariableFormat({.name = "pairs"}, format, {}) {}
 
  private:
   std::string column_name(std::uint32_t column) const override {

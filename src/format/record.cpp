@@ -5,8 +5,11 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <cstring>
+#include <utility>
 
 #include "corank/error.hpp"
+#include "format/field_value.hpp"
 #include "util/option_items.hpp"
 
 namespace corank {
@@ -106,6 +109,129 @@ std::vector<KeyField> parse_keys(std::string_view text, const Schema& schema) {
     keys.push_back(key);
   }
   return keys;
+}
+
+namespace {
+
+template <class Number>
+bool put_number(std::string_view text, std::byte* to) {
+  Number number{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  std::memcpy(to, &number, sizeof number);
+  return error == std::errc{} && end == text.data() + text.size();
+}
+
+bool put_number(const Field& field, std::string_view text, std::byte* to) {
+  const bool is_signed = field.kind == FieldKind::signed_integer;
+  switch (field.bytes) {
+    case 1:
+      return is_signed ? put_number<std::int8_t>(text, to) : put_number<std::uint8_t>(text, to);
+    case 2:
+      return is_signed ? put_number<std::int16_t>(text, to) : put_number<std::uint16_t>(text, to);
+    case 4:
+      if (field.kind == FieldKind::floating) return put_number<float>(text, to);
+      return is_signed ? put_number<std::int32_t>(text, to) : put_number<std::uint32_t>(text, to);
+    default:
+      if (field.kind == FieldKind::floating) return put_number<double>(text, to);
+      return is_signed ? put_number<std::int64_t>(text, to) : put_number<std::uint64_t>(text, to);
+  }
+}
+
+}  // namespace
+
+std::string field_type_name(const Field& field) {
+  if (field.kind == FieldKind::bytes) return fmt::format("bytes{}", field.bytes);
+  return fmt::format("{}{}{}",
+                     field.kind == FieldKind::floating         ? 'f'
+                     : field.kind == FieldKind::signed_integer ? 'i'
+                                                               : 'u',
+                     8 * field.bytes, field.big_endian ? "be" : "");
+}
+
+std::uint32_t find_field(const Schema& schema, const TextKey& column, Setting option) {
+  const std::string name = !column.name.empty() ? column.name
+                           : column.column != 0 ? std::to_string(column.column)
+                                                : "line";
+  if (column.type != TextType::bytes || column.nocase)
+    reject(option, name, {name, 0}, "the record tells the type of the field; leave it out here");
+  return find_field(option, name, {name, 0}, schema.fields);
+}
+
+std::vector<std::uint32_t> find_fields(const Schema& schema, const std::vector<TextKey>& columns,
+                                       Setting option) {
+  std::vector<std::uint32_t> fields;
+  for (const TextKey& column : columns) {
+    fields.push_back(find_field(schema, column, option));
+    if (std::ranges::count(fields, fields.back()) > 1)
+      throw Error(ErrorCode::options, fmt::format("{}: field {} is named twice", option,
+                                                  schema.fields[fields.back()].name));
+  }
+  return fields;
+}
+
+std::vector<std::byte> encode_value(const Field& field, const ColumnValue& value, Setting option) {
+  const auto fail = [&](const std::string& why) {
+    reject(option, value.value, {value.value, 0}, why);
+  };
+  std::vector<std::byte> bytes(field.bytes);
+  if (field.kind == FieldKind::bytes) {
+    if (value.is_number) fail(fmt::format("field {} compares with bytes in quotes", field.name));
+    if (value.value.size() > field.bytes)
+      fail(fmt::format("has {} bytes, but field {} has {}", value.value.size(), field.name,
+                       field.bytes));
+    std::memcpy(bytes.data(), value.value.data(), value.value.size());
+  } else {
+    if (!put_number(field, value.value, bytes.data()))
+      fail(fmt::format("is no value of field {}, which is {}", field.name, field_type_name(field)));
+    if (field.big_endian) std::ranges::reverse(bytes);
+  }
+  return bytes;
+}
+
+Schema selected(const Schema& schema, const std::vector<TextKey>& select) {
+  if (select.empty()) return schema;
+  Schema result;
+  for (const std::uint32_t index : find_fields(schema, select, Setting::select)) {
+    Field field = schema.fields[index];
+    field.offset = result.record_bytes;
+    result.record_bytes += field.bytes;
+    result.fields.push_back(std::move(field));
+  }
+  return result;
+}
+
+std::string value_text(const Field& field, const std::byte* record) {
+  const std::byte* const at = record + field.offset;
+  if (field.kind == FieldKind::bytes) {
+    std::string text = "'";
+    for (std::uint32_t i = 0; i < field.bytes; ++i) {
+      const auto byte = static_cast<unsigned char>(at[i]);
+      if (byte >= 0x20 && byte < 0x7f && byte != '\'' && byte != '\\')
+        text += static_cast<char>(byte);
+      else
+        text += fmt::format("\\x{:02x}", byte);
+    }
+    return text + '\'';
+  }
+  std::byte raw[8]{};
+  std::memcpy(raw, at, field.bytes);
+  if (field.big_endian) std::reverse(raw, raw + field.bytes);
+  const auto as = [&]<class Number>(Number number) {
+    std::memcpy(&number, raw, sizeof number);
+    return fmt::format("{}", number);
+  };
+  if (field.kind == FieldKind::floating) return field.bytes == 4 ? as(float{}) : as(double{});
+  if (field.kind == FieldKind::unsigned_integer) return as(std::uint64_t{});
+  switch (field.bytes) {
+    case 1:
+      return fmt::format("{}", static_cast<int>(static_cast<std::int8_t>(raw[0])));
+    case 2:
+      return as(std::int16_t{});
+    case 4:
+      return as(std::int32_t{});
+    default:
+      return as(std::int64_t{});
+  }
 }
 
 }  // namespace corank

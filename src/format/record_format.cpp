@@ -1,12 +1,38 @@
 #include "format/record_format.hpp"
 
-#include <cassert>
+#include <fmt/format.h>
 
+#include <cassert>
+#include <utility>
+
+#include "corank/error.hpp"
 #include "format/delimited_format.hpp"
 #include "format/fixed_format.hpp"
 #include "format/pair_format.hpp"
+#include "util/setting_format.hpp"
 
 namespace corank {
+
+std::optional<RowBound> RecordFormat::bound(const Query& query, Setting option) const {
+  const std::vector<std::string>& values = option == Setting::from ? query.from : query.to;
+  if (values.empty()) return std::nullopt;
+  if (values.size() > num_keys())
+    throw Error(ErrorCode::options,
+                fmt::format("{}: there are {} values, and {} key{}", option, values.size(),
+                            num_keys(), num_keys() == 1 ? "" : "s"));
+  return key_bound(values, option);
+}
+
+std::optional<RowFilter> RecordFormat::filter(const Query& query) const {
+  if (query.where.steps.empty()) return std::nullopt;
+  std::vector<RowFilter::Step> steps;
+  for (const Condition::Step& step : query.where.steps) {
+    steps.push_back({step.operation, {}});
+    if (step.operation < ConditionOperation::negate)
+      steps.back().with = column_bound(step.with, Setting::where);
+  }
+  return RowFilter(std::move(steps));
+}
 
 std::unique_ptr<const RecordFormat> make_format(const Options& options,
                                                 std::string_view columns_line) {

@@ -25,14 +25,17 @@ namespace corank {
 
 // Capabilities of a format, and what the options tell about its records.
 struct FormatTraits {
-  std::string name;             // of the records, human-readable
+  std::string name = {};        // of the records, human-readable
   bool has_fixed_size = false;  // record N begins at N times the size: runs count records
   bool can_search = false;      // a record can be found from any byte, so runs can be cut by key
   bool has_columns = false;     // records have columns or fields, which can be selected
   bool can_reduce = false;      // fields can be combined over the records of a group
   bool has_header = false;      // the options tell of a header, which the output has once
-  bool may_skip = false;        // records may be skipped, so that input and output differ in number
-  std::string cpu_only;         // what devices do not read; empty: a device can merge the records
+  // Size of a header that is not lines. Without a value the first bytes of a file that show another
+  // format are an error.
+  std::optional<std::uint64_t> header_bytes = {};
+  bool may_skip = false;      // records may be skipped, so that input and output differ in number
+  std::string cpu_only = {};  // what devices do not read; empty: a device can merge the records
 };
 
 class RecordFormat;
@@ -100,14 +103,11 @@ class RecordFormat {
   // Queries. Each throws Error if the query does not fit the records.
 
   // Returns the bound that `option`, Setting::from or Setting::to, gives; nothing if there is none.
-  virtual std::optional<RowBound> bound(const Query& query, Setting option) const = 0;
+  std::optional<RowBound> bound(const Query& query, Setting option) const;
   // Returns the filter before groups are resolved, Query::where; nothing if all rows pass.
-  virtual std::optional<RowFilter> filter(const Query& query) const = 0;
-  // Returns the filter for resolved rows that are dropped: tombstones, and those that fail
-  // Query::having. Returns nothing if none are dropped.
-  virtual std::optional<RowFilter> dropped(const Query& query) const = 0;
+  std::optional<RowFilter> filter(const Query& query) const;
   // Returns the projection to Query::select; null if whole records are emitted.
-  virtual std::unique_ptr<Projection> projection(const Query& query) const = 0;
+  virtual std::unique_ptr<Projection> projection(const Query& /*query*/) const { return nullptr; }
 
   // Messages.
 
@@ -128,6 +128,11 @@ class RecordFormat {
                                              const std::byte* at) const = 0;
 
  protected:
+  // Returns the bound at `values` of the leading keys, one to num_keys() of them.
+  virtual RowBound key_bound(const std::vector<std::string>& values, Setting option) const = 0;
+  // Returns the bound at a value of any column.
+  virtual RowBound column_bound(const ColumnValue& value, Setting option) const = 0;
+
   RecordFormat(FormatTraits traits, KeyEncoding keys, std::size_t num_keys)
       : traits_(std::move(traits)), keys_(std::move(keys)), num_keys_(num_keys) {}
 

@@ -22,10 +22,8 @@ struct ResolvedCounts {
 
 // Returns the condition for dropping a record: it is the tombstone, or fails `having`. The
 // condition has no steps if there is neither.
-template <class Value>
-ConditionOf<Value> dropped_by(const std::optional<Value>& tombstone,
-                              const ConditionOf<Value>& having) {
-  ConditionOf<Value> dropped;
+inline Condition dropped_by(const std::optional<ColumnValue>& tombstone, const Condition& having) {
+  Condition dropped;
   if (tombstone) dropped.steps.push_back({ConditionOperation::equal, *tombstone});
   if (having.steps.empty()) return dropped;
   dropped.steps.insert(dropped.steps.end(), having.steps.begin(), having.steps.end());

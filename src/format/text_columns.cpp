@@ -127,6 +127,14 @@ std::vector<std::byte> record_with(const TextLayout& layout, const std::vector<s
   return record;
 }
 
+void require_comparable(const ColumnValue& with, Setting option) {
+  if (with.is_number && with.column.type == TextType::bytes)
+    throw Error(ErrorCode::options,
+                fmt::format("{} \"{}\": the column compares with text in quotes; for numbers, add "
+                            "their type to the column: 2:u64, 2:i64, 2:f64 or 2:decimal",
+                            option, without_nul(with.value)));
+}
+
 TextBound::TextBound(const TextLayout& layout, const std::vector<std::string>& values,
                      Setting option)
     : layout_(layout) {
@@ -148,24 +156,25 @@ int TextBound::compare(std::span<const std::byte> record) const {
 }
 
 TextFilter::TextFilter(const TextFormat& format, std::string_view header,
-                       const TextCondition& condition, Setting option) {
-  for (const TextCondition::Step& step : condition.steps) add(format, header, step, option);
+                       const Condition& condition, Setting option) {
+  for (const Condition::Step& step : condition.steps) add(format, header, step, option);
 }
 
 TextFilter TextFilter::dropping(const TextFormat& format, std::string_view header,
                                 const Query& query) {
   TextFilter filter;
-  const TextCondition dropped = dropped_by(query.text_tombstone, query.text_having);
+  const Condition dropped = dropped_by(query.tombstone, query.having);
   for (std::size_t i = 0; i < dropped.steps.size(); ++i)
     filter.add(format, header, dropped.steps[i],
-               i == 0 && query.text_tombstone ? Setting::tombstone : Setting::having);
+               i == 0 && query.tombstone ? Setting::tombstone : Setting::having);
   return filter;
 }
 
-void TextFilter::add(const TextFormat& format, std::string_view header,
-                     const TextCondition::Step& step, Setting option) {
+void TextFilter::add(const TextFormat& format, std::string_view header, const Condition::Step& step,
+                     Setting option) {
   Step& made = steps_.emplace_back(Step{step.operation, {}, {}});
   if (step.operation >= ConditionOperation::negate) return;
+  require_comparable(step.with, option);
   TextFormat by = format;
   by.keys = {step.with.column};
   by.bad_numbers = BadNumbers::last;

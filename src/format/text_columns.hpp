@@ -22,6 +22,10 @@ namespace corank {
 std::vector<std::byte> record_with(const TextLayout& layout, const std::vector<std::string>& values,
                                    Setting option);
 
+// Throws Error unless the value may be compared with the column; `option` names the option in
+// errors.
+void require_comparable(const ColumnValue& with, Setting option);
+
 // Bound: values of the leading keys, to compare records with.
 class TextBound {
  public:
@@ -58,7 +62,7 @@ class TextFilter {
 
   // Throws Error if a column or its value does not fit the format. `header` is as in TextEncoding;
   // `option` names the option in errors.
-  TextFilter(const TextFormat& format, std::string_view header, const TextCondition& condition,
+  TextFilter(const TextFormat& format, std::string_view header, const Condition& condition,
              Setting option);
   // Returns the filter that tells which records `query` drops after groups are resolved.
   static TextFilter dropping(const TextFormat& format, std::string_view header, const Query& query);
@@ -72,7 +76,7 @@ class TextFilter {
 
  private:
   TextFilter() = default;
-  void add(const TextFormat& format, std::string_view header, const TextCondition::Step& step,
+  void add(const TextFormat& format, std::string_view header, const Condition::Step& step,
            Setting option);
 
   std::vector<Step> steps_;

@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "corank/error.hpp"
-#include "format/resolution.hpp"
 #include "format/text_columns.hpp"
 #include "util/setting_format.hpp"
 
@@ -68,48 +67,22 @@ std::string VariableFormat::signature() const {
   return text;
 }
 
-std::optional<RowBound> VariableFormat::bound(const Query& query, Setting option) const {
-  const std::vector<std::string>& values =
-      option == Setting::from ? query.text_from : query.text_to;
-  if (values.empty()) return std::nullopt;
-  if (values.size() > num_keys())
-    throw Error(ErrorCode::options, fmt::format("{}: there are {} values, and {} keys", option,
-                                                values.size(), num_keys()));
+RowBound VariableFormat::key_bound(const std::vector<std::string>& values, Setting option) const {
   TextFormat by = format_;
   by.keys.resize(values.size());  // no keys mean one
   TextEncoding encoding(by, columns_line_);
   std::vector<std::byte> record = record_with(encoding.layout(), values, option);
-  return RowBound(std::move(encoding), std::move(record));
+  return {std::move(encoding), std::move(record)};
 }
 
-std::optional<RowFilter> VariableFormat::filter(const Query& query) const {
-  if (query.text_where.steps.empty()) return std::nullopt;
-  std::vector<RowFilter::Step> steps;
-  for (const TextCondition::Step& step : query.text_where.steps)
-    compile(step, Setting::where, steps);
-  return RowFilter(std::move(steps));
-}
-
-std::optional<RowFilter> VariableFormat::dropped(const Query& query) const {
-  const TextCondition dropped = dropped_by(query.text_tombstone, query.text_having);
-  if (dropped.steps.empty()) return std::nullopt;
-  std::vector<RowFilter::Step> steps;
-  for (const TextCondition::Step& step : dropped.steps)
-    compile(step, steps.empty() && query.text_tombstone ? Setting::tombstone : Setting::having,
-            steps);
-  return RowFilter(std::move(steps));
-}
-
-void VariableFormat::compile(const TextCondition::Step& step, Setting option,
-                             std::vector<RowFilter::Step>& steps) const {
-  steps.push_back({step.operation, {}});
-  if (step.operation >= ConditionOperation::negate) return;
+RowBound VariableFormat::column_bound(const ColumnValue& value, Setting option) const {
+  require_comparable(value, option);
   TextFormat by = format_;
-  by.keys = {step.with.column};
+  by.keys = {value.column};
   by.bad_numbers = BadNumbers::last;
   TextEncoding encoding(by, columns_line_, option);
-  std::vector<std::byte> record = record_with(encoding.layout(), {step.with.value}, option);
-  steps.back().with.emplace(std::move(encoding), std::move(record));
+  std::vector<std::byte> record = record_with(encoding.layout(), {value.value}, option);
+  return {std::move(encoding), std::move(record)};
 }
 
 std::string VariableFormat::key_text(const std::byte* row) const {

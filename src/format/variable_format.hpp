@@ -14,9 +14,6 @@ class VariableFormat : public RecordFormat {
                 std::span<PrefixRef> into) const override;
   RowBound key_of(std::span<const std::byte> record) const override;
   std::string signature() const override;
-  std::optional<RowBound> bound(const Query& query, Setting option) const override;
-  std::optional<RowFilter> filter(const Query& query) const override;
-  std::optional<RowFilter> dropped(const Query& query) const override;
   std::string key_text(const std::byte* row) const override;
   std::string place_of(std::uint64_t header_lines, std::uint64_t record,
                        std::optional<std::uint64_t> byte) const override;
@@ -40,9 +37,8 @@ class VariableFormat : public RecordFormat {
   VariableFormat(FormatTraits traits, const TextFormat& format, std::string_view columns_line,
                  TextEncoding text);
 
-  // Adds a step of a condition to `steps`; `option` names the condition in errors.
-  void compile(const TextCondition::Step& step, Setting option,
-               std::vector<RowFilter::Step>& steps) const;
+  RowBound key_bound(const std::vector<std::string>& values, Setting option) const override;
+  RowBound column_bound(const ColumnValue& value, Setting option) const override;
 
   TextFormat format_;
   std::string columns_line_;

@@ -5,7 +5,7 @@
 
 #include "jobs/merge_format.hpp"
 #include "jobs/scan.hpp"
-#include "util/memory_budget.hpp"
+#include "run/run_io.hpp"
 
 namespace corank {
 namespace {
@@ -13,10 +13,7 @@ namespace {
 // An opened file: its run after the header, and the format of its records.
 struct OpenFile {
   OpenFile(const std::filesystem::path& file, const Options& options)
-      : run(1, Run(file, make_format(options)->counted_bytes(),
-                   {.decompress = options.decompress,
-                    .max_decoder_bytes = memory_budget(0),
-                    .header_bytes = options.record.header_bytes})),
+      : run(open_runs({&file, 1}, *make_format(options), options)),
         start(read_start(run, options)),
         format(make_format(options, start.columns_line)) {}
 
@@ -25,20 +22,7 @@ struct OpenFile {
   std::unique_ptr<const RecordFormat> format;
 };
 
-Options options_of(const Schema& schema, const std::vector<KeyField>& keys, bool decompress) {
-  Options options;
-  options.record = schema;
-  options.keys = keys;
-  options.decompress = decompress;
-  return options;
-}
-
-Options options_of(const TextFormat& format, bool decompress) {
-  Options options;
-  options.text = format;
-  options.decompress = decompress;
-  return options;
-}
+}  // namespace
 
 CheckResult check(const std::filesystem::path& path, const Options& options) {
   const OpenFile file(path, options);
@@ -74,31 +58,6 @@ FileReport describe(const std::filesystem::path& path, const Options& options) {
     report.bytes += format.bytes_of(block.rows).size();
   });
   return report;
-}
-
-}  // namespace
-
-CheckResult check(const std::filesystem::path& file, const Schema& schema,
-                  const std::vector<KeyField>& keys, bool checksum, bool decompress) {
-  Options options = options_of(schema, keys, decompress);
-  options.checksum = checksum;
-  return check(file, options);
-}
-
-CheckResult check(const std::filesystem::path& file, const TextFormat& format, bool checksum,
-                  bool decompress) {
-  Options options = options_of(format, decompress);
-  options.checksum = checksum;
-  return check(file, options);
-}
-
-FileReport describe(const std::filesystem::path& file, const Schema& schema,
-                    const std::vector<KeyField>& keys, bool decompress) {
-  return describe(file, options_of(schema, keys, decompress));
-}
-
-FileReport describe(const std::filesystem::path& file, const TextFormat& format, bool decompress) {
-  return describe(file, options_of(format, decompress));
 }
 
 }  // namespace corank

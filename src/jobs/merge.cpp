@@ -63,9 +63,10 @@ bool has_streams(std::span<const Run> runs) {
 
 // Returns the runs in the order in which they are merged. Runs that are read from start to end
 // count bytes. The minuend of an intersection or subtraction comes last; see SetOperation.
-std::vector<Run> ordered(std::vector<Run> runs, const Options& options, Inputs inputs) {
+std::vector<Run> ordered(std::vector<Run> runs, const FormatTraits& traits, const Options& options,
+                         Inputs inputs) {
   for (const Run& run : runs)
-    if (run.is_stream() && inputs == Inputs::sorted) check_stream_options(options, run);
+    if (run.is_stream() && inputs == Inputs::sorted) check_stream_options(options, traits, run);
   if (has_streams(runs))
     for (Run& run : runs) run.count_bytes();
   const OnEqual kind = options.query.on_equal;
@@ -158,7 +159,7 @@ MergeJob::MergeJob(std::vector<Run> runs, const Options& options, Inputs inputs,
       fingerprints_(runs_.size()),
       run_records_(records_of(runs_)),
       budget_(options, format_.input(), sorts_ ? std::span<const Run>() : runs_, threads_),
-      backends_(options, sorts_ ? 0 : known_bytes(runs_)),
+      backends_(options, format_.input().traits(), sorts_ ? 0 : known_bytes(runs_)),
       progress_(options, !has_streams(runs_)),
       passes_({.options = options,
                .format = format_,
@@ -519,13 +520,14 @@ Stats MergeJob::finish() {
 
 Stats run_job(std::span<const std::filesystem::path> paths, const std::filesystem::path& output,
               const Options& options, Inputs inputs) {
-  check_options(options, paths.size());
-  const std::uint32_t counted_bytes = options.text ? 1 : options.record.record_bytes;
+  const auto format = make_format(options);
+  check_options(options, format->traits(), paths.size());
   for (;;) {
-    std::vector<Run> runs = open_runs(paths, counted_bytes, options);
+    std::vector<Run> runs = open_runs(paths, *format, options);
     FileStart start = read_start(runs, options);
     try {
-      return MergeJob(ordered(std::move(runs), options, inputs), options, inputs, std::move(start))
+      return MergeJob(ordered(std::move(runs), format->traits(), options, inputs), options, inputs,
+                      std::move(start))
           .into_file(output);
     } catch (const PartialOutputDiffers& left) {
       // The next round finds no partial output any more.
@@ -541,19 +543,20 @@ Stats merge(std::span<const std::filesystem::path> paths, const std::filesystem:
 
 std::string explain_merge(std::span<const std::filesystem::path> paths,
                           const std::filesystem::path& output, const Options& options) {
-  check_options(options, paths.size());
-  const std::uint32_t counted_bytes = options.text ? 1 : options.record.record_bytes;
-  std::vector<Run> runs = open_runs(paths, counted_bytes, options);
+  const auto format = make_format(options);
+  check_options(options, format->traits(), paths.size());
+  std::vector<Run> runs = open_runs(paths, *format, options);
   FileStart start = read_start(runs, options);
-  return explain(MergeJob(ordered(std::move(runs), options, Inputs::sorted), options,
-                          Inputs::sorted, std::move(start))
+  return explain(MergeJob(ordered(std::move(runs), format->traits(), options, Inputs::sorted),
+                          options, Inputs::sorted, std::move(start))
                      .plan(output));
 }
 
 Stats merge(std::span<const std::span<const std::byte>> memory, std::span<std::byte> output,
             const Options& options) {
-  check_options(options, memory.size());
-  if (options.text)
+  const auto format = make_format(options);
+  check_options(options, format->traits(), memory.size());
+  if (!format->traits().has_fixed_size)
     throw Error(ErrorCode::options, "records of variable length are merged from files only");
   if (options.parts != 0 || options.resume || options.compression || options.record.header_bytes)
     throw Error(
@@ -563,7 +566,7 @@ Stats merge(std::span<const std::span<const std::byte>> memory, std::span<std::b
   std::vector<Run> runs;
   std::uint64_t bytes = 0;
   for (const auto& run : memory) {
-    runs.emplace_back(run, fmt::format("run {}", runs.size()), options.record.record_bytes);
+    runs.emplace_back(run, fmt::format("run {}", runs.size()), format->record_bytes());
     runs.back().stop_on(options.stop);
     bytes += run.size();
     if (run.data() < output.data() + output.size() && output.data() < run.data() + run.size())
@@ -573,7 +576,8 @@ Stats merge(std::span<const std::span<const std::byte>> memory, std::span<std::b
     throw Error(ErrorCode::options,
                 fmt::format("the output has {} bytes, the runs have {}; give it as many",
                             output.size(), bytes));
-  return MergeJob(ordered(std::move(runs), options, Inputs::sorted), options, Inputs::sorted)
+  return MergeJob(ordered(std::move(runs), format->traits(), options, Inputs::sorted), options,
+                  Inputs::sorted)
       .into_memory(output);
 }
 

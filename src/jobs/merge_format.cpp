@@ -49,7 +49,6 @@ PassOperators MergeFormat::intermediate_operators(std::size_t num_runs, bool has
   Query query;
   query.where = options_.query.where;
   query.on_equal = kind;
-  query.text_where = options_.query.text_where;
   if (input_->traits().has_fixed_size)
     operators.fixed = std::make_unique<OperatorChain>(options_.record, options_.keys,
                                                       input_->keys(), query, num_runs);
@@ -73,9 +72,9 @@ std::vector<std::string> operator_names(const Query& query) {
   const auto add = [&](bool applies, std::string name) {
     if (applies) names.push_back(std::move(name));
   };
-  add(!query.from.empty() || !query.text_from.empty(), "from a key on");
-  add(!query.to.empty() || !query.text_to.empty(), "up to a key");
-  add(!query.where.steps.empty() || !query.text_where.steps.empty(), "filter");
+  add(!query.from.empty(), "from a key on");
+  add(!query.to.empty(), "up to a key");
+  add(!query.where.steps.empty(), "filter");
   switch (query.on_equal) {
     case OnEqual::keep:
       break;
@@ -101,9 +100,9 @@ std::vector<std::string> operator_names(const Query& query) {
       add(true, "subtraction");
       break;
   }
-  add(query.tombstone.has_value() || query.text_tombstone.has_value(), "drop tombstones");
-  add(!query.having.steps.empty() || !query.text_having.steps.empty(), "filter results");
-  add(!query.select.empty() || !query.text_select.empty(), "select");
+  add(query.tombstone.has_value(), "drop tombstones");
+  add(!query.having.steps.empty(), "filter results");
+  add(!query.select.empty(), "select");
   add(query.limit.has_value(), "limit");
   return names;
 }

@@ -74,8 +74,9 @@ void MergeOutput::open(std::span<const Partition> partitions, std::span<const Ru
   const std::uint64_t added_bytes =
       options_.resume ? missing_terminators(runs, format_.input()) : 0;
   // A projected record has a delimiter for each column that it lacks, so the output may be longer
-  // than the runs.
-  const std::uint64_t max_growth = std::max<std::uint64_t>(options_.query.text_select.size(), 1);
+  // than runs that count bytes.
+  const std::uint64_t max_growth =
+      format_.is_sequential() ? std::max<std::uint64_t>(options_.query.select.size(), 1) : 1;
   const bool may_be_shorter =
       !operators.keeps_count() || (!operators.empty() && options_.query.limit);
   const AtomicFile::Settings settings{options_.overwrite, options_.resume,

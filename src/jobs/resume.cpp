@@ -17,9 +17,14 @@ std::uint64_t bytes_to_merge_again(std::uint64_t kept_bytes, bool shaped) {
   return std::min(shaped ? kept_bytes / 100 : kept_bytes, max_bytes);
 }
 
-void append(std::string& text, const FieldValue& value) {
-  text += fmt::format(" {} {} ", value.field, value.value.size());
-  text.append(reinterpret_cast<const char*>(value.value.data()), value.value.size());
+void append(std::string& text, const TextKey& column) {
+  text += fmt::format(" {} {} {} {} {}:{}", column.column, static_cast<int>(column.type),
+                      column.descending, column.nocase, column.name.size(), column.name);
+}
+
+void append(std::string& text, const ColumnValue& value) {
+  append(text, value.column);
+  text += fmt::format(" {}:{}", value.value.size(), value.value);
 }
 
 // Returns a query as text. Leaves out its ranges, which already cut the runs.
@@ -40,24 +45,7 @@ std::string query_text(const Query& query) {
   text += ":";
   if (query.tombstone) append(text, *query.tombstone);
   text += ":";
-  for (const std::uint32_t field : query.select) text += fmt::format(" {}", field);
-  const auto append_value = [&](const TextValue& value) {
-    const TextKey& column = value.column;
-    text += fmt::format(" {} {} {} {} {}:{} {}:{}", column.column, static_cast<int>(column.type),
-                        column.descending, column.nocase, column.name.size(), column.name,
-                        value.value.size(), value.value);
-  };
-  for (const TextCondition* const condition : {&query.text_where, &query.text_having}) {
-    text += ":";
-    for (const TextCondition::Step& step : condition->steps) {
-      text += fmt::format(" {}", static_cast<int>(step.operation));
-      append_value(step.with);
-    }
-  }
-  text += ":";
-  if (query.text_tombstone) append_value(*query.text_tombstone);
-  text += ":";
-  for (const TextKey& column : query.text_select) append_value({column, {}});
+  for (const TextKey& column : query.select) append(text, column);
   return text;
 }
 

@@ -22,16 +22,18 @@ void check_sort_options(const Options& options) {
 
 Stats sort(std::span<const std::filesystem::path> inputs, const std::filesystem::path& output,
            const Options& options) {
-  check_options(options, inputs.size());
+  check_options(options, make_format(options)->traits(), inputs.size());
   check_sort_options(options);
   return run_job(inputs, output, options, Inputs::unsorted);
 }
 
 Stats sort(std::span<std::byte> records, const Options& options) {
-  check_options(options, 1);
+  const auto format = make_format(options);
+  check_options(options, format->traits(), 1);
   check_sort_options(options);
   const Query& query = options.query;
-  if (options.text || options.parts != 0 || options.compression || options.record.header_bytes)
+  if (!format->traits().has_fixed_size || options.parts != 0 || options.compression ||
+      options.record.header_bytes)
     throw Error(ErrorCode::options,
                 "Options::text, parts, compression and record.header_bytes are for files; the "
                 "records are in memory");

@@ -2,13 +2,19 @@
 
 #include <algorithm>
 
+#include "format/field_value.hpp"
+
 namespace corank {
 
-Filter::Filter(const Schema& schema, const Condition& condition) {
+Filter::Filter(const Schema& schema, const Condition& condition, Setting option) {
   for (const Condition::Step& step : condition.steps) {
-    KeyEncoding field(schema, {{step.with.field}});
+    const bool compares = step.operation < ConditionOperation::negate;
+    const std::uint32_t index = compares ? find_field(schema, step.with.column, option) : 0;
+    KeyEncoding field(schema, {{index}});
     std::vector<std::byte> record(schema.record_bytes);
-    std::ranges::copy(step.with.value, record.begin() + schema.fields[step.with.field].offset);
+    if (compares)
+      std::ranges::copy(encode_value(schema.fields[index], step.with, option),
+                        record.begin() + schema.fields[index].offset);
     const std::uint64_t word = encode<1>(field.layout(), record.data()).word[0];
     steps_.push_back({step.operation, std::move(field), word, std::move(record)});
   }

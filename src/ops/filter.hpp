@@ -26,7 +26,8 @@ class Filter {
     std::vector<std::byte> of_record;  // otherwise, a record that holds the value
   };
 
-  Filter(const Schema& schema, const Condition& condition);
+  // Throws Error, which names `option`, if the condition does not fit the records.
+  Filter(const Schema& schema, const Condition& condition, Setting option = Setting::where);
 
   // Returns a mask that is 1 for each record that satisfies the condition and 0 for the others;
   // `count` is at most max_records. The mask lies in `scratch`, and is valid until the next call

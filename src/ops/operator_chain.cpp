@@ -71,7 +71,8 @@ OperatorChain::OperatorChain(const Schema& schema, const std::vector<KeyField>& 
       filters_(!query.where.steps.empty()),
       on_equal_(query.on_equal),
       overflow_(query.overflow),
-      dropped_(schema, dropped_by(query.tombstone, query.having)),
+      dropped_(schema, dropped_by(query.tombstone, query.having),
+               query.tombstone ? Setting::tombstone : Setting::having),
       drops_(!dropped_.steps().empty()),
       output_(corank::selected(schema, query.select)) {
   if (is_set_operation(on_equal_)) set_operation_ = {on_equal_, static_cast<std::uint32_t>(runs)};
@@ -83,7 +84,7 @@ OperatorChain::OperatorChain(const Schema& schema, const std::vector<KeyField>& 
     counts_ |= reduction.operation == Operation::count;
     columns_.push_back({reduction.operation, field, sum, KeyEncoding(schema, {{reduction.field}})});
   }
-  for (const std::uint32_t index : query.select) {
+  for (const std::uint32_t index : find_fields(schema, query.select, Setting::select)) {
     const Field& field = schema.fields[index];
     if (!selected_.empty() && selected_.back().from + selected_.back().bytes == field.offset)
       selected_.back().bytes += field.bytes;

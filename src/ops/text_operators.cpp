@@ -54,14 +54,13 @@ TextOperatorChain::TextOperatorChain(const KeyEncoding& encoding, const TextForm
                                      bool within_bounds, std::size_t runs)
     : encoding_(encoding), on_equal_(query.on_equal), limits_(query.limit.has_value()) {
   if (is_set_operation(on_equal_)) set_operation_ = {on_equal_, static_cast<std::uint32_t>(runs)};
-  if (query.text_tombstone || !query.text_having.steps.empty())
+  if (query.tombstone || !query.having.steps.empty())
     dropped_.emplace(TextFilter::dropping(format, header, query));
-  if (!query.text_where.steps.empty())
-    where_.emplace(format, header, query.text_where, Setting::where);
-  if (!query.text_select.empty()) selection_.emplace(format, header, query.text_select);
+  if (!query.where.steps.empty()) where_.emplace(format, header, query.where, Setting::where);
+  if (!query.select.empty()) selection_.emplace(format, header, query.select);
   if (within_bounds) return;
-  if (!query.text_from.empty()) from_.emplace(layout(), query.text_from, Setting::from);
-  if (!query.text_to.empty()) to_.emplace(layout(), query.text_to, Setting::to);
+  if (!query.from.empty()) from_.emplace(layout(), query.from, Setting::from);
+  if (!query.to.empty()) to_.emplace(layout(), query.to, Setting::to);
 }
 
 TextTileOperators::TextTileOperators(const TextOperatorChain& shape, std::span<std::byte> place,

@@ -196,10 +196,10 @@ std::uint32_t wanted_columns(const TextFormat& format, const Query& query) {
   std::uint32_t column = format.ragged == RaggedRecords::error ? 1 : 0;
   const auto add = [&](const TextKey& key) { column = std::max(column, key.column); };
   std::ranges::for_each(format.keys, add);
-  std::ranges::for_each(query.text_select, add);
-  for (const TextCondition::Step& step : query.text_where.steps) add(step.with.column);
-  for (const TextCondition::Step& step : query.text_having.steps) add(step.with.column);
-  if (query.text_tombstone) add(query.text_tombstone->column);
+  std::ranges::for_each(query.select, add);
+  for (const Condition::Step& step : query.where.steps) add(step.with.column);
+  for (const Condition::Step& step : query.having.steps) add(step.with.column);
+  if (query.tombstone) add(query.tombstone->column);
   return column;
 }
 

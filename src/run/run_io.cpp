@@ -66,7 +66,7 @@ bool lacks_bgzf_end(const Run& run) {
 
 }  // namespace
 
-std::vector<Run> open_runs(std::span<const std::filesystem::path> paths, std::uint32_t record_bytes,
+std::vector<Run> open_runs(std::span<const std::filesystem::path> paths, const RecordFormat& format,
                            const Options& options) {
   const std::size_t limit = descriptor_limit();
   const std::size_t others = other_descriptors + part_descriptors * options.parts;
@@ -75,11 +75,11 @@ std::vector<Run> open_runs(std::span<const std::filesystem::path> paths, std::ui
   runs.reserve(paths.size());
   for (const auto& path : paths) {
     if (options.stop.stop_requested()) throw Interrupted();
-    Run run(path, record_bytes,
+    Run run(path, format.counted_bytes(),
             {.keep_open = runs.size() < keep_open,
              .decompress = options.decompress,
              .max_decoder_bytes = memory_budget(options.memory_bytes),
-             .header_bytes = options.text ? std::nullopt : options.record.header_bytes});
+             .header_bytes = format.traits().header_bytes});
     if (options.notice && lacks_bgzf_end(run))
       options.notice(fmt::format(
           "{}: lacks the empty block that BGZF files end with, so it may have been cut off; check "

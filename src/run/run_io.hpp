@@ -7,13 +7,14 @@
 #include <vector>
 
 #include "corank/options.hpp"
+#include "format/record_format.hpp"
 #include "run/run.hpp"
 
 namespace corank {
 
 // Opens the runs. Throws Interrupted, and Error if a file cannot be opened or a pipe is named
 // twice.
-std::vector<Run> open_runs(std::span<const std::filesystem::path> paths, std::uint32_t record_bytes,
+std::vector<Run> open_runs(std::span<const std::filesystem::path> paths, const RecordFormat& format,
                            const Options& options);
 
 // Prepares the runs to be read as `io` says; returns the value of Stats::io. Io::automatic maps

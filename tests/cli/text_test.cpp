@@ -438,7 +438,8 @@ TEST_CASE("CSV is merged, filtered and selected with escapes", "[text]") {
   CHECK(merged({"-b", "1", "--where", "2 == 'a \"x, y\" z'"}) == all.substr(0, all.find("2,")));
   CHECK(test.merged({"--csv", "--header", "--escape", "\\", "-b", "1", "--select", "2"}) ==
         "\"no\\\"te\"\n\"a \\\"x, y\\\" z\"\n\"b\"\"\"\nc\\,d\\\n\n");
-  test.check_refusal({"--csv", "--escape", "\\", "--backend", "cuda"}, 2, {"cuda", "--escape"});
+  test.check_refusal({"--csv", "--escape", "\\", "--backend", "cuda"}, 2,
+                     {"cuda", "escape characters"});
   test.check_refusal({"--lines", "--escape", "\\"}, 2, {"--escape", "--csv"});
   test.check_refusal({"--csv", "--escape", "\""}, 2, {"escape character"});
   test.check_refusal({"--csv", "--escape", "ab"}, 2, {"--escape", "one byte"});
@@ -700,7 +701,7 @@ TEST_CASE("bad input: what is to become of text contradicts itself", "[text]") {
   };
   refuses({"--on-equal", "reduce:sum(1)"}, {"--on-equal reduce", "fixed size"});
   refuses({"--on-equal", "least"}, {"--on-equal", "allowed: keep first last error"});
-  refuses({"--where", "2 > 1"}, {"--where", "character 5", "quotes", "2:u64"});
+  refuses({"--where", "2 > 1"}, {"--where", "quotes", "2:u64"});
   refuses({"--where", "1:u64 > x"}, {"--where \"x\"", "no number"});
   refuses({"--where", "'1':u64 > 1"}, {"--where", "\"1\"", "--header"});
   refuses({"--where", "'a:u64 > 1"}, {"--where", "quote"});
@@ -721,7 +722,7 @@ TEST_CASE("bad input: what is to become of text contradicts itself", "[text]") {
   of_pairs.check_refusal({"--kv", "--where", "value:u64 > 5"}, 2, {"--where", "of bytes"});
   of_pairs.check_refusal({"--kv", "-b", "value"}, 2, {"ordered by their keys"});
   refuses({"--from", "x"}, {"--from \"x\"", "no number"});
-  refuses({"--to", "1,b,3"}, {"--to", "there are 2 key fields"});
+  refuses({"--to", "1,b,3"}, {"--to", "there are 3 values, and 2 keys"});
   refuses({"--from", "1,'b"}, {"--from", "quote"});
   refuses({"--from", "1,'b,c'"}, {"--from \"b,c\"", "delimiter"});
   refuses({"--copy-only", "--limit", "1"}, {"--copy-only"});
@@ -869,7 +870,7 @@ TEST_CASE("a condition is no tombstone", "[text]") {
   const Result fixed = run(
       {"merge", "-r", "k:u8,v:u8", "--on-equal", "last", "--tombstone", "v==1", "-o", "-", "-"});
   CHECK(fixed.code == 2);
-  CHECK(holds(fixed.err, "field=value"));
+  CHECK(holds(fixed.err, "column=value"));
 }
 
 TEST_CASE("an option that is given as empty is not one that is left out", "[text]") {

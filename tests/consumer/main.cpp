@@ -35,7 +35,7 @@ int main() {
   const corank::Stats stats = corank::merge(runs, "merged.bin", options);
 
   const Numbers expected{0, 1, 2, 3, 4, 5, 6, 7, 9, 1'000'000'000'000};
-  const corank::CheckResult check = corank::check("merged.bin", options.record, {}, true);
+  const corank::CheckResult check = corank::check("merged.bin", options);
   if (stats.records != expected.size() || check.records != expected.size() ||
       read("merged.bin") != expected) {
     std::fprintf(stderr, "corank %s merged wrongly\n", corank::version);

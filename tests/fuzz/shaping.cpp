@@ -8,6 +8,8 @@
 
 #include "corank/error.hpp"
 #include "corank/query.hpp"
+#include "format/field_value.hpp"
+#include "format/record_format.hpp"
 #include "format/text_columns.hpp"
 #include "fuzz/target.hpp"
 #include "ops/filter.hpp"
@@ -33,13 +35,13 @@ const std::vector<std::byte>& some_records() {
   return made;
 }
 
-void check_value(const FieldValue& value) {
-  require(value.field < schema.fields.size());
-  require(value.value.size() == schema.fields[value.field].bytes);
+void check_value(const ColumnValue& value) {
+  const Field& field = schema.fields[find_field(schema, value.column, Setting::tombstone)];
+  require(encode_value(field, value, Setting::tombstone).size() == field.bytes);
 }
 
 void check_condition(std::string_view text) {
-  const Condition condition = parse_where(text, schema);
+  const Condition condition = parse_where(text);
   std::size_t results = 0;
   for (const Condition::Step& step : condition.steps) {
     using enum Condition::Operation;
@@ -55,7 +57,7 @@ void check_condition(std::string_view text) {
   require(results == 1);
 
   const Filter filter(schema, condition);
-  const Filter others(schema, parse_where("not (" + std::string(text) + ")", schema));
+  const Filter others(schema, parse_where("not (" + std::string(text) + ")"));
   std::vector<Filter::Mask> scratch, other_scratch;
   const auto& kept = filter.test(some_records().data(), records, scratch);
   const auto& dropped = others.test(some_records().data(), records, other_scratch);
@@ -75,16 +77,16 @@ void check_reductions(std::string_view text) {
 }
 
 void check_bound(std::string_view text) {
-  const std::vector<FieldValue> bound = parse_bound(Setting::from, text, schema, keys);
-  require(!bound.empty() && bound.size() <= keys.size());
-  for (std::size_t i = 0; i < bound.size(); ++i) {
-    require(bound[i].field == keys[i].field);
-    check_value(bound[i]);
-  }
+  Options options;
+  options.record = schema;
+  options.keys = keys;
+  options.query.from = parse_bound(Setting::from, text, options);
+  const auto bound = make_format(options)->bound(options.query, Setting::from);
+  require(bound && bound->record().size() == schema.record_bytes);
 }
 
 void check_text_value(std::string_view text) {
-  require(parse_text_tombstone(text).value.size() < text.size());
+  require(parse_tombstone(text).value.size() < text.size());
 }
 
 const TextFormat& csv() {
@@ -104,8 +106,8 @@ std::span<const std::byte> bytes_of(std::string_view line) {
 }
 
 void check_text_condition(std::string_view text) {
-  const TextFilter filter(csv(), header, parse_text_where(text), Setting::where);
-  const TextFilter others(csv(), header, parse_text_where("not (" + std::string(text) + ")"),
+  const TextFilter filter(csv(), header, parse_where(text), Setting::where);
+  const TextFilter others(csv(), header, parse_where("not (" + std::string(text) + ")"),
                           Setting::where);
   std::vector<char> scratch;
   for (const std::string_view line : lines)
@@ -113,7 +115,7 @@ void check_text_condition(std::string_view text) {
 }
 
 void check_text_selection(std::string_view text) {
-  const TextSelection selection(csv(), header, parse_text_select(text));
+  const TextSelection selection(csv(), header, parse_select(text));
   for (const std::string_view line : lines) {
     const std::vector<std::byte> selected = selection.select(bytes_of(line));
     require(!selected.empty() && selected.size() <= selection.max_bytes(bytes_of(line)));
@@ -123,12 +125,17 @@ void check_text_selection(std::string_view text) {
 }
 
 void check_text_bound(std::string_view text) {
-  static const std::vector<TextKey> by = parse_text_keys("1,2,3");
-  require(parse_text_bound(Setting::from, text, by).size() <= by.size());
+  Options options;
+  options.text = csv();
+  options.text->keys = parse_text_keys("1,2,3");
+  options.query.from = parse_bound(Setting::from, text, options);
+  const auto bound = make_format(options, header)->bound(options.query, Setting::from);
+  require(bound && bound->record().back() == std::byte{'\n'});
 }
 
 void check_selection(std::string_view text) {
-  const std::vector<std::uint32_t> fields = parse_select(text, schema);
+  const std::vector<TextKey> select = parse_select(text);
+  const std::vector<std::uint32_t> fields = find_fields(schema, select, Setting::select);
   std::uint32_t bytes = 0;
   std::vector<bool> named(schema.fields.size());
   for (const std::uint32_t field : fields) {
@@ -136,7 +143,7 @@ void check_selection(std::string_view text) {
     named[field] = true;
     bytes += schema.fields[field].bytes;
   }
-  require(!fields.empty() && selected(schema, fields).record_bytes == bytes);
+  require(!fields.empty() && selected(schema, select).record_bytes == bytes);
 }
 
 }  // namespace
@@ -163,7 +170,7 @@ void corank::fuzz(std::span<const std::uint8_t> input) {
       case 'r':
         return check_text_bound(text);
       default:
-        check_value(parse_tombstone(text, schema));
+        check_value(parse_tombstone(text));
     }
   } catch (const Error&) {
   }

@@ -239,25 +239,16 @@ void ask_on_equal(const Format& format, std::uint64_t, Options& options) {
 
 void ask_tombstone(const Format& format, std::uint64_t, Options& options) {
   options.query.on_equal = OnEqual::last;
-  if (format.is_text())
-    options.query.text_tombstone = parse_text_tombstone(format.tombstone);
-  else
-    options.query.tombstone = parse_tombstone(format.tombstone, options.record);
+  options.query.tombstone = parse_tombstone(format.tombstone);
 }
 
 void ask_where(const Format& format, std::uint64_t, Options& options) {
-  if (format.is_text())
-    options.query.text_where = parse_text_where(format.where);
-  else
-    options.query.where = parse_where(format.where, options.record);
+  options.query.where = parse_where(format.where);
 }
 
 void ask_where_and_select(const Format& format, std::uint64_t records, Options& options) {
   ask_where(format, records, options);
-  if (format.is_text())
-    options.query.text_select = parse_text_select(format.select);
-  else
-    options.query.select = parse_select(format.select, options.record);
+  options.query.select = parse_select(format.select);
 }
 
 void ask_limit(const Format&, std::uint64_t records, Options& options) {
@@ -265,13 +256,8 @@ void ask_limit(const Format&, std::uint64_t records, Options& options) {
 }
 
 void ask_range(const Format& format, std::uint64_t, Options& options) {
-  if (format.is_text()) {
-    options.query.text_from = parse_text_bound(Setting::from, format.from, options.text->keys);
-    options.query.text_to = parse_text_bound(Setting::to, format.to, options.text->keys);
-  } else {
-    options.query.from = parse_bound(Setting::from, format.from, options.record, options.keys);
-    options.query.to = parse_bound(Setting::to, format.to, options.record, options.keys);
-  }
+  options.query.from = parse_bound(Setting::from, format.from, options);
+  options.query.to = parse_bound(Setting::to, format.to, options);
 }
 
 const Operation operations[] = {

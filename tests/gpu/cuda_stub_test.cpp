@@ -135,14 +135,10 @@ class Scene {
     if (*kind_.on_equal) parse_on_equal(kind_.on_equal, options.record, {{0}}, options.query);
     if (!kind_.schema) {
       options.text.emplace();
-      if (*kind_.where) options.query.text_where = parse_text_where(kind_.where);
-      if (!*kind_.select) return;
-      options.text->delimiter = '5';
-      options.query.text_select = parse_text_select(kind_.select);
-      return;
+      if (*kind_.select) options.text->delimiter = '5';
     }
-    if (*kind_.where) options.query.where = parse_where(kind_.where, options.record);
-    if (*kind_.select) options.query.select = parse_select(kind_.select, options.record);
+    if (*kind_.where) options.query.where = parse_where(kind_.where);
+    if (*kind_.select) options.query.select = parse_select(kind_.select);
     options.query.overflow = Overflow::wrap;
   }
   Bytes records_of_run(int run, Random& random) {

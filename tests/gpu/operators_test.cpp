@@ -54,8 +54,8 @@ struct Files {
 void give_shape(Options& options, const char* on_equal, const char* where, const char* select) {
   options.query = {};
   parse_on_equal(on_equal, options.record, options.keys, options.query);
-  if (*where) options.query.where = parse_where(where, options.record);
-  if (*select) options.query.select = parse_select(select, options.record);
+  if (*where) options.query.where = parse_where(where);
+  if (*select) options.query.select = parse_select(select);
 }
 
 void compare_shapes(std::uint64_t records, std::uint64_t memory_bytes, Random& random) {
@@ -77,7 +77,7 @@ void compare_shapes(std::uint64_t records, std::uint64_t memory_bytes, Random& r
               CHECK(files.difference() == "");
             }
             if (std::string_view(on_equal) == "last") {
-              files.options.query.tombstone = parse_tombstone("a=0", files.options.record);
+              files.options.query.tombstone = parse_tombstone("a=0");
               CHECK(files.difference() == "");
             }
           }

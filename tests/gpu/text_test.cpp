@@ -155,17 +155,16 @@ TEST_CASE("the CUDA backend and the CPU agree on shaped text and set operations"
       files.options.memory_bytes = below(random, 2) ? 48 << 20 : 0;
       if (is_set_operation(on_equal)) CHECK(files.difference() == "");
       if (kind == TextKind::pairs) {
-        query.text_where =
-            parse_text_where(below(random, 2) ? "key > 'a'" : "key > 'a' and value > 'xy'");
+        query.where = parse_where(below(random, 2) ? "key > 'a'" : "key > 'a' and value > 'xy'");
         if (on_equal == OnEqual::first || on_equal == OnEqual::last)
-          query.text_tombstone = parse_text_tombstone("value=");
+          query.tombstone = parse_tombstone("value=");
       } else if (files.options.text->delimiter || kind == TextKind::csv) {
-        query.text_where = parse_text_where("2:i64 > -500 and 3 != 'c'");
-        query.text_select = parse_text_select("2,1");
+        query.where = parse_where("2:i64 > -500 and 3 != 'c'");
+        query.select = parse_select("2,1");
         if (on_equal == OnEqual::first || on_equal == OnEqual::last)
-          query.text_tombstone = parse_text_tombstone("3='dd'");
+          query.tombstone = parse_tombstone("3='dd'");
       } else {
-        query.text_where = parse_text_where("line > 'A'");
+        query.where = parse_where("line > 'A'");
       }
       CHECK(files.difference() == "");
     }

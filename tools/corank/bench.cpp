@@ -295,7 +295,11 @@ class Row {
         records_(std::max<std::uint64_t>(options.bytes / schema_.record_bytes, 1)),
         bytes_(records_ * schema_.record_bytes),
         lines_(schema_, keys_),
-        folder_(options.folder) {}
+        folder_(options.folder) {
+    check_options_.record = schema_;
+    check_options_.keys = keys_;
+    check_options_.checksum = true;
+  }
 
   Json run() {
     check_room();
@@ -342,7 +346,7 @@ class Row {
     name(inputs_, folder_ / "names");
     for (const Path& run : inputs_) {
       stop_if_signalled();
-      checksum_ += check(run, schema_, keys_, true).checksum;
+      checksum_ += check(run, check_options_).checksum;
     }
     if (!sorts()) return;
     std::filesystem::create_directory(folder_ / "text");
@@ -438,11 +442,11 @@ class Row {
     std::uint64_t sum = 0;
     std::ofstream seams(folder_ / "seams", std::ios::binary);
     for (const Path& file : files_in(folder_ / "out")) {
-      sum += check(file, schema_, keys_, true).checksum;
+      sum += check(file, check_options_).checksum;
       copy_ends(file, seams);
     }
     if (!seams.flush()) throw_file_error(folder_ / "seams", "write");
-    check(folder_ / "seams", schema_, keys_, false);
+    check(folder_ / "seams", check_options_);
     if (sum != checksum_) throw Error("bench: the merged records are not those of the runs");
   }
 
@@ -520,6 +524,7 @@ class Row {
   const std::string distribution_;
   const Schema schema_;
   const std::vector<KeyField> keys_;
+  Options check_options_;
   const std::uint64_t records_;
   const std::uint64_t bytes_;
   const Lines lines_;

@@ -109,15 +109,13 @@ int InfoCommand::run(const std::function<int(const Error&)>& report) const {
 }
 
 int InfoCommand::show_files(const std::function<int(const Error&)>& report) const {
-  const std::optional<TextFormat> text = record_.text();
-  const Schema schema = text ? Schema() : record_.schema();
-  const std::vector<KeyField> keys = text ? std::vector<KeyField>() : record_.keys(schema);
+  Options options = record_.options();
+  options.decompress = decompress_;
   nlohmann::ordered_json all = nlohmann::ordered_json::array();
   int code = 0;
   for (const std::string& file : files_) {
     try {
-      const FileReport found =
-          text ? describe(file, *text, decompress_) : describe(file, schema, keys, decompress_);
+      const FileReport found = describe(file, options);
       if (json_)
         all.push_back(json_of(file, found));
       else

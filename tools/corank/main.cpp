@@ -52,16 +52,14 @@ class CheckCommand {
   bool chosen() const { return command_->parsed(); }
 
   int run() {
-    const auto text = record_.text();
-    const corank::Schema schema = text ? corank::Schema() : record_.schema();
-    const auto keys = text ? std::vector<corank::KeyField>() : record_.keys(schema);
+    corank::Options options = record_.options();
+    options.checksum = checksum_;
+    options.decompress = decompress_;
     corank::CheckResult total;
     int code = done;
     for (const std::string& file : files_) {
       try {
-        const corank::CheckResult result =
-            text ? corank::check(file, *text, checksum_, decompress_)
-                 : corank::check(file, schema, keys, checksum_, decompress_);
+        const corank::CheckResult result = corank::check(file, options);
         total.records += result.records;
         total.checksum += result.checksum;
         if (checksum_) print(result, file);

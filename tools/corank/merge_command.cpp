@@ -281,13 +281,11 @@ void MergeCommand::add_diagnostics_options() {
 }
 
 int MergeCommand::run() {
-  options_.text = record_.text();
-  if (!options_.text) {
-    options_.record = record_.schema();
-    options_.keys = record_.keys(options_.record);
-  }
-  options_.query = options_.text ? query_.parse_for_text(*options_.text)
-                                 : query_.parse(options_.record, options_.keys);
+  Options format = record_.options();
+  options_.text = std::move(format.text);
+  options_.record = std::move(format.record);
+  options_.keys = std::move(format.keys);
+  options_.query = query_.parse(options_);
   if (!compress_.empty()) options_.compression = Compression::parse(compress_);
   if (output_ == "-" && stats_ == "-")
     throw Error("--output and --stats are both standard output; write one to a file");

@@ -8,7 +8,7 @@
 
 #include "command_line.hpp"
 #include "corank/error.hpp"
-#include "corank/query.hpp"
+#include "corank/options.hpp"
 
 namespace corank {
 
@@ -42,28 +42,15 @@ struct ShapingArguments {
     add("--to", to, "KEY", "End before the first record that does not sort before KEY");
   }
 
-  Query parse_for_text(const TextFormat& format) {
-    if (where) query.text_where = parse_text_where(*where);
-    if (having) query.text_having = parse_text_where(*having, Setting::having);
-    if (select) query.text_select = parse_text_select(*select);
-    if (tombstone) query.text_tombstone = parse_text_tombstone(*tombstone);
-    if (from) query.text_from = parse_text_bound(Setting::from, *from, format.keys);
-    if (to) query.text_to = parse_text_bound(Setting::to, *to, format.keys);
-    if (on_equal && on_equal->starts_with("reduce"))
-      query.on_equal = OnEqual::reduce;
-    else if (on_equal)
-      parse_on_equal(*on_equal, {}, {}, query);
-    return query;
-  }
-
-  Query parse(const Schema& schema, const std::vector<KeyField>& keys) {
-    if (from) query.from = parse_bound(Setting::from, *from, schema, keys);
-    if (to) query.to = parse_bound(Setting::to, *to, schema, keys);
-    if (where) query.where = parse_where(*where, schema);
-    if (having) query.having = parse_where(*having, schema, Setting::having);
-    if (on_equal) parse_on_equal(*on_equal, schema, keys, query);
-    if (tombstone) query.tombstone = parse_tombstone(*tombstone, schema);
-    if (select) query.select = parse_select(*select, schema);
+  // Returns the query for the records that `options` describe.
+  Query parse(const Options& options) {
+    if (from) query.from = parse_bound(Setting::from, *from, options);
+    if (to) query.to = parse_bound(Setting::to, *to, options);
+    if (where) query.where = parse_where(*where);
+    if (having) query.having = parse_where(*having, Setting::having);
+    if (on_equal) parse_on_equal(*on_equal, options.record, options.keys, query);
+    if (tombstone) query.tombstone = parse_tombstone(*tombstone);
+    if (select) query.select = parse_select(*select);
     return query;
   }
 

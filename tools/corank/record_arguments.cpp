@@ -116,6 +116,16 @@ void add_compressed_to(CLI::App& command, bool& decompress) {
       ->option_text("WHICH");
 }
 
+Options RecordArguments::options() const {
+  Options options;
+  options.text = text();
+  if (options.text) return options;
+  options.record = schema();
+  options.keys = keys(options.record);
+  return options;
+}
+
+// Returns the format of records of variable length; nothing if records have a fixed size.
 std::optional<TextFormat> RecordArguments::text() const {
   if (!record_.empty() + lines_ + csv_ + pairs_ != 1)
     throw Error("say what the files hold by one of --record SCHEMA, --lines, --csv and --kv");

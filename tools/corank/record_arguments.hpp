@@ -7,8 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "corank/record.hpp"
-#include "corank/text.hpp"
+#include "corank/options.hpp"
 
 namespace corank {
 
@@ -18,13 +17,14 @@ class RecordArguments {
   // Adds the options for variable-length records; otherwise --record is required.
   void add_text_to(CLI::App& command);
 
-  // Returns the format of variable-length records; empty for fixed records. Throws Error if options
+  // Returns options with the format and the keys of the records. Throws Error if the arguments
   // contradict each other.
-  std::optional<TextFormat> text() const;
+  Options options() const;
   Schema schema() const;
   std::vector<KeyField> keys(const Schema& schema) const { return parse_keys(by_, schema); }
 
  private:
+  std::optional<TextFormat> text() const;
   void add_header_to(CLI::App& command);
 
   CLI::Option* record_option_ = nullptr;

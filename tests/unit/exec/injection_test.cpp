@@ -178,7 +178,7 @@ class Scene {
     options_.keys = parse_keys(kind_.by, options_.record);
     if (*kind_.on_equal)
       parse_on_equal(kind_.on_equal, options_.record, options_.keys, options_.query);
-    if (*kind_.where) options_.query.where = parse_where(kind_.where, options_.record);
+    if (*kind_.where) options_.query.where = parse_where(kind_.where);
     options_.query.overflow = Overflow::wrap;
     options_.memory_bytes = 400'000;
     encoding_.emplace(options_.record, options_.keys);

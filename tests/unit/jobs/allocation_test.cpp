@@ -141,7 +141,7 @@ TEST_CASE("where an allocation fails a merge of records is right or leaves the o
   }
   SECTION("of equal keys one") {
     options.query.on_equal = OnEqual::first;
-    options.query.select = {1};
+    options.query.select = parse_select("value");
   }
   SECTION("compressed") {
     options.memory_bytes = std::uint64_t{16} << 20;

@@ -308,7 +308,7 @@ TEST_CASE("a stopped merge goes on where it stopped") {
       CHECK(stats.records == 20'000);
       CHECK(test.notices.empty());
       test.check_whole(test.merged);
-      CHECK(stats.checksum == check(test.output, test.options.record, test.keys(), true).checksum);
+      CHECK(stats.checksum == check(test.output, test.options).checksum);
     }
 }
 
@@ -484,7 +484,7 @@ TEST_CASE("a merge of records after a header goes on by the same options only", 
   CHECK(stats.resumed_bytes > 80'000);
   CHECK(stats.records == 20'000);
   test.check_whole(with_header(test.merged));
-  CHECK(stats.checksum == check(test.output, test.options.record, test.keys(), true).checksum);
+  CHECK(stats.checksum == check(test.output, test.options).checksum);
 
   Merging dropping;
   prepare(dropping);
@@ -554,14 +554,12 @@ TEST_CASE("shaped merges go on where they stopped", "[resume][shape]") {
       test.make_records(many ? 60 : 2 + round % 4, many ? 60'000 : 12'000, values, random);
       take_policy(test, policy);
       Query& query = test.options.query;
-      if (below(random, 2)) query.where = parse_where("p > 900000000", test.options.record);
+      if (below(random, 2)) query.where = parse_where("p > 900000000");
       if ((policy == 1 || policy == 2 || policy == 4) && below(random, 2))
-        query.tombstone = parse_tombstone("b=1", test.options.record);
+        query.tombstone = parse_tombstone("b=1");
       const char* const selections[] = {"b,p,a", "p,a", "p"};
-      if (below(random, 2))
-        query.select = parse_select(selections[below(random, 3)], test.options.record);
-      if (below(random, 4) == 0)
-        query.from = parse_bound(Setting::from, "1", test.options.record, test.options.keys);
+      if (below(random, 2)) query.select = parse_select(selections[below(random, 3)]);
+      if (below(random, 4) == 0) query.from = parse_bound(Setting::from, "1", test.options);
       if (below(random, 3) == 0) query.limit = 400 + below(random, 3'000);
       if (!query.limit && below(random, 2)) test.options.parts = 1 + round % 3;
       test.options.memory_bytes = 500'000 * std::max(test.options.parts, 1u);
@@ -591,7 +589,7 @@ TEST_CASE("shaped merges go on from any byte", "[resume][shape]") {
       test.make_records(3, 300, values, random);
       test.options.memory_bytes = 1 << 20;
       take_policy(test, policy);
-      if (values == 9) test.options.query.where = parse_where("p >= 7", test.options.record);
+      if (values == 9) test.options.query.where = parse_where("p >= 7");
       if (policy == 0) test.options.query.limit = 250;
       if (!test.learn()) continue;
       INFO("policy " << policy << ", values " << values);
@@ -616,12 +614,12 @@ TEST_CASE("lines that are dropped are gone on with where they stopped", "[resume
       Query& query = test.options.query;
       query.on_equal = on_equal;
       if (on_equal == OnEqual::keep || below(random, 2)) query.limit = 100 + below(random, 8'000);
-      if (below(random, 3) == 0) query.text_from = {"20"};
-      if (below(random, 3) == 0) query.text_to = {"2500"};
+      if (below(random, 3) == 0) query.from = {"20"};
+      if (below(random, 3) == 0) query.to = {"2500"};
       if ((on_equal == OnEqual::first || on_equal == OnEqual::last) && below(random, 2))
-        query.text_tombstone = parse_text_tombstone("2:u64=300");
-      if (below(random, 3) == 0) query.text_where = parse_text_where("2:u64 != 7 or line < '5'");
-      if (below(random, 5) == 0) query.text_select = parse_text_select("2,1");
+        query.tombstone = parse_tombstone("2:u64=300");
+      if (below(random, 3) == 0) query.where = parse_where("2:u64 != 7 or line < '5'");
+      if (below(random, 5) == 0) query.select = parse_select("2,1");
       test.options.memory_bytes = many ? 1 << 20 : 4 << 20;
       test.options.io = round % 2 == 0 ? Io::buffered : Io::mapped;
       INFO("policy " << static_cast<int>(on_equal) << ", round " << round << ", values " << values
@@ -658,10 +656,10 @@ TEST_CASE("what shaping left is gone on with by the same options only", "[resume
     test.make_records(4, 12'000, 100, random);
     parse_on_equal("reduce:sum(p)", test.options.record, test.options.keys, test.options.query);
     test.options.query.overflow = Overflow::wrap;
-    test.options.query.where = parse_where("p > 7", test.options.record);
+    test.options.query.where = parse_where("p > 7");
     test.options.query.limit = 5'000;
     REQUIRE(test.learn());
-    use(test.options.query, test.options.record);
+    use(test.options.query);
     ShapedMerging other;
     other.paths = test.paths;
     other.options = test.options;
@@ -673,27 +671,18 @@ TEST_CASE("what shaping left is gone on with by the same options only", "[resume
     CHECK(test.notices.front().find("other options") != std::string::npos);
     CHECK((read_file(test.output) == read_file(other.output)));
   };
-  change("overflow", [](Query& by, const Schema&) { by.overflow = Overflow::saturate; });
-  change("policy", [](Query& by, const Schema&) { by.on_equal = OnEqual::first; });
-  change("limit", [](Query& by, const Schema&) { by.limit = 4'999; });
-  change("no limit", [](Query& by, const Schema&) { by.limit.reset(); });
-  change("condition",
-         [](Query& by, const Schema& schema) { by.where = parse_where("p > 8", schema); });
-  change("comparison",
-         [](Query& by, const Schema& schema) { by.where = parse_where("p >= 7", schema); });
-  change("reduction", [](Query& by, const Schema&) {
-    by.reductions.front().operation = Reduction::Operation::max;
-  });
-  change("having", [](Query& by, const Schema& schema) {
-    by.having = parse_where("p > 9", schema, Setting::having);
-  });
-  change("tombstone",
-         [](Query& by, const Schema& schema) { by.tombstone = parse_tombstone("b=7", schema); });
-  change("selection",
-         [](Query& by, const Schema& schema) { by.select = parse_select("b,a,p", schema); });
-  change("range", [](Query& by, const Schema& schema) {
-    by.from = parse_bound(Setting::from, "50", schema, parse_keys("a", schema));
-  });
+  change("overflow", [](Query& by) { by.overflow = Overflow::saturate; });
+  change("policy", [](Query& by) { by.on_equal = OnEqual::first; });
+  change("limit", [](Query& by) { by.limit = 4'999; });
+  change("no limit", [](Query& by) { by.limit.reset(); });
+  change("condition", [](Query& by) { by.where = parse_where("p > 8"); });
+  change("comparison", [](Query& by) { by.where = parse_where("p >= 7"); });
+  change("reduction",
+         [](Query& by) { by.reductions.front().operation = Reduction::Operation::max; });
+  change("having", [](Query& by) { by.having = parse_where("p > 9", Setting::having); });
+  change("tombstone", [](Query& by) { by.tombstone = parse_tombstone("b=7"); });
+  change("selection", [](Query& by) { by.select = parse_select("b,a,p"); });
+  change("range", [](Query& by) { by.from = {"50"}; });
 }
 
 TEST_CASE("the description of an output has all options of text", "[resume][text]") {
@@ -710,10 +699,10 @@ TEST_CASE("the description of an output has all options of text", "[resume][text
   other.text->ragged = RaggedRecords::error;
   CHECK(description(other) != plain);
   other = options;
-  other.query.text_having = parse_text_where("2 == 'x'", Setting::having);
+  other.query.having = parse_where("2 == 'x'", Setting::having);
   const std::string having = description(other);
   CHECK(having != plain);
-  std::swap(other.query.text_having, other.query.text_where);
+  std::swap(other.query.having, other.query.where);
   CHECK(description(other) != having);
 }
 

@@ -228,10 +228,9 @@ TEST_CASE("a sort applies a query as a merge of sorted runs does", "[sort]") {
       parse_on_equal(by.on_equal, schema, test.options.keys, query);
       query.overflow = Overflow::wrap;
       query.limit = by.limit;
-      if (!by.where.empty()) query.where = parse_where(by.where, schema);
-      if (!by.from.empty())
-        query.from = parse_bound(Setting::from, by.from, schema, test.options.keys);
-      if (!by.to.empty()) query.to = parse_bound(Setting::to, by.to, schema, test.options.keys);
+      if (!by.where.empty()) query.where = parse_where(by.where);
+      if (!by.from.empty()) query.from = parse_bound(Setting::from, by.from, test.options);
+      if (!by.to.empty()) query.to = parse_bound(Setting::to, by.to, test.options);
       write_file(test.folder / "sorted", test.expected());
       const std::vector<std::filesystem::path> run{test.folder / "sorted"};
       merge(run, test.folder / "merged", test.options);

@@ -32,7 +32,7 @@ TEST_CASE("a thread finds the records that fulfil a condition", "[device]") {
        {"a < 128", "b >= 0", "not b <= 100", "c != 1.5", "d == 'abc'", "d > '\\x80'",
         "a == 255 and b < 0 or c > 0", "not (a > 1 or (b == 0 and not d < '\\xff'))",
         "a != 0 and (b > 1 or b < -1) and not (c >= 0 or d <= '\\x7f')"}) {
-    const Filter filter(schema, parse_where(text, schema));
+    const Filter filter(schema, parse_where(text));
     const auto steps = steps_of(filter);
     std::vector<Filter::Mask> scratch;
     const Filter::Mask& expected = filter.test(records.data(), Filter::max_records, scratch);
@@ -56,7 +56,7 @@ TEST_CASE("a thread finds the lines that fulfil a condition", "[device]") {
          {"1 < 'b'", "2:i64 >= 0", "not 2:u64 <= 50", "1:nocase != 'AB'", "3 == ''",
           "1 == 'a' and 2:i64 < 0 or 3 > 'c'", "not (2:i64 > 9 or (1 == 'b' and not 3 < 'd'))",
           "1 != 'a' and (2:i64 > 7 or 2:i64 < -7) and not (3 >= 'd' or 1:nocase <= 'A')"}) {
-      const TextFilter filter(format, "", parse_text_where(text), Setting::where);
+      const TextFilter filter(format, "", parse_where(text), Setting::where);
       std::vector<TextTestStep> steps;
       for (const TextFilter::Step& step : filter.steps()) {
         if (!step.value) {

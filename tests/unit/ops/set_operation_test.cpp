@@ -182,7 +182,7 @@ TEST_CASE("set operations are filtered before and cut after") {
   for (const std::uint64_t keys : {2, 100, 20'000}) {
     Case test("k:u16,n:u32", "k");
     for (int run = 0; run < 4; ++run) test.add_run(numbered(4000, keys, random));
-    test.options.query.where = parse_where("n >= 30000 or n < 21000", test.options.record);
+    test.options.query.where = parse_where("n >= 30000 or n < 21000");
     const auto fulfils = [](const Bytes& record) {
       std::uint32_t number;
       std::memcpy(&number, &record[2], sizeof number);
@@ -200,7 +200,7 @@ TEST_CASE("set operations are filtered before and cut after") {
                                                      all.size(), *by.query.limit * 6)));
       CHECK((test.merged(by) == cut));
       by.query.limit.reset();
-      by.query.select = {1};
+      by.query.select = parse_select("n");
       Bytes numbers;
       for (std::size_t at = 0; at < all.size(); at += 6)
         numbers.insert(numbers.end(), all.begin() + static_cast<std::ptrdiff_t>(at + 2),

@@ -239,8 +239,7 @@ TEST_CASE("of lines CSV and pairs with equal keys one stays", "[text][shape]") {
         const auto all = reduced(of.format, test.sorted, on_equal, no_limit);
         if (all) {
           // Groups are resolved before --having is applied.
-          test.options.query.text_having =
-              parse_text_where("2 != '1' and 2 != '0'", Setting::having);
+          test.options.query.having = parse_where("2 != '1' and 2 != '0'", Setting::having);
           Strings chosen = *all;
           std::erase_if(chosen, [&](const std::string& record) {
             const std::string value = columns_of(record, of.format)[1];
@@ -249,17 +248,17 @@ TEST_CASE("of lines CSV and pairs with equal keys one stays", "[text][shape]") {
           test.check(chosen);
           CHECK(test.stats.records_deleted == all->size() - chosen.size());
           CHECK(test.stats.records_replaced == test.sorted.size() - all->size());
-          test.options.query.text_having = {};
+          test.options.query.having = {};
         }
         if (of.format.keys.empty() || on_equal == OnEqual::keep || on_equal == OnEqual::error)
           continue;
-        test.options.query.text_tombstone = TextValue{parse_text_keys("2").front(), "1"};
+        test.options.query.tombstone = ColumnValue{parse_text_keys("2").front(), "1"};
         Strings kept = *reduced(of.format, test.sorted, on_equal, no_limit);
         std::erase_if(kept, [&](const std::string& record) {
           return columns_of(record, of.format)[1] == "1";
         });
         test.check(kept);
-        test.options.query.text_tombstone.reset();
+        test.options.query.tombstone.reset();
       }
     }
 }
@@ -289,8 +288,8 @@ TEST_CASE("set operations on lines CSV and pairs count as the standard library d
         test.options.query.limit.reset();
         if (of.format.keys.empty()) continue;
         // `where` and `select` name other columns than the key.
-        test.options.query.text_where = parse_text_where("3 != '' and not 2 == '1'");
-        test.options.query.text_select = parse_text_select("3,2");
+        test.options.query.where = parse_where("3 != '' and not 2 == '1'");
+        test.options.query.select = parse_select("3,2");
         std::vector<Strings> chosen = test.of_runs;
         for (Strings& run : chosen)
           std::erase_if(run, [&](const std::string& record) {
@@ -302,16 +301,16 @@ TEST_CASE("set operations on lines CSV and pairs count as the standard library d
           record = raw[2] + ',' + raw[1] + '\n';
         }
         test.check(selected);
-        test.options.query.text_where = {};
-        test.options.query.text_select.clear();
-        test.options.query.text_having = parse_text_where("2 != '1'", Setting::having);
+        test.options.query.where = {};
+        test.options.query.select.clear();
+        test.options.query.having = parse_where("2 != '1'", Setting::having);
         Strings having = whole;
         std::erase_if(having, [&](const std::string& record) {
           return columns_of(record, of.format)[1] == "1";
         });
         test.check(having);
         CHECK(test.stats.records_deleted == whole.size() - having.size());
-        test.options.query.text_having = {};
+        test.options.query.having = {};
       }
     }
 }
@@ -492,8 +491,8 @@ TEST_CASE("what stands between two keys goes out", "[text][shape]") {
       Strings expected;
       for (const std::string& record : test.sorted)
         if (!before(record, from) && before(record, to)) expected.push_back(record);
-      test.options.query.text_from = from;
-      test.options.query.text_to = to;
+      test.options.query.from = from;
+      test.options.query.to = to;
       for (const Io io : {Io::buffered, Io::mapped}) {
         test.options.io = io;
         CHECK((test.merged() == joined(expected)));
@@ -540,7 +539,7 @@ TEST_CASE("conditions choose lines CSV and pairs", "[text][shape]") {
         for (std::size_t at; (at = text.find("line")) != text.npos;) text.replace(at, 4, "key");
       CAPTURE(of.name, of.different, text);
       Runs test(of, 6, 200, random);
-      test.options.query.text_where = parse_text_where(text);
+      test.options.query.where = parse_where(text);
       Strings kept;
       for (const std::string& record : test.sorted) {
         const std::string whole = without_framing(of.format, record);
@@ -566,7 +565,7 @@ TEST_CASE("of lines and CSV columns are selected", "[text][shape]") {
     for (const auto& [text, columns] : selections) {
       CAPTURE(of.name, of.different, text);
       Runs test(of, 6, 200, random);
-      test.options.query.text_select = parse_text_select(text);
+      test.options.query.select = parse_select(text);
       const auto selected = [&, &chosen = columns](const Strings& records) {
         Strings out;
         for (const std::string& record : records) {
@@ -582,8 +581,8 @@ TEST_CASE("of lines and CSV columns are selected", "[text][shape]") {
       test.check(selected(test.sorted));
       test.options.query.limit = below(random, test.sorted.size() + 2);
       test.options.query.on_equal = below(random, 2) ? OnEqual::last : OnEqual::first;
-      test.options.query.text_where = parse_text_where("2:u64 >= 2");
-      test.options.query.text_tombstone = parse_text_tombstone("1=a");
+      test.options.query.where = parse_where("2:u64 >= 2");
+      test.options.query.tombstone = parse_tombstone("1=a");
       Strings kept = test.sorted;
       std::erase_if(kept, [&](const std::string& record) {
         return std::stoull(columns_of(record, of.format)[1]) < 2;
@@ -626,7 +625,7 @@ TEST_CASE("columns that a record lacks are selected as empty", "[text][shape]") 
         add(std::move(run));
       }
       std::ranges::stable_sort(test.sorted, less);
-      test.options.query.text_select = parse_text_select("6,5,2,4,1");
+      test.options.query.select = parse_select("6,5,2,4,1");
       const auto selected = [&](Strings records) {
         for (std::string& record : records) {
           Strings columns = columns_of(without_framing(format, record), format);
@@ -658,14 +657,14 @@ TEST_CASE("columns that a record lacks are selected as empty", "[text][shape]") 
 
 TEST_CASE("conditions and selections of text that make no sense are refused", "[text][shape]") {
   for (const char* text :
-       {"", "2", "2 >", "2 > 5", "2:u64 > ", "1,2 == 'a'", "1:desc == 'a'", "1 == 'a", "1 = 'a'",
+       {"", "2", "2 >", "2:u64 > ", "1,2 == 'a'", "1:desc == 'a'", "1 == 'a", "1 = 'a'",
         "1 == '\\q'", "(1 == 'a'", "1 == 'a' 2 == 'b'", "0 == 'a'", "1:u65 > 2"}) {
     CAPTURE(text);
-    CHECK_THROWS_WITH(parse_text_where(text), StartsWith("Query::where"));
+    CHECK_THROWS_WITH(parse_where(text), StartsWith("Query::where"));
   }
   for (const char* text : {"", "1:u64", "0", "1,", "1,2:desc"}) {
     CAPTURE(text);
-    CHECK_THROWS_WITH(parse_text_select(text), StartsWith("Query::select"));
+    CHECK_THROWS_WITH(parse_select(text), StartsWith("Query::select"));
   }
   const auto refuses = [](TextKind kind, const char* where, const char* select, const char* why) {
     CAPTURE(where, select);
@@ -675,11 +674,12 @@ TEST_CASE("conditions and selections of text that make no sense are refused", "[
     const TextEncoding text(format);
     const KeyEncoding encoding(text.layout());
     Query query;
-    if (*where) query.text_where = parse_text_where(where);
-    if (*select) query.text_select = parse_text_select(select);
+    if (*where) query.where = parse_where(where);
+    if (*select) query.select = parse_select(select);
     CHECK_THROWS_WITH(TextOperatorChain(encoding, format, {}, query, true, 1),
                       ContainsSubstring(why));
   };
+  refuses(TextKind::lines, "2 > 5", "", "text in quotes");
   refuses(TextKind::lines, "2:u64 > 'x'", "", "no number");
   refuses(TextKind::lines, "2 == 'a,b'", "", "delimiter");
   refuses(TextKind::lines, "4294967295 == 'a'", "", "no column 4294967295");
@@ -703,13 +703,13 @@ TEST_CASE("lines outside a range and behind a limit are not read", "[text][shape
   options.text.emplace();
   options.backend = BackendChoice::cpu;
   options.overwrite = true;
-  options.query.text_from = {"1300000b"};
-  options.query.text_to = {"1300002"};
+  options.query.from = {"1300000b"};
+  options.query.to = {"1300002"};
   Stats stats = merge(paths, folder / "output", options);
   CHECK(text_of(read_file(folder / "output")) == "1300000b\n1300001a\n1300001b\n");
   CHECK(stats.bytes_read == 27);
-  options.query.text_from.clear();
-  options.query.text_to.clear();
+  options.query.from.clear();
+  options.query.to.clear();
   options.query.limit = 3;
   options.memory_bytes = 4 << 20;  // bounds the read-ahead of a slow merge
   stats = merge(paths, folder / "output", options);
@@ -733,10 +733,10 @@ TEST_CASE("units that were merged elsewhere are shaped where they stand", "[text
       if (on_equal == OnEqual::keep || below(random, 2)) query.limit = below(random, 2'500);
       const bool chooses = !of.format.keys.empty() && below(random, 2);
       const bool selects = !of.format.keys.empty() && below(random, 2);
-      if (chooses) query.text_where = parse_text_where("2:u64 != 1");
+      if (chooses) query.where = parse_where("2:u64 != 1");
       // Selected columns that no record has make records longer than their place.
       const bool lengthens = selects && below(random, 2);
-      if (selects) query.text_select = parse_text_select(lengthens ? "3,1,9,8,7,6" : "3,1");
+      if (selects) query.select = parse_select(lengthens ? "3,1,9,8,7,6" : "3,1");
       const TextEncoding text(of.format);
       const KeyEncoding encoding(text.layout());
       const TextOperatorChain shape(encoding, of.format, {}, query, true, 1);
@@ -825,8 +825,8 @@ TEST_CASE("set operations on units that were merged elsewhere", "[text][shape]")
       Query query;
       query.on_equal = operation;
       if (!of.format.keys.empty()) {
-        query.text_having = parse_text_where("2:u64 != 1", Setting::having);
-        query.text_select = parse_text_select("3,1,9,8,7,6");
+        query.having = parse_where("2:u64 != 1", Setting::having);
+        query.select = parse_select("3,1,9,8,7,6");
         std::erase_if(expected, [&](const std::string& record) {
           return columns_of(record, of.format)[1] == "1";
         });

@@ -58,7 +58,7 @@ TEST_CASE("a plan has the operators in their order", "[plan]") {
   const auto runs = write_runs(folder, 2, 10);
   Options options = plain_options();
   options.query.on_equal = OnEqual::last;
-  options.query.where = parse_where("value < 5", options.record);
+  options.query.where = parse_where("value < 5");
   options.query.limit = 3;
   const std::string text = explain_merge(runs, folder / "out.zst", options);
   CHECK(text.find("operators  filter, last of equal keys, limit\n") != std::string::npos);
