@@ -9,6 +9,7 @@
 #include "format/delimited_format.hpp"
 #include "format/fixed_format.hpp"
 #include "format/pair_format.hpp"
+#include "format/resolution.hpp"
 #include "util/setting_format.hpp"
 
 namespace corank {
@@ -23,14 +24,26 @@ std::optional<RowBound> RecordFormat::bound(const Query& query, Setting option) 
   return key_bound(values, option);
 }
 
+RowFilter::Step RecordFormat::compile(const Condition::Step& step, Setting option) const {
+  if (step.operation >= ConditionOperation::negate) return {step.operation, {}};
+  return {step.operation, column_bound(step.with, option)};
+}
+
 std::optional<RowFilter> RecordFormat::filter(const Query& query) const {
   if (query.where.steps.empty()) return std::nullopt;
   std::vector<RowFilter::Step> steps;
-  for (const Condition::Step& step : query.where.steps) {
-    steps.push_back({step.operation, {}});
-    if (step.operation < ConditionOperation::negate)
-      steps.back().with = column_bound(step.with, Setting::where);
-  }
+  for (const Condition::Step& step : query.where.steps)
+    steps.push_back(compile(step, Setting::where));
+  return RowFilter(std::move(steps));
+}
+
+std::optional<RowFilter> RecordFormat::dropped(const Query& query) const {
+  const Condition dropped = dropped_by(query.tombstone, query.having);
+  if (dropped.steps.empty()) return std::nullopt;
+  std::vector<RowFilter::Step> steps;
+  for (const Condition::Step& step : dropped.steps)
+    steps.push_back(
+        compile(step, steps.empty() && query.tombstone ? Setting::tombstone : Setting::having));
   return RowFilter(std::move(steps));
 }
 

@@ -106,6 +106,9 @@ class RecordFormat {
   std::optional<RowBound> bound(const Query& query, Setting option) const;
   // Returns the filter before groups are resolved, Query::where; nothing if all rows pass.
   std::optional<RowFilter> filter(const Query& query) const;
+  // Returns the filter for resolved rows that are dropped: tombstones, and those that fail
+  // Query::having. Returns nothing if none are dropped.
+  std::optional<RowFilter> dropped(const Query& query) const;
   // Returns the projection to Query::select; null if whole records are emitted.
   virtual std::unique_ptr<Projection> projection(const Query& /*query*/) const { return nullptr; }
 
@@ -137,6 +140,8 @@ class RecordFormat {
       : traits_(std::move(traits)), keys_(std::move(keys)), num_keys_(num_keys) {}
 
  private:
+  RowFilter::Step compile(const Condition::Step& step, Setting option) const;
+
   FormatTraits traits_;
   KeyEncoding keys_;
   std::size_t num_keys_;
