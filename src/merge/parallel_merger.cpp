@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cassert>
 #include <stdexcept>
+#include <utility>
 #include <vector>
 
 #include "corank/algorithm/co_rank.hpp"
@@ -166,11 +167,12 @@ class TiledMerge {
 
 ParallelMerger::ParallelMerger(const detail::KeyWords& keys, Output output, unsigned threads,
                                unsigned callers)
-    : keys_(keys), threads_(threads), callers_(callers), arena_(static_cast<int>(threads)) {
+    : keys_(keys),
+      output_(output),
+      threads_(threads),
+      callers_(callers),
+      arena_(static_cast<int>(threads)) {
   assert(threads != 0 && callers != 0);
-  // A one-thread arena has a second slot, for the thread that waits for it.
-  for (unsigned i = 0; i < std::max(threads, 2u); ++i)
-    mergers_.push_back(make_tile_merger(keys, output));
 }
 
 std::optional<std::uint64_t> ParallelMerger::merge(std::span<const Stretch> runs, std::byte* out,
@@ -181,18 +183,46 @@ std::optional<std::uint64_t> ParallelMerger::merge(std::span<const Stretch> runs
   const std::vector<std::uint64_t> ranks = tile_ranks(cutter.records(), runs.size());
   const std::uint64_t tiles = ranks.size() - 1;
   TiledMerge merge(cutter, out, {shaper, text_shaper, sum});
+  // Tiles are taken in order, so that the smallest come last.
+  std::atomic<std::uint64_t> next = 0;
+  const auto merge_tiles = [&] {
+    std::unique_ptr<TileMerger> merger = take_merger();
+    for (std::uint64_t t = next++; t < tiles; t = next++) merge.merge_tile(t, *merger);
+    give_back(std::move(merger));
+  };
+  // A single tile is merged by the caller: threads that wait for a slot of the arena, or migrate
+  // between the arenas of several mergers, cost more than the merge.
+  if (tiles == 1) {
+    merge.cut(ranks);
+    merge.begin_operators();
+    merge_tiles();
+    return merge.fingerprint();
+  }
   arena_.execute([&] {
     merge.cut(ranks);
     merge.begin_operators();
-    // Tiles are taken in order, so that the smallest come last.
-    std::atomic<std::uint64_t> next = 0;
-    parallel_for(0, std::min<std::uint64_t>(tiles, threads_), [&](std::uint64_t) {
-      const int thread = tbb::this_task_arena::current_thread_index();
-      TileMerger& merger = *mergers_[static_cast<std::size_t>(thread)];
-      for (std::uint64_t t = next++; t < tiles; t = next++) merge.merge_tile(t, merger);
-    });
+    parallel_for(0, std::min<std::uint64_t>(tiles, threads_),
+                 [&](std::uint64_t) { merge_tiles(); });
   });
   return merge.fingerprint();
+}
+
+// Mergers are kept for reuse, because their buffers are large.
+std::unique_ptr<TileMerger> ParallelMerger::take_merger() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!free_mergers_.empty()) {
+      std::unique_ptr<TileMerger> merger = std::move(free_mergers_.back());
+      free_mergers_.pop_back();
+      return merger;
+    }
+  }
+  return make_tile_merger(keys_, output_);
+}
+
+void ParallelMerger::give_back(std::unique_ptr<TileMerger> merger) {
+  const std::lock_guard lock(mutex_);
+  free_mergers_.push_back(std::move(merger));
 }
 
 // Returns the rank at which each tile begins, and the end of the last one. Tiles shrink towards the

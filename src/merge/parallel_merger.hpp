@@ -1,7 +1,7 @@
 // Merges runs in memory on all cores.
 //
-// `ParallelMerger` cuts the output into tiles by co-rank and merges each tile with the TileMerger
-// of its thread. Thread-safe: concurrent callers share the threads. Row spans and output belong to
+// `ParallelMerger` cuts the output into tiles by co-rank and merges each tile with a TileMerger
+// of its own. Thread-safe: concurrent callers share the threads. Row spans and output belong to
 // the caller.
 #pragma once
 
@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <vector>
@@ -35,10 +36,15 @@ class ParallelMerger {
  private:
   std::vector<std::uint64_t> tile_ranks(std::uint64_t records, std::uint64_t runs) const;
 
+  std::unique_ptr<TileMerger> take_merger();
+  void give_back(std::unique_ptr<TileMerger> merger);
+
   const detail::KeyWords& keys_;
+  Output output_;
   unsigned threads_, callers_;
   tbb::task_arena arena_;
-  std::vector<std::unique_ptr<TileMerger>> mergers_;  // one per slot of the arena
+  std::mutex mutex_;  // guards free_mergers_
+  std::vector<std::unique_ptr<TileMerger>> free_mergers_;
 };
 
 }  // namespace corank
