@@ -55,8 +55,9 @@ InputStatus status_of(const FileDescriptor& file, const std::filesystem::path& p
           default_max_decoder_bytes};
 }
 
-Codec codec_of(const std::filesystem::path& path, std::span<const std::byte> head) {
-  const Codec named = Compression::by_name(path.native());
+// Returns the codec of an input that begins with `head`. `named` is the codec that the input is
+// named after.
+Codec codec_of(const std::filesystem::path& path, Codec named, std::span<const std::byte> head) {
   const Codec codec = recognise(head, named);
   if (codec == Codec::none && named != Codec::none)
     throw Error(fmt::format(
@@ -66,7 +67,7 @@ Codec codec_of(const std::filesystem::path& path, std::span<const std::byte> hea
   return codec;
 }
 
-class FileSource : public Source {
+class FileSource : public ByteSource {
  public:
   FileSource(std::filesystem::path path, std::shared_ptr<const FileDescriptor> file,
              const InputStatus& status)
@@ -98,7 +99,7 @@ class FileSource : public Source {
   std::uint64_t offset_ = 0;
 };
 
-class PipeSource : public Source {
+class PipeSource : public ByteSource {
  public:
   PipeSource(const std::filesystem::path& path, std::shared_ptr<const FileDescriptor> file,
              std::stop_token stop)
@@ -128,6 +129,30 @@ class PipeSource : public Source {
   std::uint64_t offset_ = 0;
 };
 
+// A source that the caller of the library gave.
+class GivenSource final : public ByteSource {
+ public:
+  GivenSource(NamedSource given, std::stop_token stop)
+      : given_(std::move(given)), stop_(std::move(stop)) {}
+
+  std::optional<std::size_t> read(std::span<std::byte> into) override {
+    if (stop_.stop_requested()) throw Interrupted();
+    std::optional<std::size_t> got;
+    try {
+      got = given_.bytes->read(into);
+    } catch (...) {
+      rethrow_stream_error(given_.name, fmt::format("read at byte {}", offset_));
+    }
+    offset_ += got.value_or(0);
+    return got;
+  }
+
+ private:
+  NamedSource given_;
+  std::stop_token stop_;
+  std::uint64_t offset_ = 0;
+};
+
 // Reads a source as a device of Boost.Iostreams, one block for each read of the filter above it.
 struct BlockDevice {
   using char_type = char;
@@ -149,17 +174,20 @@ struct BlockDevice {
     return count;
   }
 
-  std::unique_ptr<Source> source;
+  std::unique_ptr<ByteSource> source;
   std::vector<std::byte> head = {};  // bytes that were read already
   bool has_read = false;
 };
 
 // Passes on the bytes of another source, decompressed if they are compressed.
-class DecompressedSource final : public Source {
+class DecompressedSource final : public ByteSource {
  public:
-  DecompressedSource(std::filesystem::path path, std::unique_ptr<Source> input,
+  DecompressedSource(std::filesystem::path path, Codec named, std::unique_ptr<ByteSource> input,
                      std::uint64_t max_decoder_bytes)
-      : path_(std::move(path)), input_{std::move(input)}, max_decoder_bytes_(max_decoder_bytes) {}
+      : path_(std::move(path)),
+        named_(named),
+        input_{std::move(input)},
+        max_decoder_bytes_(max_decoder_bytes) {}
 
   std::optional<std::size_t> read(std::span<std::byte> into) override {
     assert(!into.empty());
@@ -188,7 +216,7 @@ class DecompressedSource final : public Source {
       if (got == std::size_t{0}) return false;
       has_ended = !got;
     }
-    const Codec codec = codec_of(path_, head);
+    const Codec codec = codec_of(path_, named_, head);
     if (codec != Codec::none)
       decompressor_.emplace(block_bytes, path_.string(), codec, max_decoder_bytes_);
     is_begun_ = true;
@@ -196,6 +224,7 @@ class DecompressedSource final : public Source {
   }
 
   std::filesystem::path path_;
+  Codec named_;
   BlockDevice input_;
   std::uint64_t max_decoder_bytes_;
   bool is_begun_ = false;
@@ -204,7 +233,7 @@ class DecompressedSource final : public Source {
 
 }  // namespace
 
-std::size_t read_all(Source& source, std::span<std::byte> into) {
+std::size_t read_all(ByteSource& source, std::span<std::byte> into) {
   std::size_t done = 0;
   while (done < into.size()) {
     const std::optional<std::size_t> got = source.read(into.subspan(done));
@@ -239,25 +268,33 @@ InputStatus verify_input(const std::filesystem::path& path, const FileDescriptor
         "{}: became shorter while it was opened: it had {} bytes and now ends at byte {}; start "
         "again when nothing writes to it",
         path.string(), status.bytes, got));
-  status.codec = codec_of(path, head);
+  status.codec = codec_of(path, Compression::by_name(path.native()), head);
   if (status.codec != Codec::none)
     status.memory_bytes = decoder_bytes(status.codec, head, max_decoder_bytes) + block_bytes;
   return status;
 }
 
-std::unique_ptr<Source> open_source(const std::filesystem::path& path,
-                                    std::shared_ptr<const FileDescriptor> file,
-                                    const InputStatus& status, bool decompress,
-                                    std::stop_token stop) {
-  std::unique_ptr<Source> source;
+std::unique_ptr<ByteSource> open_source(const std::filesystem::path& path,
+                                        std::shared_ptr<const FileDescriptor> file,
+                                        const InputStatus& status, bool decompress,
+                                        std::stop_token stop) {
+  std::unique_ptr<ByteSource> source;
   assert(file || !status.is_stream);  // a pipe cannot be opened anew
   if (status.is_stream)
     source = std::make_unique<PipeSource>(path, std::move(file), std::move(stop));
   else
     source = std::make_unique<FileSource>(path, std::move(file), status);
   if (!decompress) return source;
-  return std::make_unique<DecompressedSource>(shown(path), std::move(source),
-                                              status.max_decoder_bytes);
+  return std::make_unique<DecompressedSource>(shown(path), Compression::by_name(path.native()),
+                                              std::move(source), status.max_decoder_bytes);
+}
+
+std::unique_ptr<ByteSource> open_source(const NamedSource& given, bool decompress,
+                                        std::uint64_t max_decoder_bytes, std::stop_token stop) {
+  auto source = std::make_unique<GivenSource>(given, std::move(stop));
+  if (!decompress) return source;
+  return std::make_unique<DecompressedSource>(given.name, Codec::none, std::move(source),
+                                              max_decoder_bytes);
 }
 
 }  // namespace corank

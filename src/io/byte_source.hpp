@@ -8,34 +8,22 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
-#include <optional>
 #include <span>
 #include <stop_token>
 
 #include "corank/compression.hpp"
+#include "corank/streams.hpp"
 #include "io/decompressor.hpp"
 #include "io/file.hpp"
 
 namespace corank {
 
-// Sequential reader of one input. One thread at a time may use it, not always the same one.
-class Source {
- public:
-  virtual ~Source() = default;
-
-  // Reads bytes that are there into `into`, which must not be empty; returns their number, or
-  // nothing at the end of the input. Returns 0 after a short wait for a pipe that is empty, so that
-  // the caller can do something else. Throws Error with the file and the offset, and Interrupted if
-  // a stop is requested.
-  virtual std::optional<std::size_t> read(std::span<std::byte> into) = 0;
-};
-
 // Reads until `into` is full or the input ends; returns the number of bytes read.
-std::size_t read_all(Source& source, std::span<std::byte> into);
+std::size_t read_all(ByteSource& source, std::span<std::byte> into);
 
 // Properties of an input that can be told without consuming any of it.
 struct InputStatus {
-  FileIdentity identity;
+  FileIdentity identity = {};
   bool is_stream = false;          // a pipe: readable once, of unknown size
   std::uint64_t bytes = 0;         // size of the file; 0 for a pipe
   std::int64_t modified_ns = 0;    // since 1970
@@ -57,9 +45,14 @@ InputStatus verify_input(const std::filesystem::path& path, const FileDescriptor
 // Reads `path` from its beginning. For a file, `file` may be null: each read then opens it anew, so
 // that there may be more files than descriptors. Waiting for a pipe ends when `stop` is requested.
 // The first read detects the codec of a pipe.
-std::unique_ptr<Source> open_source(const std::filesystem::path& path,
-                                    std::shared_ptr<const FileDescriptor> file,
-                                    const InputStatus& status, bool decompress,
-                                    std::stop_token stop);
+std::unique_ptr<ByteSource> open_source(const std::filesystem::path& path,
+                                        std::shared_ptr<const FileDescriptor> file,
+                                        const InputStatus& status, bool decompress,
+                                        std::stop_token stop);
+
+// Reads `given` from its beginning, and treats it as open_source() treats a pipe. Exceptions become
+// Errors with the name and the byte.
+std::unique_ptr<ByteSource> open_source(const NamedSource& given, bool decompress,
+                                        std::uint64_t max_decoder_bytes, std::stop_token stop);
 
 }  // namespace corank

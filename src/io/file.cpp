@@ -52,6 +52,19 @@ void throw_file_error(const std::filesystem::path& path, std::string_view what) 
       fmt::format("{}: cannot {}: {}{}", path.string(), what, std::strerror(error), advice(error)));
 }
 
+void rethrow_stream_error(std::string_view name, std::string_view what) {
+  try {
+    throw;
+  } catch (const Error&) {
+    throw;
+  } catch (const std::bad_alloc&) {
+    throw;
+  } catch (const std::exception& error) {
+    std::throw_with_nested(
+        Error(ErrorCode::system, fmt::format("{}: cannot {}: {}", name, what, error.what())));
+  }
+}
+
 FileDescriptor::~FileDescriptor() {
   if (number_ >= 0) ::close(number_);
 }

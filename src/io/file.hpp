@@ -28,6 +28,10 @@ class FileError : public Error {
 // Throws FileError "PATH: cannot WHAT: reason; advice" for the current errno.
 [[noreturn]] void throw_file_error(const std::filesystem::path& path, std::string_view what);
 
+// Rethrows the exception of a stream that is being handled: Error and std::bad_alloc as they are,
+// and others nested in an Error "NAME: cannot WHAT: reason".
+[[noreturn]] void rethrow_stream_error(std::string_view name, std::string_view what);
+
 // Owns a file descriptor and closes it.
 class FileDescriptor {
  public:

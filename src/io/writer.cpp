@@ -60,29 +60,62 @@ FileDescriptor open_stream(const std::filesystem::path& path, const std::stop_to
   }
 }
 
+class PipeSink final : public ByteSink {
+ public:
+  PipeSink(std::filesystem::path path, FileDescriptor file, std::stop_token stop)
+      : path_(std::move(path)), file_(std::move(file)), stop_(std::move(stop)) {}
+
+  void write(std::span<const std::byte> bytes) override {
+    while (!bytes.empty()) {
+      const ssize_t put = ::write(file_.get(), bytes.data(), bytes.size());
+      if (put >= 0) {
+        bytes = bytes.subspan(static_cast<std::size_t>(put));
+      } else if (errno == EAGAIN) {
+        struct pollfd room {
+          file_.get(), POLLOUT, 0
+        };
+        ::poll(&room, 1, static_cast<int>(patience.count()));
+        if (stop_.stop_requested()) throw Interrupted();
+      } else if (errno != EINTR) {
+        throw_file_error(path_, "write");
+      }
+    }
+  }
+
+ private:
+  std::filesystem::path path_;
+  FileDescriptor file_;
+  std::stop_token stop_;
+};
+
 }  // namespace
 
-Writer::Writer(const std::filesystem::path& output, const AtomicFile::Content& content,
+Writer::Writer(const Destination& output, const AtomicFile::Content& content,
                const AtomicFile::Settings& settings,
                const std::function<bool(FileIdentity)>& is_input, std::stop_token stop)
-    : path_(output), stop_(std::move(stop)) {
-  is_stream_ = output == "-" || is_stream(output);
-  if (is_stream_ && settings.resume)
-    throw Error(ErrorCode::options, output.string() +
+    : path_(output.path), sink_(output.sink), stop_(std::move(stop)) {
+  const bool is_standard_output = !sink_ && path_ == "-";
+  if (!sink_ && !is_standard_output && !is_stream(path_)) {
+    atomic_ = std::make_unique<AtomicFile>(path_, content, settings, is_input);
+    return;
+  }
+  if (settings.resume)
+    throw Error(ErrorCode::options, path_.string() +
                                         ": is no file that a merge could go on with; drop " +
                                         to_marker(Setting::resume));
-  if (output == "-") {
+  if (sink_) return;
+  FileDescriptor file;
+  if (is_standard_output) {
     path_ = "standard output";
-    file_ = open_standard_output();
+    file = open_standard_output();
     struct stat status {};
-    if (!file_ || ::fstat(file_.get(), &status) != 0) throw_file_error(path_, "write");
+    if (!file || ::fstat(file.get(), &status) != 0) throw_file_error(path_, "write");
     if (S_ISREG(status.st_mode) && is_input({status.st_dev, status.st_ino}))
       throw Error("standard output: is a run, too; write to another file");
-  } else if (is_stream_) {
-    file_ = open_stream(output, stop_);
   } else {
-    atomic_ = std::make_unique<AtomicFile>(output, content, settings, is_input);
+    file = open_stream(path_, stop_);
   }
+  sink_ = std::make_shared<PipeSink>(path_, std::move(file), stop_);
 }
 
 Writer::Writer(const std::filesystem::path& folder) : path_(folder), file_(open_nameless(folder)) {}
@@ -163,8 +196,9 @@ std::span<const std::byte> Writer::compare(std::span<const std::byte> bytes) {
 
 void Writer::put(std::span<const std::byte> bytes, std::size_t free_before,
                  const WriteBehind::Owner& owner) {
+  if (sink_) write_to_sink(bytes);
   bytes_ += bytes.size();
-  if (is_stream_) return write_to_stream(bytes);
+  if (sink_) return;
   if (is_direct()) return write_pages(bytes, free_before, owner);
   write_all(file(), bytes, path_);
   // Start writeback now, so that the final fsync has little left to wait for.
@@ -218,20 +252,11 @@ void Writer::write_staged() {
   staging_ = std::make_shared<Buffer>(staging_pool_->lease());
 }
 
-void Writer::write_to_stream(std::span<const std::byte> bytes) {
-  while (!bytes.empty()) {
-    const ssize_t put = ::write(file_.get(), bytes.data(), bytes.size());
-    if (put >= 0) {
-      bytes = bytes.subspan(static_cast<std::size_t>(put));
-    } else if (errno == EAGAIN) {
-      struct pollfd room {
-        file_.get(), POLLOUT, 0
-      };
-      ::poll(&room, 1, static_cast<int>(patience.count()));
-      if (stop_.stop_requested()) throw Interrupted();
-    } else if (errno != EINTR) {
-      throw_file_error(path_, "write");
-    }
+void Writer::write_to_sink(std::span<const std::byte> bytes) {
+  try {
+    sink_->write(bytes);
+  } catch (...) {
+    rethrow_stream_error(path_.native(), fmt::format("write at byte {}", bytes_));
   }
 }
 
@@ -257,6 +282,12 @@ void Writer::make_durable() {
 
 void Writer::commit() {
   if (atomic_) atomic_->commit();
+  if (!sink_) return;
+  try {
+    sink_->commit();
+  } catch (...) {
+    rethrow_stream_error(path_.native(), "close");
+  }
 }
 
 }  // namespace corank

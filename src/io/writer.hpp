@@ -15,6 +15,7 @@
 #include <stop_token>
 #include <utility>
 
+#include "corank/streams.hpp"
 #include "io/atomic_file.hpp"
 #include "io/compressor.hpp"
 #include "io/write_behind.hpp"
@@ -29,11 +30,20 @@ struct PartialOutputDiffers : std::exception {
   std::filesystem::path output;
 };
 
+// Names an output: a file, a pipe or a device by its path, standard output as "-", or a sink.
+struct Destination {
+  Destination(std::filesystem::path output) : path(std::move(output)) {}
+  Destination(const NamedSink& output) : path(output.name), sink(output.bytes) {}
+
+  std::filesystem::path path;
+  std::shared_ptr<ByteSink> sink;  // if set, errors call it `path`
+};
+
 class Writer {
  public:
   // Writes to `output` as merge() describes it. `is_input` tells which files are runs of the merge.
   // Throws Interrupted if `stop` is requested while a pipe has no reader.
-  Writer(const std::filesystem::path& output, const AtomicFile::Content& content,
+  Writer(const Destination& output, const AtomicFile::Content& content,
          const AtomicFile::Settings& settings, const std::function<bool(FileIdentity)>& is_input,
          std::stop_token stop);
   // Writes to a nameless file in `folder`, which becomes a run of the next pass.
@@ -83,7 +93,7 @@ class Writer {
   void commit();
   // Hands over the nameless file, which leaves the writer empty.
   FileDescriptor take_file() {
-    assert(!atomic_ && !is_stream_);
+    assert(!atomic_ && !sink_);
     return std::move(file_);
   }
 
@@ -92,7 +102,7 @@ class Writer {
   std::span<const std::byte> compare(std::span<const std::byte> bytes);
   void put(std::span<const std::byte> bytes, std::size_t free_before = 0,
            const WriteBehind::Owner& owner = nullptr);
-  void write_to_stream(std::span<const std::byte> bytes);
+  void write_to_sink(std::span<const std::byte> bytes);
   void write_pages(std::span<const std::byte> bytes, std::size_t free_before,
                    const WriteBehind::Owner& owner);
   void write_staged();
@@ -100,7 +110,7 @@ class Writer {
   std::filesystem::path path_;
   std::unique_ptr<AtomicFile> atomic_;
   FileDescriptor file_;
-  bool is_stream_ = false;
+  std::shared_ptr<ByteSink> sink_;  // of an output that is not a file
   std::stop_token stop_;
   std::uint64_t bytes_ = 0;
   std::uint64_t compared_bytes_ = 0;     // kept bytes that are yet to be compared

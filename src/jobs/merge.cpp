@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "backend/backends.hpp"
+#include "corank/streams.hpp"
 #include "exec/statistics.hpp"
 #include "jobs/diagnostics.hpp"
 #include "jobs/merge_format.hpp"
@@ -93,13 +94,13 @@ class MergeJob {
   // are unsorted, sorted runs are formed of them first.
   MergeJob(std::vector<Run> runs, const Options& options, Inputs inputs, FileStart start = {});
 
-  Stats into_file(const std::filesystem::path& output);
+  Stats into(const Destination& output);
   Stats into_memory(std::span<std::byte> output);
-  // Returns what into_file() would do.
+  // Returns what into() would do.
   Plan plan(const std::filesystem::path& output);
 
  private:
-  void write(MergeOutput& output, const std::filesystem::path& path);
+  void write(MergeOutput& output, const Destination& destination);
   // If a limit ends the parts, their ranks are not known in advance: they are filled in turn.
   bool fills_in_turn() const { return options_.query.limit && !operators_.empty(); }
   std::vector<IntermediatePass> intermediate_passes(std::uint64_t widest) const;
@@ -177,11 +178,11 @@ MergeJob::MergeJob(std::vector<Run> runs, const Options& options, Inputs inputs,
   if (options.query.on_equal == OnEqual::error) inputs_ = std::move(runs);
 }
 
-Stats MergeJob::into_file(const std::filesystem::path& path) {
-  MergeOutput output(path, options_, format_, budget_);
+Stats MergeJob::into(const Destination& destination) {
+  MergeOutput output(destination, options_, format_, budget_);
   try {
-    write(output, path);
-    collect_stats("writing " + path.string());
+    write(output, destination);
+    collect_stats("writing " + destination.path.string());
     stats_.output_bytes = output.commit();
   } catch (const Interrupted&) {
     if (options_.resume) output.leave_for_resume();
@@ -269,14 +270,14 @@ PassSpec MergeJob::last_pass(std::span<const Partition> partitions) const {
           .limit = limit};
 }
 
-void MergeJob::write(MergeOutput& output, const std::filesystem::path& path) {
+void MergeJob::write(MergeOutput& output, const Destination& destination) {
   const std::size_t num_partitions = fills_in_turn() ? 1 : output.num_files();
   std::vector<Partition> partitions = sorts_
                                           ? std::vector(num_partitions, Partition{0, run_records_})
                                           : partitions_of_output(num_partitions);
   output.open(partitions, runs_, operators_);
   if (sorts_) {
-    form_runs(folder_for_passes(path));
+    form_runs(folder_for_passes(destination));
     partitions = partitions_of_output(num_partitions);
   }
   const std::uint64_t widest = budget_.widest(partitions.size());
@@ -289,7 +290,7 @@ void MergeJob::write(MergeOutput& output, const std::filesystem::path& path) {
   progress_.set_total(progress_.bytes_done() + records * format_.record_bytes());
   skip_written(partitions);
   const std::vector<Edges> edges = edges_of(partitions);
-  run_intermediate_passes(widest, folder_for_passes(path));
+  run_intermediate_passes(widest, folder_for_passes(destination));
   passes_.totals().records_written = 0;
   // Intermediate passes added missing line ends, and decompressed.
   if (format_.is_sequential()) partitions.back().end = records_of(runs_);
@@ -516,19 +517,18 @@ Stats MergeJob::finish() {
   return std::move(stats_);
 }
 
-}  // namespace
-
-Stats run_job(std::span<const std::filesystem::path> paths, const std::filesystem::path& output,
-              const Options& options, Inputs inputs) {
+template <class Input>
+Stats run_inputs(std::span<const Input> given, const Destination& output, const Options& options,
+                 Inputs inputs) {
   const auto format = make_format(options);
-  check_options(options, format->traits(), paths.size());
+  check_options(options, format->traits(), given.size());
   for (;;) {
-    std::vector<Run> runs = open_runs(paths, *format, options);
+    std::vector<Run> runs = open_runs(given, *format, options);
     FileStart start = read_start(runs, options);
     try {
       return MergeJob(ordered(std::move(runs), format->traits(), options, inputs), options, inputs,
                       std::move(start))
-          .into_file(output);
+          .into(output);
     } catch (const PartialOutputDiffers& left) {
       // The next round finds no partial output any more.
       warn_starting_over(options, left.output, output_differs);
@@ -536,9 +536,35 @@ Stats run_job(std::span<const std::filesystem::path> paths, const std::filesyste
   }
 }
 
-Stats merge(std::span<const std::filesystem::path> paths, const std::filesystem::path& output,
+}  // namespace
+
+Stats run_job(std::span<const std::filesystem::path> files, const Destination& output,
+              const Options& options, Inputs inputs) {
+  return run_inputs(files, output, options, inputs);
+}
+
+Stats run_job(std::span<const NamedSource> sources, const Destination& output,
+              const Options& options, Inputs inputs) {
+  return run_inputs(sources, output, options, inputs);
+}
+
+Stats merge(std::span<const std::filesystem::path> runs, const std::filesystem::path& output,
             const Options& options) {
-  return run_job(paths, output, options, Inputs::sorted);
+  return run_job(runs, output, options, Inputs::sorted);
+}
+
+Stats merge(std::span<const NamedSource> runs, const NamedSink& output, const Options& options) {
+  return run_job(runs, output, options, Inputs::sorted);
+}
+
+Stats merge(std::span<const NamedSource> runs, const std::filesystem::path& output,
+            const Options& options) {
+  return run_job(runs, output, options, Inputs::sorted);
+}
+
+Stats merge(std::span<const std::filesystem::path> runs, const NamedSink& output,
+            const Options& options) {
+  return run_job(runs, output, options, Inputs::sorted);
 }
 
 std::string explain_merge(std::span<const std::filesystem::path> paths,

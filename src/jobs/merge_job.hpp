@@ -9,12 +9,16 @@
 
 #include "corank/options.hpp"
 #include "corank/stats.hpp"
+#include "corank/streams.hpp"
+#include "io/writer.hpp"
 
 namespace corank {
 
 enum class Inputs : std::uint8_t { sorted, unsorted };
 
-Stats run_job(std::span<const std::filesystem::path> paths, const std::filesystem::path& output,
+Stats run_job(std::span<const std::filesystem::path> files, const Destination& output,
+              const Options& options, Inputs inputs);
+Stats run_job(std::span<const NamedSource> sources, const Destination& output,
               const Options& options, Inputs inputs);
 // Sorts fixed-size records in memory.
 Stats run_job(std::span<std::byte> records, const Options& options);

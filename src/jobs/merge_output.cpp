@@ -26,13 +26,13 @@ void warn_starting_over(const Options& options, const std::filesystem::path& out
                                output.string(), why));
 }
 
-MergeOutput::MergeOutput(const std::filesystem::path& output, const Options& options,
+MergeOutput::MergeOutput(const Destination& output, const Options& options,
                          const MergeFormat& format, Budget& budget)
     : options_(options),
       format_(format),
       output_(output),
       compression_(compression_of(options, output)),
-      paths_{output} {
+      paths_{output.path} {
   if (compression_.codec != Codec::none) {
     if (options.resume)
       throw Error(
@@ -42,22 +42,27 @@ MergeOutput::MergeOutput(const std::filesystem::path& output, const Options& opt
               Setting::resume));
     compressing_threads_ = budget.reserve(compression_);
   }
+  if (options.parts != 0 && output.sink)
+    throw Error(ErrorCode::options, fmt::format("{}: is a stream, not a folder; drop {}",
+                                                output.path.string(), Setting::parts));
   if (options.parts != 0)
-    paths_ = parts_.emplace(output, options.parts, suffix_of(compression_.codec)).paths();
+    paths_ = parts_.emplace(output.path, options.parts, suffix_of(compression_.codec)).paths();
 }
 
-Compression compression_of(const Options& options, const std::filesystem::path& output) {
+Compression compression_of(const Options& options, const Destination& output) {
   if (options.compression) return *options.compression;
   Compression compression;
-  if (options.parts == 0) compression.codec = Compression::by_name(output.native());
+  if (options.parts == 0 && !output.sink)
+    compression.codec = Compression::by_name(output.path.native());
   return compression;
 }
 
-std::filesystem::path folder_for_passes(const std::filesystem::path& output) {
-  if (output != "-") {
-    if (std::filesystem::is_directory(output)) return output;  // of parts
-    if (!std::filesystem::exists(output) || std::filesystem::is_regular_file(output))
-      return output.has_parent_path() ? output.parent_path() : ".";
+std::filesystem::path folder_for_passes(const Destination& output) {
+  const std::filesystem::path& path = output.path;
+  if (!output.sink && path != "-") {
+    if (std::filesystem::is_directory(path)) return path;  // of parts
+    if (!std::filesystem::exists(path) || std::filesystem::is_regular_file(path))
+      return path.has_parent_path() ? path.parent_path() : ".";
   }
   return std::filesystem::temp_directory_path();
 }
@@ -94,7 +99,8 @@ void MergeOutput::open(std::span<const Partition> partitions, std::span<const Ru
                                           (end - begin) * format_.output_bytes() * max_growth +
                                           added_bytes,
                                       may_be_shorter};
-    writers_.emplace_back(paths_[i], content, settings, is_input, options_.stop);
+    writers_.emplace_back(parts_ ? Destination(paths_[i]) : output_, content, settings, is_input,
+                          options_.stop);
     if (i > 0 && options_.resume && writers_.front().atomic()->is_in_place())
       writers_.back().atomic()->take_forgotten_target(content);
   }
@@ -165,7 +171,7 @@ void MergeOutput::leave_for_resume() {
   }
   if (!writers_.empty() && options_.notice)
     options_.notice(fmt::format("{}: what was written is kept; with {} a merge goes on from there",
-                                output_.string(), Setting::resume));
+                                output_.path.string(), Setting::resume));
 }
 
 }  // namespace corank

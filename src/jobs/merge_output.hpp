@@ -33,8 +33,8 @@ class MergeOutput {
  public:
   // Creates the folder of the parts if needed, and reserves memory for compression. `options` and
   // `format` must outlive the output. Throws Error.
-  MergeOutput(const std::filesystem::path& output, const Options& options,
-              const MergeFormat& format, Budget& budget);
+  MergeOutput(const Destination& output, const Options& options, const MergeFormat& format,
+              Budget& budget);
 
   std::size_t num_files() const { return paths_.size(); }
   std::span<Writer> writers() { return writers_; }
@@ -63,7 +63,7 @@ class MergeOutput {
 
   const Options& options_;
   const MergeFormat& format_;
-  std::filesystem::path output_;
+  Destination output_;
   Compression compression_;
   unsigned compressing_threads_ = 0;  // for each file
   std::optional<PartFiles> parts_;
@@ -73,10 +73,10 @@ class MergeOutput {
 };
 
 // Returns how `output` is compressed: as the options say, or else as its name ends.
-Compression compression_of(const Options& options, const std::filesystem::path& output);
+Compression compression_of(const Options& options, const Destination& output);
 // Returns the folder for the files of intermediate passes: that of the output, which needs as much
 // space anyway, or the folder for temporary files.
-std::filesystem::path folder_for_passes(const std::filesystem::path& output);
+std::filesystem::path folder_for_passes(const Destination& output);
 // Returns whether to bypass the page cache, where possible: files of `file_bytes` bytes are durable
 // sooner then.
 bool wants_direct(const Options& options, std::uint64_t file_bytes);

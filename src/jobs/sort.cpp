@@ -18,13 +18,33 @@ void check_sort_options(const Options& options) {
     throw Error(ErrorCode::options, "set operations are for sorted runs; sort each input first");
 }
 
+template <class Input>
+Stats sort_inputs(std::span<const Input> inputs, const Destination& output,
+                  const Options& options) {
+  check_options(options, make_format(options)->traits(), inputs.size());
+  check_sort_options(options);
+  return run_job(inputs, output, options, Inputs::unsorted);
+}
+
 }  // namespace
 
 Stats sort(std::span<const std::filesystem::path> inputs, const std::filesystem::path& output,
            const Options& options) {
-  check_options(options, make_format(options)->traits(), inputs.size());
-  check_sort_options(options);
-  return run_job(inputs, output, options, Inputs::unsorted);
+  return sort_inputs(inputs, output, options);
+}
+
+Stats sort(std::span<const NamedSource> inputs, const NamedSink& output, const Options& options) {
+  return sort_inputs(inputs, output, options);
+}
+
+Stats sort(std::span<const NamedSource> inputs, const std::filesystem::path& output,
+           const Options& options) {
+  return sort_inputs(inputs, output, options);
+}
+
+Stats sort(std::span<const std::filesystem::path> inputs, const NamedSink& output,
+           const Options& options) {
+  return sort_inputs(inputs, output, options);
 }
 
 Stats sort(std::span<std::byte> records, const Options& options) {

@@ -89,11 +89,15 @@ void check_stream_options(const Options& options, const FormatTraits& traits, co
                                  : "";
   if (option.empty()) return;
   const bool pipe = run.input().is_stream;
+  const bool is_given = run.identity() == FileIdentity{};
   throw Error(
       ErrorCode::options,
       fmt::format("{}: is {}, in which {} can't find its way; {} first, or drop that option",
-                  run.path().string(), pipe ? "a pipe" : "compressed", option,
-                  pipe ? "write it to a file" : "decompress it"));
+                  run.path().string(),
+                  is_given ? "a stream"
+                  : pipe   ? "a pipe"
+                           : "compressed",
+                  option, pipe ? "write it to a file" : "decompress it"));
 }
 
 }  // namespace corank

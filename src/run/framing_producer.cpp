@@ -21,7 +21,7 @@ constexpr std::uint64_t margin_bytes = stream_margin_bytes;
 constexpr std::uint64_t batch_records = 256;
 constexpr std::uint64_t min_wanted_bytes = 4096;
 
-class RunSource final : public Source {
+class RunSource final : public ByteSource {
  public:
   explicit RunSource(const Run& run) : run_(run) {}
 

@@ -21,7 +21,7 @@ namespace corank {
 struct Stream {
   std::filesystem::path path;
   std::uint64_t offset = 0;                  // of its first byte in the file, for error messages
-  std::shared_ptr<Source> source = {};       // null if the bytes are in memory
+  std::shared_ptr<ByteSource> source = {};   // null if the bytes are in memory
   bool is_pipe = false;                      // the source may wait for its writer
   std::span<const std::byte> in_place = {};  // the bytes in memory
   std::uint64_t mapped_page_bytes = 0;       // page size of the mapping; 0 if not mapped

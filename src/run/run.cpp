@@ -31,9 +31,9 @@ constexpr std::byte nothing{};  // address of an empty run in memory
 
 // The bytes of a stream, of which the first can be seen before they are read. Bytes that are not
 // there yet are not waited for: a pipe may be fed only while another one is read, too.
-class Run::PeekableSource final : public Source {
+class Run::PeekableSource final : public ByteSource {
  public:
-  PeekableSource(std::filesystem::path path, std::unique_ptr<Source> source,
+  PeekableSource(std::filesystem::path path, std::unique_ptr<ByteSource> source,
                  bool accepts_any_format, bool decompress)
       : path_(std::move(path)),
         source_(std::move(source)),
@@ -86,7 +86,7 @@ class Run::PeekableSource final : public Source {
   }
 
   std::filesystem::path path_;
-  std::unique_ptr<Source> source_;
+  std::unique_ptr<ByteSource> source_;
   bool needs_check_;
   bool decompress_;
   std::uint64_t header_bytes_ = 0;
@@ -129,6 +129,20 @@ Run::Run(std::filesystem::path path, std::uint32_t record_bytes, const Opening& 
   else if (!input_.is_stream)
     file_.reset();
 }
+
+Run::Run(const NamedSource& source, const Opening& opening, std::stop_token stop)
+    : path_(source.name),
+      stop_(stop),
+      input_{.is_stream = true},
+      accepts_any_format_(opening.header_bytes.has_value()),
+      pipe_(std::make_shared<PeekableSource>(
+          path_,
+          open_source(source, opening.decompress, opening.max_decoder_bytes, std::move(stop)),
+          accepts_any_format_, opening.decompress)),
+      record_bytes_(1),
+      file_bytes_(0),
+      header_bytes_(opening.header_bytes.value_or(0)),
+      records_(0) {}
 
 Run::Run(FileDescriptor file, std::filesystem::path folder, std::uint32_t record_bytes,
          std::uint64_t records, std::uint64_t header_bytes)
@@ -178,7 +192,7 @@ std::shared_ptr<Run::PeekableSource> Run::open_stream(std::stop_token stop) cons
       decompress_);
 }
 
-std::shared_ptr<Source> Run::source(std::stop_token stop) const {
+std::shared_ptr<ByteSource> Run::source(std::stop_token stop) const {
   const std::shared_ptr<PeekableSource> source = open_stream(std::move(stop));
   source->skip(offset());
   return source;

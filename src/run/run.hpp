@@ -39,6 +39,8 @@ class Run {
       bool decompress = false)
       : Run(std::move(path), record_bytes,
             Opening{.keep_open = keep_open, .decompress = decompress}) {}
+  // Makes a run of a stream. Reading it throws Interrupted once `stop` is requested.
+  Run(const NamedSource& source, const Opening& opening, std::stop_token stop);
   // Makes a run of a file that an intermediate pass wrote.
   Run(FileDescriptor file, std::filesystem::path folder, std::uint32_t record_bytes,
       std::uint64_t records, std::uint64_t header_bytes = 0);
@@ -69,7 +71,7 @@ class Run {
   const InputStatus& input() const { return input_; }
   // Reads a stream from its beginning, without a header that was removed. Its first read() throws
   // Error if the first bytes show a format without plain records.
-  std::shared_ptr<Source> source(std::stop_token stop) const;
+  std::shared_ptr<ByteSource> source(std::stop_token stop) const;
   // Returns the first `bytes` bytes of a stream, or all if there are fewer. A pipe keeps these
   // bytes for source().
   std::vector<std::byte> begin(std::uint64_t bytes, std::stop_token stop);
@@ -142,7 +144,7 @@ class Run {
   InputStatus input_;
   bool decompress_ = false;
   bool accepts_any_format_ = true;  // whether its first bytes are not checked for other formats
-  std::shared_ptr<PeekableSource> pipe_;  // a pipe of which begin() has read
+  std::shared_ptr<PeekableSource> pipe_;  // a pipe of which begin() has read, or a given source
   std::uint32_t record_bytes_;
   std::uint64_t file_bytes_;
   std::uint64_t header_bytes_ = 0;

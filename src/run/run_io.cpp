@@ -64,6 +64,13 @@ bool lacks_bgzf_end(const Run& run) {
   return std::memcmp(bytes.data(), bgzf_end.data(), bytes.size()) != 0;
 }
 
+Run::Opening opening_of(const RecordFormat& format, const Options& options, bool keep_open) {
+  return {.keep_open = keep_open,
+          .decompress = options.decompress,
+          .max_decoder_bytes = memory_budget(options.memory_bytes),
+          .header_bytes = format.traits().header_bytes};
+}
+
 }  // namespace
 
 std::vector<Run> open_runs(std::span<const std::filesystem::path> paths, const RecordFormat& format,
@@ -75,11 +82,7 @@ std::vector<Run> open_runs(std::span<const std::filesystem::path> paths, const R
   runs.reserve(paths.size());
   for (const auto& path : paths) {
     if (options.stop.stop_requested()) throw Interrupted();
-    Run run(path, format.counted_bytes(),
-            {.keep_open = runs.size() < keep_open,
-             .decompress = options.decompress,
-             .max_decoder_bytes = memory_budget(options.memory_bytes),
-             .header_bytes = format.traits().header_bytes});
+    Run run(path, format.counted_bytes(), opening_of(format, options, runs.size() < keep_open));
     if (options.notice && lacks_bgzf_end(run))
       options.notice(fmt::format(
           "{}: lacks the empty block that BGZF files end with, so it may have been cut off; check "
@@ -95,6 +98,14 @@ std::vector<Run> open_runs(std::span<const std::filesystem::path> paths, const R
     run.stop_on(options.stop);
     runs.push_back(std::move(run));
   }
+  return runs;
+}
+
+std::vector<Run> open_runs(std::span<const NamedSource> sources, const RecordFormat& format,
+                           const Options& options) {
+  std::vector<Run> runs;
+  for (const NamedSource& source : sources)
+    runs.emplace_back(source, opening_of(format, options, true), options.stop);
   return runs;
 }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "corank/options.hpp"
+#include "corank/streams.hpp"
 #include "format/record_format.hpp"
 #include "run/run.hpp"
 
@@ -15,6 +16,10 @@ namespace corank {
 // Opens the runs. Throws Interrupted, and Error if a file cannot be opened or a pipe is named
 // twice.
 std::vector<Run> open_runs(std::span<const std::filesystem::path> paths, const RecordFormat& format,
+                           const Options& options);
+
+// Makes runs of streams.
+std::vector<Run> open_runs(std::span<const NamedSource> sources, const RecordFormat& format,
                            const Options& options);
 
 // Prepares the runs to be read as `io` says; returns the value of Stats::io. Io::automatic maps

@@ -20,8 +20,8 @@ inline InputStatus look_at(const std::filesystem::path& path, bool decompress = 
   return verify_input(path, open_input(path), decompress);
 }
 
-inline std::unique_ptr<Source> open(const std::filesystem::path& path,
-                                    const SourceSettings& settings = {}) {
+inline std::unique_ptr<ByteSource> open(const std::filesystem::path& path,
+                                        const SourceSettings& settings = {}) {
   auto file = std::make_shared<const FileDescriptor>(open_input(path));
   const InputStatus status = verify_input(path, *file, settings.decompress);
   return open_source(path, settings.keep_open ? std::move(file) : nullptr, status,
@@ -29,7 +29,7 @@ inline std::unique_ptr<Source> open(const std::filesystem::path& path,
 }
 
 // Reads the rest of the source in steps of several sizes.
-inline Bytes drain(Source& source) {
+inline Bytes drain(ByteSource& source) {
   Bytes all;
   for (const std::size_t step : {1, 3, 4096, 100'000})
     for (Bytes part(step);;) {

@@ -26,7 +26,7 @@ using namespace corank::test;
 namespace {
 
 // A source that gives `bytes` in pieces of any size, some of them empty, as a pipe does.
-class Pieces final : public Source {
+class Pieces final : public ByteSource {
  public:
   Pieces(Bytes bytes, std::size_t max_piece_bytes, std::uint64_t seed)
       : bytes_(std::move(bytes)), max_piece_bytes_(max_piece_bytes), random_(seed) {}
@@ -75,7 +75,7 @@ Bytes read_chunks(Stream stream, const KeyEncoding& encoding) {
 
 // An endless source of lines: a shared beginning and a number that grows by `step`. Records each
 // read.
-class Lines final : public Source {
+class Lines final : public ByteSource {
  public:
   Lines(std::string beginning, unsigned run, unsigned step, std::vector<unsigned>& reads,
         std::mutex& mutex)
