@@ -444,7 +444,7 @@ TEST_CASE("conditions") {
   CHECK(holds(error("b > -1"), "which is u8"));
   CHECK(holds(error("z > 1"), "at character 1, \"z\": no such field; the record has: a b c s t"));
   CHECK(holds(error("'z' > 1"), "at character 1, \"z\": no such field"));
-  CHECK(holds(error("'a > 1"), "quoted"));
+  CHECK(holds(error("'a > 1"), "quote"));
   CHECK(holds(error("a = 1"), "allowed: < <= == != >= >"));
   CHECK(holds(error("s == xyz"), "in quotes"));
   CHECK(holds(error("s == 'xyz"), "quoted"));
@@ -503,8 +503,7 @@ TEST_CASE("shapes that contradict the schema or one another are refused") {
   CHECK_THROWS_WITH(parse_tombstone("a"), ContainsSubstring("column=value"));
   CHECK(holds(refusal([](Options& options) { options.query.select = parse_select("a,a"); }),
               "twice"));
-  CHECK(holds(refusal([](Options& options) { options.query.select = parse_select("a,k:u8"); }),
-              "without types"));
+  CHECK_THROWS_WITH(parse_select("a,k:u64"), ContainsSubstring("without types"));
   CHECK(holds(refusal([](Options& options) { options.query.where = parse_where("a:u64 > 1"); }),
               "the type of the field"));
   CHECK(holds(refusal([](Options& options) {
