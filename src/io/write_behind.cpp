@@ -7,7 +7,7 @@ namespace corank {
 
 WriteBehind::WriteBehind(Write write, TraceRow row)
     : write_(std::move(write)),
-      verifier_(1, [](Look& look, unsigned) { look(); }),
+      verifier_(1, [](Verify& verify, unsigned) { verify(); }),
       writer_(1, [this, row](Job& job, unsigned) { this->write(job, row); }) {}
 
 void WriteBehind::add(std::span<const std::byte> bytes, Owner owner) {
@@ -16,10 +16,10 @@ void WriteBehind::add(std::span<const std::byte> bytes, Owner owner) {
   writer_.submit({bytes, std::move(owner), nullptr});
 }
 
-void WriteBehind::then(Look look) {
-  assert(look);
+void WriteBehind::then(Verify verify) {
+  assert(verify);
   verifier_.check();
-  writer_.submit({{}, nullptr, std::move(look)});
+  writer_.submit({{}, nullptr, std::move(verify)});
 }
 
 void WriteBehind::finish() {
@@ -33,7 +33,7 @@ void WriteBehind::abandon() noexcept {
 }
 
 void WriteBehind::write(Job& job, TraceRow row) {
-  if (job.look) return verifier_.submit(std::move(job.look));
+  if (job.verify) return verifier_.submit(std::move(job.verify));
   verifier_.check();
   Stopwatch writing(busy_, row, num_writes_++);
   write_(job.bytes);

@@ -20,7 +20,7 @@ class WriteBehind {
   // Writes the next bytes.
   using Write = std::function<void(std::span<const std::byte>)>;
   // Verifies written bytes.
-  using Look = std::function<void()>;
+  using Verify = std::function<void()>;
   // Keeps queued bytes alive and unchanged.
   using Owner = std::shared_ptr<const void>;
 
@@ -29,9 +29,9 @@ class WriteBehind {
   // Queues `bytes`, and releases `owner` once they are written or dropped. Throws the error of an
   // earlier write or verification, after which nothing more is written.
   void add(std::span<const std::byte> bytes, Owner owner);
-  // Queues `look`, to be called once everything queued before it is written. Calls are in order;
-  // `look` is released after its call, or when dropped.
-  void then(Look look);
+  // Queues `verify`, to be called once everything queued before it is written. Calls are in order;
+  // `verify` is released after its call, or when dropped.
+  void then(Verify verify);
   // Waits until everything queued is written and verified. Throws as add() does.
   void finish();
   // Drops the queue, and waits for the write and the verification in progress.
@@ -43,7 +43,7 @@ class WriteBehind {
   struct Job {
     std::span<const std::byte> bytes;
     Owner owner;
-    Look look;  // set if there are no bytes
+    Verify verify;  // set if there are no bytes
   };
 
   void write(Job& job, TraceRow row);
@@ -51,7 +51,7 @@ class WriteBehind {
   Write write_;
   StageClock busy_ = 0;
   std::uint64_t num_writes_ = 0;  // of the writing thread
-  WorkerQueue<Look> verifier_;
+  WorkerQueue<Verify> verifier_;
   WorkerQueue<Job> writer_;  // destroyed first: it hands over to the verifier
 };
 

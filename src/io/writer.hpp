@@ -77,10 +77,10 @@ class Writer {
   // Returns the size of the output so far, without kept bytes that are yet to be compared.
   std::uint64_t bytes() const { return bytes_ - compared_bytes_; }
 
-  // With direct I/O only: calls `look` once everything so far is written.
-  void then(WriteBehind::Look look) {
+  // With direct I/O only: calls `verify` once everything so far is written.
+  void then(WriteBehind::Verify verify) {
     assert(behind_);
-    behind_->then(std::move(look));
+    behind_->then(std::move(verify));
   }
   // Waits until everything is written and verified.
   void drain();

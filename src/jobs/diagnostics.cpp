@@ -21,7 +21,7 @@ Run range_of(const Run& run, const RecordFormat& format, const std::byte* row) {
   if (run.record_bytes() != format.record_bytes()) return run;
   const KeyLayout layout = format.keys().layout();
   const std::uint64_t first = lower_bound(run, layout, row);
-  return run.stretch(first, upper_bound(run, layout, row) - first);
+  return run.subspan(first, upper_bound(run, layout, row) - first);
 }
 
 // Returns the places of the first records, at most `max_places`, that have the key of `row` and

@@ -62,14 +62,12 @@ bool has_streams(std::span<const Run> runs) {
   return std::ranges::any_of(runs, &Run::is_stream);
 }
 
-// Returns the runs in the order in which they are merged. Runs that are read from start to end
-// count bytes. The minuend of an intersection or subtraction comes last; see SetOperation.
+// Returns the runs in the order in which they are merged. The minuend of an intersection or
+// subtraction comes last; see SetOperation.
 std::vector<Run> ordered(std::vector<Run> runs, const FormatTraits& traits, const Options& options,
                          Inputs inputs) {
   for (const Run& run : runs)
     if (run.is_stream() && inputs == Inputs::sorted) check_stream_options(options, traits, run);
-  if (has_streams(runs))
-    for (Run& run : runs) run.count_bytes();
   const OnEqual kind = options.query.on_equal;
   if (kind == OnEqual::intersect || kind == OnEqual::subtract)
     std::rotate(runs.begin(), runs.begin() + 1, runs.end());
@@ -349,7 +347,7 @@ void MergeJob::skip_written(std::span<Partition> partitions) {
           : cuts_.checked(done, runs_, std::vector<std::uint64_t>(runs_.size()));
   assert(cut.size() == runs_.size());
   for (std::size_t i = 0; i < runs_.size(); ++i)
-    runs_[i] = runs_[i].stretch(cut[i], runs_[i].records() - cut[i]);
+    runs_[i] = runs_[i].subspan(cut[i], runs_[i].records() - cut[i]);
   for (Partition& partition : partitions)
     partition = {partition.begin - done, partition.end - done};
 }

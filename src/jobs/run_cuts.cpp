@@ -72,10 +72,10 @@ std::uint64_t RunCuts::rank_behind(const std::vector<std::byte>& last,
 
 void RunCuts::keep_first(std::uint64_t count, std::span<Run> runs) const {
   if (!copies_)
-    for (Run& run : runs) run = run.stretch(0, std::min(count, run.records()));
+    for (Run& run : runs) run = run.subspan(0, std::min(count, run.records()));
   if (count >= records_of(runs)) return;
   const Positions end = at(count, runs);
-  for (std::size_t i = 0; i < runs.size(); ++i) runs[i] = runs[i].stretch(0, end[i]);
+  for (std::size_t i = 0; i < runs.size(); ++i) runs[i] = runs[i].subspan(0, end[i]);
 }
 
 std::vector<std::vector<Run>> RunCuts::stretches(std::span<const Run> runs,
@@ -97,7 +97,7 @@ std::vector<std::vector<Run>> RunCuts::stretches(std::span<const Run> runs,
     advance(partition.end);
     auto& parts = partitioned.emplace_back();
     for (std::size_t run = 0; run < runs.size(); ++run)
-      parts.push_back(runs[run].stretch(from[run], to[run] - from[run]));
+      parts.push_back(runs[run].subspan(from[run], to[run] - from[run]));
   }
   return partitioned;
 }

@@ -1,7 +1,7 @@
 // Full scan of one run: checks the order, sums the checksum, or visits every record.
 //
 // Blocks until the run is read; callbacks run on the calling thread. Runs of variable-length
-// records must count bytes (Run::count_bytes()). Throws Error if the run cannot be read, and
+// records must count bytes. Throws Error if the run cannot be read, and
 // Interrupted if its stop token asks for it.
 #pragma once
 

@@ -134,7 +134,7 @@ std::optional<TextHead> take_head(Run& run, const TextLayout& layout, const Text
     if (head.lacks_lines())
       throw Error(fmt::format("{}: ends within its {} header lines; correct {}",
                               run.path().string(), format.header_lines, Setting::header_lines));
-    run = run.behind(head.header_bytes(), head.num_lines());
+    run = run.without_header(head.header_bytes(), head.num_lines());
     return TextHead{terminated(head.comments(), format.terminator),
                     terminated(head.lines(), format.terminator),
                     terminated(head.names(), format.terminator)};

@@ -165,7 +165,7 @@ Run::Run(std::span<const std::byte> memory, std::string name, std::uint32_t reco
                     path_.string(), memory.size(), record_bytes));
 }
 
-Run Run::stretch(std::uint64_t first, std::uint64_t count) const {
+Run Run::subspan(std::uint64_t first, std::uint64_t count) const {
   assert(first <= records_ && count <= records_ - first);
   Run part = *this;
   part.first_ += first;
@@ -173,7 +173,7 @@ Run Run::stretch(std::uint64_t first, std::uint64_t count) const {
   return part;
 }
 
-Run Run::behind(std::uint64_t header_bytes, std::uint64_t header_lines) const {
+Run Run::without_header(std::uint64_t header_bytes, std::uint64_t header_lines) const {
   assert(record_bytes_ == 1);
   assert(is_stream() || header_bytes <= records_);
   Run rest = *this;
@@ -204,10 +204,12 @@ std::vector<std::byte> Run::begin(std::uint64_t bytes, std::stop_token stop) {
   return source->peek(bytes);
 }
 
-void Run::count_bytes() {
-  first_ *= record_bytes_;
-  records_ *= record_bytes_;
-  record_bytes_ = 1;
+Run Run::in_bytes() const {
+  Run bytes = *this;
+  bytes.first_ *= record_bytes_;
+  bytes.records_ *= record_bytes_;
+  bytes.record_bytes_ = 1;
+  return bytes;
 }
 
 bool Run::make_direct() {

@@ -1,7 +1,8 @@
 // A sorted input, or a span of its records: a file, a pipe or memory.
 //
-// Copies share the open file and the mapping. Positions and counts are in records, or in bytes
-// after count_bytes(). Const functions are thread-safe, except those of streams. Failures are
+// Copies share the open file and the mapping. Positions and counts are in records of record_bytes()
+// bytes. Where it is 1, as for variable-length records and for all runs of a merge that has a
+// stream, they are in bytes. Const functions are thread-safe, except those of streams. Failures are
 // thrown as Error.
 #pragma once
 
@@ -75,8 +76,8 @@ class Run {
   // Returns the first `bytes` bytes of a stream, or all if there are fewer. A pipe keeps these
   // bytes for source().
   std::vector<std::byte> begin(std::uint64_t bytes, std::stop_token stop);
-  // Makes it count bytes instead of records from now on.
-  void count_bytes();
+  // Returns the same run, counting bytes instead of records.
+  Run in_bytes() const;
 
   // Switches to direct I/O. Returns false if the file system does not support it.
   bool make_direct();
@@ -98,10 +99,10 @@ class Run {
   }
 
   // Returns the span of `count` records from `first` on.
-  Run stretch(std::uint64_t first, std::uint64_t count) const;
+  Run subspan(std::uint64_t first, std::uint64_t count) const;
   // Returns the run without a header of `header_bytes` bytes and `header_lines` lines. The run must
   // count bytes.
-  Run behind(std::uint64_t header_bytes, std::uint64_t header_lines = 0) const;
+  Run without_header(std::uint64_t header_bytes, std::uint64_t header_lines = 0) const;
   // Returns the whole run that this is a span of, without its header.
   Run whole() const;
 

@@ -98,6 +98,8 @@ std::vector<Run> open_runs(std::span<const std::filesystem::path> paths, const R
     run.stop_on(options.stop);
     runs.push_back(std::move(run));
   }
+  if (std::ranges::any_of(runs, &Run::is_stream))
+    std::ranges::transform(runs, runs.begin(), &Run::in_bytes);
   return runs;
 }
 

@@ -13,8 +13,8 @@
 
 namespace corank {
 
-// Opens the runs. Throws Interrupted, and Error if a file cannot be opened or a pipe is named
-// twice.
+// Opens the runs, which count bytes if one of them is a stream. Throws Interrupted, and Error if a
+// file cannot be opened or a pipe is named twice.
 std::vector<Run> open_runs(std::span<const std::filesystem::path> paths, const RecordFormat& format,
                            const Options& options);
 

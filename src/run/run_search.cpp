@@ -19,7 +19,7 @@ const TextLayout& lines_of(const RecordFormat& format) {
 std::uint64_t find(const Run& run, const RecordFormat& format, const RowBound& bound,
                    std::uint64_t end) {
   if (format.traits().has_fixed_size)
-    return lower_bound(run.stretch(0, end), bound.layout(), bound.record().data());
+    return lower_bound(run.subspan(0, end), bound.layout(), bound.record().data());
   return find_line(run, lines_of(format), *bound.layout().text, bound.record(), Bound::lower, 0,
                    end);
 }
@@ -30,7 +30,7 @@ void keep_range(std::span<Run> runs, const RecordFormat& format, const Query& qu
   for (Run& run : runs) {
     const std::uint64_t first = from ? find(run, format, *from, run.records()) : 0;
     const std::uint64_t end = to ? find(run, format, *to, run.records()) : run.records();
-    run = run.stretch(first, std::max(first, end) - first);
+    run = run.subspan(first, std::max(first, end) - first);
   }
 }
 

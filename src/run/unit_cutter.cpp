@@ -22,7 +22,7 @@ struct Probe {
 };
 
 // The rest of a chunk. `begin` counts from the first record that is in no unit.
-struct Stretch {
+struct ChunkRest {
   std::uint64_t begin;
   const std::byte* records;
 };
@@ -231,24 +231,24 @@ bool UnitCutter::sorts_before(std::uint32_t run, std::uint32_t other) const {
 std::vector<std::uint64_t> UnitCutter::cut(std::uint64_t records) const {
   const KeyLayout layout = encoding_.layout();
   // One array for all runs, so that a probe misses the cache at most once: at its record.
-  std::vector<Stretch> stretches;
-  std::vector<std::size_t> ends;  // of each run in `stretches`
+  std::vector<ChunkRest> rests;
+  std::vector<std::size_t> ends;  // of each run in `rests`
   std::vector<std::uint64_t> counts;
   for (const Window& window : windows_) {
     for (const ChunkRef& chunk : window.chunks) {
       const std::uint64_t from = std::max(window.begin, chunk->first);
       assert(from <= chunk->first + chunk->count);
-      stretches.push_back(
+      rests.push_back(
           {from - window.begin, chunk->records() + (from - chunk->first) * layout.record_bytes});
     }
-    ends.push_back(stretches.size());
+    ends.push_back(rests.size());
     counts.push_back(window.end - window.begin);
   }
   const auto co_rank_by = [&]<int W>(std::integral_constant<int, W>) {
     const auto probe = [&](std::size_t run, std::uint64_t index) {
-      const Stretch* stretch = stretches.data() + ends[run] - 1;
-      while (stretch->begin > index) --stretch;
-      const std::byte* record = stretch->records + (index - stretch->begin) * layout.record_bytes;
+      const ChunkRest* rest = rests.data() + ends[run] - 1;
+      while (rest->begin > index) --rest;
+      const std::byte* record = rest->records + (index - rest->begin) * layout.record_bytes;
       return Probe<W>{encode<W>(layout, record), record};
     };
     const auto less = [&](const Probe<W>& x, const Probe<W>& y) {
