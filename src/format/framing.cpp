@@ -9,6 +9,7 @@
 #include <numeric>
 
 #include "corank/error.hpp"
+#include "util/cpu_features.hpp"
 #include "util/setting_format.hpp"
 
 #ifdef __x86_64__
@@ -17,6 +18,20 @@
 
 namespace corank {
 namespace {
+
+std::size_t find_ends_portable(std::span<const std::byte> bytes, char terminator,
+                               std::span<std::uint32_t> ends, std::size_t& scanned) {
+  const std::byte* at = bytes.data();
+  const std::byte* const end = at + bytes.size();
+  std::size_t count = 0;
+  for (; count + min_ends_room <= ends.size(); ++count) {
+    at = detail::find_char(at, end, terminator);
+    if (at == end) break;
+    ends[count] = static_cast<std::uint32_t>(at++ - bytes.data());
+  }
+  scanned = static_cast<std::size_t>(at - bytes.data());
+  return count;
+}
 
 #ifdef __x86_64__
 // Prefetch distance of the search for terminators, in bytes. Larger than other distances, because
@@ -224,7 +239,7 @@ class Index {
 };
 
 void index_lines(const TextLayout& layout, std::span<const std::byte> bytes, Index& index) {
-  FindEnds* const find_ends = best_find_ends();
+  FindEnds* const find_ends = find_ends_kernels().front();
   std::array<std::uint32_t, 1024> ends;
   for (std::size_t from = 0; from < bytes.size();) {
     if (index.room() == 0) return;
@@ -305,42 +320,15 @@ void index_pairs(const TextLayout& layout, bool at_end, Index& index) {
 
 }  // namespace
 
-std::size_t find_ends_portable(std::span<const std::byte> bytes, char terminator,
-                               std::span<std::uint32_t> ends, std::size_t& scanned) {
-  const std::byte* at = bytes.data();
-  const std::byte* const end = at + bytes.size();
-  std::size_t count = 0;
-  for (; count + min_ends_room <= ends.size(); ++count) {
-    at = detail::find_char(at, end, terminator);
-    if (at == end) break;
-    ends[count] = static_cast<std::uint32_t>(at++ - bytes.data());
-  }
-  scanned = static_cast<std::size_t>(at - bytes.data());
-  return count;
-}
-
-FindEnds* find_ends_avx2() {
+std::span<FindEnds* const> find_ends_kernels() {
+  static const std::vector<FindEnds*> kernels = supported<FindEnds*>({
 #ifdef __x86_64__
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") &&
-      __builtin_cpu_supports("popcnt"))
-    return find_ends_by_64;
+      {cpu_features().has_avx512_bytes, find_ends_by_mask},
+      {cpu_features().has_avx2, find_ends_by_64},
 #endif
-  return nullptr;
-}
-
-FindEnds* find_ends_avx512() {
-#ifdef __x86_64__
-  if (__builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vbmi2"))
-    return find_ends_by_mask;
-#endif
-  return nullptr;
-}
-
-FindEnds* best_find_ends() {
-  static FindEnds* const best = find_ends_avx512() ? find_ends_avx512()
-                                : find_ends_avx2() ? find_ends_avx2()
-                                                   : find_ends_portable;
-  return best;
+      {true, find_ends_portable},
+  });
+  return kernels;
 }
 
 Indexed index_records(const TextLayout& layout, std::span<const std::byte> bytes, bool at_end,

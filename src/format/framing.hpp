@@ -110,9 +110,7 @@ std::string advice_on_disorder(const TextLayout& layout, std::uint64_t record);
 inline constexpr std::size_t min_ends_room = 64;
 using FindEnds = std::size_t(std::span<const std::byte> bytes, char terminator,
                              std::span<std::uint32_t> ends, std::size_t& scanned);
-FindEnds find_ends_portable;
-FindEnds* find_ends_avx2();    // null if the processor lacks AVX2
-FindEnds* find_ends_avx512();  // null if the processor lacks AVX-512
-FindEnds* best_find_ends();
+// Returns the implementations that this processor supports, the fastest first.
+std::span<FindEnds* const> find_ends_kernels();
 
 }  // namespace corank

@@ -57,8 +57,8 @@ class GatherWriter {
     } else {
       std::memcpy(to, from, bytes);
     }
-    __builtin_prefetch(from + fetched_ahead_by_turns_bytes);
-    __builtin_prefetch(to + text_fetched_ahead_bytes, 1);
+    __builtin_prefetch(from + many_runs_prefetch_bytes);
+    __builtin_prefetch(to + text_prefetch_bytes, 1);
     return to + bytes;
   }
 

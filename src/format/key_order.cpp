@@ -6,6 +6,8 @@
 #include <cstring>
 #include <type_traits>
 
+#include "util/cpu_features.hpp"
+
 #ifdef __x86_64__
 #include <immintrin.h>
 #endif
@@ -90,7 +92,7 @@ Neighbours compare_by(const KeyPiece& piece, std::uint32_t stride, const std::by
   const std::byte* const number = records + piece.offset;
 #ifdef __x86_64__
   if constexpr (sizeof(Number) == 8)
-    if ((stride == 16 || stride == 8) && __builtin_cpu_supports("avx2")) {
+    if ((stride == 16 || stride == 8) && cpu_features().has_avx2) {
       if (stride == 16 && !piece.big_endian) return compare_by_16(number, flip, count);
       const auto compare = stride == 16       ? compare_integers_avx2<Number, true, 16>
                            : piece.big_endian ? compare_integers_avx2<Number, true, 8>

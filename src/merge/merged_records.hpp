@@ -35,7 +35,7 @@ class MergedRecords {
       : words_(words),
         run_mask_((std::uint64_t{1} << run_bits) - 1),
         record_bytes_(record_bytes),
-        into_first_cache_(first_cache_takes_many()),
+        into_first_cache_(prefers_l1_prefetch()),
         runs_(runs) {
     assert(Bytes == 0 || Bytes == record_bytes);
     assert(run_bits < 63 && record_bytes != 0);

@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "merge/word_kernel.hpp"
+#include "util/cpu_features.hpp"
 
 #ifdef __SSE2__
 #include <emmintrin.h>
@@ -47,11 +48,7 @@ inline void copy_bytes(std::byte* to, const std::byte* from, std::uint64_t bytes
 // Intel, and on the AMD cores that can be told by VP2INTERSECT. Tuned by bench-cpu; see
 // docs/tuning.md.
 inline bool streaming_overlaps() {
-#ifdef __x86_64__
-  return __builtin_cpu_is("intel") || __builtin_cpu_supports("avx512vp2intersect");
-#else
-  return false;
-#endif
+  return cpu_features().is_intel || cpu_features().has_avx512_vp2intersect;
 }
 
 // Writes pieces contiguously by ordinary stores. The caller may also fill window(), up to

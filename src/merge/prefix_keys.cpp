@@ -24,8 +24,8 @@ const PrefixRef& entry_at(const std::byte* record) {
 // Prefetches a later prefix reference and a later record, one cache line each; prefetches that are
 // issued together may be dropped.
 [[gnu::always_inline]] inline void prefetch_ahead(const PrefixRef& entry) {
-  __builtin_prefetch(record_of(entry) + text_fetched_ahead_bytes);
-  __builtin_prefetch(reinterpret_cast<const std::byte*>(&entry) + fetched_ahead_bytes);
+  __builtin_prefetch(record_of(entry) + text_prefetch_bytes);
+  __builtin_prefetch(reinterpret_cast<const std::byte*>(&entry) + sequential_prefetch_bytes);
 }
 
 }  // namespace
@@ -176,7 +176,7 @@ bool TextWords::share_words(std::uint32_t word, const std::byte* records, std::s
     const unsigned unwanted_bits = 64 - 8 * word;
     bool share = true;
     for (std::size_t i = 0; i < count; ++i) {
-      __builtin_prefetch(records + i * sizeof(PrefixRef) + fetched_ahead_bytes);
+      __builtin_prefetch(records + i * sizeof(PrefixRef) + sequential_prefetch_bytes);
       const std::uint64_t here = entry_at(records + i * sizeof(PrefixRef)).word;
       share &= (here ^ wanted.word) >> unwanted_bits == 0 && ((here ^ flip) & 0xff) >= word;
     }

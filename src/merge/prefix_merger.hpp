@@ -245,7 +245,7 @@ class PrefixMerger {
     // neither is prefetched here.
     const std::uint64_t fetched_ahead = record_bytes > line_bytes || (text_ && !of_entries)
                                             ? stretch.count
-                                            : fetched_ahead_bytes / record_bytes;
+                                            : sequential_prefetch_bytes / record_bytes;
     for (std::uint64_t first = 0; first < stretch.count; first += batch) {
       const std::uint64_t count = std::min(stretch.count - first, batch);
       const std::byte* records = stretch.records + first * record_bytes;

@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 namespace corank {
 
@@ -86,10 +87,10 @@ struct WordKernel {
   StreamLines* stream_lines;
 };
 
-enum class Simd { none, neon, avx2, avx512 };
-
-// Returns null if this processor, or this build, lacks the instruction set.
-const WordKernel* word_kernel(Simd simd);
-const WordKernel& best_word_kernel();
+// Returns the kernels that this processor supports, the fastest first.
+std::span<const WordKernel* const> word_kernels();
+inline const WordKernel& best_word_kernel() {
+  return *word_kernels().front();
+}
 
 }  // namespace corank

@@ -1,8 +1,9 @@
-#include <initializer_list>
+#include <vector>
 
 #include "merge/word_kernel.hpp"
 #include "merge/word_kernel_loops.hpp"
 #include "util/branchless.hpp"
+#include "util/cpu_features.hpp"
 #include "util/nontemporal_lines.hpp"
 
 namespace corank {
@@ -58,27 +59,18 @@ extern const WordKernel avx2_word_kernel, avx512_word_kernel;
 extern const WordKernel neon_word_kernel;
 #endif
 
-const WordKernel* word_kernel(Simd simd) {
-  if (simd == Simd::none) return &portable_kernel;
+std::span<const WordKernel* const> word_kernels() {
+  static const std::vector<const WordKernel*> kernels = supported<const WordKernel*>({
 #ifdef CORANK_X86_KERNELS
-  if (simd == Simd::avx2 && __builtin_cpu_supports("avx2")) return &avx2_word_kernel;
-  if (simd == Simd::avx512 && __builtin_cpu_supports("avx512vl") &&
-      __builtin_cpu_supports("avx512dq"))
-    return &avx512_word_kernel;
+      {cpu_features().has_avx512, &avx512_word_kernel},
+      {cpu_features().has_avx2, &avx2_word_kernel},
 #endif
 #ifdef __aarch64__
-  if (simd == Simd::neon) return &neon_word_kernel;  // every 64-bit Arm processor has it
+      {cpu_features().has_neon, &neon_word_kernel},
 #endif
-  return nullptr;
-}
-
-const WordKernel& best_word_kernel() {
-  static const WordKernel& best = []() -> const WordKernel& {
-    for (const Simd simd : {Simd::avx512, Simd::avx2, Simd::neon})
-      if (const WordKernel* kernel = word_kernel(simd)) return *kernel;
-    return portable_kernel;
-  }();
-  return best;
+      {true, &portable_kernel},
+  });
+  return kernels;
 }
 
 }  // namespace corank

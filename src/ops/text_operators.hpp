@@ -104,7 +104,7 @@ class TextTileOperators {
       batched_ += part_end - first;
       for (; first < part_end; ++first, ++to) {
         std::memcpy(to, entry_at(first), sizeof(PrefixRef));
-        __builtin_prefetch(record_of(*to) + fetched_ahead_by_turns_bytes);
+        __builtin_prefetch(record_of(*to) + many_runs_prefetch_bytes);
       }
       if (batched_ == batch_records) take_batch();
     }

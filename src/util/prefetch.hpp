@@ -5,14 +5,16 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "util/cpu_features.hpp"
+
 namespace corank {
 
 // Distance for sequential reads, since the hardware prefetcher stops at page boundaries.
-inline constexpr std::uint64_t fetched_ahead_bytes = 2048;
+inline constexpr std::uint64_t sequential_prefetch_bytes = 2048;
 // Distance for variable-length records, which take less work per byte, and for their destination.
-inline constexpr std::uint64_t text_fetched_ahead_bytes = 4096;
+inline constexpr std::uint64_t text_prefetch_bytes = 4096;
 // Distance for the records of many runs, which are read alternately.
-inline constexpr std::uint64_t fetched_ahead_by_turns_bytes = 512;
+inline constexpr std::uint64_t many_runs_prefetch_bytes = 512;
 
 // Prefetches the first `max_bytes` of a range; the hardware prefetcher fetches the rest. Targets
 // L2, since L1 can wait for few lines at a time; with `Cache` 1 it targets L1. Always inlined: GCC
@@ -26,12 +28,8 @@ template <int Cache = 2>
 
 // Returns whether L1 is the better target for records that a merge needs soon: true on AMD
 // processors. Tuned by bench-cpu; see docs/tuning.md.
-inline bool first_cache_takes_many() {
-#ifdef __x86_64__
-  return __builtin_cpu_is("amd");
-#else
-  return false;
-#endif
+inline bool prefers_l1_prefetch() {
+  return cpu_features().is_amd;
 }
 
 }  // namespace corank

@@ -7,10 +7,10 @@
 #include <vector>
 
 #include "format/key_order.hpp"
+#include "util/cpu_features.hpp"
 #include "util/prefetch.hpp"
 
 #ifdef __x86_64__
-#include <cpuid.h>
 #include <immintrin.h>
 #endif
 
@@ -170,7 +170,7 @@ CORANK_VAES std::uint64_t sum_two_chains(std::span<const std::byte> records,
     __m256i states = load_blocks(record);
     std::uint32_t at = 32;
     for (; at + 32 <= record_bytes; at += 32) {
-      const std::byte* const later = record + at + fetched_ahead_bytes;
+      const std::byte* const later = record + at + sequential_prefetch_bytes;
       if (later < end) __builtin_prefetch(later);
       states = _mm256_aesenc_epi128(states, load_blocks(record + at));
     }
@@ -230,7 +230,7 @@ CORANK_VAES OrderedSum sum_ascending_by_16(std::span<const std::byte> records,
   const std::byte* at = records.data();
   const std::byte* const end = at + records.size();
   for (; end - at >= 80; at += 64) {  // four records, and the one after them
-    __builtin_prefetch(at + fetched_ahead_bytes);
+    __builtin_prefetch(at + sequential_prefetch_bytes);
     const __m256i blocks[2] = {load_blocks(at), load_blocks(at + 32)};
     for (int i = 0; i < 2; ++i) sums[i] = _mm256_add_epi64(sums[i], mix_two(blocks[i]));
     const __m256i last = words(blocks[0], blocks[1]);
@@ -267,23 +267,7 @@ CORANK_VAES OrderedSum sum_ascending(std::span<const std::byte> records, std::ui
   // The first record was compared with itself, which counts only with `or_equal`.
   return {sum, steps + !or_equal == records.size() / record_bytes};
 }
-
-// Asks cpuid, since __builtin_cpu_supports() of Clang 16 does not know VAES.
-bool has_vaes() {
-  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
-  return __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_VAES) != 0;
-}
 #endif
-
-std::vector<FingerprintSum> find_sums() {
-  std::vector<FingerprintSum> sums;
-#ifdef __x86_64__
-  if (has_vaes() && __builtin_cpu_supports("avx2")) sums.push_back(sum_wide_rounds);
-  if (__builtin_cpu_supports("aes")) sums.push_back(sum_rounds);
-#endif
-  sums.push_back(portable_fingerprint);
-  return sums;
-}
 
 }  // namespace
 
@@ -318,7 +302,13 @@ std::optional<OrderedSum> sum_and_order([[maybe_unused]] FingerprintSum sum,
 }
 
 std::span<const FingerprintSum> fingerprint_sums() {
-  static const std::vector<FingerprintSum> sums = find_sums();
+  static const std::vector<FingerprintSum> sums = supported<FingerprintSum>({
+#ifdef __x86_64__
+      {cpu_features().has_vaes, sum_wide_rounds},
+      {cpu_features().has_aes, sum_rounds},
+#endif
+      {true, portable_fingerprint},
+  });
   return sums;
 }
 

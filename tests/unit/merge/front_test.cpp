@@ -11,7 +11,6 @@
 #include "merge/word_merger.hpp"
 #include "support/catch.hpp"
 #include "support/support.hpp"
-#include "support/word_kernels.hpp"
 
 namespace corank {
 namespace {
@@ -87,7 +86,7 @@ constexpr std::uint64_t sign = std::uint64_t{1} << 63;
 
 TEST_CASE("fronts of two runs of words are merged, and what is left is little", "[front]") {
   Random random(2);
-  for (const WordKernel* kernel : kernels())
+  for (const WordKernel* kernel : word_kernels())
     for (const bool unsigned_order : {false, true})
       for (const std::size_t a_count : {0u, 8u, 9u, 100u, 300u, 70'000u})
         for (const std::size_t b_count : {1u, 50u, 70u, 60'001u})
@@ -140,7 +139,7 @@ TEST_CASE("fronts of two runs of words are merged, and what is left is little", 
 
 TEST_CASE("two runs of 16-byte records are merged stably, whatever their key", "[front]") {
   Random random(3);
-  const auto all_kernels = kernels();
+  const auto all_kernels = word_kernels();
   for (const std::uint32_t offset : {0u, 3u, 8u})
     for (const bool big_endian : {false, true})
       for (const std::uint64_t flip : {std::uint64_t{0}, sign, ~std::uint64_t{0}, ~sign})
@@ -277,7 +276,7 @@ TEST_CASE("of two runs that are out of order nothing is read that is not theirs"
     Words a(9), b(1'015), out(a.size() + b.size());
     mislead(a, b, 1'007, [](std::size_t i) { return static_cast<Word>(i); });
     const Guarded a_run(a), b_run(b);
-    for (const WordKernel* kernel : kernels())
+    for (const WordKernel* kernel : word_kernels())
       for (const bool unsigned_order : {false, true})
         CHECK_FALSE(WordMerger(*kernel).merge_front(a_run.values(), b_run.values(), unsigned_order,
                                                     out.data()));

@@ -13,7 +13,6 @@
 #include "merge/tile_merger.hpp"
 #include "support/catch.hpp"
 #include "support/support.hpp"
-#include "support/word_kernels.hpp"
 
 namespace corank {
 namespace {
@@ -107,7 +106,7 @@ TEST_CASE("words: all of up to three runs of up to five words are merged", "[wor
   };
   extend(extend, {});
   REQUIRE(runs.size() == 56);
-  for (const WordKernel* kernel : kernels()) {
+  for (const WordKernel* kernel : word_kernels()) {
     int wrong = 0;
     for (const Words& a : runs)
       for (const Words& b : runs) {
@@ -122,7 +121,7 @@ TEST_CASE("words: all of up to three runs of up to five words are merged", "[wor
 
 TEST_CASE("words: long and lopsided runs are merged", "[word]") {
   Random random(1);
-  for (const WordKernel* kernel : kernels())
+  for (const WordKernel* kernel : word_kernels())
     for (const std::size_t k : {1u, 2u, 3u, 16u, 100u, 1'000u})
       for (const unsigned shift : {0u, 40u, 61u})
         for (const bool lopsided : {false, true}) {
@@ -137,7 +136,7 @@ TEST_CASE("words: long and lopsided runs are merged", "[word]") {
 
 TEST_CASE("words: a short run behind many words that are the greatest is merged", "[word]") {
   const Words greatest(10'000, INT64_MAX);
-  for (const WordKernel* kernel : kernels())
+  for (const WordKernel* kernel : word_kernels())
     for (const std::vector<Words>& runs : {std::vector{greatest, {1, 2, INT64_MAX}},
                                            {greatest, {1, INT64_MAX}, {0, 2}},
                                            {greatest, greatest, {3}, greatest, {1, 2}}})
@@ -146,7 +145,7 @@ TEST_CASE("words: a short run behind many words that are the greatest is merged"
 
 TEST_CASE("words: keys are read and packed alike by every kernel", "[word]") {
   Random random(4);
-  for (const WordKernel* kernel : kernels())
+  for (const WordKernel* kernel : word_kernels())
     for (const std::uint64_t stride : {8u, 16u, 24u, 100u})
       for (const std::uint64_t count : {0u, 1u, 2u, 7u, 64u, 101u})
         for (const bool swap : {false, true})
@@ -181,7 +180,7 @@ TEST_CASE("words: keys are read and packed alike by every kernel", "[word]") {
 
 TEST_CASE("words: neighbours that only their runs tell apart are found", "[word]") {
   const Packing packing{0, 0, 3};
-  for (const WordKernel* kernel : kernels())
+  for (const WordKernel* kernel : word_kernels())
     for (std::size_t count = 0; count < 40; ++count) {
       Words words(count);
       for (std::size_t i = 0; i < count; ++i) words[i] = static_cast<Word>(i << 3 | i % 8);
@@ -199,7 +198,7 @@ TEST_CASE("words: neighbours that only their runs tell apart are found", "[word]
 TEST_CASE("words: the order of what ties is told", "[word]") {
   constexpr unsigned shift = 3;
   Random random(6);
-  for (const WordKernel* kernel : kernels())
+  for (const WordKernel* kernel : word_kernels())
     for (std::size_t count = 0; count < 40; ++count)
       for (int round = 0; round < 50; ++round) {
         std::vector<std::uint64_t> words(count), further(count);
@@ -233,7 +232,7 @@ TEST_CASE("what ties is merged stably, in order as it is or not", "[word]") {
   };
   const detail::ExtractedWords<Long, decltype(key_of)> keys(key_of);
   Random random(7);
-  for (const WordKernel* kernel : kernels())
+  for (const WordKernel* kernel : word_kernels())
     for (const std::size_t k : {2u, 50u})
       // The number of distinct values of each word: many groups of equal keys, few long groups, and
       // equal prefixes that the second or the third word decides.
@@ -268,7 +267,7 @@ TEST_CASE("records of a run that tie and are out of order are found", "[word]") 
   const detail::ExtractedWords<Long, decltype(key_of)> keys(key_of);
   Random random(8);
   int tried = 0;
-  for (const WordKernel* kernel : kernels())
+  for (const WordKernel* kernel : word_kernels())
     for (const std::size_t k : {1u, 2u, 50u})
       // Equal prefixes whose records are already in order across the runs, mostly, and some that
       // are not.
@@ -344,7 +343,7 @@ TEMPLATE_TEST_CASE("tiles are merged by every kernel", "[word]", Pair, Wide) {
   };
   const detail::ExtractedWords<TestType, decltype(key_of)> keys(key_of);
   Random random(3);
-  for (const WordKernel* kernel : kernels())
+  for (const WordKernel* kernel : word_kernels())
     for (const std::size_t k : {1u, 2u, 30u, 700u})
       for (const unsigned bits : {0u, 3u, 20u, 64u}) {
         CAPTURE(kernel->carries, k, bits);
@@ -371,9 +370,8 @@ TEMPLATE_TEST_CASE("tiles are merged by every kernel", "[word]", Pair, Wide) {
 }
 
 TEST_CASE("pieces of every size are streamed to where they belong", "[word]") {
-  const Simd simd = GENERATE(Simd::none, Simd::neon, Simd::avx2, Simd::avx512);
-  const WordKernel* const kernel = word_kernel(simd);
-  if (!kernel) return;
+  const auto index = GENERATE(range(std::size_t{0}, word_kernels().size()));
+  const WordKernel* const kernel = word_kernels()[index];
   Random random(5);
   std::vector<std::byte> from(40'000), out(from.size() + 64);
   for (std::byte& byte : from) byte = static_cast<std::byte>(random());
