@@ -15,7 +15,6 @@
 namespace corank {
 namespace {
 
-using test::kernels;
 using test::Random;
 using Words = std::vector<Word>;
 

@@ -17,7 +17,6 @@
 namespace corank {
 namespace {
 
-using test::kernels;
 using Random = std::mt19937_64;
 using Words = std::vector<Word>;
 
