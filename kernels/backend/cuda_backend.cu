@@ -53,8 +53,8 @@ class RecordLane {
     constexpr std::uint64_t runs = device::detail::max_fan_in + 1;
     for (std::uint64_t run = 0; run < runs; ++run) append_run(0, unit_records_ / runs);
     reserve_out();
-    if (config.shape && DeviceOperators::fits(*config.shape))
-      shaper_.emplace(*config.shape, layout_, unit_records_);
+    if (config.operators && DeviceOperators::fits(*config.operators))
+      operators_.emplace(*config.operators, layout_, unit_records_);
   }
 
   Found merge(const WorkUnit& unit, std::byte* output) {
@@ -68,14 +68,15 @@ class RecordLane {
     return found;
   }
 
-  std::optional<MergedUnit> shape(std::byte* output) {
-    std::optional<MergedUnit> shaped;
-    if (!shaper_) return shaped;
+  std::optional<TileOutput> operate(std::byte* output) {
+    std::optional<TileOutput> operated;
+    if (!operators_) return operated;
     wait_for(stream_.get(), merged_.get(), [&] {
-      shaped = shaper_->download(output, look_, &staging_.found()->out_of_order, stream_.get());
-      if (!shaped) download(output);
+      operated =
+          operators_->download(output, look_, &staging_.found()->out_of_order, stream_.get());
+      if (!operated) download(output);
     });
-    return shaped;
+    return operated;
   }
 
  private:
@@ -155,8 +156,8 @@ class RecordLane {
           <<<look_grid, block_threads, 0, stream>>>(out_.get(), records, layout_, lanes, found);
       check_launch("look_at_merged");
     }
-    if (shaper_)
-      shaper_->enqueue(out_.get(), records, staging_.scratch(), stream);
+    if (operators_)
+      operators_->enqueue(out_.get(), records, staging_.scratch(), stream);
     else
       download(output);
     CORANK_CUDA(
@@ -180,7 +181,7 @@ class RecordLane {
   std::size_t out_bytes_ = 0;
   DeviceArray<std::byte> out_;
   std::uint64_t unit_bytes_ = 0;
-  std::optional<DeviceOperatorRunner> shaper_;  // absent if the device applies no chain
+  std::optional<DeviceOperatorRunner> operators_;  // absent if the device applies no chain
   // Located keys before and after the merge.
   DeviceArray<typename Merged<W>::Key> keys_[2];
   DeviceArray<std::uint32_t> locators_[2];

@@ -18,7 +18,6 @@
 #include "kernels/backend/staging.cuh"
 #include "ops/merged_unit.hpp"
 #include "ops/operator_chain.hpp"
-#include "ops/text_operators.hpp"
 #include "ops/unit_operators.hpp"
 
 namespace corank {
@@ -41,7 +40,8 @@ inline void touch(std::span<std::byte> memory, unsigned threads) {
 // - Lane::Order, the order of the records as kernels take it, made from a KeyEncoding;
 // - a constructor from an Order and the BackendConfig;
 // - Found merge(const WorkUnit&, std::byte* output), not called for units without records;
-// - std::optional<MergedUnit> shape(std::byte* output), called next if there is an operator chain.
+// - std::optional<TileOutput> operate(std::byte* output), called next if there is an operator
+// chain.
 //   It returns nothing if the host must apply the chain to the records in `output`.
 template <class Lane>
 class DeviceBackend final : public Backend {
@@ -51,8 +51,7 @@ class DeviceBackend final : public Backend {
         description_(std::move(description)),
         threads_(config.threads),
         look_(config.look),
-        operators_(config.shape),
-        text_operators_(config.text_operators),
+        operators_(config.operators),
         fingerprint_(config.fingerprint),
         order_((CORANK_CUDA(cudaSetDevice(device)), *config.encoding)) {
     for (unsigned i = 0; i < config.tokens; ++i) {
@@ -69,23 +68,19 @@ class DeviceBackend final : public Backend {
     const Found found = lane->merge(unit, output);
     if (found.out_of_order != in_order) throw disorder_of(unit, found.out_of_order);
     if (look_) check_merged(found);
-    if (text_operators_) {
-      std::optional<MergedUnit> shaped = lane->shape(output);
-      return shaped ? std::move(*shaped)
-                    : apply_to_text(*text_operators_, unit, {output, unit.bytes}, fingerprint_);
-    }
-    if (operators_) {
-      std::optional<MergedUnit> shaped = lane->shape(output);
-      if (!shaped)
-        shaped = apply_to_unit(*operators_, unit, {output, unit.bytes}, fingerprint_);
-      else if (look_)
-        shaped->fingerprint = found.written;
-      if (look_) shaped->read = found.read;
-      return std::move(*shaped);
-    }
     MergedUnit merged;
-    merged.pieces = {{output, unit.bytes}};
-    if (look_) merged.look = UnitProof{found.read, found.written, found.last_offset};
+    if (!operators_) {
+      merged.pieces = {{output, unit.bytes}};
+      if (look_) merged.proof = UnitProof{found.read, found.written, found.last_offset};
+      return merged;
+    }
+    if (std::optional<TileOutput> operated = lane->operate(output)) {
+      if (look_) operated->left_out += found.written;
+      merged.tiles.push_back(std::move(*operated));
+    } else {
+      merged = apply_to_unit(*operators_, unit, {output, unit.bytes}, fingerprint_);
+    }
+    if (look_) merged.read = found.read;
     return merged;
   }
 
@@ -154,7 +149,6 @@ class DeviceBackend final : public Backend {
   unsigned threads_;
   bool look_;
   const OperatorChain* operators_;
-  const TextOperatorChain* text_operators_;
   FingerprintSum fingerprint_;
   typename Lane::Order order_;
   std::vector<std::unique_ptr<Lane>> lanes_;

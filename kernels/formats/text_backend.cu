@@ -43,8 +43,8 @@ class TextLane {
         found_(pinned_array<Found>(1)) {
     // Reserves memory for as many runs as need two merge passes; more runs need little more.
     constexpr std::uint64_t runs = device::detail::max_fan_in + 1;
-    if (config.text_operators && DeviceTextOperators::fits(*config.text_operators))
-      shaper_.emplace(*config.text_operators);
+    if (config.operators && DeviceTextOperators::fits(*config.operators))
+      operators_.emplace(*config.operators);
     reserve_records(config.unit_records);
     staging_.reserve(2 * runs, config.unit_bytes + config.unit_records * sizeof(PrefixRef));
     runs_.assign(runs, {placed_.get(), nullptr, config.unit_records / runs});
@@ -61,16 +61,13 @@ class TextLane {
     return found_[0];
   }
 
-  std::optional<MergedUnit> shape(std::byte* output) {
-    std::optional<MergedUnit> shaped;
-    if (!shaper_) return shaped;
-    shaped = shaper_->download(less(true), unit_bytes_, staging_.staged_bytes(), output, look_,
-                               stream_.get(), merged_.get());
-    if (shaped)
-      shaped->shaped.front().left_out += found_[0].written;
-    else
-      wait_for(stream_.get(), merged_.get(), [&] { download(output); });
-    return shaped;
+  std::optional<TileOutput> operate(std::byte* output) {
+    std::optional<TileOutput> operated;
+    if (!operators_) return operated;
+    operated = operators_->download(less(true), unit_bytes_, staging_.staged_bytes(), output, look_,
+                                    stream_.get(), merged_.get());
+    if (!operated) wait_for(stream_.get(), merged_.get(), [&] { download(output); });
+    return operated;
   }
 
  private:
@@ -100,7 +97,7 @@ class TextLane {
   }
   // The output buffer doubles as temporary storage until the gather.
   void reserve_out(std::uint64_t unit_bytes, std::uint64_t records) {
-    if (shaper_) shaper_->reserve(records, unit_bytes);
+    if (operators_) operators_->reserve(records, unit_bytes);
     std::size_t for_merge = 0, for_ends = 0;
     CORANK_CUDA(merge_entries(nullptr, for_merge));
     CORANK_CUDA(find_ends(nullptr, for_ends, records));
@@ -163,8 +160,8 @@ class TextLane {
           out_.get(), ends_.get(), records, order_.layout, lanes, found);
       check_launch("look_at_text");
     }
-    if (shaper_)
-      shaper_->enqueue(less(true), sorted_.get(), records, placed_.get(), ends_.get(), stream);
+    if (operators_)
+      operators_->enqueue(less(true), sorted_.get(), records, placed_.get(), ends_.get(), stream);
     else
       download(output);
     CORANK_CUDA(
@@ -190,7 +187,7 @@ class TextLane {
   std::size_t out_bytes_ = 0;
   DeviceArray<std::byte> out_;
   std::uint64_t unit_bytes_ = 0;
-  std::optional<DeviceTextOperatorRunner> shaper_;  // absent if the device applies no chain
+  std::optional<DeviceTextOperatorRunner> operators_;  // absent if the device applies no chain
 };
 
 }  // namespace

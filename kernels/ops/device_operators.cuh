@@ -28,24 +28,28 @@ class DeviceOperators {
  public:
   // Returns whether devices support the whole chain. Sums of floating-point fields, which are
   // exact, and set operations, which ask for the run of each record, are the host's.
-  static bool fits(const OperatorChain& shape) {
+  static bool fits(const OperatorChain& chain) {
+    const auto fits = [](const RowFilter* filter) {
+      return !filter || filter->steps().size() <= max_test_steps;
+    };
     // Without groups the device cannot tell whether the filter or the tombstone dropped a record.
-    return !shape.set_operation() && (shape.groups() || !shape.filters() || !shape.drops()) &&
-           shape.filter().steps().size() <= max_test_steps &&
-           shape.dropped().steps().size() <= max_test_steps &&
-           std::ranges::none_of(shape.columns(), [](const OperatorChain::Column& column) {
-             return column.operation == Reduction::Operation::sum &&
-                    column.field.kind == FieldKind::floating;
-           });
+    return !chain.set_operation() && !chain.has_bounds() &&
+           (chain.groups() || !chain.where() || !chain.dropped()) && fits(chain.where()) &&
+           fits(chain.dropped()) &&
+           std::ranges::none_of(chain.reductions().columns(),
+                                [](const FieldReductions::Column& column) {
+                                  return column.operation == Reduction::Operation::sum &&
+                                         column.field.kind == FieldKind::floating;
+                                });
   }
 
-  explicit DeviceOperators(const OperatorChain& shape)
-      : where(test_of(shape.filter())), dropped(test_of(shape.dropped())) {
+  explicit DeviceOperators(const OperatorChain& chain)
+      : where(test_of(chain.where())), dropped(test_of(chain.dropped())) {
     using enum Reduction::Operation;
     std::vector<ReducedColumn> columns;
-    reductions.overflow = shape.overflow();
+    reductions.overflow = chain.reductions().overflow();
     reductions.loops = false;
-    for (const OperatorChain::Column& column : shape.columns()) {
+    for (const FieldReductions::Column& column : chain.reductions().columns()) {
       const Field& field = column.field;
       reductions.loops |=
           column.operation == sum || column.operation == min || column.operation == max;
@@ -53,12 +57,11 @@ class DeviceOperators {
                          field.kind == FieldKind::signed_integer, field.big_endian,
                          uploaded(column.ordered.layout())});
     }
-    reductions.columns = upload(columns);
+    reductions.columns = upload(std::span<const ReducedColumn>(columns));
     reductions.count = static_cast<std::uint32_t>(columns.size());
     std::vector<std::uint32_t> bytes;
-    for (const OperatorChain::Stretch& stretch : shape.stretches())
-      for (std::uint32_t i = 0; i < stretch.bytes; ++i) bytes.push_back(stretch.from + i);
-    byte_of = bytes.empty() ? nullptr : upload(bytes);
+    if (chain.projection()) bytes = chain.projection()->source_bytes();
+    byte_of = bytes.empty() ? nullptr : upload(std::span<const std::uint32_t>(bytes));
   }
 
   Test where, dropped;
@@ -67,27 +70,23 @@ class DeviceOperators {
 
  private:
   template <class T>
-  const T* upload(const std::vector<T>& values) {
+  const T* upload(std::span<const T> values) {
     const std::uint64_t bytes = values.size() * sizeof(T);
     memory_.push_back(device_array<std::byte>(std::max<std::uint64_t>(bytes, 1)));
     CORANK_CUDA(cudaMemcpy(memory_.back().get(), values.data(), bytes, cudaMemcpyHostToDevice));
     return reinterpret_cast<const T*>(memory_.back().get());
   }
   KeyLayout uploaded(KeyLayout layout) {
-    layout.pieces =
-        upload(std::vector<KeyPiece>(layout.pieces, layout.pieces + layout.pieces_count));
+    layout.pieces = upload(std::span(layout.pieces, layout.pieces_count));
     return layout;
   }
-  Test test_of(const Filter& filter) {
-    using enum Condition::Operation;
+  Test test_of(const RowFilter* filter) {
     std::vector<TestStep> steps;
-    for (const Filter::Step& step : filter.steps()) {
-      const bool compares =
-          step.operation != negate && step.operation != both && step.operation != either;
-      steps.push_back({step.operation, compares ? uploaded(step.field.layout()) : KeyLayout{},
-                       compares ? upload(step.of_record) : nullptr});
-    }
-    return {upload(steps), static_cast<std::uint32_t>(steps.size())};
+    if (filter)
+      for (const RowFilter::Step& step : filter->steps())
+        steps.push_back({step.operation, step.with ? uploaded(step.with->layout()) : KeyLayout{},
+                         step.with ? upload(step.with->record()) : nullptr});
+    return {upload(std::span<const TestStep>(steps)), static_cast<std::uint32_t>(steps.size())};
   }
 };
 
@@ -106,16 +105,16 @@ class DeviceOperatorRunner {
  public:
   // `layout` is the layout of the keys, its pieces on the device. Units have up to `unit_records`
   // records.
-  DeviceOperatorRunner(const OperatorChain& shape, const KeyLayout& layout,
+  DeviceOperatorRunner(const OperatorChain& chain, const KeyLayout& layout,
                        std::uint64_t unit_records)
-      : operators_(shape),
+      : chain_(chain),
         layout_(layout),
-        device_(shape),
+        device_(chain),
         flags_(device_array<std::uint8_t>(unit_records)),
         kept_(device_array<std::uint32_t>(unit_records)),
         starts_(device_array<std::uint32_t>(unit_records)),
         places_(device_array<std::uint32_t>(unit_records)),
-        shaped_(device_array<std::byte>(unit_records * layout.record_bytes)),
+        emitted_(device_array<std::byte>(unit_records * layout.record_bytes)),
         found_(device_array<OperatorCounts>(1)),
         host_found_(pinned_array<OperatorCounts>(1)),
         edges_(pinned_array<std::byte>(2 * std::uint64_t{layout.record_bytes})) {
@@ -139,20 +138,20 @@ class DeviceOperatorRunner {
     reduced_ = scratch;
     CORANK_CUDA(cudaMemsetAsync(found_.get(), 0, sizeof(OperatorCounts), stream));
     flag_kept<<<blocks, block_threads, 0, stream>>>(merged, record_bytes, records, device_.where,
-                                                    operators_.groups() ? Test{} : device_.dropped,
+                                                    chain_.groups() ? Test{} : device_.dropped,
                                                     flags_.get());
     check_launch("flag_kept");
     OperatorCounts* const found = found_.get();
     CORANK_CUDA(select(select_memory_.get(), select_bytes_, multiples(record_bytes), kept_.get(),
                        &found->kept, records, stream));
-    if (operators_.groups()) {
+    if (chain_.groups()) {
       flag_groups<<<blocks, block_threads, 0, stream>>>(merged, layout_, records, kept_.get(),
                                                         found, flags_.get());
       check_launch("flag_groups");
       CORANK_CUDA(select(select_memory_.get(), select_bytes_, multiples(1), starts_.get(),
                          &found->groups, records, stream));
       settle_groups<<<blocks, block_threads, 0, stream>>>(
-          merged, record_bytes, records, kept_.get(), starts_.get(), operators_.on_equal(),
+          merged, record_bytes, records, kept_.get(), starts_.get(), chain_.on_equal(),
           device_.reductions, device_.dropped, scratch, places_.get(), flags_.get(), found);
       check_launch("settle_groups");
       CORANK_CUDA(select(select_memory_.get(), select_bytes_, places_.get(), starts_.get(),
@@ -165,15 +164,15 @@ class DeviceOperatorRunner {
   // Copies the records to emit to `output`, and waits for them. The work of enqueue() must be done.
   // Returns nothing if the host must apply the chain. With `look` the result tells what the host
   // verifies it by.
-  std::optional<MergedUnit> download(std::byte* output, bool look,
+  std::optional<TileOutput> download(std::byte* output, bool look,
                                      const std::uint64_t* out_of_order, cudaStream_t stream) {
     const OperatorCounts found = host_found_[0];
     if (found.is_for_host != 0 ||
-        (operators_.on_equal() == OnEqual::error && found.groups != found.kept))
+        (chain_.on_equal() == OnEqual::error && found.groups != found.kept))
       return std::nullopt;
     check(found);
     const std::uint32_t record_bytes = layout_.record_bytes;
-    std::byte* to = shaped_.get();
+    std::byte* to = emitted_.get();
     const auto gather_whole = [&](const std::byte* from, std::uint32_t* places,
                                   std::uint64_t count) {
       if (count == 0) return;
@@ -183,10 +182,10 @@ class DeviceOperatorRunner {
     };
     gather_whole(merged_, kept_.get(), found.head);
     gather_whole(merged_, kept_.get() + found.kept - found.tail, found.tail);
-    const std::byte* const from = operators_.on_equal() == OnEqual::reduce ? reduced_ : merged_;
-    std::uint32_t* const places = operators_.groups() ? starts_.get() : kept_.get();
-    const std::uint64_t outgoing = operators_.groups() ? found.outgoing : found.kept;
-    const std::uint32_t output_bytes = operators_.output_bytes();
+    const std::byte* const from = chain_.on_equal() == OnEqual::reduce ? reduced_ : merged_;
+    std::uint32_t* const places = chain_.groups() ? starts_.get() : kept_.get();
+    const std::uint64_t outgoing = chain_.groups() ? found.outgoing : found.kept;
+    const std::uint32_t output_bytes = chain_.output_bytes();
     if (!device_.byte_of) {
       gather_whole(from, places, outgoing);
     } else if (outgoing != 0) {
@@ -196,9 +195,9 @@ class DeviceOperatorRunner {
       check_launch("gather_fields");
       to += outgoing * output_bytes;
     }
-    if (to != shaped_.get())
-      CORANK_CUDA(cudaMemcpyAsync(output, shaped_.get(),
-                                  static_cast<std::size_t>(to - shaped_.get()),
+    if (to != emitted_.get())
+      CORANK_CUDA(cudaMemcpyAsync(output, emitted_.get(),
+                                  static_cast<std::size_t>(to - emitted_.get()),
                                   cudaMemcpyDeviceToHost, stream));
     if (look) {
       if (outgoing != 0) {
@@ -217,28 +216,34 @@ class DeviceOperatorRunner {
     }
     CORANK_CUDA(cudaStreamSynchronize(stream));
 
-    MergedUnit unit;
-    const std::byte* const tail = output + found.head * record_bytes;
-    if (found.head != 0) unit.head.start(operators_, output, found.head);
-    if (found.tail != 0) unit.tail.start(operators_, tail, found.tail);
-    if (outgoing != 0) unit.pieces = {{tail + found.tail * record_bytes, outgoing * output_bytes}};
-    unit.resolved = resolved(found);
-    unit.outgoing_fingerprint = host_found_[0].outgoing_fingerprint;
-    if (look) unit.edges.assign(edges_.get(), edges_.get() + 2 * record_bytes);
-    return unit;
+    TileOutput tile;
+    std::byte* const tail = output + found.head * record_bytes;
+    if (found.head != 0) tile.head.start(chain_, output, found.head);
+    if (found.tail != 0) tile.tail.start(chain_, tail, found.tail);
+    tile.head_ends = found.tail != 0;
+    tile.between = {tail + found.tail * record_bytes, outgoing * output_bytes};
+    tile.records = outgoing;
+    tile.free = output;
+    tile.resolved = resolved(found);
+    tile.left_out = -host_found_[0].outgoing_fingerprint;
+    if (look) {
+      tile.first.assign(chain_.layout(), edges_.get());
+      tile.last.assign(chain_.layout(), edges_.get() + record_bytes);
+    }
+    return tile;
   }
 
  private:
   // Returns the counts for all groups except the two that may cross the ends of the unit.
   ResolvedCounts resolved(const OperatorCounts& found) const {
-    if (!operators_.groups()) return {0, operators_.drops() ? records_ - found.kept : 0};
+    if (!chain_.groups()) return {0, chain_.dropped() ? records_ - found.kept : 0};
     const std::uint64_t groups = found.groups - (found.head != 0) - (found.tail != 0);
     return {found.kept - found.head - found.tail - groups, groups - found.outgoing};
   }
 
   // Checks the device's counts, which the lengths of copies to the host depend on.
   void check(const OperatorCounts& found) const {
-    const std::uint64_t outgoing = operators_.groups() ? found.outgoing : found.kept;
+    const std::uint64_t outgoing = chain_.groups() ? found.outgoing : found.kept;
     std::uint64_t left = records_;
     bool fits = found.kept <= records_;
     for (const std::uint64_t count : {found.head, found.tail, outgoing}) {
@@ -256,14 +261,14 @@ class DeviceOperatorRunner {
                                       stream);
   }
 
-  const OperatorChain& operators_;
+  const OperatorChain& chain_;
   KeyLayout layout_;
   DeviceOperators device_;
   DeviceArray<std::uint8_t> flags_;
   DeviceArray<std::uint32_t> kept_;
   DeviceArray<std::uint32_t> starts_;  // starts of groups in kept_; then emitted places
   DeviceArray<std::uint32_t> places_;
-  DeviceArray<std::byte> shaped_;
+  DeviceArray<std::byte> emitted_;
   DeviceArray<OperatorCounts> found_;
   PinnedArray<OperatorCounts> host_found_;
   PinnedArray<std::byte> edges_;

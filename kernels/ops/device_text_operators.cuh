@@ -16,7 +16,7 @@
 #include "kernels/backend/staging.cuh"
 #include "kernels/formats/text_kernels.cuh"
 #include "ops/merged_unit.hpp"
-#include "ops/text_operators.hpp"
+#include "ops/operator_chain.hpp"
 
 namespace corank {
 
@@ -39,24 +39,25 @@ inline void gather_texts(const TextLess& less, const PrefixRef* entries, const s
   check_launch("gather_text");
 }
 
-// A TextOperatorChain as kernels take it. Owns the device memory that it points to.
+// A chain of operators on variable-length records as kernels take it. Owns the device memory that
+// it points to.
 class DeviceTextOperators {
   std::vector<DeviceArray<std::byte>> memory_;
 
  public:
   // Returns whether devices support the whole chain. The host does set operations, which ask for
   // the run of each record, bounds that the runs were not cut by, and decimal fractions.
-  static bool fits(const TextOperatorChain& shape) {
-    if (shape.set_operation() || shape.has_bounds()) return false;
+  static bool fits(const OperatorChain& chain) {
+    if (chain.set_operation() || chain.has_bounds()) return false;
     // Without groups the device cannot tell whether the filter or the tombstone dropped a record.
-    if (!shape.groups() && shape.chooses() && shape.dropped()) return false;
-    return fits(shape.filter()) && fits(shape.dropped());
+    if (!chain.groups() && chain.where() && chain.dropped()) return false;
+    return fits(chain.where()) && fits(chain.dropped());
   }
 
-  explicit DeviceTextOperators(const TextOperatorChain& shape) {
-    where = test_of(shape.filter());
-    dropped = test_of(shape.dropped());
-    if (shape.selection()) selected = uploaded(shape.selection()->encoding().layout());
+  explicit DeviceTextOperators(const OperatorChain& chain) {
+    where = test_of(chain.where());
+    dropped = test_of(chain.dropped());
+    if (chain.projection()) selected = uploaded(*chain.projection()->columns());
   }
 
   TextTest where, dropped;
@@ -74,22 +75,23 @@ class DeviceTextOperators {
     layout.columns = upload(layout.columns, layout.columns_count);
     return layout;
   }
-  TextTestStep step_of(ConditionOperation operation, const TextBound* value) {
-    if (!value) return {operation, {}, nullptr, 0};
-    return {operation, uploaded(value->layout()),
-            upload(value->record().data(), value->record().size()), value->record().size()};
-  }
-  static bool fits(const TextFilter* filter) {
+  static bool fits(const RowFilter* filter) {
     return !filter || (filter->steps().size() <= max_test_steps &&
-                       std::ranges::all_of(filter->steps(), [](const TextFilter::Step& step) {
-                         return !step.value || device_comparable(step.value->layout());
+                       std::ranges::all_of(filter->steps(), [](const RowFilter::Step& step) {
+                         return !step.with || device_comparable(*step.with->layout().text);
                        }));
   }
-  TextTest test_of(const TextFilter* filter) {
+  TextTest test_of(const RowFilter* filter) {
     std::vector<TextTestStep> steps;
     if (filter)
-      for (const TextFilter::Step& step : filter->steps())
-        steps.push_back(step_of(step.operation, step.value ? &*step.value : nullptr));
+      for (const RowFilter::Step& step : filter->steps()) {
+        TextTestStep& made = steps.emplace_back(TextTestStep{step.operation, {}, nullptr, 0});
+        if (!step.with) continue;
+        const auto value = step.with->record();
+        made.column = uploaded(*step.with->layout().text);
+        made.value = upload(value.data(), value.size());
+        made.value_bytes = value.size();
+      }
     return {upload(steps.data(), steps.size()), static_cast<std::uint32_t>(steps.size())};
   }
 };
@@ -97,9 +99,9 @@ class DeviceTextOperators {
 // Buffers and steps that apply the chain to one unit at a time.
 class DeviceTextOperatorRunner {
  public:
-  explicit DeviceTextOperatorRunner(const TextOperatorChain& shape)
-      : operators_(shape),
-        device_(shape),
+  explicit DeviceTextOperatorRunner(const OperatorChain& chain)
+      : chain_(chain),
+        device_(chain),
         found_(device_array<TextOperatorCounts>(1)),
         host_found_(pinned_array<TextOperatorCounts>(1)) {}
 
@@ -134,16 +136,16 @@ class DeviceTextOperatorRunner {
     records_ = records;
     CORANK_CUDA(cudaMemsetAsync(found, 0, sizeof(TextOperatorCounts), stream));
     flag_text_kept<<<blocks, block_threads, 0, stream>>>(
-        less, merged, records, device_.where, operators_.groups() ? TextTest{} : device_.dropped,
+        less, merged, records, device_.where, chain_.groups() ? TextTest{} : device_.dropped,
         flags_.get(), found);
     check_launch("flag_text_kept");
     const auto select_flagged = [&](const PrefixRef* from, PrefixRef* to, std::uint64_t* count) {
       CORANK_CUDA(select(out_.get(), out_bytes_, from, to, count, records, stream));
     };
     select_flagged(merged, scratch, &found->kept);
-    if (operators_.groups()) {
+    if (chain_.groups()) {
       flag_text_groups<<<blocks, block_threads, 0, stream>>>(
-          less, scratch, records, operators_.on_equal() == OnEqual::last, flags_.get(), found);
+          less, scratch, records, chain_.on_equal() == OnEqual::last, flags_.get(), found);
       check_launch("flag_text_groups");
       select_flagged(scratch, merged, &found->groups);
       settle_text_groups<<<blocks, block_threads, 0, stream>>>(
@@ -152,7 +154,7 @@ class DeviceTextOperatorRunner {
       select_flagged(merged, scratch, &found->outgoing);
     }
     const EntryBytes outgoing_bytes{
-        less, scratch, operators_.groups() ? &found->outgoing : &found->kept, device_.selected};
+        less, scratch, chain_.groups() ? &found->outgoing : &found->kept, device_.selected};
     CORANK_CUDA(find_text_ends(out_.get(), out_bytes_, outgoing_bytes, ends, records, stream));
     see_outgoing_bytes<<<1, 1, 0, stream>>>(ends, records, found);
     check_launch("see_outgoing_bytes");
@@ -164,19 +166,19 @@ class DeviceTextOperatorRunner {
   // The unit has `unit_bytes` bytes, and `staged_bytes` with the gaps between its records. Returns
   // nothing if the host must apply the chain. With `look` the result tells what the host verifies
   // it by.
-  std::optional<MergedUnit> download(const TextLess& less, std::uint64_t unit_bytes,
+  std::optional<TileOutput> download(const TextLess& less, std::uint64_t unit_bytes,
                                      std::uint64_t staged_bytes, std::byte* output, bool look,
                                      cudaStream_t stream, cudaEvent_t done) {
     const TextOperatorCounts found = host_found_[0];
-    if (operators_.on_equal() == OnEqual::error && found.groups != found.kept) return std::nullopt;
-    const std::uint64_t outgoing = operators_.groups() ? found.outgoing : found.kept;
+    if (chain_.on_equal() == OnEqual::error && found.groups != found.kept) return std::nullopt;
+    const std::uint64_t outgoing = chain_.groups() ? found.outgoing : found.kept;
     // A projected record has a delimiter for each column that it lacks, so the output may be longer
     // than the input; the host applies the chain then.
     if (device_.selected.columns_count != 0 && found.outgoing_bytes > unit_bytes)
       return std::nullopt;
     check(found, outgoing, unit_bytes, staged_bytes);
-    MergedUnit unit;
-    TextOperatorOutput& shaped = unit.shaped.emplace_back();
+    TileOutput tile;
+    std::vector<std::byte> head, tail, first, last;
     wait_for(stream, done, [&] {
       const auto bring = [&](const StagedText& text, std::vector<std::byte>& to) {
         to.resize(text.bytes);
@@ -184,13 +186,13 @@ class DeviceTextOperatorRunner {
           CORANK_CUDA(cudaMemcpyAsync(to.data(), less.staging + text.at, text.bytes,
                                       cudaMemcpyDeviceToHost, stream));
       };
-      bring(found.head, shaped.head);
-      bring(found.tail, shaped.tail);
+      bring(found.head, head);
+      bring(found.tail, tail);
       // Head and tail suffice to check the order if they come from the unit's first and last
       // records.
-      if (look && (!operators_.groups() || operators_.chooses())) {
-        bring(found.first, shaped.first);
-        bring(found.last, shaped.last);
+      if (look && (!chain_.groups() || chain_.chooses())) {
+        bring(found.first, first);
+        bring(found.last, last);
       }
       if (outgoing == 0) return;
       if (device_.selected.columns_count == 0) {
@@ -212,16 +214,22 @@ class DeviceTextOperatorRunner {
       CORANK_CUDA(cudaMemcpyAsync(output, out_.get(), found.outgoing_bytes, cudaMemcpyDeviceToHost,
                                   stream));
     });
-    shaped.between = {output, found.outgoing_bytes};
-    shaped.records = outgoing;
-    shaped.resolved = resolved(found);
-    shaped.left_out = -host_found_[0].outgoing_fingerprint;
-    return unit;
+    if (!head.empty()) tile.head.start(chain_, head);
+    if (!tail.empty()) tile.tail.start(chain_, tail);
+    if (!first.empty()) tile.first.assign_record(chain_.layout(), first);
+    if (!last.empty()) tile.last.assign_record(chain_.layout(), last);
+    tile.head_ends = !tail.empty();
+    tile.between = {output, found.outgoing_bytes};
+    tile.records = outgoing;
+    tile.free = output;
+    tile.resolved = resolved(found);
+    tile.left_out = -host_found_[0].outgoing_fingerprint;
+    return tile;
   }
 
  private:
   ResolvedCounts resolved(const TextOperatorCounts& found) const {
-    if (!operators_.groups()) return {0, operators_.dropped() ? records_ - found.kept : 0};
+    if (!chain_.groups()) return {0, chain_.dropped() ? records_ - found.kept : 0};
     const std::uint64_t edges = (found.head.bytes != 0) + (found.tail.bytes != 0);
     return {found.kept - found.groups, found.groups - edges - found.outgoing};
   }
@@ -244,7 +252,7 @@ class DeviceTextOperatorRunner {
                                       stream);
   }
 
-  const TextOperatorChain& operators_;
+  const OperatorChain& chain_;
   DeviceTextOperators device_;
   DeviceArray<TextOperatorCounts> found_;
   PinnedArray<TextOperatorCounts> host_found_;

@@ -13,7 +13,6 @@
 #include "format/work_unit.hpp"
 #include "ops/merged_unit.hpp"
 #include "ops/operator_chain.hpp"
-#include "ops/text_operators.hpp"
 #include "util/buffer_pool.hpp"
 
 namespace corank {
@@ -63,18 +62,16 @@ class Backend {
   virtual std::string device() const = 0;  // human-readable name of the processor or device
 };
 
-// Configuration of a backend for one pass. `encoding` and the operator chains must outlive the
-// backend.
+// Configuration of a backend for one pass. `encoding` and `operators` must outlive the backend.
 struct BackendConfig {
   const KeyEncoding* encoding;
-  std::uint64_t unit_records;             // records of the largest unit
-  unsigned tokens;                        // maximum units in flight
-  unsigned threads;                       // CPU threads
-  bool look = false;                      // merge() verifies where that is cheap
-  std::uint64_t unit_bytes = 0;           // bytes of the largest unit, if records vary in length
-  std::uint64_t streamed_unit_bytes = 0;  // bytes of merged units not read soon, or 0
-  const OperatorChain* shape = nullptr;   // null: records are emitted unchanged
-  const TextOperatorChain* text_operators = nullptr;  // for variable-length records, or null
+  std::uint64_t unit_records;                // records of the largest unit
+  unsigned tokens;                           // maximum units in flight
+  unsigned threads;                          // CPU threads
+  bool look = false;                         // merge() verifies where that is cheap
+  std::uint64_t unit_bytes = 0;              // bytes of the largest unit, if records vary in length
+  std::uint64_t streamed_unit_bytes = 0;     // bytes of merged units not read soon, or 0
+  const OperatorChain* operators = nullptr;  // null: records are emitted unchanged
   // Fingerprints input of operators on the CPU, and input that the CPU backend is the first to
   // read. Null: these are not verified.
   FingerprintSum fingerprint = nullptr;

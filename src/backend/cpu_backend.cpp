@@ -14,6 +14,7 @@
 #include "format/key_order.hpp"
 #include "merge/parallel_merger.hpp"
 #include "merge/prefix_keys.hpp"
+#include "ops/unit_operators.hpp"
 
 namespace corank {
 
@@ -96,14 +97,11 @@ class CpuBackend final : public Backend {
       : layout_(config.encoding->layout()),
         words_(make_key_words(layout_)),
         threads_(config.threads),
-        operators_(config.shape),
-        text_operators_(config.text_operators),
+        operators_(config.operators),
         fingerprint_(config.fingerprint),
         merger_(*words_,
                 operators_ ? Output::read_next : output_to_rest(config.streamed_unit_bytes),
-                threads_, config.tokens) {
-    assert(layout_.text ? !operators_ : !text_operators_);
-  }
+                threads_, config.tokens) {}
 
   MergedUnit merge(const WorkUnit& unit, std::byte* output) override {
     assert(!unit.segments.empty());
@@ -123,25 +121,20 @@ class CpuBackend final : public Backend {
       chunk = segment.chunk.get();
       end = begin + segment.count * layout_.record_bytes;
     }
-    std::optional<UnitOperators> shaper;
-    if (operators_) shaper.emplace(*operators_, unit, fingerprint_);
-    std::optional<TextUnitOperators> text_shaper;
-    if (text_operators_) text_shaper.emplace(*text_operators_, unit, fingerprint_);
+    std::optional<UnitOperators> operators;
+    if (operators_) operators.emplace(*operators_, unit, fingerprint_);
     const bool reads_first = fingerprint_ && !unit.segments.front().chunk->fingerprint;
     // The backend is the first to read either all segments of a unit or none.
     assert(std::ranges::all_of(unit.segments, [&](const Segment& segment) {
       return segment.chunk->fingerprint.has_value() ==
              unit.segments.front().chunk->fingerprint.has_value();
     }));
-    const auto read =
-        merger_.merge(runs, output, shaper ? &*shaper : nullptr,
-                      reads_first ? fingerprint_ : nullptr, text_shaper ? &*text_shaper : nullptr);
+    const auto read = merger_.merge(runs, output, operators ? &*operators : nullptr,
+                                    reads_first ? fingerprint_ : nullptr);
     if (!read) throw_disorder(unit.segments);
     MergedUnit merged;
-    if (shaper)
-      merged = shaper->join();
-    else if (text_shaper)
-      merged = text_shaper->join();
+    if (operators)
+      merged = operators->join();
     else
       merged.pieces = {{output, unit.bytes}};
     if (reads_first) merged.read = read;
@@ -170,7 +163,6 @@ class CpuBackend final : public Backend {
   std::unique_ptr<detail::KeyWords> words_;
   unsigned threads_;
   const OperatorChain* operators_;
-  const TextOperatorChain* text_operators_;
   FingerprintSum fingerprint_;
   ParallelMerger merger_;
 };

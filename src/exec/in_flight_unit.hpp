@@ -19,9 +19,8 @@ struct InFlightUnit {
   WorkUnit unit;
   std::shared_ptr<Buffer> buffer;  // null if the pieces lie where they were read
   MergedUnit merged;
-  std::vector<std::byte> edge;  // emitted records that are not in the buffer
-  std::uint64_t offset = 0;     // of the pieces, in the output
-  std::uint64_t sequence = 0;   // among the units that emit something
+  std::uint64_t offset = 0;    // of the pieces, in the output
+  std::uint64_t sequence = 0;  // among the units that emit something
   TraceClock::time_point merged_at;
 };
 

@@ -4,7 +4,7 @@
 #include <cassert>
 
 #include "exec/output_checksum.hpp"
-#include "ops/text_operators.hpp"
+#include "ops/unit_operators.hpp"
 
 namespace corank {
 namespace {
@@ -75,9 +75,8 @@ void MergeStage::merge(InFlightUnit& token) {
       merge_by_backend(token);
     else
       copy(token);
-    if (pass_.checksum && !pass_.shape && !pass_.text_operators)
-      totals_.checksum +=
-          output_checksum(facts_.layout.text, facts_.record_bytes, token.merged.pieces);
+    if (pass_.checksum && !pass_.operators)
+      totals_.checksum += output_checksum(facts_.layout, token.merged.pieces);
   }
   token.merged_at = TraceClock::now();
   idle_.leave();
@@ -92,19 +91,25 @@ void MergeStage::take_buffer(InFlightUnit& token) {
 }
 
 void MergeStage::merge_in_place(InFlightUnit& token) const {
-  if (pass_.text_operators) {
-    token.merged = apply_to_text(*pass_.text_operators, token.unit, pass_.fingerprint);
+  const std::vector<Segment>& segments = token.unit.segments;
+  if (pass_.operators) {
+    // Only a record that is larger than a unit comes here, so it is emitted where it is, or
+    // dropped.
+    assert(segments.size() == 1 && segments.front().count == 1);
+    const auto record = bytes_of_segment(segments.front());
+    token.merged =
+        apply_to_unit(*pass_.operators, token.unit,
+                      {const_cast<std::byte*>(record.data()), record.size()}, pass_.fingerprint);
     return;
   }
-  for (const Segment& segment : token.unit.segments)
-    token.merged.pieces.push_back(bytes_of_segment(segment));
+  for (const Segment& segment : segments) token.merged.pieces.push_back(bytes_of_segment(segment));
 }
 
 void MergeStage::merge_by_backend(InFlightUnit& token) {
   const WorkUnit& unit = token.unit;
   token.merged = pass_.backend->merge(unit, output_of(token).data());
   if (facts_.backend_reads) {
-    if (const auto& proof = token.merged.look)
+    if (const auto& proof = token.merged.proof)
       fingerprint_read_ += proof->read;
     else if (token.merged.read)
       fingerprint_read_ += *token.merged.read;

@@ -5,14 +5,13 @@
 #include <cstdint>
 #include <span>
 
-#include "corank/text_key.hpp"
+#include "corank/key.hpp"
 
 namespace corank {
 
-// Returns the sum modulo 2^64 of the XXH64 of every record of the pieces, which are whole records:
-// of variable length if `text` is not null, else of `record_bytes` bytes. Throws Corrupted where a
+// Returns the sum modulo 2^64 of the XXH64 of every record of the pieces. Throws Corrupted where a
 // piece does not consist of whole records.
-std::uint64_t output_checksum(const TextLayout* text, std::uint32_t record_bytes,
+std::uint64_t output_checksum(const KeyLayout& layout,
                               std::span<const std::span<const std::byte>> pieces);
 
 }  // namespace corank

@@ -57,9 +57,8 @@ struct Pass {
   std::span<const Run> runs;
   const KeyEncoding& encoding;
   const PassPlan& plan;
-  const OperatorChain* shape;  // applied by the backend; null: every record is emitted as it is
-  std::uint64_t limit;         // max number of records that operators emit
-  const TextOperatorChain* text_operators = nullptr;  // operators for variable-length records
+  const OperatorChain* operators;  // applied by the backend; null: records are emitted unchanged
+  std::uint64_t limit;             // max number of records that operators emit
   const OutputOrder& output;
   Backend* backend;  // null: the runs are copied, one after another
   // Empty if the output is in memory, at `in_place`. Several writers are filled one after another,

@@ -12,7 +12,6 @@ bool is_in_place(const Run& run) {
 PassFacts::PassFacts(const Pass& pass)
     : layout(pass.encoding.layout()),
       record_bytes(layout.record_bytes),
-      output_bytes(pass.shape ? pass.shape->output_bytes() : record_bytes),
       chunks_in_runs(pass.sequential ? pass.plan.chunks : 0),
       has_streams(std::ranges::any_of(pass.runs, &Run::is_stream)),
       needs_output(!pass.writers.empty() && (pass.backend || pass.writers.front().is_direct())),
@@ -20,7 +19,6 @@ PassFacts::PassFacts(const Pass& pass)
       backend_reads(is_verified && !pass.sequential && pass.backend && pass.backend->looks() &&
                     std::ranges::all_of(pass.runs, is_in_place)) {
   assert(pass.plan.unit_records != 0 && pass.plan.chunk_records != 0 && pass.plan.tokens != 0);
-  assert(layout.text ? !pass.shape : !pass.text_operators);
   assert(pass.writers.empty() || pass.in_place.empty());
   for (const Run& run : pass.runs) {
     bytes_in_runs += run.bytes();

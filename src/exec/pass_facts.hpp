@@ -13,7 +13,6 @@ struct PassFacts {
 
   KeyLayout layout;
   std::uint32_t record_bytes;
-  std::uint32_t output_bytes;  // of a record
   std::uint64_t bytes_in_runs = 0;
   std::uint64_t chunks_in_runs;
   std::uint64_t units;

@@ -128,8 +128,7 @@ InFlightUnit* Execution::cut(tbb::flow_control& flow) {
 // thread, so that the writer never waits.
 void Execution::verify_later(InFlightUnit& unit) {
   if (pass_.checksum && write_.has_operators())
-    totals_.checksum += output_checksum(pass_.output.encoding->layout().text, facts_.output_bytes,
-                                        unit.merged.pieces);
+    totals_.checksum += output_checksum(pass_.output.encoding->layout(), unit.merged.pieces);
   if (!facts_.is_verified) return;
   Writer* const writer = pass_.writers.empty() ? nullptr : &pass_.writers.front();
   if (writer && writer->is_direct())
@@ -141,7 +140,7 @@ void Execution::verify_later(InFlightUnit& unit) {
 
 void Execution::verify(const InFlightUnit& unit, unsigned threads) {
   const auto& pieces = unit.merged.pieces;
-  if (const auto& proof = unit.merged.look) {
+  if (const auto& proof = unit.merged.proof) {
     assert(pieces.size() == 1);
     return verifier_.take(*proof, pieces.front(), unit.sequence, unit.offset);
   }

@@ -10,9 +10,8 @@
 namespace corank {
 
 WriteStage::WriteStage(const Pass& pass, const PassFacts& facts, PassTotals& totals)
-    : pass_(pass), facts_(facts), totals_(totals) {
-  if (pass.shape) groups_.emplace(*pass.shape, pass.limit, pass.fingerprint);
-  if (pass.text_operators) text_groups_.emplace(*pass.text_operators, pass.limit, pass.fingerprint);
+    : pass_(pass), facts_(facts), totals_(totals), output_layout_(pass.output.encoding->layout()) {
+  if (pass.operators) groups_.emplace(*pass.operators, pass.limit, pass.fingerprint);
 }
 
 void WriteStage::write(InFlightUnit& token) {
@@ -29,21 +28,17 @@ void WriteStage::write(InFlightUnit& token) {
 }
 
 void WriteStage::join(InFlightUnit& token) {
+  if (!groups_) return;
   if (is_done_) {
     token.merged = MergedUnit();
-  } else if (groups_) {
-    if (facts_.is_verified) operators_fingerprint_ += token.merged.fingerprint.value();
-    groups_->join(token.merged, token.edge);
+  } else {
+    groups_->join(token.merged);
     is_done_ = groups_->done();
-  } else if (text_groups_) {
-    text_groups_->join(token.merged);
-    is_done_ = text_groups_->done();
   }
 }
 
 void WriteStage::write_rest(InFlightUnit& token) {
-  if (groups_) groups_->finish(token.merged, token.edge);
-  if (text_groups_) text_groups_->finish(token.merged);
+  if (groups_) groups_->finish(token.merged);
   emit(token);
 }
 
@@ -58,7 +53,6 @@ void WriteStage::emit(InFlightUnit& token) {
     written_bytes_ += piece.size();
     const bool in_buffer =
         piece.data() >= buffer.data() && piece.data() < buffer.data() + buffer.size();
-    assert(facts_.layout.text || piece.size() % facts_.output_bytes == 0);
     if (!pass_.writers.empty() && in_buffer) {
       // The memory between two pieces of the buffer is free; see Writer::write().
       assert(unused <= piece.data() && piece.size() <= buffer.size());
@@ -67,7 +61,7 @@ void WriteStage::emit(InFlightUnit& token) {
       unused = piece.data() + piece.size();
     } else if (!pass_.writers.empty()) {
       write_piece(piece, 0, nullptr, token.unit.sequence);
-    } else if (pass_.shape) {
+    } else if (pass_.operators) {
       // In memory, pieces move up to close the gaps that the operators left.
       assert(at + piece.size() <= pass_.in_place.size());
       const auto place = pass_.in_place.subspan(at, piece.size());
@@ -97,37 +91,26 @@ void WriteStage::share_out(std::span<const std::byte> piece) {
     assert(records_to_writers_ < pass_.limit);
     while (records_to_writers_ == part_of(pass_.limit, writer_ + 1, writers)) ++writer_;
     const std::uint64_t room = part_of(pass_.limit, writer_ + 1, writers) - records_to_writers_;
-    std::uint64_t records = std::min<std::uint64_t>(piece.size() / facts_.output_bytes, room);
-    std::uint64_t bytes = records * facts_.output_bytes;
-    if (const TextLayout* const text = pass_.output.encoding->layout().text)
-      for (records = bytes = 0; records < room && bytes < piece.size(); ++records)
-        bytes += record_bytes(*text, piece.data() + bytes);
-    assert(writer_ < writers && records != 0 && bytes <= piece.size());
-    pass_.writers[writer_].write(piece.first(bytes));
-    records_to_writers_ += records;
-    piece = piece.subspan(bytes);
+    const Records share = first_records(output_layout_, piece, room);
+    assert(writer_ < writers && share.count != 0);
+    pass_.writers[writer_].write(share.bytes);
+    records_to_writers_ += share.count;
+    piece = piece.subspan(share.bytes.size());
   }
 }
 
 void WriteStage::check_conservation(std::uint64_t read, std::uint64_t written) const {
-  const std::uint64_t merged = groups_ ? operators_fingerprint_ : text_groups_ ? read : written;
-  const std::uint64_t emitted = groups_        ? groups_->fingerprint()
-                                : text_groups_ ? read - text_groups_->left_out()
-                                               : written;
-  if (read != merged) throw Corrupted("the merged records are not those that were read");
-  if (emitted != written)
-    throw Corrupted("the records that were written are not those that the operators emitted");
+  if (read - (groups_ ? groups_->left_out() : 0) == written) return;
+  throw Corrupted(groups_ ? "the records that were written are not those that the operators emitted"
+                          : "the merged records are not those that were read");
 }
 
 void WriteStage::add_to_totals() const {
   totals_.bytes_written += written_bytes_;
-  if (groups_) totals_.records_written += written_bytes_ / facts_.output_bytes;
-  if (text_groups_) totals_.records_written += text_groups_->records();
-  const ResolvedCounts resolved = groups_        ? groups_->resolved()
-                                  : text_groups_ ? text_groups_->resolved()
-                                                 : ResolvedCounts();
-  totals_.records_replaced += resolved.replaced;
-  totals_.records_deleted += resolved.deleted;
+  if (!groups_) return;
+  totals_.records_written += groups_->records();
+  totals_.records_replaced += groups_->resolved().replaced;
+  totals_.records_deleted += groups_->resolved().deleted;
 }
 
 }  // namespace corank

@@ -10,8 +10,7 @@
 #include "exec/in_flight_unit.hpp"
 #include "exec/pass.hpp"
 #include "exec/pass_facts.hpp"
-#include "ops/text_operators.hpp"
-#include "ops/unit_operators.hpp"
+#include "ops/boundary_merge.hpp"
 
 namespace corank {
 
@@ -25,13 +24,13 @@ class WriteStage {
   void write(InFlightUnit& token);
   // Emits the last group, which is still open after the last unit.
   void write_rest(InFlightUnit& token);
-  bool has_operators() const { return groups_ || text_groups_; }
+  bool has_operators() const { return pass_.operators != nullptr; }
 
   // True once the limit or an upper bound is reached: nothing more is emitted. Any thread may ask.
   bool is_done() const { return is_done_; }
 
-  // Throws Corrupted unless the hash of the records read is that of the merged records, and the
-  // hash of the emitted records is that of the output, `written`.
+  // Throws Corrupted unless the hash of the records that were read, less those that operators left
+  // out, is that of the verified output, `written`.
   void check_conservation(std::uint64_t read, std::uint64_t written) const;
   void add_to_totals() const;
 
@@ -45,9 +44,8 @@ class WriteStage {
   const Pass& pass_;
   const PassFacts& facts_;
   PassTotals& totals_;
+  KeyLayout output_layout_;
   std::optional<BoundaryMerge> groups_;
-  std::optional<TextBoundaryMerge> text_groups_;
-  std::uint64_t operators_fingerprint_ = 0;
   std::uint64_t written_bytes_ = 0;
   std::uint64_t num_emitting_units_ = 0;
   std::size_t writer_ = 0;  // the one that is being filled, if several are

@@ -26,6 +26,7 @@ class ColumnProjection final : public Projection {
 
   const RecordFormat& output() const override { return *output_; }
   std::size_t num_keys() const override { return 0; }
+  std::optional<TextLayout> columns() const override { return columns_.encoding().layout(); }
   std::uint64_t max_bytes(RowSpan rows) const override {
     std::uint64_t bytes = 0;
     for (std::uint64_t i = 0; i < rows.count; ++i) bytes += columns_.max_bytes(record(rows, i));

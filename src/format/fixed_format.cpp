@@ -72,6 +72,12 @@ class FieldProjection final : public Projection {
   std::size_t num_keys() const override { return keys_.size(); }
   std::uint64_t max_bytes(RowSpan rows) const override { return rows.count * output_->row_bytes(); }
   std::string of_header(std::string_view header) const override { return std::string(header); }
+  std::vector<std::uint32_t> source_bytes() const override {
+    std::vector<std::uint32_t> bytes;
+    for (const Range& range : ranges_)
+      for (std::uint32_t i = 0; i < range.bytes; ++i) bytes.push_back(range.from + i);
+    return bytes;
+  }
 
   RowBound key_of(std::span<const std::byte> record) const override {
     std::vector<std::byte> row(schema_.record_bytes);

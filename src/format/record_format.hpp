@@ -57,6 +57,10 @@ class Projection {
   virtual std::uint64_t max_bytes(RowSpan rows) const = 0;
   // Returns the bound at the key of a projected record, for rows; there is at least one key.
   virtual RowBound key_of(std::span<const std::byte> record) const = 0;
+  // Return the selection for devices. Of fixed-size records: the byte of a row that each byte of
+  // its projected record comes from. Of others: the selected columns.
+  virtual std::vector<std::uint32_t> source_bytes() const { return {}; }
+  virtual std::optional<TextLayout> columns() const { return std::nullopt; }
   // Returns the line of the selected names; `header` is the line of all names, or empty.
   virtual std::string of_header(std::string_view header) const = 0;
 };

@@ -4,12 +4,28 @@
 
 #include <algorithm>
 #include <cassert>
+#include <cstring>
 
 #include "corank/error.hpp"
 #include "format/framing.hpp"
 #include "format/gather.hpp"
 
 namespace corank {
+namespace {
+
+// Moves the rows with the ascending indices `which` to `to`, which does not lie after them.
+template <std::uint32_t bytes>
+std::byte* move_small(std::byte* to, const std::byte* rows, RowIndices which) {
+  for (const std::uint16_t i : which) {
+    std::byte row[bytes];
+    std::memcpy(row, rows + i * bytes, bytes);
+    std::memcpy(to, row, bytes);
+    to += bytes;
+  }
+  return to;
+}
+
+}  // namespace
 
 bool RowReader::next() {
   begin_ = end_;
@@ -53,15 +69,55 @@ void RowCopy::assign_record(const KeyLayout& layout, std::span<const std::byte> 
     ref_ = make_entry(text_word(*layout.text, memory_.data(), bytes_, 0), memory_.data(), bytes_);
 }
 
-std::span<const std::byte> first_records(const KeyLayout& layout,
-                                         std::span<const std::byte> records, std::uint64_t count) {
-  if (!layout.text)
-    return records.first(std::min<std::uint64_t>(records.size() / layout.record_bytes, count) *
-                         layout.record_bytes);
-  std::uint64_t bytes = 0;
-  for (; count != 0 && bytes < records.size(); --count)
+std::byte* move_rows(std::byte* to, const std::byte* rows, RowIndices which,
+                     std::uint32_t row_bytes) {
+  if (which.empty()) return to;
+  const auto move = [&](std::uint64_t first, std::uint64_t count) {
+    const std::byte* const from = rows + first * row_bytes;
+    if (from != to) std::memmove(to, from, count * row_bytes);
+    to += count * row_bytes;
+  };
+  if (which.back() - which.front() + 1u == which.size()) {
+    move(which.front(), which.size());
+    return to;
+  }
+  if (row_bytes == 8) return move_small<8>(to, rows, which);
+  if (row_bytes == 16) return move_small<16>(to, rows, which);
+  for (std::size_t i = 0, end; i < which.size(); i = end) {
+    for (end = i + 1; end < which.size() && which[end] == which[end - 1] + 1; ++end)
+      ;
+    move(which[i], end - i);
+  }
+  return to;
+}
+
+std::byte* copy_records(const KeyLayout& layout, const std::byte* rows, RowIndices which,
+                        std::byte* to, const std::byte* limit, bool is_in_place) {
+  if (!layout.text) return move_rows(to, rows, which, layout.record_bytes);
+  if (!is_in_place) {
+    GatherWriter writer(*layout.text, to, limit);
+    writer.write_each(0, which.size(),
+                      [=](std::size_t i) { return rows + which[i] * sizeof(PrefixRef); });
+    return writer.position();
+  }
+  for (const std::uint16_t i : which) {
+    const auto record = bytes_of(layout, rows + i * sizeof(PrefixRef), 1);
+    if (to != record.data()) std::memmove(to, record.data(), record.size());
+    to += record.size();
+  }
+  return to;
+}
+
+Records first_records(const KeyLayout& layout, std::span<const std::byte> records,
+                      std::uint64_t count) {
+  if (!layout.text) {
+    count = std::min<std::uint64_t>(records.size() / layout.record_bytes, count);
+    return {records.first(count * layout.record_bytes), count};
+  }
+  std::uint64_t bytes = 0, found = 0;
+  for (; found != count && bytes < records.size(); ++found)
     bytes += record_bytes(*layout.text, records.data() + bytes);
-  return records.first(bytes);
+  return {records.first(bytes), found};
 }
 
 template <class Byte>

@@ -73,9 +73,48 @@ class RowCopy {
   PrefixRef ref_{};
 };
 
+// Indices of rows in a batch, ascending.
+using RowIndices = std::span<const std::uint16_t>;
+
+// Copies the rows with these indices to `to`, which does not lie after them, and returns the end.
+std::byte* move_rows(std::byte* to, const std::byte* rows, RowIndices which,
+                     std::uint32_t row_bytes);
+
+// Calls use(rows, count) with spans of contiguous rows that are those with these indices, in order.
+// Short rows that lie apart are copied together, so there are few calls.
+template <class Use>
+void for_spans(const KeyLayout& layout, const std::byte* rows, RowIndices which, Use use) {
+  constexpr std::uint32_t max_copied_bytes = 64;
+  if (which.empty()) return;
+  const std::uint32_t row_bytes = layout.record_bytes;
+  const bool is_span = which.back() - which.front() + 1u == which.size();
+  if (!is_span && row_bytes <= max_copied_bytes) {
+    alignas(PrefixRef) std::byte together[max_batch_rows * max_copied_bytes];
+    move_rows(together, rows, which, row_bytes);
+    return use(static_cast<const std::byte*>(together), which.size());
+  }
+  for (std::size_t i = 0, end; i < which.size(); i = end) {
+    const std::byte* const first = rows + which[i] * row_bytes;
+    for (end = i + 1; end < which.size() && which[end] == which[end - 1] + 1; ++end)
+      ;
+    use(first, end - i);
+  }
+}
+
+// Copies the records of the rows with these indices to `to`, and returns the end. They have room
+// before `limit`. If `to` is in the memory of the records, it does not lie after them, and
+// `is_in_place` tells that of prefix references.
+std::byte* copy_records(const KeyLayout& layout, const std::byte* rows, RowIndices which,
+                        std::byte* to, const std::byte* limit, bool is_in_place);
+
+// Contiguous records and their number.
+struct Records {
+  std::span<const std::byte> bytes;
+  std::uint64_t count;
+};
 // Returns the first `count` of contiguous records, or all if there are fewer.
-std::span<const std::byte> first_records(const KeyLayout& layout,
-                                         std::span<const std::byte> records, std::uint64_t count);
+Records first_records(const KeyLayout& layout, std::span<const std::byte> records,
+                      std::uint64_t count);
 
 // Splits contiguous records into parts of about `part_bytes`, each of whole records. Returns one
 // part if records cannot be found in the middle of others.

@@ -106,7 +106,9 @@ struct BoundValues {
       TextLayout one = layout;
       one.columns = &columns[i];
       one.columns_count = 1;
-      if (TextBound(one, {values[i]}, option).compare(record) != 0)
+      const std::vector<std::byte> own = record_with(one, {values[i]}, option);
+      if (text_less(one, own.data(), own.size(), record.data(), record.size()) ||
+          text_less(one, record.data(), record.size(), own.data(), own.size()))
         reject(values[i],
                fmt::format("column {} is a key again, with a value that is not equal to it",
                            columns[i].column));
@@ -133,100 +135,6 @@ void require_comparable(const ColumnValue& with, Setting option) {
                 fmt::format("{} \"{}\": the column compares with text in quotes; for numbers, add "
                             "their type to the column: 2:u64, 2:i64, 2:f64 or 2:decimal",
                             option, without_nul(with.value)));
-}
-
-TextBound::TextBound(const TextLayout& layout, const std::vector<std::string>& values,
-                     Setting option)
-    : layout_(layout) {
-  if (values.size() > layout.columns_count)
-    throw Error(ErrorCode::options, fmt::format("{}: there are {} values, and {} keys", option,
-                                                values.size(), layout.columns_count));
-  layout_.columns_count = static_cast<std::uint32_t>(values.size());
-  record_ = record_with(layout_, values, option);
-  word_ = text_word(layout_, record_.data(), record_.size(), 0);
-}
-
-int TextBound::compare(std::span<const std::byte> record) const {
-  const std::uint64_t word = text_word(layout_, record.data(), record.size(), 0);
-  if (word != word_) return word < word_ ? -1 : 1;
-  const auto less = [this](std::span<const std::byte> a, std::span<const std::byte> b) {
-    return text_less(layout_, a.data(), a.size(), b.data(), b.size());
-  };
-  return less(record_, record) - less(record, record_);
-}
-
-TextFilter::TextFilter(const TextFormat& format, std::string_view header,
-                       const Condition& condition, Setting option) {
-  for (const Condition::Step& step : condition.steps) add(format, header, step, option);
-}
-
-TextFilter TextFilter::dropping(const TextFormat& format, std::string_view header,
-                                const Query& query) {
-  TextFilter filter;
-  const Condition dropped = dropped_by(query.tombstone, query.having);
-  for (std::size_t i = 0; i < dropped.steps.size(); ++i)
-    filter.add(format, header, dropped.steps[i],
-               i == 0 && query.tombstone ? Setting::tombstone : Setting::having);
-  return filter;
-}
-
-void TextFilter::add(const TextFormat& format, std::string_view header, const Condition::Step& step,
-                     Setting option) {
-  Step& made = steps_.emplace_back(Step{step.operation, {}, {}});
-  if (step.operation >= ConditionOperation::negate) return;
-  require_comparable(step.with, option);
-  TextFormat by = format;
-  by.keys = {step.with.column};
-  by.bad_numbers = BadNumbers::last;
-  made.value.emplace(made.column.emplace(by, header, option).layout(), std::vector{step.with.value},
-                     option);
-}
-
-bool TextFilter::test(std::span<const std::byte> record, std::vector<char>& scratch) const {
-  scratch.clear();
-  const auto pop = [&] {
-    const char result = scratch.back();
-    scratch.pop_back();
-    return result;
-  };
-  for (const Step& step : steps_) {
-    using enum ConditionOperation;
-    const int order = step.value ? step.value->compare(record) : 0;
-    switch (step.operation) {
-      case less:
-        scratch.push_back(order < 0);
-        break;
-      case less_equal:
-        scratch.push_back(order <= 0);
-        break;
-      case equal:
-        scratch.push_back(order == 0);
-        break;
-      case not_equal:
-        scratch.push_back(order != 0);
-        break;
-      case greater_equal:
-        scratch.push_back(order >= 0);
-        break;
-      case greater:
-        scratch.push_back(order > 0);
-        break;
-      case negate:
-        scratch.back() ^= 1;
-        break;
-      case both: {
-        const char second = pop();
-        scratch.back() &= second;
-        break;
-      }
-      case either: {
-        const char second = pop();
-        scratch.back() |= second;
-        break;
-      }
-    }
-  }
-  return scratch.back() != 0;
 }
 
 namespace {

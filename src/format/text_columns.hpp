@@ -26,62 +26,6 @@ std::vector<std::byte> record_with(const TextLayout& layout, const std::vector<s
 // errors.
 void require_comparable(const ColumnValue& with, Setting option);
 
-// Bound: values of the leading keys, to compare records with.
-class TextBound {
- public:
-  // `layout` must outlive the bound. Throws Error if a value cannot be one of its key; `option`
-  // names the option in errors.
-  TextBound(const TextLayout& layout, const std::vector<std::string>& values, Setting option);
-
-  // Returns the layout of the keys that have values.
-  const TextLayout& layout() const { return layout_; }
-  std::span<const std::byte> record() const { return record_; }
-
-  bool behind(const PrefixRef& entry) const {
-    return text_less(layout_, record_of(entry), record_bytes(layout_, entry), record_.data(),
-                     record_.size());
-  }
-  // Returns a negative number, 0 or a positive number if the record sorts before, with or after the
-  // bound.
-  int compare(std::span<const std::byte> record) const;
-
- private:
-  TextLayout layout_;
-  std::vector<std::byte> record_;
-  std::uint64_t word_;  // first word of its key
-};
-
-// Filter: tests records by a condition.
-class TextFilter {
- public:
-  struct Step {
-    ConditionOperation operation;
-    std::optional<TextEncoding> column;  // column of a comparison
-    std::optional<TextBound> value;
-  };
-
-  // Throws Error if a column or its value does not fit the format. `header` is as in TextEncoding;
-  // `option` names the option in errors.
-  TextFilter(const TextFormat& format, std::string_view header, const Condition& condition,
-             Setting option);
-  // Returns the filter that tells which records `query` drops after groups are resolved.
-  static TextFilter dropping(const TextFormat& format, std::string_view header, const Query& query);
-
-  // Returns whether the record fulfils the condition. `scratch` is overwritten; reusing it saves
-  // allocations.
-  bool test(std::span<const std::byte> record, std::vector<char>& scratch) const;
-
-  // Returns the steps in postfix order.
-  const std::vector<Step>& steps() const { return steps_; }
-
- private:
-  TextFilter() = default;
-  void add(const TextFormat& format, std::string_view header, const Condition::Step& step,
-           Setting option);
-
-  std::vector<Step> steps_;
-};
-
 // Calls put(bytes, count) with the parts of the projected record: the columns of `selected`, with
 // delimiters between them. A column that the record lacks is empty.
 template <class Put>

@@ -81,7 +81,7 @@ std::vector<Run> narrowed(std::vector<Run> runs, const MergeFormat& format,
                           const Options& options) {
   const Query& query = options.query;
   if (format.can_search()) keep_range(runs, format.input(), query);
-  if (operators.empty() && query.limit) cuts.keep_first(*query.limit, runs);
+  if (!operators && query.limit) cuts.keep_first(*query.limit, runs);
   return runs;
 }
 
@@ -100,7 +100,7 @@ class MergeJob {
  private:
   void write(MergeOutput& output, const Destination& destination);
   // If a limit ends the parts, their ranks are not known in advance: they are filled in turn.
-  bool fills_in_turn() const { return options_.query.limit && !operators_.empty(); }
+  bool fills_in_turn() const { return options_.query.limit && operators_; }
   std::vector<IntermediatePass> intermediate_passes(std::uint64_t widest) const;
   std::vector<Partition> partitions_of_output(std::size_t count) const;
   PassSpec last_pass(std::span<const Partition> partitions) const;
@@ -281,7 +281,7 @@ void MergeJob::write(MergeOutput& output, const Destination& destination) {
   const std::uint64_t widest = budget_.widest(partitions.size());
   choose_reading(partitions);
   resume(output, partitions);
-  output.prepare(run_records_ / output.num_files() * format_.record_bytes(), operators_.empty(),
+  output.prepare(run_records_ / output.num_files() * format_.record_bytes(), !operators_,
                  options_.trace.empty() ? nullptr : &trace_);
   std::uint64_t records = 0;
   for (const Partition& partition : partitions) records += partition.end - partition.begin;
@@ -305,10 +305,11 @@ void MergeJob::write(MergeOutput& output, const Destination& destination) {
 // Returns partitions with equally many records, except that no group is in two.
 std::vector<Partition> MergeJob::partitions_of_output(std::size_t count) const {
   std::vector<Partition> partitions;
+  const bool has_fixed_size = format_.input().traits().has_fixed_size;
   std::uint64_t rank = 0;
   for (std::size_t i = 0; i < count; ++i) {
     std::uint64_t end = part_of(run_records_, i + 1, count);
-    if (i + 1 < count && operators_.fixed && operators_.fixed->groups()) {
+    if (i + 1 < count && operators_ && has_fixed_size && operators_->groups()) {
       const auto cut = cuts_.behind_group(
           cuts_.checked(end, runs_, std::vector<std::uint64_t>(runs_.size())), runs_);
       end = std::max(rank, std::reduce(cut.begin(), cut.end()));
@@ -434,7 +435,7 @@ void MergeJob::run_intermediate_pass(const IntermediatePass& pass,
                    .limit = no_limit});
   for (const Run& run : merged) run.check_unchanged();
   intermediate_records_ +=
-      operators.empty() ? totals.records - merged_before : totals.records_written - written_before;
+      operators ? totals.records_written - written_before : totals.records - merged_before;
   *first = run_of(temporary, format_.record_bytes());
   runs_.erase(first + 1, end);
   fingerprints_[pass.first] = fingerprint;
@@ -446,7 +447,8 @@ void MergeJob::run_intermediate_pass(const IntermediatePass& pass,
 // Returns the edges of several partitions if intermediate set operations may change the ranks.
 std::vector<Edges> MergeJob::edges_of(std::span<const Partition> partitions) const {
   std::vector<Edges> edges;
-  if (partitions.size() == 1 || !operators_.fixed || !operators_.fixed->set_operation())
+  if (partitions.size() == 1 || !format_.input().traits().has_fixed_size || !operators_ ||
+      !operators_->set_operation())
     return edges;
   for (const Partition& partition : partitions)
     edges.push_back({cuts_.last_before(cuts_.at(partition.begin, runs_), runs_),
@@ -485,8 +487,7 @@ void MergeJob::collect_stats(std::string writing) {
   if (stats_.records_skipped != 0 && options_.notice)
     options_.notice(fmt::format("{} records were skipped, in which a column is no number",
                                 stats_.records_skipped));
-  stats_.records_written =
-      operators_.empty() ? stats_.records : totals.records_written + resumed_.records;
+  stats_.records_written = operators_ ? totals.records_written + resumed_.records : stats_.records;
   stats_.records_replaced = totals.records_replaced;
   stats_.records_deleted = totals.records_deleted;
   stats_.units = totals.units;

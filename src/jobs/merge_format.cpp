@@ -26,44 +26,30 @@ MergeFormat::MergeFormat(const Options& options, FileStart start, bool has_strea
 }
 
 PassOperators MergeFormat::operators(std::size_t num_runs) const {
-  PassOperators operators;
   const Query& query = options_.query;
-  if (!input_->traits().has_fixed_size) {
-    TextOperatorChain chain(input_->keys(), *options_.text, columns_line_, query, can_search(),
-                            num_runs);
-    if (!chain.keeps_all()) operators.text = std::make_unique<TextOperatorChain>(std::move(chain));
-  } else {
-    OperatorChain chain(options_.record, options_.keys, input_->keys(), query, num_runs);
-    // A limit on streams is an operator, because streams cannot be searched; otherwise it is a cut
-    // of the runs.
-    if (!chain.keeps_all() || (has_streams_ && query.limit))
-      operators.fixed = std::make_unique<OperatorChain>(std::move(chain));
-  }
-  return operators;
+  OperatorChain chain(*input_, options_.record, query, can_search(), num_runs);
+  // A limit on records that cannot be counted before they are read is an operator; otherwise it is
+  // a cut of the runs.
+  if (chain.keeps_all() && !(is_sequential() && query.limit)) return nullptr;
+  return std::make_unique<const OperatorChain>(std::move(chain));
 }
 
 PassOperators MergeFormat::intermediate_operators(std::size_t num_runs, bool has_last_run) const {
-  PassOperators operators;
   const OnEqual kind = options_.query.on_equal;
-  if (!is_set_operation(kind) || (kind == OnEqual::subtract && !has_last_run)) return operators;
+  if (!is_set_operation(kind) || (kind == OnEqual::subtract && !has_last_run)) return nullptr;
   Query query;
   query.where = options_.query.where;
   query.on_equal = kind;
-  if (input_->traits().has_fixed_size)
-    operators.fixed = std::make_unique<OperatorChain>(options_.record, options_.keys,
-                                                      input_->keys(), query, num_runs);
-  else
-    operators.text = std::make_unique<TextOperatorChain>(input_->keys(), *options_.text,
-                                                         columns_line_, query, true, num_runs);
-  return operators;
+  return std::make_unique<const OperatorChain>(*input_, options_.record, query, true, num_runs);
 }
 
 OutputOrder MergeFormat::order(const PassOperators& operators, bool is_last) const {
   using enum OutputOrder::Kind;
   if (options_.copy_only) return {&input_->keys(), none};
-  if (!is_last || operators.empty()) return {&input_->keys(), rising};
+  if (!is_last || !operators) return {&input_->keys(), rising};
   const std::size_t num_keys = projection_ ? projection_->num_keys() : input_->num_keys();
-  const bool is_strict = num_keys == input_->num_keys() && operators.has_distinct_keys();
+  const bool is_strict =
+      num_keys == input_->num_keys() && operators->groups() && !operators->set_operation();
   return {&output().keys(), num_keys == 0 ? none : is_strict ? strict : rising};
 }
 

@@ -11,28 +11,13 @@
 #include "corank/options.hpp"
 #include "format/record_format.hpp"
 #include "ops/operator_chain.hpp"
-#include "ops/text_operators.hpp"
 #include "run/header.hpp"
 #include "verify/output_verifier.hpp"
 
 namespace corank {
 
-// The operators of one pass; neither if every record is emitted as it is.
-struct PassOperators {
-  std::unique_ptr<OperatorChain> fixed;     // of fixed-size records
-  std::unique_ptr<TextOperatorChain> text;  // of variable-length records
-
-  bool empty() const { return !fixed && !text; }
-  // True if every record is emitted, though perhaps changed.
-  bool keeps_count() const { return !text && (!fixed || fixed->keeps_count()); }
-  // True if no two records of the output have equal keys.
-  bool has_distinct_keys() const {
-    return (fixed && fixed->groups() && !fixed->set_operation()) ||
-           (text && text->groups() && !text->set_operation());
-  }
-  const OperatorChain* fixed_chain() const { return fixed.get(); }
-  const TextOperatorChain* text_chain() const { return text.get(); }
-};
+// The operators of one pass; null if every record is emitted as it is.
+using PassOperators = std::unique_ptr<const OperatorChain>;
 
 // Returns what the query does to merged records, in the order in which it is applied.
 std::vector<std::string> operator_names(const Query& query);

@@ -82,8 +82,8 @@ void MergeOutput::open(std::span<const Partition> partitions, std::span<const Ru
   // than runs that count bytes.
   const std::uint64_t max_growth =
       format_.is_sequential() ? std::max<std::uint64_t>(options_.query.select.size(), 1) : 1;
-  const bool may_be_shorter =
-      !operators.keeps_count() || (!operators.empty() && options_.query.limit);
+  const bool may_be_shorter = operators && (!operators->keeps_count() ||
+                                            operators->output_bytes() == 0 || options_.query.limit);
   const AtomicFile::Settings settings{options_.overwrite, options_.resume,
                                       options_.checkpoint_interval};
   const auto is_input = [runs](FileIdentity file) {

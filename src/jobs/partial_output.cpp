@@ -43,12 +43,12 @@ std::optional<Resumption> find_resumption(const AtomicFile& left, const OutputOr
   read_at(left.descriptor(), std::as_writable_bytes(std::span(header)), 0, "the unfinished output");
   if (header != origin.output_header) return std::nullopt;
   std::optional<Resumption> found;
-  if (output.traits().has_fixed_size && origin.operators.keeps_count()) {
+  if (output.traits().has_fixed_size && (!origin.operators || origin.operators->keeps_count())) {
     found = resume_at_rank(left_bytes - header_bytes, output.record_bytes());
     found->rank += partition.begin;
   } else {
     found = resume_at_key(written(left, origin, left_bytes), origin.format,
-                          !origin.operators.empty(), runs);
+                          origin.operators != nullptr, runs);
   }
   if (!found || found->kept_bytes == 0) return found;
   found->kept_bytes += header_bytes;
@@ -62,7 +62,7 @@ ScanResult count_left(const AtomicFile& left, const std::filesystem::path& outpu
   const bool checksum = origin.options.checksum;
   const Run run = written(left, origin, bytes);
   const bool knows_count = origin.format.output().traits().has_fixed_size;
-  if (run.records() == 0 || (!checksum && (knows_count || origin.operators.empty())))
+  if (run.records() == 0 || (!checksum && (knows_count || !origin.operators)))
     return {knows_count ? run.records() : 0, 0};
   const bool is_ordered =
       origin.format.order(origin.operators, true).kind != OutputOrder::Kind::none;

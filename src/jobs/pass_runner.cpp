@@ -48,7 +48,7 @@ std::uint64_t PassRunner::wanted_bytes(const PassSpec& spec) const {
   constexpr std::uint64_t usual_text_bytes = 256;  // of a record
   constexpr auto all = std::numeric_limits<std::uint64_t>::max();
   const Options& options = context_.options;
-  if (!spec.is_last || spec.operators.empty() || !options.query.limit) return all;
+  if (!spec.is_last || !spec.operators || !options.query.limit) return all;
   const std::uint64_t limit = *options.query.limit;
   const std::uint64_t records = spec.partitions.back().end;
   const std::uint32_t record_bytes = context_.format.input().record_bytes();
@@ -77,8 +77,7 @@ std::vector<std::unique_ptr<Backend>> PassRunner::make_backends(const PassSpec& 
                              .look = context_.options.verify,
                              .unit_bytes = plan.unit_bytes,
                              .streamed_unit_bytes = streamed_unit_bytes(spec, plan),
-                             .shape = spec.operators.fixed_chain(),
-                             .text_operators = spec.operators.text_chain(),
+                             .operators = spec.operators.get(),
                              .fingerprint = context_.fingerprint};
   auto backends =
       context_.backends.make(spec.partitions.size(), config, plan, context_.format.record_bytes());
@@ -104,9 +103,8 @@ std::uint64_t PassRunner::run(const PassSpec& spec) {
                       .runs = partitions[i],
                       .encoding = context_.format.input().keys(),
                       .plan = plan,
-                      .shape = spec.operators.fixed_chain(),
+                      .operators = spec.operators.get(),
                       .limit = spec.limit,
-                      .text_operators = spec.operators.text_chain(),
                       .output = order,
                       .backend = options.copy_only ? nullptr : backends[i].get(),
                       .writers = partitions.size() == 1 ? spec.writers : spec.writers.subspan(i, 1),

@@ -120,7 +120,7 @@ void RunFormer::begin() {
                      .runs = inputs_,
                      .encoding = context_.format.input().keys(),
                      .plan = memory_.reading,
-                     .shape = nullptr,
+                     .operators = nullptr,
                      .limit = 0,
                      .output = order_,
                      .backend = nullptr,

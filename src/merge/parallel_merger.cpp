@@ -72,19 +72,12 @@ class RunCutter {
   std::uint64_t records_ = 0;
 };
 
-// The steps that follow the merge of a record; each may be null.
-struct MergeSteps {
-  UnitOperators* shaper;
-  TextUnitOperators* text_shaper;
-  FingerprintSum sum;
-};
-
 // One merge, as tiles that threads merge independently.
 class TiledMerge {
  public:
-  // `cutter` must outlive the merge.
-  TiledMerge(const RunCutter& cutter, std::byte* out, const MergeSteps& steps)
-      : cutter_(cutter), out_(out), steps_(steps) {}
+  // `cutter` must outlive the merge. `sink` and `sum` may be null.
+  TiledMerge(const RunCutter& cutter, std::byte* out, UnitSink* sink, FingerprintSum sum)
+      : cutter_(cutter), out_(out), sink_(sink), sum_(sum) {}
 
   // Cuts the output into tiles, in parallel: tile t begins at ranks[t] and ends at ranks[t + 1].
   void cut(std::span<const std::uint64_t> ranks) {
@@ -94,37 +87,26 @@ class TiledMerge {
     parallel_for(1, tiles(), [&](std::uint64_t t) { cuts_[t] = cutter_.cut(ranks[t]); });
   }
 
-  // Tells the operators where each tile is merged to.
-  void begin_operators() {
-    if (steps_.shaper) {
-      std::vector<std::byte*> places;
-      for (std::uint64_t t = 0; t < tiles(); ++t)
-        places.push_back(out_ + cuts_[t].rank * cutter_.record_bytes());
-      steps_.shaper->begin(places);
-    }
-    if (steps_.text_shaper) {
-      std::vector<std::span<std::byte>> places;
-      for (std::uint64_t t = 0; t < tiles(); ++t)
-        places.emplace_back(place(t), out_ + cutter_.offset(cuts_[t + 1]));
-      steps_.text_shaper->begin(places);
-    }
+  // Tells the sink where each tile is merged to.
+  void begin_sink() {
+    if (!sink_) return;
+    std::vector<std::span<std::byte>> places;
+    for (std::uint64_t t = 0; t < tiles(); ++t) places.emplace_back(place(t), place(t + 1));
+    sink_->begin(places);
   }
 
   // Merges a tile. Thread-safe for different tiles, each with the merger of its thread.
   void merge_tile(std::uint64_t t, TileMerger& merger) {
     const std::vector<Stretch> segments = segments_of(t);
-    TileOperators* const shaper = steps_.shaper ? &steps_.shaper->tile(t) : nullptr;
-    TextTileOperators* const text_shaper =
-        steps_.text_shaper ? &steps_.text_shaper->tile(t) : nullptr;
+    TileSink* const sink = sink_ ? &sink_->tile(t) : nullptr;
     if (ordered_) {
-      const auto read = merger.merge(segments, place(t), shaper, steps_.sum, text_shaper);
+      const auto read = merger.merge(segments, place(t), sink, sum_);
       if (read)
         fingerprint_ += *read;
       else
         ordered_ = false;
     }
-    if (shaper) shaper->finish();
-    if (text_shaper && ordered_) text_shaper->finish();
+    if (sink) sink->finish();
   }
 
   // Returns the sum of the merged tiles' fingerprints; nothing if a run is out of order.
@@ -137,7 +119,7 @@ class TiledMerge {
   std::uint64_t tiles() const { return cuts_.size() - 1; }
   std::byte* place(std::uint64_t t) const { return out_ + cutter_.offset(cuts_[t]); }
 
-  // Returns the tile's part of each run, unless it is empty, and passes it to the operators.
+  // Returns the tile's part of each run, unless it is empty, and passes it to the sink.
   std::vector<Stretch> segments_of(std::uint64_t t) {
     std::vector<Stretch> segments;
     const std::span<const Stretch> runs = cutter_.runs();
@@ -149,15 +131,15 @@ class TiledMerge {
       const Stretch& segment = segments.emplace_back(
           Stretch{runs[r].records + begin * cutter_.record_bytes(), end - begin,
                   begin != 0 || runs[r].predecessor, runs[r].words_ascend});
-      if (steps_.shaper) steps_.shaper->add_segment(t, r, segment.records, segment.count);
-      if (steps_.text_shaper) steps_.text_shaper->add_segment(t, r, segment.records, segment.count);
+      if (sink_) sink_->add_segment(t, r, segment.records, segment.count);
     }
     return segments;
   }
 
   const RunCutter& cutter_;
   std::byte* out_;
-  MergeSteps steps_;
+  UnitSink* sink_;
+  FingerprintSum sum_;
   std::vector<Cut> cuts_;
   std::atomic<bool> ordered_ = true;
   std::atomic<std::uint64_t> fingerprint_ = 0;
@@ -176,13 +158,11 @@ ParallelMerger::ParallelMerger(const detail::KeyWords& keys, Output output, unsi
 }
 
 std::optional<std::uint64_t> ParallelMerger::merge(std::span<const Stretch> runs, std::byte* out,
-                                                   UnitOperators* shaper, FingerprintSum sum,
-                                                   TextUnitOperators* text_shaper) {
-  assert(keys_.text() ? !shaper : !text_shaper);
+                                                   UnitSink* sink, FingerprintSum sum) {
   const RunCutter cutter(keys_, runs);
   const std::vector<std::uint64_t> ranks = tile_ranks(cutter.records(), runs.size());
   const std::uint64_t tiles = ranks.size() - 1;
-  TiledMerge merge(cutter, out, {shaper, text_shaper, sum});
+  TiledMerge merge(cutter, out, sink, sum);
   // Tiles are taken in order, so that the smallest come last.
   std::atomic<std::uint64_t> next = 0;
   const auto merge_tiles = [&] {
@@ -194,13 +174,13 @@ std::optional<std::uint64_t> ParallelMerger::merge(std::span<const Stretch> runs
   // between the arenas of several mergers, cost more than the merge.
   if (tiles == 1) {
     merge.cut(ranks);
-    merge.begin_operators();
+    merge.begin_sink();
     merge_tiles();
     return merge.fingerprint();
   }
   arena_.execute([&] {
     merge.cut(ranks);
-    merge.begin_operators();
+    merge.begin_sink();
     parallel_for(0, std::min<std::uint64_t>(tiles, threads_),
                  [&](std::uint64_t) { merge_tiles(); });
   });

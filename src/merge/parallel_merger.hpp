@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "merge/tile_merger.hpp"
-#include "ops/unit_operators.hpp"
+#include "run/tile_sink.hpp"
 
 namespace corank {
 
@@ -27,11 +27,9 @@ class ParallelMerger {
 
   // Merges `runs` stably into `out`. Returns the sum of the records' fingerprints, 0 without a
   // `sum`. Returns nothing if a run is out of order; the contents of `out` are then undefined.
-  // `shaper` or `text_shaper`, unless null, applies operators to each tile; `runs` must be the
-  // segments of its unit.
+  // `sink`, unless null, takes the rows of each tile; `runs` must be the segments of its unit.
   std::optional<std::uint64_t> merge(std::span<const Stretch> runs, std::byte* out,
-                                     UnitOperators* shaper = nullptr, FingerprintSum sum = nullptr,
-                                     TextUnitOperators* text_shaper = nullptr);
+                                     UnitSink* sink = nullptr, FingerprintSum sum = nullptr);
 
  private:
   std::vector<std::uint64_t> tile_ranks(std::uint64_t records, std::uint64_t runs) const;

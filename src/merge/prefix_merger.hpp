@@ -26,7 +26,7 @@
 #include "merge/record_sort.hpp"
 #include "merge/row_span.hpp"
 #include "merge/word_merger.hpp"
-#include "ops/text_operators.hpp"
+#include "run/tile_sink.hpp"
 #include "util/prefetch.hpp"
 
 namespace corank {
@@ -65,13 +65,13 @@ class PrefixMerger {
   }
 
   // Merges `records` records of a block to `out`, which it advances. The output ends at `end` or
-  // before, unless `shaper` takes it. Calls visit(span) for each row span while it is in cache.
+  // before, unless `refs` takes the rows. Calls visit(span) for each row span while it is in cache.
   // Returns false if a run is out of order.
   template <class Visit>
   bool merge(std::span<const Stretch> block, std::uint64_t records, std::byte*& out,
-             const std::byte* end, TextTileOperators* shaper, Visit visit) {
+             const std::byte* end, RefBatch* refs, Visit visit) {
     assert(records != 0);
-    assert(text_ || !shaper);
+    assert(text_ || !refs);
     merger_.reset(records, block.size());
     choose_word(block);
     const bool compacted = text_ && !keys_.is_last(word_) && ties_often(block);
@@ -79,8 +79,8 @@ class PrefixMerger {
       return false;
     cursors_.clear();
     for (const Stretch& stretch : block) cursors_.push_back({stretch.records, stretch.records});
-    if (shaper) {
-      const bool ordered = emit_records<sizeof(PrefixRef)>(merger_.merge(), *shaper);
+    if (refs) {
+      const bool ordered = emit_records<sizeof(PrefixRef)>(merger_.merge(), *refs);
       assert(!ordered || has_taken_all(block));
       return ordered;
     }

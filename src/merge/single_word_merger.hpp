@@ -12,6 +12,7 @@
 #include "merge/nontemporal_copy.hpp"
 #include "merge/row_span.hpp"
 #include "merge/word_merger.hpp"
+#include "run/tile_sink.hpp"
 
 namespace corank {
 
@@ -40,7 +41,7 @@ class SingleWordMerger {
   // span while it is in L1. Returns false if a run is out of order.
   template <class Visit>
   bool merge(std::span<const Stretch> block, std::uint64_t records, std::byte*& out,
-             const std::byte* /*end*/, TextTileOperators* /*shaper*/, Visit visit) {
+             const std::byte* /*end*/, RefBatch* /*refs*/, Visit visit) {
     merger_.reset(records, block.size());
     for (std::size_t run = 0; run < block.size(); ++run) {
       prefetch_ahead(block, run, 8);

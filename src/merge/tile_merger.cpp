@@ -44,11 +44,10 @@ class FormatMerger final : public TileMerger {
         partitioner_(keys, sorter_) {}
 
   std::optional<std::uint64_t> merge(std::span<const Stretch> stretches, std::byte* out,
-                                     TileOperators* shaper, FingerprintSum sum,
-                                     TextTileOperators* text_shaper) override {
-    assert(keys_.text() ? !shaper : !text_shaper);
-    shaper_ = shaper;
-    text_shaper_ = text_shaper;
+                                     TileSink* sink, FingerprintSum sum) override {
+    sink_ = sink;
+    refs_.reset();
+    if (sink && keys_.text()) refs_.emplace(*sink);
     sum_ = sum;
     fingerprint_ = 0;
     end_ = out;
@@ -58,6 +57,7 @@ class FormatMerger final : public TileMerger {
     const bool ordered = merge_clusters(stretches, out);
     end_of_streams();
     if (!ordered) return std::nullopt;
+    if (refs_) refs_->flush();
     return fingerprint_;
   }
 
@@ -90,7 +90,7 @@ class FormatMerger final : public TileMerger {
       }
       if (!merge_cluster(out)) return false;
     }
-    assert(text_shaper_ || !keys_.text() || out == end_);
+    assert(refs_ || !keys_.text() || out == end_);
     return true;
   }
 
@@ -137,7 +137,7 @@ class FormatMerger final : public TileMerger {
         out += front->count() * keys_.record_bytes();
         take_front(a, front->a);
         take_front(b, front->b);
-        apply_operators(begin, out);
+        pass_on(begin, out);
       }
     }
     return true;
@@ -173,17 +173,17 @@ class FormatMerger final : public TileMerger {
     const auto visit = [this](const Stretch& stretch) {
       add_fingerprints(stretch.records, stretch.count);
     };
-    if (!format_.merge(block_, records, out, end_, text_shaper_, visit)) return false;
+    if (!format_.merge(block_, records, out, end_, refs_ ? &*refs_ : nullptr, visit)) return false;
     assert(keys_.text() || out == begin + records * keys_.record_bytes());
-    apply_operators(begin, out);
+    pass_on(begin, out);
     return true;
   }
 
-  // Applies the operators to the records merged to [begin, out), and moves `out` to the next output
+  // Passes the records merged to [begin, out) to the sink, and moves `out` to the next output
   // position.
-  void apply_operators(std::byte* begin, std::byte*& out) {
-    if (shaper_ && begin != out)
-      out = shaper_->take(begin, static_cast<std::uint64_t>(out - begin) / keys_.record_bytes());
+  void pass_on(std::byte* begin, std::byte*& out) {
+    if (sink_ && begin != out)
+      out = sink_->take(begin, static_cast<std::uint64_t>(out - begin) / keys_.record_bytes());
   }
 
   // Returns whether each row span starts no earlier than the previous one ends.
@@ -217,8 +217,8 @@ class FormatMerger final : public TileMerger {
       add_fingerprints(piece.records, piece.count);
       drop(rest, piece.count, record_bytes);
       std::byte* const begin = out;
-      if (text_shaper_) {
-        text_shaper_->write(piece.records, piece.count * record_bytes);
+      if (refs_) {
+        refs_->write(piece.records, piece.count * record_bytes);
       } else if (const TextLayout* const text = keys_.text()) {
         const auto records = bytes_of(*text, piece.records, piece.count);
         assert(out + records.size() <= end_);
@@ -237,7 +237,7 @@ class FormatMerger final : public TileMerger {
       }
       // Checked after the copy, which brings the piece into L1; checking first is slower.
       if (!format_.ascends(piece)) return false;
-      apply_operators(begin, out);
+      pass_on(begin, out);
     }
     return true;
   }
@@ -252,8 +252,8 @@ class FormatMerger final : public TileMerger {
   std::vector<Stretch> cluster_, block_;
   std::vector<RecordRef> firsts_;
   const std::byte* end_ = nullptr;  // end of the output of prefix references
-  TileOperators* shaper_ = nullptr;
-  TextTileOperators* text_shaper_ = nullptr;
+  TileSink* sink_ = nullptr;
+  std::optional<RefBatch> refs_;  // passes prefix references to the sink
 };
 
 }  // namespace

@@ -13,8 +13,7 @@
 #include "corank/algorithm/multiway_merge.hpp"
 #include "merge/row_span.hpp"
 #include "merge/word_kernel.hpp"
-#include "ops/text_operators.hpp"
-#include "ops/tile_operators.hpp"
+#include "run/tile_sink.hpp"
 #include "verify/fingerprint.hpp"
 
 namespace corank {
@@ -41,12 +40,11 @@ class TileMerger {
 
   // Merges `stretches` stably into `out`. Returns the sum of the records' fingerprints, 0 without a
   // `sum`. Returns nothing if a row span, or its first record's predecessor, is out of order; the
-  // contents of `out` are then undefined. `shaper`, unless null, gets merged records while they are
-  // in cache; `out` must be its buffer. Prefix references take a `text_shaper` instead.
+  // contents of `out` are then undefined. `sink`, unless null, takes the merged rows while they are
+  // in cache; `out` must be its memory.
   virtual std::optional<std::uint64_t> merge(std::span<const Stretch> stretches, std::byte* out,
-                                             TileOperators* shaper = nullptr,
-                                             FingerprintSum sum = nullptr,
-                                             TextTileOperators* text_shaper = nullptr) = 0;
+                                             TileSink* sink = nullptr,
+                                             FingerprintSum sum = nullptr) = 0;
 };
 
 // `keys` must outlive the merger.

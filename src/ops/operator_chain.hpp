@@ -1,133 +1,106 @@
-// Operators on fixed-size records: filter, distinct, reduction, set operation, tombstone and
-// projection. An `OperatorChain` is immutable and thread-safe. A `Group` is the state of one group
-// of equal keys, for one thread.
+// A query compiled for the records of a merge: bounds where the runs cannot be cut by them, filter,
+// distinct, reduction, set operation, tombstone and projection. Immutable and thread-safe. The
+// limit is applied by BoundaryMerge. Calls take a batch of up to max_batch_rows rows.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <memory>
 #include <optional>
 #include <span>
-#include <string>
+#include <utility>
 #include <vector>
 
 #include "corank/key.hpp"
 #include "corank/query.hpp"
-#include "format/resolution.hpp"
-#include "ops/exact_sum.hpp"
-#include "ops/filter.hpp"
+#include "format/record_format.hpp"
+#include "format/rows.hpp"
+#include "ops/field_reductions.hpp"
 #include "ops/set_operation.hpp"
+#include "verify/fingerprint.hpp"
 
 namespace corank {
 
 // Thrown if two records have equal keys and the query rejects that; `record` is one of them.
 struct EqualKeys : std::exception {
-  explicit EqualKeys(const std::byte* which, std::uint64_t bytes) : record(which, which + bytes) {}
+  explicit EqualKeys(std::span<const std::byte> which) : record(which.begin(), which.end()) {}
   const char* what() const noexcept override { return "two records have equal keys"; }
   std::vector<std::byte> record;
 };
 
-// A query compiled for records of a schema. Limits and key ranges are applied elsewhere.
-class OperatorChain {
- public:
-  // A field in which the records of a group are reduced to one value.
-  struct Column {
-    Reduction::Operation operation;
-    Field field;
-    std::size_t sum;      // index in a group's integers or floats, for sum
-    KeyEncoding ordered;  // orders records by the field, for min and max
-  };
-  // A range of bytes in a record.
-  struct Stretch {
-    std::uint32_t from;  // offset in the record, bytes
-    std::uint32_t bytes;
-  };
+// Output of a tile. Records that do not fit its memory are spilled, and so are all after them.
+struct TileMemory {
+  std::byte* end = nullptr;          // where the next record goes
+  const std::byte* limit = nullptr;  // where room for it ends; may be less than `end`
+  bool holds_records = false;        // prefix references point to records in the memory
+  std::uint64_t records = 0;         // number of records before `end`
+  std::vector<std::byte> spilled;
+  std::uint64_t spilled_records = 0;
 
-  // `encoding` must outlive it. `runs` is the number of runs that are merged; see SetOperation.
-  OperatorChain(const Schema& schema, const std::vector<KeyField>& keys,
-                const KeyEncoding& encoding, const Query& query, std::size_t runs);
-
-  // Returns whether every record is emitted, changed or not.
-  bool keeps_count() const { return !filters_ && !drops_ && on_equal_ == OnEqual::keep; }
-  // Returns whether every record is emitted unchanged.
-  bool keeps_all() const { return keeps_count() && selected_.empty(); }
-
-  OnEqual on_equal() const { return on_equal_; }
-  bool groups() const { return on_equal_ != OnEqual::keep; }
-  // Returns the set operation that decides on groups; null if there is none.
-  const SetOperation* set_operation() const { return set_operation_ ? &*set_operation_ : nullptr; }
-  const KeyEncoding& encoding() const { return encoding_; }
-  std::uint32_t record_bytes() const { return encoding_.record_bytes(); }
-  std::uint32_t output_bytes() const { return output_.record_bytes; }  // size of an emitted record
-  const Schema& output() const { return output_; }
-
-  bool equal(const std::byte* a, const std::byte* b) const;
-  // Returns a record's keys as human-readable text.
-  std::string key_text(const std::byte* record) const;
-  // Drops and projects contiguous resolved records in place, and adds the dropped ones to `counts`.
-  // Returns the emitted records, which begin where `records` did.
-  std::span<const std::byte> emit(std::span<std::byte> records, ResolvedCounts& counts) const;
-
-  // Parts of the chain.
-  const Filter& filter() const { return filter_; }
-  bool filters() const { return filters_; }
-  // Returns the filter that tells which resolved records are dropped.
-  const Filter& dropped() const { return dropped_; }
-  bool drops() const { return drops_; }
-  std::span<const Column> columns() const { return columns_; }
-  Overflow overflow() const { return overflow_; }
-  // Byte ranges of a record that are emitted; empty: all of it.
-  std::span<const Stretch> stretches() const { return selected_; }
-
- private:
-  friend class Group;
-  friend class TileOperators;
-
-  void select(const std::byte* record, std::byte* to) const;
-  void count_one(std::byte* records, std::uint64_t count) const;
-
-  Schema schema_;
-  std::vector<KeyField> keys_;
-  const KeyEncoding& encoding_;
-  Filter filter_;
-  bool filters_;
-  OnEqual on_equal_;
-  std::optional<SetOperation> set_operation_;
-  Overflow overflow_;
-  std::vector<Column> columns_;
-  std::size_t integers_ = 0, floats_ = 0;  // number of sums in a group
-  bool counts_ = false;
-  Filter dropped_;
-  bool drops_;
-  Schema output_;
-  std::vector<Stretch> selected_;
+  // Appends `count` contiguous records.
+  void append(std::span<const std::byte> added, std::uint64_t count);
 };
 
-// State of one group of equal keys: its records so far, reduced to one.
-class Group {
+class OperatorChain {
  public:
-  bool empty() const { return count_ == 0; }
-  // Returns a record of the group, of which only the key is meaningful.
-  const std::byte* record() const { return record_.data(); }
+  // `format` must outlive it. `schema` describes its fields, if it can reduce them. `runs` is the
+  // number of runs that are merged; see SetOperation. If they hold only keys `within_bounds`, these
+  // are not checked again. Throws Error if the query does not fit the format.
+  OperatorChain(const RecordFormat& format, const Schema& schema, const Query& query,
+                bool within_bounds, std::size_t runs);
 
-  // Begins a new group with `count` contiguous records, at least one.
-  void start(const OperatorChain& shape, const std::byte* records, std::uint64_t count);
-  // Adds records, or a partial group, that follow those already in the group.
-  void add(const OperatorChain& shape, const std::byte* records, std::uint64_t count);
-  void add(const OperatorChain& shape, const Group& next);
-  // Writes the group's resulting record to `out`, adds its other records to `counts`, and empties
-  // the group. Returns false if the resulting record is dropped. Throws Error if a sum does not fit
-  // its field.
-  bool finish(const OperatorChain& shape, std::byte* out, ResolvedCounts& counts);
+  // Returns whether every record is emitted, changed or not.
+  bool keeps_count() const { return !groups() && !chooses() && !dropped_; }
+  // Returns whether every record is emitted unchanged.
+  bool keeps_all() const { return keeps_count() && !projection_; }
+  // Returns whether bounds or a filter leave records out independently of their neighbours.
+  bool chooses() const { return has_bounds() || where_; }
+  bool has_bounds() const { return from_ || to_; }
+  OnEqual on_equal() const { return on_equal_; }
+  bool groups() const { return on_equal_ != OnEqual::keep; }
+
+  // Return the steps; null if there is none.
+  const RowFilter* where() const { return where_ ? &*where_ : nullptr; }
+  const SetOperation* set_operation() const { return set_operation_ ? &*set_operation_ : nullptr; }
+  const RowFilter* dropped() const { return dropped_ ? &*dropped_ : nullptr; }
+  const Projection* projection() const { return projection_.get(); }
+  const FieldReductions& reductions() const { return reductions_; }
+
+  const RecordFormat& format() const { return format_; }
+  const KeyLayout& layout() const { return layout_; }
+  // Returns the layout of emitted records, and their size; 0 if sizes vary.
+  const KeyLayout& output_layout() const { return output_layout_; }
+  std::uint32_t output_bytes() const { return output_bytes_; }
+
+  // Returns whether `a`, which does not sort after `b`, has its key.
+  bool are_equal(const std::byte* a, const std::byte* b) const {
+    return !record_less(layout_, a, b);
+  }
+  // Returns the begin and the end of the rows that are within the bounds.
+  std::pair<std::uint64_t, std::uint64_t> in_bounds(const std::byte* rows,
+                                                    std::uint64_t count) const;
+  // Keeps the indices of the rows that pass the filter; returns their number.
+  std::size_t filter(const std::byte* rows, std::span<std::uint16_t> which) const;
+  // Keeps the indices of the resolved rows that are not dropped; returns their number.
+  std::size_t drop(const std::byte* rows, std::span<std::uint16_t> which) const;
+  // Appends the projected records of the rows. Returns their fingerprint, 0 without a `sum`.
+  std::uint64_t project(const std::byte* rows, RowIndices which, TileMemory& to,
+                        FingerprintSum sum) const;
 
  private:
-  void reduce(const OperatorChain& shape, const std::byte* records, std::uint64_t count);
-  void put_sums(const OperatorChain& shape);
+  std::size_t keep(const RowFilter& filter, bool result, const std::byte* rows,
+                   std::span<std::uint16_t> which) const;
 
-  std::uint64_t count_ = 0;  // records
-  std::vector<std::byte> record_;
-  std::vector<__int128> integers_;
-  std::vector<ExactSum> floats_;
+  const RecordFormat& format_;
+  std::optional<RowFilter> dropped_, where_;
+  std::unique_ptr<const Projection> projection_;
+  std::optional<RowBound> from_, to_;
+  OnEqual on_equal_;
+  std::optional<SetOperation> set_operation_;
+  FieldReductions reductions_;
+  KeyLayout layout_, output_layout_;
+  std::uint32_t output_bytes_;
 };
 
 }  // namespace corank

@@ -42,37 +42,37 @@ std::uint64_t GroupRunCounter::word_of(const std::byte* record) const {
 }
 
 void GroupRunCounter::add(std::uint32_t run, const std::byte* records, std::uint64_t count) {
-  stretches_.push_back({run, nullptr, records + count * layout_.record_bytes});
+  spans_.push_back({run, nullptr, records + count * layout_.record_bytes});
   words_.push_back(0);
   move_to(words_.size() - 1, records);
 }
 
-void GroupRunCounter::move_to(std::size_t stretch, const std::byte* next) {
-  stretches_[stretch].next = next;
-  if (next != stretches_[stretch].end) words_[stretch] = word_of(next);
+void GroupRunCounter::move_to(std::size_t span, const std::byte* next) {
+  spans_[span].next = next;
+  if (next != spans_[span].end) words_[span] = word_of(next);
 }
 
-std::uint64_t GroupRunCounter::count_equal(std::size_t stretch, const std::byte* record,
+std::uint64_t GroupRunCounter::count_equal(std::size_t span, const std::byte* record,
                                            std::uint64_t word, bool again) {
-  const Stretch& of = stretches_[stretch];
+  const Span& of = spans_[span];
   if (of.next == of.end) return 0;
   const std::uint64_t record_bytes = layout_.record_bytes;
   const auto remaining = [&] {
     return static_cast<std::uint64_t>(of.end - of.next) / record_bytes;
   };
-  if (words_[stretch] < word || !is_key_) {
-    move_to(stretch, of.next + record_bytes * gallop(remaining(), 1, [&](std::uint64_t i) {
-                                 const std::byte* const other = of.next + i * record_bytes;
-                                 return is_key_ ? word_of(other) < word
-                                                : record_less(layout_, other, record);
-                               }));
-    if (of.next == of.end || words_[stretch] != word) return 0;
+  if (words_[span] < word || !is_key_) {
+    move_to(span, of.next + record_bytes * gallop(remaining(), 1, [&](std::uint64_t i) {
+                              const std::byte* const other = of.next + i * record_bytes;
+                              return is_key_ ? word_of(other) < word
+                                             : record_less(layout_, other, record);
+                            }));
+    if (of.next == of.end || words_[span] != word) return 0;
   }
   const std::uint64_t equal = gallop(remaining(), 1, [&](std::uint64_t i) {
     const std::byte* const other = of.next + i * record_bytes;
     return is_key_ ? i == 0 || word_of(other) == word : !record_less(layout_, record, other);
   });
-  if (!again) move_to(stretch, of.next + equal * record_bytes);
+  if (!again) move_to(span, of.next + equal * record_bytes);
   return equal;
 }
 
@@ -80,7 +80,7 @@ std::span<const SetPiece> GroupRunCounter::count(const std::byte* record, std::u
                                                  std::uint64_t skipped, std::uint64_t count,
                                                  bool again) {
   pieces_.clear();
-  for (std::size_t i = 0; i < stretches_.size() && count != 0; ++i) {
+  for (std::size_t i = 0; i < spans_.size() && count != 0; ++i) {
     if (words_[i] > word) continue;
     const std::uint64_t equal = count_equal(i, record, word, again);
     const std::uint64_t before = std::min(equal, skipped);
@@ -88,10 +88,10 @@ std::span<const SetPiece> GroupRunCounter::count(const std::byte* record, std::u
     skipped -= before;
     count -= taken;
     if (taken == 0) continue;
-    if (!pieces_.empty() && pieces_.back().run == stretches_[i].run)
+    if (!pieces_.empty() && pieces_.back().run == spans_[i].run)
       pieces_.back().count += taken;
     else
-      pieces_.push_back({stretches_[i].run, taken});
+      pieces_.push_back({spans_[i].run, taken});
   }
   if (count != 0) throw Corrupted("a unit's merged records are not those of its runs");
   return pieces_;
@@ -100,7 +100,7 @@ std::span<const SetPiece> GroupRunCounter::count(const std::byte* record, std::u
 std::uint64_t GroupRunCounter::count_in_last(std::uint32_t run, const std::byte* record,
                                              std::uint64_t word) {
   std::uint64_t equal = 0;
-  for (std::size_t i = stretches_.size(); i-- > 0 && stretches_[i].run == run;)
+  for (std::size_t i = spans_.size(); i-- > 0 && spans_[i].run == run;)
     if (words_[i] <= word) equal += count_equal(i, record, word, false);
   return equal;
 }

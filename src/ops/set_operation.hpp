@@ -72,34 +72,26 @@ class GroupRunCounter {
   std::uint64_t count_in_last(std::uint32_t run, const std::byte* record, std::uint64_t word);
 
  private:
-  // Records of a run that are not counted yet.
-  struct Stretch {
+  // Rows of a run that are not counted yet.
+  struct Span {
     std::uint32_t run;
     const std::byte* next;
     const std::byte* end;
   };
 
   std::uint64_t word_of(const std::byte* record) const;
-  // Returns the number of the group's records in a stretch whose next word is at most `word`.
-  std::uint64_t count_equal(std::size_t stretch, const std::byte* record, std::uint64_t word,
+  // Returns the number of the group's rows in a span whose next word is at most `word`.
+  std::uint64_t count_equal(std::size_t span, const std::byte* record, std::uint64_t word,
                             bool again);
-  void move_to(std::size_t stretch, const std::byte* next);
+  void move_to(std::size_t span, const std::byte* next);
 
   KeyLayout layout_;
   KeyLayout first_word_;
   bool is_piece_;  // the first key word is a single piece
   bool is_key_;    // the first key word is the whole key
-  std::vector<Stretch> stretches_;
-  std::vector<std::uint64_t> words_;  // first key word of each stretch's next record
+  std::vector<Span> spans_;
+  std::vector<std::uint64_t> words_;  // first key word of each span's next row
   std::vector<SetPiece> pieces_;
-};
-
-// A group that a set operation has yet to finish, as far as it is merged; empty if there is none.
-struct OpenSet {
-  std::vector<std::byte> record;  // a record of the group, of which only the key is meaningful
-  SetGroup group;
-
-  bool empty() const { return record.empty(); }
 };
 
 }  // namespace corank

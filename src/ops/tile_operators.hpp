@@ -1,86 +1,83 @@
-// Applies an operator chain to fixed-size merged records, tile by tile, while they are in cache.
-// One thread processes a tile; `UnitOperators` collects the tiles of a unit.
+// Applies an operator chain to merged rows, tile by tile, while they are in cache. One thread
+// processes a tile; `UnitOperators` collects the tiles of a unit.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <exception>
 #include <span>
-#include <vector>
 
-#include "ops/filter.hpp"
+#include "format/key_order.hpp"
+#include "format/rows.hpp"
+#include "ops/carry.hpp"
+#include "ops/merged_unit.hpp"
 #include "ops/operator_chain.hpp"
 #include "ops/set_operation.hpp"
+#include "run/tile_sink.hpp"
 #include "verify/fingerprint.hpp"
 
 namespace corank {
 
-// Applies the chain to the records of one tile in place. The groups at its ends may continue in its
-// neighbours, so they are kept apart instead of emitted, and the output leaves room for them.
-class TileOperators {
+// Applies the chain to the rows of one tile. The groups at its ends may continue in its neighbours,
+// so they are kept apart instead of emitted, and the output leaves room for them.
+class TileOperators final : public TileSink {
  public:
-  // The tile is merged to `place`. With `sum` the records' order is checked and their fingerprint
-  // computed.
-  TileOperators(const OperatorChain& shape, std::byte* place, FingerprintSum sum);
+  // Output goes to `place`. Records are merged there too, or lie there already: if prefix
+  // references to them are taken, that is told by `holds_records`. With `sum` the order of the rows
+  // is checked and their fingerprint computed.
+  TileOperators(const OperatorChain& chain, std::span<std::byte> place, bool holds_records,
+                FingerprintSum sum);
 
-  // For set operations: adds `count` > 0 records of a run that is merged into the tile; see
+  // For set operations: adds `count` > 0 rows of a run that is merged into the tile; see
   // GroupRunCounter. Must precede all other calls. `skipped` records of the tile's first group
   // precede the tile.
-  void add_run(std::uint32_t run, const std::byte* records, std::uint64_t count);
-  void skip(std::uint64_t skipped) { merged_of_open_ = skipped; }
+  void add_run(std::uint32_t run, const std::byte* rows, std::uint64_t count);
+  void skip(std::uint64_t skipped) { merged_of_carry_ = skipped; }
 
-  // Takes the tile's next `count` records, in order. Returns the lowest address that the next ones
-  // may be merged to, which is most likely in cache.
-  std::byte* take(std::byte* records, std::uint64_t count);
-  // Ends the tile.
-  void finish();
+  std::byte* take(std::byte* rows, std::uint64_t count) override;
+  void finish() override;
+  // Returns the output, which is then gone. Throws Corrupted if rows were out of order.
+  TileOutput take_output();
 
  private:
-  friend class UnitOperators;
   struct SetBlock;
 
-  void take_block(std::byte* records, std::uint64_t count);
-  void sum_put();
+  void take_batch(std::byte* rows, std::uint64_t count);
+  void check_order(const std::byte* rows, std::uint64_t count, const Neighbours& merged);
+  void keep_within_bounds(std::byte*& rows, std::uint64_t& count);
   // The first key words must differ, unless they `may_tie`.
-  void take_groups(std::byte* records, std::uint64_t count, bool may_tie);
-  void take_singles(std::byte* records, std::uint64_t count);
-  void take_sets(std::byte* records, std::uint64_t count, bool may_tie,
-                 const Filter::Mask* fulfils);
+  void take_groups(std::byte* rows, std::uint64_t count, bool may_tie);
+  void take_sets(const std::byte* rows, std::uint64_t count, bool may_tie, RowIndices counting);
   void take_inner_sets(SetBlock& block, std::uint64_t first_group);
   void take_outer_set(SetBlock& block, std::uint64_t group, bool continues);
-  std::uint64_t find_groups(const std::byte* records, std::uint64_t count, bool may_tie,
-                            bool begins_within, std::uint16_t* starts) const;
+  std::uint64_t find_groups(const std::byte* rows, std::uint64_t count, bool may_tie,
+                            bool continues, std::uint16_t* starts);
+  bool continues_carry(const std::byte* rows);
   void close_group();
-  void put_groups(std::byte* records, std::span<const std::uint16_t> starts);
-  void put_resolved(const std::byte* records, std::span<std::uint16_t> which,
-                    const Filter::Mask& dropped);
-  void put(const std::byte* records, std::span<const std::uint16_t> which);
-  void put_stretch(const std::byte* records, std::uint64_t count);
+  void emit_groups(std::byte* rows, std::uint64_t count, std::span<std::uint16_t> starts);
+  std::uint64_t reduce(std::byte* rows, RowIndices starts);
+  void emit(const std::byte* rows, std::uint64_t count, std::span<std::uint16_t> which);
+  void copy(const std::byte* rows, RowIndices which);
+  void leave_out(const std::byte* rows, std::uint64_t count, RowIndices which);
+  std::uint64_t fingerprint(const std::byte* rows, RowIndices which) const;
 
-  const OperatorChain* operators_;
-  std::byte* const place_;
-  std::byte* begin_;  // start of the output
-  std::byte* end_;
+  const std::byte* row(const std::byte* rows, std::uint64_t i) const {
+    return rows + i * chain_->layout().record_bytes;
+  }
+
+  const OperatorChain* chain_;
+  std::byte* place_;
+  std::uint32_t group_bytes_;  // size of the record that an open group may yet emit; 0: not known
+  std::byte* begin_;           // start of the output
+  TileMemory memory_;
   FingerprintSum sum_;
-  std::uint64_t fingerprint_ = 0;
-  std::uint64_t block_sum_ = 0;  // fingerprint of the current block, as merged
+  bool hashes_all_ = false;  // the batch was hashed as a whole, before its rows changed
   bool descends_ = false;
-  std::vector<std::byte> first_, last_;  // first and last merged record
-  std::byte* summed_;                    // end of the output that is hashed
-  std::uint64_t outgoing_ = 0;           // fingerprint of the output
-  Group head_, open_;
+  Carry carry_;  // the open group
+  Carry work_;   // a group that lies in a batch
   bool in_head_ = true;
-  ResolvedCounts resolved_;
-  std::exception_ptr failure_;  // error that replaces what would follow the output
-  // Set operations only. The rows of the leading partial group stay at `place`, before the output.
-  GroupRunCounter runs_;
-  std::vector<std::byte> head_record_;
-  std::vector<SetPiece> head_pieces_;
-  OpenSet open_set_;
-  std::uint64_t merged_of_open_ = 0;  // records of the open group, earlier tiles included
-  Group work_;
-  std::vector<Filter::Mask> masks_;
-  std::vector<std::byte> selected_;
+  GroupRunCounter runs_;               // of set operations only
+  std::uint64_t merged_of_carry_ = 0;  // records of the open group, earlier tiles included
+  TileOutput output_;
 };
 
 }  // namespace corank

@@ -10,6 +10,7 @@
 
 #include "corank/key.hpp"
 #include "corank/text_key.hpp"
+#include "format/rows.hpp"
 
 namespace corank {
 
@@ -39,6 +40,15 @@ inline std::uint64_t rows_fingerprint(FingerprintSum sum, const KeyLayout& layou
     return prefix_refs_fingerprint(sum, *layout.text,
                                    {reinterpret_cast<const PrefixRef*>(rows), count});
   return sum({rows, count * layout.record_bytes}, layout.record_bytes);
+}
+
+// Returns the sum of the fingerprints of contiguous records.
+inline std::uint64_t records_fingerprint(FingerprintSum sum, const KeyLayout& layout,
+                                         std::span<const std::byte> records) {
+  std::uint64_t fingerprint = 0;
+  RowReader batch(layout, records);
+  while (batch.next()) fingerprint += rows_fingerprint(sum, layout, batch.rows(), batch.count());
+  return fingerprint;
 }
 
 // A fingerprint sum, and whether the records were found to be in order.

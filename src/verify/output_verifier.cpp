@@ -53,7 +53,7 @@ bool OutputVerifier::verify_lines(Part& part) const {
     rest = rest.subspan(ends[found - 1] + 1);
   }
   part.sum = sum;
-  part.first.assign_record(layout_, first_records(layout_, part.bytes, 1));
+  part.first.assign_record(layout_, first_records(layout_, part.bytes, 1).bytes);
   part.last.assign_record(layout_, part.bytes.last(last.size() + 1));
   return true;
 }
@@ -74,7 +74,7 @@ void OutputVerifier::verify_batch(const RowReader& batch, Part& part) const {
     const std::uint64_t descent = first_descent(layout_, first, count, is_strict_);
     if (descent != count)
       throw_disorder(batch.offset() +
-                     first_records(layout_, batch.bytes(), descent - has_predecessor).size());
+                     first_records(layout_, batch.bytes(), descent - has_predecessor).bytes.size());
   }
   if (sum_)
     part.sum +=
@@ -120,7 +120,7 @@ void OutputVerifier::take(const UnitProof& proof, std::span<const std::byte> pie
     throw Corrupted(fmt::format("there is no whole record at byte {} of the output", offset));
   fingerprint_ += proof.written;
   Verified unit{sequence + 1, offset, {}, {}};
-  unit.first.assign_record(layout_, first_records(layout_, piece, 1));
+  unit.first.assign_record(layout_, first_records(layout_, piece, 1).bytes);
   unit.last.assign_record(layout_, piece.subspan(proof.last_offset));
   join(sequence, std::move(unit));
 }

@@ -8,11 +8,12 @@
 
 #include "corank/error.hpp"
 #include "corank/query.hpp"
+#include "format/delimited_format.hpp"
 #include "format/field_value.hpp"
+#include "format/fixed_format.hpp"
 #include "format/record_format.hpp"
 #include "format/text_columns.hpp"
 #include "fuzz/target.hpp"
-#include "ops/filter.hpp"
 
 using namespace corank;
 
@@ -56,11 +57,14 @@ void check_condition(std::string_view text) {
   }
   require(results == 1);
 
-  const Filter filter(schema, condition);
-  const Filter others(schema, parse_where("not (" + std::string(text) + ")"));
-  std::vector<Filter::Mask> scratch, other_scratch;
-  const auto& kept = filter.test(some_records().data(), records, scratch);
-  const auto& dropped = others.test(some_records().data(), records, other_scratch);
+  static const auto format = make_fixed_format(schema, keys);
+  Query query, others;
+  query.where = condition;
+  others.where = parse_where("not (" + std::string(text) + ")");
+  std::vector<RowFilter::Mask> scratch, other_scratch;
+  const RowSpan rows{some_records().data(), records};
+  const auto& kept = format->filter(query)->test(rows, scratch);
+  const auto& dropped = format->filter(others)->test(rows, other_scratch);
   for (std::uint64_t i = 0; i < records; ++i) require((kept[i] != 0) != (dropped[i] != 0));
 }
 
@@ -106,12 +110,17 @@ std::span<const std::byte> bytes_of(std::string_view line) {
 }
 
 void check_text_condition(std::string_view text) {
-  const TextFilter filter(csv(), header, parse_where(text), Setting::where);
-  const TextFilter others(csv(), header, parse_where("not (" + std::string(text) + ")"),
-                          Setting::where);
-  std::vector<char> scratch;
-  for (const std::string_view line : lines)
-    require(filter.test(bytes_of(line), scratch) != others.test(bytes_of(line), scratch));
+  static const auto format = make_delimited_format(csv(), header);
+  Query query, others;
+  query.where = parse_where(text);
+  others.where = parse_where("not (" + std::string(text) + ")");
+  const auto filter = format->filter(query), other_filter = format->filter(others);
+  std::vector<RowFilter::Mask> scratch, other_scratch;
+  for (const std::string_view line : lines) {
+    const PrefixRef ref = make_entry(0, bytes_of(line).data(), line.size());
+    const RowSpan row{reinterpret_cast<const std::byte*>(&ref), 1};
+    require(filter->test(row, scratch)[0] != other_filter->test(row, other_scratch)[0]);
+  }
 }
 
 void check_text_selection(std::string_view text) {

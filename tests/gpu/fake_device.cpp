@@ -47,7 +47,7 @@ class FakeDevice final : public Backend {
  public:
   explicit FakeDevice(const BackendConfig& config)
       : encoding_(*config.encoding),
-        look_(config.look && !encoding_.layout().text && !config.shape),
+        look_(config.look && !encoding_.layout().text && !config.operators),
         inner_(make_cpu_backend(config)) {
     fake->call(make);
     if (config.unit_records * config.tokens > fake->memory_records)
@@ -74,7 +74,7 @@ class FakeDevice final : public Backend {
     look.written = portable_fingerprint(merged, encoding_.record_bytes());
     if (first_descent(encoding_.layout(), output, unit.records) != unit.records)
       throw DeviceError("fake: out of order", false);
-    result.look = look;
+    result.proof = look;
     return result;
   }
   bool looks() const override { return look_; }

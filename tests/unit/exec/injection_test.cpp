@@ -239,7 +239,7 @@ bool flip_and_merge(Scene& scene, Place place, std::uint64_t unit, Random& rando
   if (place == Place::merged_unit)
     what.merged = [&](const WorkUnit& from, MergedUnit& merged) {
       std::vector<std::span<const std::byte>> pieces = merged.pieces;
-      for (const TextOperatorOutput& shaped : merged.shaped) pieces.push_back(shaped.between);
+      for (const TileOutput& tile : merged.tiles) pieces.push_back(tile.between);
       std::erase_if(pieces, [](const auto piece) { return piece.empty(); });
       if (from.sequence != unit || pieces.empty()) return;
       flip_one(pieces[below(random, pieces.size())], random);

@@ -1,11 +1,15 @@
 // Tests of the device code of the operators, run on the host, against the CPU's operators.
+#include <algorithm>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "corank/error.hpp"
-#include "format/text_columns.hpp"
+#include "format/delimited_format.hpp"
+#include "format/fixed_format.hpp"
 #include "kernels/ops/operator_steps.hpp"
+#include "ops/carry.hpp"
 #include "ops/operator_chain.hpp"
 #include "support/catch.hpp"
 #include "support/support.hpp"
@@ -15,10 +19,11 @@ using namespace corank::test;
 
 namespace {
 
-std::vector<TestStep> steps_of(const Filter& filter) {
+std::vector<TestStep> steps_of(const RowFilter& filter) {
   std::vector<TestStep> steps;
-  for (const Filter::Step& step : filter.steps())
-    steps.push_back({step.operation, step.field.layout(), step.of_record.data()});
+  for (const RowFilter::Step& step : filter.steps())
+    steps.push_back({step.operation, step.with ? step.with->layout() : KeyLayout{},
+                     step.with ? step.with->record().data() : nullptr});
   return steps;
 }
 
@@ -27,17 +32,19 @@ std::vector<TestStep> steps_of(const Filter& filter) {
 TEST_CASE("a thread finds the records that fulfil a condition", "[device]") {
   const Schema schema = Schema::parse("a:u8,b:i16be,c:f32,d:bytes3");
   Random random(71);
-  const Bytes records = random_records(schema, Filter::max_records, Values::few, random);
+  const Bytes records = random_records(schema, RowFilter::max_rows, Values::few, random);
   for (const char* text :
        {"a < 128", "b >= 0", "not b <= 100", "c != 1.5", "d == 'abc'", "d > '\\x80'",
         "a == 255 and b < 0 or c > 0", "not (a > 1 or (b == 0 and not d < '\\xff'))",
         "a != 0 and (b > 1 or b < -1) and not (c >= 0 or d <= '\\x7f')"}) {
-    const Filter filter(schema, parse_where(text));
-    const auto steps = steps_of(filter);
-    std::vector<Filter::Mask> scratch;
-    const Filter::Mask& expected = filter.test(records.data(), Filter::max_records, scratch);
+    Query query;
+    query.where = parse_where(text);
+    const std::optional<RowFilter> filter = make_fixed_format(schema, {})->filter(query);
+    const auto steps = steps_of(*filter);
+    std::vector<RowFilter::Mask> scratch;
+    const RowFilter::Mask& expected = filter->test({records.data(), RowFilter::max_rows}, scratch);
     std::uint64_t differing = 0;
-    for (std::uint64_t i = 0; i < Filter::max_records; ++i)
+    for (std::uint64_t i = 0; i < RowFilter::max_rows; ++i)
       differing += passes({steps.data(), static_cast<std::uint32_t>(steps.size())},
                           records.data() + i * schema.record_bytes) != (expected[i] != 0);
     CAPTURE(text);
@@ -56,18 +63,20 @@ TEST_CASE("a thread finds the lines that fulfil a condition", "[device]") {
          {"1 < 'b'", "2:i64 >= 0", "not 2:u64 <= 50", "1:nocase != 'AB'", "3 == ''",
           "1 == 'a' and 2:i64 < 0 or 3 > 'c'", "not (2:i64 > 9 or (1 == 'b' and not 3 < 'd'))",
           "1 != 'a' and (2:i64 > 7 or 2:i64 < -7) and not (3 >= 'd' or 1:nocase <= 'A')"}) {
-      const TextFilter filter(format, "", parse_where(text), Setting::where);
+      Query query;
+      query.where = parse_where(text);
+      const std::optional<RowFilter> filter = make_delimited_format(format, "")->filter(query);
       std::vector<TextTestStep> steps;
-      for (const TextFilter::Step& step : filter.steps()) {
-        if (!step.value) {
+      for (const RowFilter::Step& step : filter->steps()) {
+        if (!step.with) {
           steps.push_back({step.operation, {}, nullptr, 0});
           continue;
         }
-        const auto value = step.value->record();
-        steps.push_back({step.operation, step.value->layout(), value.data(), value.size()});
+        const auto value = step.with->record();
+        steps.push_back({step.operation, *step.with->layout().text, value.data(), value.size()});
       }
       const TextTest test{steps.data(), static_cast<std::uint32_t>(steps.size())};
-      std::vector<char> scratch;
+      std::vector<RowFilter::Mask> scratch;
       for (int i = 0; i < 1'000; ++i) {
         const auto word = [&](std::string_view alphabet) {
           std::string letters(below(random, 3), ' ');
@@ -81,7 +90,9 @@ TEST_CASE("a thread finds the lines that fulfil a condition", "[device]") {
                     : std::to_string(static_cast<std::int64_t>(below(random, 200)) - 100);
         line += (below(random, 9) == 0 ? "" : ',' + word("cde")) + '\n';
         const auto record = std::as_bytes(std::span(line));
-        const bool expected = filter.test(record, scratch);
+        const PrefixRef ref = make_entry(0, record.data(), record.size());
+        const bool expected =
+            filter->test({reinterpret_cast<const std::byte*>(&ref), 1}, scratch)[0] != 0;
         CAPTURE(text, line);
         CHECK(passes(test, record.data(), record.size()) == expected);
         ++(expected ? passed : failed);
@@ -96,7 +107,7 @@ TEST_CASE("a thread reduces a group as the CPU does", "[device]") {
   const Schema schema =
       Schema::parse("k:u8,a:u8,b:i8,c:u16be,d:i32,e:u64,f:i64be,g:f64,h:bytes3,n:u32");
   const std::vector<KeyField> keys = parse_keys("k", schema);
-  const KeyEncoding encoding(schema, keys);
+  const auto format = make_fixed_format(schema, keys);
   Random random(72);
   std::uint64_t refused = 0, accepted = 0;
   for (const Overflow overflow : {Overflow::error, Overflow::saturate, Overflow::wrap})
@@ -107,9 +118,9 @@ TEST_CASE("a thread reduces a group as the CPU does", "[device]") {
       Query query;
       query.overflow = overflow;
       parse_on_equal(text, schema, keys, query);
-      const OperatorChain shape(schema, keys, encoding, query, 1);
+      const OperatorChain chain(*format, schema, query, true, 1);
       std::vector<ReducedColumn> columns;
-      for (const OperatorChain::Column& column : shape.columns())
+      for (const FieldReductions::Column& column : chain.reductions().columns())
         columns.push_back({column.operation, column.field.offset, column.field.bytes,
                            column.field.kind == FieldKind::signed_integer, column.field.big_endian,
                            column.ordered.layout()});
@@ -123,13 +134,13 @@ TEST_CASE("a thread reduces a group as the CPU does", "[device]") {
               reductions, count,
               [&](std::uint64_t i) { return records.data() + i * schema.record_bytes; },
               mine.data());
-          Group group;
+          Carry group;
           Bytes expected(schema.record_bytes);
           bool fitted = true;
           try {
-            group.start(shape, records.data(), count);
+            group.start(chain, records.data(), count);
             ResolvedCounts counts;
-            group.finish(shape, expected.data(), counts);
+            std::copy_n(group.resolve(chain, counts), schema.record_bytes, expected.begin());
           } catch (const Error&) {
             fitted = false;
           }

@@ -10,9 +10,9 @@
 
 #include "corank/merge.hpp"
 #include "format/field_value.hpp"
+#include "format/fixed_format.hpp"
 #include "kernels/backend/cuda_backend.hpp"
 #include "ops/exact_sum.hpp"
-#include "ops/filter.hpp"
 #include "support/catch.hpp"
 #include "support/merge_case.hpp"
 #include "support/support.hpp"
@@ -403,12 +403,15 @@ TEST_CASE("conditions") {
   };
   const Bytes one = record(-5, 200, 1.5f, "a\0\0");
   const Bytes two = record(300, 0, std::nanf(""), "xyz");
-  std::vector<Filter::Mask> scratch;
+  const auto format = make_fixed_format(schema, {});
+  std::vector<RowFilter::Mask> scratch;
   const auto test = [&](const char* where) {
     Bytes both = one;
     append(both, two);
-    const Filter filter(schema, parse_where(where));
-    const Filter::Mask& mask = filter.test(both.data(), 2, scratch);
+    Query query;
+    query.where = parse_where(where);
+    const std::optional<RowFilter> filter = format->filter(query);
+    const RowFilter::Mask& mask = filter->test({both.data(), 2}, scratch);
     return 10 * mask[0] + mask[1];
   };
   CHECK(test("a < 0") == 10);
@@ -433,7 +436,9 @@ TEST_CASE("conditions") {
 
   const auto error = [&](const std::string& where) -> std::string {
     try {
-      Filter(schema, parse_where(where));
+      Query query;
+      query.where = parse_where(where);
+      format->filter(query);
     } catch (const Error& found) {
       return found.what();
     }

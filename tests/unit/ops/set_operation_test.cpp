@@ -7,7 +7,9 @@
 #include <string>
 
 #include "corank/merge.hpp"
+#include "format/fixed_format.hpp"
 #include "kernels/backend/cuda_backend.hpp"
+#include "ops/boundary_merge.hpp"
 #include "ops/operator_chain.hpp"
 #include "ops/unit_operators.hpp"
 #include "support/catch.hpp"
@@ -250,7 +252,7 @@ TEST_CASE("set operations on units that were merged as a whole") {
   Random random(13);
   const Schema schema = Schema::parse("k:u16,n:u32,rest:bytes90");
   const std::vector<KeyField> keys = parse_keys("k", schema);
-  const KeyEncoding encoding(schema, keys);
+  const auto format = make_fixed_format(schema, keys);
   for (const std::uint64_t values : {1, 7, 5000}) {
     std::vector<Bytes> runs;
     for (int run = 0; run < 3; ++run) {
@@ -282,11 +284,11 @@ TEST_CASE("set operations on units that were merged as a whole") {
       all = stably_sorted(schema, keys, all);
       Query query;
       query.on_equal = operation;
-      const OperatorChain shape(schema, keys, encoding, query, merged_runs.size());
+      const OperatorChain shape(*format, schema, query, true, merged_runs.size());
       MergedUnit shaped = apply_to_unit(shape, unit, all, portable_fingerprint);
       BoundaryMerge joiner(shape, std::numeric_limits<std::uint64_t>::max(), nullptr);
-      Bytes edge, output;
-      joiner.join(shaped, edge);
+      Bytes output;
+      joiner.join(shaped);
       for (const auto piece : shaped.pieces)
         output.insert(output.end(), piece.begin(), piece.end());
       CHECK((output == folded(schema, keys, operation, runs)));

@@ -1,7 +1,5 @@
 // Tests of operators on lines, CSV and pairs: duplicates, ranges and limits, against
 // std::stable_sort and a simple loop.
-#include "ops/text_operators.hpp"
-
 #include <algorithm>
 #include <cstring>
 #include <optional>
@@ -11,6 +9,9 @@
 #include "corank/error.hpp"
 #include "corank/merge.hpp"
 #include "kernels/backend/cuda_backend.hpp"
+#include "ops/boundary_merge.hpp"
+#include "ops/operator_chain.hpp"
+#include "ops/unit_operators.hpp"
 #include "plan/pass_planner.hpp"
 #include "support/catch.hpp"
 #include "support/support.hpp"
@@ -671,12 +672,12 @@ TEST_CASE("conditions and selections of text that make no sense are refused", "[
     TextFormat format;
     format.kind = kind;
     if (kind != TextKind::pairs) format.delimiter = ',';
-    const TextEncoding text(format);
-    const KeyEncoding encoding(text.layout());
+    Options options;
+    options.text = format;
     Query query;
     if (*where) query.where = parse_where(where);
     if (*select) query.select = parse_select(select);
-    CHECK_THROWS_WITH(TextOperatorChain(encoding, format, {}, query, true, 1),
+    CHECK_THROWS_WITH(OperatorChain(*make_format(options), {}, query, true, 1),
                       ContainsSubstring(why));
   };
   refuses(TextKind::lines, "2 > 5", "", "text in quotes");
@@ -737,10 +738,11 @@ TEST_CASE("units that were merged elsewhere are shaped where they stand", "[text
       // Selected columns that no record has make records longer than their place.
       const bool lengthens = selects && below(random, 2);
       if (selects) query.select = parse_select(lengthens ? "3,1,9,8,7,6" : "3,1");
-      const TextEncoding text(of.format);
-      const KeyEncoding encoding(text.layout());
-      const TextOperatorChain shape(encoding, of.format, {}, query, true, 1);
-      TextBoundaryMerge joiner(shape, query.limit.value_or(no_limit), portable_fingerprint);
+      Options options;
+      options.text = of.format;
+      const auto format = make_format(options);
+      const OperatorChain shape(*format, {}, query, true, 1);
+      BoundaryMerge joiner(shape, query.limit.value_or(no_limit), portable_fingerprint);
       std::string out;
       const auto take = [&](const MergedUnit& unit) {
         for (const auto piece : unit.pieces) out += text_of(piece);
@@ -752,16 +754,9 @@ TEST_CASE("units that were merged elsewhere are shaped where they stand", "[text
         end = std::min(first + 1 + below(random, below(random, 4) == 0 ? 900 : 4), sorted.size());
         Bytes unit = bytes_of_text(joined({sorted.begin() + static_cast<std::ptrdiff_t>(first),
                                            sorted.begin() + static_cast<std::ptrdiff_t>(end)}));
-        const PrefixRef only = make_entry(0, unit.data(), unit.size());
-        auto chunk = std::make_shared<Chunk>();
-        chunk->in_place = reinterpret_cast<const std::byte*>(&only);
-        WorkUnit of_one;
-        of_one.segments.push_back({chunk, 0, 1});
         read += sum_of({sorted.begin() + static_cast<std::ptrdiff_t>(first),
                         sorted.begin() + static_cast<std::ptrdiff_t>(end)});
-        MergedUnit shaped = end == first + 1
-                                ? apply_to_text(shape, of_one, portable_fingerprint)
-                                : apply_to_text(shape, WorkUnit(), unit, portable_fingerprint);
+        MergedUnit shaped = apply_to_unit(shape, WorkUnit(), unit, portable_fingerprint);
         try {
           joiner.join(shaped);
         } catch (const EqualKeys&) {
@@ -810,7 +805,6 @@ TEST_CASE("set operations on units that were merged elsewhere", "[text][shape]")
       if (operation != OnEqual::unite) std::ranges::rotate(of_runs, of_runs.begin() + 1);
 
       const TextEncoding text(of.format);
-      const KeyEncoding encoding(text.layout());
       std::vector<std::vector<PrefixRef>> entries(runs);
       std::vector<std::pair<std::string, std::size_t>> merged;
       for (std::size_t run = 0; run < runs; ++run)
@@ -835,8 +829,11 @@ TEST_CASE("set operations on units that were merged elsewhere", "[text][shape]")
           record = raw[2] + ',' + raw[0] + ",,,,\n";
         }
       }
-      const TextOperatorChain shape(encoding, of.format, {}, query, true, runs);
-      TextBoundaryMerge joiner(shape, no_limit, portable_fingerprint);
+      Options options;
+      options.text = of.format;
+      const auto format = make_format(options);
+      const OperatorChain shape(*format, {}, query, true, runs);
+      BoundaryMerge joiner(shape, no_limit, portable_fingerprint);
       std::string out;
       std::size_t taken[runs] = {};
       Strings read;
@@ -859,9 +856,7 @@ TEST_CASE("set operations on units that were merged elsewhere", "[text][shape]")
           taken[run] += counts[run];
         }
         Bytes place = bytes_of_text(bytes);
-        MergedUnit shaped = end == first + 1
-                                ? apply_to_text(shape, unit, portable_fingerprint)
-                                : apply_to_text(shape, unit, place, portable_fingerprint);
+        MergedUnit shaped = apply_to_unit(shape, unit, place, portable_fingerprint);
         joiner.join(shaped);
         for (const auto piece : shaped.pieces) out += text_of(piece);
       }
@@ -872,19 +867,20 @@ TEST_CASE("set operations on units that were merged elsewhere", "[text][shape]")
 }
 
 TEST_CASE("shaped units that are out of order are found", "[text][shape]") {
-  const TextEncoding text(format_of(TextKind::lines, ""));
-  const KeyEncoding encoding(text.layout());
+  Options options;
+  options.text = format_of(TextKind::lines, "");
+  const auto format = make_format(options);
   for (const OnEqual on_equal : {OnEqual::keep, OnEqual::first}) {
     Query query;
     query.on_equal = on_equal;
     query.limit = 100;
-    const TextOperatorChain shape(encoding, format_of(TextKind::lines, ""), {}, query, true, 1);
+    const OperatorChain shape(*format, {}, query, true, 1);
     Bytes descending = bytes_of_text("a\nc\nb\n");
-    CHECK_THROWS_AS(apply_to_text(shape, WorkUnit(), descending, portable_fingerprint), Corrupted);
-    TextBoundaryMerge joiner(shape, no_limit, nullptr);
+    CHECK_THROWS_AS(apply_to_unit(shape, WorkUnit(), descending, portable_fingerprint), Corrupted);
+    BoundaryMerge joiner(shape, no_limit, nullptr);
     for (const char* unit : {"c\nd\n", "b\ne\n"}) {
       Bytes bytes = bytes_of_text(unit);
-      MergedUnit shaped = apply_to_text(shape, WorkUnit(), bytes, portable_fingerprint);
+      MergedUnit shaped = apply_to_unit(shape, WorkUnit(), bytes, portable_fingerprint);
       if (*unit == 'c')
         joiner.join(shaped);
       else

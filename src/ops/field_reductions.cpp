@@ -1,0 +1,188 @@
+#include "ops/field_reductions.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+
+#include "corank/error.hpp"
+#include "util/setting_format.hpp"
+
+namespace corank {
+namespace {
+
+using Operation = Reduction::Operation;
+
+template <class Number>
+Number load(const std::byte* at, bool big_endian) {
+  std::byte raw[sizeof(Number)];
+  std::memcpy(raw, at, sizeof raw);
+  if (big_endian) std::reverse(raw, raw + sizeof raw);
+  Number number;
+  std::memcpy(&number, raw, sizeof number);
+  return number;
+}
+
+template <class Number>
+void store(Number number, std::byte* at, bool big_endian) {
+  std::memcpy(at, &number, sizeof number);
+  if (big_endian) std::reverse(at, at + sizeof number);
+}
+
+// Calls `use` with a value of the field's type.
+template <class Use>
+auto with_number(const Field& field, Use use) {
+  const bool is_signed = field.kind == FieldKind::signed_integer;
+  switch (field.bytes) {
+    case 1:
+      return is_signed ? use(std::int8_t{}) : use(std::uint8_t{});
+    case 2:
+      return is_signed ? use(std::int16_t{}) : use(std::uint16_t{});
+    case 4:
+      return is_signed ? use(std::int32_t{}) : use(std::uint32_t{});
+    default:
+      return is_signed ? use(std::int64_t{}) : use(std::uint64_t{});
+  }
+}
+
+// Returns the sum of a field over `count` records; `at` is the field in the first of them.
+template <class Number>
+__int128 sum_of(const std::byte* at, std::uint64_t count, std::uint32_t stride, bool big_endian) {
+  __int128 sum = 0;
+  for (std::uint64_t i = 0; i < count; ++i, at += stride) sum += load<Number>(at, big_endian);
+  return sum;
+}
+
+void copy_field(const Field& field, const std::byte* from, std::byte* to) {
+  std::memcpy(to + field.offset, from + field.offset, field.bytes);
+}
+
+// Returns a floating-point field of a record.
+double load_float(const Field& field, const std::byte* record) {
+  const std::byte* const at = record + field.offset;
+  return field.bytes == 4 ? load<float>(at, field.big_endian) : load<double>(at, field.big_endian);
+}
+
+}  // namespace
+
+FieldReductions::FieldReductions(const Schema& schema, const Query& query)
+    : record_bytes_(schema.record_bytes), overflow_(query.overflow) {
+  for (const Reduction& reduction : query.reductions) {
+    const Field& field = schema.fields[reduction.field];
+    std::size_t sum = 0;
+    if (reduction.operation == Operation::sum)
+      sum = field.kind == FieldKind::floating ? floats_++ : integers_++;
+    has_counts_ |= reduction.operation == Operation::count;
+    columns_.push_back({reduction.operation, field, sum, KeyEncoding(schema, {{reduction.field}})});
+  }
+}
+
+void FieldReductions::count_one(std::byte* records, std::uint64_t count) const {
+  for (const Column& column : columns_)
+    if (column.operation == Operation::count)
+      with_number(column.field, [&]<class Number>(Number) {
+        std::byte* at = records + column.field.offset;
+        for (std::uint64_t i = 0; i < count; ++i, at += record_bytes_)
+          store(Number{1}, at, column.field.big_endian);
+      });
+}
+
+void FieldReductions::start(const std::byte* record, GroupSums& sums) const {
+  sums.integers.assign(integers_, 0);
+  sums.floats.assign(floats_, {});
+  for (const Column& column : columns_) {
+    if (column.operation != Operation::sum) continue;
+    const Field& field = column.field;
+    if (field.kind == FieldKind::floating)
+      sums.floats[column.sum].add(load_float(field, record));
+    else
+      sums.integers[column.sum] = with_number(field, [&]<class Number>(Number) {
+        return static_cast<__int128>(load<Number>(record + field.offset, field.big_endian));
+      });
+  }
+}
+
+void FieldReductions::add(const std::byte* records, std::uint64_t count, std::byte* result,
+                          GroupSums& sums) const {
+  for (const Column& column : columns_) {
+    const Field& field = column.field;
+    const KeyLayout layout = column.ordered.layout();
+    switch (column.operation) {
+      case Operation::first:
+      case Operation::count:
+        break;
+      case Operation::last:
+        copy_field(field, records + (count - 1) * record_bytes_, result);
+        break;
+      case Operation::min:
+      case Operation::max:
+        for (std::uint64_t i = 0; i < count; ++i) {
+          const std::byte* const record = records + i * record_bytes_;
+          if (column.operation == Operation::min ? record_less(layout, record, result)
+                                                 : record_less(layout, result, record))
+            copy_field(field, record, result);
+        }
+        break;
+      case Operation::sum:
+        if (field.kind == FieldKind::floating)
+          for (std::uint64_t i = 0; i < count; ++i)
+            sums.floats[column.sum].add(load_float(field, records + i * record_bytes_));
+        else
+          sums.integers[column.sum] += with_number(field, [&]<class Number>(Number) {
+            return sum_of<Number>(records + field.offset, count, record_bytes_, field.big_endian);
+          });
+    }
+  }
+}
+
+void FieldReductions::add(const std::byte* next_result, const GroupSums& next, std::byte* result,
+                          GroupSums& sums) const {
+  for (const Column& column : columns_) {
+    const KeyLayout layout = column.ordered.layout();
+    if (column.operation == Operation::last ||
+        (column.operation == Operation::min && record_less(layout, next_result, result)) ||
+        (column.operation == Operation::max && record_less(layout, result, next_result)))
+      copy_field(column.field, next_result, result);
+  }
+  for (std::size_t i = 0; i < integers_; ++i) sums.integers[i] += next.integers[i];
+  for (std::size_t i = 0; i < floats_; ++i) sums.floats[i].add(next.floats[i]);
+}
+
+void FieldReductions::finish(std::uint64_t count, const GroupSums& sums, const RecordFormat& format,
+                             std::byte* result) const {
+  for (const Column& column : columns_)
+    if (column.operation == Operation::count || column.operation == Operation::sum)
+      finish(column, count, sums, format, result);
+}
+
+void FieldReductions::finish(const Column& column, std::uint64_t count, const GroupSums& sums,
+                             const RecordFormat& format, std::byte* result) const {
+  const Field& field = column.field;
+  std::byte* const at = result + field.offset;
+  const bool counts = column.operation == Operation::count;
+  if (field.kind == FieldKind::floating) {
+    if (count == 1) return;  // a single value stays the same to the bit
+    if (field.bytes == 4)
+      store(sums.floats[column.sum].as_float(), at, field.big_endian);
+    else
+      store(sums.floats[column.sum].as_double(), at, field.big_endian);
+    return;
+  }
+  const __int128 sum = counts ? static_cast<__int128>(count) : sums.integers[column.sum];
+  with_number(field, [&]<class Number>(Number) {
+    using Limits = std::numeric_limits<Number>;
+    auto fitting = static_cast<Number>(sum);
+    if (fitting != sum && overflow_ == Overflow::error)
+      throw Error(fmt::format(
+          "{}: the {} of field {} over the {} records with this key is {}, which the field "
+          "cannot hold; give it a wider type, or choose {} or wrap",
+          format.key_text(result), counts ? "count" : "sum", field.name, count, sum,
+          setting_is(Setting::overflow, "saturate")));
+    if (fitting != sum && overflow_ == Overflow::saturate)
+      fitting = sum < 0 ? Limits::min() : Limits::max();
+    store(fitting, at, field.big_endian);
+  });
+}
+
+}  // namespace corank
