@@ -62,7 +62,7 @@ class RefBatch {
       count_ += part_end - first;
       for (; first < part_end; ++first, ++to) {
         std::memcpy(to, ref_at(first), sizeof(PrefixRef));
-        __builtin_prefetch(record_of(*to) + fetched_ahead_by_turns_bytes);
+        __builtin_prefetch(record_of(*to) + many_runs_prefetch_bytes);
       }
       if (count_ == max_batch_rows) flush();
     }
