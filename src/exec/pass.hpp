@@ -74,6 +74,7 @@ struct Pass {
   // One sum a run, added to as its records are read. Stays 0 for runs in memory that the backend
   // is the first to read.
   std::span<std::atomic<std::uint64_t>> fingerprints;
+  std::atomic<std::uint64_t>* read = nullptr;      // hash of all that was read is added
   std::atomic<std::uint64_t>* written = nullptr;   // hash of the output is added; null: not wanted
   std::function<void(std::uint64_t)> on_progress;  // called with the input bytes of each unit
   Trace* trace;                                    // null: no trace is wanted

@@ -157,6 +157,7 @@ void Execution::check_conservation() {
     pass_.fingerprints[run] += cut_.source().fingerprint(run);
   }
   cut_.check_complete();
+  if (pass_.read) *pass_.read += fingerprint;
   if (pass_.written) *pass_.written += verifier_.fingerprint();
   write_.check_conservation(fingerprint, verifier_.fingerprint());
 }

@@ -6,7 +6,6 @@
 #include <tbb/task_arena.h>
 
 #include <cassert>
-#include <deque>
 #include <utility>
 
 #include "corank/error.hpp"
@@ -14,6 +13,14 @@
 #include "util/start_workers.hpp"
 
 namespace corank {
+
+namespace {
+
+const std::byte* end_of(const SortedBlock& block) {
+  return block.bytes.data() + block.bytes.size();
+}
+
+}  // namespace
 
 RunFormation::RunFormation(const Pass& pass, const detail::KeyWords& keys,
                            std::uint64_t block_bytes, PassTotals& totals)
@@ -37,10 +44,14 @@ FormedRuns RunFormation::fill(std::span<std::byte> memory, std::uint64_t max_blo
   std::uint64_t used_bytes = 0;
   const auto cut = tbb::make_filter<void, Block*>(
       tbb::filter_mode::serial_in_order, [&](tbb::flow_control& flow) -> Block* {
-        if (pass_.stop.stop_requested()) throw Interrupted();
         Stopwatch cutting(totals_.cut, {pass_.trace, "cut", pass_.partition});
-        if (pending_.segments.empty()) pending_ = next_block();
-        if (pending_.segments.empty() || blocks.size() == max_blocks ||
+        for (;;) {
+          if (pass_.stop.stop_requested()) throw Interrupted();
+          if (pending_.segments.empty()) pending_ = next_block();
+          if (pending_.segments.empty() || blocks.size() >= max_blocks) break;
+          if (!take_in_place(blocks)) break;
+        }
+        if (pending_.segments.empty() || blocks.size() >= max_blocks ||
             pending_.bytes > memory.size() - used_bytes) {
           flow.stop();
           return nullptr;
@@ -60,16 +71,55 @@ FormedRuns RunFormation::fill(std::span<std::byte> memory, std::uint64_t max_blo
                             "bytes at a time, not {}; use a larger {}",
                             pass_.runs[run_].path().string(), memory.size(), pending_.bytes,
                             Setting::memory));
+  return join(blocks);
+}
+
+// Takes the pending block if it is sorted already, in a mapped input. Extends the last block by it
+// if it can. Returns false if the block must be sorted.
+bool RunFormation::take_in_place(std::deque<Block>& blocks) {
+  const Segment& segment = pending_.segments.front();
+  const std::uint32_t input = segment.chunk->run;
+  if (pending_.segments.size() != 1 || !pass_.runs[input].is_mapped()) return false;
+  const std::optional<SortedBlock> sorted = sorters_.local().in_place(segment);
+  const std::byte* const mapped = pass_.runs[input].in_place(0);
+  // A last record that lacks its terminator was copied.
+  if (!sorted || sorted->bytes.data() < mapped ||
+      sorted->bytes.data() >= mapped + pass_.runs[input].bytes())
+    return false;
+  if (!blocks.empty() && blocks.back().input == input &&
+      end_of(blocks.back().sorted) == sorted->bytes.data() &&
+      !keys_.less(first_of(*sorted), last_of(blocks.back().sorted))) {
+    SortedBlock& before = blocks.back().sorted;
+    before.bytes = {before.bytes.data(), before.bytes.size() + sorted->bytes.size()};
+    before.records += sorted->records;
+    before.fingerprint += sorted->fingerprint;
+    before.last_ref = sorted->last_ref;
+  } else {
+    Block& block = blocks.emplace_back();
+    block.input = input;
+    block.sorted = *sorted;
+  }
+  if (pass_.on_progress) pass_.on_progress(pending_.bytes);
+  pending_ = Block();
+  return true;
+}
+
+// Returns the runs that the blocks make. Neighbours in memory that are in order are one run.
+FormedRuns RunFormation::join(const std::deque<Block>& blocks) {
   FormedRuns formed;
-  formed.bytes = used_bytes;
-  const SortedBlock* before = nullptr;
+  const Block* before = nullptr;
   for (const Block& block : blocks) {
+    formed.records += block.sorted.records;
     formed.fingerprint += block.sorted.fingerprint;
-    if (before && !keys_.less(first_of(block.sorted), last_of(*before)))
-      formed.runs.back() = {formed.runs.back().data(), formed.runs.back().size() + block.bytes};
-    else
-      formed.runs.push_back(block.sorted.bytes);
-    before = &block.sorted;
+    if (before && !before->input && !block.input &&
+        !keys_.less(first_of(block.sorted), last_of(before->sorted))) {
+      std::span<const std::byte>& run = formed.runs.back().bytes;
+      assert(end_of(before->sorted) == block.sorted.bytes.data());
+      run = {run.data(), run.size() + block.sorted.bytes.size()};
+    } else {
+      formed.runs.push_back({block.sorted.bytes, block.input});
+    }
+    before = &block;
   }
   fingerprint_ += formed.fingerprint;
   return formed;

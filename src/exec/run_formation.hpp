@@ -9,6 +9,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -19,11 +21,15 @@
 
 namespace corank {
 
-// Sorted runs, which fill memory from its start. A stable merge of them in this order is the stable
-// sort of their records.
+struct FormedRun {
+  std::span<const std::byte> bytes;
+  std::optional<std::uint32_t> input;  // the mapped input that it is part of; else it is in memory
+};
+
+// Sorted runs. A stable merge of them in this order is the stable sort of their records.
 struct FormedRuns {
-  std::vector<std::span<const std::byte>> runs;
-  std::uint64_t bytes = 0;
+  std::vector<FormedRun> runs;
+  std::uint64_t records = 0;
   std::uint64_t fingerprint = 0;  // of the records; 0 unless they are verified
 };
 
@@ -38,8 +44,8 @@ class RunFormation {
                PassTotals& totals);
 
   // Sorts the next records into `memory`, as many as it has room for, in at most `max_blocks`
-  // blocks. Blocks that follow one another in order are one run, so sorted input is a single run.
-  // Throws Error if no record fits.
+  // blocks. Blocks that follow one another in order are one run. Chunks of mapped inputs that are
+  // in order stay where they are and take no memory. Throws Error if no record fits.
   FormedRuns fill(std::span<std::byte> memory, std::uint64_t max_blocks);
   // Returns whether there are no more records.
   bool at_end() const { return pending_.segments.empty(); }
@@ -51,13 +57,16 @@ class RunFormation {
   struct Block {
     std::vector<Segment> segments;
     std::uint64_t bytes = 0;
-    std::span<std::byte> place;  // where it is sorted to
+    std::span<std::byte> place;          // where it is sorted to
+    std::optional<std::uint32_t> input;  // the mapped input in which it is sorted already
     SortedBlock sorted{};
   };
 
   ChunkRef next_chunk();
   Block next_block();
+  bool take_in_place(std::deque<Block>& blocks);
   void sort(Block& block);
+  FormedRuns join(const std::deque<Block>& blocks);
   const std::byte* first_of(const SortedBlock& block) const;
   const std::byte* last_of(const SortedBlock& block) const;
 

@@ -108,7 +108,7 @@ class MergeJob {
   void resume(MergeOutput& output, std::span<Partition> partitions);
   void skip_written(std::span<Partition> partitions);
   void form_runs(const std::filesystem::path& folder);
-  void add_load(std::vector<Run> load);
+  void add_load();
   void spill_load(std::size_t first, const std::filesystem::path& folder);
   void run_intermediate_passes(std::uint64_t widest, const std::filesystem::path& folder);
   void run_intermediate_pass(const IntermediatePass& pass, const std::filesystem::path& folder);
@@ -137,6 +137,7 @@ class MergeJob {
   std::uint64_t run_records_;                // at the start
   Budget budget_;
   std::uint64_t intermediate_records_ = 0;  // that intermediate passes wrote
+  bool has_all_fingerprints_;               // fingerprints_ cover all records of the runs
   Backends backends_;
   ProgressMeter progress_;
   Trace trace_;
@@ -158,6 +159,7 @@ MergeJob::MergeJob(std::vector<Run> runs, const Options& options, Inputs inputs,
       fingerprints_(runs_.size()),
       run_records_(records_of(runs_)),
       budget_(options, format_.input(), sorts_ ? std::span<const Run>() : runs_, threads_),
+      has_all_fingerprints_(sorts_),
       backends_(options, format_.input().traits(), sorts_ ? 0 : known_bytes(runs_)),
       progress_(options, !has_streams(runs_)),
       passes_({.options = options,
@@ -174,6 +176,8 @@ MergeJob::MergeJob(std::vector<Run> runs, const Options& options, Inputs inputs,
                .inputs = inputs_}) {
   scheduler_.initialize();
   if (options.query.on_equal == OnEqual::error) inputs_ = std::move(runs);
+  if (sorts_)
+    for (Run& input : inputs_) input.count_bytes();  // they cannot be searched
 }
 
 Stats MergeJob::into(const Destination& destination) {
@@ -199,9 +203,9 @@ Stats MergeJob::into_memory(std::span<std::byte> output) {
     former_.emplace(runs_, passes_.context(), budget_, passes_.totals(), output.size());
     progress_.add_to_total(output.size());
     runs_.clear();
-    add_load(former_->next_load());
+    fingerprints_.clear();
+    add_load();
     assert(former_->at_end());
-    runs_ = narrowed(std::move(runs_), format_, operators_, cuts_, options_);
     run_records_ = records_of(runs_);
   }
   stats_.io = "memory";
@@ -265,7 +269,8 @@ PassSpec MergeJob::last_pass(std::span<const Partition> partitions) const {
           .in_place = {},
           .operators = operators_,
           .is_last = true,
-          .limit = limit};
+          .limit = limit,
+          .has_all_fingerprints = has_all_fingerprints_};
 }
 
 void MergeJob::write(MergeOutput& output, const Destination& destination) {
@@ -368,26 +373,30 @@ void MergeJob::form_runs(const std::filesystem::path& folder) {
   progress_.set_total(2 * run_records_ * format_.record_bytes());
   runs_.clear();
   fingerprints_.clear();
-  // Sorts the next load, merges it into a temporary run, and so on.
-  for (std::size_t num_spilled = 0;; ++num_spilled) {
-    add_load(former_->next_load());
-    if (former_->at_end()) {
-      const bool all_held = format_.is_sequential();
-      const std::size_t num_held = all_held ? runs_.size() : num_spilled;
-      if (num_spilled != 0 && num_held > budget_.widest(std::max(options_.parts, 1u))) {
-        spill_load(num_spilled, folder);
-        former_->free_load();
-      }
-      break;
-    }
+  std::size_t num_spilled = 0;
+  for (add_load(); !former_->at_end(); add_load()) spill_load(num_spilled++, folder);
+  // Runs of variable-length records in memory need chunks, too, if others are in files.
+  const std::size_t num_held = format_.is_sequential() ? runs_.size() : num_spilled;
+  if (num_spilled != 0 && num_held > budget_.widest(std::max(options_.parts, 1u))) {
     spill_load(num_spilled, folder);
+    former_->free_load();
   }
-  runs_ = narrowed(std::move(runs_), format_, operators_, cuts_, options_);
+  if (operators_.empty() && options_.query.limit) {
+    cuts_.keep_first(*options_.query.limit, runs_);
+    has_all_fingerprints_ = false;
+  }
   run_records_ = records_of(runs_);
 }
 
-void MergeJob::add_load(std::vector<Run> load) {
+// Adds the runs of the next load, without the records that no later step needs.
+void MergeJob::add_load() {
+  std::vector<Run> load = former_->next_load();
+  const std::uint64_t records = records_of(load);
+  load = narrowed(std::move(load), format_, operators_, cuts_, options_);
+  has_all_fingerprints_ = has_all_fingerprints_ && records_of(load) == records;
+  fingerprints_.resize(runs_.size());
   std::ranges::move(load, std::back_inserter(runs_));
+  fingerprints_.push_back(former_->fingerprint());  // of the whole load
   fingerprints_.resize(runs_.size());
 }
 
@@ -395,7 +404,6 @@ void MergeJob::add_load(std::vector<Run> load) {
 void MergeJob::spill_load(std::size_t first, const std::filesystem::path& folder) {
   const std::span<const Run> load = std::span(runs_).subspan(first);
   run_intermediate_pass({first, load.size(), records_of(load)}, folder);
-  if (fingerprints_[first] != former_->fingerprint()) throw_temporary_corrupted(runs_[first]);
 }
 
 void MergeJob::run_intermediate_passes(std::uint64_t widest, const std::filesystem::path& folder) {
@@ -432,7 +440,8 @@ void MergeJob::run_intermediate_pass(const IntermediatePass& pass,
                    .in_place = {},
                    .operators = operators,
                    .is_last = false,
-                   .limit = no_limit});
+                   .limit = no_limit,
+                   .has_all_fingerprints = has_all_fingerprints_});
   for (const Run& run : merged) run.check_unchanged();
   intermediate_records_ +=
       operators ? totals.records_written - written_before : totals.records - merged_before;
@@ -482,12 +491,14 @@ void MergeJob::collect_stats(std::string writing) {
   stats_.device = passes_.device();
   stats_.bytes_read = totals.bytes_read;
   stats_.bytes_written = totals.bytes_written - resumed_.remerged_bytes;
-  stats_.records = format_.is_sequential() ? totals.records - intermediate_records_ : run_records_;
+  const std::uint64_t merged =
+      format_.is_sequential() ? totals.records - intermediate_records_ : run_records_;
+  stats_.records = sorts_ ? former_->records() : merged;
   stats_.records_skipped = totals.records_skipped;
   if (stats_.records_skipped != 0 && options_.notice)
     options_.notice(fmt::format("{} records were skipped, in which a column is no number",
                                 stats_.records_skipped));
-  stats_.records_written = operators_ ? totals.records_written + resumed_.records : stats_.records;
+  stats_.records_written = operators_ ? totals.records_written + resumed_.records : merged;
   stats_.records_replaced = totals.records_replaced;
   stats_.records_deleted = totals.records_deleted;
   stats_.units = totals.units;

@@ -5,6 +5,7 @@
 #include <cassert>
 #include <chrono>
 #include <limits>
+#include <numeric>
 
 #include "exec/pipeline.hpp"
 #include "jobs/diagnostics.hpp"
@@ -95,7 +96,8 @@ std::uint64_t PassRunner::run(const PassSpec& spec) {
       context_.cuts.stretches(spec.runs, spec.partitions);
   const std::vector<std::unique_ptr<Backend>> backends = make_backends(spec, plan);
   std::vector<std::atomic<std::uint64_t>> fingerprints(options.verify ? spec.runs.size() : 0);
-  std::atomic<std::uint64_t> written = 0;
+  std::atomic<std::uint64_t> read = 0, written = 0;
+  totals_.ended_early = false;
   const OutputOrder order = context_.format.order(spec.operators, spec.is_last);
   std::vector<Pass> passes;
   for (std::size_t i = 0; i < partitions.size(); ++i)
@@ -114,6 +116,7 @@ std::uint64_t PassRunner::run(const PassSpec& spec) {
                       .checksum = spec.is_last && options.checksum,
                       .fingerprint = context_.fingerprint,
                       .fingerprints = fingerprints,
+                      .read = &read,
                       .written = spec.is_last ? nullptr : &written,
                       .on_progress = [this](std::uint64_t bytes) { context_.progress.add(bytes); },
                       .trace = context_.trace,
@@ -121,7 +124,12 @@ std::uint64_t PassRunner::run(const PassSpec& spec) {
   std::vector<std::shared_ptr<void>> pinned;
   if (!backends.empty()) pinned = pin(*backends.front(), spec.runs, spec.in_place);
   execute(spec, passes);
-  if (!totals_.ended_early) check_temporaries(spec, partitions, fingerprints);
+  if (!totals_.ended_early) {
+    check_temporaries(spec, partitions, fingerprints);
+    if (options.verify && spec.has_all_fingerprints &&
+        read != std::reduce(spec.fingerprints.begin(), spec.fingerprints.end()))
+      throw Corrupted("the sorted records in memory changed before they were merged");
+  }
   return written;
 }
 

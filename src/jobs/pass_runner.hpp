@@ -29,6 +29,8 @@ struct PassSpec {
   const PassOperators& operators;
   bool is_last;
   std::uint64_t limit;  // max number of records that the operators emit
+  // True if `fingerprints` add up to that of all records, which the pass must read.
+  bool has_all_fingerprints = false;
 };
 
 class PassRunner {

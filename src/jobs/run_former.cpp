@@ -77,11 +77,8 @@ SortMemory divide(std::span<const Run> inputs, const KeyLayout& layout, unsigned
                 fmt::format("the memory budget leaves {} bytes for buffers, too few to sort these "
                             "records, which needs {}; use a larger {}",
                             budget_bytes, others + min_load_bytes, Setting::memory));
+  memory.merging_bytes = merging_bytes;
   memory.load_bytes = load_bytes.value_or(budget_bytes - others);
-  memory.max_runs = layout.text ? widest_pass_in_memory(merging_bytes / partitions)
-                                : std::max(merging_bytes / page_bytes(), min_chunks_of_load);
-  // Blocks fill at least half of these bytes on average.
-  memory.block_bytes = std::max(chunk_bytes, 2 * memory.load_bytes / memory.max_runs);
   return memory;
 }
 
@@ -107,11 +104,19 @@ RunFormer::RunFormer(std::vector<Run> inputs, const PassRunner::Context& context
             ? "memory"
             : choose_io(inputs_, context.options.io, true, memory_.load_bytes,
                         memory_.reading.chunk_bytes);
-  begin();
+  limit_runs(std::max(context.options.parts, 1u));
 }
 
-RunFormer::~RunFormer() {
-  formation_.reset();
+// Sets how many runs the merges can take, and blocks so large that they are not more.
+void RunFormer::limit_runs(std::size_t partitions) {
+  const std::uint64_t bytes = memory_.merging_bytes / partitions;
+  // Chunks of mapped runs need whole buffers in a merge; those of runs in memory do not.
+  memory_.max_runs = !keys_->text() ? std::max(bytes / page_bytes(), min_chunks_of_load)
+                     : std::ranges::any_of(inputs_, &Run::is_mapped) ? widest_pass(0, bytes)
+                                                                     : widest_pass_in_memory(bytes);
+  // Blocks fill at least half of these bytes on average.
+  memory_.block_bytes =
+      std::max(memory_.reading.chunk_bytes, 2 * memory_.load_bytes / memory_.max_runs);
 }
 
 void RunFormer::begin() {
@@ -138,7 +143,7 @@ void RunFormer::begin() {
 }
 
 std::vector<Run> RunFormer::next_load() {
-  assert(formation_);
+  if (!formation_) begin();
   if (!pool_)
     pool_.emplace(round_up(memory_.load_bytes + stream_margin_bytes, page_bytes()), 1, nullptr,
                   BufferPool::Pages::huge);
@@ -146,14 +151,22 @@ std::vector<Run> RunFormer::next_load() {
   const FormedRuns formed =
       formation_->fill(load_.bytes().first(memory_.load_bytes), memory_.max_runs);
   fingerprint_ = formed.fingerprint;
+  records_ += formed.records;
   std::vector<Run> runs;
-  const bool is_text = keys_->text() != nullptr;
-  const auto add = [&](std::span<const std::byte> bytes) {
-    runs.emplace_back(bytes, "the sorted records in memory", is_text ? 1 : keys_->record_bytes());
+  const std::uint32_t counted_bytes = context_.format.input().counted_bytes();
+  const auto add_memory = [&](std::span<const std::byte> bytes) {
+    runs.emplace_back(bytes, "the sorted records in memory", counted_bytes);
     runs.back().stop_on(context_.options.stop);
   };
-  std::ranges::for_each(formed.runs, add);
-  if (runs.empty()) add({});  // the inputs have no records
+  for (const FormedRun& run : formed.runs)
+    if (run.input) {
+      const Run& input = inputs_[*run.input];
+      const auto first = static_cast<std::uint64_t>(run.bytes.data() - input.in_place(0));
+      runs.push_back(input.stretch(first / counted_bytes, run.bytes.size() / counted_bytes));
+    } else {
+      add_memory(run.bytes);
+    }
+  if (runs.empty()) add_memory({});  // the inputs have no records
   if (formation_->at_end()) end();
   return runs;
 }
@@ -162,6 +175,7 @@ std::vector<Run> RunFormer::next_load() {
 void RunFormer::end() {
   formation_->finish();
   formation_.reset();
+  at_end_ = true;
   for (const Run& input : inputs_) input.check_unchanged();
   budget_.give_back(memory_.reading_bytes);
 }

@@ -24,6 +24,7 @@ struct SortMemory {
   PassPlan reading;             // of the pass that forms runs
   std::uint64_t reading_bytes;  // for reading and sorting blocks
   std::uint64_t load_bytes;     // for sorted runs
+  std::uint64_t merging_bytes;  // for merges of these
   std::uint64_t max_runs;       // of a load, which the share of the merges allows
   std::uint64_t block_bytes;    // that are sorted together
 };
@@ -35,7 +36,6 @@ class RunFormer {
   // arguments must outlive the former. Throws Error if the budget is too small.
   RunFormer(std::vector<Run> inputs, const PassRunner::Context& context, Budget& budget,
             PassTotals& totals, std::optional<std::uint64_t> load_bytes = {});
-  ~RunFormer();
   RunFormer(const RunFormer&) = delete;
   RunFormer& operator=(const RunFormer&) = delete;
 
@@ -46,12 +46,15 @@ class RunFormer {
   // of the load before are gone then. Must not be called at the end.
   std::vector<Run> next_load();
   // Returns whether there are no more records. The memory for reading is free then.
-  bool at_end() const { return !formation_; }
+  bool at_end() const { return at_end_; }
+  // Returns how many records all loads have.
+  std::uint64_t records() const { return records_; }
   // Returns the fingerprint of the records of the last load; 0 unless they are verified.
   std::uint64_t fingerprint() const { return fingerprint_; }
   void free_load();
 
  private:
+  void limit_runs(std::size_t partitions);
   void begin();
   void end();
 
@@ -69,6 +72,8 @@ class RunFormer {
   std::optional<RunFormation> formation_;
   Buffer load_;
   std::uint64_t fingerprint_ = 0;
+  std::uint64_t records_ = 0;
+  bool at_end_ = false;
 };
 
 }  // namespace corank

@@ -41,7 +41,10 @@ void with_record_bytes(std::uint32_t bytes, Copy copy) {
 }  // namespace
 
 BlockSorter::BlockSorter(const detail::KeyWords& keys)
-    : keys_(keys), compactor_(keys), record_sorter_(keys, best_word_kernel()) {}
+    : keys_(keys),
+      merger_(keys, best_word_kernel(), false),
+      compactor_(keys),
+      record_sorter_(keys, best_word_kernel()) {}
 
 SortedBlock BlockSorter::sort(std::span<const Segment> segments, std::span<std::byte> out,
                               FingerprintSum sum) {
@@ -49,6 +52,26 @@ SortedBlock BlockSorter::sort(std::span<const Segment> segments, std::span<std::
   join(segments);
   sort_words();
   return keys_.text() ? gather_text(out, sum) : gather(out, sum);
+}
+
+std::optional<SortedBlock> BlockSorter::in_place(const Segment& segment) const {
+  constexpr std::uint64_t sample_records = 64;
+  const Chunk& chunk = *segment.chunk;
+  const std::byte* const first = chunk.records() + segment.first * keys_.record_bytes();
+  // Most records that are out of order show it soon.
+  for (const std::uint64_t count : {std::min(segment.count, sample_records), segment.count})
+    if (!merger_.ascends({first, count, false, chunk.words_ascend})) return std::nullopt;
+  SortedBlock block{{}, segment.count, chunk.fingerprint.value_or(0)};
+  const TextLayout* const text = keys_.text();
+  if (!text) {
+    block.bytes = {first, segment.count * keys_.record_bytes()};
+    return block;
+  }
+  const auto* const refs = reinterpret_cast<const PrefixRef*>(first);
+  block.bytes = bytes_of(*text, first, segment.count);
+  block.first_ref = refs[0];
+  block.last_ref = refs[segment.count - 1];
+  return block;
 }
 
 // Makes the records, or the references to them, contiguous.

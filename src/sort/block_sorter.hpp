@@ -13,12 +13,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include "corank/algorithm/multiway_merge.hpp"
 #include "format/work_unit.hpp"
 #include "merge/key_compactor.hpp"
+#include "merge/prefix_merger.hpp"
 #include "merge/record_sort.hpp"
 #include "verify/fingerprint.hpp"
 
@@ -40,6 +42,9 @@ class BlockSorter {
   // Sorts the records of the segments, as if they were one sequence, into `out`, which must have
   // exactly their size. `sum`, unless null, fingerprints the records where they were gathered to.
   SortedBlock sort(std::span<const Segment> segments, std::span<std::byte> out, FingerprintSum sum);
+  // Returns the segment, which must have a fingerprint if one is wanted, as a block that lies where
+  // it is; nothing if its records are out of order.
+  std::optional<SortedBlock> in_place(const Segment& segment) const;
 
  private:
   void join(std::span<const Segment> segments);
@@ -54,6 +59,7 @@ class BlockSorter {
   SortedBlock gather_text(std::span<std::byte> out, FingerprintSum sum) const;
 
   const detail::KeyWords& keys_;
+  PrefixMerger merger_;  // tells whether records are in order
   KeyCompactor compactor_;
   RecordSorter record_sorter_;
   hwy::Sorter sorter_;
