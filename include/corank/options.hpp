@@ -79,6 +79,10 @@ struct Options {
   // not even that fits, merge() throws Error, which names the smallest budget that works.
   std::uint64_t memory_bytes = 0;
 
+  // Folders for temporary files, which are used in turn; empty: that of the output, or the system's
+  // folder for temporary files if the output is a pipe or device.
+  std::vector<std::filesystem::path> temporary_folders;
+
   // Replaces an existing output, once the new one is complete and durable. By default it is an
   // error if the output exists.
   bool overwrite = false;

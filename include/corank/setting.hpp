@@ -36,6 +36,7 @@ enum class Setting : std::uint8_t {
   overwrite,
   resume,
   parts,
+  temporary_folders,
   memory,
   io,
   backend,

@@ -31,6 +31,11 @@ namespace corank {
 Stats sort(std::span<const std::filesystem::path> inputs, const std::filesystem::path& output,
            const Options& options);
 
+// Returns what sort() would do with the same arguments, as text for people, as explain_merge()
+// does.
+std::string explain_sort(std::span<const std::filesystem::path> inputs,
+                         const std::filesystem::path& output, const Options& options);
+
 // Sorts fixed-size records in memory, in place and stably. Takes as much memory as the records
 // besides Options::memory_bytes. Throws what merge() of runs in memory throws; after a throw the
 // order of the records is unspecified, and some may be lost. Options::query must emit every record

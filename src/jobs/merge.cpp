@@ -96,6 +96,7 @@ class MergeJob {
   Stats into_memory(std::span<std::byte> output);
   // Returns what into() would do.
   Plan plan(const std::filesystem::path& output);
+  Plan plan_sort(const std::filesystem::path& output);
 
  private:
   void write(MergeOutput& output, const Destination& destination);
@@ -107,11 +108,12 @@ class MergeJob {
   void choose_reading(std::span<const Partition> partitions);
   void resume(MergeOutput& output, std::span<Partition> partitions);
   void skip_written(std::span<Partition> partitions);
-  void form_runs(const std::filesystem::path& folder);
+  void form_runs(const Destination& output);
   void add_load();
-  void spill_load(std::size_t first, const std::filesystem::path& folder);
+  void spill_load(std::size_t first);
   void run_intermediate_passes(std::uint64_t widest, const std::filesystem::path& folder);
-  void run_intermediate_pass(const IntermediatePass& pass, const std::filesystem::path& folder);
+  void run_intermediate_pass(const IntermediatePass& pass, const PassOperators& operators,
+                             std::uint64_t limit, const std::filesystem::path& folder);
   std::vector<Edges> edges_of(std::span<const Partition> partitions) const;
   void replan_after_set_passes(std::span<Partition> partitions, std::span<const Edges> edges);
   void collect_stats(std::string writing);
@@ -142,7 +144,8 @@ class MergeJob {
   ProgressMeter progress_;
   Trace trace_;
   PassRunner passes_;
-  std::optional<RunFormer> former_;  // of a sort; holds the runs in memory
+  std::vector<std::filesystem::path> folders_;  // for temporary runs of a sort
+  std::optional<RunFormer> former_;             // of a sort; holds the runs in memory
   Resumed resumed_;
   Stats stats_;
 };
@@ -233,8 +236,9 @@ Plan MergeJob::plan(const std::filesystem::path& path) {
   plan.input_bytes = run_records_ * format_.record_bytes();
   std::size_t num_left = runs_.size();
   for (const IntermediatePass& pass : intermediate_passes(widest)) {
-    plan.passes.push_back({pass.first, pass.count, pass.records * format_.record_bytes(),
-                           "a temporary run in " + folder_for_passes(path).string()});
+    plan.passes.push_back(
+        {pass.first, pass.count, pass.records * format_.record_bytes(),
+         "a temporary run in " + folders_for_passes(options_, path).front().string()});
     num_left -= pass.count - 1;
   }
   plan.passes.push_back({0, num_left, plan.input_bytes, path.string()});
@@ -253,6 +257,39 @@ Plan MergeJob::plan(const std::filesystem::path& path) {
   plan.backend_reason = stats_.backend_reason;
   plan.threads = threads_;
   plan.memory_bytes = budget_.bytes();
+  plan.is_verified = options_.verify;
+  return plan;
+}
+
+Plan MergeJob::plan_sort(const std::filesystem::path& path) {
+  Plan plan;
+  plan.sorts = true;
+  plan.num_runs = runs_.size();
+  plan.has_known_size = !has_streams(runs_);
+  plan.input_bytes = run_records_ * format_.record_bytes();
+  const Compression compression = compression_of(options_, path);
+  if (compression.codec != Codec::none) budget_.reserve(compression);
+  plan.memory_bytes = budget_.bytes();
+  RunFormer former(std::move(runs_), passes_.context(), budget_, passes_.totals());
+  const SortMemory& memory = former.memory();
+  plan.records = format_.input().traits().name;
+  plan.operators = operator_names(options_.query);
+  plan.load_bytes = memory.load_bytes;
+  plan.block_bytes = memory.block_bytes;
+  const std::uint64_t num_loads =
+      std::max<std::uint64_t>((plan.input_bytes + memory.load_bytes - 1) / memory.load_bytes, 1);
+  const std::string folder = folders_for_passes(options_, path).front().string();
+  for (std::uint64_t i = 0; i + 1 < num_loads; ++i)
+    plan.passes.push_back({0, 0, memory.load_bytes, "a temporary run in " + folder});
+  plan.passes.push_back({0, num_loads - 1, plan.input_bytes, path.string()});
+  plan.num_partitions = fills_in_turn() ? 1 : std::max(options_.parts, 1u);
+  plan.buffers = memory.reading;
+  plan.reading = former.io();
+  plan.compression = compression.codec == Codec::none ? "" : suffix_of(compression.codec).substr(1);
+  collect_backend_stats();
+  plan.backend = stats_.backend;
+  plan.backend_reason = stats_.backend_reason;
+  plan.threads = threads_;
   plan.is_verified = options_.verify;
   return plan;
 }
@@ -280,7 +317,7 @@ void MergeJob::write(MergeOutput& output, const Destination& destination) {
                                           : partitions_of_output(num_partitions);
   output.open(partitions, runs_, operators_);
   if (sorts_) {
-    form_runs(folder_for_passes(destination));
+    form_runs(destination);
     partitions = partitions_of_output(num_partitions);
   }
   const std::uint64_t widest = budget_.widest(partitions.size());
@@ -293,7 +330,7 @@ void MergeJob::write(MergeOutput& output, const Destination& destination) {
   progress_.set_total(progress_.bytes_done() + records * format_.record_bytes());
   skip_written(partitions);
   const std::vector<Edges> edges = edges_of(partitions);
-  run_intermediate_passes(widest, folder_for_passes(destination));
+  run_intermediate_passes(widest, folders_for_passes(options_, destination).front());
   passes_.totals().records_written = 0;
   // Intermediate passes added missing line ends, and decompressed.
   if (format_.is_sequential()) partitions.back().end = records_of(runs_);
@@ -367,21 +404,25 @@ std::vector<IntermediatePass> MergeJob::intermediate_passes(std::uint64_t widest
 
 // Replaces the inputs by sorted runs: one temporary run for each memory load but the last, whose
 // runs stay in memory if the last pass can merge them with the others.
-void MergeJob::form_runs(const std::filesystem::path& folder) {
+void MergeJob::form_runs(const Destination& output) {
+  folders_ = folders_for_passes(options_, output);
   former_.emplace(std::move(runs_), passes_.context(), budget_, passes_.totals());
+  // A query may leave any number of records, so that their size is unknown.
+  if (!operators_ && operator_names(options_.query).empty())
+    check_space(folders_, former_->spilled_bytes(), former_->input_bytes(), output);
   stats_.io = former_->io();
   progress_.set_total(2 * run_records_ * format_.record_bytes());
   runs_.clear();
   fingerprints_.clear();
   std::size_t num_spilled = 0;
-  for (add_load(); !former_->at_end(); add_load()) spill_load(num_spilled++, folder);
+  for (add_load(); !former_->at_end(); add_load()) spill_load(num_spilled++);
   // Runs of variable-length records in memory need chunks, too, if others are in files.
   const std::size_t num_held = format_.is_sequential() ? runs_.size() : num_spilled;
   if (num_spilled != 0 && num_held > budget_.widest(std::max(options_.parts, 1u))) {
-    spill_load(num_spilled, folder);
+    spill_load(num_spilled);
     former_->free_load();
   }
-  if (operators_.empty() && options_.query.limit) {
+  if (!operators_ && options_.query.limit) {
     cuts_.keep_first(*options_.query.limit, runs_);
     has_all_fingerprints_ = false;
   }
@@ -401,9 +442,12 @@ void MergeJob::add_load() {
 }
 
 // Merges the load, the runs from `first` on, into a temporary run.
-void MergeJob::spill_load(std::size_t first, const std::filesystem::path& folder) {
+void MergeJob::spill_load(std::size_t first) {
   const std::span<const Run> load = std::span(runs_).subspan(first);
-  run_intermediate_pass({first, load.size(), records_of(load)}, folder);
+  const std::uint64_t records = records_of(load);
+  progress_.add_to_total(records * format_.record_bytes());
+  run_intermediate_pass({first, load.size(), records}, format_.load_operators(),
+                        options_.query.limit.value_or(no_limit), folders_[first % folders_.size()]);
 }
 
 void MergeJob::run_intermediate_passes(std::uint64_t widest, const std::filesystem::path& folder) {
@@ -417,19 +461,22 @@ void MergeJob::run_intermediate_passes(std::uint64_t widest, const std::filesyst
         "passes, which write {}{} bytes more, to {}; a larger {} needs fewer",
         budget_.bytes(), widest, runs_.size(), passes.size() + 1,
         format_.has_streams() ? "about " : "", again, folder.string(), Setting::memory));
-  for (const IntermediatePass& pass : passes) run_intermediate_pass(pass, folder);
+  for (const IntermediatePass& pass : passes) {
+    const bool has_last_run = pass.first + pass.count == runs_.size();
+    run_intermediate_pass(pass, format_.intermediate_operators(pass.count, has_last_run), no_limit,
+                          folder);
+  }
 }
 
 // Merges neighbouring runs into a temporary one, which takes their place.
-void MergeJob::run_intermediate_pass(const IntermediatePass& pass,
-                                     const std::filesystem::path& folder) {
+void MergeJob::run_intermediate_pass(const IntermediatePass& pass, const PassOperators& operators,
+                                     std::uint64_t limit, const std::filesystem::path& folder) {
   assert(pass.count >= 1 && pass.first + pass.count <= runs_.size());
   const auto first = runs_.begin() + static_cast<std::ptrdiff_t>(pass.first);
   const auto end = first + static_cast<std::ptrdiff_t>(pass.count);
   Writer temporary(folder);
   const std::span<const Run> merged(first, end);
   const Partition all{0, records_of(merged)};
-  const PassOperators operators = format_.intermediate_operators(pass.count, end == runs_.end());
   PassTotals& totals = passes_.totals();
   const std::uint64_t merged_before = totals.records, written_before = totals.records_written;
   const std::uint64_t fingerprint =
@@ -440,7 +487,7 @@ void MergeJob::run_intermediate_pass(const IntermediatePass& pass,
                    .in_place = {},
                    .operators = operators,
                    .is_last = false,
-                   .limit = no_limit,
+                   .limit = limit,
                    .has_all_fingerprints = has_all_fingerprints_});
   for (const Run& run : merged) run.check_unchanged();
   intermediate_records_ +=
@@ -579,13 +626,19 @@ Stats merge(std::span<const std::filesystem::path> runs, const NamedSink& output
 
 std::string explain_merge(std::span<const std::filesystem::path> paths,
                           const std::filesystem::path& output, const Options& options) {
+  return explain_job(paths, output, options, Inputs::sorted);
+}
+
+std::string explain_job(std::span<const std::filesystem::path> paths,
+                        const std::filesystem::path& output, const Options& options,
+                        Inputs inputs) {
   const auto format = make_format(options);
   check_options(options, format->traits(), paths.size());
   std::vector<Run> runs = open_runs(paths, *format, options);
   FileStart start = read_start(runs, options);
-  return explain(MergeJob(ordered(std::move(runs), format->traits(), options, Inputs::sorted),
-                          options, Inputs::sorted, std::move(start))
-                     .plan(output));
+  MergeJob job(ordered(std::move(runs), format->traits(), options, inputs), options, inputs,
+               std::move(start));
+  return explain(inputs == Inputs::sorted ? job.plan(output) : job.plan_sort(output));
 }
 
 Stats merge(std::span<const std::span<const std::byte>> memory, std::span<std::byte> output,

@@ -25,13 +25,32 @@ MergeFormat::MergeFormat(const Options& options, FileStart start, bool has_strea
   output_header_ += projection_ && !header_.empty() ? projection_->of_header(header_) : header_;
 }
 
-PassOperators MergeFormat::operators(std::size_t num_runs) const {
-  const Query& query = options_.query;
-  OperatorChain chain(*input_, options_.record, query, can_search(), num_runs);
+// Returns no operators if these keep all records.
+PassOperators MergeFormat::make_operators(const Query& query, bool within_bounds,
+                                          std::size_t num_runs) const {
+  OperatorChain chain(*input_, options_.record, query, within_bounds, num_runs);
   // A limit on records that cannot be counted before they are read is an operator; otherwise it is
   // a cut of the runs.
   if (chain.keeps_all() && !(is_sequential() && query.limit)) return nullptr;
   return std::make_unique<const OperatorChain>(std::move(chain));
+}
+
+PassOperators MergeFormat::operators(std::size_t num_runs) const {
+  return make_operators(options_.query, can_search(), num_runs);
+}
+
+PassOperators MergeFormat::load_operators() const {
+  const Query& all = options_.query;
+  Query query;
+  query.where = all.where;
+  const bool drops_resolved = all.tombstone || !all.having.steps.empty();
+  const bool may_repeat = all.on_equal == OnEqual::keep || all.on_equal == OnEqual::first ||
+                          all.on_equal == OnEqual::last;
+  if (may_repeat && !drops_resolved) {
+    query.on_equal = all.on_equal;
+    query.limit = all.limit;
+  }
+  return make_operators(query, true, 1);
 }
 
 PassOperators MergeFormat::intermediate_operators(std::size_t num_runs, bool has_last_run) const {
@@ -40,7 +59,7 @@ PassOperators MergeFormat::intermediate_operators(std::size_t num_runs, bool has
   Query query;
   query.where = options_.query.where;
   query.on_equal = kind;
-  return std::make_unique<const OperatorChain>(*input_, options_.record, query, true, num_runs);
+  return make_operators(query, true, num_runs);
 }
 
 OutputOrder MergeFormat::order(const PassOperators& operators, bool is_last) const {

@@ -60,6 +60,9 @@ class MergeFormat {
 
   // Returns the operators of a last pass over `num_runs` runs.
   PassOperators operators(std::size_t num_runs) const;
+  // Returns the operators of a pass over a part of the records of a sort. They drop what the last
+  // pass would drop, and may be applied again.
+  PassOperators load_operators() const;
   // Returns the operators of an intermediate pass over `num_runs` runs. Set operations are
   // associative, so intermediate passes apply them; but subtrahends, which a pass without the last
   // run has only, are merged.
@@ -69,6 +72,8 @@ class MergeFormat {
   OutputOrder order(const PassOperators& operators, bool is_last) const;
 
  private:
+  PassOperators make_operators(const Query& query, bool within_bounds, std::size_t num_runs) const;
+
   const Options& options_;
   bool has_streams_;
   std::string columns_line_, header_, output_header_;

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <span>
+#include <string>
 
 #include "corank/options.hpp"
 #include "corank/stats.hpp"
@@ -20,6 +21,9 @@ Stats run_job(std::span<const std::filesystem::path> files, const Destination& o
               const Options& options, Inputs inputs);
 Stats run_job(std::span<const NamedSource> sources, const Destination& output,
               const Options& options, Inputs inputs);
+// Returns what run_job() would do, as text for people.
+std::string explain_job(std::span<const std::filesystem::path> paths,
+                        const std::filesystem::path& output, const Options& options, Inputs inputs);
 // Sorts fixed-size records in memory.
 Stats run_job(std::span<std::byte> records, const Options& options);
 

@@ -1,9 +1,11 @@
 #include "jobs/merge_output.hpp"
 
 #include <fmt/format.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <cassert>
+#include <optional>
 #include <utility>
 
 #include "corank/error.hpp"
@@ -16,6 +18,21 @@ namespace {
 
 // Smaller files are better left in the page cache: to write past it costs more than it saves.
 constexpr std::uint64_t min_direct_bytes = std::uint64_t{64} << 20;
+
+// Returns the folder of the output's file or files; nothing for other outputs.
+std::optional<std::filesystem::path> folder_of(const Destination& output) {
+  const std::filesystem::path& path = output.path;
+  if (output.sink || path == "-") return std::nullopt;
+  if (std::filesystem::is_directory(path)) return path;  // of parts
+  if (std::filesystem::exists(path) && !std::filesystem::is_regular_file(path)) return std::nullopt;
+  return path.has_parent_path() ? path.parent_path() : ".";
+}
+
+std::optional<std::uint64_t> device_of(const std::filesystem::path& path) {
+  struct stat status {};
+  if (::stat(path.c_str(), &status) != 0) return std::nullopt;
+  return status.st_dev;
+}
 
 }  // namespace
 
@@ -57,14 +74,32 @@ Compression compression_of(const Options& options, const Destination& output) {
   return compression;
 }
 
-std::filesystem::path folder_for_passes(const Destination& output) {
-  const std::filesystem::path& path = output.path;
-  if (!output.sink && path != "-") {
-    if (std::filesystem::is_directory(path)) return path;  // of parts
-    if (!std::filesystem::exists(path) || std::filesystem::is_regular_file(path))
-      return path.has_parent_path() ? path.parent_path() : ".";
+std::vector<std::filesystem::path> folders_for_passes(const Options& options,
+                                                      const Destination& output) {
+  if (!options.temporary_folders.empty()) return options.temporary_folders;
+  return {folder_of(output).value_or(std::filesystem::temp_directory_path())};
+}
+
+void check_space(std::span<const std::filesystem::path> folders, std::uint64_t temporary_bytes,
+                 std::uint64_t output_bytes, const Destination& output) {
+  for (const std::filesystem::path& folder : folders) {
+    std::error_code error;
+    if (!std::filesystem::is_directory(folder, error))
+      throw Error(fmt::format("{}: is no folder; name one for temporary files by {}",
+                              folder.string(), Setting::temporary_folders));
+    std::uint64_t needed = temporary_bytes / folders.size();
+    if (needed == 0) continue;
+    const auto beside = folder_of(output);
+    if (beside && device_of(*beside) == device_of(folder)) needed += output_bytes;
+    const std::uint64_t available = std::filesystem::space(folder, error).available;
+    if (!error && available < needed)
+      throw Error(
+          fmt::format("{}: has room for {} bytes, and the sort needs {}, {} of them for "
+                      "temporary files; make room, name other folders by {}, or use a "
+                      "larger {}",
+                      folder.string(), available, needed, temporary_bytes / folders.size(),
+                      Setting::temporary_folders, Setting::memory));
   }
-  return std::filesystem::temp_directory_path();
 }
 
 bool wants_direct(const Options& options, std::uint64_t file_bytes) {

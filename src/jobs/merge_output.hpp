@@ -74,9 +74,14 @@ class MergeOutput {
 
 // Returns how `output` is compressed: as the options say, or else as its name ends.
 Compression compression_of(const Options& options, const Destination& output);
-// Returns the folder for the files of intermediate passes: that of the output, which needs as much
-// space anyway, or the folder for temporary files.
-std::filesystem::path folder_for_passes(const Destination& output);
+// Returns the folders for the files of intermediate passes, at least one: those of the options, or
+// that of the output, which needs as much space anyway, or the folder for temporary files.
+std::vector<std::filesystem::path> folders_for_passes(const Options& options,
+                                                      const Destination& output);
+// Throws Error unless the folders have room for `temporary_bytes` together, beside an output of
+// `output_bytes`.
+void check_space(std::span<const std::filesystem::path> folders, std::uint64_t temporary_bytes,
+                 std::uint64_t output_bytes, const Destination& output);
 // Returns whether to bypass the page cache, where possible: files of `file_bytes` bytes are durable
 // sooner then.
 bool wants_direct(const Options& options, std::uint64_t file_bytes);

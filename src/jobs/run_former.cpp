@@ -16,7 +16,6 @@ namespace corank {
 namespace {
 
 // Bounds of a chunk, which is sorted in L2, and max records of one: their words must fit, too.
-// Tuned by bench-sort; see docs/tuning.md.
 constexpr std::uint64_t min_chunk_bytes = std::uint64_t{16} << 10;
 constexpr std::uint64_t max_chunk_bytes = std::uint64_t{1} << 20;
 constexpr std::uint64_t max_chunk_records = std::uint64_t{1} << 16;
@@ -95,9 +94,9 @@ RunFormer::RunFormer(std::vector<Run> inputs, const PassRunner::Context& context
       keys_(make_key_words(context.format.input().keys().layout())),
       order_{&context.format.input().keys(), OutputOrder::Kind::none} {
   const bool is_known = std::ranges::none_of(inputs_, &Run::is_stream);
-  std::uint64_t input_bytes = 0;
-  for (const Run& input : inputs_) input_bytes += input.bytes() + 1;  // a terminator may be added
-  if (is_known) memory_.load_bytes = std::min(memory_.load_bytes, input_bytes);
+  // A terminator may be added to each.
+  for (const Run& input : inputs_) input_bytes_ += is_known ? input.bytes() + 1 : 0;
+  if (is_known) memory_.load_bytes = std::min(memory_.load_bytes, input_bytes_);
   charged_load_bytes_ = load_bytes ? 0 : memory_.load_bytes;
   budget.take(memory_.reading_bytes + charged_load_bytes_);
   io_ = std::ranges::all_of(inputs_, &Run::is_in_memory)

@@ -4,7 +4,7 @@
 // a former. Throws Error, Interrupted, or Corrupted if the runs do not hold what was read.
 #pragma once
 
-#include <atomic>
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -40,6 +40,11 @@ class RunFormer {
   RunFormer& operator=(const RunFormer&) = delete;
 
   const SortMemory& memory() const { return memory_; }
+  // Return the bytes of the inputs, and of the records that do not fit in the load; 0 if unknown.
+  std::uint64_t input_bytes() const { return input_bytes_; }
+  std::uint64_t spilled_bytes() const {
+    return input_bytes_ - std::min(input_bytes_, memory_.load_bytes);
+  }
   const char* io() const { return io_; }  // how the inputs are read; see Stats::io
 
   // Sorts the next records. Returns runs of them, in the order of the input, at least one. The runs
@@ -62,6 +67,7 @@ class RunFormer {
   PassRunner::Context context_;
   Budget& budget_;
   PassTotals& totals_;
+  std::uint64_t input_bytes_ = 0;
   std::uint64_t charged_load_bytes_;
   SortMemory memory_;
   const char* io_;

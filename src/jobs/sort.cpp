@@ -47,6 +47,13 @@ Stats sort(std::span<const std::filesystem::path> inputs, const NamedSink& outpu
   return sort_inputs(inputs, output, options);
 }
 
+std::string explain_sort(std::span<const std::filesystem::path> inputs,
+                         const std::filesystem::path& output, const Options& options) {
+  check_options(options, make_format(options)->traits(), inputs.size());
+  check_sort_options(options);
+  return explain_job(inputs, output, options, Inputs::unsorted);
+}
+
 Stats sort(std::span<std::byte> records, const Options& options) {
   const auto format = make_format(options);
   check_options(options, format->traits(), 1);

@@ -18,7 +18,18 @@ std::string counted(std::uint64_t count, const char* singular, const char* plura
   return fmt::format("{} {}", count, count == 1 ? singular : plural);
 }
 
+// A pass of a sort forms runs of a memory load; the last one also merges those of the others.
+std::string sort_text(const Plan& plan, std::size_t number) {
+  const PlannedPass& pass = plan.passes[number];
+  std::string text = fmt::format("load {} of {}  sort, merge", number + 1, plan.passes.size());
+  if (pass.num_runs != 0)
+    text += fmt::format(" with {}", counted(pass.num_runs, "temporary run", "temporary runs"));
+  return text + fmt::format(": {}{} -> {}\n", plan.has_known_size ? "" : "at least ",
+                            size_text(pass.bytes), pass.output);
+}
+
 std::string pass_text(const Plan& plan, std::size_t number) {
+  if (plan.sorts) return sort_text(plan, number);
   const PlannedPass& pass = plan.passes[number];
   std::string text =
       fmt::format("pass {} of {}  {} {}", number + 1, plan.passes.size(),
@@ -34,7 +45,11 @@ std::string pass_text(const Plan& plan, std::size_t number) {
 
 std::string explain(const Plan& plan) {
   std::string text = fmt::format(
-      "{} {}, {}{}, {}\n", plan.is_copy ? "copy" : "merge", counted(plan.num_runs, "run", "runs"),
+      "{} {}, {}{}, {}\n",
+      plan.sorts     ? "sort"
+      : plan.is_copy ? "copy"
+                     : "merge",
+      plan.sorts ? counted(plan.num_runs, "file", "files") : counted(plan.num_runs, "run", "runs"),
       plan.has_known_size ? "" : "at least ", size_text(plan.input_bytes), plan.records);
   for (std::size_t number = 0; number < plan.passes.size(); ++number)
     text += pass_text(plan, number);
@@ -45,6 +60,9 @@ std::string explain(const Plan& plan) {
   line("read",
        fmt::format("{}, up to {} of {}", plan.reading, counted(buffers.chunks, "chunk", "chunks"),
                    size_text(buffers.chunk_bytes)));
+  if (plan.sorts)
+    line("sort", fmt::format("blocks of {}, {} at a time in memory", size_text(plan.block_bytes),
+                             size_text(plan.load_bytes)));
   line(plan.is_copy ? "copy" : "merge",
        fmt::format("{} ({}), {}, units of {}, {} in flight", plan.backend, plan.backend_reason,
                    counted(plan.threads, "thread", "threads"), size_text(buffers.unit_bytes),

@@ -19,6 +19,8 @@ struct PlannedPass {
 };
 
 struct Plan {
+  bool sorts = false;  // the runs are inputs, of which sorted runs are formed first
+  std::uint64_t load_bytes = 0, block_bytes = 0;  // of a sort: in memory, and sorted in cache
   bool is_copy = false;  // runs are copied one after another instead of merged
   std::size_t num_runs = 0;
   std::uint64_t input_bytes = 0;

@@ -37,6 +37,7 @@ constexpr std::array<std::string_view, static_cast<std::size_t>(Setting::backend
     "Options::overwrite",
     "Options::resume",
     "Options::parts",
+    "Options::temporary_folders",
     "Options::memory_bytes",
     "Options::io",
     "Options::backend",

@@ -235,6 +235,7 @@ void MergeCommand::add_performance_options() {
   command_->add_option("--device", options_.device, "Number of the CUDA device")
       ->transform(whole_number(0, std::numeric_limits<int>::max()))
       ->option_text("N");
+  add_temporary_option();
   command_->add_option("-T,--threads", options_.threads, "Threads; without it, all cores")
       ->transform(whole_number(1, 4096))
       ->option_text("N");
@@ -246,12 +247,20 @@ void MergeCommand::add_performance_options() {
       ->option_text("SIZE");
 }
 
+void MergeCommand::add_temporary_option() {
+  command_
+      ->add_option("--temp", temporary_folders_,
+                   "Folder for temporary files, instead of the output's; several, each after its "
+                   "own --temp, are used in turn")
+      ->type_name("DIR")
+      ->expected(1)
+      ->take_all();
+}
+
 void MergeCommand::add_diagnostics_options() {
   const OptionGroup group(*command_, "Diagnostics");
-  if (!sorts_)
-    command_->add_flag(
-        "--explain", explain_,
-        "Print what the merge would do, passes, buffers and backend, and do nothing");
+  command_->add_flag("--explain", explain_,
+                     "Print what the merge would do, passes, buffers and backend, and do nothing");
   command_->add_flag("-q,--quiet", quiet_, "Show nothing but errors");
   CLI::Option* const progress = command_->add_flag(
       "--progress", progress_, "Show progress even where standard error is no terminal");
@@ -304,12 +313,14 @@ int MergeCommand::run() {
   const StopOnSignal signals;
   options_.stop = signals.token();
   options_.trace = trace_;
+  options_.temporary_folders.assign(temporary_folders_.begin(), temporary_folders_.end());
   if (!quiet_)
     options_.notice = [](const Message& warning) {
       say(fmt::format("corank: {}\n", warning.worded(flag_of)));
     };
   if (explain_) {
-    fmt::print("{}", explain_merge(runs, output_, options_));
+    fmt::print("{}", sorts_ ? explain_sort(runs, output_, options_)
+                            : explain_merge(runs, output_, options_));
     return 0;
   }
   Stats stats;
@@ -321,6 +332,8 @@ int MergeCommand::run() {
       stats = sorts_ ? sort(runs, output_, options_) : merge(runs, output_, options_);
     } catch (const Interrupted& interrupted) {
       return report(interrupted, signals.exit_code());
+    } catch (const OutOfOrder& found) {
+      return report(found.worded(flag_of) + " (corank sort sorts files)", 1);
     }
   }
   if (!stats_.empty()) write_stats(stats, options_.checksum, stats_);

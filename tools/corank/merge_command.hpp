@@ -28,6 +28,7 @@ class MergeCommand {
   void add_input_options();
   void add_output_options();
   void add_performance_options();
+  void add_temporary_option();
   void add_diagnostics_options();
   // The reports replace existing files, so they must not name a run or the output.
   void check_reports(const std::vector<std::filesystem::path>& runs) const;

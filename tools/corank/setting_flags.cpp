@@ -56,6 +56,8 @@ std::string_view flag_of(Setting setting) {
       return "--resume";
     case Setting::parts:
       return "--parts";
+    case Setting::temporary_folders:
+      return "--temp";
     case Setting::memory:
       return "--memory";
     case Setting::io:

@@ -167,6 +167,33 @@ TEST_CASE("sorted input is a single run, and descending input is sorted", "[sort
   }
 }
 
+TEST_CASE("sorted stretches of mapped files are merged where they lie", "[sort]") {
+  Random random(7);
+  SortCase test("key:u64,value:u64", "key");
+  for (int file = 0; file < 3; ++file)
+    test.add_records(200'000, Values::any, Shape::sorted, 1, random);
+  test.options.memory_bytes = std::uint64_t{2} << 20;  // less than the files have
+  test.options.io = Io::mapped;
+  CHECK((test.sorted() == test.expected()));
+  CHECK(test.stats.passes == 1);
+}
+
+TEST_CASE("temporary runs go to the folders that the options name", "[sort]") {
+  Random random(8);
+  const TemporaryFolder first, second;
+  SortCase test("key:u64,value:u64", "key");
+  test.add_records(400'000, Values::any, Shape::random, 1, random);
+  test.options.memory_bytes = std::uint64_t{2} << 20;
+  test.options.temporary_folders = {first.path(), second.path()};
+  CHECK((test.sorted() == test.expected()));
+  CHECK(test.stats.passes > 2);
+  CHECK(first.names().empty());
+  test.options.temporary_folders = {"/proc"};  // has no room
+  test.options.overwrite = true;
+  CHECK(what_sorting_throws(test).find("/proc") != std::string::npos);
+  CHECK((read_file(test.folder / "output") == test.expected()));
+}
+
 TEST_CASE("lines and pairs of any length are sorted stably", "[sort]") {
   Random random(4);
   for (unsigned round = 0; round < 60; round += exhaustive_step) {

@@ -1,0 +1,98 @@
+// `corank sort` as a user runs it: pipes, compressed files, headers, replaced inputs, messages.
+#include <string>
+
+#include "support/program.hpp"
+
+using namespace corank;
+using namespace corank::test;
+
+namespace {
+
+std::string write_text(const TemporaryFolder& folder, const std::string& name,
+                       const std::string& text) {
+  write_file(folder / name, bytes_of_text(text));
+  return folder / name;
+}
+
+}  // namespace
+
+TEST_CASE("a sort reads pipes and files, and writes to standard output", "[sort]") {
+  const TemporaryFolder folder;
+  const std::string file = write_text(folder, "file", "m\nc");
+  const Result result = run({"sort", "--lines", "-o", "-", file, "-"}, {.in = "z\nb\n"});
+  CHECK(result.err.empty());
+  CHECK(result.code == 0);
+  CHECK(result.out == "b\nc\nm\nz\n");
+}
+
+TEST_CASE("a sort replaces one of its files, and compresses", "[sort]") {
+  const TemporaryFolder folder;
+  const std::string file = write_text(folder, "file", "c\nb\na\n");
+  CHECK(run({"sort", "--lines", "-o", file, file}).code == 2);
+  CHECK(text_of(folder / "file") == "c\nb\na\n");
+  CHECK(run({"sort", "--lines", "-f", "-o", file, file}).code == 0);
+  CHECK(text_of(folder / "file") == "a\nb\nc\n");
+  const std::string zipped = folder / "file.gz";
+  write_text(folder, "file", "c\nb\na\n");
+  CHECK(run({"sort", "--lines", "-o", zipped, file}).code == 0);
+  CHECK(run({"sort", "--lines", "--parts", "1", "-o", folder / "parts", zipped}).code == 0);
+  CHECK(text_of(folder / "parts/part-00000") == "a\nb\nc\n");
+}
+
+TEST_CASE("a sort keeps the header once", "[sort]") {
+  const TemporaryFolder folder;
+  const std::string a = write_text(folder, "a", "city,size\nUlm,9\nBonn,3\n");
+  const std::string b = write_text(folder, "b", "city,size\nAhlen,5\n");
+  const Result result = run({"sort", "--csv", "--header", "-b", "size:u64", "-o", "-", a, b});
+  CHECK(result.out == "city,size\nBonn,3\nAhlen,5\nUlm,9\n");
+}
+
+TEST_CASE("a merge of files that are out of order says that a sort exists", "[sort]") {
+  const TemporaryFolder folder;
+  const std::string file = write_text(folder, "file", "b\na\n");
+  const Result result = run({"merge", "--lines", "-o", folder / "out", file});
+  CHECK(result.code == 1);
+  CHECK(holds(result.err, "line 2 (byte 2) is out of order"));
+  CHECK(holds(result.err, "corank sort"));
+}
+
+TEST_CASE("a sort names keys that do not parse, and skips them on request", "[sort]") {
+  const TemporaryFolder folder;
+  const std::string file = write_text(folder, "file", "7\nx\n3\n");
+  const Strings sort{"sort", "--lines", "-b", "line:u64", "-o", "-", file};
+  const Result refused = run(sort);
+  CHECK(refused.code == 2);
+  CHECK(holds(refused.err, file + ": line 2 (byte 2)"));
+  Strings skipping = sort;
+  skipping.insert(skipping.end(), {"--bad", "skip"});
+  CHECK(run(skipping).out == "3\n7\n");
+}
+
+TEST_CASE("a sort names equal keys that it must not find", "[sort]") {
+  const TemporaryFolder folder;
+  const std::string file = write_text(folder, "file", "b\na\nc\na\n");
+  const Result result = run({"sort", "--lines", "--on-equal", "error", "-o", folder / "out", file});
+  CHECK(result.code == 2);
+  CHECK(holds(result.err, file + ": line 2 (byte 2) and " + file + ": line 4 (byte 6)"));
+}
+
+TEST_CASE("a sort says beforehand how it would go", "[sort]") {
+  const TemporaryFolder folder;
+  const std::string file = write_text(folder, "file", std::string(24 << 20, '\0'));
+  const Result result = run({"sort", "-r", "key:u64,value:u64", "-m", "16M", "-T", "2", "--explain",
+                             "-o", folder / "out", file});
+  CHECK(result.code == 0);
+  CHECK(holds(result.out, "sort 1 file, 24.0 MiB, fixed-size records of 16 bytes"));
+  CHECK(holds(result.out, "load 1 of 2  sort, merge: "));
+  CHECK(holds(result.out, "load 2 of 2  sort, merge with 1 temporary run: 24.0 MiB -> "));
+  CHECK(folder.names() == Strings{"file"});
+}
+
+TEST_CASE("a sort refuses a folder for temporary files that is none", "[sort]") {
+  const TemporaryFolder folder;
+  const std::string file = write_text(folder, "file", "b\na\n");
+  const Result result =
+      run({"sort", "--lines", "--temp", folder / "none", "-o", folder / "out", file});
+  CHECK(result.code == 2);
+  CHECK(holds(result.err, "none: is no folder; name one for temporary files by --temp"));
+}
