@@ -74,34 +74,48 @@ FormedRuns RunFormation::fill(std::span<std::byte> memory, std::uint64_t max_blo
   return join(blocks);
 }
 
-// Takes the pending block if it is sorted already, in a mapped input. Extends the last block by it
-// if it can. Returns false if the block must be sorted.
+// Takes the pending block if it is sorted already, in one mapped input. Returns false if it must be
+// sorted.
 bool RunFormation::take_in_place(std::deque<Block>& blocks) {
-  const Segment& segment = pending_.segments.front();
-  const std::uint32_t input = segment.chunk->run;
-  if (pending_.segments.size() != 1 || !pass_.runs[input].is_mapped()) return false;
-  const std::optional<SortedBlock> sorted = sorters_.local().in_place(segment);
-  const std::byte* const mapped = pass_.runs[input].in_place(0);
-  // A last record that lacks its terminator was copied.
-  if (!sorted || sorted->bytes.data() < mapped ||
-      sorted->bytes.data() >= mapped + pass_.runs[input].bytes())
-    return false;
-  if (!blocks.empty() && blocks.back().input == input &&
-      end_of(blocks.back().sorted) == sorted->bytes.data() &&
-      !keys_.less(first_of(*sorted), last_of(blocks.back().sorted))) {
-    SortedBlock& before = blocks.back().sorted;
-    before.bytes = {before.bytes.data(), before.bytes.size() + sorted->bytes.size()};
-    before.records += sorted->records;
-    before.fingerprint += sorted->fingerprint;
-    before.last_ref = sorted->last_ref;
-  } else {
-    Block& block = blocks.emplace_back();
-    block.input = input;
-    block.sorted = *sorted;
+  std::vector<SortedBlock> sorted;
+  for (const Segment& segment : pending_.segments) {
+    const Run& input = pass_.runs[segment.chunk->run];
+    if (!input.is_mapped() || segment.chunk->run != pending_.segments.front().chunk->run)
+      return false;
+    const std::optional<SortedBlock> found = sorters_.local().in_place(segment);
+    const std::byte* const mapped = input.in_place(0);
+    // A last record that lacks its terminator was copied.
+    if (!found || found->bytes.data() < mapped || found->bytes.data() >= mapped + input.bytes())
+      return false;
+    if (!sorted.empty() && !continues(sorted.back(), *found)) return false;
+    sorted.push_back(*found);
   }
+  for (std::size_t i = 0; i < sorted.size(); ++i)
+    add_in_place(sorted[i], pending_.segments[i].chunk->run, blocks);
   if (pass_.on_progress) pass_.on_progress(pending_.bytes);
   pending_ = Block();
   return true;
+}
+
+// Returns whether `next` begins where `block` ends, in memory and in order.
+bool RunFormation::continues(const SortedBlock& block, const SortedBlock& next) const {
+  return end_of(block) == next.bytes.data() && !keys_.less(first_of(next), last_of(block));
+}
+
+// Adds a block that lies in a mapped input, or extends the last block by it if it can.
+void RunFormation::add_in_place(const SortedBlock& sorted, std::uint32_t input,
+                                std::deque<Block>& blocks) {
+  if (blocks.empty() || blocks.back().input != input || !continues(blocks.back().sorted, sorted)) {
+    Block& block = blocks.emplace_back();
+    block.input = input;
+    block.sorted = sorted;
+    return;
+  }
+  SortedBlock& before = blocks.back().sorted;
+  before.bytes = {before.bytes.data(), before.bytes.size() + sorted.bytes.size()};
+  before.records += sorted.records;
+  before.fingerprint += sorted.fingerprint;
+  before.last_ref = sorted.last_ref;
 }
 
 // Returns the runs that the blocks make. Neighbours in memory that are in order are one run.

@@ -65,6 +65,8 @@ class RunFormation {
   ChunkRef next_chunk();
   Block next_block();
   bool take_in_place(std::deque<Block>& blocks);
+  bool continues(const SortedBlock& block, const SortedBlock& next) const;
+  void add_in_place(const SortedBlock& sorted, std::uint32_t input, std::deque<Block>& blocks);
   void sort(Block& block);
   FormedRuns join(const std::deque<Block>& blocks);
   const std::byte* first_of(const SortedBlock& block) const;
