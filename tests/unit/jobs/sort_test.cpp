@@ -175,6 +175,7 @@ TEST_CASE("sorted stretches of mapped files are merged where they lie", "[sort]"
   test.options.memory_bytes = std::uint64_t{2} << 20;  // less than the files have
   test.options.io = Io::mapped;
   CHECK((test.sorted() == test.expected()));
+  CHECK(test.stats.passes == 1);
 }
 
 TEST_CASE("temporary runs go to the folders that the options name", "[sort]") {
