@@ -180,7 +180,7 @@ MergeJob::MergeJob(std::vector<Run> runs, const Options& options, Inputs inputs,
   scheduler_.initialize();
   if (options.query.on_equal == OnEqual::error) inputs_ = std::move(runs);
   if (sorts_)
-    for (Run& input : inputs_) input.count_bytes();  // they cannot be searched
+    for (Run& input : inputs_) input = input.in_bytes();  // they cannot be searched
 }
 
 Stats MergeJob::into(const Destination& destination) {

@@ -161,7 +161,7 @@ std::vector<Run> RunFormer::next_load() {
     if (run.input) {
       const Run& input = inputs_[*run.input];
       const auto first = static_cast<std::uint64_t>(run.bytes.data() - input.in_place(0));
-      runs.push_back(input.stretch(first / counted_bytes, run.bytes.size() / counted_bytes));
+      runs.push_back(input.subspan(first / counted_bytes, run.bytes.size() / counted_bytes));
     } else {
       add_memory(run.bytes);
     }
