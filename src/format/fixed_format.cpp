@@ -180,8 +180,9 @@ class FixedFormat final : public RecordFormat {
     std::vector<std::byte> record(schema_.record_bytes);
     for (std::size_t i = 0; i < values.size(); ++i) {
       const Field& field = schema_.fields[keys[i].field];
-      std::ranges::copy(encode_value(field, {.column = {}, .value = values[i]}, option),
-                        record.begin() + field.offset);
+      ColumnValue value;
+      value.value = values[i];
+      std::ranges::copy(encode_value(field, value, option), record.begin() + field.offset);
     }
     return {KeyEncoding(schema_, keys), std::move(record)};
   }

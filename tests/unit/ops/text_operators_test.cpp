@@ -12,6 +12,7 @@
 #include "ops/boundary_merge.hpp"
 #include "ops/operator_chain.hpp"
 #include "ops/unit_operators.hpp"
+#include "plan/option_checks.hpp"
 #include "plan/pass_planner.hpp"
 #include "support/catch.hpp"
 #include "support/support.hpp"
@@ -686,8 +687,12 @@ TEST_CASE("conditions and selections of text that make no sense are refused", "[
   refuses(TextKind::lines, "4294967295 == 'a'", "", "no column 4294967295");
   refuses(TextKind::csv, "name == 'a'", "", "TextFormat::header");
   refuses(TextKind::pairs, "2 == 'a'", "", "Query::where");
-  refuses(TextKind::pairs, "", "1", "pairs do not");
   refuses(TextKind::lines, "", "1,2,1", "named twice");
+  Options pairs;
+  pairs.text.emplace().kind = TextKind::pairs;
+  pairs.query.select = parse_select("1");
+  CHECK_THROWS_WITH(check_options(pairs, make_format(pairs)->traits(), 1),
+                    ContainsSubstring("pairs do not"));
   refuses(TextKind::lines, "", "line", "whole line");
 }
 
