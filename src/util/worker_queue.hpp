@@ -57,7 +57,7 @@ class WorkerQueue {
   }
 
   // Returns the next job, for a job that does several at a time; nothing if none is queued.
-  std::optional<Job> take(const Lock& lock) {
+  std::optional<Job> take([[maybe_unused]] const Lock& lock) {
     assert(owns(lock) && at_work_ != 0);
     if (jobs_.empty()) return std::nullopt;
     std::optional<Job> job(std::move(jobs_.front()));
@@ -67,7 +67,7 @@ class WorkerQueue {
 
   // Throws the first failure, if there is one.
   void check() { check(lock()); }
-  void check(const Lock& lock) const {
+  void check([[maybe_unused]] const Lock& lock) const {
     assert(owns(lock));
     if (failure_) std::rethrow_exception(failure_);
   }

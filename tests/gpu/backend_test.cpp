@@ -128,7 +128,7 @@ class Rig {
     const MergedUnit merged = backend_->merge(unit, bytes.data());
     const std::uint64_t fingerprint = portable_fingerprint(expected, record_bytes());
     const bool looked =
-        merged.look && merged.look->read == fingerprint && merged.look->written == fingerprint;
+        merged.proof && merged.proof->read == fingerprint && merged.proof->written == fingerprint;
     return (looked || unit.records == 0) && unit.records * record_bytes() == expected.size() &&
            std::equal(expected.begin(), expected.end(), bytes.begin()) &&
            std::all_of(bytes.begin() + static_cast<std::ptrdiff_t>(expected.size()), bytes.end(),

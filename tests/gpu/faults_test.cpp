@@ -304,10 +304,10 @@ class Unit {
     std::memset(output_.bytes().data(), 0, bytes_);
     bool found = false;
     try {
-      const UnitProof look = backend_->merge(unit_, output_.bytes().data()).look.value();
-      std::uint64_t read = look.read;
+      const UnitProof proof = backend_->merge(unit_, output_.bytes().data()).proof.value();
+      std::uint64_t read = proof.read;
       for (const auto& chunk : chunks_) read += chunk->fingerprint.value_or(0);
-      found = read != look.written;
+      found = read != proof.written;
     } catch (const RunOutOfOrder&) {
       found = true;
     } catch (const DeviceError&) {
