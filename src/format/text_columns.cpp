@@ -140,10 +140,7 @@ void require_comparable(const ColumnValue& with, Setting option) {
 namespace {
 
 TextFormat with_columns(TextFormat format, const std::vector<TextKey>& columns) {
-  if (format.kind == TextKind::pairs)
-    throw Error(ErrorCode::options,
-                fmt::format("{} is for lines and CSV, which have columns; pairs do not: drop it",
-                            Setting::select));
+  assert(format.kind != TextKind::pairs);
   format.keys = columns;
   return format;
 }

@@ -149,8 +149,9 @@ class GenerateCommand {
 };
 
 int run(int argc, char** argv) {
-  CLI::App app("Merges sorted runs, of fixed-size records or of text, that are larger than memory.",
-               "corank");
+  CLI::App app(
+      "Sorts and merges fixed-size records, lines, CSV and pairs that are larger than memory.",
+      "corank");
   app.set_version_flag("--version", std::string("corank ") + corank::version);
   app.require_subcommand(1);
   app.formatter(std::make_shared<corank::HelpFormatter>());
