@@ -55,7 +55,8 @@ struct Options {
   bool drop_header = false;
 
   BackendChoice backend = BackendChoice::automatic;
-  int device = 0;  // CUDA device number
+  // Numbers of the CUDA devices, which share the work units; empty: all that there are.
+  std::vector<int> devices = {0};
 
   // Min input size for BackendChoice::automatic to use a device: the runs within the range and the
   // limit, compressed runs by the size of their files. Smaller merges end before a device has
@@ -63,8 +64,8 @@ struct Options {
   std::uint64_t min_device_bytes = std::uint64_t{4} << 30;
 
   // Makes a failing device end the merge. By default, a device that lacks memory gets smaller
-  // units, then fewer in flight. The CPU merges a unit at which the device fails and, after any
-  // failure but a lack of memory, all later units. The output is the same.
+  // units, then fewer in flight. After any other failure it gets no units. Other devices, or else
+  // the CPU, merge the unit at which it failed and all later ones. The output is the same.
   bool strict_backend = false;
 
   // Number of threads; 0 means all cores that this process may use.

@@ -193,6 +193,13 @@ bool built_with_cuda() {
   return true;
 }
 
+int count_cuda_devices() {
+  int count = 0;
+  if (cudaGetDeviceCount(&count) == cudaSuccess) return count;
+  (void)cudaGetLastError();
+  return 0;
+}
+
 CudaDevice find_cuda_device(int device) {
   (void)cudaGetLastError();  // clears the error of an earlier call on this thread
   int count = 0;

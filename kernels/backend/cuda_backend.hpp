@@ -17,6 +17,9 @@ struct CudaDevice {
 
 bool built_with_cuda();
 
+// Returns the number of devices that this process can see; 0 without a driver. Never throws.
+int count_cuda_devices();
+
 // Describes a device. Never throws; a build without CUDA says so in the description. The first call
 // of a process is slow if there is a device, since it initialises CUDA.
 CudaDevice find_cuda_device(int device);

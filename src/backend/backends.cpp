@@ -16,6 +16,19 @@
 namespace corank {
 namespace {
 
+// Returns the numbers of the devices that the options name, each once. Without any device it
+// returns device 0, which then cannot be found.
+std::vector<int> devices_of(const Options& options) {
+  std::vector<int> devices = options.devices;
+  if (devices.empty())
+    for (int number = 0; number < std::max(count_cuda_devices(), 1); ++number)
+      devices.push_back(number);
+  std::ranges::sort(devices);
+  const auto repeated = std::ranges::unique(devices);
+  devices.erase(repeated.begin(), repeated.end());
+  return devices;
+}
+
 // Decides for a merge of `bytes` bytes of input.
 BackendDecision decide(const Options& options, const FormatTraits& traits, std::uint64_t bytes) {
   if (options.backend == BackendChoice::cpu) return {false, "asked for"};
@@ -30,13 +43,16 @@ BackendDecision decide(const Options& options, const FormatTraits& traits, std::
   if (options.backend == BackendChoice::automatic && built_with_cuda() &&
       bytes < options.min_device_bytes)
     return {false, "the runs hold too little to start a device for"};
-  const CudaDevice device = find_cuda_device(options.device);
-  if (options.backend == BackendChoice::automatic)
-    return {device.usable, device.usable ? "a usable device was found" : device.description};
-  if (!device.usable)
+  BackendDecision decision{true, "asked for", devices_of(options)};
+  for (const int number : decision.devices) {
+    const CudaDevice device = find_cuda_device(number);
+    if (device.usable) continue;
+    if (options.backend == BackendChoice::automatic) return {false, device.description};
     throw Error(ErrorCode::device,
                 fmt::format("{}: {}; use {} or auto", cuda, device.description, cpu));
-  return {true, "asked for"};
+  }
+  if (options.backend == BackendChoice::automatic) decision.reason = "a usable device was found";
+  return decision;
 }
 
 // Returns the pages of runs in memory and of their output, without overlaps: a page may hold
@@ -71,43 +87,67 @@ std::vector<std::span<const std::byte>> pages_of(std::span<const Run> runs,
 }  // namespace
 
 Backends::Backends(const Options& options, const FormatTraits& traits, std::uint64_t bytes)
-    : options_(options), decision_(decide(options, traits, bytes)) {}
+    : options_(options),
+      decision_(decide(options, traits, bytes)),
+      faults_(decision_.devices.size(), options.strict_backend) {}
 
 std::string Backends::outcome(std::uint64_t units) const {
   if (faults_.first().empty()) return {};
   if (!decision_.cuda) return "the CPU merged what was left to do, since " + decision_.reason;
-  if (faults_.units_redone() == 0)
-    return "smaller units were merged, for want of memory on the device: " + faults_.first();
-  return fmt::format("the device failed and the CPU merged {} of {} units: {}",
-                     faults_.units_redone(), units, faults_.first());
+  if (faults_.units_redone() != 0)
+    return fmt::format("the device failed and the CPU merged {} of {} units: {}",
+                       faults_.units_redone(), units, faults_.first());
+  for (std::size_t d = 0; d < decision_.devices.size(); ++d)
+    if (faults_.given_up(d))
+      return fmt::format("device {} failed and the others merged its units: {}",
+                         decision_.devices[d], faults_.first());
+  return "smaller units were merged, for want of memory on the device: " + faults_.first();
 }
 
 std::vector<std::unique_ptr<Backend>> Backends::make(std::size_t partitions, BackendConfig config,
                                                      PassPlan& plan, std::uint32_t record_bytes) {
   assert(partitions != 0);
-  if (decision_.cuda && faults_.given_up())
+  if (decision_.cuda && faults_.all_given_up())
     decision_ = {false, "the device failed: " + faults_.first()};
   for (;;) {
     std::vector<std::unique_ptr<Backend>> backends;
     try {
-      while (backends.size() < partitions) {
-        auto backend =
-            decision_.cuda ? make_cuda_backend(options_.device, config) : make_cpu_backend(config);
-        if (decision_.cuda && !options_.strict_backend)
-          backend = make_failover_backend(std::move(backend), config, faults_);
-        backends.push_back(std::move(backend));
-      }
+      while (backends.size() < partitions)
+        backends.push_back(make(backends.size(), partitions, config));
       return backends;
     } catch (const DeviceError& fault) {
       if (options_.strict_backend) throw;
-      faults_.add(fault);
-      if (!fault.out_of_memory() || !shrink_to_fit_device(plan, record_bytes))
-        decision_ = {false, std::string("the device failed: ") + fault.problem()};
+      const bool shrunk = fault.out_of_memory() && shrink_to_fit_device(plan, record_bytes);
+      if (!shrunk) decision_ = {false, std::string("the device failed: ") + fault.problem()};
       config.unit_records = plan.unit_records;
       config.tokens = plan.tokens;
       config.unit_bytes = plan.unit_bytes;
     }
   }
+}
+
+// Returns the backend of one partition. Throws DeviceError if no device can be used for it, or if
+// memory is short on one.
+std::unique_ptr<Backend> Backends::make(std::size_t partition, std::size_t partitions,
+                                        BackendConfig config) {
+  if (!decision_.cuda) return make_cpu_backend(config);
+  std::vector<std::size_t> usable;
+  for (std::size_t d = 0; d < decision_.devices.size(); ++d)
+    if (!faults_.given_up(d)) usable.push_back(d);
+  std::vector<std::size_t> numbers;
+  for (std::size_t u = partition % usable.size(); u < usable.size(); u += partitions)
+    numbers.push_back(usable[u]);
+  BackendConfig of_device = config;
+  of_device.tokens = static_cast<unsigned>((config.tokens + numbers.size() - 1) / numbers.size());
+  std::vector<SetDevice> devices;
+  for (const std::size_t number : numbers) try {
+      devices.push_back({number, make_cuda_backend(decision_.devices[number], of_device)});
+    } catch (const DeviceError& fault) {
+      faults_.add(number, fault);
+      if (fault.out_of_memory() || faults_.all_given_up()) throw;
+    }
+  if (devices.empty()) return make(partition, partitions, config);  // on the other devices
+  return make_backend_set(std::move(devices), config, faults_);
 }
 
 std::vector<std::shared_ptr<void>> pin(Backend& backend, std::span<const Run> runs,

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "backend/backend.hpp"
-#include "backend/failover_backend.hpp"
+#include "backend/backend_set.hpp"
 #include "corank/options.hpp"
 #include "format/record_format.hpp"
 #include "run/pass_plan.hpp"
@@ -18,10 +18,11 @@
 
 namespace corank {
 
-// Whether a merge uses CUDA, and why, as text.
+// Whether a merge uses CUDA, on which devices, and why, as text.
 struct BackendDecision {
   bool cuda;
   std::string reason;
+  std::vector<int> devices = {};
 };
 
 // Creates the backends of a merge. Keeps the merge's decision and its device failures across
@@ -39,13 +40,16 @@ class Backends {
   // there were none.
   std::string outcome(std::uint64_t units) const;
 
-  // Returns one backend per partition, made from `config`, which belongs to `plan`. If device
-  // memory is short, shrinks the plan and retries. If the device fails otherwise, makes CPU
-  // backends.
+  // Returns one backend per partition, made from `config`, which belongs to `plan`. Partitions
+  // share the devices out. If device memory is short, shrinks the plan and retries. Leaves out
+  // devices that fail otherwise; if all do, makes CPU backends.
   std::vector<std::unique_ptr<Backend>> make(std::size_t partitions, BackendConfig config,
                                              PassPlan& plan, std::uint32_t record_bytes);
 
  private:
+  std::unique_ptr<Backend> make(std::size_t partition, std::size_t partitions,
+                                BackendConfig config);
+
   const Options& options_;
   BackendDecision decision_;
   DeviceFaults faults_;

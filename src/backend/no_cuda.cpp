@@ -14,6 +14,10 @@ bool built_with_cuda() {
   return false;
 }
 
+int count_cuda_devices() {
+  return 0;
+}
+
 CudaDevice find_cuda_device(int) {
   return {.usable = false, .description = reason};
 }

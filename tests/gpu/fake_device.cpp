@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstring>
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "backend/cpu_backend.hpp"
@@ -21,20 +22,25 @@ using namespace corank::test;
 namespace {
 
 enum Call { make, pin_pool, pin_run, merge_unit, calls };
+constexpr int fake_devices = 3;
 
 struct Fake {
   std::int64_t calls_before[calls] = {-1, -1, -1, -1};  // index of the failing call; negative: none
   bool out_of_memory = false;
-  bool lasting = false;                  // all later calls fail as well
-  std::uint64_t memory_records = ~0ull;  // limit for all units in flight
+  bool lasting = false;                    // all later calls fail as well
+  std::optional<int> failing_device = {};  // whose calls count; without a value, all devices' do
+  std::uint64_t memory_records = ~0ull;    // limit for all units in flight
   // Damages a unit after the device has verified its input and before it verifies its output.
   std::function<void(const WorkUnit&, std::span<std::byte>)> harm;
 
   std::atomic<std::int64_t> seen[calls] = {};
+  std::atomic<std::int64_t> units_of[fake_devices] = {};
   std::atomic<bool> lost = false;
   std::atomic<std::uint64_t> max_unit = 0;
 
-  void call(Call kind) {
+  void call(Call kind, int device) {
+    if (kind == merge_unit) ++units_of[device];
+    if (failing_device && device != *failing_device) return;
     const std::int64_t number = seen[kind]++;
     if (!lost && number != calls_before[kind]) return;
     lost = lasting;
@@ -45,11 +51,12 @@ Fake* fake = nullptr;
 
 class FakeDevice final : public Backend {
  public:
-  explicit FakeDevice(const BackendConfig& config)
-      : encoding_(*config.encoding),
+  FakeDevice(int device, const BackendConfig& config)
+      : device_(device),
+        encoding_(*config.encoding),
         look_(config.look && !encoding_.layout().text && !config.operators),
         inner_(make_cpu_backend(config)) {
-    fake->call(make);
+    fake->call(make, device_);
     if (config.unit_records * config.tokens > fake->memory_records)
       throw DeviceError("fake: out of memory", true);
     fake->max_unit = config.unit_records;
@@ -59,7 +66,7 @@ class FakeDevice final : public Backend {
     // A failing unit leaves arbitrary bytes.
     const std::span merged(output, unit.bytes);
     std::memset(output, 0x5a, merged.size());
-    fake->call(merge_unit);
+    fake->call(merge_unit, device_);
     MergedUnit result = inner_->merge(unit, output);
     if (!look_) return result;
     UnitProof look{};
@@ -79,18 +86,19 @@ class FakeDevice final : public Backend {
   }
   bool looks() const override { return look_; }
   PinMemory pin_memory() override {
-    return [](std::span<std::byte>) -> std::shared_ptr<void> {
-      fake->call(pin_pool);
+    return [this](std::span<std::byte>) -> std::shared_ptr<void> {
+      fake->call(pin_pool, device_);
       return nullptr;
     };
   }
   std::shared_ptr<void> pin(std::span<const std::byte>, bool) override {
-    fake->call(pin_run);
+    fake->call(pin_run, device_);
     return nullptr;
   }
   std::string device() const override { return "fake"; }
 
  private:
+  int device_;
   const KeyEncoding& encoding_;
   bool look_;
   std::unique_ptr<Backend> inner_;
@@ -203,11 +211,14 @@ namespace corank {
 bool built_with_cuda() {
   return true;
 }
-CudaDevice find_cuda_device(int) {
-  return {true, "fake"};
+int count_cuda_devices() {
+  return fake_devices;
 }
-std::unique_ptr<Backend> make_cuda_backend(int, const BackendConfig& config) {
-  return std::make_unique<FakeDevice>(config);
+CudaDevice find_cuda_device(int device) {
+  return {device < fake_devices, "fake"};
+}
+std::unique_ptr<Backend> make_cuda_backend(int device, const BackendConfig& config) {
+  return std::make_unique<FakeDevice>(device, config);
 }
 LinkRates measure_link(int) {
   throw Error("fake");
@@ -263,6 +274,54 @@ TEST_CASE("a device that failed gets no more units unless it was short of memory
     else
       CHECK(wanted.seen[merge_unit] < units);
   }
+}
+
+TEST_CASE("devices share the units, and one that fails leaves its units to the others") {
+  Data data;
+  data.options.devices = {2, 0, 2};
+  Fake clean;
+  const auto units = static_cast<std::int64_t>(data.into_file(clean).units);
+  REQUIRE(units > 6);
+  CHECK(clean.units_of[0] > 0);
+  CHECK(clean.units_of[1] == 0);
+  CHECK(clean.units_of[2] > 0);
+  CHECK(clean.units_of[0] + clean.units_of[2] == units);
+  for (const Call call : {make, merge_unit}) {
+    Fake wanted;
+    wanted.failing_device = 2;
+    wanted.calls_before[call] = call == make ? 0 : 1;
+    const Stats stats = data.into_file(wanted);
+    CHECK(stats.backend == "cuda");
+    CHECK(stats.units_redone_on_cpu == 0);
+    CHECK_FALSE(stats.device_fault.empty());
+    CHECK(wanted.units_of[2] < clean.units_of[2]);
+    CHECK(wanted.units_of[0] >= units - wanted.units_of[2]);
+  }
+  for (Stats (Data::*way)(Fake&) : {&Data::into_memory, &Data::into_parts, &Data::of_lines}) {
+    Fake wanted;
+    const Stats stats = (data.*way)(wanted);
+    CHECK(stats.device_fault.empty());
+    CHECK(wanted.units_of[0] > 0);
+    CHECK(wanted.units_of[2] > 0);
+  }
+}
+
+TEST_CASE("parts share the devices out, and an empty list names all of them") {
+  Data data;
+  data.options.devices = {};
+  Fake clean;
+  data.into_parts(clean);
+  for (const auto& units : clean.units_of) CHECK(units > 0);
+  Fake wanted;
+  wanted.failing_device = 1;
+  wanted.calls_before[make] = 0;
+  data.into_parts(wanted);
+  CHECK(wanted.units_of[0] > 0);
+  CHECK(wanted.units_of[1] == 0);
+  CHECK(wanted.units_of[2] > 0);
+  data.options.devices = {0, fake_devices};
+  fake = &clean;
+  CHECK_THROWS_AS(merge(data.paths, data.folder / "output", data.options), Error);
 }
 
 TEST_CASE("a device with too little memory gets smaller units and then fewer at once") {

@@ -232,9 +232,21 @@ void MergeCommand::add_performance_options() {
       ->option_text("IO");
   command_->add_flag("--strict-backend", options_.strict_backend,
                      "Fail where the device fails, instead of going on with the CPU");
-  command_->add_option("--device", options_.device, "Number of the CUDA device")
-      ->transform(whole_number(0, std::numeric_limits<int>::max()))
-      ->option_text("N");
+  command_
+      ->add_option_function<std::vector<std::string>>(
+          "--device",
+          [this](const std::vector<std::string>& numbers) {
+            options_.devices.clear();
+            if (numbers == std::vector<std::string>{"all"}) return;
+            for (std::string number : numbers) {
+              const std::string fault = whole_number(0, std::numeric_limits<int>::max())(number);
+              if (!fault.empty()) throw CLI::ValidationError("--device", fault + ", nor all");
+              options_.devices.push_back(std::stoi(number));
+            }
+          },
+          "CUDA devices that share the work, by number, or all")
+      ->delimiter(',')
+      ->option_text("N,...");
   add_temporary_option();
   command_->add_option("-T,--threads", options_.threads, "Threads; without it, all cores")
       ->transform(whole_number(1, 4096))
