@@ -384,6 +384,11 @@ std::string stray_text_message(const TextLayout& layout, const std::byte* record
                      column, at, remedy);
 }
 
+std::string column_name(const TextLayout& layout, std::uint32_t column) {
+  if (layout.kind == TextKind::pairs) return column == 0 ? "key" : "value";
+  return column == 0 ? "line" : fmt::format("column {}", column);
+}
+
 std::string place_of(const TextLayout& layout, std::uint64_t header_lines, std::uint64_t record,
                      std::optional<std::uint64_t> byte) {
   const std::string number = layout.kind == TextKind::lines
@@ -431,8 +436,7 @@ void throw_bad_record(const std::filesystem::path& run, std::uint64_t header_lin
                             count_columns(layout, {reinterpret_cast<const char*>(at), bad.bytes}),
                             layout.min_columns, setting_is(Setting::ragged, "empty")));
   const TextColumn& column = layout.columns[bad.key];
-  const std::string name =
-      column.column == 0 ? "the line" : fmt::format("column {}", column.column);
+  const std::string name = (column.column == 0 ? "the " : "") + column_name(layout, column.column);
   // To skip or reorder a first record might destroy a header.
   const std::string advice =
       record == 0

@@ -87,6 +87,9 @@ std::optional<std::uint64_t> find_stray_text(const TextLayout& layout,
 // Returns the error message for the record at `record`, which has stray text at its byte `at`.
 std::string stray_text_message(const TextLayout& layout, const std::byte* record, std::uint64_t at);
 
+// Returns the name of a column in messages: "line", "column 2", "key".
+std::string column_name(const TextLayout& layout, std::uint32_t column);
+
 // Returns the place of a record for an error message. `record` is its number in the run, counted
 // from 0. Lines are numbered from 1 in their file, after `header_lines`. `byte` is the offset of
 // the record, if it is known.

@@ -2,14 +2,12 @@
 
 #include <fmt/format.h>
 
-#include <cassert>
 #include <utility>
 
 #include "corank/error.hpp"
-#include "format/delimited_format.hpp"
 #include "format/fixed_format.hpp"
-#include "format/pair_format.hpp"
 #include "format/resolution.hpp"
+#include "format/variable_format.hpp"
 #include "util/setting_format.hpp"
 
 namespace corank {
@@ -49,16 +47,8 @@ std::optional<RowFilter> RecordFormat::dropped(const Query& query) const {
 
 std::unique_ptr<const RecordFormat> make_format(const Options& options,
                                                 std::string_view columns_line) {
-  if (!options.text) return make_fixed_format(options.record, options.keys);
-  switch (options.text->kind) {
-    case TextKind::lines:
-    case TextKind::csv:
-      return make_delimited_format(*options.text, columns_line);
-    case TextKind::pairs:
-      return make_pair_format(*options.text);
-  }
-  assert(false);
-  return nullptr;
+  return options.text ? make_variable_format(*options.text, columns_line)
+                      : make_fixed_format(options.record, options.keys);
 }
 
 }  // namespace corank

@@ -20,39 +20,117 @@ std::string cpu_only(const TextFormat& format) {
   return {};
 }
 
-FormatTraits completed(FormatTraits traits, const TextFormat& format) {
+FormatTraits traits_of(const TextFormat& format) {
+  FormatTraits traits;
+  switch (format.kind) {
+    case TextKind::lines:
+      traits = {.name = "lines", .can_search = true, .has_columns = true};
+      break;
+    case TextKind::csv:
+      traits = {.name = "CSV", .has_columns = true};
+      break;
+    case TextKind::pairs:
+      traits = {.name = "pairs"};
+      break;
+  }
   traits.has_header = format.header || format.header_lines != 0 || !format.comment.empty();
   traits.may_skip = format.bad_numbers == BadNumbers::skip;
   traits.cpu_only = cpu_only(format);
   return traits;
 }
 
-std::span<const PrefixRef> entries_of(RowSpan rows) {
-  return {reinterpret_cast<const PrefixRef*>(rows.data), rows.count};
-}
+// Copies the selected columns, with delimiters between them.
+class ColumnProjection final : public Projection {
+ public:
+  ColumnProjection(const TextFormat& format, std::string_view columns_line,
+                   const std::vector<TextKey>& columns)
+      : columns_(format, columns_line, columns) {
+    TextFormat output = format;
+    output.keys.clear();
+    output_ = make_variable_format(output, {});
+  }
 
-}  // namespace
+  const RecordFormat& output() const override { return *output_; }
+  std::size_t num_keys() const override { return 0; }
+  std::optional<TextLayout> columns() const override { return columns_.encoding().layout(); }
+  std::uint64_t max_bytes(RowSpan rows) const override {
+    std::uint64_t bytes = 0;
+    for (std::uint64_t i = 0; i < rows.count; ++i) bytes += columns_.max_bytes(record(rows, i));
+    return bytes;
+  }
+  std::byte* project(RowSpan rows, std::byte* to) const override {
+    for (std::uint64_t i = 0; i < rows.count; ++i) to = columns_.select(record(rows, i), to);
+    return to;
+  }
+  RowBound key_of(std::span<const std::byte> record) const override {
+    return output_->key_of(record);
+  }
+  std::string of_header(std::string_view header) const override {
+    return columns_.of_header(header);
+  }
 
-VariableFormat::VariableFormat(FormatTraits traits, const TextFormat& format,
-                               std::string_view columns_line)
-    : VariableFormat(std::move(traits), format, columns_line, TextEncoding(format, columns_line)) {}
+ private:
+  std::span<const std::byte> record(RowSpan rows, std::uint64_t i) const {
+    return bytes_of(columns_.encoding().layout(), rows.data + i * sizeof(PrefixRef), 1);
+  }
 
-VariableFormat::VariableFormat(FormatTraits traits, const TextFormat& format,
-                               std::string_view columns_line, TextEncoding text)
-    : RecordFormat(completed(std::move(traits), format), KeyEncoding(text.layout()),
-                   text.columns().size()),
+  TextSelection columns_;
+  std::unique_ptr<const RecordFormat> output_;
+};
+
+class VariableFormat final : public RecordFormat {
+ public:
+  VariableFormat(const TextFormat& format, std::string_view columns_line)
+      : VariableFormat(format, columns_line, TextEncoding(format, columns_line)) {}
+
+  Indexed frame(std::span<const std::byte> bytes, bool at_end,
+                std::span<PrefixRef> into) const override {
+    return index_records(layout(), bytes, at_end, into);
+  }
+  std::string_view end_of_record() const override {
+    if (format_.kind == TextKind::pairs) return {};
+    return {&format_.terminator, 1};
+  }
+  RowBound key_of(std::span<const std::byte> record) const override {
+    return {TextEncoding(text_), {record.begin(), record.end()}};
+  }
+  std::string signature() const override;
+  std::unique_ptr<Projection> projection(const Query& query) const override {
+    if (query.select.empty() || !traits().has_columns) return nullptr;
+    return std::make_unique<ColumnProjection>(format_, columns_line_, query.select);
+  }
+  std::string key_text(const std::byte* row) const override;
+  std::string place_of(std::uint64_t header_lines, std::uint64_t record,
+                       std::optional<std::uint64_t> byte) const override {
+    return corank::place_of(layout(), header_lines, record, byte);
+  }
+  std::string advice_on_disorder(std::uint64_t record) const override {
+    return corank::advice_on_disorder(layout(), record);
+  }
+  void throw_bad_record(const std::filesystem::path& run, std::uint64_t header_lines,
+                        std::uint64_t record, std::uint64_t byte, const BadRecord& bad,
+                        const std::byte* at) const override {
+    corank::throw_bad_record(run, header_lines, record, byte, layout(), bad, at);
+  }
+
+ private:
+  VariableFormat(const TextFormat& format, std::string_view columns_line, TextEncoding text);
+
+  TextLayout layout() const { return text_.layout(); }
+  RowBound key_bound(const std::vector<std::string>& values, Setting option) const override;
+  RowBound column_bound(const ColumnValue& value, Setting option) const override;
+
+  TextFormat format_;
+  std::string columns_line_;
+  TextEncoding text_;
+};
+
+VariableFormat::VariableFormat(const TextFormat& format, std::string_view columns_line,
+                               TextEncoding text)
+    : RecordFormat(traits_of(format), KeyEncoding(text.layout()), text.columns().size()),
       format_(format),
       columns_line_(columns_line),
       text_(std::move(text)) {}
-
-Indexed VariableFormat::frame(std::span<const std::byte> bytes, bool at_end,
-                              std::span<PrefixRef> into) const {
-  return index_records(layout(), bytes, at_end, into);
-}
-
-RowBound VariableFormat::key_of(std::span<const std::byte> record) const {
-  return {TextEncoding(text_), {record.begin(), record.end()}};
-}
 
 std::string VariableFormat::signature() const {
   const TextLayout by = layout();
@@ -88,13 +166,13 @@ RowBound VariableFormat::column_bound(const ColumnValue& value, Setting option) 
 std::string VariableFormat::key_text(const std::byte* row) const {
   constexpr std::uint64_t max_bytes = 80;
   const TextLayout by = layout();
-  const PrefixRef& entry = entries_of({row, 1}).front();
+  const PrefixRef& entry = *reinterpret_cast<const PrefixRef*>(row);
   std::string text;
   detail::Columns columns(by, record_of(entry), corank::record_bytes(by, entry));
   for (const TextColumn& column : std::span(by.columns, by.columns_count)) {
     const detail::TextField field = columns(column.column);
     text += text.empty() ? "" : ", ";
-    text += column_name(column.column) + "=";
+    text += column_name(by, column.column) + "=";
     for (std::uint64_t at = 0; at < std::min(field.bytes, max_bytes); ++at) {
       const auto byte = static_cast<unsigned char>(field.at[at]);
       text += byte < 0x20 || byte == 0x7f || byte == '\\' ? fmt::format("\\x{:02x}", byte)
@@ -105,19 +183,11 @@ std::string VariableFormat::key_text(const std::byte* row) const {
   return text;
 }
 
-std::string VariableFormat::place_of(std::uint64_t header_lines, std::uint64_t record,
-                                     std::optional<std::uint64_t> byte) const {
-  return corank::place_of(layout(), header_lines, record, byte);
-}
+}  // namespace
 
-std::string VariableFormat::advice_on_disorder(std::uint64_t record) const {
-  return corank::advice_on_disorder(layout(), record);
-}
-
-void VariableFormat::throw_bad_record(const std::filesystem::path& run, std::uint64_t header_lines,
-                                      std::uint64_t record, std::uint64_t byte,
-                                      const BadRecord& bad, const std::byte* at) const {
-  corank::throw_bad_record(run, header_lines, record, byte, layout(), bad, at);
+std::unique_ptr<const RecordFormat> make_variable_format(const TextFormat& format,
+                                                         std::string_view columns_line) {
+  return std::make_unique<VariableFormat>(format, columns_line);
 }
 
 }  // namespace corank

@@ -8,11 +8,11 @@
 
 #include "corank/error.hpp"
 #include "corank/query.hpp"
-#include "format/delimited_format.hpp"
 #include "format/field_value.hpp"
 #include "format/fixed_format.hpp"
 #include "format/record_format.hpp"
 #include "format/text_columns.hpp"
+#include "format/variable_format.hpp"
 #include "fuzz/target.hpp"
 
 using namespace corank;
@@ -110,7 +110,7 @@ std::span<const std::byte> bytes_of(std::string_view line) {
 }
 
 void check_text_condition(std::string_view text) {
-  static const auto format = make_delimited_format(csv(), header);
+  static const auto format = make_variable_format(csv(), header);
   Query query, others;
   query.where = parse_where(text);
   others.where = parse_where("not (" + std::string(text) + ")");

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "corank/error.hpp"
-#include "format/delimited_format.hpp"
 #include "format/fixed_format.hpp"
+#include "format/variable_format.hpp"
 #include "kernels/ops/operator_steps.hpp"
 #include "ops/carry.hpp"
 #include "ops/operator_chain.hpp"
@@ -65,7 +65,7 @@ TEST_CASE("a thread finds the lines that fulfil a condition", "[device]") {
           "1 != 'a' and (2:i64 > 7 or 2:i64 < -7) and not (3 >= 'd' or 1:nocase <= 'A')"}) {
       Query query;
       query.where = parse_where(text);
-      const std::optional<RowFilter> filter = make_delimited_format(format, "")->filter(query);
+      const std::optional<RowFilter> filter = make_variable_format(format, "")->filter(query);
       std::vector<TextTestStep> steps;
       for (const RowFilter::Step& step : filter->steps()) {
         if (!step.with) {
