@@ -1,4 +1,5 @@
-// Format and keys of variable-length records: lines, CSV, and length-prefixed key-value pairs.
+// Format and keys of variable-length records: lines, CSV, length-prefixed key-value pairs, and JSON
+// Lines.
 // Plain data; TextEncoding checks that a format is consistent.
 #pragma once
 
@@ -13,9 +14,10 @@
 namespace corank {
 
 enum class TextKind : std::uint8_t {
-  lines,  // each ends with the terminator; delimiters separate its columns
-  csv,    // lines, in which a column in double quotes may hold anything, with "" for a quote
-  pairs,  // u32 key size, u32 value size (both little-endian, in bytes), the key, the value
+  lines,       // each ends with the terminator; delimiters separate its columns
+  csv,         // lines, in which a column in double quotes may hold anything, with "" for a quote
+  pairs,       // u32 key size, u32 value size (both little-endian, in bytes), the key, the value
+  json_lines,  // lines, each of which holds a JSON object; its columns are fields of the object
 };
 
 // How a column is compared. Numbers are decimal, with optional blanks around them. f64 has the
@@ -32,7 +34,7 @@ enum class TextType : std::uint8_t {
   human,    // a number with a suffix K M G T P E Z Y R Q, in the order of `sort -h`
 };
 
-// How to treat a record with a key that is not a value of its type.
+// How to treat a record with a key that is not a value of its type. `skip` also drops invalid JSON.
 enum class BadNumbers : std::uint8_t {
   error,
   skip,  // drop and count the record
@@ -50,7 +52,9 @@ std::string_view type_name(TextType type);
 
 struct TextKey {
   std::uint32_t column = 0;  // counted from 1; 0: the whole line, or the key of a pair
-  std::string name;  // column name in the header, or `key` or `value` of a pair; may be empty
+  // Column name in the header, or `key` or `value` of a pair; may be empty. Of JSON Lines: the name
+  // of a field, or if it begins with a slash, the JSON pointer (RFC 6901) to a value in the object.
+  std::string name;
   TextType type = TextType::bytes;  // a missing column compares as an empty one
   bool descending = false;
   bool nocase = false;  // for bytes and natural only: a to z compare as A to Z

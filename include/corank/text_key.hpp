@@ -1,4 +1,4 @@
-// Normalised keys of variable-length records: lines, CSV and key-value pairs.
+// Normalised keys of variable-length records: lines, CSV, key-value pairs and JSON Lines.
 //
 // A string becomes 64-bit words: seven bytes, then a count byte. The count is the number of string
 // bytes in the word, or 8 if more words follow. So padding never makes keys equal, no key is a
@@ -14,6 +14,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <memory>
+#include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -42,20 +45,53 @@ struct TextColumn {
   bool nocase;
 };
 
+namespace detail {
+
+// One column of a record.
+struct TextField {
+  const std::byte* at;
+  std::uint64_t bytes;
+  bool quoted;  // has quotes or escapes, which FieldBytes decodes and `bytes` includes
+  bool there;
+  char escape = 0;
+  bool is_json = false;  // the quoted text is a JSON string
+};
+
+}  // namespace detail
+
+// Finds the columns of lines that delimiters do not divide. Immutable and thread-safe; for the host
+// only. A line is a record with its terminator.
+class ColumnFinder {
+ public:
+  virtual ~ColumnFinder() = default;
+
+  // Returns why the line does not have the format; empty if it does.
+  virtual std::string defect(std::span<const std::byte> line) const = 0;
+  // Returns a column, counted from 1, of a line that may have any defect.
+  virtual detail::TextField find(std::span<const std::byte> line, std::uint32_t column) const = 0;
+  // Returns the name of a column in messages.
+  virtual std::string name(std::uint32_t column) const = 0;
+  // Returns a line without terminator that has `values[i]` in column i + 1. Throws Error, which
+  // names `option`, if there is no such line.
+  virtual std::string line_with(std::span<const std::string* const> values,
+                                Setting option) const = 0;
+};
+
 // Format and keys as plain data, which can be passed to a device. Owns nothing.
 struct TextLayout {
   const TextColumn* columns;  // keys, most significant first
   std::uint32_t columns_count;
-  TextKind kind;
+  TextKind kind;  // how records are found: JSON Lines are `lines` with a finder
   BadNumbers bad_numbers;
   char terminator;
   char delimiter;
   std::uint32_t min_columns;  // min columns of a record; fewer are an error
   char escape;                // CSV escape: the byte after it is literal; 0 if there is none
+  const ColumnFinder* finder = nullptr;  // finds the columns; null: delimiters divide them
 
   // Returns whether the key is the unchanged line.
   CORANK_HOST_DEVICE bool whole_line() const {
-    return kind != TextKind::pairs && columns_count == 1 && columns[0].column == 0 &&
+    return kind != TextKind::pairs && !finder && columns_count == 1 && columns[0].column == 0 &&
            columns[0].type == TextType::bytes && !columns[0].descending && !columns[0].nocase;
   }
 };
@@ -96,18 +132,10 @@ class TextEncoding {
   std::uint32_t min_columns_ = 0;
   char escape_;
   std::vector<TextColumn> columns_;
+  std::shared_ptr<const ColumnFinder> finder_;
 };
 
 namespace detail {
-
-// One column of a record.
-struct TextField {
-  const std::byte* at;
-  std::uint64_t bytes;
-  bool quoted;  // has quotes or escapes, which FieldBytes decodes and `bytes` includes
-  bool there;
-  char escape = 0;
-};
 
 // Bytes of a pair before its key: two lengths.
 inline constexpr std::uint64_t pair_header_bytes = 8;
@@ -220,8 +248,12 @@ class Columns {
       return {record_ + pair_header_bytes + key_bytes, load_length(record_ + 4), false, true};
     }
     if (column == 0) return {record_, static_cast<std::uint64_t>(end_ - record_), false, true};
-#if defined(__SSE2__) && !defined(__CUDA_ARCH__)
+#ifndef __CUDA_ARCH__
+    if (layout_.finder)
+      return layout_.finder->find({record_, static_cast<std::size_t>(end_ + 1 - record_)}, column);
+#ifdef __SSE2__
     if (find_delimiters()) return delimited(column);
+#endif
 #endif
     if (column < column_) {
       column_ = 1;
@@ -279,18 +311,30 @@ class Columns {
   std::uint64_t delimiters_ = 0;  // bit mask of their positions, if all_found_
 };
 
+// Reads the next byte of a JSON string from `at`, which is after its opening quote, up to `end`.
+// `pending` holds the other bytes of the last character, the next one lowest, and is 0 at first.
+// Returns false at the closing quote.
+bool next_json_byte(const std::byte*& at, const std::byte* end, std::uint32_t& pending,
+                    unsigned& byte);
+
 // Reads a column byte by byte, without its quotes and escapes. A quoted "" is one quote; a byte
 // after an escape character is literal. Bytes after the closing quote belong to the column.
 class FieldBytes {
  public:
   CORANK_HOST_DEVICE explicit FieldBytes(const TextField& field)
-      : at_(field.at), end_(field.at + field.bytes), escape_(field.escape) {
+      : at_(field.at),
+        end_(field.at + field.bytes),
+        escape_(field.escape),
+        is_json_(field.is_json) {
     inside_ = field.quoted && at_ != end_ && is_char(*at_, '"');
     at_ += inside_;
   }
 
   // Reads the next byte. Returns false at the end.
   CORANK_HOST_DEVICE bool next(unsigned& byte) {
+#ifndef __CUDA_ARCH__
+    if (is_json_) return next_json_byte(at_, end_, pending_, byte);
+#endif
     if (escape_ != 0 && end_ - at_ > 1 && is_char(*at_, escape_)) {
       ++at_;
     } else if (inside_ && at_ != end_ && is_char(*at_, '"')) {
@@ -307,6 +351,8 @@ class FieldBytes {
   const std::byte* end_;
   char escape_;
   bool inside_;
+  bool is_json_;
+  std::uint32_t pending_ = 0;  // see next_json_byte()
 };
 
 // Converts the ASCII letters among eight bytes to upper case.
@@ -547,6 +593,7 @@ CORANK_HOST_DEVICE inline std::uint64_t record_bytes(const TextLayout& layout,
       return detail::pair_header_bytes + detail::load_length(record) +
              detail::load_length(record + 4);
     case TextKind::lines:
+    case TextKind::json_lines:
       return static_cast<std::uint64_t>(
           detail::find_char(record, detail::unbounded(record), layout.terminator) + 1 - record);
     case TextKind::csv:

@@ -171,6 +171,10 @@ class Index {
   bool add(std::uint64_t bytes) {
     const std::byte* const record = bytes_.data() + indexed_.bytes;
     const TextColumn& column = layout_.columns[0];
+    if (layout_.finder && !layout_.finder->defect({record, bytes}).empty()) {
+      indexed_.bad = BadRecord{BadRecord::Reason::defect, 0, bytes};
+      return false;
+    }
     detail::Columns columns(layout_, record, bytes);
     if (layout_.min_columns != 0 && !columns(layout_.min_columns).there) {
       indexed_.bad = BadRecord{BadRecord::Reason::ragged, 0, bytes};
@@ -336,6 +340,7 @@ Indexed index_records(const TextLayout& layout, std::span<const std::byte> bytes
   Index index(layout, bytes, into);
   switch (layout.kind) {
     case TextKind::lines:
+    case TextKind::json_lines:
       index_lines(layout, bytes, index);
       break;
     case TextKind::csv:
@@ -346,6 +351,15 @@ Indexed index_records(const TextLayout& layout, std::span<const std::byte> bytes
       break;
   }
   return index.result();
+}
+
+bool has_order(const TextLayout& layout, std::span<const std::byte> record) {
+  if (layout.finder && !layout.finder->defect(record).empty()) return false;
+  if (layout.bad_numbers == BadNumbers::last) return true;
+  detail::Columns columns(layout, record.data(), record.size());
+  return std::all_of(
+      layout.columns, layout.columns + layout.columns_count,
+      [&](const TextColumn& key) { return detail::holds_value(columns(key.column), key.type); });
 }
 
 std::uint64_t first_record_bytes(const TextLayout& layout, std::span<const std::byte> bytes) {
@@ -386,7 +400,8 @@ std::string stray_text_message(const TextLayout& layout, const std::byte* record
 
 std::string column_name(const TextLayout& layout, std::uint32_t column) {
   if (layout.kind == TextKind::pairs) return column == 0 ? "key" : "value";
-  return column == 0 ? "line" : fmt::format("column {}", column);
+  if (column == 0) return "line";
+  return layout.finder ? layout.finder->name(column) : fmt::format("column {}", column);
 }
 
 std::string place_of(const TextLayout& layout, std::uint64_t header_lines, std::uint64_t record,
@@ -398,7 +413,7 @@ std::string place_of(const TextLayout& layout, std::uint64_t header_lines, std::
 }
 
 std::string advice_on_disorder(const TextLayout& layout, std::uint64_t record) {
-  if (record != 1 || layout.kind == TextKind::pairs) return {};
+  if (record != 1 || layout.kind == TextKind::pairs || layout.finder) return {};
   return "; or, if the file begins with a header, say " + to_marker(Setting::header);
 }
 
@@ -409,6 +424,10 @@ void throw_bad_record(const std::filesystem::path& run, std::uint64_t header_lin
       fmt::format("{}: {}", run.string(), place_of(layout, header_lines, record, byte));
   if (bad.reason == BadRecord::Reason::stray_text)
     throw Error(fmt::format("{}: {}", place, stray_text_message(layout, at, bad.bytes)));
+  if (bad.reason == BadRecord::Reason::defect)
+    throw Error(fmt::format("{}: {}; correct it, or say {}", place,
+                            layout.finder->defect({at, static_cast<std::size_t>(bad.bytes)}),
+                            setting_is(Setting::bad_numbers, "skip")));
   if (bad.reason == BadRecord::Reason::open_quote && layout.escape != 0)
     throw Error(
         fmt::format("{}: the last record has no end: a quote is not closed, or the last line end "
@@ -439,7 +458,7 @@ void throw_bad_record(const std::filesystem::path& run, std::uint64_t header_lin
   const std::string name = (column.column == 0 ? "the " : "") + column_name(layout, column.column);
   // To skip or reorder a first record might destroy a header.
   const std::string advice =
-      record == 0
+      record == 0 && !layout.finder
           ? fmt::format("if the file begins with a header, say {}, {} or {}; else correct it",
                         Setting::header, setting_is(Setting::header_lines, "N"),
                         setting_is(Setting::comment, "PREFIX"))

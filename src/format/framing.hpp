@@ -24,6 +24,7 @@ struct BadRecord {
     open_quote,  // no terminator follows the last quote
     cut_off,     // the lengths of a pair exceed the bytes left
     stray_text,  // text between a closing quote and the end of its column
+    defect,      // what ColumnFinder::defect() tells
   };
   Reason reason;
   std::uint32_t key = 0;  // index of the key column; set for no_number and no_column
@@ -31,8 +32,10 @@ struct BadRecord {
   // the bytes before the text.
   std::uint64_t bytes = 0;
 
-  // Returns whether the record has an end and only a value is wrong, so that it can be skipped.
-  bool can_skip() const { return reason == Reason::no_number || reason == Reason::no_column; }
+  // Returns whether the record has an end, so that it can be skipped.
+  bool can_skip() const {
+    return reason == Reason::no_number || reason == Reason::no_column || reason == Reason::defect;
+  }
 };
 
 struct Indexed {
@@ -75,6 +78,11 @@ std::vector<std::span<Byte>> parts_of(const TextLayout& layout, std::span<Byte> 
   parts.push_back(records);
   return parts;
 }
+
+// Returns whether a record has a sort position. A record whose key does not have its type has none,
+// may be anywhere, and says nothing about its neighbours. If such records are errors, the merge
+// reports them.
+bool has_order(const TextLayout& layout, std::span<const std::byte> record);
 
 // Returns the size of the first line or CSV record of `bytes`, terminator included; 0 if it is
 // incomplete.

@@ -57,10 +57,10 @@ struct BoundValues {
             fmt::format("{}: a value for the whole line leaves none for other columns; give "
                         "values for the keys before it only",
                         option));
-      if (values[i].find(layout.terminator) != std::string::npos && layout.kind == TextKind::lines)
+      const bool is_plain = layout.kind == TextKind::lines && (column == 0 || !layout.finder);
+      if (is_plain && values[i].find(layout.terminator) != std::string::npos)
         reject(values[i], "no line holds what ends lines");
-      if (column != 0 && layout.kind == TextKind::lines &&
-          values[i].find(layout.delimiter) != std::string::npos)
+      if (is_plain && column != 0 && values[i].find(layout.delimiter) != std::string::npos)
         reject(values[i], "no column holds the delimiter");
       values_of.resize(std::max<std::size_t>(values_of.size(), column));
       if (column != 0) values_of[column - 1] = &values[i];
@@ -72,7 +72,9 @@ struct BoundValues {
   std::vector<std::byte> make_record(const std::vector<const std::string*>& values_of) const {
     std::vector<std::byte> record;
     if (values_of.empty()) append(record, values[0]);
-    for (std::size_t i = 0; i < values_of.size(); ++i) {
+    if (layout.finder && !values_of.empty())
+      append(record, layout.finder->line_with(values_of, option));
+    for (std::size_t i = 0; i < values_of.size() && !layout.finder; ++i) {
       if (i != 0) record.push_back(static_cast<std::byte>(layout.delimiter));
       if (!values_of[i]) continue;
       if (layout.kind == TextKind::lines) {

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "corank/error.hpp"
+#include "format/json_lines.hpp"
 #include "util/option_items.hpp"
 #include "util/setting_format.hpp"
 
@@ -119,6 +120,12 @@ void require_consistent(const TextFormat& format, char delimiter, Setting option
     throw Error(ErrorCode::options,
                 fmt::format("{} is for columns; name the delimiter, or leave it out",
                             setting_is(Setting::ragged, "error")));
+  if (format.kind == TextKind::json_lines &&
+      (format.delimiter || format.header || format.header_lines != 0 || !format.comment.empty() ||
+       format.ragged == RaggedRecords::error))
+    throw Error(ErrorCode::options,
+                "the fields of JSON Lines have names: leave out the delimiter, the header and how "
+                "to treat records with few columns");
   if (format.delimiter && delimiter == format.terminator)
     throw Error(ErrorCode::options, "the delimiter is what ends a record, too; choose another one");
   if (format.kind == TextKind::csv && (delimiter == '"' || delimiter == '\r'))
@@ -137,6 +144,14 @@ void require_consistent(const TextFormat& format, char delimiter, Setting option
       require_pair_column(key, option);
       continue;
     }
+    if (format.kind == TextKind::json_lines) {
+      if (key.column != 0)
+        throw Error(ErrorCode::options,
+                    fmt::format("{}: fields of JSON have names, not numbers; for a field that is "
+                                "called {}, put the name in quotes",
+                                option, key.column));
+      continue;
+    }
     const bool column = key.column != 0 || !key.name.empty();
     if (!key.name.empty() && !format.header)
       throw Error(ErrorCode::options,
@@ -153,12 +168,25 @@ void require_consistent(const TextFormat& format, char delimiter, Setting option
 }  // namespace
 
 TextEncoding::TextEncoding(const TextFormat& format, std::string_view header, Setting option)
-    : kind_(format.kind),
+    : kind_(format.kind == TextKind::json_lines ? TextKind::lines : format.kind),
       bad_numbers_(format.bad_numbers),
       terminator_(format.terminator),
       delimiter_(format.delimiter.value_or(',')),
       escape_(format.escape.value_or('\0')) {
   require_consistent(format, delimiter_, option);
+  if (format.kind == TextKind::json_lines) {
+    std::vector<std::string> fields;
+    for (const TextKey& key : format.keys) {
+      const auto field = std::ranges::find(fields, key.name);
+      const auto number = key.name.empty() ? 0 : field - fields.begin() + 1;
+      columns_.push_back(
+          {static_cast<std::uint32_t>(number), key.type, key.descending, key.nocase});
+      if (number != 0 && field == fields.end()) fields.push_back(key.name);
+    }
+    if (columns_.empty()) columns_.push_back({0, TextType::bytes, false, false});
+    finder_ = make_json_finder(fields, option);
+    return;
+  }
   // Empty runs have no header and no records, so a named column may get any number that no other
   // key has.
   std::uint32_t free_column = 0;
@@ -184,7 +212,8 @@ TextLayout TextEncoding::layout_with(const TextColumn* columns) const {
   return {columns,      static_cast<std::uint32_t>(columns_.size()),
           kind_,        bad_numbers_,
           terminator_,  delimiter_,
-          min_columns_, escape_};
+          min_columns_, escape_,
+          finder_.get()};
 }
 
 std::uint32_t count_columns(const TextLayout& layout, std::string_view line) {
@@ -196,7 +225,8 @@ bool device_reads(TextType type) {
 }
 
 bool device_comparable(const TextLayout& layout) {
-  return std::ranges::all_of(std::span(layout.columns, layout.columns_count),
+  return !layout.finder &&
+         std::ranges::all_of(std::span(layout.columns, layout.columns_count),
                              [](const TextColumn& c) { return device_reads(c.type); });
 }
 

@@ -15,6 +15,7 @@ namespace {
 // Returns what devices do not read of records in this format; empty if they read all.
 std::string cpu_only(const TextFormat& format) {
   if (format.escape) return "escape characters";
+  if (format.kind == TextKind::json_lines) return "JSON Lines";
   for (const TextKey& key : format.keys)
     if (!device_reads(key.type)) return fmt::format("keys of type {}", type_name(key.type));
   return {};
@@ -31,6 +32,9 @@ FormatTraits traits_of(const TextFormat& format) {
       break;
     case TextKind::pairs:
       traits = {.name = "pairs"};
+      break;
+    case TextKind::json_lines:
+      traits = {.name = "JSON Lines", .can_search = true};
       break;
   }
   traits.has_header = format.header || format.header_lines != 0 || !format.comment.empty();
@@ -142,6 +146,10 @@ std::string VariableFormat::signature() const {
   for (const TextColumn& column : std::span(by.columns, by.columns_count))
     text += fmt::format(" {} {} {} {}", column.column, static_cast<int>(column.type),
                         column.descending, column.nocase);
+  for (std::uint32_t i = 0; by.finder && i < by.columns_count; ++i) {
+    const std::string name = column_name(by, by.columns[i].column);
+    text += fmt::format(" {}:{}", name.size(), name);
+  }
   return text;
 }
 

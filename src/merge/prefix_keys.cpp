@@ -84,7 +84,8 @@ void TextWords::with_word(std::uint32_t word, Use use) const {
   const std::uint32_t c = word / column_words;
   const std::uint32_t place = word % column_words;
   const TextColumn& column = layout_.columns[c];
-  if (column.type != TextType::bytes || column.nocase || layout_.kind == TextKind::csv)
+  const bool has_quotes = layout_.kind == TextKind::csv || layout_.finder;
+  if (column.type != TextType::bytes || column.nocase || has_quotes)
     return use([&](const PrefixRef& entry) { return word_of(word, field(c, entry)); });
   const std::uint64_t flip = column.descending ? ~std::uint64_t{0} : 0;
   use([&](const PrefixRef& entry) {

@@ -25,7 +25,7 @@ void check_query(const Options& options, const FormatTraits& traits) {
                                                 setting_is(Setting::on_equal, "reduce")));
   if (!query.select.empty() && !traits.has_columns)
     throw Error(ErrorCode::options,
-                fmt::format("{} is for lines and CSV, which have columns; pairs do not: drop it",
+                fmt::format("{} is for lines and CSV, whose columns can be copied: drop it",
                             Setting::select));
   // The limit is a cut of the runs if their records can be counted.
   if (options.copy_only && (chooses(query) || query.tombstone || !query.from.empty() ||

@@ -120,7 +120,7 @@ std::string doubt_header(const TextFormat& format, std::string_view header) {
 
 std::string doubt_first_records(std::vector<Run>& runs, const TextFormat& format,
                                 bool is_verified) {
-  if (format.kind == TextKind::pairs) return {};
+  if (format.kind == TextKind::pairs || format.kind == TextKind::json_lines) return {};
   const TextEncoding encoding(format);
   const TextLayout layout = encoding.layout();
   std::string first;

@@ -5,6 +5,8 @@
 #include <numeric>
 #include <utility>
 
+#include "format/framing.hpp"
+
 namespace corank {
 namespace {
 
@@ -15,17 +17,6 @@ constexpr std::uint64_t enough_precision = 1024;
 bool sorts_before(const TextLayout& text, std::span<const std::byte> a,
                   std::span<const std::byte> b) {
   return text_less(text, a.data(), a.size(), b.data(), b.size());
-}
-
-// Returns whether a line has a sort position. A line whose numeric key does not parse has none, may
-// be anywhere, and says nothing about its neighbours. If such lines are errors, the merge reports
-// them.
-bool has_order(const TextLayout& text, std::span<const std::byte> line) {
-  if (text.bad_numbers == BadNumbers::last) return true;
-  detail::Columns columns(text, line.data(), line.size());
-  return std::all_of(text.columns, text.columns + text.columns_count, [&](const TextColumn& key) {
-    return detail::holds_value(columns(key.column), key.type);
-  });
 }
 
 // Returns the first line with a sort position that begins in [at, to); nothing if there is none.

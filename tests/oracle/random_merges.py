@@ -10,6 +10,7 @@ import argparse
 import bz2
 import gzip
 import itertools
+import json
 import lzma
 import math
 import pathlib
@@ -312,6 +313,80 @@ class Lines:
         return None
 
 
+class JsonLines(Lines):
+    """JSON objects, as tuples of their line and the texts of their fields."""
+
+    def __init__(self, rng):
+        self.end = "\n"
+        self.bad = rng.choice([None, None, "skip", "last"])
+        self.kinds = self.columns = [rng.choice(["text", "few", "u64", "i64", "f64"])
+                                     for _ in range(rng.randint(1, 4))]
+        self.paths = [rng.choice([(f"c{i}",), ("deep", f"c{i}"), (f"list{i}", 1), (f"a/b~{i}", "")])
+                      for i in range(len(self.kinds))]
+        self.missing = rng.random() < 0.3
+        self.selectable, self.cuttable, self.header = False, True, b""
+        self.keys = []
+        for i in rng.sample(range(len(self.kinds)), rng.randint(0, min(3, len(self.kinds)))):
+            numeric = self.kinds[i] in NUMBERS and rng.random() < 0.8 and (not self.missing or self.bad)
+            self.keys.append((i, numeric, rng.random() < 0.3, not numeric and rng.random() < 0.2))
+        self.options = ["--jsonl", *(["--bad", self.bad] if self.bad else [])]
+        if self.keys:
+            self.options += ["-b", ",".join(
+                self.name(i) + (f":{self.kinds[i]}" if numeric else "") + (":desc" if down else "") +
+                (":nocase" if fold else "") for i, numeric, down, fold in self.keys)]
+
+    def name(self, i):
+        path = [str(step).replace("~", "~0").replace("/", "~1") for step in self.paths[i]]
+        return path[0] if self.paths[i][1:] == () else "/" + "/".join(path)
+
+    def word(self, rng, kind):
+        if kind != "text":
+            return super().word(rng, kind)
+        return rng.choice(["", "a prefix that many have "]) + "".join(
+            rng.choice('ab Z"\\\n\t\x01€𝄞') for _ in range(rng.choice([0, 1, 3, 9, 20])))
+
+    def draw(self, rng):
+        if self.bad == "skip" and rng.random() < 0.05:
+            return rng.choice(["", "{", "[1]", '{"a":1}}', '{"a":01}', "{'a':1}", '{"a":"\\ud800"}']), None
+        words = [None if self.missing and rng.random() < 0.3 else self.word(rng, kind) for kind in self.kinds]
+        members = {"x": '"}]\\"{"', "y": "[[{}],{\"c0\":1e999}]"}
+        for path, kind, word in zip(self.paths, self.kinds, words):
+            ascii_only = rng.random() < 0.5
+            if word is None:
+                if rng.random() < 0.5:
+                    continue
+                text = "null"
+            else:
+                number = kind in NUMBERS and self.number(word, "f64") is not None and word.strip() == word
+                text = word if number and rng.random() < 0.8 else json.dumps(word, ensure_ascii=ascii_only)
+            if isinstance(path[-1], int):
+                members[path[0]] = f'["first", {text} , 3]'
+            elif len(path) == 2:
+                members.setdefault(path[0], {})[path[1]] = text
+            else:
+                members[path[0]] = text
+        return self.object_of(members, rng), tuple("" if word is None else word for word in words)
+
+    def object_of(self, members, rng):
+        names = rng.sample(list(members), len(members))
+        blank = rng.choice(["", "", " ", " \t"])
+        return "{" + blank + f"{blank},".join(
+            (json.dumps(name) if rng.random() < 0.8 else '"' + "".join(f"\\u{ord(c):04x}" for c in name) + '"') +
+            f"{blank}:{blank}" + (self.object_of(text, rng) if isinstance(text, dict) else text)
+            for name, text in zip(names, (members[name] for name in names))) + blank + "}" + blank
+
+    def key(self, record):
+        if record[1] is None:
+            return None
+        return super().key(record) if self.keys else record[0]
+
+    def text(self, record, i):
+        return record[1][i]
+
+    def encode(self, record, _):
+        return (record[0] + "\n").encode()
+
+
 class Pairs:
     """Key-value pairs with length prefixes, as tuples of a key and a value."""
 
@@ -402,10 +477,10 @@ def set_operation(command, runs, key):
 class Case:
     """A command and its expected output."""
 
-    def __init__(self, seed, folder):
+    def __init__(self, seed, folder, forms):
         rng = random.Random(seed)
         self.folder = folder
-        form = rng.choice([Records, Lines, Pairs])(rng)
+        form = rng.choice(forms)(rng)
         count = rng.choice([1, 2, 2, 3, 5, 17, 40])
         longest = 3000 if count <= 5 else 300
         runs = [[form.draw(rng) for _ in range(rng.choice([0, 1, 5, 50, longest]))] for _ in range(count)]
@@ -526,10 +601,14 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--in", dest="folder")
     arguments = parser.parse_args()
+    forms = [Records, Lines, Pairs]
+    probe = [arguments.program, "merge", "--jsonl", "-q", "-o", "-", "/dev/null"]
+    if subprocess.run(probe, capture_output=True, check=False).returncode == 0:  # built with simdjson
+        forms.append(JsonLines)
     wrong = 0
     for seed in range(arguments.seed, arguments.seed + arguments.cases):
         with tempfile.TemporaryDirectory(dir=arguments.folder) as folder:
-            case = Case(seed, pathlib.Path(folder))
+            case = Case(seed, pathlib.Path(folder), forms)
             problem = case.run(arguments.program)
         if problem:
             wrong += 1

@@ -25,7 +25,7 @@ MAX_COLUMNS = 4
 
 def make_inputs(folder):
     """Writes the sorted files that the README's commands name and no earlier command makes."""
-    for name in ("logs", "cities", "parts", "batches", "counts"):
+    for name in ("logs", "cities", "parts", "events", "counts"):
         (folder / name).mkdir()
     (folder / "logs/a.txt").write_text("apple\nmelon\n")
     (folder / "logs/b.txt").write_text("banana\npear\n")
@@ -34,8 +34,8 @@ def make_inputs(folder):
     for number in (1, 2):
         (folder / f"parts/{number}.bin").write_bytes(struct.pack("<4Q", number, 10, number + 2, 20))
         (folder / f"counts/{number}.bin").write_bytes(struct.pack("<QIQI", 5, number, 6 + number, 1))
-        with gzip.open(folder / f"batches/{number}.kv.gz", "wb") as file:
-            file.write(pair(b"key%d" % number, b"value"))
+        with gzip.open(folder / f"events/{number}.jsonl.gz", "wb") as file:
+            file.write(b'{"user": {"id": %d}, "at": "2020-01-01"}\n' % number)
     (folder / "old.kv").write_bytes(pair(b"gone", b"x") + pair(b"kept", b"y"))
     (folder / "new.kv").write_bytes(pair(b"gone", b""))
     (folder / "yesterday.txt").write_text("ada\nbob\n")

@@ -44,7 +44,8 @@ void RecordArguments::add_text_to(CLI::App& command) {
       "Keys: field[:asc|:desc],… Without it, the first field ascending. Of text: "
       "column[:TYPE][:desc][:nocase],… with TYPE bytes, u64, i64, f64, time, natural, decimal or "
       "human; a column is its number "
-      "from 1, its name in the header, or line. Without it, the whole line");
+      "from 1, its name in the header, or line; of JSON, a field or a JSON pointer such as "
+      "/user/id. Without it, the whole line");
   command.add_flag("--lines", lines_, "Records are lines of text");
   command.add_flag("-z,--zero-terminated", zero_ended_,
                    "A NUL byte ends each of the lines, and not a newline");
@@ -67,6 +68,8 @@ void RecordArguments::add_text_to(CLI::App& command) {
                   "first record: empty or error [empty]")
       ->check(CLI::IsMember({"empty", "error"}))
       ->option_text("HOW");
+  command.add_flag("--jsonl", json_lines_,
+                   "Records are lines, each of which holds a JSON object (JSON Lines, NDJSON)");
   command.add_flag("--kv", pairs_,
                    "Records are pairs: u32 bytes of the key, u32 bytes of the value, both "
                    "little-endian, key, value");
@@ -127,15 +130,19 @@ Options RecordArguments::options() const {
 
 // Returns the format of records of variable length; nothing if records have a fixed size.
 std::optional<TextFormat> RecordArguments::text() const {
-  if (!record_.empty() + lines_ + csv_ + pairs_ != 1)
-    throw Error("say what the files hold by one of --record SCHEMA, --lines, --csv and --kv");
-  const std::pair<const char*, bool> given[] = {
-      {"--delimiter", delimiter_.has_value()}, {"--header", header_},
-      {"--header-lines", header_lines_ != 0},  {"--comment", !comment_.empty()},
-      {"--ragged", !ragged_.empty()},          {"--bad", !bad_numbers_.empty()}};
+  if (!record_.empty() + lines_ + csv_ + pairs_ + json_lines_ != 1)
+    throw Error(
+        "say what the files hold by one of --record SCHEMA, --lines, --csv, --jsonl and --kv");
+  const std::pair<const char*, bool> given[] = {{"--delimiter", delimiter_.has_value()},
+                                                {"--header", header_},
+                                                {"--header-lines", header_lines_ != 0},
+                                                {"--comment", !comment_.empty()},
+                                                {"--ragged", !ragged_.empty()}};
   for (const auto& [option, is_given] : given)
     if (is_given && !lines_ && !csv_)
       throw Error(fmt::format("{} is for --lines and --csv; leave it out", option));
+  if (!bad_numbers_.empty() && !lines_ && !csv_ && !json_lines_)
+    throw Error("--bad is for --lines, --csv and --jsonl; leave it out");
   if (skip_bytes_ && record_.empty())
     throw Error("--skip-bytes is for --record; of text say --header-lines or --comment");
   if (escape_ && !csv_) throw Error("--escape is for --csv; leave it out");
@@ -143,7 +150,10 @@ std::optional<TextFormat> RecordArguments::text() const {
   if (!record_.empty()) return std::nullopt;
 
   TextFormat format;
-  format.kind = lines_ ? TextKind::lines : csv_ ? TextKind::csv : TextKind::pairs;
+  format.kind = lines_   ? TextKind::lines
+                : csv_   ? TextKind::csv
+                : pairs_ ? TextKind::pairs
+                         : TextKind::json_lines;
   if (zero_ended_) format.terminator = '\0';
   if (delimiter_) format.delimiter = character_of("--delimiter", *delimiter_);
   if (escape_) format.escape = character_of("--escape", *escape_);

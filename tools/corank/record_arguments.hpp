@@ -33,6 +33,7 @@ class RecordArguments {
   bool lines_ = false;
   bool csv_ = false;
   bool pairs_ = false;
+  bool json_lines_ = false;
   bool zero_ended_ = false;
   bool header_ = false;
   std::optional<std::uint64_t> skip_bytes_;

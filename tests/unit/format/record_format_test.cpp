@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "corank/error.hpp"
+#include "format/json_lines.hpp"
 #include "plan/option_checks.hpp"
 #include "support/catch.hpp"
 #include "support/support.hpp"
@@ -56,9 +57,21 @@ Named pairs() {
   return format;
 }
 
+Named json_lines() {
+  Named format{"JSON Lines", {}, "k", "v"};
+  format.options.text.emplace();
+  format.options.text->kind = TextKind::json_lines;
+  format.options.text->keys = parse_text_keys("k");
+  for (const Pair& pair : table)
+    format.bytes += fmt::format("{{\"k\": \"{}\", \"v\": {}}}\n", pair.key, pair.value);
+  return format;
+}
+
 std::vector<Named> all_formats() {
-  return {fixed_records(), delimited(TextKind::lines, "lines"), delimited(TextKind::csv, "csv"),
-          pairs()};
+  std::vector<Named> formats{fixed_records(), delimited(TextKind::lines, "lines"),
+                             delimited(TextKind::csv, "csv"), pairs()};
+  if (reads_json_lines()) formats.push_back(json_lines());
+  return formats;
 }
 
 // The rows of a format's records.
@@ -166,7 +179,8 @@ TEST_CASE("what a format cannot do is refused", "[format]") {
             by.query.reductions = {{Reduction::Operation::first, 1}};
           }) == !traits.can_reduce);
     CHECK(is_refused([](Options& by) { by.drop_header = true; }));
-    CHECK(traits.cpu_only.empty());
+    const bool is_json = named.options.text && named.options.text->kind == TextKind::json_lines;
+    CHECK(traits.cpu_only == (is_json ? "JSON Lines" : ""));
   }
 }
 

@@ -78,7 +78,7 @@ std::string random_record(Random& random, const Case& of, std::uint64_t number) 
     }
     case TextKind::csv:
       return (below(random, 2) ? '"' + name + '"' : name) + ',' + value + ",\"" + rest + "\n\"\n";
-    case TextKind::lines:
+    default:
       break;
   }
   return of.format.keys.empty() ? name + value + '\n' : name + ',' + value + ',' + rest + '\n';
