@@ -96,3 +96,24 @@ TEST_CASE("a sort refuses a folder for temporary files that is none", "[sort]") 
   CHECK(result.code == 2);
   CHECK(holds(result.err, "none: is no folder; name one for temporary files by --temp"));
 }
+
+TEST_CASE("a sort checks the order of files instead, as check does", "[sort]") {
+  const TemporaryFolder folder;
+  const std::string sorted = write_text(folder, "sorted", "a\nb\n");
+  const std::string unsorted = write_text(folder, "unsorted", "b\na\n");
+  CHECK(run({"sort", "--lines", "--check", sorted}).code == 0);
+  CHECK(run({"sort", "--lines", "-b", "line:desc", "--check", sorted}).code == 1);
+  const Result found = run({"sort", "--lines", "--check", unsorted, sorted});
+  CHECK(found.code == 1);
+  CHECK(found.err == run({"check", "--lines", unsorted, sorted}).err);
+  for (const Strings& writing : {Strings{"-o", folder / "out"}, {"--limit", "1"}}) {
+    Strings arguments{"sort", "--lines", "--check", sorted};
+    arguments.insert(arguments.end(), writing.begin(), writing.end());
+    const Result refused = run(arguments);
+    CHECK(refused.code == 2);
+    CHECK(holds(refused.err, "--check writes nothing; drop"));
+  }
+  const Result missing = run({"sort", "--lines", sorted});
+  CHECK(missing.code == 2);
+  CHECK(holds(missing.err, "--output is required"));
+}

@@ -15,8 +15,8 @@
 #include <vector>
 
 #include "bench.hpp"
+#include "check_command.hpp"
 #include "command_line.hpp"
-#include "corank/check.hpp"
 #include "corank/version.hpp"
 #include "generate.hpp"
 #include "help_formatter.hpp"
@@ -24,64 +24,13 @@
 #include "merge_command.hpp"
 #include "record_arguments.hpp"
 #include "standard_streams.hpp"
-#include "statistics.hpp"
 
 namespace {
 
 using corank::Error;
 using corank::report;
 
-enum ExitCode { done = 0, out_of_order = 1, failed = 2 };
-
-class CheckCommand {
- public:
-  explicit CheckCommand(CLI::App& app) {
-    command_ = app.add_subcommand("check", "Verify the order of files of records");
-    record_.add_to(*command_);
-    record_.add_text_to(*command_);
-    command_->add_flag("--checksum", checksum_,
-                       "Print records, checksum and name of each file, and of all together");
-    corank::add_compressed_to(*command_, decompress_);
-    command_->add_option("FILE", files_, "Files of records")->required()->type_name("");
-    command_->footer(
-        "The checksum depends neither on the order of the records nor on how they are spread over\n"
-        "files: the total over the runs equals the output's.\n"
-        "Example:\n  corank check -r key:u64,value:u64 --checksum merged.bin");
-  }
-
-  bool chosen() const { return command_->parsed(); }
-
-  int run() {
-    corank::Options options = record_.options();
-    options.checksum = checksum_;
-    options.decompress = decompress_;
-    corank::CheckResult total;
-    int code = done;
-    for (const std::string& file : files_) {
-      try {
-        const corank::CheckResult result = corank::check(file, options);
-        total.records += result.records;
-        total.checksum += result.checksum;
-        if (checksum_) print(result, file);
-      } catch (const Error& error) {
-        code = std::max(code, report(error));
-      }
-    }
-    if (checksum_ && code == done) print(total, "total");
-    return code;
-  }
-
- private:
-  static void print(const corank::CheckResult& result, const std::string& name) {
-    fmt::print("{} {} {}\n", result.records, corank::hexadecimal(result.checksum), name);
-  }
-
-  CLI::App* command_;
-  corank::RecordArguments record_;
-  std::vector<std::string> files_;
-  bool decompress_ = true;
-  bool checksum_ = false;
-};
+enum ExitCode { done = 0, failed = 2 };
 
 class GenerateCommand {
  public:
@@ -165,7 +114,7 @@ int run(int argc, char** argv) {
                         OnEqual::subtract);
   MergeCommand sort(app, "sort", "Sort files of records into one sorted file", OnEqual::keep,
                     MergeCommand::Verb::sort);
-  CheckCommand check(app);
+  corank::CheckCommand check(app);
   GenerateCommand generate(app);
   corank::InfoCommand info(app);
   corank::BenchCommand bench(app);

@@ -20,6 +20,7 @@
 #include <thread>
 #include <utility>
 
+#include "check_command.hpp"
 #include "command_line.hpp"
 #include "corank/error.hpp"
 #include "corank/sort.hpp"
@@ -89,19 +90,19 @@ class StopOnSignal {
   static inline std::atomic<int> received_ = 0;
 };
 
-std::vector<std::filesystem::path> names_from(const std::string& file) {
+std::vector<std::string> names_from(const std::string& file) {
   std::ifstream opened;
   if (file != "-") {
     opened.open(file, std::ios::binary);
     if (!opened) throw Error(file + ": cannot open; check the name after --files0-from");
   }
   std::istream& in = file == "-" ? std::cin : opened;
-  std::vector<std::filesystem::path> names;
+  std::vector<std::string> names;
   for (std::string name; std::getline(in, name, '\0');) {
     if (name.empty())
       throw Error(
           fmt::format("{}: name {} is empty; separate names by one NUL byte", file, names.size()));
-    names.emplace_back(name);
+    names.push_back(name);
   }
   if (in.bad()) throw Error(file + ": cannot read");
   return names;
@@ -189,8 +190,11 @@ void MergeCommand::add_output_options() {
       ->add_option("-o,--output", output_,
                    fmt::format("Where the {} records go; - is standard output",
                                sorts_ ? "sorted" : "merged"))
-      ->required()
+      ->required(!sorts_)
       ->type_name("FILE");
+  if (sorts_)
+    command_->add_flag("--check", checks_,
+                       "Check the order of each file, as corank check does, and write nothing");
   command_->add_flag("-f,--force", options_.overwrite, "Replace an output that exists");
   command_->add_flag("--drop-header", options_.drop_header,
                      "Leave the files' header out of the output; --skip-bytes and --header-lines "
@@ -301,7 +305,32 @@ void MergeCommand::add_diagnostics_options() {
       "Do not prove that the output holds exactly the records of the runs, in order");
 }
 
+std::vector<std::string> MergeCommand::names_of_runs() const {
+  std::vector<std::string> names = runs_;
+  if (!files_from_.empty()) std::ranges::move(names_from(files_from_), std::back_inserter(names));
+  if (files_from_ == "-" && std::ranges::count(names, "-") != 0)
+    throw Error("--files0-from: standard input names the runs and can't be one, too; use a file");
+  if (names.empty())
+    throw Error(fmt::format("{0}: no runs are named; see corank {0} --help", command_->get_name()));
+  return names;
+}
+
+int MergeCommand::check(const std::vector<std::string>& files) {
+  for (const CLI::Option* const option : command_->get_options()) {
+    const std::string& group = option->get_group();
+    if (option->count() != 0 && option->get_name() != "--check" &&
+        (group == "Output" || group == "Duplicates" || group == "Filtering"))
+      throw Error(fmt::format("--check writes nothing; drop {}", option->get_name()));
+  }
+  Options options = record_.options();
+  options.decompress = options_.decompress;
+  return check_files(files, options);
+}
+
 int MergeCommand::run() {
+  const std::vector<std::string> names = names_of_runs();
+  if (checks_) return check(names);
+  if (output_.empty()) throw Error("--output is required; see corank sort --help");
   Options format = record_.options();
   options_.text = std::move(format.text);
   options_.record = std::move(format.record);
@@ -313,12 +342,7 @@ int MergeCommand::run() {
   if (output_ == "-" && options_.parts != 0)
     throw Error("--output: parts are files, and - is none; name a folder");
   if (trace_ == "-") throw Error("--trace: - is no file; name one");
-  std::vector<std::filesystem::path> runs(runs_.begin(), runs_.end());
-  if (!files_from_.empty()) std::ranges::move(names_from(files_from_), std::back_inserter(runs));
-  if (files_from_ == "-" && std::ranges::count(runs, "-") != 0)
-    throw Error("--files0-from: standard input names the runs and can't be one, too; use a file");
-  if (runs.empty())
-    throw Error(fmt::format("{0}: no runs are named; see corank {0} --help", command_->get_name()));
+  const std::vector<std::filesystem::path> runs(names.begin(), names.end());
   check_reports(runs);
 
   make_room_for_files(runs.size());

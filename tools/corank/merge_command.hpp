@@ -20,8 +20,8 @@ class MergeCommand {
   MergeCommand(CLI::App& app, const char* name, const char* description,
                OnEqual on_equal = OnEqual::keep, Verb verb = Verb::merge);
   bool chosen() const { return command_->parsed(); }
-  // Merges, and returns the exit code: 128 and the number of the signal that stopped the merge.
-  // Throws Error. From here on, SIGHUP, SIGINT and SIGTERM are blocked.
+  // Merges, sorts or checks, and returns the exit code: 128 and the number of the signal that
+  // stopped it. Throws Error. From here on, SIGHUP, SIGINT and SIGTERM are blocked.
   int run();
 
  private:
@@ -30,6 +30,8 @@ class MergeCommand {
   void add_performance_options();
   void add_temporary_option();
   void add_diagnostics_options();
+  std::vector<std::string> names_of_runs() const;
+  int check(const std::vector<std::string>& files);
   // The reports replace existing files, so they must not name a run or the output.
   void check_reports(const std::vector<std::filesystem::path>& runs) const;
 
@@ -46,6 +48,7 @@ class MergeCommand {
   std::string stats_;
   std::string trace_;
   bool explain_ = false;
+  bool checks_ = false;
   bool quiet_ = false;
   bool progress_ = false;
   bool no_progress_ = false;
