@@ -1,5 +1,5 @@
-// The golden matrix: merges of every format by every operation into every kind of output, whose
-// bytes must never change. It calls the library alone, and so does not depend on the program.
+// The golden matrix: merges and sorts of every format by every operation into every kind of output,
+// whose bytes must never change. It calls the library alone, and so does not depend on the program.
 //
 // Usage: golden-test FILE [--update] [--backend cpu|cuda] [--threads N]
 // Compares each case with its line in FILE, prints those that differ and exits with 1 if any does;
@@ -10,7 +10,8 @@
 // error by which the library refuses it. Error texts are not part of it.
 //
 // The runs come from std::mt19937_64, whose sequence the C++ standard defines, and are sorted by
-// orders that share no code with the library.
+// std::stable_sort in orders that share no code with the library. The sorts read the same records
+// before they were sorted, so that each must have the output of the merge.
 #include <fmt/format.h>
 #include <zstd.h>
 
@@ -27,6 +28,7 @@
 #include <stdexcept>
 
 #include "corank/merge.hpp"
+#include "corank/sort.hpp"
 #include "support/support.hpp"
 #include "support/text_reference.hpp"
 
@@ -223,6 +225,7 @@ struct Operation {
   const char* name;
   void (*ask)(const Format& format, std::uint64_t records, Options& options);
   bool has_empty_run = true;  // without it all runs hold something
+  bool is_sorted_by = false;  // whether there are sorts with it, too
 };
 
 void set_on_equal(const Format& format, Options& options, OnEqual on_equal) {
@@ -261,19 +264,19 @@ void ask_range(const Format& format, std::uint64_t, Options& options) {
 }
 
 const Operation operations[] = {
-    {"merge", ask_on_equal<OnEqual::keep>},
-    {"first", ask_on_equal<OnEqual::first>},
-    {"last", ask_on_equal<OnEqual::last>},
+    {"merge", ask_on_equal<OnEqual::keep>, true, true},
+    {"first", ask_on_equal<OnEqual::first>, true, true},
+    {"last", ask_on_equal<OnEqual::last>, true, true},
     {"error", ask_on_equal<OnEqual::error>},
-    {"reduce", ask_on_equal<OnEqual::reduce>},
+    {"reduce", ask_on_equal<OnEqual::reduce>, true, true},
     {"union", ask_on_equal<OnEqual::unite>},
     {"intersect", ask_on_equal<OnEqual::intersect>, false},
     {"subtract", ask_on_equal<OnEqual::subtract>},
     {"tombstone", ask_tombstone},
     {"where", ask_where},
-    {"where-select", ask_where_and_select},
-    {"limit", ask_limit},
-    {"from-to", ask_range},
+    {"where-select", ask_where_and_select, true, true},
+    {"limit", ask_limit, true, true},
+    {"from-to", ask_range, true, true},
 };
 
 // --- runs
@@ -290,6 +293,8 @@ constexpr Scale scales[] = {{"k2", 2, 64 << 10, 1},
                             {"k7", 6, 64 << 10, 1},
                             {"large", 4, 512 << 10, 1},
                             {"two-passes", 12, 32 << 10, 2}};
+// The runs of the sorts, which hold several times what the smallest budget sorts in memory.
+constexpr Scale sort_scale{"sort", 3, 512 << 10, 1};
 
 Options options_of(const Format& format) {
   Options options;
@@ -343,7 +348,8 @@ class Runs {
   Runs(const Format& format, const Scale& scale, const TemporaryFolder& folder)
       : format_(format), options_(options_of(format)), random_(scale.runs) {
     for (std::uint64_t run = 0; run < scale.runs; ++run) {
-      add(folder, format.is_text() ? text_run(scale.run_bytes) : fixed_run(scale.run_bytes));
+      add(folder, format.is_text() ? text_run(scale.run_bytes, folder)
+                                   : fixed_run(scale.run_bytes, folder));
       if (scale.runs == 2 || run != scale.runs / 2) continue;
       empty_ = paths_.size();
       add(folder, bytes_of_text(format.header));
@@ -355,6 +361,16 @@ class Runs {
     return without_empty(paths_, with_empty);
   }
   std::vector<Bytes> memory(bool with_empty) const { return without_empty(bytes_, with_empty); }
+  // Returns all records in order, as a file.
+  Bytes sorted() const {
+    if (!format_.is_text()) return stably_sorted(options_.record, options_.keys, all_fixed_);
+    Strings records = all_text_;
+    sort_text(records);
+    return text_of_records(records, false);
+  }
+  // Returns files of the records in the order in which they were made, one for each run that holds
+  // something.
+  const std::vector<std::filesystem::path>& unsorted_paths() const { return unsorted_paths_; }
 
  private:
   template <class T>
@@ -369,6 +385,11 @@ class Runs {
     bytes_.push_back(std::move(bytes));
   }
 
+  void add_unsorted(const TemporaryFolder& folder, const Bytes& bytes) {
+    unsorted_paths_.push_back(folder / fmt::format("unsorted-{}", unsorted_paths_.size()));
+    write_file(unsorted_paths_.back(), bytes);
+  }
+
   // Every tenth record has one of four keys, which become large groups; every fifth is a tombstone.
   std::uint64_t next_rank() {
     return below(random_, 10) == 0 ? below(random_, 4) : below(random_, format_.ranks);
@@ -378,7 +399,7 @@ class Runs {
     return records_ % 5 == 0 ? 0 : below(random_, 60'000);
   }
 
-  Bytes fixed_run(std::uint64_t bytes) {
+  Bytes fixed_run(std::uint64_t bytes, const TemporaryFolder& folder) {
     const Schema& schema = options_.record;
     Bytes records(bytes / schema.record_bytes * schema.record_bytes);
     for (std::size_t at = 0; at < records.size(); at += schema.record_bytes) {
@@ -396,28 +417,42 @@ class Runs {
                    std::span(records).subspan(at + field.offset, field.bytes));
       }
     }
+    add_unsorted(folder, records);
+    all_fixed_.insert(all_fixed_.end(), records.begin(), records.end());
     return stably_sorted(schema, options_.keys, records);
   }
 
   // Every other run of lines lacks its last terminator.
-  Bytes text_run(std::uint64_t bytes) {
+  Bytes text_run(std::uint64_t bytes, const TemporaryFolder& folder) {
     const bool is_pairs = format_.text.kind == TextKind::pairs;
     Strings records;
     for (std::uint64_t made = 0; made < bytes; made += records.back().size()) {
       const std::uint64_t rank = next_rank();
       records.push_back(format_.make(rank, next_value()));
     }
+    add_unsorted(folder, text_of_records(records, !is_pairs && paths_.size() % 2 == 1));
+    all_text_.insert(all_text_.end(), records.begin(), records.end());
+    sort_text(records);
+    return text_of_records(records, !is_pairs && paths_.size() % 2 == 1);
+  }
+
+  void sort_text(Strings& records) const {
     TextFormat order = *options_.text;
     const Strings names = columns_of(format_.header, text_format(TextKind::lines, ','));
     for (TextKey& key : order.keys)
       for (std::uint32_t i = 0; !key.name.empty() && i < names.size(); ++i)
         if (names[i].starts_with(key.name)) key.column = i + 1;
     std::ranges::stable_sort(records, [&](const std::string& a, const std::string& b) {
-      return is_pairs ? key_of_pair(a) < key_of_pair(b) : compare_records(a, b, order) < 0;
+      return order.kind == TextKind::pairs ? key_of_pair(a) < key_of_pair(b)
+                                           : compare_records(a, b, order) < 0;
     });
+  }
+
+  Bytes text_of_records(const Strings& records, bool lacks_end) const {
+    const bool is_pairs = format_.text.kind == TextKind::pairs;
     std::string text = format_.header;
     for (const std::string& record : records) text += record + (is_pairs ? "" : "\n");
-    if (!is_pairs && paths_.size() % 2 == 1) text.pop_back();
+    if (lacks_end) text.pop_back();
     return bytes_of_text(text);
   }
 
@@ -431,9 +466,11 @@ class Runs {
   Options options_;
   Random random_;
   std::uint64_t records_ = 0;
-  std::vector<std::filesystem::path> paths_;
+  std::vector<std::filesystem::path> paths_, unsorted_paths_;
   std::vector<Bytes> bytes_;
   std::optional<std::size_t> empty_;
+  Bytes all_fixed_;  // the records of all runs, unsorted
+  Strings all_text_;
 };
 
 // --- outputs
@@ -469,13 +506,19 @@ Merged into_file(const Runs& runs, bool with_empty, Options options,
   return merged;
 }
 
+std::vector<Bytes> files_in(const std::filesystem::path& folder) {
+  std::vector<std::filesystem::path> parts(std::filesystem::directory_iterator(folder), {});
+  std::ranges::sort(parts);
+  std::vector<Bytes> files;
+  for (const std::filesystem::path& part : parts) files.push_back(read_file(part));
+  return files;
+}
+
 Merged into_parts(const Runs& runs, bool with_empty, Options options,
                   const std::filesystem::path& output) {
   options.parts = 3;
   Merged merged{merge(runs.paths(with_empty), output, options), {}};
-  std::vector<std::filesystem::path> parts(std::filesystem::directory_iterator(output), {});
-  std::ranges::sort(parts);
-  for (const std::filesystem::path& part : parts) merged.files.push_back(read_file(part));
+  merged.files = files_in(output);
   return merged;
 }
 
@@ -513,6 +556,44 @@ constexpr Output outputs[] = {{"file", into_file},
                               {"memory", into_memory, false},
                               {"zstd", into_zstd}};
 
+// Ways to sort.
+
+Merged sort_file(const Runs& runs, Options options, const std::filesystem::path& output) {
+  Merged sorted{sort(runs.unsorted_paths(), output, options), {}};
+  sorted.files.push_back(read_file(output));
+  return sorted;
+}
+
+Merged sort_into_parts(const Runs& runs, Options options, const std::filesystem::path& output) {
+  options.parts = 3;
+  Merged sorted{sort(runs.unsorted_paths(), output, options), {}};
+  sorted.files = files_in(output);
+  return sorted;
+}
+
+Merged sort_compressed(const Runs& runs, Options options, const std::filesystem::path& output) {
+  std::vector<std::filesystem::path> inputs;
+  for (const std::filesystem::path& path : runs.unsorted_paths()) {
+    const Bytes bytes = read_file(path);
+    Bytes compressed(ZSTD_compressBound(bytes.size()));
+    compressed.resize(
+        ZSTD_compress(compressed.data(), compressed.size(), bytes.data(), bytes.size(), 1));
+    inputs.push_back(path.string() + ".zst");
+    write_file(inputs.back(), compressed);
+  }
+  Merged sorted{sort(inputs, output, options), {}};
+  sorted.files.push_back(read_file(output));
+  return sorted;
+}
+
+struct SortingWay {
+  const char* name;
+  Merged (*sort)(const Runs& runs, Options options, const std::filesystem::path& output);
+};
+
+constexpr SortingWay sorting_ways[] = {
+    {"file", sort_file}, {"parts", sort_into_parts}, {"zst-input", sort_compressed}};
+
 // --- cases
 // ----------------------------------------------------------------------------------------
 
@@ -523,13 +604,17 @@ std::string class_of(const Error& error) {
   return "Error";
 }
 
+Bytes joined(const std::vector<Bytes>& files) {
+  Bytes all;
+  for (const Bytes& file : files) all.insert(all.end(), file.begin(), file.end());
+  return all;
+}
+
 std::string line_of(std::uint64_t records, const Merged& merged) {
   std::string sizes;
-  Bytes all;
-  for (const Bytes& file : merged.files) {
+  for (const Bytes& file : merged.files)
     sizes += fmt::format("{}{}", sizes.empty() ? "" : "+", file.size());
-    all.insert(all.end(), file.begin(), file.end());
-  }
+  const Bytes all = joined(merged.files);
   const XXH128_hash_t hash = XXH3_128bits(all.data(), all.size());
   return fmt::format("{} {} {} {:016x}{:016x}", records, merged.stats.records_written, sizes,
                      hash.high64, hash.low64);
@@ -577,6 +662,11 @@ class Matrix {
         const Runs runs(format, scale, folder);
         for (const Output& output : outputs) run_operations(format, scale, runs, output, folder);
       }
+    for (const Format& format : formats) {
+      const TemporaryFolder folder;
+      const Runs runs(format, sort_scale, folder);
+      for (const SortingWay& way : sorting_ways) run_sorts(format, runs, way, folder);
+    }
     return std::move(lines_);
   }
 
@@ -624,6 +714,53 @@ class Matrix {
       } catch (const std::exception& error) {
         line = std::string(failed) + error.what();
       }
+    }
+  }
+
+  // Sorts the records of `runs` in memory and by the smallest budget, which must have the output of
+  // their merges.
+  void run_sorts(const Format& format, const Runs& runs, const SortingWay& way,
+                 const TemporaryFolder& folder) {
+    const std::filesystem::path path = folder / "output";
+    const auto sort = [&](const Operation& operation, std::uint64_t memory_bytes) {
+      Options options = options_for(format);
+      options.memory_bytes = memory_bytes;
+      operation.ask(format, runs.records(), options);
+      std::filesystem::remove_all(path);
+      return way.sort(runs, options, path);
+    };
+    constexpr auto any = std::numeric_limits<std::uint64_t>::max();
+    const std::uint64_t budget =
+        min_budget(any, [&](std::uint64_t bytes) { return sort(operations[0], bytes); });
+    for (const Operation& operation : operations) {
+      if (!operation.is_sorted_by) continue;
+      for (const bool spills : {false, true})
+        lines_[fmt::format("{}.{}.{}.{}", format.name, spills ? "sort-spilled" : "sort",
+                           operation.name, way.name)] =
+            line_of_sort(format, runs, operation, spills,
+                         [&] { return sort(operation, spills ? budget : 0); });
+    }
+  }
+
+  std::string line_of_sort(const Format& format, const Runs& runs, const Operation& operation,
+                           bool spills, const std::function<Merged()>& sort) const {
+    try {
+      const Merged sorted = sort();
+      if ((sorted.stats.passes > 1) != spills)
+        throw std::logic_error(fmt::format("took {} passes", sorted.stats.passes));
+      const TemporaryFolder folder;
+      Options options = options_for(format);
+      operation.ask(format, runs.records(), options);
+      const Merged merged = into_file(runs, operation.has_empty_run, options, folder / "merged");
+      if (joined(sorted.files) != merged.files.front())
+        throw std::logic_error("differs from the merge of the sorted runs");
+      if (&operation == operations && merged.files.front() != runs.sorted())
+        throw std::logic_error("differs from std::stable_sort");
+      return line_of(runs.records(), sorted);
+    } catch (const Error& error) {
+      return fmt::format("{} refused {}", runs.records(), class_of(error));
+    } catch (const std::exception& error) {
+      return std::string(failed) + error.what();
     }
   }
 
