@@ -6,6 +6,7 @@
 #include <tbb/task_arena.h>
 
 #include <cassert>
+#include <limits>
 #include <utility>
 
 #include "corank/error.hpp"
@@ -32,6 +33,9 @@ RunFormation::RunFormation(const Pass& pass, const detail::KeyWords& keys,
       cut_(pass, facts_, totals),
       sorters_([&keys] { return BlockSorter(keys); }) {
   assert(!pass.backend && pass.writers.empty());
+  if (pass.limit != std::numeric_limits<std::uint64_t>::max())
+    cutoff_.emplace(facts_.layout, keys, pass.limit);
+  if (cutoff_ || pass.operators) filter_.emplace(pass, cutoff_ ? &*cutoff_ : nullptr);
   assert(pass.plan.chunks > pass.plan.read_ahead + max_block_chunks + 1);
 }
 
@@ -69,8 +73,8 @@ FormedRuns RunFormation::fill(std::span<std::byte> memory, std::uint64_t max_blo
     throw Error(ErrorCode::memory,
                 fmt::format("{}: a record is too long for the memory budget, which can sort {} "
                             "bytes at a time, not {}; use a larger {}",
-                            pass_.runs[run_].path().string(), memory.size(), pending_.bytes,
-                            Setting::memory));
+                            pass_.runs[pending_.segments.front().chunk->run].path().string(),
+                            memory.size(), pending_.bytes, Setting::memory));
   return join(blocks);
 }
 
@@ -144,11 +148,16 @@ void RunFormation::finish() {
   std::uint64_t read = 0;
   for (std::uint32_t run = 0; run < pass_.runs.size(); ++run)
     read += cut_.source().fingerprint(run);
+  if (filter_) read -= filter_->fingerprint_left_out();
   if (read != fingerprint_) throw Corrupted("the sorted records are not those that were read");
   cut_.add_to_totals();
 }
 
 ChunkRef RunFormation::next_chunk() {
+  return filter_ ? filter_->next([this] { return read_chunk(); }) : read_chunk();
+}
+
+ChunkRef RunFormation::read_chunk() {
   for (; run_ < pass_.runs.size(); ++run_)
     if (ChunkRef chunk = cut_.source().next(run_)) return chunk;
   return nullptr;
@@ -172,7 +181,9 @@ RunFormation::Block RunFormation::next_block() {
 void RunFormation::sort(Block& block) {
   {
     Stopwatch sorting(totals_.merge, {pass_.trace, "sort", pass_.partition});
-    block.sorted = sorters_.local().sort(block.segments, block.place, pass_.fingerprint);
+    BlockSorter& sorter = sorters_.local();
+    block.sorted = sorter.sort(block.segments, block.place, pass_.fingerprint);
+    if (cutoff_) cutoff_->add(block.sorted.records, [&](std::uint64_t i) { return sorter.row(i); });
   }
   block.segments.clear();  // chunks are free for reading again
   if (pass_.on_progress) pass_.on_progress(block.bytes);

@@ -1,6 +1,7 @@
 // Forms sorted runs in memory: the first pass of a sort.
 //
-// The pass has neither backend nor writers; its runs are read one after another, in blocks of whole
+// The pass has neither backend nor writers. Its operators, if any, and its limit leave records out
+// before they are sorted; see ChunkFilter. Its runs are read one after another, in blocks of whole
 // chunks. Threads sort the blocks into memory of the caller, in the order of the input. One thread
 // calls fill() until it returns no run.
 #pragma once
@@ -14,10 +15,12 @@
 #include <span>
 #include <vector>
 
+#include "exec/chunk_filter.hpp"
 #include "exec/cut_stage.hpp"
 #include "exec/pass.hpp"
 #include "exec/pass_facts.hpp"
 #include "sort/block_sorter.hpp"
+#include "sort/cutoff.hpp"
 
 namespace corank {
 
@@ -50,8 +53,11 @@ class RunFormation {
   // Returns whether there are no more records.
   bool at_end() const { return pending_.segments.empty(); }
 
-  // Throws Corrupted unless all records that were read are in runs. To be called at the end.
+  // Throws Corrupted unless all records that were read are in runs, or were left out. To be called
+  // at the end.
   void finish();
+  // Returns the number of records that were left out.
+  std::uint64_t records_left_out() const { return filter_ ? filter_->records_left_out() : 0; }
 
  private:
   struct Block {
@@ -63,6 +69,7 @@ class RunFormation {
   };
 
   ChunkRef next_chunk();
+  ChunkRef read_chunk();
   Block next_block();
   bool take_in_place(std::deque<Block>& blocks);
   bool continues(const SortedBlock& block, const SortedBlock& next) const;
@@ -79,6 +86,8 @@ class RunFormation {
   PassTotals& totals_;
   CutStage cut_;
   tbb::enumerable_thread_specific<BlockSorter> sorters_;
+  std::optional<Cutoff> cutoff_;
+  std::optional<ChunkFilter> filter_;
   std::uint32_t run_ = 0;
   ChunkRef chunk_;  // read, but in no block yet
   Block pending_;   // the block that did not fit in the memory of the last call, or an empty one

@@ -109,6 +109,7 @@ class MergeJob {
   void resume(MergeOutput& output, std::span<Partition> partitions);
   void skip_written(std::span<Partition> partitions);
   void form_runs(const Destination& output);
+  void keep_smallest(std::vector<Run>& runs);
   void add_load();
   void spill_load(std::size_t first);
   void run_intermediate_passes(std::uint64_t widest, const std::filesystem::path& folder);
@@ -156,7 +157,7 @@ MergeJob::MergeJob(std::vector<Run> runs, const Options& options, Inputs inputs,
       threads_(options.threads ? options.threads
                                : std::max(std::thread::hardware_concurrency(), 1u)),
       format_(options, std::move(start), !sorts_ && has_streams(runs)),
-      operators_(format_.operators(runs.size())),
+      operators_(sorts_ ? format_.operators_of_sort() : format_.operators(runs.size())),
       cuts_(format_.input(), options.copy_only),
       runs_(sorts_ ? runs : narrowed(runs, format_, operators_, cuts_, options)),
       fingerprints_(runs_.size()),
@@ -422,19 +423,22 @@ void MergeJob::form_runs(const Destination& output) {
     spill_load(num_spilled);
     former_->free_load();
   }
-  if (!operators_ && options_.query.limit) {
-    cuts_.keep_first(*options_.query.limit, runs_);
-    has_all_fingerprints_ = false;
-  }
+  keep_smallest(runs_);
   run_records_ = records_of(runs_);
+}
+
+// Cuts off the records of sorted runs that are past the limit, if it is no operator.
+void MergeJob::keep_smallest(std::vector<Run>& runs) {
+  if (operators_ || !options_.query.limit) return;
+  const std::uint64_t records = records_of(runs);
+  cuts_.keep_first(*options_.query.limit, runs);
+  has_all_fingerprints_ = has_all_fingerprints_ && records_of(runs) == records;
 }
 
 // Adds the runs of the next load, without the records that no later step needs.
 void MergeJob::add_load() {
   std::vector<Run> load = former_->next_load();
-  const std::uint64_t records = records_of(load);
-  load = narrowed(std::move(load), format_, operators_, cuts_, options_);
-  has_all_fingerprints_ = has_all_fingerprints_ && records_of(load) == records;
+  keep_smallest(load);
   fingerprints_.resize(runs_.size());
   std::ranges::move(load, std::back_inserter(runs_));
   fingerprints_.push_back(former_->fingerprint());  // of the whole load
@@ -447,7 +451,7 @@ void MergeJob::spill_load(std::size_t first) {
   const std::uint64_t records = records_of(load);
   progress_.add_to_total(records * format_.record_bytes());
   run_intermediate_pass({first, load.size(), records}, format_.load_operators(),
-                        options_.query.limit.value_or(no_limit), folders_[first % folders_.size()]);
+                        format_.load_limit(), folders_[first % folders_.size()]);
 }
 
 void MergeJob::run_intermediate_passes(std::uint64_t widest, const std::filesystem::path& folder) {

@@ -1,8 +1,31 @@
 #include "jobs/merge_format.hpp"
 
+#include <algorithm>
+#include <limits>
 #include <utility>
 
 namespace corank {
+namespace {
+
+// Returns whether records are dropped after those of equal keys are resolved.
+bool drops_resolved(const Query& query) {
+  return query.tombstone || !query.having.steps.empty();
+}
+
+// Returns whether records of equal keys may be resolved in parts, and the results again. A sum of
+// parts may overflow where the whole does not, if numbers have signs.
+bool may_repeat(const Query& query, const Schema& schema) {
+  if (query.on_equal == OnEqual::error) return false;
+  return std::ranges::all_of(query.reductions, [&](const Reduction& reduction) {
+    const FieldKind kind = schema.fields[reduction.field].kind;
+    if (reduction.operation == Reduction::Operation::sum)
+      return kind == FieldKind::unsigned_integer ||
+             (kind == FieldKind::signed_integer && query.overflow == Overflow::wrap);
+    return reduction.operation != Reduction::Operation::count;
+  });
+}
+
+}  // namespace
 
 FileStart read_start(std::vector<Run>& runs, const Options& options) {
   FileStart start{take_header(runs, options), {}};
@@ -39,17 +62,35 @@ PassOperators MergeFormat::operators(std::size_t num_runs) const {
   return make_operators(options_.query, can_search(), num_runs);
 }
 
+PassOperators MergeFormat::reading_operators() const {
+  Query query;
+  query.from = options_.query.from;
+  query.to = options_.query.to;
+  query.where = options_.query.where;
+  return make_operators(query, false, 1);
+}
+
+std::uint64_t MergeFormat::load_limit() const {
+  constexpr auto none = std::numeric_limits<std::uint64_t>::max();
+  return drops_resolved(options_.query) ? none : options_.query.limit.value_or(none);
+}
+
 PassOperators MergeFormat::load_operators() const {
   const Query& all = options_.query;
+  if (!may_repeat(all, options_.record)) return nullptr;
   Query query;
-  query.where = all.where;
-  const bool drops_resolved = all.tombstone || !all.having.steps.empty();
-  const bool may_repeat = all.on_equal == OnEqual::keep || all.on_equal == OnEqual::first ||
-                          all.on_equal == OnEqual::last;
-  if (may_repeat && !drops_resolved) {
-    query.on_equal = all.on_equal;
-    query.limit = all.limit;
-  }
+  query.on_equal = all.on_equal;
+  query.reductions = all.reductions;
+  query.overflow = all.overflow;
+  if (!drops_resolved(all)) query.limit = all.limit;
+  return make_operators(query, true, 1);
+}
+
+PassOperators MergeFormat::operators_of_sort() const {
+  Query query = options_.query;
+  query.from.clear();
+  query.to.clear();
+  query.where.steps.clear();
   return make_operators(query, true, 1);
 }
 

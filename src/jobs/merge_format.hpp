@@ -60,9 +60,16 @@ class MergeFormat {
 
   // Returns the operators of a last pass over `num_runs` runs.
   PassOperators operators(std::size_t num_runs) const;
-  // Returns the operators of a pass over a part of the records of a sort. They drop what the last
-  // pass would drop, and may be applied again.
+  // Returns the bounds and the filter of a sort, which are applied to records as they are read.
+  PassOperators reading_operators() const;
+  // Returns how many of the smallest results of load_operators() the output may have; the max value
+  // if it may have all of them.
+  std::uint64_t load_limit() const;
+  // Returns the operators of a pass over a part of these records. They drop or combine what the
+  // last pass would drop or combine, and may be applied again.
   PassOperators load_operators() const;
+  // Returns the operators of the last pass over these records.
+  PassOperators operators_of_sort() const;
   // Returns the operators of an intermediate pass over `num_runs` runs. Set operations are
   // associative, so intermediate passes apply them; but subtrahends, which a pass without the last
   // run has only, are merged.

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <limits>
 
 #include "backend/cpu_backend.hpp"
 #include "corank/error.hpp"
@@ -26,6 +27,10 @@ constexpr std::uint64_t read_ahead = 8;  // chunks
 constexpr std::uint64_t merging_divisor = 10;
 constexpr std::uint64_t reading_divisor = 16;
 constexpr std::uint64_t min_chunks_of_load = 4;
+// Enough for the merges of variable-length records, which need buffers for every run. Small budgets
+// spend more than usual on them, up to a third: loads of few runs would leave memory unused.
+constexpr std::uint64_t enough_merging_bytes = std::uint64_t{2} << 20;
+constexpr std::uint64_t max_merging_divisor = 3;
 
 PassPlan reading_plan(const KeyLayout& layout, std::uint64_t chunk_bytes, unsigned threads) {
   PassPlan plan{};
@@ -61,9 +66,10 @@ SortMemory divide(std::span<const Run> inputs, const KeyLayout& layout, unsigned
       std::clamp(round_up(part_bytes / chunks, page_bytes()), chunk_floor_bytes,
                  std::max(chunk_floor_bytes, max_chunk_bytes));
   const std::uint64_t large_bytes = layout.text ? std::max(part_bytes, 2 * chunk_bytes) : 0;
-  const std::uint64_t merging_bytes =
-      std::max(budget_bytes / merging_divisor,
-               partitions * (min_memory(layout.text ? 0 : layout.record_bytes)));
+  const std::uint64_t merging_bytes = std::max(
+      {budget_bytes / merging_divisor,
+       layout.text ? std::min(budget_bytes / max_merging_divisor, enough_merging_bytes) : 0,
+       partitions * min_memory(layout.text ? 0 : layout.record_bytes)});
   SortMemory memory{};
   memory.reading = reading_plan(layout, chunk_bytes, threads);
   memory.reading.large_bytes = large_bytes;
@@ -92,6 +98,7 @@ RunFormer::RunFormer(std::vector<Run> inputs, const PassRunner::Context& context
       memory_(divide(inputs_, context.format.input().keys().layout(), context.threads,
                      budget.bytes(), std::max(context.options.parts, 1u), load_bytes)),
       keys_(make_key_words(context.format.input().keys().layout())),
+      operators_(context.format.reading_operators()),
       order_{&context.format.input().keys(), OutputOrder::Kind::none} {
   const bool is_known = std::ranges::none_of(inputs_, &Run::is_stream);
   // A terminator may be added to each.
@@ -119,13 +126,15 @@ void RunFormer::limit_runs(std::size_t partitions) {
 }
 
 void RunFormer::begin() {
+  const bool keeps_all_equals = context_.options.query.on_equal == OnEqual::keep;
   const bool is_sequential = keys_->text() || std::ranges::any_of(inputs_, &Run::is_stream);
   pass_.emplace(Pass{.sequential = is_sequential,
                      .runs = inputs_,
                      .encoding = context_.format.input().keys(),
                      .plan = memory_.reading,
-                     .operators = nullptr,
-                     .limit = 0,
+                     .operators = operators_.get(),
+                     .limit = keeps_all_equals ? context_.format.load_limit()
+                                               : std::numeric_limits<std::uint64_t>::max(),
                      .output = order_,
                      .backend = nullptr,
                      .writers = {},
@@ -173,6 +182,7 @@ std::vector<Run> RunFormer::next_load() {
 // Checks the inputs, and frees the memory for reading.
 void RunFormer::end() {
   formation_->finish();
+  records_ += formation_->records_left_out();
   formation_.reset();
   at_end_ = true;
   for (const Run& input : inputs_) input.check_unchanged();

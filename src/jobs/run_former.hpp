@@ -47,12 +47,13 @@ class RunFormer {
   }
   const char* io() const { return io_; }  // how the inputs are read; see Stats::io
 
-  // Sorts the next records. Returns runs of them, in the order of the input, at least one. The runs
-  // of the load before are gone then. Must not be called at the end.
+  // Sorts the next records, without those that the query drops whatever comes after them. Returns
+  // runs of them, in the order of the input, at least one. The runs of the load before are gone
+  // then. Must not be called at the end.
   std::vector<Run> next_load();
   // Returns whether there are no more records. The memory for reading is free then.
   bool at_end() const { return at_end_; }
-  // Returns how many records all loads have.
+  // Returns how many records were read; valid at the end.
   std::uint64_t records() const { return records_; }
   // Returns the fingerprint of the records of the last load; 0 unless they are verified.
   std::uint64_t fingerprint() const { return fingerprint_; }
@@ -72,6 +73,7 @@ class RunFormer {
   SortMemory memory_;
   const char* io_;
   std::unique_ptr<detail::KeyWords> keys_;
+  PassOperators operators_;
   OutputOrder order_;
   std::optional<BufferPool> pool_;
   std::optional<Pass> pass_;

@@ -44,6 +44,16 @@ std::pair<std::uint64_t, std::uint64_t> OperatorChain::in_bounds(const std::byte
   return {from_ ? std::min(rows_before(*from_), end) : 0, end};
 }
 
+std::size_t OperatorChain::choose(const std::byte* rows, std::span<std::uint16_t> which) const {
+  std::size_t kept = 0;
+  for (const std::uint16_t i : which) {
+    const std::byte* const row = rows + i * layout_.record_bytes;
+    which[kept] = i;
+    kept += (!from_ || from_->compare(row) >= 0) && (!to_ || to_->compare(row) < 0);
+  }
+  return filter(rows, which.first(kept));
+}
+
 std::size_t OperatorChain::filter(const std::byte* rows, std::span<std::uint16_t> which) const {
   return where_ ? keep(*where_, true, rows, which) : which.size();
 }

@@ -80,6 +80,9 @@ class OperatorChain {
   // Returns the begin and the end of the rows that are within the bounds.
   std::pair<std::uint64_t, std::uint64_t> in_bounds(const std::byte* rows,
                                                     std::uint64_t count) const;
+  // Keeps the indices of the rows, in any order, that are within the bounds and pass the filter;
+  // returns their number.
+  std::size_t choose(const std::byte* rows, std::span<std::uint16_t> which) const;
   // Keeps the indices of the rows that pass the filter; returns their number.
   std::size_t filter(const std::byte* rows, std::span<std::uint16_t> which) const;
   // Keeps the indices of the resolved rows that are not dropped; returns their number.

@@ -42,6 +42,8 @@ class BlockSorter {
   // Sorts the records of the segments, as if they were one sequence, into `out`, which must have
   // exactly their size. `sum`, unless null, fingerprints the records where they were gathered to.
   SortedBlock sort(std::span<const Segment> segments, std::span<std::byte> out, FingerprintSum sum);
+  // Returns row `i` of the last block that was sorted. Its segments must still be held.
+  const std::byte* row(std::uint64_t i) const { return record(position(words_[i])); }
   // Returns the segment, which must have a fingerprint if one is wanted, as a block that lies where
   // it is; nothing if its records are out of order.
   std::optional<SortedBlock> in_place(const Segment& segment) const;

@@ -2,6 +2,7 @@
 #include "corank/sort.hpp"
 
 #include <algorithm>
+#include <cstring>
 #include <optional>
 #include <string>
 #include <vector>
@@ -78,6 +79,19 @@ struct SortCase {
   }
   Bytes expected() const { return stably_sorted(options.record, options.keys, all); }
 };
+
+// Returns the records of `key:u64,value:u64` whose value exceeds `max`.
+Bytes without_small_values(const Bytes& records, std::uint64_t max) {
+  Bytes kept;
+  for (std::size_t at = 0; at < records.size(); at += 16) {
+    std::uint64_t value = 0;
+    std::memcpy(&value, &records[at + 8], sizeof value);
+    if (value > max)
+      kept.insert(kept.end(), records.begin() + static_cast<std::ptrdiff_t>(at),
+                  records.begin() + static_cast<std::ptrdiff_t>(at + 16));
+  }
+  return kept;
+}
 
 // A line or pair, and its key.
 struct TextRecord {
@@ -176,6 +190,66 @@ TEST_CASE("sorted stretches of mapped files are merged where they lie", "[sort]"
   test.options.io = Io::mapped;
   CHECK((test.sorted() == test.expected()));
   CHECK(test.stats.passes == 1);
+}
+
+TEST_CASE("a limited sort holds what its output may have, and spills nothing", "[sort]") {
+  Random random(9);
+  for (const std::string where : {"", "value > 1000"}) {
+    for (const Values values : {Values::any, Values::few, Values::one}) {
+      INFO(where << ", " << static_cast<int>(values));
+      SortCase test("key:u64,value:u64", "key");
+      test.add_records(400'000, values, Shape::random, 3, random);
+      test.options.memory_bytes = std::uint64_t{2} << 20;  // less than half of the files
+      test.options.query.where = where.empty() ? Condition() : parse_where(where);
+      Bytes expected = test.expected();
+      if (!where.empty()) expected = without_small_values(expected, 1000);
+      const std::uint64_t count = std::min<std::uint64_t>(3000, expected.size() / 16);
+      expected.resize(count * 16);
+      test.options.query.limit = 3000;
+      CHECK((test.sorted() == expected));
+      CHECK(test.stats.records == 400'000);
+      CHECK(test.stats.records_written == count);
+      CHECK(test.stats.passes == 1);
+    }
+  }
+}
+
+TEST_CASE("a limited sort of lines holds what its output may have", "[sort]") {
+  Random random(10);
+  SortCase test;
+  test.options.text.emplace();
+  std::vector<TextRecord> records;
+  std::string text;
+  while (text.size() < 12'000'000) {
+    records.push_back(
+        random_text_record(TextKind::lines, "same-start-", "abcdefgh", 40, records.size(), random));
+    text += records.back().bytes;
+  }
+  test.add_file(bytes_of_text(text));
+  test.options.memory_bytes = std::uint64_t{4} << 20;
+  test.options.query.limit = 1000;
+  const std::string all = sorted_text(records);
+  std::size_t bytes = 0;
+  for (int line = 0; line < 1000; ++line) bytes = all.find('\n', bytes) + 1;
+  CHECK((text_of(test.sorted()) == all.substr(0, bytes)));
+  CHECK(test.stats.passes == 1);
+}
+
+TEST_CASE("groups shrink before they are spilled", "[sort]") {
+  Random random(11);
+  for (const std::string on_equal :
+       {"first", "last", "reduce:sum(value),max(other)", "reduce:min(value),last(other)"}) {
+    INFO(on_equal);
+    SortCase test("key:u64,value:u32,other:u32", "key");
+    test.add_records(400'000, Values::few, Shape::random, 3, random);
+    parse_on_equal(on_equal, test.options.record, test.options.keys, test.options.query);
+    test.options.query.overflow = Overflow::wrap;
+    const Bytes whole = test.sorted();
+    test.options.memory_bytes = std::uint64_t{2} << 20;  // less than half of the files
+    CHECK((test.sorted() == whole));
+    CHECK(test.stats.passes > 2);
+    CHECK(test.stats.bytes_written < test.all.size() / 100);
+  }
 }
 
 TEST_CASE("temporary runs go to the folders that the options name", "[sort]") {

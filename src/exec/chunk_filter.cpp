@@ -1,0 +1,91 @@
+#include "exec/chunk_filter.hpp"
+
+#include <algorithm>
+#include <cassert>
+#include <numeric>
+#include <span>
+
+#include "format/gather.hpp"
+#include "ops/operator_chain.hpp"
+#include "verify/fingerprint.hpp"
+
+namespace corank {
+
+ChunkFilter::ChunkFilter(const Pass& pass, const Cutoff* cutoff)
+    : pass_(pass), layout_(pass.encoding.layout()), cutoff_(cutoff) {}
+
+// Sets chosen_ and in_batch_ to the rows of the chunk that pass.
+ChunkFilter::Chosen ChunkFilter::choose(const Chunk& chunk) {
+  Chosen chosen;
+  chosen_.resize(chunk.count);
+  in_batch_.clear();
+  for (std::uint64_t first = 0; first < chunk.count; first += max_batch_rows) {
+    const std::byte* const rows = chunk.records() + first * layout_.record_bytes;
+    std::span<std::uint16_t> which =
+        std::span(chosen_).subspan(chosen.records, std::min(chunk.count - first, max_batch_rows));
+    std::iota(which.begin(), which.end(), std::uint16_t{0});
+    if (pass_.operators) which = which.first(pass_.operators->choose(rows, which));
+    if (cutoff_) which = which.first(cutoff_->keep(rows, which));
+    in_batch_.push_back(static_cast<std::uint16_t>(which.size()));
+    chosen.records += which.size();
+    for (const std::uint16_t i : which)
+      chosen.bytes += bytes_of(layout_, rows + i * layout_.record_bytes, 1).size();
+  }
+  return chosen;
+}
+
+// Makes room for more copies, of records of `run`. Returns those that are complete then; null if
+// there are none.
+ChunkRef ChunkFilter::make_room(const Chosen& chosen, std::uint32_t run) {
+  if (chosen.records == 0) return nullptr;
+  ChunkRef full;
+  if (open_ && (open_->bytes + chosen.bytes > open_->room_bytes ||
+                open_->count + chosen.records > pass_.plan.chunk_records))
+    full = std::move(open_);
+  if (!open_) {
+    open_ = std::make_shared<Copies>();
+    open_->run = run;
+    open_->room_bytes = std::max(pass_.plan.chunk_bytes, chosen.bytes);
+    open_->records = std::make_unique_for_overwrite<std::byte[]>(open_->room_bytes +
+                                                                 GatherWriter::max_bytes_read);
+  }
+  return full;
+}
+
+void ChunkFilter::copy(const Chunk& chunk) {
+  std::uint64_t batch = 0, used = 0, copied = 0;
+  for (const std::uint16_t count : in_batch_) {
+    copy(chunk.records() + batch++ * max_batch_rows * layout_.record_bytes,
+         RowIndices(chosen_).subspan(used, count));
+    used += count;
+  }
+  if (used != 0) {
+    open_->in_place = layout_.text ? reinterpret_cast<const std::byte*>(open_->refs.data())
+                                   : open_->records.get();
+    if (pass_.fingerprint)
+      copied =
+          rows_fingerprint(pass_.fingerprint, layout_,
+                           open_->in_place + (open_->count - used) * layout_.record_bytes, used);
+  }
+  records_left_out_ += chunk.count - used;
+  fingerprint_left_out_ += chunk.fingerprint.value_or(0) - copied;
+}
+
+void ChunkFilter::copy(const std::byte* rows, RowIndices which) {
+  if (which.empty()) return;
+  std::byte* at = open_->records.get() + open_->bytes;
+  std::byte* const limit = open_->records.get() + open_->room_bytes;
+  std::byte* const end = copy_records(layout_, rows, which, at, limit, false);
+  if (layout_.text)
+    for (const std::uint16_t i : which) {
+      const PrefixRef& ref = reinterpret_cast<const PrefixRef*>(rows)[i];
+      const std::uint64_t bytes = record_bytes(*layout_.text, ref);
+      open_->refs.push_back(make_entry(ref.word, at, bytes));
+      at += bytes;
+    }
+  assert(end <= limit && (!layout_.text || at == end));
+  open_->count += which.size();
+  open_->bytes = static_cast<std::uint64_t>(end - open_->records.get());
+}
+
+}  // namespace corank
