@@ -6,7 +6,6 @@
 #include <array>
 #include <bit>
 #include <cstring>
-#include <numeric>
 
 #include "corank/error.hpp"
 #include "util/cpu_features.hpp"
@@ -71,38 +70,6 @@ __attribute__((target("avx2,bmi,popcnt"))) std::size_t find_ends_by_64(
         *to++ = static_cast<std::uint32_t>(at + _tzcnt_u64(found));
     } while (to < end);
     to = end;
-  }
-  return find_last_ends(bytes, terminator, ends, to, at, scanned);
-}
-
-// Compresses the positions in a block by mask, without a loop. A block of 64 bytes has at most 16
-// ends unless lines are very short.
-__attribute__((target("avx512f,avx512bw,avx512vbmi2,popcnt"))) std::size_t find_ends_by_mask(
-    std::span<const std::byte> bytes, char terminator, std::span<std::uint32_t> ends,
-    std::size_t& scanned) {
-  alignas(64) std::array<std::uint8_t, 64> places;
-  std::iota(places.begin(), places.end(), std::uint8_t{0});
-  const __m512i every = _mm512_load_si512(places.data());
-  const __m512i wanted = _mm512_set1_epi8(terminator);
-  std::uint32_t* to = ends.data();
-  std::size_t at = 0;
-  for (; bytes.size() - at >= 64 && to + min_ends_room <= ends.data() + ends.size(); at += 64) {
-    __builtin_prefetch(bytes.data() + at + scanned_ahead_bytes);
-    const __mmask64 found = _mm512_cmpeq_epi8_mask(_mm512_loadu_si512(bytes.data() + at), wanted);
-    const __m512i found_at = _mm512_maskz_compress_epi8(found, every);
-    const __m512i block = _mm512_set1_epi32(static_cast<int>(at));
-    const auto put = [&](std::uint32_t * where, __m128i some)
-        __attribute__((target("avx512f,avx512bw,avx512vbmi2,popcnt"), always_inline)) {
-      _mm512_storeu_si512(where, _mm512_add_epi32(block, _mm512_maskz_cvtepu8_epi32(0xffff, some)));
-    };
-    put(to, _mm512_maskz_extracti32x4_epi32(0xf, found_at, 0));
-    const int count = std::popcount(found);
-    if (count > 16) [[unlikely]] {
-      put(to + 16, _mm512_maskz_extracti32x4_epi32(0xf, found_at, 1));
-      put(to + 32, _mm512_maskz_extracti32x4_epi32(0xf, found_at, 2));
-      put(to + 48, _mm512_maskz_extracti32x4_epi32(0xf, found_at, 3));
-    }
-    to += count;
   }
   return find_last_ends(bytes, terminator, ends, to, at, scanned);
 }
@@ -327,7 +294,6 @@ void index_pairs(const TextLayout& layout, bool at_end, Index& index) {
 std::span<FindEnds* const> find_ends_kernels() {
   static const std::vector<FindEnds*> kernels = supported<FindEnds*>({
 #ifdef __x86_64__
-      {cpu_features().has_avx512_bytes, find_ends_by_mask},
       {cpu_features().has_avx2, find_ends_by_64},
 #endif
       {true, find_ends_portable},

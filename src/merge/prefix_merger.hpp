@@ -19,7 +19,6 @@
 
 #include "format/gather.hpp"
 #include "merge/front_merge.hpp"
-#include "merge/key_compactor.hpp"
 #include "merge/merged_records.hpp"
 #include "merge/nontemporal_copy.hpp"
 #include "merge/prefix_keys.hpp"
@@ -45,7 +44,6 @@ class PrefixMerger {
         merger_(kernel),
         sorter_(keys, kernel) {
     assert(!single_word_key_ || single_word_key_->offset + 8 <= keys.record_bytes());
-    if (text_) compactor_.emplace(*text_);
   }
 
   bool ascends(const Stretch& stretch) const {
@@ -74,9 +72,7 @@ class PrefixMerger {
     assert(text_ || !refs);
     merger_.reset(records, block.size());
     choose_word(block);
-    const bool compacted = text_ && !keys_.is_last(word_) && ties_often(block);
-    if (!(compacted ? read_compacted(block, records, visit) : read_block(block, visit)))
-      return false;
+    if (!read_block(block, visit)) return false;
     cursors_.clear();
     for (const Stretch& stretch : block) cursors_.push_back({stretch.records, stretch.records});
     if (refs) {
@@ -155,46 +151,6 @@ class PrefixMerger {
       if (!visits_first) visit(stretch);
     }
     return true;
-  }
-
-  // Gives the merger compacted key bits, for variable-length records whose keys no single word
-  // distinguishes well. Returns false if the records are out of order.
-  template <class Visit>
-  bool read_compacted(std::span<const Stretch> block, std::uint64_t records, Visit visit) {
-    compactor_->reset(records);
-    for (const Stretch& stretch : block) {
-      if (stretch.count == 0) continue;
-      if (!joins(stretch) || !share_words(stretch) || !compactor_->read(stretch, word_))
-        return false;
-      visit(stretch);
-    }
-    may_tie_ = !compactor_->choose_bits(63 - packing_.run_bits, packing_.run_bits);
-    packing_.shift = 1;  // marks bits as lost, so that equal words are sorted by word_ again
-    std::uint64_t at = 0;
-    for (std::size_t run = 0; run < block.size(); ++run) {
-      const std::uint64_t count = block[run].count;
-      if (count == 0) continue;
-      std::uint64_t first;
-      compactor_->put(at, 1, run, &first);
-      compactor_->put(
-          at, count, run,
-          reinterpret_cast<std::uint64_t*>(merger_.add(static_cast<Word>(first), count)));
-      at += count;
-    }
-    assert(at == records);
-    return true;
-  }
-
-  // Returns whether many records have equal words, by a sample of the longest run. The estimate
-  // grows with the number of runs, since a value that is frequent in one run is frequent in all.
-  bool ties_often(std::span<const Stretch> block) const {
-    const Stretch& longest = *std::ranges::max_element(block, {}, &Stretch::count);
-    std::array<std::uint64_t, batch> words;
-    const std::uint64_t count = std::min(longest.count, batch);
-    keys_.read(word_, longest.records, count, words.data());
-    std::uint64_t ties = 0;
-    for (std::uint64_t i = 1; i < count; ++i) ties += words[i] == words[i - 1];
-    return 4 * ties * block.size() >= count;
   }
 
   // Returns whether all records have the same words before word_. Ascending prefixes need no check:
@@ -455,7 +411,6 @@ class PrefixMerger {
   const std::optional<detail::SingleWordKey> single_word_key_;
   const TextWords* const text_;
   const bool streams_;
-  std::optional<KeyCompactor> compactor_;
   const WordKernel& kernel_;
   WordMerger merger_;
   RecordSorter sorter_;

@@ -23,16 +23,12 @@ void with_record_bytes(std::uint32_t bytes, Copy copy) {
   switch (bytes) {
     case 8:
       return copy(std::integral_constant<std::uint32_t, 8>{});
-    case 12:
-      return copy(std::integral_constant<std::uint32_t, 12>{});
     case 16:
       return copy(std::integral_constant<std::uint32_t, 16>{});
     case 24:
       return copy(std::integral_constant<std::uint32_t, 24>{});
     case 32:
       return copy(std::integral_constant<std::uint32_t, 32>{});
-    case 100:
-      return copy(std::integral_constant<std::uint32_t, 100>{});
     default:
       return copy(bytes);
   }
@@ -100,8 +96,7 @@ void BlockSorter::sort_words() {
   const std::uint64_t count = words_.size();
   std::uint32_t word = 0;
   for (;;) {
-    compactor_.reset(count);
-    compactor_.read_unordered(records_, count, word);
+    compactor_.read(records_, count, word);
     if (!compactor_.firsts_are_equal()) break;
     word = keys_.next_word(word, compactor_.first());
     if (word >= keys_.words()) break;
@@ -112,7 +107,7 @@ void BlockSorter::sort_words() {
     return;
   }
   const bool whole = compactor_.choose_bits(63 - position_bits_, position_bits_);
-  compactor_.put(0, count, 0, words_.data());
+  compactor_.put(words_);
   for (std::uint64_t i = 0; i < count; ++i) words_[i] |= i;
   const auto falls = [this](std::uint64_t a, std::uint64_t b) {
     return b >> position_bits_ < a >> position_bits_;

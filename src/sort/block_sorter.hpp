@@ -19,9 +19,9 @@
 
 #include "corank/algorithm/multiway_merge.hpp"
 #include "format/work_unit.hpp"
-#include "merge/key_compactor.hpp"
 #include "merge/prefix_merger.hpp"
 #include "merge/record_sort.hpp"
+#include "sort/key_compactor.hpp"
 #include "verify/fingerprint.hpp"
 
 namespace corank {

@@ -20,8 +20,6 @@ CpuFeatures find_features() {
   features.has_vaes = features.has_avx2 && __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) != 0 &&
                       (ecx & bit_VAES) != 0;
   features.has_avx512 = __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
-  features.has_avx512_bytes =
-      __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vbmi2");
   features.has_avx512_vp2intersect = __builtin_cpu_supports("avx512vp2intersect");
 #endif
 #ifdef __aarch64__

@@ -15,10 +15,9 @@ struct CpuFeatures {
   bool is_amd = false;
   bool is_intel = false;
   bool has_aes = false;
-  bool has_avx2 = false;          // with BMI and POPCNT
-  bool has_vaes = false;          // with AVX2
-  bool has_avx512 = false;        // with the extensions VL and DQ
-  bool has_avx512_bytes = false;  // with the extensions BW and VBMI2
+  bool has_avx2 = false;    // with BMI and POPCNT
+  bool has_vaes = false;    // with AVX2
+  bool has_avx512 = false;  // with the extensions VL and DQ
   bool has_avx512_vp2intersect = false;
   bool has_neon = false;
 };

@@ -1,15 +1,16 @@
 // Compacts key words to the bits that vary within a block.
 //
-// One 64-bit word then distinguishes longer strings. For each block, call reset(), read() for each
-// run, choose_bits(), and put(). Not thread-safe; a compactor reuses its memory.
+// One 64-bit word then distinguishes longer keys. For each block, call read(), choose_bits() and
+// put(). Not thread-safe; a compactor reuses its memory.
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "merge/prefix_keys.hpp"
-#include "merge/row_span.hpp"
 
 namespace corank {
 
@@ -21,21 +22,17 @@ class KeyCompactor {
   explicit KeyCompactor(const detail::KeyWords& keys)
       : keys_(keys), text_(dynamic_cast<const TextWords*>(&keys)) {}
 
-  // Starts a block of `records` records.
-  void reset(std::uint64_t records);
-  // Adds prefix references; all words before `word` must be equal in the whole block. Returns false
-  // if they are out of order.
-  bool read(const Stretch& entries, std::uint32_t word);
-  // Adds `count` records of any kind, in any order; all words before `word` must be equal.
-  void read_unordered(const std::byte* records, std::uint64_t count, std::uint32_t word);
-  // Returns whether the first words of all records, at least one, are equal.
+  // Starts a block of `count` records of any kind, at least one, in any order. All words before
+  // `word` must be equal.
+  void read(const std::byte* records, std::uint64_t count, std::uint32_t word);
+  // Returns whether the first words of all records are equal.
   bool firsts_are_equal() const;
   std::uint64_t first() const { return firsts_.front(); }  // first word of the first record
   // Chooses the first bits that vary within the block, at most `room` of them. The last one is
   // packed at bit `place`. Returns whether the chosen bits distinguish all keys of the block.
   bool choose_bits(unsigned room, unsigned place);
-  // Writes the chosen bits of `count` records from `first` on, OR-ed with `low`.
-  void put(std::uint64_t first, std::uint64_t count, std::uint64_t low, std::uint64_t* to) const;
+  // Writes the chosen bits of each record; the other bits are 0.
+  void put(std::span<std::uint64_t> to) const;
 
  private:
   // Adjacent chosen bits: they begin at bit `from` of a word and at bit `to` of the compacted word.
@@ -44,12 +41,9 @@ class KeyCompactor {
     std::uint64_t ones;
   };
 
-  bool ascend(const Stretch& entries, bool whole) const;
-
   const detail::KeyWords& keys_;
   const TextWords* text_;  // null for fixed-size records
-  std::uint64_t count_ = 0;
-  bool whole_ = true;  // no key has more than two words
+  bool whole_ = true;      // no key has more than two words
   std::vector<std::uint64_t> firsts_, seconds_;
   std::array<std::vector<BitGroup>, 2> groups_;
 };
