@@ -10,7 +10,7 @@
 #include "kernels/backend/cuda_backend.hpp"
 #include "kernels/backend/cuda_check.cuh"
 #include "kernels/backend/lane_pool.cuh"
-#include "kernels/backend/staging.cuh"
+#include "kernels/backend/unit_lane.cuh"
 #include "kernels/formats/text_backend.hpp"
 #include "kernels/formats/unit_kernels.cuh"
 #include "kernels/ops/device_operators.cuh"
@@ -18,31 +18,12 @@
 namespace corank {
 namespace {
 
-// The layout of the keys, its pieces on the device.
-struct RecordOrder {
-  explicit RecordOrder(const KeyEncoding& encoding) : layout(encoding.layout()) {
-    pieces = device_array<KeyPiece>(layout.pieces_count);
-    CORANK_CUDA(cudaMemcpy(pieces.get(), layout.pieces, layout.pieces_count * sizeof(KeyPiece),
-                           cudaMemcpyHostToDevice));
-    layout.pieces = pieces.get();
-  }
-  DeviceArray<KeyPiece> pieces;
-  KeyLayout layout;
-};
-
-// A lane for fixed-size records: the stream, and the memory on both sides, of one in-flight unit.
+// A lane for fixed-size records.
 template <int W>
-class RecordLane {
+class RecordLane : UnitLane {
  public:
-  using Order = RecordOrder;
-
-  RecordLane(const RecordOrder& order, const BackendConfig& config)
-      : layout_(order.layout),
-        unit_records_(config.unit_records),
-        look_(config.look),
-        stream_(make_stream()),
-        merged_(make_event(cudaEventBlockingSync | cudaEventDisableTiming)),
-        found_(pinned_array<Found>(1)) {
+  RecordLane(const DeviceOrder& order, const BackendConfig& config)
+      : UnitLane(config.look), layout_(order.layout), unit_records_(config.unit_records) {
     reserve_staging(std::min<std::uint64_t>(unit_records_, 4096));
     for (int side = 0; side < 2; ++side) {
       keys_[side] = device_array<typename Merged<W>::Key>(unit_records_);
@@ -53,7 +34,7 @@ class RecordLane {
     constexpr std::uint64_t runs = device::detail::max_fan_in + 1;
     for (std::uint64_t run = 0; run < runs; ++run) append_run(0, unit_records_ / runs);
     reserve_out();
-    if (config.operators && DeviceOperators::fits(*config.operators))
+    if (config.operators && fits_device(*config.operators))
       operators_.emplace(*config.operators, layout_, unit_records_);
   }
 
@@ -62,8 +43,7 @@ class RecordLane {
     describe(unit);
     reserve_out();
     unit_bytes_ = unit.bytes;
-    wait_for(stream_.get(), merged_.get(), [&] { enqueue(unit, output); });
-    Found found = found_[0];
+    Found found = run([&] { enqueue(unit, output); });
     found.last_offset = unit.bytes - layout_.record_bytes;
     return found;
   }
@@ -74,7 +54,7 @@ class RecordLane {
     wait_for(stream_.get(), merged_.get(), [&] {
       operated =
           operators_->download(output, look_, &staging_.found()->out_of_order, stream_.get());
-      if (!operated) download(output);
+      if (!operated) download(output, unit_bytes_);
     });
     return operated;
   }
@@ -101,17 +81,10 @@ class RecordLane {
   void reserve_staging(std::uint64_t segments) {
     staging_.reserve(segments, unit_records_ * layout_.record_bytes);
   }
-  // The output buffer doubles as temporary storage of the merge, since records are gathered after
-  // it.
   void reserve_out() {
     std::size_t bytes = 0;
     CORANK_CUDA(merge_located(nullptr, bytes, nullptr));
-    bytes = std::max<std::size_t>(bytes, unit_records_ * layout_.record_bytes);
-    if (bytes <= out_bytes_) return;
-    out_.reset();
-    out_bytes_ = 0;
-    out_ = device_array<std::byte>(bytes);
-    out_bytes_ = bytes;
+    out_.reserve(std::max<std::size_t>(bytes, unit_records_ * layout_.record_bytes));
   }
 
   void describe(const WorkUnit& unit) {
@@ -147,7 +120,7 @@ class RecordLane {
         staging_.segments(), segments, records, LocatedLess<W>{layout_, staged, nullptr},
         located(0), &found->out_of_order);
     check_launch("encode_records");
-    CORANK_CUDA(merge_located(out_.get(), out_bytes_, &found->out_of_order));
+    CORANK_CUDA(merge_located(out_.get(), out_.capacity(), &found->out_of_order));
     launch_gather<W>(staged, located(1), records, layout_.record_bytes, out_.get(),
                      &found->out_of_order, stream);
     check_launch("gather");
@@ -159,28 +132,12 @@ class RecordLane {
     if (operators_)
       operators_->enqueue(out_.get(), records, staging_.scratch(), stream);
     else
-      download(output);
-    CORANK_CUDA(
-        cudaMemcpyAsync(found_.get(), found, sizeof(Found), cudaMemcpyDeviceToHost, stream));
-  }
-
-  void download(std::byte* output) {
-    CORANK_CUDA(
-        cudaMemcpyAsync(output, out_.get(), unit_bytes_, cudaMemcpyDeviceToHost, stream_.get()));
+      download(output, unit.bytes);
   }
 
   KeyLayout layout_;
   std::uint64_t unit_records_;
-  bool look_;
-  std::vector<LocatedSequence<W>> runs_;  // of the unit
-
-  Stream stream_;
-  Event merged_;
-  PinnedArray<Found> found_;
-  Staging staging_;
-  std::size_t out_bytes_ = 0;
-  DeviceArray<std::byte> out_;
-  std::uint64_t unit_bytes_ = 0;
+  std::vector<LocatedSequence<W>> runs_;           // of the unit
   std::optional<DeviceOperatorRunner> operators_;  // absent if the device applies no chain
   // Located keys before and after the merge.
   DeviceArray<typename Merged<W>::Key> keys_[2];

@@ -15,7 +15,8 @@
 #include "backend/backend.hpp"
 #include "corank/error.hpp"
 #include "kernels/backend/cuda_check.cuh"
-#include "kernels/backend/staging.cuh"
+#include "kernels/backend/device_constants.cuh"
+#include "kernels/backend/unit_lane.cuh"
 #include "ops/merged_unit.hpp"
 #include "ops/operator_chain.hpp"
 #include "ops/unit_operators.hpp"
@@ -37,12 +38,10 @@ inline void touch(std::span<std::byte> memory, unsigned threads) {
 }
 
 // Merges units on lanes. A `Lane` provides:
-// - Lane::Order, the order of the records as kernels take it, made from a KeyEncoding;
-// - a constructor from an Order and the BackendConfig;
+// - a constructor from the DeviceOrder and the BackendConfig;
 // - Found merge(const WorkUnit&, std::byte* output), not called for units without records;
 // - std::optional<TileOutput> operate(std::byte* output), called next if there is an operator
-// chain.
-//   It returns nothing if the host must apply the chain to the records in `output`.
+//   chain. It returns nothing if the host must apply the chain to the records in `output`.
 template <class Lane>
 class DeviceBackend final : public Backend {
  public:
@@ -150,7 +149,7 @@ class DeviceBackend final : public Backend {
   bool look_;
   const OperatorChain* operators_;
   FingerprintSum fingerprint_;
-  typename Lane::Order order_;
+  DeviceOrder order_;
   std::vector<std::unique_ptr<Lane>> lanes_;
   std::mutex mutex_;
   std::condition_variable returned_;

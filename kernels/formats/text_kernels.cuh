@@ -160,14 +160,16 @@ __device__ inline StagedText staged_text(const TextLess& less, const PrefixRef& 
   return {static_cast<std::uint32_t>(entry.place), less.bytes(entry)};
 }
 
-__device__ inline bool passes(const TextTest& test, const TextLess& less, const PrefixRef& entry) {
+__device__ inline bool passes(const Test<TextLayout>& test, const TextLess& less,
+                              const PrefixRef& entry) {
   return passes(test, less.record(entry), less.bytes(entry));
 }
 
 // Flags the records that pass the filter; without groups, only those that are not tombstones.
 static __global__ void __launch_bounds__(block_threads)
-    flag_text_kept(TextLess less, const PrefixRef* merged, std::uint64_t records, TextTest where,
-                   TextTest buried, std::uint8_t* flags, TextOperatorCounts* found) {
+    flag_text_kept(TextLess less, const PrefixRef* merged, std::uint64_t records,
+                   Test<TextLayout> where, Test<TextLayout> buried, std::uint8_t* flags,
+                   TextOperatorCounts* found) {
   const std::uint64_t i = std::uint64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (i >= records) return;
   flags[i] = 0;
@@ -193,7 +195,7 @@ static __global__ void __launch_bounds__(block_threads)
 // groups whose resulting record is not a tombstone.
 static __global__ void __launch_bounds__(block_threads)
     settle_text_groups(TextLess less, const PrefixRef* settled, std::uint64_t records,
-                       TextTest buried, std::uint8_t* flags, TextOperatorCounts* found) {
+                       Test<TextLayout> buried, std::uint8_t* flags, TextOperatorCounts* found) {
   const std::uint64_t g = std::uint64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (g >= records) return;
   flags[g] = 0;

@@ -14,81 +14,36 @@
 
 #include "kernels/backend/cuda_check.cuh"
 #include "kernels/backend/staging.cuh"
+#include "kernels/ops/device_chain.cuh"
 #include "kernels/ops/operator_kernels.cuh"
 #include "ops/merged_unit.hpp"
 #include "ops/operator_chain.hpp"
 
 namespace corank {
 
-// An operator chain as kernels take it. Owns the device memory that its pieces, values and tables
-// are in.
-class DeviceOperators {
-  std::vector<DeviceArray<std::byte>> memory_;  // memory that the other members point to
+// Returns the reductions of a chain. The constants must outlive them.
+inline Reductions device_reductions(const FieldReductions& reductions, DeviceConstants& constants) {
+  using enum Reduction::Operation;
+  std::vector<ReducedColumn> columns;
+  bool loops = false;
+  for (const FieldReductions::Column& column : reductions.columns()) {
+    const Field& field = column.field;
+    loops |= column.operation == sum || column.operation == min || column.operation == max;
+    columns.push_back({column.operation, field.offset, field.bytes,
+                       field.kind == FieldKind::signed_integer, field.big_endian,
+                       constants.upload(column.ordered.layout())});
+  }
+  return {constants.upload(std::span<const ReducedColumn>(columns)),
+          static_cast<std::uint32_t>(columns.size()), reductions.overflow(), loops};
+}
 
- public:
-  // Returns whether devices support the whole chain. Sums of floating-point fields, which are
-  // exact, and set operations, which ask for the run of each record, are the host's.
-  static bool fits(const OperatorChain& chain) {
-    const auto fits = [](const RowFilter* filter) {
-      return !filter || filter->steps().size() <= max_test_steps;
-    };
-    // Without groups the device cannot tell whether the filter or the tombstone dropped a record.
-    return !chain.set_operation() && !chain.has_bounds() &&
-           (chain.groups() || !chain.where() || !chain.dropped()) && fits(chain.where()) &&
-           fits(chain.dropped()) &&
-           std::ranges::none_of(chain.reductions().columns(),
-                                [](const FieldReductions::Column& column) {
-                                  return column.operation == Reduction::Operation::sum &&
-                                         column.field.kind == FieldKind::floating;
-                                });
-  }
-
-  explicit DeviceOperators(const OperatorChain& chain)
-      : where(test_of(chain.where())), dropped(test_of(chain.dropped())) {
-    using enum Reduction::Operation;
-    std::vector<ReducedColumn> columns;
-    reductions.overflow = chain.reductions().overflow();
-    reductions.loops = false;
-    for (const FieldReductions::Column& column : chain.reductions().columns()) {
-      const Field& field = column.field;
-      reductions.loops |=
-          column.operation == sum || column.operation == min || column.operation == max;
-      columns.push_back({column.operation, field.offset, field.bytes,
-                         field.kind == FieldKind::signed_integer, field.big_endian,
-                         uploaded(column.ordered.layout())});
-    }
-    reductions.columns = upload(std::span<const ReducedColumn>(columns));
-    reductions.count = static_cast<std::uint32_t>(columns.size());
-    std::vector<std::uint32_t> bytes;
-    if (chain.projection()) bytes = chain.projection()->source_bytes();
-    byte_of = bytes.empty() ? nullptr : upload(std::span<const std::uint32_t>(bytes));
-  }
-
-  Test where, dropped;
-  Reductions reductions{};
-  const std::uint32_t* byte_of;  // table of gather_fields; null: records are emitted whole
-
- private:
-  template <class T>
-  const T* upload(std::span<const T> values) {
-    const std::uint64_t bytes = values.size() * sizeof(T);
-    memory_.push_back(device_array<std::byte>(std::max<std::uint64_t>(bytes, 1)));
-    CORANK_CUDA(cudaMemcpy(memory_.back().get(), values.data(), bytes, cudaMemcpyHostToDevice));
-    return reinterpret_cast<const T*>(memory_.back().get());
-  }
-  KeyLayout uploaded(KeyLayout layout) {
-    layout.pieces = upload(std::span(layout.pieces, layout.pieces_count));
-    return layout;
-  }
-  Test test_of(const RowFilter* filter) {
-    std::vector<TestStep> steps;
-    if (filter)
-      for (const RowFilter::Step& step : filter->steps())
-        steps.push_back({step.operation, step.with ? uploaded(step.with->layout()) : KeyLayout{},
-                         step.with ? upload(step.with->record()) : nullptr});
-    return {upload(std::span<const TestStep>(steps)), static_cast<std::uint32_t>(steps.size())};
-  }
-};
+// Returns the table of gather_fields; null if records are emitted whole.
+inline const std::uint32_t* device_source_bytes(const Projection* projection,
+                                                DeviceConstants& constants) {
+  const std::vector<std::uint32_t> bytes =
+      projection ? projection->source_bytes() : std::vector<std::uint32_t>();
+  return bytes.empty() ? nullptr : constants.upload(std::span<const std::uint32_t>(bytes));
+}
 
 struct Multiple {
   std::uint32_t of;
@@ -109,7 +64,9 @@ class DeviceOperatorRunner {
                        std::uint64_t unit_records)
       : chain_(chain),
         layout_(layout),
-        device_(chain),
+        tests_(chain, constants_),
+        reductions_(device_reductions(chain.reductions(), constants_)),
+        byte_of_(device_source_bytes(chain.projection(), constants_)),
         flags_(device_array<std::uint8_t>(unit_records)),
         kept_(device_array<std::uint32_t>(unit_records)),
         starts_(device_array<std::uint32_t>(unit_records)),
@@ -137,9 +94,9 @@ class DeviceOperatorRunner {
     records_ = records;
     reduced_ = scratch;
     CORANK_CUDA(cudaMemsetAsync(found_.get(), 0, sizeof(OperatorCounts), stream));
-    flag_kept<<<blocks, block_threads, 0, stream>>>(merged, record_bytes, records, device_.where,
-                                                    chain_.groups() ? Test{} : device_.dropped,
-                                                    flags_.get());
+    flag_kept<<<blocks, block_threads, 0, stream>>>(
+        merged, record_bytes, records, tests_.where,
+        chain_.groups() ? Test<KeyLayout>{} : tests_.dropped, flags_.get());
     check_launch("flag_kept");
     OperatorCounts* const found = found_.get();
     CORANK_CUDA(select(select_memory_.get(), select_bytes_, multiples(record_bytes), kept_.get(),
@@ -151,8 +108,8 @@ class DeviceOperatorRunner {
       CORANK_CUDA(select(select_memory_.get(), select_bytes_, multiples(1), starts_.get(),
                          &found->groups, records, stream));
       settle_groups<<<blocks, block_threads, 0, stream>>>(
-          merged, record_bytes, records, kept_.get(), starts_.get(), chain_.on_equal(),
-          device_.reductions, device_.dropped, scratch, places_.get(), flags_.get(), found);
+          merged, record_bytes, records, kept_.get(), starts_.get(), chain_.on_equal(), reductions_,
+          tests_.dropped, scratch, places_.get(), flags_.get(), found);
       check_launch("settle_groups");
       CORANK_CUDA(select(select_memory_.get(), select_bytes_, places_.get(), starts_.get(),
                          &found->outgoing, records, stream));
@@ -186,12 +143,12 @@ class DeviceOperatorRunner {
     std::uint32_t* const places = chain_.groups() ? starts_.get() : kept_.get();
     const std::uint64_t outgoing = chain_.groups() ? found.outgoing : found.kept;
     const std::uint32_t output_bytes = chain_.output_bytes();
-    if (!device_.byte_of) {
+    if (!byte_of_) {
       gather_whole(from, places, outgoing);
     } else if (outgoing != 0) {
       gather_fields<<<static_cast<unsigned>(divide_up(outgoing * output_bytes, block_threads)),
-                      block_threads, 0, stream>>>(from, places, outgoing, device_.byte_of,
-                                                  output_bytes, to);
+                      block_threads, 0, stream>>>(from, places, outgoing, byte_of_, output_bytes,
+                                                  to);
       check_launch("gather_fields");
       to += outgoing * output_bytes;
     }
@@ -263,7 +220,10 @@ class DeviceOperatorRunner {
 
   const OperatorChain& chain_;
   KeyLayout layout_;
-  DeviceOperators device_;
+  DeviceConstants constants_;
+  DeviceTests<KeyLayout> tests_;
+  Reductions reductions_;
+  const std::uint32_t* byte_of_;
   DeviceArray<std::uint8_t> flags_;
   DeviceArray<std::uint32_t> kept_;
   DeviceArray<std::uint32_t> starts_;  // starts of groups in kept_; then emitted places

@@ -13,8 +13,9 @@
 #include <vector>
 
 #include "kernels/backend/cuda_check.cuh"
-#include "kernels/backend/staging.cuh"
+#include "kernels/backend/unit_lane.cuh"
 #include "kernels/formats/text_kernels.cuh"
+#include "kernels/ops/device_chain.cuh"
 #include "ops/merged_unit.hpp"
 #include "ops/operator_chain.hpp"
 
@@ -39,89 +40,24 @@ inline void gather_texts(const TextLess& less, const PrefixRef* entries, const s
   check_launch("gather_text");
 }
 
-// A chain of operators on variable-length records as kernels take it. Owns the device memory that
-// it points to.
-class DeviceTextOperators {
-  std::vector<DeviceArray<std::byte>> memory_;
-
- public:
-  // Returns whether devices support the whole chain. The host does set operations, which ask for
-  // the run of each record, bounds that the runs were not cut by, and decimal fractions.
-  static bool fits(const OperatorChain& chain) {
-    if (chain.set_operation() || chain.has_bounds()) return false;
-    // Without groups the device cannot tell whether the filter or the tombstone dropped a record.
-    if (!chain.groups() && chain.where() && chain.dropped()) return false;
-    return fits(chain.where()) && fits(chain.dropped());
-  }
-
-  explicit DeviceTextOperators(const OperatorChain& chain) {
-    where = test_of(chain.where());
-    dropped = test_of(chain.dropped());
-    if (chain.projection()) selected = uploaded(*chain.projection()->columns());
-  }
-
-  TextTest where, dropped;
-  TextLayout selected{};  // without columns: records are emitted whole
-
- private:
-  template <class T>
-  const T* upload(const T* values, std::uint64_t count) {
-    memory_.push_back(device_array<std::byte>(std::max<std::uint64_t>(count * sizeof(T), 1)));
-    CORANK_CUDA(
-        cudaMemcpy(memory_.back().get(), values, count * sizeof(T), cudaMemcpyHostToDevice));
-    return reinterpret_cast<const T*>(memory_.back().get());
-  }
-  TextLayout uploaded(TextLayout layout) {
-    layout.columns = upload(layout.columns, layout.columns_count);
-    return layout;
-  }
-  static bool fits(const RowFilter* filter) {
-    return !filter || (filter->steps().size() <= max_test_steps &&
-                       std::ranges::all_of(filter->steps(), [](const RowFilter::Step& step) {
-                         return !step.with || device_comparable(*step.with->layout().text);
-                       }));
-  }
-  TextTest test_of(const RowFilter* filter) {
-    std::vector<TextTestStep> steps;
-    if (filter)
-      for (const RowFilter::Step& step : filter->steps()) {
-        TextTestStep& made = steps.emplace_back(TextTestStep{step.operation, {}, nullptr, 0});
-        if (!step.with) continue;
-        const auto value = step.with->record();
-        made.column = uploaded(*step.with->layout().text);
-        made.value = upload(value.data(), value.size());
-        made.value_bytes = value.size();
-      }
-    return {upload(steps.data(), steps.size()), static_cast<std::uint32_t>(steps.size())};
-  }
-};
-
 // Buffers and steps that apply the chain to one unit at a time.
 class DeviceTextOperatorRunner {
  public:
   explicit DeviceTextOperatorRunner(const OperatorChain& chain)
       : chain_(chain),
-        device_(chain),
+        tests_(chain, constants_),
+        selected_(chain.projection() ? constants_.upload(*chain.projection()->columns())
+                                     : TextLayout{}),
         found_(device_array<TextOperatorCounts>(1)),
         host_found_(pinned_array<TextOperatorCounts>(1)) {}
 
   // Reserves memory for units of `records` records and `unit_bytes` bytes.
   void reserve(std::uint64_t records, std::uint64_t unit_bytes) {
-    if (records > records_capacity_) {
-      records_capacity_ = 0;
-      flags_.reset();
-      flags_ = device_array<std::uint8_t>(records);
-      records_capacity_ = records;
-    }
+    flags_.reserve(records);
     std::size_t for_select = 0, for_ends = 0;
     CORANK_CUDA(select(nullptr, for_select, nullptr, nullptr, nullptr, records, nullptr));
     CORANK_CUDA(find_text_ends(nullptr, for_ends, {}, nullptr, records, nullptr));
-    const std::size_t bytes = std::max({for_select, for_ends, round_up(unit_bytes, sizeof(uint4))});
-    if (bytes <= out_bytes_) return;
-    out_bytes_ = 0;
-    out_.reset();
-    out_ = device_array<std::byte>(bytes);
-    out_bytes_ = bytes;
+    out_.reserve(std::max({for_select, for_ends, round_up(unit_bytes, sizeof(uint4))}));
   }
 
   // Enqueues the kernels that find the records to emit. Writes their prefix references to
@@ -136,11 +72,11 @@ class DeviceTextOperatorRunner {
     records_ = records;
     CORANK_CUDA(cudaMemsetAsync(found, 0, sizeof(TextOperatorCounts), stream));
     flag_text_kept<<<blocks, block_threads, 0, stream>>>(
-        less, merged, records, device_.where, chain_.groups() ? TextTest{} : device_.dropped,
+        less, merged, records, tests_.where, chain_.groups() ? Test<TextLayout>{} : tests_.dropped,
         flags_.get(), found);
     check_launch("flag_text_kept");
     const auto select_flagged = [&](const PrefixRef* from, PrefixRef* to, std::uint64_t* count) {
-      CORANK_CUDA(select(out_.get(), out_bytes_, from, to, count, records, stream));
+      CORANK_CUDA(select(out_.get(), out_.capacity(), from, to, count, records, stream));
     };
     select_flagged(merged, scratch, &found->kept);
     if (chain_.groups()) {
@@ -148,14 +84,14 @@ class DeviceTextOperatorRunner {
           less, scratch, records, chain_.on_equal() == OnEqual::last, flags_.get(), found);
       check_launch("flag_text_groups");
       select_flagged(scratch, merged, &found->groups);
-      settle_text_groups<<<blocks, block_threads, 0, stream>>>(
-          less, merged, records, device_.dropped, flags_.get(), found);
+      settle_text_groups<<<blocks, block_threads, 0, stream>>>(less, merged, records,
+                                                               tests_.dropped, flags_.get(), found);
       check_launch("settle_text_groups");
       select_flagged(merged, scratch, &found->outgoing);
     }
-    const EntryBytes outgoing_bytes{
-        less, scratch, chain_.groups() ? &found->outgoing : &found->kept, device_.selected};
-    CORANK_CUDA(find_text_ends(out_.get(), out_bytes_, outgoing_bytes, ends, records, stream));
+    const EntryBytes outgoing_bytes{less, scratch,
+                                    chain_.groups() ? &found->outgoing : &found->kept, selected_};
+    CORANK_CUDA(find_text_ends(out_.get(), out_.capacity(), outgoing_bytes, ends, records, stream));
     see_outgoing_bytes<<<1, 1, 0, stream>>>(ends, records, found);
     check_launch("see_outgoing_bytes");
     CORANK_CUDA(cudaMemcpyAsync(host_found_.get(), found, sizeof(TextOperatorCounts),
@@ -174,8 +110,7 @@ class DeviceTextOperatorRunner {
     const std::uint64_t outgoing = chain_.groups() ? found.outgoing : found.kept;
     // A projected record has a delimiter for each column that it lacks, so the output may be longer
     // than the input; the host applies the chain then.
-    if (device_.selected.columns_count != 0 && found.outgoing_bytes > unit_bytes)
-      return std::nullopt;
+    if (selected_.columns_count != 0 && found.outgoing_bytes > unit_bytes) return std::nullopt;
     check(found, outgoing, unit_bytes, staged_bytes);
     TileOutput tile;
     std::vector<std::byte> head, tail, first, last;
@@ -195,12 +130,11 @@ class DeviceTextOperatorRunner {
         bring(found.last, last);
       }
       if (outgoing == 0) return;
-      if (device_.selected.columns_count == 0) {
+      if (selected_.columns_count == 0) {
         gather_texts(less, outgoing_, ends_, outgoing, found.outgoing_bytes, out_.get(), stream);
       } else {
         put_text_columns<<<static_cast<unsigned>(divide_up(outgoing, block_threads)), block_threads,
-                           0, stream>>>(less, outgoing_, ends_, outgoing, device_.selected,
-                                        out_.get());
+                           0, stream>>>(less, outgoing_, ends_, outgoing, selected_, out_.get());
         check_launch("put_text_columns");
       }
       if (look) {
@@ -253,14 +187,13 @@ class DeviceTextOperatorRunner {
   }
 
   const OperatorChain& chain_;
-  DeviceTextOperators device_;
+  DeviceConstants constants_;
+  DeviceTests<TextLayout> tests_;
+  TextLayout selected_;  // without columns: records are emitted whole
   DeviceArray<TextOperatorCounts> found_;
   PinnedArray<TextOperatorCounts> host_found_;
-  std::uint64_t records_capacity_ = 0;
-  DeviceArray<std::uint8_t> flags_;
-  // Output buffer; before that, temporary storage.
-  std::size_t out_bytes_ = 0;
-  DeviceArray<std::byte> out_;
+  GrowingArray<std::uint8_t> flags_;
+  GrowingArray<std::byte> out_;  // output buffer; before that, temporary storage
   // The current unit.
   const PrefixRef* outgoing_ = nullptr;
   const std::uint64_t* ends_ = nullptr;

@@ -30,11 +30,12 @@ constexpr std::uint64_t max_group_records = 1024;  // longer groups are left to 
 // Flags the records that pass the filter; without groups, only those that are not tombstones.
 static __global__ void __launch_bounds__(block_threads)
     flag_kept(const std::byte* merged, std::uint32_t record_bytes, std::uint64_t records,
-              Test where, Test buried, std::uint8_t* flags) {
+              Test<KeyLayout> where, Test<KeyLayout> buried, std::uint8_t* flags) {
   const std::uint64_t i = std::uint64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (i >= records) return;
   const std::byte* const record = merged + i * record_bytes;
-  flags[i] = passes(where, record) && !(buried.count != 0 && passes(buried, record));
+  flags[i] = passes(where, record, record_bytes) &&
+             !(buried.count != 0 && passes(buried, record, record_bytes));
 }
 
 // Flags the kept records that begin a group.
@@ -53,8 +54,8 @@ static __global__ void __launch_bounds__(block_threads)
 static __global__ void __launch_bounds__(block_threads)
     settle_groups(const std::byte* merged, std::uint32_t record_bytes, std::uint64_t records,
                   const std::uint32_t* kept, const std::uint32_t* starts, OnEqual on_equal,
-                  Reductions reductions, Test buried, std::byte* reduced, std::uint32_t* places,
-                  std::uint8_t* flags, OperatorCounts* found) {
+                  Reductions reductions, Test<KeyLayout> buried, std::byte* reduced,
+                  std::uint32_t* places, std::uint8_t* flags, OperatorCounts* found) {
   const std::uint64_t g = std::uint64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (g >= records) return;
   flags[g] = 0;
@@ -83,7 +84,7 @@ static __global__ void __launch_bounds__(block_threads)
     }
     settled = record;
   }
-  flags[g] = buried.count == 0 || !passes(buried, settled);
+  flags[g] = buried.count == 0 || !passes(buried, settled, record_bytes);
 }
 
 // Projects records: byte b of an emitted record is byte byte_of[b] of its source.

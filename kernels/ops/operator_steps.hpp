@@ -41,42 +41,38 @@ CORANK_HOST_DEVICE bool holds(const Step* steps, std::uint32_t count, OrderOf or
   return results & 1;
 }
 
-// A Condition::Step as kernels take it.
+// A Condition::Step as kernels take it. `Layout` is that of the records: KeyLayout for fixed-size
+// ones, else TextLayout.
+template <class Layout>
 struct TestStep {
-  Condition::Operation operation;
-  KeyLayout field;         // orders records by the field alone
-  const std::byte* value;  // a record that holds the value there
-};
-struct Test {
-  const TestStep* steps;
-  std::uint32_t count;  // 0: every record passes
-};
-
-// Returns whether the record satisfies the condition.
-CORANK_HOST_DEVICE inline bool passes(const Test& test, const std::byte* record) {
-  return holds(test.steps, test.count, [=](const TestStep& step) {
-    return record_less(step.field, step.value, record) -
-           record_less(step.field, record, step.value);
-  });
-}
-
-// A step of a condition on variable-length records, as kernels take it.
-struct TextTestStep {
   ConditionOperation operation;
-  TextLayout column;       // orders records by the column alone
+  Layout field;            // orders records by the field or column alone
   const std::byte* value;  // a record that holds the value there
   std::uint64_t value_bytes;
 };
-struct TextTest {
-  const TextTestStep* steps;
-  std::uint32_t count;
+template <class Layout>
+struct Test {
+  const TestStep<Layout>* steps;
+  std::uint32_t count;  // 0: every record passes
 };
 
-CORANK_HOST_DEVICE inline bool passes(const TextTest& test, const std::byte* record,
-                                      std::uint64_t bytes) {
-  return holds(test.steps, test.count, [=](const TextTestStep& step) {
-    return text_less(step.column, step.value, step.value_bytes, record, bytes) -
-           text_less(step.column, record, bytes, step.value, step.value_bytes);
+CORANK_HOST_DEVICE inline bool is_less(const KeyLayout& layout, const std::byte* a, std::uint64_t,
+                                       const std::byte* b, std::uint64_t) {
+  return record_less(layout, a, b);
+}
+CORANK_HOST_DEVICE inline bool is_less(const TextLayout& layout, const std::byte* a,
+                                       std::uint64_t a_bytes, const std::byte* b,
+                                       std::uint64_t b_bytes) {
+  return text_less(layout, a, a_bytes, b, b_bytes);
+}
+
+// Returns whether the record satisfies the condition.
+template <class Layout>
+CORANK_HOST_DEVICE bool passes(const Test<Layout>& test, const std::byte* record,
+                               std::uint64_t bytes) {
+  return holds(test.steps, test.count, [=](const TestStep<Layout>& step) {
+    return is_less(step.field, step.value, step.value_bytes, record, bytes) -
+           is_less(step.field, record, bytes, step.value, step.value_bytes);
   });
 }
 

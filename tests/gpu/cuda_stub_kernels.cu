@@ -206,8 +206,8 @@ Work look_at_text_work(const Arguments& given) {
 }
 
 Work flag_text_kept_work(const Arguments& given, Unit& unit) {
-  return [&unit, less = given.get<TextLess>(0), where = given.get<TextTest>(3),
-          buried = given.get<TextTest>(4), found = given.get<TextOperatorCounts*>(6)] {
+  return [&unit, less = given.get<TextLess>(0), where = given.get<Test<TextLayout>>(3),
+          buried = given.get<Test<TextLayout>>(4), found = given.get<TextOperatorCounts*>(6)] {
     if (*less.out_of_order != in_order) return;
     unit.flagged = unit.shaped = true;
     for (const auto text : unit.texts)
@@ -224,7 +224,7 @@ Work flag_text_groups_work(const Arguments& given, Unit& unit) {
 }
 
 Work settle_text_groups_work(const Arguments& given, Unit& unit) {
-  return [&unit, less = given.get<TextLess>(0), buried = given.get<TextTest>(3),
+  return [&unit, less = given.get<TextLess>(0), buried = given.get<Test<TextLayout>>(3),
           found = given.get<TextOperatorCounts*>(5)] {
     std::vector<std::span<const std::byte>> settled;
     std::span<const std::byte> before;
@@ -304,12 +304,13 @@ Work look_at_shaped_text_work(const Arguments& given) {
 
 Work flag_kept_work(const Arguments& given, Unit& unit) {
   return [&unit, merged = given.get<const std::byte*>(0), bytes = given.get<std::uint32_t>(1),
-          records = given.get<Count>(2), where = given.get<Test>(3), buried = given.get<Test>(4)] {
+          records = given.get<Count>(2), where = given.get<Test<KeyLayout>>(3),
+          buried = given.get<Test<KeyLayout>>(4)] {
     unit.kept.clear();
     unit.flagged = true;
     for (std::uint32_t i = 0; i < records; ++i) {
       const std::byte* const record = merged + i * bytes;
-      if (passes(where, record) && !(buried.count != 0 && passes(buried, record)))
+      if (passes(where, record, bytes) && !(buried.count != 0 && passes(buried, record, bytes)))
         unit.kept.push_back(i * bytes);
     }
   };
@@ -340,7 +341,7 @@ Work settle_groups_work(const Arguments& given, Unit& unit) {
   return [&unit, merged = given.get<const std::byte*>(0), bytes = given.get<std::uint32_t>(1),
           starts = const_cast<std::uint32_t*>(given.get<const std::uint32_t*>(4)),
           on_equal = given.get<OnEqual>(5), reductions = given.get<Reductions>(6),
-          buried = given.get<Test>(7), reduced = given.get<std::byte*>(8),
+          buried = given.get<Test<KeyLayout>>(7), reduced = given.get<std::byte*>(8),
           found = given.get<OperatorCounts*>(11)] {
     const std::vector<std::uint32_t>& kept = unit.kept;
     std::vector<Count> begins;
@@ -366,7 +367,7 @@ Work settle_groups_work(const Arguments& given, Unit& unit) {
                           reduced + place))
           found->is_for_host = 1;
       }
-      if (buried.count == 0 || !passes(buried, settled)) starts[found->outgoing++] = place;
+      if (buried.count == 0 || !passes(buried, settled, bytes)) starts[found->outgoing++] = place;
     }
   };
 }

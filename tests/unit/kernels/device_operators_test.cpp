@@ -19,11 +19,18 @@ using namespace corank::test;
 
 namespace {
 
-std::vector<TestStep> steps_of(const RowFilter& filter) {
-  std::vector<TestStep> steps;
-  for (const RowFilter::Step& step : filter.steps())
-    steps.push_back({step.operation, step.with ? step.with->layout() : KeyLayout{},
-                     step.with ? step.with->record().data() : nullptr});
+// Returns the steps of a filter; layout_of(bound) returns the layout of its comparisons.
+template <class Layout, class LayoutOf>
+std::vector<TestStep<Layout>> steps_of(const RowFilter& filter, LayoutOf layout_of) {
+  std::vector<TestStep<Layout>> steps;
+  for (const RowFilter::Step& step : filter.steps()) {
+    if (!step.with) {
+      steps.push_back({step.operation, {}, nullptr, 0});
+      continue;
+    }
+    const auto value = step.with->record();
+    steps.push_back({step.operation, layout_of(*step.with), value.data(), value.size()});
+  }
   return steps;
 }
 
@@ -40,13 +47,15 @@ TEST_CASE("a thread finds the records that fulfil a condition", "[device]") {
     Query query;
     query.where = parse_where(text);
     const std::optional<RowFilter> filter = make_fixed_format(schema, {})->filter(query);
-    const auto steps = steps_of(*filter);
+    const auto steps =
+        steps_of<KeyLayout>(*filter, [](const RowBound& bound) { return bound.layout(); });
+    const Test<KeyLayout> test{steps.data(), static_cast<std::uint32_t>(steps.size())};
     std::vector<RowFilter::Mask> scratch;
     const RowFilter::Mask& expected = filter->test({records.data(), RowFilter::max_rows}, scratch);
     std::uint64_t differing = 0;
     for (std::uint64_t i = 0; i < RowFilter::max_rows; ++i)
-      differing += passes({steps.data(), static_cast<std::uint32_t>(steps.size())},
-                          records.data() + i * schema.record_bytes) != (expected[i] != 0);
+      differing += passes(test, records.data() + i * schema.record_bytes, schema.record_bytes) !=
+                   (expected[i] != 0);
     CAPTURE(text);
     CHECK(differing == 0);
   }
@@ -66,16 +75,9 @@ TEST_CASE("a thread finds the lines that fulfil a condition", "[device]") {
       Query query;
       query.where = parse_where(text);
       const std::optional<RowFilter> filter = make_variable_format(format, "")->filter(query);
-      std::vector<TextTestStep> steps;
-      for (const RowFilter::Step& step : filter->steps()) {
-        if (!step.with) {
-          steps.push_back({step.operation, {}, nullptr, 0});
-          continue;
-        }
-        const auto value = step.with->record();
-        steps.push_back({step.operation, *step.with->layout().text, value.data(), value.size()});
-      }
-      const TextTest test{steps.data(), static_cast<std::uint32_t>(steps.size())};
+      const auto steps =
+          steps_of<TextLayout>(*filter, [](const RowBound& bound) { return *bound.layout().text; });
+      const Test<TextLayout> test{steps.data(), static_cast<std::uint32_t>(steps.size())};
       std::vector<RowFilter::Mask> scratch;
       for (int i = 0; i < 1'000; ++i) {
         const auto word = [&](std::string_view alphabet) {
