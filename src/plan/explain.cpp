@@ -41,6 +41,19 @@ std::string pass_text(const Plan& plan, std::size_t number) {
                             size_text(pass.bytes), pass.output);
 }
 
+// Returns the stage that the others will probably wait for. A codec is slower than all of them;
+// else the bytes are moved more slowly than they are merged.
+std::string expected_bound(const Plan& plan) {
+  if (!plan.compression.empty()) return "compressing";
+  if (plan.reading == "streamed") return "pipes or decompressing";
+  std::uint64_t moved_bytes = 0;
+  for (const PlannedPass& pass : plan.passes) moved_bytes += 2 * pass.bytes;
+  if (plan.has_direct_output || plan.reading == "direct")
+    return fmt::format("the disk, which reads and writes {}", size_text(moved_bytes));
+  if (plan.reading == "memory" || plan.num_partitions > 1) return "memory bandwidth";
+  return "writing one file; several parts are written faster";
+}
+
 }  // namespace
 
 std::string explain(const Plan& plan) {
@@ -74,6 +87,7 @@ std::string explain(const Plan& plan) {
                             plan.compression.empty() ? "" : ", compressed by " + plan.compression));
   line("verify", plan.is_verified ? "order, and that all records were written" : "nothing");
   line("memory", fmt::format("{} for buffers", size_text(plan.memory_bytes)));
+  line("bound", "probably " + expected_bound(plan));
   return text;
 }
 

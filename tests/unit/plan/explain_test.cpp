@@ -49,7 +49,8 @@ TEST_CASE("a plan says what a merge does", "[plan]") {
         "  operators  none\n"
         "  write      1 partition\n"
         "  verify     order, and that all records were written\n"
-        "  memory     64.0 MiB for buffers\n");
+        "  memory     64.0 MiB for buffers\n"
+        "  bound      probably writing one file; several parts are written faster\n");
   CHECK(!std::filesystem::exists("out.bin"));
 }
 
@@ -63,6 +64,7 @@ TEST_CASE("a plan has the operators in their order", "[plan]") {
   const std::string text = explain_merge(runs, folder / "out.zst", options);
   CHECK(text.find("operators  filter, last of equal keys, limit\n") != std::string::npos);
   CHECK(text.find("1 partition, compressed by zst\n") != std::string::npos);
+  CHECK(text.find("bound      probably compressing\n") != std::string::npos);
 }
 
 TEST_CASE("a plan has the passes that the merge then runs", "[plan]") {
@@ -83,7 +85,9 @@ TEST_CASE("a plan of parts has partitions, and is refused as the merge is", "[pl
   const auto runs = write_runs(folder, 2, 1000);
   Options options = plain_options();
   options.parts = 4;
-  CHECK(explain_merge(runs, folder / "parts", options).find("4 partitions\n") != std::string::npos);
+  const std::string text = explain_merge(runs, folder / "parts", options);
+  CHECK(text.find("4 partitions\n") != std::string::npos);
+  CHECK(text.find("bound      probably memory bandwidth\n") != std::string::npos);
   CHECK(!std::filesystem::exists(folder / "parts"));
   options.memory_bytes = 1;
   CHECK_THROWS_AS(explain_merge(runs, folder / "parts", options), Error);
