@@ -23,7 +23,7 @@ template <int W>
 class RecordLane : UnitLane {
  public:
   RecordLane(const DeviceOrder& order, const BackendConfig& config)
-      : UnitLane(config.look), layout_(order.layout), unit_records_(config.unit_records) {
+      : UnitLane(config.verify), layout_(order.layout), unit_records_(config.unit_records) {
     reserve_staging(std::min<std::uint64_t>(unit_records_, 4096));
     for (int side = 0; side < 2; ++side) {
       keys_[side] = device_array<typename Merged<W>::Key>(unit_records_);
@@ -53,7 +53,7 @@ class RecordLane : UnitLane {
     if (!operators_) return operated;
     wait_for(stream_.get(), merged_.get(), [&] {
       operated =
-          operators_->download(output, look_, &staging_.found()->out_of_order, stream_.get());
+          operators_->download(output, verify_, &staging_.found()->out_of_order, stream_.get());
       if (!operated) download(output, unit_bytes_);
     });
     return operated;
@@ -108,13 +108,13 @@ class RecordLane : UnitLane {
     Found* const found = staging_.found();
     const std::byte* const staged = staging_.bytes();
 
-    const unsigned lanes = look_lanes(layout_.record_bytes);
-    const unsigned look_grid = look_blocks(records, lanes);
+    const unsigned lanes = verify_lanes(layout_.record_bytes);
+    const unsigned verify_grid = verify_blocks(records, lanes);
     // Fingerprint the input before anything else reads it.
-    if (look_ && !unit.segments.front().chunk->fingerprint) {
-      look_at_staged<<<look_grid, block_threads, 0, stream>>>(
+    if (verify_ && !unit.segments.front().chunk->fingerprint) {
+      verify_staged<<<verify_grid, block_threads, 0, stream>>>(
           staging_.segments(), segments, records, layout_.record_bytes, lanes, staged, found);
-      check_launch("look_at_staged");
+      check_launch("verify_staged");
     }
     encode_records<W><<<divide_up(records, block_threads), block_threads, 0, stream>>>(
         staging_.segments(), segments, records, LocatedLess<W>{layout_, staged, nullptr},
@@ -124,10 +124,10 @@ class RecordLane : UnitLane {
     launch_gather<W>(staged, located(1), records, layout_.record_bytes, out_.get(),
                      &found->out_of_order, stream);
     check_launch("gather");
-    if (look_) {
-      look_at_merged<W>
-          <<<look_grid, block_threads, 0, stream>>>(out_.get(), records, layout_, lanes, found);
-      check_launch("look_at_merged");
+    if (verify_) {
+      verify_merged<W>
+          <<<verify_grid, block_threads, 0, stream>>>(out_.get(), records, layout_, lanes, found);
+      check_launch("verify_merged");
     }
     if (operators_)
       operators_->enqueue(out_.get(), records, staging_.scratch(), stream);

@@ -49,7 +49,7 @@ class DeviceBackend final : public Backend {
       : device_(device),
         description_(std::move(description)),
         threads_(config.threads),
-        look_(config.look),
+        verify_(config.verify),
         operators_(config.operators),
         fingerprint_(config.fingerprint),
         order_((CORANK_CUDA(cudaSetDevice(device)), *config.encoding)) {
@@ -66,24 +66,24 @@ class DeviceBackend final : public Backend {
     const auto lane = lend();
     const Found found = lane->merge(unit, output);
     if (found.out_of_order != in_order) throw disorder_of(unit, found.out_of_order);
-    if (look_) check_merged(found);
+    if (verify_) check_merged(found);
     MergedUnit merged;
     if (!operators_) {
       merged.pieces = {{output, unit.bytes}};
-      if (look_) merged.proof = UnitProof{found.read, found.written, found.last_offset};
+      if (verify_) merged.proof = UnitProof{found.read, found.written, found.last_offset};
       return merged;
     }
     if (std::optional<TileOutput> operated = lane->operate(output)) {
-      if (look_) operated->left_out += found.written;
+      if (verify_) operated->left_out += found.written;
       merged.tiles.push_back(std::move(*operated));
     } else {
       merged = apply_to_unit(*operators_, unit, {output, unit.bytes}, fingerprint_);
     }
-    if (look_) merged.read = found.read;
+    if (verify_) merged.read = found.read;
     return merged;
   }
 
-  bool looks() const override { return look_; }
+  bool verifies() const override { return verify_; }
 
   PinMemory pin_memory() override {
     return [device = device_,
@@ -146,7 +146,7 @@ class DeviceBackend final : public Backend {
   int device_;
   std::string description_;
   unsigned threads_;
-  bool look_;
+  bool verify_;
   const OperatorChain* operators_;
   FingerprintSum fingerprint_;
   DeviceOrder order_;

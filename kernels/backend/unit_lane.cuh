@@ -33,8 +33,8 @@ class GrowingArray {
 // The stream, and the memory on both sides, of one in-flight unit.
 class UnitLane {
  protected:
-  explicit UnitLane(bool look)
-      : look_(look),
+  explicit UnitLane(bool verify)
+      : verify_(verify),
         stream_(make_stream()),
         merged_(make_event(cudaEventBlockingSync | cudaEventDisableTiming)),
         found_(pinned_array<Found>(1)) {}
@@ -55,7 +55,7 @@ class UnitLane {
         cudaMemcpyAsync(output, out_.get(), unit_bytes, cudaMemcpyDeviceToHost, stream_.get()));
   }
 
-  bool look_;
+  bool verify_;
   Stream stream_;
   Event merged_;
   PinnedArray<Found> found_;

@@ -20,7 +20,7 @@ namespace {
 class TextLane : UnitLane {
  public:
   TextLane(const DeviceOrder& order, const BackendConfig& config)
-      : UnitLane(config.look), order_(order) {
+      : UnitLane(config.verify), order_(order) {
     // Reserves memory for as many runs as need two merge passes; more runs need little more.
     constexpr std::uint64_t runs = device::detail::max_fan_in + 1;
     if (config.operators && fits_device(*config.operators)) operators_.emplace(*config.operators);
@@ -42,8 +42,8 @@ class TextLane : UnitLane {
   std::optional<TileOutput> operate(std::byte* output) {
     std::optional<TileOutput> operated;
     if (!operators_) return operated;
-    operated = operators_->download(less(true), unit_bytes_, staging_.staged_bytes(), output, look_,
-                                    stream_.get(), merged_.get());
+    operated = operators_->download(less(true), unit_bytes_, staging_.staged_bytes(), output,
+                                    verify_, stream_.get(), merged_.get());
     if (!operated) wait_for(stream_.get(), merged_.get(), [&] { download(output, unit_bytes_); });
     return operated;
   }
@@ -120,11 +120,11 @@ class TextLane : UnitLane {
     CORANK_CUDA(merge_entries(out_.get(), out_.capacity()));
     CORANK_CUDA(find_ends(out_.get(), out_.capacity(), records));
     gather_texts(less(true), sorted_.get(), ends_.get(), records, unit.bytes, out_.get(), stream);
-    if (look_) {
-      const unsigned lanes = look_lanes(unit.bytes / records);
-      look_at_text<<<look_blocks(records, lanes), block_threads, 0, stream>>>(
+    if (verify_) {
+      const unsigned lanes = verify_lanes(unit.bytes / records);
+      verify_text<<<verify_blocks(records, lanes), block_threads, 0, stream>>>(
           out_.get(), ends_.get(), records, order_.text, lanes, found);
-      check_launch("look_at_text");
+      check_launch("verify_text");
     }
     if (operators_)
       operators_->enqueue(less(true), sorted_.get(), records, placed_.get(), ends_.get(), stream);

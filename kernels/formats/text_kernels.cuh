@@ -76,7 +76,7 @@ struct EntryBytes {
     if (selected.columns_count == 0) return bytes;
     std::uint64_t outgoing = 0;
     put_columns(selected, less.record(entries[i]), bytes,
-                [&](const std::byte*, std::uint64_t stretch) { outgoing += stretch; });
+                [&](const std::byte*, std::uint64_t column_bytes) { outgoing += column_bytes; });
     return outgoing;
   }
 };
@@ -124,12 +124,12 @@ static __global__ void __launch_bounds__(block_threads)
 
 // Verifies the merged records: computes their fingerprint and checks their order.
 static __global__ void __launch_bounds__(block_threads)
-    look_at_text(const std::byte* merged, const std::uint64_t* ends, std::uint64_t records,
-                 TextLayout layout, unsigned lanes, Found* found) {
+    verify_text(const std::byte* merged, const std::uint64_t* ends, std::uint64_t records,
+                TextLayout layout, unsigned lanes, Found* found) {
   if (found->out_of_order != in_order) return;
   const auto begin = [=](std::uint64_t i) { return i == 0 ? 0 : ends[i - 1]; };
   if (blockIdx.x == 0 && threadIdx.x == 0) found->last_offset = begin(records - 1);
-  look_at(
+  verify_rows(
       records, [=](std::uint64_t i) { return ends[i] - begin(i); }, lanes,
       [=](std::uint64_t i) { return merged + begin(i); }, &found->written,
       [=](std::uint64_t i, const std::byte* record) {
@@ -231,10 +231,10 @@ static __global__ void __launch_bounds__(block_threads)
 
 // Computes the fingerprint of the emitted records.
 static __global__ void __launch_bounds__(block_threads)
-    look_at_shaped_text(const std::byte* outgoing, const std::uint64_t* ends, std::uint64_t records,
-                        unsigned lanes, TextOperatorCounts* found) {
+    fingerprint_outgoing_text(const std::byte* outgoing, const std::uint64_t* ends,
+                              std::uint64_t records, unsigned lanes, TextOperatorCounts* found) {
   const auto begin = [=](std::uint64_t i) { return i == 0 ? 0 : ends[i - 1]; };
-  look_at(
+  verify_rows(
       records, [=](std::uint64_t i) { return ends[i] - begin(i); }, lanes,
       [=](std::uint64_t i) { return outgoing + begin(i); }, &found->outgoing_fingerprint,
       [](std::uint64_t, const std::byte*) {});

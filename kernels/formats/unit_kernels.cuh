@@ -186,15 +186,15 @@ __global__ void __launch_bounds__(block_threads)
 }
 
 // Returns how many neighbouring threads share a record's fingerprint, so that their loads coalesce.
-inline unsigned look_lanes(std::uint64_t record_bytes) {
+inline unsigned verify_lanes(std::uint64_t record_bytes) {
   return static_cast<unsigned>(
       std::bit_floor(std::min<std::uint64_t>(detail::folds(record_bytes), 32)));
 }
 
 // Adds the fingerprints of all records to `sum`. Calls see(i, record) once for each of them.
 template <class BytesOf, class RecordAt, class See>
-__device__ void look_at(std::uint64_t records, BytesOf bytes_of, unsigned lanes, RecordAt record_at,
-                        std::uint64_t* sum, See see) {
+__device__ void verify_rows(std::uint64_t records, BytesOf bytes_of, unsigned lanes,
+                            RecordAt record_at, std::uint64_t* sum, See see) {
   const std::uint64_t in_block = block_threads / lanes;
   const std::uint32_t lane = threadIdx.x % lanes;
   std::uint64_t own = 0;
@@ -220,8 +220,8 @@ __device__ void look_at(std::uint64_t records, BytesOf bytes_of, unsigned lanes,
   if (threadIdx.x == 0) atomicAdd(reinterpret_cast<unsigned long long*>(sum), of_block);
 }
 
-// Returns the number of blocks for a kernel that calls look_at().
-inline unsigned look_blocks(std::uint64_t records, unsigned lanes) {
+// Returns the number of blocks for a kernel that calls verify_rows().
+inline unsigned verify_blocks(std::uint64_t records, unsigned lanes) {
   constexpr std::uint64_t most = 1024;
   return static_cast<unsigned>(
       std::min((records * lanes + block_threads - 1) / block_threads, most));
@@ -229,15 +229,15 @@ inline unsigned look_blocks(std::uint64_t records, unsigned lanes) {
 
 // Computes the fingerprint of the input records.
 static __global__ void __launch_bounds__(block_threads)
-    look_at_staged(const StagedSegment* segments, std::uint64_t segments_count,
-                   std::uint64_t records, std::uint32_t record_bytes, unsigned lanes,
-                   const std::byte* staging, Found* found) {
+    verify_staged(const StagedSegment* segments, std::uint64_t segments_count,
+                  std::uint64_t records, std::uint32_t record_bytes, unsigned lanes,
+                  const std::byte* staging, Found* found) {
   const auto record_at = [=](std::uint64_t i) {
     const StagedSegment& segment = segments[find_start(
         i, segments_count, [=](std::uint64_t s) { return segments[s].first_record; })];
     return staging + segment.locator + (i - segment.first_record) * record_bytes;
   };
-  look_at(
+  verify_rows(
       records, [=](std::uint64_t) { return record_bytes; }, lanes, record_at, &found->read,
       [](std::uint64_t, const std::byte*) {});
 }
@@ -245,10 +245,10 @@ static __global__ void __launch_bounds__(block_threads)
 // Verifies the merged records: computes their fingerprint and checks their order.
 template <int W>
 __global__ void __launch_bounds__(block_threads)
-    look_at_merged(const std::byte* merged, std::uint64_t records, KeyLayout layout, unsigned lanes,
-                   Found* found) {
+    verify_merged(const std::byte* merged, std::uint64_t records, KeyLayout layout, unsigned lanes,
+                  Found* found) {
   if (found->out_of_order != in_order) return;
-  look_at(
+  verify_rows(
       records, [=](std::uint64_t) { return layout.record_bytes; }, lanes,
       [=](std::uint64_t i) { return merged + i * layout.record_bytes; }, &found->written,
       [=](std::uint64_t i, const std::byte* record) {

@@ -119,9 +119,9 @@ class DeviceOperatorRunner {
   }
 
   // Copies the records to emit to `output`, and waits for them. The work of enqueue() must be done.
-  // Returns nothing if the host must apply the chain. With `look` the result tells what the host
+  // Returns nothing if the host must apply the chain. With `verify` the result tells what the host
   // verifies it by.
-  std::optional<TileOutput> download(std::byte* output, bool look,
+  std::optional<TileOutput> download(std::byte* output, bool verify,
                                      const std::uint64_t* out_of_order, cudaStream_t stream) {
     const OperatorCounts found = host_found_[0];
     if (found.is_for_host != 0 ||
@@ -156,12 +156,12 @@ class DeviceOperatorRunner {
       CORANK_CUDA(cudaMemcpyAsync(output, emitted_.get(),
                                   static_cast<std::size_t>(to - emitted_.get()),
                                   cudaMemcpyDeviceToHost, stream));
-    if (look) {
+    if (verify) {
       if (outgoing != 0) {
-        const unsigned lanes = look_lanes(output_bytes);
-        look_at_outgoing<<<look_blocks(outgoing, lanes), block_threads, 0, stream>>>(
+        const unsigned lanes = verify_lanes(output_bytes);
+        fingerprint_outgoing<<<verify_blocks(outgoing, lanes), block_threads, 0, stream>>>(
             to - outgoing * output_bytes, outgoing, output_bytes, lanes, found_.get());
-        check_launch("look_at_outgoing");
+        check_launch("fingerprint_outgoing");
         CORANK_CUDA(cudaMemcpyAsync(host_found_.get(), found_.get(), sizeof(OperatorCounts),
                                     cudaMemcpyDeviceToHost, stream));
       }
@@ -183,7 +183,7 @@ class DeviceOperatorRunner {
     tile.free = output;
     tile.resolved = resolved(found);
     tile.left_out = -host_found_[0].outgoing_fingerprint;
-    if (look) {
+    if (verify) {
       tile.first.assign(chain_.layout(), edges_.get());
       tile.last.assign(chain_.layout(), edges_.get() + record_bytes);
     }

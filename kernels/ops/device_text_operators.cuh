@@ -100,10 +100,10 @@ class DeviceTextOperatorRunner {
 
   // Copies the records to emit to `output`, and waits for them. The work of enqueue() must be done.
   // The unit has `unit_bytes` bytes, and `staged_bytes` with the gaps between its records. Returns
-  // nothing if the host must apply the chain. With `look` the result tells what the host verifies
+  // nothing if the host must apply the chain. With `verify` the result tells what the host verifies
   // it by.
   std::optional<TileOutput> download(const TextLess& less, std::uint64_t unit_bytes,
-                                     std::uint64_t staged_bytes, std::byte* output, bool look,
+                                     std::uint64_t staged_bytes, std::byte* output, bool verify,
                                      cudaStream_t stream, cudaEvent_t done) {
     const TextOperatorCounts found = host_found_[0];
     if (chain_.on_equal() == OnEqual::error && found.groups != found.kept) return std::nullopt;
@@ -125,7 +125,7 @@ class DeviceTextOperatorRunner {
       bring(found.tail, tail);
       // Head and tail suffice to check the order if they come from the unit's first and last
       // records.
-      if (look && (!chain_.groups() || chain_.chooses())) {
+      if (verify && (!chain_.groups() || chain_.chooses())) {
         bring(found.first, first);
         bring(found.last, last);
       }
@@ -137,11 +137,11 @@ class DeviceTextOperatorRunner {
                            0, stream>>>(less, outgoing_, ends_, outgoing, selected_, out_.get());
         check_launch("put_text_columns");
       }
-      if (look) {
-        const unsigned lanes = look_lanes(found.outgoing_bytes / outgoing);
-        look_at_shaped_text<<<look_blocks(outgoing, lanes), block_threads, 0, stream>>>(
+      if (verify) {
+        const unsigned lanes = verify_lanes(found.outgoing_bytes / outgoing);
+        fingerprint_outgoing_text<<<verify_blocks(outgoing, lanes), block_threads, 0, stream>>>(
             out_.get(), ends_, outgoing, lanes, found_.get());
-        check_launch("look_at_shaped_text");
+        check_launch("fingerprint_outgoing_text");
         CORANK_CUDA(cudaMemcpyAsync(host_found_.get(), found_.get(), sizeof(TextOperatorCounts),
                                     cudaMemcpyDeviceToHost, stream));
       }

@@ -98,9 +98,9 @@ static __global__ void __launch_bounds__(block_threads)
 
 // Computes the fingerprint of the emitted records.
 static __global__ void __launch_bounds__(block_threads)
-    look_at_outgoing(const std::byte* outgoing, std::uint64_t records, std::uint32_t record_bytes,
-                     unsigned lanes, OperatorCounts* found) {
-  look_at(
+    fingerprint_outgoing(const std::byte* outgoing, std::uint64_t records,
+                         std::uint32_t record_bytes, unsigned lanes, OperatorCounts* found) {
+  verify_rows(
       records, [=](std::uint64_t) { return record_bytes; }, lanes,
       [=](std::uint64_t i) { return outgoing + i * record_bytes; }, &found->outgoing_fingerprint,
       [](std::uint64_t, const std::byte*) {});

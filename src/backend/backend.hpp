@@ -57,7 +57,7 @@ class Backend {
 
   // Returns whether merge() normally verifies the records that it reads or merges. If so, runs in
   // memory need no separate verification beforehand.
-  virtual bool looks() const { return false; }
+  virtual bool verifies() const { return false; }
 
   virtual std::string device() const = 0;  // human-readable name of the processor or device
 };
@@ -68,7 +68,7 @@ struct BackendConfig {
   std::uint64_t unit_records;                // records of the largest unit
   unsigned tokens;                           // maximum units in flight
   unsigned threads;                          // CPU threads
-  bool look = false;                         // merge() verifies where that is cheap
+  bool verify = false;                       // merge() verifies where that is cheap
   std::uint64_t unit_bytes = 0;              // bytes of the largest unit, if records vary in length
   std::uint64_t streamed_unit_bytes = 0;     // bytes of merged units not read soon, or 0
   const OperatorChain* operators = nullptr;  // null: records are emitted unchanged

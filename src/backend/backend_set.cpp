@@ -60,7 +60,7 @@ class BackendSet final : public Backend {
     return unless_given_up([&] { return first().pin(memory, read_only); });
   }
 
-  bool looks() const override { return first().looks(); }
+  bool verifies() const override { return first().verifies(); }
 
   std::string device() const override {
     std::string names = first().device();

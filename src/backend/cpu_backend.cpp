@@ -105,7 +105,7 @@ class CpuBackend final : public Backend {
 
   MergedUnit merge(const WorkUnit& unit, std::byte* output) override {
     assert(!unit.segments.empty());
-    std::vector<Stretch> runs;
+    std::vector<SortedSpan> runs;
     // Joins a run's segments that are adjacent in memory: the first takes the records of all, and
     // the others stay empty. Fewer sequences merge faster.
     std::size_t taking = 0;
@@ -141,7 +141,7 @@ class CpuBackend final : public Backend {
     return merged;
   }
 
-  bool looks() const override { return fingerprint_ != nullptr; }
+  bool verifies() const override { return fingerprint_ != nullptr; }
 
   bool computes() const override { return true; }
 

@@ -16,7 +16,7 @@ PassFacts::PassFacts(const Pass& pass)
       has_streams(std::ranges::any_of(pass.runs, &Run::is_stream)),
       needs_output(!pass.writers.empty() && (pass.backend || pass.writers.front().is_direct())),
       is_verified(pass.fingerprint != nullptr),
-      backend_reads(is_verified && !pass.sequential && pass.backend && pass.backend->looks() &&
+      backend_reads(is_verified && !pass.sequential && pass.backend && pass.backend->verifies() &&
                     std::ranges::all_of(pass.runs, is_in_place)) {
   assert(pass.plan.unit_records != 0 && pass.plan.chunk_records != 0 && pass.plan.tokens != 0);
   assert(pass.writers.empty() || pass.in_place.empty());

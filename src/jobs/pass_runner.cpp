@@ -75,7 +75,7 @@ std::vector<std::unique_ptr<Backend>> PassRunner::make_backends(const PassSpec& 
                              .unit_records = plan.unit_records,
                              .tokens = plan.tokens,
                              .threads = threads_of(spec),
-                             .look = context_.options.verify,
+                             .verify = context_.options.verify,
                              .unit_bytes = plan.unit_bytes,
                              .streamed_unit_bytes = streamed_unit_bytes(spec, plan),
                              .operators = spec.operators.get(),
@@ -93,7 +93,7 @@ std::uint64_t PassRunner::run(const PassSpec& spec) {
   const Options& options = context_.options;
   PassPlan plan = this->plan(spec);
   const std::vector<std::vector<Run>> partitions =
-      context_.cuts.stretches(spec.runs, spec.partitions);
+      context_.cuts.runs_of(spec.runs, spec.partitions);
   const std::vector<std::unique_ptr<Backend>> backends = make_backends(spec, plan);
   std::vector<std::atomic<std::uint64_t>> fingerprints(options.verify ? spec.runs.size() : 0);
   std::atomic<std::uint64_t> read = 0, written = 0;

@@ -78,8 +78,8 @@ void RunCuts::keep_first(std::uint64_t count, std::span<Run> runs) const {
   for (std::size_t i = 0; i < runs.size(); ++i) runs[i] = runs[i].subspan(0, end[i]);
 }
 
-std::vector<std::vector<Run>> RunCuts::stretches(std::span<const Run> runs,
-                                                 std::span<const Partition> partitions) const {
+std::vector<std::vector<Run>> RunCuts::runs_of(std::span<const Run> runs,
+                                               std::span<const Partition> partitions) const {
   std::vector<std::vector<Run>> partitioned;
   std::uint64_t rank = 0;
   [[maybe_unused]] std::uint64_t end = 0;  // of the partition before

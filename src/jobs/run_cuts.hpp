@@ -51,10 +51,10 @@ class RunCuts {
   // Shortens the runs to the records that are among the first `count` of the merge.
   void keep_first(std::uint64_t count, std::span<Run> runs) const;
 
-  // Returns the row spans of the runs, for each partition. Partitions must be in ascending order.
+  // Returns the parts of the runs that each partition has. Partitions must be in ascending order.
   // Throws OutOfOrder as checked() does.
-  std::vector<std::vector<Run>> stretches(std::span<const Run> runs,
-                                          std::span<const Partition> partitions) const;
+  std::vector<std::vector<Run>> runs_of(std::span<const Run> runs,
+                                        std::span<const Partition> partitions) const;
 
  private:
   // Returns whether `record` and its predecessor in the run are in order.

@@ -13,7 +13,7 @@ constexpr std::uint64_t min_equal_from_run = 16;
 
 }  // namespace
 
-void BlockPartitioner::begin(std::span<const Stretch> runs, std::uint64_t block_records) {
+void BlockPartitioner::begin(std::span<const SortedSpan> runs, std::uint64_t block_records) {
   assert(!runs.empty() && block_records != 0);
   runs_ = runs;
   done_ = false;
@@ -28,7 +28,7 @@ void BlockPartitioner::begin(std::span<const Stretch> runs, std::uint64_t block_
   assert(std::has_single_bit(step_));  // seek() halves it down to one record
   block_samples_ = std::max<std::uint64_t>(block_records / step_, 1);
   std::uint64_t records = 0;
-  for (const Stretch& run : runs) records += run.count;
+  for (const SortedSpan& run : runs) records += run.count;
   if (records <= block_records + block_records / 2) return;
   for (std::size_t run = 0; run < runs.size(); ++run)
     for (std::uint64_t i = first_sample(run); i <= runs[run].count; i += step_)
@@ -36,7 +36,7 @@ void BlockPartitioner::begin(std::span<const Stretch> runs, std::uint64_t block_
   sorter_.sort(samples_, 0);
 }
 
-bool BlockPartitioner::next(std::vector<Stretch>& block) {
+bool BlockPartitioner::next(std::vector<SortedSpan>& block) {
   if (done_) return false;
   // The last block absorbs a remainder that is too small for a block of its own.
   const std::size_t left = samples_.size() - next_sample_;
@@ -58,7 +58,7 @@ bool BlockPartitioner::next(std::vector<Stretch>& block) {
   }
   block.clear();
   for (std::size_t run = 0; run < runs_.size(); ++run) {
-    Stretch part = runs_[run];
+    SortedSpan part = runs_[run];
     assert(begins_[run] <= runs_[run].count && ends_[run] <= runs_[run].count);
     drop(part, begins_[run], keys_.record_bytes());
     // In an unsorted run, a search may end before the previous block's end.
@@ -68,7 +68,7 @@ bool BlockPartitioner::next(std::vector<Stretch>& block) {
     block.push_back(part);
   }
   // The last block takes all that is left.
-  assert(!done_ || std::ranges::equal(begins_, runs_, {}, {}, &Stretch::count));
+  assert(!done_ || std::ranges::equal(begins_, runs_, {}, {}, &SortedSpan::count));
   return true;
 }
 

@@ -29,10 +29,10 @@ class BlockPartitioner {
 
   // Starts partitioning `runs` into blocks of about `block_records` records. The runs must stay in
   // place until the last block is cut. Unsorted runs are cut at arbitrary positions.
-  void begin(std::span<const Stretch> runs, std::uint64_t block_records);
+  void begin(std::span<const SortedSpan> runs, std::uint64_t block_records);
 
   // Sets `block` to one row span per run, which may be empty. Returns false after the last block.
-  bool next(std::vector<Stretch>& block);
+  bool next(std::vector<SortedSpan>& block);
 
  private:
   std::size_t find_equal(std::size_t limit);
@@ -42,7 +42,7 @@ class BlockPartitioner {
 
   const detail::KeyWords& keys_;
   RecordSorter& sorter_;
-  std::span<const Stretch> runs_;
+  std::span<const SortedSpan> runs_;
   std::uint64_t step_ = 0;           // records per sample
   std::uint64_t block_samples_ = 0;  // samples per block
   std::vector<RecordRef> samples_;   // in merge order

@@ -22,15 +22,15 @@ constexpr std::uint64_t min_tile_bytes = std::uint64_t{1} << 20;
 // Cuts runs at ranks of their merged records.
 class RunCutter {
  public:
-  RunCutter(const detail::KeyWords& keys, std::span<const Stretch> runs)
+  RunCutter(const detail::KeyWords& keys, std::span<const SortedSpan> runs)
       : keys_(keys), runs_(runs) {
-    for (const Stretch& run : runs) {
+    for (const SortedSpan& run : runs) {
       counts_.push_back(run.count);
       records_ += run.count;
     }
   }
 
-  std::span<const Stretch> runs() const { return runs_; }
+  std::span<const SortedSpan> runs() const { return runs_; }
   std::uint64_t records() const { return records_; }
   std::uint32_t record_bytes() const { return keys_.record_bytes(); }
 
@@ -67,7 +67,7 @@ class RunCutter {
   };
 
   const detail::KeyWords& keys_;
-  std::span<const Stretch> runs_;
+  std::span<const SortedSpan> runs_;
   std::vector<std::uint64_t> counts_;
   std::uint64_t records_ = 0;
 };
@@ -97,7 +97,7 @@ class TiledMerge {
 
   // Merges a tile. Thread-safe for different tiles, each with the merger of its thread.
   void merge_tile(std::uint64_t t, TileMerger& merger) {
-    const std::vector<Stretch> segments = segments_of(t);
+    const std::vector<SortedSpan> segments = segments_of(t);
     TileSink* const sink = sink_ ? &sink_->tile(t) : nullptr;
     if (ordered_) {
       const auto read = merger.merge(segments, place(t), sink, sum_);
@@ -120,17 +120,17 @@ class TiledMerge {
   std::byte* place(std::uint64_t t) const { return out_ + cutter_.offset(cuts_[t]); }
 
   // Returns the tile's part of each run, unless it is empty, and passes it to the sink.
-  std::vector<Stretch> segments_of(std::uint64_t t) {
-    std::vector<Stretch> segments;
-    const std::span<const Stretch> runs = cutter_.runs();
+  std::vector<SortedSpan> segments_of(std::uint64_t t) {
+    std::vector<SortedSpan> segments;
+    const std::span<const SortedSpan> runs = cutter_.runs();
     for (std::size_t r = 0; r < runs.size(); ++r) {
       const std::uint64_t begin = cuts_[t].position[r];
       const std::uint64_t end = cuts_[t + 1].position[r];
       if (end < begin) ordered_ = false;  // only the cuts of unsorted runs can cross
       if (end <= begin) continue;
-      const Stretch& segment = segments.emplace_back(
-          Stretch{runs[r].records + begin * cutter_.record_bytes(), end - begin,
-                  begin != 0 || runs[r].predecessor, runs[r].words_ascend});
+      const SortedSpan& segment = segments.emplace_back(
+          SortedSpan{runs[r].records + begin * cutter_.record_bytes(), end - begin,
+                     begin != 0 || runs[r].predecessor, runs[r].words_ascend});
       if (sink_) sink_->add_segment(t, r, segment.records, segment.count);
     }
     return segments;
@@ -157,7 +157,7 @@ ParallelMerger::ParallelMerger(const detail::KeyWords& keys, Output output, unsi
   assert(threads != 0 && callers != 0);
 }
 
-std::optional<std::uint64_t> ParallelMerger::merge(std::span<const Stretch> runs, std::byte* out,
+std::optional<std::uint64_t> ParallelMerger::merge(std::span<const SortedSpan> runs, std::byte* out,
                                                    UnitSink* sink, FingerprintSum sum) {
   const RunCutter cutter(keys_, runs);
   const std::vector<std::uint64_t> ranks = tile_ranks(cutter.records(), runs.size());
@@ -247,14 +247,14 @@ void run_parallel(std::uint64_t tasks, unsigned threads,
 
 void merge_by_words(std::span<const std::span<const std::byte>> runs, const KeyWords& keys,
                     std::byte* out, unsigned threads) {
-  std::vector<Stretch> stretches;
+  std::vector<SortedSpan> spans;
   std::uint64_t bytes = 0;
   for (const auto& run : runs) {
     assert(run.size() % keys.record_bytes() == 0);
     bytes += run.size();
-    if (!run.empty()) stretches.push_back({run.data(), run.size() / keys.record_bytes(), false});
+    if (!run.empty()) spans.push_back({run.data(), run.size() / keys.record_bytes(), false});
   }
-  if (!ParallelMerger(keys, output_to_rest(bytes), thread_count(threads)).merge(stretches, out))
+  if (!ParallelMerger(keys, output_to_rest(bytes), thread_count(threads)).merge(spans, out))
     throw_unsorted();
 }
 

@@ -28,7 +28,7 @@ class ParallelMerger {
   // Merges `runs` stably into `out`. Returns the sum of the records' fingerprints, 0 without a
   // `sum`. Returns nothing if a run is out of order; the contents of `out` are then undefined.
   // `sink`, unless null, takes the rows of each tile; `runs` must be the segments of its unit.
-  std::optional<std::uint64_t> merge(std::span<const Stretch> runs, std::byte* out,
+  std::optional<std::uint64_t> merge(std::span<const SortedSpan> runs, std::byte* out,
                                      UnitSink* sink = nullptr, FingerprintSum sum = nullptr);
 
  private:

@@ -46,27 +46,25 @@ class PrefixMerger {
     assert(!single_word_key_ || single_word_key_->offset + 8 <= keys.record_bytes());
   }
 
-  bool ascends(const Stretch& stretch) const {
+  bool ascends(const SortedSpan& span) const {
     if (single_word_key_) {
       const std::uint64_t stride = keys_.record_bytes();
-      return kernel_.ascend(
-          stretch.records - stride * stretch.predecessor + single_word_key_->offset, stride,
-          stretch.count + stretch.predecessor, single_word_key_->big_endian,
-          single_word_key_->flip ^ sign_bit);
+      return kernel_.ascend(span.records - stride * span.predecessor + single_word_key_->offset,
+                            stride, span.count + span.predecessor, single_word_key_->big_endian,
+                            single_word_key_->flip ^ sign_bit);
     }
     const std::byte* const before =
-        stretch.predecessor ? stretch.records - keys_.record_bytes() : nullptr;
-    if (const auto ascend = keys_.ascend(before, stretch.records, stretch.count)) return *ascend;
+        span.predecessor ? span.records - keys_.record_bytes() : nullptr;
+    if (const auto ascend = keys_.ascend(before, span.records, span.count)) return *ascend;
     std::array<std::uint64_t, batch> words;
-    return joins(stretch) &&
-           read(stretch, 0, {}, 0, false, [&](std::uint64_t) { return words.data(); });
+    return joins(span) && read(span, 0, {}, 0, false, [&](std::uint64_t) { return words.data(); });
   }
 
   // Merges `records` records of a block to `out`, which it advances. The output ends at `end` or
   // before, unless `refs` takes the rows. Calls visit(span) for each row span while it is in cache.
   // Returns false if a run is out of order.
   template <class Visit>
-  bool merge(std::span<const Stretch> block, std::uint64_t records, std::byte*& out,
+  bool merge(std::span<const SortedSpan> block, std::uint64_t records, std::byte*& out,
              const std::byte* end, RefBatch* refs, Visit visit) {
     assert(records != 0);
     assert(text_ || !refs);
@@ -74,7 +72,7 @@ class PrefixMerger {
     choose_word(block);
     if (!read_block(block, visit)) return false;
     cursors_.clear();
-    for (const Stretch& stretch : block) cursors_.push_back({stretch.records, stretch.records});
+    for (const SortedSpan& span : block) cursors_.push_back({span.records, span.records});
     if (refs) {
       const bool ordered = emit_records<sizeof(PrefixRef)>(merger_.merge(), *refs);
       assert(!ordered || has_taken_all(block));
@@ -96,7 +94,7 @@ class PrefixMerger {
 
   // Merges a front of two runs to `out`. Returns an empty front if there is none to merge, and
   // nothing if a run is out of order.
-  std::optional<Front> merge_front(const Stretch& a, const Stretch& b, std::byte* out) const {
+  std::optional<Front> merge_front(const SortedSpan& a, const SortedSpan& b, std::byte* out) const {
     if (!single_word_key_ || keys_.record_bytes() != FrontKeys::record_bytes) return Front{};
     const FrontKeys a_keys{*single_word_key_, a.records}, b_keys{*single_word_key_, b.records};
     const Front front = cut_front(a_keys, a.count, b_keys, b.count);
@@ -118,8 +116,8 @@ class PrefixMerger {
   static constexpr std::uint64_t max_copied_apart = 8;
 
   // Returns whether each run's cursor has passed all of its records in the block.
-  bool has_taken_all(std::span<const Stretch> block) const {
-    return std::ranges::equal(block, cursors_, [&](const Stretch& run, const RunCursor& cursor) {
+  bool has_taken_all(std::span<const SortedSpan> block) const {
+    return std::ranges::equal(block, cursors_, [&](const SortedSpan& run, const RunCursor& cursor) {
       return cursor.next == run.records + run.count * keys_.record_bytes();
     });
   }
@@ -127,7 +125,7 @@ class PrefixMerger {
   // Gives the merger the packed words of the block's records. Returns false if they are out of
   // order.
   template <class Visit>
-  bool read_block(std::span<const Stretch> block, Visit visit) {
+  bool read_block(std::span<const SortedSpan> block, Visit visit) {
     // Reading its key brings a short record into cache whole, so visit() comes after it. For long
     // records visit() comes first, since its sequential reads are then faster.
     const bool visits_first = keys_.record_bytes() > line_bytes;
@@ -136,33 +134,32 @@ class PrefixMerger {
                          keys_.record_bytes() <= NontemporalWriter::window_bytes;
     for (std::size_t run = 0; run < block.size(); ++run) {
       prefetch_ahead(block, run, keys_.record_bytes());
-      const Stretch& stretch = block[run];
-      if (stretch.count == 0) continue;
-      if (visits_first) visit(stretch);
-      if (!joins(stretch) || !share_words(stretch)) return false;
+      const SortedSpan& span = block[run];
+      if (span.count == 0) continue;
+      if (visits_first) visit(span);
+      if (!joins(span) || !share_words(span)) return false;
       std::uint64_t first;
-      keys_.read(word_, stretch.records, 1, &first);
+      keys_.read(word_, span.records, 1, &first);
       kernel_.pack(&first, 1, packing_, run);
       auto* to =
-          reinterpret_cast<std::uint64_t*>(merger_.add(static_cast<Word>(first), stretch.count));
-      if (!read(stretch, word_, packing_, run, checks_ties_later_,
+          reinterpret_cast<std::uint64_t*>(merger_.add(static_cast<Word>(first), span.count));
+      if (!read(span, word_, packing_, run, checks_ties_later_,
                 [&](std::uint64_t at) { return to + at; }))
         return false;
-      if (!visits_first) visit(stretch);
+      if (!visits_first) visit(span);
     }
     return true;
   }
 
   // Returns whether all records have the same words before word_. Ascending prefixes need no check:
   // the block's min and max share these bytes, so all prefixes between them do, too.
-  bool share_words(const Stretch& stretch) const {
-    return (stretch.words_ascend && text_->in_entry(word_)) ||
-           keys_.share_words(word_, stretch.records, stretch.count, shared_);
+  bool share_words(const SortedSpan& span) const {
+    return (span.words_ascend && text_->in_entry(word_)) ||
+           keys_.share_words(word_, span.records, span.count, shared_);
   }
 
-  bool joins(const Stretch& stretch) const {
-    return !stretch.predecessor ||
-           !descends(stretch.records - keys_.record_bytes(), stretch.records);
+  bool joins(const SortedSpan& span) const {
+    return !span.predecessor || !descends(span.records - keys_.record_bytes(), span.records);
   }
 
   bool descends(const std::byte* record, const std::byte* next) const {
@@ -171,12 +168,12 @@ class PrefixMerger {
   }
 
   // Sets word_ to the first word in which the block's min and max records differ.
-  void choose_word(std::span<const Stretch> block) {
+  void choose_word(std::span<const SortedSpan> block) {
     const std::byte *least = nullptr, *greatest = nullptr;
-    for (const Stretch& stretch : block) {
-      if (stretch.count == 0) continue;
-      const std::byte* last = stretch.records + (stretch.count - 1) * keys_.record_bytes();
-      if (!least || descends(least, stretch.records)) least = stretch.records;
+    for (const SortedSpan& span : block) {
+      if (span.count == 0) continue;
+      const std::byte* last = span.records + (span.count - 1) * keys_.record_bytes();
+      if (!least || descends(least, span.records)) least = span.records;
       if (!greatest || descends(last, greatest)) greatest = last;
     }
     word_ = keys_.first_distinguishing_word(least, greatest);
@@ -191,7 +188,7 @@ class PrefixMerger {
   // of order, assuming that their earlier words are equal. If `later`, the order of records with
   // equal words is left to be checked during the copy.
   template <class Place>
-  bool read(const Stretch& stretch, std::uint32_t word, const Packing& packing, std::uint64_t run,
+  bool read(const SortedSpan& span, std::uint32_t word, const Packing& packing, std::uint64_t run,
             bool later, Place place) const {
     Order order{};
     const bool of_entries = word == 0 && keys_.text();
@@ -200,12 +197,12 @@ class PrefixMerger {
     // Long records are fetched by visit(), and records behind prefix references by their reader;
     // neither is prefetched here.
     const std::uint64_t fetched_ahead = record_bytes > line_bytes || (text_ && !of_entries)
-                                            ? stretch.count
+                                            ? span.count
                                             : sequential_prefetch_bytes / record_bytes;
-    for (std::uint64_t first = 0; first < stretch.count; first += batch) {
-      const std::uint64_t count = std::min(stretch.count - first, batch);
-      const std::byte* records = stretch.records + first * record_bytes;
-      if (first + fetched_ahead < stretch.count)
+    for (std::uint64_t first = 0; first < span.count; first += batch) {
+      const std::uint64_t count = std::min(span.count - first, batch);
+      const std::byte* records = span.records + first * record_bytes;
+      if (first + fetched_ahead < span.count)
         prefetch(records + fetched_ahead * record_bytes, batch * record_bytes);
       std::uint64_t* to = place(first);
       order.equals = false;
@@ -381,13 +378,13 @@ class PrefixMerger {
         last = record;
       }
       if (!pieces_.empty()) {
-        const Stretch& before = pieces_.back();
+        const SortedSpan& before = pieces_.back();
         ordered = ordered && !descends(before.records + (before.count - 1) * record_bytes, piece);
       }
       pieces_.push_back({piece, first - begin, true});
     }
     if (ordered) {
-      for (const Stretch& piece : pieces_) {
+      for (const SortedSpan& piece : pieces_) {
         // Few records of a constant size are copied faster one by one.
         const std::uint64_t together =
             Bytes == 0 || piece.count > max_copied_apart ? piece.count : 1;
@@ -397,7 +394,7 @@ class PrefixMerger {
       return true;
     }
     ties_.clear();
-    for (const Stretch& piece : pieces_)
+    for (const SortedSpan& piece : pieces_)
       for (std::uint64_t i = 0; i < piece.count; ++i)
         ties_.push_back({piece.records + i * record_bytes, 0});
     std::uint64_t value;
@@ -425,7 +422,7 @@ class PrefixMerger {
   bool checks_ties_later_ = false;
   bool ties_stayed_ = true;
   std::vector<RunCursor> cursors_;
-  std::vector<Stretch> pieces_;
+  std::vector<SortedSpan> pieces_;
   std::vector<RecordRef> ties_;
 };
 

@@ -31,29 +31,27 @@ class SingleWordMerger {
     return keys.single_word_key() && keys.record_bytes() == 8;
   }
 
-  bool ascends(const Stretch& stretch) const {
-    return kernel_.ascend(stretch.records - 8 * stretch.predecessor, 8,
-                          stretch.count + stretch.predecessor, key_.big_endian,
-                          key_.flip ^ sign_bit);
+  bool ascends(const SortedSpan& span) const {
+    return kernel_.ascend(span.records - 8 * span.predecessor, 8, span.count + span.predecessor,
+                          key_.big_endian, key_.flip ^ sign_bit);
   }
 
   // Merges `records` records of a block to `out`, which it advances. Calls visit(span) for each row
   // span while it is in L1. Returns false if a run is out of order.
   template <class Visit>
-  bool merge(std::span<const Stretch> block, std::uint64_t records, std::byte*& out,
+  bool merge(std::span<const SortedSpan> block, std::uint64_t records, std::byte*& out,
              const std::byte* /*end*/, RefBatch* /*refs*/, Visit visit) {
     merger_.reset(records, block.size());
     for (std::size_t run = 0; run < block.size(); ++run) {
       prefetch_ahead(block, run, 8);
-      const Stretch& stretch = block[run];
-      if (stretch.count == 0) continue;
-      const std::uint64_t first = word(stretch.records);
-      if (stretch.predecessor && first < word(stretch.records - 8)) return false;
-      if (!kernel_.read_ascending(stretch.records, stretch.count, key_.big_endian,
-                                  key_.flip ^ sign_bit,
-                                  merger_.add(static_cast<Word>(first ^ sign_bit), stretch.count)))
+      const SortedSpan& span = block[run];
+      if (span.count == 0) continue;
+      const std::uint64_t first = word(span.records);
+      if (span.predecessor && first < word(span.records - 8)) return false;
+      if (!kernel_.read_ascending(span.records, span.count, key_.big_endian, key_.flip ^ sign_bit,
+                                  merger_.add(static_cast<Word>(first ^ sign_bit), span.count)))
         return false;
-      visit(stretch);
+      visit(span);
     }
     if (!key_.big_endian) {
       merger_.merge_into(reinterpret_cast<Word*>(out), static_cast<Word>(key_.flip ^ sign_bit),
@@ -72,13 +70,12 @@ class SingleWordMerger {
 
   // Merges a front of two runs to `out`. Returns an empty front if there is none to merge, and
   // nothing if a run is out of order.
-  std::optional<Front> merge_front(const Stretch& a, const Stretch& b, std::byte* out) {
+  std::optional<Front> merge_front(const SortedSpan& a, const SortedSpan& b, std::byte* out) {
     if (key_.big_endian || (key_.flip != 0 && key_.flip != sign_bit)) return Front{};
-    for (const Stretch& stretch : {a, b})
-      if (stretch.predecessor && word(stretch.records) < word(stretch.records - 8))
-        return std::nullopt;
-    const auto words = [](const Stretch& stretch) {
-      return std::span(reinterpret_cast<const Word*>(stretch.records), stretch.count);
+    for (const SortedSpan& span : {a, b})
+      if (span.predecessor && word(span.records) < word(span.records - 8)) return std::nullopt;
+    const auto words = [](const SortedSpan& span) {
+      return std::span(reinterpret_cast<const Word*>(span.records), span.count);
     };
     return merger_.merge_front(words(a), words(b), key_.flip == 0, reinterpret_cast<Word*>(out));
   }

@@ -43,7 +43,7 @@ class FormatMerger final : public TileMerger {
         sorter_(keys, kernel),
         partitioner_(keys, sorter_) {}
 
-  std::optional<std::uint64_t> merge(std::span<const Stretch> stretches, std::byte* out,
+  std::optional<std::uint64_t> merge(std::span<const SortedSpan> spans, std::byte* out,
                                      TileSink* sink, FingerprintSum sum) override {
     sink_ = sink;
     refs_.reset();
@@ -52,9 +52,9 @@ class FormatMerger final : public TileMerger {
     fingerprint_ = 0;
     end_ = out;
     if (const TextLayout* const text = keys_.text())
-      for (const Stretch& stretch : stretches)
-        if (stretch.count != 0) end_ += bytes_of(*text, stretch.records, stretch.count).size();
-    const bool ordered = merge_clusters(stretches, out);
+      for (const SortedSpan& span : spans)
+        if (span.count != 0) end_ += bytes_of(*text, span.records, span.count).size();
+    const bool ordered = merge_clusters(spans, out);
     end_of_streams();
     if (!ordered) return std::nullopt;
     if (refs_) refs_->flush();
@@ -68,25 +68,25 @@ class FormatMerger final : public TileMerger {
   }
 
   // Merges each cluster of overlapping row spans; a row span that overlaps no other is copied.
-  bool merge_clusters(std::span<const Stretch> stretches, std::byte* out) {
+  bool merge_clusters(std::span<const SortedSpan> spans, std::byte* out) {
     firsts_.clear();
-    for (std::size_t i = 0; i < stretches.size(); ++i)
-      if (stretches[i].count != 0) firsts_.push_back({stretches[i].records, i});
+    for (std::size_t i = 0; i < spans.size(); ++i)
+      if (spans[i].count != 0) firsts_.push_back({spans[i].records, i});
     sorter_.sort(firsts_, 0);
     for (std::size_t first = 0, end; first < firsts_.size(); first = end) {
       // The cluster's last record so far.
-      RecordRef last = last_of(stretches, firsts_[first].run);
+      RecordRef last = last_of(spans, firsts_[first].run);
       for (end = first + 1; end < firsts_.size() && !before(last, firsts_[end]); ++end) {
-        const RecordRef other = last_of(stretches, firsts_[end].run);
+        const RecordRef other = last_of(spans, firsts_[end].run);
         if (before(last, other)) last = other;
       }
       cluster_.clear();
-      if (end - first == stretches.size()) {
-        cluster_.assign(stretches.begin(), stretches.end());
+      if (end - first == spans.size()) {
+        cluster_.assign(spans.begin(), spans.end());
       } else {
         std::ranges::sort(firsts_.begin() + static_cast<std::ptrdiff_t>(first),
                           firsts_.begin() + static_cast<std::ptrdiff_t>(end), {}, &RecordRef::run);
-        for (std::size_t i = first; i < end; ++i) cluster_.push_back(stretches[firsts_[i].run]);
+        for (std::size_t i = first; i < end; ++i) cluster_.push_back(spans[firsts_[i].run]);
       }
       if (!merge_cluster(out)) return false;
     }
@@ -94,8 +94,8 @@ class FormatMerger final : public TileMerger {
     return true;
   }
 
-  RecordRef last_of(std::span<const Stretch> stretches, std::uint64_t run) const {
-    return {stretches[run].records + (stretches[run].count - 1) * keys_.record_bytes(), run};
+  RecordRef last_of(std::span<const SortedSpan> spans, std::uint64_t run) const {
+    return {spans[run].records + (spans[run].count - 1) * keys_.record_bytes(), run};
   }
   bool before(const RecordRef& a, const RecordRef& b) const {
     return a.run < b.run ? !keys_.less(b.record, a.record) : keys_.less(a.record, b.record);
@@ -122,7 +122,7 @@ class FormatMerger final : public TileMerger {
   // Merges two runs straight from where they lie, as far as the format can. A long part of one run
   // that precedes all of the other is copied.
   bool merge_fronts(std::byte*& out) {
-    Stretch &a = cluster_[0], &b = cluster_[1];
+    SortedSpan &a = cluster_[0], &b = cluster_[1];
     while (a.count > 0 && b.count > 0) {
       if (const std::uint64_t of_a = leading(0)) {
         if (!copy_front(0, of_a, out)) return false;
@@ -155,12 +155,12 @@ class FormatMerger final : public TileMerger {
     return count >= many && leads(many - 1) ? gallop(count, many, leads) : 0;
   }
   bool copy_front(std::uint64_t run, std::uint64_t count, std::byte*& out) {
-    const Stretch front{cluster_[run].records, count, cluster_[run].predecessor};
+    const SortedSpan front{cluster_[run].records, count, cluster_[run].predecessor};
     drop(cluster_[run], count, keys_.record_bytes());
     return copy({&front, 1}, out);
   }
 
-  void take_front(Stretch& run, std::uint64_t count) {
+  void take_front(SortedSpan& run, std::uint64_t count) {
     add_fingerprints(run.records, count);
     drop(run, count, keys_.record_bytes());
   }
@@ -168,10 +168,10 @@ class FormatMerger final : public TileMerger {
   bool merge_block(std::byte*& out) {
     if (joins_ascend()) return copy(block_, out);
     std::uint64_t records = 0;
-    for (const Stretch& stretch : block_) records += stretch.count;
+    for (const SortedSpan& span : block_) records += span.count;
     std::byte* const begin = out;
-    const auto visit = [this](const Stretch& stretch) {
-      add_fingerprints(stretch.records, stretch.count);
+    const auto visit = [this](const SortedSpan& span) {
+      add_fingerprints(span.records, span.count);
     };
     if (!format_.merge(block_, records, out, end_, refs_ ? &*refs_ : nullptr, visit)) return false;
     assert(keys_.text() || out == begin + records * keys_.record_bytes());
@@ -189,10 +189,10 @@ class FormatMerger final : public TileMerger {
   // Returns whether each row span starts no earlier than the previous one ends.
   bool joins_ascend() const {
     const std::byte* last = nullptr;
-    for (const Stretch& stretch : block_) {
-      if (stretch.count == 0) continue;
-      if (last && keys_.less(stretch.records, last)) return false;
-      last = stretch.records + (stretch.count - 1) * keys_.record_bytes();
+    for (const SortedSpan& span : block_) {
+      if (span.count == 0) continue;
+      if (last && keys_.less(span.records, last)) return false;
+      last = span.records + (span.count - 1) * keys_.record_bytes();
     }
     return true;
   }
@@ -201,18 +201,18 @@ class FormatMerger final : public TileMerger {
 
   // Copies row spans one after another, in pieces. Each piece is checked while it is in L1;
   // meanwhile, as many of the bytes that follow, across row spans, are prefetched into L2.
-  bool copy(std::span<const Stretch> stretches, std::byte*& out) {
-    FetchAhead ahead(stretches, keys_.record_bytes());
+  bool copy(std::span<const SortedSpan> spans, std::byte*& out) {
+    FetchAhead ahead(spans, keys_.record_bytes());
     ahead.fetch(piece_bytes);
-    return std::ranges::all_of(stretches,
-                               [&](const Stretch& stretch) { return copy(stretch, ahead, out); });
+    return std::ranges::all_of(spans,
+                               [&](const SortedSpan& span) { return copy(span, ahead, out); });
   }
-  bool copy(const Stretch& stretch, FetchAhead& ahead, std::byte*& out) {
+  bool copy(const SortedSpan& span, FetchAhead& ahead, std::byte*& out) {
     constexpr std::uint64_t copied_bytes = 512;  // between prefetches
     const std::uint32_t record_bytes = keys_.record_bytes();
     const std::uint64_t piece_records = std::max<std::uint64_t>(piece_bytes / record_bytes, 1);
-    for (Stretch rest = stretch; rest.count > 0;) {
-      Stretch piece = rest;
+    for (SortedSpan rest = span; rest.count > 0;) {
+      SortedSpan piece = rest;
       piece.count = std::min(piece.count, piece_records);
       add_fingerprints(piece.records, piece.count);
       drop(rest, piece.count, record_bytes);
@@ -249,7 +249,7 @@ class FormatMerger final : public TileMerger {
   Format format_;
   RecordSorter sorter_;
   BlockPartitioner partitioner_;
-  std::vector<Stretch> cluster_, block_;
+  std::vector<SortedSpan> cluster_, block_;
   std::vector<RecordRef> firsts_;
   const std::byte* end_ = nullptr;  // end of the output of prefix references
   TileSink* sink_ = nullptr;

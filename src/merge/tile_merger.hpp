@@ -38,11 +38,11 @@ class TileMerger {
  public:
   virtual ~TileMerger() = default;
 
-  // Merges `stretches` stably into `out`. Returns the sum of the records' fingerprints, 0 without a
+  // Merges `spans` stably into `out`. Returns the sum of the records' fingerprints, 0 without a
   // `sum`. Returns nothing if a row span, or its first record's predecessor, is out of order; the
   // contents of `out` are then undefined. `sink`, unless null, takes the merged rows while they are
   // in cache; `out` must be its memory.
-  virtual std::optional<std::uint64_t> merge(std::span<const Stretch> stretches, std::byte* out,
+  virtual std::optional<std::uint64_t> merge(std::span<const SortedSpan> spans, std::byte* out,
                                              TileSink* sink = nullptr,
                                              FingerprintSum sum = nullptr) = 0;
 };

@@ -109,7 +109,7 @@ Work gather_work(const Arguments& given, Unit& unit) {
   };
 }
 
-Work look_at_staged_work(const Arguments& given) {
+Work verify_staged_work(const Arguments& given) {
   return [segments = given.get<const StagedSegment*>(0), count = given.get<Count>(1),
           records = given.get<Count>(2), bytes = given.get<std::uint32_t>(3),
           staging = given.get<const std::byte*>(5), found = given.get<Found*>(6)] {
@@ -121,7 +121,7 @@ Work look_at_staged_work(const Arguments& given) {
   };
 }
 
-Work look_at_merged_work(const Arguments& given) {
+Work verify_merged_work(const Arguments& given) {
   return [merged = given.get<const std::byte*>(0), records = given.get<Count>(1),
           layout = given.get<KeyLayout>(2), found = given.get<Found*>(4)] {
     if (found->out_of_order != in_order) return;
@@ -187,7 +187,7 @@ Work gather_text_work(const Arguments& given, Unit& unit) {
       };
 }
 
-Work look_at_text_work(const Arguments& given) {
+Work verify_text_work(const Arguments& given) {
   return [merged = given.get<const std::byte*>(0), ends = given.get<const Count*>(1),
           records = given.get<Count>(2), layout = given.get<TextLayout>(3),
           found = given.get<Found*>(5)] {
@@ -292,7 +292,7 @@ Work put_text_columns_work(const Arguments& given, Unit& unit) {
   };
 }
 
-Work look_at_shaped_text_work(const Arguments& given) {
+Work fingerprint_outgoing_text_work(const Arguments& given) {
   return [outgoing = given.get<const std::byte*>(0), ends = given.get<const Count*>(1),
           records = given.get<Count>(2), found = given.get<TextOperatorCounts*>(4)] {
     for (Count i = 0; i < records; ++i) {
@@ -382,7 +382,7 @@ Work gather_fields_work(const Arguments& given) {
   };
 }
 
-Work look_at_outgoing_work(const Arguments& given) {
+Work fingerprint_outgoing_work(const Arguments& given) {
   return [outgoing = given.get<const std::byte*>(0), records = given.get<Count>(1),
           bytes = given.get<std::uint32_t>(2), found = given.get<OperatorCounts*>(4)] {
     found->outgoing_fingerprint += portable_fingerprint({outgoing, records * bytes}, bytes);
@@ -395,10 +395,10 @@ Work emulation(Kernels how, const std::string& kernel, void** arguments, cudaStr
   const Arguments given(arguments);
   const auto is = [&](std::string_view name) { return kernel.find(name) != std::string::npos; };
   Unit& unit = units[stream];
-  if (is("look_at_staged")) return look_at_staged_work(given);
-  if (is("look_at_merged")) return look_at_merged_work(given);
-  if (is("look_at_text")) return look_at_text_work(given);
-  if (is("look_at_outgoing")) return look_at_outgoing_work(given);
+  if (is("verify_staged")) return verify_staged_work(given);
+  if (is("verify_merged")) return verify_merged_work(given);
+  if (is("verify_text")) return verify_text_work(given);
+  if (is("fingerprint_outgoing")) return fingerprint_outgoing_work(given);
   if (is("encode_records")) return encode_work(given, unit);
   if (is("place_entries")) return place_work(given, unit);
   if (is("gather_text")) return gather_text_work(given, unit);
@@ -409,7 +409,7 @@ Work emulation(Kernels how, const std::string& kernel, void** arguments, cudaStr
   if (is("settle_text_groups")) return settle_text_groups_work(given, unit);
   if (is("see_outgoing_bytes")) return see_outgoing_bytes_work(given, unit);
   if (is("put_text_columns")) return put_text_columns_work(given, unit);
-  if (is("look_at_shaped_text")) return look_at_shaped_text_work(given);
+  if (is("fingerprint_outgoing_text")) return fingerprint_outgoing_text_work(given);
   if (is("DeviceScanKernel") && is("EntryBytes")) return scan_work(given, unit);
   if (is("flag_kept")) return flag_kept_work(given, unit);
   if (is("flag_groups")) return flag_groups_work(given, unit);

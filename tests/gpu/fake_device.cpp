@@ -54,7 +54,7 @@ class FakeDevice final : public Backend {
   FakeDevice(int device, const BackendConfig& config)
       : device_(device),
         encoding_(*config.encoding),
-        look_(config.look && !encoding_.layout().text && !config.operators),
+        verify_(config.verify && !encoding_.layout().text && !config.operators),
         inner_(make_cpu_backend(config)) {
     fake->call(make, device_);
     if (config.unit_records * config.tokens > fake->memory_records)
@@ -68,23 +68,23 @@ class FakeDevice final : public Backend {
     std::memset(output, 0x5a, merged.size());
     fake->call(merge_unit, device_);
     MergedUnit result = inner_->merge(unit, output);
-    if (!look_) return result;
-    UnitProof look{};
+    if (!verify_) return result;
+    UnitProof proof{};
     for (const Segment& segment : unit.segments)
       if (!segment.chunk->fingerprint)
-        look.read += portable_fingerprint(
+        proof.read += portable_fingerprint(
             {segment.chunk->records() + segment.first * encoding_.record_bytes(),
              segment.count * encoding_.record_bytes()},
             encoding_.record_bytes());
     if (fake->harm) fake->harm(unit, merged);
-    look.last_offset = merged.size() - encoding_.record_bytes();
-    look.written = portable_fingerprint(merged, encoding_.record_bytes());
+    proof.last_offset = merged.size() - encoding_.record_bytes();
+    proof.written = portable_fingerprint(merged, encoding_.record_bytes());
     if (first_descent(encoding_.layout(), output, unit.records) != unit.records)
       throw DeviceError("fake: out of order", false);
-    result.proof = look;
+    result.proof = proof;
     return result;
   }
-  bool looks() const override { return look_; }
+  bool verifies() const override { return verify_; }
   PinMemory pin_memory() override {
     return [this](std::span<std::byte>) -> std::shared_ptr<void> {
       fake->call(pin_pool, device_);
@@ -100,7 +100,7 @@ class FakeDevice final : public Backend {
  private:
   int device_;
   const KeyEncoding& encoding_;
-  bool look_;
+  bool verify_;
   std::unique_ptr<Backend> inner_;
 };
 

@@ -46,7 +46,7 @@ class WatchedBackend final : public Backend {
     return merged;
   }
   bool computes() const override { return inner_->computes(); }
-  bool looks() const override { return inner_->looks(); }
+  bool verifies() const override { return inner_->verifies(); }
   std::string device() const override { return inner_->device(); }
 
  private:

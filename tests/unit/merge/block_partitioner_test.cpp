@@ -26,12 +26,12 @@ std::vector<std::vector<std::uint64_t>> blocks_of(const std::vector<std::vector<
                                                   std::uint64_t block_records) {
   const auto key_of = [](const Wide& record) { return Key<2>{{record.high, record.low}}; };
   const detail::ExtractedWords<Wide, decltype(key_of)> keys(key_of);
-  std::vector<Stretch> stretches, block;
+  std::vector<SortedSpan> spans, block;
   for (const auto& run : runs)
-    stretches.push_back({reinterpret_cast<const std::byte*>(run.data()), run.size(), false});
+    spans.push_back({reinterpret_cast<const std::byte*>(run.data()), run.size(), false});
   RecordSorter sorter(keys, best_word_kernel());
   BlockPartitioner cutter(keys, sorter);
-  cutter.begin(stretches, block_records);
+  cutter.begin(spans, block_records);
   std::vector<std::vector<std::uint64_t>> blocks;
   std::vector<std::uint64_t> taken(runs.size(), 0);
   while (cutter.next(block)) {

@@ -42,7 +42,7 @@ class Guarded {
   ~Guarded() { munmap(pages_, mapped_bytes_); }
 
   std::span<const T> values() const { return {reinterpret_cast<const T*>(values_), count_}; }
-  Stretch stretch() const { return {values_, count_, false}; }
+  SortedSpan span() const { return {values_, count_, false}; }
 
  private:
   static constexpr std::size_t page_bytes = std::size_t{64} << 10;  // the largest page size
@@ -173,13 +173,12 @@ TEST_CASE("two runs of 16-byte records are merged stably, whatever their key", "
             }
             std::ranges::stable_sort(expected, less);
             const Guarded a(runs[0]), b(runs[1]);
-            const Stretch stretches[] = {a.stretch(), b.stretch()};
+            const SortedSpan spans[] = {a.span(), b.span()};
             std::vector<Record> out(expected.size());
-            const auto fingerprint =
-                make_tile_merger(keys, Output::read_later,
-                                 *all_kernels[random() % all_kernels.size()])
-                    ->merge(stretches, reinterpret_cast<std::byte*>(out.data()), nullptr,
-                            portable_fingerprint);
+            const auto fingerprint = make_tile_merger(keys, Output::read_later,
+                                                      *all_kernels[random() % all_kernels.size()])
+                                         ->merge(spans, reinterpret_cast<std::byte*>(out.data()),
+                                                 nullptr, portable_fingerprint);
             CHECK(fingerprint == portable_fingerprint(std::as_bytes(std::span(expected)), 16));
             CHECK(out == expected);
           }
@@ -203,10 +202,9 @@ TEST_CASE("what much of one run has before all of the other goes out as it is", 
     std::vector<Pair> out(expected.size());
     const auto merged = [&] {
       const Guarded a(runs[0]), b(runs[1]);
-      const Stretch stretches[] = {a.stretch(), b.stretch()};
+      const SortedSpan spans[] = {a.span(), b.span()};
       return make_tile_merger(keys, Output::read_later)
-          ->merge(stretches, reinterpret_cast<std::byte*>(out.data()), nullptr,
-                  portable_fingerprint);
+          ->merge(spans, reinterpret_cast<std::byte*>(out.data()), nullptr, portable_fingerprint);
     };
     CHECK(merged() == portable_fingerprint(std::as_bytes(std::span(expected)), sizeof(Pair)));
     CHECK(std::memcmp(out.data(), expected.data(), out.size() * sizeof(Pair)) == 0);
@@ -252,11 +250,11 @@ TEST_CASE("a run that descends where a front of it ends is refused", "[front]") 
   const Front front = cut_front(keys_of(a), a.size(), keys_of(b), b.size());
   // The rest of `a` precedes the rest of `b`, so it is copied.
   for (std::uint64_t i = front.b; i < b.size(); ++i) b[i].key += std::uint64_t{1} << 40;
-  const Stretch stretches[] = {{keys_of(a).records, a.size(), false},
-                               {keys_of(b).records, b.size(), false}};
+  const SortedSpan spans[] = {{keys_of(a).records, a.size(), false},
+                              {keys_of(b).records, b.size(), false}};
   const auto ordered = [&] {
     return make_tile_merger(keys, Output::read_later)
-        ->merge(stretches, reinterpret_cast<std::byte*>(out.data()))
+        ->merge(spans, reinterpret_cast<std::byte*>(out.data()))
         .has_value();
   };
   CHECK(ordered());
@@ -285,10 +283,10 @@ TEST_CASE("of two runs that are out of order nothing is read that is not theirs"
   const detail::ExtractedWords<Pair, decltype(detail_key)> keys(detail_key);
   const auto ordered = [&] {
     const Guarded a_run(a), b_run(b);
-    const Stretch stretches[] = {a_run.stretch(), b_run.stretch()};
+    const SortedSpan spans[] = {a_run.span(), b_run.span()};
     out.resize(a.size() + b.size());
     return make_tile_merger(keys, Output::read_later)
-        ->merge(stretches, reinterpret_cast<std::byte*>(out.data()))
+        ->merge(spans, reinterpret_cast<std::byte*>(out.data()))
         .has_value();
   };
   SECTION("records") {

@@ -70,18 +70,18 @@ template <class Record, class Less>
 bool merges_tile(const WordKernel& kernel, const detail::KeyWords& keys,
                  std::vector<std::vector<Record>> runs, Less less) {
   std::vector<Record> expected;
-  std::vector<Stretch> stretches;
+  std::vector<SortedSpan> spans;
   for (auto& run : runs) {
     std::stable_sort(run.begin(), run.end(), less);
     expected.insert(expected.end(), run.begin(), run.end());
-    stretches.push_back({reinterpret_cast<const std::byte*>(run.data()), run.size(), false});
+    spans.push_back({reinterpret_cast<const std::byte*>(run.data()), run.size(), false});
   }
   std::stable_sort(expected.begin(), expected.end(), less);
   const auto merges = [&](Output output) {
     std::vector<Record> out(expected.size());
-    const auto fingerprint = make_tile_merger(keys, output, kernel)
-                                 ->merge(stretches, reinterpret_cast<std::byte*>(out.data()),
-                                         nullptr, portable_fingerprint);
+    const auto fingerprint =
+        make_tile_merger(keys, output, kernel)
+            ->merge(spans, reinterpret_cast<std::byte*>(out.data()), nullptr, portable_fingerprint);
     return fingerprint ==
                portable_fingerprint(std::as_bytes(std::span(expected)), sizeof(Record)) &&
            std::memcmp(out.data(), expected.data(), out.size() * sizeof(Record)) == 0;
@@ -282,15 +282,15 @@ TEST_CASE("records of a run that tie and are out of order are found", "[word]") 
           runs[last ? k - 1 : random() % k].push_back(
               {first * 0x9e3779b97f4a7c15u, random() % seconds, random() % thirds, id, {}});
         }
-        std::vector<Stretch> stretches;
+        std::vector<SortedSpan> spans;
         for (auto& run : runs) {
           std::ranges::stable_sort(run, {}, key);
-          stretches.push_back({reinterpret_cast<const std::byte*>(run.data()), run.size(), false});
+          spans.push_back({reinterpret_cast<const std::byte*>(run.data()), run.size(), false});
         }
         std::vector<Long> out(10'000);
         const auto merges = [&](Output output) {
           return make_tile_merger(keys, output, *kernel)
-              ->merge(stretches, reinterpret_cast<std::byte*>(out.data()))
+              ->merge(spans, reinterpret_cast<std::byte*>(out.data()))
               .has_value();
         };
         for (int trial = 0; trial < 200; ++trial) {
