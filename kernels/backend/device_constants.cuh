@@ -1,4 +1,4 @@
-// What kernels read of the host's description of records and queries. A failing device throws
+// The copy of the host's description of records and queries that kernels read. A failing device throws
 // DeviceError.
 #pragma once
 
