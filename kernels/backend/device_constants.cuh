@@ -1,5 +1,5 @@
-// The copy of the host's description of records and queries that kernels read. A failing device throws
-// DeviceError.
+// The copy of the host's description of records and queries that kernels read. A failing device
+// throws DeviceError.
 #pragma once
 
 #include <algorithm>
