@@ -1,5 +1,8 @@
 #include "exec/chunk_filter.hpp"
 
+#include <tbb/parallel_for.h>
+#include <tbb/task_arena.h>
+
 #include <algorithm>
 #include <cassert>
 #include <numeric>
@@ -14,24 +17,42 @@ namespace corank {
 ChunkFilter::ChunkFilter(const Pass& pass, const Cutoff* cutoff)
     : pass_(pass), layout_(pass.encoding.layout()), cutoff_(cutoff) {}
 
-// Sets chosen_ and in_batch_ to the rows of the chunk that pass.
+// Sets chosen_ and batches_ to the rows of the chunk that pass. Threads that have no blocks to sort
+// help.
 ChunkFilter::Chosen ChunkFilter::choose(const Chunk& chunk) {
-  Chosen chosen;
   chosen_.resize(chunk.count);
-  in_batch_.clear();
-  for (std::uint64_t first = 0; first < chunk.count; first += max_batch_rows) {
-    const std::byte* const rows = chunk.records() + first * layout_.record_bytes;
-    std::span<std::uint16_t> which =
-        std::span(chosen_).subspan(chosen.records, std::min(chunk.count - first, max_batch_rows));
-    std::iota(which.begin(), which.end(), std::uint16_t{0});
-    if (pass_.operators) which = which.first(pass_.operators->choose(rows, which));
-    if (cutoff_) which = which.first(cutoff_->keep(rows, which));
-    in_batch_.push_back(static_cast<std::uint16_t>(which.size()));
-    chosen.records += which.size();
-    for (const std::uint16_t i : which)
-      chosen.bytes += bytes_of(layout_, rows + i * layout_.record_bytes, 1).size();
+  batches_.resize((chunk.count + max_batch_rows - 1) / max_batch_rows);
+  tbb::this_task_arena::isolate([&] {
+    tbb::parallel_for(std::size_t{0}, batches_.size(), [&](std::size_t batch) {
+      const std::span<std::uint16_t> which = rows_of(batch);
+      std::iota(which.begin(), which.end(), std::uint16_t{0});
+      batches_[batch] =
+          choose(chunk.records() + batch * max_batch_rows * layout_.record_bytes, which);
+    });
+  });
+  Chosen chosen;
+  for (const Chosen& batch : batches_) {
+    chosen.records += batch.records;
+    chosen.bytes += batch.bytes;
   }
   return chosen;
+}
+
+// Keeps the indices of the rows of a batch that pass.
+ChunkFilter::Chosen ChunkFilter::choose(const std::byte* rows,
+                                        std::span<std::uint16_t> which) const {
+  if (pass_.operators) which = which.first(pass_.operators->choose(rows, which));
+  if (cutoff_) which = which.first(cutoff_->keep(rows, which));
+  Chosen chosen{which.size(), 0};
+  for (const std::uint16_t i : which)
+    chosen.bytes += bytes_of(layout_, rows + i * layout_.record_bytes, 1).size();
+  return chosen;
+}
+
+std::span<std::uint16_t> ChunkFilter::rows_of(std::size_t batch) {
+  const std::size_t first = batch * max_batch_rows;
+  return std::span(chosen_).subspan(first,
+                                    std::min<std::size_t>(chosen_.size() - first, max_batch_rows));
 }
 
 // Makes room for more copies, of records of `run`. Returns those that are complete then; null if
@@ -53,11 +74,11 @@ ChunkRef ChunkFilter::make_room(const Chosen& chosen, std::uint32_t run) {
 }
 
 void ChunkFilter::copy(const Chunk& chunk) {
-  std::uint64_t batch = 0, used = 0, copied = 0;
-  for (const std::uint16_t count : in_batch_) {
-    copy(chunk.records() + batch++ * max_batch_rows * layout_.record_bytes,
-         RowIndices(chosen_).subspan(used, count));
-    used += count;
+  std::uint64_t used = 0, copied = 0;
+  for (std::size_t batch = 0; batch < batches_.size(); ++batch) {
+    copy(chunk.records() + batch * max_batch_rows * layout_.record_bytes,
+         rows_of(batch).first(batches_[batch].records));
+    used += batches_[batch].records;
   }
   if (used != 0) {
     open_->in_place = layout_.text ? reinterpret_cast<const std::byte*>(open_->refs.data())

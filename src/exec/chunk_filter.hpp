@@ -1,13 +1,14 @@
 // Leaves out records of a sort that its output cannot have, before they are sorted.
 //
-// A filter copies the others to chunks of its own, unless all records of a chunk pass. It is used
-// by one thread. What it refers to must outlive it, and the chunks that it returns.
+// A filter copies the others to chunks of its own, unless all records of a chunk pass. One thread
+// uses it; threads of its arena help. What it refers to must outlive it, and the chunks that it
+// returns.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <optional>
+#include <span>
 #include <vector>
 
 #include "exec/pass.hpp"
@@ -54,12 +55,14 @@ class ChunkFilter {
     std::uint64_t bytes = 0, room_bytes = 0;
     std::vector<PrefixRef> refs;
   };
-  // The number and the bytes of the records of a chunk that pass.
+  // The number and the bytes of records that pass.
   struct Chosen {
     std::uint64_t records = 0, bytes = 0;
   };
 
   Chosen choose(const Chunk& chunk);
+  Chosen choose(const std::byte* rows, std::span<std::uint16_t> which) const;
+  std::span<std::uint16_t> rows_of(std::size_t batch);
   ChunkRef make_room(const Chosen& chosen, std::uint32_t run);
   void copy(const Chunk& chunk);
   void copy(const std::byte* rows, RowIndices which);
@@ -69,8 +72,10 @@ class ChunkFilter {
   const Cutoff* cutoff_;
   std::shared_ptr<Copies> open_;
   ChunkRef held_;  // comes next
-  // The rows of a chunk that pass, those of each batch together, and their number in each batch.
-  std::vector<std::uint16_t> chosen_, in_batch_;
+  // The rows of a chunk that pass, those of each batch from its first row on, and how many there
+  // are.
+  std::vector<std::uint16_t> chosen_;
+  std::vector<Chosen> batches_;
   std::uint64_t records_left_out_ = 0;
   std::uint64_t fingerprint_left_out_ = 0;
 };

@@ -30,7 +30,7 @@ void Cutoff::find_cutoff() {
 
 std::size_t Cutoff::keep(const std::byte* rows, std::span<std::uint16_t> which) const {
   if (which.empty()) return 0;
-  const std::lock_guard lock(mutex_);
+  const std::shared_lock lock(mutex_);
   if (!has_cutoff_) return which.size();
   const std::byte* const cutoff = samples_.back().row.row();
   std::array<std::uint64_t, max_batch_rows> words;

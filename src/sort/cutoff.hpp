@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <mutex>
+#include <shared_mutex>
 #include <span>
 #include <vector>
 
@@ -55,7 +56,7 @@ class Cutoff {
   const KeyLayout layout_;
   const detail::KeyWords& keys_;
   const std::uint64_t limit_;
-  mutable std::mutex mutex_;
+  mutable std::shared_mutex mutex_;
   std::vector<Sample> samples_;  // ascending
   bool has_cutoff_ = false;      // the last sample is it
 };
