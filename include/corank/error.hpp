@@ -75,10 +75,10 @@ class Error : public std::runtime_error {
 class OutOfOrder : public Error {
  public:
   OutOfOrder(std::filesystem::path file, std::uint64_t record, std::uint64_t byte);
-  // `place` describes the record. The byte is 0 where it is not known: in a pipe. `more_advice`
-  // continues the remedy.
+  // `place` describes the record. The byte is 0 where it is not known: in a pipe. `details` follow
+  // the statement that it is out of order.
   OutOfOrder(std::filesystem::path file, std::uint64_t record, std::uint64_t byte,
-             const std::string& place, const std::string& more_advice = {});
+             const std::string& place, const std::string& details = {});
 
   const std::filesystem::path& file() const { return file_; }
   // Number of the record in the file, counted from 0.

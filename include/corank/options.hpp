@@ -68,13 +68,15 @@ struct Options {
   // the CPU, merge the unit at which it failed and all later ones. The output is the same.
   bool strict_backend = false;
 
-  // Number of threads; 0 means all cores that this process may use.
+  // Number of threads; 0 means all cores that this process may use: fewer than the machine's by its
+  // processor affinity, its control group or Slurm's variables.
   unsigned threads = 0;
 
   Io io = Io::automatic;
 
   // Upper bound on the memory for buffers. The program itself needs about 64 MiB more, and a
-  // device's driver its own mappings. 0 means a quarter of the physical memory, at most 4 GiB.
+  // device's driver its own mappings. 0 means a quarter of the memory that the process may use, of
+  // the machine or of its control group or Slurm job, at most 4 GiB.
   //
   // If the runs do not fit in one pass, several passes use temporary files next to the output. If
   // not even that fits, merge() throws Error, which names the smallest budget that works.
@@ -118,6 +120,9 @@ struct Options {
   // created if needed, of files part-00000, part-00001 and so on, each sorted and in order. They
   // hold nearly equally many input records and are written concurrently.
   unsigned parts = 0;
+  // Keeps records with equal keys in one part, as lines and groups always are; parts then hold
+  // different numbers of records.
+  bool parts_by_key = false;
 
   // Decompresses runs that start with the magic bytes of gzip, zstd, bzip2, xz or lz4. Plain
   // records that do so by chance are rejected as corrupt, never misread. Compressed runs and pipes

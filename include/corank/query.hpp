@@ -43,7 +43,10 @@ struct Reduction {
   // after all numbers, and take the first of equal values.
   enum class Operation : std::uint8_t { sum, min, max, count, first, last };
   Operation operation;
-  std::uint32_t field;  // index into Schema::fields
+  std::uint32_t field = 0;  // of fixed-size records: index into Schema::fields
+  // For lines and CSV: the column, with its type for sum, min and max. Without one, the count is a
+  // new last column.
+  std::optional<TextKey> column = {};
 };
 
 // How to treat a sum or a count that its field cannot hold.
@@ -92,7 +95,8 @@ struct Query {
   std::vector<std::string> from, to;
   Condition where;
   OnEqual on_equal = OnEqual::keep;
-  // For OnEqual::reduce of fixed-size records, each field at most once.
+  // For OnEqual::reduce, each field or column at most once. Sums of columns are exact unless of
+  // type f64; empty columns have no value.
   std::vector<Reduction> reductions;
   Overflow overflow = Overflow::error;
   // Drops the record that a group was combined to if its column has this value. So records with
@@ -113,7 +117,8 @@ struct Query {
 // Parses keep, first, last, error or `reduce:operation(field),…` into `on_equal` and `reductions`
 // of `query`. The operations are sum, min, max, count, first and last. Key fields cannot be
 // reduced; bytes fields only by first and last. `schema` is that of the records, and `keys` are
-// Options::keys; without fields, reductions are not parsed.
+// Options::keys. Without fields, columns are reduced, written as in parse_where(); a sum without a
+// type is one of decimal numbers, and `count()` is a new column.
 void parse_on_equal(std::string_view text, const Schema& schema, const std::vector<KeyField>& keys,
                     Query& query);
 

@@ -38,7 +38,8 @@ enum class TextType : std::uint8_t {
 enum class BadNumbers : std::uint8_t {
   error,
   skip,  // drop and count the record
-  last,  // order it after all values, ascending or descending
+  last,   // order it after all values, ascending or descending
+  first,  // order it before all values
 };
 
 // How to treat a record with fewer columns than the header or, without a header, the first record.
@@ -65,6 +66,7 @@ struct TextFormat {
   char terminator = '\n';         // added to the last record of a run if missing
   std::optional<char> delimiter;  // default: a comma for CSV; lines with columns need one
   bool header = false;            // all runs begin with the same line, which the output has once
+  bool first_header = false;      // with `header`: only the first run that is not empty has it
   // For lines and CSV: prefix of comment lines at the start of each file. The output has those of
   // the first file. Empty: no comment lines.
   std::string comment;

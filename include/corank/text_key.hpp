@@ -43,6 +43,7 @@ struct TextColumn {
   TextType type;
   bool descending;
   bool nocase;
+  bool bad_first = false;  // whether text that is not a value sorts before values; see BadNumbers
 };
 
 namespace detail {
@@ -96,16 +97,24 @@ struct TextLayout {
   }
 };
 
+// Returns whether records with bad numbers have a place in the order.
+CORANK_HOST_DEVICE constexpr bool are_ordered(BadNumbers bad) {
+  return bad == BadNumbers::last || bad == BadNumbers::first;
+}
+
 // Returns whether a device can parse values of the type.
 bool device_reads(TextType type);
 // Returns whether a device can compare records by these keys. Devices parse bytes and integers
 // only.
 bool device_comparable(const TextLayout& layout);
 
-// Returns the size of the byte order mark at the start of a CSV header; 0 if there is none.
+// Returns the size of the byte order mark at the start of a header; 0 if there is none.
 std::size_t byte_order_mark_bytes(TextKind kind, std::string_view header);
 
-// Returns the number of columns of `line`, with or without its terminator.
+// Returns the values of the columns of a header or first record, with or without its terminator,
+// without a byte order mark and a carriage return at its end.
+std::vector<std::string> column_values(const TextLayout& layout, std::string_view line);
+// Returns their number.
 std::uint32_t count_columns(const TextLayout& layout, std::string_view line);
 
 // Checked format of variable-length records, with its keys as columns. Immutable.
@@ -458,7 +467,7 @@ inline bool eight_digits(const std::byte* at, std::uint64_t& value) {
 CORANK_HOST_DEVICE inline bool parse_integer(const std::byte* at, const std::byte* end,
                                              bool is_signed, std::uint64_t& word) {
   const bool negative = is_signed && is_char(*at, '-');
-  if (negative) ++at;
+  if (negative || is_char(*at, '+')) ++at;
   if (at == end) return false;
   std::uint64_t value = 0;
 #ifndef __CUDA_ARCH__
@@ -510,15 +519,15 @@ CORANK_HOST_DEVICE inline bool parse_number(const TextField& field, TextType typ
 
 // Returns the number of words of a numeric key: 2 if bad numbers are ordered, too, else 1.
 CORANK_HOST_DEVICE inline std::uint64_t number_words(const TextLayout& layout) {
-  return layout.bad_numbers == BadNumbers::last ? 2 : 1;
+  return are_ordered(layout.bad_numbers) ? 2 : 1;
 }
 
 CORANK_HOST_DEVICE inline std::uint64_t number_word(const TextField& field,
                                                     const TextColumn& column, std::uint64_t word) {
   std::uint64_t bits = 0;
   const bool good = parse_number(field, column.type, bits);
-  if (word != 0) return !good;
-  if (!good) return ~std::uint64_t{0};
+  if (word != 0) return good == column.bad_first;
+  if (!good) return column.bad_first ? 0 : ~std::uint64_t{0};
   return column.descending ? ~bits : bits;
 }
 

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <span>
@@ -171,6 +172,9 @@ CudaDevice find_cuda_device(int device) {
   if (status == cudaSuccess) status = cudaFuncGetAttributes(&kernel, stage);
   if (status != cudaSuccess) {
     (void)cudaGetLastError();
+    // The runtime also calls a driver that is not there too old.
+    if (status == cudaErrorInsufficientDriver && !std::filesystem::exists("/proc/driver/nvidia"))
+      return {false, "no NVIDIA driver found"};
     return {false, std::string("no usable CUDA device: ") + cudaGetErrorString(status)};
   }
   std::string description = std::string(properties.name) + ", " +

@@ -34,11 +34,13 @@ BackendDecision decide(const Options& options, const FormatTraits& traits, std::
   if (options.backend == BackendChoice::cpu) return {false, "asked for"};
   const std::string cuda = setting_is(Setting::backend, "cuda");
   const std::string cpu = setting_is(Setting::backend, "cpu");
-  if (!traits.cpu_only.empty()) {
+  const bool reduces_text = options.text && options.query.on_equal == OnEqual::reduce;
+  const std::string cpu_only = reduces_text ? "columns that are reduced" : traits.cpu_only;
+  if (!cpu_only.empty()) {
     if (options.backend == BackendChoice::cuda)
-      throw Error(ErrorCode::options, fmt::format("{} does not read {}; use {} or auto for them",
-                                                  cuda, traits.cpu_only, cpu));
-    return {false, fmt::format("{} are read on the CPU", traits.cpu_only)};
+      throw Error(ErrorCode::options,
+                  fmt::format("{} does not read {}; use {} or auto for them", cuda, cpu_only, cpu));
+    return {false, fmt::format("{} are read on the CPU", cpu_only)};
   }
   if (options.backend == BackendChoice::automatic && built_with_cuda() &&
       bytes < options.min_device_bytes)

@@ -194,7 +194,8 @@ void run_passes(std::span<const Pass> partitions, PassTotals& totals) {
   unsigned workers = 0;
   for (const Pass& partition : partitions) workers += workers_of(partition);
   assert(!partitions.empty());
-  const tbb::global_control allowance(tbb::global_control::max_allowed_parallelism, workers);
+  const tbb::global_control allowance(tbb::global_control::max_allowed_parallelism,
+                                      allowed_parallelism(workers));
   start_workers(workers);
   std::deque<OutputVerifier> verifiers;
   for (const Pass& partition : partitions)

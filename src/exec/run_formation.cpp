@@ -42,7 +42,8 @@ RunFormation::RunFormation(const Pass& pass, const detail::KeyWords& keys,
 FormedRuns RunFormation::fill(std::span<std::byte> memory, std::uint64_t max_blocks) {
   assert(max_blocks != 0);
   const unsigned workers = pass_.threads + 1;  // one of them waits for files
-  const tbb::global_control allowance(tbb::global_control::max_allowed_parallelism, workers);
+  const tbb::global_control allowance(tbb::global_control::max_allowed_parallelism,
+                                      allowed_parallelism(workers));
   start_workers(workers);
   std::deque<Block> blocks;
   std::uint64_t used_bytes = 0;

@@ -370,19 +370,19 @@ void encode_natural(std::string_view text, bool nocase, std::string& to) {
   to.append(zeros, 0, zeros_end);
 }
 
-EncodedKey::EncodedKey(const TextField& field, TextType type, bool descending, bool nocase)
-    : is_valid_(true) {
+EncodedKey::EncodedKey(const TextField& field, const TextColumn& column) : is_valid_(true) {
+  const TextType type = column.type;
   std::string buffer;
   const std::string_view text = decode(field, buffer);
   if (type == TextType::natural)
-    encode_natural(text, nocase, bytes_);
+    encode_natural(text, column.nocase, bytes_);
   else if (type == TextType::time)
     is_valid_ = encode_time(without_blanks(text), bytes_);
   else if (type == TextType::decimal)
     is_valid_ = encode_decimal(without_blanks(text), bytes_);
   else
     is_valid_ = encode_human(without_blanks(text), bytes_);
-  if (!is_valid_) bytes_.assign(1, descending ? '\0' : '\xff');
+  if (!is_valid_) bytes_.assign(1, column.descending == column.bad_first ? '\xff' : '\0');
 }
 
 std::uint64_t encoded_bytes(const TextField& field, const TextColumn& column) {
@@ -403,7 +403,7 @@ int compare_encoded(const TextField& x, const TextField& y, const TextColumn& co
 
 bool holds_value(const TextField& field, TextType type) {
   if (type == TextType::bytes || type == TextType::natural) return true;
-  if (is_encoded(type)) return EncodedKey(field, type, false, false).is_valid();
+  if (is_encoded(type)) return EncodedKey(field, {0, type, false, false}).is_valid();
   std::uint64_t word;
   return parse_number(field, type, word);
 }

@@ -23,12 +23,10 @@ void encode_natural(std::string_view text, bool nocase, std::string& to);
 // Encoded value of a column. Owns its bytes.
 class EncodedKey {
  public:
-  EncodedKey(const TextField& field, TextType type, bool descending, bool nocase);
-  EncodedKey(const TextField& field, const TextColumn& column)
-      : EncodedKey(field, column.type, column.descending, column.nocase) {}
+  EncodedKey(const TextField& field, const TextColumn& column);
 
   // Returns false if the column does not hold a value of its type. The encoded key is then the byte
-  // that sorts after all values: 0xff, or 0x00 in a descending column.
+  // that sorts after all values, or before them with TextColumn::bad_first: 0xff or 0x00.
   bool is_valid() const { return is_valid_; }
   // Returns the encoded bytes as a column of bytes, which is valid as long as this object.
   TextField field() const {

@@ -160,17 +160,12 @@ class FixedFormat final : public RecordFormat {
     }
     return text;
   }
-  std::string place_of(std::uint64_t, std::uint64_t record,
-                       std::optional<std::uint64_t> byte) const override {
-    return byte ? fmt::format("record {} (byte {})", record, *byte)
-                : fmt::format("record {}", record);
-  }
-  void throw_bad_record(const std::filesystem::path& run, std::uint64_t, std::uint64_t,
-                        std::uint64_t byte, const BadRecord& bad, const std::byte*) const override {
+  void throw_bad_record(const std::filesystem::path& run, const Place& place, const BadRecord& bad,
+                        const std::byte*) const override {
     throw Error(
         fmt::format("{}: ends at byte {}, {} bytes after the last whole record; check that "
                     "it is whole, and {}",
-                    run.string(), byte + bad.bytes, bad.bytes, Setting::record));
+                    run.string(), place.byte.value() + bad.bytes, bad.bytes, Setting::record));
   }
 
  private:
@@ -204,6 +199,12 @@ std::unique_ptr<const RecordFormat> make_fixed_format(const Schema& schema,
                                                       const std::vector<KeyField>& keys) {
   if (schema.record_bytes == 0)
     throw Error(ErrorCode::options, "Options::record has no fields; use Schema::parse");
+  for (const Field& field : schema.fields)
+    if (field.bytes > schema.record_bytes || field.offset > schema.record_bytes - field.bytes)
+      throw Error(ErrorCode::options,
+                  fmt::format("Options::record: field \"{}\" ends at byte {} of a record of {}",
+                              without_nul(field.name), std::uint64_t{field.offset} + field.bytes,
+                              schema.record_bytes));
   for (const KeyField& key : keys)
     if (key.field >= schema.fields.size())
       throw Error(ErrorCode::options,

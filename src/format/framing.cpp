@@ -153,8 +153,8 @@ class Index {
       word = detail::bytes_word(column, field, 0);
     else if (detail::parse_number(field, column.type, word))
       word ^= column.descending ? ~std::uint64_t{0} : 0;
-    else if (layout_.bad_numbers == BadNumbers::last)
-      word = ~std::uint64_t{0};
+    else if (are_ordered(layout_.bad_numbers))
+      word = column.bad_first ? 0 : ~std::uint64_t{0};
     else
       return refuse(0, field, bytes);
     if (detail::is_encoded(column.type) && !is_acceptable(0, field)) return refuse(0, field, bytes);
@@ -188,7 +188,7 @@ class Index {
 
  private:
   bool must_be_value(std::uint32_t key) const {
-    return layout_.columns[key].type != TextType::bytes && layout_.bad_numbers != BadNumbers::last;
+    return layout_.columns[key].type != TextType::bytes && !are_ordered(layout_.bad_numbers);
   }
   bool is_acceptable(std::uint32_t key, const detail::TextField& field) const {
     return !must_be_value(key) || detail::holds_value(field, layout_.columns[key].type);
@@ -321,7 +321,7 @@ Indexed index_records(const TextLayout& layout, std::span<const std::byte> bytes
 
 bool has_order(const TextLayout& layout, std::span<const std::byte> record) {
   if (layout.finder && !layout.finder->defect(record).empty()) return false;
-  if (layout.bad_numbers == BadNumbers::last) return true;
+  if (are_ordered(layout.bad_numbers)) return true;
   detail::Columns columns(layout, record.data(), record.size());
   return std::all_of(
       layout.columns, layout.columns + layout.columns_count,
@@ -370,24 +370,15 @@ std::string column_name(const TextLayout& layout, std::uint32_t column) {
   return layout.finder ? layout.finder->name(column) : fmt::format("column {}", column);
 }
 
-std::string place_of(const TextLayout& layout, std::uint64_t header_lines, std::uint64_t record,
-                     std::optional<std::uint64_t> byte) {
-  const std::string number = layout.kind == TextKind::lines
-                                 ? fmt::format("line {}", record + 1 + header_lines)
-                                 : fmt::format("record {}", record);
-  return byte ? fmt::format("{} (byte {})", number, *byte) : number;
+std::string place_text(const Place& place) {
+  const std::string number =
+      place.line ? fmt::format("line {}", *place.line) : fmt::format("record {}", place.record);
+  return place.byte ? fmt::format("{} (byte {})", number, *place.byte) : number;
 }
 
-std::string advice_on_disorder(const TextLayout& layout, std::uint64_t record) {
-  if (record != 1 || layout.kind == TextKind::pairs || layout.finder) return {};
-  return "; or, if the file begins with a header, say " + to_marker(Setting::header);
-}
-
-void throw_bad_record(const std::filesystem::path& run, std::uint64_t header_lines,
-                      std::uint64_t record, std::uint64_t byte, const TextLayout& layout,
-                      const BadRecord& bad, const std::byte* at) {
-  const std::string place =
-      fmt::format("{}: {}", run.string(), place_of(layout, header_lines, record, byte));
+void throw_bad_record(const std::filesystem::path& run, const Place& found,
+                      const TextLayout& layout, const BadRecord& bad, const std::byte* at) {
+  const std::string place = fmt::format("{}: {}", run.string(), place_text(found));
   if (bad.reason == BadRecord::Reason::stray_text)
     throw Error(fmt::format("{}: {}", place, stray_text_message(layout, at, bad.bytes)));
   if (bad.reason == BadRecord::Reason::defect)
@@ -424,7 +415,7 @@ void throw_bad_record(const std::filesystem::path& run, std::uint64_t header_lin
   const std::string name = (column.column == 0 ? "the " : "") + column_name(layout, column.column);
   // To skip or reorder a first record might destroy a header.
   const std::string advice =
-      record == 0 && !layout.finder
+      found.record == 0 && !layout.finder
           ? fmt::format("if the file begins with a header, say {}, {} or {}; else correct it",
                         Setting::header, setting_is(Setting::header_lines, "N"),
                         setting_is(Setting::comment, "PREFIX"))

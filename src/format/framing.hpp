@@ -98,20 +98,18 @@ std::string stray_text_message(const TextLayout& layout, const std::byte* record
 // Returns the name of a column in messages: "line", "column 2", "key".
 std::string column_name(const TextLayout& layout, std::uint32_t column);
 
-// Returns the place of a record for an error message. `record` is its number in the run, counted
-// from 0. Lines are numbered from 1 in their file, after `header_lines`. `byte` is the offset of
-// the record, if it is known.
-std::string place_of(const TextLayout& layout, std::uint64_t header_lines, std::uint64_t record,
-                     std::optional<std::uint64_t> byte);
+// Place of a record in its file.
+struct Place {
+  std::uint64_t record;               // its number, from 0
+  std::optional<std::uint64_t> line;  // of text: the line that it begins, from 1, if it is known
+  std::optional<std::uint64_t> byte;  // at which it begins, if that is known
+};
 
-// Returns a continuation of the advice to sort, for a run whose record number `record` is out of
-// order; may be empty.
-std::string advice_on_disorder(const TextLayout& layout, std::uint64_t record);
+// Returns the place for an error message: by its line or, without one, its number.
+std::string place_text(const Place& place);
 
-// Throws the Error for a bad record at `at`. It is number `record` of its run, counted from 0 after
-// `header_lines`, and begins at byte `byte` of its file.
-[[noreturn]] void throw_bad_record(const std::filesystem::path& run, std::uint64_t header_lines,
-                                   std::uint64_t record, std::uint64_t byte,
+// Throws the Error for a bad record at `at`, whose place in the file `run` has a byte.
+[[noreturn]] void throw_bad_record(const std::filesystem::path& run, const Place& place,
                                    const TextLayout& layout, const BadRecord& bad,
                                    const std::byte* at);
 

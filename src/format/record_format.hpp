@@ -116,23 +116,20 @@ class RecordFormat {
   // Returns the projection to Query::select; null if whole records are emitted.
   virtual std::unique_ptr<Projection> projection(const Query& /*query*/) const { return nullptr; }
 
+  // Returns the encoding of these columns; nothing if records have none. Throws Error if there is
+  // no such column; `option` names the option in errors.
+  virtual std::optional<TextEncoding> columns(const std::vector<TextKey>& /*columns*/,
+                                              Setting /*option*/) const {
+    return std::nullopt;
+  }
+
   // Messages.
 
   // Returns the key of a row, human-readable.
   virtual std::string key_text(const std::byte* row) const = 0;
-  // Returns the place of a record. `record` is its number in the run, counted from 0, after
-  // `header_lines` lines; `byte` is its offset, if that is known.
-  virtual std::string place_of(std::uint64_t header_lines, std::uint64_t record,
-                               std::optional<std::uint64_t> byte) const = 0;
-  // Returns a continuation of the advice to sort, for a run whose record number `record` is out of
-  // order; may be empty.
-  virtual std::string advice_on_disorder(std::uint64_t /*record*/) const { return {}; }
-  // Throws the Error for a bad record at `at`, which begins at byte `byte` of its file; the other
-  // parameters are those of place_of().
-  [[noreturn]] virtual void throw_bad_record(const std::filesystem::path& run,
-                                             std::uint64_t header_lines, std::uint64_t record,
-                                             std::uint64_t byte, const BadRecord& bad,
-                                             const std::byte* at) const = 0;
+  // Throws the Error for a bad record at `at`, whose place in the file `run` has a byte.
+  [[noreturn]] virtual void throw_bad_record(const std::filesystem::path& run, const Place& place,
+                                             const BadRecord& bad, const std::byte* at) const = 0;
 
  protected:
   // Returns the bound at `values` of the leading keys, one to num_keys() of them.

@@ -1,6 +1,8 @@
 #include "corank/text_key.hpp"
 
 #include <fmt/format.h>
+#include <locale.h>
+#include <stdlib.h>
 
 #include <algorithm>
 #include <bit>
@@ -19,22 +21,6 @@ namespace {
 
 // Names of the columns of pairs.
 constexpr std::string_view key_name = "key", value_name = "value";
-
-// Returns the values of the columns of `line`, which may lack its terminator.
-std::vector<std::string> values_of(const TextLayout& layout, std::string line) {
-  if (!line.ends_with(layout.terminator)) line += layout.terminator;
-  const std::string_view record =
-      std::string_view(line).substr(byte_order_mark_bytes(layout.kind, line));
-  detail::Columns columns(layout, reinterpret_cast<const std::byte*>(record.data()), record.size());
-  std::vector<std::string> values;
-  for (std::uint32_t column = 1;; ++column) {
-    const detail::TextField field = columns(column);
-    if (!field.there) return values;
-    std::string& value = values.emplace_back();
-    unsigned byte;
-    for (detail::FieldBytes bytes(field); bytes.next(byte);) value += static_cast<char>(byte);
-  }
-}
 
 // Returns the name as options take it: quoted if it would otherwise mean something else.
 std::string name_text(std::string_view name) {
@@ -165,6 +151,12 @@ void require_consistent(const TextFormat& format, char delimiter, Setting option
   }
 }
 
+// Returns whether the number, which no f64 holds, is closer to 0 than any other f64.
+bool is_too_small(std::string_view number) {
+  static const locale_t c_locale = ::newlocale(LC_ALL_MASK, "C", nullptr);
+  return std::abs(::strtod_l(std::string(number).c_str(), nullptr, c_locale)) < 1;
+}
+
 }  // namespace
 
 TextEncoding::TextEncoding(const TextFormat& format, std::string_view header, Setting option)
@@ -192,11 +184,12 @@ TextEncoding::TextEncoding(const TextFormat& format, std::string_view header, Se
   std::uint32_t free_column = 0;
   for (const TextKey& key : format.keys) free_column = std::max(free_column, key.column);
   const std::vector<std::string> values =
-      header.empty() ? std::vector<std::string>() : values_of(layout(), std::string(header));
+      header.empty() ? std::vector<std::string>() : column_values(layout(), header);
   if (format.ragged == RaggedRecords::error)
     min_columns_ = static_cast<std::uint32_t>(values.size());
   for (const TextKey& key : format.keys) {
-    TextColumn column{key.column, key.type, key.descending, key.nocase};
+    TextColumn column{key.column, key.type, key.descending, key.nocase,
+                      format.bad_numbers == BadNumbers::first};
     if (kind_ == TextKind::pairs)
       column.column = key.name == value_name;
     else if (!header.empty())
@@ -216,8 +209,27 @@ TextLayout TextEncoding::layout_with(const TextColumn* columns) const {
           finder_.get()};
 }
 
+std::vector<std::string> column_values(const TextLayout& layout, std::string_view text) {
+  std::string line(text);
+  if (!line.ends_with(layout.terminator)) line += layout.terminator;
+  const std::string_view record =
+      std::string_view(line).substr(byte_order_mark_bytes(layout.kind, line));
+  detail::Columns columns(layout, reinterpret_cast<const std::byte*>(record.data()), record.size());
+  std::vector<std::string> values;
+  for (std::uint32_t column = 1;; ++column) {
+    const detail::TextField field = columns(column);
+    if (!field.there) break;
+    std::string& value = values.emplace_back();
+    unsigned byte;
+    for (detail::FieldBytes bytes(field); bytes.next(byte);) value += static_cast<char>(byte);
+  }
+  if (!values.empty() && layout.terminator == '\n' && values.back().ends_with('\r'))
+    values.back().pop_back();
+  return values;
+}
+
 std::uint32_t count_columns(const TextLayout& layout, std::string_view line) {
-  return static_cast<std::uint32_t>(values_of(layout, std::string(line)).size());
+  return static_cast<std::uint32_t>(column_values(layout, line).size());
 }
 
 bool device_reads(TextType type) {
@@ -232,14 +244,15 @@ bool device_comparable(const TextLayout& layout) {
 
 std::size_t byte_order_mark_bytes(TextKind kind, std::string_view header) {
   constexpr std::string_view mark = "\xef\xbb\xbf";
-  return kind == TextKind::csv && header.starts_with(mark) ? mark.size() : 0;
+  return kind != TextKind::pairs && header.starts_with(mark) ? mark.size() : 0;
 }
 
 bool detail::parse_f64(const std::byte* at, std::uint64_t bytes, std::uint64_t& word) {
   const auto* const text = reinterpret_cast<const char*>(at);
   double value = 0;
-  const auto [end, error] = std::from_chars(text, text + bytes, value);
-  if (error != std::errc{} || end != text + bytes) return false;
+  const bool has_plus = bytes > 1 && text[0] == '+' && text[1] != '-';
+  const auto [end, error] = std::from_chars(text + has_plus, text + bytes, value);
+  if (end != text + bytes || (error != std::errc{} && !is_too_small({text, bytes}))) return false;
   if (value == 0) value = 0;  // drops the sign of -0.0
   constexpr std::uint64_t sign = std::uint64_t{1} << 63;
   const auto bits = std::bit_cast<std::uint64_t>(value);

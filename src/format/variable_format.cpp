@@ -25,10 +25,10 @@ FormatTraits traits_of(const TextFormat& format) {
   FormatTraits traits;
   switch (format.kind) {
     case TextKind::lines:
-      traits = {.name = "lines", .can_search = true, .has_columns = true};
+      traits = {.name = "lines", .can_search = true, .has_columns = true, .can_reduce = true};
       break;
     case TextKind::csv:
-      traits = {.name = "CSV", .has_columns = true};
+      traits = {.name = "CSV", .has_columns = true, .can_reduce = true};
       break;
     case TextKind::pairs:
       traits = {.name = "pairs"};
@@ -104,23 +104,22 @@ class VariableFormat final : public RecordFormat {
     return std::make_unique<ColumnProjection>(format_, columns_line_, query.select);
   }
   std::string key_text(const std::byte* row) const override;
-  std::string place_of(std::uint64_t header_lines, std::uint64_t record,
-                       std::optional<std::uint64_t> byte) const override {
-    return corank::place_of(layout(), header_lines, record, byte);
+  std::optional<TextEncoding> columns(const std::vector<TextKey>& columns,
+                                      Setting option) const override {
+    TextFormat by = format_;
+    by.keys = columns;
+    return TextEncoding(by, columns_line_, option);
   }
-  std::string advice_on_disorder(std::uint64_t record) const override {
-    return corank::advice_on_disorder(layout(), record);
-  }
-  void throw_bad_record(const std::filesystem::path& run, std::uint64_t header_lines,
-                        std::uint64_t record, std::uint64_t byte, const BadRecord& bad,
+  void throw_bad_record(const std::filesystem::path& run, const Place& place, const BadRecord& bad,
                         const std::byte* at) const override {
-    corank::throw_bad_record(run, header_lines, record, byte, layout(), bad, at);
+    corank::throw_bad_record(run, place, layout(), bad, at);
   }
 
  private:
   VariableFormat(const TextFormat& format, std::string_view columns_line, TextEncoding text);
 
   TextLayout layout() const { return text_.layout(); }
+  std::string name_of(std::uint32_t column) const;
   RowBound key_bound(const std::vector<std::string>& values, Setting option) const override;
   RowBound column_bound(const ColumnValue& value, Setting option) const override;
 
@@ -171,6 +170,15 @@ RowBound VariableFormat::column_bound(const ColumnValue& value, Setting option) 
   return {std::move(encoding), std::move(record)};
 }
 
+// Returns the name of a column in the header, or else the format's.
+std::string VariableFormat::name_of(std::uint32_t column) const {
+  const TextLayout by = layout();
+  const auto names = format_.header ? column_values(by, columns_line_) : std::vector<std::string>();
+  return column != 0 && column <= names.size() && !names[column - 1].empty()
+             ? without_nul(names[column - 1])
+             : column_name(by, column);
+}
+
 std::string VariableFormat::key_text(const std::byte* row) const {
   constexpr std::uint64_t max_bytes = 80;
   const TextLayout by = layout();
@@ -180,7 +188,7 @@ std::string VariableFormat::key_text(const std::byte* row) const {
   for (const TextColumn& column : std::span(by.columns, by.columns_count)) {
     const detail::TextField field = columns(column.column);
     text += text.empty() ? "" : ", ";
-    text += column_name(by, column.column) + "=";
+    text += name_of(column.column) + "=";
     for (std::uint64_t at = 0; at < std::min(field.bytes, max_bytes); ++at) {
       const auto byte = static_cast<unsigned char>(field.at[at]);
       text += byte < 0x20 || byte == 0x7f || byte == '\\' ? fmt::format("\\x{:02x}", byte)

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -44,6 +45,27 @@ void take_after(const FileDescriptor& file, const struct stat& old) {
   ::fchmod(file.get(), old.st_mode & (owner ? 07777u : group ? 0777u : 0707u));
 }
 
+// Returns whether the file is a mount point, which cannot be renamed over.
+bool is_mount_point(const std::filesystem::path& path) {
+  struct statx status {};
+  return ::statx(AT_FDCWD, path.c_str(), 0, STATX_TYPE, &status) == 0 &&
+         (status.stx_attributes & STATX_ATTR_MOUNT_ROOT) != 0;
+}
+
+// Returns whether the file system has no locks, so that a failed lock says nothing.
+bool lacks_locks(int error) {
+  return error == ENOSYS || error == EOPNOTSUPP || error == ENOLCK || error == EINVAL;
+}
+
+// Returns whether the file was written to within the last minute.
+bool is_fresh(const struct stat& status) {
+  constexpr std::int64_t max_age_seconds = 60;
+  return ::time(nullptr) - status.st_mtim.tv_sec < max_age_seconds;
+}
+
+constexpr const char* in_place_remedy =
+    "write to another file, or to standard output and let the shell redirect that";
+
 }  // namespace
 
 AtomicFile::AtomicFile(std::filesystem::path target, const Content& content,
@@ -60,6 +82,12 @@ AtomicFile::AtomicFile(std::filesystem::path target, const Content& content,
     auto followed = std::filesystem::canonical(target_, error);
     if (error) throw Error(fmt::format("{}: cannot follow: {}", target_.string(), error.message()));
     target_ = std::move(followed);
+    if (is_mount_point(target_))
+      throw Error(
+          ErrorCode::system,
+          fmt::format("{}: is a mount point, as files that a container shares are, which no "
+                      "file can replace; {}",
+                      target_.string(), in_place_remedy));
     old_ = status;
   } else if (errno != ENOENT) {
     throw_file_error(target_, "look at");
@@ -91,6 +119,12 @@ void AtomicFile::open_temporary(const std::function<bool(FileIdentity)>& is_inpu
       file = FileDescriptor(::open(temporary_.c_str(), flags));
       if (!file && errno == ENOENT) continue;
     }
+    if (!file && old_ && (errno == EACCES || errno == EPERM || errno == EROFS))
+      throw Error(
+          ErrorCode::system,
+          fmt::format("{}: its folder cannot be written to, so that no file can replace it; "
+                      "{}",
+                      target_.string(), in_place_remedy));
     if (!file) throw_file_error(target_, "create its temporary file");
     const auto fail = [&](const char* what) {
       const int error = errno;
@@ -105,8 +139,15 @@ void AtomicFile::open_temporary(const std::function<bool(FileIdentity)>& is_inpu
       throw Error(temporary_.string() +
                   ": is the temporary file of the output and also an input; rename it");
     if (::flock(file.get(), LOCK_EX | LOCK_NB) != 0) {
-      if (errno != EWOULDBLOCK) fail("lock");
-      throw Error(target_.string() + ": another merge is writing it; wait for that one");
+      if (errno == EWOULDBLOCK)
+        throw Error(target_.string() + ": another merge is writing it; wait for that one");
+      if (!lacks_locks(errno)) fail("lock");
+      // Without locks, whoever made the file has it, as long as it is written to.
+      if (!made && is_fresh(mine))
+        throw Error(
+            fmt::format("{}: another merge may be writing it, since {} changed within the "
+                        "last minute and its file system has no locks; wait, or remove it",
+                        target_.string(), temporary_.string()));
     }
     // The previous holder of the lock may have renamed or removed the file meanwhile.
     struct stat named {};
@@ -118,6 +159,7 @@ void AtomicFile::open_temporary(const std::function<bool(FileIdentity)>& is_inpu
     file_ = std::move(file);
     inode_ = mine.st_ino;
     found_bytes_ = static_cast<std::uint64_t>(mine.st_size);
+    left_modified_ns_ = modified_ns(mine);
     return;
   }
 }
@@ -289,7 +331,14 @@ void AtomicFile::commit() {
     }
   }
   file_ = FileDescriptor();
-  sync_folder(folder);
+  try {
+    sync_folder(folder);
+  } catch (const FileError& error) {
+    throw Error(ErrorCode::system,
+                fmt::format("{}; the output {} is in place and whole, but a power failure may undo "
+                            "its new name",
+                            error.what(), target_.string()));
+  }
 }
 
 void AtomicFile::forget_sidecar() {

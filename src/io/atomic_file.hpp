@@ -54,6 +54,8 @@ class AtomicFile {
   std::uint64_t left_bytes() const { return left_bytes_; }
   // True if the target is already the whole output, which then is not written again.
   bool is_in_place() const { return in_place_; }
+  // Returns when the partial output was last written to, in nanoseconds since 1970.
+  std::int64_t left_modified_ns() const { return left_modified_ns_; }
   // Explains why a partial output cannot be resumed; empty if it can be, or if there is none.
   const std::string& why_not_resumable() const { return why_nothing_left_; }
 
@@ -103,7 +105,8 @@ class AtomicFile {
   FileDescriptor target_file_;  // open if the target is the whole output
   ino_t inode_ = 0;             // of the temporary file
   std::uint64_t left_bytes_ = 0;
-  std::uint64_t found_bytes_ = 0;          // size of the temporary file at the start
+  std::uint64_t found_bytes_ = 0;  // size of the temporary file at the start
+  std::int64_t left_modified_ns_ = 0;
   std::uint64_t found_durable_bytes_ = 0;  // according to its sidecar
   std::string why_nothing_left_;
   bool has_sidecar_ = false;

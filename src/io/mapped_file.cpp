@@ -61,16 +61,10 @@ void read_as_zeros(int number, siginfo_t* info, void* context) {
     ::signal(number, SIG_DFL);  // the instruction runs again and ends the process
 }
 
-void handle_bus_errors() {
-  static std::once_flag once;
-  std::call_once(once, [] {
-    page_bytes();  // initialised before the handler needs it
-    struct sigaction action {};
-    action.sa_sigaction = read_as_zeros;
-    action.sa_flags = SA_SIGINFO;
-    ::sigaction(SIGBUS, &action, &previous_action);
-  });
-}
+// Guards the handler: users of it, and whether it is installed.
+std::mutex handler_mutex;
+unsigned num_handler_users = 0;
+bool is_handler_installed = false;
 
 // Returns the whole pages that hold `bytes`.
 std::span<std::byte> pages_around(std::span<const std::byte> bytes) {
@@ -81,6 +75,28 @@ std::span<std::byte> pages_around(std::span<const std::byte> bytes) {
 }
 
 }  // namespace
+
+BusErrorHandling::BusErrorHandling() {
+  page_bytes();  // initialised before the handler needs it
+  const std::lock_guard lock(handler_mutex);
+  if (num_handler_users++ != 0 || is_handler_installed) return;
+  struct sigaction action {};
+  action.sa_sigaction = read_as_zeros;
+  action.sa_flags = SA_SIGINFO;
+  ::sigaction(SIGBUS, &action, &previous_action);
+  is_handler_installed = true;
+}
+
+BusErrorHandling::~BusErrorHandling() {
+  const std::lock_guard lock(handler_mutex);
+  if (--num_handler_users != 0) return;
+  // A handler that was installed later may call this one, which then stays.
+  struct sigaction current {};
+  ::sigaction(SIGBUS, nullptr, &current);
+  if ((current.sa_flags & SA_SIGINFO) == 0 || current.sa_sigaction != read_as_zeros) return;
+  ::sigaction(SIGBUS, &previous_action, nullptr);
+  is_handler_installed = false;
+}
 
 std::uint64_t MappedFiles::page_bytes(std::uint64_t bytes) const {
   return may_be_huge_ && bytes >= huge_page_bytes ? huge_page_bytes : corank::page_bytes();
@@ -96,7 +112,6 @@ std::uint64_t MappedFiles::room(std::uint64_t bytes) const {
 MappedFiles::MappedFiles(std::span<const std::uint64_t> file_bytes, std::uint64_t resident_bytes)
     : may_be_huge_(file_bytes.size() <=
                    std::min(max_huge_paged_files, resident_bytes / (2 * huge_page_bytes))) {
-  handle_bus_errors();
   for (slot_ = 0; slot_ < slots.size() && slots[slot_].taken.exchange(true);) ++slot_;
   if (slot_ == slots.size())
     throw Error(ErrorCode::options, fmt::format("{} merges map their runs already; use {}",

@@ -1,7 +1,8 @@
 // Read-only file mappings that stay readable if a file shrinks or its device fails.
 //
-// Bytes that can no longer be read raise SIGBUS. A process-wide handler maps zeros there, and
-// failed_at() reports the address: check it before trusting the data. Sizes are in bytes.
+// Bytes that can no longer be read raise SIGBUS. While files are mapped, a handler of the process
+// maps zeros there, and failed_at() reports the address: check it before trusting the data. Sizes
+// are in bytes.
 #pragma once
 
 #include <cstddef>
@@ -12,6 +13,16 @@
 #include "io/file.hpp"
 
 namespace corank {
+
+// Handles SIGBUS while one of these exists. The last one restores the handler that it replaced,
+// unless another has taken its place.
+class BusErrorHandling {
+ public:
+  BusErrorHandling();
+  ~BusErrorHandling();
+  BusErrorHandling(const BusErrorHandling&) = delete;
+  BusErrorHandling& operator=(const BusErrorHandling&) = delete;
+};
 
 // Owns a range of addresses and the files mapped into it. One thread adds files; any thread may
 // read them.
@@ -38,6 +49,7 @@ class MappedFiles {
   // Returns the max size of the area that a file takes.
   std::uint64_t room(std::uint64_t bytes) const;
 
+  const BusErrorHandling handling_;
   const bool may_be_huge_;
   std::span<std::byte> area_;
   std::uint64_t used_bytes_ = 0;

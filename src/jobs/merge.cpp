@@ -9,7 +9,6 @@
 #include <memory>
 #include <numeric>
 #include <optional>
-#include <thread>
 
 #include "backend/backends.hpp"
 #include "corank/streams.hpp"
@@ -30,6 +29,7 @@
 #include "run/run_search.hpp"
 #include "util/math.hpp"
 #include "util/setting_format.hpp"
+#include "util/system_limits.hpp"
 
 namespace corank {
 namespace {
@@ -154,8 +154,7 @@ class MergeJob {
 MergeJob::MergeJob(std::vector<Run> runs, const Options& options, Inputs inputs, FileStart start)
     : options_(options),
       sorts_(inputs == Inputs::unsorted),
-      threads_(options.threads ? options.threads
-                               : std::max(std::thread::hardware_concurrency(), 1u)),
+      threads_(static_cast<unsigned>(thread_budget(options.threads).value)),
       format_(options, std::move(start), !sorts_ && has_streams(runs)),
       operators_(sorts_ ? format_.operators_of_sort() : format_.operators(runs.size())),
       cuts_(format_.input(), options.copy_only),
@@ -191,7 +190,7 @@ Stats MergeJob::into(const Destination& destination) {
     collect_stats("writing " + destination.path.string());
     stats_.output_bytes = output.commit();
   } catch (const Interrupted&) {
-    if (options_.resume) output.leave_for_resume();
+    if (options_.resume || (!sorts_ && output.is_worth_resuming())) output.leave_for_resume();
     throw;
   } catch (const FileError&) {
     if (options_.resume) output.leave_for_resume();
@@ -257,6 +256,8 @@ Plan MergeJob::plan(const std::filesystem::path& path) {
   plan.backend = stats_.backend;
   plan.backend_reason = stats_.backend_reason;
   plan.threads = threads_;
+  plan.threads_reason = thread_budget(options_.threads).reason;
+  plan.memory_reason = memory_budget(options_.memory_bytes).reason;
   plan.memory_bytes = budget_.bytes();
   plan.is_verified = options_.verify;
   return plan;
@@ -291,6 +292,8 @@ Plan MergeJob::plan_sort(const std::filesystem::path& path) {
   plan.backend = stats_.backend;
   plan.backend_reason = stats_.backend_reason;
   plan.threads = threads_;
+  plan.threads_reason = thread_budget(options_.threads).reason;
+  plan.memory_reason = memory_budget(options_.memory_bytes).reason;
   plan.is_verified = options_.verify;
   return plan;
 }
@@ -352,7 +355,8 @@ std::vector<Partition> MergeJob::partitions_of_output(std::size_t count) const {
   std::uint64_t rank = 0;
   for (std::size_t i = 0; i < count; ++i) {
     std::uint64_t end = part_of(run_records_, i + 1, count);
-    if (i + 1 < count && operators_ && has_fixed_size && operators_->groups()) {
+    const bool keeps_groups = options_.parts_by_key || (operators_ && operators_->groups());
+    if (i + 1 < count && has_fixed_size && keeps_groups) {
       const auto cut = cuts_.behind_group(
           cuts_.checked(end, runs_, std::vector<std::uint64_t>(runs_.size())), runs_);
       end = std::max(rank, std::reduce(cut.begin(), cut.end()));
@@ -585,7 +589,7 @@ Stats run_inputs(std::span<const Input> given, const Destination& output, const 
   check_options(options, format->traits(), given.size());
   for (;;) {
     std::vector<Run> runs = open_runs(given, *format, options);
-    FileStart start = read_start(runs, options);
+    FileStart start = read_start(runs, options, inputs == Inputs::sorted);
     try {
       return MergeJob(ordered(std::move(runs), format->traits(), options, inputs), options, inputs,
                       std::move(start))
@@ -639,7 +643,7 @@ std::string explain_job(std::span<const std::filesystem::path> paths,
   const auto format = make_format(options);
   check_options(options, format->traits(), paths.size());
   std::vector<Run> runs = open_runs(paths, *format, options);
-  FileStart start = read_start(runs, options);
+  FileStart start = read_start(runs, options, inputs == Inputs::sorted);
   MergeJob job(ordered(std::move(runs), format->traits(), options, inputs), options, inputs,
                std::move(start));
   return explain(inputs == Inputs::sorted ? job.plan(output) : job.plan_sort(output));

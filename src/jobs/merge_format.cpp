@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <span>
 #include <utility>
 
 namespace corank {
@@ -16,6 +17,7 @@ bool drops_resolved(const Query& query) {
 // parts may overflow where the whole does not, if numbers have signs.
 bool may_repeat(const Query& query, const Schema& schema) {
   if (query.on_equal == OnEqual::error) return false;
+  if (schema.fields.empty()) return query.reductions.empty();  // columns of text
   return std::ranges::all_of(query.reductions, [&](const Reduction& reduction) {
     const FieldKind kind = schema.fields[reduction.field].kind;
     if (reduction.operation == Reduction::Operation::sum)
@@ -27,8 +29,8 @@ bool may_repeat(const Query& query, const Schema& schema) {
 
 }  // namespace
 
-FileStart read_start(std::vector<Run>& runs, const Options& options) {
-  FileStart start{take_header(runs, options), {}};
+FileStart read_start(std::vector<Run>& runs, const Options& options, bool are_sorted) {
+  FileStart start{take_header(runs, options, are_sorted), {}};
   if (options.text)
     start.columns_line = options.text->header ? start.header.names
                                               : widest_first_record(runs, *options.text,
@@ -44,6 +46,10 @@ MergeFormat::MergeFormat(const Options& options, FileStart start, bool has_strea
       input_(make_format(options, columns_line_)),
       projection_(input_->projection(options.query)) {
   if (options.drop_header) return;
+  const auto is_new_column = [](const Reduction& reduction) { return !reduction.column; };
+  if (options.text && !header_.empty() &&
+      std::ranges::any_of(options.query.reductions, is_new_column))
+    header_ = with_last_column(*input_->keys().layout().text, header_, "count");
   output_header_ = start.header.preamble;
   output_header_ += projection_ && !header_.empty() ? projection_->of_header(header_) : header_;
 }
@@ -108,6 +114,11 @@ OutputOrder MergeFormat::order(const PassOperators& operators, bool is_last) con
   if (options_.copy_only) return {&input_->keys(), none};
   if (!is_last || !operators) return {&input_->keys(), rising};
   const std::size_t num_keys = projection_ ? projection_->num_keys() : input_->num_keys();
+  // A line with another column is another key.
+  if (operators->text_reductions() && operators->text_reductions()->adds_column())
+    for (const TextLayout& by = *input_->keys().layout().text;
+         const TextColumn& key : std::span(by.columns, by.columns_count))
+      if (key.column == 0) return {&output().keys(), none};
   const bool is_strict =
       num_keys == input_->num_keys() && operators->groups() && !operators->set_operation();
   return {&output().keys(), num_keys == 0 ? none : is_strict ? strict : rising};

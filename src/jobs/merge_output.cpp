@@ -10,6 +10,7 @@
 
 #include "corank/error.hpp"
 #include "jobs/partial_output.hpp"
+#include "plan/option_checks.hpp"
 #include "util/digest.hpp"
 #include "util/setting_format.hpp"
 
@@ -18,6 +19,10 @@ namespace {
 
 // Smaller files are better left in the page cache: to write past it costs more than it saves.
 constexpr std::uint64_t min_direct_bytes = std::uint64_t{64} << 20;
+
+// Min size of a partial output that an interrupted merge keeps without being told to; less is soon
+// merged again.
+constexpr std::uint64_t min_kept_bytes = std::uint64_t{64} << 20;
 
 // Returns the folder of the output's file or files; nothing for other outputs.
 std::optional<std::filesystem::path> folder_of(const Destination& output) {
@@ -158,7 +163,10 @@ void MergeOutput::resume_file(Writer& writer, Partition& partition, std::string_
   if (!file || !options_.resume) return writer.resume_at(0, 0);
   const OutputOrigin origin{options_, format_, output_header, operators};
   const std::optional<Resumption> found = find_resumption(*file, origin, runs, partition);
-  const std::string_view reason = found ? file->why_not_resumable() : output_differs;
+  std::string reason(found ? file->why_not_resumable() : output_differs);
+  for (const Run& run : runs)
+    if (!reason.empty() && run.modified_ns() > file->left_modified_ns())
+      reason = fmt::format("{} was written to since", run.path().string());
   if (!reason.empty()) warn_starting_over(options_, writer.path(), reason);
   if (!found) return writer.resume_at(0, 0);
   assert(found->merged_bytes <= found->kept_bytes && found->kept_bytes <= file->left_bytes());
@@ -197,6 +205,16 @@ std::uint64_t MergeOutput::commit() {
   for (std::size_t i = writers_.size(); i-- > 0;)
     if (writers_[i].atomic()) writers_[i].atomic()->forget_sidecar();
   return bytes;
+}
+
+bool MergeOutput::is_worth_resuming() const {
+  std::uint64_t bytes = 0;
+  for (const Writer& writer : writers_) {
+    if (!writer.atomic()) return false;
+    bytes += writer.bytes();
+  }
+  return bytes >= min_kept_bytes && compression_.codec == Codec::none && !format_.has_streams() &&
+         can_resume(options_, format_.input().traits());
 }
 
 void MergeOutput::leave_for_resume() {

@@ -53,6 +53,8 @@ class MergeOutput {
 
   // Gives the files their names, and returns their size in bytes. They must be durable.
   std::uint64_t commit();
+  // Returns whether a later merge can resume the partial output, and saves much by that.
+  bool is_worth_resuming() const;
   // Keeps the partial output for a later merge to resume, and warns about it.
   void leave_for_resume();
 

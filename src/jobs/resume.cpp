@@ -40,8 +40,10 @@ std::string query_text(const Query& query) {
     }
   }
   text += ":";
-  for (const Reduction& reduction : query.reductions)
+  for (const Reduction& reduction : query.reductions) {
     text += fmt::format(" {} {}", static_cast<int>(reduction.operation), reduction.field);
+    if (reduction.column) append(text, *reduction.column);
+  }
   text += ":";
   if (query.tombstone) append(text, *query.tombstone);
   text += ":";

@@ -5,6 +5,7 @@
 
 #include "corank/error.hpp"
 #include "format/key_order.hpp"
+#include "jobs/disorder.hpp"
 #include "plan/pass_planner.hpp"
 #include "run/chunk_reader.hpp"
 #include "verify/checksum.hpp"
@@ -73,11 +74,7 @@ ScanResult scan(const Run& run, const RecordFormat& format, bool checksum, bool 
       descent = count;
     else if (!block.before || !record_less(layout, rows, block.before))
       descent = first_descent(layout, rows, count);
-    if (descent != count) {
-      const std::uint64_t record = block.first + descent, byte = offset_of(format, block, descent);
-      throw OutOfOrder(run.path(), record, byte, format.place_of(run.header_lines(), record, byte),
-                       format.advice_on_disorder(record));
-    }
+    if (descent != count) throw_disorder(run, format, block, descent);
     if (checksum) result.checksum += rows_checksum(layout, rows, count);
     result.records += count;
   });

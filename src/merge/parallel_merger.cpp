@@ -262,5 +262,11 @@ void throw_unsorted() {
   throw std::invalid_argument("corank::multiway_merge: a run is not sorted");
 }
 
+void throw_not_strict() {
+  throw std::invalid_argument(
+      "corank::multiway_merge: `compare` holds for a record and itself; it must be as <, not as "
+      "<=");
+}
+
 }  // namespace detail
 }  // namespace corank

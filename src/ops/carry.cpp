@@ -6,7 +6,7 @@ void Carry::start(const OperatorChain& chain, const std::byte* rows, std::uint64
   count_ = 1;
   set = {};
   row_.assign(chain.layout(), rows);
-  chain.reductions().start(row_.record().data(), sums_);
+  start_sums(chain);
   if (count > 1) add(chain, rows + chain.layout().record_bytes, count - 1);
 }
 
@@ -14,24 +14,40 @@ void Carry::start(const OperatorChain& chain, std::span<const std::byte> record)
   count_ = 1;
   set = {};
   row_.assign_record(chain.layout(), record);
-  chain.reductions().start(record.data(), sums_);
+  start_sums(chain);
+}
+
+void Carry::start_sums(const OperatorChain& chain) {
+  if (const TextReductions* const text = chain.text_reductions())
+    text->start(row_.record(), text_sums_);
+  else
+    chain.reductions().start(row_.record().data(), sums_);
 }
 
 void Carry::add(const OperatorChain& chain, const std::byte* rows, std::uint64_t count) {
   count_ += count;
   if (chain.on_equal() == OnEqual::last)
     row_.assign(chain.layout(), rows + (count - 1) * chain.layout().record_bytes);
-  chain.reductions().add(rows, count, row_.record().data(), sums_);
+  const TextReductions* const text = chain.text_reductions();
+  if (!text) return chain.reductions().add(rows, count, row_.record().data(), sums_);
+  for (std::uint64_t i = 0; i < count; ++i)
+    text->add(bytes_of(chain.layout(), rows + i * chain.layout().record_bytes, 1), text_sums_);
 }
 
 void Carry::add(const OperatorChain& chain, Carry next) {
   count_ += next.count_;
   if (chain.on_equal() == OnEqual::last) row_ = std::move(next.row_);
-  chain.reductions().add(next.row_.record().data(), next.sums_, row_.record().data(), sums_);
+  if (const TextReductions* const text = chain.text_reductions())
+    text->add(next.text_sums_, text_sums_);
+  else
+    chain.reductions().add(next.row_.record().data(), next.sums_, row_.record().data(), sums_);
 }
 
 const std::byte* Carry::resolve(const OperatorChain& chain, ResolvedCounts& counts) {
-  chain.reductions().finish(count_, sums_, chain.format(), row_.record().data());
+  if (const TextReductions* const text = chain.text_reductions())
+    row_.assign_record(chain.layout(), text->finish(count_, text_sums_, row_.record()));
+  else
+    chain.reductions().finish(count_, sums_, chain.format(), row_.record().data());
   counts.replaced += count_ - 1;
   return row_.row();
 }

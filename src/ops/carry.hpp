@@ -40,9 +40,12 @@ class Carry {
   SetGroup set;  // of set operations only: decides on the group's next records
 
  private:
+  void start_sums(const OperatorChain& chain);
+
   std::uint64_t count_ = 0;  // records
   RowCopy row_;
   GroupSums sums_;
+  TextSums text_sums_;
 };
 
 }  // namespace corank

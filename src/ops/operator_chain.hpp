@@ -18,6 +18,7 @@
 #include "format/rows.hpp"
 #include "ops/field_reductions.hpp"
 #include "ops/set_operation.hpp"
+#include "ops/text_reductions.hpp"
 #include "verify/fingerprint.hpp"
 
 namespace corank {
@@ -66,6 +67,9 @@ class OperatorChain {
   const RowFilter* dropped() const { return dropped_ ? &*dropped_ : nullptr; }
   const Projection* projection() const { return projection_.get(); }
   const FieldReductions& reductions() const { return reductions_; }
+  const TextReductions* text_reductions() const {
+    return text_reductions_ ? &*text_reductions_ : nullptr;
+  }
 
   const RecordFormat& format() const { return format_; }
   const KeyLayout& layout() const { return layout_; }
@@ -102,6 +106,7 @@ class OperatorChain {
   OnEqual on_equal_;
   std::optional<SetOperation> set_operation_;
   FieldReductions reductions_;
+  std::optional<TextReductions> text_reductions_;
   KeyLayout layout_, output_layout_;
   std::uint32_t output_bytes_;
 };

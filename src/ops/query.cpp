@@ -173,6 +173,20 @@ class ConditionParser {
   Condition condition_;
 };
 
+Reduction column_reduction(Reduction::Operation operation, std::string_view text,
+                           const Item& name) {
+  if (name.text.empty() && operation == Reduction::Operation::count) return {operation};
+  TextKey column =
+      column_of(Setting::on_equal, text, name, "a reduction is of one column, such as sum(3:i64)");
+  if (operation == Reduction::Operation::sum && column.type == TextType::bytes)
+    column.type = TextType::decimal;
+  const bool has_sum = column.type == TextType::u64 || column.type == TextType::i64 ||
+                       column.type == TextType::f64 || column.type == TextType::decimal;
+  if (operation == Reduction::Operation::sum && !has_sum)
+    reject(Setting::on_equal, text, name, "sums are of type u64, i64, f64 or decimal");
+  return {operation, 0, std::move(column)};
+}
+
 }  // namespace
 
 void parse_on_equal(std::string_view text, const Schema& schema, const std::vector<KeyField>& keys,
@@ -191,7 +205,6 @@ void parse_on_equal(std::string_view text, const Schema& schema, const std::vect
     reject(Setting::on_equal, text, {text, 0},
            "allowed: keep first last error reduce:sum(field),min(field),…");
   query.on_equal = OnEqual::reduce;
-  if (schema.fields.empty()) return;
   for (Item item : split(text.substr(reduce.size()))) {
     item.position += reduce.size();
     const std::size_t open = std::min(item.text.find('('), item.text.size());
@@ -201,6 +214,10 @@ void parse_on_equal(std::string_view text, const Schema& schema, const std::vect
       reject(Setting::on_equal, text, item,
              "a reduction is operation(field); the operations: sum min max count first last");
     const Item name = item.part(open + 1, item.text.size() - open - 2);
+    if (schema.fields.empty()) {
+      query.reductions.push_back(column_reduction(operation->second, text, name));
+      continue;
+    }
     const Reduction reduction{operation->second,
                               find_field(Setting::on_equal, text, name, schema.fields)};
     check_reduction(text, name, reduction, schema, keys, query.reductions);

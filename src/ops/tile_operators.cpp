@@ -18,9 +18,10 @@ TileOperators::TileOperators(const OperatorChain& chain, std::span<std::byte> pl
       sum_(sum),
       runs_(chain.layout()) {
   memory_.end = begin_;
-  // A projected record whose size varies may be longer than its source, so it must not go where
+  // A changed record whose size varies may be longer than its source, so it must not go where
   // records are read.
-  const bool spills = holds_records && chain.projection() && chain.output_bytes() == 0;
+  const bool spills =
+      holds_records && (chain.projection() || chain.text_reductions()) && chain.output_bytes() == 0;
   memory_.limit = spills ? begin_ : place_ + place.size();
   memory_.holds_records = holds_records;
   output_.free = place_;
@@ -44,7 +45,7 @@ void TileOperators::take_batch(std::byte* rows, std::uint64_t count) {
   if (sum_) check_order(rows, count, merged);
   const FieldReductions& reductions = chain_->reductions();
   // Rows that change, or that the leading group overwrites, are hashed before.
-  hashes_all_ = chain_->projection() || reductions.has_counts() ||
+  hashes_all_ = chain_->projection() || chain_->text_reductions() || reductions.has_counts() ||
                 (merged.tie && !reductions.empty()) || (chain_->set_operation() && in_head_);
   if (sum_ && hashes_all_)
     output_.left_out += rows_fingerprint(sum_, chain_->layout(), rows, count);
@@ -183,6 +184,7 @@ void TileOperators::close_group() {
 void TileOperators::emit_groups(std::byte* rows, std::uint64_t count,
                                 std::span<std::uint16_t> starts) {
   std::uint64_t groups = starts.size() - 1;
+  if (chain_->text_reductions()) return emit_reduced_text(rows, starts);
   if (chain_->on_equal() == OnEqual::reduce) {
     groups = reduce(rows, starts);
   } else {
@@ -193,6 +195,15 @@ void TileOperators::emit_groups(std::byte* rows, std::uint64_t count,
         starts[group] = static_cast<std::uint16_t>(starts[group + 1] - 1);
   }
   emit(rows, count, starts.first(groups));
+}
+
+// Emits all groups but the last, each reduced to a new record.
+void TileOperators::emit_reduced_text(const std::byte* rows, RowIndices starts) {
+  for (std::size_t group = 0; group + 1 < starts.size(); ++group) {
+    work_.start(*chain_, row(rows, starts[group]),
+                static_cast<std::uint64_t>(starts[group + 1] - starts[group]));
+    output_.left_out -= work_.emit(*chain_, memory_, sum_, output_.resolved);
+  }
 }
 
 // Reduces all groups but the last, each to its first row. Returns their number; fewer if one fails.

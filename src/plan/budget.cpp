@@ -12,8 +12,8 @@
 #include "io/compressor.hpp"
 #include "run/chunk_producer.hpp"
 #include "util/buffer_pool.hpp"
-#include "util/memory_budget.hpp"
 #include "util/setting_format.hpp"
+#include "util/system_limits.hpp"
 
 namespace corank {
 namespace {
@@ -31,7 +31,7 @@ Budget::Budget(const Options& options, const RecordFormat& format, std::span<con
       record_bytes_(format.record_bytes()),
       threads_(threads),
       has_streams_(std::ranges::any_of(runs, &Run::is_stream)),
-      memory_bytes_(memory_budget(options.memory_bytes)),
+      memory_bytes_(memory_budget(options.memory_bytes).value),
       bytes_(memory_bytes_) {
   for (const Run& run : runs) decoder_bytes_ = std::max(decoder_bytes_, run.input().memory_bytes);
   if (runs.size() >= many_runs) {

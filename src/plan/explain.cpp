@@ -14,6 +14,10 @@ std::string size_text(std::uint64_t bytes) {
   return fmt::format("{:.1f} {}", size, units[unit]);
 }
 
+std::string in_brackets(const std::string& reason) {
+  return reason.empty() ? "" : fmt::format(" ({})", reason);
+}
+
 std::string counted(std::uint64_t count, const char* singular, const char* plural) {
   return fmt::format("{} {}", count, count == 1 ? singular : plural);
 }
@@ -77,16 +81,17 @@ std::string explain(const Plan& plan) {
     line("sort", fmt::format("blocks of {}, {} at a time in memory", size_text(plan.block_bytes),
                              size_text(plan.load_bytes)));
   line(plan.is_copy ? "copy" : "merge",
-       fmt::format("{} ({}), {}, units of {}, {} in flight", plan.backend, plan.backend_reason,
-                   counted(plan.threads, "thread", "threads"), size_text(buffers.unit_bytes),
-                   buffers.tokens));
+       fmt::format("{} ({}), {}{}, units of {}, {} in flight", plan.backend, plan.backend_reason,
+                   counted(plan.threads, "thread", "threads"), in_brackets(plan.threads_reason),
+                   size_text(buffers.unit_bytes), buffers.tokens));
   line("operators",
        plan.operators.empty() ? "none" : fmt::format("{}", fmt::join(plan.operators, ", ")));
   line("write", fmt::format("{}{}{}", counted(plan.num_partitions, "partition", "partitions"),
                             plan.has_direct_output ? ", past the page cache" : "",
                             plan.compression.empty() ? "" : ", compressed by " + plan.compression));
   line("verify", plan.is_verified ? "order, and that all records were written" : "nothing");
-  line("memory", fmt::format("{} for buffers", size_text(plan.memory_bytes)));
+  line("memory", fmt::format("{} for buffers{}", size_text(plan.memory_bytes),
+                             in_brackets(plan.memory_reason)));
   line("bound", "probably " + expected_bound(plan));
   return text;
 }

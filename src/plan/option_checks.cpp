@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "corank/error.hpp"
 #include "util/setting_format.hpp"
 
@@ -13,13 +15,40 @@ bool chooses(const Query& query) {
          !query.having.steps.empty() || !query.select.empty();
 }
 
+// Returns whether the records of each part are not known beforehand.
+bool fills_parts_in_turn(const Options& options) {
+  return options.query.limit && options.parts > 1 && chooses(options.query);
+}
+
+// Returns whether the format lets a merge find what a partial output holds.
+bool can_resume_format(const Options& options, const FormatTraits& traits) {
+  return traits.can_search &&
+         (traits.has_fixed_size || (options.parts == 0 && !options.copy_only && !traits.may_skip &&
+                                    options.query.on_equal != OnEqual::reduce));
+}
+
 void check_query(const Options& options, const FormatTraits& traits) {
   const Query& query = options.query;
   if (query.on_equal == OnEqual::reduce && !traits.can_reduce)
     throw Error(ErrorCode::options,
-                fmt::format("{} combines fields of records of a fixed size; of text and pairs keep "
-                            "first or last, or convert them",
+                fmt::format("{} combines fields or columns; of pairs keep first or last",
                             setting_is(Setting::on_equal, "reduce")));
+  const auto adds_column = [](const Reduction& reduction) {
+    return !reduction.column && reduction.operation == Reduction::Operation::count;
+  };
+  const auto lacks_column = [](const Reduction& reduction) {
+    return !reduction.column && reduction.operation != Reduction::Operation::count;
+  };
+  if (options.text && std::ranges::any_of(query.reductions, lacks_column))
+    throw Error(ErrorCode::options,
+                fmt::format("{} names no column", setting_is(Setting::on_equal, "reduce")));
+  if (options.text && std::ranges::any_of(query.reductions, adds_column) &&
+      (!query.select.empty() ||
+       (options.text->kind == TextKind::lines && !options.text->delimiter)))
+    throw Error(ErrorCode::options,
+                fmt::format("{} adds a column: say by {} what separates it, and drop {}",
+                            setting_is(Setting::on_equal, "reduce:count()"), Setting::delimiter,
+                            Setting::select));
   if (query.on_equal == OnEqual::reduce && query.reductions.empty())
     throw Error(ErrorCode::options, fmt::format("{} names no fields; write reduce:sum(field)",
                                                 setting_is(Setting::on_equal, "reduce")));
@@ -39,7 +68,7 @@ void check_query(const Options& options, const FormatTraits& traits) {
     throw Error(ErrorCode::options,
                 fmt::format("{} drops what equal keys turn into; choose {}, last or reduce as well",
                             Setting::tombstone, setting_is(Setting::on_equal, "first")));
-  if (query.limit && options.parts > 1 && options.resume && chooses(query))
+  if (options.resume && fills_parts_in_turn(options))
     throw Error(ErrorCode::options,
                 fmt::format("{} needs to know beforehand where each part ends; drop it, or {}, or "
                             "{}, or {}, {}, {} and {}",
@@ -50,10 +79,7 @@ void check_query(const Options& options, const FormatTraits& traits) {
 }  // namespace
 
 void check_options(const Options& options, const FormatTraits& traits, std::size_t runs) {
-  const bool counts_records = traits.has_fixed_size;
-  if (options.resume &&
-      (!traits.can_search ||
-       (!counts_records && (options.parts != 0 || options.copy_only || traits.may_skip))))
+  if (options.resume && !can_resume_format(options, traits))
     throw Error(ErrorCode::options,
                 fmt::format("{} goes on with lines in one merged output, none of them skipped, and "
                             "with records of a fixed size; drop it",
@@ -72,6 +98,10 @@ void check_options(const Options& options, const FormatTraits& traits, std::size
             Setting::skip_bytes));
   if (runs == 0) throw Error(ErrorCode::options, "no runs are named; name at least one");
   check_query(options, traits);
+}
+
+bool can_resume(const Options& options, const FormatTraits& traits) {
+  return can_resume_format(options, traits) && !fills_parts_in_turn(options);
 }
 
 void check_stream_options(const Options& options, const FormatTraits& traits, const Run& run) {

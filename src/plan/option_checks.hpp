@@ -1,6 +1,6 @@
 // Rejects options that contradict each other or do not fit the runs.
 //
-// Both functions throw Error, whose message says what to change; they return nothing otherwise.
+// The checks throw Error, whose message says what to change; they return nothing otherwise.
 #pragma once
 
 #include <cstddef>
@@ -14,6 +14,10 @@ namespace corank {
 // Checks the options of a merge of `runs` runs, before any run is opened. `traits` are those of the
 // format that the options describe.
 void check_options(const Options& options, const FormatTraits& traits, std::size_t runs);
+
+// Returns whether a merge of files that can be read from anywhere could resume: whether its options
+// would pass check_options() with Options::resume.
+bool can_resume(const Options& options, const FormatTraits& traits);
 
 // Checks the options against `run`, which must be a stream: a pipe or a compressed file. Options
 // that need random access to the runs are rejected.

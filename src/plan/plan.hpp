@@ -36,6 +36,7 @@ struct Plan {
   std::string backend, backend_reason;
   unsigned threads = 0;
   std::uint64_t memory_bytes = 0;  // the budget's share for buffers
+  std::string threads_reason, memory_reason;  // what limits them, unless it is the machine
   bool is_verified = true;
 };
 

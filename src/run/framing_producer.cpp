@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "corank/error.hpp"
-#include "format/framing.hpp"
 #include "io/mapped_file.hpp"
+#include "util/buffer_pool.hpp"
 #include "util/math.hpp"
 #include "util/setting_format.hpp"
 
@@ -60,12 +60,27 @@ ChunkProducer::Traits traits_of(const Stream& stream, const Reading& reading) {
 
 }  // namespace
 
-Stream stream_of(const Run& run, std::stop_token stop) {
+Place place_of(const Run& run, const KeyLayout& layout, std::uint64_t record,
+               std::optional<std::uint64_t> byte) {
+  Place place{record, {}, byte};
+  if (!layout.text || layout.text->kind == TextKind::pairs) return place;
+  if (layout.text->kind == TextKind::lines && run.first() == 0)
+    place.line = run.header_lines() + record + 1;
+  else if (byte)
+    place.line = run.line_at(*byte, layout.text->terminator);
+  return place;
+}
+
+Stream stream_of(const Run& run, const KeyLayout& layout, std::stop_token stop) {
   Stream stream{.path = run.path(),
                 .offset = run.offset(),
                 .is_pipe = run.input().is_stream,
                 .mapped_page_bytes = run.mapped_page_bytes(),
-                .header_lines = run.header_lines()};
+                .map = [&run] { return run.mapped_later(); },
+                .place_of =
+                    [&run, layout](std::uint64_t record, std::uint64_t byte) {
+                      return corank::place_of(run, layout, record, byte);
+                    }};
   if (run.input().codec != Codec::none) stream.path += ", decompressed";
   if (run.is_stream())
     stream.source = run.source(std::move(stop));
@@ -193,7 +208,7 @@ void FramingProducer::fill_in_place(Filling& filling) {
     } else if (bytes.size() < unread_.size()) {
       wanted *= 2;
     } else {
-      filling.large = take_large(unread_.size() + margin_bytes);
+      filling.large = take_large(unread_.size() + margin_bytes, unread_.size());
       std::ranges::copy(unread_, filling.large->bytes().begin());
       find_last_record(filling, filling.large->bytes(), unread_.size());
       unread_ = {};
@@ -233,13 +248,32 @@ bool FramingProducer::fill_from_source(Filling& filling, const std::atomic<Deman
     if (wanted + margin_bytes <= memory.size()) continue;
     if (demand == Demand::none && *large_used_bytes_ + wanted > reading_.plan.large_bytes / 2)
       break;
-    std::shared_ptr<LargeMemory> larger = take_large(wanted + margin_bytes);
+    if (go_on_in_place(wanted + margin_bytes)) {
+      filling.large.reset();
+      fill_in_place(filling);
+      return true;
+    }
+    std::shared_ptr<LargeMemory> larger = take_large(wanted + margin_bytes, bytes.size());
     std::ranges::copy(bytes, larger->bytes().begin());
     filling.large = std::move(larger);
     memory = filling.large->bytes();
   }
   carry_over(memory.subspan(filling.bytes.size(), filled - filling.bytes.size()), has_read);
   return filling.count != 0;
+}
+
+// Turns the source into memory if `bytes` more bytes exceed the limit on long records and the
+// source can be mapped. Returns whether it did.
+bool FramingProducer::go_on_in_place(std::uint64_t bytes) {
+  if (*large_used_bytes_ + bytes <= reading_.plan.large_bytes) return false;
+  stream_.in_place = stream_.map();
+  if (stream_.in_place.empty()) return false;
+  stream_.source.reset();
+  stream_.mapped_page_bytes = page_bytes();
+  unread_ = stream_.in_place.subspan(offset_ - stream_.offset);
+  carried_.clear();
+  carried_from_ = 0;
+  return true;
 }
 
 std::uint64_t FramingProducer::take_carried(std::span<std::byte> into) {
@@ -300,8 +334,8 @@ std::uint64_t FramingProducer::find_records(Filling& filling, std::span<const st
     assert(found.records <= into.size() && end <= bytes.size());
     if (found.bad) {
       if (layout_.text->bad_numbers != BadNumbers::skip || !found.bad->can_skip())
-        throw_bad_record(stream_.path, stream_.header_lines, records_ + filling.count,
-                         offset_ + end, *layout_.text, *found.bad, bytes.data() + end);
+        throw_bad_record(stream_.path, stream_.place_of(records_ + filling.count, offset_ + end),
+                         *layout_.text, *found.bad, bytes.data() + end);
       if (filling.count != 0) break;
       ++records_;
       ++skipped_;
@@ -328,17 +362,37 @@ void FramingProducer::find_last_record(Filling& filling, std::span<std::byte> me
 }
 
 std::shared_ptr<FramingProducer::LargeMemory> FramingProducer::take_large(
-    std::uint64_t bytes) const {
-  if (*large_used_bytes_ + bytes > reading_.plan.large_bytes) {
-    throw Error(ErrorCode::memory,
-                fmt::format("{}: {} is too long for the memory budget, of which all long records "
-                            "that are merged at a "
-                            "time get {} bytes; use a larger {}",
-                            stream_.path.string(),
-                            place_of(*layout_.text, stream_.header_lines, records_, offset_),
-                            reading_.plan.large_bytes, Setting::memory));
-  }
+    std::uint64_t bytes, std::uint64_t found_bytes) const {
+  if (*large_used_bytes_ + bytes > reading_.plan.large_bytes) throw_too_long(bytes, found_bytes);
   return std::make_shared<LargeMemory>(bytes, large_used_bytes_);
+}
+
+// Throws the Error for a record that needs `bytes` bytes of memory or more, of which `found_bytes`
+// are read. Reads on to learn the length of a line.
+void FramingProducer::throw_too_long(std::uint64_t bytes, std::uint64_t found_bytes) const {
+  std::uint64_t length = found_bytes;
+  bool has_end = !stream_.source;
+  std::vector<std::byte> block(std::size_t{1} << 20);
+  constexpr std::uint64_t max_searched_bytes = std::uint64_t{1} << 30;
+  while (!has_end && layout_.text->kind == TextKind::lines && length < max_searched_bytes) {
+    const auto got = stream_.source->read(block);
+    if (got == std::size_t{0}) break;  // a pipe is empty
+    const auto part = std::span(block).first(got.value_or(0));
+    const auto end = std::ranges::find(part, static_cast<std::byte>(layout_.text->terminator));
+    length += static_cast<std::uint64_t>(end - part.begin());
+    has_end = !got || end != part.end();
+  }
+  while (bytes < length + margin_bytes) bytes *= 2;
+  // A record moves to larger memory as more of it is found.
+  const std::uint64_t needed = *large_used_bytes_ + bytes + bytes / 2;
+  throw Error(
+      ErrorCode::memory,
+      fmt::format("{}: {} has {}{} bytes, too long for the memory budget, of which all long "
+                  "records that are merged at a time get {} bytes; use a larger {}, at least "
+                  "{} times as large",
+                  stream_.path.string(), place_text(stream_.place_of(records_, offset_)),
+                  has_end ? "" : "more than ", length, reading_.plan.large_bytes, Setting::memory,
+                  needed / reading_.plan.large_bytes + 1));
 }
 
 }  // namespace corank

@@ -8,16 +8,20 @@
 #include <atomic>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
+#include "format/framing.hpp"
 #include "io/byte_source.hpp"
 #include "run/chunk_producer.hpp"
 
 namespace corank {
 
-// The bytes of one run: either a source or memory.
+// The bytes of one run: either a source or memory. A source of which a record does not fit the
+// memory budget becomes memory, if `map` can map it.
 struct Stream {
   std::filesystem::path path;
   std::uint64_t offset = 0;                  // of its first byte in the file, for error messages
@@ -25,12 +29,23 @@ struct Stream {
   bool is_pipe = false;                      // the source may wait for its writer
   std::span<const std::byte> in_place = {};  // the bytes in memory
   std::uint64_t mapped_page_bytes = 0;       // page size of the mapping; 0 if not mapped
-  std::uint64_t header_lines = 0;  // lines of the file before its first byte, for error messages
+  // Returns the bytes in memory instead; none if that is not possible.
+  std::function<std::span<const std::byte>()> map = [] { return std::span<const std::byte>(); };
+  // Returns the place of record `record`, which begins at byte `byte`, for error messages.
+  std::function<Place(std::uint64_t record, std::uint64_t byte)> place_of =
+      [](std::uint64_t record, std::uint64_t byte) -> Place {
+    return {record, {}, byte};
+  };
 };
+
+// Returns the place of record `record` of the run, which begins at byte `byte`, if that is known.
+// May read the file up to there.
+Place place_of(const Run& run, const KeyLayout& layout, std::uint64_t record,
+               std::optional<std::uint64_t> byte);
 
 // Returns the stream of `run`, which must count bytes and outlive the stream. Waiting for a pipe
 // ends when `stop` is requested.
-Stream stream_of(const Run& run, std::stop_token stop);
+Stream stream_of(const Run& run, const KeyLayout& layout, std::stop_token stop);
 
 ChunkProducers make_producers(std::vector<Stream> streams, const Reading& reading);
 
@@ -53,14 +68,16 @@ class FramingProducer final : public ChunkProducer {
 
   void fill_in_place(Filling& filling);
   bool fill_from_source(Filling& filling, const std::atomic<Demand>& demand);
+  bool go_on_in_place(std::uint64_t bytes);
   std::uint64_t read(std::span<std::byte> into, const std::atomic<Demand>& demand);
   std::uint64_t take_carried(std::span<std::byte> into);
   void carry_over(std::span<const std::byte> left, bool has_read);
   std::uint64_t find_records(Filling& filling, std::span<const std::byte> bytes, bool at_end);
   void find_last_record(Filling& filling, std::span<std::byte> memory, std::uint64_t bytes);
-  std::shared_ptr<LargeMemory> take_large(std::uint64_t bytes) const;
+  std::shared_ptr<LargeMemory> take_large(std::uint64_t bytes, std::uint64_t found_bytes) const;
+  [[noreturn]] void throw_too_long(std::uint64_t bytes, std::uint64_t found_bytes) const;
 
-  const Stream stream_;
+  Stream stream_;
   const Reading reading_;
   const KeyLayout layout_;
   const std::uint64_t room_bytes_;  // for the bytes of the records in a chunk

@@ -200,6 +200,8 @@ std::uint32_t wanted_columns(const TextFormat& format, const Query& query) {
   for (const Condition::Step& step : query.where.steps) add(step.with.column);
   for (const Condition::Step& step : query.having.steps) add(step.with.column);
   if (query.tombstone) add(query.tombstone->column);
+  for (const Reduction& reduction : query.reductions)
+    if (reduction.column) add(*reduction.column);
   return column;
 }
 
@@ -212,6 +214,7 @@ Header take_header(std::vector<Run>& runs, const TextFormat& format, const Heade
   const Run* first = nullptr;
   const Run* other_comments = nullptr;
   for (Run& run : runs) {
+    if (kept && format.first_header) break;
     std::optional<TextHead> found = take_head(run, encoding.layout(), format, rules.stop);
     if (!found) continue;
     if (!kept) {
@@ -228,7 +231,9 @@ Header take_header(std::vector<Run>& runs, const TextFormat& format, const Heade
     if (!other_comments && found->comments != kept->comments) other_comments = &run;
     if (found->names.empty()) continue;  // the run ends before its line of names
     if (kept->names.empty()) kept->names = found->names;
-    if (found->names != kept->names)
+    // Headers may differ in quotes, a byte order mark and a carriage return.
+    if (column_values(encoding.layout(), found->names) !=
+        column_values(encoding.layout(), kept->names))
       throw Error(
           fmt::format("{}: its header differs from that of {}; all runs must have the same "
                       "columns, or no header: then leave out {}",
@@ -242,7 +247,7 @@ Header take_header(std::vector<Run>& runs, const TextFormat& format, const Heade
   return {kept->comments + kept->lines, std::move(kept->names)};
 }
 
-Header take_header(std::vector<Run>& runs, const Options& options) {
+Header take_header(std::vector<Run>& runs, const Options& options, bool are_sorted) {
   if (!options.text) {
     if (options.drop_header || options.record.header_bytes.value_or(0) == 0) return {};
     return {common_header_bytes(runs, options.stop), {}};
@@ -253,7 +258,7 @@ Header take_header(std::vector<Run>& runs, const Options& options) {
   const bool is_verified = !options.query.limit && !options.copy_only;
   const std::string doubt = options.text->header
                                 ? doubt_header(*options.text, header.names)
-                                : doubt_first_records(runs, *options.text, is_verified);
+                                : doubt_first_records(runs, *options.text, are_sorted, is_verified);
   if (!doubt.empty()) options.notice(doubt);
   return header;
 }

@@ -34,8 +34,8 @@ Header take_header(std::vector<Run>& runs, const TextFormat& format, const Heade
 
 // Removes the headers from the runs of a merge, which may hold fixed-size records, and returns the
 // first. Warns through Options::notice if a first record looks like a header, or a header like a
-// record.
-Header take_header(std::vector<Run>& runs, const Options& options);
+// record. `are_sorted` tells whether the runs must be in order.
+Header take_header(std::vector<Run>& runs, const Options& options, bool are_sorted);
 
 // Returns the first record of the run whose first record has the most columns. Stops reading runs
 // at one that has all columns that the options name. Returns an empty string if no column is named,

@@ -72,7 +72,7 @@ bool is_named(const TextLayout& layout, const std::string& first,
 }
 
 bool looks_like_header(const TextLayout& layout, const std::string& first,
-                       const std::vector<std::string>& seconds, bool has_columns,
+                       const std::vector<std::string>& seconds, bool has_columns, bool are_sorted,
                        bool is_verified) {
   if (seconds.empty()) return false;
   for (const TextColumn& key : std::span(layout.columns, layout.columns_count)) {
@@ -84,7 +84,7 @@ bool looks_like_header(const TextLayout& layout, const std::string& first,
     return text_less(layout, bytes_of(second).data(), second.size(), bytes_of(first).data(),
                      first.size());
   };
-  if (std::ranges::any_of(seconds, is_before_first)) return !is_verified;
+  if (are_sorted && std::ranges::any_of(seconds, is_before_first)) return !is_verified;
   for (std::uint32_t column = 1; has_columns && column <= max_columns; ++column) {
     if (is_named(layout, first, seconds, column)) return true;
     if (!has_column(layout, first, column)) break;
@@ -118,7 +118,7 @@ std::string doubt_header(const TextFormat& format, std::string_view header) {
   return {};
 }
 
-std::string doubt_first_records(std::vector<Run>& runs, const TextFormat& format,
+std::string doubt_first_records(std::vector<Run>& runs, const TextFormat& format, bool are_sorted,
                                 bool is_verified) {
   if (format.kind == TextKind::pairs || format.kind == TextKind::json_lines) return {};
   const TextEncoding encoding(format);
@@ -137,7 +137,8 @@ std::string doubt_first_records(std::vector<Run>& runs, const TextFormat& format
     if (!found.second.empty()) seconds.push_back(std::move(found.second));
   }
   const bool has_columns = format.kind == TextKind::csv || format.delimiter;
-  if (num_same < 2 || !looks_like_header(layout, first, seconds, has_columns, is_verified))
+  if (num_same < 2 ||
+      !looks_like_header(layout, first, seconds, has_columns, are_sorted, is_verified))
     return {};
   return fmt::format(
       "the first record of all runs is the same, \"{}\", and looks like a header; if it is one, "

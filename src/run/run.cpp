@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cassert>
 #include <cstring>
+#include <mutex>
 #include <utility>
 #include <vector>
 
@@ -95,9 +96,16 @@ class Run::PeekableSource final : public ByteSource {
   bool ended_ = false;           // nothing follows the head
 };
 
+struct Run::LateMapping {
+  std::mutex mutex;
+  std::optional<MappedFiles> files;
+  const std::byte* memory = nullptr;  // start of the file
+};
+
 Run::Run(std::filesystem::path path, std::uint32_t record_bytes, const Opening& opening)
     : path_(std::move(path)),
       file_(std::make_shared<const FileDescriptor>(open_input(path_))),
+      late_mapping_(std::make_shared<LateMapping>()),
       input_(verify_input(path_, *file_, opening.decompress, opening.max_decoder_bytes)),
       decompress_(opening.decompress),
       accepts_any_format_(opening.header_bytes.has_value()),
@@ -148,6 +156,7 @@ Run::Run(FileDescriptor file, std::filesystem::path folder, std::uint32_t record
          std::uint64_t records, std::uint64_t header_bytes)
     : path_(std::move(folder)),
       file_(std::make_shared<const FileDescriptor>(std::move(file))),
+      late_mapping_(std::make_shared<LateMapping>()),
       record_bytes_(record_bytes),
       file_bytes_(header_bytes + records * record_bytes),
       header_bytes_(header_bytes),
@@ -225,6 +234,16 @@ void Run::map_into(const std::shared_ptr<MappedFiles>& files) {
   mapping_ = files;
 }
 
+std::span<const std::byte> Run::mapped_later() const {
+  if (!late_mapping_ || is_stream()) return {};
+  const std::lock_guard lock(late_mapping_->mutex);
+  if (!late_mapping_->memory) {
+    if (!late_mapping_->files) late_mapping_->files.emplace(std::span(&file_bytes_, 1), 0);
+    late_mapping_->memory = late_mapping_->files->add(*descriptor(), file_bytes_, path_);
+  }
+  return {late_mapping_->memory + offset(), bytes()};
+}
+
 std::uint64_t Run::mapped_page_bytes() const {
   return mapping_ ? mapping_->page_bytes(file_bytes_) : 0;
 }
@@ -242,6 +261,26 @@ Run Run::whole() const {
   all.first_ = 0;
   all.records_ = (file_bytes_ - header_bytes_) / record_bytes_;
   return all;
+}
+
+std::optional<std::uint64_t> Run::line_at(std::uint64_t byte, char terminator) const {
+  if (input_.is_stream) return std::nullopt;
+  const auto count = [&](std::span<const std::byte> bytes) {
+    return static_cast<std::uint64_t>(
+        std::ranges::count(bytes, static_cast<std::byte>(terminator)));
+  };
+  if (memory_) return 1 + count({memory_, byte});
+  const auto file = is_named_file() ? std::make_shared<const FileDescriptor>(reopen()) : file_;
+  const auto source = open_source(path_, file, input_, decompress_, stop_);
+  std::vector<std::byte> block(std::size_t{1} << 20);
+  std::uint64_t line = 1;
+  for (std::size_t got = 1; byte != 0 && got != 0; byte -= got) {
+    if (stop_.stop_requested()) throw Interrupted();
+    const auto wanted = std::span(block).first(std::min<std::uint64_t>(byte, block.size()));
+    got = read_all(*source, wanted);
+    line += count(wanted.first(got));
+  }
+  return line;
 }
 
 FileDescriptor Run::reopen() const {
@@ -297,17 +336,21 @@ void Run::check_got(const Part& part, std::uint64_t got) const {
       (part.offset + got - header_bytes_) / record_bytes_));
 }
 
+void Run::check_mapped(const MappedFiles& files, const std::byte* memory) const {
+  const std::byte* const failed = files.failed_at();
+  if (!failed || failed < memory || failed >= memory + round_up(file_bytes_, page_bytes())) return;
+  throw Error(fmt::format(
+      "{}: byte {} (in record {}) could not be read: the file became shorter meanwhile, or its "
+      "device failed; check it and start again",
+      path_.string(), failed - memory,
+      (static_cast<std::uint64_t>(failed - memory) - header_bytes_) / record_bytes_));
+}
+
 void Run::check_unchanged() const {
   if ((memory_ && !mapping_) || input_.is_stream) return;
-  if (mapping_) {
-    const std::byte* failed = mapping_->failed_at();
-    if (failed && failed >= memory_ && failed < memory_ + round_up(file_bytes_, page_bytes()))
-      throw Error(fmt::format(
-          "{}: byte {} (in record {}) could not be read: the file became shorter meanwhile, or its "
-          "device failed; check it and start again",
-          path_.string(), failed - memory_,
-          (static_cast<std::uint64_t>(failed - memory_) - header_bytes_) / record_bytes_));
-  }
+  if (mapping_) check_mapped(*mapping_, memory_);
+  if (late_mapping_ && late_mapping_->files)
+    check_mapped(*late_mapping_->files, late_mapping_->memory);
   struct stat status {};
   if (::fstat(descriptor()->get(), &status) != 0) throw_file_error(path_, "look at");
   if (static_cast<std::uint64_t>(status.st_size) != file_bytes_)

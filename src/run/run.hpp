@@ -79,6 +79,10 @@ class Run {
   // Returns the same run, counting bytes instead of records.
   Run in_bytes() const;
 
+  // Returns the line that begins at the byte of the file, or after decompression, from 1: its
+  // number of terminators before the byte, which it reads again. Returns nothing for a pipe.
+  std::optional<std::uint64_t> line_at(std::uint64_t byte, char terminator) const;
+
   // Switches to direct I/O. Returns false if the file system does not support it.
   bool make_direct();
   bool is_direct() const { return direct_; }
@@ -88,6 +92,10 @@ class Run {
   bool is_mapped() const { return mapping_ != nullptr; }
   bool is_in_memory() const { return memory_ && !mapping_; }  // of the caller
   std::uint64_t mapped_page_bytes() const;  // see MappedFiles::page_bytes(); 0 if not mapped
+
+  // Maps the file and returns its records in place, for a reader that lacks memory for them;
+  // returns nothing if it is not a plain file. The mapping lasts as long as any copy of the run.
+  std::span<const std::byte> mapped_later() const;
 
   // Returns whether a sample of its pages, the first and the last included, is in the page cache.
   bool is_cached() const;
@@ -131,8 +139,10 @@ class Run {
 
  private:
   class PeekableSource;
+  struct LateMapping;
 
   std::shared_ptr<PeekableSource> open_stream(std::stop_token stop) const;
+  void check_mapped(const MappedFiles& files, const std::byte* memory) const;
   bool is_named_file() const { return !memory_ && identity() != FileIdentity{}; }
   FileDescriptor reopen() const;
 
@@ -140,6 +150,7 @@ class Run {
   std::shared_ptr<const FileDescriptor> file_;  // null in memory, and if opened for each read
   const std::byte* memory_ = nullptr;           // start of the whole run, if in memory
   std::shared_ptr<const MappedFiles> mapping_;  // holds memory_ if the file is mapped
+  std::shared_ptr<LateMapping> late_mapping_;   // of mapped_later(); shared by all copies
   bool direct_ = false;
   std::stop_token stop_;
   InputStatus input_;

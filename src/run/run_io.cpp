@@ -14,8 +14,8 @@
 #include "io/file.hpp"
 #include "io/mapped_file.hpp"
 #include "util/buffer_pool.hpp"
-#include "util/memory_budget.hpp"
 #include "util/setting_format.hpp"
+#include "util/system_limits.hpp"
 
 namespace corank {
 namespace {
@@ -67,7 +67,7 @@ bool lacks_bgzf_end(const Run& run) {
 Run::Opening opening_of(const RecordFormat& format, const Options& options, bool keep_open) {
   return {.keep_open = keep_open,
           .decompress = options.decompress,
-          .max_decoder_bytes = memory_budget(options.memory_bytes),
+          .max_decoder_bytes = memory_budget(options.memory_bytes).value,
           .header_bytes = format.traits().header_bytes};
 }
 

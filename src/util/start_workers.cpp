@@ -55,6 +55,11 @@ void leave_memory_to_thread() {
   for (Memory& block : blocks) block.reserve(8000);
 }
 
+std::size_t allowed_parallelism(unsigned parallelism) {
+  return std::max<std::size_t>(
+      parallelism, tbb::global_control::active_value(tbb::global_control::max_allowed_parallelism));
+}
+
 void start_workers(unsigned parallelism) {
   assert(parallelism != 0);
   static std::mutex starting;

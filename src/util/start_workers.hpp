@@ -1,6 +1,8 @@
 // Starts oneTBB's threads and reserves their memory, before a merge takes all other memory.
 #pragma once
 
+#include <cstddef>
+
 namespace corank {
 
 // Starts the oneTBB threads that `parallelism` threads need, the caller's included. Threads that
@@ -11,6 +13,10 @@ namespace corank {
 // thread that cannot start another one ends the process. A task that does not fit its queue is
 // lost, and its waiter hangs.
 void start_workers(unsigned parallelism);
+
+// Returns the value of tbb::global_control that allows `parallelism` threads, and the process no
+// fewer than before.
+std::size_t allowed_parallelism(unsigned parallelism);
 
 // Reserves memory for a thread that calls oneTBB. Allocates more than a queue and some tasks need
 // and frees it: the allocator keeps it for the thread.

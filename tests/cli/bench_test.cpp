@@ -31,12 +31,13 @@ Result corank_says(const std::string& arguments, const Environment& setting = {}
 }
 
 // Returns the output of a command whose standard files are all one terminal.
-std::string shown_on_terminal(std::vector<std::string> command) {
+std::string shown_on_terminal(std::vector<std::string> command, unsigned short columns = 0) {
   std::vector<char*> argv;
   for (std::string& argument : command) argv.push_back(argument.data());
   argv.push_back(nullptr);
   int terminal = -1;
-  const pid_t child = ::forkpty(&terminal, nullptr, nullptr, nullptr);
+  const struct winsize window { .ws_row = 24, .ws_col = columns, .ws_xpixel = 0, .ws_ypixel = 0 };
+  const pid_t child = ::forkpty(&terminal, nullptr, nullptr, &window);
   if (child == 0) {
     ::execv(argv[0], argv.data());
     ::_exit(127);
@@ -259,9 +260,11 @@ TEST_CASE("progress is shown on a terminal and wiped away") {
                                  runs + "/run-00001.bin"};
   const std::string shown = shown_on_terminal(merge);
   INFO(shown);
-  CHECK(holds(shown, "100.0%  1 of 1 MB"));
-  CHECK(holds(shown, "MB/s  0:00 left"));
-  CHECK(shown.ends_with("\r\x1b[K"));
+  CHECK(holds(shown, "\r100.0%  0:00 left  "));
+  CHECK(holds(shown, " MB/s  1 of 1 MB\x1b[K\r\x1b[K"));
+  CHECK(holds(shown, "corank: 125000 records in, 125000 out; "));
+  CHECK(shown.ends_with(" MB/s\r\n"));
+  CHECK(holds(shown_on_terminal(merge, 12), "\r100.0%\x1b[K\r"));
   for (const char* option : {"--no-progress", "--quiet"}) {
     merge.push_back(option);
     CHECK(shown_on_terminal(merge).empty());

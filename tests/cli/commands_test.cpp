@@ -263,10 +263,8 @@ TEST_CASE("bad input: options that contradict one another") {
                      {"--resume"});
 }
 
-TEST_CASE("bad input: no command, and sizes that are none") {
+TEST_CASE("bad input: sizes that are none") {
   const Folder test;
-  for (const Strings& arguments : {Strings{}, Strings{"mrege"}, Strings{"--quiet"}})
-    test.check_refusal(arguments, 2, {"say what to do", "merge", "info"});
   for (const char* size :
        {"1.5G", "much", "M", "5X", "-1", "0", "99999999999G", "18446744073709551616"})
     test.check_refusal(test.merge({"-m", size}), 2, {"--memory", size, "is no size"});
@@ -378,7 +376,9 @@ TEST_CASE("bad input: no room for the output") {
 
 TEST_CASE("bad input: no runs, and runs without records") {
   Folder none(0);
-  none.check_refusal(none.merge(), 2, {"no runs are named"});
+  Strings listed = none.merge();
+  listed.insert(listed.end(), {"--files0-from", "-"});
+  none.check_refusal(listed, 2, {"no runs are named"});
   Folder empty(3, 0);
   const Result result = run(empty.merge());
   CHECK(result.code == 0);
@@ -515,6 +515,27 @@ TEST_CASE("parts are files that hold the output one after another") {
   test.check_refusal(test.merge({"--parts", "0"}), 2, {});
 }
 
+TEST_CASE("parts by key hold the records of a key together") {
+  Folder test(0);
+  std::vector<std::uint64_t> keys;
+  for (std::uint64_t key = 0; key < 5; ++key) keys.insert(keys.end(), 200, key);
+  test.add(keys);
+  test.add(keys);
+  const auto parts_of = [&](const Strings& options) {
+    const std::string folder = test.folder / ("parts" + std::to_string(options.size()));
+    Strings all{"merge", "-r", "key:u64", "-o", folder, "--backend", "cpu", "--parts", "4"};
+    all.insert(all.end(), options.begin(), options.end());
+    all.insert(all.end(), test.runs.begin(), test.runs.end());
+    CHECK(run(all).code == 0);
+    std::vector<std::uint64_t> records;
+    for (int i = 0; i < 4; ++i)
+      records.push_back(std::filesystem::file_size(folder + "/part-0000" + std::to_string(i)) / 8);
+    return records;
+  };
+  CHECK(parts_of({}) == std::vector<std::uint64_t>{500, 500, 500, 500});
+  CHECK(parts_of({"--parts-by-key"}) == std::vector<std::uint64_t>{800, 400, 400, 400});
+}
+
 TEST_CASE("a trace has one row for each thread of each stage") {
   Folder test(3, 100'000);
   const std::string trace = test.folder / "trace";
@@ -630,9 +651,9 @@ TEST_CASE("the same seed gives the same bytes") {
 TEST_CASE("a wrong command line is refused in one line") {
   Folder test;
   for (const Strings& arguments :
-       {Strings{}, Strings{"marge"}, Strings{"merge"}, Strings{"merge", "-r", "a:u8"},
+       {Strings{"marge"}, Strings{"merge"}, Strings{"union", "-r", "a:u8"},
         test.merge({"-m", "12Q"}), test.merge({"-m", "-5"}), test.merge({"--backend", "gpu"}),
-        test.merge({"-T", "0"}), test.merge({"--nonsense"}), Strings{"check", "-r", "a:u8"},
+        test.merge({"-T", "0"}), test.merge({"--nonsense"}),
         Strings{"gen", "-r", "a:u8", "--records", "1", "--runs", "0", "-o", "x"}})
     test.check_refusal(arguments, 2, {});
 }

@@ -271,11 +271,19 @@ TEST_CASE("a header that is taken for a record is told, and the other way round"
   CHECK(told(cities, csv + Strings{"-b", "2:u64", "--bad", "last", "--limit", "1"}));
   const Result out_of_order = Files({"id,n\n1,4\n", "id,n\n2,5\n"}).merge(csv);
   CHECK(out_of_order.code == 1);
-  CHECK(holds(out_of_order.err, "record 1"));
+  CHECK(holds(out_of_order.err, "line 2"));
   CHECK(holds(out_of_order.err, "say --header"));
 
+  // Sorts, too, would put the header among the records.
+  const Files unsorted({"City,n\nOslo,4\nBonn,3\n", "City,n\nAhlen,5\n"});
+  CHECK(holds(run(Strings{"sort", "--csv"} + unsorted.paths).err, "looks like a header"));
+  CHECK(run(Strings{"sort", "--csv", "--header"} + unsorted.paths).err.empty());
+
   const auto doubts = [](const Files& files, const char* keys) {
-    return holds(files.merge({"--csv", "--header", "-b", keys}).err, "holds a number");
+    const bool checked = holds(
+        run(Strings{"check", "--csv", "--header", "-b", keys} + files.paths).err, "holds a number");
+    CHECK(checked == holds(files.merge({"--csv", "--header", "-b", keys}).err, "holds a number"));
+    return checked;
   };
   CHECK(doubts(Files({"1,Oslo\n2,Rome\n"}), "1:u64"));
   CHECK(!doubts(Files({"id,Oslo\n2,Rome\n"}), "1:u64"));

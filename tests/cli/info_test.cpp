@@ -54,7 +54,7 @@ TEST_CASE("info shows what files of text hold") {
   CHECK(said({"--csv", "--header", "-b", "id:u64,name", csv}) ==
         csv +
             "\n  size:       27 bytes\n  records:    4\n"
-            "  first key:  column 1=7, column 2=\"a,b\"\n  last key:   column 1=10, column 2=d\n"
+            "  first key:  id=7, name=\"a,b\"\n  last key:   id=10, name=d\n"
             "  order:      in order\n"
             "  duplicates: 0 records have the key of the one before\n");
   CHECK(holds(said({"--csv", "--header", "-b", "id", csv}),

@@ -57,6 +57,8 @@ TEST_CASE("set operations from the command line") {
   CHECK(two.output_of("intersect") == "a1b1");
   CHECK(two.output_of("subtract") == "a2d1");
 
+  CHECK(two.output_of("union", {"--distinct"}) == "a1b1c4d1");
+
   const Folder three({"a1a2a3b1d1", "a4a5b2b3c4", "a6b4b5b6d2d3"});
   CHECK(three.output_of("union") == "a1a2a3b1b3b6c4d1d3");
   CHECK(three.output_of("intersect") == "a1b1");

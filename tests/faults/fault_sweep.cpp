@@ -111,7 +111,7 @@ const std::vector<Failure>& failures_of(unsigned kind) {
       {{EIO, true}},
       {{EIO, true}, {ENOSPC, true}, {EACCES, true}},
       {{EIO, true}, {EEXIST, true}, {EINVAL, false}},
-      {{ENOLCK, true}, {EINTR, true}},
+      {{ENOLCK, false}, {ENOSYS, false}, {EINTR, true}},
       {{EIO, false}, {ENOMEM, false}},
       {{ENOSPC, true}, {EOPNOTSUPP, false}},
       {{ENOMEM, false}},

@@ -79,7 +79,7 @@ void check_record(const TextFormat& of, const TextLayout& layout, const std::str
   if (!bad) return;
   require(bad->bytes == record.size());
   try {
-    throw_bad_record("run", 0, 0, 0, layout, *bad,
+    throw_bad_record("run", {0, {}, 0}, layout, *bad,
                      reinterpret_cast<const std::byte*>(record.data()));
   } catch (const Error&) {
   }

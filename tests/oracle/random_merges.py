@@ -177,7 +177,7 @@ class Lines:
         self.csv = rng.random() < 0.5
         self.delimiter = rng.choice(",;\t|")
         self.end = rng.choice(["\n", "\n", "\r\n"] if self.csv else ["\n", "\n", "\0"])
-        self.bad = rng.choice([None, None, "skip", "last"])
+        self.bad = rng.choice([None, None, "skip", "last", "first"])
         count = rng.randint(1, 5)
         self.kinds = [rng.choice(["text", "few", "u64", "i64", "f64"]) for _ in range(count)]
         self.missing = rng.random() < 0.2
@@ -254,7 +254,7 @@ class Lines:
             if value is None:
                 if self.bad == "skip":
                     return None
-                values.append((1,))
+                values.append((1,) if self.bad == "last" else (-1,))
             else:
                 values.append((0, Descending(value) if down else value))
         return tuple(values)
@@ -309,8 +309,40 @@ class Lines:
         i, value = rng.randrange(len(self.kinds)), rng.choice(["", "a", "1"])
         return f"{self.name(i)}={value}", lambda record: self.text(record, i) == value
 
+    def combine(self, how, group, i, typed):
+        """Reduces the column of records with equal keys; empty columns have no value."""
+        if how == "last":
+            return group[-1][i]
+        if how == "count":
+            return str(len(group))
+        valued = [record for record in group if self.text(record, i)]
+        if len(group) == 1 or not valued:
+            return group[0][i]
+        if how == "sum":
+            return str(sum(int(self.text(record, i)) for record in valued))
+        best = {"min": min, "max": max}[how]
+        return best(valued, key=lambda record: int(self.text(record, i)) if typed else self.text(record, i))[i]
+
     def reduction(self, rng):
-        return None
+        """Returns options and the function that reduces equal records; None if no column can be reduced."""
+        keys = {i for i, *_ in self.keys}
+        if not keys or self.missing:
+            return None
+        how = {}
+        for i, kind in enumerate(self.kinds):
+            if i in keys or rng.random() < 0.3:
+                continue
+            typed = kind in ("u64", "i64") and not self.bad
+            how[i] = rng.choice(["last", "count", "min", "max"] + ["sum"] * 3 * typed), typed
+        if not how:
+            return None
+
+        def reduce(group):
+            return tuple(self.combine(how[i][0], group, i, how[i][1]) if i in how else column
+                         for i, column in enumerate(group[0]))
+        items = ",".join(f"{kind}({self.name(i)}" + (f":{self.kinds[i]}" if typed else "") + ")"
+                         for i, (kind, typed) in how.items())
+        return ["--on-equal", f"reduce:{items}"], reduce
 
 
 class JsonLines(Lines):

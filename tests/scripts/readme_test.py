@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks that the README is true: runs its commands, compares what they print, and checks its tables, links and chart.
+"""Checks that the README, or another page, is true: runs its commands, compares what they print, and checks its tables, links and chart.
 
 Usage: readme_test.py CORANK SOURCE_FOLDER [README]
 
@@ -38,8 +38,28 @@ def make_inputs(folder):
             file.write(b'{"user": {"id": %d}, "at": "2020-01-01"}\n' % number)
     (folder / "old.kv").write_bytes(pair(b"gone", b"x") + pair(b"kept", b"y"))
     (folder / "new.kv").write_bytes(pair(b"gone", b""))
+    make_inputs_of_recipes(folder)
     (folder / "yesterday.txt").write_text("ada\nbob\n")
     (folder / "today.txt").write_text("bob\n")
+
+
+def make_inputs_of_recipes(folder):
+    (folder / "pieces").mkdir()
+    for name, text in {
+            "web1.log": "2026-03-01T09:00:00+01:00 start\n",
+            "web2.log": "2026-03-01T08:30:00Z login\n",
+            "pieces/xaa": "name,n\nada,1\ncyd,3\n",
+            "pieces/xab": "bob,2\n",
+            "sample1.vcf": "##fileformat=VCFv4.2\n#CHROM\tPOS\nchr2\t7\nchr10\t3\n",
+            "sample2.vcf": "##fileformat=VCFv4.2\n#CHROM\tPOS\nchr2\t9\n",
+            "unsorted.txt": "pear\napple\nmelon\n",
+            "numbers.txt": "9\n10\n",
+            "words.txt": "b\na\na\n",
+            "january.csv": "city,sales\nEssen,12.50\nLyon,3\n",
+            "february.csv": "city,sales\nEssen,0.25\n",
+            "table.csv": "id,name,op\n1,ada,I\n2,bob,I\n",
+            "changes.csv": "id,name,op\n2,bob,D\n3,cyd,I\n"}.items():
+        (folder / name).write_text(text)
 
 
 def pair(key, value):
@@ -103,7 +123,7 @@ def command_faults(readme, corank):
                 yield f"{command}: {fault}"
 
 
-def page_faults(readme, source):
+def page_faults(readme, folder):
     if readme.count("\n") > MAX_LINES:
         yield f"has {readme.count(chr(10))} lines; {MAX_LINES} is the limit"
     for table in tables_of(readme):
@@ -111,7 +131,7 @@ def page_faults(readme, source):
         if len(rows) - 2 > MAX_ROWS or len(cells_of(rows[0])) > MAX_COLUMNS:
             yield f"a table has more than {MAX_ROWS} rows or {MAX_COLUMNS} columns: {rows[0]}"
     for link in re.findall(r"\]\(([^)#:]+)\)", readme):
-        if not (source / link).exists():
+        if not (folder / link).exists():
             yield f"{link}: is linked to and does not exist"
 
 
@@ -128,7 +148,7 @@ def main():
     corank, source = pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[2])
     path = pathlib.Path(sys.argv[3]) if len(sys.argv) > 3 else source / "README.md"
     readme = path.read_text()
-    faults = [*page_faults(readme, source), *chart_faults(readme, source), *command_faults(readme, corank)]
+    faults = [*page_faults(readme, path.parent), *chart_faults(readme, source), *command_faults(readme, corank)]
     for fault in faults:
         print(f"{path}: {fault}")
     print(f"{len(faults)} faults")

@@ -61,8 +61,8 @@ inline std::optional<long double> number_of(std::string text, TextType type) {
   while (!text.empty() && blank(text.back())) text.pop_back();
   if (text.empty()) return std::nullopt;
   if (type != TextType::f64) {
-    const bool negative = type == TextType::i64 && text[0] == '-';
-    const std::string digits = text.substr(negative);
+    const bool has_sign = text[0] == '+' || (type == TextType::i64 && text[0] == '-');
+    const std::string digits = text.substr(has_sign);
     if (digits.empty() || digits.find_first_not_of("0123456789") != std::string::npos)
       return std::nullopt;
     const long double value = std::stold(text);
@@ -70,9 +70,11 @@ inline std::optional<long double> number_of(std::string text, TextType type) {
     if (value >= most || value < -most) return std::nullopt;
     return value;
   }
+  if (text[0] == '+' && text.substr(0, 2) != "+-") text.erase(0, 1);
   double value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
+  const bool is_tiny = error == std::errc::result_out_of_range && std::abs(std::stold(text)) < 1;
+  if ((error != std::errc{} && !is_tiny) || end != text.data() + text.size()) return std::nullopt;
   return value;
 }
 

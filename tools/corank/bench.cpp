@@ -27,6 +27,7 @@
 #include "io/file.hpp"
 #include "standard_streams.hpp"
 #include "util/buffer_pool.hpp"
+#include "util/system_limits.hpp"
 #include "work_folder.hpp"
 
 namespace corank {
@@ -186,7 +187,7 @@ void touch_memory(std::uint64_t bytes) {
   const std::uint64_t free_bytes =
       static_cast<std::uint64_t>(::sysconf(_SC_AVPHYS_PAGES)) * page_bytes();
   bytes = std::min(bytes, free_bytes / 8 * 7);
-  const std::uint64_t threads = std::max(std::thread::hardware_concurrency(), 1u);
+  const std::uint64_t threads = processor_limit().value;
   const std::uint64_t share = round_up(bytes / threads + 1, page_bytes());
   BufferPool pool(share, threads, nullptr, BufferPool::Pages::huge);
   std::vector<Buffer> shares;
@@ -543,29 +544,27 @@ BenchCommand::BenchCommand(CLI::App& app) {
   command_->add_option("--size", options_.bytes, "Bytes of the runs of a row, or with K, M, G; 1G")
       ->transform(size_in_bytes())
       ->option_text("SIZE");
-  command_->add_option("--in", options_.folder, "Folder to work in; without it, this one")
+  command_->add_option("--in", options_.folder, "Folder to work in [this one]")
       ->check(CLI::ExistingDirectory)
       ->option_text("FOLDER");
   command_
       ->add_option("-r,--record", options_.records,
-                   "Fields of a record; may be given several times; without it, 16 and 100 bytes")
+                   "Fields of a record; may be given several times [16 and 100 bytes]")
       ->allow_extra_args(false)
       ->option_text("SCHEMA");
-  command_->add_option("-b,--by", options_.keys, "Keys; without it, the first field")
-      ->option_text("KEYS");
-  command_->add_option("-k,--runs", options_.runs, "Numbers of runs; 2,16,256")
+  command_->add_option("-b,--by", options_.keys, "Keys [the first field]")->option_text("KEYS");
+  command_->add_option("-k,--runs", options_.runs, "Numbers of runs [2,16,256]")
       ->delimiter(',')
       ->transform(whole_number(1, 1'000'000))
       ->option_text("K,...");
   command_
-      ->add_option(
-          "--distribution", options_.distributions,
-          "Of the keys: uniform, equal, disjoint, lopsided, zipf, interleaved; without it, "
-          "the first four")
+      ->add_option("--distribution", options_.distributions,
+                   "Of the keys: uniform, equal, disjoint, lopsided, zipf, interleaved "
+                   "[the first four]")
       ->delimiter(',')
       ->check(CLI::IsMember({"uniform", "equal", "disjoint", "lopsided", "zipf", "interleaved"}))
       ->option_text("D,...");
-  command_->add_option("--repeat", options_.repetitions, "Repetitions; 5")
+  command_->add_option("--repeat", options_.repetitions, "Repetitions [5]")
       ->transform(whole_number(1, 1000))
       ->option_text("N");
   command_
@@ -574,9 +573,8 @@ BenchCommand::BenchCommand(CLI::App& app) {
       ->transform(whole_number(1, 99'999))
       ->option_text("N");
   command_
-      ->add_option(
-          "--peers", options_.peers,
-          "Others to measure, where they are installed: cat, sort or none; without it, both")
+      ->add_option("--peers", options_.peers,
+                   "Others to measure, where they are installed: cat, sort or none [both]")
       ->delimiter(',')
       ->check(CLI::IsMember({"cat", "sort", "none"}))
       ->option_text("P,...");

@@ -1,6 +1,7 @@
 #include "check_command.hpp"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 
@@ -18,7 +19,8 @@ void print(const CheckResult& result, const std::string& name) {
 
 }  // namespace
 
-int check_files(std::span<const std::string> files, const Options& options) {
+int check_files(std::span<const std::string> files, Options options) {
+  options.notice = say_warning;
   CheckResult total;
   int code = 0;
   for (const std::string& file : files) {
@@ -27,6 +29,7 @@ int check_files(std::span<const std::string> files, const Options& options) {
       total.records += result.records;
       total.checksum += result.checksum;
       if (options.checksum) print(result, file);
+      if (options.text && options.text->first_header) options.text->header = false;
     } catch (const Error& error) {
       code = std::max(code, report(error));
     }
@@ -42,7 +45,7 @@ CheckCommand::CheckCommand(CLI::App& app) {
   command_->add_flag("--checksum", checksum_,
                      "Print records, checksum and name of each file, and of all together");
   add_compressed_to(*command_, decompress_);
-  command_->add_option("FILE", files_, "Files of records")->required()->type_name("");
+  command_->add_option("FILE", files_, "Files of records [standard input]")->type_name("");
   command_->footer(
       "The checksum depends neither on the order of the records nor on how they are spread over\n"
       "files: the total over the runs equals the output's.\n"
@@ -53,7 +56,10 @@ int CheckCommand::run() const {
   Options options = record_.options();
   options.checksum = checksum_;
   options.decompress = decompress_;
-  return check_files(files_, options);
+  if (!files_.empty()) return check_files(files_, options);
+  if (isatty(STDIN_FILENO) != 0) throw Error("check: no files are named; see corank check --help");
+  const std::string input = "-";
+  return check_files({&input, 1}, options);
 }
 
 }  // namespace corank

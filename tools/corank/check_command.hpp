@@ -13,7 +13,7 @@ namespace corank {
 
 // Checks the order of each file, and reports those that fail. With Options::checksum, prints the
 // records, checksum and name of each file, and of all together. Returns the exit code.
-int check_files(std::span<const std::string> files, const Options& options);
+int check_files(std::span<const std::string> files, Options options);
 
 class CheckCommand {
  public:

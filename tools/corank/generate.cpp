@@ -15,6 +15,7 @@
 
 #include "corank/error.hpp"
 #include "io/file.hpp"
+#include "util/system_limits.hpp"
 
 namespace corank {
 namespace {
@@ -201,7 +202,7 @@ void generate(const GenerateOptions& options, const std::filesystem::path& folde
   std::mutex mutex;
   std::exception_ptr failure;
   std::vector<std::jthread> threads;
-  for (unsigned i = 0; i < std::max(std::thread::hardware_concurrency(), 1u); ++i)
+  for (unsigned i = 0; i < processor_limit().value; ++i)
     threads.emplace_back([&] {
       try {
         for (std::uint32_t run; (run = next++) < options.runs;)

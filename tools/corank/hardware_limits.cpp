@@ -12,13 +12,13 @@
 #include <functional>
 #include <future>
 #include <span>
-#include <thread>
 
 #include "corank/error.hpp"
 #include "io/file.hpp"
 #include "kernels/backend/cuda_backend.hpp"
 #include "kernels/backend/link.hpp"
 #include "util/buffer_pool.hpp"
+#include "util/system_limits.hpp"
 
 namespace corank {
 namespace {
@@ -215,7 +215,7 @@ class Measurement {
   }
 
   const CeilingOptions options_;
-  const unsigned all_ = std::max(std::thread::hardware_concurrency(), 1u);
+  const unsigned all_ = static_cast<unsigned>(processor_limit().value);
   const std::uint64_t pieces_;
   BufferPool pool_;
   Buffer memory_;

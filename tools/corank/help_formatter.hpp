@@ -1,4 +1,4 @@
-// Wraps the help of options at 80 columns, which CLI11 does not.
+// Wraps help at 80 columns, which CLI11 does not.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -20,12 +20,33 @@ class HelpFormatter : public CLI::Formatter {
     return help;
   }
 
+  // Wraps all lines but the examples, which are indented.
+  std::string make_footer(const CLI::App* app) const override {
+    std::istringstream lines(app->get_footer());
+    std::string footer, text;
+    const auto end_text = [&] {
+      if (!text.empty()) footer += wrap(text, max_columns) + '\n';
+      text.clear();
+    };
+    for (std::string line; std::getline(lines, line);) {
+      if (line.starts_with(' ') || line.ends_with(':')) {
+        end_text();
+        footer += line + '\n';
+      } else {
+        text += line + ' ';
+      }
+    }
+    end_text();
+    return footer;
+  }
+
   std::string make_option_desc(const CLI::Option* option) const override {
-    constexpr std::size_t max_columns = 80;
     return wrap(option->get_description(), max_columns - get_column_width());
   }
 
  private:
+  static constexpr std::size_t max_columns = 80;
+
   static std::string wrap(const std::string& text, std::size_t max_width) {
     std::istringstream words(text);
     std::string wrapped;

@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <cstdio>
-#include <thread>
 
 #include "backend/cpu_backend.hpp"
 #include "corank/check.hpp"
@@ -16,6 +15,7 @@
 #include "setting_flags.hpp"
 #include "standard_streams.hpp"
 #include "tools/corank/hardware_limits.hpp"
+#include "util/system_limits.hpp"
 
 namespace corank {
 namespace {
@@ -67,7 +67,7 @@ nlohmann::ordered_json describe_machine() {
   ::uname(&system);
   return {
       {"cpu", cpu_model()},
-      {"threads", std::thread::hardware_concurrency()},
+      {"threads", processor_limit().value},
       {"memory_bytes", static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES)) *
                            static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE))},
       {"kernel", fmt::format("{} {}", system.sysname, system.release)},
@@ -80,9 +80,7 @@ InfoCommand::InfoCommand(CLI::App& app) {
   command_ = app.add_subcommand(
       "info", "Show what files hold; or what this machine offers, and measure its ceilings");
   CLI::Option* const folder =
-      command_
-          ->add_option("--in", folder_,
-                       "Folder whose file system is measured; without it, this one")
+      command_->add_option("--in", folder_, "Folder whose file system is measured [this one]")
           ->type_name("FOLDER");
   record_.add_to(*command_);
   record_.add_text_to(*command_);

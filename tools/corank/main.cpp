@@ -14,6 +14,7 @@
 #include <system_error>
 #include <vector>
 
+#include "arguments.hpp"
 #include "bench.hpp"
 #include "check_command.hpp"
 #include "command_line.hpp"
@@ -54,13 +55,13 @@ class GenerateCommand {
         ->required()
         ->transform(corank::whole_number(1, 10'000'000))
         ->option_text("K");
-    command_
-        ->add_option("--seed", options_.seed, "The same seed gives the same bytes; 1 without it")
+    command_->add_option("--seed", options_.seed, "The same seed gives the same bytes [1]")
         ->transform(corank::whole_number(0))
         ->option_text("S");
     command_
-        ->add_option("--distribution", options_.distribution,
-                     "Of the keys: uniform, equal, disjoint, zipf, interleaved or lopsided")
+        ->add_option(
+            "--distribution", options_.distribution,
+            "Of the keys: uniform, equal, disjoint, zipf, interleaved or lopsided [uniform]")
         ->transform(corank::one_of<Distribution>({{"uniform", Distribution::uniform},
                                                   {"equal", Distribution::equal},
                                                   {"disjoint", Distribution::disjoint},
@@ -97,6 +98,15 @@ class GenerateCommand {
   std::string folder_;
 };
 
+constexpr const char* examples =
+    "corank: say what to do, for example\n"
+    "  corank merge --lines -o all.txt logs/*.txt\n"
+    "  corank merge --csv --header -b city,population:u64:desc -o all.csv cities/*.csv\n"
+    "  corank sort --lines -m 1G -o sorted.txt logs/*.txt.gz\n"
+    "  corank merge --kv --on-equal last -o now.kv old.kv new.kv\n"
+    "  corank subtract --lines -o gone.txt yesterday.txt today.txt\n"
+    "All commands: corank --help. The options of one: corank help merge\n";
+
 int run(int argc, char** argv) {
   CLI::App app(
       "Sorts and merges fixed-size records, lines, CSV and pairs that are larger than memory.",
@@ -118,17 +128,19 @@ int run(int argc, char** argv) {
   GenerateCommand generate(app);
   corank::InfoCommand info(app);
   corank::BenchCommand bench(app);
+  if (argc <= 1) {
+    corank::say(examples);
+    return failed;
+  }
   try {
     app.parse(corank::reversed_arguments(app, argc, argv));
   } catch (const CLI::Success& help) {
     return app.exit(help);
   } catch (const CLI::ParseError& error) {
-    const std::string what =
-        app.get_subcommands().empty()
-            ? "say what to do: merge, sort, union, intersect, subtract, check, "
-              "gen, info or bench"
-            : error.what();
-    return report(Error(what + "; see corank --help"), failed);
+    const auto chosen = app.get_subcommands();
+    return report(Error(fmt::format("{}; see corank {}--help", error.what(),
+                                    chosen.empty() ? "" : chosen.front()->get_name() + " ")),
+                  failed);
   }
   for (const CLI::App* const command : app.get_subcommands()) corank::require_values(*command);
   for (MergeCommand* const command : {&merge, &unite, &intersect, &subtract, &sort})

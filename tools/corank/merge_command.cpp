@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -41,20 +42,36 @@ class ProgressLine {
     const auto total = static_cast<double>(progress.bytes_total);
     const double rate = done / seconds;
     shown_ = true;
+    const std::string speed = fmt::format("  {:.0f} MB/s", rate * 1e-6);
     if (progress.bytes_total == 0) {
-      say(fmt::format("\r{:.0f} MB  {:.0f} MB/s\x1b[K", done * 1e-6, rate * 1e-6));
+      show_what_fits({fmt::format("{:.0f} MB", done * 1e-6), speed});
       return;
     }
     const auto left = static_cast<unsigned>((total - done) / rate + 0.5);
-    say(fmt::format("\r{:5.1f}%  {:.0f} of {:.0f} MB  {:.0f} MB/s  {}:{:02} left\x1b[K",
-                    100 * done / total, done * 1e-6, total * 1e-6, rate * 1e-6, left / 60,
-                    left % 60));
+    show_what_fits({fmt::format("{:5.1f}%", 100 * done / total),
+                    fmt::format("  {}:{:02} left", left / 60, left % 60), speed,
+                    fmt::format("  {:.0f} of {:.0f} MB", done * 1e-6, total * 1e-6)});
   }
   ~ProgressLine() {
     if (shown_) say("\r\x1b[K");
   }
 
  private:
+  // Shows as many of the parts, the most important first, as the terminal has columns for. A line
+  // that wraps could not be overwritten.
+  static void show_what_fits(const std::vector<std::string>& parts) {
+    constexpr std::size_t default_columns = 80;
+    struct winsize window {};
+    const bool is_known = ::ioctl(STDERR_FILENO, TIOCGWINSZ, &window) == 0 && window.ws_col != 0;
+    const std::size_t columns = is_known ? window.ws_col : default_columns;
+    std::string line;
+    for (const std::string& part : parts) {
+      if (line.size() + part.size() >= columns) break;
+      line += part;
+    }
+    say("\r" + line + "\x1b[K");
+  }
+
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   bool shown_ = false;
 };
@@ -90,18 +107,29 @@ class StopOnSignal {
   static inline std::atomic<int> received_ = 0;
 };
 
-std::vector<std::string> names_from(const std::string& file) {
+// Returns the names in `file`, each ended by `end`, a newline or a NUL byte.
+std::vector<std::string> names_from(const std::string& file, char end) {
   std::ifstream opened;
   if (file != "-") {
     opened.open(file, std::ios::binary);
-    if (!opened) throw Error(file + ": cannot open; check the name after --files0-from");
+    if (!opened) throw Error(file + ": cannot open the list of names; check its name");
   }
   std::istream& in = file == "-" ? std::cin : opened;
   std::vector<std::string> names;
-  for (std::string name; std::getline(in, name, '\0');) {
+  for (std::string name; std::getline(in, name, end);) {
     if (name.empty())
+      throw Error(fmt::format("{}: name {} is empty; separate names by one {}", file, names.size(),
+                              end == '\n' ? "newline" : "NUL byte"));
+    if (end == '\0' && name.find('\n') != std::string::npos && !std::filesystem::exists(name))
       throw Error(
-          fmt::format("{}: name {} is empty; separate names by one NUL byte", file, names.size()));
+          fmt::format("{}: name {} holds newlines, and no file has it; --files0-from takes "
+                      "names that end with NUL bytes, --files-from takes lines",
+                      file, names.size()));
+    if (name.find('\0') != std::string::npos)
+      throw Error(
+          fmt::format("{}: line {} holds a NUL byte; --files-from takes lines, "
+                      "--files0-from takes names that end with NUL bytes",
+                      file, names.size() + 1));
     names.push_back(name);
   }
   if (in.bad()) throw Error(file + ": cannot read");
@@ -164,12 +192,19 @@ MergeCommand::MergeCommand(CLI::App& app, const char* name, const char* descript
   record_.add_text_to(*command_);
   add_input_options();
   add_output_options();
+  if (on_equal == OnEqual::unite) {
+    const OptionGroup group(*command_, "Duplicates");
+    command_->add_flag_callback(
+        "--distinct", [this] { query_.query.on_equal = OnEqual::first; },
+        "Emit each key once: the first record of it");
+  }
   query_.add_to(*command_);
   add_performance_options();
   add_diagnostics_options();
   command_
       ->add_option(sorts_ ? "FILE" : "RUN", runs_,
-                   sorts_ ? "Files of records" : "Files of records that are sorted by the keys")
+                   fmt::format("Files of records{}{}", sorts_ ? "" : " that are sorted by the keys",
+                               is_set_operation(on_equal) ? "" : " [standard input]"))
       ->type_name("");
   command_->footer(sorts_ ? sort_footer : footer(on_equal));
 }
@@ -177,20 +212,25 @@ MergeCommand::MergeCommand(CLI::App& app, const char* name, const char* descript
 void MergeCommand::add_input_options() {
   const OptionGroup group(*command_, "Input");
   add_compressed_to(*command_, options_.decompress);
+  CLI::Option* const lines =
+      command_
+          ->add_option("--files-from", files_from_,
+                       "Read more names of files from FILE, one a line; - is standard input")
+          ->type_name("FILE");
   command_
-      ->add_option("--files0-from", files_from_,
-                   "Read more names of runs, each ended by a NUL byte, from FILE; - is standard "
+      ->add_option("--files0-from", files0_from_,
+                   "Read more names of files from FILE, each ended by a NUL byte; - is standard "
                    "input")
-      ->type_name("FILE");
+      ->type_name("FILE")
+      ->excludes(lines);
 }
 
 void MergeCommand::add_output_options() {
   const OptionGroup group(*command_, "Output");
   command_
       ->add_option("-o,--output", output_,
-                   fmt::format("Where the {} records go; - is standard output",
+                   fmt::format("Where the {} records go; - is standard output [-]",
                                sorts_ ? "sorted" : "merged"))
-      ->required(!sorts_)
       ->type_name("FILE");
   if (sorts_)
     command_->add_flag("--check", checks_,
@@ -211,16 +251,18 @@ void MergeCommand::add_output_options() {
           "shared out among them")
       ->transform(whole_number(1, 99'999))
       ->option_text("N");
+  command_->add_flag("--parts-by-key", options_.parts_by_key,
+                     "Keep fixed-size records with equal keys in one part, as lines always are");
   command_
       ->add_option("--compress", compress_,
                    "How the output is compressed: none, gzip, zstd, bzip2, xz or lz4, also with a "
-                   "level (zstd:7); without it, by the end of its name: .gz .zst .bz2 .xz .lz4")
+                   "level (zstd:7) [by the end of its name: .gz .zst .bz2 .xz .lz4]")
       ->type_name("CODEC");
 }
 
 void MergeCommand::add_performance_options() {
   const OptionGroup group(*command_, "Performance");
-  command_->add_option("--backend", options_.backend, "What merges: auto, cpu or cuda")
+  command_->add_option("--backend", options_.backend, "What merges: auto, cpu or cuda [auto]")
       ->transform(one_of<BackendChoice>({{"auto", BackendChoice::automatic},
                                          {"cpu", BackendChoice::cpu},
                                          {"cuda", BackendChoice::cuda}}))
@@ -228,7 +270,7 @@ void MergeCommand::add_performance_options() {
   command_
       ->add_option("--io", options_.io,
                    "How files are read and written: auto, buffered, direct (past the page cache) "
-                   "or mapped (in place in the page cache)")
+                   "or mapped (in place in the page cache) [auto]")
       ->transform(one_of<Io>({{"auto", Io::automatic},
                               {"buffered", Io::buffered},
                               {"direct", Io::direct},
@@ -252,13 +294,15 @@ void MergeCommand::add_performance_options() {
       ->delimiter(',')
       ->option_text("N,...");
   add_temporary_option();
-  command_->add_option("-T,--threads", options_.threads, "Threads; without it, all cores")
+  command_
+      ->add_option("-T,--threads", options_.threads,
+                   "Threads [all cores that this process may use]")
       ->transform(whole_number(1, 4096))
       ->option_text("N");
   command_
-      ->add_option("-m,--memory", options_.memory_bytes,
-                   "Budget for buffers in bytes, or with K, M, G; without it, a quarter of the "
-                   "memory, at most 4G")
+      ->add_option(
+          "-m,--memory", options_.memory_bytes,
+          "Budget for buffers in bytes, or with K, M, G [a quarter of the memory, at most 4G]")
       ->transform(size_in_bytes())
       ->option_text("SIZE");
 }
@@ -266,8 +310,8 @@ void MergeCommand::add_performance_options() {
 void MergeCommand::add_temporary_option() {
   command_
       ->add_option("--temp", temporary_folders_,
-                   "Folder for temporary files, instead of the output's; several, each after its "
-                   "own --temp, are used in turn")
+                   "Folder for temporary files; several, each after its own --temp, are used in "
+                   "turn [the output's folder]")
       ->type_name("DIR")
       ->expected(1)
       ->take_all();
@@ -279,8 +323,8 @@ void MergeCommand::add_diagnostics_options() {
                      "Print what the merge would do, passes, buffers and backend, and do nothing");
   command_->add_flag("-q,--quiet", quiet_, "Show nothing but errors");
   CLI::Option* const progress = command_->add_flag(
-      "--progress", progress_, "Show progress even where standard error is no terminal");
-  command_->add_flag("--no-progress", no_progress_, "Show no progress on a terminal either")
+      "--progress", progress_, "Show progress and a summary [if standard error is a terminal]");
+  command_->add_flag("--no-progress", no_progress_, "Show neither on a terminal")
       ->excludes(progress);
   CLI::Option* const stats =
       command_
@@ -296,23 +340,29 @@ void MergeCommand::add_diagnostics_options() {
                    "Perfetto shows")
       ->type_name("FILE");
   if (!sorts_ && !is_set_operation(query_.query.on_equal))
-    command_->add_flag(
-        "--copy-only", options_.copy_only,
-        "Copy the runs one after another instead of merging them: the ruler for what "
-        "a merge costs");
-  command_->add_flag(
-      "!--no-verify", options_.verify,
+    command_->add_flag("--copy-only", options_.copy_only,
+                       "Copy the runs one after another instead of merging them, as a baseline");
+  command_->add_flag_callback(
+      "--no-verify", [this] { options_.verify = false; },
       "Do not prove that the output holds exactly the records of the runs, in order");
 }
 
 std::vector<std::string> MergeCommand::names_of_runs() const {
-  std::vector<std::string> names = runs_;
-  if (!files_from_.empty()) std::ranges::move(names_from(files_from_), std::back_inserter(names));
-  if (files_from_ == "-" && std::ranges::count(names, "-") != 0)
-    throw Error("--files0-from: standard input names the runs and can't be one, too; use a file");
-  if (names.empty())
+  std::vector<std::string> runs = runs_;
+  const bool has_list = !files_from_.empty() || !files0_from_.empty();
+  const std::string& list = files_from_.empty() ? files0_from_ : files_from_;
+  if (has_list)
+    std::ranges::move(names_from(list, files_from_.empty() ? '\0' : '\n'),
+                      std::back_inserter(runs));
+  if (list == "-" && std::ranges::count(runs, "-") != 0)
+    throw Error(fmt::format("{}: standard input names the runs and can't be one, too; use a file",
+                            files_from_.empty() ? "--files0-from" : "--files-from"));
+  // One input is enough for a merge or a sort, as for sort(1), but not for a set operation.
+  const bool takes_input = !has_list && !is_set_operation(query_.query.on_equal);
+  if (runs.empty() && takes_input && isatty(STDIN_FILENO) == 0) runs.emplace_back("-");
+  if (runs.empty())
     throw Error(fmt::format("{0}: no runs are named; see corank {0} --help", command_->get_name()));
-  return names;
+  return runs;
 }
 
 int MergeCommand::check(const std::vector<std::string>& files) {
@@ -330,7 +380,6 @@ int MergeCommand::check(const std::vector<std::string>& files) {
 int MergeCommand::run() {
   const std::vector<std::string> names = names_of_runs();
   if (checks_) return check(names);
-  if (output_.empty()) throw Error("--output is required; see corank sort --help");
   Options format = record_.options();
   options_.text = std::move(format.text);
   options_.record = std::move(format.record);
@@ -341,6 +390,9 @@ int MergeCommand::run() {
     throw Error("--output and --stats are both standard output; write one to a file");
   if (output_ == "-" && options_.parts != 0)
     throw Error("--output: parts are files, and - is none; name a folder");
+  const bool is_binary = !options_.text || options_.text->kind == TextKind::pairs;
+  if (output_ == "-" && is_binary && !explain_ && isatty(STDOUT_FILENO) != 0)
+    throw Error("standard output is a terminal; name a file for these records by --output");
   if (trace_ == "-") throw Error("--trace: - is no file; name one");
   const std::vector<std::filesystem::path> runs(names.begin(), names.end());
   check_reports(runs);
@@ -350,28 +402,25 @@ int MergeCommand::run() {
   options_.stop = signals.token();
   options_.trace = trace_;
   options_.temporary_folders.assign(temporary_folders_.begin(), temporary_folders_.end());
-  if (!quiet_)
-    options_.notice = [](const Message& warning) {
-      say(fmt::format("corank: {}\n", warning.worded(flag_of)));
-    };
+  if (!quiet_) options_.notice = say_warning;
   if (explain_) {
     fmt::print("{}", sorts_ ? explain_sort(runs, output_, options_)
                             : explain_merge(runs, output_, options_));
     return 0;
   }
+  const bool shows_progress = !quiet_ && (progress_ || (!no_progress_ && isatty(STDERR_FILENO)));
   Stats stats;
   {
     ProgressLine line;
-    if (!quiet_ && (progress_ || (!no_progress_ && isatty(STDERR_FILENO))))
+    if (shows_progress)
       options_.progress = [&line](const Progress& progress) { line.show(progress); };
     try {
       stats = sorts_ ? sort(runs, output_, options_) : merge(runs, output_, options_);
     } catch (const Interrupted& interrupted) {
       return report(interrupted, signals.exit_code());
-    } catch (const OutOfOrder& found) {
-      return report(found.worded(flag_of) + " (corank sort sorts files)", 1);
     }
   }
+  if (shows_progress) say(summary_of(stats));
   if (!stats_.empty()) write_stats(stats, options_.checksum, stats_);
   return 0;
 }
@@ -392,11 +441,11 @@ void MergeCommand::check_reports(const std::vector<std::filesystem::path>& runs)
     const auto will_be = [&](const fs::path& other) {
       return !other.empty() && (is(other) || whole(*file) == whole(other));
     };
-    const char* const what = std::ranges::any_of(runs, is)        ? "a run"
-                             : will_be(output_)                   ? "the output"
-                             : is(files_from_)                    ? "the list of runs"
-                             : file == &trace_ && will_be(stats_) ? "the file of --stats"
-                                                                  : nullptr;
+    const char* const what = std::ranges::any_of(runs, is)         ? "a run"
+                             : will_be(output_)                    ? "the output"
+                             : is(files_from_) || is(files0_from_) ? "the list of runs"
+                             : file == &trace_ && will_be(stats_)  ? "the file of --stats"
+                                                                   : nullptr;
     if (what) throw Error(fmt::format("{} {}: is {}, too; name another file", option, *file, what));
   }
 }

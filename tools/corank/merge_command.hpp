@@ -30,6 +30,7 @@ class MergeCommand {
   void add_performance_options();
   void add_temporary_option();
   void add_diagnostics_options();
+  // Returns the runs of the command line and of lists; standard input if there are none.
   std::vector<std::string> names_of_runs() const;
   int check(const std::vector<std::string>& files);
   // The reports replace existing files, so they must not name a run or the output.
@@ -40,10 +41,10 @@ class MergeCommand {
   RecordArguments record_;
   ShapingArguments query_;
   Options options_;
-  std::string output_;
+  std::string output_ = "-";
   std::string compress_;
   std::vector<std::string> runs_;
-  std::string files_from_;
+  std::string files_from_, files0_from_;
   std::vector<std::string> temporary_folders_;
   std::string stats_;
   std::string trace_;

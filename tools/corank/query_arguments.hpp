@@ -60,10 +60,11 @@ struct ShapingArguments {
     const OptionGroup group(command, "Duplicates");
     add("--on-equal", on_equal, "POLICY",
         "What records with equal keys turn into: keep, first, last, error or "
-        "reduce:sum(a),min(b),max(c),count(d),last(e), which combines them into the first");
+        "reduce:sum(a),min(b),max(c),count(d),last(e), which combines them into the first [keep]");
     command
-        .add_option("--overflow", query.overflow,
-                    "What a sum that its field cannot hold turns into: error, saturate or wrap")
+        .add_option(
+            "--overflow", query.overflow,
+            "What a sum that its field cannot hold turns into: error, saturate or wrap [error]")
         ->transform(one_of<Overflow>({{"error", Overflow::error},
                                       {"saturate", Overflow::saturate},
                                       {"wrap", Overflow::wrap}}))

@@ -32,8 +32,7 @@ void RecordArguments::add_to(CLI::App& command) {
           ->required()
           ->type_name("SCHEMA");
   const OptionGroup keys(command, "Keys");
-  command
-      .add_option("-b,--by", by_, "Keys: field[:asc|:desc],… Without it, the first field ascending")
+  command.add_option("-b,--by", by_, "Keys: field[:asc|:desc],… [the first field]")
       ->type_name("KEYS");
 }
 
@@ -41,26 +40,26 @@ void RecordArguments::add_text_to(CLI::App& command) {
   const OptionGroup input(command, "Input");
   record_option_->required(false);
   command.get_option("--by")->description(
-      "Keys: field[:asc|:desc],… Without it, the first field ascending. Of text: "
-      "column[:TYPE][:desc][:nocase],… with TYPE bytes, u64, i64, f64, time, natural, decimal or "
-      "human; a column is its number "
-      "from 1, its name in the header, or line; of JSON, a field or a JSON pointer such as "
-      "/user/id. Without it, the whole line");
+      "Keys: field[:asc|:desc],… [the first field]. Of text: column[:TYPE][:desc][:nocase],… [the "
+      "whole line], with TYPE bytes, u64, i64, f64, time, natural, decimal or human; a column is "
+      "its number from 1, its name in the header, or line; of JSON, a field or a JSON pointer such "
+      "as /user/id");
   command.add_flag("--lines", lines_, "Records are lines of text");
   command.add_flag("-z,--zero-terminated", zero_ended_,
                    "A NUL byte ends each of the lines, and not a newline");
   command.add_flag("--csv", csv_, "Records are lines of CSV, whose columns may be in quotes");
   command
       .add_option("-t,--delimiter", delimiter_,
-                  "What ends a column: a byte, or \\t; without it, a comma for --csv")
+                  "What ends a column: a byte, or \\t [a comma for --csv]")
       ->type_name("C");
   command
       .add_option("--escape", escape_,
                   "Take the byte after C for itself in CSV, in quotes and outside: \\ for MySQL's "
-                  "files; without it, a quote in quotes is doubled")
+                  "files [a quote in quotes is doubled]")
       ->type_name("C");
   command.add_flag("--header", header_,
-                   "Each file begins with the same header, which the output keeps once");
+                   "Each file begins with the same header, which the output keeps once; with "
+                   "=first, only the first file has it");
   add_header_to(command);
   command
       .add_option("--ragged", ragged_,
@@ -78,8 +77,8 @@ void RecordArguments::add_text_to(CLI::App& command) {
       .add_option(
           "--bad", bad_numbers_,
           "How to treat a key that its type does not hold: error, skip (the record is left out and "
-          "counted) or last (it is ordered last)")
-      ->check(CLI::IsMember({"error", "skip", "last"}))
+          "counted), or order it first or last [error]")
+      ->check(CLI::IsMember({"error", "skip", "first", "last"}))
       ->option_text("WHAT");
 }
 
@@ -114,7 +113,7 @@ void add_compressed_to(CLI::App& command, bool& decompress) {
   command
       .add_option("--compressed", decompress,
                   "auto: what begins as a gzip, zstd, bzip2, xz or lz4 file does is decompressed; "
-                  "none: files are what they are")
+                  "none: files are what they are [auto]")
       ->transform(one_of<bool>({{"auto", true}, {"none", false}}))
       ->option_text("WHICH");
 }
@@ -134,7 +133,7 @@ std::optional<TextFormat> RecordArguments::text() const {
     throw Error(
         "say what the files hold by one of --record SCHEMA, --lines, --csv, --jsonl and --kv");
   const std::pair<const char*, bool> given[] = {{"--delimiter", delimiter_.has_value()},
-                                                {"--header", header_},
+                                                {"--header", !header_.empty()},
                                                 {"--header-lines", header_lines_ != 0},
                                                 {"--comment", !comment_.empty()},
                                                 {"--ragged", !ragged_.empty()}};
@@ -157,12 +156,19 @@ std::optional<TextFormat> RecordArguments::text() const {
   if (zero_ended_) format.terminator = '\0';
   if (delimiter_) format.delimiter = character_of("--delimiter", *delimiter_);
   if (escape_) format.escape = character_of("--escape", *escape_);
-  format.header = header_;
+  if (!header_.empty() && header_ != "true" && header_ != "first")
+    throw Error(
+        fmt::format("--header={}: say --header, or --header=first if only the first file has "
+                    "it",
+                    header_));
+  format.header = !header_.empty();
+  format.first_header = header_ == "first";
   format.header_lines = header_lines_;
   format.comment = comment_;
-  format.bad_numbers = bad_numbers_ == "skip"   ? BadNumbers::skip
-                       : bad_numbers_ == "last" ? BadNumbers::last
-                                                : BadNumbers::error;
+  format.bad_numbers = bad_numbers_ == "skip"    ? BadNumbers::skip
+                       : bad_numbers_ == "last"  ? BadNumbers::last
+                       : bad_numbers_ == "first" ? BadNumbers::first
+                                                 : BadNumbers::error;
   if (ragged_ == "error") format.ragged = RaggedRecords::error;
   format.keys = parse_text_keys(by_);
   return format;

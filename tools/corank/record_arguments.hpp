@@ -35,7 +35,7 @@ class RecordArguments {
   bool pairs_ = false;
   bool json_lines_ = false;
   bool zero_ended_ = false;
-  bool header_ = false;
+  std::string header_;
   std::optional<std::uint64_t> skip_bytes_;
   std::uint64_t header_lines_ = 0;
   std::string comment_;

@@ -24,6 +24,10 @@ void say(const std::string& text) {
   std::fputs(text.c_str(), stderr);
 }
 
+void say_warning(const Message& warning) {
+  say(fmt::format("corank: {}\n", warning.worded(flag_of)));
+}
+
 int report(std::string_view message, int code) {
   std::string line;
   for (const char c : message) {
@@ -42,7 +46,8 @@ int report(const Error& error, int code) {
 }
 
 int report(const Error& error) {
-  return report(error, error.code() == ErrorCode::out_of_order ? 1 : 2);
+  if (error.code() != ErrorCode::out_of_order) return report(error, 2);
+  return report(error.worded(flag_of) + " (corank sort sorts files)", 1);
 }
 
 void finish_printing() {

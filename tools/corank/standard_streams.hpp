@@ -15,6 +15,9 @@ void fill_closed_streams();
 // Prints text to standard error; failures are ignored, because they must not fail a merge.
 void say(const std::string& text);
 
+// Prints a warning, with the flags of its settings.
+void say_warning(const Message& warning);
+
 // Prints a message as one line, even if a file name contains control characters. Returns `code`.
 int report(std::string_view message, int code);
 // Prints an error, with the flags of its settings. Without `code`, the error's own exit code is

@@ -2,10 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <string_view>
+#include <utility>
 
 #include "corank/error.hpp"
 
@@ -21,6 +23,18 @@ std::string bound_of(const Stats& stats) {
 }
 
 }  // namespace
+
+std::string summary_of(const Stats& stats) {
+  std::string text =
+      fmt::format("corank: {} records in, {} out", stats.records, stats.records_written);
+  for (const auto& [count, what] : {std::pair(stats.records_skipped, "skipped"),
+                                    {stats.records_replaced, "replaced"},
+                                    {stats.records_deleted, "deleted"}})
+    if (count != 0) text += fmt::format(", {} {}", count, what);
+  return text + fmt::format("; {:.1f} s, {:.0f} MB/s\n", stats.seconds,
+                            static_cast<double>(std::max(stats.bytes_read, stats.bytes_written)) *
+                                1e-6 / stats.seconds);
+}
 
 std::string hexadecimal(std::uint64_t checksum) {
   return fmt::format("{:016x}", checksum);

@@ -1,4 +1,4 @@
-// Prints the statistics of a merge, as JSON.
+// Prints the statistics of a merge: as a line for people, or as JSON.
 #pragma once
 
 #include <cstdint>
@@ -7,6 +7,9 @@
 #include "corank/merge.hpp"
 
 namespace corank {
+
+// Returns the summary of a merge for people: one line, newline included.
+std::string summary_of(const Stats& stats);
 
 // Returns the checksum as it is printed.
 std::string hexadecimal(std::uint64_t checksum);

@@ -11,6 +11,7 @@
 #include <functional>
 #include <numeric>
 #include <span>
+#include <stdexcept>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -87,7 +88,7 @@ class CutSearch {
   using Value = std::decay_t<decltype(std::declval<Probe&>()(std::size_t{}, std::uint64_t{}))>;
 
   bool before(const Value& x, std::size_t i, const Value& y, std::size_t j) const {
-    return less_(x, y) || (!less_(y, x) && i < j);
+    return i < j ? !less_(y, x) : less_(x, y);
   }
   bool last_before(std::size_t i, std::size_t j) const { return before(last_[i], i, last_[j], j); }
   bool next_before(std::size_t i, std::size_t j) const { return before(next_[i], i, next_[j], j); }
@@ -119,6 +120,8 @@ class CutSearch {
                      [this](std::size_t i, std::size_t j) { return next_before(i, j); });
     const std::size_t guess_run = *median;
     const Value guess = next_[guess_run];
+    if (less_(guess, guess))
+      throw std::invalid_argument("corank::co_rank: `less` must be as <, not as <=");
     const auto sorts_before = [&](std::size_t i) { return before(next_[i], i, guess, guess_run); };
     positions_[guess_run] = ends[guess_run];
     for (auto i = runs_.begin(); i != median; ++i) {
@@ -241,7 +244,8 @@ class CutSearch {
 
 // Returns the cut of k runs of counts[i] records at `rank`, which must not exceed the sum of the
 // counts. `probe(run, index)` returns a record's key by value; `less` orders keys. Equal records of
-// the earlier run come first. Takes about k·log2(longest run) probes if the runs' keys are
+// the earlier run come first. Throws std::invalid_argument if `less` holds for a record and itself.
+// Takes about k·log2(longest run) probes if the runs' keys are
 // distributed alike, and at most about three times as many otherwise.
 //
 // Source: the sampling scheme of Varman, Scheufler, Iyer, Ricard, "Merging multiple lists on

@@ -159,7 +159,7 @@ class ExtractedWords final : public KeyWords {
     if constexpr (std::integral<Value> && sizeof(Value) == 8) {
       const std::uint64_t flip = std::is_signed_v<Value> ? std::uint64_t{1} << 63 : 0;
       if constexpr (std::same_as<KeyOf, std::identity>) return SingleWordKey{0, false, flip};
-      if constexpr (std::is_member_object_pointer_v<KeyOf>) {
+      if constexpr (requires(const T& record) { &(record.*std::declval<const KeyOf&>()); }) {
         alignas(T) std::byte raw[sizeof(T)]{};
         const auto* member =
             reinterpret_cast<const std::byte*>(&(reinterpret_cast<const T*>(raw)->*key_of_));
@@ -178,6 +178,7 @@ class ExtractedWords final : public KeyWords {
 };
 
 [[noreturn]] void throw_unsorted();
+[[noreturn]] void throw_not_strict();
 
 template <class T>
 void require_room(std::span<const std::span<const T>> runs, std::span<T> out) {
@@ -190,8 +191,13 @@ void require_room(std::span<const std::span<const T>> runs, std::span<T> out) {
 // Merges by a comparator. Records of up to 16 bytes move through the merge themselves, larger ones
 // as pointers.
 template <class T, class Compare>
-void merge_by_compare(std::span<const std::span<const T>> runs, std::span<T> out, Compare& compare,
+void merge_by_compare(std::span<const std::span<const T>> runs, std::span<T> out, Compare& given,
                       unsigned threads) {
+  const auto compare = [&given](const T& a, const T& b) -> bool {
+    return std::invoke(given, a, b);
+  };
+  for (const auto& run : runs)
+    if (!run.empty() && compare(run.front(), run.front())) throw_not_strict();
   constexpr bool small = sizeof(T) <= 16 && std::default_initializable<T>;
   using Item = std::conditional_t<small, T, const T*>;
   const auto item_less = [&compare](const Item& a, const Item& b) -> bool {
@@ -283,13 +289,16 @@ concept KeyExtractor = std::invocable<const KeyOf&, const T&> && requires {
   detail::KeyTraits<std::remove_cvref_t<std::invoke_result_t<const KeyOf&, const T&>>>::words;
 };
 
+// A record that merges copy by its bytes.
+template <class T>
+concept Mergeable = std::is_trivially_copyable_v<T> && std::is_copy_assignable_v<T>;
+
 // Merges `runs` into `out`, stably: equal records keep the order of the runs. Each run must be
 // sorted by the key that `key_of` extracts, a function or a pointer to a data member. Runs may be
 // empty; `out` must not overlap them. Throws std::invalid_argument if `out` is not as large as all
 // runs together, or if a run is not sorted; the contents of `out` are then undefined. 0 threads
 // means all cores.
-template <class T, KeyExtractor<T> KeyOf>
-requires std::is_trivially_copyable_v<T>
+template <Mergeable T, KeyExtractor<T> KeyOf>
 void multiway_merge(std::span<const std::span<const T>> runs, std::span<T> out, const KeyOf& key_of,
                     unsigned threads = 0) {
   detail::require_room(runs, out);
@@ -301,12 +310,12 @@ void multiway_merge(std::span<const std::span<const T>> runs, std::span<T> out, 
 
 // Merges `runs` into `out`, stably. Each run must be sorted by `compare`, a strict weak order. Runs
 // may be empty; `out` must not overlap them. Throws std::invalid_argument if `out` is not as large
-// as all runs together, or if a run is found not to be sorted. Not every unsorted run is detected:
-// if the function returns, `out` holds each record exactly once, but records of an unsorted run may
-// be in any order. 0 threads means all cores. Slower than merging by a key, unless the records are
-// integers in natural order.
-template <class T, std::predicate<const T&, const T&> Compare>
-requires std::is_trivially_copyable_v<T>
+// as all runs together, if `compare` holds for a record and itself, as <= does, or if a run is
+// found not to be sorted. Not every unsorted run is detected: if the function returns, `out` holds
+// each record exactly once, but records of an unsorted run may be in any order. 0 threads means all
+// cores. Slower than merging by a key, unless the records are integers in natural order.
+template <Mergeable T, class Compare>
+requires std::predicate<Compare&, const T&, const T&>
 void multiway_merge(std::span<const std::span<const T>> runs, std::span<T> out, Compare compare,
                     unsigned threads = 0) {
   constexpr bool natural =

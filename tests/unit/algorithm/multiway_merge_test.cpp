@@ -361,4 +361,57 @@ TEST_CASE("multiway_merge refuses what it can't merge", "[multiway]") {
   }
 }
 
+struct Item {
+  std::uint64_t key;
+  bool before(const Item& other) const { return key < other.key; }
+};
+struct Constant {
+  const int value;
+};
+using Items = std::span<const std::span<const Item>>;
+template <class T, class By>
+concept CanMerge = requires(std::span<const std::span<const T>> runs, std::span<T> out, By by) {
+  multiway_merge<T>(runs, out, by);
+};
+static_assert(CanMerge<int, std::less<>> && CanMerge<Item, bool (Item::*)(const Item&) const>);
+static_assert(CanMerge<Item, std::uint64_t Item::*> && CanMerge<Item*, std::uint64_t Item::*>);
+static_assert(!CanMerge<Item, std::less<>> && !CanMerge<int, int>);
+static_assert(!CanMerge<Constant, bool (*)(const Constant&, const Constant&)>);
+
+TEST_CASE("multiway_merge refuses a comparator that is not strict", "[multiway]") {
+  const std::vector<double> a{1.0, 2.0, 2.0}, b{2.0};
+  const std::array<std::span<const double>, 2> runs{a, b};
+  std::array<double, 4> out{};
+  CHECK_THROWS_AS((multiway_merge<double>(runs, out, std::less_equal<>{})), std::invalid_argument);
+  const std::vector<std::uint64_t> counts(5, 1000);
+  CHECK_THROWS_AS(
+      co_rank(
+          2500, counts, [](std::size_t, std::uint64_t i) { return i / 10; }, std::less_equal<>{}),
+      std::invalid_argument);
+}
+
+TEST_CASE("multiway_merge takes whatever std::invoke does", "[multiway]") {
+  const std::vector<Item> a{{1}, {3}, {5}}, b{{2}, {3}, {4}};
+  const std::vector<std::span<const Item>> runs{a, b};
+  std::vector<Item> out(6);
+  const auto keys = [](const auto& items) {
+    std::vector<std::uint64_t> found;
+    for (const auto& item : items) found.push_back(std::invoke(&Item::key, item));
+    return found;
+  };
+  const std::vector<std::uint64_t> expected{1, 2, 3, 3, 4, 5};
+  multiway_merge<Item>(Items(runs), out, &Item::before);
+  CHECK(keys(out) == expected);
+  multiway_merge<Item>(Items(runs), out, &Item::key);
+  CHECK(keys(out) == expected);
+  std::vector<const Item*> x, y;
+  for (const Item& item : a) x.push_back(&item);
+  for (const Item& item : b) y.push_back(&item);
+  const std::vector<std::span<const Item* const>> pointers{x, y};
+  std::vector<const Item*> merged(6);
+  multiway_merge<const Item*>(pointers, merged, &Item::key);
+  CHECK(keys(merged) == expected);
+  CHECK(merged[2] == &a[1]);
+}
+
 }  // namespace corank

@@ -227,16 +227,17 @@ void flip_one(std::span<const std::byte> bytes, Random& random) {
   const_cast<std::byte&>(bytes[bit / 8]) ^= std::byte{1} << bit % 8;
 }
 
-enum class Place { segment, rest_of_chunk, merged_unit, count };
+enum class FaultPlace { segment, rest_of_chunk, merged_unit, count };
 constexpr const char* place_names[] = {"segments", "what is left of chunks", "merged units"};
 
 // Flips a bit of the input of unit `unit`, of its chunk after the input, or of its output. Returns
 // false if there are no such bytes.
-bool flip_and_merge(Scene& scene, Place place, std::uint64_t unit, Random& random, bool& found) {
+bool flip_and_merge(Scene& scene, FaultPlace place, std::uint64_t unit, Random& random,
+                    bool& found) {
   const KeyLayout layout = scene.layout();
   bool flipped = false;
   Between what;
-  if (place == Place::merged_unit)
+  if (place == FaultPlace::merged_unit)
     what.merged = [&](const WorkUnit& from, MergedUnit& merged) {
       std::vector<std::span<const std::byte>> pieces = merged.pieces;
       for (const TileOutput& tile : merged.tiles) pieces.push_back(tile.between);
@@ -251,7 +252,7 @@ bool flip_and_merge(Scene& scene, Place place, std::uint64_t unit, Random& rando
       if (!cut || cut->sequence != unit) return cut;
       const Segment& segment = cut->segments[below(random, cut->segments.size())];
       const std::uint64_t end = segment.first + segment.count;
-      if (place == Place::segment)
+      if (place == FaultPlace::segment)
         flip_one(bytes_of(layout, *segment.chunk, segment.first, segment.count), random);
       else if (end < segment.chunk->count)
         flip_one(bytes_of(layout, *segment.chunk, end, segment.chunk->count - end), random);
@@ -277,12 +278,12 @@ TEST_CASE("bits flipped between the stages of a merge are found", "[flips]") {
     Scene scene(kind, random);
     const std::uint64_t units = scene.merge({}).units;
     REQUIRE(units > 1);
-    std::vector<Place> places;
+    std::vector<FaultPlace> places;
     // Runs in memory are first read by the merge, so earlier flips are not detectable.
-    if (kind.way != Way::memory) places = {Place::segment, Place::rest_of_chunk};
-    if (kind.way != Way::copies) places.push_back(Place::merged_unit);
+    if (kind.way != Way::memory) places = {FaultPlace::segment, FaultPlace::rest_of_chunk};
+    if (kind.way != Way::copies) places.push_back(FaultPlace::merged_unit);
     for (std::uint64_t flip = 0; flip < flips / kinds.size() + 1;) {
-      const Place place = places[below(random, places.size())];
+      const FaultPlace place = places[below(random, places.size())];
       bool noticed = false;
       const bool flipped = flip_and_merge(scene, place, below(random, units), random, noticed);
       CAPTURE(kind.schema ? kind.schema : "text", static_cast<int>(place));

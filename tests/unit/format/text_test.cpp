@@ -532,7 +532,7 @@ TEST_CASE("a bad number stops the index at its record, unless it is ordered last
     CHECK(first.bad->reason == BadRecord::Reason::no_number);
     CHECK(first.bad->bytes == 4);
     CHECK(refusal([&] {
-            throw_bad_record("run.csv", 0, 1, 4, layout, *first.bad, bytes.data() + 4);
+            throw_bad_record("run.csv", {1, 2, 4}, layout, *first.bad, bytes.data() + 4);
           }) ==
           "run.csv: line 2 (byte 4): column 2, \"x\", is no number that u64 holds; correct it, or "
           "say TextFormat::bad_numbers = skip or TextFormat::bad_numbers = last");
@@ -541,9 +541,10 @@ TEST_CASE("a bad number stops the index at its record, unless it is ordered last
     CHECK(second.records == 0);
     CHECK(second.bad->reason == BadRecord::Reason::no_column);
     CHECK(second.bad->bytes == 2);
-    CHECK(holds(
-        refusal([&] { throw_bad_record("r", 0, 2, 8, layout, *second.bad, bytes.data() + 8); }),
-        "r: line 3 (byte 8): there is no column 2"));
+    CHECK(holds(refusal([&] {
+                  throw_bad_record("r", {2, 3, 8}, layout, *second.bad, bytes.data() + 8);
+                }),
+                "r: line 3 (byte 8): there is no column 2"));
     CHECK(index_records(layout, bytes.subspan(10), true, entries).records == 1);
   }
   format.bad_numbers = BadNumbers::last;
@@ -557,7 +558,7 @@ TEST_CASE("what is wrong with a pair or a quote is said with its place", "[text]
     const Indexed indexed = index_records(encoding.layout(), bytes_of(text), true, entries);
     REQUIRE(indexed.bad);
     return refusal([&] {
-      throw_bad_record("run", 0, indexed.records, indexed.bytes, encoding.layout(), *indexed.bad,
+      throw_bad_record("run", {indexed.records, {}, indexed.bytes}, encoding.layout(), *indexed.bad,
                        bytes_of(text).data() + indexed.bytes);
     });
   };

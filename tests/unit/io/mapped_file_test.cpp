@@ -1,6 +1,8 @@
 // Tests of mapped files: truncation, placement and residency.
 #include "io/mapped_file.hpp"
 
+#include <signal.h>
+
 #include <algorithm>
 #include <array>
 #include <span>
@@ -136,4 +138,21 @@ TEST_CASE("pages that were just written are cached") {
   const TemporaryFolder folder;
   write_file(folder / "file", Bytes(10'000));
   CHECK(is_cached(open_to_read(folder / "file"), 9'999));
+}
+
+TEST_CASE("the handler of bus errors is there only while files are mapped") {
+  const auto handler = [] {
+    struct sigaction action {};
+    ::sigaction(SIGBUS, nullptr, &action);
+    return action.sa_sigaction;
+  };
+  const auto before = handler();
+  {
+    const MappedFiles first({}, 1 << 20);
+    const auto ours = handler();
+    CHECK(ours != before);
+    { const MappedFiles second({}, 1 << 20); }
+    CHECK(handler() == ours);
+  }
+  CHECK(handler() == before);
 }

@@ -1,7 +1,10 @@
 // Tests of whole merges on every available backend, byte for byte against std::stable_sort.
 #include "corank/merge.hpp"
 
+#include <tbb/global_control.h>
+
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <string>
 #include <thread>
@@ -381,6 +384,25 @@ TEST_CASE("several merges in one process at once") {
   CHECK(right == 3);
 }
 
+TEST_CASE("a merge with few threads leaves the process its own") {
+  const auto allowed = [] {
+    return tbb::global_control::active_value(tbb::global_control::max_allowed_parallelism);
+  };
+  const std::size_t before = allowed();
+  std::size_t during = 0;
+  Options options;
+  options.record = Schema::parse("a:u32");
+  options.threads = 1;
+  options.progress = [&](const Progress&) { during = allowed(); };
+  std::array<std::uint32_t, 4> words{1, 3, 2, 4};
+  const auto bytes = std::as_bytes(std::span(words));
+  const std::vector<std::span<const std::byte>> runs{bytes.first(8), bytes.last(8)};
+  Bytes output(16);
+  merge(runs, output, options);
+  CHECK(during >= before);
+  CHECK(allowed() == before);
+}
+
 TEST_CASE("copy-only writes the runs one after another") {
   Random random(30);
   for (const std::size_t runs : {1, 7, 300}) {
@@ -433,6 +455,11 @@ TEST_CASE("runs in memory that can't be merged are refused") {
   options.keys = {{1}};
   CHECK(message({run(0, 2), run(2, 3)}, output).find("no field 1") != std::string::npos);
   options.keys.clear();
+  options.record = Schema::parse("a:u16,b:u16");
+  options.record.record_bytes = 2;
+  CHECK(message({run(0, 2)}, output).find("\"b\" ends at byte 4 of a record of 2") !=
+        std::string::npos);
+  options.record = Schema::parse("a:u32");
   for (const auto& ask : std::initializer_list<void (*)(Options&)>{
            [](Options& o) { o.parts = 2; }, [](Options& o) { o.resume = true; },
            [](Options& o) { o.compression = Compression::parse("zstd"); }}) {

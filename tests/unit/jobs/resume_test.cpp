@@ -437,7 +437,7 @@ TEST_CASE("what does not agree with the runs is not gone on with") {
     bytes[90'000 - 5'000] ^= std::byte{1};
     write_file(test.temporary, bytes);
   });
-  check_afresh("other runs or other options", [](Merging& test) {
+  check_afresh("was written to since", [](Merging& test) {
     std::filesystem::last_write_time(test.paths[1], std::filesystem::file_time_type());
   });
   check_afresh("other runs or other options", [](Merging& test) {

@@ -692,7 +692,7 @@ TEST_CASE("conditions and selections of text that make no sense are refused", "[
   pairs.text.emplace().kind = TextKind::pairs;
   pairs.query.select = parse_select("1");
   CHECK_THROWS_WITH(check_options(pairs, make_format(pairs)->traits(), 1),
-                    ContainsSubstring("pairs do not"));
+                    ContainsSubstring("can be copied"));
   refuses(TextKind::lines, "", "line", "whole line");
 }
 

@@ -1,0 +1,251 @@
+#include "ops/text_reductions.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <utility>
+
+#include "corank/error.hpp"
+#include "util/setting_format.hpp"
+
+namespace corank {
+namespace {
+
+using Operation = Reduction::Operation;
+
+std::string_view text_of(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+// Returns the value of a field, without quotes and the blanks around it.
+std::string value_of(const detail::TextField& field) {
+  std::string value;
+  unsigned byte;
+  for (detail::FieldBytes bytes(field); bytes.next(byte);) value += static_cast<char>(byte);
+  constexpr const char* blanks = " \t\r";
+  value.erase(0, std::min(value.find_first_not_of(blanks), value.size()));
+  value.erase(value.find_last_not_of(blanks) + 1);
+  return value;
+}
+
+detail::TextField field_of(const TextLayout& layout, const ColumnSum& sum) {
+  return {reinterpret_cast<const std::byte*>(sum.field.data()), sum.field.size(), sum.is_quoted,
+          true, layout.escape};
+}
+
+bool is_less(const detail::TextField& a, const detail::TextField& b, const TextColumn& column) {
+  if (detail::is_number(column.type))
+    return detail::number_word(a, column, 0) < detail::number_word(b, column, 0);
+  if (detail::is_encoded(column.type)) return detail::compare_encoded(a, b, column) < 0;
+  return detail::compare_strings(a, b, false) < 0;
+}
+
+[[noreturn]] void throw_too_long() {
+  throw Error(fmt::format("a sum of {} has more than 38 digits; sum it as f64",
+                          setting_is(Setting::on_equal, "reduce")));
+}
+
+void scale_up(ScaledNumber& number, unsigned scale) {
+  for (; number.scale < scale; ++number.scale)
+    if (__builtin_mul_overflow(number.mantissa, __int128{10}, &number.mantissa)) throw_too_long();
+}
+
+void add_to(ScaledNumber& sum, ScaledNumber number) {
+  scale_up(sum, number.scale);
+  scale_up(number, sum.scale);
+  if (__builtin_add_overflow(sum.mantissa, number.mantissa, &sum.mantissa)) throw_too_long();
+}
+
+// Parses [+-]digits[.digits]; returns nothing for other text.
+std::optional<ScaledNumber> parse_scaled(std::string_view text) {
+  ScaledNumber number;
+  const bool negative = text.starts_with('-');
+  if (negative || text.starts_with('+')) text.remove_prefix(1);
+  bool has_point = false, has_digits = false;
+  for (const char c : text) {
+    if (c == '.' && !std::exchange(has_point, true)) continue;
+    if (c < '0' || c > '9') return std::nullopt;
+    has_digits = true;
+    number.scale += has_point;
+    if (__builtin_mul_overflow(number.mantissa, __int128{10}, &number.mantissa) ||
+        __builtin_add_overflow(number.mantissa, c - '0', &number.mantissa))
+      throw_too_long();
+  }
+  if (!has_digits) return std::nullopt;
+  if (negative) number.mantissa = -number.mantissa;
+  return number;
+}
+
+std::string scaled_text(const ScaledNumber& number) {
+  std::string digits = fmt::format("{}", number.mantissa < 0 ? -number.mantissa : number.mantissa);
+  if (number.scale != 0) {
+    if (digits.size() <= number.scale) digits.insert(0, number.scale + 1 - digits.size(), '0');
+    digits.insert(digits.size() - number.scale, ".");
+  }
+  return number.mantissa < 0 ? '-' + digits : digits;
+}
+
+TextEncoding encoding_of(const RecordFormat& format, const Query& query) {
+  std::vector<TextKey> columns;
+  for (const Reduction& reduction : query.reductions)
+    if (reduction.column) columns.push_back(*reduction.column);
+  return format.columns(columns, Setting::on_equal).value();
+}
+
+// Splits a record into its columns and its end: the terminator, and in CSV a carriage return
+// before.
+std::string_view end_of(const TextLayout& layout, std::string_view record) {
+  const bool has_return =
+      layout.kind == TextKind::csv && layout.terminator == '\n' && record.ends_with("\r\n");
+  return record.substr(record.size() - (has_return ? 2 : 1));
+}
+
+}  // namespace
+
+TextReductions::TextReductions(const RecordFormat& format, const Query& query)
+    : encoding_(encoding_of(format, query)) {
+  const auto* column = encoding_.columns().data();
+  for (const Reduction& reduction : query.reductions)
+    if (reduction.column)
+      columns_.push_back({reduction.operation, *column++});
+    else
+      adds_column_ = true;
+  check_columns(*format.keys().layout().text);
+}
+
+void TextReductions::check_columns(const TextLayout& keys) const {
+  const auto fail = [](std::uint32_t column, std::string_view why) {
+    throw Error(
+        ErrorCode::options,
+        fmt::format("{}: {} {}", Setting::on_equal,
+                    column == 0 ? "the whole line" : fmt::format("column {}", column), why));
+  };
+  for (std::size_t i = 0; i < columns_.size(); ++i) {
+    const std::uint32_t column = columns_[i].column.column;
+    if (column == 0) fail(column, "cannot be reduced; name a column");
+    for (std::size_t other = 0; other < i; ++other)
+      if (columns_[other].column.column == column) fail(column, "is named twice");
+    for (const TextColumn& key : std::span(keys.columns, keys.columns_count))
+      if (key.column == column || key.column == 0)
+        fail(column, "is a key or a part of it, which orders the records and stays as it is");
+  }
+}
+
+void TextReductions::start(std::span<const std::byte> record, TextSums& sums) const {
+  sums.assign(columns_.size(), {});
+  add(record, sums);
+}
+
+void TextReductions::add(std::span<const std::byte> record, TextSums& sums) const {
+  const TextLayout layout = encoding_.layout();
+  detail::Columns columns(layout, record.data(), record.size());
+  for (std::size_t i = 0; i < columns_.size(); ++i)
+    add(columns_[i], columns(columns_[i].column.column), sums[i]);
+}
+
+void TextReductions::add(const Column& column, const detail::TextField& field,
+                         ColumnSum& sum) const {
+  const TextType type = column.column.type;
+  switch (column.operation) {
+    case Operation::first:
+    case Operation::count:
+      return;
+    case Operation::last:
+      return take(column, field, sum);
+    default:
+      break;
+  }
+  if (detail::string_bytes(field) == 0) return;  // no value
+  const std::string value = value_of(field);
+  const auto fail = [&] {
+    throw Error(
+        fmt::format("{}: column {} of a record holds \"{}\", which is not a value of type "
+                    "{}; leave such records out by {}",
+                    Setting::on_equal, column.column.column, without_nul(value), type_name(type),
+                    Setting::where));
+  };
+  if (!detail::holds_value(field, type)) fail();
+  if (column.operation != Operation::sum) {
+    const detail::TextField best = field_of(encoding_.layout(), sum);
+    if (!sum.has_value ||
+        (column.operation == Operation::min ? is_less(field, best, column.column)
+                                            : is_less(best, field, column.column)))
+      take(column, field, sum);
+  } else if (type == TextType::f64) {
+    double number = 0;
+    const bool has_plus = value.starts_with('+');
+    std::from_chars(value.data() + has_plus, value.data() + value.size(), number);
+    sum.floating.add(number);
+  } else {
+    const auto number = parse_scaled(value);
+    if (!number) fail();
+    add_to(sum.exact, *number);
+  }
+  sum.has_value = true;
+}
+
+void TextReductions::take(const Column&, const detail::TextField& field, ColumnSum& sum) const {
+  sum.field.assign(reinterpret_cast<const char*>(field.at), field.bytes);
+  sum.is_quoted = field.quoted;
+  sum.has_value = true;
+}
+
+void TextReductions::add(const TextSums& next, TextSums& sums) const {
+  for (std::size_t i = 0; i < columns_.size(); ++i) {
+    if (!next[i].has_value) continue;
+    if (columns_[i].operation == Operation::sum) {
+      add_to(sums[i].exact, next[i].exact);
+      sums[i].floating.add(next[i].floating);
+      sums[i].has_value = true;
+    } else {
+      add(columns_[i], field_of(encoding_.layout(), next[i]), sums[i]);
+    }
+  }
+}
+
+std::string TextReductions::text_of(const Column& column, std::uint64_t count,
+                                    const ColumnSum& sum) const {
+  if (column.operation == Operation::count) return fmt::format("{}", count);
+  if (column.operation != Operation::sum) return sum.field;
+  return column.column.type == TextType::f64 ? fmt::format("{}", sum.floating.as_double())
+                                             : scaled_text(sum.exact);
+}
+
+std::vector<std::byte> TextReductions::finish(std::uint64_t count, const TextSums& sums,
+                                              std::span<const std::byte> first) const {
+  const TextLayout layout = encoding_.layout();
+  const std::string_view text = corank::text_of(first);
+  detail::Columns columns(layout, first.data(), first.size());
+  std::string record;
+  for (std::uint32_t number = 1;; ++number) {
+    const detail::TextField field = columns(number);
+    if (!field.there) break;
+    if (number != 1) record += layout.delimiter;
+    const auto found = std::ranges::find(columns_, number,
+                                         [](const Column& column) { return column.column.column; });
+    const auto i = static_cast<std::size_t>(found - columns_.begin());
+    // A single record stays as it is, and so does a column without values.
+    const bool is_kept =
+        found == columns_.end() || found->operation == Operation::first ||
+        (found->operation != Operation::count && (count == 1 || !sums[i].has_value));
+    if (is_kept)
+      record.append(reinterpret_cast<const char*>(field.at), field.bytes);
+    else
+      record += text_of(*found, count, sums[i]);
+  }
+  record += end_of(layout, text);
+  if (adds_column_) record = with_last_column(layout, record, fmt::format("{}", count));
+  const auto bytes = std::as_bytes(std::span(record));
+  return {bytes.begin(), bytes.end()};
+}
+
+std::string with_last_column(const TextLayout& layout, std::string_view record,
+                             std::string_view value) {
+  const std::string_view end = end_of(layout, record);
+  std::string longer(record.substr(0, record.size() - end.size()));
+  longer += layout.delimiter;
+  return longer.append(value).append(end);
+}
+
+}  // namespace corank

@@ -1,0 +1,209 @@
+// Tests of the program on unusual systems: containers, batch jobs, file systems without locks,
+// files that cannot be replaced, and interrupted merges that are worth resuming.
+#include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sched.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstddef>
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "support/program.hpp"
+
+using namespace corank;
+using namespace corank::test;
+
+namespace {
+
+// Makes a system call fail with `error` in this process. Without `first`, each such call fails;
+// otherwise those whose first argument is that value.
+void make_fail(unsigned call, unsigned error, int first = -1) {
+  const auto wanted = static_cast<unsigned>(first);
+  struct sock_filter filter[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, call, 0, 3),
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, args[0])),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, wanted, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | error),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  };
+  if (first < 0) filter[3] = BPF_STMT(BPF_LD | BPF_IMM, 0);
+  struct sock_fprog program {
+    static_cast<unsigned short>(std::size(filter)), filter
+  };
+  if (::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 ||
+      ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0)
+    ::_exit(126);
+}
+
+// Two runs of lines and an output.
+struct Files {
+  Files() {
+    write_file(a, bytes_of_text("a\nc\n"));
+    write_file(b, bytes_of_text("b\n"));
+  }
+  Result merge(const Strings& options, const Environment& setting = {}) const {
+    Strings all{"merge", "--lines", "--backend", "cpu"};
+    all.insert(all.end(), options.begin(), options.end());
+    all.insert(all.end(), {a, b});
+    return run(all, setting);
+  }
+
+  TemporaryFolder folder;
+  std::string a = folder / "a", b = folder / "b", output = folder / "output";
+};
+
+// Changes the times of a file to the start of 1970.
+void make_old(const std::filesystem::path& file) {
+  const struct timespec times[2]{};
+  REQUIRE(::utimensat(AT_FDCWD, file.c_str(), times, 0) == 0);
+}
+
+}  // namespace
+
+TEST_CASE("a batch job and the affinity limit threads and memory, and explanations say so") {
+  const Files files;
+  Environment job;
+  job.before_exec = [] {
+    ::setenv("SLURM_MEM_PER_NODE", "256", 1);
+    ::setenv("SLURM_CPUS_PER_TASK", "1", 1);
+  };
+  const std::string shown = files.merge({"--explain"}, job).out;
+  INFO(shown);
+  CHECK(holds(shown, "64.0 MiB for buffers (limit of the Slurm job)"));
+  const bool has_one = ::sysconf(_SC_NPROCESSORS_ONLN) == 1;
+  CHECK((has_one || holds(shown, "1 thread (limit of the Slurm job)")));
+  CHECK(!holds(files.merge({"--explain", "-T", "2", "-m", "64M"}, job).out, "Slurm"));
+  Environment pinned;
+  pinned.before_exec = [] {
+    cpu_set_t before, one;
+    ::sched_getaffinity(0, sizeof before, &before);
+    CPU_ZERO(&one);
+    int first = 0;
+    while (!CPU_ISSET(first, &before)) ++first;
+    CPU_SET(first, &one);
+    ::sched_setaffinity(0, sizeof one, &one);
+  };
+  CHECK(
+      (has_one || holds(files.merge({"--explain"}, pinned).out, "1 thread (processor affinity)")));
+}
+
+TEST_CASE("a file system without locks has another guard") {
+  const Files files;
+  Environment unlocked;
+  unlocked.before_exec = [] { make_fail(SYS_flock, ENOSYS); };
+  const Result first = files.merge({"-o", files.output}, unlocked);
+  INFO(first.err);
+  REQUIRE(first.code == 0);
+  CHECK(text_of(files.output) == "a\nb\nc\n");
+  // Another merge may be writing a temporary file that was just changed.
+  const auto temporary = files.folder / ".output.corank";
+  write_file(temporary, bytes_of_text("a"));
+  const Result second = files.merge({"-f", "-o", files.output}, unlocked);
+  CHECK(second.code == 2);
+  CHECK(holds(second.err, ".output.corank changed within the last minute"));
+  CHECK(std::filesystem::exists(temporary));
+  make_old(temporary);
+  CHECK(files.merge({"-f", "-o", files.output}, unlocked).code == 0);
+  CHECK(!std::filesystem::exists(temporary));
+}
+
+TEST_CASE("an output whose name may not be durable is said to be in place and whole") {
+  std::size_t num_found = 0;
+  for (int descriptor = 3; descriptor < 32; ++descriptor) {
+    const Files files;
+    Environment failing;
+    failing.before_exec = [=] { make_fail(SYS_fsync, EIO, descriptor); };
+    const Result result = files.merge({"-o", files.output}, failing);
+    if (result.code == 0) continue;
+    INFO(result.err);
+    CHECK(result.code == 2);
+    if (holds(result.err, "is in place and whole")) {
+      ++num_found;
+      CHECK(text_of(files.output) == "a\nb\nc\n");
+    } else {
+      CHECK(!std::filesystem::exists(files.output));
+    }
+  }
+  CHECK(num_found == 1);
+}
+
+TEST_CASE("an output that no file can replace is refused before the merge, with a way out") {
+  if (::getuid() != 0) {
+    WARN("not checked: only root can mount files and become another user");
+    return;
+  }
+  const Files files;
+  write_file(files.output, bytes_of_text("old"));
+  const auto check = [&](const Environment& setting, const std::string& why) {
+    const Result result = files.merge({"-f", "-o", files.output}, setting);
+    INFO(result.err);
+    CHECK(result.code == 2);
+    CHECK(holds(result.err, why));
+    CHECK(holds(result.err, "let the shell redirect"));
+    CHECK(text_of(files.output) == "old");
+  };
+  Environment mounted;
+  mounted.before_exec = [&] {
+    if (::unshare(CLONE_NEWNS) != 0 || ::mount("", "/", "", MS_REC | MS_PRIVATE, "") != 0 ||
+        ::mount(files.a.c_str(), files.output.c_str(), "", MS_BIND, "") != 0)
+      ::_exit(126);
+  };
+  check(mounted, "is a mount point");
+  REQUIRE(::chmod(files.folder.path().c_str(), 0555) == 0);
+  REQUIRE(::chmod(files.output.c_str(), 0666) == 0);
+  Environment other_user;
+  other_user.before_exec = [] {
+    constexpr unsigned nobody = 65534;
+    if (::setgid(nobody) != 0 || ::setuid(nobody) != 0) ::_exit(126);
+  };
+  check(other_user, "its folder cannot be written to");
+  REQUIRE(::chmod(files.folder.path().c_str(), 0755) == 0);
+}
+
+TEST_CASE("an interrupted merge keeps much output, and names a run that changed since") {
+  const TemporaryFolder folder;
+  const std::string runs = folder / "runs", output = folder / "output";
+  REQUIRE(run({"gen", "-r", "key:u64", "--records", "32000000", "--runs", "4", "-o", runs}).code ==
+          0);
+  Strings merge{"merge", "-r", "key:u64", "--backend", "cpu", "-m", "700K", "-o", output};
+  for (int i = 0; i < 4; ++i) merge.push_back(runs + "/run-0000" + std::to_string(i) + ".bin");
+  Environment stopping;
+  stopping.before_exec = give_way;
+  stopping.while_running = [&](pid_t child) {
+    wait_until([&] {
+      std::error_code error;
+      const auto bytes = std::filesystem::file_size(folder / ".output.corank", error);
+      return (!error && bytes > 80'000'000) || has_ended(child);
+    });
+    ::kill(child, SIGINT);
+  };
+  const Result stopped = run(merge, stopping);
+  INFO(stopped.err);
+  REQUIRE(stopped.code == 130);
+  CHECK(holds(stopped.err, "what was written is kept; with --resume"));
+  CHECK(std::filesystem::exists(folder / ".output.corank"));
+  merge.insert(merge.end(), {"--resume", "--stats", "-"});
+  SECTION("it goes on") {
+    const Result resumed = run(merge);
+    REQUIRE(resumed.code == 0);
+    CHECK(nlohmann::json::parse(resumed.out)["resumed_bytes"] > 60'000'000);
+    CHECK(std::filesystem::file_size(output) == 256'000'000);
+    CHECK(run({"check", "-r", "key:u64", output}).code == 0);
+  }
+  SECTION("a run was touched") {
+    REQUIRE(::utimensat(AT_FDCWD, merge[9].c_str(), nullptr, 0) == 0);
+    const Result anew = run(merge);
+    CHECK(anew.code == 0);
+    CHECK(holds(anew.err, merge[9] + " was written to since; starting over"));
+  }
+}

@@ -1,0 +1,154 @@
+// Tests of good input that is easily refused: headers that differ in form, unusual numbers, lists
+// of files, and standard streams.
+#include <string>
+#include <vector>
+
+#include "support/program.hpp"
+
+using namespace corank;
+using namespace corank::test;
+
+namespace {
+
+class Folder {
+ public:
+  explicit Folder(const Strings& texts = {}) {
+    for (const std::string& text : texts) add("run" + std::to_string(runs.size()), text);
+  }
+  std::string add(const std::string& name, const std::string& text) {
+    runs.push_back(folder / name);
+    write_file(runs.back(), bytes_of_text(text));
+    return runs.back();
+  }
+  Result merge(const Strings& options, const Environment& setting = {}) const {
+    Strings all{"merge"};
+    all.insert(all.end(), options.begin(), options.end());
+    all.insert(all.end(), runs.begin(), runs.end());
+    return run(all, setting);
+  }
+  // Returns the merged text; fails the test if the merge fails.
+  std::string merged(const Strings& options) const {
+    const Result result = merge(options);
+    INFO(result.err);
+    CHECK(result.code == 0);
+    return result.out;
+  }
+
+  TemporaryFolder folder;
+  Strings runs;
+};
+
+}  // namespace
+
+TEST_CASE("headers that differ in line ends, quotes or a byte order mark are the same") {
+  const Folder csv({"a,b\n1,x\n", "\"a\",b\r\n2,y\r\n",
+                    "\xef\xbb\xbf"
+                    "a,\"b\"\n3,z\n"});
+  CHECK(csv.merged({"--csv", "--header", "-b", "a:u64"}) == "a,b\n1,x\n2,y\r\n3,z\n");
+  const Folder lines({"a\tb\r\n1\tx\n",
+                      "\xef\xbb\xbf"
+                      "a\tb\n2\ty\n"});
+  CHECK(lines.merged({"--lines", "-t", "\\t", "--header", "-b", "b"}) == "a\tb\r\n1\tx\n2\ty\n");
+  const Result other = Folder({"a,b\n", "b,a\n"}).merge({"--csv", "--header"});
+  CHECK(other.code == 2);
+  CHECK(holds(other.err, "its header differs"));
+}
+
+TEST_CASE("only the first file may have the header, as pieces of a split file do") {
+  const Folder pieces({"name,n\na,1\nd,4\n", "b,2\n", "c,3\n"});
+  const std::string whole = "name,n\na,1\nb,2\nc,3\nd,4\n";
+  CHECK(pieces.merged({"--csv", "--header=first", "-b", "n:u64"}) == whole);
+  CHECK(pieces.merged({"--csv", "--header", "first", "-b", "name"}) == whole);
+  Strings check{"check", "--csv", "--header=first", "-b", "1"};
+  check.insert(check.end(), pieces.runs.begin(), pieces.runs.end());
+  CHECK(run(check).code == 0);
+  const Result wrong = pieces.merge({"--csv", "--header=second"});
+  CHECK(wrong.code == 2);
+  CHECK(holds(wrong.err, "--header=first"));
+}
+
+TEST_CASE("numbers with a plus sign and tiny numbers are understood") {
+  const Folder numbers({"-1\n+1.5E-03\n2\n", "-1e-400\n1e-400\n+7e0\n"});
+  CHECK(numbers.merged({"--lines", "-b", "line:f64"}) ==
+        "-1\n-1e-400\n1e-400\n+1.5E-03\n2\n+7e0\n");
+  CHECK(Folder({"-5\n+3\n", "2\n"}).merged({"--lines", "-b", "line:i64"}) == "-5\n2\n+3\n");
+  CHECK(Folder({"+3\n", "2\n"}).merged({"--lines", "-b", "line:u64"}) == "2\n+3\n");
+  for (const char* const bad : {"++1\n", "+-1\n", "+\n", "1e400\n"}) {
+    CHECK(Folder({bad}).merge({"--lines", "-b", "line:f64"}).code == 2);
+    CHECK(Folder({"1\n", bad}).merged({"--lines", "-b", "line:f64", "--bad", "last"}) ==
+          std::string("1\n") + bad);
+  }
+}
+
+TEST_CASE("bad values come first on request, ascending and descending") {
+  for (const char* const type : {"u64", "i64", "f64", "decimal", "human"}) {
+    INFO(type);
+    const std::string key = std::string("1:") + type;
+    const Strings options{"--csv", "--bad", "first", "-b"};
+    const auto by = [&](const std::string& keys) {
+      Strings all = options;
+      all.push_back(keys);
+      return all;
+    };
+    CHECK(Folder({",a\n0,b\n7,c\n", "?,d\n0,e\n"}).merged(by(key)) == ",a\n?,d\n0,b\n0,e\n7,c\n");
+    CHECK(Folder({"?,a\n7,b\n0,c\n", ",d\n7,e\n"}).merged(by(key + ":desc")) ==
+          "?,a\n,d\n7,b\n7,e\n0,c\n");
+    CHECK(Folder({"x,\nx,1\ny,0\n", "x,?\nx,0\n"}).merged(by("1,2" + key.substr(1))) ==
+          "x,\nx,?\nx,0\nx,1\ny,0\n");
+  }
+  CHECK(Folder({"0\n18446744073709551615\n", "x\n"})
+            .merged({"--lines", "-b", "line:u64", "--bad", "first"}) ==
+        "x\n0\n18446744073709551615\n");
+  CHECK(Folder({"9\n0\n", "x\n18446744073709551615\n"})
+            .merged({"--lines", "-b", "line:u64:desc", "--bad", "first"}) ==
+        "x\n18446744073709551615\n9\n0\n");
+}
+
+TEST_CASE("names of files come as lines, and a list of the other kind is told") {
+  const Folder test({"b\n", "a\n"});
+  const std::string lines = test.folder / "lines", zeros = test.folder / "zeros";
+  write_file(lines, bytes_of_text(test.runs[0] + "\n" + test.runs[1] + "\n"));
+  write_file(zeros, bytes_of_text(test.runs[0] + '\0' + test.runs[1] + '\0'));
+  CHECK(run({"merge", "--lines", "--files-from", lines}).out == "a\nb\n");
+  CHECK(run({"merge", "--lines", "--files0-from", zeros}).out == "a\nb\n");
+  CHECK(run({"sort", "--lines", "--files-from", lines}).out == "a\nb\n");
+  Environment listed;
+  listed.in = text_of(lines);
+  CHECK(run({"merge", "--lines", "--files-from", "-"}, listed).out == "a\nb\n");
+  const Result newlines = run({"merge", "--lines", "--files0-from", lines});
+  CHECK(newlines.code == 2);
+  CHECK(holds(newlines.err, "NUL bytes, --files-from takes lines"));
+  CHECK(newlines.err.size() < 300);
+  const Result nuls = run({"merge", "--lines", "--files-from", zeros});
+  CHECK(nuls.code == 2);
+  CHECK(holds(nuls.err, "--files0-from"));
+  CHECK(run({"merge", "--lines", "--files-from", lines, "--files0-from", zeros}).code == 2);
+  write_file(lines, {});
+  CHECK(holds(run({"merge", "--lines", "--files-from", lines}).err, "no runs are named"));
+}
+
+TEST_CASE("names that begin with a hyphen follow two hyphens") {
+  const TemporaryFolder folder;
+  write_file(folder / "-x", bytes_of_text("b\n"));
+  write_file(folder / "y", bytes_of_text("a\n"));
+  Environment inside;
+  inside.before_exec = [&] {
+    if (::chdir(folder.path().c_str()) != 0) ::_exit(126);
+  };
+  CHECK(run({"merge", "--lines", "--", "-x", "y"}, inside).out == "a\nb\n");
+  CHECK(run({"merge", "--lines", "y", "--", "-x"}, inside).out == "a\nb\n");
+  CHECK(run({"check", "--lines", "--", "-x"}, inside).code == 0);
+}
+
+TEST_CASE("standard streams are used where no files are named") {
+  Environment piped;
+  piped.in = "a\nb\n";
+  CHECK(run({"merge", "--lines"}, piped).out == "a\nb\n");
+  CHECK(run({"check", "--lines"}, piped).code == 0);
+  piped.in = "b\na\n";
+  CHECK(run({"sort", "--lines"}, piped).out == "a\nb\n");
+  CHECK(run({"check", "--lines"}, piped).code == 1);
+  const Result sets = run({"intersect", "--lines"}, piped);
+  CHECK(sets.code == 2);
+  CHECK(holds(sets.err, "no runs are named"));
+}

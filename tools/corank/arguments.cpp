@@ -1,0 +1,129 @@
+#include "arguments.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <span>
+#include <string_view>
+
+#include "corank/error.hpp"
+#include "util/option_items.hpp"
+
+namespace corank {
+namespace {
+
+// Returns "; did you mean X?" if a name is similar, and nothing otherwise. Names lack `prefix`.
+std::string suggestion(std::string_view name, const std::vector<std::string>& names,
+                       std::string_view prefix = {}) {
+  if (name.starts_with(prefix)) name.remove_prefix(prefix.size());
+  const auto similar = nearest(name, names);
+  return similar ? fmt::format("; did you mean {}{}?", prefix, *similar) : "";
+}
+
+const CLI::App& command_named(const CLI::App& app, const std::string& name) {
+  std::vector<std::string> names;
+  for (const CLI::App* const command : app.get_subcommands({})) {
+    if (command->check_name(name)) return *command;
+    names.push_back(command->get_name());
+  }
+  throw Error(ErrorCode::options, fmt::format("there is no command \"{}\"{}; see corank --help",
+                                              name, suggestion(name, names)));
+}
+
+[[noreturn]] void throw_no_option(const CLI::App& command, const std::string& name) {
+  if (!command.get_parent())
+    throw Error(
+        ErrorCode::options,
+        fmt::format("there is no option {} before the command; name the command first, such "
+                    "as corank merge {}; see corank --help",
+                    name, name));
+  std::vector<std::string> names;
+  for (const CLI::Option* const option : command.get_options())
+    for (const std::string& known : option->get_lnames()) names.push_back(known);
+  throw Error(ErrorCode::options,
+              fmt::format("corank {0} has no option {1}{2}; see corank {0} --help",
+                          command.get_name(), name, suggestion(name, names, "--")));
+}
+
+const CLI::Option& option_named(const CLI::App& command, const std::string& name) {
+  const CLI::Option* const option = command.get_option_no_throw(name);
+  if (!option) throw_no_option(command, name);
+  return *option;
+}
+
+bool takes_value(const CLI::Option& option) {
+  return option.get_items_expected_min() > 0;
+}
+
+// Returns whether `argument` ends with an option whose value is the next argument. Throws Error for
+// an option that the command lacks.
+bool expects_value(const CLI::App& command, std::string_view argument) {
+  if (argument.starts_with("--")) {
+    const std::string_view name = argument.substr(0, argument.find('='));
+    return takes_value(option_named(command, std::string(name))) && name == argument;
+  }
+  if (!argument.starts_with('-')) return false;
+  // The first letter that takes a value takes the rest of the argument, if there is any.
+  for (std::size_t i = 1; i < argument.size(); ++i)
+    if (takes_value(option_named(command, {'-', argument[i]}))) return i + 1 == argument.size();
+  return false;
+}
+
+// Rewrites `help` and `help COMMAND`.
+std::vector<std::string> with_help_option(const CLI::App& app, std::vector<std::string> arguments) {
+  if (arguments.empty() || arguments[0] != "help") return arguments;
+  if (arguments.size() == 1) return {"--help"};
+  return {command_named(app, arguments[1]).get_name(), "--help"};
+}
+
+}  // namespace
+
+std::vector<std::string> reversed_arguments(const CLI::App& app, int argc, char** argv) {
+  const auto given = std::span(argv, static_cast<std::size_t>(argc)).subspan(argc != 0);
+  std::vector<std::string> arguments;
+  const CLI::App* command = &app;
+  bool is_value = false, only_names_follow = false;
+  for (const std::string& argument : with_help_option(app, {given.begin(), given.end()})) {
+    // A flag takes a value only after an equals sign.
+    if (argument == "first" && !arguments.empty() && arguments.back() == "--header") {
+      arguments.back() += "=first";
+      continue;
+    }
+    // CLI11 takes names after "--" for options if other names precede.
+    if (only_names_follow) {
+      arguments.push_back(argument.starts_with('-') && argument != "-" ? "./" + argument
+                                                                       : argument);
+      continue;
+    }
+    if (!is_value && argument == "--") {
+      only_names_follow = true;
+      continue;
+    }
+    arguments.push_back(argument);
+    if (is_value) {
+      is_value = false;
+      continue;
+    }
+    is_value = expects_value(*command, argument);
+    // Only the first `=` separates: a value may contain and end with others. CLI11 would read the
+    // argument after an empty `--name=` as its value.
+    if (argument.starts_with("--") && argument.find('=') == argument.size() - 1) {
+      arguments.back().pop_back();
+      arguments.emplace_back();
+    }
+    if (command == &app && !argument.starts_with('-')) command = &command_named(app, argument);
+  }
+  std::ranges::reverse(arguments);
+  return arguments;
+}
+
+void require_values(const CLI::App& command) {
+  for (const CLI::Option* const option : command.get_options()) {
+    const std::string name = option->get_name();
+    if (name != "--from" && name != "--to" && std::ranges::count(option->results(), "") != 0)
+      throw Error(fmt::format("{}: the value is empty; give one, or leave it out", name));
+  }
+}
+
+}  // namespace corank

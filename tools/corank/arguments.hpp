@@ -1,0 +1,18 @@
+// Arguments of the program, checked and rewritten for CLI11.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+#include <vector>
+
+namespace corank {
+
+// Returns the arguments in reverse order, as CLI::App::parse() takes them; `help COMMAND` becomes
+// `COMMAND --help`. Throws Error for an unknown command or option, before CLI11 misses another.
+std::vector<std::string> reversed_arguments(const CLI::App& app, int argc, char** argv);
+
+// Rejects empty values, which CLI11 would treat as missing; a script may produce them by mistake.
+// Bounds may be empty.
+void require_values(const CLI::App& command);
+
+}  // namespace corank
