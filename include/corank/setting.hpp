@@ -37,6 +37,7 @@ enum class Setting : std::uint8_t {
   resume,
   parts,
   temporary_folders,
+  temporary_compression,
   memory,
   io,
   backend,

@@ -41,8 +41,12 @@ struct Edges {
   std::vector<std::byte> before, last;
 };
 
+// Max memory to decompress a frame of a temporary file, which holds 1 MiB.
+constexpr std::uint64_t temporary_decoder_bytes = std::uint64_t{2} << 20;
+
 // Returns the contents of a nameless file as a run, and leaves the writer empty.
 Run run_of(Writer& temporary, std::uint32_t record_bytes) {
+  if (temporary.compressor()) return Run::compressed(temporary.take_file(), temporary.path());
   assert(temporary.bytes() % record_bytes == 0);
   const std::uint64_t records = temporary.bytes() / record_bytes;
   return Run(temporary.take_file(), temporary.path(), record_bytes, records);
@@ -55,6 +59,12 @@ std::uint64_t known_bytes(std::span<const Run> runs) {
     if (run.input().is_stream) return std::numeric_limits<std::uint64_t>::max();
     bytes += run.bytes();
   }
+  return bytes;
+}
+
+std::uint64_t bytes_of(std::span<const Run> runs) {
+  std::uint64_t bytes = 0;
+  for (const Run& run : runs) bytes += run.bytes();
   return bytes;
 }
 
@@ -147,6 +157,7 @@ class MergeJob {
   PassRunner passes_;
   std::vector<std::filesystem::path> folders_;  // for temporary runs of a sort
   std::optional<RunFormer> former_;             // of a sort; holds the runs in memory
+  unsigned compressing_threads_ = 0;            // of temporary runs
   Resumed resumed_;
   Stats stats_;
 };
@@ -155,12 +166,13 @@ MergeJob::MergeJob(std::vector<Run> runs, const Options& options, Inputs inputs,
     : options_(options),
       sorts_(inputs == Inputs::unsorted),
       threads_(static_cast<unsigned>(thread_budget(options.threads).value)),
-      format_(options, std::move(start), !sorts_ && has_streams(runs)),
+      format_(options, std::move(start),
+              sorts_ ? options.temporary_compression.has_value() : has_streams(runs)),
       operators_(sorts_ ? format_.operators_of_sort() : format_.operators(runs.size())),
       cuts_(format_.input(), options.copy_only),
       runs_(sorts_ ? runs : narrowed(runs, format_, operators_, cuts_, options)),
       fingerprints_(runs_.size()),
-      run_records_(records_of(runs_)),
+      run_records_(bytes_of(runs_) / format_.record_bytes()),
       budget_(options, format_.input(), sorts_ ? std::span<const Run>() : runs_, threads_),
       has_all_fingerprints_(sorts_),
       backends_(options, format_.input().traits(), sorts_ ? 0 : known_bytes(runs_)),
@@ -179,6 +191,10 @@ MergeJob::MergeJob(std::vector<Run> runs, const Options& options, Inputs inputs,
                .inputs = inputs_}) {
   scheduler_.initialize();
   if (options.query.on_equal == OnEqual::error) inputs_ = std::move(runs);
+  if (options.temporary_compression) {
+    budget_.expect_streams(temporary_decoder_bytes);
+    compressing_threads_ = budget_.reserve(*options.temporary_compression);
+  }
   if (sorts_)
     for (Run& input : inputs_) input = input.in_bytes();  // they cannot be searched
 }
@@ -483,6 +499,9 @@ void MergeJob::run_intermediate_pass(const IntermediatePass& pass, const PassOpe
   const auto first = runs_.begin() + static_cast<std::ptrdiff_t>(pass.first);
   const auto end = first + static_cast<std::ptrdiff_t>(pass.count);
   Writer temporary(folder);
+  if (options_.temporary_compression)
+    temporary.compress(*options_.temporary_compression, compressing_threads_,
+                       {passes_.context().trace, "compress"});
   const std::span<const Run> merged(first, end);
   const Partition all{0, records_of(merged)};
   PassTotals& totals = passes_.totals();
@@ -587,6 +606,9 @@ Stats run_inputs(std::span<const Input> given, const Destination& output, const 
                  Inputs inputs) {
   const auto format = make_format(options);
   check_options(options, format->traits(), given.size());
+  if (inputs == Inputs::sorted && options.temporary_compression)
+    throw Error(ErrorCode::options,
+                fmt::format("{} is for sorts; drop it", Setting::temporary_compression));
   for (;;) {
     std::vector<Run> runs = open_runs(given, *format, options);
     FileStart start = read_start(runs, options, inputs == Inputs::sorted);

@@ -31,6 +31,9 @@ constexpr std::uint64_t min_chunks_of_load = 4;
 // spend more than usual on them, up to a third: loads of few runs would leave memory unused.
 constexpr std::uint64_t enough_merging_bytes = std::uint64_t{2} << 20;
 constexpr std::uint64_t max_merging_divisor = 3;
+// Min and enough for merges of compressed temporary files; small budgets spend up to half on them.
+constexpr std::uint64_t min_decoding_bytes = std::uint64_t{8} << 20;
+constexpr std::uint64_t enough_decoding_bytes = std::uint64_t{16} << 20;
 
 PassPlan reading_plan(const KeyLayout& layout, std::uint64_t chunk_bytes, unsigned threads) {
   PassPlan plan{};
@@ -46,9 +49,23 @@ PassPlan reading_plan(const KeyLayout& layout, std::uint64_t chunk_bytes, unsign
   return plan;
 }
 
-// Divides `budget_bytes`. Throws Error if they are too few.
+// Returns the bytes of a budget for the merges.
+std::uint64_t merging_bytes_of(std::uint64_t budget_bytes, const KeyLayout& layout,
+                               const Options& options) {
+  const std::uint64_t partitions = std::max(options.parts, 1u);
+  return std::max(
+      {budget_bytes / merging_divisor,
+       layout.text ? std::min(budget_bytes / max_merging_divisor, enough_merging_bytes) : 0,
+       options.temporary_compression
+           ? std::clamp(budget_bytes / 2, min_decoding_bytes, enough_decoding_bytes)
+           : 0,
+       partitions * min_memory(layout.text ? 0 : layout.record_bytes)});
+}
+
+// Divides `budget_bytes`, of which the merges get `merging_bytes`. Throws Error if the rest is too
+// little.
 SortMemory divide(std::span<const Run> inputs, const KeyLayout& layout, unsigned threads,
-                  std::uint64_t budget_bytes, std::size_t partitions,
+                  std::uint64_t budget_bytes, std::uint64_t merging_bytes,
                   std::optional<std::uint64_t> load_bytes) {
   std::uint64_t decoder_bytes = 0;
   for (const Run& input : inputs)
@@ -66,10 +83,6 @@ SortMemory divide(std::span<const Run> inputs, const KeyLayout& layout, unsigned
       std::clamp(round_up(part_bytes / chunks, page_bytes()), chunk_floor_bytes,
                  std::max(chunk_floor_bytes, max_chunk_bytes));
   const std::uint64_t large_bytes = layout.text ? std::max(part_bytes, 2 * chunk_bytes) : 0;
-  const std::uint64_t merging_bytes = std::max(
-      {budget_bytes / merging_divisor,
-       layout.text ? std::min(budget_bytes / max_merging_divisor, enough_merging_bytes) : 0,
-       partitions * min_memory(layout.text ? 0 : layout.record_bytes)});
   SortMemory memory{};
   memory.reading = reading_plan(layout, chunk_bytes, threads);
   memory.reading.large_bytes = large_bytes;
@@ -95,8 +108,10 @@ RunFormer::RunFormer(std::vector<Run> inputs, const PassRunner::Context& context
       context_(context),
       budget_(budget),
       totals_(totals),
-      memory_(divide(inputs_, context.format.input().keys().layout(), context.threads,
-                     budget.bytes(), std::max(context.options.parts, 1u), load_bytes)),
+      memory_(divide(
+          inputs_, context.format.input().keys().layout(), context.threads, budget.bytes(),
+          merging_bytes_of(budget.bytes(), context.format.input().keys().layout(), context.options),
+          load_bytes)),
       keys_(make_key_words(context.format.input().keys().layout())),
       operators_(context.format.reading_operators()),
       order_{&context.format.input().keys(), OutputOrder::Kind::none} {
@@ -117,7 +132,10 @@ RunFormer::RunFormer(std::vector<Run> inputs, const PassRunner::Context& context
 void RunFormer::limit_runs(std::size_t partitions) {
   const std::uint64_t bytes = memory_.merging_bytes / partitions;
   // Chunks of mapped runs need whole buffers in a merge; those of runs in memory do not.
-  memory_.max_runs = !keys_->text() ? std::max(bytes / page_bytes(), min_chunks_of_load)
+  // Merges of records that are counted in bytes copy them to chunks.
+  memory_.max_runs = !keys_->text() ? context_.format.is_sequential()
+                                          ? widest_pass(keys_->record_bytes(), bytes / 2)
+                                          : std::max(bytes / page_bytes(), min_chunks_of_load)
                      : std::ranges::any_of(inputs_, &Run::is_mapped) ? widest_pass(0, bytes)
                                                                      : widest_pass_in_memory(bytes);
   // Blocks fill at least half of these bytes on average.
@@ -161,7 +179,7 @@ std::vector<Run> RunFormer::next_load() {
   fingerprint_ = formed.fingerprint;
   records_ += formed.records;
   std::vector<Run> runs;
-  const std::uint32_t counted_bytes = context_.format.input().counted_bytes();
+  const std::uint32_t counted_bytes = context_.format.record_bytes();
   const auto add_memory = [&](std::span<const std::byte> bytes) {
     runs.emplace_back(bytes, "the sorted records in memory", counted_bytes);
     runs.back().stop_on(context_.options.stop);

@@ -16,6 +16,16 @@ void check_sort_options(const Options& options) {
                             options.copy_only ? Setting::copy_only : Setting::resume));
   if (is_set_operation(options.query.on_equal))
     throw Error(ErrorCode::options, "set operations are for sorted runs; sort each input first");
+  if (!options.temporary_compression) return;
+  const Codec codec = options.temporary_compression->codec;
+  if (codec != Codec::lz4 && codec != Codec::zstd)
+    throw Error(ErrorCode::options,
+                fmt::format("{}: the codec is lz4 or zstd", Setting::temporary_compression));
+  if (options.parts != 0)
+    throw Error(ErrorCode::options,
+                fmt::format("{} and {} exclude each other, since compressed files cannot be cut; "
+                            "drop one",
+                            Setting::temporary_compression, Setting::parts));
 }
 
 template <class Input>
@@ -60,10 +70,11 @@ Stats sort(std::span<std::byte> records, const Options& options) {
   check_sort_options(options);
   const Query& query = options.query;
   if (!format->traits().has_fixed_size || options.parts != 0 || options.compression ||
-      options.record.header_bytes)
-    throw Error(ErrorCode::options,
-                "Options::text, parts, compression and record.header_bytes are for files; the "
-                "records are in memory");
+      options.temporary_compression || options.record.header_bytes)
+    throw Error(
+        ErrorCode::options,
+        "Options::text, parts, compression, temporary_compression and record.header_bytes are "
+        "for files; the records are in memory");
   if (query.on_equal != OnEqual::keep || query.limit || !query.where.steps.empty() ||
       !query.having.steps.empty() || !query.select.empty() || !query.from.empty() ||
       !query.to.empty())

@@ -56,6 +56,11 @@ unsigned Budget::reserve(const Compression& compression) {
   return threads;
 }
 
+void Budget::expect_streams(std::uint64_t decoder_bytes) {
+  has_streams_ = true;
+  decoder_bytes_ = std::max(decoder_bytes_, decoder_bytes);
+}
+
 std::uint64_t Budget::widest(std::size_t partitions) const {
   assert(partitions != 0);
   // Decompressors and pipes get the other half.

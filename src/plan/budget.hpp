@@ -43,6 +43,9 @@ class Budget {
   // compressor may use: fewer if the memory for all threads exceeds half of the budget.
   unsigned reserve(const Compression& compression);
 
+  // Expects runs that are compressed, of which each takes up to `decoder_bytes`.
+  void expect_streams(std::uint64_t decoder_bytes);
+
   // Returns the max fan-in: how many runs each of `partitions` concurrent merges can take in one
   // pass. Throws Error if it is below two.
   std::uint64_t widest(std::size_t partitions) const;

@@ -162,6 +162,15 @@ Run::Run(FileDescriptor file, std::filesystem::path folder, std::uint32_t record
       header_bytes_(header_bytes),
       records_(records) {}
 
+Run Run::compressed(FileDescriptor file, std::filesystem::path folder) {
+  InputStatus status = verify_input(folder, file, true);
+  status.identity = {};
+  Run run(std::move(file), std::move(folder), 1, status.bytes);
+  run.input_ = status;
+  run.decompress_ = true;
+  return run;
+}
+
 Run::Run(std::span<const std::byte> memory, std::string name, std::uint32_t record_bytes)
     : path_(std::move(name)),
       memory_(memory.empty() ? &nothing : memory.data()),

@@ -45,6 +45,8 @@ class Run {
   // Makes a run of a file that an intermediate pass wrote.
   Run(FileDescriptor file, std::filesystem::path folder, std::uint32_t record_bytes,
       std::uint64_t records, std::uint64_t header_bytes = 0);
+  // Makes a run of a nameless file that was compressed.
+  static Run compressed(FileDescriptor file, std::filesystem::path folder);
   // Makes a run of `memory`, which must outlive it. Errors call it `name`.
   Run(std::span<const std::byte> memory, std::string name, std::uint32_t record_bytes);
 

@@ -38,6 +38,7 @@ constexpr std::array<std::string_view, static_cast<std::size_t>(Setting::backend
     "Options::resume",
     "Options::parts",
     "Options::temporary_folders",
+    "Options::temporary_compression",
     "Options::memory_bytes",
     "Options::io",
     "Options::backend",

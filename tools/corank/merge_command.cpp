@@ -315,6 +315,11 @@ void MergeCommand::add_temporary_option() {
       ->type_name("DIR")
       ->expected(1)
       ->take_all();
+  if (sorts_)
+    command_
+        ->add_option("--compress-spill", compress_spill_,
+                     "Compress temporary files by lz4 or zstd, also with a level (zstd:3)")
+        ->type_name("CODEC");
 }
 
 void MergeCommand::add_diagnostics_options() {
@@ -401,6 +406,8 @@ int MergeCommand::run() {
   const StopOnSignal signals;
   options_.stop = signals.token();
   options_.trace = trace_;
+  if (!compress_spill_.empty())
+    options_.temporary_compression = Compression::parse(compress_spill_);
   options_.temporary_folders.assign(temporary_folders_.begin(), temporary_folders_.end());
   if (!quiet_) options_.notice = say_warning;
   if (explain_) {

@@ -46,6 +46,7 @@ class MergeCommand {
   std::vector<std::string> runs_;
   std::string files_from_, files0_from_;
   std::vector<std::string> temporary_folders_;
+  std::string compress_spill_;
   std::string stats_;
   std::string trace_;
   bool explain_ = false;

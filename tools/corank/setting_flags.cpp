@@ -58,6 +58,8 @@ std::string_view flag_of(Setting setting) {
       return "--parts";
     case Setting::temporary_folders:
       return "--temp";
+    case Setting::temporary_compression:
+      return "--compress-spill";
     case Setting::memory:
       return "--memory";
     case Setting::io:

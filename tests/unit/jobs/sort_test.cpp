@@ -252,6 +252,52 @@ TEST_CASE("groups shrink before they are spilled", "[sort]") {
   }
 }
 
+TEST_CASE("temporary runs may be compressed", "[sort]") {
+  Random random(12);
+  for (const char* const codec : {"lz4", "zstd:2"}) {
+    INFO(codec);
+    SortCase test("key:u64,value:u64", "key");
+    test.add_records(3'000'000, Values::few, Shape::random, 2, random);
+    test.options.memory_bytes = std::uint64_t{32} << 20;  // less than the files have
+    test.options.temporary_compression = Compression::parse(codec);
+    CHECK((test.sorted() == test.expected()));
+    CHECK(test.stats.records == 3'000'000);
+    CHECK(test.stats.passes > 1);
+    CHECK(test.stats.busy.compress > 0);
+    test.options.query.limit = 2'000'000;
+    Bytes first = test.expected();
+    first.resize(2'000'000 * 16);
+    CHECK((test.sorted() == first));
+
+    SortCase lines;
+    lines.options.text.emplace();
+    std::vector<TextRecord> records;
+    std::string text;
+    while (text.size() < 40'000'000) {
+      records.push_back(
+          random_text_record(TextKind::lines, "start-", "ab", 60, records.size(), random));
+      text += records.back().bytes;
+    }
+    lines.add_file(bytes_of_text(text));
+    lines.options.memory_bytes = std::uint64_t{32} << 20;
+    lines.options.temporary_compression = Compression::parse(codec);
+    CHECK((text_of(lines.sorted()) == sorted_text(records)));
+    CHECK(lines.stats.passes > 1);
+    CHECK(lines.stats.busy.compress > 0);
+  }
+}
+
+TEST_CASE("what cannot be compressed is refused", "[sort]") {
+  SortCase test("key:u64", "key");
+  test.add_file(Bytes(80));
+  test.options.temporary_compression = Compression::parse("xz");
+  CHECK(what_sorting_throws(test).find("lz4 or zstd") != std::string::npos);
+  test.options.temporary_compression = Compression::parse("lz4");
+  CHECK_THROWS_AS(merge(test.paths, test.folder / "output", test.options), Error);
+  test.options.parts = 2;
+  CHECK(what_sorting_throws(test).find("exclude each other") != std::string::npos);
+}
+
 TEST_CASE("temporary runs go to the folders that the options name", "[sort]") {
   Random random(8);
   const TemporaryFolder first, second;
