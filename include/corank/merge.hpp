@@ -1,8 +1,9 @@
 // Merges k sorted runs into one sorted output: the entry point of the library.
 //
 // A call blocks until the merge is done, and uses the threads and the memory that Options grants.
-// Merges may run concurrently in one process. All sizes are bytes. Merges of mapped files install a
-// SIGBUS handler for the process, which forwards every fault that is not theirs.
+// Merges may run concurrently in one process. All sizes are bytes. While files are mapped, the
+// process has a handler of SIGBUS that forwards every fault elsewhere; the last merge restores the
+// handler before. Merges never lower the number of threads that oneTBB allows the process.
 #pragma once
 
 #include <cstddef>

@@ -29,7 +29,7 @@ struct FormatTraits {
   bool has_fixed_size = false;  // record N begins at N times the size: runs count records
   bool can_search = false;      // a record can be found from any byte, so runs can be cut by key
   bool has_columns = false;     // records have columns or fields, which can be selected
-  bool can_reduce = false;      // fields can be combined over the records of a group
+  bool can_reduce = false;      // fields or columns can be combined over the records of a group
   bool has_header = false;      // the options tell of a header, which the output has once
   // Size of a header that is not lines. Without a value the first bytes of a file that show another
   // format are an error.

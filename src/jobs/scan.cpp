@@ -31,6 +31,7 @@ std::uint64_t scan_in_order(const Run& run, const RecordFormat& format,
         before ? before->records() + (before->count - 1) * format.row_bytes() : nullptr;
     visit({last, {chunk->records(), chunk->count}, chunk->number, chunk->offset});
   }
+  run.check_readable();
   return reader.skipped();
 }
 

@@ -355,11 +355,15 @@ void Run::check_mapped(const MappedFiles& files, const std::byte* memory) const 
       (static_cast<std::uint64_t>(failed - memory) - header_bytes_) / record_bytes_));
 }
 
-void Run::check_unchanged() const {
-  if ((memory_ && !mapping_) || input_.is_stream) return;
+void Run::check_readable() const {
   if (mapping_) check_mapped(*mapping_, memory_);
   if (late_mapping_ && late_mapping_->files)
     check_mapped(*late_mapping_->files, late_mapping_->memory);
+}
+
+void Run::check_unchanged() const {
+  if ((memory_ && !mapping_) || input_.is_stream) return;
+  check_readable();
   struct stat status {};
   if (::fstat(descriptor()->get(), &status) != 0) throw_file_error(path_, "look at");
   if (static_cast<std::uint64_t>(status.st_size) != file_bytes_)

@@ -135,8 +135,9 @@ class Run {
   // Throws Error if the first `got` bytes of a part do not hold all its records.
   void check_got(const Part& part, std::uint64_t got) const;
 
-  // Throws Error if the size or modification time of the file has changed since it was opened, or
-  // if a mapped byte of it could not be read.
+  // Throws Error if a mapped byte of the file could not be read.
+  void check_readable() const;
+  // Also throws if the size or modification time of the file has changed since it was opened.
   void check_unchanged() const;
 
  private:

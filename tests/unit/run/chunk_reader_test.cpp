@@ -14,11 +14,13 @@
 #include <utility>
 #include <vector>
 
+#include "corank/error.hpp"
 #include "corank/record.hpp"
 #include "corank/text_key.hpp"
 #include "run/framing_producer.hpp"
 #include "support/catch.hpp"
 #include "support/support.hpp"
+#include "util/buffer_pool.hpp"
 
 using namespace corank;
 using namespace corank::test;
@@ -264,4 +266,18 @@ TEST_CASE("text in place that goes on begins with a part of a chunk", "[text]") 
     before = first;
   }
   CHECK(reader.next(1)->count == before);
+}
+
+TEST_CASE("a run that is mapped late tells what it loses") {
+  const TemporaryFolder folder;
+  const auto path = folder / "run";
+  write_file(path, Bytes(3 * page_bytes(), std::byte{1}));
+  const Run run = Run(path, 1, true).subspan(1, 2 * page_bytes());
+  const std::span<const std::byte> bytes = run.mapped_later();
+  REQUIRE(bytes.size() == 2 * page_bytes());
+  CHECK(run.mapped_later().data() == bytes.data());
+  CHECK_NOTHROW(run.check_readable());
+  std::filesystem::resize_file(path, page_bytes());
+  CHECK(bytes.back() == std::byte{0});
+  CHECK_THROWS_AS(run.check_readable(), Error);
 }
