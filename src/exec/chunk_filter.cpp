@@ -15,7 +15,7 @@
 namespace corank {
 
 ChunkFilter::ChunkFilter(const Pass& pass, const Cutoff* cutoff)
-    : pass_(pass), layout_(pass.encoding.layout()), cutoff_(cutoff) {}
+    : pass_(pass), layout_(pass.format.keys().layout()), cutoff_(cutoff) {}
 
 // Sets chosen_ and batches_ to the rows of the chunk that pass. Threads that have no blocks to sort
 // help.

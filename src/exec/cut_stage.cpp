@@ -16,7 +16,7 @@ unsigned reading_threads(unsigned threads) {
 }
 
 Reading reading_of(const Pass& pass, const PassFacts& facts) {
-  return {pass.encoding, pass.plan, pass.backend ? ReadOrder::forecast : ReadOrder::one_by_one,
+  return {pass.format, pass.plan, pass.backend ? ReadOrder::forecast : ReadOrder::one_by_one,
           facts.backend_reads ? nullptr : pass.fingerprint};
 }
 
@@ -25,12 +25,12 @@ BufferPool chunk_pool(const Pass& pass, const PassFacts& facts) {
   // For variable-length records that stay where they are, a chunk holds only prefix references,
   // which fill whole pages.
   const bool holds_only_refs =
-      facts.layout.text && !pin && std::ranges::all_of(pass.runs, [](const Run& run) {
+      pass.format.ref_bytes() != 0 && !pin && std::ranges::all_of(pass.runs, [](const Run& run) {
         return !run.is_stream() && run.in_place(0);
       });
   const bool huge = holds_only_refs || std::ranges::any_of(pass.runs, &Run::is_direct);
   return BufferPool(holds_only_refs
-                        ? round_up(pass.plan.chunk_records * sizeof(PrefixRef), page_bytes())
+                        ? round_up(pass.plan.chunk_records * pass.format.ref_bytes(), page_bytes())
                         : pass.plan.chunk_bytes,
                     std::min(pass.plan.chunks, facts.chunks_in_runs), pin,
                     huge ? BufferPool::Pages::huge : BufferPool::Pages::small);
@@ -55,9 +55,9 @@ CutStage::CutStage(const Pass& pass, const PassFacts& facts, PassTotals& totals)
               // Decompression is work for all cores.
               facts.has_streams ? std::max(pass.threads, 2u) : reading_threads(pass.threads),
               pass.stop, {pass.trace, "read", pass.partition}),
-      cutter_(reader_, pass.encoding, pass.plan, units_cut_at_once(pass)),
+      cutter_(reader_, pass.format.keys(), pass.plan, units_cut_at_once(pass)),
       // A unit of whole chunks begins and ends within one.
-      concatenation_(reader_, pass.encoding, pass.plan,
+      concatenation_(reader_, pass.format.keys(), pass.plan,
                      pass.plan.unit_records / pass.plan.chunk_records + 2),
       records_in_units_(pass.runs.size()) {}
 

@@ -9,9 +9,9 @@
 namespace corank {
 namespace {
 
-std::uint64_t skew_bytes(const Pass& pass, const PassFacts& facts) {
+std::uint64_t skew_bytes(const Pass& pass) {
   const bool is_direct = !pass.writers.empty() && pass.writers.front().is_direct();
-  return facts.layout.text && is_direct ? page_bytes() : 0;
+  return pass.format.ref_bytes() != 0 && is_direct ? page_bytes() : 0;
 }
 
 std::uint64_t num_output_buffers(const Pass& pass, const PassFacts& facts) {
@@ -36,7 +36,7 @@ MergeStage::MergeStage(const Pass& pass, const PassFacts& facts, PassTotals& tot
     : pass_(pass),
       facts_(facts),
       totals_(totals),
-      skew_bytes_(skew_bytes(pass, facts)),
+      skew_bytes_(skew_bytes(pass)),
       written_before_(pass.writers.empty() ? 0 : pass.writers.front().bytes()),
       output_pool_(pass.plan.unit_bytes + skew_bytes_, num_output_buffers(pass, facts),
                    pass.backend ? pass.backend->pin_memory() : nullptr,

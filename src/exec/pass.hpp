@@ -11,6 +11,7 @@
 #include <stop_token>
 
 #include "backend/backend.hpp"
+#include "format/record_format.hpp"
 #include "io/writer.hpp"
 #include "plan/pass_planner.hpp"
 #include "run/run.hpp"
@@ -55,7 +56,7 @@ struct Pass {
   // True if runs are read from start to end and count bytes: always so for variable-length records.
   bool sequential = false;
   std::span<const Run> runs;
-  const KeyEncoding& encoding;
+  const RecordFormat& format;
   const PassPlan& plan;
   const OperatorChain* operators;  // applied by the backend; null: records are emitted unchanged
   std::uint64_t limit;             // max number of records that operators emit

@@ -10,7 +10,7 @@ bool is_in_place(const Run& run) {
 }
 
 PassFacts::PassFacts(const Pass& pass)
-    : layout(pass.encoding.layout()),
+    : layout(pass.format.keys().layout()),
       record_bytes(layout.record_bytes),
       chunks_in_runs(pass.sequential ? pass.plan.chunks : 0),
       has_streams(std::ranges::any_of(pass.runs, &Run::is_stream)),

@@ -119,13 +119,14 @@ class FixedFormat final : public RecordFormat {
         schema_(schema),
         key_fields_(all_keys(keys)) {}
 
-  Indexed frame(std::span<const std::byte> bytes, bool at_end,
-                std::span<PrefixRef>) const override {
+  Indexed frame(std::span<const std::byte> bytes, bool at_end, std::uint64_t max_records,
+                PrefixRef*) const override {
     Indexed found;
     found.rows = bytes.data();
-    found.records = bytes.size() / row_bytes();
+    found.records = std::min<std::uint64_t>(bytes.size() / row_bytes(), max_records);
     found.bytes = found.records * row_bytes();
-    if (at_end && found.bytes != bytes.size())
+    found.words_ascend = false;
+    if (at_end && found.records < max_records && found.bytes != bytes.size())
       found.bad = BadRecord{BadRecord::Reason::cut_off, 0, bytes.size() - found.bytes};
     return found;
   }

@@ -43,7 +43,7 @@ struct Indexed {
   std::uint64_t records = 0;
   std::uint64_t bytes = 0;      // of the records, which are contiguous from the start of the block
   std::uint64_t max_words = 0;  // upper bound on the words of a key
-  bool words_ascend = true;     // whether the words of the prefix references ascend
+  bool words_ascend = true;     // whether the words of the prefix references ascend; else false
   // Bytes of the incomplete record after these, if its framing tells; else 0.
   std::uint64_t next_bytes = 0;
   std::optional<BadRecord> bad;  // the bad record after these records

@@ -78,16 +78,19 @@ class RecordFormat {
   std::uint32_t row_bytes() const { return keys_.record_bytes(); }
   // Returns the size of a record; 0 if records vary in length.
   std::uint32_t record_bytes() const { return traits_.has_fixed_size ? row_bytes() : 0; }
+  // Returns the size of a row that is not its record: of a prefix reference, or 0.
+  std::uint32_t ref_bytes() const { return traits_.has_fixed_size ? 0 : row_bytes(); }
   // Returns the size in which runs count: that of a record, or 1 byte if records vary in length.
   std::uint32_t counted_bytes() const { return traits_.has_fixed_size ? row_bytes() : 1; }
 
   // Bytes to rows.
 
-  // Finds the whole records at the start of `bytes`, until `into` is full or a record is bad.
-  // Rows of fixed size stay where they are; other rows are put into `into`. `at_end` tells that the
-  // run ends with `bytes`; its last record then must have its end; see end_of_record().
-  virtual Indexed frame(std::span<const std::byte> bytes, bool at_end,
-                        std::span<PrefixRef> into) const = 0;
+  // Finds the whole records at the start of `bytes`, at most `max_records`, until a record is bad.
+  // Rows of fixed size stay where they are; other rows are put to `into`, which has room for them.
+  // `at_end` tells that the run ends with `bytes`; its last record then must have its end; see
+  // end_of_record().
+  virtual Indexed frame(std::span<const std::byte> bytes, bool at_end, std::uint64_t max_records,
+                        PrefixRef* into) const = 0;
   // Returns the bytes that end each record, which the last record of a run may lack; empty if there
   // are none.
   virtual std::string_view end_of_record() const { return {}; }

@@ -108,6 +108,17 @@ std::byte* copy_records(const KeyLayout& layout, const std::byte* rows, RowIndic
   return to;
 }
 
+LeadingWords leading_words(const KeyLayout& layout, const std::byte* row) {
+  if (!layout.text) return {encode<max_key_words>(layout, row), !layout.has_tail()};
+  const auto record = bytes_of(layout, row, 1);
+  LeadingWords leading{};
+  for (int word = 0; word < max_key_words; ++word)
+    leading.words.word[word] =
+        text_word(*layout.text, record.data(), record.size(), static_cast<std::uint64_t>(word));
+  leading.are_all = text_words(*layout.text, record.data(), record.size()) <= max_key_words;
+  return leading;
+}
+
 Records first_records(const KeyLayout& layout, std::span<const std::byte> records,
                       std::uint64_t count) {
   if (!layout.text) {

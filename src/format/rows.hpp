@@ -107,6 +107,13 @@ void for_spans(const KeyLayout& layout, const std::byte* rows, RowIndices which,
 std::byte* copy_records(const KeyLayout& layout, const std::byte* rows, RowIndices which,
                         std::byte* to, const std::byte* limit, bool is_in_place);
 
+// First words of a key.
+struct LeadingWords {
+  Key<max_key_words> words;
+  bool are_all = true;  // whether the key has no more
+};
+LeadingWords leading_words(const KeyLayout& layout, const std::byte* row);
+
 // Contiguous records and their number.
 struct Records {
   std::span<const std::byte> bytes;

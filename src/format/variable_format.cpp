@@ -87,9 +87,9 @@ class VariableFormat final : public RecordFormat {
   VariableFormat(const TextFormat& format, std::string_view columns_line)
       : VariableFormat(format, columns_line, TextEncoding(format, columns_line)) {}
 
-  Indexed frame(std::span<const std::byte> bytes, bool at_end,
-                std::span<PrefixRef> into) const override {
-    return index_records(layout(), bytes, at_end, into);
+  Indexed frame(std::span<const std::byte> bytes, bool at_end, std::uint64_t max_records,
+                PrefixRef* into) const override {
+    return index_records(layout(), bytes, at_end, {into, max_records});
   }
   std::string_view end_of_record() const override {
     if (format_.kind == TextKind::pairs) return {};

@@ -103,7 +103,7 @@ std::uint64_t PassRunner::run(const PassSpec& spec) {
   for (std::size_t i = 0; i < partitions.size(); ++i)
     passes.push_back({.sequential = context_.format.is_sequential(),
                       .runs = partitions[i],
-                      .encoding = context_.format.input().keys(),
+                      .format = context_.format.input(),
                       .plan = plan,
                       .operators = spec.operators.get(),
                       .limit = spec.limit,

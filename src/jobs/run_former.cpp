@@ -21,7 +21,7 @@ constexpr std::uint64_t min_chunk_bytes = std::uint64_t{16} << 10;
 constexpr std::uint64_t max_chunk_bytes = std::uint64_t{1} << 20;
 constexpr std::uint64_t max_chunk_records = std::uint64_t{1} << 16;
 // Bytes of a chunk per variable-length record, its prefix reference included.
-constexpr std::uint64_t text_record_bytes = 42;
+constexpr std::uint64_t variable_record_bytes = 42;
 constexpr std::uint64_t read_ahead = 8;  // chunks
 // The budget over these are the bytes for the merges, and at most for chunks and for long records.
 constexpr std::uint64_t merging_divisor = 10;
@@ -35,36 +35,37 @@ constexpr std::uint64_t max_merging_divisor = 3;
 constexpr std::uint64_t min_decoding_bytes = std::uint64_t{8} << 20;
 constexpr std::uint64_t enough_decoding_bytes = std::uint64_t{16} << 20;
 
-PassPlan reading_plan(const KeyLayout& layout, std::uint64_t chunk_bytes, unsigned threads) {
+PassPlan reading_plan(const RecordFormat& format, std::uint64_t chunk_bytes, unsigned threads) {
   PassPlan plan{};
   plan.tokens = threads + 2;
   plan.read_ahead = read_ahead;
   plan.chunks = plan.read_ahead + RunFormation::max_block_chunks + plan.tokens + 2;
   plan.chunk_bytes = plan.unit_bytes = chunk_bytes;
   // Direct I/O reads whole pages, so that a chunk needs room for one more at each end.
-  const std::uint64_t records = layout.text
-                                    ? chunk_bytes / text_record_bytes
-                                    : (chunk_bytes - 2 * page_bytes()) / layout.record_bytes;
+  const std::uint64_t records = format.traits().has_fixed_size
+                                    ? (chunk_bytes - 2 * page_bytes()) / format.record_bytes()
+                                    : chunk_bytes / variable_record_bytes;
   plan.chunk_records = plan.unit_records = std::min(records, max_chunk_records);
   return plan;
 }
 
 // Returns the bytes of a budget for the merges.
-std::uint64_t merging_bytes_of(std::uint64_t budget_bytes, const KeyLayout& layout,
+std::uint64_t merging_bytes_of(std::uint64_t budget_bytes, const RecordFormat& format,
                                const Options& options) {
   const std::uint64_t partitions = std::max(options.parts, 1u);
+  const bool is_fixed = format.traits().has_fixed_size;
   return std::max(
       {budget_bytes / merging_divisor,
-       layout.text ? std::min(budget_bytes / max_merging_divisor, enough_merging_bytes) : 0,
+       is_fixed ? 0 : std::min(budget_bytes / max_merging_divisor, enough_merging_bytes),
        options.temporary_compression
            ? std::clamp(budget_bytes / 2, min_decoding_bytes, enough_decoding_bytes)
            : 0,
-       partitions * min_memory(layout.text ? 0 : layout.record_bytes)});
+       partitions * min_memory(format.record_bytes())});
 }
 
 // Divides `budget_bytes`, of which the merges get `merging_bytes`. Throws Error if the rest is too
 // little.
-SortMemory divide(std::span<const Run> inputs, const KeyLayout& layout, unsigned threads,
+SortMemory divide(std::span<const Run> inputs, const RecordFormat& format, unsigned threads,
                   std::uint64_t budget_bytes, std::uint64_t merging_bytes,
                   std::optional<std::uint64_t> load_bytes) {
   std::uint64_t decoder_bytes = 0;
@@ -72,19 +73,18 @@ SortMemory divide(std::span<const Run> inputs, const KeyLayout& layout, unsigned
     decoder_bytes = std::max(decoder_bytes, input.input().memory_bytes);
   decoder_bytes *= std::min<std::uint64_t>(inputs.size(), read_ahead);
   const std::uint64_t chunk_floor_bytes =
-      layout.text ? min_chunk_bytes
-                  : std::max(min_chunk_bytes,
-                             round_up(layout.record_bytes + 2 * page_bytes(), page_bytes()));
+      std::max(min_chunk_bytes, round_up(format.record_bytes() + 2 * page_bytes(), page_bytes()));
   // A thread that sorts a block holds its words and other data, about twice the block's size.
   const std::uint64_t chunks =
-      reading_plan(layout, chunk_floor_bytes, threads).chunks + 2 * (threads + 1);
+      reading_plan(format, chunk_floor_bytes, threads).chunks + 2 * (threads + 1);
   const std::uint64_t part_bytes = budget_bytes / reading_divisor;
   const std::uint64_t chunk_bytes =
       std::clamp(round_up(part_bytes / chunks, page_bytes()), chunk_floor_bytes,
                  std::max(chunk_floor_bytes, max_chunk_bytes));
-  const std::uint64_t large_bytes = layout.text ? std::max(part_bytes, 2 * chunk_bytes) : 0;
+  const std::uint64_t large_bytes =
+      format.traits().has_fixed_size ? 0 : std::max(part_bytes, 2 * chunk_bytes);
   SortMemory memory{};
-  memory.reading = reading_plan(layout, chunk_bytes, threads);
+  memory.reading = reading_plan(format, chunk_bytes, threads);
   memory.reading.large_bytes = large_bytes;
   memory.reading_bytes = chunks * chunk_bytes + large_bytes + decoder_bytes;
   const std::uint64_t others = merging_bytes + memory.reading_bytes;
@@ -108,10 +108,9 @@ RunFormer::RunFormer(std::vector<Run> inputs, const PassRunner::Context& context
       context_(context),
       budget_(budget),
       totals_(totals),
-      memory_(divide(
-          inputs_, context.format.input().keys().layout(), context.threads, budget.bytes(),
-          merging_bytes_of(budget.bytes(), context.format.input().keys().layout(), context.options),
-          load_bytes)),
+      memory_(divide(inputs_, context.format.input(), context.threads, budget.bytes(),
+                     merging_bytes_of(budget.bytes(), context.format.input(), context.options),
+                     load_bytes)),
       keys_(make_key_words(context.format.input().keys().layout())),
       operators_(context.format.reading_operators()),
       order_{&context.format.input().keys(), OutputOrder::Kind::none} {
@@ -133,9 +132,10 @@ void RunFormer::limit_runs(std::size_t partitions) {
   const std::uint64_t bytes = memory_.merging_bytes / partitions;
   // Chunks of mapped runs need whole buffers in a merge; those of runs in memory do not.
   // Merges of records that are counted in bytes copy them to chunks.
-  memory_.max_runs = !keys_->text() ? context_.format.is_sequential()
-                                          ? widest_pass(keys_->record_bytes(), bytes / 2)
-                                          : std::max(bytes / page_bytes(), min_chunks_of_load)
+  memory_.max_runs = context_.format.input().traits().has_fixed_size
+                         ? context_.format.is_sequential()
+                               ? widest_pass(keys_->record_bytes(), bytes / 2)
+                               : std::max(bytes / page_bytes(), min_chunks_of_load)
                      : std::ranges::any_of(inputs_, &Run::is_mapped) ? widest_pass(0, bytes)
                                                                      : widest_pass_in_memory(bytes);
   // Blocks fill at least half of these bytes on average.
@@ -145,10 +145,12 @@ void RunFormer::limit_runs(std::size_t partitions) {
 
 void RunFormer::begin() {
   const bool keeps_all_equals = context_.options.query.on_equal == OnEqual::keep;
-  const bool is_sequential = keys_->text() || std::ranges::any_of(inputs_, &Run::is_stream);
+  const RecordFormat& format = context_.format.input();
+  const bool is_sequential =
+      !format.traits().has_fixed_size || std::ranges::any_of(inputs_, &Run::is_stream);
   pass_.emplace(Pass{.sequential = is_sequential,
                      .runs = inputs_,
-                     .encoding = context_.format.input().keys(),
+                     .format = format,
                      .plan = memory_.reading,
                      .operators = operators_.get(),
                      .limit = keeps_all_equals ? context_.format.load_limit()

@@ -21,7 +21,7 @@ std::uint64_t scan_in_order(const Run& run, const RecordFormat& format,
                                   max_cpu_unit_bytes, stream_margin_bytes)
                             .value();
   BufferPool pool(plan.chunk_bytes, plan.chunks, nullptr);
-  const Reading reading{format.keys(), plan, ReadOrder::one_by_one};
+  const Reading reading{format, plan, ReadOrder::one_by_one};
   ChunkReader reader(make_producers({&run, 1}, true, reading, run.stop()), reading, pool, 1,
                      run.stop(), {});
   ChunkRef before;

@@ -25,7 +25,7 @@ BlockProducer::BlockProducer(const Run& run, std::uint32_t index, std::uint32_t 
           reading.order == ReadOrder::forecast && run.records() > reading.plan.chunk_records
               ? first_chunk_records(reading.plan, run.record_bytes(), index, num_runs)
               : reading.plan.chunk_records) {
-  assert(run.record_bytes() == reading.encoding.record_bytes());
+  assert(run.record_bytes() == reading.format.record_bytes());
   assert(reading.plan.chunk_records != 0);
 }
 
@@ -58,13 +58,14 @@ ChunkProducer::Product BlockProducer::produce(ChunkRequest request, std::uint64_
   assert(request.count != 0);
   const std::span<const std::byte> bytes(records, request.count * record_bytes);
   if (run_.is_mapped()) populate(bytes);
-  Chunk chunk{request.run,
-              request.first,
-              request.count,
-              encode<max_key_words>(reading_.encoding.layout(), &bytes.back() + 1 - record_bytes),
-              std::move(request.buffer),
-              records,
-              {}};
+  Chunk chunk{
+      request.run,
+      request.first,
+      request.count,
+      encode<max_key_words>(reading_.format.keys().layout(), &bytes.back() + 1 - record_bytes),
+      std::move(request.buffer),
+      records,
+      {}};
   if (reading_.sum) chunk.fingerprint = reading_.sum(bytes, record_bytes);
   return {
       share(std::move(chunk), bytes, {{run_.in_place(0), run_.bytes()}, run_.mapped_page_bytes()})};

@@ -3,7 +3,7 @@
 //
 // `ChunkReader` calls request() in order, one call at a time, and produce() once for each request,
 // on any thread. Only producers that know the places of their records in advance get several
-// requests at a time. Runs, plans and encodings must outlive their producers. Failures are thrown
+// requests at a time. Runs, plans and formats must outlive their producers. Failures are thrown
 // as Error.
 #pragma once
 
@@ -17,7 +17,7 @@
 #include <utility>
 #include <vector>
 
-#include "corank/key.hpp"
+#include "format/record_format.hpp"
 #include "format/work_unit.hpp"
 #include "io/file.hpp"
 #include "io/mapped_file.hpp"
@@ -95,7 +95,7 @@ inline constexpr std::uint64_t stream_margin_bytes = 64;
 
 // How the runs of a pass are read.
 struct Reading {
-  const KeyEncoding& encoding;
+  const RecordFormat& format;
   const PassPlan& plan;
   ReadOrder order;
   FingerprintSum sum = nullptr;  // null: chunks get no fingerprints

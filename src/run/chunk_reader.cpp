@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "format/rows.hpp"
 #include "run/block_producer.hpp"
 #include "run/framing_producer.hpp"
 
@@ -34,7 +35,8 @@ ChunkProducers make_producers(std::span<const Run> runs, bool in_sequence, const
                               const std::stop_token& stop) {
   if (in_sequence) {
     std::vector<Stream> streams;
-    for (const Run& run : runs) streams.push_back(stream_of(run, reading.encoding.layout(), stop));
+    for (const Run& run : runs)
+      streams.push_back(stream_of(run, reading.format.keys().layout(), stop));
     return make_producers(std::move(streams), reading);
   }
   ChunkProducers producers;
@@ -189,17 +191,10 @@ void ChunkReader::read_on(const Queue::Lock& lock) {
 
 ChunkReader::Forecast ChunkReader::forecast(const Chunk& chunk) {
   if (reading_.order != ReadOrder::forecast) return {.run = chunk.run};
-  const TextLayout* const text = reading_.encoding.layout().text;
-  if (!text) return {.last_key = chunk.last_key, .run = chunk.run};
-  const PrefixRef& last = reinterpret_cast<const PrefixRef*>(chunk.records())[chunk.count - 1];
-  const std::byte* const record = record_of(last);
-  const std::uint64_t bytes = record_bytes(*text, last);
-  Forecast forecast{.run = chunk.run};
-  for (int word = 0; word < max_key_words; ++word)
-    forecast.last_key.word[word] =
-        text_word(*text, record, bytes, static_cast<std::uint64_t>(word));
-  if (text_words(*text, record, bytes) > max_key_words) forecast.turn = ++turns_;
-  return forecast;
+  const RecordFormat& format = reading_.format;
+  const std::byte* const last = chunk.records() + (chunk.count - 1) * format.row_bytes();
+  const LeadingWords key = leading_words(format.keys().layout(), last);
+  return {.last_key = key.words, .turn = key.are_all ? 0 : ++turns_, .run = chunk.run};
 }
 
 void ChunkReader::serve(ChunkRequest& request, const TraceRow& row) {
@@ -247,7 +242,7 @@ void ChunkReader::loaded(std::uint32_t run, ChunkProducer::Product product) {
   --state.in_flight;
   if (ChunkRef& chunk = product.chunk) {
     assert(chunk->run == run && chunk->first >= state.taken);
-    bytes_read_ += bytes_of(reading_.encoding.layout(), *chunk, 0, chunk->count).size();
+    bytes_read_ += bytes_of(reading_.format.keys().layout(), *chunk, 0, chunk->count).size();
     if (reading_.order == ReadOrder::forecast || !state.producer->traits().has_known_places)
       forecast_.push(forecast(*chunk));
     const auto after = std::ranges::upper_bound(state.ready, chunk->first, {}, &Chunk::first);

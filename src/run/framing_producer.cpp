@@ -40,9 +40,10 @@ class RunSource final : public ByteSource {
 
 std::uint64_t room_bytes(const Reading& reading) {
   const PassPlan& plan = reading.plan;
-  return reading.encoding.layout().text
-             ? plan.chunk_bytes - plan.chunk_records * sizeof(PrefixRef) - margin_bytes
-             : plan.chunk_records * reading.encoding.record_bytes();
+  const RecordFormat& format = reading.format;
+  return format.traits().has_fixed_size
+             ? plan.chunk_records * format.record_bytes()
+             : plan.chunk_bytes - plan.chunk_records * format.ref_bytes() - margin_bytes;
 }
 
 // Returns the bytes of the first chunk. First chunks of runs in memory grow from a small part of a
@@ -55,7 +56,7 @@ std::uint64_t first_bytes(const Stream& stream, std::uint32_t index, std::uint32
 }
 
 ChunkProducer::Traits traits_of(const Stream& stream, const Reading& reading) {
-  return {.may_lack_buffers = reading.encoding.layout().text != nullptr, .is_pipe = stream.is_pipe};
+  return {.may_lack_buffers = !reading.format.traits().has_fixed_size, .is_pipe = stream.is_pipe};
 }
 
 }  // namespace
@@ -115,10 +116,11 @@ class FramingProducer::LargeMemory {
 
 // A chunk under construction.
 struct FramingProducer::Filling {
-  std::span<std::byte> memory;         // for the bytes of a source, and a margin
-  std::span<PrefixRef> refs;           // room for prefix references; empty for fixed-size records
-  std::shared_ptr<LargeMemory> large;  // holds the bytes if the buffer is too small
-  std::span<const std::byte> bytes;    // of the records
+  std::span<std::byte> memory;              // for the bytes of a source, and a margin
+  std::byte* refs;                          // room for the rows, if they are prefix references
+  std::shared_ptr<LargeMemory> large = {};  // holds the bytes if the buffer is too small
+  const std::byte* rows = nullptr;          // the first row
+  std::span<const std::byte> bytes = {};    // of the records
   std::uint64_t count = 0;
   std::uint64_t fingerprint = 0;
   bool words_ascend = true;
@@ -139,7 +141,7 @@ FramingProducer::FramingProducer(Stream stream, std::uint32_t index, std::uint32
     : ChunkProducer(traits_of(stream, reading)),
       stream_(std::move(stream)),
       reading_(reading),
-      layout_(reading.encoding.layout()),
+      layout_(reading.format.keys().layout()),
       room_bytes_(room_bytes(reading)),
       large_used_bytes_(std::move(large_used_bytes)),
       unread_(stream_.in_place),
@@ -150,7 +152,7 @@ FramingProducer::FramingProducer(Stream stream, std::uint32_t index, std::uint32
 
 ChunkProducer::Product FramingProducer::produce(ChunkRequest request, std::uint64_t) {
   const std::uint64_t chunk_records = reading_.plan.chunk_records;
-  const std::uint64_t refs_bytes = layout_.text ? chunk_records * sizeof(PrefixRef) : 0;
+  const std::uint64_t refs_bytes = chunk_records * reading_.format.ref_bytes();
   std::shared_ptr<std::byte[]> instead;  // replaces a buffer if the pool had none
   if (request.buffer.bytes().empty()) {
     const std::uint64_t bytes = refs_bytes + room_bytes_ + margin_bytes;
@@ -159,9 +161,7 @@ ChunkProducer::Product FramingProducer::produce(ChunkRequest request, std::uint6
   }
   const std::span<std::byte> buffer = request.buffer.bytes();
   assert(refs_bytes <= buffer.size());
-  Filling filling;
-  filling.memory = buffer.subspan(refs_bytes);
-  if (layout_.text) filling.refs = {reinterpret_cast<PrefixRef*>(buffer.data()), chunk_records};
+  Filling filling{.memory = buffer.subspan(refs_bytes), .refs = buffer.data()};
   if (!stream_.source)
     fill_in_place(filling);
   else if (!fill_from_source(filling, *request.demand))
@@ -174,18 +174,17 @@ ChunkProducer::Product FramingProducer::produce(ChunkRequest request, std::uint6
                       ? std::clamp(filling.bytes.size() + filling.bytes.size() / 16,
                                    min_wanted_bytes, std::max(room_bytes_, min_wanted_bytes))
                       : room_bytes_;
-  const std::byte* const rows = layout_.text ? buffer.data() : filling.bytes.data();
-  const std::byte* const last = rows + (filling.count - 1) * layout_.record_bytes;
+  const std::byte* const last = filling.rows + (filling.count - 1) * layout_.record_bytes;
   Chunk chunk{.run = request.run,
               .first = in_chunks_,
               .count = filling.count,
               .last_key = encode<max_key_words>(layout_, last),
               .buffer = std::move(request.buffer),
-              .in_place = rows,
+              .in_place = filling.rows,
               .fingerprint = filling.fingerprint,
               .number = records_,
               .offset = offset_,
-              .words_ascend = layout_.text && filling.words_ascend};
+              .words_ascend = filling.words_ascend};
   in_chunks_ += filling.count;
   records_ += filling.count;
   offset_ += filling.bytes.size();
@@ -312,30 +311,29 @@ std::uint64_t FramingProducer::read(std::span<std::byte> into, const std::atomic
 // record must be skipped, returns its size, and the caller skips it; otherwise returns 0.
 std::uint64_t FramingProducer::find_records(Filling& filling, std::span<const std::byte> bytes,
                                             bool at_end) {
+  const RecordFormat& format = reading_.format;
   std::uint64_t end = 0;
-  if (!layout_.text) {
-    filling.count = std::min(reading_.plan.chunk_records, bytes.size() / layout_.record_bytes);
-    end = filling.count * layout_.record_bytes;
-    if (reading_.sum) filling.fingerprint = reading_.sum(bytes.first(end), layout_.record_bytes);
-  }
-  while (filling.count < filling.refs.size()) {
-    const auto into = filling.refs.subspan(filling.count);
-    const Indexed found =
-        index_records(*layout_.text, bytes.subspan(end), at_end,
-                      into.first(std::min<std::uint64_t>(into.size(), batch_records)));
+  while (filling.count < reading_.plan.chunk_records) {
+    auto* const into =
+        reinterpret_cast<PrefixRef*>(filling.refs + filling.count * format.ref_bytes());
+    const std::uint64_t wanted =
+        std::min(reading_.plan.chunk_records - filling.count, batch_records);
+    const Indexed found = format.frame(bytes.subspan(end), at_end, wanted, into);
     if (reading_.sum)
-      filling.fingerprint +=
-          prefix_refs_fingerprint(reading_.sum, *layout_.text, into.first(found.records));
+      filling.fingerprint += rows_fingerprint(reading_.sum, layout_, found.rows, found.records);
     filling.words_ascend &= found.words_ascend;
-    if (found.records != 0 && filling.count != 0)
-      filling.words_ascend &= filling.refs[filling.count - 1].word <= into.front().word;
+    if (filling.count == 0)
+      filling.rows = found.rows;
+    else if (filling.words_ascend && found.records != 0)
+      filling.words_ascend = into[-1].word <= into->word;
     filling.count += found.records;
     end += found.bytes;
-    assert(found.records <= into.size() && end <= bytes.size());
+    assert(found.records <= wanted && end <= bytes.size());
     if (found.bad) {
-      if (layout_.text->bad_numbers != BadNumbers::skip || !found.bad->can_skip())
-        throw_bad_record(stream_.path, stream_.place_of(records_ + filling.count, offset_ + end),
-                         *layout_.text, *found.bad, bytes.data() + end);
+      if (!format.traits().may_skip || !found.bad->can_skip())
+        format.throw_bad_record(stream_.path,
+                                stream_.place_of(records_ + filling.count, offset_ + end),
+                                *found.bad, bytes.data() + end);
       if (filling.count != 0) break;
       ++records_;
       ++skipped_;
@@ -348,16 +346,10 @@ std::uint64_t FramingProducer::find_records(Filling& filling, std::span<const st
   return 0;
 }
 
-// Finds the last record: the first `bytes` bytes of `memory`, which has room for a terminator.
+// Finds the last record: the first `bytes` bytes of `memory`, which has room for its end.
 void FramingProducer::find_last_record(Filling& filling, std::span<std::byte> memory,
                                        std::uint64_t bytes) {
-  const TextLayout* const text = layout_.text;
-  if (!text)
-    throw Error(
-        fmt::format("{}: ends at byte {}, {} bytes after the last whole record; check that "
-                    "it is whole, and {}",
-                    stream_.path.string(), offset_ + bytes, bytes, Setting::record));
-  if (text->kind != TextKind::pairs) memory[bytes++] = static_cast<std::byte>(text->terminator);
+  for (const char c : reading_.format.end_of_record()) memory[bytes++] = static_cast<std::byte>(c);
   find_records(filling, memory.first(bytes), true);
 }
 
@@ -374,11 +366,13 @@ void FramingProducer::throw_too_long(std::uint64_t bytes, std::uint64_t found_by
   bool has_end = !stream_.source;
   std::vector<std::byte> block(std::size_t{1} << 20);
   constexpr std::uint64_t max_searched_bytes = std::uint64_t{1} << 30;
-  while (!has_end && layout_.text->kind == TextKind::lines && length < max_searched_bytes) {
+  const std::string_view line_end =
+      reading_.format.traits().can_search ? reading_.format.end_of_record() : "";
+  while (!has_end && !line_end.empty() && length < max_searched_bytes) {
     const auto got = stream_.source->read(block);
     if (got == std::size_t{0}) break;  // a pipe is empty
     const auto part = std::span(block).first(got.value_or(0));
-    const auto end = std::ranges::find(part, static_cast<std::byte>(layout_.text->terminator));
+    const auto end = std::ranges::find(part, static_cast<std::byte>(line_end.front()));
     length += static_cast<std::uint64_t>(end - part.begin());
     has_end = !got || end != part.end();
   }

@@ -77,7 +77,8 @@ std::vector<Named> all_formats() {
 // The rows of a format's records.
 struct Rows {
   Rows(const RecordFormat& format, const std::string& bytes) {
-    const Indexed found = format.frame(std::as_bytes(std::span(bytes)), true, refs);
+    const Indexed found =
+        format.frame(std::as_bytes(std::span(bytes)), true, refs.size(), refs.data());
     CHECK(found.bytes == bytes.size());
     CHECK(!found.bad);
     rows = {found.rows, found.records};

@@ -16,7 +16,8 @@
 
 #include "corank/error.hpp"
 #include "corank/record.hpp"
-#include "corank/text_key.hpp"
+#include "format/fixed_format.hpp"
+#include "format/variable_format.hpp"
 #include "run/framing_producer.hpp"
 #include "support/catch.hpp"
 #include "support/support.hpp"
@@ -50,7 +51,7 @@ class Pieces final : public ByteSource {
 };
 
 // Returns the bytes of all chunks of one run.
-Bytes read_chunks(Stream stream, const KeyEncoding& encoding) {
+Bytes read_chunks(Stream stream, const RecordFormat& format) {
   PassPlan plan{};
   plan.chunk_bytes = std::uint64_t{1} << 14;
   plan.chunk_records = 150;
@@ -58,7 +59,7 @@ Bytes read_chunks(Stream stream, const KeyEncoding& encoding) {
   plan.read_ahead = 2;
   plan.large_bytes = std::uint64_t{1} << 20;
   BufferPool pool(plan.chunk_bytes, plan.chunks, {});
-  const Reading reading{encoding, plan, ReadOrder::forecast};
+  const Reading reading{format, plan, ReadOrder::forecast};
   std::vector<Stream> streams;
   streams.push_back(std::move(stream));
   ChunkReader reader(make_producers(std::move(streams), reading), reading, pool, 1, {}, {});
@@ -68,7 +69,7 @@ Bytes read_chunks(Stream stream, const KeyEncoding& encoding) {
     CHECK(chunk->first == first);
     CHECK((chunk->count <= plan.chunk_records && chunk->offset == all.size()));
     first += chunk->count;
-    const auto bytes = bytes_of(encoding.layout(), *chunk, 0, chunk->count);
+    const auto bytes = bytes_of(format.keys().layout(), *chunk, 0, chunk->count);
     all.insert(all.end(), bytes.begin(), bytes.end());
   }
   CHECK(reader.bytes_read() == all.size());
@@ -109,11 +110,8 @@ class Lines final : public ByteSource {
 
 TEST_CASE("chunks hold all records whatever the pieces in which they come", "[text]") {
   Random random(5);
-  TextFormat format;
-  format.keys = {{}};
-  const TextEncoding lines(format);
-  const Schema schema = Schema::parse("k:u64,v:u32");
-  const KeyEncoding records(schema, parse_keys("k", schema));
+  const auto lines = make_variable_format({}, {});
+  const auto records = make_fixed_format(Schema::parse("k:u64,v:u32"), {});
   for (const std::size_t max_line_bytes : {1, 40, 3000, 60'000}) {
     std::string text;
     while (text.size() < 500'000) text += std::string(below(random, max_line_bytes), 'a') + '\n';
@@ -125,10 +123,10 @@ TEST_CASE("chunks hold all records whatever the pieces in which they come", "[te
         Stream pipe, memory;
         pipe.source = std::make_shared<Pieces>(bytes_of_text(run), max_piece_bytes, random());
         pipe.is_pipe = true;
-        CHECK((read_chunks(std::move(pipe), KeyEncoding(lines.layout())) == whole));
+        CHECK((read_chunks(std::move(pipe), *lines) == whole));
         const Bytes in_place = bytes_of_text(run + std::string(stream_margin_bytes, '\0'));
         memory.in_place = std::span(in_place).first(run.size());
-        CHECK((read_chunks(std::move(memory), KeyEncoding(lines.layout())) == whole));
+        CHECK((read_chunks(std::move(memory), *lines) == whole));
       }
   }
   const Bytes whole(120'000);
@@ -140,10 +138,7 @@ TEST_CASE("chunks hold all records whatever the pieces in which they come", "[te
 }
 
 TEST_CASE("a reader that waits for a pipe ends at once if it is no longer needed", "[pipes]") {
-  TextFormat format;
-  format.keys = {{}};
-  const TextEncoding lines(format);
-  const KeyEncoding encoding(lines.layout());
+  const auto format = make_variable_format({}, {});
   Stream pipe;
   pipe.source = std::make_shared<Pieces>(Bytes(1), 0, 1);  // never gives its byte
   pipe.is_pipe = true;
@@ -153,7 +148,7 @@ TEST_CASE("a reader that waits for a pipe ends at once if it is no longer needed
   plan.chunks = 4;
   plan.read_ahead = 2;
   BufferPool pool(plan.chunk_bytes, plan.chunks, {});
-  const Reading reading{encoding, plan, ReadOrder::forecast};
+  const Reading reading{*format, plan, ReadOrder::forecast};
   std::vector<Stream> streams;
   streams.push_back(std::move(pipe));
   ChunkReader reader(make_producers(std::move(streams), reading), reading, pool, 1, {}, {});
@@ -172,17 +167,14 @@ TEST_CASE("text is read ahead where it runs dry first, or by turns", "[text]") {
     for (unsigned run = 0; run < runs; ++run)
       streams[run].source =
           std::make_unique<Lines>(std::string(alike, 'a'), run, steps[run], reads, mutex);
-    TextFormat format;
-    format.keys = {{}};
-    const TextEncoding text(format);
-    const KeyEncoding encoding(text.layout());
+    const auto format = make_variable_format({}, {});
     PassPlan plan{};
     plan.chunk_bytes = std::uint64_t{1} << 16;
     plan.chunk_records = 1000;
     plan.chunks = 2 * runs;
     plan.read_ahead = runs;
     BufferPool pool(plan.chunk_bytes, plan.chunks, {});
-    const Reading reading{encoding, plan, ReadOrder::forecast};
+    const Reading reading{*format, plan, ReadOrder::forecast};
     ChunkReader reader(make_producers(std::move(streams), reading), reading, pool, 1, {}, {});
     // The first chunks of all runs are loaded now.
     const ChunkRef last = reader.next(runs - 1);
@@ -206,8 +198,7 @@ TEST_CASE("text is read ahead where it runs dry first, or by turns", "[text]") {
 }
 
 TEST_CASE("runs that go on begin with a part of a chunk, others with all there is") {
-  const Schema schema = Schema::parse("k:u64");
-  const KeyEncoding encoding(schema, parse_keys("k", schema));
+  const auto format = make_fixed_format(Schema::parse("k:u64"), {});
   PassPlan plan{};
   plan.chunk_records = 10 * page_bytes() / 8;
   plan.chunk_bytes = plan.chunk_records * 8;
@@ -218,7 +209,7 @@ TEST_CASE("runs that go on begin with a part of a chunk, others with all there i
   for (int i = 0; i < 3; ++i) runs.emplace_back(std::span(memory), "long", 8);
   for (const auto order : {ReadOrder::forecast, ReadOrder::one_by_one}) {
     BufferPool pool(plan.chunk_bytes, 0, {});
-    const Reading reading{encoding, plan, order};
+    const Reading reading{*format, plan, order};
     ChunkReader reader(make_producers(runs, false, reading, {}), reading, pool, 1, {}, {});
     for (std::uint32_t run = 0; run < runs.size(); ++run) {
       INFO("run " << run);
@@ -243,10 +234,7 @@ TEST_CASE("text in place that goes on begins with a part of a chunk", "[text]") 
   for (std::uint64_t i = 0; i < records; ++i) text += std::string(line_bytes - 1, 'a') + '\n';
   text.resize(text.size() + stream_margin_bytes);
   const auto bytes = std::as_bytes(std::span(text)).first(records * line_bytes);
-  TextFormat format;
-  format.keys = {{}};
-  const TextEncoding of_text(format);
-  const KeyEncoding encoding(of_text.layout());
+  const auto format = make_variable_format({}, {});
   PassPlan plan{};
   plan.chunk_bytes = std::uint64_t{1} << 16;
   plan.chunk_records = 1000;
@@ -256,7 +244,7 @@ TEST_CASE("text in place that goes on begins with a part of a chunk", "[text]") 
   for (Stream& stream : streams) stream.in_place = bytes;
   streams[0].in_place = bytes.first(300 * line_bytes);
   BufferPool pool(plan.chunk_bytes, plan.chunks, {});
-  const Reading reading{encoding, plan, ReadOrder::forecast};
+  const Reading reading{*format, plan, ReadOrder::forecast};
   ChunkReader reader(make_producers(std::move(streams), reading), reading, pool, 1, {}, {});
   CHECK(reader.next(0)->count == 300);
   std::uint64_t before = 0;
