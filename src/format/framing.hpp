@@ -79,9 +79,7 @@ std::vector<std::span<Byte>> parts_of(const TextLayout& layout, std::span<Byte> 
   return parts;
 }
 
-// Returns whether a record has a sort position. A record whose key does not have its type has none,
-// may be anywhere, and says nothing about its neighbours. If such records are errors, the merge
-// reports them.
+// Returns whether a record has a sort position; see RecordFormat::has_order().
 bool has_order(const TextLayout& layout, std::span<const std::byte> record);
 
 // Returns the size of the first line or CSV record of `bytes`, terminator included; 0 if it is

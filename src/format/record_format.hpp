@@ -95,6 +95,11 @@ class RecordFormat {
   // are none.
   virtual std::string_view end_of_record() const { return {}; }
 
+  // Returns whether a record has a sort position. One whose key does not have its type has none,
+  // may be anywhere in a run, and says nothing about its neighbours. If such records are errors,
+  // the merge reports them.
+  virtual bool has_order(std::span<const std::byte> /*record*/) const { return true; }
+
   // Rows to bytes.
 
   // Returns the bytes of contiguous rows, at least one; the records must be contiguous, too.

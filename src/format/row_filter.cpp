@@ -43,16 +43,18 @@ RowBound::RowBound(TextEncoding encoding, std::vector<std::byte> record)
       word_(text_word(text_->layout(), record_.data(), record_.size(), 0)) {}
 
 int RowBound::compare(const std::byte* row) const {
+  return compare_record(bytes_of(encoding_.layout(), row, 1));
+}
+
+int RowBound::compare_record(std::span<const std::byte> record) const {
   const KeyLayout layout = encoding_.layout();
+  const std::byte* const at = record.data();
   if (!layout.text)
-    return record_less(layout, record_.data(), row) - record_less(layout, row, record_.data());
-  const PrefixRef& entry = *reinterpret_cast<const PrefixRef*>(row);
-  const std::byte* const record = record_of(entry);
-  const std::uint64_t bytes = record_bytes(*layout.text, entry);
-  const std::uint64_t word = text_word(*layout.text, record, bytes, 0);
+    return record_less(layout, record_.data(), at) - record_less(layout, at, record_.data());
+  const std::uint64_t word = text_word(*layout.text, at, record.size(), 0);
   if (word != word_) return word < word_ ? -1 : 1;
-  return text_less(*layout.text, record_.data(), record_.size(), record, bytes) -
-         text_less(*layout.text, record, bytes, record_.data(), record_.size());
+  return text_less(*layout.text, record_.data(), record_.size(), at, record.size()) -
+         text_less(*layout.text, at, record.size(), record_.data(), record_.size());
 }
 
 void RowBound::test(ConditionOperation operation, RowSpan rows, std::uint8_t* mask) const {

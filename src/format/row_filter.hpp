@@ -43,9 +43,10 @@ class RowBound {
   // Returns whether the first key word is the whole key.
   bool is_word() const { return !encoding_.has_tail() && encoding_.prefix_words() == 1; }
 
-  // Returns a negative number, 0 or a positive number if the row sorts before, with or after the
-  // bound.
+  // Return a negative number, 0 or a positive number if the row, or the record, sorts before, with
+  // or after the bound.
   int compare(const std::byte* row) const;
+  int compare_record(std::span<const std::byte> record) const;
   // Sets mask[i] to 1 if row i stands in the relation `operation` to the bound, else to 0.
   // `operation` is one of the six comparisons.
   void test(ConditionOperation operation, RowSpan rows, std::uint8_t* mask) const;

@@ -95,6 +95,9 @@ class VariableFormat final : public RecordFormat {
     if (format_.kind == TextKind::pairs) return {};
     return {&format_.terminator, 1};
   }
+  bool has_order(std::span<const std::byte> record) const override {
+    return corank::has_order(layout(), record);
+  }
   RowBound key_of(std::span<const std::byte> record) const override {
     return {TextEncoding(text_), {record.begin(), record.end()}};
   }

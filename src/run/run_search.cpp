@@ -8,20 +8,12 @@
 #include "run/slice.hpp"
 
 namespace corank {
-namespace {
-
-const TextLayout& lines_of(const RecordFormat& format) {
-  return *format.keys().layout().text;
-}
-
-}  // namespace
 
 std::uint64_t find(const Run& run, const RecordFormat& format, const RowBound& bound,
                    std::uint64_t end) {
   if (format.traits().has_fixed_size)
     return lower_bound(run.subspan(0, end), bound.layout(), bound.record().data());
-  return find_line(run, lines_of(format), *bound.layout().text, bound.record(), Bound::lower, 0,
-                   end);
+  return find_line(run, format, bound, Bound::lower, 0, end);
 }
 
 void keep_range(std::span<Run> runs, const RecordFormat& format, const Query& query) {
@@ -37,22 +29,22 @@ void keep_range(std::span<Run> runs, const RecordFormat& format, const Query& qu
 std::vector<std::uint64_t> cut_at(std::uint64_t rank, std::span<const Run> runs,
                                   const RecordFormat& format) {
   if (format.traits().has_fixed_size) return cut_runs(rank, runs, format.keys()).position;
-  return cut_lines(rank, runs, lines_of(format));
+  return cut_lines(rank, runs, format);
 }
 
 std::uint64_t begin_of_record(const Run& run, const RecordFormat& format, std::uint64_t position) {
   if (format.traits().has_fixed_size) return position;
-  return line_before(run, lines_of(format), position + 1);
+  return line_before(run, format, position + 1);
 }
 
 std::uint64_t end_of_record(const Run& run, const RecordFormat& format, std::uint64_t position) {
   if (format.traits().has_fixed_size || position == 0) return position;
-  return next_line(run, lines_of(format), position - 1);
+  return next_line(run, format, position - 1);
 }
 
 std::vector<std::byte> record_at(const Run& run, const RecordFormat& format,
                                  std::uint64_t position) {
-  if (!format.traits().has_fixed_size) return line_at(run, lines_of(format), position);
+  if (!format.traits().has_fixed_size) return line_at(run, format, position);
   std::vector<std::byte> record(format.record_bytes());
   run.read(position, 1, record);
   return record;

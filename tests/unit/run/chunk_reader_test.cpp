@@ -133,7 +133,7 @@ TEST_CASE("chunks hold all records whatever the pieces in which they come", "[te
   for (const std::size_t max_piece_bytes : {7, 5000, 200'000}) {
     Stream pipe;
     pipe.source = std::make_shared<Pieces>(whole, max_piece_bytes, random());
-    CHECK((read_chunks(std::move(pipe), records) == whole));
+    CHECK((read_chunks(std::move(pipe), *records) == whole));
   }
 }
 
