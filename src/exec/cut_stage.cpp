@@ -36,11 +36,12 @@ BufferPool chunk_pool(const Pass& pass, const PassFacts& facts) {
                     huge ? BufferPool::Pages::huge : BufferPool::Pages::small);
 }
 
-// Units of runs in memory hold no chunks, so several can be cut side by side.
+// Units of runs in memory hold no chunks, so several can be cut side by side; that pays because
+// cuts mostly wait for memory. Their size is known only if records have a fixed size.
 std::uint64_t units_cut_at_once(const Pass& pass) {
   const bool in_memory = std::ranges::all_of(
       pass.runs, [](const Run& run) { return run.in_place(0) && !run.is_mapped(); });
-  return in_memory ? 4 : 1;
+  return in_memory && pass.format.traits().has_fixed_size ? 4 : 1;
 }
 
 }  // namespace

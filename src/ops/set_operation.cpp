@@ -34,7 +34,7 @@ GroupRunCounter::GroupRunCounter(const KeyLayout& layout) : layout_(layout) {
   while (pieces < layout.prefix_pieces && layout.pieces[pieces].word == 0) ++pieces;
   first_word_ = {layout.pieces, pieces, pieces, layout.record_bytes};
   is_piece_ = pieces == 1;
-  is_key_ = pieces == layout.pieces_count && !layout.text;
+  is_key_ = pieces == layout.pieces_count && !layout.has_tail();
 }
 
 std::uint64_t GroupRunCounter::word_of(const std::byte* record) const {

@@ -37,7 +37,6 @@ std::uint64_t scaled(std::uint64_t count, std::uint64_t part, std::uint64_t whol
 std::uint64_t fitting(const KeyLayout& layout, const std::byte* records, std::uint64_t count,
                       std::uint64_t room_bytes) {
   assert(count != 0);
-  if (!layout.text) return std::min(count, room_bytes / layout.record_bytes);
   const auto ends = std::views::iota(std::uint64_t{1}, count + 1);
   return static_cast<std::uint64_t>(
       std::ranges::upper_bound(
@@ -106,25 +105,24 @@ std::optional<WorkUnit> UnitCutter::next() {
   return unit;
 }
 
-// Cuts the next units. Several are cut in parallel if the runs are in memory, because cuts mostly
-// wait for memory.
+// Cuts the next units, one or several in parallel.
 void UnitCutter::cut_units() {
-  if (encoding_.layout().text) {
+  if (units_at_once_ == 1) {
     gather(unit_records_, unit_bytes_);
-    if (complete_ != 0) cut_ahead_.push_back(cut_text());
+    if (complete_ != 0) cut_ahead_.push_back(cut_unit());
     return;
   }
   gather(units_at_once_ * unit_records_, std::numeric_limits<std::uint64_t>::max());
   const std::uint64_t units =
       std::clamp<std::uint64_t>(complete_ / unit_records_, complete_ != 0 ? 1 : 0, units_at_once_);
   cut_ahead_.resize(units);
-  const auto cut_unit = [&](std::uint64_t unit) {
+  const auto cut_one = [&](std::uint64_t unit) {
     cut_ahead_[unit] = cut(std::min(complete_, (unit + 1) * unit_records_));
   };
   if (units == 1)
-    cut_unit(0);
+    cut_one(0);
   else
-    tbb::this_task_arena::isolate([&] { parallel_for(0, units, cut_unit); });
+    tbb::this_task_arena::isolate([&] { parallel_for(0, units, cut_one); });
   for (std::uint64_t unit = units; unit-- > 1;)
     for (std::uint32_t run = 0; run < windows_.size(); ++run) {
       const std::uint64_t before = cut_ahead_[unit - 1][run];
@@ -268,7 +266,7 @@ std::vector<std::uint64_t> UnitCutter::cut(std::uint64_t records) const {
 }
 
 // Cuts a unit of at most unit_bytes_ bytes, or of one record.
-std::vector<std::uint64_t> UnitCutter::cut_text() const {
+std::vector<std::uint64_t> UnitCutter::cut_unit() const {
   assert(complete_ != 0);
   std::uint64_t records = std::min(complete_, unit_records_);
   if (complete_bytes_ > unit_bytes_)

@@ -47,7 +47,7 @@ class UnitCutter {
   bool take(std::uint32_t run);
   void cut_units();
   std::vector<std::uint64_t> cut(std::uint64_t records) const;
-  std::vector<std::uint64_t> cut_text() const;
+  std::vector<std::uint64_t> cut_unit() const;
   std::uint64_t bytes_of_cut(std::span<const std::uint64_t> positions) const;
   void consume(std::uint32_t run, std::uint64_t records, WorkUnit& unit);
   bool sorts_before(std::uint32_t run, std::uint32_t other) const;
