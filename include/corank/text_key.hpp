@@ -437,10 +437,6 @@ CORANK_HOST_DEVICE constexpr bool is_encoded(TextType type) {
 std::uint64_t encoded_bytes(const TextField& field, const TextColumn& column);
 std::uint64_t encoded_word(const TextField& field, const TextColumn& column, std::uint64_t from);
 int compare_encoded(const TextField& x, const TextField& y, const TextColumn& column);
-// Returns an upper bound on the encoded size of a column of `bytes` bytes.
-CORANK_HOST_DEVICE constexpr std::uint64_t max_encoded_bytes(std::uint64_t bytes) {
-  return 3 * bytes + 32;
-}
 
 // Returns whether the column holds a value of the type. Any column is a value of bytes and natural.
 bool holds_value(const TextField& field, TextType type);
@@ -633,19 +629,6 @@ CORANK_HOST_DEVICE inline std::uint64_t text_words(const TextLayout& layout,
   for (std::uint32_t c = 0; c < layout.columns_count; ++c) {
     const TextColumn& column = layout.columns[c];
     words += detail::column_words(layout, column, columns(column.column));
-  }
-  return words;
-}
-
-// Returns an upper bound on the number of key words of records of at most `bytes` bytes.
-CORANK_HOST_DEVICE inline std::uint64_t max_text_words(const TextLayout& layout,
-                                                       std::uint64_t bytes) {
-  std::uint64_t words = 0;
-  for (std::uint32_t c = 0; c < layout.columns_count; ++c) {
-    const TextType type = layout.columns[c].type;
-    words += detail::is_number(type)    ? detail::number_words(layout)
-             : detail::is_encoded(type) ? detail::string_words(detail::max_encoded_bytes(bytes))
-                                        : detail::string_words(bytes - 1);
   }
   return words;
 }

@@ -116,7 +116,7 @@ class Index {
     }
     const std::byte* const all_end = bytes_.data() + bytes_.size();
     PrefixRef* to = into_.data() + indexed_.records;
-    std::uint64_t max_bytes = max_bytes_, last_word = last_word_;
+    std::uint64_t last_word = last_word_;
     bool ascend = indexed_.words_ascend;
     for (const std::uint32_t end : ends) {
       const auto bytes = static_cast<std::uint64_t>(block + end + 1 - line);
@@ -124,10 +124,8 @@ class Index {
       *to++ = make_entry(word, line, bytes);
       ascend &= last_word <= word;
       last_word = word;
-      max_bytes = std::max(max_bytes, bytes);
       line += bytes;
     }
-    max_bytes_ = max_bytes;
     last_word_ = last_word;
     indexed_.words_ascend = ascend;
     indexed_.records += ends.size();
@@ -167,7 +165,6 @@ class Index {
     indexed_.words_ascend &= last_word_ <= word;
     last_word_ = word;
     indexed_.bytes += bytes;
-    max_bytes_ = std::max(max_bytes_, bytes);
     return true;
   }
   // Reports that the next record has no end.
@@ -176,13 +173,11 @@ class Index {
   void add_stray_text(std::uint64_t at) {
     indexed_.bad = BadRecord{BadRecord::Reason::stray_text, 0, at};
   }
-  void expect(std::uint64_t bytes) { indexed_.next_bytes = bytes; }
   std::uint64_t records() const { return indexed_.records; }
   bool stopped() const { return room() == 0 || indexed_.bad; }
 
   Indexed result() {
     indexed_.rows = reinterpret_cast<const std::byte*>(into_.data());
-    if (max_bytes_ != 0) indexed_.max_words = max_text_words(layout_, max_bytes_);
     return indexed_;
   }
 
@@ -204,7 +199,6 @@ class Index {
   bool later_numbers_ = false;  // whether keys after the first must hold values of their types
   std::span<const std::byte> bytes_;
   std::span<PrefixRef> into_;
-  std::uint64_t max_bytes_ = 0;
   std::uint64_t last_word_ = 0;
   Indexed indexed_;
 };
@@ -281,10 +275,7 @@ void index_pairs(const TextLayout& layout, bool at_end, Index& index) {
       index.add(bytes);
       continue;
     }
-    if (at_end)
-      index.add_open(BadRecord::Reason::cut_off);
-    else
-      index.expect(bytes);
+    if (at_end) index.add_open(BadRecord::Reason::cut_off);
     return;
   }
 }

@@ -41,11 +41,8 @@ struct BadRecord {
 struct Indexed {
   const std::byte* rows = nullptr;  // the first row
   std::uint64_t records = 0;
-  std::uint64_t bytes = 0;      // of the records, which are contiguous from the start of the block
-  std::uint64_t max_words = 0;  // upper bound on the words of a key
-  bool words_ascend = true;     // whether the words of the prefix references ascend; else false
-  // Bytes of the incomplete record after these, if its framing tells; else 0.
-  std::uint64_t next_bytes = 0;
+  std::uint64_t bytes = 0;       // of the records, which are contiguous from the start of the block
+  bool words_ascend = true;      // whether the words of the prefix references ascend; else false
   std::optional<BadRecord> bad;  // the bad record after these records
 };
 
