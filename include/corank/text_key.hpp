@@ -342,7 +342,8 @@ class FieldBytes {
   // Reads the next byte. Returns false at the end.
   CORANK_HOST_DEVICE bool next(unsigned& byte) {
 #ifndef __CUDA_ARCH__
-    if (is_json_) return next_json_byte(at_, end_, pending_, byte);
+    if (is_json_) [[unlikely]]
+      return next_of_json(byte);
 #endif
     if (escape_ != 0 && end_ - at_ > 1 && is_char(*at_, escape_)) {
       ++at_;
@@ -356,6 +357,20 @@ class FieldBytes {
   }
 
  private:
+#ifndef __CUDA_ARCH__
+  // Passes copies, so that the members stay in registers.
+  bool next_of_json(unsigned& byte) {
+    const std::byte* at = at_;
+    std::uint32_t pending = pending_;
+    unsigned next = 0;
+    const bool has_next = next_json_byte(at, end_, pending, next);
+    at_ = at;
+    pending_ = pending;
+    byte = next;
+    return has_next;
+  }
+#endif
+
   const std::byte* at_;
   const std::byte* end_;
   char escape_;
