@@ -1,5 +1,5 @@
-// Fault sweep: merges whose system calls fail. First each call of each kind fails with each error,
-// one fault a merge; then several faults at random hit one merge.
+// Fault sweep: merges and sorts whose system calls fail. First each call of each kind fails with
+// each error, one fault a merge; then several faults at random hit one merge.
 //
 // Every merge must either succeed with the right bytes or throw and keep the old output. It must
 // leave no file open, and no file on disk except the partial output of --resume.
@@ -35,6 +35,7 @@
 #include <vector>
 
 #include "corank/merge.hpp"
+#include "corank/sort.hpp"
 #include "io/sidecar.hpp"
 #include "support/support.hpp"
 
@@ -348,7 +349,7 @@ using namespace corank::test;
 
 // --- Merges under test ---------------------------------------------------------------------------
 
-enum class Content { records, reduced, lines };
+enum class Content { records, reduced, lines, unsorted };
 
 // Describes a kind of merge and the files that it finds.
 struct Shape {
@@ -379,6 +380,8 @@ constexpr Shape shapes[] = {
     {"lines", Io::buffered, 5, 0, 2 << 20, false, false, false, Content::lines},
     {"lines, direct", Io::direct, 5, 0, 2 << 20, true, false, false, Content::lines},
     {"lines resumed", Io::buffered, 4, 0, 2 << 20, true, true, false, Content::lines},
+    {"sorted, spilled", Io::buffered, 3, 0, 1 << 20, true, false, false, Content::unsorted},
+    {"sorted in memory", Io::mapped, 3, 0, 4 << 20, false, false, false, Content::unsorted},
 };
 
 [[noreturn]] void give_up(const std::string& what);
@@ -461,13 +464,14 @@ class Scene {
     Random random(41);
     options_.record = Schema::parse("a:u16,p:u32");
     const auto keys = parse_keys("a", options_.record);
+    const bool is_sorted = shape_.content != Content::unsorted;
+    const unsigned records = is_sorted ? 6000 : 90'000;
     Bytes all;
-    for (int i = 0; i < shape_.runs; ++i)
-      add_run(
-          stably_sorted(options_.record, keys,
-                        random_records(options_.record, 6000 / static_cast<unsigned>(shape_.runs),
-                                       Values::any, random)),
-          all);
+    for (int i = 0; i < shape_.runs; ++i) {
+      const Bytes run = random_records(
+          options_.record, records / static_cast<unsigned>(shape_.runs), Values::any, random);
+      add_run(is_sorted ? stably_sorted(options_.record, keys, run) : run, all);
+    }
     merged_ = stably_sorted(options_.record, keys, all);
     if (shape_.content != Content::reduced) return;
     options_.query.where = parse_where("a > 6000");
@@ -516,7 +520,11 @@ class Scene {
   // Size of the partial output of each file, in bytes.
   static constexpr std::uint64_t left_bytes = 5'000;
 
-  void call() { resumed_bytes_ = corank::merge(runs_, to_, options_).resumed_bytes; }
+  void call() {
+    const Stats stats = shape_.content == Content::unsorted ? corank::sort(runs_, to_, options_)
+                                                            : corank::merge(runs_, to_, options_);
+    resumed_bytes_ = stats.resumed_bytes;
+  }
 
   // Operators move the part boundaries to group boundaries, so a merge without faults supplies
   // them.
