@@ -139,9 +139,9 @@ class DeviceTextOperatorRunner {
       }
       if (verify) {
         const unsigned lanes = verify_lanes(found.outgoing_bytes / outgoing);
-        fingerprint_outgoing_text<<<verify_blocks(outgoing, lanes), block_threads, 0, stream>>>(
+        fingerprint_text<<<verify_blocks(outgoing, lanes), block_threads, 0, stream>>>(
             out_.get(), ends_, outgoing, lanes, found_.get());
-        check_launch("fingerprint_outgoing_text");
+        check_launch("fingerprint_text");
         CORANK_CUDA(cudaMemcpyAsync(host_found_.get(), found_.get(), sizeof(TextOperatorCounts),
                                     cudaMemcpyDeviceToHost, stream));
       }

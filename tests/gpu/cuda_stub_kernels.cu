@@ -292,7 +292,7 @@ Work put_text_columns_work(const Arguments& given, Unit& unit) {
   };
 }
 
-Work fingerprint_outgoing_text_work(const Arguments& given) {
+Work fingerprint_text_work(const Arguments& given) {
   return [outgoing = given.get<const std::byte*>(0), ends = given.get<const Count*>(1),
           records = given.get<Count>(2), found = given.get<TextOperatorCounts*>(4)] {
     for (Count i = 0; i < records; ++i) {
@@ -409,7 +409,7 @@ Work emulation(Kernels how, const std::string& kernel, void** arguments, cudaStr
   if (is("settle_text_groups")) return settle_text_groups_work(given, unit);
   if (is("see_outgoing_bytes")) return see_outgoing_bytes_work(given, unit);
   if (is("put_text_columns")) return put_text_columns_work(given, unit);
-  if (is("fingerprint_outgoing_text")) return fingerprint_outgoing_text_work(given);
+  if (is("fingerprint_text")) return fingerprint_text_work(given);
   if (is("DeviceScanKernel") && is("EntryBytes")) return scan_work(given, unit);
   if (is("flag_kept")) return flag_kept_work(given, unit);
   if (is("flag_groups")) return flag_groups_work(given, unit);
