@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cmath>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
 #include <optional>
 #include <regex>
@@ -65,7 +66,7 @@ inline std::optional<long double> number_of(std::string text, TextType type) {
     const std::string digits = text.substr(has_sign);
     if (digits.empty() || digits.find_first_not_of("0123456789") != std::string::npos)
       return std::nullopt;
-    const long double value = std::stold(text);
+    const long double value = std::strtold(text.c_str(), nullptr);
     const long double most = std::ldexp(1.0L, type == TextType::i64 ? 63 : 64);
     if (value >= most || value < -most) return std::nullopt;
     return value;
@@ -73,7 +74,8 @@ inline std::optional<long double> number_of(std::string text, TextType type) {
   if (text[0] == '+' && text.substr(0, 2) != "+-") text.erase(0, 1);
   double value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  const bool is_tiny = error == std::errc::result_out_of_range && std::abs(std::stold(text)) < 1;
+  const bool is_tiny =
+      error == std::errc::result_out_of_range && std::abs(std::strtold(text.c_str(), nullptr)) < 1;
   if ((error != std::errc{} && !is_tiny) || end != text.data() + text.size()) return std::nullopt;
   return value;
 }
