@@ -356,19 +356,25 @@ TEST_CASE("a sort applies a query as a merge of sorted runs does", "[sort]") {
   struct Case {
     std::string name, on_equal = "keep", where = "";
     std::optional<std::uint64_t> limit = {};
-    std::string from = "", to = "";
+    std::string from = "", to = "", having = "";
+    Values values = Values::few;
   };
   const std::vector<Case> cases{{.name = "first", .on_equal = "first"},
                                 {.name = "last", .on_equal = "last"},
                                 {.name = "reduce", .on_equal = "reduce:sum(value),count(other)"},
                                 {.name = "limit", .limit = 1234},
                                 {.name = "where and limit", .where = "value > 9", .limit = 777},
-                                {.name = "range", .from = "500", .to = "4000000000"}};
+                                {.name = "range", .from = "500", .to = "4000000000"},
+                                {.name = "having and limit",
+                                 .on_equal = "first",
+                                 .limit = 60'000,
+                                 .having = "value > 9000000000000000000",
+                                 .values = Values::any}};
   for (const Case& by : cases) {
     for (const bool spills : {false, true}) {
       INFO(by.name << (spills ? ", spilled" : ""));
       SortCase test("key:u32,value:u64,other:u64", "key");
-      test.add_records(400'000, Values::few, Shape::random, 3, random);
+      test.add_records(400'000, by.values, Shape::random, 3, random);
       if (spills) test.options.memory_bytes = std::uint64_t{3} << 20;
       Query& query = test.options.query;
       const Schema& schema = test.options.record;
@@ -376,6 +382,7 @@ TEST_CASE("a sort applies a query as a merge of sorted runs does", "[sort]") {
       query.overflow = Overflow::wrap;
       query.limit = by.limit;
       if (!by.where.empty()) query.where = parse_where(by.where);
+      if (!by.having.empty()) query.having = parse_where(by.having, Setting::having);
       if (!by.from.empty()) query.from = parse_bound(Setting::from, by.from, test.options);
       if (!by.to.empty()) query.to = parse_bound(Setting::to, by.to, test.options);
       write_file(test.folder / "sorted", test.expected());
