@@ -231,8 +231,8 @@ static __global__ void __launch_bounds__(block_threads)
 
 // Computes the fingerprint of the emitted records.
 static __global__ void __launch_bounds__(block_threads)
-    fingerprint_text(const std::byte* outgoing, const std::uint64_t* ends,
-                              std::uint64_t records, unsigned lanes, TextOperatorCounts* found) {
+    fingerprint_text(const std::byte* outgoing, const std::uint64_t* ends, std::uint64_t records,
+                     unsigned lanes, TextOperatorCounts* found) {
   const auto begin = [=](std::uint64_t i) { return i == 0 ? 0 : ends[i - 1]; };
   verify_rows(
       records, [=](std::uint64_t i) { return ends[i] - begin(i); }, lanes,
