@@ -37,7 +37,7 @@ enum class TextType : std::uint8_t {
 // How to treat a record with a key that is not a value of its type. `skip` also drops invalid JSON.
 enum class BadNumbers : std::uint8_t {
   error,
-  skip,  // drop and count the record
+  skip,   // drop and count the record
   last,   // order it after all values, ascending or descending
   first,  // order it before all values
 };

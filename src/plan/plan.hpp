@@ -35,7 +35,7 @@ struct Plan {
   std::string compression;             // codec of the output; empty if it is not compressed
   std::string backend, backend_reason;
   unsigned threads = 0;
-  std::uint64_t memory_bytes = 0;  // the budget's share for buffers
+  std::uint64_t memory_bytes = 0;             // the budget's share for buffers
   std::string threads_reason, memory_reason;  // what limits them, unless it is the machine
   bool is_verified = true;
 };

@@ -130,9 +130,9 @@ OutOfOrder::OutOfOrder(std::filesystem::path file, std::uint64_t record, std::ui
 
 OutOfOrder::OutOfOrder(std::filesystem::path file, std::uint64_t record, std::uint64_t byte,
                        const std::string& place, const std::string& details)
-    : Error(ErrorCode::out_of_order,
-            file.string() + ": " + place + " is out of order" + details +
-                "; sort this run by the same keys, or correct " + to_marker(Setting::keys)),
+    : Error(ErrorCode::out_of_order, file.string() + ": " + place + " is out of order" + details +
+                                         "; sort this run by the same keys, or correct " +
+                                         to_marker(Setting::keys)),
       file_(std::move(file)),
       record_(record),
       byte_(byte) {}

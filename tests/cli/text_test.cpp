@@ -580,9 +580,8 @@ TEST_CASE("bad input: equal keys of text that must not be", "[text]") {
                        {chosen.runs[0] + ": line 2 (byte 4) and " + chosen.runs[1] +
                         ": line 2 (byte 4) have the same key"});
   const Folder csv({"k,v\n1,a\n", "k,v\n\"1\",b\n"});
-  csv.check_refusal(
-      {"--csv", "--header", "-b", "k", "--on-equal", "error"}, 2,
-      {csv.runs[0] + ": line 2 (byte 4) and " + csv.runs[1] + ": line 2 (byte 4)"});
+  csv.check_refusal({"--csv", "--header", "-b", "k", "--on-equal", "error"}, 2,
+                    {csv.runs[0] + ": line 2 (byte 4) and " + csv.runs[1] + ": line 2 (byte 4)"});
   const Folder pairs({pair_of("a", "1") + pair_of("a", "2")});
   pairs.check_refusal({"--kv", "--on-equal", "error"}, 2,
                       {": record 0 (byte 0) and ", ": record 1 (byte 10)", "key=a"});

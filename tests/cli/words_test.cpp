@@ -59,7 +59,8 @@ TEST_CASE("an order error shows both keys, the line, the column and the likely c
   }
   SECTION("descending records") {
     check_disorder("c\nb\na\n", {"--lines"}, {"line 2", "reverse order", "asc and desc in --by"});
-    check_disorder("AAAABBBB", {"-r", "k:bytes2", "-b", "k:desc"}, {"record 2 (byte 4)", "k='BB'", "reverse order"});
+    check_disorder("AAAABBBB", {"-r", "k:bytes2", "-b", "k:desc"},
+                   {"record 2 (byte 4)", "k='BB'", "reverse order"});
   }
   SECTION("a header") {
     check_disorder("name\nalice\nbob\n", {"--lines"}, {"line 2", "say --header"});
