@@ -361,6 +361,8 @@ TEST_CASE("multiway_merge refuses what it can't merge", "[multiway]") {
   }
 }
 
+namespace {
+
 struct Item {
   std::uint64_t key;
   bool before(const Item& other) const { return key < other.key; }
@@ -377,6 +379,8 @@ static_assert(CanMerge<int, std::less<>> && CanMerge<Item, bool (Item::*)(const 
 static_assert(CanMerge<Item, std::uint64_t Item::*> && CanMerge<Item*, std::uint64_t Item::*>);
 static_assert(!CanMerge<Item, std::less<>> && !CanMerge<int, int>);
 static_assert(!CanMerge<Constant, bool (*)(const Constant&, const Constant&)>);
+
+}  // namespace
 
 TEST_CASE("multiway_merge refuses a comparator that is not strict", "[multiway]") {
   const std::vector<double> a{1.0, 2.0, 2.0}, b{2.0};
