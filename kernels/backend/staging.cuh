@@ -12,13 +12,10 @@
 
 #include "kernels/backend/cuda_check.cuh"
 #include "kernels/formats/unit_kernels.cuh"
+#include "util/math.hpp"
 #include "util/setting_text.hpp"
 
 namespace corank {
-
-constexpr std::uint64_t divide_up(std::uint64_t n, std::uint64_t by) {
-  return (n + by - 1) / by;
-}
 
 // A unit as kernels need to know it, in one block, so that one copy uploads it.
 struct Description {

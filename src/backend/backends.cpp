@@ -140,7 +140,7 @@ std::unique_ptr<Backend> Backends::make(std::size_t partition, std::size_t parti
   for (std::size_t u = partition % usable.size(); u < usable.size(); u += partitions)
     numbers.push_back(usable[u]);
   BackendConfig of_device = config;
-  of_device.tokens = static_cast<unsigned>((config.tokens + numbers.size() - 1) / numbers.size());
+  of_device.tokens = static_cast<unsigned>(divide_up(config.tokens, numbers.size()));
   std::vector<SetDevice> devices;
   for (const std::size_t number : numbers) try {
       devices.push_back({number, make_cuda_backend(decision_.devices[number], of_device)});

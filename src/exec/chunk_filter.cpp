@@ -10,6 +10,7 @@
 
 #include "format/gather.hpp"
 #include "ops/operator_chain.hpp"
+#include "util/math.hpp"
 #include "verify/fingerprint.hpp"
 
 namespace corank {
@@ -21,7 +22,7 @@ ChunkFilter::ChunkFilter(const Pass& pass, const Cutoff* cutoff)
 // help.
 ChunkFilter::Chosen ChunkFilter::choose(const Chunk& chunk) {
   chosen_.resize(chunk.count);
-  batches_.resize((chunk.count + max_batch_rows - 1) / max_batch_rows);
+  batches_.resize(divide_up(chunk.count, max_batch_rows));
   tbb::this_task_arena::isolate([&] {
     tbb::parallel_for(std::size_t{0}, batches_.size(), [&](std::size_t batch) {
       const std::span<std::uint16_t> which = rows_of(batch);

@@ -34,6 +34,12 @@ detail::TextField field_of(const TextLayout& layout, const ColumnSum& sum) {
           true, layout.escape};
 }
 
+void take(const detail::TextField& field, ColumnSum& sum) {
+  sum.field.assign(reinterpret_cast<const char*>(field.at), field.bytes);
+  sum.is_quoted = field.quoted;
+  sum.has_value = true;
+}
+
 bool is_less(const detail::TextField& a, const detail::TextField& b, const TextColumn& column) {
   if (detail::is_number(column.type))
     return detail::number_word(a, column, 0) < detail::number_word(b, column, 0);
@@ -152,7 +158,7 @@ void TextReductions::add(const Column& column, const detail::TextField& field,
     case Operation::count:
       return;
     case Operation::last:
-      return take(column, field, sum);
+      return take(field, sum);
     default:
       break;
   }
@@ -171,7 +177,7 @@ void TextReductions::add(const Column& column, const detail::TextField& field,
     if (!sum.has_value ||
         (column.operation == Operation::min ? is_less(field, best, column.column)
                                             : is_less(best, field, column.column)))
-      take(column, field, sum);
+      take(field, sum);
   } else if (type == TextType::f64) {
     double number = 0;
     const bool has_plus = value.starts_with('+');
@@ -182,12 +188,6 @@ void TextReductions::add(const Column& column, const detail::TextField& field,
     if (!number) fail();
     add_to(sum.exact, *number);
   }
-  sum.has_value = true;
-}
-
-void TextReductions::take(const Column&, const detail::TextField& field, ColumnSum& sum) const {
-  sum.field.assign(reinterpret_cast<const char*>(field.at), field.bytes);
-  sum.is_quoted = field.quoted;
   sum.has_value = true;
 }
 

@@ -58,7 +58,6 @@ class TextReductions {
 
   void check_columns(const TextLayout& keys) const;
   void add(const Column& column, const detail::TextField& field, ColumnSum& sum) const;
-  void take(const Column& column, const detail::TextField& field, ColumnSum& sum) const;
   std::string text_of(const Column& column, std::uint64_t count, const ColumnSum& sum) const;
 
   TextEncoding encoding_;

@@ -14,10 +14,16 @@ constexpr std::uint64_t part_of(std::uint64_t total, std::size_t part, std::size
   return static_cast<std::uint64_t>(static_cast<unsigned __int128>(total) * part / parts);
 }
 
+// Returns n / by, rounded up.
+constexpr std::uint64_t divide_up(std::uint64_t n, std::uint64_t by) {
+  assert(by != 0 && n <= ~std::uint64_t{0} - (by - 1));
+  return (n + by - 1) / by;
+}
+
 // Returns the smallest multiple of `multiple` that is not below `bytes`.
 constexpr std::uint64_t round_up(std::uint64_t bytes, std::uint64_t multiple) {
   assert(multiple != 0 && bytes <= ~std::uint64_t{0} - (multiple - 1));
-  return (bytes + multiple - 1) / multiple * multiple;
+  return divide_up(bytes, multiple) * multiple;
 }
 
 }  // namespace corank

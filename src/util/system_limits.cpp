@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "util/buffer_pool.hpp"
+#include "util/math.hpp"
 
 namespace corank {
 namespace {
@@ -71,7 +72,7 @@ std::vector<std::filesystem::path> groups(const std::filesystem::path& root,
 std::optional<std::uint64_t> processors_of(const std::string& quota, const std::string& period) {
   const auto share = number_of(quota), whole = number_of(period);
   if (!share || !whole) return std::nullopt;
-  return (*share + *whole - 1) / *whole;
+  return divide_up(*share, *whole);
 }
 
 }  // namespace

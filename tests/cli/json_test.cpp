@@ -16,30 +16,18 @@ using namespace corank::test;
 namespace {
 
 // Runs of JSON Lines in a folder.
-struct Folder {
-  explicit Folder(const Strings& texts) {
-    for (const std::string& text : texts) {
-      runs.push_back(folder / fmt::format("run{}", runs.size()));
-      write_file(runs.back(), bytes_of_text(text));
-    }
-  }
+struct Folder : RunFolder {
+  using RunFolder::RunFolder;
 
   Result run_all(Strings command) const {
     command.insert(command.begin() + 1, "--jsonl");
-    command.insert(command.end(), runs.begin(), runs.end());
-    return run(command);
+    return run_with(std::move(command));
   }
   // Returns what the command writes to its output; fails the test if the command fails.
   std::string output_of(Strings command) const {
     command.insert(command.end(), {"-o", "-", "-q"});
-    const Result result = run_all(command);
-    INFO(result.err);
-    CHECK(result.code == 0);
-    return result.out;
+    return test::output_of(run_all(std::move(command)));
   }
-
-  TemporaryFolder folder;
-  Strings runs;
 };
 
 const std::string old_events = R"({"id":1,"user":{"name":"Zo\u00eb"},"at":"2020-01-01","n":5}

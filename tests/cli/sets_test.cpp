@@ -3,6 +3,7 @@
 #include <sys/resource.h>
 
 #include <string>
+#include <utility>
 
 #include "support/program.hpp"
 
@@ -12,12 +13,8 @@ using namespace corank::test;
 namespace {
 
 // Holds runs of two-byte records: a letter as the key, and a digit that identifies the record.
-struct Folder {
-  explicit Folder(const Strings& texts) {
-    for (const std::string& text : texts) {
-      runs.push_back(folder / ("run" + std::to_string(runs.size())));
-      write_file(runs.back(), bytes_of_text(text));
-    }
+struct Folder : RunFolder {
+  explicit Folder(const Strings& texts) : RunFolder(texts) {
     write_file(folder / "output", bytes_of_text("old"));
   }
 
@@ -25,8 +22,7 @@ struct Folder {
               const Environment& setting = {}) const {
     Strings all{operation, "-r", "k:bytes1,n:bytes1", "-f", "-o", folder / "output"};
     all.insert(all.end(), options.begin(), options.end());
-    all.insert(all.end(), runs.begin(), runs.end());
-    return run(all, setting);
+    return run_with(std::move(all), setting);
   }
   std::string output_of(const std::string& operation, const Strings& options = {},
                         const Environment& setting = {}) const {
@@ -44,9 +40,6 @@ struct Folder {
     for (const std::string& part : parts) CHECK(holds(result.err, part));
     CHECK(text_of(folder / "output") == "old");
   }
-
-  TemporaryFolder folder;
-  Strings runs;
 };
 
 }  // namespace

@@ -21,18 +21,8 @@ using namespace corank::test;
 namespace {
 
 // Holds runs of text, and an output from an earlier merge.
-class Folder {
- public:
-  explicit Folder(const Strings& texts = {}) {
-    for (const std::string& text : texts) add(text);
-    write_file(output(), Bytes(5));
-  }
-
-  std::string add(const std::string& text) {
-    runs.push_back(folder / ("run" + std::to_string(runs.size())));
-    write_file(runs.back(), bytes_of_text(text));
-    return runs.back();
-  }
+struct Folder : RunFolder {
+  explicit Folder(const Strings& texts = {}) : RunFolder(texts) { write_file(output(), Bytes(5)); }
 
   std::filesystem::path output() const { return folder / "output"; }
 
@@ -63,9 +53,6 @@ class Folder {
     CHECK((text_of(output()) == old));
     CHECK(folder.names() == before);
   }
-
-  TemporaryFolder folder;
-  Strings runs;
 
  private:
   Strings command(const Strings& options) const {

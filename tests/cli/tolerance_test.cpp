@@ -1,6 +1,7 @@
 // Tests of good input that is easily refused: headers that differ in form, unusual numbers, lists
 // of files, and standard streams.
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "support/program.hpp"
@@ -10,32 +11,16 @@ using namespace corank::test;
 
 namespace {
 
-class Folder {
- public:
-  explicit Folder(const Strings& texts = {}) {
-    for (const std::string& text : texts) add("run" + std::to_string(runs.size()), text);
-  }
-  std::string add(const std::string& name, const std::string& text) {
-    runs.push_back(folder / name);
-    write_file(runs.back(), bytes_of_text(text));
-    return runs.back();
-  }
+struct Folder : RunFolder {
+  using RunFolder::RunFolder;
+
   Result merge(const Strings& options, const Environment& setting = {}) const {
     Strings all{"merge"};
     all.insert(all.end(), options.begin(), options.end());
-    all.insert(all.end(), runs.begin(), runs.end());
-    return run(all, setting);
+    return run_with(std::move(all), setting);
   }
   // Returns the merged text; fails the test if the merge fails.
-  std::string merged(const Strings& options) const {
-    const Result result = merge(options);
-    INFO(result.err);
-    CHECK(result.code == 0);
-    return result.out;
-  }
-
-  TemporaryFolder folder;
-  Strings runs;
+  std::string merged(const Strings& options) const { return output_of(merge(options)); }
 };
 
 }  // namespace

@@ -106,4 +106,34 @@ inline bool holds(const std::string& text, const std::string& part) {
   return text.find(part) != std::string::npos;
 }
 
+// Returns the standard output of a command; fails the test if the command failed.
+inline std::string output_of(const Result& result) {
+  INFO(result.err);
+  CHECK(result.code == 0);
+  return result.out;
+}
+
+// Runs of text in a folder of their own.
+struct RunFolder {
+  explicit RunFolder(const Strings& texts = {}) {
+    for (const std::string& text : texts) add(text);
+  }
+  std::string add(const std::string& text) {
+    return add("run" + std::to_string(runs.size()), text);
+  }
+  std::string add(const std::string& name, const std::string& text) {
+    runs.push_back(folder / name);
+    write_file(runs.back(), bytes_of_text(text));
+    return runs.back();
+  }
+  // Runs a command on the runs.
+  Result run_with(Strings command, const Environment& setting = {}) const {
+    command.insert(command.end(), runs.begin(), runs.end());
+    return run(command, setting);
+  }
+
+  TemporaryFolder folder;
+  Strings runs;
+};
+
 }  // namespace corank::test

@@ -107,6 +107,19 @@ TextRecord random_text_record(TextKind kind, const std::string& prefix, const st
   return {key, key + "\n"};
 }
 
+// Returns random lines of `bytes` bytes or a little more; they are appended to `text`, too.
+std::vector<TextRecord> random_lines(const std::string& prefix, const std::string& alphabet,
+                                     std::uint64_t longest, std::uint64_t bytes, std::string& text,
+                                     Random& random) {
+  std::vector<TextRecord> records;
+  while (text.size() < bytes) {
+    records.push_back(
+        random_text_record(TextKind::lines, prefix, alphabet, longest, records.size(), random));
+    text += records.back().bytes;
+  }
+  return records;
+}
+
 std::string sorted_text(std::vector<TextRecord> records) {
   std::ranges::stable_sort(records, {}, &TextRecord::key);
   std::string text;
@@ -218,13 +231,8 @@ TEST_CASE("a limited sort of lines holds what its output may have", "[sort]") {
   Random random(10);
   SortCase test;
   test.options.text.emplace();
-  std::vector<TextRecord> records;
   std::string text;
-  while (text.size() < 12'000'000) {
-    records.push_back(
-        random_text_record(TextKind::lines, "same-start-", "abcdefgh", 40, records.size(), random));
-    text += records.back().bytes;
-  }
+  const auto records = random_lines("same-start-", "abcdefgh", 40, 12'000'000, text, random);
   test.add_file(bytes_of_text(text));
   test.options.memory_bytes = std::uint64_t{4} << 20;
   test.options.query.limit = 1000;
@@ -271,13 +279,8 @@ TEST_CASE("temporary runs may be compressed", "[sort]") {
 
     SortCase lines;
     lines.options.text.emplace();
-    std::vector<TextRecord> records;
     std::string text;
-    while (text.size() < 40'000'000) {
-      records.push_back(
-          random_text_record(TextKind::lines, "start-", "ab", 60, records.size(), random));
-      text += records.back().bytes;
-    }
+    const auto records = random_lines("start-", "ab", 60, 40'000'000, text, random);
     lines.add_file(bytes_of_text(text));
     lines.options.memory_bytes = std::uint64_t{32} << 20;
     lines.options.temporary_compression = Compression::parse(codec);
