@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <array>
+#include <cassert>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -12,6 +14,7 @@
 #include "kernels/backend/cuda_check.cuh"
 #include "kernels/backend/lane_pool.cuh"
 #include "kernels/backend/unit_lane.cuh"
+#include "kernels/formats/sort_kernels.cuh"
 #include "kernels/formats/text_backend.hpp"
 #include "kernels/formats/unit_kernels.cuh"
 #include "kernels/ops/device_operators.cuh"
@@ -49,6 +52,35 @@ class RecordLane : UnitLane {
     return found;
   }
 
+  // Sorts the records of the unit, which are in any order.
+  Found sort(const WorkUnit& unit, std::byte* output) {
+    assert(unit.records <= unit_records_);
+    reserve_staging(unit.segments.size());
+    describe(unit);
+    const Found encoded = run([&] {
+      staging_.upload(false, stream_.get());  // chunks that operators made are not pinned
+      encode_unsorted<W>
+          <<<divide_up(unit.records, block_threads), block_threads, 0, stream_.get()>>>(
+              staging_.segments(), unit.segments.size(), unit.records, less(nullptr), located(0),
+              staging_.found());
+      check_launch("encode_unsorted");
+    });
+    std::array sides{located(0), located(1)};
+    std::size_t bytes = 0;
+    const auto sort_keys = [&](void* temporary) {
+      CORANK_CUDA(sort_located(temporary, bytes, sides, unit.records, less(nullptr),
+                               encoded.differing, stream_.get()));
+    };
+    sort_keys(nullptr);
+    out_.reserve(std::max<std::size_t>(bytes, unit.bytes));
+    bytes = out_.capacity();
+    return run([&] {
+      sort_keys(out_.get());
+      gather_and_verify(unit.records, sides[0]);
+      download(output, unit.bytes);
+    });
+  }
+
   std::optional<TileOutput> operate(std::byte* output) {
     std::optional<TileOutput> operated;
     if (!operators_) return operated;
@@ -67,6 +99,9 @@ class RecordLane : UnitLane {
       result.values = locators_[side].get() + first;
     return result;
   }
+  LocatedLess<W> less(const std::uint64_t* out_of_order) const {
+    return {layout_, staging_.bytes(), out_of_order};
+  }
   void append_run(std::uint64_t first, std::uint64_t records) {
     const LocatedOutput<W> run = located(0, first);
     runs_.push_back({run.keys, run.values, records});
@@ -74,9 +109,8 @@ class RecordLane : UnitLane {
 
   cudaError_t merge_located(void* temporary, std::size_t& bytes,
                             const std::uint64_t* out_of_order) {
-    const LocatedLess<W> less{layout_, staging_.bytes(), out_of_order};
     return device::merge_k(temporary, bytes, std::span<const LocatedSequence<W>>(runs_), located(1),
-                           stream_.get(), Merged<W>::less(less));
+                           stream_.get(), Merged<W>::less(less(out_of_order)));
   }
 
   void reserve_staging(std::uint64_t segments) {
@@ -102,6 +136,19 @@ class RecordLane : UnitLane {
     }
   }
 
+  // Copies the records to out_, in the order of their located keys.
+  void gather_and_verify(std::uint64_t records, const LocatedOutput<W>& from) {
+    Found* const found = staging_.found();
+    launch_gather<W>(staging_.bytes(), from, records, layout_.record_bytes, out_.get(),
+                     &found->out_of_order, stream_.get());
+    check_launch("gather");
+    if (!verify_) return;
+    const unsigned lanes = verify_lanes(layout_.record_bytes);
+    verify_merged<W><<<verify_blocks(records, lanes), block_threads, 0, stream_.get()>>>(
+        out_.get(), records, layout_, lanes, found);
+    check_launch("verify_merged");
+  }
+
   void enqueue(const WorkUnit& unit, std::byte* output) {
     const std::uint64_t records = unit.records, segments = unit.segments.size();
     cudaStream_t stream = stream_.get();
@@ -110,26 +157,17 @@ class RecordLane : UnitLane {
     const std::byte* const staged = staging_.bytes();
 
     const unsigned lanes = verify_lanes(layout_.record_bytes);
-    const unsigned verify_grid = verify_blocks(records, lanes);
     // Fingerprint the input before anything else reads it.
     if (verify_ && !unit.segments.front().chunk->fingerprint) {
-      verify_staged<<<verify_grid, block_threads, 0, stream>>>(
+      verify_staged<<<verify_blocks(records, lanes), block_threads, 0, stream>>>(
           staging_.segments(), segments, records, layout_.record_bytes, lanes, staged, found);
       check_launch("verify_staged");
     }
     encode_records<W><<<divide_up(records, block_threads), block_threads, 0, stream>>>(
-        staging_.segments(), segments, records, LocatedLess<W>{layout_, staged, nullptr},
-        located(0), &found->out_of_order);
+        staging_.segments(), segments, records, less(nullptr), located(0), &found->out_of_order);
     check_launch("encode_records");
     CORANK_CUDA(merge_located(out_.get(), out_.capacity(), &found->out_of_order));
-    launch_gather<W>(staged, located(1), records, layout_.record_bytes, out_.get(),
-                     &found->out_of_order, stream);
-    check_launch("gather");
-    if (verify_) {
-      verify_merged<W>
-          <<<verify_grid, block_threads, 0, stream>>>(out_.get(), records, layout_, lanes, found);
-      check_launch("verify_merged");
-    }
+    gather_and_verify(records, located(1));
     if (operators_)
       operators_->enqueue(out_.get(), records, staging_.scratch(), stream);
     else

@@ -41,7 +41,8 @@ inline void touch(std::span<std::byte> memory, unsigned threads) {
 // - a constructor from the DeviceOrder and the BackendConfig;
 // - Found merge(const WorkUnit&, std::byte* output), not called for units without records;
 // - std::optional<TileOutput> operate(std::byte* output), called next if there is an operator
-//   chain. It returns nothing if the host must apply the chain to the records in `output`.
+//   chain. It returns nothing if the host must apply the chain to the records in `output`;
+// - optionally Found sort(const WorkUnit&, std::byte* output).
 template <class Lane>
 class DeviceBackend final : public Backend {
  public:
@@ -61,9 +62,7 @@ class DeviceBackend final : public Backend {
 
   MergedUnit merge(const WorkUnit& unit, std::byte* output) override {
     if (unit.records == 0) return {};
-    CORANK_CUDA(cudaSetDevice(device_));
-    (void)cudaGetLastError();  // clears the error of an earlier call on this thread
-    const auto lane = lend();
+    const auto lane = begin();
     const Found found = lane->merge(unit, output);
     if (found.out_of_order != in_order) throw disorder_of(unit, found.out_of_order);
     if (verify_) check_merged(found);
@@ -81,6 +80,18 @@ class DeviceBackend final : public Backend {
     }
     if (verify_) merged.read = found.read;
     return merged;
+  }
+
+  std::optional<std::uint64_t> sort(const WorkUnit& unit, std::byte* output) override {
+    if constexpr (requires { &Lane::sort; }) {
+      if (unit.records == 0) return 0;
+      const auto lane = begin();
+      const Found found = lane->sort(unit, output);
+      if (verify_) check_merged(found);
+      return found.written;
+    } else {
+      return std::nullopt;
+    }
   }
 
   bool verifies() const override { return verify_; }
@@ -114,6 +125,13 @@ class DeviceBackend final : public Backend {
   std::string device() const override { return description_; }
 
  private:
+  // Prepares the calling thread, and lends it a lane.
+  auto begin() {
+    CORANK_CUDA(cudaSetDevice(device_));
+    (void)cudaGetLastError();  // clears the error of an earlier call on this thread
+    return lend();
+  }
+
   auto lend() {
     std::unique_lock lock(mutex_);
     returned_.wait(lock, [this] { return !free_.empty(); });

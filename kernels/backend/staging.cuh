@@ -59,7 +59,7 @@ class Staging {
 
   // Begins a unit without segments.
   void begin_unit() {
-    *host().found = {in_order, in_order, 0, 0, 0};
+    *host().found = {in_order, in_order, 0, 0, 0, {}};
     segments_ = vectors_ = bytes_ = 0;
     sources_.clear();
     destinations_.clear();

@@ -25,12 +25,15 @@ struct StagedSegment {
 
 inline constexpr std::uint64_t in_order = ~0ull;  // no record is out of order
 
+inline constexpr int max_radix_words = 2;  // longer keys are sorted by comparisons
+
 // Findings of the kernels about a unit.
 struct Found {
   std::uint64_t out_of_order;   // first record that is out of order in its segment, or in_order
   std::uint64_t descent;        // first merged record that is out of order, or in_order
   std::uint64_t read, written;  // fingerprints of the input and of the merged records
   std::uint64_t last_offset;    // where the last merged record begins
+  std::uint64_t differing[max_radix_words];  // bits in which the keys of an unsorted unit differ
 };
 
 // A key with its record's locator (row id), which is the record's byte offset in the staging area.
@@ -124,6 +127,31 @@ static __global__ void __launch_bounds__(block_threads)
   }
 }
 
+// Returns the index of the segment that holds record `i` of the unit.
+__device__ inline std::uint64_t segment_of(const StagedSegment* segments,
+                                           std::uint64_t segments_count, std::uint64_t i) {
+  return find_start(i, segments_count, [=](std::uint64_t s) { return segments[s].first_record; });
+}
+
+// Encodes the located key of record `i` of the unit, which is in `segment`.
+template <int W>
+__device__ Located<W> locate(const StagedSegment& segment, std::uint64_t i,
+                             const LocatedLess<W>& less) {
+  const auto locator = static_cast<std::uint32_t>(segment.locator + (i - segment.first_record) *
+                                                                        less.layout.record_bytes);
+  return {encode<W>(less.layout, less.staging + locator), locator};
+}
+
+template <int W>
+__device__ void put(const LocatedOutput<W>& to, std::uint64_t i, const Located<W>& located) {
+  if constexpr (device::has_values<typename Merged<W>::Value>) {
+    to.keys[i] = located.key;
+    to.values[i] = static_cast<std::uint32_t>(located.locator);
+  } else {
+    to.keys[i] = located;
+  }
+}
+
 // Encodes the located keys, one thread per record. `out_of_order` becomes the first record that
 // sorts before its predecessor in the same segment.
 template <int W>
@@ -133,21 +161,10 @@ __global__ void __launch_bounds__(block_threads)
                    std::uint64_t* out_of_order) {
   const std::uint64_t i = std::uint64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (i >= records) return;
-  const StagedSegment& segment = segments[find_start(
-      i, segments_count, [=](std::uint64_t s) { return segments[s].first_record; })];
-  const auto own_of = [&](std::uint64_t record) {
-    const auto locator = static_cast<std::uint32_t>(
-        segment.locator + (record - segment.first_record) * less.layout.record_bytes);
-    return Located<W>{encode<W>(less.layout, less.staging + locator), locator};
-  };
-  const Located<W> own = own_of(i);
-  if constexpr (device::has_values<typename Merged<W>::Value>) {
-    located.keys[i] = own.key;
-    located.values[i] = static_cast<std::uint32_t>(own.locator);
-  } else {
-    located.keys[i] = own;
-  }
-  if (i != segment.first_record && less(own, own_of(i - 1)))
+  const StagedSegment& segment = segments[segment_of(segments, segments_count, i)];
+  const Located<W> own = locate(segment, i, less);
+  put(located, i, own);
+  if (i != segment.first_record && less(own, locate(segment, i - 1, less)))
     atomicMin(reinterpret_cast<unsigned long long*>(out_of_order), i);
 }
 
@@ -233,8 +250,7 @@ static __global__ void __launch_bounds__(block_threads)
                   std::uint64_t records, std::uint32_t record_bytes, unsigned lanes,
                   const std::byte* staging, Found* found) {
   const auto record_at = [=](std::uint64_t i) {
-    const StagedSegment& segment = segments[find_start(
-        i, segments_count, [=](std::uint64_t s) { return segments[s].first_record; })];
+    const StagedSegment& segment = segments[segment_of(segments, segments_count, i)];
     return staging + segment.locator + (i - segment.first_record) * record_bytes;
   };
   verify_rows(

@@ -1,10 +1,11 @@
-// Interface of whatever merges work units for the pipeline: the CPU or a device. The pipeline owns
-// the backends and calls merge() from several threads. A failing device throws DeviceError, a run
-// out of order RunOutOfOrder.
+// Interface of whatever merges and sorts work units for the pipeline: the CPU or a device. The
+// pipeline owns the backends and calls merge() and sort() from several threads. A failing device
+// throws DeviceError, a run out of order RunOutOfOrder.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -42,6 +43,13 @@ class Backend {
   // the first offender of some run. After a throw nothing accesses the unit or the output any more.
   // Called from as many threads at a time as units are in flight.
   virtual MergedUnit merge(const WorkUnit& unit, std::byte* output) = 0;
+
+  // Sorts the unit's records, stably, as if its segments were one sequence in any order, into
+  // `output`, which has room for them. Applies no operators. Returns their portable_fingerprint(),
+  // or 0 if they are not verified; nothing if the caller must sort them. Calls as merge().
+  virtual std::optional<std::uint64_t> sort(const WorkUnit& /*unit*/, std::byte* /*output*/) {
+    return std::nullopt;
+  }
 
   // Returns how to pin the memory of chunks and outputs for this backend; null if there is no need.
   virtual PinMemory pin_memory() { return nullptr; }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cassert>
 #include <optional>
+#include <type_traits>
 #include <utility>
 
 #include "backend/cpu_backend.hpp"
@@ -38,17 +39,13 @@ class BackendSet final : public Backend {
   }
 
   MergedUnit merge(const WorkUnit& unit, std::byte* output) override {
-    while (const std::optional<std::size_t> device = take()) {
-      const Taken taken(*this, *device);
-      try {
-        return devices_[*device].backend->merge(unit, output);
-      } catch (const DeviceError& fault) {
-        faults_.add(devices_[*device].number, fault);
-        if (fault.out_of_memory()) break;
-      }
-    }
-    faults_.redo_unit();
-    return cpu().merge(unit, output);
+    auto merged = on_device([&](Backend& device) { return device.merge(unit, output); });
+    return merged ? *std::move(merged) : cpu().merge(unit, output);
+  }
+
+  std::optional<std::uint64_t> sort(const WorkUnit& unit, std::byte* output) override {
+    return on_device([&](Backend& device) { return device.sort(unit, output); })
+        .value_or(std::nullopt);
   }
 
   PinMemory pin_memory() override {
@@ -100,6 +97,23 @@ class BackendSet final : public Backend {
     last_taken_ = *idlest;
     ++in_flight_[last_taken_];
     return idlest;
+  }
+
+  // Returns run(device) of the device with the fewest units in flight, or of another if it fails;
+  // nothing if the CPU must take the unit.
+  template <class Run>
+  std::optional<std::invoke_result_t<Run, Backend&>> on_device(Run run) {
+    while (const std::optional<std::size_t> device = take()) {
+      const Taken taken(*this, *device);
+      try {
+        return run(*devices_[*device].backend);
+      } catch (const DeviceError& fault) {
+        faults_.add(devices_[*device].number, fault);
+        if (fault.out_of_memory()) break;
+      }
+    }
+    faults_.redo_unit();
+    return std::nullopt;
   }
 
   Backend& first() const { return *devices_.front().backend; }

@@ -21,7 +21,8 @@ Reading reading_of(const Pass& pass, const PassFacts& facts) {
 }
 
 BufferPool chunk_pool(const Pass& pass, const PassFacts& facts) {
-  const PinMemory pin = pass.backend ? pass.backend->pin_memory() : nullptr;
+  Backend* const reader = pass.backend ? pass.backend : pass.sorter;
+  const PinMemory pin = reader ? reader->pin_memory() : nullptr;
   // For variable-length records that stay where they are, a chunk holds only prefix references,
   // which fill whole pages.
   const bool holds_only_refs =

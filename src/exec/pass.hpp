@@ -61,7 +61,8 @@ struct Pass {
   const OperatorChain* operators;  // applied by the backend; null: records are emitted unchanged
   std::uint64_t limit;             // max number of records that operators emit
   const OutputOrder& output;
-  Backend* backend;  // null: the runs are copied, one after another
+  Backend* backend;           // null: the runs are copied, one after another
+  Backend* sorter = nullptr;  // forms sorted runs of them; null: the CPU does
   // Empty if the output is in memory, at `in_place`. Several writers are filled one after another,
   // each with an equal share of the limit.
   std::span<Writer> writers;

@@ -5,6 +5,7 @@
 #include <tbb/parallel_pipeline.h>
 #include <tbb/task_arena.h>
 
+#include <algorithm>
 #include <cassert>
 #include <limits>
 #include <utility>
@@ -33,6 +34,7 @@ RunFormation::RunFormation(const Pass& pass, const detail::KeyWords& keys,
       cut_(pass, facts_, totals),
       sorters_([&keys] { return BlockSorter(keys); }) {
   assert(!pass.backend && pass.writers.empty());
+  assert(!pass.sorter || (facts_.record_bytes != 0 && !pass.operators && !keys.text()));
   if (pass.limit != std::numeric_limits<std::uint64_t>::max())
     cutoff_.emplace(facts_.layout, keys, pass.limit);
   if (cutoff_ || pass.operators) filter_.emplace(pass, cutoff_ ? &*cutoff_ : nullptr);
@@ -41,7 +43,8 @@ RunFormation::RunFormation(const Pass& pass, const detail::KeyWords& keys,
 
 FormedRuns RunFormation::fill(std::span<std::byte> memory, std::uint64_t max_blocks) {
   assert(max_blocks != 0);
-  const unsigned workers = pass_.threads + 1;  // one of them waits for files
+  // One of them waits for files, and others for a device.
+  const unsigned workers = std::max(pass_.threads, pass_.sorter ? pass_.plan.tokens : 0) + 1;
   const tbb::global_control allowance(tbb::global_control::max_allowed_parallelism,
                                       allowed_parallelism(workers));
   start_workers(workers);
@@ -52,30 +55,30 @@ FormedRuns RunFormation::fill(std::span<std::byte> memory, std::uint64_t max_blo
         Stopwatch cutting(totals_.cut, {pass_.trace, "cut", pass_.partition});
         for (;;) {
           if (pass_.stop.stop_requested()) throw Interrupted();
-          if (pending_.segments.empty()) pending_ = next_block();
-          if (pending_.segments.empty() || blocks.size() >= max_blocks) break;
+          if (pending_.unit.segments.empty()) pending_ = next_block();
+          if (pending_.unit.segments.empty() || blocks.size() >= max_blocks) break;
           if (!take_in_place(blocks)) break;
         }
-        if (pending_.segments.empty() || blocks.size() >= max_blocks ||
-            pending_.bytes > memory.size() - used_bytes) {
+        if (pending_.unit.segments.empty() || blocks.size() >= max_blocks ||
+            pending_.unit.bytes > memory.size() - used_bytes) {
           flow.stop();
           return nullptr;
         }
         Block& block = blocks.emplace_back(std::exchange(pending_, Block()));
-        block.place = memory.subspan(used_bytes, block.bytes);
-        used_bytes += block.bytes;
+        block.place = memory.subspan(used_bytes, block.unit.bytes);
+        used_bytes += block.unit.bytes;
         return &block;
       });
   const auto sort_blocks = tbb::make_filter<Block*, void>(tbb::filter_mode::parallel,
                                                           [this](Block* block) { sort(*block); });
   tbb::task_arena arena(static_cast<int>(workers));
   arena.execute([&] { tbb::parallel_pipeline(pass_.plan.tokens, cut & sort_blocks); });
-  if (blocks.empty() && !pending_.segments.empty())
+  if (blocks.empty() && !pending_.unit.segments.empty())
     throw Error(ErrorCode::memory,
                 fmt::format("{}: a record is too long for the memory budget, which can sort {} "
                             "bytes at a time, not {}; use a larger {}",
-                            pass_.runs[pending_.segments.front().chunk->run].path().string(),
-                            memory.size(), pending_.bytes, Setting::memory));
+                            pass_.runs[pending_.unit.segments.front().chunk->run].path().string(),
+                            memory.size(), pending_.unit.bytes, Setting::memory));
   return join(blocks);
 }
 
@@ -83,9 +86,9 @@ FormedRuns RunFormation::fill(std::span<std::byte> memory, std::uint64_t max_blo
 // sorted.
 bool RunFormation::take_in_place(std::deque<Block>& blocks) {
   std::vector<SortedBlock> sorted;
-  for (const Segment& segment : pending_.segments) {
+  for (const Segment& segment : pending_.unit.segments) {
     const Run& input = pass_.runs[segment.chunk->run];
-    if (!input.is_mapped() || segment.chunk->run != pending_.segments.front().chunk->run)
+    if (!input.is_mapped() || segment.chunk->run != pending_.unit.segments.front().chunk->run)
       return false;
     const std::optional<SortedBlock> found = sorters_.local().in_place(segment);
     const std::byte* const mapped = input.in_place(0);
@@ -96,8 +99,8 @@ bool RunFormation::take_in_place(std::deque<Block>& blocks) {
     sorted.push_back(*found);
   }
   for (std::size_t i = 0; i < sorted.size(); ++i)
-    add_in_place(sorted[i], pending_.segments[i].chunk->run, blocks);
-  if (pass_.on_progress) pass_.on_progress(pending_.bytes);
+    add_in_place(sorted[i], pending_.unit.segments[i].chunk->run, blocks);
+  if (pass_.on_progress) pass_.on_progress(pending_.unit.bytes);
   pending_ = Block();
   return true;
 }
@@ -145,7 +148,7 @@ FormedRuns RunFormation::join(const std::deque<Block>& blocks) {
 }
 
 void RunFormation::finish() {
-  assert(pending_.segments.empty());
+  assert(pending_.unit.segments.empty());
   std::uint64_t read = 0;
   for (std::uint32_t run = 0; run < pass_.runs.size(); ++run)
     read += cut_.source().fingerprint(run);
@@ -167,14 +170,15 @@ ChunkRef RunFormation::read_chunk() {
 // Returns whole chunks of together at most `block_bytes_`, or one larger chunk; at the end, none.
 RunFormation::Block RunFormation::next_block() {
   Block block;
-  while (block.segments.size() < max_block_chunks) {
+  while (block.unit.segments.size() < max_block_chunks) {
     if (!chunk_) chunk_ = next_chunk();
     if (!chunk_) break;
     const std::uint64_t bytes = bytes_of(facts_.layout, *chunk_, 0, chunk_->count).size();
-    if (!block.segments.empty() && block.bytes + bytes > block_bytes_) break;
+    if (!block.unit.segments.empty() && block.unit.bytes + bytes > block_bytes_) break;
     const std::uint64_t count = chunk_->count;
-    block.segments.push_back({std::move(chunk_), 0, count});
-    block.bytes += bytes;
+    block.unit.segments.push_back({std::move(chunk_), 0, count});
+    block.unit.bytes += bytes;
+    block.unit.records += count;
   }
   return block;
 }
@@ -182,12 +186,23 @@ RunFormation::Block RunFormation::next_block() {
 void RunFormation::sort(Block& block) {
   {
     Stopwatch sorting(totals_.merge, {pass_.trace, "sort", pass_.partition});
-    BlockSorter& sorter = sorters_.local();
-    block.sorted = sorter.sort(block.segments, block.place, pass_.fingerprint);
-    if (cutoff_) cutoff_->add(block.sorted.records, [&](std::uint64_t i) { return sorter.row(i); });
+    if (!sort_by_backend(block)) {
+      BlockSorter& sorter = sorters_.local();
+      block.sorted = sorter.sort(block.unit.segments, block.place, pass_.fingerprint);
+      if (cutoff_)
+        cutoff_->add(block.sorted.records, [&](std::uint64_t i) { return sorter.row(i); });
+    }
   }
-  block.segments.clear();  // chunks are free for reading again
-  if (pass_.on_progress) pass_.on_progress(block.bytes);
+  block.unit.segments.clear();  // chunks are free for reading again
+  if (pass_.on_progress) pass_.on_progress(block.unit.bytes);
+}
+
+// Returns false if the CPU must sort the block.
+bool RunFormation::sort_by_backend(Block& block) {
+  if (!pass_.sorter) return false;
+  const std::optional<std::uint64_t> sum = pass_.sorter->sort(block.unit, block.place.data());
+  if (sum) block.sorted = {block.place, block.unit.records, *sum};
+  return sum.has_value();
 }
 
 const std::byte* RunFormation::first_of(const SortedBlock& block) const {

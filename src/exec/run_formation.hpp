@@ -1,6 +1,7 @@
 // Forms sorted runs in memory: the first pass of a sort.
 //
-// The pass has neither backend nor writers. Its operators, if any, and its limit leave records out
+// The pass has neither backend nor writers. Its sorter, if it has one, sorts the blocks; what that
+// leaves is sorted on the CPU. Its operators, if any, and its limit leave records out
 // before they are sorted; see ChunkFilter. Its runs are read one after another, in blocks of whole
 // chunks. Threads sort the blocks into memory of the caller, in the order of the input. One thread
 // calls fill() until it returns no run.
@@ -51,7 +52,7 @@ class RunFormation {
   // in order stay where they are and take no memory. Throws Error if no record fits.
   FormedRuns fill(std::span<std::byte> memory, std::uint64_t max_blocks);
   // Returns whether there are no more records.
-  bool at_end() const { return pending_.segments.empty(); }
+  bool at_end() const { return pending_.unit.segments.empty(); }
 
   // Throws Corrupted unless all records that were read are in runs, or were left out. To be called
   // at the end.
@@ -61,8 +62,7 @@ class RunFormation {
 
  private:
   struct Block {
-    std::vector<Segment> segments;
-    std::uint64_t bytes = 0;
+    WorkUnit unit;
     std::span<std::byte> place;          // where it is sorted to
     std::optional<std::uint32_t> input;  // the mapped input in which it is sorted already
     SortedBlock sorted{};
@@ -75,6 +75,7 @@ class RunFormation {
   bool continues(const SortedBlock& block, const SortedBlock& next) const;
   void add_in_place(const SortedBlock& sorted, std::uint32_t input, std::deque<Block>& blocks);
   void sort(Block& block);
+  bool sort_by_backend(Block& block);
   FormedRuns join(const std::deque<Block>& blocks);
   const std::byte* first_of(const SortedBlock& block) const;
   const std::byte* last_of(const SortedBlock& block) const;

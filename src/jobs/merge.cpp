@@ -175,7 +175,8 @@ MergeJob::MergeJob(std::vector<Run> runs, const Options& options, Inputs inputs,
       run_records_(bytes_of(runs_) / format_.record_bytes()),
       budget_(options, format_.input(), sorts_ ? std::span<const Run>() : runs_, threads_),
       has_all_fingerprints_(sorts_),
-      backends_(options, format_.input().traits(), sorts_ ? 0 : known_bytes(runs_)),
+      backends_(options, format_.input().traits(),
+                sorts_ && !RunFormer::suits_device(format_, options) ? 0 : known_bytes(runs_)),
       progress_(options, !has_streams(runs_)),
       passes_({.options = options,
                .format = format_,
@@ -294,6 +295,7 @@ Plan MergeJob::plan_sort(const std::filesystem::path& path) {
   plan.operators = operator_names(options_.query);
   plan.load_bytes = memory.load_bytes;
   plan.block_bytes = memory.block_bytes;
+  plan.sorter = former.uses_device() ? "cuda" : "cpu";
   const std::uint64_t num_loads =
       std::max<std::uint64_t>((plan.input_bytes + memory.load_bytes - 1) / memory.load_bytes, 1);
   const std::string folder = folders_for_passes(options_, path).front().string();

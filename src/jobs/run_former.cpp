@@ -20,6 +20,11 @@ namespace {
 constexpr std::uint64_t min_chunk_bytes = std::uint64_t{16} << 10;
 constexpr std::uint64_t max_chunk_bytes = std::uint64_t{1} << 20;
 constexpr std::uint64_t max_chunk_records = std::uint64_t{1} << 16;
+// Max size of a chunk for a device, whose blocks are large so that runs are few; and min blocks
+// of an input, so that reading, sorting and copying overlap.
+constexpr std::uint64_t max_device_chunk_bytes = std::uint64_t{32} << 20;
+constexpr std::uint64_t min_device_blocks = 16;
+constexpr unsigned device_blocks_in_flight = 4;
 // Bytes of a chunk per variable-length record, its prefix reference included.
 constexpr std::uint64_t variable_record_bytes = 42;
 constexpr std::uint64_t read_ahead = 8;  // chunks
@@ -35,17 +40,41 @@ constexpr std::uint64_t max_merging_divisor = 3;
 constexpr std::uint64_t min_decoding_bytes = std::uint64_t{8} << 20;
 constexpr std::uint64_t enough_decoding_bytes = std::uint64_t{16} << 20;
 
-PassPlan reading_plan(const RecordFormat& format, std::uint64_t chunk_bytes, unsigned threads) {
+std::uint64_t chunk_floor_bytes(const RecordFormat& format) {
+  return std::max(min_chunk_bytes,
+                  round_up(format.record_bytes() + 2 * page_bytes(), page_bytes()));
+}
+
+// Returns the max size of a chunk that is worth its memory.
+std::uint64_t chunk_ceiling_bytes(std::span<const Run> inputs, bool on_device) {
+  if (!on_device) return max_chunk_bytes;
+  if (std::ranges::any_of(inputs, &Run::is_stream)) return max_device_chunk_bytes;
+  std::uint64_t bytes = 0;
+  for (const Run& input : inputs) bytes += input.bytes();
+  return std::clamp(
+      round_up(bytes / (min_device_blocks * RunFormation::max_block_chunks), page_bytes()),
+      max_chunk_bytes, max_device_chunk_bytes);
+}
+
+PassPlan reading_plan(const RecordFormat& format, std::uint64_t chunk_bytes, unsigned threads,
+                      bool on_device) {
+  constexpr std::uint64_t block_chunks = RunFormation::max_block_chunks;
   PassPlan plan{};
-  plan.tokens = threads + 2;
+  plan.tokens = on_device ? device_blocks_in_flight : threads + 2;
   plan.read_ahead = read_ahead;
-  plan.chunks = plan.read_ahead + RunFormation::max_block_chunks + plan.tokens + 2;
+  plan.chunks =
+      plan.read_ahead + block_chunks + (on_device ? plan.tokens * block_chunks : plan.tokens) + 2;
   plan.chunk_bytes = plan.unit_bytes = chunk_bytes;
   // Direct I/O reads whole pages, so that a chunk needs room for one more at each end.
   const std::uint64_t records = format.traits().has_fixed_size
                                     ? (chunk_bytes - 2 * page_bytes()) / format.record_bytes()
                                     : chunk_bytes / variable_record_bytes;
-  plan.chunk_records = plan.unit_records = std::min(records, max_chunk_records);
+  plan.chunk_records = plan.unit_records =
+      on_device ? records : std::min(records, max_chunk_records);
+  if (on_device) {
+    plan.unit_records *= block_chunks;
+    plan.unit_bytes *= block_chunks;
+  }
   return plan;
 }
 
@@ -67,24 +96,23 @@ std::uint64_t merging_bytes_of(std::uint64_t budget_bytes, const RecordFormat& f
 // little.
 SortMemory divide(std::span<const Run> inputs, const RecordFormat& format, unsigned threads,
                   std::uint64_t budget_bytes, std::uint64_t merging_bytes,
-                  std::optional<std::uint64_t> load_bytes) {
+                  std::optional<std::uint64_t> load_bytes, bool on_device) {
   std::uint64_t decoder_bytes = 0;
   for (const Run& input : inputs)
     decoder_bytes = std::max(decoder_bytes, input.input().memory_bytes);
   decoder_bytes *= std::min<std::uint64_t>(inputs.size(), read_ahead);
-  const std::uint64_t chunk_floor_bytes =
-      std::max(min_chunk_bytes, round_up(format.record_bytes() + 2 * page_bytes(), page_bytes()));
+  const std::uint64_t floor_bytes = chunk_floor_bytes(format);
   // A thread that sorts a block holds its words and other data, about twice the block's size.
-  const std::uint64_t chunks =
-      reading_plan(format, chunk_floor_bytes, threads).chunks + 2 * (threads + 1);
+  const std::uint64_t chunks = reading_plan(format, floor_bytes, threads, on_device).chunks +
+                               (on_device ? 0 : 2 * (threads + 1));
   const std::uint64_t part_bytes = budget_bytes / reading_divisor;
   const std::uint64_t chunk_bytes =
-      std::clamp(round_up(part_bytes / chunks, page_bytes()), chunk_floor_bytes,
-                 std::max(chunk_floor_bytes, max_chunk_bytes));
+      std::clamp(round_up(part_bytes / chunks, page_bytes()), floor_bytes,
+                 std::max(floor_bytes, chunk_ceiling_bytes(inputs, on_device)));
   const std::uint64_t large_bytes =
       format.traits().has_fixed_size ? 0 : std::max(part_bytes, 2 * chunk_bytes);
   SortMemory memory{};
-  memory.reading = reading_plan(format, chunk_bytes, threads);
+  memory.reading = reading_plan(format, chunk_bytes, threads, on_device);
   memory.reading.large_bytes = large_bytes;
   memory.reading_bytes = chunks * chunk_bytes + large_bytes + decoder_bytes;
   const std::uint64_t others = merging_bytes + memory.reading_bytes;
@@ -108,11 +136,12 @@ RunFormer::RunFormer(std::vector<Run> inputs, const PassRunner::Context& context
       context_(context),
       budget_(budget),
       totals_(totals),
+      operators_(context.format.reading_operators()),
+      on_device_(fits_device()),
       memory_(divide(inputs_, context.format.input(), context.threads, budget.bytes(),
                      merging_bytes_of(budget.bytes(), context.format.input(), context.options),
-                     load_bytes)),
+                     load_bytes, on_device_)),
       keys_(make_key_words(context.format.input().keys().layout())),
-      operators_(context.format.reading_operators()),
       order_{&context.format.input().keys(), OutputOrder::Kind::none} {
   const bool is_known = std::ranges::none_of(inputs_, &Run::is_stream);
   // A terminator may be added to each.
@@ -122,9 +151,23 @@ RunFormer::RunFormer(std::vector<Run> inputs, const PassRunner::Context& context
   budget.take(memory_.reading_bytes + charged_load_bytes_);
   io_ = std::ranges::all_of(inputs_, &Run::is_in_memory)
             ? "memory"
-            : choose_io(inputs_, context.options.io, true, memory_.load_bytes,
+            : choose_io(inputs_, context.options.io, !on_device_, memory_.load_bytes,
                         memory_.reading.chunk_bytes);
   limit_runs(std::max(context.options.parts, 1u));
+}
+
+bool RunFormer::suits_device(const MergeFormat& format, const Options& options) {
+  return format.input().traits().has_fixed_size && !format.reading_operators() &&
+         !options.query.limit;
+}
+
+// Returns whether a device sorts the records. Small budgets hold too few of its larger blocks.
+bool RunFormer::fits_device() const {
+  const RecordFormat& format = context_.format.input();
+  const std::uint64_t floor_bytes = chunk_floor_bytes(format);
+  return context_.backends.uses_cuda() && suits_device(context_.format, context_.options) &&
+         budget_.bytes() / reading_divisor >=
+             reading_plan(format, floor_bytes, context_.threads, true).chunks * floor_bytes;
 }
 
 // Sets how many runs the merges can take, and blocks so large that they are not more.
@@ -140,10 +183,36 @@ void RunFormer::limit_runs(std::size_t partitions) {
                                                                      : widest_pass_in_memory(bytes);
   // Blocks fill at least half of these bytes on average.
   memory_.block_bytes =
-      std::max(memory_.reading.chunk_bytes, 2 * memory_.load_bytes / memory_.max_runs);
+      on_device_ ? memory_.reading.unit_bytes
+                 : std::max(memory_.reading.chunk_bytes, 2 * memory_.load_bytes / memory_.max_runs);
+}
+
+// Makes the device ready, and pins the inputs if they are in memory. Leaves the blocks to the CPU
+// if no device holds one.
+void RunFormer::make_sorter() {
+  const PassPlan& reading = memory_.reading;
+  PassPlan plan = reading;
+  auto made = context_.backends.make(1,
+                                     {.encoding = &context_.format.input().keys(),
+                                      .unit_records = plan.unit_records,
+                                      .tokens = plan.tokens,
+                                      .threads = context_.threads,
+                                      .verify = context_.options.verify,
+                                      .unit_bytes = plan.unit_bytes,
+                                      .fingerprint = context_.fingerprint},
+                                     plan, context_.format.input().record_bytes());
+  on_device_ = context_.backends.uses_cuda() && plan.unit_records >= reading.chunk_records;
+  if (!on_device_) {
+    memory_.block_bytes = reading.chunk_bytes;
+    return;
+  }
+  memory_.block_bytes = plan.unit_records * context_.format.input().record_bytes();
+  sorter_ = std::move(made.front());
+  pinned_ = pin(*sorter_, inputs_, {});
 }
 
 void RunFormer::begin() {
+  if (on_device_) make_sorter();
   const bool keeps_all_equals = context_.options.query.on_equal == OnEqual::keep;
   const RecordFormat& format = context_.format.input();
   const bool is_sequential =
@@ -157,6 +226,7 @@ void RunFormer::begin() {
                                                : std::numeric_limits<std::uint64_t>::max(),
                      .output = order_,
                      .backend = nullptr,
+                     .sorter = sorter_.get(),
                      .writers = {},
                      .in_place = {},
                      .threads = context_.threads,
@@ -173,8 +243,8 @@ void RunFormer::begin() {
 std::vector<Run> RunFormer::next_load() {
   if (!formation_) begin();
   if (!pool_)
-    pool_.emplace(round_up(memory_.load_bytes + stream_margin_bytes, page_bytes()), 1, nullptr,
-                  BufferPool::Pages::huge);
+    pool_.emplace(round_up(memory_.load_bytes + stream_margin_bytes, page_bytes()), 1,
+                  sorter_ ? sorter_->pin_memory() : nullptr, BufferPool::Pages::huge);
   if (load_.bytes().empty()) load_ = pool_->lease();
   const FormedRuns formed =
       formation_->fill(load_.bytes().first(memory_.load_bytes), memory_.max_runs);
@@ -204,6 +274,7 @@ void RunFormer::end() {
   formation_->finish();
   records_ += formation_->records_left_out();
   formation_.reset();
+  sorter_.reset();
   at_end_ = true;
   for (const Run& input : inputs_) input.check_unchanged();
   budget_.give_back(memory_.reading_bytes);

@@ -39,13 +39,18 @@ class RunFormer {
   RunFormer(const RunFormer&) = delete;
   RunFormer& operator=(const RunFormer&) = delete;
 
+  // Returns whether a device can sort the records of such a sort. Records that the query leaves out
+  // are left out on the CPU, before the others are sorted.
+  static bool suits_device(const MergeFormat& format, const Options& options);
+
   const SortMemory& memory() const { return memory_; }
   // Return the bytes of the inputs, and of the records that do not fit in the load; 0 if unknown.
   std::uint64_t input_bytes() const { return input_bytes_; }
   std::uint64_t spilled_bytes() const {
     return input_bytes_ - std::min(input_bytes_, memory_.load_bytes);
   }
-  const char* io() const { return io_; }  // how the inputs are read; see Stats::io
+  const char* io() const { return io_; }           // how the inputs are read; see Stats::io
+  bool uses_device() const { return on_device_; }  // to sort the records
 
   // Sorts the next records, without those that the query drops whatever comes after them. Returns
   // runs of them, in the order of the input, at least one. The runs of the load before are gone
@@ -60,7 +65,9 @@ class RunFormer {
   void free_load();
 
  private:
+  bool fits_device() const;
   void limit_runs(std::size_t partitions);
+  void make_sorter();
   void begin();
   void end();
 
@@ -70,11 +77,14 @@ class RunFormer {
   PassTotals& totals_;
   std::uint64_t input_bytes_ = 0;
   std::uint64_t charged_load_bytes_;
+  PassOperators operators_;
+  bool on_device_;
   SortMemory memory_;
   const char* io_;
   std::unique_ptr<detail::KeyWords> keys_;
-  PassOperators operators_;
   OutputOrder order_;
+  std::vector<std::shared_ptr<void>> pinned_;  // inputs in memory
+  std::unique_ptr<Backend> sorter_;
   std::optional<BufferPool> pool_;
   std::optional<Pass> pass_;
   std::optional<RunFormation> formation_;

@@ -20,7 +20,9 @@ struct PlannedPass {
 
 struct Plan {
   bool sorts = false;  // the runs are inputs, of which sorted runs are formed first
-  std::uint64_t load_bytes = 0, block_bytes = 0;  // of a sort: in memory, and sorted in cache
+  // Bytes that a sort holds in memory, bytes that it sorts together, and the backend that does.
+  std::uint64_t load_bytes = 0, block_bytes = 0;
+  std::string sorter;
   bool is_copy = false;  // runs are copied one after another instead of merged
   std::size_t num_runs = 0;
   std::uint64_t input_bytes = 0;

@@ -71,9 +71,9 @@ class Rig {
     return result;
   }
 
-  // Returns a sorted run. If `values` is small, each key byte has one of few values; other bytes
-  // are random.
-  Bytes random_run(Random& random, std::uint64_t records, unsigned values) const {
+  // Returns records in any order. If `values` is small, each key byte has one of few values; other
+  // bytes are random.
+  Bytes random_records(Random& random, std::uint64_t records, unsigned values) const {
     static constexpr unsigned char few[] = {0x00, 0xff, 0x80, 0x7f, 0xf0};
     Bytes run(records * record_bytes());
     for (std::byte& byte : run) byte = static_cast<std::byte>(random());
@@ -82,7 +82,10 @@ class Rig {
         for (const KeyPiece& piece : encoding_.pieces())
           for (unsigned i = 0; i < piece.bytes; ++i)
             run[at + piece.offset + i] = std::byte{few[below(random, values)]};
-    return sorted(run);
+    return run;
+  }
+  Bytes random_run(Random& random, std::uint64_t records, unsigned values) const {
+    return sorted(random_records(random, records, values));
   }
 
   // Returns a unit of all records of `runs`, none of which is empty, in chunks cut at random. Some
@@ -119,20 +122,23 @@ class Rig {
     return sorted(all);
   }
 
-  // Returns true if the merge yields `expected` with matching fingerprints and leaves the rest of
-  // the output untouched.
+  // Return true if the merge or the sort yields `expected` with matching fingerprints and leaves
+  // the rest of the output untouched.
   bool merges_to(const WorkUnit& unit, const Bytes& expected) {
-    const Buffer output = this->output();
-    const auto bytes = output.bytes();
-    std::fill(bytes.begin(), bytes.end(), poison);
-    const MergedUnit merged = backend_->merge(unit, bytes.data());
-    const std::uint64_t fingerprint = portable_fingerprint(expected, record_bytes());
-    const bool looked =
-        merged.proof && merged.proof->read == fingerprint && merged.proof->written == fingerprint;
-    return (looked || unit.records == 0) && unit.records * record_bytes() == expected.size() &&
-           std::equal(expected.begin(), expected.end(), bytes.begin()) &&
-           std::all_of(bytes.begin() + static_cast<std::ptrdiff_t>(expected.size()), bytes.end(),
-                       [](std::byte byte) { return byte == poison; });
+    return yields(unit, expected, [&](std::byte* output, std::uint64_t fingerprint) {
+      const MergedUnit merged = backend_->merge(unit, output);
+      return merged.proof && merged.proof->read == fingerprint &&
+             merged.proof->written == fingerprint;
+    });
+  }
+  bool sorts_to(const WorkUnit& unit, const Bytes& expected) {
+    return yields(unit, expected, [&](std::byte* output, std::uint64_t fingerprint) {
+      return backend_->sort(unit, output) == fingerprint;
+    });
+  }
+
+  bool sorts(const std::vector<Bytes>& records, Random& random) {
+    return sorts_to(unit_of(records, random), expected(records));
   }
 
   bool merges(const std::vector<Bytes>& runs, Random& random) {
@@ -140,6 +146,18 @@ class Rig {
   }
 
  private:
+  template <class Run>
+  bool yields(const WorkUnit& unit, const Bytes& expected, Run run) {
+    const Buffer output = this->output();
+    const auto bytes = output.bytes();
+    std::fill(bytes.begin(), bytes.end(), poison);
+    const bool looked = run(bytes.data(), portable_fingerprint(expected, record_bytes()));
+    return (looked || unit.records == 0) && unit.records * record_bytes() == expected.size() &&
+           std::equal(expected.begin(), expected.end(), bytes.begin()) &&
+           std::all_of(bytes.begin() + static_cast<std::ptrdiff_t>(expected.size()), bytes.end(),
+                       [](std::byte byte) { return byte == poison; });
+  }
+
   Schema schema_;
   KeyEncoding encoding_;
   std::uint64_t chunk_records_;
@@ -342,6 +360,93 @@ TEST_CASE("the CUDA backend merges runs of every distribution", "[gpu]") {
     runs.push_back(growing_run(random, records, 0, 3));
   }
   CHECK(rig.merges(runs, random));
+}
+
+TEST_CASE("the CUDA backend sorts records of every kind", "[gpu][sort]") {
+  Random random(14);
+  for (const Kind& kind : kinds) {
+    const std::uint64_t record_bytes = Schema::parse(kind.schema).record_bytes;
+    const std::uint64_t unit_records = 600'000 / record_bytes + 2'000;
+    Rig rig(kind.schema, kind.keys, {unit_records, unit_records / 4 + 2, 1'000});
+    for (const unsigned values : {1u, 2u, 5u, 256u})
+      for (const std::uint64_t records : {std::uint64_t{1}, std::uint64_t{2}, unit_records}) {
+        CAPTURE(kind.schema, kind.keys, values, records);
+        CHECK(rig.sorts({rig.random_records(random, records, values)}, random));
+      }
+  }
+}
+
+TEST_CASE("the CUDA backend sorts small units of every kind", "[gpu][sanitize][sort]") {
+  Random random(15);
+  for (const Kind& kind : kinds) {
+    Rig rig(kind.schema, kind.keys, {2'000, 700, 400});
+    for (const unsigned values : {1u, 2u, 256u})
+      for (const std::uint64_t files : {1u, 2u, 5u}) {
+        std::vector<Bytes> inputs;
+        for (std::uint64_t file = 0; file < files; ++file)
+          inputs.push_back(rig.random_records(random, 1 + below(random, 2'000 / files), values));
+        CAPTURE(kind.schema, kind.keys, values, files);
+        CHECK(rig.sorts(inputs, random));
+      }
+    CHECK(rig.sorts({}, random));
+  }
+}
+
+TEST_CASE("the CUDA backend sorts keys of every distribution", "[gpu][sort]") {
+  constexpr std::uint64_t records = 3'000'000;
+  Rig rig("key:u64,id:u64", "key", {records, 1'000'000, 20});
+  Random random(16);
+  Bytes input;
+  SECTION("all equal, the greatest key there is") {
+    input = growing_run(random, records, ~0ull, 1);
+  }
+  SECTION("sorted") {
+    input = growing_run(random, records, 0, 1'000);
+  }
+  SECTION("descending") {
+    input = growing_run(random, records, 0, 1'000);
+    for (std::uint64_t i = 0; i < records / 2; ++i)
+      std::swap_ranges(&input[16 * i], &input[16 * i] + 16, &input[16 * (records - 1 - i)]);
+  }
+  SECTION("half of them equal") {
+    input = rig.random_records(random, records, 256);
+    for (std::uint64_t i = 0; i < records; i += 2) std::memset(&input[16 * i], 7, 8);
+  }
+  SECTION("small numbers") {
+    input = rig.random_records(random, records, 256);
+    for (std::uint64_t i = 0; i < records; ++i) std::memset(&input[16 * i + 2], 0, 6);
+  }
+  SECTION("one bit") {
+    input = growing_run(random, records, 0, 1);
+    for (std::uint64_t i = 0; i < records; ++i)
+      input[16 * i + 7] = static_cast<std::byte>(random() % 2 << 7);
+  }
+  CHECK(rig.sorts({input}, random));
+}
+
+TEST_CASE("one CUDA backend sorts many units at once", "[gpu][sanitize][sort]") {
+  constexpr unsigned tokens = 3, callers = 6;
+  Rig rig("a:u16,b:u64,c:bytes3", "b,a", {5'000, 2'000, 100, tokens});
+  Random random(17);
+  std::vector<WorkUnit> work;
+  std::vector<Bytes> expected;
+  for (unsigned i = 0; i < callers; ++i) {
+    const std::vector<Bytes> records{rig.random_records(random, 5'000 - i, i % 2 ? 3 : 256)};
+    work.push_back(rig.unit_of(records, random));
+    expected.push_back(rig.expected(records));
+  }
+  std::atomic<unsigned> wrong = 0;
+  {
+    std::vector<std::jthread> threads;
+    for (unsigned caller = 0; caller < callers; ++caller)
+      threads.emplace_back([&, caller] {
+        for (unsigned i = 0; i < 2 * callers; ++i) {
+          const unsigned which = (caller + i) % callers;
+          wrong += !rig.sorts_to(work[which], expected[which]);
+        }
+      });
+  }
+  CHECK(wrong == 0);
 }
 
 TEST_CASE("the CUDA backend names the first record that is out of order",

@@ -1,5 +1,5 @@
 // Emulates the backend's kernels on the host, as far as their results are visible in a unit. The
-// merge of keys does nothing; the gather sorts its records instead.
+// merge and the sort of keys do nothing; the gather sorts its records instead.
 #include <algorithm>
 #include <cstring>
 #include <map>
@@ -70,21 +70,36 @@ void see_disorder(Count* out_of_order, Count record) {
   *out_of_order = std::min(*out_of_order, record);
 }
 
+void add_records(Unit& unit, const StagedSegment* segments, Count count, Count records,
+                 const LocatedLess<1>& less) {
+  unit = {};
+  unit.layout = less.layout;
+  for (Count s = 0; s < count; ++s)
+    for (Count i = segments[s].first_record; i < end_of(segments, count, s, records); ++i) {
+      unit.records.push_back(less.staging + segments[s].locator +
+                             (i - segments[s].first_record) * less.layout.record_bytes);
+      check_on_device(unit.records.back(), less.layout.record_bytes, "a staged record");
+    }
+}
+
 Work encode_work(const Arguments& given, Unit& unit) {
   return [&unit, segments = given.get<const StagedSegment*>(0), count = given.get<Count>(1),
           records = given.get<Count>(2), less = given.get<LocatedLess<1>>(3),
           out_of_order = given.get<Count*>(5)] {
-    unit = {};
-    unit.layout = less.layout;
+    add_records(unit, segments, count, records, less);
     for (Count s = 0; s < count; ++s)
-      for (Count i = segments[s].first_record; i < end_of(segments, count, s, records); ++i) {
-        unit.records.push_back(less.staging + segments[s].locator +
-                               (i - segments[s].first_record) * less.layout.record_bytes);
-        check_on_device(unit.records.back(), less.layout.record_bytes, "a staged record");
-        if (i != segments[s].first_record &&
-            record_less(less.layout, unit.records[i], unit.records[i - 1]))
+      for (Count i = segments[s].first_record + 1; i < end_of(segments, count, s, records); ++i)
+        if (record_less(less.layout, unit.records[i], unit.records[i - 1]))
           see_disorder(out_of_order, i);
-      }
+  };
+}
+
+Work encode_unsorted_work(const Arguments& given, Unit& unit) {
+  return [&unit, segments = given.get<const StagedSegment*>(0), count = given.get<Count>(1),
+          records = given.get<Count>(2), less = given.get<LocatedLess<1>>(3),
+          found = given.get<Found*>(5)] {
+    add_records(unit, segments, count, records, less);
+    std::ranges::fill(found->differing, ~Count{0});
   };
 }
 
@@ -400,6 +415,7 @@ Work emulation(Kernels how, const std::string& kernel, void** arguments, cudaStr
   if (is("verify_text")) return verify_text_work(given);
   if (is("fingerprint_outgoing")) return fingerprint_outgoing_work(given);
   if (is("encode_records")) return encode_work(given, unit);
+  if (is("encode_unsorted")) return encode_unsorted_work(given, unit);
   if (is("place_entries")) return place_work(given, unit);
   if (is("gather_text")) return gather_text_work(given, unit);
   if (is("gather_fields")) return gather_fields_work(given);

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "corank/merge.hpp"
+#include "corank/sort.hpp"
 #include "support/catch.hpp"
 #include "support/support.hpp"
 
@@ -34,6 +35,7 @@ struct Kind {
   const char* where = "";
   const char* select = "";
   std::uint64_t memory_bytes = 320 << 10;
+  bool sorts = false;  // the runs are unsorted
 };
 
 constexpr Kind kinds[] = {
@@ -64,6 +66,20 @@ constexpr Kind kinds[] = {
      .schema = nullptr,
      .operation = OnEqual::unite,
      .memory_bytes = 1 << 20},
+    {.name = "unsorted records",
+     .schema = "a:u32,p:bytes20",
+     .memory_bytes = 16 << 20,
+     .sorts = true},
+    {.name = "first of unsorted records with long keys",
+     .schema = "a:bytes40,p:u64",
+     .on_equal = "first",
+     .memory_bytes = 16 << 20,
+     .sorts = true},
+    {.name = "unsorted records in memory",
+     .schema = "a:u64be,p:u64",
+     .in_memory = true,
+     .memory_bytes = 16 << 20,
+     .sorts = true},
 };
 
 // Errors that calls fail with. Only the first one, out of memory, makes the backend try smaller
@@ -142,9 +158,9 @@ class Scene {
     options.query.overflow = Overflow::wrap;
   }
   Bytes records_of_run(int run, Random& random) {
-    return stably_sorted(options.record, {{0}},
-                         random_records(options.record, 60'000 / options.record.record_bytes,
-                                        run == 0 ? Values::few : Values::any, random));
+    const Bytes records = random_records(options.record, 60'000 / options.record.record_bytes,
+                                         run == 0 ? Values::few : Values::any, random);
+    return kind_.sorts ? records : stably_sorted(options.record, {{0}}, records);
   }
   Bytes lines_of_run(Random& random) {
     std::vector<std::string> lines(4'000);
@@ -158,7 +174,14 @@ class Scene {
   }
 
   Stats merge_it() {
-    if (!kind_.in_memory) return merge(paths_, folder_ / "output", options);
+    if (!kind_.in_memory)
+      return kind_.sorts ? sort(paths_, folder_ / "output", options)
+                         : merge(paths_, folder_ / "output", options);
+    if (kind_.sorts) {
+      in_memory_.clear();
+      for (const Bytes& run : runs_) in_memory_.insert(in_memory_.end(), run.begin(), run.end());
+      return sort(in_memory_, options);
+    }
     const std::vector<std::span<const std::byte>> spans(runs_.begin(), runs_.end());
     in_memory_.assign(4 * runs_.front().size(), std::byte{0});
     return merge(spans, in_memory_, options);
@@ -205,7 +228,7 @@ TEST_CASE("units are merged on a device that is made up") {
     const Scene::Result result = scene.merge_with({});
     check_is_right(result);
     CHECK(result.stats.backend == "cuda");
-    CHECK(result.stats.units > 4);
+    CHECK(result.stats.units > (kind.sorts ? 0 : 4));
     CHECK(result.stats.units_redone_on_cpu == 0);
     CHECK(result.stats.device_fault == "");
   }

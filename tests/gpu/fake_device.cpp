@@ -9,6 +9,7 @@
 
 #include "backend/cpu_backend.hpp"
 #include "corank/merge.hpp"
+#include "corank/sort.hpp"
 #include "format/key_order.hpp"
 #include "kernels/backend/cuda_backend.hpp"
 #include "kernels/backend/link.hpp"
@@ -21,11 +22,12 @@ using namespace corank::test;
 
 namespace {
 
-enum Call { make, pin_pool, pin_run, merge_unit, calls };
+enum Call { make, pin_pool, pin_run, merge_unit, sort_unit, calls };
 constexpr int fake_devices = 3;
 
 struct Fake {
-  std::int64_t calls_before[calls] = {-1, -1, -1, -1};  // index of the failing call; negative: none
+  // Index of the failing call; negative: none.
+  std::int64_t calls_before[calls] = {-1, -1, -1, -1, -1};
   bool out_of_memory = false;
   bool lasting = false;                    // all later calls fail as well
   std::optional<int> failing_device = {};  // whose calls count; without a value, all devices' do
@@ -39,7 +41,7 @@ struct Fake {
   std::atomic<std::uint64_t> max_unit = 0;
 
   void call(Call kind, int device) {
-    if (kind == merge_unit) ++units_of[device];
+    if (kind == merge_unit || kind == sort_unit) ++units_of[device];
     if (failing_device && device != *failing_device) return;
     const std::int64_t number = seen[kind]++;
     if (!lost && number != calls_before[kind]) return;
@@ -83,6 +85,23 @@ class FakeDevice final : public Backend {
       throw DeviceError("fake: out of order", false);
     result.proof = proof;
     return result;
+  }
+  std::optional<std::uint64_t> sort(const WorkUnit& unit, std::byte* output) override {
+    const std::span sorted(output, unit.bytes);
+    std::memset(output, 0x5a, sorted.size());
+    fake->call(sort_unit, device_);
+    std::vector<const std::byte*> records;
+    for (const Segment& segment : unit.segments)
+      for (std::uint64_t i = 0; i < segment.count; ++i)
+        records.push_back(segment.chunk->records() +
+                          (segment.first + i) * encoding_.record_bytes());
+    std::ranges::stable_sort(records, [&](const std::byte* a, const std::byte* b) {
+      return record_less(encoding_.layout(), a, b);
+    });
+    for (const std::byte* record : records)
+      output = std::copy_n(record, encoding_.record_bytes(), output);
+    if (fake->harm) fake->harm(unit, sorted);
+    return portable_fingerprint(sorted, encoding_.record_bytes());
   }
   bool verifies() const override { return verify_; }
   PinMemory pin_memory() override {
@@ -191,6 +210,25 @@ struct Data {
     CHECK((output == expected));
     return stats;
   }
+  Stats sorted(Fake& wanted) {
+    fake = &wanted;
+    Options of_sort = options;
+    of_sort.memory_bytes = 16 << 20;
+    const TemporaryFolder unsorted;
+    std::vector<std::filesystem::path> inputs;
+    Bytes all;
+    for (const std::size_t half : {0, 1}) {
+      Bytes bytes;
+      for (std::size_t run = half; run < runs.size(); run += 2)
+        bytes.insert(bytes.end(), runs[run].begin(), runs[run].end());
+      inputs.push_back(unsorted / std::to_string(half));
+      write_file(inputs.back(), bytes);
+      all.insert(all.end(), bytes.begin(), bytes.end());
+    }
+    const Stats stats = sort(inputs, unsorted / "output", of_sort);
+    CHECK((read_file(unsorted / "output") == stably_sorted(schema, {{0}}, all)));
+    return stats;
+  }
   Stats into_parts(Fake& wanted) {
     fake = &wanted;
     Options of_parts = options;
@@ -229,8 +267,8 @@ LinkRates measure_link(int) {
 TEST_CASE("whatever a device fails at, the output is the same") {
   Data data;
   using Way = Stats (Data::*)(Fake&);
-  for (const Way way :
-       {&Data::into_file, &Data::into_memory, &Data::into_parts, &Data::of_first, &Data::of_lines})
+  for (const Way way : {&Data::into_file, &Data::into_memory, &Data::into_parts, &Data::of_first,
+                        &Data::of_lines, &Data::sorted})
     for (int call = 0; call < calls; ++call)
       for (const bool out_of_memory : {false, true})
         for (const bool lasting : {false, true})
@@ -244,16 +282,19 @@ TEST_CASE("whatever a device fails at, the output is the same") {
             if (wanted.seen[call] <= number) {  // the failing call was never made
               CHECK(stats.device_fault.empty());
               CHECK(stats.units_redone_on_cpu == 0);
+              const bool sorts = way == &Data::sorted;
               const bool made = call == make || call == merge_unit ||
-                                (call == pin_run) == (way == &Data::into_memory);
+                                (call == sort_unit && sorts) ||
+                                (call == pin_run && (sorts || way == &Data::into_memory)) ||
+                                (call == pin_pool && way != &Data::into_memory);
               CHECK((number > 0 || !made));
               break;
             }
             CHECK_FALSE(stats.device_fault.empty());
             CHECK(stats.verified);
-            if (call == merge_unit && out_of_memory && !lasting)
-              CHECK(stats.units_redone_on_cpu == 1);
-            if (call == merge_unit) CHECK(stats.units_redone_on_cpu > 0);
+            const bool redone = call == merge_unit || call == sort_unit;
+            if (redone && out_of_memory && !lasting) CHECK(stats.units_redone_on_cpu == 1);
+            if (redone) CHECK(stats.units_redone_on_cpu > 0);
             if (call == make && !out_of_memory) CHECK(stats.backend == "cpu");
           }
 }
@@ -372,6 +413,40 @@ TEST_CASE("disorder is no failure of the device") {
   Fake clean;
   fake = &clean;
   CHECK_THROWS_AS(merge(data.paths, data.folder / "output", data.options), OutOfOrder);
+}
+
+TEST_CASE("what a device has sorted is held against all that was read") {
+  Data data;
+  Fake clean;
+  CHECK(data.sorted(clean).units_redone_on_cpu == 0);
+  CHECK(clean.seen[sort_unit] > 3);
+  Fake harmful;
+  harmful.harm = [](const WorkUnit&, std::span<std::byte> records) {
+    records.back() ^= std::byte{1};
+  };
+  CHECK_THROWS_AS(data.sorted(harmful), Corrupted);
+}
+
+TEST_CASE("the CPU forms runs of sorts that leave records out or have little memory") {
+  Data data;
+  Fake wanted;
+  data.options.query.where = parse_where("a >= 0");
+  data.sorted(wanted);
+  CHECK(wanted.seen[sort_unit] == 0);
+  CHECK(wanted.seen[merge_unit] > 0);
+  data.options.query = {};
+  fake = &wanted;
+  data.options.memory_bytes = 8 << 20;
+  sort(data.paths, data.folder / "output", data.options);
+  CHECK((read_file(data.folder / "output") == data.expected));
+  CHECK(wanted.seen[sort_unit] == 0);
+  const auto sorts_on = [&](const std::string& backend) {
+    const std::string text = explain_sort(data.paths, data.folder / "output", data.options);
+    return text.find("  sort       " + backend + ", blocks of") != std::string::npos;
+  };
+  CHECK(sorts_on("cpu"));
+  data.options.memory_bytes = 16 << 20;
+  CHECK(sorts_on("cuda"));
 }
 
 TEST_CASE("what a device finds of its units is held against all that was read") {
