@@ -12,8 +12,8 @@
 
 #include "corank/error.hpp"
 #include "format/key_order.hpp"
+#include "format/key_words.hpp"
 #include "merge/parallel_merger.hpp"
-#include "merge/prefix_keys.hpp"
 #include "ops/unit_operators.hpp"
 
 namespace corank {
@@ -31,65 +31,6 @@ const std::byte* record_at(const Segment& segment, std::uint64_t index,
                            std::uint32_t record_bytes) {
   return segment.chunk->records() + (segment.first + index) * record_bytes;
 }
-
-// Reads the key words of fixed-size records: those of the key prefix, then each piece of the tail
-// as a word.
-class LayoutWords final : public detail::KeyWords {
- public:
-  explicit LayoutWords(const KeyLayout& layout) : layout_(layout), two_words_(two_words(layout)) {
-    assert(layout.pieces_count != 0);
-    for (std::uint32_t p = 0; p < layout.pieces_count; ++p) {
-      const bool tail = p >= layout.prefix_pieces;
-      if (p == 0 || tail || layout.pieces[p].word != layout.pieces[p - 1].word)
-        first_pieces_.push_back(p);
-      pieces_.push_back(layout.pieces[p]);
-      pieces_.back().word = 0;
-    }
-    first_pieces_.push_back(layout.pieces_count);
-  }
-
-  std::uint32_t record_bytes() const override { return layout_.record_bytes; }
-  std::uint32_t words() const override {
-    return static_cast<std::uint32_t>(first_pieces_.size() - 1);
-  }
-
-  void read(std::uint32_t word, const std::byte* records, std::size_t count,
-            std::uint64_t* to) const override {
-    encode_keys(layout(word), records, count, reinterpret_cast<Key<1>*>(to));
-  }
-
-  void gather(std::uint32_t word, std::span<const std::byte* const> records,
-              std::uint64_t* to) const override {
-    encode_keys(layout(word), records, reinterpret_cast<Key<1>*>(to));
-  }
-
-  bool less(const std::byte* a, const std::byte* b) const override {
-    return record_less(layout_, a, b);
-  }
-
-  std::optional<bool> ascend(const std::byte* before, const std::byte* records,
-                             std::size_t count) const override {
-    if (!two_words_) return std::nullopt;
-    return two_words_->ascend(before, records, count, layout_.record_bytes);
-  }
-
-  std::optional<detail::SingleWordKey> single_word_key() const override {
-    return pieces_.size() == 1 ? first_word(layout_) : std::nullopt;
-  }
-
-  // Returns a layout that reads the key's word `word` alone.
-  KeyLayout layout(std::uint32_t word) const {
-    assert(word < words());
-    const std::uint32_t count = first_pieces_[word + 1] - first_pieces_[word];
-    return {pieces_.data() + first_pieces_[word], count, count, layout_.record_bytes};
-  }
-
- private:
-  KeyLayout layout_;
-  std::vector<KeyPiece> pieces_;
-  std::vector<std::uint32_t> first_pieces_;  // first piece of each word, then the end
-  std::optional<TwoWords> two_words_;
-};
 
 class CpuBackend final : public Backend {
  public:
@@ -168,11 +109,6 @@ class CpuBackend final : public Backend {
 };
 
 }  // namespace
-
-std::unique_ptr<detail::KeyWords> make_key_words(const KeyLayout& layout) {
-  if (layout.text) return std::make_unique<TextWords>(*layout.text);
-  return std::make_unique<LayoutWords>(layout);
-}
 
 std::unique_ptr<Backend> make_cpu_backend(const BackendConfig& config) {
   return std::make_unique<CpuBackend>(config);

@@ -82,8 +82,8 @@ void ChunkFilter::copy(const Chunk& chunk) {
     used += batches_[batch].records;
   }
   if (used != 0) {
-    open_->in_place = layout_.text ? reinterpret_cast<const std::byte*>(open_->refs.data())
-                                   : open_->records.get();
+    open_->in_place = open_->refs.empty() ? open_->records.get()
+                                          : reinterpret_cast<const std::byte*>(open_->refs.data());
     if (pass_.fingerprint)
       copied =
           rows_fingerprint(pass_.fingerprint, layout_,
@@ -97,15 +97,8 @@ void ChunkFilter::copy(const std::byte* rows, RowIndices which) {
   if (which.empty()) return;
   std::byte* at = open_->records.get() + open_->bytes;
   std::byte* const limit = open_->records.get() + open_->room_bytes;
-  std::byte* const end = copy_records(layout_, rows, which, at, limit, false);
-  if (layout_.text)
-    for (const std::uint16_t i : which) {
-      const PrefixRef& ref = reinterpret_cast<const PrefixRef*>(rows)[i];
-      const std::uint64_t bytes = record_bytes(*layout_.text, ref);
-      open_->refs.push_back(make_entry(ref.word, at, bytes));
-      at += bytes;
-    }
-  assert(end <= limit && (!layout_.text || at == end));
+  std::byte* const end = copy_rows(layout_, rows, which, at, limit, open_->refs);
+  assert(end <= limit);
   open_->count += which.size();
   open_->bytes = static_cast<std::uint64_t>(end - open_->records.get());
 }

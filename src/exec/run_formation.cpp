@@ -206,12 +206,13 @@ bool RunFormation::sort_by_backend(Block& block) {
 }
 
 const std::byte* RunFormation::first_of(const SortedBlock& block) const {
-  return keys_.text() ? reinterpret_cast<const std::byte*>(&block.first_ref) : block.bytes.data();
+  return keys_.are_refs() ? reinterpret_cast<const std::byte*>(&block.first_ref)
+                          : block.bytes.data();
 }
 
 const std::byte* RunFormation::last_of(const SortedBlock& block) const {
-  return keys_.text() ? reinterpret_cast<const std::byte*>(&block.last_ref)
-                      : block.bytes.data() + block.bytes.size() - keys_.record_bytes();
+  return keys_.are_refs() ? reinterpret_cast<const std::byte*>(&block.last_ref)
+                          : block.bytes.data() + block.bytes.size() - keys_.record_bytes();
 }
 
 }  // namespace corank

@@ -238,4 +238,10 @@ std::uint64_t first_descent(const KeyLayout& layout, const std::byte* records, s
   return count;
 }
 
+std::optional<char> end_of_bytewise(const KeyLayout& layout) {
+  if (!layout.text || layout.text->kind != TextKind::lines || !layout.text->whole_line())
+    return std::nullopt;
+  return layout.text->terminator;
+}
+
 }  // namespace corank

@@ -25,6 +25,10 @@ struct TwoWords {
 };
 std::optional<TwoWords> two_words(const KeyLayout& layout);
 
+// Returns the byte that ends each record and occurs nowhere else, if the order of records is that
+// of their bytes; else nothing.
+std::optional<char> end_of_bytewise(const KeyLayout& layout);
+
 // Result of comparing records to their predecessors by the first words of their keys.
 struct Neighbours {
   bool descend = false;  // some word is less than its predecessor

@@ -108,6 +108,20 @@ std::byte* copy_records(const KeyLayout& layout, const std::byte* rows, RowIndic
   return to;
 }
 
+std::byte* copy_rows(const KeyLayout& layout, const std::byte* rows, RowIndices which,
+                     std::byte* to, const std::byte* limit, std::vector<PrefixRef>& refs) {
+  std::byte* const end = copy_records(layout, rows, which, to, limit, false);
+  if (!layout.text) return end;
+  for (const std::uint16_t i : which) {
+    const PrefixRef& ref = reinterpret_cast<const PrefixRef*>(rows)[i];
+    const std::uint64_t bytes = record_bytes(*layout.text, ref);
+    refs.push_back(make_entry(ref.word, to, bytes));
+    to += bytes;
+  }
+  assert(to == end);
+  return end;
+}
+
 LeadingWords leading_words(const KeyLayout& layout, const std::byte* row) {
   if (!layout.text) return {encode<max_key_words>(layout, row), !layout.has_tail()};
   const auto record = bytes_of(layout, row, 1);

@@ -15,6 +15,16 @@ namespace corank {
 // Max rows of a batch: few enough to stay in L1 for a second pass over them.
 inline constexpr std::uint64_t max_batch_rows = 256;
 
+// Calls on_records(bytes, record_bytes) or on_refs(layout, refs) with contiguous rows, according to
+// their kind, and returns the result.
+template <class OnRecords, class OnRefs>
+auto visit_rows(const KeyLayout& layout, const std::byte* rows, std::uint64_t count,
+                OnRecords on_records, OnRefs on_refs) {
+  if (layout.text)
+    return on_refs(*layout.text, std::span(reinterpret_cast<const PrefixRef*>(rows), count));
+  return on_records(std::span(rows, count * layout.record_bytes), layout.record_bytes);
+}
+
 // Finds the rows of contiguous records, a batch at a time. A view, valid while the records and the
 // layout are.
 class RowReader {
@@ -106,6 +116,11 @@ void for_spans(const KeyLayout& layout, const std::byte* rows, RowIndices which,
 // `is_in_place` tells that of prefix references.
 std::byte* copy_records(const KeyLayout& layout, const std::byte* rows, RowIndices which,
                         std::byte* to, const std::byte* limit, bool is_in_place);
+
+// Copies the records of rows as copy_records() does, to other memory than theirs. If the rows are
+// prefix references, appends those to the copies to `refs`.
+std::byte* copy_rows(const KeyLayout& layout, const std::byte* rows, RowIndices which,
+                     std::byte* to, const std::byte* limit, std::vector<PrefixRef>& refs);
 
 // First words of a key.
 struct LeadingWords {

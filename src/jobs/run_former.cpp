@@ -6,8 +6,8 @@
 #include <cassert>
 #include <limits>
 
-#include "backend/cpu_backend.hpp"
 #include "corank/error.hpp"
+#include "format/key_words.hpp"
 #include "run/chunk_producer.hpp"
 #include "run/run_io.hpp"
 #include "util/math.hpp"

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "corank/algorithm/co_rank.hpp"
+#include "format/key_words.hpp"
 #include "util/parallel_for.hpp"
 
 namespace corank {
@@ -52,11 +53,9 @@ class RunCutter {
 
   // Returns the bytes of the merged records before the cut.
   std::uint64_t offset(const Cut& at) const {
-    const TextLayout* const text = keys_.text();
-    if (!text) return at.rank * record_bytes();
     std::uint64_t bytes = 0;
     for (std::size_t r = 0; r < runs_.size(); ++r)
-      if (at.position[r] != 0) bytes += bytes_of(*text, runs_[r].records, at.position[r]).size();
+      if (at.position[r] != 0) bytes += bytes_of(keys_, runs_[r].records, at.position[r]).size();
     return bytes;
   }
 

@@ -18,10 +18,10 @@
 #include <vector>
 
 #include "format/gather.hpp"
+#include "format/key_words.hpp"
 #include "merge/front_merge.hpp"
 #include "merge/merged_records.hpp"
 #include "merge/nontemporal_copy.hpp"
-#include "merge/prefix_keys.hpp"
 #include "merge/record_sort.hpp"
 #include "merge/row_span.hpp"
 #include "merge/word_merger.hpp"
@@ -38,7 +38,7 @@ class PrefixMerger {
   PrefixMerger(const detail::KeyWords& keys, const WordKernel& kernel, bool streams)
       : keys_(keys),
         single_word_key_(keys.single_word_key()),
-        text_(dynamic_cast<const TextWords*>(&keys)),
+        refs_(dynamic_cast<const RefWords*>(&keys)),
         streams_(streams && streaming_overlaps()),
         kernel_(kernel),
         merger_(kernel),
@@ -67,7 +67,7 @@ class PrefixMerger {
   bool merge(std::span<const SortedSpan> block, std::uint64_t records, std::byte*& out,
              const std::byte* end, RefBatch* refs, Visit visit) {
     assert(records != 0);
-    assert(text_ || !refs);
+    assert(refs_ || !refs);
     merger_.reset(records, block.size());
     choose_word(block);
     if (!read_block(block, visit)) return false;
@@ -78,8 +78,8 @@ class PrefixMerger {
       assert(!ordered || has_taken_all(block));
       return ordered;
     }
-    if (text_) {
-      GatherWriter writer(*text_->text(), out, end);
+    if (refs_) {
+      GatherWriter writer(refs_->layout(), out, end);
       const bool ordered = emit_records<sizeof(PrefixRef)>(merger_.merge(), writer);
       out = writer.position();
       assert(!ordered || (out <= end && has_taken_all(block)));
@@ -130,7 +130,7 @@ class PrefixMerger {
     // records visit() comes first, since its sequential reads are then faster.
     const bool visits_first = keys_.record_bytes() > line_bytes;
     may_tie_ = packing_.shift != 0 || !keys_.is_last(word_);
-    checks_ties_later_ = ties_stayed_ && !text_ && !keys_.is_last(word_) &&
+    checks_ties_later_ = ties_stayed_ && !refs_ && !keys_.is_last(word_) &&
                          keys_.record_bytes() <= NontemporalWriter::window_bytes;
     for (std::size_t run = 0; run < block.size(); ++run) {
       prefetch_ahead(block, run, keys_.record_bytes());
@@ -154,7 +154,7 @@ class PrefixMerger {
   // Returns whether all records have the same words before word_. Ascending prefixes need no check:
   // the block's min and max share these bytes, so all prefixes between them do, too.
   bool share_words(const SortedSpan& span) const {
-    return (span.words_ascend && text_->in_entry(word_)) ||
+    return (span.words_ascend && refs_->in_entry(word_)) ||
            keys_.share_words(word_, span.records, span.count, shared_);
   }
 
@@ -191,12 +191,12 @@ class PrefixMerger {
   bool read(const SortedSpan& span, std::uint32_t word, const Packing& packing, std::uint64_t run,
             bool later, Place place) const {
     Order order{};
-    const bool of_entries = word == 0 && keys_.text();
+    const bool of_entries = word == 0 && keys_.are_refs();
     const bool reads_packed = single_word_key_ || of_entries;
     const std::uint64_t record_bytes = keys_.record_bytes();
     // Long records are fetched by visit(), and records behind prefix references by their reader;
     // neither is prefetched here.
-    const std::uint64_t fetched_ahead = record_bytes > line_bytes || (text_ && !of_entries)
+    const std::uint64_t fetched_ahead = record_bytes > line_bytes || (refs_ && !of_entries)
                                             ? span.count
                                             : sequential_prefetch_bytes / record_bytes;
     for (std::uint64_t first = 0; first < span.count; first += batch) {
@@ -248,7 +248,7 @@ class PrefixMerger {
     if (single_word_key_)
       return kernel_.ascend(records + single_word_key_->offset, keys_.record_bytes(), count,
                             single_word_key_->big_endian, single_word_key_->flip ^ sign_bit);
-    if (!text_) {
+    if (!refs_) {
       std::array<std::uint64_t, batch_words> words, next_words;
       const auto order_by = [&](std::uint64_t* to, const std::uint64_t* ties, unsigned tie_shift) {
         keys_.read(word, records, count, to);
@@ -406,7 +406,7 @@ class PrefixMerger {
 
   const detail::KeyWords& keys_;
   const std::optional<detail::SingleWordKey> single_word_key_;
-  const TextWords* const text_;
+  const RefWords* const refs_;
   const bool streams_;
   const WordKernel& kernel_;
   WordMerger merger_;

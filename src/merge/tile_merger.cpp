@@ -5,6 +5,7 @@
 #include <cstring>
 #include <vector>
 
+#include "format/key_words.hpp"
 #include "merge/block_partitioner.hpp"
 #include "merge/nontemporal_copy.hpp"
 #include "merge/prefix_merger.hpp"
@@ -47,13 +48,12 @@ class FormatMerger final : public TileMerger {
                                      TileSink* sink, FingerprintSum sum) override {
     sink_ = sink;
     refs_.reset();
-    if (sink && keys_.text()) refs_.emplace(*sink);
+    if (sink && keys_.are_refs()) refs_.emplace(*sink);
     sum_ = sum;
     fingerprint_ = 0;
     end_ = out;
-    if (const TextLayout* const text = keys_.text())
-      for (const SortedSpan& span : spans)
-        if (span.count != 0) end_ += bytes_of(*text, span.records, span.count).size();
+    for (const SortedSpan& span : spans)
+      if (span.count != 0) end_ += bytes_of(keys_, span.records, span.count).size();
     const bool ordered = merge_clusters(spans, out);
     end_of_streams();
     if (!ordered) return std::nullopt;
@@ -90,7 +90,7 @@ class FormatMerger final : public TileMerger {
       }
       if (!merge_cluster(out)) return false;
     }
-    assert(refs_ || !keys_.text() || out == end_);
+    assert(sink_ || out == end_);
     return true;
   }
 
@@ -174,7 +174,7 @@ class FormatMerger final : public TileMerger {
       add_fingerprints(span.records, span.count);
     };
     if (!format_.merge(block_, records, out, end_, refs_ ? &*refs_ : nullptr, visit)) return false;
-    assert(keys_.text() || out == begin + records * keys_.record_bytes());
+    assert(keys_.are_refs() || out == begin + records * keys_.record_bytes());
     pass_on(begin, out);
     return true;
   }
@@ -219,8 +219,8 @@ class FormatMerger final : public TileMerger {
       std::byte* const begin = out;
       if (refs_) {
         refs_->write(piece.records, piece.count * record_bytes);
-      } else if (const TextLayout* const text = keys_.text()) {
-        const auto records = bytes_of(*text, piece.records, piece.count);
+      } else if (keys_.are_refs()) {
+        const auto records = bytes_of(keys_, piece.records, piece.count);
         assert(out + records.size() <= end_);
         copy_bytes(out, records.data(), records.size(), stream_lines_);
         out += records.size();
@@ -251,7 +251,7 @@ class FormatMerger final : public TileMerger {
   BlockPartitioner partitioner_;
   std::vector<SortedSpan> cluster_, block_;
   std::vector<RecordRef> firsts_;
-  const std::byte* end_ = nullptr;  // end of the output of prefix references
+  const std::byte* end_ = nullptr;  // end of the output that no sink takes
   TileSink* sink_ = nullptr;
   std::optional<RefBatch> refs_;  // passes prefix references to the sink
 };

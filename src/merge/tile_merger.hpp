@@ -31,7 +31,7 @@ constexpr Output output_to_rest(std::uint64_t bytes) {
 // Returns the bytes that merging a record reads: the record, or its prefix reference and the cache
 // line with the rest of its key.
 inline std::uint64_t bytes_to_merge(const detail::KeyWords& keys) {
-  return keys.text() ? sizeof(PrefixRef) + 64 : keys.record_bytes();
+  return keys.are_refs() ? sizeof(PrefixRef) + 64 : keys.record_bytes();
 }
 
 class TileMerger {

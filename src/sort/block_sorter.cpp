@@ -9,6 +9,7 @@
 #include <type_traits>
 
 #include "format/gather.hpp"
+#include "format/key_words.hpp"
 
 namespace corank {
 namespace {
@@ -47,7 +48,7 @@ SortedBlock BlockSorter::sort(std::span<const Segment> segments, std::span<std::
   assert(!segments.empty() && !out.empty());
   join(segments);
   sort_words();
-  return keys_.text() ? gather_text(out, sum) : gather(out, sum);
+  return keys_.are_refs() ? gather_text(out, sum) : gather(out, sum);
 }
 
 std::optional<SortedBlock> BlockSorter::in_place(const Segment& segment) const {
@@ -57,16 +58,13 @@ std::optional<SortedBlock> BlockSorter::in_place(const Segment& segment) const {
   // Most records that are out of order show it soon.
   for (const std::uint64_t count : {std::min(segment.count, sample_records), segment.count})
     if (!merger_.ascends({first, count, false, chunk.words_ascend})) return std::nullopt;
-  SortedBlock block{{}, segment.count, chunk.fingerprint.value_or(0)};
-  const TextLayout* const text = keys_.text();
-  if (!text) {
-    block.bytes = {first, segment.count * keys_.record_bytes()};
-    return block;
+  SortedBlock block{bytes_of(keys_, first, segment.count), segment.count,
+                    chunk.fingerprint.value_or(0)};
+  if (keys_.are_refs()) {
+    const auto* const refs = reinterpret_cast<const PrefixRef*>(first);
+    block.first_ref = refs[0];
+    block.last_ref = refs[segment.count - 1];
   }
-  const auto* const refs = reinterpret_cast<const PrefixRef*>(first);
-  block.bytes = bytes_of(*text, first, segment.count);
-  block.first_ref = refs[0];
-  block.last_ref = refs[segment.count - 1];
   return block;
 }
 
@@ -156,7 +154,7 @@ SortedBlock BlockSorter::gather(std::span<std::byte> out, FingerprintSum sum) co
 }
 
 SortedBlock BlockSorter::gather_text(std::span<std::byte> out, FingerprintSum sum) const {
-  const TextLayout& layout = *keys_.text();
+  const TextLayout& layout = *keys_.ref_layout();
   const auto* const entries = reinterpret_cast<const PrefixRef*>(records_);
   const auto entry = [&](std::size_t i) -> const PrefixRef& {
     return entries[position(words_[i])];

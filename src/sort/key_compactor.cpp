@@ -15,9 +15,9 @@ void KeyCompactor::read(const std::byte* records, std::uint64_t count, std::uint
   assert(count != 0);
   firsts_.resize(count);
   seconds_.resize(count);
-  if (text_) {
+  if (refs_) {
     const std::span entries(reinterpret_cast<const PrefixRef*>(records), count);
-    whole_ = text_->read_two(word, entries, firsts_.data(), seconds_.data());
+    whole_ = refs_->read_two(word, entries, firsts_.data(), seconds_.data());
     return;
   }
   keys_.read(word, records, count, firsts_.data());

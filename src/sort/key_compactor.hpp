@@ -10,7 +10,7 @@
 #include <span>
 #include <vector>
 
-#include "merge/prefix_keys.hpp"
+#include "format/key_words.hpp"
 
 namespace corank {
 
@@ -20,7 +20,7 @@ class KeyCompactor {
  public:
   // `keys` must outlive the compactor.
   explicit KeyCompactor(const detail::KeyWords& keys)
-      : keys_(keys), text_(dynamic_cast<const TextWords*>(&keys)) {}
+      : keys_(keys), refs_(dynamic_cast<const RefWords*>(&keys)) {}
 
   // Starts a block of `count` records of any kind, at least one, in any order. All words before
   // `word` must be equal.
@@ -42,8 +42,8 @@ class KeyCompactor {
   };
 
   const detail::KeyWords& keys_;
-  const TextWords* text_;  // null for fixed-size records
-  bool whole_ = true;      // no key has more than two words
+  const RefWords* refs_;  // null for fixed-size records
+  bool whole_ = true;     // no key has more than two words
   std::vector<std::uint64_t> firsts_, seconds_;
   std::array<std::vector<BitGroup>, 2> groups_;
 };

@@ -6,6 +6,7 @@
 #include <span>
 
 #include "corank/key.hpp"
+#include "format/rows.hpp"
 
 namespace corank {
 
@@ -18,9 +19,7 @@ std::uint64_t prefix_refs_checksum(const TextLayout& layout, std::span<const Pre
 // Returns the sum of the checksums of contiguous rows' records.
 inline std::uint64_t rows_checksum(const KeyLayout& layout, const std::byte* rows,
                                    std::uint64_t count) {
-  if (layout.text)
-    return prefix_refs_checksum(*layout.text, {reinterpret_cast<const PrefixRef*>(rows), count});
-  return records_checksum({rows, count * layout.record_bytes}, layout.record_bytes);
+  return visit_rows(layout, rows, count, records_checksum, prefix_refs_checksum);
 }
 
 }  // namespace corank

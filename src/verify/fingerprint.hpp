@@ -36,10 +36,9 @@ std::uint64_t prefix_refs_fingerprint(FingerprintSum sum, const TextLayout& layo
 // Returns the sum of the fingerprints of contiguous rows' records.
 inline std::uint64_t rows_fingerprint(FingerprintSum sum, const KeyLayout& layout,
                                       const std::byte* rows, std::uint64_t count) {
-  if (layout.text)
-    return prefix_refs_fingerprint(sum, *layout.text,
-                                   {reinterpret_cast<const PrefixRef*>(rows), count});
-  return sum({rows, count * layout.record_bytes}, layout.record_bytes);
+  return visit_rows(layout, rows, count, sum, [sum](const auto& of, const auto& refs) {
+    return prefix_refs_fingerprint(sum, of, refs);
+  });
 }
 
 // Returns the sum of the fingerprints of contiguous records.

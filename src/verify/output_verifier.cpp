@@ -35,16 +35,15 @@ constexpr std::uint64_t part_bytes = std::uint64_t{512} << 10;
 }  // namespace
 
 bool OutputVerifier::verify_lines(Part& part) const {
-  const TextLayout* const text = layout_.text;
-  if (!text || text->kind != TextKind::lines || !text->whole_line() || !is_ordered_ || !sum_)
-    return false;
+  const std::optional<char> end = end_of_bytewise(layout_);
+  if (!end || !is_ordered_ || !sum_) return false;
   std::array<std::uint32_t, max_batch_rows + min_ends_room> ends;
   std::uint64_t sum = 0;
   std::string_view last;
   for (std::span<const std::byte> rest = part.bytes; !rest.empty();) {
     const auto block = rest.first(std::min(rest.size(), max_block_bytes));
     std::size_t scanned = 0;
-    const std::size_t found = find_ends_kernels().front()(block, text->terminator, ends, scanned);
+    const std::size_t found = find_ends_kernels().front()(block, *end, ends, scanned);
     if (found == 0) return false;
     assert(found <= ends.size() && ends[found - 1] < block.size());
     const auto checked = sum_and_order(sum_, rest.data(), {ends.data(), found}, is_strict_, last);

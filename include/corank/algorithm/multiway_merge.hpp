@@ -80,8 +80,10 @@ class KeyWords {
     return true;
   }
   virtual std::optional<SingleWordKey> single_word_key() const { return std::nullopt; }
-  // Returns null unless the records are prefix references, which stand for the records to emit.
-  virtual const TextLayout* text() const { return nullptr; }
+  // Returns the layout of the records to emit if the rows are prefix references to them; null if
+  // the rows are the records.
+  virtual const TextLayout* ref_layout() const { return nullptr; }
+  bool are_refs() const { return ref_layout() != nullptr; }
 };
 
 // Merges `runs` stably into `out` by `keys`; throws std::invalid_argument if a run is not sorted.

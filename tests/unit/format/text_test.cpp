@@ -9,7 +9,7 @@
 
 #include "corank/error.hpp"
 #include "format/framing.hpp"
-#include "merge/prefix_keys.hpp"
+#include "format/key_words.hpp"
 #include "support/catch.hpp"
 #include "support/support.hpp"
 #include "support/text_reference.hpp"
@@ -45,7 +45,7 @@ bool less_by_words(const TextLayout& layout, const std::string& a, const std::st
   return false;
 }
 
-bool less_by_merge_words(const TextWords& words, const std::byte* a, const std::byte* b) {
+bool less_by_merge_words(const RefWords& words, const std::byte* a, const std::byte* b) {
   for (std::uint32_t word = 0; word < words.words();) {
     std::uint64_t p, q;
     words.read(word, a, 1, &p);
@@ -62,7 +62,7 @@ bool less_by_merge_words(const TextWords& words, const std::byte* a, const std::
 
 // Checks that the first distinguishing word of `a` and `b` differs between them, and that `other`
 // shares the words before it exactly if it should.
-void check_telling_word(const TextWords& words, const std::byte* a, const std::byte* b,
+void check_telling_word(const RefWords& words, const std::byte* a, const std::byte* b,
                         const std::byte* other) {
   const std::uint32_t word = words.first_distinguishing_word(a, b);
   CHECK(words.share_words(word, a, 1, a));
@@ -82,7 +82,7 @@ void check_telling_word(const TextWords& words, const std::byte* a, const std::b
 void check_order(const Strings& records, const TextFormat& format) {
   const TextEncoding encoding(format);
   const TextLayout layout = encoding.layout();
-  const TextWords words(layout);
+  const RefWords words(layout);
   std::vector<PrefixRef> entries;
   for (const std::string& record : records) {
     const auto bytes = bytes_of(record);

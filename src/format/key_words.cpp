@@ -1,10 +1,11 @@
-#include "merge/prefix_keys.hpp"
+#include "format/key_words.hpp"
 
 #include <algorithm>
 #include <cassert>
 #include <cstring>
 
 #include "format/encoded_key.hpp"
+#include "format/key_order.hpp"
 #include "util/prefetch.hpp"
 
 namespace corank {
@@ -28,9 +29,68 @@ const PrefixRef& entry_at(const std::byte* record) {
   __builtin_prefetch(reinterpret_cast<const std::byte*>(&entry) + sequential_prefetch_bytes);
 }
 
+// Reads the key words of fixed-size records: those of the key prefix, then each piece of the tail
+// as a word.
+class InlineWords final : public detail::KeyWords {
+ public:
+  explicit InlineWords(const KeyLayout& layout) : layout_(layout), two_words_(two_words(layout)) {
+    assert(layout.pieces_count != 0);
+    for (std::uint32_t p = 0; p < layout.pieces_count; ++p) {
+      const bool tail = p >= layout.prefix_pieces;
+      if (p == 0 || tail || layout.pieces[p].word != layout.pieces[p - 1].word)
+        first_pieces_.push_back(p);
+      pieces_.push_back(layout.pieces[p]);
+      pieces_.back().word = 0;
+    }
+    first_pieces_.push_back(layout.pieces_count);
+  }
+
+  std::uint32_t record_bytes() const override { return layout_.record_bytes; }
+  std::uint32_t words() const override {
+    return static_cast<std::uint32_t>(first_pieces_.size() - 1);
+  }
+
+  void read(std::uint32_t word, const std::byte* records, std::size_t count,
+            std::uint64_t* to) const override {
+    encode_keys(layout(word), records, count, reinterpret_cast<Key<1>*>(to));
+  }
+
+  void gather(std::uint32_t word, std::span<const std::byte* const> records,
+              std::uint64_t* to) const override {
+    encode_keys(layout(word), records, reinterpret_cast<Key<1>*>(to));
+  }
+
+  bool less(const std::byte* a, const std::byte* b) const override {
+    return record_less(layout_, a, b);
+  }
+
+  std::optional<bool> ascend(const std::byte* before, const std::byte* records,
+                             std::size_t count) const override {
+    if (!two_words_) return std::nullopt;
+    return two_words_->ascend(before, records, count, layout_.record_bytes);
+  }
+
+  std::optional<detail::SingleWordKey> single_word_key() const override {
+    return pieces_.size() == 1 ? first_word(layout_) : std::nullopt;
+  }
+
+  // Returns a layout that reads the key's word `word` alone.
+  KeyLayout layout(std::uint32_t word) const {
+    assert(word < words());
+    const std::uint32_t count = first_pieces_[word + 1] - first_pieces_[word];
+    return {pieces_.data() + first_pieces_[word], count, count, layout_.record_bytes};
+  }
+
+ private:
+  KeyLayout layout_;
+  std::vector<KeyPiece> pieces_;
+  std::vector<std::uint32_t> first_pieces_;  // first piece of each word, then the end
+  std::optional<TwoWords> two_words_;
+};
+
 }  // namespace
 
-std::uint32_t TextWords::next_word(std::uint32_t word, std::uint64_t value) const {
+std::uint32_t RefWords::next_word(std::uint32_t word, std::uint64_t value) const {
   assert(word < words());
   const TextColumn& column = column_of(word);
   const std::uint32_t place = word % column_words;
@@ -43,21 +103,21 @@ std::uint32_t TextWords::next_word(std::uint32_t word, std::uint64_t value) cons
   return next_place < column_words ? word - place + next_place : words();
 }
 
-bool TextWords::is_last(std::uint32_t word) const {
+bool RefWords::is_last(std::uint32_t word) const {
   return word / column_words + 1 == layout_.columns_count &&
          detail::is_number(column_of(word).type) &&
          word % column_words + 1 == detail::number_words(layout_);
 }
 
-std::uint64_t TextWords::word_of(std::uint32_t word, const detail::TextField& field) const {
+std::uint64_t RefWords::word_of(std::uint32_t word, const detail::TextField& field) const {
   const TextColumn& column = column_of(word);
   const std::uint32_t place = word % column_words;
   return detail::is_number(column.type) ? detail::number_word(field, column, place)
                                         : detail::bytes_word(column, field, place);
 }
 
-bool TextWords::read_two(std::uint32_t word, std::span<const PrefixRef> entries,
-                         std::uint64_t* first, std::uint64_t* second) const {
+bool RefWords::read_two(std::uint32_t word, std::span<const PrefixRef> entries,
+                        std::uint64_t* first, std::uint64_t* second) const {
   assert(word < words());
   bool whole = true;
   for (std::size_t i = 0; i < entries.size(); ++i) {
@@ -78,7 +138,7 @@ bool TextWords::read_two(std::uint32_t word, std::span<const PrefixRef> entries,
 }
 
 template <class Use>
-void TextWords::with_word(std::uint32_t word, Use use) const {
+void RefWords::with_word(std::uint32_t word, Use use) const {
   assert(word < words());
   if (word == 0) return use([](const PrefixRef& entry) { return entry.word; });
   const std::uint32_t c = word / column_words;
@@ -95,8 +155,8 @@ void TextWords::with_word(std::uint32_t word, Use use) const {
   });
 }
 
-void TextWords::read(std::uint32_t word, const std::byte* records, std::size_t count,
-                     std::uint64_t* to) const {
+void RefWords::read(std::uint32_t word, const std::byte* records, std::size_t count,
+                    std::uint64_t* to) const {
   with_word(word, [&](auto word_of) {
     for (std::size_t i = 0; i < count; ++i) {
       const PrefixRef& entry = entry_at(records + i * sizeof(PrefixRef));
@@ -106,20 +166,20 @@ void TextWords::read(std::uint32_t word, const std::byte* records, std::size_t c
   });
 }
 
-void TextWords::gather(std::uint32_t word, std::span<const std::byte* const> records,
-                       std::uint64_t* to) const {
+void RefWords::gather(std::uint32_t word, std::span<const std::byte* const> records,
+                      std::uint64_t* to) const {
   with_word(word, [&](auto word_of) {
     for (const std::byte* const record : records) *to++ = word_of(entry_at(record));
   });
 }
 
-bool TextWords::less(const std::byte* a, const std::byte* b) const {
+bool RefWords::less(const std::byte* a, const std::byte* b) const {
   return text_less(layout_, entry_at(a), entry_at(b));
 }
 
-std::optional<std::uint64_t> TextWords::difference(const TextColumn& column,
-                                                   const detail::TextField& x,
-                                                   const detail::TextField& y) const {
+std::optional<std::uint64_t> RefWords::difference(const TextColumn& column,
+                                                  const detail::TextField& x,
+                                                  const detail::TextField& y) const {
   if (detail::is_encoded(column.type)) {
     const detail::EncodedKey of_x(x, column), of_y(y, column);
     const TextColumn bytes{column.column, TextType::bytes, false, false};
@@ -144,7 +204,7 @@ std::optional<std::uint64_t> TextWords::difference(const TextColumn& column,
   }
 }
 
-std::uint32_t TextWords::first_distinguishing_word(const std::byte* a, const std::byte* b) const {
+std::uint32_t RefWords::first_distinguishing_word(const std::byte* a, const std::byte* b) const {
   for (std::uint32_t c = 0; c < layout_.columns_count; ++c) {
     const TextColumn& column = layout_.columns[c];
     const detail::TextField x = field(c, entry_at(a)), y = field(c, entry_at(b));
@@ -161,12 +221,12 @@ std::uint32_t TextWords::first_distinguishing_word(const std::byte* a, const std
   return 0;
 }
 
-bool TextWords::in_entry(std::uint32_t word) const {
+bool RefWords::in_entry(std::uint32_t word) const {
   return word <= bytes_in_word && !detail::is_number(layout_.columns[0].type);
 }
 
-bool TextWords::share_words(std::uint32_t word, const std::byte* records, std::size_t count,
-                            const std::byte* one) const {
+bool RefWords::share_words(std::uint32_t word, const std::byte* records, std::size_t count,
+                           const std::byte* one) const {
   assert(word < words());
   if (word == 0) return true;
   const PrefixRef& wanted = entry_at(one);
@@ -199,8 +259,8 @@ bool TextWords::share_words(std::uint32_t word, const std::byte* records, std::s
   return true;
 }
 
-bool TextWords::shares_words(std::uint32_t c, std::uint32_t end, const detail::TextField& x,
-                             const detail::TextField& y) const {
+bool RefWords::shares_words(std::uint32_t c, std::uint32_t end, const detail::TextField& x,
+                            const detail::TextField& y) const {
   assert(c < layout_.columns_count && end <= column_words);
   const TextColumn& column = layout_.columns[c];
   if (detail::is_number(column.type)) {
@@ -215,6 +275,11 @@ bool TextWords::shares_words(std::uint32_t c, std::uint32_t end, const detail::T
     return x.bytes >= end && std::memcmp(x.at, y.at, end) == 0;
   const auto shared = difference(column, x, y);
   return !shared || (end != column_words && *shared >= end);
+}
+
+std::unique_ptr<detail::KeyWords> make_key_words(const KeyLayout& layout) {
+  if (layout.text) return std::make_unique<RefWords>(*layout.text);
+  return std::make_unique<InlineWords>(layout);
 }
 
 }  // namespace corank

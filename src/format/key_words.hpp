@@ -1,17 +1,22 @@
-// Presents the keys of variable-length records as words. Immutable and thread-safe; the records are
-// prefix references, and must outlive their use.
+// Presents the keys of rows as words, which is all that merging and sorting compare. Immutable and
+// thread-safe; the rows must outlive their use.
 #pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
 
 #include "corank/algorithm/multiway_merge.hpp"
 
 namespace corank {
 
-// `TextWords` splits a key into words. A word of a string column begins at any of its bytes; a word
+// Key words of prefix references. A word of a string column begins at any of its bytes; a word
 // of a numeric column is a word of the number. Merging can therefore start at the byte where the
 // keys of a block first differ. Word 0 is the prefix in the prefix reference.
-class TextWords final : public detail::KeyWords {
+class RefWords final : public detail::KeyWords {
  public:
-  explicit TextWords(const TextLayout& layout) : layout_(layout) {}
+  explicit RefWords(const TextLayout& layout) : layout_(layout) {}
 
   std::uint32_t record_bytes() const override { return sizeof(PrefixRef); }
   std::uint32_t words() const override { return layout_.columns_count * column_words; }
@@ -25,7 +30,8 @@ class TextWords final : public detail::KeyWords {
   std::uint32_t first_distinguishing_word(const std::byte* a, const std::byte* b) const override;
   bool share_words(std::uint32_t word, const std::byte* records, std::size_t count,
                    const std::byte* one) const override;
-  const TextLayout* text() const override { return &layout_; }
+  const TextLayout* ref_layout() const override { return &layout_; }
+  const TextLayout& layout() const { return layout_; }
   // Returns whether the prefix reference also holds all bytes of the words before `word`.
   bool in_entry(std::uint32_t word) const;
   // Reads word `word` of each key, and the next one, or 0 if the key has no more. Returns whether
@@ -60,5 +66,16 @@ class TextWords final : public detail::KeyWords {
 
   TextLayout layout_;
 };
+
+// Returns the key words of rows with this layout, which must outlive them.
+std::unique_ptr<detail::KeyWords> make_key_words(const KeyLayout& layout);
+
+// Returns the bytes of the records of `count` > 0 contiguous rows; the records must be contiguous,
+// too.
+inline std::span<const std::byte> bytes_of(const detail::KeyWords& keys, const std::byte* rows,
+                                           std::uint64_t count) {
+  if (const TextLayout* const layout = keys.ref_layout()) return bytes_of(*layout, rows, count);
+  return {rows, count * keys.record_bytes()};
+}
 
 }  // namespace corank
