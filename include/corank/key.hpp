@@ -88,6 +88,11 @@ class KeyEncoding {
   int prefix_words() const { return prefix_words_; }
   bool has_tail() const { return layout().has_tail(); }
   const std::vector<KeyPiece>& pieces() const { return pieces_; }
+  // Returns the key columns of variable-length records; none if records have a fixed size.
+  std::span<const TextColumn> columns() const {
+    if (!text_) return {};
+    return {text_->columns, text_->columns_count};
+  }
 
  private:
   std::vector<KeyPiece> pieces_;

@@ -11,9 +11,9 @@
 
 #include "corank/error.hpp"
 #include "corank/key.hpp"
-#include "format/work_unit.hpp"
 #include "ops/merged_unit.hpp"
 #include "ops/operator_chain.hpp"
+#include "run/work_unit.hpp"
 #include "util/buffer_pool.hpp"
 
 namespace corank {

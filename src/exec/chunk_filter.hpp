@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "exec/pass.hpp"
-#include "format/work_unit.hpp"
+#include "run/work_unit.hpp"
 #include "sort/cutoff.hpp"
 
 namespace corank {

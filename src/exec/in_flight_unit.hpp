@@ -7,8 +7,8 @@
 #include <mutex>
 #include <vector>
 
-#include "format/work_unit.hpp"
 #include "ops/merged_unit.hpp"
+#include "run/work_unit.hpp"
 #include "util/buffer_pool.hpp"
 #include "util/trace.hpp"
 

@@ -6,11 +6,25 @@
 
 #include "corank/error.hpp"
 #include "format/fixed_format.hpp"
-#include "format/resolution.hpp"
 #include "format/variable_format.hpp"
 #include "util/setting_format.hpp"
 
 namespace corank {
+namespace {
+
+// Returns the condition for dropping a record: it is the tombstone, or fails `having`. The
+// condition has no steps if there is neither.
+Condition dropped_by(const std::optional<ColumnValue>& tombstone, const Condition& having) {
+  Condition dropped;
+  if (tombstone) dropped.steps.push_back({ConditionOperation::equal, *tombstone});
+  if (having.steps.empty()) return dropped;
+  dropped.steps.insert(dropped.steps.end(), having.steps.begin(), having.steps.end());
+  dropped.steps.push_back({ConditionOperation::negate, {}});
+  if (tombstone) dropped.steps.push_back({ConditionOperation::either, {}});
+  return dropped;
+}
+
+}  // namespace
 
 std::optional<RowBound> RecordFormat::bound(const Query& query, Setting option) const {
   const std::vector<std::string>& values = option == Setting::from ? query.from : query.to;

@@ -20,6 +20,7 @@
 #include "corank/options.hpp"
 #include "format/framing.hpp"
 #include "format/row_filter.hpp"
+#include "format/text_header.hpp"
 
 namespace corank {
 
@@ -94,6 +95,9 @@ class RecordFormat {
   // Returns the bytes that end each record, which the last record of a run may lack; empty if there
   // are none.
   virtual std::string_view end_of_record() const { return {}; }
+
+  // Returns the header of files, of lines in front of the records; null if records cannot have one.
+  virtual const TextHeader* header() const { return nullptr; }
 
   // Returns whether a record has a sort position. One whose key does not have its type has none,
   // may be anywhere in a run, and says nothing about its neighbours. If such records are errors,

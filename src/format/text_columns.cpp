@@ -6,7 +6,6 @@
 #include <cassert>
 
 #include "corank/error.hpp"
-#include "format/resolution.hpp"
 #include "util/setting_format.hpp"
 
 namespace corank {
@@ -182,6 +181,20 @@ std::string TextSelection::of_header(std::string_view header) const {
   const auto selected = select(std::as_bytes(std::span(header.substr(mark_bytes))));
   return std::string(header.substr(0, mark_bytes)) +
          std::string(reinterpret_cast<const char*>(selected.data()), selected.size());
+}
+
+std::string_view end_of(const TextLayout& layout, std::string_view record) {
+  const bool has_return =
+      layout.kind == TextKind::csv && layout.terminator == '\n' && record.ends_with("\r\n");
+  return record.substr(record.size() - (has_return ? 2 : 1));
+}
+
+std::string with_last_column(const TextLayout& layout, std::string_view record,
+                             std::string_view value) {
+  const std::string_view end = end_of(layout, record);
+  std::string longer(record.substr(0, record.size() - end.size()));
+  longer += layout.delimiter;
+  return longer.append(value).append(end);
 }
 
 }  // namespace corank

@@ -26,6 +26,14 @@ std::vector<std::byte> record_with(const TextLayout& layout, const std::vector<s
 // errors.
 void require_comparable(const ColumnValue& with, Setting option);
 
+// Returns the end of a line or CSV record, which belongs to no column: the terminator, and in CSV a
+// carriage return before it.
+std::string_view end_of(const TextLayout& layout, std::string_view record);
+
+// Returns a line or CSV record with another last column.
+std::string with_last_column(const TextLayout& layout, std::string_view record,
+                             std::string_view value);
+
 // Calls put(bytes, count) with the parts of the projected record: the columns of `selected`, with
 // delimiters between them. A column that the record lacks is empty.
 template <class Put>

@@ -95,6 +95,7 @@ class VariableFormat final : public RecordFormat {
     if (format_.kind == TextKind::pairs) return {};
     return {&format_.terminator, 1};
   }
+  const TextHeader* header() const override { return &header_; }
   bool has_order(std::span<const std::byte> record) const override {
     return corank::has_order(layout(), record);
   }
@@ -129,6 +130,7 @@ class VariableFormat final : public RecordFormat {
   TextFormat format_;
   std::string columns_line_;
   TextEncoding text_;
+  TextHeader header_;
 };
 
 VariableFormat::VariableFormat(const TextFormat& format, std::string_view columns_line,
@@ -136,7 +138,8 @@ VariableFormat::VariableFormat(const TextFormat& format, std::string_view column
     : RecordFormat(traits_of(format), KeyEncoding(text.layout()), text.columns().size()),
       format_(format),
       columns_line_(columns_line),
-      text_(std::move(text)) {}
+      text_(std::move(text)),
+      header_(format) {}
 
 std::string VariableFormat::signature() const {
   const TextLayout by = layout();

@@ -13,13 +13,15 @@ namespace {
 // An opened file: its run after the header, and the format of its records.
 struct OpenFile {
   OpenFile(const std::filesystem::path& file, const Options& options)
-      : run(open_runs({&file, 1}, *make_format(options), options)),
-        start(read_start(run, options)),
-        format(make_format(options, start.columns_line)) {}
+      : format(make_format(options)),
+        run(open_runs({&file, 1}, *format, options)),
+        start(read_start(run, *format, options)) {
+    format = make_format(options, start.columns_line);
+  }
 
+  std::unique_ptr<const RecordFormat> format;
   std::vector<Run> run;
   FileStart start;
-  std::unique_ptr<const RecordFormat> format;
 };
 
 }  // namespace

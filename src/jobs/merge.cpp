@@ -613,7 +613,7 @@ Stats run_inputs(std::span<const Input> given, const Destination& output, const 
                 fmt::format("{} is for sorts; drop it", Setting::temporary_compression));
   for (;;) {
     std::vector<Run> runs = open_runs(given, *format, options);
-    FileStart start = read_start(runs, options, inputs == Inputs::sorted);
+    FileStart start = read_start(runs, *format, options, inputs == Inputs::sorted);
     try {
       return MergeJob(ordered(std::move(runs), format->traits(), options, inputs), options, inputs,
                       std::move(start))
@@ -667,7 +667,7 @@ std::string explain_job(std::span<const std::filesystem::path> paths,
   const auto format = make_format(options);
   check_options(options, format->traits(), paths.size());
   std::vector<Run> runs = open_runs(paths, *format, options);
-  FileStart start = read_start(runs, options, inputs == Inputs::sorted);
+  FileStart start = read_start(runs, *format, options, inputs == Inputs::sorted);
   MergeJob job(ordered(std::move(runs), format->traits(), options, inputs), options, inputs,
                std::move(start));
   return explain(inputs == Inputs::sorted ? job.plan(output) : job.plan_sort(output));

@@ -29,12 +29,12 @@ bool may_repeat(const Query& query, const Schema& schema) {
 
 }  // namespace
 
-FileStart read_start(std::vector<Run>& runs, const Options& options, bool are_sorted) {
-  FileStart start{take_header(runs, options, are_sorted), {}};
-  if (options.text)
-    start.columns_line = options.text->header ? start.header.names
-                                              : widest_first_record(runs, *options.text,
-                                                                    options.query, options.stop);
+FileStart read_start(std::vector<Run>& runs, const RecordFormat& format, const Options& options,
+                     bool are_sorted) {
+  FileStart start{take_header(runs, format, options, are_sorted), {}};
+  if (const TextHeader* const header = format.header())
+    start.columns_line =
+        header->has_names() ? start.header.names : widest_first_record(runs, *header, options);
   return start;
 }
 
@@ -47,9 +47,8 @@ MergeFormat::MergeFormat(const Options& options, FileStart start, bool has_strea
       projection_(input_->projection(options.query)) {
   if (options.drop_header) return;
   const auto is_new_column = [](const Reduction& reduction) { return !reduction.column; };
-  if (options.text && !header_.empty() &&
-      std::ranges::any_of(options.query.reductions, is_new_column))
-    header_ = with_last_column(*input_->keys().layout().text, header_, "count");
+  if (!header_.empty() && std::ranges::any_of(options.query.reductions, is_new_column))
+    header_ = input_->header()->with_column(header_, "count");
   output_header_ = start.header.preamble;
   output_header_ += projection_ && !header_.empty() ? projection_->of_header(header_) : header_;
 }
@@ -116,8 +115,7 @@ OutputOrder MergeFormat::order(const PassOperators& operators, bool is_last) con
   const std::size_t num_keys = projection_ ? projection_->num_keys() : input_->num_keys();
   // A line with another column is another key.
   if (operators->text_reductions() && operators->text_reductions()->adds_column())
-    for (const TextLayout& by = *input_->keys().layout().text;
-         const TextColumn& key : std::span(by.columns, by.columns_count))
+    for (const TextColumn& key : input_->keys().columns())
       if (key.column == 0) return {&output().keys(), none};
   const bool is_strict =
       num_keys == input_->num_keys() && operators->groups() && !operators->set_operation();

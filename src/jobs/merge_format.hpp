@@ -29,8 +29,10 @@ struct FileStart {
   std::string columns_line;
 };
 // Removes the headers from the runs, and returns the common header and the line that determines the
-// columns. `are_sorted` tells whether the runs must be in order.
-FileStart read_start(std::vector<Run>& runs, const Options& options, bool are_sorted = true);
+// columns. `format` finds records and columns. `are_sorted` tells whether the runs must be in
+// order.
+FileStart read_start(std::vector<Run>& runs, const RecordFormat& format, const Options& options,
+                     bool are_sorted = true);
 
 // Immutable. `options` must outlive it; returned operators point into it.
 class MergeFormat {

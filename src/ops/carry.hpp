@@ -7,13 +7,24 @@
 #include <span>
 #include <utility>
 
-#include "format/resolution.hpp"
 #include "format/rows.hpp"
 #include "ops/field_reductions.hpp"
 #include "ops/operator_chain.hpp"
 #include "ops/set_operation.hpp"
 
 namespace corank {
+
+// Records that the resolution of groups left out.
+struct ResolvedCounts {
+  std::uint64_t replaced = 0;  // records of a group that its resulting record replaces
+  std::uint64_t deleted = 0;   // records that a tombstone or --having dropped
+
+  ResolvedCounts& operator+=(const ResolvedCounts& other) {
+    replaced += other.replaced;
+    deleted += other.deleted;
+    return *this;
+  }
+};
 
 class Carry {
  public:

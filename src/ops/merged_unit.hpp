@@ -9,11 +9,11 @@
 #include <span>
 #include <vector>
 
-#include "format/resolution.hpp"
 #include "format/rows.hpp"
-#include "format/work_unit.hpp"
 #include "ops/carry.hpp"
 #include "ops/set_operation.hpp"
+#include "run/work_unit.hpp"
+#include "verify/output_verifier.hpp"
 
 namespace corank {
 

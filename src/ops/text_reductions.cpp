@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "corank/error.hpp"
+#include "format/text_columns.hpp"
 #include "util/setting_format.hpp"
 
 namespace corank {
@@ -99,14 +100,6 @@ TextEncoding encoding_of(const RecordFormat& format, const Query& query) {
   return format.columns(columns, Setting::on_equal).value();
 }
 
-// Splits a record into its columns and its end: the terminator, and in CSV a carriage return
-// before.
-std::string_view end_of(const TextLayout& layout, std::string_view record) {
-  const bool has_return =
-      layout.kind == TextKind::csv && layout.terminator == '\n' && record.ends_with("\r\n");
-  return record.substr(record.size() - (has_return ? 2 : 1));
-}
-
 }  // namespace
 
 TextReductions::TextReductions(const RecordFormat& format, const Query& query)
@@ -117,10 +110,10 @@ TextReductions::TextReductions(const RecordFormat& format, const Query& query)
       columns_.push_back({reduction.operation, *column++});
     else
       adds_column_ = true;
-  check_columns(*format.keys().layout().text);
+  check_columns(format.keys().columns());
 }
 
-void TextReductions::check_columns(const TextLayout& keys) const {
+void TextReductions::check_columns(std::span<const TextColumn> keys) const {
   const auto fail = [](std::uint32_t column, std::string_view why) {
     throw Error(
         ErrorCode::options,
@@ -132,7 +125,7 @@ void TextReductions::check_columns(const TextLayout& keys) const {
     if (column == 0) fail(column, "cannot be reduced; name a column");
     for (std::size_t other = 0; other < i; ++other)
       if (columns_[other].column.column == column) fail(column, "is named twice");
-    for (const TextColumn& key : std::span(keys.columns, keys.columns_count))
+    for (const TextColumn& key : keys)
       if (key.column == column || key.column == 0)
         fail(column, "is a key or a part of it, which orders the records and stays as it is");
   }
@@ -238,14 +231,6 @@ std::vector<std::byte> TextReductions::finish(std::uint64_t count, const TextSum
   if (adds_column_) record = with_last_column(layout, record, fmt::format("{}", count));
   const auto bytes = std::as_bytes(std::span(record));
   return {bytes.begin(), bytes.end()};
-}
-
-std::string with_last_column(const TextLayout& layout, std::string_view record,
-                             std::string_view value) {
-  const std::string_view end = end_of(layout, record);
-  std::string longer(record.substr(0, record.size() - end.size()));
-  longer += layout.delimiter;
-  return longer.append(value).append(end);
 }
 
 }  // namespace corank

@@ -56,7 +56,7 @@ class TextReductions {
     TextColumn column;
   };
 
-  void check_columns(const TextLayout& keys) const;
+  void check_columns(std::span<const TextColumn> keys) const;
   void add(const Column& column, const detail::TextField& field, ColumnSum& sum) const;
   std::string text_of(const Column& column, std::uint64_t count, const ColumnSum& sum) const;
 
@@ -64,9 +64,5 @@ class TextReductions {
   std::vector<Column> columns_;
   bool adds_column_ = false;
 };
-
-// Returns a line or CSV record with another last column.
-std::string with_last_column(const TextLayout& layout, std::string_view record,
-                             std::string_view value);
 
 }  // namespace corank

@@ -7,11 +7,11 @@
 #include <span>
 #include <vector>
 
-#include "format/work_unit.hpp"
 #include "ops/merged_unit.hpp"
 #include "ops/operator_chain.hpp"
 #include "ops/tile_operators.hpp"
 #include "run/tile_sink.hpp"
+#include "run/work_unit.hpp"
 #include "verify/fingerprint.hpp"
 
 namespace corank {

@@ -18,11 +18,11 @@
 #include <vector>
 
 #include "format/record_format.hpp"
-#include "format/work_unit.hpp"
 #include "io/file.hpp"
 #include "io/mapped_file.hpp"
 #include "run/pass_plan.hpp"
 #include "run/run.hpp"
+#include "run/work_unit.hpp"
 #include "util/buffer_pool.hpp"
 #include "verify/fingerprint.hpp"
 

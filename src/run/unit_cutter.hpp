@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "corank/key.hpp"
-#include "format/work_unit.hpp"
 #include "run/chunk_reader.hpp"
 #include "run/pass_plan.hpp"
+#include "run/work_unit.hpp"
 
 namespace corank {
 

@@ -18,9 +18,9 @@
 #include <vector>
 
 #include "corank/algorithm/multiway_merge.hpp"
-#include "format/work_unit.hpp"
 #include "merge/prefix_merger.hpp"
 #include "merge/record_sort.hpp"
+#include "run/work_unit.hpp"
 #include "sort/key_compactor.hpp"
 #include "verify/fingerprint.hpp"
 

@@ -11,7 +11,6 @@
 
 #include "corank/key.hpp"
 #include "format/rows.hpp"
-#include "format/work_unit.hpp"
 #include "verify/fingerprint.hpp"
 
 namespace corank {
@@ -25,6 +24,13 @@ struct OutputOrder {
   };
   const KeyEncoding* encoding;
   Kind kind;
+};
+
+// Fingerprints that a verifying backend computed while it checked that a unit is in order.
+struct UnitProof {
+  std::uint64_t read;     // portable_fingerprint() of the input records; 0 if their chunks have it
+  std::uint64_t written;  // portable_fingerprint() of the merged records as they left the backend
+  std::uint64_t last_offset;  // of the last merged record in the unit
 };
 
 // Verifies one output, or one partition of it, unit by unit. Thread-safe.

@@ -66,11 +66,4 @@ struct WorkUnit {
   std::uint64_t offset = 0;  // of its first byte in the output
 };
 
-// Fingerprints that a verifying backend computed while it checked that the unit is in order.
-struct UnitProof {
-  std::uint64_t read;     // portable_fingerprint() of the input records; 0 if their chunks have it
-  std::uint64_t written;  // portable_fingerprint() of the merged records as they left the backend
-  std::uint64_t last_offset;  // of the last merged record in the unit
-};
-
 }  // namespace corank
