@@ -34,7 +34,7 @@ RunFormation::RunFormation(const Pass& pass, const detail::KeyWords& keys,
       cut_(pass, facts_, totals),
       sorters_([&keys] { return BlockSorter(keys); }) {
   assert(!pass.backend && pass.writers.empty());
-  assert(!pass.sorter || (facts_.record_bytes != 0 && !pass.operators && !keys.text()));
+  assert(!pass.sorter || (facts_.record_bytes != 0 && !pass.operators && !keys.are_refs()));
   if (pass.limit != std::numeric_limits<std::uint64_t>::max())
     cutoff_.emplace(facts_.layout, keys, pass.limit);
   if (cutoff_ || pass.operators) filter_.emplace(pass, cutoff_ ? &*cutoff_ : nullptr);
