@@ -34,8 +34,8 @@ BackendDecision decide(const Options& options, const FormatTraits& traits, std::
   if (options.backend == BackendChoice::cpu) return {false, "asked for"};
   const std::string cuda = setting_is(Setting::backend, "cuda");
   const std::string cpu = setting_is(Setting::backend, "cpu");
-  const bool reduces_text = options.text && options.query.on_equal == OnEqual::reduce;
-  const std::string cpu_only = reduces_text ? "columns that are reduced" : traits.cpu_only;
+  const bool reduces_columns = traits.reduces_columns && options.query.on_equal == OnEqual::reduce;
+  const std::string cpu_only = reduces_columns ? "columns that are reduced" : traits.cpu_only;
   if (!cpu_only.empty()) {
     if (options.backend == BackendChoice::cuda)
       throw Error(ErrorCode::options,

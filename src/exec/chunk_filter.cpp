@@ -8,7 +8,7 @@
 #include <numeric>
 #include <span>
 
-#include "format/gather.hpp"
+#include "format/rows.hpp"
 #include "ops/operator_chain.hpp"
 #include "util/math.hpp"
 #include "verify/fingerprint.hpp"

@@ -8,7 +8,6 @@
 
 #include "corank/error.hpp"
 #include "format/framing.hpp"
-#include "format/gather.hpp"
 
 namespace corank {
 namespace {

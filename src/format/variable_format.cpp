@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "corank/error.hpp"
+#include "format/key_order.hpp"
 #include "format/text_columns.hpp"
 #include "util/setting_format.hpp"
 
@@ -25,16 +26,28 @@ FormatTraits traits_of(const TextFormat& format) {
   FormatTraits traits;
   switch (format.kind) {
     case TextKind::lines:
-      traits = {.name = "lines", .can_search = true, .has_columns = true, .can_reduce = true};
+      traits = {.name = "lines",
+                .can_search = true,
+                .has_columns = true,
+                .are_lines = true,
+                .can_have_names = true,
+                .can_add_column = format.delimiter.has_value(),
+                .reduces_columns = true,
+                .can_reduce = true};
       break;
     case TextKind::csv:
-      traits = {.name = "CSV", .has_columns = true, .can_reduce = true};
+      traits = {.name = "CSV",
+                .has_columns = true,
+                .can_have_names = true,
+                .can_add_column = true,
+                .reduces_columns = true,
+                .can_reduce = true};
       break;
     case TextKind::pairs:
       traits = {.name = "pairs"};
       break;
     case TextKind::json_lines:
-      traits = {.name = "JSON Lines", .can_search = true};
+      traits = {.name = "JSON Lines", .can_search = true, .are_lines = true};
       break;
   }
   traits.has_header = format.header || format.header_lines != 0 || !format.comment.empty();
@@ -106,6 +119,11 @@ class VariableFormat final : public RecordFormat {
   std::unique_ptr<Projection> projection(const Query& query) const override {
     if (query.select.empty() || !traits().has_columns) return nullptr;
     return std::make_unique<ColumnProjection>(format_, columns_line_, query.select);
+  }
+  std::string other_order(std::span<const std::byte* const> rows, const std::byte* before,
+                          const std::byte* row) const override {
+    return format_.kind == TextKind::pairs ? std::string()
+                                           : find_other_order(layout(), rows, before, row);
   }
   std::string key_text(const std::byte* row) const override;
   std::optional<TextEncoding> columns(const std::vector<TextKey>& columns,

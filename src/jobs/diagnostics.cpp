@@ -41,7 +41,7 @@ std::vector<std::string> places_of_equals(const Run& run, const RecordFormat& fo
         continue;
       places.push_back(fmt::format(
           "{}: {}", run.path().string(),
-          place_text(place_of(run, layout, block.first + i, offset_of(format, block, i)))));
+          place_text(place_of(run, format, block.first + i, offset_of(format, block, i)))));
     }
   });
   return places;
@@ -57,8 +57,7 @@ void throw_temporary_corrupted(const Run& run) {
 void throw_first_out_of_order(const Run& run, std::uint64_t found, const RecordFormat& format) {
   if (run.is_temporary()) throw_temporary_corrupted(run);
   if (run.input().is_stream)
-    throw OutOfOrder(run.path(), found, 0,
-                     place_text(place_of(run, format.keys().layout(), found, std::nullopt)));
+    throw OutOfOrder(run.path(), found, 0, place_text(place_of(run, format, found, std::nullopt)));
   scan(run.whole(), format, false);
   throw Corrupted(fmt::format("{}: record {} was out of order in memory, but is not in the run",
                               run.path().string(), found));

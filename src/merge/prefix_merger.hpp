@@ -17,8 +17,8 @@
 #include <span>
 #include <vector>
 
-#include "format/gather.hpp"
 #include "format/key_words.hpp"
+#include "format/rows.hpp"
 #include "merge/front_merge.hpp"
 #include "merge/merged_records.hpp"
 #include "merge/nontemporal_copy.hpp"

@@ -39,12 +39,11 @@ void check_query(const Options& options, const FormatTraits& traits) {
   const auto lacks_column = [](const Reduction& reduction) {
     return !reduction.column && reduction.operation != Reduction::Operation::count;
   };
-  if (options.text && std::ranges::any_of(query.reductions, lacks_column))
+  if (traits.reduces_columns && std::ranges::any_of(query.reductions, lacks_column))
     throw Error(ErrorCode::options,
                 fmt::format("{} names no column", setting_is(Setting::on_equal, "reduce")));
-  if (options.text && std::ranges::any_of(query.reductions, adds_column) &&
-      (!query.select.empty() ||
-       (options.text->kind == TextKind::lines && !options.text->delimiter)))
+  if (traits.reduces_columns && std::ranges::any_of(query.reductions, adds_column) &&
+      (!query.select.empty() || !traits.can_add_column))
     throw Error(ErrorCode::options,
                 fmt::format("{} adds a column: say by {} what separates it, and drop {}",
                             setting_is(Setting::on_equal, "reduce:count()"), Setting::delimiter,

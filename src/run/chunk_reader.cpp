@@ -35,8 +35,7 @@ ChunkProducers make_producers(std::span<const Run> runs, bool in_sequence, const
                               const std::stop_token& stop) {
   if (in_sequence) {
     std::vector<Stream> streams;
-    for (const Run& run : runs)
-      streams.push_back(stream_of(run, reading.format.keys().layout(), stop));
+    for (const Run& run : runs) streams.push_back(stream_of(run, reading.format, stop));
     return make_producers(std::move(streams), reading);
   }
   ChunkProducers producers;

@@ -61,26 +61,27 @@ ChunkProducer::Traits traits_of(const Stream& stream, const Reading& reading) {
 
 }  // namespace
 
-Place place_of(const Run& run, const KeyLayout& layout, std::uint64_t record,
+Place place_of(const Run& run, const RecordFormat& format, std::uint64_t record,
                std::optional<std::uint64_t> byte) {
   Place place{record, {}, byte};
-  if (!layout.text || layout.text->kind == TextKind::pairs) return place;
-  if (layout.text->kind == TextKind::lines && run.first() == 0)
+  const std::string_view end = format.end_of_record();
+  if (end.empty()) return place;
+  if (format.traits().are_lines && run.first() == 0)
     place.line = run.header_lines() + record + 1;
   else if (byte)
-    place.line = run.line_at(*byte, layout.text->terminator);
+    place.line = run.line_at(*byte, end.back());
   return place;
 }
 
-Stream stream_of(const Run& run, const KeyLayout& layout, std::stop_token stop) {
+Stream stream_of(const Run& run, const RecordFormat& format, std::stop_token stop) {
   Stream stream{.path = run.path(),
                 .offset = run.offset(),
                 .is_pipe = run.input().is_stream,
                 .mapped_page_bytes = run.mapped_page_bytes(),
                 .map = [&run] { return run.mapped_later(); },
                 .place_of =
-                    [&run, layout](std::uint64_t record, std::uint64_t byte) {
-                      return corank::place_of(run, layout, record, byte);
+                    [&run, &format](std::uint64_t record, std::uint64_t byte) {
+                      return corank::place_of(run, format, record, byte);
                     }};
   if (run.input().codec != Codec::none) stream.path += ", decompressed";
   if (run.is_stream())

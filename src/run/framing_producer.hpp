@@ -40,12 +40,12 @@ struct Stream {
 
 // Returns the place of record `record` of the run, which begins at byte `byte`, if that is known.
 // May read the file up to there.
-Place place_of(const Run& run, const KeyLayout& layout, std::uint64_t record,
+Place place_of(const Run& run, const RecordFormat& format, std::uint64_t record,
                std::optional<std::uint64_t> byte);
 
 // Returns the stream of `run`, which must count bytes and outlive the stream. Waiting for a pipe
 // ends when `stop` is requested.
-Stream stream_of(const Run& run, const KeyLayout& layout, std::stop_token stop);
+Stream stream_of(const Run& run, const RecordFormat& format, std::stop_token stop);
 
 ChunkProducers make_producers(std::vector<Stream> streams, const Reading& reading);
 

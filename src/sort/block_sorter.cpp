@@ -8,8 +8,8 @@
 #include <functional>
 #include <type_traits>
 
-#include "format/gather.hpp"
 #include "format/key_words.hpp"
+#include "format/rows.hpp"
 
 namespace corank {
 namespace {
