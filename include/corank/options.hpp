@@ -87,7 +87,7 @@ struct Options {
   std::vector<std::filesystem::path> temporary_folders;
 
   // Compression of the temporary files of a sort, by lz4 or zstd; default: none. The sort then
-  // counts bytes, which costs records of a fixed size some speed. Excludes `parts`.
+  // counts bytes, which costs records of a fixed size some speed.
   std::optional<Compression> temporary_compression;
 
   // Replaces an existing output, once the new one is complete and durable. By default it is an
@@ -122,15 +122,18 @@ struct Options {
 
   // Number of output files; 0 means one file, at the given path. Otherwise the output is a folder,
   // created if needed, of files part-00000, part-00001 and so on, each sorted and in order. They
-  // hold nearly equally many input records and are written concurrently.
+  // hold nearly equally many input records, or bytes of records of variable length, and are written
+  // concurrently, or one after another where the runs cannot be searched: CSV, pairs, compressed
+  // runs and pipes. Merges of the latter two write a temporary file of their own first, whose size
+  // the parts share.
   unsigned parts = 0;
-  // Keeps records with equal keys in one part, as lines and groups always are; parts then hold
-  // different numbers of records.
+  // Keeps fixed-size records with equal keys in one part, as records of variable length and groups
+  // always are unless a limit is shared; parts then hold different numbers of records.
   bool parts_by_key = false;
 
   // Decompresses runs that start with the magic bytes of gzip, zstd, bzip2, xz or lz4. Plain
   // records that do so by chance are rejected as corrupt, never misread. Compressed runs and pipes
-  // are read from start to end, so they exclude `parts` and `resume`.
+  // are read from start to end, so they exclude `resume`.
   bool decompress = true;
 
   // Compression of the output; excludes `resume`. Default: by the suffix of the output's name (see

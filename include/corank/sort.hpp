@@ -19,7 +19,7 @@ namespace corank {
 //
 // The sort is stable: records with equal keys keep the order of `inputs` and, within a file, their
 // order. Inputs and output are those of merge(), except that inputs need not be sorted, and that
-// pipes and compressed files exclude neither parts nor ranges. Options::query applies to the sorted
+// pipes and compressed files do not exclude ranges. Options::query applies to the sorted
 // records. Options::resume, copy_only and set operations are refused.
 //
 // Records that do not fit in Options::memory_bytes are written to nameless files in

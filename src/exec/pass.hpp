@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <stop_token>
 
@@ -51,6 +52,13 @@ struct PassTotals {
   StageClock write_for_merge = 0;
 };
 
+// Shares of several part files that are written one after another.
+struct PartShares {
+  // Of the pass, of which each part gets an equal share; without a value, the limit is shared.
+  std::optional<std::uint64_t> input_bytes;
+  bool keep_keys = false;  // whether records with equal keys stay in one part
+};
+
 // One partition of a pass; most passes have only one.
 struct Pass {
   // True if runs are read from start to end and count bytes: always so for variable-length records.
@@ -63,9 +71,9 @@ struct Pass {
   const OutputOrder& output;
   Backend* backend;           // null: the runs are copied, one after another
   Backend* sorter = nullptr;  // forms sorted runs of them; null: the CPU does
-  // Empty if the output is in memory, at `in_place`. Several writers are filled one after another,
-  // each with an equal share of the limit.
+  // Empty if the output is in memory, at `in_place`. Several writers are filled one after another.
   std::span<Writer> writers;
+  PartShares shares = {};
   std::span<std::byte> in_place;
   unsigned threads;
   std::stop_token stop;

@@ -5,12 +5,11 @@
 #include <cstring>
 
 #include "corank/error.hpp"
-#include "util/math.hpp"
 
 namespace corank {
 
 WriteStage::WriteStage(const Pass& pass, const PassFacts& facts, PassTotals& totals)
-    : pass_(pass), facts_(facts), totals_(totals), output_layout_(pass.output.encoding->layout()) {
+    : pass_(pass), facts_(facts), totals_(totals), parts_(pass) {
   if (pass.operators) groups_.emplace(*pass.operators, pass.limit, pass.fingerprint);
 }
 
@@ -46,6 +45,7 @@ void WriteStage::emit(InFlightUnit& token) {
   token.offset = written_bytes_;
   token.sequence = num_emitting_units_;
   if (!token.merged.pieces.empty()) ++num_emitting_units_;
+  parts_.begin_unit(token.unit.bytes, token.merged.pieces);
   const auto buffer = token.buffer ? token.buffer->bytes() : std::span<std::byte>();
   const std::byte* unused = buffer.data();  // end of the last piece in the buffer
   for (std::span<const std::byte>& piece : token.merged.pieces) {
@@ -81,22 +81,7 @@ void WriteStage::write_piece(std::span<const std::byte> piece, std::size_t free_
   if (pass_.writers.size() == 1)
     writer.write(piece, free_before, owner);
   else
-    share_out(piece);
-}
-
-// Fills the writers one after another, each with its equal part of the limit.
-void WriteStage::share_out(std::span<const std::byte> piece) {
-  const std::size_t writers = pass_.writers.size();
-  while (!piece.empty()) {
-    assert(records_to_writers_ < pass_.limit);
-    while (records_to_writers_ == part_of(pass_.limit, writer_ + 1, writers)) ++writer_;
-    const std::uint64_t room = part_of(pass_.limit, writer_ + 1, writers) - records_to_writers_;
-    const Records share = first_records(output_layout_, piece, room);
-    assert(writer_ < writers && share.count != 0);
-    pass_.writers[writer_].write(share.bytes);
-    records_to_writers_ += share.count;
-    piece = piece.subspan(share.bytes.size());
-  }
+    parts_.write(piece);
 }
 
 void WriteStage::check_conservation(std::uint64_t read, std::uint64_t written) const {

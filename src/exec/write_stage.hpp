@@ -8,6 +8,7 @@
 #include <span>
 
 #include "exec/in_flight_unit.hpp"
+#include "exec/part_filler.hpp"
 #include "exec/pass.hpp"
 #include "exec/pass_facts.hpp"
 #include "ops/boundary_merge.hpp"
@@ -39,17 +40,14 @@ class WriteStage {
   void emit(InFlightUnit& token);
   void write_piece(std::span<const std::byte> piece, std::size_t free_before,
                    const WriteBehind::Owner& owner, std::uint64_t sequence);
-  void share_out(std::span<const std::byte> piece);
 
   const Pass& pass_;
   const PassFacts& facts_;
   PassTotals& totals_;
-  KeyLayout output_layout_;
   std::optional<BoundaryMerge> groups_;
   std::uint64_t written_bytes_ = 0;
   std::uint64_t num_emitting_units_ = 0;
-  std::size_t writer_ = 0;  // the one that is being filled, if several are
-  std::uint64_t records_to_writers_ = 0;
+  PartFiller parts_;  // if there are several
   std::atomic<bool> is_done_ = false;
   TraceClock::time_point written_until_ = TraceClock::now();
 };

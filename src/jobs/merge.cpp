@@ -44,9 +44,11 @@ struct Edges {
 // Max memory to decompress a frame of a temporary file, which holds 1 MiB.
 constexpr std::uint64_t temporary_decoder_bytes = std::uint64_t{2} << 20;
 
-// Returns the contents of a nameless file as a run, and leaves the writer empty.
-Run run_of(Writer& temporary, std::uint32_t record_bytes) {
-  if (temporary.compressor()) return Run::compressed(temporary.take_file(), temporary.path());
+// Returns the contents of a nameless file as a run, and leaves the writer empty. The file holds
+// `content_bytes` before compression.
+Run run_of(Writer& temporary, std::uint32_t record_bytes, std::uint64_t content_bytes) {
+  if (temporary.compressor())
+    return Run::compressed(temporary.take_file(), temporary.path(), content_bytes);
   assert(temporary.bytes() % record_bytes == 0);
   const std::uint64_t records = temporary.bytes() / record_bytes;
   return Run(temporary.take_file(), temporary.path(), record_bytes, records);
@@ -110,8 +112,12 @@ class MergeJob {
 
  private:
   void write(MergeOutput& output, const Destination& destination);
-  // If a limit ends the parts, their ranks are not known in advance: they are filled in turn.
-  bool fills_in_turn() const { return options_.query.limit && operators_; }
+  // Parts are filled in turn if a limit ends them, so that their ranks are not known in advance, or
+  // if the runs cannot be searched for ranks.
+  bool fills_in_turn() const { return has_limited_output() || !format_.can_search(); }
+  bool has_limited_output() const { return options_.query.limit && operators_; }
+  bool needs_one_run() const;
+  PartShares shares_of_parts() const;
   std::vector<IntermediatePass> intermediate_passes(std::uint64_t widest) const;
   std::vector<Partition> partitions_of_output(std::size_t count) const;
   PassSpec last_pass(std::span<const Partition> partitions) const;
@@ -361,6 +367,7 @@ void MergeJob::write(MergeOutput& output, const Destination& destination) {
   output.write_header();
   PassSpec pass = last_pass(partitions);
   pass.writers = output.writers();
+  if (fills_in_turn() && output.num_files() > 1) pass.shares = shares_of_parts();
   passes_.run(pass);
   for (const Run& run : runs_) run.check_unchanged();
   if (options_.stop.stop_requested()) throw Interrupted();
@@ -419,10 +426,34 @@ void MergeJob::skip_written(std::span<Partition> partitions) {
 }
 
 std::vector<IntermediatePass> MergeJob::intermediate_passes(std::uint64_t widest) const {
-  if (options_.copy_only || std::ranges::any_of(runs_, &Run::is_in_memory)) return {};
   std::vector<std::uint64_t> lengths;
   for (const Run& run : runs_) lengths.push_back(run.records());
-  return plan_intermediate_passes(lengths, widest);
+  std::vector<IntermediatePass> passes;
+  if (!options_.copy_only && std::ranges::none_of(runs_, &Run::is_in_memory))
+    passes = plan_intermediate_passes(lengths, widest);
+  if (needs_one_run()) {
+    std::size_t num_left = runs_.size();
+    for (const IntermediatePass& pass : passes) num_left -= pass.count - 1;
+    passes.push_back({0, num_left, records_of(runs_)});
+  }
+  return passes;
+}
+
+// Returns whether a temporary run of all records must tell their size, which parts share.
+bool MergeJob::needs_one_run() const {
+  return options_.parts > 1 && fills_in_turn() && !has_limited_output() &&
+         !std::ranges::all_of(runs_,
+                              [](const Run& run) { return run.content_bytes().has_value(); });
+}
+
+PartShares MergeJob::shares_of_parts() const {
+  PartShares shares;
+  shares.keep_keys = options_.parts_by_key;
+  if (has_limited_output()) return shares;
+  shares.keep_keys = shares.keep_keys || !format_.input().traits().has_fixed_size;
+  shares.input_bytes = 0;
+  for (const Run& run : runs_) *shares.input_bytes += run.content_bytes().value();
+  return shares;
 }
 
 // Replaces the inputs by sorted runs: one temporary run for each memory load but the last, whose
@@ -481,7 +512,12 @@ void MergeJob::run_intermediate_passes(std::uint64_t widest, const std::filesyst
   std::uint64_t again = 0;
   for (const IntermediatePass& pass : passes) again += pass.records * format_.record_bytes();
   progress_.add_to_total(again);
-  if (!passes.empty() && options_.notice)
+  if (needs_one_run() && options_.notice)
+    options_.notice(fmt::format(
+        "{} parts share an output of a size that pipes and compressed runs do not tell: all is "
+        "merged into a temporary file in {} first",
+        options_.parts, folder.string()));
+  else if (!passes.empty() && options_.notice)
     options_.notice(fmt::format(
         "the memory budget leaves {} bytes for buffers, which merge {} runs at once, not {}: {} "
         "passes, which write {}{} bytes more, to {}; a larger {} needs fewer",
@@ -508,6 +544,7 @@ void MergeJob::run_intermediate_pass(const IntermediatePass& pass, const PassOpe
   const Partition all{0, records_of(merged)};
   PassTotals& totals = passes_.totals();
   const std::uint64_t merged_before = totals.records, written_before = totals.records_written;
+  const std::uint64_t bytes_before = totals.bytes_written;
   const std::uint64_t fingerprint =
       passes_.run({.runs = merged,
                    .fingerprints = std::span(fingerprints_).subspan(pass.first, pass.count),
@@ -521,7 +558,7 @@ void MergeJob::run_intermediate_pass(const IntermediatePass& pass, const PassOpe
   for (const Run& run : merged) run.check_unchanged();
   intermediate_records_ +=
       operators ? totals.records_written - written_before : totals.records - merged_before;
-  *first = run_of(temporary, format_.record_bytes());
+  *first = run_of(temporary, format_.record_bytes(), totals.bytes_written - bytes_before);
   runs_.erase(first + 1, end);
   fingerprints_[pass.first] = fingerprint;
   const auto gone = fingerprints_.begin() + static_cast<std::ptrdiff_t>(pass.first) + 1;
@@ -612,12 +649,15 @@ Stats run_inputs(std::span<const Input> given, const Destination& output, const 
     throw Error(ErrorCode::options,
                 fmt::format("{} is for sorts; drop it", Setting::temporary_compression));
   for (;;) {
-    std::vector<Run> runs = open_runs(given, *format, options);
+    const std::vector<Run> opened = open_runs(given, *format, options);
+    std::vector<Run> runs = opened;
     FileStart start = read_start(runs, *format, options, inputs == Inputs::sorted);
     try {
-      return MergeJob(ordered(std::move(runs), format->traits(), options, inputs), options, inputs,
-                      std::move(start))
-          .into(output);
+      Stats stats = MergeJob(ordered(std::move(runs), format->traits(), options, inputs), options,
+                             inputs, std::move(start))
+                        .into(output);
+      warn_of_cut_off_pipes(opened, options);
+      return stats;
     } catch (const PartialOutputDiffers& left) {
       // The next round finds no partial output any more.
       warn_starting_over(options, left.output, output_differs);

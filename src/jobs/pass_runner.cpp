@@ -110,6 +110,8 @@ std::uint64_t PassRunner::run(const PassSpec& spec) {
                       .output = order,
                       .backend = options.copy_only ? nullptr : backends[i].get(),
                       .writers = partitions.size() == 1 ? spec.writers : spec.writers.subspan(i, 1),
+                      .shares = {spec.shares.input_bytes,
+                                 spec.shares.keep_keys && order.kind != OutputOrder::Kind::none},
                       .in_place = spec.in_place,
                       .threads = threads_of(spec),
                       .stop = options.stop,
@@ -142,7 +144,7 @@ void PassRunner::execute(const PassSpec& spec, std::span<const Pass> passes) {
   } catch (const RunOutOfOrder& found) {
     // A file that was changed meanwhile is the cause, if there is one.
     for (const Run& run : spec.runs) run.check_unchanged();
-    throw_first_out_of_order(spec.runs[found.run], found.record, format);
+    throw_first_out_of_order(spec.runs[found.run], found, format);
   } catch (const EqualKeys& found) {
     throw_equal(context_.inputs, format, context_.options.query, found.record);
   } catch (const Error&) {

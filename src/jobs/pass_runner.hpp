@@ -25,6 +25,7 @@ struct PassSpec {
       fingerprints;                       // one a run: of temporary runs, as they were written
   std::span<const Partition> partitions;  // of the output
   std::span<Writer> writers;              // one a partition, or several for the only one
+  PartShares shares = {};                 // of the writers, if one partition has several
   std::span<std::byte> in_place;          // the output, if there are no writers
   const PassOperators& operators;
   bool is_last;

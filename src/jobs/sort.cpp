@@ -21,11 +21,6 @@ void check_sort_options(const Options& options) {
   if (codec != Codec::lz4 && codec != Codec::zstd)
     throw Error(ErrorCode::options,
                 fmt::format("{}: the codec is lz4 or zstd", Setting::temporary_compression));
-  if (options.parts != 0)
-    throw Error(ErrorCode::options,
-                fmt::format("{} and {} exclude each other, since compressed files cannot be cut; "
-                            "drop one",
-                            Setting::temporary_compression, Setting::parts));
 }
 
 template <class Input>

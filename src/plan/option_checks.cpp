@@ -83,11 +83,6 @@ void check_options(const Options& options, const FormatTraits& traits, std::size
                 fmt::format("{} goes on with lines in one merged output, none of them skipped, and "
                             "with records of a fixed size; drop it",
                             Setting::resume));
-  if (options.parts != 0 && !traits.can_search)
-    throw Error(ErrorCode::options,
-                fmt::format("{} cuts lines and records of a fixed size, which can be found from "
-                            "anywhere in a file; CSV and pairs can not: drop it",
-                            Setting::parts));
   if (options.drop_header && !traits.has_header)
     throw Error(
         ErrorCode::options,
@@ -107,7 +102,6 @@ void check_stream_options(const Options& options, const FormatTraits& traits, co
   const Query& query = options.query;
   // Operators apply the range and the limit if records vary in length.
   const std::string option = options.resume           ? to_marker(Setting::resume)
-                             : options.parts != 0     ? to_marker(Setting::parts)
                              : !traits.has_fixed_size ? ""
                              : !query.from.empty()    ? to_marker(Setting::from)
                              : !query.to.empty()      ? to_marker(Setting::to)

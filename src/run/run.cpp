@@ -5,8 +5,11 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cassert>
 #include <cstring>
+#include <functional>
+#include <future>
 #include <mutex>
 #include <utility>
 #include <vector>
@@ -41,6 +44,12 @@ class Run::PeekableSource final : public ByteSource {
         needs_check_(!accepts_any_format),
         decompress_(decompress) {}
 
+  // Returns whether peek() need not wait for `bytes` bytes.
+  bool has(std::uint64_t bytes) const { return head_.size() >= bytes || ended_; }
+  // Takes what comes, to be peeked at and read later, until `is_enough` holds.
+  void take(const std::atomic<bool>& is_enough) {
+    while (!is_enough && !has(max_taken_bytes)) extend_head(head_.size() + step_bytes);
+  }
   // Returns the first bytes, which must be unread: `bytes`, or all if there are fewer.
   std::vector<std::byte> peek(std::uint64_t bytes) {
     assert(taken_ == 0);
@@ -71,6 +80,10 @@ class Run::PeekableSource final : public ByteSource {
   }
 
  private:
+  // Max bytes that take() keeps, and that it reads at a time.
+  static constexpr std::uint64_t max_taken_bytes = std::uint64_t{1} << 20;
+  static constexpr std::uint64_t step_bytes = std::uint64_t{64} << 10;
+
   // Reads more of the head, up to `bytes` bytes. Returns false if a pipe is empty.
   bool extend_head(std::uint64_t bytes) {
     const std::size_t before = head_.size();
@@ -162,12 +175,14 @@ Run::Run(FileDescriptor file, std::filesystem::path folder, std::uint32_t record
       header_bytes_(header_bytes),
       records_(records) {}
 
-Run Run::compressed(FileDescriptor file, std::filesystem::path folder) {
+Run Run::compressed(FileDescriptor file, std::filesystem::path folder,
+                    std::uint64_t content_bytes) {
   InputStatus status = verify_input(folder, file, true);
   status.identity = {};
   Run run(std::move(file), std::move(folder), 1, status.bytes);
   run.input_ = status;
   run.decompress_ = true;
+  run.content_bytes_ = content_bytes;
   return run;
 }
 
@@ -216,10 +231,28 @@ std::shared_ptr<ByteSource> Run::source(std::stop_token stop) const {
   return source;
 }
 
-std::vector<std::byte> Run::begin(std::uint64_t bytes, std::stop_token stop) {
-  const std::shared_ptr<PeekableSource> source = open_stream(std::move(stop));
-  if (input_.is_stream) pipe_ = source;
-  return source->peek(bytes);
+std::vector<std::byte> Run::begin(std::uint64_t bytes, std::stop_token stop, std::span<Run> runs) {
+  const std::shared_ptr<PeekableSource> source = open_stream(stop);
+  if (!input_.is_stream) return source->peek(bytes);
+  pipe_ = source;
+  std::atomic<bool> is_enough = source->has(bytes);
+  std::vector<std::future<void>> others;
+  for (Run& other : runs) {
+    if (is_enough || &other == this || !other.input_.is_stream) continue;
+    other.pipe_ = other.open_stream(stop);
+    others.push_back(std::async(std::launch::async, &PeekableSource::take, other.pipe_.get(),
+                                std::cref(is_enough)));
+  }
+  std::vector<std::byte> begin;
+  try {
+    begin = source->peek(bytes);
+  } catch (...) {
+    is_enough = true;
+    throw;
+  }
+  is_enough = true;
+  for (std::future<void>& other : others) other.get();
+  return begin;
 }
 
 Run Run::in_bytes() const {

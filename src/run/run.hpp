@@ -45,8 +45,9 @@ class Run {
   // Makes a run of a file that an intermediate pass wrote.
   Run(FileDescriptor file, std::filesystem::path folder, std::uint32_t record_bytes,
       std::uint64_t records, std::uint64_t header_bytes = 0);
-  // Makes a run of a nameless file that was compressed.
-  static Run compressed(FileDescriptor file, std::filesystem::path folder);
+  // Makes a run of a nameless file, which holds `content_bytes` before compression.
+  static Run compressed(FileDescriptor file, std::filesystem::path folder,
+                        std::uint64_t content_bytes);
   // Makes a run of `memory`, which must outlive it. Errors call it `name`.
   Run(std::span<const std::byte> memory, std::string name, std::uint32_t record_bytes);
 
@@ -55,6 +56,8 @@ class Run {
   const std::stop_token& stop() const { return stop_; }
 
   const std::filesystem::path& path() const { return path_; }
+  // Returns the path for messages.
+  std::filesystem::path shown_path() const { return path_ == "-" ? "standard input" : path_; }
   std::uint64_t first() const { return first_; }  // its first record, counted in the whole run
   std::uint64_t records() const { return records_; }
   std::uint64_t bytes() const { return records_ * record_bytes_; }
@@ -71,13 +74,18 @@ class Run {
   // Returns whether it is a pipe or compressed, so that only source() can read it, in order. Its
   // number of records is then unknown: records() and bytes() are the file's size, 0 for a pipe.
   bool is_stream() const { return input_.is_stream || input_.codec != Codec::none; }
+  // Returns the size of its records; nothing if it is a stream of unknown length.
+  std::optional<std::uint64_t> content_bytes() const {
+    return is_stream() ? content_bytes_ : bytes();
+  }
   const InputStatus& input() const { return input_; }
   // Reads a stream from its beginning, without a header that was removed. Its first read() throws
   // Error if the first bytes show a format without plain records.
   std::shared_ptr<ByteSource> source(std::stop_token stop) const;
   // Returns the first `bytes` bytes of a stream, or all if there are fewer. A pipe keeps these
-  // bytes for source().
-  std::vector<std::byte> begin(std::uint64_t bytes, std::stop_token stop);
+  // bytes for source(). While it waits for them, it takes what comes from the pipes among `runs`,
+  // too, as one program may feed all of them in turn.
+  std::vector<std::byte> begin(std::uint64_t bytes, std::stop_token stop, std::span<Run> runs = {});
   // Returns the same run, counting bytes instead of records.
   Run in_bytes() const;
 
@@ -166,6 +174,7 @@ class Run {
   std::uint64_t header_lines_ = 0;
   std::uint64_t first_ = 0;
   std::uint64_t records_;
+  std::optional<std::uint64_t> content_bytes_;  // of a stream, if that is known
 };
 
 }  // namespace corank

@@ -108,7 +108,7 @@ class Records:
         self.keys = [(i, rng.random() < 0.3)
                      for i in rng.sample(range(len(self.columns)), rng.randint(1, min(3, len(self.columns))))]
         self.header = b""
-        self.selectable = self.cuttable = True
+        self.selectable = True
         self.options = [
             "-r", ",".join(f"{name}:{field.type}" for name, field in zip(self.names, self.columns)),
             "-b", ",".join(self.names[i] + (":desc" if down else "") for i, down in self.keys)]
@@ -181,7 +181,7 @@ class Lines:
         count = rng.randint(1, 5)
         self.kinds = [rng.choice(["text", "few", "u64", "i64", "f64"]) for _ in range(count)]
         self.missing = rng.random() < 0.2
-        self.selectable, self.cuttable = True, not self.csv
+        self.selectable = True
         self.names = [f"c{i + 1}" for i in range(count)]
         self.names[0] = rng.choice(["c1", "key", "value"])
         self.columns = self.kinds
@@ -356,7 +356,7 @@ class JsonLines(Lines):
         self.paths = [rng.choice([(f"c{i}",), ("deep", f"c{i}"), (f"list{i}", 1), (f"a/b~{i}", "")])
                       for i in range(len(self.kinds))]
         self.missing = rng.random() < 0.3
-        self.selectable, self.cuttable, self.header = False, True, b""
+        self.selectable, self.header = False, b""
         self.keys = []
         for i in rng.sample(range(len(self.kinds)), rng.randint(0, min(3, len(self.kinds)))):
             numeric = self.kinds[i] in NUMBERS and rng.random() < 0.8 and (not self.missing or self.bad)
@@ -427,7 +427,7 @@ class Pairs:
         self.keys = [0]
         self.descending, self.fold = rng.random() < 0.3, rng.random() < 0.2
         self.header = b""
-        self.selectable = self.cuttable = False
+        self.selectable = False
         self.options = ["--kv"]
         if self.descending or self.fold:
             self.options += ["-b", "key" + ":desc" * self.descending + ":nocase" * self.fold]
@@ -545,9 +545,10 @@ class Case:
             self.options += ["--select", ",".join(
                 form.names[i] if isinstance(form, Records) else form.name(i) for i in chosen)]
             header = form.header_of(chosen) if header else b""
-        self.parts = rng.randint(1, 5) if form.cuttable and rng.random() < 0.2 else 0
+        self.parts = rng.randint(1, 5) if rng.random() < 0.2 else 0
+        by_key = self.parts and rng.random() < 0.5
         if self.parts:
-            self.options += ["--parts", str(self.parts)]
+            self.options += ["--parts", str(self.parts)] + by_key * ["--parts-by-key"]
         self.put(form, contents, rng)
         self.options += ["--io", rng.choice(["auto", "buffered", "direct", "mapped"]),
                          "-T", str(rng.randint(1, 3))]
@@ -556,12 +557,17 @@ class Case:
             self.options += ["-m", str(max(self.parts, 1) * rng.choice([least, max(least, 8 << 20), 64 << 20]))]
         if rng.random() < 0.2:
             self.options.append("--no-verify")
-        self.expected = header + b"".join(form.encode(record, chosen) for record in out)
+        encoded = [form.encode(record, chosen) for record in out]
+        self.expected = header + b"".join(encoded)
+        # Bytes at which no part may begin, since they are between records with equal keys.
+        ends = itertools.accumulate(map(len, encoded), initial=len(header))
+        self.uncut = {end for end, before, after in zip(itertools.islice(ends, 1, None), out, out[1:])
+                      if by_key and chosen is None and form.key(before) == form.key(after)}
 
     def put(self, form, contents, rng):
         """Writes the runs to files, compressed files or standard input, and chooses the output."""
-        searched = {"--parts", "--from", "--to"} & {option.split("=")[0] for option in self.options}
-        self.streams = rng.random() < 0.3 and (not searched or (not isinstance(form, Records) and not self.parts))
+        searched = {"--from", "--to"} & {option.split("=")[0] for option in self.options}
+        self.streams = rng.random() < 0.3 and (not searched or not isinstance(form, Records))
         self.input = None
         self.paths = []
         for i, content in enumerate(contents):
@@ -575,9 +581,9 @@ class Case:
                 half = rng.randint(0, len(content))
                 content = compress(content[:half]) + compress(content[half:])
             self.paths[-1].write_bytes(content)
-        self.output = "-" if self.streams and rng.random() < 0.3 else self.folder / "out"
+        self.output = "-" if self.streams and not self.parts and rng.random() < 0.3 else self.folder / "out"
         self.codec = None
-        if self.streams and self.output != "-" and rng.random() < 0.4:
+        if self.streams and self.output != "-" and not self.parts and rng.random() < 0.4:
             self.codec = rng.choice(list(COMPRESS))
             self.output = self.folder / f"out{self.codec}"
 
@@ -621,6 +627,8 @@ class Case:
         if self.output != "-":
             files = sorted(self.output.iterdir()) if self.parts else [self.output]
             written = b"".join(file.read_bytes() for file in files)
+            if self.uncut.intersection(itertools.accumulate(file.stat().st_size for file in files)):
+                return "equal keys are in two parts"
         if self.codec:
             written = DECOMPRESS[self.codec](written)
         return None if written == self.expected else "the output differs from the model's"

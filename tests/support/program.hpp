@@ -25,6 +25,11 @@ namespace corank::test {
 
 using Strings = std::vector<std::string>;
 
+inline Strings operator+(Strings a, const Strings& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
 // Returns the path of the program, which is in the folder of the tests.
 inline std::filesystem::path program() {
   return std::filesystem::read_symlink("/proc/self/exe").parent_path() / "corank";

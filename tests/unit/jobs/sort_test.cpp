@@ -297,8 +297,6 @@ TEST_CASE("what cannot be compressed is refused", "[sort]") {
   CHECK(what_sorting_throws(test).find("lz4 or zstd") != std::string::npos);
   test.options.temporary_compression = Compression::parse("lz4");
   CHECK_THROWS_AS(merge(test.paths, test.folder / "output", test.options), Error);
-  test.options.parts = 2;
-  CHECK(what_sorting_throws(test).find("exclude each other") != std::string::npos);
 }
 
 TEST_CASE("temporary runs go to the folders that the options name", "[sort]") {
