@@ -13,6 +13,7 @@
 #include <cerrno>
 #include <cstdio>
 
+#include "io/overwrite.hpp"
 #include "util/setting_format.hpp"
 
 namespace corank {
@@ -63,9 +64,6 @@ bool is_fresh(const struct stat& status) {
   return ::time(nullptr) - status.st_mtim.tv_sec < max_age_seconds;
 }
 
-constexpr const char* in_place_remedy =
-    "write to another file, or to standard output and let the shell redirect that";
-
 }  // namespace
 
 AtomicFile::AtomicFile(std::filesystem::path target, const Content& content,
@@ -82,12 +80,6 @@ AtomicFile::AtomicFile(std::filesystem::path target, const Content& content,
     auto followed = std::filesystem::canonical(target_, error);
     if (error) throw Error(fmt::format("{}: cannot follow: {}", target_.string(), error.message()));
     target_ = std::move(followed);
-    if (is_mount_point(target_))
-      throw Error(
-          ErrorCode::system,
-          fmt::format("{}: is a mount point, as files that a container shares are, which no "
-                      "file can replace; {}",
-                      target_.string(), in_place_remedy));
     old_ = status;
   } else if (errno != ENOENT) {
     throw_file_error(target_, "look at");
@@ -100,7 +92,11 @@ AtomicFile::AtomicFile(std::filesystem::path target, const Content& content,
   if (::stat(sidecar_path_.c_str(), &status) == 0 && is_input(identity_of(status)))
     throw Error(sidecar_path_.string() +
                 ": is the file of the output's state and also an input; rename it");
-  open_temporary(is_input);
+  if (old_ && is_mount_point(target_))
+    open_to_overwrite();
+  else
+    open_temporary(is_input);
+  if (is_overwriting()) return;
   try {
     find_partial_output(content, is_input);
   } catch (...) {
@@ -108,6 +104,18 @@ AtomicFile::AtomicFile(std::filesystem::path target, const Content& content,
     if (!settings_.resume) ::unlink(sidecar_path_.c_str());
     throw;
   }
+}
+
+void AtomicFile::open_to_overwrite() {
+  if (settings_.resume)
+    throw Error(ErrorCode::options,
+                fmt::format("{}: can only be overwritten, not resumed, since no file can replace "
+                            "it: it is a mount point, or its folder cannot be written to; drop {}",
+                            target_.string(), Setting::resume));
+  overwritten_ = corank::open_to_overwrite(target_);
+  file_ = open_nameless(settings_.temporary_folder);
+  temporary_.clear();
+  sidecar_path_.clear();
 }
 
 void AtomicFile::open_temporary(const std::function<bool(FileIdentity)>& is_input) {
@@ -120,11 +128,7 @@ void AtomicFile::open_temporary(const std::function<bool(FileIdentity)>& is_inpu
       if (!file && errno == ENOENT) continue;
     }
     if (!file && old_ && (errno == EACCES || errno == EPERM || errno == EROFS))
-      throw Error(
-          ErrorCode::system,
-          fmt::format("{}: its folder cannot be written to, so that no file can replace it; "
-                      "{}",
-                      target_.string(), in_place_remedy));
+      return open_to_overwrite();
     if (!file) throw_file_error(target_, "create its temporary file");
     const auto fail = [&](const char* what) {
       const int error = errno;
@@ -234,6 +238,7 @@ void AtomicFile::keep(std::uint64_t bytes) {
     if (found_bytes_ > 0) leave();
     throw exists_already(target_);
   }
+  if (is_overwriting()) return;
   if (old_) take_after(file_, *old_);
   // Truncate before writing the sidecar: a reader caps its durable_bytes at the file's size.
   if (::ftruncate(file_.get(), static_cast<off_t>(bytes)) != 0)
@@ -261,6 +266,7 @@ AtomicFile::~AtomicFile() {
 void AtomicFile::checkpoint(std::uint64_t written_bytes) {
   using namespace std::chrono_literals;
   assert(file_ && !in_place_);
+  if (is_overwriting()) return;
   if (checkpoint_.valid() && checkpoint_.wait_for(0s) != std::future_status::ready) return;
   end_checkpoint();
   assert(sidecar_.durable_bytes <= written_bytes);
@@ -282,6 +288,7 @@ void AtomicFile::end_checkpoint() {
 }
 
 void AtomicFile::make_durable(std::uint64_t written_bytes, std::stop_token stop) {
+  if (is_overwriting()) return;  // commit() does it
   end_checkpoint();
   assert(sidecar_.durable_bytes <= written_bytes);
   constexpr unsigned write_and_wait =
@@ -307,27 +314,16 @@ void AtomicFile::make_durable(std::uint64_t written_bytes, std::stop_token stop)
 
 void AtomicFile::commit() {
   assert(file_ && !checkpoint_.valid() && !unusable_);
+  if (is_overwriting()) return overwrite(overwritten_, file_, target_);
   // Open the folder before the rename, because opening can fail.
   const FileDescriptor folder = open_folder();
   if (in_place_) {
     ::unlink(temporary_.c_str());
   } else {
-    int renamed = settings_.overwrite ? ::rename(temporary_.c_str(), target_.c_str())
-                                      : ::renameat2(AT_FDCWD, temporary_.c_str(), AT_FDCWD,
-                                                    target_.c_str(), RENAME_NOREPLACE);
-    // Not every file system supports RENAME_NOREPLACE.
-    struct stat status {};
-    if (renamed != 0 && !settings_.overwrite && errno == EINVAL) {
-      if (::lstat(target_.c_str(), &status) == 0)
-        errno = EEXIST;
-      else
-        renamed = ::rename(temporary_.c_str(), target_.c_str());
-    }
-    if (renamed != 0) {
-      if (errno == EEXIST)
-        throw Error(ErrorCode::exists, fmt::format("{}: appeared meanwhile; use {} to replace it",
-                                                   target_.string(), Setting::overwrite));
-      throw_file_error(target_, "rename the finished file");
+    rename_to_target();
+    if (is_overwriting()) {
+      overwrite(overwritten_, file_, target_);
+      ::unlink(temporary_.c_str());
     }
   }
   file_ = FileDescriptor();
@@ -339,6 +335,27 @@ void AtomicFile::commit() {
                             "its new name",
                             error.what(), target_.string()));
   }
+}
+
+// Renames the file, or opens a target that is a mount point to be overwritten.
+void AtomicFile::rename_to_target() {
+  int renamed = settings_.overwrite ? ::rename(temporary_.c_str(), target_.c_str())
+                                    : ::renameat2(AT_FDCWD, temporary_.c_str(), AT_FDCWD,
+                                                  target_.c_str(), RENAME_NOREPLACE);
+  // Not every file system supports RENAME_NOREPLACE.
+  struct stat status {};
+  if (renamed != 0 && !settings_.overwrite && errno == EINVAL) {
+    if (::lstat(target_.c_str(), &status) == 0)
+      errno = EEXIST;
+    else
+      renamed = ::rename(temporary_.c_str(), target_.c_str());
+  }
+  if (renamed == 0) return;
+  if (errno == EEXIST)
+    throw Error(ErrorCode::exists, fmt::format("{}: appeared meanwhile; use {} to replace it",
+                                               target_.string(), Setting::overwrite));
+  if (errno != EBUSY || !old_) throw_file_error(target_, "rename the finished file");
+  overwritten_ = corank::open_to_overwrite(target_);
 }
 
 void AtomicFile::forget_sidecar() {

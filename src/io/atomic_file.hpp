@@ -1,8 +1,8 @@
 // A file that appears under its name only when it is whole and durable.
 //
-// `AtomicFile` writes a hidden temporary file beside the target; commit() renames it. One thread at
-// a time uses it; checkpoints sync in the background. Sizes and offsets are in bytes. Failures are
-// thrown as Error.
+// `AtomicFile` writes a hidden temporary file beside the target; commit() renames it. An existing
+// target that no file can replace is overwritten by commit() instead. One thread at a time uses it;
+// checkpoints sync in the background. Sizes and offsets are in bytes. Failures are thrown as Error.
 #pragma once
 
 #include <sys/stat.h>
@@ -35,6 +35,7 @@ class AtomicFile {
     bool overwrite = false;
     bool resume = false;
     std::chrono::milliseconds checkpoint_interval{};
+    std::filesystem::path temporary_folder = {};  // of the file if the target is overwritten
   };
 
   // Throws Error if the target exists and may not be replaced, if another process is writing it, or
@@ -54,6 +55,9 @@ class AtomicFile {
   std::uint64_t left_bytes() const { return left_bytes_; }
   // True if the target is already the whole output, which then is not written again.
   bool is_in_place() const { return in_place_; }
+  // True if the target is overwritten, because no file can replace it: it is a mount point, or its
+  // folder cannot be written to. Such a file cannot be resumed.
+  bool is_overwriting() const { return static_cast<bool>(overwritten_); }
   // Returns when the partial output was last written to, in nanoseconds since 1970.
   std::int64_t left_modified_ns() const { return left_modified_ns_; }
   // Explains why a partial output cannot be resumed; empty if it can be, or if there is none.
@@ -78,7 +82,7 @@ class AtomicFile {
   // the file is unusable.
   void make_durable(std::uint64_t written_bytes, std::stop_token stop);
   // Renames the file, which must be durable, to the target. A replaced target passes on its mode
-  // and, if permitted, its owner.
+  // and, if permitted, its owner. A target that turns out to be a mount point is overwritten.
   void commit();
   // Removes the sidecar. To be called when every file of the merge is in place.
   void forget_sidecar();
@@ -87,6 +91,8 @@ class AtomicFile {
 
  private:
   void open_temporary(const std::function<bool(FileIdentity)>& is_input);
+  void open_to_overwrite();
+  void rename_to_target();
   void find_partial_output(const Content& content,
                            const std::function<bool(FileIdentity)>& is_input);
   void take_target();
@@ -103,6 +109,7 @@ class AtomicFile {
   std::optional<struct stat> old_;  // status of the target at the start, if it existed
   FileDescriptor file_;
   FileDescriptor target_file_;  // open if the target is the whole output
+  FileDescriptor overwritten_;  // the target, open if it is overwritten
   ino_t inode_ = 0;             // of the temporary file
   std::uint64_t left_bytes_ = 0;
   std::uint64_t found_bytes_ = 0;  // size of the temporary file at the start

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cassert>
@@ -31,6 +32,18 @@ std::optional<std::filesystem::path> folder_of(const Destination& output) {
   if (std::filesystem::is_directory(path)) return path;  // of parts
   if (std::filesystem::exists(path) && !std::filesystem::is_regular_file(path)) return std::nullopt;
   return path.has_parent_path() ? path.parent_path() : ".";
+}
+
+bool is_overwriting(const Writer& writer) {
+  return writer.atomic() && writer.atomic()->is_overwriting();
+}
+
+void warn_overwriting(const Options& options, const std::filesystem::path& output) {
+  if (options.notice)
+    options.notice(fmt::format(
+        "{}: no file can replace it, since it is a mount point or its folder cannot be written to: "
+        "the finished output is copied into it, and a copy that is interrupted is incomplete",
+        output.string()));
 }
 
 std::optional<std::uint64_t> device_of(const std::filesystem::path& path) {
@@ -82,7 +95,9 @@ Compression compression_of(const Options& options, const Destination& output) {
 std::vector<std::filesystem::path> folders_for_passes(const Options& options,
                                                       const Destination& output) {
   if (!options.temporary_folders.empty()) return options.temporary_folders;
-  return {folder_of(output).value_or(std::filesystem::temp_directory_path())};
+  const auto beside = folder_of(output);
+  if (beside && ::access(beside->c_str(), W_OK) == 0) return {*beside};
+  return {std::filesystem::temp_directory_path()};
 }
 
 void check_space(std::span<const std::filesystem::path> folders, std::uint64_t temporary_bytes,
@@ -124,8 +139,10 @@ void MergeOutput::open(std::span<const Partition> partitions, std::span<const Ru
       format_.is_sequential() ? std::max<std::uint64_t>(options_.query.select.size(), 1) : 1;
   const bool may_be_shorter = operators && (!operators->keeps_count() ||
                                             operators->output_bytes() == 0 || options_.query.limit);
+  const bool is_file = folder_of(output_).has_value();
   const AtomicFile::Settings settings{options_.overwrite, options_.resume,
-                                      options_.checkpoint_interval};
+                                      options_.checkpoint_interval,
+                                      is_file ? folders_for_passes(options_, output_).front() : ""};
   const auto is_input = [runs](FileIdentity file) {
     return std::ranges::any_of(runs, [&](const Run& run) { return run.identity() == file; });
   };
@@ -141,6 +158,7 @@ void MergeOutput::open(std::span<const Partition> partitions, std::span<const Ru
                                       may_be_shorter};
     writers_.emplace_back(parts_ ? Destination(paths_[i]) : output_, content, settings, is_input,
                           options_.stop);
+    if (is_overwriting(writers_.back())) warn_overwriting(options_, writers_.back().path());
     if (i > 0 && options_.resume && writers_.front().atomic()->is_in_place())
       writers_.back().atomic()->take_forgotten_target(content);
   }
@@ -199,7 +217,9 @@ void MergeOutput::write_header() {
 std::uint64_t MergeOutput::commit() {
   std::uint64_t bytes = 0;
   for (Writer& writer : writers_) {
+    const bool was_told = is_overwriting(writer);
     writer.commit();
+    if (!was_told && is_overwriting(writer)) warn_overwriting(options_, writer.path());
     bytes += writer.bytes();
   }
   for (std::size_t i = writers_.size(); i-- > 0;)
@@ -210,7 +230,7 @@ std::uint64_t MergeOutput::commit() {
 bool MergeOutput::is_worth_resuming() const {
   std::uint64_t bytes = 0;
   for (const Writer& writer : writers_) {
-    if (!writer.atomic()) return false;
+    if (!writer.atomic() || is_overwriting(writer)) return false;
     bytes += writer.bytes();
   }
   return bytes >= min_kept_bytes && compression_.codec == Codec::none && !format_.has_streams() &&

@@ -62,6 +62,18 @@ struct Files {
   std::string a = folder / "a", b = folder / "b", output = folder / "output";
 };
 
+// Enters a mount namespace, as root of a user namespace if this process is not root. Returns false
+// if that is not permitted.
+bool enter_mount_namespace() {
+  if (const unsigned user = ::getuid(); user != 0) {
+    if (::unshare(CLONE_NEWUSER) != 0) return false;
+    const FileDescriptor map(::open("/proc/self/uid_map", O_WRONLY | O_CLOEXEC));
+    const std::string text = "0 " + std::to_string(user) + " 1";
+    if (::write(map.get(), text.data(), text.size()) < 0) return false;
+  }
+  return ::unshare(CLONE_NEWNS) == 0 && ::mount("", "/", "", MS_REC | MS_PRIVATE, "") == 0;
+}
+
 // Changes the times of a file to the start of 1970.
 void make_old(const std::filesystem::path& file) {
   const struct timespec times[2]{};
@@ -137,36 +149,79 @@ TEST_CASE("an output whose name may not be durable is said to be in place and wh
   CHECK(num_found == 1);
 }
 
-TEST_CASE("an output that no file can replace is refused before the merge, with a way out") {
-  if (::getuid() != 0) {
-    WARN("not checked: only root can mount files and become another user");
-    return;
-  }
+TEST_CASE("an output that no file can replace is overwritten, and a warning says so") {
   const Files files;
-  write_file(files.output, bytes_of_text("old"));
-  const auto check = [&](const Environment& setting, const std::string& why) {
-    const Result result = files.merge({"-f", "-o", files.output}, setting);
-    INFO(result.err);
-    CHECK(result.code == 2);
-    CHECK(holds(result.err, why));
-    CHECK(holds(result.err, "let the shell redirect"));
-    CHECK(text_of(files.output) == "old");
-  };
+  write_file(files.output, bytes_of_text("an old output, which is longer"));
+  Environment busy;  // as when the output is a mount point
+#ifdef SYS_rename
+  busy.before_exec = [] { make_fail(SYS_rename, EBUSY); };
+#else
+  busy.before_exec = [] { make_fail(SYS_renameat, EBUSY); };
+#endif
+  const Result result = files.merge({"-f", "-o", files.output}, busy);
+  INFO(result.err);
+  CHECK(result.code == 0);
+  CHECK(holds(result.err, "no file can replace it"));
+  CHECK(text_of(files.output) == "a\nb\nc\n");
+  CHECK(!std::filesystem::exists(files.folder / ".output.corank"));
+  CHECK(!std::filesystem::exists(files.folder / ".output.corank-resume"));
+}
+
+TEST_CASE("a mount point is overwritten once the merge is done") {
+  const Files files;
+  const std::string shared = files.folder / "shared";
+  write_file(files.output, bytes_of_text("below"));
+  write_file(shared, bytes_of_text("an old output, which is longer"));
   Environment mounted;
   mounted.before_exec = [&] {
-    if (::unshare(CLONE_NEWNS) != 0 || ::mount("", "/", "", MS_REC | MS_PRIVATE, "") != 0 ||
-        ::mount(files.a.c_str(), files.output.c_str(), "", MS_BIND, "") != 0)
+    if (!enter_mount_namespace() ||
+        ::mount(shared.c_str(), files.output.c_str(), "", MS_BIND, "") != 0)
       ::_exit(126);
   };
-  check(mounted, "is a mount point");
-  REQUIRE(::chmod(files.folder.path().c_str(), 0555) == 0);
+  const Result refused = files.merge({"-o", files.output}, mounted);
+  if (refused.code == 126) {
+    WARN("not checked: files cannot be mounted here");
+    return;
+  }
+  CHECK(refused.code == 2);  // it exists
+  CHECK(files.merge({"-f", "--resume", "-o", files.output}, mounted).code == 2);
+  CHECK(files.merge({"-f", "--temp", files.folder / "none", "-o", files.output}, mounted).code ==
+        2);
+  write_file(files.b, bytes_of_text("b\na\n"));
+  CHECK(files.merge({"-f", "-o", files.output}, mounted).code == 1);
+  write_file(files.b, bytes_of_text("b\n"));
+  CHECK(text_of(shared) == "an old output, which is longer");
+  const Result result = files.merge({"-f", "-o", files.output}, mounted);
+  INFO(result.err);
+  CHECK(result.code == 0);
+  CHECK(holds(result.err, "the finished output is copied into it"));
+  CHECK(text_of(shared) == "a\nb\nc\n");
+  CHECK(text_of(files.output) == "below");
+}
+
+TEST_CASE("a file in a folder that cannot be written to is overwritten") {
+  const Files files;
+  write_file(files.output, bytes_of_text("an old output, which is longer"));
   REQUIRE(::chmod(files.output.c_str(), 0666) == 0);
+  REQUIRE(::chmod(files.folder.path().c_str(), 0555) == 0);
   Environment other_user;
-  other_user.before_exec = [] {
-    constexpr unsigned nobody = 65534;
-    if (::setgid(nobody) != 0 || ::setuid(nobody) != 0) ::_exit(126);
-  };
-  check(other_user, "its folder cannot be written to");
+  if (::getuid() == 0)
+    other_user.before_exec = [] {
+      constexpr unsigned nobody = 65534;
+      if (::setgid(nobody) != 0 || ::setuid(nobody) != 0) ::_exit(126);
+    };
+  write_file(files.b, bytes_of_text("b\na\n"));
+  CHECK(files.merge({"-f", "-o", files.output}, other_user).code == 1);
+  CHECK(text_of(files.output) == "an old output, which is longer");
+  write_file(files.b, bytes_of_text("b\n"));
+  const Result result = files.merge({"-f", "-o", files.output}, other_user);
+  INFO(result.err);
+  CHECK(result.code == 0);
+  CHECK(holds(result.err, "the finished output is copied into it"));
+  CHECK(text_of(files.output) == "a\nb\nc\n");
+  REQUIRE(::chmod(files.output.c_str(), 0444) == 0);
+  CHECK(holds(files.merge({"-f", "-o", files.output}, other_user).err, "overwrite"));
+  CHECK(text_of(files.output) == "a\nb\nc\n");
   REQUIRE(::chmod(files.folder.path().c_str(), 0755) == 0);
 }
 
