@@ -49,6 +49,7 @@ class DeviceBackend final : public Backend {
   DeviceBackend(int device, std::string description, const BackendConfig& config)
       : device_(device),
         description_(std::move(description)),
+        layout_(config.encoding->layout()),
         threads_(config.threads),
         verify_(config.verify),
         operators_(config.operators),
@@ -155,14 +156,15 @@ class DeviceBackend final : public Backend {
       throw DeviceError("CUDA: what the device merged is not what it read, or not in order", false);
   }
 
-  static RunOutOfOrder disorder_of(const WorkUnit& unit, std::uint64_t record) {
+  RunOutOfOrder disorder_of(const WorkUnit& unit, std::uint64_t record) const {
     auto segment = unit.segments.begin();
     for (; record >= segment->count; ++segment) record -= segment->count;
-    return {segment->chunk->run, segment->chunk->first + segment->first + record};
+    return {layout_, *segment->chunk, segment->first + record};
   }
 
   int device_;
   std::string description_;
+  KeyLayout layout_;
   unsigned threads_;
   bool verify_;
   const OperatorChain* operators_;

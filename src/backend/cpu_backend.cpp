@@ -96,7 +96,7 @@ class CpuBackend final : public Backend {
       for (std::uint64_t i = 1; i < segment.count; ++i)
         if (record_less(layout_, record_at(segment, i, layout_.record_bytes),
                         record_at(segment, i - 1, layout_.record_bytes)))
-          throw RunOutOfOrder(segment.chunk->run, segment.chunk->first + segment.first + i);
+          throw RunOutOfOrder(layout_, *segment.chunk, segment.first + i);
     throw Error("a run changed while it was merged");
   }
 

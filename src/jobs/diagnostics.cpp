@@ -2,12 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <cassert>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "corank/error.hpp"
 #include "format/rows.hpp"
+#include "jobs/disorder.hpp"
 #include "jobs/scan.hpp"
 #include "run/framing_producer.hpp"
 #include "run/key_search.hpp"
@@ -54,13 +56,18 @@ void throw_temporary_corrupted(const Run& run) {
                   ": a temporary file here did not hold what was written to it");
 }
 
-void throw_first_out_of_order(const Run& run, std::uint64_t found, const RecordFormat& format) {
+void throw_first_out_of_order(const Run& run, const RunOutOfOrder& found,
+                              const RecordFormat& format) {
   if (run.is_temporary()) throw_temporary_corrupted(run);
+  assert(found.rows || !run.input().is_stream);
   if (run.input().is_stream)
-    throw OutOfOrder(run.path(), found, 0, place_text(place_of(run, format, found, std::nullopt)));
+    throw_disorder(
+        run, format,
+        {found.rows->before.row(), {found.rows->record.row(), 1}, found.record, found.rows->byte},
+        0);
   scan(run.whole(), format, false);
   throw Corrupted(fmt::format("{}: record {} was out of order in memory, but is not in the run",
-                              run.path().string(), found));
+                              run.path().string(), found.record));
 }
 
 void throw_equal(std::span<const Run> runs, const RecordFormat& format, const Query& query,

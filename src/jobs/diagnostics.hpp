@@ -10,6 +10,7 @@
 
 #include "corank/query.hpp"
 #include "format/record_format.hpp"
+#include "format/work_unit.hpp"
 #include "run/run.hpp"
 
 namespace corank {
@@ -17,7 +18,7 @@ namespace corank {
 // Throws OutOfOrder for the first record of `run` that is out of order. `found` is any such record;
 // it is reported itself if the run is a pipe, which cannot be read again. Throws Corrupted if the
 // run is in order after all, or is a temporary run.
-[[noreturn]] void throw_first_out_of_order(const Run& run, std::uint64_t found,
+[[noreturn]] void throw_first_out_of_order(const Run& run, const RunOutOfOrder& found,
                                            const RecordFormat& format);
 
 // Throws Corrupted: a temporary run does not hold the bytes that were written to it.

@@ -69,7 +69,7 @@ void throw_disorder(const Run& run, const RecordFormat& format, const ScannedBlo
   const std::byte* const before = index == 0 ? block.before : row - format.row_bytes();
   const Rows rows = rows_around(format, block, index);
   const std::uint64_t record = block.first + index, byte = offset_of(format, block, index);
-  throw OutOfOrder(run.path(), record, byte, place_text(place_of(run, format, record, byte)),
+  throw OutOfOrder(run.shown_path(), record, byte, place_text(place_of(run, format, record, byte)),
                    fmt::format(": {} after {}{}", format.key_text(row), format.key_text(before),
                                cause_of(format, rows, before, row, record == 1)));
 }

@@ -38,7 +38,8 @@ RunCuts::Positions RunCuts::checked(std::uint64_t rank, std::span<const Run> run
     if (to[run] < from[run] ||
         (to[run] > 0 && to[run] < runs[run].records() && !copies_ &&
          format_.traits().has_fixed_size && !in_order_at(runs[run], to[run])))
-      throw_first_out_of_order(runs[run], to[run], format_);
+      throw_first_out_of_order(runs[run], RunOutOfOrder(static_cast<std::uint32_t>(run), to[run]),
+                               format_);
   return to;
 }
 

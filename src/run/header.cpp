@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <utility>
 
@@ -16,9 +17,11 @@ namespace {
 // Max size of a header; a longer one means that the file holds something else.
 constexpr std::uint64_t max_header_bytes = std::uint64_t{16} << 20;
 
-std::vector<std::byte> first_bytes(Run& run, std::uint64_t bytes, const std::stop_token& stop) {
+// Returns the first bytes of `run`, which is one of `runs`.
+std::vector<std::byte> first_bytes(Run& run, std::span<Run> runs, std::uint64_t bytes,
+                                   const std::stop_token& stop) {
   if (run.is_stream()) {
-    std::vector<std::byte> begin = run.begin(bytes, stop);
+    std::vector<std::byte> begin = run.begin(bytes, stop, runs);
     begin.resize(std::min<std::size_t>(bytes, begin.size()));
     return begin;
   }
@@ -27,22 +30,23 @@ std::vector<std::byte> first_bytes(Run& run, std::uint64_t bytes, const std::sto
   return begin;
 }
 
-// Calls parse(begin, at_end) with growing beginnings of the run until it returns a value; returns
-// nothing if max_header_bytes do not suffice.
+// Calls parse(begin, at_end) with growing beginnings of `run`, one of `runs`, until it returns a
+// value; returns nothing if max_header_bytes do not suffice.
 template <class Parse>
-auto parse_begin(Run& run, const std::stop_token& stop, Parse parse)
+auto parse_begin(Run& run, std::span<Run> runs, const std::stop_token& stop, Parse parse)
     -> decltype(parse(std::span<const std::byte>(), true)) {
   for (std::uint64_t bytes = 4096; bytes <= max_header_bytes; bytes *= 4) {
-    const std::vector<std::byte> begin = first_bytes(run, bytes, stop);
+    const std::vector<std::byte> begin = first_bytes(run, runs, bytes, stop);
     if (auto found = parse(begin, begin.size() < bytes)) return found;
   }
   return std::nullopt;
 }
 
-// Removes the header from the run and returns it; returns nothing if the run is empty.
-std::optional<FileHead> take_head(Run& run, const TextHeader& header, const std::stop_token& stop) {
+// Removes the header from `run`, one of `runs`, and returns it; returns nothing if it is empty.
+std::optional<FileHead> take_head(Run& run, std::span<Run> runs, const TextHeader& header,
+                                  const std::stop_token& stop) {
   bool is_empty = false;
-  auto head = parse_begin(run, stop, [&](std::span<const std::byte> begin, bool at_end) {
+  auto head = parse_begin(run, runs, stop, [&](std::span<const std::byte> begin, bool at_end) {
     is_empty = begin.empty();
     return header.parse(run.path(), begin, at_end);
   });
@@ -61,7 +65,7 @@ std::string common_header_bytes(std::vector<Run>& runs, const std::stop_token& s
   const Run* first = nullptr;
   for (Run& run : runs) {
     if (run.header_bytes() == 0) continue;
-    std::vector<std::byte> found = first_bytes(run, run.header_bytes(), stop);
+    std::vector<std::byte> found = first_bytes(run, runs, run.header_bytes(), stop);
     if (found.empty()) continue;
     if (!header) {
       header = std::move(found);
@@ -84,9 +88,10 @@ class HeaderTaker {
   HeaderTaker(const TextHeader& header, const Options& options)
       : header_(header), options_(options) {}
 
-  void take(Run& run) {
+  // Takes the header of `run`, which is one of `runs`.
+  void take(Run& run, std::span<Run> runs) {
     if (kept_ && header_.is_in_first_file()) return;
-    std::optional<FileHead> found = take_head(run, header_, options_.stop);
+    std::optional<FileHead> found = take_head(run, runs, header_, options_.stop);
     if (!found) return;
     if (!kept_) {
       kept_ = std::move(found);
@@ -168,7 +173,7 @@ Header take_header(std::vector<Run>& runs, const RecordFormat& format, const Opt
   if (!header) return {};
   HeaderTaker taker(*header, options);
   if (!header->is_empty())
-    for (Run& run : runs) taker.take(run);
+    for (Run& run : runs) taker.take(run, runs);
   Header taken = std::move(taker).finish();
   if (!options.notice) return taken;
   const std::string doubt = header->has_names()
@@ -186,7 +191,7 @@ std::string widest_first_record(std::vector<Run>& runs, const TextHeader& header
   std::uint32_t max_columns = 0;
   for (Run& run : runs) {
     std::optional<std::string> record =
-        parse_begin(run, options.stop, [&](std::span<const std::byte> begin, bool at_end) {
+        parse_begin(run, runs, options.stop, [&](std::span<const std::byte> begin, bool at_end) {
           return header.first_record(run.path(), begin, at_end);
         });
     if (!record) return {};

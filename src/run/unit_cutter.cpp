@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "corank/algorithm/co_rank.hpp"
+#include "format/key_order.hpp"
 #include "util/parallel_for.hpp"
 
 namespace corank {
@@ -198,15 +199,16 @@ bool UnitCutter::take(std::uint32_t run) {
   assert(chunk->run == run && chunk->count != 0 && chunk->first == window.end);
   const std::byte* last = chunk->records() + (chunk->count - 1) * layout.record_bytes;
   if (!window.chunks.empty()) {
-    const Chunk& before = *window.chunks.back();
-    if (record_less(layout, chunk->records(),
-                    before.records() + (before.count - 1) * layout.record_bytes))
-      throw RunOutOfOrder(run, chunk->first);
+    const Chunk& chunk_before = *window.chunks.back();
+    const std::byte* const before =
+        chunk_before.records() + (chunk_before.count - 1) * layout.record_bytes;
+    if (record_less(layout, chunk->records(), before))
+      throw RunOutOfOrder(layout, *chunk, 0, before);
     if (window.begin == window.end) window.chunks.clear();
   }
   // The ends of chunks steer the read-ahead, so check them here; the rest is checked in the merge.
   if (record_less(layout, last, chunk->records()))
-    throw RunOutOfOrder(run, chunk->first + chunk->count - 1);
+    throw RunOutOfOrder(layout, *chunk, first_descent(layout, chunk->records(), chunk->count));
   window.end = chunk->first + chunk->count;
   window.chunks.push_back(std::move(chunk));
   return true;
@@ -319,7 +321,7 @@ void UnitCutter::consume(std::uint32_t run, std::uint64_t records, WorkUnit& uni
     const Chunk& chunk = window.chunk_of(end);
     const std::byte* record = chunk.records() + (end - chunk.first) * layout.record_bytes;
     if (end > chunk.first && record_less(layout, record, record - layout.record_bytes))
-      throw RunOutOfOrder(run, end);
+      throw RunOutOfOrder(layout, chunk, end - chunk.first);
   }
   // The last chunk stays for the comparison with its successor.
   std::erase_if(window.chunks, [&](const ChunkRef& chunk) {

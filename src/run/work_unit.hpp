@@ -11,18 +11,10 @@
 #include <vector>
 
 #include "corank/key.hpp"
+#include "format/rows.hpp"
 #include "util/buffer_pool.hpp"
 
 namespace corank {
-
-// Thrown while units are cut or merged: record `record` of run `run`, both counted from 0, sorts
-// before its predecessor.
-struct RunOutOfOrder : std::exception {
-  RunOutOfOrder(std::uint32_t which, std::uint64_t where) : run(which), record(where) {}
-  const char* what() const noexcept override { return "a run is out of order"; }
-  std::uint32_t run;
-  std::uint64_t record;
-};
 
 // Block of one run as it was read. Holds complete records only.
 struct Chunk {
@@ -46,6 +38,34 @@ inline std::span<const std::byte> bytes_of(const KeyLayout& layout, const Chunk&
                                            std::uint64_t first, std::uint64_t count) {
   return bytes_of(layout, chunk.records() + first * layout.record_bytes, count);
 }
+
+// Thrown while units are cut or merged: record `record` of run `run`, both counted from 0, sorts
+// before its predecessor.
+struct RunOutOfOrder : std::exception {
+  RunOutOfOrder(std::uint32_t which, std::uint64_t where) : run(which), record(where) {}
+  // Record `index` of the chunk sorts before the row `before`. Copies both, because a pipe cannot
+  // be read again.
+  RunOutOfOrder(const KeyLayout& layout, const Chunk& chunk, std::uint64_t index,
+                const std::byte* before)
+      : run(chunk.run),
+        record(chunk.first + index),
+        rows(new Rows{{layout, before},
+                      {layout, chunk.records() + index * layout.record_bytes},
+                      chunk.offset + (index == 0 ? 0 : bytes_of(layout, chunk, 0, index).size())}) {
+  }
+  // As above, for a record that is not the first of the chunk.
+  RunOutOfOrder(const KeyLayout& layout, const Chunk& chunk, std::uint64_t index)
+      : RunOutOfOrder(layout, chunk, index, chunk.records() + (index - 1) * layout.record_bytes) {}
+  const char* what() const noexcept override { return "a run is out of order"; }
+
+  struct Rows {
+    RowCopy before, record;
+    std::uint64_t byte;  // of a pipe: at which the record begins
+  };
+  std::uint32_t run;
+  std::uint64_t record;
+  std::shared_ptr<const Rows> rows;  // null: they can be found in the run
+};
 
 // Row span of one chunk that one unit consumes. Keeps its chunk alive; copies nothing.
 struct Segment {

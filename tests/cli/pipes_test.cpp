@@ -116,6 +116,21 @@ TEST_CASE("pipes that are fed in turn are all read at a time", "[pipes]") {
   check_merge(with_header, {"--lines", "--header"}, header + merged({text, text}));
 }
 
+TEST_CASE("headers of pipes that are fed in turn are read whichever comes first", "[pipes]") {
+  // A block does not fit into a pipe, so the second pipe has nothing before much of the first one
+  // is taken.
+  const std::string text = numbers(100'000), number = "number  \n";
+  const auto feeds = [&](const std::string& header) {
+    return std::vector<Feed>{{"first", header + text, 500'000}, {"second", header + text, 500'000}};
+  };
+  check_merge(feeds(number), {"--lines", "--header"}, number + merged({text, text}));
+  const std::string comment = "# made by a program\n";
+  check_merge(feeds(comment), {"--lines", "--comment", "#"}, comment + merged({text, text}));
+  check_merge(feeds(number), {"--lines", "--header-lines", "1"}, number + merged({text, text}));
+  check_merge(feeds(number), {"-r", "line:bytes9", "--skip-bytes", "9"},
+              number + merged({text, text}));
+}
+
 TEST_CASE("any number of pipes that are fed in turn are read by one thread", "[pipes]") {
   std::vector<Feed> feeds;
   for (unsigned pipe = 0; pipe < 100; ++pipe)
@@ -143,4 +158,30 @@ TEST_CASE("compressed pipes that are fed in turn are all read at a time", "[pipe
     check_merge({{"first", packed, 5000}, {"second", packed, 5000}}, {"--lines"},
                 merged({text, text}));
   }
+}
+
+TEST_CASE("a disorder in a pipe shows both keys, the line and the cause, as in a file") {
+  const TemporaryFolder folder;
+  const auto error_of = [&](const Strings& options, const std::string& text) {
+    write_file(folder / "file", bytes_of_text(text));
+    Environment piped;
+    piped.in = text;
+    const Strings merge = Strings{"merge", "-o", folder / "output"} + options;
+    const Result of_pipe = run(merge + Strings{"-"}, piped);
+    std::string of_file = run(merge + Strings{folder / "file"}).err;
+    INFO(of_file);
+    CHECK(of_pipe.code == 1);
+    const std::string file = folder / "file", pipe = "standard input";
+    of_file.replace(of_file.find(file), file.size(), "standard input");
+    CHECK(of_pipe.err == of_file);
+    return of_pipe.err;
+  };
+  CHECK(holds(error_of({"--lines"}, "a\nc\nb\nd\n"), "line 3"));
+  CHECK(holds(error_of({"--lines", "--header"}, "h\na\nc\nb\n"), "line 4"));
+  CHECK(holds(error_of({"--lines"}, "9\n10\n"), "u64"));
+  error_of({"-r", "key:bytes2"}, "aabbddcc");
+  // In another chunk, and far from its ends.
+  std::string text = numbers(200'000);
+  std::swap(text[9 * 150'000 + 7], text[9 * 150'001 + 7]);
+  CHECK(holds(error_of({"--lines"}, text), "line 150002"));
 }
