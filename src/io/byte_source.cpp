@@ -52,7 +52,8 @@ InputStatus status_of(const FileDescriptor& file, const std::filesystem::path& p
           modified_ns(status),
           Codec::none,
           0,
-          default_max_decoder_bytes};
+          default_max_decoder_bytes,
+          {}};
 }
 
 // Returns the codec of an input that begins with `head`. `named` is the codec that the input is
@@ -153,6 +154,20 @@ class GivenSource final : public ByteSource {
   std::uint64_t offset_ = 0;
 };
 
+// Keeps the last bytes of a source, by which the end of BGZF is recognised.
+class LastBytes {
+ public:
+  void add(std::span<const std::byte> bytes) {
+    bytes = bytes.last(std::min(bytes.size(), bgzf_end.size()));
+    last_.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    last_.erase(0, last_.size() - std::min(last_.size(), bgzf_end.size()));
+  }
+  bool are_bgzf_end() const { return last_ == bgzf_end; }
+
+ private:
+  std::string last_;
+};
+
 // Reads a source as a device of Boost.Iostreams, one block for each read of the filter above it.
 struct BlockDevice {
   using char_type = char;
@@ -167,27 +182,42 @@ struct BlockDevice {
     return got ? static_cast<std::streamsize>(*got) : -1;
   }
   std::optional<std::size_t> read(std::span<std::byte> into) {
-    if (head.empty()) return source->read(into);
+    if (head.empty()) return take(into);
     const auto count = static_cast<std::ptrdiff_t>(std::min(into.size(), head.size()));
     std::copy_n(head.begin(), count, into.begin());
     head.erase(head.begin(), head.begin() + count);
     return count;
   }
 
+  // Reads from the source, whatever was read already. A terminal has no end that lasts, so it is
+  // not read after its end.
+  std::optional<std::size_t> take(std::span<std::byte> into) {
+    if (has_ended) return std::nullopt;
+    const std::optional<std::size_t> got = source->read(into);
+    has_ended = !got;
+    last.add(into.first(got.value_or(0)));
+    return got;
+  }
+
   std::unique_ptr<ByteSource> source;
   std::vector<std::byte> head = {};  // bytes that were read already
+  LastBytes last = {};
+  bool has_ended = false;
   bool has_read = false;
 };
 
 // Passes on the bytes of another source, decompressed if they are compressed.
 class DecompressedSource final : public ByteSource {
  public:
+  // Sets `lacks_bgzf_end`, which may be null, as InputStatus says.
   DecompressedSource(std::filesystem::path path, Codec named, std::unique_ptr<ByteSource> input,
-                     std::uint64_t max_decoder_bytes)
+                     std::uint64_t max_decoder_bytes,
+                     std::shared_ptr<std::atomic<bool>> lacks_bgzf_end)
       : path_(std::move(path)),
         named_(named),
         input_{std::move(input)},
-        max_decoder_bytes_(max_decoder_bytes) {}
+        max_decoder_bytes_(max_decoder_bytes),
+        lacks_bgzf_end_(std::move(lacks_bgzf_end)) {}
 
   std::optional<std::size_t> read(std::span<std::byte> into) override {
     assert(!into.empty());
@@ -201,6 +231,7 @@ class DecompressedSource final : public ByteSource {
     } while (got == 0 && input_.has_read);
     if (got >= 0) return got;
     decompressor_.reset();  // frees its memory early
+    if (is_bgzf_ && lacks_bgzf_end_) *lacks_bgzf_end_ = !input_.last.are_bgzf_end();
     return std::nullopt;
   }
 
@@ -208,15 +239,15 @@ class DecompressedSource final : public ByteSource {
   // Returns false while too little has come from a pipe to tell the codec.
   bool begin() {
     std::vector<std::byte>& head = input_.head;
-    for (bool has_ended = false; head.size() < recognised_bytes && !has_ended;) {
+    while (head.size() < bgzf_head_bytes && !input_.has_ended) {
       const std::size_t had = head.size();
       head.resize(head_bytes);
-      const std::optional<std::size_t> got = input_.source->read(std::span(head).subspan(had));
+      const std::optional<std::size_t> got = input_.take(std::span(head).subspan(had));
       head.resize(had + got.value_or(0));
       if (got == std::size_t{0}) return false;
-      has_ended = !got;
     }
     const Codec codec = codec_of(path_, named_, head);
+    is_bgzf_ = codec == Codec::gzip && is_bgzf(head);
     if (codec != Codec::none)
       decompressor_.emplace(block_bytes, path_.string(), codec, max_decoder_bytes_);
     is_begun_ = true;
@@ -227,7 +258,8 @@ class DecompressedSource final : public ByteSource {
   Codec named_;
   BlockDevice input_;
   std::uint64_t max_decoder_bytes_;
-  bool is_begun_ = false;
+  std::shared_ptr<std::atomic<bool>> lacks_bgzf_end_;
+  bool is_begun_ = false, is_bgzf_ = false;
   std::optional<Decompressor> decompressor_;  // null: the input is not compressed
 };
 
@@ -255,7 +287,10 @@ InputStatus verify_input(const std::filesystem::path& path, const FileDescriptor
                          bool decompress, std::uint64_t max_decoder_bytes) {
   InputStatus status = status_of(file, path);
   status.max_decoder_bytes = max_decoder_bytes;
-  if (status.is_stream) return status;
+  if (status.is_stream) {
+    status.lacks_bgzf_end = std::make_shared<std::atomic<bool>>(false);
+    return status;
+  }
   std::array<std::byte, head_bytes> room;
   // Files in /proc report a size of 0 but have content.
   if (status.bytes == 0 && read_at(file, room, 0, path) != 0)
@@ -286,7 +321,8 @@ std::unique_ptr<ByteSource> open_source(const std::filesystem::path& path,
     source = std::make_unique<FileSource>(path, std::move(file), status);
   if (!decompress) return source;
   return std::make_unique<DecompressedSource>(shown(path), Compression::by_name(path.native()),
-                                              std::move(source), status.max_decoder_bytes);
+                                              std::move(source), status.max_decoder_bytes,
+                                              status.lacks_bgzf_end);
 }
 
 std::unique_ptr<ByteSource> open_source(const NamedSource& given, bool decompress,
@@ -294,7 +330,7 @@ std::unique_ptr<ByteSource> open_source(const NamedSource& given, bool decompres
   auto source = std::make_unique<GivenSource>(given, std::move(stop));
   if (!decompress) return source;
   return std::make_unique<DecompressedSource>(given.name, Codec::none, std::move(source),
-                                              max_decoder_bytes);
+                                              max_decoder_bytes, nullptr);
 }
 
 }  // namespace corank

@@ -4,6 +4,7 @@
 // offsets are in bytes. Failures are thrown as Error, with the file and the offset.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -30,6 +31,8 @@ struct InputStatus {
   Codec codec = Codec::none;       // of a file, by its first bytes
   std::uint64_t memory_bytes = 0;  // approximate memory to decompress it
   std::uint64_t max_decoder_bytes = default_max_decoder_bytes;  // max memory to decompress it
+  // Of a pipe: set once it has ended as BGZF without its last block; see bgzf_end.
+  std::shared_ptr<std::atomic<bool>> lacks_bgzf_end = {};
 };
 
 // Opens `path` for reading; "-" is standard input.

@@ -324,7 +324,7 @@ Codec recognise(std::span<const std::byte> head, Codec named) {
 
 bool is_bgzf(std::span<const std::byte> head) {
   constexpr std::size_t subfield_at = 10;  // the size of the extra field, which starts with `BC`
-  return head.size() >= 16 && (byte_at(head, 3) & 4) != 0 &&
+  return head.size() >= bgzf_head_bytes && (byte_at(head, 3) & 4) != 0 &&
          std::memcmp(head.data() + subfield_at, bgzf_end.data() + subfield_at, 6) == 0;
 }
 

@@ -36,7 +36,8 @@ inline constexpr std::size_t recognised_bytes = 10;
 // Empty gzip member at the end of a BGZF file.
 inline constexpr std::string_view bgzf_end{
     "\x1f\x8b\x08\x04\0\0\0\0\0\xff\x06\0BC\x02\0\x1b\0\x03\0\0\0\0\0\0\0\0\0", 28};
-// Returns whether a gzip file that begins with `head`, at least 16 bytes, is a BGZF file.
+// Returns whether a gzip file that begins with `head`, at least bgzf_head_bytes, is a BGZF file.
+inline constexpr std::size_t bgzf_head_bytes = 16;
 bool is_bgzf(std::span<const std::byte> head);
 
 // Returns the approximate memory of a decoder for a file that begins with `head`.

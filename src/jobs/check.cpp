@@ -29,6 +29,7 @@ struct OpenFile {
 CheckResult check(const std::filesystem::path& path, const Options& options) {
   const OpenFile file(path, options);
   const ScanResult result = scan(file.run.front(), *file.format, options.checksum);
+  warn_of_cut_off_pipes(file.run, options);
   return {result.records, result.checksum};
 }
 
@@ -59,6 +60,7 @@ FileReport describe(const std::filesystem::path& path, const Options& options) {
     report.records += block.rows.count;
     report.bytes += format.bytes_of(block.rows).size();
   });
+  warn_of_cut_off_pipes(file.run, options);
   return report;
 }
 

@@ -64,6 +64,14 @@ bool lacks_bgzf_end(const Run& run) {
   return std::memcmp(bytes.data(), bgzf_end.data(), bytes.size()) != 0;
 }
 
+void warn_of_cut_off(const Run& run, const Options& options) {
+  if (options.notice)
+    options.notice(fmt::format(
+        "{}: lacks the empty block that BGZF files end with, so it may have been cut off; check "
+        "that it is whole",
+        run.shown_path().string()));
+}
+
 Run::Opening opening_of(const RecordFormat& format, const Options& options, bool keep_open) {
   return {.keep_open = keep_open,
           .decompress = options.decompress,
@@ -83,11 +91,7 @@ std::vector<Run> open_runs(std::span<const std::filesystem::path> paths, const R
   for (const auto& path : paths) {
     if (options.stop.stop_requested()) throw Interrupted();
     Run run(path, format.counted_bytes(), opening_of(format, options, runs.size() < keep_open));
-    if (options.notice && lacks_bgzf_end(run))
-      options.notice(fmt::format(
-          "{}: lacks the empty block that BGZF files end with, so it may have been cut off; check "
-          "that it is whole",
-          run.path().string()));
+    if (lacks_bgzf_end(run)) warn_of_cut_off(run, options);
     const InputStatus& input = run.input();
     const auto is_same_pipe = [&](const Run& other) {
       return other.input().is_stream && other.input().identity == input.identity;
@@ -109,6 +113,12 @@ std::vector<Run> open_runs(std::span<const NamedSource> sources, const RecordFor
   for (const NamedSource& source : sources)
     runs.emplace_back(source, opening_of(format, options, true), options.stop);
   return runs;
+}
+
+void warn_of_cut_off_pipes(std::span<const Run> runs, const Options& options) {
+  for (const Run& run : runs)
+    if (const auto& lacks_end = run.input().lacks_bgzf_end; lacks_end && *lacks_end)
+      warn_of_cut_off(run, options);
 }
 
 const char* choose_io(std::span<Run> runs, Io io, bool may_map, std::uint64_t memory_bytes,

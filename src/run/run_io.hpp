@@ -22,6 +22,9 @@ std::vector<Run> open_runs(std::span<const std::filesystem::path> paths, const R
 std::vector<Run> open_runs(std::span<const NamedSource> sources, const RecordFormat& format,
                            const Options& options);
 
+// Warns about the pipes among these runs that have ended as BGZF without its last block.
+void warn_of_cut_off_pipes(std::span<const Run> runs, const Options& options);
+
 // Prepares the runs to be read as `io` says; returns the value of Stats::io. Io::automatic maps
 // them only if `may_map`. `memory_bytes` is the memory budget of the merge. `direct_chunk_bytes` is
 // the chunk size for direct I/O; 0 if there are no such chunks.

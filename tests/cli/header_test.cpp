@@ -32,11 +32,6 @@ std::string records_of(std::initializer_list<std::uint64_t> keys, std::uint64_t 
 
 const Strings pairs_of_numbers{"-r", "key:u64,value:u64"};
 
-Strings operator+(Strings a, const Strings& b) {
-  a.insert(a.end(), b.begin(), b.end());
-  return a;
-}
-
 class Files {
  public:
   explicit Files(const Strings& contents) {
@@ -177,13 +172,21 @@ TEST_CASE("bad input: files of formats that hold no plain records") {
   bam.refuses({"--lines"}, {"BAM"});
   Environment piped;
   piped.in = file("\x93NUMPY\x01");
-  const Result pipe =
-      run(Strings{"merge", "-o", bam.output()} + pairs_of_numbers + Strings{"-"}, piped);
-  CHECK((pipe.code == 2 && holds(pipe.err, "standard input: is a NumPy array")));
+  const auto refuses_piped = [&](const std::string& name) {
+    const Result pipe =
+        run(Strings{"merge", "-o", bam.output()} + pairs_of_numbers + Strings{"-"}, piped);
+    INFO(pipe.err);
+    CHECK((pipe.code == 2 && holds(pipe.err, "standard input: is " + name)));
+  };
+  refuses_piped("a NumPy array");
+  piped.in = file({"ORC\x11\0\0\n\x06\x12\x04\x08\x03P", 13});
+  refuses_piped("an ORC file");
+  piped.in = file("ORC\n\x06\x12\x04\x08\x03P");
+  refuses_piped("an ORC file");
 }
 
 TEST_CASE("records that begin like another format by chance are merged") {
-  for (const std::string begin : {"PAR1 gene", "ORCA", "Obj\x01", "]\0\0 and more"}) {
+  for (const std::string begin : {"PAR1 gene", "ORCA", "ORC\nS", "Obj\x01", "]\0\0 and more"}) {
     const Files files({begin + std::string(23, 'x') + "\n"});
     CHECK(files.merged({"--lines"}) == text_of(files.paths[0]));
   }
@@ -304,4 +307,17 @@ TEST_CASE("a BGZF file without its last block is told") {
   whole.add("a.gz", data + std::string(bgzf_end));
   CHECK(whole.merged({"--lines"}) == "1\n");
   CHECK(whole.merge({"--lines"}).err.empty());
+  // A pipe is told, too, once it has ended.
+  Environment piped;
+  for (const Strings& command : {Strings{"merge", "--lines"},
+                                 {"sort", "--lines"},
+                                 {"check", "--lines"},
+                                 {"sort", "--lines", "--limit", "1"}}) {
+    piped.in = data;
+    const Result cut = run(command, piped);
+    CHECK(cut.code == 0);
+    CHECK(holds(cut.err, "standard input: lacks the empty block"));
+    piped.in = data + std::string(bgzf_end);
+    CHECK(run(command, piped).err.empty());
+  }
 }
