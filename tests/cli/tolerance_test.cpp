@@ -1,5 +1,8 @@
 // Tests of good input that is easily refused: headers that differ in form, unusual numbers, lists
 // of files, and standard streams.
+#include <pty.h>
+#include <unistd.h>
+
 #include <string>
 #include <utility>
 #include <vector>
@@ -133,7 +136,36 @@ TEST_CASE("standard streams are used where no files are named") {
   piped.in = "b\na\n";
   CHECK(run({"sort", "--lines"}, piped).out == "a\nb\n");
   CHECK(run({"check", "--lines"}, piped).code == 1);
+  CHECK(run({"merge", "--lines"}, piped).err.find("reads standard input") == std::string::npos);
   const Result sets = run({"intersect", "--lines"}, piped);
   CHECK(sets.code == 2);
   CHECK(holds(sets.err, "no runs are named"));
+}
+
+TEST_CASE("a terminal is told that it is read") {
+  for (const std::string command : {"sort", "merge", "check"}) {
+    int terminal = -1, shell = -1;
+    REQUIRE(::openpty(&terminal, &shell, nullptr, nullptr, nullptr) == 0);
+    const FileDescriptor ends[] = {FileDescriptor(terminal), FileDescriptor(shell)};
+    write_all(ends[0], bytes_of_text("a\nb\n\4"), "terminal");  // with Ctrl-D
+    Environment typed;
+    typed.before_exec = [&] { ::dup2(shell, STDIN_FILENO); };
+    const Result result = run({command, "--lines"}, typed);
+    CHECK(result.code == 0);
+    CHECK(result.out == (command == "check" ? "" : "a\nb\n"));
+    CHECK(holds(result.err, "reads standard input, since no files are named"));
+    if (command == "check") continue;
+    write_all(ends[0], bytes_of_text("a\n\4"), "terminal");
+    CHECK(run({command, "--lines", "-q"}, typed).err.empty());
+  }
+}
+
+TEST_CASE("a quiet check prints no warnings") {
+  const RunFolder doubtful({"1\n2\n"});
+  const Strings check{"sort", "--check", "--csv", "--header", "-b", "1:u64"};
+  const Result loud = doubtful.run_with(check);
+  INFO(loud.err);
+  CHECK(loud.code == 0);
+  CHECK(holds(loud.err, "leave out --header"));
+  CHECK(doubtful.run_with(check + Strings{"-q"}).err.empty());
 }

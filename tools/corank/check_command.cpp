@@ -1,7 +1,6 @@
 #include "check_command.hpp"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 
@@ -20,7 +19,6 @@ void print(const CheckResult& result, const std::string& name) {
 }  // namespace
 
 int check_files(std::span<const std::string> files, Options options) {
-  options.notice = say_warning;
   CheckResult total;
   int code = 0;
   for (const std::string& file : files) {
@@ -56,8 +54,9 @@ int CheckCommand::run() const {
   Options options = record_.options();
   options.checksum = checksum_;
   options.decompress = decompress_;
+  options.notice = say_warning;
   if (!files_.empty()) return check_files(files_, options);
-  if (isatty(STDIN_FILENO) != 0) throw Error("check: no files are named; see corank check --help");
+  hint_at_standard_input("check");
   const std::string input = "-";
   return check_files({&input, 1}, options);
 }

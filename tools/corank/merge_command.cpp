@@ -246,13 +246,13 @@ void MergeCommand::add_output_options() {
   command_
       ->add_option(
           "--parts", options_.parts,
-          "Write N files of equally many records, part-00000 and so on, side by side into "
-          "the folder that -o names; a --limit of what is chosen or combined, or of lines, is "
-          "shared out among them")
+          "Write N files of about equal shares, part-00000 and so on, into the folder that -o "
+          "names; a --limit of what is chosen or combined, or of lines, is shared out among "
+          "them")
       ->transform(whole_number(1, 99'999))
       ->option_text("N");
   command_->add_flag("--parts-by-key", options_.parts_by_key,
-                     "Keep fixed-size records with equal keys in one part, as lines always are");
+                     "Keep fixed-size records with equal keys in one part, as others are");
   command_
       ->add_option("--compress", compress_,
                    "How the output is compressed: none, gzip, zstd, bzip2, xz or lz4, also with a "
@@ -364,7 +364,10 @@ std::vector<std::string> MergeCommand::names_of_runs() const {
                             files_from_.empty() ? "--files0-from" : "--files-from"));
   // One input is enough for a merge or a sort, as for sort(1), but not for a set operation.
   const bool takes_input = !has_list && !is_set_operation(query_.query.on_equal);
-  if (runs.empty() && takes_input && isatty(STDIN_FILENO) == 0) runs.emplace_back("-");
+  if (runs.empty() && takes_input) {
+    if (!quiet_) hint_at_standard_input(command_->get_name());
+    runs.emplace_back("-");
+  }
   if (runs.empty())
     throw Error(fmt::format("{0}: no runs are named; see corank {0} --help", command_->get_name()));
   return runs;
@@ -379,6 +382,7 @@ int MergeCommand::check(const std::vector<std::string>& files) {
   }
   Options options = record_.options();
   options.decompress = options_.decompress;
+  if (!quiet_) options.notice = say_warning;
   return check_files(files, options);
 }
 

@@ -28,6 +28,12 @@ void say_warning(const Message& warning) {
   say(fmt::format("corank: {}\n", warning.worded(flag_of)));
 }
 
+void hint_at_standard_input(const std::string& command) {
+  if (::isatty(STDIN_FILENO) != 0)
+    say(fmt::format(
+        "corank: reads standard input, since no files are named; see corank {} --help\n", command));
+}
+
 int report(std::string_view message, int code) {
   std::string line;
   for (const char c : message) {

@@ -18,6 +18,9 @@ void say(const std::string& text);
 // Prints a warning, with the flags of its settings.
 void say_warning(const Message& warning);
 
+// Tells on a terminal that standard input is read, since `command` got no file.
+void hint_at_standard_input(const std::string& command);
+
 // Prints a message as one line, even if a file name contains control characters. Returns `code`.
 int report(std::string_view message, int code);
 // Prints an error, with the flags of its settings. Without `code`, the error's own exit code is
