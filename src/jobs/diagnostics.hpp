@@ -10,8 +10,8 @@
 
 #include "corank/query.hpp"
 #include "format/record_format.hpp"
-#include "format/work_unit.hpp"
 #include "run/run.hpp"
+#include "run/work_unit.hpp"
 
 namespace corank {
 

@@ -6,12 +6,14 @@
 #include <array>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <functional>
 #include <string>
 #include <vector>
 
 #include "corank/merge.hpp"
 #include "corank/sort.hpp"
+#include "kernels/backend/cuda_backend.hpp"
 #include "support/catch.hpp"
 #include "support/support.hpp"
 
@@ -379,4 +381,17 @@ TEST_CASE("a device with any amount of memory gives the same output") {
     CHECK(on_device);
     CHECK(on_cpu);
   }
+}
+
+TEST_CASE("a machine without an NVIDIA driver, or without a device, is told so") {
+  const bool has_driver = std::filesystem::exists("/proc/driver/nvidia");
+  const auto says = [](cudaError_t error) {
+    cuda_stub::begin({.call = "cudaGetDeviceCount", .error = error});
+    const CudaDevice device = find_cuda_device(0);
+    CHECK(cuda_stub::end().failed);
+    CHECK(!device.usable);
+    return device.description;
+  };
+  CHECK((says(cudaErrorInsufficientDriver) == "no NVIDIA driver found") != has_driver);
+  CHECK(says(cudaErrorNoDevice).starts_with("no usable CUDA device: "));
 }
