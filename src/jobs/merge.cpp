@@ -115,6 +115,7 @@ class MergeJob {
   // Parts are filled in turn if a limit ends them, so that their ranks are not known in advance, or
   // if the runs cannot be searched for ranks.
   bool fills_in_turn() const { return has_limited_output() || !format_.can_search(); }
+  std::size_t num_partitions() const { return fills_in_turn() ? 1 : std::max(options_.parts, 1u); }
   bool has_limited_output() const { return options_.query.limit && operators_; }
   bool needs_one_run() const;
   PartShares shares_of_parts() const;
@@ -247,7 +248,7 @@ Plan MergeJob::plan(const std::filesystem::path& path) {
   const std::size_t num_files = std::max(options_.parts, 1u);
   const Compression compression = compression_of(options_, path);
   if (compression.codec != Codec::none) budget_.reserve(compression);
-  const std::vector<Partition> partitions = partitions_of_output(fills_in_turn() ? 1 : num_files);
+  const std::vector<Partition> partitions = partitions_of_output(num_partitions());
   const std::uint64_t widest = budget_.widest(partitions.size());
   choose_reading(partitions);
   Plan plan;
@@ -308,7 +309,7 @@ Plan MergeJob::plan_sort(const std::filesystem::path& path) {
   for (std::uint64_t i = 0; i + 1 < num_loads; ++i)
     plan.passes.push_back({0, 0, memory.load_bytes, "a temporary run in " + folder});
   plan.passes.push_back({0, num_loads - 1, plan.input_bytes, path.string()});
-  plan.num_partitions = fills_in_turn() ? 1 : std::max(options_.parts, 1u);
+  plan.num_partitions = num_partitions();
   plan.buffers = memory.reading;
   plan.reading = former.io();
   plan.compression = compression.codec == Codec::none ? "" : suffix_of(compression.codec).substr(1);
@@ -339,14 +340,13 @@ PassSpec MergeJob::last_pass(std::span<const Partition> partitions) const {
 }
 
 void MergeJob::write(MergeOutput& output, const Destination& destination) {
-  const std::size_t num_partitions = fills_in_turn() ? 1 : output.num_files();
-  std::vector<Partition> partitions = sorts_
-                                          ? std::vector(num_partitions, Partition{0, run_records_})
-                                          : partitions_of_output(num_partitions);
+  std::vector<Partition> partitions =
+      sorts_ ? std::vector(num_partitions(), Partition{0, run_records_})
+             : partitions_of_output(num_partitions());
   output.open(partitions, runs_, operators_);
   if (sorts_) {
     form_runs(destination);
-    partitions = partitions_of_output(num_partitions);
+    partitions = partitions_of_output(num_partitions());
   }
   const std::uint64_t widest = budget_.widest(partitions.size());
   choose_reading(partitions);
@@ -472,7 +472,7 @@ void MergeJob::form_runs(const Destination& output) {
   for (add_load(); !former_->at_end(); add_load()) spill_load(num_spilled++);
   // Runs of variable-length records in memory need chunks, too, if others are in files.
   const std::size_t num_held = format_.is_sequential() ? runs_.size() : num_spilled;
-  if (num_spilled != 0 && num_held > budget_.widest(std::max(options_.parts, 1u))) {
+  if (num_spilled != 0 && num_held > budget_.widest(num_partitions())) {
     spill_load(num_spilled);
     former_->free_load();
   }

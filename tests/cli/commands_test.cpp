@@ -115,7 +115,7 @@ TEST_CASE("a run out of order that comes through a pipe") {
   setting.in = std::string(16, '\0');
   setting.in[0] = 1;
   test.runs.push_back("-");
-  test.check_refusal(test.merge(), 1, {"standard input: record 1 (byte 16) is out of order"},
+  test.check_refusal(test.merge(), 1, {"standard input: record 1 (byte 8) is out of order"},
                      setting);
 }
 
