@@ -54,7 +54,7 @@ struct PassTotals {
 
 // Shares of several part files that are written one after another.
 struct PartShares {
-  // Of the pass, of which each part gets an equal share; without a value, the limit is shared.
+  // Input of the pass, of which each part gets an equal share. Without it, the limit is shared.
   std::optional<std::uint64_t> input_bytes;
   bool keep_keys = false;  // whether records with equal keys stay in one part
 };

@@ -31,7 +31,7 @@ struct InputStatus {
   Codec codec = Codec::none;       // of a file, by its first bytes
   std::uint64_t memory_bytes = 0;  // approximate memory to decompress it
   std::uint64_t max_decoder_bytes = default_max_decoder_bytes;  // max memory to decompress it
-  // Of a pipe: set once it has ended as BGZF without its last block; see bgzf_end.
+  // Set once a pipe has ended as BGZF without its last block; see bgzf_end. Null for files.
   std::shared_ptr<std::atomic<bool>> lacks_bgzf_end = {};
 };
 

@@ -53,7 +53,7 @@ struct RunOutOfOrder : std::exception {
                       {layout, chunk.records() + index * layout.record_bytes},
                       chunk.offset + (index == 0 ? 0 : bytes_of(layout, chunk, 0, index).size())}) {
   }
-  // As above, for a record that is not the first of the chunk.
+  // Record `index`, which is not the first of the chunk, sorts before its predecessor.
   RunOutOfOrder(const KeyLayout& layout, const Chunk& chunk, std::uint64_t index)
       : RunOutOfOrder(layout, chunk, index, chunk.records() + (index - 1) * layout.record_bytes) {}
   const char* what() const noexcept override { return "a run is out of order"; }
