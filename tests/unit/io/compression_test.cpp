@@ -143,8 +143,8 @@ TEST_CASE("a compressed run that is not what it must be is told") {
   frame.pop_back();
   write_file(test.paths[1], frame);
   CHECK(holds(message_of(test, output), "ends too early"));
-  test.options.parts = 2;
-  CHECK(holds(message_of(test, output), "is compressed, in which Options::parts"));
+  test.options.resume = true;
+  CHECK(holds(message_of(test, output), "is compressed, in which Options::resume"));
   CHECK(!std::filesystem::exists(output));
 }
 
