@@ -124,8 +124,8 @@ struct Options {
   // created if needed, of files part-00000, part-00001 and so on, each sorted and in order. They
   // hold nearly equally many input records, or bytes of records of variable length, and are written
   // concurrently, or one after another where the runs cannot be searched: CSV, pairs, compressed
-  // runs and pipes. Merges of the latter two write a temporary file of their own first, whose size
-  // the parts share.
+  // runs and pipes. The parts then share the bytes of the output. If their number is not known
+  // beforehand, as for pipes and queries, the output is written to a temporary file first.
   unsigned parts = 0;
   // Keeps fixed-size records with equal keys in one part, as records of variable length and groups
   // always are unless a limit is shared; parts then hold different numbers of records.

@@ -3,37 +3,81 @@
 #include <algorithm>
 #include <cassert>
 
+#include "corank/error.hpp"
 #include "util/math.hpp"
 
 namespace corank {
+namespace {
 
-void PartFiller::begin_unit(std::uint64_t input_bytes,
-                            std::span<const std::span<const std::byte>> pieces) {
-  input_before_ += input_in_unit_;
-  input_in_unit_ = input_bytes;
-  output_in_unit_ = written_in_unit_ = 0;
-  for (const auto& piece : pieces) output_in_unit_ += piece.size();
+// Bytes of a temporary file that are read together, unless a unit's piece is larger.
+constexpr std::size_t block_bytes = std::size_t{4} << 20;
+
+}  // namespace
+
+PartFiller::PartFiller(const Pass& pass) : pass_(pass), layout_(pass.output.encoding->layout()) {
+  if (pass.writers.size() < 2) return;
+  total_ = pass.shares.of_limit ? pass.limit : pass.shares.bytes.value_or(0);
+  if (!pass.shares.of_limit && !pass.shares.bytes) temporary_.emplace(pass.shares.folder);
 }
 
 void PartFiller::write(std::span<const std::byte> records) {
+  if (temporary_)
+    spill(records);
+  else
+    fill(records);
+}
+
+void PartFiller::spill(std::span<const std::byte> records) {
+  temporary_->write(records);
+  if (!blocks_.empty() && blocks_.back() + records.size() <= block_bytes)
+    blocks_.back() += records.size();
+  else
+    blocks_.push_back(records.size());
+}
+
+void PartFiller::finish(std::uint64_t fingerprint) {
+  if (!temporary_) return;
+  temporary_->make_durable();
+  total_ = temporary_->bytes();
+  const FileDescriptor file = temporary_->take_file();
+  std::vector<std::byte> memory;
+  std::uint64_t offset = 0, found = 0;
+  for (const std::size_t bytes : blocks_) {
+    if (pass_.stop.stop_requested()) throw Interrupted();
+    memory.resize(std::max(memory.size(), bytes));
+    const auto block = std::span(memory).first(bytes);
+    if (read_at(file, block, offset, pass_.shares.folder) != bytes)
+      throw Corrupted("a temporary file became shorter");
+    if (pass_.fingerprint) found += records_fingerprint(pass_.fingerprint, layout_, block);
+    fill(block);
+    offset += bytes;
+  }
+  if (pass_.fingerprint && found != fingerprint)
+    throw Corrupted("a temporary file did not hold what was written to it");
+}
+
+void PartFiller::fill(std::span<const std::byte> records) {
   while (!records.empty()) {
     const bool was_full = has_share_;
-    const auto taken = was_full                            ? records_of_last_key(records)
-                       : part_ + 1 == pass_.writers.size() ? records
-                                                           : take_share(records).bytes;
-    put(taken);
-    records = records.subspan(taken.size());
+    const Records taken = was_full                            ? records_of_last_key(records)
+                          : part_ + 1 == pass_.writers.size() ? Records{records, 0}
+                                                              : take_share(records);
+    if (!taken.bytes.empty()) pass_.writers[part_].write(taken.bytes);
+    written_ += pass_.shares.of_limit ? taken.count : taken.bytes.size();
+    records = records.subspan(taken.bytes.size());
     if (!was_full || records.empty()) continue;
     ++part_;
-    part_bytes_ = 0;
     has_share_ = false;
   }
 }
 
 // Returns the first records, as many as the part takes, and sets `has_share_` if it takes no more.
 Records PartFiller::take_share(std::span<const std::byte> records) {
-  const Records share =
-      pass_.shares.input_bytes ? take_share_of_input(records) : take_share_of_limit(records);
+  const std::uint64_t end = part_of(total_, part_ + 1, pass_.writers.size());
+  const std::uint64_t wanted = end - std::min(end, written_);
+  const Records share = pass_.shares.of_limit ? first_records(layout_, records, wanted)
+                                              : first_bytes(records, wanted);
+  has_share_ = (pass_.shares.of_limit ? share.count : share.bytes.size()) >= wanted;
   if (has_share_ && pass_.shares.keep_keys && share.count != 0) {
     const Records before = first_records(layout_, share.bytes, share.count - 1);
     last_.assign_record(layout_, share.bytes.subspan(before.bytes.size()));
@@ -41,51 +85,28 @@ Records PartFiller::take_share(std::span<const std::byte> records) {
   return share;
 }
 
-Records PartFiller::take_share_of_limit(std::span<const std::byte> records) {
-  const std::uint64_t end = part_of(pass_.limit, part_ + 1, pass_.writers.size());
-  assert(records_ <= end);
-  const Records share = first_records(layout_, records, end - records_);
-  records_ += share.count;
-  has_share_ = records_ == end;
-  return share;
-}
-
-Records PartFiller::take_share_of_input(std::span<const std::byte> records) {
-  const std::uint64_t end = part_of(*pass_.shares.input_bytes, part_ + 1, pass_.writers.size());
-  if (end > input_before_ + input_in_unit_) return {records, 0};
-  const std::uint64_t output_end =
-      end <= input_before_ ? 0 : part_of(output_in_unit_, end - input_before_, input_in_unit_);
-  if (output_end > written_in_unit_ + records.size()) return {records, 0};
-  has_share_ = true;
-  // The last record of a part that is not empty is unknown, unless it is among these.
-  const std::uint64_t wanted = std::max<std::uint64_t>(
-      output_end - std::min(output_end, written_in_unit_), part_bytes_ != 0 ? 1 : 0);
-  Records share{records.first(0), 0};
-  for (; share.bytes.size() < wanted; ++share.count) {
-    const auto next = first_records(layout_, records.subspan(share.bytes.size()), 1).bytes;
-    share.bytes = records.first(share.bytes.size() + next.size());
+// Returns the fewest first records that have `min_bytes`, or all if these have fewer.
+Records PartFiller::first_bytes(std::span<const std::byte> records, std::uint64_t min_bytes) const {
+  if (min_bytes > records.size()) return {records, 0};
+  Records first{records.first(0), 0};
+  for (; first.bytes.size() < min_bytes; ++first.count) {
+    const auto next = first_records(layout_, records.subspan(first.bytes.size()), 1).bytes;
+    first.bytes = records.first(first.bytes.size() + next.size());
   }
-  return share;
+  return first;
 }
 
 // Returns the first records that have the key of the last record.
-std::span<const std::byte> PartFiller::records_of_last_key(
-    std::span<const std::byte> records) const {
-  if (!pass_.shares.keep_keys || last_.empty()) return records.first(0);
-  std::size_t bytes = 0;
-  for (RowCopy next; bytes != records.size();) {
-    const auto record = first_records(layout_, records.subspan(bytes), 1).bytes;
+Records PartFiller::records_of_last_key(std::span<const std::byte> records) const {
+  Records first{records.first(0), 0};
+  if (!pass_.shares.keep_keys || last_.empty()) return first;
+  for (RowCopy next; first.bytes.size() != records.size(); ++first.count) {
+    const auto record = first_records(layout_, records.subspan(first.bytes.size()), 1).bytes;
     next.assign_record(layout_, record);
     if (record_less(layout_, last_.row(), next.row())) break;
-    bytes += record.size();
+    first.bytes = records.first(first.bytes.size() + record.size());
   }
-  return records.first(bytes);
-}
-
-void PartFiller::put(std::span<const std::byte> records) {
-  if (!records.empty()) pass_.writers[part_].write(records);
-  part_bytes_ += records.size();
-  written_in_unit_ += records.size();
+  return first;
 }
 
 }  // namespace corank

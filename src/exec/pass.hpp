@@ -6,6 +6,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <optional>
 #include <span>
@@ -52,11 +53,12 @@ struct PassTotals {
   StageClock write_for_merge = 0;
 };
 
-// Shares of several part files that are written one after another.
+// Shares of several part files that are written one after another: of the limit or of the bytes.
 struct PartShares {
-  // Input of the pass, of which each part gets an equal share. Without it, the limit is shared.
-  std::optional<std::uint64_t> input_bytes;
-  bool keep_keys = false;  // whether records with equal keys stay in one part
+  bool of_limit = false;
+  std::optional<std::uint64_t> bytes;  // of all parts, if known; not used with `of_limit`
+  std::filesystem::path folder;        // for a temporary file, if `bytes` are unknown
+  bool keep_keys = false;              // whether records with equal keys stay in one part
 };
 
 // One partition of a pass; most passes have only one.

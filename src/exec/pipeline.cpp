@@ -104,6 +104,7 @@ void Execution::run() {
   }
   for (Writer& output : pass_.writers) output.drain();
   if (facts_.is_verified && !write_.is_done()) check_conservation();
+  write_.finish_parts(verifier_.fingerprint());
   make_durable();
   if (write_.is_done()) totals_.ended_early = true;
   cut_.add_to_totals();

@@ -45,7 +45,6 @@ void WriteStage::emit(InFlightUnit& token) {
   token.offset = written_bytes_;
   token.sequence = num_emitting_units_;
   if (!token.merged.pieces.empty()) ++num_emitting_units_;
-  parts_.begin_unit(token.unit.bytes, token.merged.pieces);
   const auto buffer = token.buffer ? token.buffer->bytes() : std::span<std::byte>();
   const std::byte* unused = buffer.data();  // end of the last piece in the buffer
   for (std::span<const std::byte>& piece : token.merged.pieces) {

@@ -25,6 +25,8 @@ class WriteStage {
   void write(InFlightUnit& token);
   // Emits the last group, which is still open after the last unit.
   void write_rest(InFlightUnit& token);
+  // Fills the parts of an output whose size was unknown. `fingerprint` is that of the output.
+  void finish_parts(std::uint64_t fingerprint) { parts_.finish(fingerprint); }
   bool has_operators() const { return pass_.operators != nullptr; }
 
   // True once the limit or an upper bound is reached: nothing more is emitted. Any thread may ask.

@@ -117,8 +117,7 @@ class MergeJob {
   bool fills_in_turn() const { return has_limited_output() || !format_.can_search(); }
   std::size_t num_partitions() const { return fills_in_turn() ? 1 : std::max(options_.parts, 1u); }
   bool has_limited_output() const { return options_.query.limit && operators_; }
-  bool needs_one_run() const;
-  PartShares shares_of_parts() const;
+  PartShares shares_of_parts(const std::filesystem::path& folder) const;
   std::vector<IntermediatePass> intermediate_passes(std::uint64_t widest) const;
   std::vector<Partition> partitions_of_output(std::size_t count) const;
   PassSpec last_pass(std::span<const Partition> partitions) const;
@@ -367,7 +366,8 @@ void MergeJob::write(MergeOutput& output, const Destination& destination) {
   output.write_header();
   PassSpec pass = last_pass(partitions);
   pass.writers = output.writers();
-  if (fills_in_turn() && output.num_files() > 1) pass.shares = shares_of_parts();
+  if (fills_in_turn() && output.num_files() > 1)
+    pass.shares = shares_of_parts(folders_for_passes(options_, destination).front());
   passes_.run(pass);
   for (const Run& run : runs_) run.check_unchanged();
   if (options_.stop.stop_requested()) throw Interrupted();
@@ -426,33 +426,32 @@ void MergeJob::skip_written(std::span<Partition> partitions) {
 }
 
 std::vector<IntermediatePass> MergeJob::intermediate_passes(std::uint64_t widest) const {
+  if (options_.copy_only || std::ranges::any_of(runs_, &Run::is_in_memory)) return {};
   std::vector<std::uint64_t> lengths;
   for (const Run& run : runs_) lengths.push_back(run.records());
-  std::vector<IntermediatePass> passes;
-  if (!options_.copy_only && std::ranges::none_of(runs_, &Run::is_in_memory))
-    passes = plan_intermediate_passes(lengths, widest);
-  if (needs_one_run()) {
-    std::size_t num_left = runs_.size();
-    for (const IntermediatePass& pass : passes) num_left -= pass.count - 1;
-    passes.push_back({0, num_left, records_of(runs_)});
-  }
-  return passes;
+  return plan_intermediate_passes(lengths, widest);
 }
 
-// Returns whether a temporary run of all records must tell their size, which parts share.
-bool MergeJob::needs_one_run() const {
-  return options_.parts > 1 && fills_in_turn() && !has_limited_output() &&
-         !std::ranges::all_of(runs_,
-                              [](const Run& run) { return run.content_bytes().has_value(); });
-}
-
-PartShares MergeJob::shares_of_parts() const {
+// `folder` is for temporary files. The size of the output is known if it is that of the runs.
+PartShares MergeJob::shares_of_parts(const std::filesystem::path& folder) const {
   PartShares shares;
-  shares.keep_keys = options_.parts_by_key;
-  if (has_limited_output()) return shares;
-  shares.keep_keys = shares.keep_keys || !format_.input().traits().has_fixed_size;
-  shares.input_bytes = 0;
-  for (const Run& run : runs_) *shares.input_bytes += run.content_bytes().value();
+  shares.of_limit = has_limited_output();
+  shares.folder = folder;
+  shares.keep_keys =
+      format_.order(operators_, true).kind != OutputOrder::Kind::none &&
+      (options_.parts_by_key || (!shares.of_limit && !format_.input().traits().has_fixed_size));
+  if (shares.of_limit) return shares;
+  if (!operators_) shares.bytes = 0;
+  for (const Run& run : runs_)
+    if (const auto bytes = run.content_bytes(); bytes && shares.bytes)
+      *shares.bytes += *bytes;
+    else
+      shares.bytes.reset();
+  if (!shares.bytes && options_.notice)
+    options_.notice(fmt::format(
+        "{} parts share an output of a size that is not known beforehand: it is written to a "
+        "temporary file in {} first",
+        options_.parts, folder.string()));
   return shares;
 }
 
@@ -512,12 +511,7 @@ void MergeJob::run_intermediate_passes(std::uint64_t widest, const std::filesyst
   std::uint64_t again = 0;
   for (const IntermediatePass& pass : passes) again += pass.records * format_.record_bytes();
   progress_.add_to_total(again);
-  if (needs_one_run() && options_.notice)
-    options_.notice(fmt::format(
-        "{} parts share an output of a size that pipes and compressed runs do not tell: all is "
-        "merged into a temporary file in {} first",
-        options_.parts, folder.string()));
-  else if (!passes.empty() && options_.notice)
+  if (!passes.empty() && options_.notice)
     options_.notice(fmt::format(
         "the memory budget leaves {} bytes for buffers, which merge {} runs at once, not {}: {} "
         "passes, which write {}{} bytes more, to {}; a larger {} needs fewer",
