@@ -58,7 +58,8 @@ class RecordLane : UnitLane {
     reserve_staging(unit.segments.size());
     describe(unit);
     const Found encoded = run([&] {
-      staging_.upload(false, stream_.get());  // chunks that operators made are not pinned
+      staging_.upload(false, stream_.get());  // chunks are few and large, and may not be pinned
+      verify_input(unit);
       encode_unsorted<W>
           <<<divide_up(unit.records, block_threads), block_threads, 0, stream_.get()>>>(
               staging_.segments(), unit.segments.size(), unit.records, less(nullptr), located(0),
@@ -136,6 +137,16 @@ class RecordLane : UnitLane {
     }
   }
 
+  // Fingerprints the input unless the host did. Must precede everything else that reads it.
+  void verify_input(const WorkUnit& unit) {
+    if (!verify_ || unit.segments.front().chunk->fingerprint) return;
+    const unsigned lanes = verify_lanes(layout_.record_bytes);
+    verify_staged<<<verify_blocks(unit.records, lanes), block_threads, 0, stream_.get()>>>(
+        staging_.segments(), unit.segments.size(), unit.records, layout_.record_bytes, lanes,
+        staging_.bytes(), staging_.found());
+    check_launch("verify_staged");
+  }
+
   // Copies the records to out_, in the order of their located keys.
   void gather_and_verify(std::uint64_t records, const LocatedOutput<W>& from) {
     Found* const found = staging_.found();
@@ -154,15 +165,7 @@ class RecordLane : UnitLane {
     cudaStream_t stream = stream_.get();
     staging_.upload(true, stream);
     Found* const found = staging_.found();
-    const std::byte* const staged = staging_.bytes();
-
-    const unsigned lanes = verify_lanes(layout_.record_bytes);
-    // Fingerprint the input before anything else reads it.
-    if (verify_ && !unit.segments.front().chunk->fingerprint) {
-      verify_staged<<<verify_blocks(records, lanes), block_threads, 0, stream>>>(
-          staging_.segments(), segments, records, layout_.record_bytes, lanes, staged, found);
-      check_launch("verify_staged");
-    }
+    verify_input(unit);
     encode_records<W><<<divide_up(records, block_threads), block_threads, 0, stream>>>(
         staging_.segments(), segments, records, less(nullptr), located(0), &found->out_of_order);
     check_launch("encode_records");

@@ -14,6 +14,7 @@
 
 #include "backend/backend.hpp"
 #include "corank/error.hpp"
+#include "io/mapped_file.hpp"
 #include "kernels/backend/cuda_check.cuh"
 #include "kernels/backend/device_constants.cuh"
 #include "kernels/backend/unit_lane.cuh"
@@ -23,18 +24,20 @@
 
 namespace corank {
 
-// Touches all pages by several threads. Otherwise registration touches them by one, which is
-// slower.
-inline void touch(std::span<std::byte> memory, unsigned threads) {
-  const std::size_t page = page_bytes();
-  const std::size_t share = round_up(divide_up(memory.size(), threads), page);
+// Calls visit(part) for parts of whole pages, on a thread each. Pages are touched so before they
+// are registered: otherwise registration touches them by one thread, which is slower.
+template <class Byte, class Visit>
+void share_out(std::span<Byte> memory, unsigned threads, Visit visit) {
+  const std::size_t share = round_up(divide_up(memory.size(), threads), page_bytes());
   std::vector<std::jthread> workers;
   for (std::size_t first = 0; first < memory.size(); first += share)
-    workers.emplace_back([=] {
-      const std::size_t end = std::min(first + share, memory.size());
-      for (std::size_t at = first; at < end; at += page)
-        *const_cast<volatile std::byte*>(&memory[at]) = std::byte{0};
-    });
+    workers.emplace_back(
+        [=] { visit(memory.subspan(first, std::min(share, memory.size() - first))); });
+}
+
+inline void touch(std::span<std::byte> memory) {
+  for (std::size_t at = 0; at < memory.size(); at += page_bytes())
+    *const_cast<volatile std::byte*>(&memory[at]) = std::byte{0};
 }
 
 // Merges units on lanes. A `Lane` provides:
@@ -101,7 +104,7 @@ class DeviceBackend final : public Backend {
     return [device = device_,
             threads = threads_](std::span<std::byte> memory) -> std::shared_ptr<void> {
       if (memory.empty()) return nullptr;
-      touch(memory, threads);
+      share_out(memory, threads, touch);
       CORANK_CUDA(cudaSetDevice(device));
       CORANK_CUDA(cudaHostRegister(memory.data(), memory.size(), cudaHostRegisterPortable));
       return {memory.data(), [](void* pinned) { (void)cudaHostUnregister(pinned); }};
@@ -110,6 +113,7 @@ class DeviceBackend final : public Backend {
 
   std::shared_ptr<void> pin(std::span<const std::byte> memory, bool read_only) override {
     if (memory.empty()) return nullptr;
+    if (read_only) share_out(memory, threads_, populate);
     CORANK_CUDA(cudaSetDevice(device_));
     void* begin = const_cast<std::byte*>(memory.data());
     const cudaError_t error =

@@ -46,7 +46,8 @@ class Backend {
 
   // Sorts the unit's records, stably, as if its segments were one sequence in any order, into
   // `output`, which has room for them. Applies no operators. Returns their portable_fingerprint(),
-  // or 0 if they are not verified; nothing if the caller must sort them. Calls as merge().
+  // or 0 if they are not verified; nothing if the caller must sort them. If chunks have no
+  // fingerprints, verifies that the sorted records are those of the unit. Called as merge() is.
   virtual std::optional<std::uint64_t> sort(const WorkUnit& /*unit*/, std::byte* /*output*/) {
     return std::nullopt;
   }

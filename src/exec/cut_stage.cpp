@@ -21,8 +21,7 @@ Reading reading_of(const Pass& pass, const PassFacts& facts) {
 }
 
 BufferPool chunk_pool(const Pass& pass, const PassFacts& facts) {
-  Backend* const reader = pass.backend ? pass.backend : pass.sorter;
-  const PinMemory pin = reader ? reader->pin_memory() : nullptr;
+  const PinMemory pin = pass.reader() ? pass.reader()->pin_memory() : nullptr;
   // For variable-length records that stay where they are, a chunk holds only prefix references,
   // which fill whole pages.
   const bool holds_only_refs =

@@ -91,6 +91,9 @@ struct Pass {
   std::function<void(std::uint64_t)> on_progress;  // called with the input bytes of each unit
   Trace* trace;                                    // null: no trace is wanted
   unsigned partition;
+
+  // Returns what reads the records of chunks; null if the pass itself does.
+  Backend* reader() const { return backend ? backend : sorter; }
 };
 
 }  // namespace corank

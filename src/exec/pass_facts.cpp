@@ -5,6 +5,19 @@
 
 namespace corank {
 
+namespace {
+
+// A device verifies input faster than the threads that read it, but does not tell the runs apart,
+// as is needed for temporary ones.
+bool can_backend_verify(const Pass& pass) {
+  const Backend* const reader = pass.reader();
+  if (!reader || !reader->verifies()) return false;
+  return std::ranges::all_of(pass.runs, is_in_place) ||
+         (!reader->computes() && std::ranges::none_of(pass.runs, &Run::is_temporary));
+}
+
+}  // namespace
+
 bool is_in_place(const Run& run) {
   return run.records() == 0 || run.in_place(0) != nullptr;
 }
@@ -16,8 +29,7 @@ PassFacts::PassFacts(const Pass& pass)
       has_streams(std::ranges::any_of(pass.runs, &Run::is_stream)),
       needs_output(!pass.writers.empty() && (pass.backend || pass.writers.front().is_direct())),
       is_verified(pass.fingerprint != nullptr),
-      backend_reads(is_verified && !pass.sequential && pass.backend && pass.backend->verifies() &&
-                    std::ranges::all_of(pass.runs, is_in_place)) {
+      backend_reads(is_verified && !pass.sequential && can_backend_verify(pass)) {
   assert(pass.plan.unit_records != 0 && pass.plan.chunk_records != 0 && pass.plan.tokens != 0);
   assert(pass.writers.empty() || pass.in_place.empty());
   for (const Run& run : pass.runs) {

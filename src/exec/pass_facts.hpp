@@ -20,7 +20,7 @@ struct PassFacts {
   // Units need a buffer: merged units do, and copies where only whole pages can be written.
   bool needs_output;
   bool is_verified;
-  // The backend verifies input that it is the first to read: runs that are mapped or in memory.
+  // The backend verifies the input: runs that are mapped or in memory, or all if it is a device.
   bool backend_reads;
 };
 

@@ -90,14 +90,17 @@ bool RunFormation::take_in_place(std::deque<Block>& blocks) {
     const Run& input = pass_.runs[segment.chunk->run];
     if (!input.is_mapped() || segment.chunk->run != pending_.unit.segments.front().chunk->run)
       return false;
-    const std::optional<SortedBlock> found = sorters_.local().in_place(segment);
+    std::optional<SortedBlock> found = sorters_.local().in_place(segment);
     const std::byte* const mapped = input.in_place(0);
     // A last record that lacks its terminator was copied.
     if (!found || found->bytes.data() < mapped || found->bytes.data() >= mapped + input.bytes())
       return false;
     if (!sorted.empty() && !continues(sorted.back(), *found)) return false;
+    if (facts_.backend_reads) found->fingerprint = sum_of(segment);
     sorted.push_back(*found);
   }
+  if (facts_.backend_reads)
+    for (const SortedBlock& block : sorted) fingerprint_read_ += block.fingerprint;
   for (std::size_t i = 0; i < sorted.size(); ++i)
     add_in_place(sorted[i], pending_.unit.segments[i].chunk->run, blocks);
   if (pass_.on_progress) pass_.on_progress(pending_.unit.bytes);
@@ -144,12 +147,16 @@ FormedRuns RunFormation::join(const std::deque<Block>& blocks) {
     before = &block;
   }
   fingerprint_ += formed.fingerprint;
+  records_ += formed.records;
   return formed;
 }
 
 void RunFormation::finish() {
   assert(pending_.unit.segments.empty());
-  std::uint64_t read = 0;
+  std::uint64_t records = 0, read = fingerprint_read_;
+  for (const Run& run : pass_.runs) records += run.records();
+  if (facts_.backend_reads && records != records_)
+    throw Corrupted(fmt::format("{} of {} records were sorted", records_, records));
   for (std::uint32_t run = 0; run < pass_.runs.size(); ++run)
     read += cut_.source().fingerprint(run);
   if (filter_) read -= filter_->fingerprint_left_out();
@@ -188,6 +195,8 @@ void RunFormation::sort(Block& block) {
     Stopwatch sorting(totals_.merge, {pass_.trace, "sort", pass_.partition});
     if (!sort_by_backend(block)) {
       BlockSorter& sorter = sorters_.local();
+      if (facts_.backend_reads)
+        for (const Segment& segment : block.unit.segments) fingerprint_read_ += sum_of(segment);
       block.sorted = sorter.sort(block.unit.segments, block.place, pass_.fingerprint);
       if (cutoff_)
         cutoff_->add(block.sorted.records, [&](std::uint64_t i) { return sorter.row(i); });
@@ -201,8 +210,15 @@ void RunFormation::sort(Block& block) {
 bool RunFormation::sort_by_backend(Block& block) {
   if (!pass_.sorter) return false;
   const std::optional<std::uint64_t> sum = pass_.sorter->sort(block.unit, block.place.data());
-  if (sum) block.sorted = {block.place, block.unit.records, *sum};
-  return sum.has_value();
+  if (!sum) return false;
+  block.sorted = {block.place, block.unit.records, *sum};
+  if (facts_.backend_reads) fingerprint_read_ += *sum;
+  return true;
+}
+
+std::uint64_t RunFormation::sum_of(const Segment& segment) const {
+  return pass_.fingerprint(bytes_of(facts_.layout, *segment.chunk, segment.first, segment.count),
+                           facts_.record_bytes);
 }
 
 const std::byte* RunFormation::first_of(const SortedBlock& block) const {

@@ -1,14 +1,15 @@
 // Forms sorted runs in memory: the first pass of a sort.
 //
 // The pass has neither backend nor writers. Its sorter, if it has one, sorts the blocks; what that
-// leaves is sorted on the CPU. Its operators, if any, and its limit leave records out
-// before they are sorted; see ChunkFilter. Its runs are read one after another, in blocks of whole
-// chunks. Threads sort the blocks into memory of the caller, in the order of the input. One thread
-// calls fill() until it returns no run.
+// leaves is sorted on the CPU. Its operators, if any, and its limit leave records out before they
+// are sorted; see ChunkFilter. Its runs are read one after another, in blocks of whole chunks.
+// Threads sort the blocks into memory of the caller, in the order of the input. One thread calls
+// fill() until it returns no run.
 #pragma once
 
 #include <tbb/enumerable_thread_specific.h>
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -76,6 +77,7 @@ class RunFormation {
   void add_in_place(const SortedBlock& sorted, std::uint32_t input, std::deque<Block>& blocks);
   void sort(Block& block);
   bool sort_by_backend(Block& block);
+  std::uint64_t sum_of(const Segment& segment) const;
   FormedRuns join(const std::deque<Block>& blocks);
   const std::byte* first_of(const SortedBlock& block) const;
   const std::byte* last_of(const SortedBlock& block) const;
@@ -92,7 +94,10 @@ class RunFormation {
   std::uint32_t run_ = 0;
   ChunkRef chunk_;  // read, but in no block yet
   Block pending_;   // the block that did not fit in the memory of the last call, or an empty one
-  std::uint64_t fingerprint_ = 0;  // of all runs
+  // Fingerprints of all runs, and of the input that is not fingerprinted when it is read.
+  std::uint64_t fingerprint_ = 0;
+  std::atomic<std::uint64_t> fingerprint_read_ = 0;
+  std::uint64_t records_ = 0;  // in all runs
 };
 
 }  // namespace corank

@@ -40,7 +40,7 @@ std::uint64_t enough_unit_bytes(std::uint64_t runs, std::uint64_t bytes_a_run,
 inline std::uint64_t cpu_unit_bytes_a_run(unsigned threads) {
   return std::min(threads * (std::uint64_t{16} << 10), std::uint64_t{256} << 10);
 }
-inline constexpr std::uint64_t cuda_unit_bytes_a_run = std::uint64_t{64} << 10;
+inline constexpr std::uint64_t cuda_unit_bytes_a_run = std::uint64_t{256} << 10;
 
 // Divisors of the merged bytes: all chunks together take this fraction of them, within the bounds
 // of the chunk size. Tuned by bench-files; see docs/tuning.md.
