@@ -165,8 +165,10 @@ std::uint64_t mixed(std::uint64_t x) {
   return x ^ x >> 31;
 }
 
-// Returns how the current call of this kind fails; 0 if it succeeds.
-int failure_now(Kind kind) {
+// Returns how the current call of this kind fails; 0 if it succeeds. `makes_file` tells of a call
+// that makes a file: a merge survives that this is not allowed, since it then overwrites the
+// output.
+int failure_now(Kind kind, bool makes_file = false) {
   if (!injector.armed.load(std::memory_order_relaxed)) return 0;
   const std::uint64_t number = injector.calls[kind]++;
   Failure failure{};
@@ -186,13 +188,14 @@ int failure_now(Kind kind) {
     failure = injector.failure;
   }
   ++injector.fired[kind];
-  if (failure.must_be_told && !(failure.how == ends && injector.may_start_over))
+  if (failure.must_be_told && !(failure.how == ends && injector.may_start_over) &&
+      !(failure.how == EACCES && makes_file))
     injector.must_be_told = true;
   return failure.how;
 }
 
-bool fails(Kind kind) {
-  const int how = failure_now(kind);
+bool fails(Kind kind, bool makes_file = false) {
+  const int how = failure_now(kind, makes_file);
   if (how > 0) errno = how;
   return how > 0;
 }
@@ -213,7 +216,7 @@ int __wrap_open(const char* path, int flags, ...) {
   va_start(arguments, flags);
   const mode_t mode = flags & O_CREAT ? va_arg(arguments, mode_t) : 0;
   va_end(arguments);
-  return fails(call_open) ? -1 : __real_open(path, flags, mode);
+  return fails(call_open, (flags & O_CREAT) != 0) ? -1 : __real_open(path, flags, mode);
 }
 
 int __real_mkostemp(char*, int);
