@@ -11,6 +11,10 @@
 
 namespace corank {
 
+std::string part_name(unsigned part, std::string_view suffix) {
+  return fmt::format("part-{:05}{}", part, suffix);
+}
+
 PartFiles::PartFiles(const std::filesystem::path& folder, unsigned count, std::string_view suffix)
     : folder_(folder) {
   assert(count != 0);
@@ -18,8 +22,7 @@ PartFiles::PartFiles(const std::filesystem::path& folder, unsigned count, std::s
     throw Error(ErrorCode::options, fmt::format("{}: is no folder; {} needs one for its files",
                                                 folder.string(), Setting::parts));
   made_ = std::filesystem::create_directory(folder);
-  for (unsigned part = 0; part < count; ++part)
-    paths_.push_back(folder / fmt::format("part-{:05}{}", part, suffix));
+  for (unsigned part = 0; part < count; ++part) paths_.push_back(folder / part_name(part, suffix));
   for (const auto& entry : std::filesystem::directory_iterator(folder))
     if (entry.path().filename().string().starts_with("part-") &&
         std::ranges::find(paths_, entry.path()) == paths_.end())

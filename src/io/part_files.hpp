@@ -2,10 +2,14 @@
 #pragma once
 
 #include <filesystem>
+#include <string>
 #include <string_view>
 #include <vector>
 
 namespace corank {
+
+// Returns the name of a part, such as part-00007.
+std::string part_name(unsigned part, std::string_view suffix);
 
 class PartFiles {
  public:

@@ -109,6 +109,8 @@ class MergeJob {
   // Returns what into() would do.
   Plan plan(const std::filesystem::path& output);
   Plan plan_sort(const std::filesystem::path& output);
+  // Returns the parts of the runs that `count` partitions of the output have.
+  std::vector<std::vector<Run>> partitions(std::size_t count) const;
 
  private:
   void write(MergeOutput& output, const Destination& destination);
@@ -320,6 +322,15 @@ Plan MergeJob::plan_sort(const std::filesystem::path& path) {
   plan.memory_reason = memory_budget(options_.memory_bytes).reason;
   plan.is_verified = options_.verify;
   return plan;
+}
+
+std::vector<std::vector<Run>> MergeJob::partitions(std::size_t count) const {
+  if (fills_in_turn())
+    throw Error(ErrorCode::options,
+                fmt::format("{} counts records that are chosen or combined, or lines, of which no "
+                            "partition knows how many come before it; drop it",
+                            Setting::limit));
+  return cuts_.runs_of(runs_, partitions_of_output(count));
 }
 
 PassSpec MergeJob::last_pass(std::span<const Partition> partitions) const {
@@ -636,7 +647,7 @@ Stats MergeJob::finish() {
 
 template <class Input>
 Stats run_inputs(std::span<const Input> given, const Destination& output, const Options& options,
-                 Inputs inputs) {
+                 Inputs inputs, const std::function<void(std::vector<Run>&)>& narrow = {}) {
   const auto format = make_format(options);
   check_options(options, format->traits(), given.size());
   if (inputs == Inputs::sorted && options.temporary_compression)
@@ -646,6 +657,7 @@ Stats run_inputs(std::span<const Input> given, const Destination& output, const 
     const std::vector<Run> opened = open_runs(given, *format, options);
     std::vector<Run> runs = opened;
     FileStart start = read_start(runs, *format, options, inputs == Inputs::sorted);
+    if (narrow) narrow(runs);
     try {
       Stats stats = MergeJob(ordered(std::move(runs), format->traits(), options, inputs), options,
                              inputs, std::move(start))
@@ -669,6 +681,32 @@ Stats run_job(std::span<const std::filesystem::path> files, const Destination& o
 Stats run_job(std::span<const NamedSource> sources, const Destination& output,
               const Options& options, Inputs inputs) {
   return run_inputs(sources, output, options, inputs);
+}
+
+Stats run_job(std::span<const std::filesystem::path> files, const Destination& output,
+              const Options& options, const std::function<void(std::vector<Run>&)>& narrow) {
+  return run_inputs(files, output, options, Inputs::sorted, narrow);
+}
+
+std::vector<std::vector<Run>> cut_job(std::span<const std::filesystem::path> files,
+                                      std::size_t count, const Options& options) {
+  const auto format = make_format(options);
+  std::vector<Run> runs = open_runs(files, *format, options);
+  for (const Run& run : runs)
+    if (run.is_stream())
+      throw Error(fmt::format("{}: is {}, which cannot be cut into partitions; {} first",
+                              run.path().string(), run.input().is_stream ? "a pipe" : "compressed",
+                              run.input().is_stream ? "write it to a file" : "decompress it"));
+  FileStart start = read_start(runs, *format, options);
+  std::vector<std::vector<Run>> partitions =
+      MergeJob(ordered(std::move(runs), format->traits(), options, Inputs::sorted), options,
+               Inputs::sorted, std::move(start))
+          .partitions(count);
+  const OnEqual kind = options.query.on_equal;
+  if (kind == OnEqual::intersect || kind == OnEqual::subtract)  // as ordered() rotated them
+    for (std::vector<Run>& parts : partitions)
+      std::rotate(parts.begin(), parts.end() - 1, parts.end());
+  return partitions;
 }
 
 Stats merge(std::span<const std::filesystem::path> runs, const std::filesystem::path& output,

@@ -1,0 +1,77 @@
+// Partitions of a merge, which processes on any machines write on their own: cut the runs once,
+// merge each partition anywhere and in any order, and prove that the parts are the whole.
+//
+// The plan is plain data. All functions block and may run concurrently; the options must be those
+// that the runs were cut with, except for the resources. The runs must be plain files of a format
+// that can be searched. Failures are thrown as Error.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "corank/options.hpp"
+#include "corank/stats.hpp"
+
+namespace corank {
+
+struct PartitionPlan {
+  // Identifies the content of a run: partitions of a run that has changed do not fit together.
+  struct Input {
+    std::filesystem::path path;
+    std::uint64_t bytes;
+    std::int64_t modified_ns;  // since 1970
+  };
+  // A position in each run, in records or, if records vary in length, in bytes after the header.
+  using Cut = std::vector<std::uint64_t>;
+
+  std::vector<Input> runs;
+  std::vector<Cut> cuts;       // where each partition begins, and where the last one ends
+  bool counts_bytes = false;   // positions are in bytes
+  bool keeps_records = false;  // every record of the partitions is emitted as it is
+
+  std::size_t size() const { return cuts.size() - 1; }  // number of partitions
+  // Returns the length of a partition's input, in records or bytes.
+  std::uint64_t length(std::size_t partition) const;
+};
+
+// Cuts the merge of `runs` into `count` partitions of nearly equal length. Only records that are
+// merged one by one are cut between equal keys; see Options::parts_by_key. Throws Error also if
+// some run is a pipe or compressed, if the format cannot be searched, or if a limit is an operator.
+PartitionPlan plan_partitions(std::span<const std::filesystem::path> runs, std::size_t count,
+                              const Options& options);
+
+// Merges one partition into `output`, as merge() does. The first one has the header. Throws Error
+// also if a run has changed since the plan.
+Stats merge_partition(const PartitionPlan& plan, std::size_t partition,
+                      const std::filesystem::path& output, const Options& options);
+
+struct PartContent {
+  std::uint64_t records = 0;
+  std::uint64_t checksum = 0;       // see CheckResult::checksum
+  std::string first_key, last_key;  // human-readable; empty if there are no records
+};
+
+// Returns the keys at the ends of a part, without the records and the checksum; no keys if the part
+// is compressed or cannot be searched.
+PartContent read_part_keys(const PartitionPlan& plan, std::size_t partition,
+                           const std::filesystem::path& part, const Options& options);
+
+// Reads all parts, several at a time, and returns their contents. Throws OutOfOrder if a part is
+// not sorted, and Error if a part begins before the end of the one before it.
+std::vector<PartContent> check_parts(const PartitionPlan& plan,
+                                     std::span<const std::filesystem::path> parts,
+                                     const Options& options);
+
+// Reads the planned ranges of all runs, and returns the records and the checksum of all together.
+PartContent check_planned_runs(const PartitionPlan& plan, const Options& options);
+
+// Writes the parts one after another into `output`, which appears when it is whole and durable. The
+// kernel copies, so that a file system that can share blocks does.
+void concatenate(std::span<const std::filesystem::path> parts, const std::filesystem::path& output,
+                 const Options& options);
+
+}  // namespace corank

@@ -1,0 +1,300 @@
+#include "corank/partitions.hpp"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <tbb/task_arena.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cassert>
+#include <cerrno>
+#include <cstring>
+#include <numeric>
+
+#include "corank/error.hpp"
+#include "format/key_order.hpp"
+#include "format/rows.hpp"
+#include "io/atomic_file.hpp"
+#include "jobs/disorder.hpp"
+#include "jobs/merge_format.hpp"
+#include "jobs/merge_job.hpp"
+#include "jobs/scan.hpp"
+#include "plan/option_checks.hpp"
+#include "run/run_io.hpp"
+#include "run/run_search.hpp"
+#include "util/parallel_for.hpp"
+#include "util/setting_format.hpp"
+#include "util/system_limits.hpp"
+#include "verify/checksum.hpp"
+
+namespace corank {
+namespace {
+
+// Memory that a scan of one file may use; see scan_blocks().
+constexpr std::uint64_t scan_bytes = std::uint64_t{256} << 20;
+
+// Narrows the runs to the partitions in [first, end).
+void slice(std::vector<Run>& runs, const PartitionPlan& plan, std::size_t first, std::size_t end) {
+  const PartitionPlan::Cut &from = plan.cuts.at(first), &to = plan.cuts.at(end);
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    const PartitionPlan::Input& planned = plan.runs[i];
+    if (runs[i].file_bytes() != planned.bytes || runs[i].modified_ns() != planned.modified_ns)
+      throw Error(
+          fmt::format("{}: has changed since the plan was made: it had {} bytes and was "
+                      "modified at {} ns, now {} bytes and {} ns; plan the merge again",
+                      runs[i].path().string(), planned.bytes, planned.modified_ns,
+                      runs[i].file_bytes(), runs[i].modified_ns()));
+    if (from.at(i) > to.at(i) || to[i] > runs[i].records())
+      throw Error(fmt::format("{}: the plan cuts it at {} and {}, and it ends at {}; plan again",
+                              runs[i].path().string(), from[i], to[i], runs[i].records()));
+    runs[i] = runs[i].subspan(from[i], to[i] - from[i]);
+  }
+}
+
+std::vector<std::filesystem::path> paths_of(const PartitionPlan& plan) {
+  std::vector<std::filesystem::path> paths;
+  for (const PartitionPlan::Input& run : plan.runs) paths.push_back(run.path);
+  return paths;
+}
+
+// Opens the runs of a plan, for the format of its parts.
+class OpenPlan {
+ public:
+  OpenPlan(const PartitionPlan& plan, const Options& options)
+      : options_(options),
+        plain_(make_format(options)),
+        runs_(open_runs(paths_of(plan), *plain_, options)),
+        format_(options, read_start(runs_, *plain_, options), false),
+        compression_(options.compression.value_or(Compression{})) {
+    slice(runs_, plan, 0, plan.size());
+  }
+
+  std::span<const Run> runs() const { return runs_; }
+  const MergeFormat& format() const { return format_; }
+  OutputOrder::Kind order() const {
+    return format_.order(format_.operators(runs_.size()), true).kind;
+  }
+
+  // Opens a part, without its header. Throws Error if it lacks the header.
+  Run open(const std::filesystem::path& part, std::size_t partition) const {
+    const std::string header = partition == 0 ? format_.output_header() : std::string();
+    Run run(part, format_.output().counted_bytes(),
+            {.decompress = compression_.codec != Codec::none, .header_bytes = header.size()});
+    run.stop_on(options_.stop);
+    if (run.is_stream()) return run;
+    std::string begin(header.size(), '\0');
+    read_at(*run.descriptor(), std::as_writable_bytes(std::span(begin)), 0, part);
+    if (begin != header)
+      throw Error(
+          ErrorCode::corrupted,
+          fmt::format("{}: does not begin with the header of the runs; write this part again",
+                      part.string()));
+    return run;
+  }
+
+ private:
+  const Options& options_;
+  std::unique_ptr<const RecordFormat> plain_;
+  std::vector<Run> runs_;
+  MergeFormat format_;
+  Compression compression_;
+};
+
+// First and last record of a part; none if it is empty.
+struct Ends {
+  RowCopy first, last;
+};
+
+PartContent scan_part(const Run& run, const RecordFormat& format, bool is_ordered, Ends& ends) {
+  const KeyLayout layout = format.keys().layout();
+  PartContent content;
+  scan_blocks(run, format, [&](const ScannedBlock& block) {
+    const auto [rows, count] = block.rows;
+    if (is_ordered) {
+      const bool begins_low = block.before && record_less(layout, rows, block.before);
+      const std::uint64_t descent = begins_low ? 0 : first_descent(layout, rows, count);
+      if (descent != count) throw_disorder(run, format, block, descent);
+    }
+    if (ends.first.empty()) ends.first.assign(layout, rows);
+    ends.last.assign(layout, rows + (count - 1) * format.row_bytes());
+    content.checksum += rows_checksum(layout, rows, count);
+    content.records += count;
+  });
+  if (content.records != 0) {
+    content.first_key = format.key_text(ends.first.row());
+    content.last_key = format.key_text(ends.last.row());
+  }
+  return content;
+}
+
+// Calls body(i) for all i below `count`, as many at a time as threads and memory allow.
+template <class Body>
+void for_each_file(std::size_t count, const Options& options, const Body& body) {
+  const std::uint64_t memory = memory_budget(options.memory_bytes).value;
+  const auto at_once = static_cast<int>(
+      std::clamp<std::uint64_t>(memory / scan_bytes, 1, thread_budget(options.threads).value));
+  tbb::task_arena(at_once).execute([&] { parallel_for(0, count, body); });
+}
+
+// Appends a file, of which the kernel copies what it can.
+void append(const FileDescriptor& output, const std::filesystem::path& part,
+            const std::filesystem::path& path, const std::stop_token& stop) {
+  constexpr std::size_t step_bytes = std::size_t{64} << 20, block_bytes = std::size_t{4} << 20;
+  const FileDescriptor file = open_to_read(part);
+  loff_t at = 0;
+  for (;;) {
+    if (stop.stop_requested()) throw Interrupted();
+    const ssize_t copied = ::copy_file_range(file.get(), &at, output.get(), nullptr, step_bytes, 0);
+    if (copied < 0 && errno == EINTR) continue;
+    if (copied < 0 && (errno == ENOSPC || errno == EIO || errno == EDQUOT || errno == EFBIG))
+      throw_file_error(path, "write");
+    if (copied <= 0) break;
+  }
+  // Some file systems copy nothing, and say so or not.
+  std::vector<std::byte> block(block_bytes);
+  while (const std::size_t got = read_at(file, block, static_cast<std::uint64_t>(at), part)) {
+    if (stop.stop_requested()) throw Interrupted();
+    write_all(output, std::span(block).first(got), path);
+    at += static_cast<loff_t>(got);
+  }
+}
+
+}  // namespace
+
+std::uint64_t PartitionPlan::length(std::size_t partition) const {
+  const Cut &from = cuts.at(partition), &to = cuts.at(partition + 1);
+  return std::reduce(to.begin(), to.end()) - std::reduce(from.begin(), from.end());
+}
+
+PartitionPlan plan_partitions(std::span<const std::filesystem::path> paths, std::size_t count,
+                              const Options& options) {
+  const auto format = make_format(options);
+  if (!format->traits().can_search)
+    throw Error(ErrorCode::options,
+                fmt::format("{} cannot be cut into partitions, since the start of a record cannot "
+                            "be found from the middle of a file; fixed-size records, lines and "
+                            "JSON Lines can",
+                            format->traits().name));
+  check_options(options, format->traits(), paths.size());
+  PartitionPlan plan;
+  plan.counts_bytes = !format->traits().has_fixed_size;
+  Query query = options.query;
+  query.from.clear();
+  query.to.clear();
+  if (!plan.counts_bytes) query.limit.reset();
+  plan.keeps_records = operator_names(query).empty();
+  const std::vector<std::vector<Run>> partitions = cut_job(paths, count, options);
+  for (const std::vector<Run>& runs : partitions) {
+    plan.cuts.emplace_back();
+    for (const Run& run : runs) plan.cuts.back().push_back(run.first());
+  }
+  plan.cuts.emplace_back();
+  for (const Run& run : partitions.back()) {
+    plan.cuts.back().push_back(run.first() + run.records());
+    plan.runs.push_back(
+        {std::filesystem::absolute(run.path()), run.file_bytes(), run.modified_ns()});
+  }
+  return plan;
+}
+
+Stats merge_partition(const PartitionPlan& plan, std::size_t partition,
+                      const std::filesystem::path& output, const Options& options) {
+  assert(partition < plan.size());
+  Options slice_options = options;
+  slice_options.query.from.clear();  // the cuts are within the range and the limit
+  slice_options.query.to.clear();
+  slice_options.query.limit.reset();
+  if (partition != 0 && make_format(options)->traits().has_header) slice_options.drop_header = true;
+  return run_job(paths_of(plan), output, slice_options,
+                 [&](std::vector<Run>& runs) { slice(runs, plan, partition, partition + 1); });
+}
+
+PartContent read_part_keys(const PartitionPlan& plan, std::size_t partition,
+                           const std::filesystem::path& part, const Options& options) {
+  const OpenPlan opened(plan, options);
+  const Run run = opened.open(part, partition);
+  const RecordFormat& format = opened.format().output();
+  PartContent content;
+  if (run.is_stream() || run.records() == 0 || !format.traits().can_search) return content;
+  const auto key_at = [&](std::uint64_t position) {
+    RowCopy row;
+    row.assign_record(format.keys().layout(),
+                      record_at(run, format, begin_of_record(run, format, position)));
+    return format.key_text(row.row());
+  };
+  content.first_key = key_at(0);
+  content.last_key = key_at(run.records() - 1);
+  return content;
+}
+
+std::vector<PartContent> check_parts(const PartitionPlan& plan,
+                                     std::span<const std::filesystem::path> parts,
+                                     const Options& options) {
+  assert(parts.size() == plan.size());
+  const OpenPlan opened(plan, options);
+  const RecordFormat& format = opened.format().output();
+  const OutputOrder::Kind order = opened.order();
+  const bool is_ordered = order != OutputOrder::Kind::none;
+  std::vector<PartContent> contents(parts.size());
+  std::vector<Ends> ends(parts.size());
+  for_each_file(parts.size(), options, [&](std::size_t i) {
+    contents[i] = scan_part(opened.open(parts[i], i), format, is_ordered, ends[i]);
+  });
+  const KeyLayout layout = format.keys().layout();
+  std::size_t before = 0;
+  for (std::size_t i = 0; i < parts.size() && is_ordered; ++i) {
+    if (ends[i].first.empty()) continue;
+    const std::byte* const first = ends[i].first.row();
+    const std::byte* const last = ends[before].first.empty() ? nullptr : ends[before].last.row();
+    if (i != before && last &&
+        (record_less(layout, first, last) ||
+         (order == OutputOrder::Kind::strict && !record_less(layout, last, first))))
+      throw Error(ErrorCode::corrupted,
+                  fmt::format("{}: begins with {}, and {} before it ends with {}; write both again",
+                              parts[i].string(), contents[i].first_key, parts[before].string(),
+                              contents[before].last_key));
+    before = i;
+  }
+  return contents;
+}
+
+PartContent check_planned_runs(const PartitionPlan& plan, const Options& options) {
+  const OpenPlan opened(plan, options);
+  std::vector<ScanResult> results(opened.runs().size());
+  for_each_file(results.size(), options, [&](std::size_t i) {
+    results[i] = scan(opened.runs()[i], opened.format().input(), true);
+  });
+  PartContent all;
+  for (const ScanResult& result : results) {
+    all.records += result.records;
+    all.checksum += result.checksum;
+  }
+  return all;
+}
+
+void concatenate(std::span<const std::filesystem::path> parts, const std::filesystem::path& output,
+                 const Options& options) {
+  AtomicFile::Content content;
+  std::vector<FileIdentity> identities;
+  for (const std::filesystem::path& part : parts) {
+    struct stat status {};
+    if (::stat(part.c_str(), &status) != 0) throw_file_error(part, "look at");
+    content.bytes += static_cast<std::uint64_t>(status.st_size);
+    identities.push_back({status.st_dev, status.st_ino});
+  }
+  const auto is_input = [&](FileIdentity file) {
+    return std::ranges::find(identities, file) != identities.end();
+  };
+  struct stat target {};
+  if (::stat(output.c_str(), &target) == 0 && is_input({target.st_dev, target.st_ino}))
+    throw Error(output.string() + ": is one of the parts, too; name another file");
+  AtomicFile file(output, content, {.overwrite = options.overwrite}, is_input);
+  file.keep(0);
+  for (const std::filesystem::path& part : parts)
+    append(file.descriptor(), part, output, options.stop);
+  file.make_durable(content.bytes, options.stop);
+  file.commit();
+  file.forget_sidecar();
+}
+
+}  // namespace corank
