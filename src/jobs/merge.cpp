@@ -325,7 +325,7 @@ Plan MergeJob::plan_sort(const std::filesystem::path& path) {
 }
 
 std::vector<std::vector<Run>> MergeJob::partitions(std::size_t count) const {
-  if (fills_in_turn())
+  if (has_limited_output())
     throw Error(ErrorCode::options,
                 fmt::format("{} counts records that are chosen or combined, or lines, of which no "
                             "partition knows how many come before it; drop it",

@@ -59,6 +59,7 @@ bool takes_value(const CLI::Option& option) {
 // Returns whether `argument` ends with an option whose value is the next argument. Throws Error for
 // an option that the command lacks.
 bool expects_value(const CLI::App& command, std::string_view argument) {
+  if (command.get_allow_extras()) return false;
   if (argument.starts_with("--")) {
     const std::string_view name = argument.substr(0, argument.find('='));
     return takes_value(option_named(command, std::string(name))) && name == argument;
@@ -74,7 +75,11 @@ bool expects_value(const CLI::App& command, std::string_view argument) {
 std::vector<std::string> with_help_option(const CLI::App& app, std::vector<std::string> arguments) {
   if (arguments.empty() || arguments[0] != "help") return arguments;
   if (arguments.size() == 1) return {"--help"};
-  return {command_named(app, arguments[1]).get_name(), "--help"};
+  std::vector<std::string> rewritten{command_named(app, arguments[1]).get_name()};
+  if (arguments.size() > 2 && !command_named(app, arguments[1]).get_subcommands({}).empty())
+    rewritten.push_back(arguments[2]);
+  rewritten.emplace_back("--help");
+  return rewritten;
 }
 
 }  // namespace
@@ -112,7 +117,9 @@ std::vector<std::string> reversed_arguments(const CLI::App& app, int argc, char*
       arguments.back().pop_back();
       arguments.emplace_back();
     }
-    if (command == &app && !argument.starts_with('-')) command = &command_named(app, argument);
+    // `corank plan` has commands of its own.
+    if (!command->get_subcommands({}).empty() && !argument.starts_with('-'))
+      command = &command_named(*command, argument);
   }
   std::ranges::reverse(arguments);
   return arguments;

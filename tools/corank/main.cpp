@@ -19,10 +19,12 @@
 #include "check_command.hpp"
 #include "command_line.hpp"
 #include "corank/version.hpp"
+#include "finish_command.hpp"
 #include "generate.hpp"
 #include "help_formatter.hpp"
 #include "info.hpp"
 #include "merge_command.hpp"
+#include "plan_command.hpp"
 #include "record_arguments.hpp"
 #include "standard_streams.hpp"
 
@@ -124,6 +126,8 @@ int run(int argc, char** argv) {
                         OnEqual::subtract);
   MergeCommand sort(app, "sort", "Sort files of records into one sorted file", OnEqual::keep,
                     MergeCommand::Verb::sort);
+  corank::PlanCommand plan(app);
+  corank::FinishCommand finish(app);
   corank::CheckCommand check(app);
   GenerateCommand generate(app);
   corank::InfoCommand info(app);
@@ -132,8 +136,9 @@ int run(int argc, char** argv) {
     corank::say(examples);
     return failed;
   }
+  const std::vector<std::string> arguments = corank::reversed_arguments(app, argc, argv);
   try {
-    app.parse(corank::reversed_arguments(app, argc, argv));
+    app.parse(std::vector(arguments));
   } catch (const CLI::Success& help) {
     return app.exit(help);
   } catch (const CLI::ParseError& error) {
@@ -145,6 +150,8 @@ int run(int argc, char** argv) {
   for (const CLI::App* const command : app.get_subcommands()) corank::require_values(*command);
   for (MergeCommand* const command : {&merge, &unite, &intersect, &subtract, &sort})
     if (command->chosen()) return command->run();
+  if (plan.chosen()) return plan.run({arguments.rbegin(), arguments.rend()});
+  if (finish.chosen()) return finish.run();
   if (check.chosen()) return check.run();
   if (generate.chosen()) return generate.run();
   if (bench.chosen()) return bench.run();

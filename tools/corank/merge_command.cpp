@@ -25,6 +25,8 @@
 #include "command_line.hpp"
 #include "corank/error.hpp"
 #include "corank/sort.hpp"
+#include "part_attempt.hpp"
+#include "plan_command.hpp"
 #include "setting_flags.hpp"
 #include "standard_streams.hpp"
 #include "statistics.hpp"
@@ -74,37 +76,6 @@ class ProgressLine {
 
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   bool shown_ = false;
-};
-
-// Turns the first SIGHUP, SIGINT or SIGTERM into a stop request; the second one ends the process
-// immediately.
-class StopOnSignal {
- public:
-  StopOnSignal() {
-    sigset_t signals;
-    sigemptyset(&signals);
-    for (const int number : {SIGHUP, SIGINT, SIGTERM}) {
-      struct sigaction action {};
-      sigaction(number, nullptr, &action);
-      if (action.sa_handler != SIG_IGN) sigaddset(&signals, number);  // ignored under nohup and &
-    }
-    pthread_sigmask(SIG_BLOCK, &signals, nullptr);
-    std::thread([signals] {
-      int number = 0;
-      sigwait(&signals, &number);
-      received_ = number;
-      source_.request_stop();
-      sigwait(&signals, &number);
-      _exit(128 + number);
-    }).detach();
-  }
-  std::stop_token token() const { return source_.get_token(); }
-  int exit_code() const { return 128 + received_; }
-
- private:
-  // Never destroyed, because the thread may outlive main() and static destructors.
-  static inline std::stop_source& source_ = *new std::stop_source;
-  static inline std::atomic<int> received_ = 0;
 };
 
 // Returns the names in `file`, each ended by `end`, a newline or a NUL byte.
@@ -184,9 +155,40 @@ const char* footer(OnEqual on_equal) {
 
 }  // namespace
 
+// Turns the first SIGHUP, SIGINT or SIGTERM into a stop request; the second one ends the process
+// immediately.
+class StopOnSignal {
+ public:
+  StopOnSignal() {
+    sigset_t signals;
+    sigemptyset(&signals);
+    for (const int number : {SIGHUP, SIGINT, SIGTERM}) {
+      struct sigaction action {};
+      sigaction(number, nullptr, &action);
+      if (action.sa_handler != SIG_IGN) sigaddset(&signals, number);  // ignored under nohup and &
+    }
+    pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+    std::thread([signals] {
+      int number = 0;
+      sigwait(&signals, &number);
+      received_ = number;
+      source_.request_stop();
+      sigwait(&signals, &number);
+      _exit(128 + number);
+    }).detach();
+  }
+  std::stop_token token() const { return source_.get_token(); }
+  int exit_code() const { return 128 + received_; }
+
+ private:
+  // Never destroyed, because the thread may outlive main() and static destructors.
+  static inline std::stop_source& source_ = *new std::stop_source;
+  static inline std::atomic<int> received_ = 0;
+};
+
 MergeCommand::MergeCommand(CLI::App& app, const char* name, const char* description,
                            OnEqual on_equal, Verb verb)
-    : command_(app.add_subcommand(name, description)), sorts_(verb == Verb::sort) {
+    : command_(app.add_subcommand(name, description)), verb_(verb), sorts_(verb == Verb::sort) {
   query_.query.on_equal = on_equal;
   record_.add_to(*command_);
   record_.add_text_to(*command_);
@@ -199,8 +201,11 @@ MergeCommand::MergeCommand(CLI::App& app, const char* name, const char* descript
         "Emit each key once: the first record of it");
   }
   query_.add_to(*command_);
-  add_performance_options();
-  add_diagnostics_options();
+  if (verb_ != Verb::plan) {
+    add_performance_options();
+    add_diagnostics_options();
+  }
+  if (verb_ == Verb::merge && !is_set_operation(on_equal)) add_partition_options();
   command_
       ->add_option(sorts_ ? "FILE" : "RUN", runs_,
                    fmt::format("Files of records{}{}", sorts_ ? "" : " that are sorted by the keys",
@@ -235,14 +240,32 @@ void MergeCommand::add_output_options() {
   if (sorts_)
     command_->add_flag("--check", checks_,
                        "Check the order of each file, as corank check does, and write nothing");
+  if (verb_ == Verb::plan) {
+    command_->get_option("--output")->required()->description("File of the plan");
+    command_->add_option("--partitions", num_partitions_, "Number of partitions")
+        ->required()
+        ->transform(whole_number(1, 99'999))
+        ->option_text("N");
+  }
   command_->add_flag("-f,--force", options_.overwrite, "Replace an output that exists");
   command_->add_flag("--drop-header", options_.drop_header,
                      "Leave the files' header out of the output; --skip-bytes and --header-lines "
                      "then may differ between files");
-  if (!sorts_)
+  if (verb_ == Verb::merge)
     command_->add_flag("--resume", options_.resume,
                        "Go on with what a stopped merge of the same runs left; stopped again, or "
                        "where the disk is full, keep it for the next");
+  if (verb_ != Verb::plan) add_parts_option();
+  command_->add_flag("--parts-by-key", options_.parts_by_key,
+                     "Keep fixed-size records with equal keys in one part, as others are");
+  command_
+      ->add_option("--compress", compress_,
+                   "How the output is compressed: none, gzip, zstd, bzip2, xz or lz4, also with a "
+                   "level (zstd:7) [by the end of its name: .gz .zst .bz2 .xz .lz4]")
+      ->type_name("CODEC");
+}
+
+void MergeCommand::add_parts_option() {
   command_
       ->add_option(
           "--parts", options_.parts,
@@ -251,13 +274,25 @@ void MergeCommand::add_output_options() {
           "them")
       ->transform(whole_number(1, 99'999))
       ->option_text("N");
-  command_->add_flag("--parts-by-key", options_.parts_by_key,
-                     "Keep fixed-size records with equal keys in one part, as others are");
+}
+
+void MergeCommand::add_partition_options() {
+  const OptionGroup group(*command_, "Partitions");
+  CLI::Option* const plan =
+      command_->add_option("--plan", plan_, "Write a partition of the merge that FILE plans")
+          ->type_name("FILE");
+  CLI::Option* const partition =
+      command_
+          ->add_option("--partition", partition_,
+                       "Its number, from 0, or auto: as the scheduler numbers this task")
+          ->needs(plan)
+          ->option_text("N");
+  plan->needs(partition);
   command_
-      ->add_option("--compress", compress_,
-                   "How the output is compressed: none, gzip, zstd, bzip2, xz or lz4, also with a "
-                   "level (zstd:7) [by the end of its name: .gz .zst .bz2 .xz .lz4]")
-      ->type_name("CODEC");
+      ->add_option("--output-folder", folder_,
+                   "Folder of the parts [beside the plan: plan.parts for plan.json]")
+      ->needs(plan)
+      ->type_name("DIR");
 }
 
 void MergeCommand::add_performance_options() {
@@ -386,15 +421,22 @@ int MergeCommand::check(const std::vector<std::string>& files) {
   return check_files(files, options);
 }
 
+Options MergeCommand::options() const {
+  Options options = options_;
+  Options format = record_.options();
+  options.text = std::move(format.text);
+  options.record = std::move(format.record);
+  options.keys = std::move(format.keys);
+  options.query = query_.parse(options);
+  if (!compress_.empty()) options.compression = Compression::parse(compress_);
+  return options;
+}
+
 int MergeCommand::run() {
+  if (!plan_.empty()) return run_partition();
   const std::vector<std::string> names = names_of_runs();
   if (checks_) return check(names);
-  Options format = record_.options();
-  options_.text = std::move(format.text);
-  options_.record = std::move(format.record);
-  options_.keys = std::move(format.keys);
-  options_.query = query_.parse(options_);
-  if (!compress_.empty()) options_.compression = Compression::parse(compress_);
+  options_ = options();
   if (output_ == "-" && stats_ == "-")
     throw Error("--output and --stats are both standard output; write one to a file");
   if (output_ == "-" && options_.parts != 0)
@@ -408,17 +450,27 @@ int MergeCommand::run() {
 
   make_room_for_files(runs.size());
   const StopOnSignal signals;
+  use_resources();
   options_.stop = signals.token();
-  options_.trace = trace_;
-  if (!compress_spill_.empty())
-    options_.temporary_compression = Compression::parse(compress_spill_);
-  options_.temporary_folders.assign(temporary_folders_.begin(), temporary_folders_.end());
-  if (!quiet_) options_.notice = say_warning;
   if (explain_) {
     fmt::print("{}", sorts_ ? explain_sort(runs, output_, options_)
                             : explain_merge(runs, output_, options_));
     return 0;
   }
+  return execute(
+      [&] { return sorts_ ? sort(runs, output_, options_) : merge(runs, output_, options_); },
+      signals);
+}
+
+void MergeCommand::use_resources() {
+  options_.trace = trace_;
+  if (!compress_spill_.empty())
+    options_.temporary_compression = Compression::parse(compress_spill_);
+  options_.temporary_folders.assign(temporary_folders_.begin(), temporary_folders_.end());
+  if (!quiet_) options_.notice = say_warning;
+}
+
+int MergeCommand::execute(const std::function<Stats()>& work, const StopOnSignal& signals) {
   const bool shows_progress = !quiet_ && (progress_ || (!no_progress_ && isatty(STDERR_FILENO)));
   Stats stats;
   {
@@ -426,7 +478,7 @@ int MergeCommand::run() {
     if (shows_progress)
       options_.progress = [&line](const Progress& progress) { line.show(progress); };
     try {
-      stats = sorts_ ? sort(runs, output_, options_) : merge(runs, output_, options_);
+      stats = work();
     } catch (const Interrupted& interrupted) {
       return report(interrupted, signals.exit_code());
     }
@@ -434,6 +486,49 @@ int MergeCommand::run() {
   if (shows_progress) say(summary_of(stats));
   if (!stats_.empty()) write_stats(stats, options_.checksum, stats_);
   return 0;
+}
+
+// Takes the records and the query from a plan; the resources are those of this command.
+void MergeCommand::take_options(const Options& planned) {
+  options_.text = planned.text;
+  options_.record = planned.record;
+  options_.keys = planned.keys;
+  options_.query = planned.query;
+  options_.drop_header = planned.drop_header;
+  options_.decompress = planned.decompress;
+  options_.parts_by_key = planned.parts_by_key;
+  options_.compression = planned.compression.value_or(Compression{});
+}
+
+int MergeCommand::run_partition() {
+  for (const CLI::Option* const option : command_->get_options()) {
+    const std::string& name = option->get_name();
+    const std::string& group = option->get_group();
+    if (option->count() != 0 && name != "--force" && name != "--resume" && group != "Partitions" &&
+        group != "Performance" && group != "Diagnostics")
+      throw Error(
+          fmt::format("--plan: the plan holds the runs and what is done with them; drop {}, "
+                      "or plan again",
+                      name));
+  }
+  for (const auto& [is_given, name] :
+       {std::pair(explain_, "--explain"), {options_.copy_only, "--copy-only"}})
+    if (is_given) throw Error(fmt::format("--plan: {} is for whole merges; drop it", name));
+  const PlanFile plan = read_plan(plan_);
+  const std::size_t number = partition_number(partition_, plan.partitions.size());
+  take_options(options_of(plan));
+  make_room_for_files(plan.partitions.runs.size());
+  const StopOnSignal signals;
+  use_resources();
+  options_.stop = signals.token();
+  options_.checksum = true;
+  PartAttempt attempt(plan, number, folder_of_parts(plan_, folder_), options_);
+  if (attempt.is_done()) {
+    if (!quiet_) say_warning(attempt.part().string() + ": is written already; nothing to do");
+    return 0;
+  }
+  options_.overwrite = true;  // of the attempt's own file
+  return execute([&] { return attempt.write(); }, signals);
 }
 
 void MergeCommand::check_reports(const std::vector<std::filesystem::path>& runs) const {

@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -13,9 +14,11 @@
 
 namespace corank {
 
+class StopOnSignal;
+
 class MergeCommand {
  public:
-  enum class Verb { merge, sort };
+  enum class Verb { merge, sort, plan };
   // Adds a command: the set operation `on_equal`, or `verb` if it is `keep`.
   MergeCommand(CLI::App& app, const char* name, const char* description,
                OnEqual on_equal = OnEqual::keep, Verb verb = Verb::merge);
@@ -24,19 +27,32 @@ class MergeCommand {
   // stopped it. Throws Error. From here on, SIGHUP, SIGINT and SIGTERM are blocked.
   int run();
 
+  // Returns the runs of the command line and of lists; standard input if there are none.
+  std::vector<std::string> names_of_runs() const;
+  // Returns the options, without resources that only run() knows.
+  Options options() const;
+  const std::string& output() const { return output_; }
+  unsigned num_partitions() const { return num_partitions_; }  // of Verb::plan
+
  private:
   void add_input_options();
   void add_output_options();
   void add_performance_options();
   void add_temporary_option();
   void add_diagnostics_options();
-  // Returns the runs of the command line and of lists; standard input if there are none.
-  std::vector<std::string> names_of_runs() const;
+  void add_parts_option();
+  void add_partition_options();
+  void use_resources();
+  void take_options(const Options& planned);
+  // Runs the merge or sort, and returns the exit code.
+  int execute(const std::function<Stats()>& work, const StopOnSignal& signals);
+  int run_partition();
   int check(const std::vector<std::string>& files);
   // The reports replace existing files, so they must not name a run or the output.
   void check_reports(const std::vector<std::filesystem::path>& runs) const;
 
   CLI::App* command_;
+  Verb verb_;
   bool sorts_;
   RecordArguments record_;
   ShapingArguments query_;
@@ -49,6 +65,8 @@ class MergeCommand {
   std::string compress_spill_;
   std::string stats_;
   std::string trace_;
+  unsigned num_partitions_ = 0;
+  std::string plan_, partition_, folder_;
   bool explain_ = false;
   bool checks_ = false;
   bool quiet_ = false;

@@ -43,15 +43,16 @@ struct ShapingArguments {
   }
 
   // Returns the query for the records that `options` describe.
-  Query parse(const Options& options) {
-    if (from) query.from = parse_bound(Setting::from, *from, options);
-    if (to) query.to = parse_bound(Setting::to, *to, options);
-    if (where) query.where = parse_where(*where);
-    if (having) query.having = parse_where(*having, Setting::having);
-    if (on_equal) parse_on_equal(*on_equal, options.record, options.keys, query);
-    if (tombstone) query.tombstone = parse_tombstone(*tombstone);
-    if (select) query.select = parse_select(*select);
-    return query;
+  Query parse(const Options& options) const {
+    Query parsed = query;
+    if (from) parsed.from = parse_bound(Setting::from, *from, options);
+    if (to) parsed.to = parse_bound(Setting::to, *to, options);
+    if (where) parsed.where = parse_where(*where);
+    if (having) parsed.having = parse_where(*having, Setting::having);
+    if (on_equal) parse_on_equal(*on_equal, options.record, options.keys, parsed);
+    if (tombstone) parsed.tombstone = parse_tombstone(*tombstone);
+    if (select) parsed.select = parse_select(*select);
+    return parsed;
   }
 
  private:

@@ -1,0 +1,264 @@
+// Tests of merges in partitions: plan, merge --plan, finish.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <stdlib.h>
+#include <sys/file.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "io/file.hpp"
+#include "support/program.hpp"
+
+using namespace corank;
+using namespace corank::test;
+
+namespace {
+
+Environment with_variables(const std::vector<std::pair<std::string, std::string>>& variables) {
+  return {.in = {}, .before_exec = [variables] {
+            for (const char* name : {"SLURM_ARRAY_TASK_ID", "SLURM_PROCID", "PMI_RANK", "RANK"})
+              ::unsetenv(name);
+            for (const auto& [name, value] : variables) ::setenv(name.c_str(), value.c_str(), 1);
+          }};
+}
+
+// Runs, and the options of their merge.
+struct Planned : RunFolder {
+  Planned(Strings words, const Strings& texts) : RunFolder(texts), command(std::move(words)) {}
+
+  std::string plan = folder / "plan.json", parts = folder / "plan.parts";
+  Strings command;  // merge, say, and options
+
+  std::string part(std::size_t i) const { return parts + "/part-0000" + std::to_string(i); }
+  Result make_plan(std::size_t partitions, const Strings& options = {"-f"}) const {
+    Strings all{"plan"};
+    all.insert(all.end(), command.begin(), command.end());
+    all.insert(all.end(), options.begin(), options.end());
+    all.insert(all.end(), {"--partitions", std::to_string(partitions), "-o", plan});
+    return run_with(all);
+  }
+  Result merge_part(const std::string& i, const Strings& options = {},
+                    const Environment& setting = {}) const {
+    Strings all{"merge", "--plan", plan, "--partition", i, "--backend", "cpu"};
+    all.insert(all.end(), options.begin(), options.end());
+    return run(all, setting);
+  }
+  void merge_parts(std::size_t partitions, const Strings& options = {}) const {
+    for (std::size_t i = 0; i < partitions; ++i) {
+      const Result result = merge_part(std::to_string(i), options);
+      INFO(result.err);
+      REQUIRE(result.code == 0);
+    }
+  }
+  Result finish(const Strings& options = {}) const {
+    Strings all{"finish", plan};
+    all.insert(all.end(), options.begin(), options.end());
+    return run(all);
+  }
+  std::string whole() const {
+    Strings all = command;
+    all.insert(all.end(), {"-f", "-o", folder / "whole"});
+    CHECK(run_with(all).code == 0);
+    return text_of(folder / "whole");
+  }
+  // Checks a failure with one line of error that holds all `words`.
+  static void check_refusal(const Result& result, const Strings& words) {
+    INFO(result.err);
+    CHECK(result.code == 2);
+    CHECK(std::ranges::count(result.err, '\n') == 1);
+    for (const std::string& word : words) CHECK(holds(result.err, word));
+  }
+};
+
+// Returns sorted records "key number" in which some keys are equal, within runs and across.
+Strings sorted_texts(const char* begin, const char* middle, const char* end) {
+  Strings texts;
+  for (int run = 0; run < 3; ++run) {
+    std::string text;
+    for (int i = 0; i < 500; ++i)
+      text += fmt::format("{}{:04}{}{}{:03}{}", begin, i * (run + 1) / 7, middle, run, i, end);
+    texts.push_back(text);
+  }
+  return texts;
+}
+
+}  // namespace
+
+TEST_CASE("partitions are the merge, one after another, and finish proves it") {
+  const Strings fixed{"-r", "k:bytes4,v:bytes4"}, lines{"--lines", "-t", " ", "-b", "1"};
+  const auto with = [](const char* verb, Strings format, const Strings& options = {}) {
+    format.insert(format.begin(), verb);
+    format.insert(format.end(), options.begin(), options.end());
+    return format;
+  };
+  const Strings records = sorted_texts("", "", ""), texts = sorted_texts("", " ", "\n");
+  const Strings objects = sorted_texts(R"({"k": "k)", R"(", "v": ")", "\"}\n");
+  const std::vector<std::pair<Strings, Strings>> merges = {
+      {with("merge", fixed), records},
+      {with("merge", fixed, {"--parts-by-key", "--from", "0020", "--limit", "700"}), records},
+      {{"merge", "-r", "k:bytes4,v:u32be", "--on-equal", "reduce:max(v)"}, records},
+      {with("merge", fixed, {"--on-equal", "last", "--where", "v != '1100'"}), records},
+      {with("union", fixed, {"-b", "k"}), records},
+      {with("intersect", fixed, {"-b", "k"}), records},
+      {with("subtract", fixed, {"-b", "k"}), records},
+      {with("merge", lines), texts},
+      {with("merge", lines, {"--on-equal", "first", "--select", "2,1"}), texts},
+      {{"merge", "--jsonl", "-b", "k"}, objects}};
+  for (const auto& [command, runs] : merges) {
+    const Planned test(command, runs);
+    INFO(fmt::format("{}", fmt::join(command, " ")));
+    const std::string whole = test.whole();
+    for (const std::size_t partitions : {2, 4, 8, 64}) {
+      REQUIRE(output_of(test.make_plan(partitions)).empty());
+      test.merge_parts(partitions, {"-f"});
+      const std::string all = test.folder / "all";
+      const std::string printed =
+          output_of(test.finish({"--read-runs", "-f", "--concatenate", all}));
+      CHECK(static_cast<std::size_t>(std::ranges::count(printed, '\n')) == partitions + 1);
+      CHECK(text_of(all) == whole);
+    }
+  }
+}
+
+TEST_CASE("the first partition has the header, and parts may be compressed") {
+  const Strings texts{"name\na\nc\nd\n", "name\nb\nc\ne"};
+  Planned test({"merge", "--lines", "--header", "--compress", "zstd"}, texts);
+  REQUIRE(test.make_plan(3).code == 0);
+  test.merge_parts(3);
+  CHECK(std::filesystem::exists(test.part(2) + ".zst"));
+  const std::string all = test.folder / "all.zst";
+  output_of(test.finish({"--concatenate", all}));
+  CHECK(output_of(run({"merge", "--lines", "--header", all})) == "name\na\nb\nc\nc\nd\ne\n");
+
+  test.command.resize(3);
+  REQUIRE(test.make_plan(3).code == 0);
+  test.merge_parts(3);
+  CHECK(text_of(test.part(0)).starts_with("name\n"));
+  output_of(test.finish());
+  std::fstream(test.part(0)) << "Name";
+  Planned::check_refusal(test.finish(), {test.part(0), "header"});
+}
+
+TEST_CASE("finish finds flipped bytes, missing parts and parts of another plan") {
+  const Planned test({"merge", "-r", "k:bytes4,v:bytes4"}, sorted_texts("", "", ""));
+  REQUIRE(test.make_plan(4).code == 0);
+  Planned::check_refusal(test.finish(), {"4 of 4", "0, 1, 2, 3"});
+  test.merge_parts(4);
+  const nlohmann::json record = nlohmann::json::parse(text_of(test.part(2) + ".json"));
+  CHECK(record["records"] == 375);
+  CHECK(record["first_key"] == "k='" + text_of(test.part(2)).substr(0, 4) + "'");
+  const std::string printed = output_of(test.finish());
+  CHECK(holds(printed, record["checksum"].get<std::string>() + " " + test.part(2)));
+
+  const std::string good = text_of(test.part(2));
+  std::string flipped = good;
+  flipped[4 + 8 * 100] ^= 1;  // in a value, so that the part stays sorted
+  write_file(test.part(2), bytes_of_text(flipped));
+  Planned::check_refusal(test.finish({"--concatenate", test.folder / "all"}),
+                         {test.part(2), "checksum", "--partition 2 --force"});
+  CHECK(!std::filesystem::exists(test.folder / "all"));
+  write_file(test.part(2), bytes_of_text(good.substr(8)));
+  Planned::check_refusal(test.finish(), {test.part(2), "2992 bytes"});
+  std::filesystem::remove(test.part(2));
+  Planned::check_refusal(test.finish(), {"1 of 4", ": 2;"});
+  test.merge_parts(4);
+  output_of(test.finish());
+
+  REQUIRE(test.make_plan(4, {"-f", "--from", "0001"}).code == 0);
+  Planned::check_refusal(test.finish(), {test.part(0), "another plan"});
+  Planned::check_refusal(test.merge_part("0"), {test.part(0), "not of this plan", "--force"});
+  test.merge_parts(4, {"-f"});
+  output_of(test.finish());
+}
+
+TEST_CASE("a partition of runs that changed, or of a plan that does not fit, is refused") {
+  const Planned test({"merge", "-r", "k:bytes4,v:bytes4"}, sorted_texts("", "", ""));
+  REQUIRE(test.make_plan(2).code == 0);
+  Planned::check_refusal(test.make_plan(2, {}), {test.plan, "exists already"});
+  Planned::check_refusal(test.merge_part("2"), {"--partition 2", "0 to 1"});
+  Planned::check_refusal(test.merge_part("0", {"--lines"}), {"--lines", "plan again"});
+  test.merge_parts(2);
+  write_file(test.runs[1], bytes_of_text(text_of(test.runs[1]) + "99999999"));
+  Planned::check_refusal(test.merge_part("0", {"-f"}), {test.runs[1], "changed", "4008 bytes"});
+  Planned::check_refusal(test.finish(), {test.runs[1], "changed"});
+
+  std::string plan = text_of(test.plan);
+  plan.replace(plan.find("\"cuts\""), 6, "\"cutz\"");
+  write_file(test.plan, bytes_of_text(plan));
+  Planned::check_refusal(test.merge_part("0"), {test.plan, "was changed"});
+  plan.replace(plan.find("_plan\": \"") + 9, 1, "9");
+  write_file(test.plan, bytes_of_text(plan));
+  Planned::check_refusal(test.merge_part("0"), {test.plan, "is a plan of corank", "9."});
+  write_file(test.plan, bytes_of_text("{}"));
+  Planned::check_refusal(test.finish(), {test.plan, "is no plan"});
+
+  Planned::check_refusal(run({"plan", "sort", "--lines", test.runs[0]}), {"sort", "plan merge"});
+  const auto refuse = [&](const Strings& command, const Strings& words) {
+    Planned::check_refusal(Planned(command, {"a,b\n"}).make_plan(2), words);
+  };
+  refuse({"merge", "--csv"}, {"cannot be cut", "JSON Lines"});
+  refuse({"merge", "--lines", "--limit", "1"}, {"--limit"});
+  Planned::check_refusal(
+      run({"plan", "merge", "--lines", "--partitions", "2", "-o", test.plan, "-f", "-"}), {"pipe"});
+}
+
+TEST_CASE("a scheduler's variable names the partition") {
+  const Planned test({"merge", "-r", "k:bytes4,v:bytes4"}, sorted_texts("", "", ""));
+  REQUIRE(test.make_plan(4).code == 0);
+  const auto with = [&](const std::vector<std::pair<std::string, std::string>>& variables) {
+    return test.merge_part("auto", {}, with_variables(variables));
+  };
+  Planned::check_refusal(with({}), {"SLURM_ARRAY_TASK_ID", "name the partition"});
+  Planned::check_refusal(with({{"JOB_COMPLETION_INDEX", "4"}}), {"JOB_COMPLETION_INDEX", "4"});
+  Planned::check_refusal(with({{"RANK", "x"}}), {"RANK", "\"x\""});
+  Planned::check_refusal(with({{"RANK", "1"}, {"WORLD_SIZE", "5"}}), {"WORLD_SIZE", "5 tasks"});
+  Planned::check_refusal(with({{"SLURM_ARRAY_TASK_ID", "2"}, {"SLURM_ARRAY_TASK_COUNT", "2"}}),
+                         {"SLURM_ARRAY_TASK_COUNT", "2 tasks", "4 partitions"});
+  CHECK(with({{"SLURM_ARRAY_TASK_ID", "7"},
+              {"SLURM_ARRAY_TASK_MIN", "1"},
+              {"SLURM_ARRAY_TASK_STEP", "2"},
+              {"SLURM_ARRAY_TASK_COUNT", "4"},
+              {"SLURM_PROCID", "0"}})
+            .code == 0);
+  CHECK(std::filesystem::exists(test.part(3)));
+  CHECK(with({{"PMI_RANK", "2"}, {"PMI_SIZE", "4"}, {"SLURM_PROCID", "0"}}).code == 0);
+  CHECK(std::filesystem::exists(test.part(2)));
+  CHECK(with({{"SLURM_PROCID", "1"}, {"SLURM_NTASKS", "4"}}).code == 0);
+  CHECK(std::filesystem::exists(test.part(1)));
+}
+
+TEST_CASE("several attempts at one partition do no harm") {
+  const Planned test({"merge", "-r", "k:bytes4,v:bytes4"}, sorted_texts("", "", ""));
+  REQUIRE(test.make_plan(1).code == 0);
+  const std::string whole = test.whole();
+  std::vector<std::thread> attempts;
+  std::vector<int> codes(4, -1);
+  for (int& code : codes)
+    attempts.emplace_back([&test, &code] { code = test.merge_part("0", {"-f", "-q"}).code; });
+  for (std::thread& attempt : attempts) attempt.join();
+  CHECK(codes == std::vector(4, 0));
+  CHECK(text_of(test.part(0)) == whole);
+  const Result again = test.merge_part("0");
+  CHECK((again.code == 0 && holds(again.err, "written already")));
+
+  // Attempts that may resume share a file, whose lock refuses a second one.
+  const std::string shared = test.parts + "/.part-00000.resume";
+  std::filesystem::create_directory(shared);
+  write_file(shared + "/.part-00000.corank", bytes_of_text("begun"));
+  const FileDescriptor first = open_to_read(shared + "/.part-00000.corank");
+  REQUIRE(::flock(first.get(), LOCK_EX | LOCK_NB) == 0);
+  Planned::check_refusal(test.merge_part("0", {"-f", "--resume"}), {"another merge is writing it"});
+  ::flock(first.get(), LOCK_UN);
+  CHECK(test.merge_part("0", {"-f", "--resume"}).code == 0);
+  CHECK(text_of(test.part(0)) == whole);
+  CHECK(!std::filesystem::exists(shared));
+
+  // A killed attempt leaves a folder, which finish removes.
+  std::filesystem::create_directory(test.parts + "/.part-00000.host.1");
+  output_of(test.finish());
+  CHECK(std::distance(std::filesystem::directory_iterator(test.parts), {}) == 2);
+}

@@ -1,0 +1,139 @@
+#include "finish_command.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <system_error>
+
+#include "command_line.hpp"
+#include "corank/error.hpp"
+#include "plan_command.hpp"
+#include "statistics.hpp"
+
+namespace corank {
+namespace {
+
+Codec codec_of(const Options& options) {
+  return options.compression.value_or(Compression{}).codec;
+}
+
+std::string again(const std::string& plan, std::size_t partition) {
+  return fmt::format("write it again by corank merge --plan {} --partition {} --force", plan,
+                     partition);
+}
+
+// Removes the folders of attempts that were killed.
+void remove_attempts(const std::filesystem::path& folder) {
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, ignored))
+    if (entry.path().filename().string().starts_with(".part-"))
+      std::filesystem::remove_all(entry.path(), ignored);
+}
+
+}  // namespace
+
+FinishCommand::FinishCommand(CLI::App& app)
+    : command_(app.add_subcommand("finish", "Prove that the parts of a plan are its merge")) {
+  command_->add_option("PLAN", plan_, "File of the plan")->required()->type_name("");
+  command_
+      ->add_option("--output-folder", folder_, "Folder of the parts [PLAN.parts beside the plan]")
+      ->type_name("DIR");
+  command_
+      ->add_option("--concatenate", concatenated_,
+                   "Then write the parts one after another into FILE")
+      ->type_name("FILE");
+  command_->add_flag("-f,--force", options_.overwrite, "Replace a FILE that exists");
+  command_->add_flag("--read-runs", reads_runs_,
+                     "Read the runs again, too, and compare their records and checksum");
+  command_
+      ->add_option("-T,--threads", options_.threads,
+                   "Parts read at a time [all cores that this process may use]")
+      ->transform(whole_number(1, 4096))
+      ->option_text("N");
+  command_->footer(
+      "Prints records, checksum and name of each part, and of all together, as corank check does.\n"
+      "Example:\n  corank finish plan.json --concatenate all.bin");
+}
+
+std::vector<PartRecord> FinishCommand::read_records(const PlanFile& plan) const {
+  const std::filesystem::path folder = folder_of_parts(plan_, folder_);
+  std::vector<PartRecord> records;
+  std::vector<std::size_t> missing;
+  for (std::size_t i = 0; i < plan.partitions.size(); ++i) {
+    const auto [part, record] = part_names(folder, i, codec_of(options_));
+    std::error_code error;
+    const std::uint64_t bytes = std::filesystem::file_size(part, error);
+    if (error || !std::filesystem::exists(record)) {
+      missing.push_back(i);
+      continue;
+    }
+    records.push_back(read_record(record));
+    if (records.back().plan != plan.digest || records.back().partition != i)
+      throw Error(fmt::format("{}: is of another plan, {}, and not of {}; {}", part.string(),
+                              records.back().plan, plan_, again(plan_, i)));
+    if (bytes != records.back().bytes)
+      throw Error(fmt::format("{}: has {} bytes, and {} when it was written; {}", part.string(),
+                              bytes, records.back().bytes, again(plan_, i)));
+    if (!plan.partitions.counts_bytes && records.back().records_read != plan.partitions.length(i))
+      throw Error(fmt::format("{}: was made of {} records, and the plan has {}; {}", part.string(),
+                              records.back().records_read, plan.partitions.length(i),
+                              again(plan_, i)));
+  }
+  if (!missing.empty())
+    throw Error(
+        fmt::format("{}: {} of {} partitions are missing in {}: {}; write them by corank "
+                    "merge --plan {} --partition N",
+                    plan_, missing.size(), plan.partitions.size(), folder.string(),
+                    fmt::join(missing, ", "), plan_));
+  return records;
+}
+
+void FinishCommand::check_runs(const PlanFile& plan, const PartRecord& total) const {
+  const PartContent runs = check_planned_runs(plan.partitions, options_);
+  if (runs.records != total.records_read)
+    throw Error(ErrorCode::corrupted,
+                fmt::format("{}: the runs have {} records, and the parts were made of {}; write "
+                            "them again",
+                            plan_, runs.records, total.records_read));
+  if (plan.partitions.keeps_records && runs.checksum != total.content.checksum)
+    throw Error(
+        ErrorCode::corrupted,
+        fmt::format("{}: the checksum of the runs is {}, and that of the parts {}; write "
+                    "them again",
+                    plan_, hexadecimal(runs.checksum), hexadecimal(total.content.checksum)));
+}
+
+int FinishCommand::run() {
+  const PlanFile plan = read_plan(plan_);
+  const Options resources = options_;
+  options_ = options_of(plan);
+  options_.overwrite = resources.overwrite;
+  options_.threads = resources.threads;
+  const std::vector<PartRecord> records = read_records(plan);
+  const std::filesystem::path folder = folder_of_parts(plan_, folder_);
+  std::vector<std::filesystem::path> parts;
+  for (std::size_t i = 0; i < records.size(); ++i)
+    parts.push_back(part_names(folder, i, codec_of(options_)).part);
+  const std::vector<PartContent> contents = check_parts(plan.partitions, parts, options_);
+  PartRecord total;
+  for (std::size_t i = 0; i < records.size(); ++i) {
+    const PartContent &found = contents[i], &written = records[i].content;
+    if (found.records != written.records || found.checksum != written.checksum)
+      throw Error(ErrorCode::corrupted,
+                  fmt::format("{}: holds {} records with checksum {}, and held {} with {} when it "
+                              "was written; {}",
+                              parts[i].string(), found.records, hexadecimal(found.checksum),
+                              written.records, hexadecimal(written.checksum), again(plan_, i)));
+    total.records_read += records[i].records_read;
+    total.content.records += found.records;
+    total.content.checksum += found.checksum;
+    fmt::print("{} {} {}\n", found.records, hexadecimal(found.checksum), parts[i].string());
+  }
+  if (reads_runs_) check_runs(plan, total);
+  if (!concatenated_.empty()) concatenate(parts, concatenated_, options_);
+  remove_attempts(folder);
+  fmt::print("{} {} total\n", total.content.records, hexadecimal(total.content.checksum));
+  return 0;
+}
+
+}  // namespace corank

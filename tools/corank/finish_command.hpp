@@ -1,0 +1,31 @@
+// `corank finish`: proves that the parts of a plan are its merge, and makes them one file.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "corank/options.hpp"
+#include "plan_file.hpp"
+
+namespace corank {
+
+class FinishCommand {
+ public:
+  explicit FinishCommand(CLI::App& app);
+  bool chosen() const { return command_->parsed(); }
+  // Throws Error for the first proof that fails.
+  int run();
+
+ private:
+  std::vector<PartRecord> read_records(const PlanFile& plan) const;
+  void check_runs(const PlanFile& plan, const PartRecord& total) const;
+
+  CLI::App* command_;
+  std::string plan_, folder_, concatenated_;
+  bool reads_runs_ = false;
+  Options options_;  // of the plan, with the resources of this command
+};
+
+}  // namespace corank

@@ -1,0 +1,43 @@
+// One attempt to write a part of a plan.
+//
+// An attempt writes into a hidden folder of its own, named after the host and the process, so that
+// attempts at one part cannot harm each other even if the file system has no locks. Both make the
+// same bytes, and the last one to finish names them. With Options::resume all attempts at a part
+// share a folder instead, and the lock of the output refuses a second one. Failures are thrown as
+// Error.
+#pragma once
+
+#include <filesystem>
+
+#include "plan_file.hpp"
+
+namespace corank {
+
+class PartAttempt {
+ public:
+  // Makes the folders. Throws Error if there is a part or record of another plan, unless
+  // Options::overwrite. Borrows its arguments.
+  PartAttempt(const PlanFile& plan, std::size_t partition, const std::filesystem::path& folder,
+              const Options& options);
+  // Removes the attempt's folder, unless it holds a partial output to be resumed.
+  ~PartAttempt();
+  PartAttempt(const PartAttempt&) = delete;
+  PartAttempt& operator=(const PartAttempt&) = delete;
+
+  // True if the part is there already, from the same plan, and is not to be replaced.
+  bool is_done() const { return is_done_; }
+  const std::filesystem::path& part() const { return names_.part; }
+
+  // Merges the partition, and gives the part and its record their names.
+  Stats write();
+
+ private:
+  const PlanFile& plan_;
+  std::size_t partition_;
+  const Options& options_;
+  PartNames names_;
+  bool is_done_ = false;
+  std::filesystem::path own_folder_;
+};
+
+}  // namespace corank

@@ -1,0 +1,214 @@
+#include "plan_file.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <array>
+#include <charconv>
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <system_error>
+
+#include "corank/error.hpp"
+#include "corank/version.hpp"
+#include "io/codec.hpp"
+#include "io/part_files.hpp"
+#include "statistics.hpp"
+#include "util/digest.hpp"
+
+namespace corank {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+void write_json(const Json& json, const std::filesystem::path& file) {
+  std::filesystem::path written = file;
+  written.replace_filename(fmt::format(".{}.{}", file.filename().string(), attempt_name()));
+  std::ofstream out(written, std::ios::binary);
+  out << json.dump(1, ' ', false, Json::error_handler_t::replace) << '\n';
+  out.close();
+  std::error_code error;
+  if (!out.fail()) std::filesystem::rename(written, file, error);
+  if (!out.fail() && !error) return;
+  std::error_code nobody_to_tell;
+  std::filesystem::remove(written, nobody_to_tell);
+  throw Error(
+      ErrorCode::system,
+      fmt::format("{}: cannot be written; check its folder and the room in it", file.string()));
+}
+
+Json read_json(const std::filesystem::path& file, const char* what) {
+  std::ifstream in(file, std::ios::binary);
+  if (!in) throw Error(fmt::format("{}: cannot open this {}; check its name", file.string(), what));
+  const std::string text{std::istreambuf_iterator<char>(in), {}};
+  Json json = Json::parse(text, nullptr, false);
+  if (!json.is_object())
+    throw Error(fmt::format("{}: is no {}; name another", file.string(), what));
+  return json;
+}
+
+std::string digest_of(Json json) {
+  json.erase("digest");
+  return hexadecimal(digest(json.dump(-1, ' ', false, Json::error_handler_t::replace)));
+}
+
+std::optional<std::uint64_t> number_in(const char* text) {
+  if (!text) return std::nullopt;
+  std::uint64_t number = 0;
+  const std::string_view digits = text;
+  const auto [end, error] = std::from_chars(digits.begin(), digits.end(), number);
+  if (error != std::errc() || end != digits.end()) return std::nullopt;
+  return number;
+}
+
+// Variables of a scheduler that number its tasks.
+struct Scheduler {
+  const char* number;
+  const char* count;            // of tasks; null if there is none
+  const char* first = nullptr;  // number of the first task; null if that is 0
+  const char* step = nullptr;
+};
+
+// MPI's variables precede that of Slurm, whose value for all of them is that of the batch script.
+constexpr std::array schedulers = {Scheduler{"SLURM_ARRAY_TASK_ID", "SLURM_ARRAY_TASK_COUNT",
+                                             "SLURM_ARRAY_TASK_MIN", "SLURM_ARRAY_TASK_STEP"},
+                                   Scheduler{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
+                                   Scheduler{"PMI_RANK", "PMI_SIZE"},
+                                   Scheduler{"SLURM_PROCID", "SLURM_NTASKS"},
+                                   Scheduler{"JOB_COMPLETION_INDEX", nullptr},
+                                   Scheduler{"AWS_BATCH_JOB_ARRAY_INDEX", nullptr},
+                                   Scheduler{"RANK", "WORLD_SIZE"}};
+
+std::size_t partition_of(const Scheduler& scheduler, std::size_t partitions) {
+  const auto value = [](const char* name, std::uint64_t absent) {
+    const char* const text = name ? std::getenv(name) : nullptr;
+    if (!text) return absent;
+    const auto number = number_in(text);
+    if (!number) throw Error(fmt::format("{}: \"{}\" is no whole number", name, text));
+    return *number;
+  };
+  const std::uint64_t count = value(scheduler.count, partitions);
+  if (count != partitions)
+    throw Error(
+        fmt::format("{}: there are {} tasks and {} partitions; start as many, or name the "
+                    "partition by --partition N",
+                    scheduler.count, count, partitions));
+  const std::uint64_t number = value(scheduler.number, 0), first = value(scheduler.first, 0),
+                      step = std::max<std::uint64_t>(value(scheduler.step, 1), 1);
+  if (number < first || (number - first) % step != 0 || (number - first) / step >= partitions)
+    throw Error(fmt::format("{}: {} is no task of the {} partitions, which begin at {}",
+                            scheduler.number, number, partitions, first));
+  return (number - first) / step;
+}
+
+}  // namespace
+
+void write_plan(const PlanFile& plan, const std::filesystem::path& file, bool overwrite) {
+  if (!overwrite && std::filesystem::exists(file))
+    throw Error(ErrorCode::exists,
+                fmt::format("{}: exists already; use --force to replace it", file.string()));
+  Json runs = Json::array();
+  for (const PartitionPlan::Input& run : plan.partitions.runs)
+    runs.push_back(
+        {{"path", run.path.string()}, {"bytes", run.bytes}, {"modified_ns", run.modified_ns}});
+  Json json = {{"corank_plan", version},
+               {"command", plan.command},
+               {"counts", plan.partitions.counts_bytes ? "bytes" : "records"},
+               {"keeps_records", plan.partitions.keeps_records},
+               {"runs", std::move(runs)},
+               {"cuts", plan.partitions.cuts}};
+  json["digest"] = digest_of(json);
+  write_json(json, file);
+}
+
+PlanFile read_plan(const std::filesystem::path& file) {
+  const Json json = read_json(file, "plan");
+  if (!json.contains("corank_plan"))
+    throw Error(file.string() + ": is no plan; make one by corank plan");
+  if (json["corank_plan"] != version)
+    throw Error(
+        fmt::format("{}: is a plan of corank {}, and this is corank {}; plan again, or run "
+                    "that version",
+                    file.string(), json["corank_plan"].dump(), version));
+  PlanFile plan;
+  plan.digest = digest_of(json);
+  if (json.value("digest", "") != plan.digest)
+    throw Error(file.string() + ": was changed since corank wrote it; plan again");
+  plan.command = json.at("command").get<std::vector<std::string>>();
+  plan.partitions.counts_bytes = json.at("counts") == "bytes";
+  plan.partitions.keeps_records = json.at("keeps_records").get<bool>();
+  plan.partitions.cuts = json.at("cuts").get<std::vector<PartitionPlan::Cut>>();
+  for (const Json& run : json.at("runs"))
+    plan.partitions.runs.push_back({run.at("path").get<std::string>(),
+                                    run.at("bytes").get<std::uint64_t>(),
+                                    run.at("modified_ns").get<std::int64_t>()});
+  return plan;
+}
+
+void write_record(const PartRecord& record, const std::filesystem::path& file) {
+  write_json({{"plan", record.plan},
+              {"partition", record.partition},
+              {"records_read", record.records_read},
+              {"records_skipped", record.records_skipped},
+              {"records", record.content.records},
+              {"checksum", hexadecimal(record.content.checksum)},
+              {"bytes", record.bytes},
+              {"first_key", record.content.first_key},
+              {"last_key", record.content.last_key}},
+             file);
+}
+
+PartRecord read_record(const std::filesystem::path& file) {
+  const Json json = read_json(file, "record of a part");
+  try {
+    PartRecord record{.plan = json.at("plan").get<std::string>(),
+                      .partition = json.at("partition").get<std::size_t>(),
+                      .records_read = json.at("records_read").get<std::uint64_t>(),
+                      .records_skipped = json.at("records_skipped").get<std::uint64_t>(),
+                      .bytes = json.at("bytes").get<std::uint64_t>()};
+    record.content.records = json.at("records").get<std::uint64_t>();
+    record.content.checksum = std::stoull(json.at("checksum").get<std::string>(), nullptr, 16);
+    record.content.first_key = json.at("first_key").get<std::string>();
+    record.content.last_key = json.at("last_key").get<std::string>();
+    return record;
+  } catch (const std::exception&) {
+    throw Error(file.string() + ": is no record of a part; remove it, and write the part again");
+  }
+}
+
+PartNames part_names(const std::filesystem::path& folder, std::size_t partition, Codec codec) {
+  const auto number = static_cast<unsigned>(partition);
+  return {folder / part_name(number, suffix_of(codec)), folder / part_name(number, ".json")};
+}
+
+std::filesystem::path folder_of_parts(const std::filesystem::path& plan,
+                                      const std::string& folder) {
+  return folder.empty() ? std::filesystem::path(plan).replace_extension(".parts")
+                        : std::filesystem::path(folder);
+}
+
+std::string attempt_name() {
+  std::array<char, 256> host{};
+  if (::gethostname(host.data(), host.size() - 1) != 0) host[0] = '\0';
+  return fmt::format("{}.{}", host.data(), ::getpid());
+}
+
+std::size_t partition_number(const std::string& text, std::size_t count) {
+  if (text != "auto") {
+    const auto number = number_in(text.c_str());
+    if (number && *number < count) return *number;
+    throw Error(fmt::format("--partition {}: the plan has partitions 0 to {}", text, count - 1));
+  }
+  for (const Scheduler& scheduler : schedulers)
+    if (std::getenv(scheduler.number)) return partition_of(scheduler, count);
+  std::string names;
+  for (const Scheduler& scheduler : schedulers)
+    names += (names.empty() ? "" : ", ") + std::string(scheduler.number);
+  throw Error("--partition auto: no scheduler says which, by one of " + names +
+              "; name the partition");
+}
+
+}  // namespace corank

@@ -1,0 +1,55 @@
+// Files of a merge in partitions, as JSON: the plan, and the record of each part.
+//
+// Both appear under their names when they are whole. Failures are thrown as Error.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "corank/partitions.hpp"
+
+namespace corank {
+
+struct PlanFile {
+  std::vector<std::string> command;  // arguments of the program that made the plan
+  PartitionPlan partitions;
+  std::string digest = {};  // of all else; set by read_plan()
+};
+
+// Throws Error if the file exists, unless `overwrite`.
+void write_plan(const PlanFile& plan, const std::filesystem::path& file, bool overwrite);
+// Throws Error if the file is no plan, is damaged, or was made by another version of the program.
+PlanFile read_plan(const std::filesystem::path& file);
+
+// Record of a written part.
+struct PartRecord {
+  std::string plan;  // digest of its plan
+  std::size_t partition = 0;
+  std::uint64_t records_read = 0;     // of the runs
+  std::uint64_t records_skipped = 0;  // of these, not counted in `records_read`
+  std::uint64_t bytes = 0;            // of the part
+  PartContent content = {};
+};
+
+void write_record(const PartRecord& record, const std::filesystem::path& file);
+PartRecord read_record(const std::filesystem::path& file);
+
+// Files of one partition in the folder of the parts.
+struct PartNames {
+  std::filesystem::path part, record;
+};
+PartNames part_names(const std::filesystem::path& folder, std::size_t partition, Codec codec);
+// Returns `folder` or, if that is empty, the folder beside a plan: plan.parts for plan.json.
+std::filesystem::path folder_of_parts(const std::filesystem::path& plan, const std::string& folder);
+
+// Returns the words "HOST.PROCESS", which no other process of a cluster has in its names.
+std::string attempt_name();
+
+// Returns the number of the partition that `text` names, a number or "auto": then a scheduler's
+// variable has it. Throws Error, which names the variable, if it is not in the plan.
+std::size_t partition_number(const std::string& text, std::size_t count);
+
+}  // namespace corank
