@@ -88,6 +88,7 @@ void ChunkFilter::copy(const Chunk& chunk) {
       copied =
           rows_fingerprint(pass_.fingerprint, layout_,
                            open_->in_place + (open_->count - used) * layout_.record_bytes, used);
+    open_->fingerprint = open_->fingerprint.value_or(0) + copied;
   }
   records_left_out_ += chunk.count - used;
   fingerprint_left_out_ += chunk.fingerprint.value_or(0) - copied;

@@ -25,11 +25,12 @@ const std::byte* end_of(const SortedBlock& block) {
 }  // namespace
 
 RunFormation::RunFormation(const Pass& pass, const detail::KeyWords& keys,
-                           std::uint64_t block_bytes, PassTotals& totals)
+                           std::uint64_t block_bytes, bool checks_blocks, PassTotals& totals)
     : pass_(pass),
       facts_(pass),
       keys_(keys),
       block_bytes_(block_bytes),
+      checks_blocks_(checks_blocks),
       totals_(totals),
       cut_(pass, facts_, totals),
       sorters_([&keys] { return BlockSorter(keys); }) {
@@ -41,8 +42,9 @@ RunFormation::RunFormation(const Pass& pass, const detail::KeyWords& keys,
   assert(pass.plan.chunks > pass.plan.read_ahead + max_block_chunks + 1);
 }
 
-FormedRuns RunFormation::fill(std::span<std::byte> memory, std::uint64_t max_blocks) {
-  assert(max_blocks != 0);
+FormedRuns RunFormation::fill(std::span<std::byte> memory, std::uint64_t max_blocks,
+                              std::uint64_t max_with_mapped) {
+  assert(max_with_mapped != 0 && max_with_mapped <= max_blocks);
   // One of them waits for files, and others for a device.
   const unsigned workers = std::max(pass_.threads, pass_.sorter ? pass_.plan.tokens : 0) + 1;
   const tbb::global_control allowance(tbb::global_control::max_allowed_parallelism,
@@ -56,8 +58,8 @@ FormedRuns RunFormation::fill(std::span<std::byte> memory, std::uint64_t max_blo
         for (;;) {
           if (pass_.stop.stop_requested()) throw Interrupted();
           if (pending_.unit.segments.empty()) pending_ = next_block();
-          if (pending_.unit.segments.empty() || blocks.size() >= max_blocks) break;
-          if (!take_in_place(blocks)) break;
+          if (pending_.unit.segments.empty() || !take_in_place(blocks, max_with_mapped)) break;
+          max_blocks = max_with_mapped;
         }
         if (pending_.unit.segments.empty() || blocks.size() >= max_blocks ||
             pending_.unit.bytes > memory.size() - used_bytes) {
@@ -82,27 +84,27 @@ FormedRuns RunFormation::fill(std::span<std::byte> memory, std::uint64_t max_blo
   return join(blocks);
 }
 
-// Takes the pending block if it is sorted already, in one mapped input. Returns false if it must be
-// sorted.
-bool RunFormation::take_in_place(std::deque<Block>& blocks) {
+// Takes the pending block if it is sorted already, in one mapped input, and there are fewer than
+// `max_blocks`. Returns false if it must be sorted.
+bool RunFormation::take_in_place(std::deque<Block>& blocks, std::uint64_t max_blocks) {
+  if (blocks.size() >= max_blocks) return false;
   std::vector<SortedBlock> sorted;
   for (const Segment& segment : pending_.unit.segments) {
     const Run& input = pass_.runs[segment.chunk->run];
-    if (!input.is_mapped() || segment.chunk->run != pending_.unit.segments.front().chunk->run)
+    // Beside streams, inputs count bytes, and are no runs for a merge of fixed-size records.
+    if (!input.is_mapped() || input.record_bytes() != pass_.format.counted_bytes() ||
+        segment.chunk->run != pending_.unit.segments.front().chunk->run)
       return false;
-    std::optional<SortedBlock> found = sorters_.local().in_place(segment);
+    const std::optional<SortedBlock> found = sorters_.local().in_place(segment);
     const std::byte* const mapped = input.in_place(0);
     // A last record that lacks its terminator was copied.
     if (!found || found->bytes.data() < mapped || found->bytes.data() >= mapped + input.bytes())
       return false;
     if (!sorted.empty() && !continues(sorted.back(), *found)) return false;
-    if (facts_.backend_reads) found->fingerprint = sum_of(segment);
     sorted.push_back(*found);
   }
-  if (facts_.backend_reads)
-    for (const SortedBlock& block : sorted) fingerprint_read_ += block.fingerprint;
   for (std::size_t i = 0; i < sorted.size(); ++i)
-    add_in_place(sorted[i], pending_.unit.segments[i].chunk->run, blocks);
+    add_in_place(sorted[i], pending_.unit.segments[i], blocks);
   if (pass_.on_progress) pass_.on_progress(pending_.unit.bytes);
   pending_ = Block();
   return true;
@@ -114,18 +116,20 @@ bool RunFormation::continues(const SortedBlock& block, const SortedBlock& next) 
 }
 
 // Adds a block that lies in a mapped input, or extends the last block by it if it can.
-void RunFormation::add_in_place(const SortedBlock& sorted, std::uint32_t input,
+void RunFormation::add_in_place(const SortedBlock& sorted, const Segment& segment,
                                 std::deque<Block>& blocks) {
+  const std::uint32_t input = segment.chunk->run;
   if (blocks.empty() || blocks.back().input != input || !continues(blocks.back().sorted, sorted)) {
     Block& block = blocks.emplace_back();
     block.input = input;
     block.sorted = sorted;
+    block.fingerprint = sum_of(segment);
     return;
   }
+  blocks.back().fingerprint += sum_of(segment);
   SortedBlock& before = blocks.back().sorted;
   before.bytes = {before.bytes.data(), before.bytes.size() + sorted.bytes.size()};
   before.records += sorted.records;
-  before.fingerprint += sorted.fingerprint;
   before.last_ref = sorted.last_ref;
 }
 
@@ -135,7 +139,7 @@ FormedRuns RunFormation::join(const std::deque<Block>& blocks) {
   const Block* before = nullptr;
   for (const Block& block : blocks) {
     formed.records += block.sorted.records;
-    formed.fingerprint += block.sorted.fingerprint;
+    formed.fingerprint += block.fingerprint;
     if (before && !before->input && !block.input &&
         !keys_.less(first_of(block.sorted), last_of(before->sorted))) {
       std::span<const std::byte>& run = formed.runs.back().bytes;
@@ -195,9 +199,10 @@ void RunFormation::sort(Block& block) {
     Stopwatch sorting(totals_.merge, {pass_.trace, "sort", pass_.partition});
     if (!sort_by_backend(block)) {
       BlockSorter& sorter = sorters_.local();
-      if (facts_.backend_reads)
-        for (const Segment& segment : block.unit.segments) fingerprint_read_ += sum_of(segment);
-      block.sorted = sorter.sort(block.unit.segments, block.place, pass_.fingerprint);
+      for (const Segment& segment : block.unit.segments) block.fingerprint += sum_of(segment);
+      block.sorted = sorter.sort(block.unit.segments, block.place);
+      if (pass_.fingerprint && checks_blocks_)
+        block.fingerprint = records_fingerprint(pass_.fingerprint, facts_.layout, block.place);
       if (cutoff_)
         cutoff_->add(block.sorted.records, [&](std::uint64_t i) { return sorter.row(i); });
     }
@@ -211,14 +216,20 @@ bool RunFormation::sort_by_backend(Block& block) {
   if (!pass_.sorter) return false;
   const std::optional<std::uint64_t> sum = pass_.sorter->sort(block.unit, block.place.data());
   if (!sum) return false;
-  block.sorted = {block.place, block.unit.records, *sum};
+  block.sorted = {block.place, block.unit.records};
+  block.fingerprint = *sum;
   if (facts_.backend_reads) fingerprint_read_ += *sum;
   return true;
 }
 
-std::uint64_t RunFormation::sum_of(const Segment& segment) const {
-  return pass_.fingerprint(bytes_of(facts_.layout, *segment.chunk, segment.first, segment.count),
-                           facts_.record_bytes);
+// Returns the fingerprint of the segment, which holds a whole chunk, as it was read. Counts it as
+// read if the backend was to compute it.
+std::uint64_t RunFormation::sum_of(const Segment& segment) {
+  if (!facts_.backend_reads) return segment.chunk->fingerprint.value_or(0);
+  const std::uint64_t sum = pass_.fingerprint(
+      bytes_of(facts_.layout, *segment.chunk, segment.first, segment.count), facts_.record_bytes);
+  fingerprint_read_ += sum;
+  return sum;
 }
 
 const std::byte* RunFormation::first_of(const SortedBlock& block) const {

@@ -35,7 +35,8 @@ struct FormedRun {
 struct FormedRuns {
   std::vector<FormedRun> runs;
   std::uint64_t records = 0;
-  std::uint64_t fingerprint = 0;  // of the records; 0 unless they are verified
+  // Sum of the records as they were read, or as they are in the runs; 0 unless they are verified.
+  std::uint64_t fingerprint = 0;
 };
 
 class RunFormation {
@@ -45,18 +46,22 @@ class RunFormation {
   static constexpr std::uint64_t max_block_chunks = 8;
 
   // Begins to read. The arguments must outlive the formation. Blocks have about `block_bytes`.
+  // `checks_blocks` tells to fingerprint the sorted records, too, since a later merge may not read
+  // all of them.
   RunFormation(const Pass& pass, const detail::KeyWords& keys, std::uint64_t block_bytes,
-               PassTotals& totals);
+               bool checks_blocks, PassTotals& totals);
 
   // Sorts the next records into `memory`, as many as it has room for, in at most `max_blocks`
   // blocks. Blocks that follow one another in order are one run. Chunks of mapped inputs that are
-  // in order stay where they are and take no memory. Throws Error if no record fits.
-  FormedRuns fill(std::span<std::byte> memory, std::uint64_t max_blocks);
+  // in order stay where they are and take no memory, if there are at most `max_with_mapped` blocks.
+  // Throws Error if no record fits.
+  FormedRuns fill(std::span<std::byte> memory, std::uint64_t max_blocks,
+                  std::uint64_t max_with_mapped);
   // Returns whether there are no more records.
   bool at_end() const { return pending_.unit.segments.empty(); }
 
   // Throws Corrupted unless all records that were read are in runs, or were left out. To be called
-  // at the end.
+  // at the end. Without `checks_blocks` that holds only if merges read what FormedRuns says.
   void finish();
   // Returns the number of records that were left out.
   std::uint64_t records_left_out() const { return filter_ ? filter_->records_left_out() : 0; }
@@ -67,17 +72,18 @@ class RunFormation {
     std::span<std::byte> place;          // where it is sorted to
     std::optional<std::uint32_t> input;  // the mapped input in which it is sorted already
     SortedBlock sorted{};
+    std::uint64_t fingerprint = 0;
   };
 
   ChunkRef next_chunk();
   ChunkRef read_chunk();
   Block next_block();
-  bool take_in_place(std::deque<Block>& blocks);
+  bool take_in_place(std::deque<Block>& blocks, std::uint64_t max_blocks);
   bool continues(const SortedBlock& block, const SortedBlock& next) const;
-  void add_in_place(const SortedBlock& sorted, std::uint32_t input, std::deque<Block>& blocks);
+  void add_in_place(const SortedBlock& sorted, const Segment& segment, std::deque<Block>& blocks);
   void sort(Block& block);
   bool sort_by_backend(Block& block);
-  std::uint64_t sum_of(const Segment& segment) const;
+  std::uint64_t sum_of(const Segment& segment);
   FormedRuns join(const std::deque<Block>& blocks);
   const std::byte* first_of(const SortedBlock& block) const;
   const std::byte* last_of(const SortedBlock& block) const;
@@ -86,6 +92,7 @@ class RunFormation {
   const PassFacts facts_;
   const detail::KeyWords& keys_;
   const std::uint64_t block_bytes_;
+  const bool checks_blocks_;
   PassTotals& totals_;
   CutStage cut_;
   tbb::enumerable_thread_specific<BlockSorter> sorters_;

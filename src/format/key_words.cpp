@@ -116,20 +116,16 @@ std::uint64_t RefWords::word_of(std::uint32_t word, const detail::TextField& fie
                                         : detail::bytes_word(column, field, place);
 }
 
-bool RefWords::read_two(std::uint32_t word, std::span<const PrefixRef> entries,
-                        std::uint64_t* first, std::uint64_t* second) const {
+bool RefWords::read_next(std::uint32_t word, std::span<const PrefixRef> entries,
+                         const std::uint64_t* first, std::uint64_t* second) const {
   assert(word < words());
   bool whole = true;
   for (std::size_t i = 0; i < entries.size(); ++i) {
     prefetch_ahead(entries[i]);
-    detail::Columns there = columns(entries[i]);
-    const detail::TextField field = there(column_of(word).column);
-    first[i] = word_of(word, field);
     second[i] = 0;
     std::uint32_t next = next_word(word, first[i]);
     if (next < words()) {
-      const bool same_column = next / column_words == word / column_words;
-      second[i] = word_of(next, same_column ? field : there(column_of(next).column));
+      second[i] = word_of(next, field(next / column_words, entries[i]));
       next = next_word(next, second[i]);
     }
     whole = whole && next > words();

@@ -34,10 +34,10 @@ class RefWords final : public detail::KeyWords {
   const TextLayout& layout() const { return layout_; }
   // Returns whether the prefix reference also holds all bytes of the words before `word`.
   bool in_entry(std::uint32_t word) const;
-  // Reads word `word` of each key, and the next one, or 0 if the key has no more. Returns whether
-  // no key has any further word.
-  bool read_two(std::uint32_t word, std::span<const PrefixRef> entries, std::uint64_t* first,
-                std::uint64_t* second) const;
+  // Reads the word that follows word `word` of each key, which is `first`; 0 if the key has no
+  // more. Returns whether no key has any further word.
+  bool read_next(std::uint32_t word, std::span<const PrefixRef> entries, const std::uint64_t* first,
+                 std::uint64_t* second) const;
 
  private:
   // Word w begins at byte w % column_words of column w / column_words.

@@ -129,7 +129,7 @@ std::uint64_t PassRunner::run(const PassSpec& spec) {
     check_temporaries(spec, partitions, fingerprints);
     if (options.verify && spec.has_all_fingerprints &&
         read != std::reduce(spec.fingerprints.begin(), spec.fingerprints.end()))
-      throw Corrupted("the sorted records in memory changed before they were merged");
+      throw Corrupted("the merged records are not those that were read to be sorted");
   }
   return written;
 }

@@ -8,6 +8,7 @@
 
 #include "corank/error.hpp"
 #include "format/key_words.hpp"
+#include "io/hole_puncher.hpp"
 #include "run/chunk_producer.hpp"
 #include "run/run_io.hpp"
 #include "util/math.hpp"
@@ -170,17 +171,24 @@ bool RunFormer::fits_device() const {
              reading_plan(format, floor_bytes, context_.threads, true).chunks * floor_bytes;
 }
 
+std::uint64_t RunFormer::late_bytes() const {
+  return divide_up(spilled_bytes(), memory_.load_bytes) *
+         HolePuncher::max_late_bytes(memory_.load_bytes);
+}
+
 // Sets how many runs the merges can take, and blocks so large that they are not more.
 void RunFormer::limit_runs(std::size_t partitions) {
   const std::uint64_t bytes = memory_.merging_bytes / partitions;
-  // Chunks of mapped runs need whole buffers in a merge; those of runs in memory do not.
-  // Merges of records that are counted in bytes copy them to chunks.
-  memory_.max_runs = context_.format.input().traits().has_fixed_size
-                         ? context_.format.is_sequential()
-                               ? widest_pass(keys_->record_bytes(), bytes / 2)
-                               : std::max(bytes / page_bytes(), min_chunks_of_load)
-                     : std::ranges::any_of(inputs_, &Run::is_mapped) ? widest_pass(0, bytes)
-                                                                     : widest_pass_in_memory(bytes);
+  if (!context_.format.input().traits().has_fixed_size) {
+    // Chunks of mapped runs need whole buffers in a merge; those of runs in memory do not.
+    memory_.max_runs = widest_pass_in_memory(bytes);
+    memory_.max_runs_with_mapped = widest_pass(0, bytes);
+  } else {
+    // Merges of records that are counted in bytes copy them to chunks.
+    memory_.max_runs = memory_.max_runs_with_mapped =
+        context_.format.is_sequential() ? widest_pass(keys_->record_bytes(), bytes / 2)
+                                        : std::max(bytes / page_bytes(), min_chunks_of_load);
+  }
   // Blocks fill at least half of these bytes on average.
   memory_.block_bytes =
       on_device_ ? memory_.reading.unit_bytes
@@ -237,7 +245,8 @@ void RunFormer::begin() {
                      .on_progress = [this](std::uint64_t bytes) { context_.progress.add(bytes); },
                      .trace = context_.trace,
                      .partition = 0});
-  formation_.emplace(*pass_, *keys_, memory_.block_bytes, totals_);
+  const bool checks_blocks = context_.options.query.limit.has_value();
+  formation_.emplace(*pass_, *keys_, memory_.block_bytes, checks_blocks, totals_);
 }
 
 std::vector<Run> RunFormer::next_load() {
@@ -246,8 +255,8 @@ std::vector<Run> RunFormer::next_load() {
     pool_.emplace(round_up(memory_.load_bytes + stream_margin_bytes, page_bytes()), 1,
                   sorter_ ? sorter_->pin_memory() : nullptr, BufferPool::Pages::huge);
   if (load_.bytes().empty()) load_ = pool_->lease();
-  const FormedRuns formed =
-      formation_->fill(load_.bytes().first(memory_.load_bytes), memory_.max_runs);
+  const FormedRuns formed = formation_->fill(load_.bytes().first(memory_.load_bytes),
+                                             memory_.max_runs, memory_.max_runs_with_mapped);
   fingerprint_ = formed.fingerprint;
   records_ += formed.records;
   std::vector<Run> runs;

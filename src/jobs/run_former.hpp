@@ -21,12 +21,13 @@ namespace corank {
 
 // How a sort spends its memory. Sizes are bytes.
 struct SortMemory {
-  PassPlan reading;             // of the pass that forms runs
-  std::uint64_t reading_bytes;  // for reading and sorting blocks
-  std::uint64_t load_bytes;     // for sorted runs
-  std::uint64_t merging_bytes;  // for merges of these
-  std::uint64_t max_runs;       // of a load, which the share of the merges allows
-  std::uint64_t block_bytes;    // that are sorted together
+  PassPlan reading;                    // of the pass that forms runs
+  std::uint64_t reading_bytes;         // for reading and sorting blocks
+  std::uint64_t load_bytes;            // for sorted runs
+  std::uint64_t merging_bytes;         // for merges of these
+  std::uint64_t max_runs;              // of a load, which the share of the merges allows
+  std::uint64_t max_runs_with_mapped;  // the same if some are parts of mapped inputs
+  std::uint64_t block_bytes;           // that are sorted together
 };
 
 class RunFormer {
@@ -49,6 +50,8 @@ class RunFormer {
   std::uint64_t spilled_bytes() const {
     return input_bytes_ - std::min(input_bytes_, memory_.load_bytes);
   }
+  // Returns how many of these may be on the disk when a merge of them ends.
+  std::uint64_t late_bytes() const;
   const char* io() const { return io_; }           // how the inputs are read; see Stats::io
   bool uses_device() const { return on_device_; }  // to sort the records
 

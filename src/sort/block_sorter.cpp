@@ -14,9 +14,6 @@
 namespace corank {
 namespace {
 
-// Records that are gathered and then fingerprinted together, few enough that they stay in L1.
-constexpr std::size_t batch_records = 128;
-
 // Calls copy with the record size, which is a constant for common sizes: copies of a constant size
 // are much faster for small records.
 template <class Copy>
@@ -43,12 +40,11 @@ BlockSorter::BlockSorter(const detail::KeyWords& keys)
       compactor_(keys),
       record_sorter_(keys, best_word_kernel()) {}
 
-SortedBlock BlockSorter::sort(std::span<const Segment> segments, std::span<std::byte> out,
-                              FingerprintSum sum) {
+SortedBlock BlockSorter::sort(std::span<const Segment> segments, std::span<std::byte> out) {
   assert(!segments.empty() && !out.empty());
   join(segments);
   sort_words();
-  return keys_.are_refs() ? gather_text(out, sum) : gather(out, sum);
+  return keys_.are_refs() ? gather_text(out) : gather(out);
 }
 
 std::optional<SortedBlock> BlockSorter::in_place(const Segment& segment) const {
@@ -58,8 +54,7 @@ std::optional<SortedBlock> BlockSorter::in_place(const Segment& segment) const {
   // Most records that are out of order show it soon.
   for (const std::uint64_t count : {std::min(segment.count, sample_records), segment.count})
     if (!merger_.ascends({first, count, false, chunk.words_ascend})) return std::nullopt;
-  SortedBlock block{bytes_of(keys_, first, segment.count), segment.count,
-                    chunk.fingerprint.value_or(0)};
+  SortedBlock block{bytes_of(keys_, first, segment.count), segment.count};
   if (keys_.are_refs()) {
     const auto* const refs = reinterpret_cast<const PrefixRef*>(first);
     block.first_ref = refs[0];
@@ -141,7 +136,7 @@ void BlockSorter::sort_tie(std::span<std::uint64_t> words, std::uint32_t word) {
     words[i] = (words[i] & ~position_mask_) | ties_[i].run;
 }
 
-SortedBlock BlockSorter::gather(std::span<std::byte> out, FingerprintSum sum) const {
+SortedBlock BlockSorter::gather(std::span<std::byte> out) const {
   assert(out.size() == words_.size() * keys_.record_bytes());
   with_record_bytes(keys_.record_bytes(), [&](auto record_bytes) {
     std::byte* to = out.data();
@@ -150,35 +145,24 @@ SortedBlock BlockSorter::gather(std::span<std::byte> out, FingerprintSum sum) co
       to += record_bytes;
     }
   });
-  return {out, words_.size(), sum ? sum(out, keys_.record_bytes()) : 0};
+  return {out, words_.size()};
 }
 
-SortedBlock BlockSorter::gather_text(std::span<std::byte> out, FingerprintSum sum) const {
+SortedBlock BlockSorter::gather_text(std::span<std::byte> out) const {
   const TextLayout& layout = *keys_.ref_layout();
-  const auto* const entries = reinterpret_cast<const PrefixRef*>(records_);
-  const auto entry = [&](std::size_t i) -> const PrefixRef& {
-    return entries[position(words_[i])];
-  };
   GatherWriter writer(layout, out.data(), out.data() + out.size());
-  SortedBlock block{out, words_.size(), 0};
-  std::array<PrefixRef, batch_records> gathered;
-  for (std::size_t first = 0, end; first < words_.size(); first = end) {
-    end = std::min(first + batch_records, words_.size());
-    const std::byte* at = writer.position();
-    writer.write_each(first, end,
-                      [&](std::size_t i) { return reinterpret_cast<const std::byte*>(&entry(i)); });
-    for (std::size_t i = first; i < end; ++i) {
-      const std::uint64_t bytes = record_bytes(layout, entry(i));
-      gathered[i - first] = make_entry(entry(i).word, at, bytes);
-      at += bytes;
-    }
-    if (first == 0) block.first_ref = gathered.front();
-    block.last_ref = gathered[end - first - 1];
-    if (sum)
-      block.fingerprint +=
-          prefix_refs_fingerprint(sum, layout, std::span(gathered).first(end - first));
-  }
+  writer.write_each(0, words_.size(), [&](std::size_t i) { return row(i); });
   assert(writer.position() == out.data() + out.size());
+  const auto entry_at = [&](std::size_t i, const std::byte* at) {
+    const auto& entry = *reinterpret_cast<const PrefixRef*>(row(i));
+    return make_entry(entry.word, at, record_bytes(layout, entry));
+  };
+  SortedBlock block{out, words_.size()};
+  const std::size_t last = words_.size() - 1;
+  block.first_ref = entry_at(0, out.data());
+  block.last_ref =
+      entry_at(last, out.data() + out.size() -
+                         record_bytes(layout, *reinterpret_cast<const PrefixRef*>(row(last))));
   return block;
 }
 

@@ -22,7 +22,6 @@
 #include "merge/record_sort.hpp"
 #include "run/work_unit.hpp"
 #include "sort/key_compactor.hpp"
-#include "verify/fingerprint.hpp"
 
 namespace corank {
 
@@ -30,7 +29,6 @@ namespace corank {
 struct SortedBlock {
   std::span<const std::byte> bytes;  // not empty
   std::uint64_t records;
-  std::uint64_t fingerprint;  // of the records; 0 if none is wanted
   // Variable-length records: references to the first and the last one.
   PrefixRef first_ref{}, last_ref{};
 };
@@ -40,12 +38,11 @@ class BlockSorter {
   explicit BlockSorter(const detail::KeyWords& keys);
 
   // Sorts the records of the segments, as if they were one sequence, into `out`, which must have
-  // exactly their size. `sum`, unless null, fingerprints the records where they were gathered to.
-  SortedBlock sort(std::span<const Segment> segments, std::span<std::byte> out, FingerprintSum sum);
+  // exactly their size.
+  SortedBlock sort(std::span<const Segment> segments, std::span<std::byte> out);
   // Returns row `i` of the last block that was sorted. Its segments must still be held.
   const std::byte* row(std::uint64_t i) const { return record(position(words_[i])); }
-  // Returns the segment, which must have a fingerprint if one is wanted, as a block that lies where
-  // it is; nothing if its records are out of order.
+  // Returns the segment as a block that lies where it is; nothing if its records are out of order.
   std::optional<SortedBlock> in_place(const Segment& segment) const;
 
  private:
@@ -57,8 +54,8 @@ class BlockSorter {
     return records_ + position * keys_.record_bytes();
   }
   std::uint64_t position(std::uint64_t word) const { return word & position_mask_; }
-  SortedBlock gather(std::span<std::byte> out, FingerprintSum sum) const;
-  SortedBlock gather_text(std::span<std::byte> out, FingerprintSum sum) const;
+  SortedBlock gather(std::span<std::byte> out) const;
+  SortedBlock gather_text(std::span<std::byte> out) const;
 
   const detail::KeyWords& keys_;
   PrefixMerger merger_;  // tells whether records are in order

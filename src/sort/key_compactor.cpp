@@ -9,23 +9,30 @@ namespace {
 
 constexpr std::size_t batch = 64;  // records whose words stay in L1
 
+std::uint64_t varying_bits(std::span<const std::uint64_t> words) {
+  std::uint64_t differ = 0;
+  for (const std::uint64_t word : words) differ |= word ^ words.front();
+  return differ;
+}
+
 }  // namespace
 
 void KeyCompactor::read(const std::byte* records, std::uint64_t count, std::uint32_t word) {
   assert(count != 0);
+  records_ = records;
+  word_ = word;
   firsts_.resize(count);
-  seconds_.resize(count);
-  if (refs_) {
-    const std::span entries(reinterpret_cast<const PrefixRef*>(records), count);
-    whole_ = refs_->read_two(word, entries, firsts_.data(), seconds_.data());
-    return;
-  }
   keys_.read(word, records, count, firsts_.data());
-  if (word + 1 < keys_.words())
-    keys_.read(word + 1, records, count, seconds_.data());
-  else
-    std::ranges::fill(seconds_, 0);
-  whole_ = word + 2 >= keys_.words();
+}
+
+// Reads the second words. Returns whether no key has more words than both.
+bool KeyCompactor::read_seconds() {
+  seconds_.resize(firsts_.size());
+  if (refs_)
+    return refs_->read_next(word_, {reinterpret_cast<const PrefixRef*>(records_), firsts_.size()},
+                            firsts_.data(), seconds_.data());
+  keys_.read(word_ + 1, records_, firsts_.size(), seconds_.data());
+  return word_ + 2 >= keys_.words();
 }
 
 bool KeyCompactor::firsts_are_equal() const {
@@ -34,17 +41,18 @@ bool KeyCompactor::firsts_are_equal() const {
 
 bool KeyCompactor::choose_bits(unsigned room, unsigned place) {
   assert(room != 0 && room + place < 64);  // words compare as signed numbers
-  std::uint64_t any[2] = {0, 0}, all[2] = {~std::uint64_t{0}, ~std::uint64_t{0}};
-  for (std::size_t i = 0; i < firsts_.size(); ++i) {
-    any[0] |= firsts_[i], all[0] &= firsts_[i];
-    any[1] |= seconds_[i], all[1] &= seconds_[i];
+  std::uint64_t varying[2] = {varying_bits(firsts_), 0};
+  bool is_whole = !refs_ && word_ + 1 == keys_.words();
+  // The first words often have bits enough.
+  if (!is_whole && std::popcount(varying[0]) < static_cast<int>(room)) {
+    is_whole = read_seconds();
+    varying[1] = varying_bits(seconds_);
   }
-  const auto bits =
-      static_cast<unsigned>(std::popcount(any[0] ^ all[0]) + std::popcount(any[1] ^ all[1]));
+  const auto bits = static_cast<unsigned>(std::popcount(varying[0]) + std::popcount(varying[1]));
   unsigned left = std::min(bits, room);
   for (int half = 0; half < 2; ++half) {
     groups_[half].clear();
-    for (std::uint64_t differ = any[half] ^ all[half]; differ != 0 && left != 0;) {
+    for (std::uint64_t differ = varying[half]; differ != 0 && left != 0;) {
       const auto top = static_cast<unsigned>(std::countl_zero(differ));
       const unsigned size = std::min(static_cast<unsigned>(std::countl_one(differ << top)), left);
       const unsigned from = 64 - top - size;
@@ -55,7 +63,7 @@ bool KeyCompactor::choose_bits(unsigned room, unsigned place) {
     }
   }
   assert(left == 0);
-  return bits <= room && whole_;
+  return bits <= room && is_whole;
 }
 
 void KeyCompactor::put(std::span<std::uint64_t> to) const {

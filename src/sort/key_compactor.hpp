@@ -23,7 +23,7 @@ class KeyCompactor {
       : keys_(keys), refs_(dynamic_cast<const RefWords*>(&keys)) {}
 
   // Starts a block of `count` records of any kind, at least one, in any order. All words before
-  // `word` must be equal.
+  // `word` must be equal. The records must stay as they are until put() returns.
   void read(const std::byte* records, std::uint64_t count, std::uint32_t word);
   // Returns whether the first words of all records are equal.
   bool firsts_are_equal() const;
@@ -41,9 +41,13 @@ class KeyCompactor {
     std::uint64_t ones;
   };
 
+  bool read_seconds();
+
   const detail::KeyWords& keys_;
   const RefWords* refs_;  // null for fixed-size records
-  bool whole_ = true;     // no key has more than two words
+  // Block of the last read(), and its words. Second words are read only if they are needed.
+  const std::byte* records_ = nullptr;
+  std::uint32_t word_ = 0;
   std::vector<std::uint64_t> firsts_, seconds_;
   std::array<std::vector<BitGroup>, 2> groups_;
 };

@@ -39,6 +39,20 @@ TEST_CASE("a sort replaces one of its files, and compresses", "[sort]") {
   CHECK(text_of(folder / "parts/part-00000") == "a\nb\nc\n");
 }
 
+TEST_CASE("a sort reads a mapped file beside a compressed one", "[sort]") {
+  const TemporaryFolder folder;
+  const Strings sort{"sort", "-q", "-r", "key:bytes2", "--io", "mapped", "-o"};
+  const auto sorted = [&](const std::string& output, const Strings& files) {
+    Strings arguments = sort;
+    arguments.push_back(folder / output);
+    arguments.insert(arguments.end(), files.begin(), files.end());
+    CHECK(run(arguments).code == 0);
+    return folder / output;
+  };
+  const std::string zipped = sorted("b.gz", {write_text(folder, "b", "dabb")});
+  CHECK(text_of(sorted("out", {write_text(folder, "a", "aacc"), zipped})) == "aabbccda");
+}
+
 TEST_CASE("a sort keeps the header once", "[sort]") {
   const TemporaryFolder folder;
   const std::string a = write_text(folder, "a", "city,size\nUlm,9\nBonn,3\n");
