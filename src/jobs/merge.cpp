@@ -51,7 +51,9 @@ Run run_of(Writer& temporary, std::uint32_t record_bytes, std::uint64_t content_
     return Run::compressed(temporary.take_file(), temporary.path(), content_bytes);
   assert(temporary.bytes() % record_bytes == 0);
   const std::uint64_t records = temporary.bytes() / record_bytes;
-  return Run(temporary.take_file(), temporary.path(), record_bytes, records);
+  Run run(temporary.take_file(), temporary.path(), record_bytes, records);
+  run.make_read_once();
+  return run;
 }
 
 // Returns the input bytes, or the max value if some run is a pipe.
@@ -361,7 +363,9 @@ void MergeJob::write(MergeOutput& output, const Destination& destination) {
   const std::uint64_t widest = budget_.widest(partitions.size());
   choose_reading(partitions);
   resume(output, partitions);
-  output.prepare(run_records_ / output.num_files() * format_.record_bytes(), !operators_,
+  // The space of temporary runs is given back as the output grows.
+  const bool reserves = !operators_ && std::ranges::none_of(runs_, &Run::is_read_once);
+  output.prepare(run_records_ / output.num_files() * format_.record_bytes(), reserves,
                  options_.trace.empty() ? nullptr : &trace_);
   std::uint64_t records = 0;
   for (const Partition& partition : partitions) records += partition.end - partition.begin;
@@ -473,7 +477,12 @@ void MergeJob::form_runs(const Destination& output) {
   former_.emplace(std::move(runs_), passes_.context(), budget_, passes_.totals());
   // A query may leave any number of records, so that their size is unknown.
   if (!operators_ && operator_names(options_.query).empty())
-    check_space(folders_, former_->spilled_bytes(), former_->input_bytes(), output);
+    check_space(folders_,
+                {.temporary_bytes = former_->spilled_bytes(),
+                 .late_bytes = options_.temporary_compression ? former_->spilled_bytes()
+                                                              : former_->late_bytes(),
+                 .output_bytes = former_->input_bytes()},
+                output);
   stats_.io = former_->io();
   progress_.set_total(2 * run_records_ * format_.record_bytes());
   runs_.clear();

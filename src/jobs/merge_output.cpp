@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "corank/error.hpp"
+#include "io/hole_puncher.hpp"
 #include "jobs/partial_output.hpp"
 #include "plan/option_checks.hpp"
 #include "util/digest.hpp"
@@ -100,24 +101,27 @@ std::vector<std::filesystem::path> folders_for_passes(const Options& options,
   return {std::filesystem::temp_directory_path()};
 }
 
-void check_space(std::span<const std::filesystem::path> folders, std::uint64_t temporary_bytes,
-                 std::uint64_t output_bytes, const Destination& output) {
+void check_space(std::span<const std::filesystem::path> folders, const SpaceNeeds& needs,
+                 const Destination& output) {
   for (const std::filesystem::path& folder : folders) {
     std::error_code error;
     if (!std::filesystem::is_directory(folder, error))
       throw Error(fmt::format("{}: is no folder; name one for temporary files by {}",
                               folder.string(), Setting::temporary_folders));
-    std::uint64_t needed = temporary_bytes / folders.size();
-    if (needed == 0) continue;
+    const std::uint64_t temporary_bytes = needs.temporary_bytes / folders.size();
+    if (temporary_bytes == 0) continue;
+    std::uint64_t needed = temporary_bytes;
     const auto beside = folder_of(output);
-    if (beside && device_of(*beside) == device_of(folder)) needed += output_bytes;
+    if (beside && device_of(*beside) == device_of(folder))
+      needed = needs.output_bytes +
+               (has_holes(folder) ? std::min(temporary_bytes, needs.late_bytes) : temporary_bytes);
     const std::uint64_t available = std::filesystem::space(folder, error).available;
     if (!error && available < needed)
       throw Error(
           fmt::format("{}: has room for {} bytes, and the sort needs {}, {} of them for "
                       "temporary files; make room, name other folders by {}, or use a "
                       "larger {}",
-                      folder.string(), available, needed, temporary_bytes / folders.size(),
+                      folder.string(), available, needed, temporary_bytes,
                       Setting::temporary_folders, Setting::memory));
   }
 }

@@ -80,10 +80,15 @@ Compression compression_of(const Options& options, const Destination& output);
 // that of the output, which needs as much space anyway, or the folder for temporary files.
 std::vector<std::filesystem::path> folders_for_passes(const Options& options,
                                                       const Destination& output);
-// Throws Error unless the folders have room for `temporary_bytes` together, beside an output of
-// `output_bytes`.
-void check_space(std::span<const std::filesystem::path> folders, std::uint64_t temporary_bytes,
-                 std::uint64_t output_bytes, const Destination& output);
+// Disk space that a sort needs.
+struct SpaceNeeds {
+  std::uint64_t temporary_bytes;
+  std::uint64_t late_bytes;  // of these, still on the disk when the output is whole
+  std::uint64_t output_bytes;
+};
+// Throws Error unless the folders have room for temporary files, beside the output.
+void check_space(std::span<const std::filesystem::path> folders, const SpaceNeeds& needs,
+                 const Destination& output);
 // Returns whether to bypass the page cache, where possible: files of `file_bytes` bytes are durable
 // sooner then.
 bool wants_direct(const Options& options, std::uint64_t file_bytes);

@@ -19,6 +19,7 @@
 
 #include "format/record_format.hpp"
 #include "io/file.hpp"
+#include "io/hole_puncher.hpp"
 #include "io/mapped_file.hpp"
 #include "run/pass_plan.hpp"
 #include "run/run.hpp"
@@ -82,11 +83,19 @@ class ChunkProducer {
   // Produces the requested chunk; `got` bytes were read by file_read().
   virtual Product produce(ChunkRequest request, std::uint64_t got) = 0;
 
+  // Gives back the file's space before each chunk that is taken. To be called before the first.
+  void punch_holes(std::unique_ptr<HolePuncher> puncher) { puncher_ = std::move(puncher); }
+  // Tells that the merge has taken a chunk, the next one in their order.
+  void taken(const Chunk& chunk) {
+    if (puncher_) puncher_->punch_before(chunk.offset);
+  }
+
   // Returns the number of records skipped so far.
   virtual std::uint64_t skipped() const { return 0; }
 
  private:
   Traits traits_;
+  std::unique_ptr<HolePuncher> puncher_;
 };
 
 // Extra bytes in a chunk of a stream after its records, for a missing terminator, and for code that

@@ -29,10 +29,8 @@ std::uint64_t depth_of(const Reading& reading, std::size_t num_runs) {
                                    4);
 }
 
-}  // namespace
-
-ChunkProducers make_producers(std::span<const Run> runs, bool in_sequence, const Reading& reading,
-                              const std::stop_token& stop) {
+ChunkProducers producers_of(std::span<const Run> runs, bool in_sequence, const Reading& reading,
+                            const std::stop_token& stop) {
   if (in_sequence) {
     std::vector<Stream> streams;
     for (const Run& run : runs) streams.push_back(stream_of(run, reading.format, stop));
@@ -42,6 +40,18 @@ ChunkProducers make_producers(std::span<const Run> runs, bool in_sequence, const
   for (std::uint32_t run = 0; run < runs.size(); ++run)
     producers.push_back(std::make_unique<BlockProducer>(
         runs[run], run, static_cast<std::uint32_t>(runs.size()), reading));
+  return producers;
+}
+
+}  // namespace
+
+ChunkProducers make_producers(std::span<const Run> runs, bool in_sequence, const Reading& reading,
+                              const std::stop_token& stop) {
+  ChunkProducers producers = producers_of(runs, in_sequence, reading, stop);
+  for (std::size_t i = 0; i < runs.size(); ++i)
+    if (runs[i].is_read_once() && !runs[i].is_stream())
+      producers[i]->punch_holes(std::make_unique<HolePuncher>(
+          runs[i].descriptor(), runs[i].offset(), runs[i].file_bytes()));
   return producers;
 }
 
@@ -116,9 +126,15 @@ bool ChunkReader::arrives(std::uint32_t run) {
 }
 
 ChunkRef ChunkReader::next(std::uint32_t run) {
-  RunState& state = runs_[run];
   while (!arrives(run))
-    if (reading_.order == ReadOrder::forecast) state.demand = Demand::starved;
+    if (reading_.order == ReadOrder::forecast) runs_[run].demand = Demand::starved;
+  ChunkRef chunk = take(run);
+  if (chunk) runs_[run].producer->taken(*chunk);
+  return chunk;
+}
+
+ChunkRef ChunkReader::take(std::uint32_t run) {
+  RunState& state = runs_[run];
   const auto lock = queue_.lock();
   is_kept_waiting_ = false;
   state.demand = Demand::none;

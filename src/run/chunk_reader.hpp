@@ -79,6 +79,7 @@ class ChunkReader {
 
   unsigned threads_for(const ChunkProducers& runs, unsigned threads) const;
   void drop_requests();
+  ChunkRef take(std::uint32_t run);
   bool can_issue(const RunState& run) const;
   void issue(std::uint32_t run, const Queue::Lock& lock);
   void read_ahead(const Queue::Lock& lock);

@@ -70,6 +70,9 @@ class Run {
   FileIdentity identity() const { return input_.identity; }
   std::int64_t modified_ns() const { return input_.modified_ns; }  // since 1970, when it was opened
   bool is_temporary() const { return file_ && identity() == FileIdentity{}; }
+  // Lets a pass give back the disk space of the parts that it has read. For temporary runs only.
+  void make_read_once() { is_read_once_ = true; }
+  bool is_read_once() const { return is_read_once_; }
 
   // Returns whether it is a pipe or compressed, so that only source() can read it, in order. Its
   // number of records is then unknown: records() and bytes() are the file's size, 0 for a pipe.
@@ -163,6 +166,7 @@ class Run {
   std::shared_ptr<const MappedFiles> mapping_;  // holds memory_ if the file is mapped
   std::shared_ptr<LateMapping> late_mapping_;   // of mapped_later(); shared by all copies
   bool direct_ = false;
+  bool is_read_once_ = false;
   std::stop_token stop_;
   InputStatus input_;
   bool decompress_ = false;

@@ -1,14 +1,19 @@
 // Tests of whole sorts against std::stable_sort: formats, shapes of the input, budgets, queries.
 #include "corank/sort.hpp"
 
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <cstring>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "corank/check.hpp"
 #include "corank/merge.hpp"
+#include "corank/streams.hpp"
+#include "io/hole_puncher.hpp"
 #include "plan/pass_planner.hpp"
 #include "support/catch.hpp"
 #include "support/support.hpp"
@@ -126,6 +131,32 @@ std::string sorted_text(std::vector<TextRecord> records) {
   for (const TextRecord& record : records) text += record.bytes;
   return text;
 }
+
+// Returns the bytes that nameless files of this process take on the disk of `folder`.
+std::uint64_t temporary_bytes_on_disk(const std::filesystem::path& folder) {
+  std::uint64_t bytes = 0;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    std::error_code gone;
+    const std::string name = std::filesystem::read_symlink(entry.path(), gone);
+    struct stat status {};
+    if (name.starts_with(folder.string()) && ::stat(entry.path().c_str(), &status) == 0 &&
+        status.st_nlink == 0)
+      bytes += static_cast<std::uint64_t>(status.st_blocks) * 512;
+  }
+  return bytes;
+}
+
+// Keeps the output, and the most that it and the temporary files in `folder` took together.
+struct WeighingSink final : ByteSink {
+  explicit WeighingSink(std::filesystem::path where) : folder(std::move(where)) {}
+  void write(std::span<const std::byte> bytes) override {
+    output.insert(output.end(), bytes.begin(), bytes.end());
+    peak = std::max(peak, output.size() + temporary_bytes_on_disk(folder));
+  }
+  std::filesystem::path folder;
+  Bytes output;
+  std::uint64_t peak = 0;
+};
 
 std::string what_sorting_throws(SortCase& test) {
   try {
@@ -313,6 +344,51 @@ TEST_CASE("temporary runs go to the folders that the options name", "[sort]") {
   test.options.overwrite = true;
   CHECK(what_sorting_throws(test).find("/proc") != std::string::npos);
   CHECK((read_file(test.folder / "output") == test.expected()));
+}
+
+TEST_CASE("loads of mapped lines are as large as others", "[sort]") {
+  Random random(10);
+  SortCase test;
+  std::string text;
+  test.options.text.emplace().kind = TextKind::lines;
+  random_lines("", "0123456789", 60, 16 << 20, text, random);
+  test.add_file(bytes_of_text(text));
+  test.options.memory_bytes = 4 << 20;
+  test.options.io = Io::buffered;
+  test.sorted();
+  const std::uint64_t passes = test.stats.passes;
+  test.options.io = Io::mapped;
+  test.sorted();
+  CHECK(test.stats.passes == passes);
+}
+
+TEST_CASE("spilled runs give their space back as the output grows", "[sort]") {
+  Random random(9);
+  const std::uint64_t bytes = 48 << 20;
+  for (const bool lines : {false, true}) {
+    SortCase test("key:u64,value:u64", "key");
+    if (lines) {
+      std::string text;
+      test.options.text.emplace().kind = TextKind::lines;
+      random_lines("", "0123456789", 60, bytes, text, random);
+      test.add_file(bytes_of_text(text));
+    } else {
+      test.add_records(bytes / 16, Values::any, Shape::random, 1, random);
+    }
+    const std::filesystem::path temp = test.folder / "temp";
+    std::filesystem::create_directory(temp);
+    if (!has_holes(temp)) return;  // the file system has none
+    test.options.temporary_folders = {temp};
+    test.options.memory_bytes = 16 << 20;
+    const auto sink = std::make_shared<WeighingSink>(temp);
+    INFO("lines: " << lines);
+    CHECK(sort(test.paths, NamedSink{"the sink", sink}, test.options).passes > 2);
+    CHECK(sink->output.size() == test.all.size());
+    CHECK(sink->peak > bytes);
+    // Each temporary run may keep two pieces of 1 MiB, and chunks that are read ahead.
+    CHECK(sink->peak < bytes + bytes / 3);
+    CHECK((read_file(test.paths.front()) == test.all));
+  }
 }
 
 TEST_CASE("lines and pairs of any length are sorted stably", "[sort]") {
