@@ -87,15 +87,21 @@ class ChunkProducer {
   void punch_holes(std::unique_ptr<HolePuncher> puncher) { puncher_ = std::move(puncher); }
   // Tells that the merge has taken a chunk, the next one in their order.
   void taken(const Chunk& chunk) {
-    if (puncher_) puncher_->punch_before(chunk.offset);
+    if (puncher_ && !is_file_held_) puncher_->punch_before(chunk.offset);
   }
 
   // Returns the number of records skipped so far.
   virtual std::uint64_t skipped() const { return 0; }
 
+ protected:
+  // Tells that chunks may lie in the mapped file from now on: no more of it may be given back,
+  // since units hold chunks after later ones were taken.
+  void hold_file() { is_file_held_ = true; }
+
  private:
   Traits traits_;
   std::unique_ptr<HolePuncher> puncher_;
+  std::atomic<bool> is_file_held_ = false;
 };
 
 // Extra bytes in a chunk of a stream after its records, for a missing terminator, and for code that

@@ -267,6 +267,7 @@ bool FramingProducer::fill_from_source(Filling& filling, const std::atomic<Deman
 bool FramingProducer::go_on_in_place(std::uint64_t bytes) {
   if (*large_used_bytes_ + bytes <= reading_.plan.large_bytes) return false;
   stream_.in_place = stream_.map();
+  hold_file();
   if (stream_.in_place.empty()) return false;
   stream_.source.reset();
   stream_.mapped_page_bytes = page_bytes();

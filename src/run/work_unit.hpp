@@ -25,8 +25,8 @@ struct Chunk {
   Buffer buffer;                // holds the records at its start, unless in_place is set
   const std::byte* in_place = nullptr;
   std::optional<std::uint64_t> fingerprint;  // of the records as read, if verified
-  std::uint64_t number =
-      0;  // of its first record in its run, if some vary in length or are skipped
+  // Number of its first record in its run, if some vary in length or are skipped.
+  std::uint64_t number = 0;
   std::uint64_t offset = 0;   // of its first record in the file
   bool words_ascend = false;  // whether the words of its prefix references are known to ascend
   const std::byte* records() const { return in_place ? in_place : buffer.bytes().data(); }

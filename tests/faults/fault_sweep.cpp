@@ -88,6 +88,7 @@ constexpr std::array<const char*, kinds> kind_names{"open",
 // How a call fails: an error number if positive, otherwise one of these.
 constexpr int ends = -1;         // returns 0, as at the end of a file
 constexpr int falls_short = -2;  // transfers only a part
+constexpr int any_failure = -3;
 
 struct Failure {
   int how;
@@ -165,10 +166,9 @@ std::uint64_t mixed(std::uint64_t x) {
   return x ^ x >> 31;
 }
 
-// Returns how the current call of this kind fails; 0 if it succeeds. `makes_file` tells of a call
-// that makes a file: a merge survives that this is not allowed, since it then overwrites the
-// output.
-int failure_now(Kind kind, bool makes_file = false) {
+// Returns how the current call of this kind fails; 0 if it succeeds. A merge may survive that the
+// call fails with the error `survived`.
+int failure_now(Kind kind, int survived = 0) {
   if (!injector.armed.load(std::memory_order_relaxed)) return 0;
   const std::uint64_t number = injector.calls[kind]++;
   Failure failure{};
@@ -189,13 +189,13 @@ int failure_now(Kind kind, bool makes_file = false) {
   }
   ++injector.fired[kind];
   if (failure.must_be_told && !(failure.how == ends && injector.may_start_over) &&
-      !(failure.how == EACCES && makes_file))
+      survived != failure.how && survived != any_failure)
     injector.must_be_told = true;
   return failure.how;
 }
 
-bool fails(Kind kind, bool makes_file = false) {
-  const int how = failure_now(kind, makes_file);
+bool fails(Kind kind, int survived = 0) {
+  const int how = failure_now(kind, survived);
   if (how > 0) errno = how;
   return how > 0;
 }
@@ -216,7 +216,8 @@ int __wrap_open(const char* path, int flags, ...) {
   va_start(arguments, flags);
   const mode_t mode = flags & O_CREAT ? va_arg(arguments, mode_t) : 0;
   va_end(arguments);
-  return fails(call_open, (flags & O_CREAT) != 0) ? -1 : __real_open(path, flags, mode);
+  // An output that no new file can replace is overwritten.
+  return fails(call_open, flags & O_CREAT ? EACCES : 0) ? -1 : __real_open(path, flags, mode);
 }
 
 int __real_mkostemp(char*, int);
@@ -294,7 +295,10 @@ int __wrap_stat(const char* path, struct stat* status) {
 
 int __real_fallocate(int, int, off_t, off_t);
 int __wrap_fallocate(int file, int mode, off_t offset, off_t count) {
-  return fails(call_allocate) ? -1 : __real_fallocate(file, mode, offset, count);
+  // Space that is not given back is only held for longer.
+  return fails(call_allocate, mode & FALLOC_FL_PUNCH_HOLE ? any_failure : 0)
+             ? -1
+             : __real_fallocate(file, mode, offset, count);
 }
 
 void* __real_mmap(void*, std::size_t, int, int, int, off_t);
