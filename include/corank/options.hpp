@@ -102,6 +102,10 @@ struct Options {
   // combined, are merged again and compared. Parts resume independently. Temporary files of
   // intermediate passes are not kept; these passes skip the input of the partial output. If such a
   // merge is interrupted or a system call fails, it keeps its partial output for the next one.
+  //
+  // A sort keeps its temporary runs, too, in hidden files, and resumes after them, until the system
+  // is started anew. They do not give their space back while they are merged. It excludes
+  // temporary_compression, limits, ranges and conditions on records.
   bool resume = false;
 
   // Interval at which the output is made durable, in the background. After a power failure, a merge

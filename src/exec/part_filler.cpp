@@ -4,6 +4,7 @@
 #include <cassert>
 
 #include "corank/error.hpp"
+#include "io/file.hpp"
 #include "util/math.hpp"
 
 namespace corank {
@@ -17,7 +18,8 @@ constexpr std::size_t block_bytes = std::size_t{4} << 20;
 PartFiller::PartFiller(const Pass& pass) : pass_(pass), layout_(pass.output.encoding->layout()) {
   if (pass.writers.size() < 2) return;
   total_ = pass.shares.of_limit ? pass.limit : pass.shares.bytes.value_or(0);
-  if (!pass.shares.of_limit && !pass.shares.bytes) temporary_.emplace(pass.shares.folder);
+  if (!pass.shares.of_limit && !pass.shares.bytes)
+    temporary_.emplace(open_nameless(pass.shares.folder), pass.shares.folder);
 }
 
 void PartFiller::write(std::span<const std::byte> records) {

@@ -31,6 +31,12 @@ struct FormedRun {
   std::optional<std::uint32_t> input;  // the mapped input that it is part of; else it is in memory
 };
 
+// Position in the inputs of a pass: an input, and a byte of its file.
+struct InputPosition {
+  std::uint32_t input = 0;
+  std::uint64_t offset = 0;
+};
+
 // Sorted runs. A stable merge of them in this order is the stable sort of their records.
 struct FormedRuns {
   std::vector<FormedRun> runs;
@@ -59,6 +65,12 @@ class RunFormation {
                   std::uint64_t max_with_mapped);
   // Returns whether there are no more records.
   bool at_end() const { return pending_.unit.segments.empty(); }
+  // Returns the position after the records that fill() has returned, if none are left out and the
+  // inputs are plain files; meaningless at the end.
+  InputPosition position() const {
+    const Chunk& next = *pending_.unit.segments.front().chunk;
+    return {next.run, next.offset};
+  }
 
   // Throws Corrupted unless all records that were read are in runs, or were left out. To be called
   // at the end. Without `checks_blocks` that holds only if merges read what FormedRuns says.

@@ -118,7 +118,8 @@ Writer::Writer(const Destination& output, const AtomicFile::Content& content,
   sink_ = std::make_shared<PipeSink>(path_, std::move(file), stop_);
 }
 
-Writer::Writer(const std::filesystem::path& folder) : path_(folder), file_(open_nameless(folder)) {}
+Writer::Writer(FileDescriptor file, std::filesystem::path path)
+    : path_(std::move(path)), file_(std::move(file)) {}
 
 void Writer::resume_at(std::uint64_t kept_bytes, std::uint64_t from) {
   assert(bytes_ == 0 && !behind_ && !compressor_);

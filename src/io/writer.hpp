@@ -46,8 +46,8 @@ class Writer {
   Writer(const Destination& output, const AtomicFile::Content& content,
          const AtomicFile::Settings& settings, const std::function<bool(FileIdentity)>& is_input,
          std::stop_token stop);
-  // Writes to a nameless file in `folder`, which becomes a run of the next pass.
-  explicit Writer(const std::filesystem::path& folder);
+  // Writes to a temporary file, which becomes a run of the next pass. Errors name `path`.
+  Writer(FileDescriptor file, std::filesystem::path path);
 
   const std::filesystem::path& path() const { return path_; }
   // Returns the file, which can be resumed; null for other outputs.
@@ -91,7 +91,7 @@ class Writer {
   void make_durable();
   // Puts the output, which must be durable, under its name.
   void commit();
-  // Hands over the nameless file, which leaves the writer empty.
+  // Hands over the temporary file, which leaves the writer empty.
   FileDescriptor take_file() {
     assert(!atomic_ && !sink_);
     return std::move(file_);

@@ -4,16 +4,19 @@
 #include <tbb/task_arena.h>
 
 #include <algorithm>
+#include <array>
 #include <cassert>
 #include <limits>
 #include <memory>
 #include <numeric>
 #include <optional>
+#include <utility>
 
 #include "backend/backends.hpp"
 #include "corank/streams.hpp"
 #include "exec/statistics.hpp"
 #include "jobs/diagnostics.hpp"
+#include "jobs/kept_runs.hpp"
 #include "jobs/merge_format.hpp"
 #include "jobs/merge_job.hpp"
 #include "jobs/merge_output.hpp"
@@ -27,6 +30,7 @@
 #include "run/header.hpp"
 #include "run/run_io.hpp"
 #include "run/run_search.hpp"
+#include "util/digest.hpp"
 #include "util/math.hpp"
 #include "util/setting_format.hpp"
 #include "util/system_limits.hpp"
@@ -44,16 +48,14 @@ struct Edges {
 // Max memory to decompress a frame of a temporary file, which holds 1 MiB.
 constexpr std::uint64_t temporary_decoder_bytes = std::uint64_t{2} << 20;
 
-// Returns the contents of a nameless file as a run, and leaves the writer empty. The file holds
+// Returns the contents of a temporary file as a run, and leaves the writer empty. The file holds
 // `content_bytes` before compression.
 Run run_of(Writer& temporary, std::uint32_t record_bytes, std::uint64_t content_bytes) {
   if (temporary.compressor())
     return Run::compressed(temporary.take_file(), temporary.path(), content_bytes);
   assert(temporary.bytes() % record_bytes == 0);
   const std::uint64_t records = temporary.bytes() / record_bytes;
-  Run run(temporary.take_file(), temporary.path(), record_bytes, records);
-  run.make_read_once();
-  return run;
+  return Run(temporary.take_file(), temporary.path(), record_bytes, records);
 }
 
 // Returns the input bytes, or the max value if some run is a pipe.
@@ -81,7 +83,8 @@ bool has_streams(std::span<const Run> runs) {
 std::vector<Run> ordered(std::vector<Run> runs, const FormatTraits& traits, const Options& options,
                          Inputs inputs) {
   for (const Run& run : runs)
-    if (run.is_stream() && inputs == Inputs::sorted) check_stream_options(options, traits, run);
+    if (run.is_stream() && (inputs == Inputs::sorted || options.resume))
+      check_stream_options(options, traits, run);
   const OnEqual kind = options.query.on_equal;
   if (kind == OnEqual::intersect || kind == OnEqual::subtract)
     std::rotate(runs.begin(), runs.begin() + 1, runs.end());
@@ -129,12 +132,14 @@ class MergeJob {
   void resume(MergeOutput& output, std::span<Partition> partitions);
   void skip_written(std::span<Partition> partitions);
   void form_runs(const Destination& output);
+  std::vector<Run> resume_runs(const Destination& output);
+  bool holds(const Run& run, const KeptRun& kept) const;
   void keep_smallest(std::vector<Run>& runs);
   void add_load();
   void spill_load(std::size_t first);
   void run_intermediate_passes(std::uint64_t widest, const std::filesystem::path& folder);
   void run_intermediate_pass(const IntermediatePass& pass, const PassOperators& operators,
-                             std::uint64_t limit, const std::filesystem::path& folder);
+                             std::uint64_t limit, Writer temporary);
   std::vector<Edges> edges_of(std::span<const Partition> partitions) const;
   void replan_after_set_passes(std::span<Partition> partitions, std::span<const Edges> edges);
   void collect_stats(std::string writing);
@@ -166,6 +171,8 @@ class MergeJob {
   Trace trace_;
   PassRunner passes_;
   std::vector<std::filesystem::path> folders_;  // for temporary runs of a sort
+  std::optional<KeptRuns> kept_;                // of a sort that can be resumed
+  std::uint64_t kept_records_ = 0;              // in runs that a stopped sort left
   std::optional<RunFormer> former_;             // of a sort; holds the runs in memory
   unsigned compressing_threads_ = 0;            // of temporary runs
   Resumed resumed_;
@@ -218,9 +225,11 @@ Stats MergeJob::into(const Destination& destination) {
     stats_.output_bytes = output.commit();
   } catch (const Interrupted&) {
     if (options_.resume || (!sorts_ && output.is_worth_resuming())) output.leave_for_resume();
+    if (kept_) kept_->leave();
     throw;
   } catch (const FileError&) {
     if (options_.resume) output.leave_for_resume();
+    if (kept_) kept_->leave();
     throw;
   }
   return finish();
@@ -429,6 +438,7 @@ void MergeJob::resume(MergeOutput& output, std::span<Partition> partitions) {
 void MergeJob::skip_written(std::span<Partition> partitions) {
   const std::uint64_t done = partitions.front().begin;
   if (done == 0) return;
+  has_all_fingerprints_ = false;
   const std::vector<std::uint64_t> cut =
       format_.is_sequential()
           ? resumed_.cut
@@ -474,20 +484,18 @@ PartShares MergeJob::shares_of_parts(const std::filesystem::path& folder) const 
 // runs stay in memory if the last pass can merge them with the others.
 void MergeJob::form_runs(const Destination& output) {
   folders_ = folders_for_passes(options_, output);
-  former_.emplace(std::move(runs_), passes_.context(), budget_, passes_.totals());
+  former_.emplace(resume_runs(output), passes_.context(), budget_, passes_.totals());
   // A query may leave any number of records, so that their size is unknown.
   if (!operators_ && operator_names(options_.query).empty())
     check_space(folders_,
                 {.temporary_bytes = former_->spilled_bytes(),
-                 .late_bytes = options_.temporary_compression ? former_->spilled_bytes()
-                                                              : former_->late_bytes(),
+                 .late_bytes = kept_ || options_.temporary_compression ? former_->spilled_bytes()
+                                                                       : former_->late_bytes(),
                  .output_bytes = former_->input_bytes()},
                 output);
   stats_.io = former_->io();
   progress_.set_total(2 * run_records_ * format_.record_bytes());
-  runs_.clear();
-  fingerprints_.clear();
-  std::size_t num_spilled = 0;
+  std::size_t num_spilled = runs_.size();
   for (add_load(); !former_->at_end(); add_load()) spill_load(num_spilled++);
   // Runs of variable-length records in memory need chunks, too, if others are in files.
   const std::size_t num_held = format_.is_sequential() ? runs_.size() : num_spilled;
@@ -497,6 +505,67 @@ void MergeJob::form_runs(const Destination& output) {
   }
   keep_smallest(runs_);
   run_records_ = records_of(runs_);
+}
+
+// Replaces the inputs by the temporary runs that a stopped sort left, if there are any. Returns the
+// inputs without the records of these.
+std::vector<Run> MergeJob::resume_runs(const Destination& output) {
+  std::vector<Run> inputs = std::exchange(runs_, {});
+  fingerprints_.clear();
+  if (output.sink || output.path == "-") return inputs;
+  const FingerprintSum sum = passes_.context().fingerprint;
+  const std::string content =
+      output_description(options_, compression_of(options_, output), format_, inputs);
+  // Sums are of use only to processes that compute them alike.
+  constexpr std::array<std::byte, 16> example{};
+  kept_.emplace(output.path, digest(fmt::format("{:x} {}", sum ? sum(example, 16) : 0, content)));
+  if (!options_.resume) {
+    kept_.reset();  // removes what a stopped sort left
+    return inputs;
+  }
+  if (kept_->has_others()) warn_starting_over(options_, output.path, others_were_sorted);
+  InputPosition end{0, inputs.front().offset()};
+  for (const KeptRun& kept : kept_->runs()) {
+    Run run(open_to_read(kept.path), kept.path, format_.record_bytes(),
+            kept.bytes / format_.record_bytes());
+    run.stop_on(options_.stop);
+    if (!holds(run, kept)) {
+      warn_starting_over(options_, kept.path, "it does not hold what was written to it");
+      break;
+    }
+    runs_.push_back(std::move(run));
+    fingerprints_.push_back(kept.fingerprint);
+    kept_records_ = kept.records;
+    end = kept.end;
+  }
+  kept_->keep_first(runs_.size());
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    Run& input = inputs[i];
+    const std::uint64_t done = i < end.input ? input.records()
+                               : i == end.input
+                                   ? (end.offset - input.offset()) / input.record_bytes()
+                                   : 0;
+    input = input.subspan(done, input.records() - done);
+  }
+  return inputs;
+}
+
+// Returns whether a temporary run holds the records that were written to it.
+bool MergeJob::holds(const Run& run, const KeptRun& kept) const {
+  const FingerprintSum sum = passes_.context().fingerprint;
+  if (!sum) return true;
+  std::uint64_t fingerprint = 0;
+  try {
+    scan_blocks(run, format_.input(), [&](const ScannedBlock& block) {
+      fingerprint +=
+          rows_fingerprint(sum, format_.input().keys().layout(), block.rows.data, block.rows.count);
+    });
+  } catch (const Interrupted&) {
+    throw;
+  } catch (const Error&) {
+    return false;  // its bytes are not even records
+  }
+  return fingerprint == kept.fingerprint;
 }
 
 // Cuts off the records of sorted runs that are past the limit, if it is no operator.
@@ -522,8 +591,16 @@ void MergeJob::spill_load(std::size_t first) {
   const std::span<const Run> load = std::span(runs_).subspan(first);
   const std::uint64_t records = records_of(load);
   progress_.add_to_total(records * format_.record_bytes());
+  const std::filesystem::path& folder = folders_[first % folders_.size()];
   run_intermediate_pass({first, load.size(), records}, format_.load_operators(),
-                        format_.load_limit(), folders_[first % folders_.size()]);
+                        format_.load_limit(),
+                        Writer(kept_ ? kept_->create(folder) : open_nameless(folder), folder));
+  if (kept_)
+    kept_->add({.records = kept_records_ + former_->records(),
+                .fingerprint = fingerprints_[first],
+                .end = former_->position()});
+  else
+    runs_[first].make_read_once();
 }
 
 void MergeJob::run_intermediate_passes(std::uint64_t widest, const std::filesystem::path& folder) {
@@ -540,17 +617,17 @@ void MergeJob::run_intermediate_passes(std::uint64_t widest, const std::filesyst
   for (const IntermediatePass& pass : passes) {
     const bool has_last_run = pass.first + pass.count == runs_.size();
     run_intermediate_pass(pass, format_.intermediate_operators(pass.count, has_last_run), no_limit,
-                          folder);
+                          Writer(open_nameless(folder), folder));
+    runs_[pass.first].make_read_once();
   }
 }
 
 // Merges neighbouring runs into a temporary one, which takes their place.
 void MergeJob::run_intermediate_pass(const IntermediatePass& pass, const PassOperators& operators,
-                                     std::uint64_t limit, const std::filesystem::path& folder) {
+                                     std::uint64_t limit, Writer temporary) {
   assert(pass.count >= 1 && pass.first + pass.count <= runs_.size());
   const auto first = runs_.begin() + static_cast<std::ptrdiff_t>(pass.first);
   const auto end = first + static_cast<std::ptrdiff_t>(pass.count);
-  Writer temporary(folder);
   if (options_.temporary_compression)
     temporary.compress(*options_.temporary_compression, compressing_threads_,
                        {passes_.context().trace, "compress"});
@@ -620,7 +697,7 @@ void MergeJob::collect_stats(std::string writing) {
   stats_.bytes_written = totals.bytes_written - resumed_.remerged_bytes;
   const std::uint64_t merged =
       format_.is_sequential() ? totals.records - intermediate_records_ : run_records_;
-  stats_.records = sorts_ ? former_->records() : merged;
+  stats_.records = sorts_ ? kept_records_ + former_->records() : merged;
   stats_.records_skipped = totals.records_skipped;
   if (stats_.records_skipped != 0 && options_.notice)
     options_.notice(fmt::format("{} records were skipped, in which a column is no number",

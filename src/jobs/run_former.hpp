@@ -61,7 +61,12 @@ class RunFormer {
   std::vector<Run> next_load();
   // Returns whether there are no more records. The memory for reading is free then.
   bool at_end() const { return at_end_; }
-  // Returns how many records were read; valid at the end.
+  // Returns the position after the records of all loads so far; see RunFormation::position().
+  InputPosition position() const {
+    return at_end_ ? InputPosition{static_cast<std::uint32_t>(inputs_.size()), 0}
+                   : formation_->position();
+  }
+  // Returns how many records were read. Those that are left out are counted at the end.
   std::uint64_t records() const { return records_; }
   // Returns the fingerprint of the records of the last load; 0 unless they are verified.
   std::uint64_t fingerprint() const { return fingerprint_; }

@@ -10,10 +10,16 @@ namespace corank {
 namespace {
 
 void check_sort_options(const Options& options) {
-  if (options.copy_only || options.resume)
+  if (options.copy_only)
+    throw Error(ErrorCode::options, fmt::format("{} is for merges; drop it", Setting::copy_only));
+  const Query& query = options.query;
+  if (options.resume && (options.temporary_compression || query.limit ||
+                         !query.where.steps.empty() || !query.from.empty() || !query.to.empty()))
     throw Error(ErrorCode::options,
-                fmt::format("{} is for merges; drop it",
-                            options.copy_only ? Setting::copy_only : Setting::resume));
+                fmt::format("{} of a sort goes on after whole temporary files of plain records; "
+                            "drop it, or {}, {}, {}, {} and {}",
+                            Setting::resume, Setting::temporary_compression, Setting::limit,
+                            Setting::where, Setting::from, Setting::to));
   if (is_set_operation(options.query.on_equal))
     throw Error(ErrorCode::options, "set operations are for sorted runs; sort each input first");
   if (!options.temporary_compression) return;
@@ -65,11 +71,10 @@ Stats sort(std::span<std::byte> records, const Options& options) {
   check_sort_options(options);
   const Query& query = options.query;
   if (!format->traits().has_fixed_size || options.parts != 0 || options.compression ||
-      options.temporary_compression || options.record.header_bytes)
-    throw Error(
-        ErrorCode::options,
-        "Options::text, parts, compression, temporary_compression and record.header_bytes are "
-        "for files; the records are in memory");
+      options.temporary_compression || options.resume || options.record.header_bytes)
+    throw Error(ErrorCode::options,
+                "Options::text, parts, compression, temporary_compression, resume and "
+                "record.header_bytes are for files; the records are in memory");
   if (query.on_equal != OnEqual::keep || query.limit || !query.where.steps.empty() ||
       !query.having.steps.empty() || !query.select.empty() || !query.from.empty() ||
       !query.to.empty())

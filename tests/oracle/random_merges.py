@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Merges random runs with random options and compares each output with that of a model.
+"""Merges random runs or sorts random files with random options, and compares each output with a model's.
 
     random_merges.py PROGRAM [--cases N] [--seed S] [--in FOLDER]
 
@@ -517,16 +517,20 @@ class Case:
         longest = 3000 if count <= 5 else 300
         runs = [[form.draw(rng) for _ in range(rng.choice([0, 1, 5, 50, longest]))] for _ in range(count)]
         skipped = [[record for record in run if form.key(record) is None] for run in runs]
-        runs = [sorted((record for record in run if form.key(record) is not None), key=form.key)
-                for run in runs]
+        runs = [[record for record in run if form.key(record) is not None] for run in runs]
+        command = rng.choice(["merge", "merge", "sort", "sort", "union", "intersect", "subtract"])
+        if command != "sort":
+            runs = [sorted(run, key=form.key) for run in runs]
+        elif rng.random() < 0.1:  # more than a small memory holds
+            runs = [rng.choices(run, k=rng.choice([20_000, 100_000])) if run else run for run in runs[:2]]
+            skipped = skipped[:2]
         everything = range(len(form.columns))
         contents = [form.header + b"".join(form.encode(record, None) for record in among(run, bad, rng))
                     for run, bad in zip(runs, skipped)]
         contents = [form.cut(content) if run and rng.random() < 0.2 else content
                     for run, content in zip(runs, contents)]
-        command = rng.choice(["union", "intersect", "subtract"]) if rng.random() < 0.25 else "merge"
         self.options = [command, *form.options]
-        if command == "merge":
+        if command in ("merge", "sort"):
             out = self.shape(form, rng, sorted(itertools.chain(*runs), key=form.key))
         else:
             out = set_operation(command, runs, form.key)
@@ -553,10 +557,17 @@ class Case:
         self.options += ["--io", rng.choice(["auto", "buffered", "direct", "mapped"]),
                          "-T", str(rng.randint(1, 3))]
         if rng.random() < 0.5:  # the minimum budget needs several passes
-            least = 64 << 20 if self.streams else 300 << 10 if isinstance(form, Records) else 8 << 20
-            self.options += ["-m", str(max(self.parts, 1) * rng.choice([least, max(least, 8 << 20), 64 << 20]))]
+            small = 3 << 20 if command == "sort" else 300 << 10
+            streams = 128 << 20 if command == "sort" else 64 << 20
+            least = streams if self.streams else small if isinstance(form, Records) else 8 << 20
+            budget = rng.choice([least, max(least, 8 << 20), max(least, 64 << 20)])
+            self.options += ["-m", str(max(self.parts, 1) * budget)]
         if rng.random() < 0.2:
             self.options.append("--no-verify")
+        excluded = {"--limit", "--where", "--from", "--to"}
+        if (command == "sort" and isinstance(form, Records) and not self.streams and rng.random() < 0.3
+                and not excluded & {option.split("=")[0] for option in self.options}):
+            self.options.append("--resume")
         encoded = [form.encode(record, chosen) for record in out]
         self.expected = header + b"".join(encoded)
         # Bytes at which no part may begin, since they are between records with equal keys.

@@ -251,10 +251,12 @@ void MergeCommand::add_output_options() {
   command_->add_flag("--drop-header", options_.drop_header,
                      "Leave the files' header out of the output; --skip-bytes and --header-lines "
                      "then may differ between files");
-  if (verb_ == Verb::merge)
-    command_->add_flag("--resume", options_.resume,
-                       "Go on with what a stopped merge of the same runs left; stopped again, or "
-                       "where the disk is full, keep it for the next");
+  if (verb_ != Verb::plan)
+    command_->add_flag(
+        "--resume", options_.resume,
+        fmt::format("Go on with what a stopped {} of the same {} left; stopped again, or where the "
+                    "disk is full, keep it for the next",
+                    sorts_ ? "sort" : "merge", sorts_ ? "files" : "runs"));
   if (verb_ != Verb::plan) add_parts_option();
   command_->add_flag("--parts-by-key", options_.parts_by_key,
                      "Keep fixed-size records with equal keys in one part, as others are");

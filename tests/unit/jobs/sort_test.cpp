@@ -480,7 +480,5 @@ TEST_CASE("a sort refuses what it cannot do, and budgets that are too small", "[
   test.options.copy_only = true;
   CHECK(what_sorting_throws(test).find("Options::copy_only is for merges") != std::string::npos);
   test.options.copy_only = false;
-  test.options.resume = true;
-  CHECK(what_sorting_throws(test).find("Options::resume is for merges") != std::string::npos);
   CHECK_FALSE(std::filesystem::exists(test.folder / "output"));
 }

@@ -1,0 +1,144 @@
+#include "jobs/kept_runs.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cassert>
+#include <fstream>
+#include <iterator>
+#include <optional>
+#include <span>
+#include <sstream>
+#include <string_view>
+#include <utility>
+
+#include "io/sidecar.hpp"
+#include "util/digest.hpp"
+
+namespace corank {
+namespace {
+
+constexpr std::size_t digest_digits = 16;
+
+FileDescriptor open_to_write(const std::filesystem::path& path, int flags) {
+  FileDescriptor file(
+      ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | flags, 0600));
+  if (!file) throw_file_error(path, "write");
+  return file;
+}
+
+std::string line_of(const KeptRun& run) {
+  const std::string text =
+      fmt::format("{} {} {} {} {} {} {}", run.inode, run.bytes, run.records, run.fingerprint,
+                  run.end.input, run.end.offset, run.path.string());
+  return fmt::format("{:016x} {}\n", digest(text), text);
+}
+
+std::optional<KeptRun> parse_line(const std::string& line) {
+  KeptRun run;
+  std::string path;
+  if (line.size() <= digest_digits) return std::nullopt;
+  std::istringstream in(line.substr(digest_digits));
+  in >> run.inode >> run.bytes >> run.records >> run.fingerprint >> run.end.input >> run.end.offset;
+  if (!in || in.get() != ' ' || !std::getline(in, path)) return std::nullopt;
+  run.path = path;
+  if (line_of(run) != line + "\n") return std::nullopt;
+  return run;
+}
+
+// Returns whether the file is still what was written.
+bool is_whole(const KeptRun& run) {
+  struct stat status {};
+  return run.inode != 0 && ::lstat(run.path.c_str(), &status) == 0 && S_ISREG(status.st_mode) &&
+         status.st_ino == run.inode && static_cast<std::uint64_t>(status.st_size) == run.bytes;
+}
+
+}  // namespace
+
+KeptRuns::KeptRuns(const std::filesystem::path& output, std::uint64_t content)
+    // Outputs of the same name in other folders may share a folder for temporary files.
+    : run_name_(fmt::format(".{}.corank-run-{:016x}-", output.filename().string().substr(0, 200),
+                            digest(std::filesystem::absolute(output).string()))),
+      // Written bytes outlive their process in the page cache, but not a restart of the system.
+      title_(fmt::format("corank-runs-1 {:016x} {:016x}", content, this_boot())) {
+  const std::filesystem::path folder = output.has_parent_path() ? output.parent_path() : ".";
+  list_ = folder / fmt::format(".{}.corank-runs", output.filename().string().substr(0, 200));
+  std::ifstream in(list_, std::ios::binary);
+  if (in) read_list(std::string(std::istreambuf_iterator<char>(in), {}));
+}
+
+KeptRuns::~KeptRuns() {
+  if (leave_) return;
+  remove_runs();
+  ::unlink(list_.c_str());
+}
+
+void KeptRuns::read_list(std::string_view text) {
+  std::istringstream lines{std::string(text)};
+  std::string line;
+  std::getline(lines, line);
+  has_others_ = line != title_;
+  bool is_prefix = !has_others_;
+  while (std::getline(lines, line)) {
+    std::optional<KeptRun> run = parse_line(line);
+    if (!run || !is_run(run->path)) break;
+    files_.push_back(run->path);
+    if (run->inode == 0) continue;  // it was only begun
+    is_prefix = is_prefix && is_whole(*run);
+    if (is_prefix) runs_.push_back(*std::move(run));
+  }
+  if (has_others_) {
+    remove_runs();
+    files_.clear();
+  }
+}
+
+// Only files that a sort made may be removed, whatever the list says.
+bool KeptRuns::is_run(const std::filesystem::path& path) const {
+  return path.filename().string().starts_with(run_name_);
+}
+
+void KeptRuns::remove_runs() const {
+  for (const std::filesystem::path& file : files_) ::unlink(file.c_str());
+}
+
+void KeptRuns::keep_first(std::size_t count) {
+  assert(count <= runs_.size());
+  runs_.resize(count);
+  write_list();
+}
+
+void KeptRuns::write_list() {
+  const FileDescriptor list = open_to_write(list_, O_TRUNC);
+  std::string text = title_ + "\n";
+  for (const KeptRun& run : runs_) text += line_of(run);
+  write_all(list, std::as_bytes(std::span(text)), list_);
+}
+
+void KeptRuns::append(const KeptRun& run) {
+  const std::string line = line_of(run);
+  write_all(open_to_write(list_, O_APPEND), std::as_bytes(std::span(line)), list_);
+}
+
+FileDescriptor KeptRuns::create(const std::filesystem::path& folder) {
+  KeptRun run;
+  run.path = std::filesystem::absolute(folder) / fmt::format("{}{}", run_name_, runs_.size());
+  append(run);
+  files_.push_back(run.path);
+  return open_to_write(run.path, O_TRUNC);
+}
+
+void KeptRuns::add(KeptRun run) {
+  struct stat status {};
+  run.path = files_.back();
+  if (::stat(run.path.c_str(), &status) != 0) throw_file_error(run.path, "look at");
+  run.inode = status.st_ino;
+  run.bytes = static_cast<std::uint64_t>(status.st_size);
+  append(run);
+  runs_.push_back(std::move(run));
+}
+
+}  // namespace corank

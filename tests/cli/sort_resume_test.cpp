@@ -1,0 +1,172 @@
+// `corank sort --resume`: what a sort that was stopped in any of its passes leaves, and how the
+// next one goes on.
+#include <fcntl.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <functional>
+#include <string>
+
+#include "support/program.hpp"
+
+using namespace corank;
+using namespace corank::test;
+
+namespace {
+
+// A sort of a file that is several times as large as its memory.
+class StoppedSort {
+ public:
+  explicit StoppedSort(bool lines) : lines_(lines) {
+    Random random(7);
+    std::string text;
+    while (text.size() < bytes) {
+      const std::uint64_t number = random();
+      text += lines ? std::to_string(number) + "\n"
+                    : std::string(reinterpret_cast<const char*>(&number), sizeof number);
+    }
+    if (!lines) text.resize(bytes);
+    write_file(input(), bytes_of_text(text));
+    CHECK(run(arguments("whole", {})).code == 0);
+    whole_read_ = number("bytes_read");
+    expected_ = text_of(folder_ / "whole");
+  }
+
+  std::filesystem::path input() const { return folder_ / "input"; }
+  std::filesystem::path output() const { return folder_ / "output"; }
+
+  Strings arguments(const std::string& output, const Strings& options) const {
+    Strings all{"sort",          "-m", "5M", "-T", "2", "--stats", folder_ / "stats", "-o",
+                folder_ / output};
+    const Strings format = lines_ ? Strings{"--lines"} : Strings{"-r", "key:u64,value:u64"};
+    all.insert(all.end(), format.begin(), format.end());
+    all.insert(all.end(), options.begin(), options.end());
+    all.push_back(input());
+    return all;
+  }
+
+  // Starts the sort, and sends it a signal once `is_there`.
+  void stop(int signal, const std::function<bool()>& is_there) const {
+    Environment setting;
+    setting.before_exec = give_way;
+    setting.while_running = [&](pid_t child) {
+      wait_until([&] { return is_there() || has_ended(child); });
+      ::kill(child, signal);
+    };
+    CHECK(run(arguments("output", {"--resume"}), setting).code == 128 + signal);
+    CHECK(!std::filesystem::exists(output()));
+  }
+  // Returns the files of temporary runs.
+  Strings kept() const {
+    Strings runs;
+    for (const std::string& name : folder_.names())
+      if (name.starts_with(".output.corank-run-")) runs.push_back(folder_ / name);
+    return runs;
+  }
+  bool has_kept(std::size_t runs) const { return kept().size() > runs; }
+  bool has_output() const {
+    std::error_code error;
+    const auto size = std::filesystem::file_size(folder_ / ".output.corank", error);
+    return !error && size != 0;
+  }
+
+  // Resumes; the output must be right, and nothing else be left.
+  Result resume(const Strings& options = {}) {
+    Strings all{"--resume"};
+    all.insert(all.end(), options.begin(), options.end());
+    Result result = run(arguments("output", all));
+    INFO(result.err);
+    CHECK(result.code == 0);
+    CHECK((text_of(output()) == expected_));
+    CHECK(folder_.names() == Strings{"input", "output", "stats", "whole"});
+    return result;
+  }
+  std::uint64_t whole_read() const { return whole_read_; }
+  // Returns a number of the statistics of the last sort.
+  std::uint64_t number(const std::string& name) const {
+    const std::string stats = text_of(folder_ / "stats");
+    return std::stoull(stats.substr(stats.find("\"" + name + "\": ") + name.size() + 4));
+  }
+  void expect(std::string text) { expected_ = std::move(text); }
+
+ private:
+  static constexpr std::size_t bytes = 24 << 20;
+
+  TemporaryFolder folder_;
+  bool lines_;
+  std::uint64_t whole_read_ = 0;
+  std::string expected_;
+};
+
+}  // namespace
+
+TEST_CASE("a sort that is killed while it forms runs goes on after them", "[sort][resume]") {
+  for (const bool lines : {false, true}) {
+    StoppedSort sort(lines);
+    sort.stop(SIGKILL, [&] { return sort.has_kept(2); });
+    const Result result = sort.resume();
+    CHECK(result.err.find("starting over") == std::string::npos);
+    CHECK(sort.number("bytes_read") < sort.whole_read());
+  }
+}
+
+TEST_CASE("a sort that is stopped in its last pass goes on in it", "[sort][resume]") {
+  for (const bool lines : {false, true})
+    for (const int signal : {SIGKILL, SIGTERM}) {
+      StoppedSort sort(lines);
+      sort.stop(signal, [&] { return sort.has_output(); });
+      sort.resume();
+      CHECK(sort.number("resumed_bytes") > 0);
+      CHECK(sort.number("bytes_read") < sort.whole_read() * 3 / 4);
+    }
+}
+
+TEST_CASE("a sort finds a damaged temporary run, and sorts its part again", "[sort][resume]") {
+  for (const bool lines : {false, true}) {
+    StoppedSort sort(lines);
+    sort.stop(SIGKILL, [&] { return sort.has_kept(2); });
+    const Strings kept = sort.kept();
+    REQUIRE(kept.size() > 2);
+    Bytes run = read_file(kept[1]);
+    run[run.size() / 2 / 16 * 16 + 9] ^= std::byte{1};
+    const FileDescriptor file(::open(kept[1].c_str(), O_WRONLY | O_CLOEXEC));
+    write_all(file, run, kept[1]);
+    CHECK(holds(sort.resume().err, "does not hold what was written to it"));
+  }
+}
+
+TEST_CASE("a sort of changed files starts over, and one without --resume, too", "[sort][resume]") {
+  StoppedSort sort(true);
+  sort.stop(SIGKILL, [&] { return sort.has_kept(2); });
+  std::string text = text_of(sort.input());
+  write_file(sort.input(), bytes_of_text(text + " \n"));
+  CHECK(run(sort.arguments("whole", {"-f"})).code == 0);
+  sort.expect(text_of(sort.output().parent_path() / "whole"));
+  CHECK(holds(sort.resume().err, "the temporary files are of other inputs or other options"));
+
+  std::filesystem::remove(sort.output());
+  sort.stop(SIGKILL, [&] { return sort.has_kept(2); });
+  CHECK(run(sort.arguments("output", {})).code == 0);
+  CHECK(sort.kept().empty());
+  CHECK(sort.number("bytes_read") >= sort.whole_read());
+}
+
+TEST_CASE("a sort refuses to resume what it cannot", "[sort][resume]") {
+  const TemporaryFolder folder;
+  const std::string file = folder / "file";
+  write_file(file, bytes_of_text("b\na\n"));
+  const auto err_of = [&](const Strings& options, const std::string& in) {
+    Strings all{"sort", "--lines", "--resume", "-o", folder / "output"};
+    all.insert(all.end(), options.begin(), options.end());
+    all.push_back(in);
+    const Result result = run(all, {.in = "a\n"});
+    CHECK(result.code == 2);
+    return result.err;
+  };
+  CHECK(holds(err_of({}, "-"), "is a pipe, in which --resume can't find its way"));
+  for (const Strings& option :
+       {Strings{"--limit", "1"}, {"--from", "a"}, {"--compress-spill", "lz4"}})
+    CHECK(holds(err_of(option, file), "--resume of a sort goes on after whole temporary files"));
+  CHECK(folder.names() == Strings{"file"});
+}
