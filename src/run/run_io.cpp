@@ -136,7 +136,9 @@ const char* choose_io(std::span<Run> runs, Io io, bool may_map, std::uint64_t me
     return "mapped";
   }
   if ((io == Io::direct || (automatic && !cached)) &&
-      direct_chunk_bytes >= min_direct_chunk_bytes && std::ranges::all_of(runs, &Run::make_direct))
+      direct_chunk_bytes >= min_direct_chunk_bytes &&
+      std::ranges::none_of(runs, &Run::is_stream) &&  // decompressors read any number of bytes
+      std::ranges::all_of(runs, &Run::make_direct))
     return "direct";
   return "buffered";
 }

@@ -39,18 +39,27 @@ TEST_CASE("a sort replaces one of its files, and compresses", "[sort]") {
   CHECK(text_of(folder / "parts/part-00000") == "a\nb\nc\n");
 }
 
-TEST_CASE("a sort reads a mapped file beside a compressed one", "[sort]") {
-  const TemporaryFolder folder;
-  const Strings sort{"sort", "-q", "-r", "key:bytes2", "--io", "mapped", "-o"};
-  const auto sorted = [&](const std::string& output, const Strings& files) {
-    Strings arguments = sort;
-    arguments.push_back(folder / output);
+TEST_CASE("a sort reads mapped and direct files beside a compressed one", "[sort]") {
+  const auto sorted = [](const TemporaryFolder& folder, const Strings& options,
+                         const std::string& output, const Strings& files) {
+    Strings arguments{"sort", "-q", "-o", folder / output};
+    arguments.insert(arguments.end(), options.begin(), options.end());
     arguments.insert(arguments.end(), files.begin(), files.end());
-    CHECK(run(arguments).code == 0);
+    const Result result = run(arguments);
+    INFO(result.err);
+    CHECK(result.code == 0);
     return folder / output;
   };
-  const std::string zipped = sorted("b.gz", {write_text(folder, "b", "dabb")});
-  CHECK(text_of(sorted("out", {write_text(folder, "a", "aacc"), zipped})) == "aabbccda");
+  for (const std::string io : {"mapped", "direct"}) {
+    const TemporaryFolder folder;
+    const Strings records{"-r", "key:bytes2", "--io", io}, lines{"--lines", "--io", io};
+    const std::string b = write_text(folder, "b", "dabb"), c = write_text(folder, "c", "d\nb\n");
+    const std::string b_zipped = sorted(folder, records, "b.gz", {b});
+    const std::string c_zipped = sorted(folder, lines, "c.gz", {c});
+    const std::string a = write_text(folder, "a", "aacc");
+    CHECK(text_of(sorted(folder, records, "records", {a, b_zipped})) == "aabbccda");
+    CHECK(text_of(sorted(folder, lines, "lines", {c_zipped, c})) == "b\nb\nd\nd\n");
+  }
 }
 
 TEST_CASE("a sort keeps the header once", "[sort]") {
