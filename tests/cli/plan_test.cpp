@@ -112,7 +112,9 @@ TEST_CASE("partitions are the merge, one after another, and finish proves it") {
     const Planned test(command, runs);
     INFO(fmt::format("{}", fmt::join(command, " ")));
     const std::string whole = test.whole();
-    for (const std::size_t partitions : {2, 4, 8, 64}) {
+    const bool is_first = &command == &merges.front().first;
+    for (const std::size_t partitions :
+         is_first ? std::vector<std::size_t>{2, 4, 8, 64} : std::vector<std::size_t>{3, 11}) {
       REQUIRE(output_of(test.make_plan(partitions)).empty());
       test.merge_parts(partitions, {"-f"});
       const std::string all = test.folder / "all";

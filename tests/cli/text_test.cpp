@@ -958,7 +958,10 @@ TEST_CASE("every option takes any value as its own argument and after an equals 
       if (!std::regex_search(line, found, std::regex("^  (?:-.,)?(--[a-z0-9-]+) [A-Z=]+ ")))
         continue;
       if (!options.insert(found[1]).second) continue;
-      for (const std::string value : {"=", "x=", "==", "=x", "[x]", "--x=", "-=", "[x=]"}) {
+      const Strings values{"=", "x=", "==", "=x", "[x]", "--x=", "-=", "[x=]"};
+      for (std::size_t i = options.size() % std::min<std::size_t>(exhaustive_step, values.size());
+           i < values.size(); i += exhaustive_step) {
+        const std::string& value = values[i];
         // The unknown option makes the command fail before it does anything.
         const std::string name = found[1];
         const std::string joined_name = name + '=' + value;
