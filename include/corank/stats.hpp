@@ -8,7 +8,7 @@ namespace corank {
 
 struct Stats {
   // Records of the runs, within the requested range and limit. A resumed merge of lines counts only
-  // those that it merges itself.
+  // those that it merges itself, unless Options::checksum is set.
   std::uint64_t records = 0;
   std::uint64_t records_skipped = 0;  // not counted in `records`; see BadNumbers
   std::uint64_t records_written = 0;  // records in the output

@@ -24,6 +24,7 @@
 #include "jobs/progress_meter.hpp"
 #include "jobs/run_cuts.hpp"
 #include "jobs/run_former.hpp"
+#include "jobs/scan.hpp"
 #include "plan/budget.hpp"
 #include "plan/option_checks.hpp"
 #include "plan/plan.hpp"
@@ -131,6 +132,7 @@ class MergeJob {
   void choose_reading(std::span<const Partition> partitions);
   void resume(MergeOutput& output, std::span<Partition> partitions);
   void skip_written(std::span<Partition> partitions);
+  void count_merged_before(std::span<const std::uint64_t> cut);
   void form_runs(const Destination& output);
   std::vector<Run> resume_runs(const Destination& output);
   bool holds(const Run& run, const KeptRun& kept) const;
@@ -444,10 +446,19 @@ void MergeJob::skip_written(std::span<Partition> partitions) {
           ? resumed_.cut
           : cuts_.checked(done, runs_, std::vector<std::uint64_t>(runs_.size()));
   assert(cut.size() == runs_.size());
+  if (format_.is_sequential() && options_.checksum) count_merged_before(cut);
   for (std::size_t i = 0; i < runs_.size(); ++i)
     runs_[i] = runs_[i].subspan(cut[i], runs_[i].records() - cut[i]);
   for (Partition& partition : partitions)
     partition = {partition.begin - done, partition.end - done};
+}
+
+// Without operators, the partial output has as many records as the input that it was made of.
+void MergeJob::count_merged_before(std::span<const std::uint64_t> cut) {
+  resumed_.input_records = operators_ ? 0 : resumed_.records;
+  for (std::size_t i = 0; i < runs_.size() && operators_; ++i)
+    resumed_.input_records +=
+        scan(runs_[i].subspan(0, cut[i]), format_.input(), false, false).records;
 }
 
 std::vector<IntermediatePass> MergeJob::intermediate_passes(std::uint64_t widest) const {
@@ -695,8 +706,9 @@ void MergeJob::collect_stats(std::string writing) {
   stats_.device = passes_.device();
   stats_.bytes_read = totals.bytes_read;
   stats_.bytes_written = totals.bytes_written - resumed_.remerged_bytes;
-  const std::uint64_t merged =
-      format_.is_sequential() ? totals.records - intermediate_records_ : run_records_;
+  const std::uint64_t merged = format_.is_sequential()
+                                   ? totals.records - intermediate_records_ + resumed_.input_records
+                                   : run_records_;
   stats_.records = sorts_ ? kept_records_ + former_->records() : merged;
   stats_.records_skipped = totals.records_skipped;
   if (stats_.records_skipped != 0 && options_.notice)

@@ -26,6 +26,7 @@ struct Resumed {
   std::uint64_t remerged_bytes = 0;  // of these, merged again to be compared
   std::uint64_t records = 0;         // in the output and not merged again
   std::uint64_t checksum = 0;        // of these records
+  std::uint64_t input_records = 0;   // merged into these; of lines, counted for Options::checksum
   std::vector<std::uint64_t> cut;    // of lines: where each run is merged from
 };
 

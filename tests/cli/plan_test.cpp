@@ -264,3 +264,27 @@ TEST_CASE("several attempts at one partition do no harm") {
   output_of(test.finish());
   CHECK(std::distance(std::filesystem::directory_iterator(test.parts), {}) == 2);
 }
+
+TEST_CASE("a partition that was resumed counts all its records") {
+  const auto small_files = [] {
+    rlimit limit{};
+    limit.rlim_cur = limit.rlim_max = 1000;
+    ::setrlimit(RLIMIT_FSIZE, &limit);
+  };
+  const Strings lines{"merge", "--lines", "-t", " ", "-b", "1"};
+  for (const Strings& operators : {Strings{}, Strings{"--on-equal", "last"}}) {
+    const Planned test(lines + operators, sorted_texts("", " ", "\n"));
+    REQUIRE(test.make_plan(1).code == 0);
+    REQUIRE(test.merge_part("0", {"--resume"}, {.in = {}, .before_exec = small_files}).code == 2);
+    const Result resumed = test.merge_part("0", {"--resume", "--stats", "-"});
+    INFO(resumed.err);
+    REQUIRE(resumed.code == 0);
+    CHECK(nlohmann::json::parse(resumed.out)["resumed_bytes"] > 900);
+    const nlohmann::json record = nlohmann::json::parse(text_of(test.part(0) + ".json"));
+    CHECK(record["records_read"] == 1500);
+    const Result finished = test.finish({"--read-runs"});
+    INFO(finished.err);
+    CHECK(finished.code == 0);
+    CHECK(text_of(test.part(0)) == test.whole());
+  }
+}
