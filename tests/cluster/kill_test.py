@@ -57,14 +57,16 @@ class Plan:
 
     def merge_until(self, parts, i, fraction):
         """Kills an attempt when it has written that fraction of the part. Returns the bytes that it left to resume."""
-        partial = parts / f".part-{i:05}.resume" / f".part-{i:05}.corank"
+        def left():
+            return max((size_of(file) for file in parts.glob(f".part-{i:05}.*/.part-{i:05}.*")), default=0)
+
         enough = fraction * self.expected_part(i).stat().st_size
         process = subprocess.Popen(self.merge_command(parts, i))
-        while process.poll() is None and size_of(partial) < enough:
+        while process.poll() is None and left() < enough:
             pass
         process.kill()
         process.wait()
-        return size_of(partial)
+        return left()
 
     def finish(self, parts, output):
         self.run("finish", self.file, "--output-folder", parts, "--concatenate", output)
