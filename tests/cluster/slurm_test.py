@@ -220,7 +220,8 @@ class Recipe:
         work.mkdir()
         (work / "part.sh").write_text(script)
         (work / "bin").mkdir()
-        write_stopping_program(work / "bin/corank", program, work, (PREEMPTED, KILLED, LOST))
+        write_stopping_program(work / "bin/corank", program, work, (PREEMPTED, KILLED, LOST),
+                               "-T 1 -m 4M --backend cpu")
         cluster.environment["PATH"] = f"{work}/bin:{os.environ['PATH']}"
         self.run("gen", *RECORD, "--records", "8000000", "--runs", "16", "-o", "runs")
         self.run("merge", *RECORD, "-o", "whole", *sorted((work / "runs").iterdir()))

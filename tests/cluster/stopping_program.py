@@ -9,7 +9,7 @@ import time
 
 DEADLINE_SECONDS = 300  # much more than any step takes
 SCRIPT = """#!/bin/bash
-# Merges slowly, in small units. Marks each stopped task by a file, so that its next attempt is not stopped.
+# Marks each stopped task by a file, so that its next attempt is not stopped.
 plan= task=$1 output=
 for ((i = 1; i < $#; i++)); do
   next=$((i + 1))
@@ -21,7 +21,7 @@ for ((i = 1; i < $#; i++)); do
 done
 [[ $task != auto ]] || task=$SLURM_ARRAY_TASK_ID
 [[ $task != sort ]] || task=${{output##*/}}
-[[ $1 != merge || -z $plan ]] || set -- "$@" -T 1 -m 4M --stats "{marks}/stats-$task"
+[[ $1 != merge || -z $plan ]] || set -- "$@" {options} --stats "{marks}/stats-$task"
 if [[ " {tasks} " == *" $task "* && ! -e "{marks}/stopped-$task" ]]; then
   if [[ -z $plan ]]; then
     touch "{marks}/stopped-$task"
@@ -39,10 +39,11 @@ exec "{program}" "$@"
 """
 
 
-def write_stopping_program(path, program, marks, tasks):
-    """Writes the script. `tasks` are numbers of partitions, or names of files that a sort writes; `marks` is a folder
-    for the marks, and for a file stats-N with the statistics of each partition."""
-    path.write_text(SCRIPT.format(program=program, marks=marks, tasks=" ".join(map(str, tasks))))
+def write_stopping_program(path, program, marks, tasks, options=""):
+    """Writes the script. `tasks` are numbers of partitions, or names of files that a sort writes; `marks` is a folder for
+    the marks, and for a file stats-N with the statistics of each partition. `options` are added to merges of partitions;
+    little memory and one thread make them slow enough to be stopped."""
+    path.write_text(SCRIPT.format(program=program, marks=marks, tasks=" ".join(map(str, tasks)), options=options))
     path.chmod(0o755)
 
 

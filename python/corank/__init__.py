@@ -1,0 +1,1 @@
+"""Runs the program corank on clusters; see corank.ray."""
