@@ -14,6 +14,11 @@
 
 namespace corank {
 
+// Returns the fields that the chain reduces.
+inline std::span<const FieldReduction> reduced_fields(const OperatorChain& chain) {
+  return chain.reducer() ? chain.reducer()->fields() : std::span<const FieldReduction>();
+}
+
 // Returns whether devices support the whole chain. Left to the host are set operations, which ask
 // for the run of each record, bounds that the runs were not cut by, sums of floating-point fields,
 // which are exact, and conditions on columns that devices do not parse.
@@ -29,11 +34,10 @@ inline bool fits_device(const OperatorChain& chain) {
   return !chain.set_operation() && !chain.has_bounds() &&
          (chain.groups() || !chain.where() || !chain.dropped()) && fits(chain.where()) &&
          fits(chain.dropped()) &&
-         std::ranges::none_of(chain.reductions().columns(),
-                              [](const FieldReductions::Column& column) {
-                                return column.operation == Reduction::Operation::sum &&
-                                       column.field.kind == FieldKind::floating;
-                              });
+         std::ranges::none_of(reduced_fields(chain), [](const FieldReduction& reduction) {
+           return reduction.operation == Reduction::Operation::sum &&
+                  reduction.field.kind == FieldKind::floating;
+         });
 }
 
 // The conditions of a chain. The constants must outlive it.

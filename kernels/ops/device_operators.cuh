@@ -22,19 +22,21 @@
 namespace corank {
 
 // Returns the reductions of a chain. The constants must outlive them.
-inline Reductions device_reductions(const FieldReductions& reductions, DeviceConstants& constants) {
+inline Reductions device_reductions(const OperatorChain& chain, DeviceConstants& constants) {
   using enum Reduction::Operation;
   std::vector<ReducedColumn> columns;
+  Overflow overflow = Overflow::error;
   bool loops = false;
-  for (const FieldReductions::Column& column : reductions.columns()) {
-    const Field& field = column.field;
-    loops |= column.operation == sum || column.operation == min || column.operation == max;
-    columns.push_back({column.operation, field.offset, field.bytes,
+  for (const FieldReduction& reduction : reduced_fields(chain)) {
+    const Field& field = reduction.field;
+    overflow = reduction.overflow;
+    loops |= reduction.operation == sum || reduction.operation == min || reduction.operation == max;
+    columns.push_back({reduction.operation, field.offset, field.bytes,
                        field.kind == FieldKind::signed_integer, field.big_endian,
-                       constants.upload(column.ordered.layout())});
+                       constants.upload(reduction.ordered.layout())});
   }
   return {constants.upload(std::span<const ReducedColumn>(columns)),
-          static_cast<std::uint32_t>(columns.size()), reductions.overflow(), loops};
+          static_cast<std::uint32_t>(columns.size()), overflow, loops};
 }
 
 // Returns the table of gather_fields; null if records are emitted whole.
@@ -65,7 +67,7 @@ class DeviceOperatorRunner {
       : chain_(chain),
         layout_(layout),
         tests_(chain, constants_),
-        reductions_(device_reductions(chain.reductions(), constants_)),
+        reductions_(device_reductions(chain, constants_)),
         byte_of_(device_source_bytes(chain.projection(), constants_)),
         flags_(device_array<std::uint8_t>(unit_records)),
         kept_(device_array<std::uint32_t>(unit_records)),

@@ -114,7 +114,7 @@ OutputOrder MergeFormat::order(const PassOperators& operators, bool is_last) con
   if (!is_last || !operators) return {&input_->keys(), rising};
   const std::size_t num_keys = projection_ ? projection_->num_keys() : input_->num_keys();
   // A line with another column is another key.
-  if (operators->text_reductions() && operators->text_reductions()->adds_column())
+  if (operators->reducer() && operators->reducer()->adds_column())
     for (const TextColumn& key : input_->keys().columns())
       if (key.column == 0) return {&output().keys(), none};
   const bool is_strict =

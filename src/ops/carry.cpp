@@ -18,36 +18,26 @@ void Carry::start(const OperatorChain& chain, std::span<const std::byte> record)
 }
 
 void Carry::start_sums(const OperatorChain& chain) {
-  if (const TextReductions* const text = chain.text_reductions())
-    text->start(row_.record(), text_sums_);
-  else
-    chain.reductions().start(row_.record().data(), sums_);
+  if (const GroupReducer* const reducer = chain.reducer()) reducer->start(row_.record(), sums_);
 }
 
 void Carry::add(const OperatorChain& chain, const std::byte* rows, std::uint64_t count) {
   count_ += count;
   if (chain.on_equal() == OnEqual::last)
     row_.assign(chain.layout(), rows + (count - 1) * chain.layout().record_bytes);
-  const TextReductions* const text = chain.text_reductions();
-  if (!text) return chain.reductions().add(rows, count, row_.record().data(), sums_);
-  for (std::uint64_t i = 0; i < count; ++i)
-    text->add(bytes_of(chain.layout(), rows + i * chain.layout().record_bytes, 1), text_sums_);
+  if (const GroupReducer* const reducer = chain.reducer())
+    reducer->add(rows, count, row_.record().data(), sums_);
 }
 
 void Carry::add(const OperatorChain& chain, Carry next) {
   count_ += next.count_;
   if (chain.on_equal() == OnEqual::last) row_ = std::move(next.row_);
-  if (const TextReductions* const text = chain.text_reductions())
-    text->add(next.text_sums_, text_sums_);
-  else
-    chain.reductions().add(next.row_.record().data(), next.sums_, row_.record().data(), sums_);
+  if (const GroupReducer* const reducer = chain.reducer())
+    reducer->add(next.row_.record().data(), next.sums_, row_.record().data(), sums_);
 }
 
 const std::byte* Carry::resolve(const OperatorChain& chain, ResolvedCounts& counts) {
-  if (const TextReductions* const text = chain.text_reductions())
-    row_.assign_record(chain.layout(), text->finish(count_, text_sums_, row_.record()));
-  else
-    chain.reductions().finish(count_, sums_, chain.format(), row_.record().data());
+  if (const GroupReducer* const reducer = chain.reducer()) reducer->finish(count_, sums_, row_);
   counts.replaced += count_ - 1;
   return row_.row();
 }

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "format/rows.hpp"
-#include "ops/field_reductions.hpp"
+#include "ops/group_reducer.hpp"
 #include "ops/operator_chain.hpp"
 #include "ops/set_operation.hpp"
 
@@ -56,7 +56,6 @@ class Carry {
   std::uint64_t count_ = 0;  // records
   RowCopy row_;
   GroupSums sums_;
-  TextSums text_sums_;
 };
 
 }  // namespace corank

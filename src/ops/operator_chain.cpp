@@ -25,10 +25,9 @@ OperatorChain::OperatorChain(const RecordFormat& format, const Schema& schema, c
       layout_(format.keys().layout()),
       output_layout_(projection_ ? projection_->output().keys().layout() : layout_),
       output_bytes_(projection_ ? projection_->output().record_bytes() : format.record_bytes()) {
-  if (on_equal_ == OnEqual::reduce && !format.traits().has_fixed_size)
-    text_reductions_.emplace(format, query);
-  else if (format.traits().can_reduce)
-    reductions_ = FieldReductions(schema, query);
+  if (on_equal_ == OnEqual::reduce)
+    reducer_ = format.traits().reduces_columns ? make_column_reducer(format, query)
+                                               : make_field_reducer(format, schema, query);
   if (is_set_operation(on_equal_)) set_operation_ = {on_equal_, static_cast<std::uint32_t>(runs)};
   if (within_bounds) return;
   from_ = format.bound(query, Setting::from);

@@ -16,9 +16,8 @@
 #include "corank/query.hpp"
 #include "format/record_format.hpp"
 #include "format/rows.hpp"
-#include "ops/field_reductions.hpp"
+#include "ops/group_reducer.hpp"
 #include "ops/set_operation.hpp"
-#include "ops/text_reductions.hpp"
 #include "verify/fingerprint.hpp"
 
 namespace corank {
@@ -66,10 +65,7 @@ class OperatorChain {
   const SetOperation* set_operation() const { return set_operation_ ? &*set_operation_ : nullptr; }
   const RowFilter* dropped() const { return dropped_ ? &*dropped_ : nullptr; }
   const Projection* projection() const { return projection_.get(); }
-  const FieldReductions& reductions() const { return reductions_; }
-  const TextReductions* text_reductions() const {
-    return text_reductions_ ? &*text_reductions_ : nullptr;
-  }
+  const GroupReducer* reducer() const { return reducer_.get(); }
 
   const RecordFormat& format() const { return format_; }
   const KeyLayout& layout() const { return layout_; }
@@ -105,8 +101,7 @@ class OperatorChain {
   std::optional<RowBound> from_, to_;
   OnEqual on_equal_;
   std::optional<SetOperation> set_operation_;
-  FieldReductions reductions_;
-  std::optional<TextReductions> text_reductions_;
+  std::unique_ptr<const GroupReducer> reducer_;
   KeyLayout layout_, output_layout_;
   std::uint32_t output_bytes_;
 };

@@ -21,7 +21,7 @@ TileOperators::TileOperators(const OperatorChain& chain, std::span<std::byte> pl
   // A changed record whose size varies may be longer than its source, so it must not go where
   // records are read.
   const bool spills =
-      holds_records && (chain.projection() || chain.text_reductions()) && chain.output_bytes() == 0;
+      holds_records && (chain.projection() || chain.reducer()) && chain.output_bytes() == 0;
   memory_.limit = spills ? begin_ : place_ + place.size();
   memory_.holds_records = holds_records;
   output_.free = place_;
@@ -43,10 +43,10 @@ std::byte* TileOperators::take(std::byte* rows, std::uint64_t count) {
 void TileOperators::take_batch(std::byte* rows, std::uint64_t count) {
   const Neighbours merged = compare_first_words(chain_->layout(), rows, count);
   if (sum_) check_order(rows, count, merged);
-  const FieldReductions& reductions = chain_->reductions();
+  const GroupReducer* const reducer = chain_->reducer();
   // Rows that change, or that the leading group overwrites, are hashed before.
-  hashes_all_ = chain_->projection() || chain_->text_reductions() || reductions.has_counts() ||
-                (merged.tie && !reductions.empty()) || (chain_->set_operation() && in_head_);
+  hashes_all_ = chain_->projection() || (reducer && (merged.tie || reducer->reduces_single())) ||
+                (chain_->set_operation() && in_head_);
   if (sum_ && hashes_all_)
     output_.left_out += rows_fingerprint(sum_, chain_->layout(), rows, count);
   if (output_.failure) return leave_out(rows, count, {});
@@ -184,8 +184,8 @@ void TileOperators::close_group() {
 void TileOperators::emit_groups(std::byte* rows, std::uint64_t count,
                                 std::span<std::uint16_t> starts) {
   std::uint64_t groups = starts.size() - 1;
-  if (chain_->text_reductions()) return emit_reduced_text(rows, starts);
-  if (chain_->on_equal() == OnEqual::reduce) {
+  if (chain_->reducer()) {
+    if (chain_->output_bytes() == 0) return emit_reduced(rows, starts);
     groups = reduce(rows, starts);
   } else {
     output_.resolved.replaced +=
@@ -197,8 +197,8 @@ void TileOperators::emit_groups(std::byte* rows, std::uint64_t count,
   emit(rows, count, starts.first(groups));
 }
 
-// Emits all groups but the last, each reduced to a new record.
-void TileOperators::emit_reduced_text(const std::byte* rows, RowIndices starts) {
+// Emits all groups but the last, each reduced to a new record of any size.
+void TileOperators::emit_reduced(const std::byte* rows, RowIndices starts) {
   for (std::size_t group = 0; group + 1 < starts.size(); ++group) {
     work_.start(*chain_, row(rows, starts[group]),
                 static_cast<std::uint64_t>(starts[group + 1] - starts[group]));
@@ -210,16 +210,17 @@ void TileOperators::emit_reduced_text(const std::byte* rows, RowIndices starts) 
 std::uint64_t TileOperators::reduce(std::byte* rows, RowIndices starts) {
   const std::uint64_t groups = starts.size() - 1;
   const std::uint32_t row_bytes = chain_->layout().record_bytes;
-  const FieldReductions& reductions = chain_->reductions();
+  const GroupReducer& reducer = *chain_->reducer();
+  const bool reduces_single = reducer.reduces_single();
   const auto first_row = [&](std::uint64_t group) { return rows + starts[group] * row_bytes; };
   if (static_cast<std::uint64_t>(starts.back() - starts.front()) == groups) {
-    if (reductions.has_counts()) reductions.count_one(first_row(0), groups);
+    if (reduces_single) reducer.finish_singles(first_row(0), groups);
     return groups;
   }
   for (std::uint64_t group = 0; group < groups; ++group) {
     const auto size = static_cast<std::uint64_t>(starts[group + 1] - starts[group]);
     if (size == 1) {
-      if (reductions.has_counts()) reductions.count_one(first_row(group), 1);
+      if (reduces_single) reducer.finish_singles(first_row(group), 1);
       continue;
     }
     try {

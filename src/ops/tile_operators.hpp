@@ -54,7 +54,7 @@ class TileOperators final : public TileSink {
   bool continues_carry(const std::byte* rows);
   void close_group();
   void emit_groups(std::byte* rows, std::uint64_t count, std::span<std::uint16_t> starts);
-  void emit_reduced_text(const std::byte* rows, RowIndices starts);
+  void emit_reduced(const std::byte* rows, RowIndices starts);
   std::uint64_t reduce(std::byte* rows, RowIndices starts);
   void emit(const std::byte* rows, std::uint64_t count, std::span<std::uint16_t> which);
   void copy(const std::byte* rows, RowIndices which);

@@ -122,7 +122,7 @@ TEST_CASE("a thread reduces a group as the CPU does", "[device]") {
       parse_on_equal(text, schema, keys, query);
       const OperatorChain chain(*format, schema, query, true, 1);
       std::vector<ReducedColumn> columns;
-      for (const FieldReductions::Column& column : chain.reductions().columns())
+      for (const FieldReduction& column : chain.reducer()->fields())
         columns.push_back({column.operation, column.field.offset, column.field.bytes,
                            column.field.kind == FieldKind::signed_integer, column.field.big_endian,
                            column.ordered.layout()});

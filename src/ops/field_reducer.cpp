@@ -1,5 +1,4 @@
-#include "ops/field_reductions.hpp"
-
+// Reduces fields of fixed-size records.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -7,6 +6,7 @@
 #include <limits>
 
 #include "corank/error.hpp"
+#include "ops/group_reducer.hpp"
 #include "util/setting_format.hpp"
 
 namespace corank {
@@ -64,48 +64,73 @@ double load_float(const Field& field, const std::byte* record) {
   return field.bytes == 4 ? load<float>(at, field.big_endian) : load<double>(at, field.big_endian);
 }
 
-}  // namespace
+class FieldReducer final : public GroupReducer {
+ public:
+  FieldReducer(const RecordFormat& format, const Schema& schema, const Query& query);
 
-FieldReductions::FieldReductions(const Schema& schema, const Query& query)
-    : record_bytes_(schema.record_bytes), overflow_(query.overflow) {
+  bool reduces_single() const override { return has_counts_; }
+  std::span<const FieldReduction> fields() const override { return fields_; }
+
+  void start(std::span<const std::byte> record, GroupSums& sums) const override;
+  void add(const std::byte* rows, std::uint64_t count, std::byte* result,
+           GroupSums& sums) const override;
+  void add(const std::byte* next_result, const GroupSums& next, std::byte* result,
+           GroupSums& sums) const override;
+  void finish(std::uint64_t count, const GroupSums& sums, RowCopy& row) const override;
+  void finish_singles(std::byte* rows, std::uint64_t count) const override;
+
+ private:
+  void finish(const FieldReduction& column, std::uint64_t count, const GroupSums& sums,
+              std::byte* result) const;
+
+  const RecordFormat& format_;  // words the keys of errors
+  std::uint32_t record_bytes_;
+  std::vector<FieldReduction> fields_;
+  std::size_t integers_ = 0, floats_ = 0;  // number of sums in a group
+  bool has_counts_ = false;
+};
+
+FieldReducer::FieldReducer(const RecordFormat& format, const Schema& schema, const Query& query)
+    : format_(format), record_bytes_(schema.record_bytes) {
   for (const Reduction& reduction : query.reductions) {
     const Field& field = schema.fields[reduction.field];
     std::size_t sum = 0;
     if (reduction.operation == Operation::sum)
       sum = field.kind == FieldKind::floating ? floats_++ : integers_++;
     has_counts_ |= reduction.operation == Operation::count;
-    columns_.push_back({reduction.operation, field, sum, KeyEncoding(schema, {{reduction.field}})});
+    fields_.push_back({reduction.operation, field, sum, KeyEncoding(schema, {{reduction.field}}),
+                       query.overflow});
   }
 }
 
-void FieldReductions::count_one(std::byte* records, std::uint64_t count) const {
-  for (const Column& column : columns_)
+void FieldReducer::finish_singles(std::byte* rows, std::uint64_t count) const {
+  for (const FieldReduction& column : fields_)
     if (column.operation == Operation::count)
       with_number(column.field, [&]<class Number>(Number) {
-        std::byte* at = records + column.field.offset;
+        std::byte* at = rows + column.field.offset;
         for (std::uint64_t i = 0; i < count; ++i, at += record_bytes_)
           store(Number{1}, at, column.field.big_endian);
       });
 }
 
-void FieldReductions::start(const std::byte* record, GroupSums& sums) const {
+void FieldReducer::start(std::span<const std::byte> record, GroupSums& sums) const {
   sums.integers.assign(integers_, 0);
   sums.floats.assign(floats_, {});
-  for (const Column& column : columns_) {
+  for (const FieldReduction& column : fields_) {
     if (column.operation != Operation::sum) continue;
     const Field& field = column.field;
     if (field.kind == FieldKind::floating)
-      sums.floats[column.sum].add(load_float(field, record));
+      sums.floats[column.sum].add(load_float(field, record.data()));
     else
       sums.integers[column.sum] = with_number(field, [&]<class Number>(Number) {
-        return static_cast<__int128>(load<Number>(record + field.offset, field.big_endian));
+        return static_cast<__int128>(load<Number>(record.data() + field.offset, field.big_endian));
       });
   }
 }
 
-void FieldReductions::add(const std::byte* records, std::uint64_t count, std::byte* result,
-                          GroupSums& sums) const {
-  for (const Column& column : columns_) {
+void FieldReducer::add(const std::byte* rows, std::uint64_t count, std::byte* result,
+                       GroupSums& sums) const {
+  for (const FieldReduction& column : fields_) {
     const Field& field = column.field;
     const KeyLayout layout = column.ordered.layout();
     switch (column.operation) {
@@ -113,12 +138,12 @@ void FieldReductions::add(const std::byte* records, std::uint64_t count, std::by
       case Operation::count:
         break;
       case Operation::last:
-        copy_field(field, records + (count - 1) * record_bytes_, result);
+        copy_field(field, rows + (count - 1) * record_bytes_, result);
         break;
       case Operation::min:
       case Operation::max:
         for (std::uint64_t i = 0; i < count; ++i) {
-          const std::byte* const record = records + i * record_bytes_;
+          const std::byte* const record = rows + i * record_bytes_;
           if (column.operation == Operation::min ? record_less(layout, record, result)
                                                  : record_less(layout, result, record))
             copy_field(field, record, result);
@@ -127,18 +152,18 @@ void FieldReductions::add(const std::byte* records, std::uint64_t count, std::by
       case Operation::sum:
         if (field.kind == FieldKind::floating)
           for (std::uint64_t i = 0; i < count; ++i)
-            sums.floats[column.sum].add(load_float(field, records + i * record_bytes_));
+            sums.floats[column.sum].add(load_float(field, rows + i * record_bytes_));
         else
           sums.integers[column.sum] += with_number(field, [&]<class Number>(Number) {
-            return sum_of<Number>(records + field.offset, count, record_bytes_, field.big_endian);
+            return sum_of<Number>(rows + field.offset, count, record_bytes_, field.big_endian);
           });
     }
   }
 }
 
-void FieldReductions::add(const std::byte* next_result, const GroupSums& next, std::byte* result,
-                          GroupSums& sums) const {
-  for (const Column& column : columns_) {
+void FieldReducer::add(const std::byte* next_result, const GroupSums& next, std::byte* result,
+                       GroupSums& sums) const {
+  for (const FieldReduction& column : fields_) {
     const KeyLayout layout = column.ordered.layout();
     if (column.operation == Operation::last ||
         (column.operation == Operation::min && record_less(layout, next_result, result)) ||
@@ -149,15 +174,14 @@ void FieldReductions::add(const std::byte* next_result, const GroupSums& next, s
   for (std::size_t i = 0; i < floats_; ++i) sums.floats[i].add(next.floats[i]);
 }
 
-void FieldReductions::finish(std::uint64_t count, const GroupSums& sums, const RecordFormat& format,
-                             std::byte* result) const {
-  for (const Column& column : columns_)
+void FieldReducer::finish(std::uint64_t count, const GroupSums& sums, RowCopy& row) const {
+  for (const FieldReduction& column : fields_)
     if (column.operation == Operation::count || column.operation == Operation::sum)
-      finish(column, count, sums, format, result);
+      finish(column, count, sums, row.record().data());
 }
 
-void FieldReductions::finish(const Column& column, std::uint64_t count, const GroupSums& sums,
-                             const RecordFormat& format, std::byte* result) const {
+void FieldReducer::finish(const FieldReduction& column, std::uint64_t count, const GroupSums& sums,
+                          std::byte* result) const {
   const Field& field = column.field;
   std::byte* const at = result + field.offset;
   const bool counts = column.operation == Operation::count;
@@ -173,16 +197,23 @@ void FieldReductions::finish(const Column& column, std::uint64_t count, const Gr
   with_number(field, [&]<class Number>(Number) {
     using Limits = std::numeric_limits<Number>;
     auto fitting = static_cast<Number>(sum);
-    if (fitting != sum && overflow_ == Overflow::error)
+    if (fitting != sum && column.overflow == Overflow::error)
       throw Error(fmt::format(
           "{}: the {} of field {} over the {} records with this key is {}, which the field "
           "cannot hold; give it a wider type, or choose {} or wrap",
-          format.key_text(result), counts ? "count" : "sum", field.name, count, sum,
+          format_.key_text(result), counts ? "count" : "sum", field.name, count, sum,
           setting_is(Setting::overflow, "saturate")));
-    if (fitting != sum && overflow_ == Overflow::saturate)
+    if (fitting != sum && column.overflow == Overflow::saturate)
       fitting = sum < 0 ? Limits::min() : Limits::max();
     store(fitting, at, field.big_endian);
   });
+}
+
+}  // namespace
+
+std::unique_ptr<const GroupReducer> make_field_reducer(const RecordFormat& format,
+                                                       const Schema& schema, const Query& query) {
+  return std::make_unique<FieldReducer>(format, schema, query);
 }
 
 }  // namespace corank

@@ -1,5 +1,4 @@
-#include "ops/text_reductions.hpp"
-
+// Reduces columns of lines or CSV records to a group's first record.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -8,6 +7,7 @@
 
 #include "corank/error.hpp"
 #include "format/text_columns.hpp"
+#include "ops/group_reducer.hpp"
 #include "util/setting_format.hpp"
 
 namespace corank {
@@ -100,10 +100,40 @@ TextEncoding encoding_of(const RecordFormat& format, const Query& query) {
   return format.columns(columns, Setting::on_equal).value();
 }
 
-}  // namespace
+class ColumnReducer final : public GroupReducer {
+ public:
+  // Throws Error if the query's reductions do not fit the format, which must have columns.
+  ColumnReducer(const RecordFormat& format, const Query& query);
 
-TextReductions::TextReductions(const RecordFormat& format, const Query& query)
-    : encoding_(encoding_of(format, query)) {
+  bool reduces_single() const override { return true; }
+  bool adds_column() const override { return adds_column_; }
+
+  void start(std::span<const std::byte> record, GroupSums& sums) const override;
+  void add(const std::byte* rows, std::uint64_t count, std::byte* result,
+           GroupSums& sums) const override;
+  void add(const std::byte* next_result, const GroupSums& next, std::byte* result,
+           GroupSums& sums) const override;
+  void finish(std::uint64_t count, const GroupSums& sums, RowCopy& row) const override;
+
+ private:
+  struct Column {
+    Reduction::Operation operation;
+    TextColumn column;
+  };
+
+  void check_columns(std::span<const TextColumn> keys) const;
+  void add(std::span<const std::byte> record, GroupSums& sums) const;
+  void add(const Column& column, const detail::TextField& field, ColumnSum& sum) const;
+  std::string text_of(const Column& column, std::uint64_t count, const ColumnSum& sum) const;
+
+  KeyLayout rows_;
+  TextEncoding encoding_;
+  std::vector<Column> columns_;
+  bool adds_column_ = false;
+};
+
+ColumnReducer::ColumnReducer(const RecordFormat& format, const Query& query)
+    : rows_(format.keys().layout()), encoding_(encoding_of(format, query)) {
   const auto* column = encoding_.columns().data();
   for (const Reduction& reduction : query.reductions)
     if (reduction.column)
@@ -113,7 +143,7 @@ TextReductions::TextReductions(const RecordFormat& format, const Query& query)
   check_columns(format.keys().columns());
 }
 
-void TextReductions::check_columns(std::span<const TextColumn> keys) const {
+void ColumnReducer::check_columns(std::span<const TextColumn> keys) const {
   const auto fail = [](std::uint32_t column, std::string_view why) {
     throw Error(
         ErrorCode::options,
@@ -131,20 +161,26 @@ void TextReductions::check_columns(std::span<const TextColumn> keys) const {
   }
 }
 
-void TextReductions::start(std::span<const std::byte> record, TextSums& sums) const {
-  sums.assign(columns_.size(), {});
+void ColumnReducer::start(std::span<const std::byte> record, GroupSums& sums) const {
+  sums.columns.assign(columns_.size(), {});
   add(record, sums);
 }
 
-void TextReductions::add(std::span<const std::byte> record, TextSums& sums) const {
+void ColumnReducer::add(const std::byte* rows, std::uint64_t count, std::byte*,
+                        GroupSums& sums) const {
+  for (std::uint64_t i = 0; i < count; ++i)
+    add(bytes_of(rows_, rows + i * rows_.record_bytes, 1), sums);
+}
+
+void ColumnReducer::add(std::span<const std::byte> record, GroupSums& sums) const {
   const TextLayout layout = encoding_.layout();
   detail::Columns columns(layout, record.data(), record.size());
   for (std::size_t i = 0; i < columns_.size(); ++i)
-    add(columns_[i], columns(columns_[i].column.column), sums[i]);
+    add(columns_[i], columns(columns_[i].column.column), sums.columns[i]);
 }
 
-void TextReductions::add(const Column& column, const detail::TextField& field,
-                         ColumnSum& sum) const {
+void ColumnReducer::add(const Column& column, const detail::TextField& field,
+                        ColumnSum& sum) const {
   const TextType type = column.column.type;
   switch (column.operation) {
     case Operation::first:
@@ -184,31 +220,33 @@ void TextReductions::add(const Column& column, const detail::TextField& field,
   sum.has_value = true;
 }
 
-void TextReductions::add(const TextSums& next, TextSums& sums) const {
+void ColumnReducer::add(const std::byte*, const GroupSums& next, std::byte*,
+                        GroupSums& sums) const {
   for (std::size_t i = 0; i < columns_.size(); ++i) {
-    if (!next[i].has_value) continue;
+    const ColumnSum& more = next.columns[i];
+    ColumnSum& sum = sums.columns[i];
+    if (!more.has_value) continue;
     if (columns_[i].operation == Operation::sum) {
-      add_to(sums[i].exact, next[i].exact);
-      sums[i].floating.add(next[i].floating);
-      sums[i].has_value = true;
+      add_to(sum.exact, more.exact);
+      sum.floating.add(more.floating);
+      sum.has_value = true;
     } else {
-      add(columns_[i], field_of(encoding_.layout(), next[i]), sums[i]);
+      add(columns_[i], field_of(encoding_.layout(), more), sum);
     }
   }
 }
 
-std::string TextReductions::text_of(const Column& column, std::uint64_t count,
-                                    const ColumnSum& sum) const {
+std::string ColumnReducer::text_of(const Column& column, std::uint64_t count,
+                                   const ColumnSum& sum) const {
   if (column.operation == Operation::count) return fmt::format("{}", count);
   if (column.operation != Operation::sum) return sum.field;
   return column.column.type == TextType::f64 ? fmt::format("{}", sum.floating.as_double())
                                              : scaled_text(sum.exact);
 }
 
-std::vector<std::byte> TextReductions::finish(std::uint64_t count, const TextSums& sums,
-                                              std::span<const std::byte> first) const {
+void ColumnReducer::finish(std::uint64_t count, const GroupSums& sums, RowCopy& row) const {
   const TextLayout layout = encoding_.layout();
-  const std::string_view text = corank::text_of(first);
+  const std::span<const std::byte> first = row.record();
   detail::Columns columns(layout, first.data(), first.size());
   std::string record;
   for (std::uint32_t number = 1;; ++number) {
@@ -221,16 +259,22 @@ std::vector<std::byte> TextReductions::finish(std::uint64_t count, const TextSum
     // A single record stays as it is, and so does a column without values.
     const bool is_kept =
         found == columns_.end() || found->operation == Operation::first ||
-        (found->operation != Operation::count && (count == 1 || !sums[i].has_value));
+        (found->operation != Operation::count && (count == 1 || !sums.columns[i].has_value));
     if (is_kept)
       record.append(reinterpret_cast<const char*>(field.at), field.bytes);
     else
-      record += text_of(*found, count, sums[i]);
+      record += text_of(*found, count, sums.columns[i]);
   }
-  record += end_of(layout, text);
+  record += end_of(layout, corank::text_of(first));
   if (adds_column_) record = with_last_column(layout, record, fmt::format("{}", count));
-  const auto bytes = std::as_bytes(std::span(record));
-  return {bytes.begin(), bytes.end()};
+  row.assign_record(rows_, std::as_bytes(std::span(record)));
+}
+
+}  // namespace
+
+std::unique_ptr<const GroupReducer> make_column_reducer(const RecordFormat& format,
+                                                        const Query& query) {
+  return std::make_unique<ColumnReducer>(format, query);
 }
 
 }  // namespace corank
