@@ -7,6 +7,7 @@
 #include "corank/error.hpp"
 #include "format/fixed_format.hpp"
 #include "format/variable_format.hpp"
+#include "util/option_items.hpp"
 #include "util/setting_format.hpp"
 
 namespace corank {
@@ -57,6 +58,14 @@ std::optional<RowFilter> RecordFormat::dropped(const Query& query) const {
     steps.push_back(
         compile(step, steps.empty() && query.tombstone ? Setting::tombstone : Setting::having));
   return RowFilter(std::move(steps));
+}
+
+std::vector<std::string> parse_bound(Setting option, std::string_view text,
+                                     const Options& options) {
+  if (options.text && options.text->keys.size() <= 1) return {std::string(text)};
+  std::vector<std::string> bound;
+  for (const Item& item : split_quoted(text)) bound.push_back(value_of(option, text, item));
+  return bound;
 }
 
 std::unique_ptr<const RecordFormat> make_format(const Options& options,

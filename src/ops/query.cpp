@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "corank/error.hpp"
-#include "corank/options.hpp"
 #include "format/field_value.hpp"
 #include "util/option_items.hpp"
 
@@ -37,19 +36,6 @@ void check_reduction(std::string_view text, const Item& name, const Reduction& r
                      field_type_name(field)));
   if (field.kind == FieldKind::floating && reduction.operation == count)
     fail(fmt::format("the field is {}; a count needs an integer", field_type_name(field)));
-}
-
-// Returns the text that `quoted`, a part of the option's `text`, stands for.
-std::string unescape(Setting option, std::string_view text, const Item& quoted) {
-  auto unescaped = unquoted(quoted.text);
-  if (!unescaped) reject(option, text, quoted, "what is quoted ends with its quote");
-  return *std::move(unescaped);
-}
-
-// Returns the value that `item`, a part of the option's `text`, stands for.
-std::string value_of(Setting option, std::string_view text, const Item& item) {
-  const bool quoted = !item.text.empty() && is_quote(item.text.front());
-  return quoted ? unescape(option, text, item) : std::string(item.text);
 }
 
 // Returns the column that `name`, a part of the option's `text`, names.
@@ -242,14 +228,6 @@ ColumnValue parse_tombstone(std::string_view text) {
                        Setting::having));
   return {column_of(option, text, whole.part(0, sign), "a tombstone is of one column"),
           value_of(option, text, whole.part(sign + 1))};
-}
-
-std::vector<std::string> parse_bound(Setting option, std::string_view text,
-                                     const Options& options) {
-  if (options.text && options.text->keys.size() <= 1) return {std::string(text)};
-  std::vector<std::string> bound;
-  for (const Item& item : split_quoted(text)) bound.push_back(value_of(option, text, item));
-  return bound;
 }
 
 std::vector<TextKey> parse_select(std::string_view text) {

@@ -72,6 +72,13 @@ std::optional<std::string> unquoted(std::string_view text) {
   return value;
 }
 
+std::string value_of(Setting option, std::string_view whole, const Item& item) {
+  if (item.text.empty() || !is_quote(item.text.front())) return std::string(item.text);
+  auto value = unquoted(item.text);
+  if (!value) reject(option, whole, item, "what is quoted ends with its quote");
+  return *std::move(value);
+}
+
 std::optional<std::string_view> nearest(std::string_view name,
                                         const std::vector<std::string>& names) {
   constexpr std::size_t max_compared_bytes = 100;

@@ -58,6 +58,9 @@ std::optional<std::string_view> nearest(std::string_view name,
                           item.position + 1, without_nul(item.text), why));
 }
 
+// Returns the value that `item`, a part of the option's `whole` text, stands for: without quotes.
+std::string value_of(Setting option, std::string_view whole, const Item& item);
+
 // Throws the Error for `name`, a part of the option's `whole` text, which is not one of the fields
 // `names`.
 [[noreturn]] void reject_field(Setting option, std::string_view whole, const Item& name,
