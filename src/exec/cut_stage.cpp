@@ -51,7 +51,7 @@ CutStage::CutStage(const Pass& pass, const PassFacts& facts, PassTotals& totals)
       facts_(facts),
       totals_(totals),
       chunk_pool_(chunk_pool(pass, facts)),
-      reader_(make_producers(pass.runs, pass.sequential, reading_of(pass, facts), pass.stop),
+      reader_(make_producers(pass.runs, pass.counts_bytes, reading_of(pass, facts), pass.stop),
               reading_of(pass, facts), chunk_pool_,
               // Decompression is work for all cores.
               facts.has_streams ? std::max(pass.threads, 2u) : reading_threads(pass.threads),

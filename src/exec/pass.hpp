@@ -63,8 +63,8 @@ struct PartShares {
 
 // One partition of a pass; most passes have only one.
 struct Pass {
-  // True if runs are read from start to end and count bytes: always so for variable-length records.
-  bool sequential = false;
+  // Whether runs are read from start to end and count bytes: always so for variable-length records.
+  bool counts_bytes = false;
   std::span<const Run> runs;
   const RecordFormat& format;
   const PassPlan& plan;

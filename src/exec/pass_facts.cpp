@@ -25,23 +25,23 @@ bool is_in_place(const Run& run) {
 PassFacts::PassFacts(const Pass& pass)
     : layout(pass.format.keys().layout()),
       record_bytes(layout.record_bytes),
-      chunks_in_runs(pass.sequential ? pass.plan.chunks : 0),
+      chunks_in_runs(pass.counts_bytes ? pass.plan.chunks : 0),
       has_streams(std::ranges::any_of(pass.runs, &Run::is_stream)),
       needs_output(!pass.writers.empty() && (pass.backend || pass.writers.front().is_direct())),
       is_verified(pass.fingerprint != nullptr),
-      backend_reads(is_verified && !pass.sequential && can_backend_verify(pass)) {
+      backend_reads(is_verified && !pass.counts_bytes && can_backend_verify(pass)) {
   assert(pass.plan.unit_records != 0 && pass.plan.chunk_records != 0 && pass.plan.tokens != 0);
   assert(pass.writers.empty() || pass.in_place.empty());
   for (const Run& run : pass.runs) {
     bytes_in_runs += run.bytes();
     const std::uint64_t chunk_records = pass.plan.chunk_records;
-    if (!pass.sequential && !run.in_place(0))  // one more where the first chunk is smaller
+    if (!pass.counts_bytes && !run.in_place(0))  // one more where the first chunk is smaller
       chunks_in_runs +=
           (run.records() + chunk_records - 1) / chunk_records + (run.records() > chunk_records);
   }
-  units = pass.sequential ? pass.plan.tokens
-                          : (bytes_in_runs / record_bytes + pass.plan.unit_records - 1) /
-                                pass.plan.unit_records;
+  units = pass.counts_bytes ? pass.plan.tokens
+                            : (bytes_in_runs / record_bytes + pass.plan.unit_records - 1) /
+                                  pass.plan.unit_records;
 }
 
 }  // namespace corank

@@ -386,7 +386,7 @@ void MergeJob::write(MergeOutput& output, const Destination& destination) {
   run_intermediate_passes(widest, folders_for_passes(options_, destination).front());
   passes_.totals().records_written = 0;
   // Intermediate passes added missing line ends, and decompressed.
-  if (format_.is_sequential()) partitions.back().end = records_of(runs_);
+  if (format_.counts_bytes()) partitions.back().end = records_of(runs_);
   if (passes_.num_passes() != 0 && is_set_operation(options_.query.on_equal))
     replan_after_set_passes(partitions, edges);
   output.write_header();
@@ -422,7 +422,7 @@ std::vector<Partition> MergeJob::partitions_of_output(std::size_t count) const {
 void MergeJob::choose_reading(std::span<const Partition> partitions) {
   if (sorts_) return;  // the former has chosen
   std::optional<PassPlan> direct_plan;
-  if (!format_.is_sequential())
+  if (!format_.counts_bytes())
     direct_plan = passes_.plan(last_pass(partitions), runs_.size(), true, false);
   stats_.io = choose_io(runs_, options_.io, !backends_.uses_cuda(), budget_.bytes(),
                         direct_plan ? direct_plan->chunk_bytes : 0);
@@ -442,11 +442,10 @@ void MergeJob::skip_written(std::span<Partition> partitions) {
   if (done == 0) return;
   has_all_fingerprints_ = false;
   const std::vector<std::uint64_t> cut =
-      format_.is_sequential()
-          ? resumed_.cut
-          : cuts_.checked(done, runs_, std::vector<std::uint64_t>(runs_.size()));
+      format_.counts_bytes() ? resumed_.cut
+                             : cuts_.checked(done, runs_, std::vector<std::uint64_t>(runs_.size()));
   assert(cut.size() == runs_.size());
-  if (format_.is_sequential() && options_.checksum) count_merged_before(cut);
+  if (format_.counts_bytes() && options_.checksum) count_merged_before(cut);
   for (std::size_t i = 0; i < runs_.size(); ++i)
     runs_[i] = runs_[i].subspan(cut[i], runs_[i].records() - cut[i]);
   for (Partition& partition : partitions)
@@ -509,7 +508,7 @@ void MergeJob::form_runs(const Destination& output) {
   std::size_t num_spilled = runs_.size();
   for (add_load(); !former_->at_end(); add_load()) spill_load(num_spilled++);
   // Runs of variable-length records in memory need chunks, too, if others are in files.
-  const std::size_t num_held = format_.is_sequential() ? runs_.size() : num_spilled;
+  const std::size_t num_held = format_.counts_bytes() ? runs_.size() : num_spilled;
   if (num_spilled != 0 && num_held > budget_.widest(num_partitions())) {
     spill_load(num_spilled);
     former_->free_load();
@@ -686,7 +685,7 @@ void MergeJob::replan_after_set_passes(std::span<Partition> partitions,
   assert(edges.empty() || edges.size() == partitions.size());
   const std::uint64_t records = records_of(runs_);
   operators_ = format_.operators(runs_.size());
-  if (format_.is_sequential())
+  if (format_.counts_bytes())
     for (std::size_t i = 0; i < partitions.size(); ++i)
       partitions[i] = {part_of(records, i, partitions.size()),
                        part_of(records, i + 1, partitions.size())};
@@ -706,7 +705,7 @@ void MergeJob::collect_stats(std::string writing) {
   stats_.device = passes_.device();
   stats_.bytes_read = totals.bytes_read;
   stats_.bytes_written = totals.bytes_written - resumed_.remerged_bytes;
-  const std::uint64_t merged = format_.is_sequential()
+  const std::uint64_t merged = format_.counts_bytes()
                                    ? totals.records - intermediate_records_ + resumed_.input_records
                                    : run_records_;
   stats_.records = sorts_ ? kept_records_ + former_->records() : merged;

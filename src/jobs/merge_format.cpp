@@ -15,9 +15,9 @@ bool drops_resolved(const Query& query) {
 
 // Returns whether records of equal keys may be resolved in parts, and the results again. A sum of
 // parts may overflow where the whole does not, if numbers have signs.
-bool may_repeat(const Query& query, const Schema& schema) {
+bool may_repeat(const Query& query, const Schema& schema, const FormatTraits& traits) {
   if (query.on_equal == OnEqual::error) return false;
-  if (schema.fields.empty()) return query.reductions.empty();  // columns of text
+  if (!traits.has_fixed_size) return query.reductions.empty();
   return std::ranges::all_of(query.reductions, [&](const Reduction& reduction) {
     const FieldKind kind = schema.fields[reduction.field].kind;
     if (reduction.operation == Reduction::Operation::sum)
@@ -59,7 +59,7 @@ PassOperators MergeFormat::make_operators(const Query& query, bool within_bounds
   OperatorChain chain(*input_, options_.record, query, within_bounds, num_runs);
   // A limit on records that cannot be counted before they are read is an operator; otherwise it is
   // a cut of the runs.
-  if (chain.keeps_all() && !(is_sequential() && query.limit)) return nullptr;
+  if (chain.keeps_all() && !(counts_bytes() && query.limit)) return nullptr;
   return std::make_unique<const OperatorChain>(std::move(chain));
 }
 
@@ -82,7 +82,7 @@ std::uint64_t MergeFormat::load_limit() const {
 
 PassOperators MergeFormat::load_operators() const {
   const Query& all = options_.query;
-  if (!may_repeat(all, options_.record)) return nullptr;
+  if (!may_repeat(all, options_.record, input_->traits())) return nullptr;
   Query query;
   query.on_equal = all.on_equal;
   query.reductions = all.reductions;

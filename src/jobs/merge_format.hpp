@@ -53,10 +53,11 @@ class MergeFormat {
   const std::string& output_header() const { return output_header_; }
 
   bool has_streams() const { return has_streams_; }
-  // True if runs are read from start to end, and count bytes instead of records.
-  bool is_sequential() const { return has_streams_ || !input_->traits().has_fixed_size; }
-  std::uint32_t record_bytes() const { return is_sequential() ? 1 : input_->record_bytes(); }
-  std::uint32_t output_bytes() const { return is_sequential() ? 1 : output().record_bytes(); }
+  // True if positions in runs are counted in bytes instead of records; such runs are read from
+  // start to end.
+  bool counts_bytes() const { return has_streams_ || !input_->traits().has_fixed_size; }
+  std::uint32_t record_bytes() const { return counts_bytes() ? 1 : input_->record_bytes(); }
+  std::uint32_t output_bytes() const { return counts_bytes() ? 1 : output().record_bytes(); }
   // True if keys can be found in the runs by search.
   bool can_search() const { return input_->traits().can_search && !has_streams_; }
 

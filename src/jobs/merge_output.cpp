@@ -140,7 +140,7 @@ void MergeOutput::open(std::span<const Partition> partitions, std::span<const Ru
   // A projected record has a delimiter for each column that it lacks, so the output may be longer
   // than runs that count bytes.
   const std::uint64_t max_growth =
-      format_.is_sequential() ? std::max<std::uint64_t>(options_.query.select.size(), 1) : 1;
+      format_.counts_bytes() ? std::max<std::uint64_t>(options_.query.select.size(), 1) : 1;
   const bool may_be_shorter = operators && (!operators->keeps_count() ||
                                             operators->output_bytes() == 0 || options_.query.limit);
   const bool is_file = folder_of(output_).has_value();

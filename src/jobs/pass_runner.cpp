@@ -26,7 +26,7 @@ PassPlan PassRunner::plan(const PassSpec& spec) const {
   // Runs in memory have no chunks. Runs that are copied are read one after another, so they have
   // only the chunks that are read ahead, as many as in any merge.
   std::uint64_t held = spec.runs.size();
-  if (!context_.format.is_sequential() && std::ranges::any_of(spec.runs, &Run::is_in_memory))
+  if (!context_.format.counts_bytes() && std::ranges::any_of(spec.runs, &Run::is_in_memory))
     held = std::max<std::uint64_t>(
         spec.runs.size() - std::ranges::count(spec.runs, true, &Run::is_in_memory), 2);
   else if (context_.options.copy_only)
@@ -101,7 +101,7 @@ std::uint64_t PassRunner::run(const PassSpec& spec) {
   const OutputOrder order = context_.format.order(spec.operators, spec.is_last);
   std::vector<Pass> passes;
   for (std::size_t i = 0; i < partitions.size(); ++i)
-    passes.push_back({.sequential = context_.format.is_sequential(),
+    passes.push_back({.counts_bytes = context_.format.counts_bytes(),
                       .runs = partitions[i],
                       .format = context_.format.input(),
                       .plan = plan,

@@ -186,8 +186,8 @@ void RunFormer::limit_runs(std::size_t partitions) {
   } else {
     // Merges of records that are counted in bytes copy them to chunks.
     memory_.max_runs = memory_.max_runs_with_mapped =
-        context_.format.is_sequential() ? widest_pass(keys_->record_bytes(), bytes / 2)
-                                        : std::max(bytes / page_bytes(), min_chunks_of_load);
+        context_.format.counts_bytes() ? widest_pass(keys_->record_bytes(), bytes / 2)
+                                       : std::max(bytes / page_bytes(), min_chunks_of_load);
   }
   // Blocks fill at least half of these bytes on average.
   memory_.block_bytes =
@@ -223,9 +223,9 @@ void RunFormer::begin() {
   if (on_device_) make_sorter();
   const bool keeps_all_equals = context_.options.query.on_equal == OnEqual::keep;
   const RecordFormat& format = context_.format.input();
-  const bool is_sequential =
+  const bool counts_bytes =
       !format.traits().has_fixed_size || std::ranges::any_of(inputs_, &Run::is_stream);
-  pass_.emplace(Pass{.sequential = is_sequential,
+  pass_.emplace(Pass{.counts_bytes = counts_bytes,
                      .runs = inputs_,
                      .format = format,
                      .plan = memory_.reading,
