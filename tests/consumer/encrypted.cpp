@@ -1,5 +1,6 @@
-// Merges encrypted runs into an encrypted output, by a filter that is made here. A merge in one
-// pass writes no plain byte to the disk. The cipher is a toy; a real one replaces Cipher::next().
+// Merges encrypted runs into an encrypted output, and sorts encrypted lines, by a filter that is
+// made here. A merge in one pass, and a sort in memory, write no plain byte to the disk. The cipher
+// is a toy; a real one replaces Cipher::next().
 #include <boost/iostreams/compose.hpp>
 #include <boost/iostreams/concepts.hpp>
 #include <boost/iostreams/device/file.hpp>
@@ -55,23 +56,32 @@ static corank::NamedSource encrypted_run(const std::string& file) {
   return corank::source(file, io::compose(Cipher(key), io::file_source(file, std::ios::binary)));
 }
 
+static corank::NamedSink encrypted_output(const std::string& file) {
+  return corank::sink(file, io::compose(Cipher(key), io::file_sink(file, std::ios::binary)));
+}
+
+// Returns whether the file holds these lines, as the call that wrote it counted them.
+static bool holds(const std::string& file, const std::string& lines, const corank::Stats& stats) {
+  io::filtering_istream in;
+  in.push(Cipher(key));
+  in.push(io::file_source(file, std::ios::binary));
+  const std::string text(std::istreambuf_iterator<char>(in), {});
+  if (text != lines) std::fprintf(stderr, "%s holds: %s\n", file.c_str(), text.c_str());
+  return text == lines && stats.records == 6;
+}
+
 int main() {
   write_encrypted("cities.enc", "Essen\nLyon\nUlm\n");
   write_encrypted("towns.enc", "Ahrweiler\nLindau\nVichy\n");
+  write_encrypted("unsorted.enc", "Ulm\nVichy\nEssen\nLyon\nAhrweiler\nLindau\n");
+  const std::string sorted = "Ahrweiler\nEssen\nLindau\nLyon\nUlm\nVichy\n";
 
   corank::Options options;
   options.text = corank::TextFormat{};
   const std::vector<corank::NamedSource> runs{encrypted_run("cities.enc"),
                                               encrypted_run("towns.enc")};
-  const corank::NamedSink output = corank::sink(
-      "places.enc", io::compose(Cipher(key), io::file_sink("places.enc", std::ios::binary)));
-  const corank::Stats stats = corank::merge(runs, output, options);
-
-  io::filtering_istream places;
-  places.push(Cipher(key));
-  places.push(io::file_source("places.enc", std::ios::binary));
-  const std::string merged(std::istreambuf_iterator<char>(places), {});
-  const bool is_right = merged == "Ahrweiler\nEssen\nLindau\nLyon\nUlm\nVichy\n";
-  if (!is_right || stats.records != 6) std::fprintf(stderr, "merged wrongly: %s\n", merged.c_str());
-  return is_right && stats.records == 6 ? 0 : 1;
+  const corank::Stats merged = corank::merge(runs, encrypted_output("places.enc"), options);
+  const std::vector<corank::NamedSource> unsorted{encrypted_run("unsorted.enc")};
+  const corank::Stats resorted = corank::sort(unsorted, encrypted_output("sorted.enc"), options);
+  return holds("places.enc", sorted, merged) && holds("sorted.enc", sorted, resorted) ? 0 : 1;
 }
