@@ -7,13 +7,13 @@
 
 #include <algorithm>
 #include <chrono>
-#include <csignal>
 #include <span>
 #include <string>
 #include <string_view>
 #include <thread>
 #include <vector>
 
+#include "support/ignored_signal.hpp"
 #include "support/program.hpp"
 
 using namespace corank;
@@ -97,7 +97,7 @@ void check_merge(std::vector<Feed> feeds, const Strings& options, const std::str
     REQUIRE(::mkfifo(to.path.c_str(), 0600) == 0);
     arguments.push_back(to.path);
   }
-  ::signal(SIGPIPE, SIG_IGN);
+  const IgnoredSignal ignored(SIGPIPE);
   const std::jthread feeder([&] { feed(feeds); });
   const Result result = run(arguments);
   INFO(result.err);

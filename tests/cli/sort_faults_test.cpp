@@ -10,6 +10,7 @@
 #include <cstring>
 #include <string>
 
+#include "support/ignored_signal.hpp"
 #include "support/program.hpp"
 
 using namespace corank;
@@ -39,10 +40,7 @@ class FedSort {
   Result run(std::size_t loads, std::size_t before, const std::function<void(pid_t)>& change,
              Environment setting = {}) {
     setting.while_running = [&](pid_t child) {
-      struct sigaction ignore {
-      }, old{};
-      ignore.sa_handler = SIG_IGN;  // the program may end before it has read everything
-      ::sigaction(SIGPIPE, &ignore, &old);
+      const IgnoredSignal ignored(SIGPIPE);  // the program may end before it has read everything
       const int pipe = ::open(input().c_str(), O_WRONLY | O_CLOEXEC);
       for (std::size_t load = 0; load < loads; ++load) {
         if (load == before) change(child);
@@ -50,7 +48,6 @@ class FedSort {
       }
       ::close(pipe);
       if (before == loads) change(child);
-      ::sigaction(SIGPIPE, &old, nullptr);
     };
     return test::run({"sort", "-q", "-f", "-r", "key:u64,value:u64", "-m", "4M", "-T", "2",
                       "--temp", temp(), "-o", output(), input()},

@@ -1,10 +1,11 @@
 // Makes writes fail once a file reaches a size limit.
 #pragma once
 
-#include <signal.h>
 #include <sys/resource.h>
 
 #include <cstdint>
+
+#include "support/ignored_signal.hpp"
 
 namespace corank::test {
 
@@ -14,17 +15,13 @@ class SmallFiles {
   explicit SmallFiles(std::uint64_t bytes) {
     ::getrlimit(RLIMIT_FSIZE, &old_);
     const struct rlimit limit { bytes, old_.rlim_max };
-    handler_ = ::signal(SIGXFSZ, SIG_IGN);
     ::setrlimit(RLIMIT_FSIZE, &limit);
   }
-  ~SmallFiles() {
-    ::setrlimit(RLIMIT_FSIZE, &old_);
-    ::signal(SIGXFSZ, handler_);
-  }
+  ~SmallFiles() { ::setrlimit(RLIMIT_FSIZE, &old_); }
 
  private:
+  IgnoredSignal ignored_{SIGXFSZ};  // the writes fail instead
   struct rlimit old_ {};
-  void (*handler_)(int);
 };
 
 }  // namespace corank::test
