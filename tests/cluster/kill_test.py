@@ -58,7 +58,10 @@ class Plan:
     def merge_until(self, parts, i, fraction):
         """Kills an attempt when it has written that fraction of the part. Returns the bytes that it left to resume."""
         def left():
-            return max((size_of(file) for file in parts.glob(f".part-{i:05}.*/.part-{i:05}.*")), default=0)
+            try:
+                return max((size_of(file) for file in parts.glob(f".part-{i:05}.*/.part-{i:05}.*")), default=0)
+            except FileNotFoundError:  # the attempt removed the folder between two steps of the search
+                return 0
 
         enough = fraction * self.expected_part(i).stat().st_size
         process = subprocess.Popen(self.merge_command(parts, i))
