@@ -37,15 +37,14 @@ constexpr bool is_set_operation(OnEqual on_equal) {
          on_equal == OnEqual::subtract;
 }
 
-// Combines one field over the records of a group.
+// Combines one column over the records of a group.
 struct Reduction {
   // Float sums are exact and rounded once, so the order does not matter. `min` and `max` order NaN
   // after all numbers, and take the first of equal values.
   enum class Operation : std::uint8_t { sum, min, max, count, first, last };
   Operation operation;
-  std::uint32_t field = 0;  // of fixed-size records: index into Schema::fields
-  // For lines and CSV: the column, with its type for sum, min and max. Without one, the count is a
-  // new last column.
+  // Columns of lines and CSV have a type for sum, min and max; a sum without one is of decimals.
+  // Without a column, the count is a new last column of lines or CSV.
   std::optional<TextKey> column = {};
 };
 
@@ -114,13 +113,11 @@ struct Query {
 // Parsers of the command line's notation. Each throws Error, which marks the position in `text`.
 // merge() checks that columns exist and values fit.
 
-// Parses keep, first, last, error or `reduce:operation(field),…` into `on_equal` and `reductions`
-// of `query`. The operations are sum, min, max, count, first and last. Key fields cannot be
-// reduced; bytes fields only by first and last. `schema` is that of the records, and `keys` are
-// Options::keys. Without fields, columns are reduced, written as in parse_where(); a sum without a
-// type is one of decimal numbers, and `count()` is a new column.
-void parse_on_equal(std::string_view text, const Schema& schema, const std::vector<KeyField>& keys,
-                    Query& query);
+// Parses keep, first, last, error or `reduce:operation(column),…` into `on_equal` and `reductions`
+// of `query`. The operations are sum, min, max, count, first and last. Columns are written as in
+// parse_where(); `count()` is a new column. Keys cannot be reduced; fields of bytes only by first
+// and last.
+void parse_on_equal(std::string_view text, Query& query);
 
 // Parses a condition such as `a > 5 and (name == 'x' or not 2:u64 < 2)`: comparisons of columns
 // with values by < <= == != >= >, combined by and, or, not and parentheses. Columns are written as

@@ -5,6 +5,8 @@
 #include <span>
 #include <utility>
 
+#include "format/field_value.hpp"
+
 namespace corank {
 namespace {
 
@@ -19,7 +21,8 @@ bool may_repeat(const Query& query, const Schema& schema, const FormatTraits& tr
   if (query.on_equal == OnEqual::error) return false;
   if (!traits.has_fixed_size) return query.reductions.empty();
   return std::ranges::all_of(query.reductions, [&](const Reduction& reduction) {
-    const FieldKind kind = schema.fields[reduction.field].kind;
+    const std::uint32_t field = find_field(schema, *reduction.column, Setting::on_equal);
+    const FieldKind kind = schema.fields[field].kind;
     if (reduction.operation == Reduction::Operation::sum)
       return kind == FieldKind::unsigned_integer ||
              (kind == FieldKind::signed_integer && query.overflow == Overflow::wrap);

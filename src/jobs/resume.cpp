@@ -41,7 +41,7 @@ std::string query_text(const Query& query) {
   }
   text += ":";
   for (const Reduction& reduction : query.reductions) {
-    text += fmt::format(" {} {}", static_cast<int>(reduction.operation), reduction.field);
+    text += fmt::format(" {}", static_cast<int>(reduction.operation));
     if (reduction.column) append(text, *reduction.column);
   }
   text += ":";

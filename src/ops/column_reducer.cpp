@@ -96,7 +96,11 @@ std::string scaled_text(const ScaledNumber& number) {
 TextEncoding encoding_of(const RecordFormat& format, const Query& query) {
   std::vector<TextKey> columns;
   for (const Reduction& reduction : query.reductions)
-    if (reduction.column) columns.push_back(*reduction.column);
+    if (reduction.column) {
+      TextKey& column = columns.emplace_back(*reduction.column);
+      if (reduction.operation == Operation::sum && column.type == TextType::bytes)
+        column.type = TextType::decimal;
+    }
   return format.columns(columns, Setting::on_equal).value();
 }
 

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "corank/error.hpp"
+#include "format/field_value.hpp"
 #include "ops/group_reducer.hpp"
 #include "util/setting_format.hpp"
 
@@ -64,6 +65,23 @@ double load_float(const Field& field, const std::byte* record) {
   return field.bytes == 4 ? load<float>(at, field.big_endian) : load<double>(at, field.big_endian);
 }
 
+void check_field(const Field& field, Operation operation, const KeyEncoding& keys) {
+  const auto fail = [&](std::string_view why) {
+    throw Error(ErrorCode::options,
+                fmt::format("{}: field {} {}", Setting::on_equal, without_nul(field.name), why));
+  };
+  const auto holds = [&](const KeyPiece& piece) {
+    return piece.offset < field.offset + field.bytes && field.offset < piece.offset + piece.bytes;
+  };
+  if (std::ranges::any_of(keys.pieces(), holds))
+    fail("is a key or a part of it, which orders the records and stays as it is");
+  const bool any_field = operation == Operation::first || operation == Operation::last;
+  if (field.kind == FieldKind::bytes && !any_field)
+    fail(fmt::format("is {}, no number; first and last do for it", field_type_name(field)));
+  if (field.kind == FieldKind::floating && operation == Operation::count)
+    fail(fmt::format("is {}; a count needs an integer", field_type_name(field)));
+}
+
 class FieldReducer final : public GroupReducer {
  public:
   FieldReducer(const RecordFormat& format, const Schema& schema, const Query& query);
@@ -92,14 +110,20 @@ class FieldReducer final : public GroupReducer {
 
 FieldReducer::FieldReducer(const RecordFormat& format, const Schema& schema, const Query& query)
     : format_(format), record_bytes_(schema.record_bytes) {
-  for (const Reduction& reduction : query.reductions) {
-    const Field& field = schema.fields[reduction.field];
+  std::vector<TextKey> columns;
+  for (const Reduction& reduction : query.reductions)
+    columns.push_back(reduction.column.value_or(TextKey{}));
+  const std::vector<std::uint32_t> indices = find_fields(schema, columns, Setting::on_equal);
+  for (std::size_t i = 0; i < indices.size(); ++i) {
+    const Reduction& reduction = query.reductions[i];
+    const Field& field = schema.fields[indices[i]];
+    check_field(field, reduction.operation, format.keys());
     std::size_t sum = 0;
     if (reduction.operation == Operation::sum)
       sum = field.kind == FieldKind::floating ? floats_++ : integers_++;
     has_counts_ |= reduction.operation == Operation::count;
-    fields_.push_back({reduction.operation, field, sum, KeyEncoding(schema, {{reduction.field}}),
-                       query.overflow});
+    fields_.push_back(
+        {reduction.operation, field, sum, KeyEncoding(schema, {{indices[i]}}), query.overflow});
   }
 }
 

@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "corank/error.hpp"
-#include "format/field_value.hpp"
 #include "util/option_items.hpp"
 
 namespace corank {
@@ -18,25 +17,6 @@ constexpr std::pair<std::string_view, Reduction::Operation> reductions[] = {
     {"max", Reduction::Operation::max},     {"count", Reduction::Operation::count},
     {"first", Reduction::Operation::first}, {"last", Reduction::Operation::last},
 };
-
-void check_reduction(std::string_view text, const Item& name, const Reduction& reduction,
-                     const Schema& schema, const std::vector<KeyField>& keys,
-                     const std::vector<Reduction>& before) {
-  using enum Reduction::Operation;
-  const Field& field = schema.fields[reduction.field];
-  const auto fail = [&](std::string_view why) { reject(Setting::on_equal, text, name, why); };
-  const auto is_key = [&](const KeyField& key) { return key.field == reduction.field; };
-  if (keys.empty() ? reduction.field == 0 : std::ranges::any_of(keys, is_key))
-    fail("the field is a key, which orders the records and stays as it is");
-  if (std::ranges::any_of(before, [&](const Reduction& r) { return r.field == reduction.field; }))
-    fail("the field is named twice");
-  const bool any_field = reduction.operation == first || reduction.operation == last;
-  if (field.kind == FieldKind::bytes && !any_field)
-    fail(fmt::format("the field is {}, no number; first and last do for it",
-                     field_type_name(field)));
-  if (field.kind == FieldKind::floating && reduction.operation == count)
-    fail(fmt::format("the field is {}; a count needs an integer", field_type_name(field)));
-}
 
 // Returns the column that `name`, a part of the option's `text`, names.
 TextKey column_of(Setting option, std::string_view text, const Item& name, std::string_view why) {
@@ -159,24 +139,21 @@ class ConditionParser {
   Condition condition_;
 };
 
-Reduction column_reduction(Reduction::Operation operation, std::string_view text,
-                           const Item& name) {
+Reduction parse_reduction(Reduction::Operation operation, std::string_view text, const Item& name) {
   if (name.text.empty() && operation == Reduction::Operation::count) return {operation};
   TextKey column =
       column_of(Setting::on_equal, text, name, "a reduction is of one column, such as sum(3:i64)");
-  if (operation == Reduction::Operation::sum && column.type == TextType::bytes)
-    column.type = TextType::decimal;
-  const bool has_sum = column.type == TextType::u64 || column.type == TextType::i64 ||
-                       column.type == TextType::f64 || column.type == TextType::decimal;
+  const bool has_sum = column.type == TextType::bytes || column.type == TextType::u64 ||
+                       column.type == TextType::i64 || column.type == TextType::f64 ||
+                       column.type == TextType::decimal;
   if (operation == Reduction::Operation::sum && !has_sum)
     reject(Setting::on_equal, text, name, "sums are of type u64, i64, f64 or decimal");
-  return {operation, 0, std::move(column)};
+  return {operation, std::move(column)};
 }
 
 }  // namespace
 
-void parse_on_equal(std::string_view text, const Schema& schema, const std::vector<KeyField>& keys,
-                    Query& query) {
+void parse_on_equal(std::string_view text, Query& query) {
   constexpr std::string_view reduce = "reduce:";
   constexpr std::array<std::pair<std::string_view, OnEqual>, 4> names{{{"keep", OnEqual::keep},
                                                                        {"first", OnEqual::first},
@@ -200,14 +177,7 @@ void parse_on_equal(std::string_view text, const Schema& schema, const std::vect
       reject(Setting::on_equal, text, item,
              "a reduction is operation(field); the operations: sum min max count first last");
     const Item name = item.part(open + 1, item.text.size() - open - 2);
-    if (schema.fields.empty()) {
-      query.reductions.push_back(column_reduction(operation->second, text, name));
-      continue;
-    }
-    const Reduction reduction{operation->second,
-                              find_field(Setting::on_equal, text, name, schema.fields)};
-    check_reduction(text, name, reduction, schema, keys, query.reductions);
-    query.reductions.push_back(reduction);
+    query.reductions.push_back(parse_reduction(operation->second, text, name));
   }
 }
 

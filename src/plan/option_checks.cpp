@@ -36,13 +36,13 @@ void check_query(const Options& options, const FormatTraits& traits) {
   const auto adds_column = [](const Reduction& reduction) {
     return !reduction.column && reduction.operation == Reduction::Operation::count;
   };
-  const auto lacks_column = [](const Reduction& reduction) {
-    return !reduction.column && reduction.operation != Reduction::Operation::count;
+  const auto lacks_column = [&](const Reduction& reduction) {
+    return !reduction.column && !(traits.reduces_columns && adds_column(reduction));
   };
-  if (traits.reduces_columns && std::ranges::any_of(query.reductions, lacks_column))
-    throw Error(ErrorCode::options,
-                fmt::format("{} names no column", setting_is(Setting::on_equal, "reduce")));
-  if (traits.reduces_columns && std::ranges::any_of(query.reductions, adds_column) &&
+  if (std::ranges::any_of(query.reductions, lacks_column))
+    throw Error(ErrorCode::options, fmt::format("{} names no field or column",
+                                                setting_is(Setting::on_equal, "reduce")));
+  if (std::ranges::any_of(query.reductions, adds_column) &&
       (!query.select.empty() || !traits.can_add_column))
     throw Error(ErrorCode::options,
                 fmt::format("{} adds a column: say by {} what separates it, and drop {}",

@@ -216,7 +216,8 @@ TEST_CASE("bad input: a schema or keys that mean nothing") {
 TEST_CASE("bad input: shapes that mean nothing or contradict the records") {
   Folder test;
   test.check_refusal(test.merge({"--on-equal", "newest"}), 2, {"--on-equal", "first last error"});
-  test.check_refusal(test.merge({"--on-equal", "reduce:sum(key)"}), 2, {"character 12", "key"});
+  test.check_refusal(test.merge({"--on-equal", "reduce:sum(key)"}), 2,
+                     {"--on-equal", "field key is a key"});
   test.check_refusal(test.merge({"--where", "key >"}), 2, {"--where", "character 6"});
   test.check_refusal(test.merge({"--tombstone", "key=1"}), 2, {"--tombstone", "--on-equal"});
   test.check_refusal(test.merge({"--select", "kye"}), 2, {"--select", "kye"});
@@ -232,7 +233,7 @@ TEST_CASE("bad input: a sum of a field of text") {
   const Folder test;
   test.check_refusal({"merge", "-r", "key:u32,name:bytes4", "-f", "-o", test.old(), test.runs[0],
                       "--on-equal", "reduce:sum(name)"},
-                     2, {"--on-equal", "character 12", "bytes4", "first and last"});
+                     2, {"--on-equal", "field name is bytes4", "first and last"});
 }
 
 TEST_CASE("bad input: a sum that its field cannot hold") {

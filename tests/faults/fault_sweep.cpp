@@ -482,7 +482,7 @@ class Scene {
     merged_ = stably_sorted(options_.record, keys, all);
     if (shape_.content != Content::reduced) return;
     options_.query.where = parse_where("a > 6000");
-    parse_on_equal("reduce:max(p)", options_.record, keys, options_.query);
+    parse_on_equal("reduce:max(p)", options_.query);
     // Among records with equal keys, the one with the maximum `p` is the last.
     const auto both = parse_keys("a,p", options_.record);
     const Bytes sorted = stably_sorted(options_.record, both, merged_);

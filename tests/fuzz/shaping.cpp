@@ -14,6 +14,7 @@
 #include "format/text_columns.hpp"
 #include "format/variable_format.hpp"
 #include "fuzz/target.hpp"
+#include "ops/operator_chain.hpp"
 
 using namespace corank;
 
@@ -70,13 +71,16 @@ void check_condition(std::string_view text) {
 
 void check_reductions(std::string_view text) {
   Query query;
-  parse_on_equal(text, schema, keys, query);
+  parse_on_equal(text, query);
   require(query.reductions.empty() == (query.on_equal != OnEqual::reduce));
-  std::vector<bool> named(schema.fields.size());
-  for (const Reduction& reduction : query.reductions) {
-    require(reduction.field < schema.fields.size() && !named[reduction.field]);
-    require(std::ranges::find(keys, reduction.field, &KeyField::field) == keys.end());
-    named[reduction.field] = true;
+  static const auto format = make_fixed_format(schema, keys);
+  const OperatorChain chain(*format, schema, query, true, 1);
+  std::vector<std::string> names;
+  for (const FieldReduction& reduction :
+       chain.reducer() ? chain.reducer()->fields() : std::span<const FieldReduction>()) {
+    const std::string& name = reduction.field.name;
+    require(name != "a" && name != "d" && std::ranges::count(names, name) == 0);
+    names.push_back(name);
   }
 }
 

@@ -231,7 +231,7 @@ struct Operation {
 void set_on_equal(const Format& format, Options& options, OnEqual on_equal) {
   options.query.on_equal = on_equal;
   if (on_equal != OnEqual::reduce || format.is_text()) return;
-  parse_on_equal(format.reduce, options.record, options.keys, options.query);
+  parse_on_equal(format.reduce, options.query);
   options.query.overflow = Overflow::saturate;
 }
 

@@ -150,7 +150,7 @@ class Scene {
  private:
   void give_shape() {
     options.query.on_equal = kind_.operation;
-    if (*kind_.on_equal) parse_on_equal(kind_.on_equal, options.record, {{0}}, options.query);
+    if (*kind_.on_equal) parse_on_equal(kind_.on_equal, options.query);
     if (!kind_.schema) {
       options.text.emplace();
       if (*kind_.select) options.text->delimiter = '5';

@@ -53,7 +53,7 @@ struct Files {
 
 void give_shape(Options& options, const char* on_equal, const char* where, const char* select) {
   options.query = {};
-  parse_on_equal(on_equal, options.record, options.keys, options.query);
+  parse_on_equal(on_equal, options.query);
   if (*where) options.query.where = parse_where(where);
   if (*select) options.query.select = parse_select(select);
 }

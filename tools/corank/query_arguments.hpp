@@ -49,7 +49,7 @@ struct ShapingArguments {
     if (to) parsed.to = parse_bound(Setting::to, *to, options);
     if (where) parsed.where = parse_where(*where);
     if (having) parsed.having = parse_where(*having, Setting::having);
-    if (on_equal) parse_on_equal(*on_equal, options.record, options.keys, parsed);
+    if (on_equal) parse_on_equal(*on_equal, parsed);
     if (tombstone) parsed.tombstone = parse_tombstone(*tombstone);
     if (select) parsed.select = parse_select(*select);
     return parsed;

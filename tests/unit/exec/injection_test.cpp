@@ -176,8 +176,7 @@ class Scene {
   void make_records(Random& random) {
     options_.record = Schema::parse(kind_.schema);
     options_.keys = parse_keys(kind_.by, options_.record);
-    if (*kind_.on_equal)
-      parse_on_equal(kind_.on_equal, options_.record, options_.keys, options_.query);
+    if (*kind_.on_equal) parse_on_equal(kind_.on_equal, options_.query);
     if (*kind_.where) options_.query.where = parse_where(kind_.where);
     options_.query.overflow = Overflow::wrap;
     options_.memory_bytes = 400'000;

@@ -176,7 +176,7 @@ TEST_CASE("what a format cannot do is refused", "[format]") {
           !traits.has_columns);
     CHECK(is_refused([](Options& by) {
             by.query.on_equal = OnEqual::reduce;
-            by.query.reductions = {{Reduction::Operation::first, 1, parse_text_keys("2").front()}};
+            by.query.reductions = {{Reduction::Operation::first, parse_text_keys("2").front()}};
           }) == !traits.can_reduce);
     CHECK(is_refused([](Options& by) { by.drop_header = true; }));
     const bool is_json = named.options.text && named.options.text->kind == TextKind::json_lines;

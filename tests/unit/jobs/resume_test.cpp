@@ -281,7 +281,7 @@ constexpr OnEqual operations[] = {OnEqual::unite, OnEqual::intersect, OnEqual::s
 void take_policy(ShapedMerging& test, unsigned policy) {
   Query& query = test.options.query;
   if (policy < std::size(policies))
-    parse_on_equal(policies[policy], test.options.record, test.options.keys, query);
+    parse_on_equal(policies[policy], query);
   else
     query.on_equal = operations[policy - std::size(policies)];
   query.overflow = Overflow::wrap;
@@ -654,7 +654,7 @@ TEST_CASE("what shaping left is gone on with by the same options only", "[resume
     Random random(37);
     ShapedMerging test;
     test.make_records(4, 12'000, 100, random);
-    parse_on_equal("reduce:sum(p)", test.options.record, test.options.keys, test.options.query);
+    parse_on_equal("reduce:sum(p)", test.options.query);
     test.options.query.overflow = Overflow::wrap;
     test.options.query.where = parse_where("p > 7");
     test.options.query.limit = 5'000;

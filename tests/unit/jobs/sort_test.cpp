@@ -281,7 +281,7 @@ TEST_CASE("groups shrink before they are spilled", "[sort]") {
     INFO(on_equal);
     SortCase test("key:u64,value:u32,other:u32", "key");
     test.add_records(400'000, Values::few, Shape::random, 3, random);
-    parse_on_equal(on_equal, test.options.record, test.options.keys, test.options.query);
+    parse_on_equal(on_equal, test.options.query);
     test.options.query.overflow = Overflow::wrap;
     const Bytes whole = test.sorted();
     test.options.memory_bytes = std::uint64_t{2} << 20;  // less than half of the files
@@ -454,8 +454,7 @@ TEST_CASE("a sort applies a query as a merge of sorted runs does", "[sort]") {
       test.add_records(400'000, by.values, Shape::random, 3, random);
       if (spills) test.options.memory_bytes = std::uint64_t{3} << 20;
       Query& query = test.options.query;
-      const Schema& schema = test.options.record;
-      parse_on_equal(by.on_equal, schema, test.options.keys, query);
+      parse_on_equal(by.on_equal, query);
       query.overflow = Overflow::wrap;
       query.limit = by.limit;
       if (!by.where.empty()) query.where = parse_where(by.where);

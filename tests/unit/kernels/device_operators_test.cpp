@@ -119,7 +119,7 @@ TEST_CASE("a thread reduces a group as the CPU does", "[device]") {
           "reduce:count(a),count(b),sum(d),max(e),min(f),sum(n)"}) {
       Query query;
       query.overflow = overflow;
-      parse_on_equal(text, schema, keys, query);
+      parse_on_equal(text, query);
       const OperatorChain chain(*format, schema, query, true, 1);
       std::vector<ReducedColumn> columns;
       for (const FieldReduction& column : chain.reducer()->fields())
