@@ -68,6 +68,7 @@ def kill_worker_of(words):
 class RayTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # runs the clean-ups
         cls.temporary = tempfile.TemporaryDirectory()
         cls.addClassCleanup(cls.temporary.cleanup)
         cls.addClassCleanup(ray.shutdown)
