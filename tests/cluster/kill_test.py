@@ -59,7 +59,7 @@ class Plan:
         """Kills an attempt when it has written that fraction of the part. Returns the bytes that it left to resume."""
         def left():
             try:
-                return max((size_of(file) for file in parts.glob(f".part-{i:05}.*/.part-{i:05}.*")), default=0)
+                return max((size_of(file) for file in parts.glob(f".part-{i:05}.*/.part-{i:05}*.corank")), default=0)
             except FileNotFoundError:  # the attempt removed the folder between two steps of the search
                 return 0
 
