@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "corank/compression.hpp"
@@ -25,9 +26,11 @@ struct CheckResult {
 // Checks the order of a file. Of `options`, reads only the format and the keys of the records,
 // `checksum` and `decompress`. The header of a file is not a record.
 //
-// `file` may be a pipe, or "-" for standard input. Throws OutOfOrder for the first record that
-// sorts before its predecessor, and Error for everything else.
-CheckResult check(const std::filesystem::path& file, const Options& options);
+// `file` may be a pipe, or "-" for standard input. With TextFormat::first_header, one of the files
+// `before` it may have the header; these must not be pipes. Throws OutOfOrder for the first record
+// that sorts before its predecessor, and Error for everything else.
+CheckResult check(const std::filesystem::path& file, const Options& options,
+                  std::span<const std::filesystem::path> before = {});
 
 // Contents of a file.
 struct FileReport {
@@ -49,7 +52,8 @@ struct FileReport {
 
 // Describes a file; the parameters are those of check(). Records that are out of order are
 // reported, not thrown. Throws Error if the file cannot be read or holds a malformed record.
-FileReport describe(const std::filesystem::path& file, const Options& options);
+FileReport describe(const std::filesystem::path& file, const Options& options,
+                    std::span<const std::filesystem::path> before = {});
 FileReport describe(const std::filesystem::path& file, const TextFormat& format,
                     bool decompress = true);
 

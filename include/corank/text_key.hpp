@@ -70,6 +70,8 @@ class ColumnFinder {
   virtual std::string defect(std::span<const std::byte> line) const = 0;
   // Returns a column, counted from 1, of a line that may have any defect.
   virtual detail::TextField find(std::span<const std::byte> line, std::uint32_t column) const = 0;
+  // Returns the names by which a line without defect has columns.
+  virtual std::vector<std::string> names(std::span<const std::byte> line) const = 0;
   // Returns the name of a column in messages.
   virtual std::string name(std::uint32_t column) const = 0;
   // Returns a line without terminator that has `values[i]` in column i + 1. Throws Error, which

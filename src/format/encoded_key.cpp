@@ -370,12 +370,30 @@ void encode_natural(std::string_view text, bool nocase, std::string& to) {
   to.append(zeros, 0, zeros_end);
 }
 
+namespace {
+
+// Encodes the time at the start of a line: as many words as are a time.
+bool encode_first_time(std::string_view line, std::string& to) {
+  constexpr std::size_t max_time_bytes = 64;
+  if (encode_time(without_blanks(line), to)) return true;
+  for (std::size_t end = max_time_bytes; (end = line.rfind(' ', end)) != 0; --end) {
+    if (end == std::string_view::npos) break;
+    to.clear();
+    if (encode_time(without_blanks(line.substr(0, end)), to)) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
 EncodedKey::EncodedKey(const TextField& field, const TextColumn& column) : is_valid_(true) {
   const TextType type = column.type;
   std::string buffer;
   const std::string_view text = decode(field, buffer);
   if (type == TextType::natural)
     encode_natural(text, column.nocase, bytes_);
+  else if (type == TextType::time && column.column == 0)
+    is_valid_ = encode_first_time(text, bytes_);
   else if (type == TextType::time)
     is_valid_ = encode_time(without_blanks(text), bytes_);
   else if (type == TextType::decimal)

@@ -60,6 +60,19 @@ class Scanner {
     } while (take(','));
     return false;
   }
+  // Returns the names of the members of the object that comes next.
+  std::vector<std::string> names() {
+    std::vector<std::string> names;
+    if (!take('{')) return names;
+    while (is_next('"')) {
+      const Bytes key = take_value();
+      names.emplace_back(reinterpret_cast<const char*>(key.data()) + 1, key.size() - 2);
+      if (!take(':')) break;
+      take_value();
+      if (!take(',')) break;
+    }
+    return names;
+  }
   // Returns the next value, and moves to its end.
   Bytes take_value() {
     skip_blanks();
@@ -294,6 +307,7 @@ class JsonFinder final : public ColumnFinder {
       if (!scanner.enter(name)) return {line.data(), 0, false, false};
     return field_of(scanner.take_value());
   }
+  std::vector<std::string> names(Bytes line) const override { return Scanner(line).names(); }
   std::string name(std::uint32_t column) const override { return "field " + fields_[column - 1]; }
   std::string line_with(std::span<const std::string* const> values, Setting option) const override {
     std::vector<Member> sorted;

@@ -9,6 +9,7 @@
 #include "corank/key.hpp"
 #include "format/framing.hpp"
 #include "format/text_columns.hpp"
+#include "util/option_items.hpp"
 #include "util/setting_format.hpp"
 
 namespace corank {
@@ -34,15 +35,18 @@ class HeadParser {
         format_(format),
         text_(text),
         at_end_(at_end),
-        at_(byte_order_mark_bytes(layout.kind, text)) {}
+        mark_bytes_(byte_order_mark_bytes(layout.kind, text)),
+        at_(mark_bytes_) {}
 
   // Returns false if the header is longer than `text`, so that more of the file is needed.
   bool parse() { return parse_comments() && parse_lines() && parse_names(); }
 
+  // Returns the byte order mark if no other part of the header holds it.
+  std::string_view mark() const { return text_.substr(0, names_end_ == 0 ? mark_bytes_ : 0); }
   std::string_view comments() const { return text_.substr(0, comments_end_); }
   std::string_view lines() const { return text_.substr(comments_end_, lines_end_ - comments_end_); }
   std::string_view names() const { return text_.substr(lines_end_, names_end_ - lines_end_); }
-  std::uint64_t header_bytes() const { return names_end_; }
+  std::uint64_t header_bytes() const { return names_end_ + mark().size(); }
   std::uint64_t num_lines() const { return num_lines_; }
   bool lacks_lines() const { return lacks_lines_; }
   // Returns the error in the quotes of the line of names; empty if there is none.
@@ -98,6 +102,7 @@ class HeadParser {
   const TextFormat& format_;
   std::string_view text_;
   bool at_end_;
+  std::size_t mark_bytes_;
   std::size_t at_;
   std::size_t comments_end_ = 0, lines_end_ = 0, names_end_ = 0;
   std::uint64_t num_lines_ = 0;
@@ -134,6 +139,14 @@ bool is_named(const TextLayout& layout, const std::string& first,
          });
 }
 
+bool holds_any_number(const TextLayout& layout, const std::string& record) {
+  for (std::uint32_t column = 1; column <= max_columns; ++column) {
+    if (holds_number(layout, record, column, TextType::f64)) return true;
+    if (!has_column(layout, record, column)) break;
+  }
+  return false;
+}
+
 bool looks_like_header(const TextLayout& layout, const std::string& first,
                        const std::vector<std::string>& seconds, bool has_columns, bool are_sorted,
                        bool is_verified) {
@@ -168,6 +181,11 @@ std::string shown(std::string_view record) {
 TextHeader::TextHeader(const TextFormat& format)
     : format_(format), encoding_(without_keys(format)) {}
 
+std::string_view TextHeader::byte_order_mark() const {
+  constexpr std::string_view mark = "\xef\xbb\xbf";
+  return mark.substr(0, byte_order_mark_bytes(format_.kind, mark));
+}
+
 bool TextHeader::is_empty() const {
   return !format_.header && format_.header_lines == 0 && format_.comment.empty();
 }
@@ -183,23 +201,21 @@ std::optional<FileHead> TextHeader::parse(const std::filesystem::path& file,
   if (head.lacks_lines() && !text.empty())
     throw Error(fmt::format("{}: ends within its {} header lines; correct {}", file.string(),
                             format_.header_lines, Setting::header_lines));
-  return FileHead{.comments = terminated(head.comments(), format_.terminator),
+  return FileHead{.mark = std::string(head.mark()),
+                  .comments = terminated(head.comments(), format_.terminator),
                   .lines = terminated(head.lines(), format_.terminator),
                   .names = terminated(head.names(), format_.terminator),
                   .bytes = head.header_bytes(),
                   .num_lines = head.num_lines()};
 }
 
-std::optional<std::string> TextHeader::first_record(const std::filesystem::path& file,
-                                                    std::span<const std::byte> begin,
+std::optional<std::string> TextHeader::first_record(std::span<const std::byte> begin,
                                                     bool at_end) const {
   const TextLayout layout = encoding_.layout();
   const std::string_view text(reinterpret_cast<const char*>(begin.data()), begin.size());
   const std::size_t mark_bytes = byte_order_mark_bytes(layout.kind, text);
   const std::uint64_t found = first_record_bytes(layout, begin.subspan(mark_bytes));
-  if (const auto stray = find_stray_text(layout, begin.subspan(mark_bytes)))
-    throw Error(fmt::format("{}: the header: {}", file.string(),
-                            stray_text_message(layout, begin.data() + mark_bytes, *stray)));
+  if (find_stray_text(layout, begin.subspan(mark_bytes))) return "";
   if (found == 0 && !at_end) return std::nullopt;
   return std::string(text.substr(0, found != 0 ? mark_bytes + found : text.size()));
 }
@@ -254,6 +270,23 @@ std::string TextHeader::doubt_names(std::string_view header) const {
   return {};
 }
 
+std::string TextHeader::doubt_fields(const std::string& first) const {
+  if (format_.kind != TextKind::json_lines || first.empty()) return {};
+  const TextEncoding encoding(format_);
+  const TextLayout layout = encoding.layout();
+  const std::vector<std::string> names = layout.finder->names(bytes_of(first));
+  for (std::size_t i = 0; i < format_.keys.size(); ++i) {
+    const std::uint32_t column = layout.columns[i].column;
+    if (names.empty() || layout.finder->find(bytes_of(first), column).there) continue;
+    const std::string& name = format_.keys[i].name;
+    const auto similar = nearest(name, names);
+    return fmt::format("{}: the first record of each file has no field {}; its fields are {}{}",
+                       Setting::keys, name, fmt::join(names, ", "),
+                       similar ? fmt::format("; did you mean {}?", *similar) : "");
+  }
+  return {};
+}
+
 std::string TextHeader::doubt_records(std::span<const FirstRecords> runs, bool are_sorted,
                                       bool is_verified) const {
   if (format_.kind == TextKind::pairs || format_.kind == TextKind::json_lines) return {};
@@ -267,10 +300,11 @@ std::string TextHeader::doubt_records(std::span<const FirstRecords> runs, bool a
   const TextLayout layout = encoding.layout();
   const bool has_columns = format_.kind == TextKind::csv || format_.delimiter;
   if (!looks_like_header(layout, first, seconds, has_columns, are_sorted, is_verified)) return {};
-  return fmt::format(
-      "the first record of all runs is the same, \"{}\", and looks like a header; if it is one, "
-      "say {}",
-      shown(first), Setting::header);
+  const bool is_single = runs.size() == 1;
+  if (is_single && holds_any_number(layout, first)) return {};
+  return fmt::format("the first record{}, \"{}\",{} looks like a header; if it is one, say {}",
+                     is_single ? "" : " of all runs is the same", shown(first),
+                     is_single ? "" : " and", Setting::header);
 }
 
 }  // namespace corank

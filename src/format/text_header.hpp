@@ -19,6 +19,7 @@ namespace corank {
 
 // Header of one file; each line has its terminator.
 struct FileHead {
+  std::string mark;  // byte order mark of a file without other parts of a header
   std::string comments, lines, names;
   std::uint64_t bytes = 0, num_lines = 0;  // in the file
 };
@@ -32,8 +33,10 @@ class TextHeader {
  public:
   explicit TextHeader(const TextFormat& format);
 
-  // Returns whether the options tell of no header.
+  // Returns whether the options tell of no header. Files may still begin with a byte order mark.
   bool is_empty() const;
+  // Returns the byte order mark; empty if files of the format have none.
+  std::string_view byte_order_mark() const;
   // Returns whether the header has a line of column names.
   bool has_names() const { return format_.header; }
   // Returns whether only the first file has a header.
@@ -50,15 +53,19 @@ class TextHeader {
   // Returns the line of names with another last one.
   std::string with_column(std::string_view names, std::string_view name) const;
 
-  // Returns the first record of a file without a header, without a terminator if it lacks one;
-  // empty if there is none. Returns nothing if the record is longer than `begin`.
-  std::optional<std::string> first_record(const std::filesystem::path& file,
-                                          std::span<const std::byte> begin, bool at_end) const;
+  // Returns the first record at `begin`, without a terminator if it lacks one; empty if there is
+  // none, or if its quotes are wrong, which its reader reports. Returns nothing if the record is
+  // longer than `begin`.
+  std::optional<std::string> first_record(std::span<const std::byte> begin, bool at_end) const;
   // Returns the first records at `begin`, as far as they are whole.
   FirstRecords first_records(std::string begin, bool at_end) const;
   std::uint32_t num_columns(std::string_view record) const;
   // Returns the number of columns that a record needs to have every column that the options name.
   std::uint32_t wanted_columns(const Query& query) const;
+
+  // Returns a warning if the record, the first of a file, lacks a field of JSON that is a key. It
+  // may be in other records, so this is not an error. Returns an empty string if it lacks none.
+  std::string doubt_fields(const std::string& first) const;
 
   // The rest guesses whether a header was taken for a record, or a record for a header. Returns a
   // warning; empty if nothing looks wrong.
@@ -66,11 +73,11 @@ class TextHeader {
   // Warns if `names` has a number in a numeric key column that is named by its position: it may be
   // a record.
   std::string doubt_names(std::string_view names) const;
-  // Warns if the first records of at least two runs, which have no header, look like a header. They
-  // must be equal. Also, they must be out of order in runs that `are_sorted`, or a key column must
-  // hold a number only in the second records, or another column must do so in every run. With
-  // `is_verified` the merge reads everything and reports a first record that is out of order
-  // itself.
+  // Warns if the first records of the runs, which have no header, look like a header. They
+  // must be equal; that of a single run must not hold a number. Also, they must be out of order in
+  // runs that `are_sorted`, or a key column must hold a number only in the second records, or
+  // another column must do so in every run. With `is_verified` the merge reads everything and
+  // reports a first record that is out of order itself.
   std::string doubt_records(std::span<const FirstRecords> runs, bool are_sorted,
                             bool is_verified) const;
 

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <poll.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -44,7 +45,9 @@ InputStatus status_of(const FileDescriptor& file, const std::filesystem::path& p
     throw Error(path.string() + ": is a folder; name the run files in it");
   const bool is_stream =
       path == standard_input || S_ISFIFO(status.st_mode) || S_ISSOCK(status.st_mode);
-  if (!is_stream && !S_ISREG(status.st_mode))
+  // The null device is an empty file; others may have no end.
+  const bool is_null = S_ISCHR(status.st_mode) && status.st_rdev == makedev(1, 3);
+  if (!is_stream && !S_ISREG(status.st_mode) && !is_null)
     throw Error(path.string() + ": is neither a file nor a pipe; write it to a file first");
   return {{status.st_dev, status.st_ino},
           is_stream,

@@ -39,8 +39,8 @@ struct InputStatus {
 FileDescriptor open_input(const std::filesystem::path& path);
 
 // Returns the status of `path`, which is open as `file`. `decompress` asks for its codec. Throws
-// Error for a folder or a device. With `decompress`, also throws if the file is named like a
-// compressed file but does not begin like one, as after a failed copy.
+// Error for a folder or a device; the null device is an empty file. With `decompress`, also throws
+// if the file is named like a compressed file but does not begin like one, as after a failed copy.
 InputStatus verify_input(const std::filesystem::path& path, const FileDescriptor& file,
                          bool decompress,
                          std::uint64_t max_decoder_bytes = default_max_decoder_bytes);

@@ -34,11 +34,18 @@ constexpr std::string_view as_columns = "export its rows as CSV or as fixed-size
 constexpr std::string_view as_text = "convert it to text with the samtools or bcftools program";
 constexpr std::string_view unpack = "decompress it with its own program first";
 
-constexpr std::array<KnownFormat, 22> known_formats{{
+constexpr std::array<KnownFormat, 23> known_formats{{
     {.magic = "\x93NUMPY"sv, .name = "a NumPy array", .remedy = {}},
     {.magic = "PAR1"sv, .name = "a Parquet file", .remedy = as_columns, .tail = "PAR1"sv},
     {.magic = "PAR1\x15"sv, .name = "a Parquet file", .remedy = as_columns},
     {.magic = "ARROW1\0\0"sv, .name = "an Arrow IPC file", .remedy = as_columns},
+    // The size of a message below 64 KiB, then the start of its table, as Arrow's libraries write
+    // it.
+    {.magic = "\xff\xff\xff\xff"sv,
+     .name = "an Arrow IPC stream",
+     .remedy = as_columns,
+     .follows = "\0\0\x10\0\0\0\0\0\x0a\0"sv,
+     .follows_at = 6},
     {.magic = "FEA1"sv, .name = "a Feather file", .remedy = as_columns, .tail = "FEA1"sv},
     {.magic = "ORC"sv, .name = "an ORC file", .remedy = as_columns, .tail = "ORC"sv, .tail_gap = 1},
     // Its first stream, the index of the first column, begins as it is or as an uncompressed chunk.

@@ -1,5 +1,7 @@
 #include "corank/check.hpp"
 
+#include <algorithm>
+#include <iterator>
 #include <memory>
 #include <vector>
 
@@ -11,32 +13,46 @@ namespace corank {
 namespace {
 
 // An opened file: its run after the header, and the format of its records.
-struct OpenFile {
-  OpenFile(const std::filesystem::path& file, const Options& options)
-      : format(make_format(options)),
-        run(open_runs({&file, 1}, *format, options)),
-        start(read_start(run, *format, options)) {
-    format = make_format(options, start.columns_line);
+class OpenFile {
+ public:
+  OpenFile(const std::filesystem::path& file, const Options& options,
+           std::span<const std::filesystem::path> before)
+      : format_(make_format(options)) {
+    if (options.text && options.text->first_header) {
+      runs_ = open_runs(before, *format_, options);
+      for (const Run& run : runs_)
+        if (run.input().is_stream)
+          throw Error(run.shown_path().string() +
+                      ": is a pipe, of which the header is gone when the next file is read; write "
+                      "it to a file first");
+    }
+    std::ranges::move(open_runs({&file, 1}, *format_, options), std::back_inserter(runs_));
+    format_ = make_format(options, read_start(runs_, *format_, options).columns_line);
   }
 
-  std::unique_ptr<const RecordFormat> format;
-  std::vector<Run> run;
-  FileStart start;
+  const Run& run() const { return runs_.back(); }
+  const RecordFormat& format() const { return *format_; }
+
+ private:
+  std::unique_ptr<const RecordFormat> format_;
+  std::vector<Run> runs_;  // with those of the files that may have the header
 };
 
 }  // namespace
 
-CheckResult check(const std::filesystem::path& path, const Options& options) {
-  const OpenFile file(path, options);
-  const ScanResult result = scan(file.run.front(), *file.format, options.checksum);
-  warn_of_cut_off_pipes(file.run, options);
+CheckResult check(const std::filesystem::path& path, const Options& options,
+                  std::span<const std::filesystem::path> before) {
+  const OpenFile file(path, options, before);
+  const ScanResult result = scan(file.run(), file.format(), options.checksum);
+  warn_of_cut_off_pipes({&file.run(), 1}, options);
   return {result.records, result.checksum};
 }
 
-FileReport describe(const std::filesystem::path& path, const Options& options) {
-  const OpenFile file(path, options);
-  const Run& run = file.run.front();
-  const RecordFormat& format = *file.format;
+FileReport describe(const std::filesystem::path& path, const Options& options,
+                    std::span<const std::filesystem::path> before) {
+  const OpenFile file(path, options, before);
+  const Run& run = file.run();
+  const RecordFormat& format = file.format();
   const KeyLayout layout = format.keys().layout();
   FileReport report;
   report.is_pipe = run.input().is_stream;
@@ -44,23 +60,23 @@ FileReport describe(const std::filesystem::path& path, const Options& options) {
   report.codec = run.input().codec;
   report.bytes = run.offset();
   report.records_skipped = scan_blocks(run, format, [&](const ScannedBlock& block) {
-    const std::byte* before = block.before;
+    const std::byte* previous = block.before;
     for (std::uint64_t i = 0; i < block.rows.count; ++i) {
       const std::byte* const row = block.rows.data + i * format.row_bytes();
-      if (before && record_less(layout, row, before)) {
+      if (previous && record_less(layout, row, previous)) {
         if (!report.out_of_order)
           report.out_of_order = {block.first + i, offset_of(format, block, i)};
-      } else if (before && !record_less(layout, before, row)) {
+      } else if (previous && !record_less(layout, previous, row)) {
         ++report.duplicates;
       }
-      before = row;
+      previous = row;
     }
     if (report.records == 0) report.first_key = format.key_text(block.rows.data);
-    report.last_key = format.key_text(before);
+    report.last_key = format.key_text(previous);
     report.records += block.rows.count;
     report.bytes += format.bytes_of(block.rows).size();
   });
-  warn_of_cut_off_pipes(file.run, options);
+  warn_of_cut_off_pipes({&run, 1}, options);
   return report;
 }
 

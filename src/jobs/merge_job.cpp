@@ -217,6 +217,8 @@ Plan MergeJob::plan_without_passes(const std::filesystem::path& path) {
   plan.operators = operator_names(options_.query);
   plan.input_bytes = run_records_ * format_.record_bytes();
   plan.num_partitions = num_partitions();
+  plan.has_temporary_output =
+      options_.parts > plan.num_partitions && !has_limited_output() && !known_output_bytes();
   plan.compression = compression.codec == Codec::none ? "" : suffix_of(compression.codec).substr(1);
   plan.backend = stats_.backend;
   plan.backend_reason = stats_.backend_reason;
@@ -358,7 +360,18 @@ std::vector<IntermediatePass> MergeJob::intermediate_passes(std::uint64_t widest
   return plan_intermediate_passes(lengths, widest);
 }
 
-// `folder` is for temporary files. The size of the output is known if it is that of the runs.
+// Returns the size of the output if it is that of the runs, and known.
+std::optional<std::uint64_t> MergeJob::known_output_bytes() const {
+  if (operators_) return std::nullopt;
+  std::uint64_t bytes = 0;
+  for (const Run& run : runs_) {
+    if (!run.content_bytes()) return std::nullopt;
+    bytes += *run.content_bytes();
+  }
+  return bytes;
+}
+
+// `folder` is for temporary files.
 PartShares MergeJob::shares_of_parts(const std::filesystem::path& folder) const {
   PartShares shares;
   shares.of_limit = has_limited_output();
@@ -367,12 +380,7 @@ PartShares MergeJob::shares_of_parts(const std::filesystem::path& folder) const 
       format_.order(operators_, true).kind != OutputOrder::Kind::none &&
       (options_.parts_by_key || (!shares.of_limit && !format_.input().traits().has_fixed_size));
   if (shares.of_limit) return shares;
-  if (!operators_) shares.bytes = 0;
-  for (const Run& run : runs_)
-    if (const auto bytes = run.content_bytes(); bytes && shares.bytes)
-      *shares.bytes += *bytes;
-    else
-      shares.bytes.reset();
+  shares.bytes = known_output_bytes();
   if (!shares.bytes && options_.notice)
     options_.notice(fmt::format(
         "{} parts share an output of a size that is not known beforehand: it is written to a "

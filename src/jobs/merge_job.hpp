@@ -68,6 +68,7 @@ class MergeJob {
   bool fills_in_turn() const { return has_limited_output() || !format_.can_search(); }
   std::size_t num_partitions() const { return fills_in_turn() ? 1 : std::max(options_.parts, 1u); }
   bool has_limited_output() const { return options_.query.limit && operators_; }
+  std::optional<std::uint64_t> known_output_bytes() const;
   PartShares shares_of_parts(const std::filesystem::path& folder) const;
   std::vector<IntermediatePass> intermediate_passes(std::uint64_t widest) const;
   std::vector<Partition> partitions_of_output(std::size_t count) const;

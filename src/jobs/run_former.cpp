@@ -93,11 +93,15 @@ std::uint64_t merging_bytes_of(std::uint64_t budget_bytes, const RecordFormat& f
        partitions * min_memory(format.record_bytes())});
 }
 
-// Divides `budget_bytes`, of which the merges get `merging_bytes`. Throws Error if the rest is too
-// little.
-SortMemory divide(std::span<const Run> inputs, const RecordFormat& format, unsigned threads,
-                  std::uint64_t budget_bytes, std::uint64_t merging_bytes,
-                  std::optional<std::uint64_t> load_bytes, bool on_device) {
+struct Division {
+  SortMemory memory;
+  std::uint64_t needed_bytes;  // `memory` is meaningless for a smaller budget
+};
+
+// Divides `budget_bytes`, of which the merges get `merging_bytes`.
+Division divide(std::span<const Run> inputs, const RecordFormat& format, unsigned threads,
+                std::uint64_t budget_bytes, std::uint64_t merging_bytes,
+                std::optional<std::uint64_t> load_bytes, bool on_device) {
   std::uint64_t decoder_bytes = 0;
   for (const Run& input : inputs)
     decoder_bytes = std::max(decoder_bytes, input.input().memory_bytes);
@@ -119,14 +123,30 @@ SortMemory divide(std::span<const Run> inputs, const RecordFormat& format, unsig
   const std::uint64_t others = merging_bytes + memory.reading_bytes;
   const std::uint64_t min_load_bytes =
       load_bytes ? 0 : large_bytes + min_chunks_of_load * chunk_bytes;
-  if (budget_bytes < others + min_load_bytes)
-    throw Error(ErrorCode::memory,
-                fmt::format("the memory budget leaves {} bytes for buffers, too few to sort these "
-                            "records, which needs {}; use a larger {}",
-                            budget_bytes, others + min_load_bytes, Setting::memory));
   memory.merging_bytes = merging_bytes;
   memory.load_bytes = load_bytes.value_or(budget_bytes - others);
-  return memory;
+  return {memory, others + min_load_bytes};
+}
+
+// Divides the budget. Throws Error, which names the min budget, if it is too small. A larger budget
+// needs more, too, as its parts grow with it.
+SortMemory divide_budget(std::span<const Run> inputs, const PassRunner::Context& context,
+                         const Budget& budget, std::optional<std::uint64_t> load_bytes,
+                         bool on_device) {
+  const RecordFormat& format = context.format.input();
+  const auto division = [&](std::uint64_t bytes) {
+    return divide(inputs, format, context.threads, bytes,
+                  merging_bytes_of(bytes, format, context.options), load_bytes, on_device);
+  };
+  const Division found = division(budget.bytes());
+  if (found.needed_bytes <= budget.bytes()) return found.memory;
+  std::uint64_t enough = found.needed_bytes;
+  while (division(enough).needed_bytes > enough) enough = division(enough).needed_bytes;
+  throw Error(ErrorCode::memory,
+              fmt::format("the memory budget leaves {} bytes for buffers, too few to sort these "
+                          "records; {} is enough",
+                          budget.bytes(),
+                          setting_is(Setting::memory, std::to_string(budget.whole_for(enough)))));
 }
 
 }  // namespace
@@ -139,9 +159,7 @@ RunFormer::RunFormer(std::vector<Run> inputs, const PassRunner::Context& context
       totals_(totals),
       operators_(context.format.reading_operators()),
       on_device_(fits_device()),
-      memory_(divide(inputs_, context.format.input(), context.threads, budget.bytes(),
-                     merging_bytes_of(budget.bytes(), context.format.input(), context.options),
-                     load_bytes, on_device_)),
+      memory_(divide_budget(inputs_, context, budget, load_bytes, on_device_)),
       keys_(make_key_words(context.format.input().keys().layout())),
       order_{&context.format.input().keys(), OutputOrder::Kind::none} {
   const bool is_known = std::ranges::none_of(inputs_, &Run::is_stream);

@@ -51,9 +51,14 @@ unsigned Budget::reserve(const Compression& compression) {
   unsigned threads = std::max(threads_ / outputs, 1u);
   const auto bytes = [&] { return outputs * Compressor::memory_bytes(compression, threads); };
   while (threads > 1 && bytes() > bytes_ / 2) --threads;
-  reserved_bytes_ = bytes();
-  bytes_ -= std::min(bytes_, reserved_bytes_);
+  reserved_bytes_ += bytes();
+  bytes_ -= std::min(bytes_, bytes());
   return threads;
+}
+
+// A larger budget gives compressors more threads, but never more than half of it.
+std::uint64_t Budget::whole_for(std::uint64_t bytes) const {
+  return reserved_bytes_ == 0 ? bytes : std::max(2 * bytes, bytes + reserved_bytes_);
 }
 
 void Budget::expect_streams(std::uint64_t decoder_bytes) {

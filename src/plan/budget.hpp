@@ -35,6 +35,8 @@ class Budget {
 
   // Bytes left for buffers.
   std::uint64_t bytes() const { return bytes_; }
+  // Returns a budget of which compressors leave at least `bytes` for buffers.
+  std::uint64_t whole_for(std::uint64_t bytes) const;
   // Take bytes for other buffers than those of passes, and give them back.
   void take(std::uint64_t bytes);
   void give_back(std::uint64_t bytes) { bytes_ += bytes; }

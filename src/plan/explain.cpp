@@ -86,7 +86,10 @@ std::string explain(const Plan& plan) {
                    size_text(buffers.unit_bytes), buffers.tokens));
   line("operators",
        plan.operators.empty() ? "none" : fmt::format("{}", fmt::join(plan.operators, ", ")));
-  line("write", fmt::format("{}{}{}", counted(plan.num_partitions, "partition", "partitions"),
+  line("write", fmt::format("{}{}{}{}", counted(plan.num_partitions, "partition", "partitions"),
+                            plan.has_temporary_output
+                                ? ", to a temporary file first, which is then cut into parts"
+                                : "",
                             plan.has_direct_output ? ", past the page cache" : "",
                             plan.compression.empty() ? "" : ", compressed by " + plan.compression));
   line("verify", plan.is_verified ? "order, and that all records were written" : "nothing");

@@ -31,6 +31,7 @@ struct Plan {
   std::vector<std::string> operators;  // in the order in which they apply
   std::vector<PlannedPass> passes;     // the last one writes the output
   std::size_t num_partitions = 1;      // of the last pass, executed side by side
+  bool has_temporary_output = false;   // which parts share once its size is known
   PassPlan buffers{};                  // of each partition of the last pass
   std::string reading;                 // as Stats::io
   bool has_direct_output = false;      // the output bypasses the page cache

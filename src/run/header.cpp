@@ -17,26 +17,28 @@ namespace {
 // Max size of a header; a longer one means that the file holds something else.
 constexpr std::uint64_t max_header_bytes = std::uint64_t{16} << 20;
 
-// Returns the first bytes of `run`, which is one of `runs`.
-std::vector<std::byte> first_bytes(Run& run, std::span<Run> runs, std::uint64_t bytes,
-                                   const std::stop_token& stop) {
+// Returns the first bytes of `run`, which is one of `runs`, after its first `skipped` bytes.
+std::vector<std::byte> first_bytes(Run& run, std::span<Run> runs, std::uint64_t skipped,
+                                   std::uint64_t bytes, const std::stop_token& stop) {
   if (run.is_stream()) {
-    std::vector<std::byte> begin = run.begin(bytes, stop, runs);
-    begin.resize(std::min<std::size_t>(bytes, begin.size()));
+    std::vector<std::byte> begin = run.begin(skipped + bytes, stop, runs);
+    begin.resize(std::min<std::size_t>(skipped + bytes, begin.size()));
+    begin.erase(begin.begin(), begin.begin() + static_cast<std::ptrdiff_t>(
+                                                   std::min<std::size_t>(skipped, begin.size())));
     return begin;
   }
-  std::vector<std::byte> begin(std::min(bytes, run.file_bytes()));
-  begin.resize(read_at(*run.descriptor(), begin, 0, run.path()));
+  std::vector<std::byte> begin(std::min(bytes, run.file_bytes() - skipped));
+  begin.resize(read_at(*run.descriptor(), begin, skipped, run.path()));
   return begin;
 }
 
-// Calls parse(begin, at_end) with growing beginnings of `run`, one of `runs`, until it returns a
-// value; returns nothing if max_header_bytes do not suffice.
+// Calls parse(begin, at_end) with growing beginnings of `run`, one of `runs`, after the header that
+// was taken, until it returns a value; returns nothing if max_header_bytes do not suffice.
 template <class Parse>
 auto parse_begin(Run& run, std::span<Run> runs, const std::stop_token& stop, Parse parse)
     -> decltype(parse(std::span<const std::byte>(), true)) {
   for (std::uint64_t bytes = 4096; bytes <= max_header_bytes; bytes *= 4) {
-    const std::vector<std::byte> begin = first_bytes(run, runs, bytes, stop);
+    const std::vector<std::byte> begin = first_bytes(run, runs, run.offset(), bytes, stop);
     if (auto found = parse(begin, begin.size() < bytes)) return found;
   }
   return std::nullopt;
@@ -65,7 +67,7 @@ std::string common_header_bytes(std::vector<Run>& runs, const std::stop_token& s
   const Run* first = nullptr;
   for (Run& run : runs) {
     if (run.header_bytes() == 0) continue;
-    std::vector<std::byte> found = first_bytes(run, runs, run.header_bytes(), stop);
+    std::vector<std::byte> found = first_bytes(run, runs, 0, run.header_bytes(), stop);
     if (found.empty()) continue;
     if (!header) {
       header = std::move(found);
@@ -88,8 +90,10 @@ class HeaderTaker {
   HeaderTaker(const TextHeader& header, const Options& options)
       : header_(header), options_(options) {}
 
-  // Takes the header of `run`, which is one of `runs`.
+  // Takes the header of `run`, which is one of `runs`. If the options tell of none, that is a byte
+  // order mark. A pipe, which is not waited for, drops its mark as it is read.
   void take(Run& run, std::span<Run> runs) {
+    if (header_.is_empty() && run.input().is_stream) return;
     if (kept_ && header_.is_in_first_file()) return;
     std::optional<FileHead> found = take_head(run, runs, header_, options_.stop);
     if (!found) return;
@@ -120,7 +124,7 @@ class HeaderTaker {
       options_.notice(fmt::format(
           "{}: its lines that begin with {} differ from those of {}, which the output keeps",
           other_comments_->path().string(), header_.comment_prefix(), first_->path().string()));
-    return {kept_->comments + kept_->lines, std::move(kept_->names)};
+    return {kept_->mark + kept_->comments + kept_->lines, std::move(kept_->names)};
   }
 
  private:
@@ -134,17 +138,23 @@ class HeaderTaker {
 // Returns the first records of a run; those that end in its first 16 KiB.
 FirstRecords first_records(Run& run, const TextHeader& header) {
   constexpr std::uint64_t max_bytes = std::uint64_t{16} << 10;
-  std::string begin;
-  if (run.is_stream()) {
-    const std::vector<std::byte> all = run.begin(run.offset() + max_bytes, run.stop());
-    const std::size_t skipped = std::min<std::size_t>(run.offset(), all.size());
-    begin.assign(reinterpret_cast<const char*>(all.data()) + skipped, all.size() - skipped);
-  } else {
-    begin.resize(std::min(max_bytes, run.records()));
-    run.read(0, begin.size(), std::as_writable_bytes(std::span(begin)));
+  const std::vector<std::byte> begin =
+      first_bytes(run, {&run, 1}, run.offset(), max_bytes, run.stop());
+  return header.first_records({reinterpret_cast<const char*>(begin.data()), begin.size()},
+                              begin.size() < max_bytes);
+}
+
+// Returns a warning if all first records lack a field that is a key. Pipes are not read.
+std::string doubt_fields(std::vector<Run>& runs, const TextHeader& header) {
+  std::string doubt;
+  for (Run& run : runs) {
+    const std::string first =
+        run.input().is_stream ? std::string() : first_records(run, header).first;
+    if (first.empty()) continue;
+    doubt = header.doubt_fields(first);
+    if (doubt.empty()) break;
   }
-  const bool at_end = begin.size() < max_bytes;
-  return header.first_records(std::move(begin), at_end);
+  return doubt;
 }
 
 // Returns a warning if the first records of all runs look like a header. Pipes are not read.
@@ -160,7 +170,7 @@ std::string doubt_first_records(std::vector<Run>& runs, const TextHeader& header
         return {};
     }
   const bool is_verified = !options.query.limit && !options.copy_only;
-  return all.size() < 2 ? std::string() : header.doubt_records(all, are_sorted, is_verified);
+  return all.empty() ? std::string() : header.doubt_records(all, are_sorted, is_verified);
 }
 
 }  // namespace
@@ -172,13 +182,13 @@ Header take_header(std::vector<Run>& runs, const RecordFormat& format, const Opt
   const TextHeader* const header = format.header();
   if (!header) return {};
   HeaderTaker taker(*header, options);
-  if (!header->is_empty())
+  if (!header->is_empty() || !header->byte_order_mark().empty())
     for (Run& run : runs) taker.take(run, runs);
   Header taken = std::move(taker).finish();
   if (!options.notice) return taken;
-  const std::string doubt = header->has_names()
-                                ? header->doubt_names(taken.names)
-                                : doubt_first_records(runs, *header, options, are_sorted);
+  std::string doubt = header->has_names() ? header->doubt_names(taken.names)
+                                          : doubt_first_records(runs, *header, options, are_sorted);
+  if (doubt.empty()) doubt = doubt_fields(runs, *header);
   if (!doubt.empty()) options.notice(doubt);
   return taken;
 }
@@ -192,7 +202,7 @@ std::string widest_first_record(std::vector<Run>& runs, const TextHeader& header
   for (Run& run : runs) {
     std::optional<std::string> record =
         parse_begin(run, runs, options.stop, [&](std::span<const std::byte> begin, bool at_end) {
-          return header.first_record(run.path(), begin, at_end);
+          return header.first_record(begin, at_end);
         });
     if (!record) return {};
     if (record->empty()) continue;

@@ -37,12 +37,12 @@ constexpr std::byte nothing{};  // address of an empty run in memory
 // there yet are not waited for: a pipe may be fed only while another one is read, too.
 class Run::PeekableSource final : public ByteSource {
  public:
-  PeekableSource(std::filesystem::path path, std::unique_ptr<ByteSource> source,
-                 bool accepts_any_format, bool decompress)
+  PeekableSource(std::filesystem::path path, std::unique_ptr<ByteSource> source, const Run& run)
       : path_(std::move(path)),
         source_(std::move(source)),
-        needs_check_(!accepts_any_format),
-        decompress_(decompress) {}
+        needs_check_(!run.accepts_any_format_),
+        decompress_(run.decompress_),
+        mark_(run.mark_) {}
 
   // Returns whether peek() need not wait for `bytes` bytes.
   bool has(std::uint64_t bytes) const { return head_.size() >= bytes || ended_; }
@@ -71,6 +71,9 @@ class Run::PeekableSource final : public ByteSource {
       if (!head_.empty() && head_.size() < header_bytes_)
         throw_short_header(path_, head_.size(), header_bytes_);
       taken_ = std::min<std::uint64_t>(header_bytes_, head_.size());
+      if (header_bytes_ == 0 && head_.size() >= mark_.size() &&
+          std::memcmp(head_.data(), mark_.data(), mark_.size()) == 0)
+        taken_ = mark_.size();
     }
     if (taken_ == head_.size()) return ended_ ? std::nullopt : source_->read(into);
     const std::size_t count = std::min(into.size(), head_.size() - taken_);
@@ -103,6 +106,7 @@ class Run::PeekableSource final : public ByteSource {
   std::unique_ptr<ByteSource> source_;
   bool needs_check_;
   bool decompress_;
+  std::string mark_;  // see Opening::mark
   std::uint64_t header_bytes_ = 0;
   std::vector<std::byte> head_;  // bytes read so far by peek(), or for a check
   std::size_t taken_ = 0;        // bytes of the head that are skipped or read
@@ -122,6 +126,7 @@ Run::Run(std::filesystem::path path, std::uint32_t record_bytes, const Opening& 
       input_(verify_input(path_, *file_, opening.decompress, opening.max_decoder_bytes)),
       decompress_(opening.decompress),
       accepts_any_format_(opening.header_bytes.has_value()),
+      mark_(opening.mark),
       record_bytes_(record_bytes),
       file_bytes_(input_.bytes),
       header_bytes_(opening.header_bytes.value_or(0)) {
@@ -155,11 +160,13 @@ Run::Run(const NamedSource& source, const Opening& opening, std::stop_token stop
     : path_(source.name),
       stop_(stop),
       input_{.is_stream = true},
+      decompress_(opening.decompress),
       accepts_any_format_(opening.header_bytes.has_value()),
+      mark_(opening.mark),
       pipe_(std::make_shared<PeekableSource>(
           path_,
           open_source(source, opening.decompress, opening.max_decoder_bytes, std::move(stop)),
-          accepts_any_format_, opening.decompress)),
+          *this)),
       record_bytes_(1),
       file_bytes_(0),
       header_bytes_(opening.header_bytes.value_or(0)),
@@ -221,8 +228,7 @@ std::shared_ptr<Run::PeekableSource> Run::open_stream(std::stop_token stop) cons
   assert(is_stream());
   if (pipe_) return pipe_;
   return std::make_shared<PeekableSource>(
-      path_, open_source(path_, file_, input_, decompress_, std::move(stop)), accepts_any_format_,
-      decompress_);
+      path_, open_source(path_, file_, input_, decompress_, std::move(stop)), *this);
 }
 
 std::shared_ptr<ByteSource> Run::source(std::stop_token stop) const {

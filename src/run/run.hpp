@@ -14,6 +14,7 @@
 #include <optional>
 #include <span>
 #include <stop_token>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -32,6 +33,7 @@ class Run {
     bool decompress = false;  // whether compressed files are decompressed
     std::uint64_t max_decoder_bytes = default_max_decoder_bytes;  // max memory of a decoder
     std::optional<std::uint64_t> header_bytes = {};               // see Schema::header_bytes
+    std::string mark = {};  // byte order mark, which a pipe without a header drops
   };
   // Opens `path`. Throws Error unless it is a file of whole records, a pipe or, with `decompress`,
   // a compressed file. Also throws if its first bytes show a format without plain records.
@@ -171,6 +173,7 @@ class Run {
   InputStatus input_;
   bool decompress_ = false;
   bool accepts_any_format_ = true;  // whether its first bytes are not checked for other formats
+  std::string mark_;
   std::shared_ptr<PeekableSource> pipe_;  // a pipe of which begin() has read, or a given source
   std::uint32_t record_bytes_;
   std::uint64_t file_bytes_;

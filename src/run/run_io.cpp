@@ -76,7 +76,8 @@ Run::Opening opening_of(const RecordFormat& format, const Options& options, bool
   return {.keep_open = keep_open,
           .decompress = options.decompress,
           .max_decoder_bytes = memory_budget(options.memory_bytes).value,
-          .header_bytes = format.traits().header_bytes};
+          .header_bytes = format.traits().header_bytes,
+          .mark = std::string(format.header() ? format.header()->byte_order_mark() : "")};
 }
 
 }  // namespace

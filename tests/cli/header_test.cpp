@@ -144,6 +144,7 @@ TEST_CASE("bad input: files of formats that hold no plain records") {
       {file("\x93NUMPY\x01"), "NumPy"},
       {file("PAR1", "PAR1"), "Parquet"},
       {file({"ARROW1\0\0", 8}), "Arrow"},
+      {file({"\xff\xff\xff\xff\xa8\0\0\0\x10\0\0\0\0\0\x0a\0\x0c\0", 18}), "Arrow IPC stream"},
       {file("ORC", {"ORC\x10"}), "ORC"},
       {file("Obj\x01\x04\x14"
             "avro.codec"),
@@ -266,7 +267,9 @@ TEST_CASE("a header that is taken for a record is told, and the other way round"
   CHECK(told(cities, csv));
   CHECK(!told(cities, csv + Strings{"--header"}));
   CHECK(!told(cities, csv + Strings{"-q"}));
-  CHECK(!told(Files({"City,n\nOslo,4\n"}), csv));
+  CHECK(told(Files({"City,n\nOslo,4\n"}), csv));
+  CHECK(!told(Files({"City,n,1\nOslo,4,1\n"}), csv));
+  CHECK(!told(Files({"City,n\nOslo,x\n"}), csv));
   CHECK(!told(Files({"Bonn,n\nOslo,4\n", "City,n\nRome,5\n"}), csv));
   CHECK(!told(Files({"Bonn,1\nOslo,4\n", "Bonn,1\nRome,5\n"}), csv));
   CHECK(!told(Files({"Bonn,x\nOslo,y\n", "Bonn,x\nRome,z\n"}), csv));

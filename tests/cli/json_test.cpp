@@ -102,6 +102,18 @@ TEST_CASE("bad JSON is an error that names the line and the cause", "[json]") {
         "{\"a\":1}\n{\"a\":2}\n");
 }
 
+TEST_CASE("a field that no first record has is told, with the nearest name", "[json]") {
+  if (!reads_json_lines()) return;
+  const Folder test({"{}\n{\"id\":1}\n", "{\"id\":2,\"n\":null}\n"});
+  const auto told = [&](const char* field) {
+    return test.run_all({"merge", "-b", field, "-o", "-"}).err;
+  };
+  CHECK(holds(told("idd"), "has no field idd; its fields are id, n; did you mean id?"));
+  CHECK(holds(told("/id/x"), "has no field /id/x"));
+  CHECK(told("id").empty());
+  CHECK(told("n").empty());
+}
+
 TEST_CASE("options that do not fit JSON Lines are refused", "[json]") {
   if (!reads_json_lines()) return;
   const Folder test({"{\"a\":1}\n"});

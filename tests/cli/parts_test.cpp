@@ -138,6 +138,26 @@ TEST_CASE("parts of pipes and compressed runs are one merge", "[parts]") {
   }
 }
 
+TEST_CASE("a temporary file that parts are cut from is told beforehand", "[parts]") {
+  const TemporaryFolder folder;
+  write_file(folder / "run", bytes_of_text("a\nb\n"));
+  for (const std::string command : {"merge", "sort"}) {
+    const auto tells = [&](const Strings& options) {
+      return holds(run(Strings{command, "--parts", "2", "--explain", "-o", folder / "parts"} +
+                       options + Strings{folder / "run"})
+                       .out,
+                   "to a temporary file first");
+    };
+    CHECK(tells({"--csv", "--on-equal", "first"}));
+    CHECK(!tells({"--csv"}));
+    CHECK(!tells({"--csv", "--on-equal", "first", "--limit", "1"}));
+  }
+  CHECK(!holds(run({"merge", "--lines", "--on-equal", "first", "--parts", "2", "--explain", "-o",
+                    folder / "parts", folder / "run"})
+                   .out,
+               "temporary"));
+}
+
 TEST_CASE("a limit that parts share keeps equal keys together on request", "[parts]") {
   for (const Format& format : formats) {
     const Data data(format);

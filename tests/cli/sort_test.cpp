@@ -111,6 +111,30 @@ TEST_CASE("a sort says beforehand how it would go", "[sort]") {
   CHECK(folder.names() == Strings{"file"});
 }
 
+TEST_CASE("the memory that a sort asks for is enough", "[sort]") {
+  const TemporaryFolder folder;
+  const std::string file = write_text(folder, "file", std::string(1 << 16, '\n'));
+  for (const Strings& format : {Strings{"--lines"}, {"--csv"}, {"-r", "key:u64,value:bytes1016"}})
+    for (const Strings& options :
+         {Strings{}, {"--parts", "3"}, {"--compress", "gzip"}, {"--compress-spill", "zstd"}})
+      for (const std::string threads : {"1", "5"}) {
+        const auto sort = [&](const std::string& memory, const std::string& output) {
+          return run(Strings{"sort", "-T", threads, "-m", memory, "-o", folder / output, file} +
+                     format + options);
+        };
+        const std::string told = "--memory ";
+        const Result refused = sort("100K", "refused");
+        INFO(refused.err);
+        CHECK(refused.code == 2);
+        const std::size_t at = refused.err.find(told) + told.size();
+        const Result sorted =
+            sort(refused.err.substr(at, refused.err.find(' ', at) - at), "sorted");
+        INFO(sorted.err);
+        CHECK(sorted.code == 0);
+        std::filesystem::remove_all(folder / "sorted");
+      }
+}
+
 TEST_CASE("a sort refuses a folder for temporary files that is none", "[sort]") {
   const TemporaryFolder folder;
   const std::string file = write_text(folder, "file", "b\na\n");

@@ -422,6 +422,8 @@ TEST_CASE("bad input: text after a closing quote", "[text]") {
     test.check_refusal(options, 2,
                        {test.runs[1] + ": line 2 (byte 8): column 2", "byte 7", "--escape"});
   CHECK(run({"check", "--csv", "--header", test.runs[1]}).code == 2);
+  Folder({"1,\"a\"b\",2\n"})
+      .check_refusal({"--csv", "-b", "3"}, 2, {"line 1 (byte 0): column 2", "--escape"});
   const Folder header({"a,\"b\"c\n1,2\n"});
   header.check_refusal({"--csv", "--header"}, 2, {header.runs[0], "the header: column 2"});
   CHECK(Folder({"\"1\" ,x\r\n", "\"0\"\t\n"}).merged({"--csv", "-b", "1:u64"}) ==
@@ -545,6 +547,15 @@ TEST_CASE("keys of every type are merged, bounded and combined by their values",
     test.check_refusal({"--lines", "-t", "|", "-b", "1:" + type, "--from", "none"}, 2,
                        {"--from", "not a value of type " + type});
   }
+}
+
+TEST_CASE("the time of a line is at its start", "[text]") {
+  const std::string first = "Sep  1 22:14:15 host b\n", second = "Oct 11 22:14:15 host a\n";
+  CHECK(Folder({second, first}).merged({"--lines", "-b", "line:time"}) == first + second);
+  const std::string iso = "2024-01-01 12:00:00 +02:00 x\n2024-01-01T10:00:00.5Z a\n2024-01-02\n";
+  CHECK(Folder({iso}).merged({"--lines", "-b", "line:time"}) == iso);
+  Folder({"Oct 11 22:14:15x\n"})
+      .check_refusal({"--lines", "-b", "line:time"}, 2, {"is not a value of type time"});
 }
 
 TEST_CASE("bad input: equal keys of text that must not be", "[text]") {

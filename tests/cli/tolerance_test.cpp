@@ -42,6 +42,39 @@ TEST_CASE("headers that differ in line ends, quotes or a byte order mark are the
   CHECK(holds(other.err, "its header differs"));
 }
 
+TEST_CASE("a byte order mark before records is kept once") {
+  const std::string mark = "\xef\xbb\xbf";
+  const std::vector<std::pair<Strings, Strings>> formats{
+      {{"--csv", "-b", "1:u64"}, {"1,x\n", "0,y\n"}},
+      {{"--lines"}, {"b\n", "a\n"}},
+      {{"--lines", "--comment", "#"}, {"b\n", "a\n"}}};
+  for (const auto& [options, texts] : formats) {
+    const Folder both({mark + texts[0], mark + texts[1]});
+    CHECK(both.merged(options) == mark + texts[1] + texts[0]);
+    CHECK(both.merged(options + Strings{"--drop-header"}) == texts[1] + texts[0]);
+    CHECK(Folder({texts[0], mark + texts[1]}).merged(options) == texts[1] + texts[0]);
+    CHECK(run(Strings{"check"} + options + both.runs).code == 0);
+    CHECK(run(Strings{"sort"} + options + both.runs).out == mark + texts[1] + texts[0]);
+    Environment piped;
+    piped.in = mark + texts[0];
+    CHECK(run(Strings{"sort"} + options + Strings{"-", both.runs[1]}, piped)
+              .out.ends_with(texts[1] + texts[0]));
+  }
+  CHECK(run({"merge", "--lines", "-o", Folder({mark}).folder / "out", "/dev/null"}).code == 0);
+}
+
+TEST_CASE("columns are those of the records that follow comments", "[text]") {
+  const Folder test({"#CHROM\n1\t5\n", "#CHROM\n1\t4\n"});
+  CHECK(test.merged({"--lines", "-t", "\\t", "--comment", "#", "-b", "2:u64"}) ==
+        "#CHROM\n1\t4\n1\t5\n");
+}
+
+TEST_CASE("the null device is an empty file") {
+  const Folder test({"b\n"});
+  CHECK(run({"sort", "--lines", "/dev/null", test.runs[0], "/dev/null"}).out == "b\n");
+  CHECK(run({"merge", "-r", "a:u64", "/dev/null"}).out.empty());
+}
+
 TEST_CASE("only the first file may have the header, as pieces of a split file do") {
   const Folder pieces({"name,n\na,1\nd,4\n", "b,2\n", "c,3\n"});
   const std::string whole = "name,n\na,1\nb,2\nc,3\nd,4\n";
@@ -50,6 +83,21 @@ TEST_CASE("only the first file may have the header, as pieces of a split file do
   Strings check{"check", "--csv", "--header=first", "-b", "1"};
   check.insert(check.end(), pieces.runs.begin(), pieces.runs.end());
   CHECK(run(check).code == 0);
+  // Its columns have the names for all files, whose first records are no headers.
+  for (const std::string command : {"check", "info"}) {
+    const Result found =
+        run(Strings{command, "--csv", "--header=first", "-b", "name"} + pieces.runs);
+    INFO(found.err);
+    CHECK(found.code == 0);
+    CHECK((command == "check" || holds(found.out, "first key:  name=b")));
+    Environment piped;
+    piped.in = "name,n\n";
+    const Result pipe =
+        run(Strings{command, "--csv", "--header=first", "-b", "1", "-"} + Strings{pieces.runs[1]},
+            piped);
+    CHECK(holds(pipe.err, "standard input: is a pipe"));
+    CHECK(pipe.code == 2);
+  }
   const Result wrong = pieces.merge({"--csv", "--header=second"});
   CHECK(wrong.code == 2);
   CHECK(holds(wrong.err, "--header=first"));
@@ -99,6 +147,9 @@ TEST_CASE("names of files come as lines, and a list of the other kind is told") 
   write_file(zeros, bytes_of_text(test.runs[0] + '\0' + test.runs[1] + '\0'));
   CHECK(run({"merge", "--lines", "--files-from", lines}).out == "a\nb\n");
   CHECK(run({"merge", "--lines", "--files0-from", zeros}).out == "a\nb\n");
+  const std::string returns = test.folder / "returns";
+  write_file(returns, bytes_of_text(test.runs[0] + "\r\n" + test.runs[1] + "\r\n"));
+  CHECK(run({"merge", "--lines", "--files-from", returns}).out == "a\nb\n");
   CHECK(run({"sort", "--lines", "--files-from", lines}).out == "a\nb\n");
   Environment listed;
   listed.in = text_of(lines);
@@ -126,6 +177,12 @@ TEST_CASE("names that begin with a hyphen follow two hyphens") {
   CHECK(run({"merge", "--lines", "--", "-x", "y"}, inside).out == "a\nb\n");
   CHECK(run({"merge", "--lines", "y", "--", "-x"}, inside).out == "a\nb\n");
   CHECK(run({"check", "--lines", "--", "-x"}, inside).code == 0);
+}
+
+TEST_CASE("files may follow an option that is given several times") {
+  const Folder test({"a\n"});
+  CHECK(run({"merge", "--lines", "--temp", test.folder.path(), test.runs[0]}).out == "a\n");
+  CHECK(run({"merge", "--lines", "--device", "0", test.runs[0]}).out == "a\n");
 }
 
 TEST_CASE("standard streams are used where no files are named") {

@@ -100,11 +100,13 @@ TEST_CASE("unknown names are told before missing ones, with what was meant") {
            {{"mrege"}, {"no command \"mrege\"", "did you mean merge?", "corank --help"}},
            {{"--quiet"}, {"--quiet", "name the command first"}},
            {{"merge", "--outptu", "x"},
-            {"corank merge has no option --outptu", "--output?", "see corank merge --help"}},
-           {{"merge", "--nonsense"}, {"has no option --nonsense; see corank merge --help"}},
+            {"corank merge has no option --outptu", "--output? (corank merge --help lists all)"}},
+           {{"merge", "--nonsense"}, {"has no option --nonsense (corank merge --help lists all)"}},
            {{"gen", "-x"}, {"corank gen has no option -x"}},
            {{"merge", "-qy"}, {"has no option -y"}},
            {{"gen", "-r", "a:u8", "--runs", "1"}, {"--records", "see corank gen --help"}},
+           {{"merge", "-o", "a", "--output=b"}, {"--output is given 2 times; give it once"}},
+           {{"merge", "--lines", "-T"}, {"--threads lacks its value; see corank merge --help"}},
            {{"help", "marge"}, {"did you mean merge?"}}}) {
     const Result result = run(wrong.arguments);
     INFO(result.err);

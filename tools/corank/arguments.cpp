@@ -27,8 +27,9 @@ const CLI::App& command_named(const CLI::App& app, const std::string& name) {
     if (command->check_name(name)) return *command;
     names.push_back(command->get_name());
   }
-  throw Error(ErrorCode::options, fmt::format("there is no command \"{}\"{}; see corank --help",
-                                              name, suggestion(name, names)));
+  throw Error(ErrorCode::options,
+              fmt::format("there is no command \"{}\"{} (corank --help lists all)", name,
+                          suggestion(name, names)));
 }
 
 [[noreturn]] void throw_no_option(const CLI::App& command, const std::string& name) {
@@ -42,7 +43,7 @@ const CLI::App& command_named(const CLI::App& app, const std::string& name) {
   for (const CLI::Option* const option : command.get_options())
     for (const std::string& known : option->get_lnames()) names.push_back(known);
   throw Error(ErrorCode::options,
-              fmt::format("corank {0} has no option {1}{2}; see corank {0} --help",
+              fmt::format("corank {0} has no option {1}{2} (corank {0} --help lists all)",
                           command.get_name(), name, suggestion(name, names, "--")));
 }
 
@@ -123,6 +124,18 @@ std::vector<std::string> reversed_arguments(const CLI::App& app, int argc, char*
   }
   std::ranges::reverse(arguments);
   return arguments;
+}
+
+std::string problem(const CLI::App& command, const CLI::ParseError& error) {
+  if (!dynamic_cast<const CLI::ArgumentMismatch*>(&error)) return error.what();
+  for (const CLI::Option* const option : command.get_options()) {
+    const auto num_values = static_cast<int>(option->results().size());
+    if (takes_value(*option) && option->get_items_expected_max() < num_values)
+      return fmt::format("{} is given {} times; give it once", option->get_name(), num_values);
+    if (std::string_view(error.what()).starts_with(option->get_name() + ":"))
+      return fmt::format("{} lacks its value", option->get_name());
+  }
+  return error.what();
 }
 
 void require_values(const CLI::App& command) {

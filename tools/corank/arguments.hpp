@@ -11,6 +11,9 @@ namespace corank {
 // `COMMAND --help`. Throws Error for an unknown command or option, before CLI11 misses another.
 std::vector<std::string> reversed_arguments(const CLI::App& app, int argc, char** argv);
 
+// Returns what is wrong with the command's arguments, of which CLI11 says `error`.
+std::string problem(const CLI::App& command, const CLI::ParseError& error);
+
 // Rejects empty values, which CLI11 would treat as missing; a script may produce them by mistake.
 // Bounds may be empty.
 void require_values(const CLI::App& command);

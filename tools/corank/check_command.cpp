@@ -18,16 +18,16 @@ void print(const CheckResult& result, const std::string& name) {
 
 }  // namespace
 
-int check_files(std::span<const std::string> files, Options options) {
+int check_files(std::span<const std::string> files, const Options& options) {
   CheckResult total;
   int code = 0;
-  for (const std::string& file : files) {
+  std::vector<std::future<CheckResult>> results = read_each<CheckResult>(files, options, check);
+  for (std::size_t i = 0; i < files.size(); ++i) {
     try {
-      const CheckResult result = check(file, options);
+      const CheckResult result = results[i].get();
       total.records += result.records;
       total.checksum += result.checksum;
-      if (options.checksum) print(result, file);
-      if (options.text && options.text->first_header) options.text->header = false;
+      if (options.checksum) print(result, files[i]);
     } catch (const Error& error) {
       code = std::max(code, report(error));
     }

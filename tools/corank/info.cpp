@@ -7,6 +7,7 @@
 #include <cstdio>
 
 #include "backend/cpu_backend.hpp"
+#include "check_command.hpp"
 #include "corank/check.hpp"
 #include "corank/options.hpp"
 #include "corank/version.hpp"
@@ -109,11 +110,14 @@ int InfoCommand::run(const std::function<int(const Error&)>& report) const {
 int InfoCommand::show_files(const std::function<int(const Error&)>& report) const {
   Options options = record_.options();
   options.decompress = decompress_;
+  options.notice = say_warning;
   nlohmann::ordered_json all = nlohmann::ordered_json::array();
   int code = 0;
-  for (const std::string& file : files_) {
+  std::vector<std::future<FileReport>> reports = read_each<FileReport>(files_, options, describe);
+  for (std::size_t i = 0; i < files_.size(); ++i) {
+    const std::string& file = files_[i];
     try {
-      const FileReport found = describe(file, options);
+      const FileReport found = reports[i].get();
       if (json_)
         all.push_back(json_of(file, found));
       else

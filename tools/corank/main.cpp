@@ -143,9 +143,11 @@ int run(int argc, char** argv) {
     return app.exit(help);
   } catch (const CLI::ParseError& error) {
     const auto chosen = app.get_subcommands();
-    return report(Error(fmt::format("{}; see corank {}--help", error.what(),
-                                    chosen.empty() ? "" : chosen.front()->get_name() + " ")),
-                  failed);
+    return report(
+        Error(fmt::format("{}; see corank {}--help",
+                          chosen.empty() ? error.what() : corank::problem(*chosen.front(), error),
+                          chosen.empty() ? "" : chosen.front()->get_name() + " ")),
+        failed);
   }
   for (const CLI::App* const command : app.get_subcommands()) corank::require_values(*command);
   for (MergeCommand* const command : {&merge, &unite, &intersect, &subtract, &sort})

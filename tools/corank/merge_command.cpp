@@ -88,14 +88,15 @@ std::vector<std::string> names_from(const std::string& file, char end) {
   std::istream& in = file == "-" ? std::cin : opened;
   std::vector<std::string> names;
   for (std::string name; std::getline(in, name, end);) {
+    if (end == '\n' && name.ends_with('\r')) name.pop_back();
     if (name.empty())
-      throw Error(fmt::format("{}: name {} is empty; separate names by one {}", file, names.size(),
-                              end == '\n' ? "newline" : "NUL byte"));
+      throw Error(fmt::format("{}: name {} is empty; separate names by one {}", file,
+                              names.size() + 1, end == '\n' ? "newline" : "NUL byte"));
     if (end == '\0' && name.find('\n') != std::string::npos && !std::filesystem::exists(name))
       throw Error(
           fmt::format("{}: name {} holds newlines, and no file has it; --files0-from takes "
                       "names that end with NUL bytes, --files-from takes lines",
-                      file, names.size()));
+                      file, names.size() + 1));
     if (name.find('\0') != std::string::npos)
       throw Error(
           fmt::format("{}: line {} holds a NUL byte; --files-from takes lines, "
@@ -329,6 +330,7 @@ void MergeCommand::add_performance_options() {
           },
           "CUDA devices that share the work, by number, or all")
       ->delimiter(',')
+      ->allow_extra_args(false)
       ->option_text("N,...");
   add_temporary_option();
   command_
@@ -351,6 +353,7 @@ void MergeCommand::add_temporary_option() {
                    "turn [the output's folder]")
       ->type_name("DIR")
       ->expected(1)
+      ->allow_extra_args(false)  // else it would take the runs that follow
       ->take_all();
   if (sorts_)
     command_
