@@ -285,7 +285,9 @@ std::vector<Run> RunFormer::next_load() {
   };
   for (const FormedRun& run : formed.runs)
     if (run.input) {
-      const Run& input = inputs_[*run.input];
+      // With compressed temporary runs, all runs count bytes.
+      const Run& given = inputs_[*run.input];
+      const Run input = counted_bytes == 1 ? given.in_bytes() : given;
       const auto first = static_cast<std::uint64_t>(run.bytes.data() - input.in_place(0));
       runs.push_back(input.subspan(first / counted_bytes, run.bytes.size() / counted_bytes));
     } else {

@@ -111,6 +111,18 @@ TEST_CASE("a sort says beforehand how it would go", "[sort]") {
   CHECK(folder.names() == Strings{"file"});
 }
 
+TEST_CASE("records that are in order are read in place beside compressed temporary files",
+          "[sort]") {
+  const TemporaryFolder folder;
+  const std::string ordered(1 << 16, '\n');
+  const std::string file = write_text(folder, "file", ordered);
+  const Result sorted = run({"sort", "-r", "key:u64,value:bytes1016", "--compress-spill", "zstd",
+                             "-m", "64M", "-o", "-", file});
+  INFO(sorted.err);
+  CHECK(sorted.code == 0);
+  CHECK((sorted.out == ordered));
+}
+
 TEST_CASE("the memory that a sort asks for is enough", "[sort]") {
   const TemporaryFolder folder;
   const std::string file = write_text(folder, "file", std::string(1 << 16, '\n'));

@@ -51,7 +51,6 @@ TEST_CASE("a byte order mark before records is kept once") {
   for (const auto& [options, texts] : formats) {
     const Folder both({mark + texts[0], mark + texts[1]});
     CHECK(both.merged(options) == mark + texts[1] + texts[0]);
-    CHECK(both.merged(options + Strings{"--drop-header"}) == texts[1] + texts[0]);
     CHECK(Folder({texts[0], mark + texts[1]}).merged(options) == texts[1] + texts[0]);
     CHECK(run(Strings{"check"} + options + both.runs).code == 0);
     CHECK(run(Strings{"sort"} + options + both.runs).out == mark + texts[1] + texts[0]);
