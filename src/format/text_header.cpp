@@ -301,7 +301,8 @@ std::string TextHeader::doubt_records(std::span<const FirstRecords> runs, bool a
   const bool has_columns = format_.kind == TextKind::csv || format_.delimiter;
   if (!looks_like_header(layout, first, seconds, has_columns, are_sorted, is_verified)) return {};
   const bool is_single = runs.size() == 1;
-  if (is_single && holds_any_number(layout, first)) return {};
+  if (is_single && (layout.bad_numbers != BadNumbers::error || holds_any_number(layout, first)))
+    return {};
   return fmt::format("the first record{}, \"{}\",{} looks like a header; if it is one, say {}",
                      is_single ? "" : " of all runs is the same", shown(first),
                      is_single ? "" : " and", Setting::header);

@@ -30,9 +30,10 @@ bool can_resume_format(const Options& options, const FormatTraits& traits) {
 void check_query(const Options& options, const FormatTraits& traits) {
   const Query& query = options.query;
   if (query.on_equal == OnEqual::reduce && !traits.can_reduce)
-    throw Error(ErrorCode::options,
-                fmt::format("{} combines fields or columns; of pairs keep first or last",
-                            setting_is(Setting::on_equal, "reduce")));
+    throw Error(
+        ErrorCode::options,
+        fmt::format("{} combines fields or columns, which these records lack; take first or last",
+                    setting_is(Setting::on_equal, "reduce")));
   const auto adds_column = [](const Reduction& reduction) {
     return !reduction.column && reduction.operation == Reduction::Operation::count;
   };
