@@ -735,7 +735,7 @@ TEST_CASE("bad input: what is to become of text contradicts itself", "[text]") {
   of_pairs.check_refusal({"--kv", "--tombstone", "2=a", "--on-equal", "last"}, 2,
                          {"--tombstone", "name key or value"});
   of_pairs.check_refusal({"--kv", "--on-equal", "reduce:count(1)"}, 2,
-                         {"--on-equal reduce", "of pairs keep first or last"});
+                         {"--on-equal reduce", "take first or last"});
   of_pairs.check_refusal({"--kv", "--where", "value:u64 > 5"}, 2, {"--where", "of bytes"});
   of_pairs.check_refusal({"--kv", "-b", "value"}, 2, {"ordered by their keys"});
   refuses({"--from", "x"}, {"--from \"x\"", "no number"});
