@@ -34,6 +34,8 @@ class Backends {
   Backends(const Options& options, const FormatTraits& traits, std::uint64_t bytes);
 
   bool uses_cuda() const { return decision_.cuda; }
+  // Returns the number of devices in use; 0 on the CPU.
+  std::size_t devices() const { return decision_.cuda ? decision_.devices.size() : 0; }
   const std::string& reason() const { return decision_.reason; }
   const DeviceFaults& faults() const { return faults_; }
   // Returns a human-readable summary of the device failures of a merge of `units` units; empty if

@@ -18,7 +18,7 @@ std::optional<PassPlan> PassRunner::plan(const PassSpec& spec, std::uint64_t hel
                                           .held = held,
                                           .direct = is_direct,
                                           .direct_output = is_direct_output,
-                                          .cuda = context_.backends.uses_cuda(),
+                                          .devices = context_.backends.devices(),
                                           .wanted_bytes = wanted_bytes(spec)});
 }
 

@@ -103,26 +103,33 @@ std::optional<PassPlan> Budget::plan(std::span<const Run> runs, const PassNeeds&
       needs.direct_output ? std::min(min_direct_unit_bytes, slice_bytes / runs_to_direct_units) : 0;
   if (record_bytes_ == 0 && std::ranges::all_of(runs, &Run::is_in_memory))
     return plan_pass_in_memory(needs.held, memory_bytes, slice_bytes);
-  if (record_bytes_ == 0)
-    return plan_pass(
-        needs.held, 0, memory_bytes, slice_bytes,
-        needs.cuda ? max_cuda_unit_bytes : std::max(max_text_unit_bytes, min_unit_bytes), 0,
-        mapped ? runs_to_mapped_text_chunks : runs_to_cached_chunks);
   const auto threads = std::max(threads_ / static_cast<unsigned>(needs.partitions), 1u);
-  const std::uint64_t unit_bytes =
-      std::max({needs.cuda ? max_cuda_unit_bytes : cpu_unit_bytes(threads), min_unit_bytes,
-                enough_unit_bytes(
-                    runs.size(), needs.cuda ? cuda_unit_bytes_a_run : cpu_unit_bytes_a_run(threads),
-                    slice_bytes)});
-  const std::uint64_t edge_bytes = has_streams_   ? stream_margin_bytes
-                                   : needs.direct ? 2 * page_bytes()
-                                                  : 0;
-  // Chunks that a device reads must be pinned, which costs more than page faults: make them small.
-  const std::uint64_t runs_to_chunks = mapped                        ? runs_to_mapped_chunks
-                                       : needs.direct && !needs.cuda ? runs_to_direct_chunks
-                                                                     : runs_to_cached_chunks;
-  return plan_pass(needs.held, record_bytes_, memory_bytes, slice_bytes,
-                   std::min(unit_bytes, needs.wanted_bytes), edge_bytes, runs_to_chunks);
+  const bool cuda = needs.devices != 0;
+  std::uint64_t unit_bytes, edge_bytes = 0, runs_to_chunks;
+  if (record_bytes_ == 0) {
+    unit_bytes = cuda ? max_cuda_unit_bytes : std::max(max_text_unit_bytes, min_unit_bytes);
+    runs_to_chunks = mapped ? runs_to_mapped_text_chunks : runs_to_cached_chunks;
+  } else {
+    const std::uint64_t bytes_a_run = cuda ? cuda_unit_bytes_a_run : cpu_unit_bytes_a_run(threads);
+    unit_bytes =
+        std::min(std::max({cuda ? max_cuda_unit_bytes : cpu_unit_bytes(threads), min_unit_bytes,
+                           enough_unit_bytes(runs.size(), bytes_a_run, slice_bytes)}),
+                 needs.wanted_bytes);
+    edge_bytes = has_streams_ ? stream_margin_bytes : needs.direct ? 2 * page_bytes() : 0;
+    // Chunks that a device reads must be pinned, which costs more than page faults: make them
+    // small.
+    runs_to_chunks = mapped                  ? runs_to_mapped_chunks
+                     : needs.direct && !cuda ? runs_to_direct_chunks
+                                             : runs_to_cached_chunks;
+  }
+  const auto plan = [&](unsigned tokens) {
+    return plan_pass(needs.held, record_bytes_, memory_bytes, slice_bytes, unit_bytes, edge_bytes,
+                     runs_to_chunks, tokens);
+  };
+  // Several devices need more units in flight, unless memory is scarce.
+  const std::size_t devices = std::max(needs.devices / needs.partitions, std::size_t{1});
+  const auto of_devices = plan(default_tokens * static_cast<unsigned>(devices));
+  return of_devices ? of_devices : plan(default_tokens);
 }
 
 std::uint64_t Budget::smallest() const {

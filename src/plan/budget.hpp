@@ -23,7 +23,7 @@ struct PassNeeds {
   std::uint64_t held;          // number of runs that hold chunks at the same time
   bool direct;                 // runs are read with direct I/O: chunks hold whole pages of the file
   bool direct_output;          // output is written with direct I/O
-  bool cuda;                   // units are merged by a CUDA device
+  std::size_t devices;         // that merge the units of all partitions; 0: the CPU does
   std::uint64_t wanted_bytes;  // upper bound on the useful size of a unit, and on the input
 };
 

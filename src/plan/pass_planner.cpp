@@ -11,8 +11,6 @@
 namespace corank {
 namespace {
 
-// Max number of units in flight.
-constexpr unsigned tokens = 4;
 // Bounds of the chunk size; a tight budget or long records may go beyond them.
 constexpr std::uint64_t max_chunk_bytes = std::uint64_t{1} << 20;
 constexpr std::uint64_t min_chunk_bytes = std::uint64_t{128} << 10;
@@ -35,7 +33,9 @@ constexpr std::uint64_t min_text_chunk_bytes = std::uint64_t{16} << 10;
 constexpr std::uint64_t min_text_record_bytes = 16;
 // Buffer bytes per byte of a unit. Each unit in flight, and the next one, takes at most 6 in
 // chunks and 1 in an output.
-constexpr std::uint64_t text_unit_cost = 6 * (tokens + 1) + tokens + 1;
+constexpr std::uint64_t text_unit_cost(unsigned tokens) {
+  return 6 * (tokens + 1) + tokens + 1;
+}
 
 // Returns how many chunks to read ahead: more for many runs, whose chunks are small, so that the
 // storage device stays busy.
@@ -48,7 +48,8 @@ std::uint64_t read_ahead_of(std::uint64_t runs) {
 // Each run needs two chunks more: its records start anywhere in a chunk, and the cutter needs one
 // chunk beyond the last record of the unit.
 std::uint64_t chunks_needed(std::uint64_t runs, std::uint64_t read_ahead,
-                            std::uint64_t unit_records, std::uint64_t chunk_records) {
+                            std::uint64_t unit_records, std::uint64_t chunk_records,
+                            unsigned tokens) {
   return 2 * runs + read_ahead + 1 + (tokens + 1) * unit_records / chunk_records;
 }
 
@@ -62,7 +63,7 @@ std::uint64_t round_down_to_pages(std::uint64_t records, std::uint32_t record_by
 // Implements plan_pass() for records that vary in length.
 std::optional<PassPlan> plan_variable_pass(std::uint64_t runs, std::uint64_t memory_bytes,
                                            std::uint64_t merged_bytes, std::uint64_t max_unit_bytes,
-                                           std::uint64_t runs_to_chunks) {
+                                           std::uint64_t runs_to_chunks, unsigned tokens) {
   PassPlan plan{};
   plan.tokens = tokens;
   plan.read_ahead = read_ahead_of(runs);
@@ -75,7 +76,7 @@ std::optional<PassPlan> plan_variable_pass(std::uint64_t runs, std::uint64_t mem
   const std::uint64_t held_chunks = 3 * runs + plan.read_ahead + 1;
   const std::uint64_t pass_min_unit_bytes =
       round_up(std::max(min_unit_bytes, runs * min_unit_bytes_a_run), page_bytes());
-  const std::uint64_t units_bytes = pass_min_unit_bytes * text_unit_cost;
+  const std::uint64_t units_bytes = pass_min_unit_bytes * text_unit_cost(tokens);
   if (memory_bytes < units_bytes) return std::nullopt;
   plan.chunk_bytes = std::min(memory_bytes / 2, memory_bytes - units_bytes) / held_chunks;
   plan.chunk_bytes -= plan.chunk_bytes % page_bytes();
@@ -86,7 +87,7 @@ std::optional<PassPlan> plan_variable_pass(std::uint64_t runs, std::uint64_t mem
   plan.chunk_records = plan.chunk_bytes / text_bytes_an_entry;
 
   const std::uint64_t left_bytes = memory_bytes - held_chunks * plan.chunk_bytes;
-  plan.unit_bytes = std::min(left_bytes / text_unit_cost, max_unit_bytes);
+  plan.unit_bytes = std::min(left_bytes / text_unit_cost(tokens), max_unit_bytes);
   plan.unit_bytes -= plan.unit_bytes % page_bytes();
   plan.unit_records = plan.unit_bytes / min_text_record_bytes;
   // A chunk ends when its prefix references are used up or the next record does not fit. So either
@@ -109,10 +110,11 @@ std::uint64_t enough_unit_bytes(std::uint64_t runs, std::uint64_t bytes_a_run,
 std::optional<PassPlan> plan_pass(std::uint64_t runs, std::uint32_t record_bytes,
                                   std::uint64_t memory_bytes, std::uint64_t merged_bytes,
                                   std::uint64_t max_unit_bytes, std::uint64_t edge_bytes,
-                                  std::uint64_t runs_to_chunks) {
-  assert(runs != 0 && runs_to_chunks != 0);
+                                  std::uint64_t runs_to_chunks, unsigned tokens) {
+  assert(runs != 0 && runs_to_chunks != 0 && tokens != 0);
   if (record_bytes == 0)
-    return plan_variable_pass(runs, memory_bytes, merged_bytes, max_unit_bytes, runs_to_chunks);
+    return plan_variable_pass(runs, memory_bytes, merged_bytes, max_unit_bytes, runs_to_chunks,
+                              tokens);
   const std::uint64_t pass_min_chunk_bytes = round_up(record_bytes + edge_bytes, page_bytes());
   // Records fill at least half of a chunk, so two chunks have room for a record.
   const std::uint64_t pass_min_unit_bytes =
@@ -127,7 +129,7 @@ std::optional<PassPlan> plan_pass(std::uint64_t runs, std::uint32_t record_bytes
   // output buffer.
   const std::uint64_t units_bytes = (2 * tokens + 1) * pass_min_unit_bytes;
   if (memory_bytes < units_bytes) return std::nullopt;
-  const std::uint64_t held_chunks = chunks_needed(runs, plan.read_ahead, 0, 1);
+  const std::uint64_t held_chunks = chunks_needed(runs, plan.read_ahead, 0, 1, tokens);
   plan.chunk_bytes = std::min(memory_bytes / 2, memory_bytes - units_bytes) / held_chunks;
   plan.chunk_bytes -= plan.chunk_bytes % page_bytes();
   if (plan.chunk_bytes < pass_min_chunk_bytes) return std::nullopt;
@@ -149,7 +151,7 @@ std::optional<PassPlan> plan_pass(std::uint64_t runs, std::uint32_t record_bytes
   plan.unit_records =
       round_down_to_pages(std::min(plan.unit_bytes / record_bytes, max_unit_records), record_bytes);
   plan.unit_bytes = round_up(plan.unit_records * record_bytes, page_bytes());
-  plan.chunks = chunks_needed(runs, plan.read_ahead, plan.unit_records, plan.chunk_records);
+  plan.chunks = chunks_needed(runs, plan.read_ahead, plan.unit_records, plan.chunk_records, tokens);
   assert(plan.chunk_records != 0 && plan.unit_records != 0);
   assert(plan.chunk_bytes % page_bytes() == 0 && plan.unit_bytes % page_bytes() == 0);
   assert(plan.chunk_records * record_bytes + edge_bytes <= plan.chunk_bytes);
@@ -161,9 +163,11 @@ std::optional<PassPlan> plan_pass_in_memory(std::uint64_t runs, std::uint64_t me
                                             std::uint64_t merged_bytes) {
   // Prefix references are less than half of a chunk.
   static_assert(2 * sizeof(PrefixRef) < text_bytes_an_entry);
-  const std::uint64_t unit_bytes = std::max(memory_bytes / text_unit_cost, page_bytes());
+  const std::uint64_t unit_bytes =
+      std::max(memory_bytes / text_unit_cost(default_tokens), page_bytes());
   return plan_variable_pass(runs, 2 * memory_bytes, merged_bytes,
-                            std::min(max_text_unit_bytes, unit_bytes), runs_to_cached_chunks);
+                            std::min(max_text_unit_bytes, unit_bytes), runs_to_cached_chunks,
+                            default_tokens);
 }
 
 namespace {

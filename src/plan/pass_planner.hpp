@@ -15,6 +15,9 @@
 
 namespace corank {
 
+// Max number of units in flight on the CPU, and for each device.
+inline constexpr unsigned default_tokens = 4;
+
 // Max unit size, by kind of record; larger units gain nothing and cost page faults. Tuned; see
 // docs/tuning.md.
 inline constexpr std::uint64_t max_cpu_unit_bytes = std::uint64_t{16} << 20;
@@ -59,12 +62,13 @@ inline constexpr std::uint64_t runs_to_mapped_text_chunks = 4;
 // chunk holds `chunk_records` prefix references and their records, and a unit as many records as
 // fit into `unit_bytes`, at most `unit_records`. Returns nothing if the memory is too small, which
 // depends on neither `merged_bytes` nor `max_unit_bytes`. `edge_bytes` is the room in each chunk
-// besides its records; `runs_to_chunks` is one of the divisors above.
+// besides its records; `runs_to_chunks` is one of the divisors above; `tokens` is the max number of
+// units in flight.
 std::optional<PassPlan> plan_pass(
     std::uint64_t runs, std::uint32_t record_bytes, std::uint64_t memory_bytes,
     std::uint64_t merged_bytes = std::numeric_limits<std::uint64_t>::max(),
     std::uint64_t max_unit_bytes = max_cpu_unit_bytes, std::uint64_t edge_bytes = 0,
-    std::uint64_t runs_to_chunks = runs_to_cached_chunks);
+    std::uint64_t runs_to_chunks = runs_to_cached_chunks, unsigned tokens = default_tokens);
 
 // Plans a pass over runs of variable-length records in memory, whose chunks hold only prefix
 // references.

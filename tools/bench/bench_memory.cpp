@@ -107,6 +107,7 @@ int run(int argc, char** argv) {
   app.add_option("--repetitions", repetitions, "of each case; medians are shown");
   app.add_flag_callback(
       "--cpu", [&] { options.backend = BackendChoice::cpu; }, "the CPU backend");
+  app.add_option("--device", options.devices, "numbers of the GPUs to merge on")->delimiter(',');
   app.add_option("-T,--threads", options.threads, "threads; without it, all cores");
   app.add_option("-o,--output", output, "write OUTPUT.md and OUTPUT.json");
   CLI11_PARSE(app, argc, argv);

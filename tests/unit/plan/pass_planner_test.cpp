@@ -17,6 +17,14 @@ TEST_CASE("a plan stays within its budget and holds what the merge needs at once
     const std::uint64_t memory_bytes = random() >> (28 + below(random, 30));
     const std::uint64_t merged_bytes = random() >> below(random, 64);
     const auto plan = plan_pass(runs, record_bytes, memory_bytes, merged_bytes);
+    const unsigned tokens = 1 + static_cast<unsigned>(below(random, 16));
+    const auto of_devices = plan_pass(runs, record_bytes, memory_bytes, merged_bytes,
+                                      max_cuda_unit_bytes, 0, runs_to_cached_chunks, tokens);
+    if (of_devices) {
+      REQUIRE(of_devices->tokens == tokens);
+      REQUIRE(of_devices->chunks * of_devices->chunk_bytes + tokens * of_devices->unit_bytes <=
+              memory_bytes);
+    }
     const auto with_edges =
         plan_pass(runs, record_bytes, memory_bytes, merged_bytes, max_cpu_unit_bytes, 8192);
     if (with_edges) {
