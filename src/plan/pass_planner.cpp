@@ -18,7 +18,7 @@ constexpr std::uint64_t min_chunk_bytes = std::uint64_t{128} << 10;
 constexpr std::uint64_t min_unit_bytes = std::uint64_t{16} << 10;
 constexpr std::uint64_t min_unit_bytes_a_run = 512;
 // Upper bound for units that grow with the number of runs.
-constexpr std::uint64_t max_wide_unit_bytes = std::uint64_t{128} << 20;
+constexpr std::uint64_t max_wide_unit_bytes = std::uint64_t{256} << 20;
 // At least 32 of these units a pass, so that pipeline fill and drain are negligible.
 constexpr std::uint64_t runs_to_units = 32;
 // Max records in a unit. Keys and row ids take memory per record, which this bounds for tiny
