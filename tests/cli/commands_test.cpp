@@ -90,6 +90,31 @@ TEST_CASE("bad input: a run out of order") {
                      {bad + ": record 4 (byte 32) is out of order"});
 }
 
+TEST_CASE("errors and warnings are JSON on request") {
+  const TemporaryFolder folder;
+  const std::string file = folder / "a\nb";
+  std::ofstream(file) << "b\na\n";
+  const Result disorder = run({"check", "--log-json", "--lines", file});
+  CHECK(disorder.code == 1);
+  const auto error = nlohmann::json::parse(disorder.err);
+  CHECK(error["level"] == "error");
+  CHECK(error["code"] == "out_of_order");
+  CHECK(error["exit_code"] == 1);
+  CHECK(error["file"] == file);
+  CHECK(error["record"] == 1);
+  CHECK(error["byte"] == 2);
+  CHECK(holds(error["message"], "is out of order"));
+  CHECK(std::ranges::count(disorder.err, '\n') == 1);
+
+  const Result wrong = run({"--log-json", "merge", "--nonsense"});
+  CHECK(wrong.code == 2);
+  CHECK(holds(nlohmann::json::parse(wrong.err)["message"], "--nonsense"));
+  const std::string missing = folder / "missing\xff";
+  const auto unread = nlohmann::json::parse(run({"merge", "--lines", "--log-json", missing}).err);
+  CHECK(unread["code"] == "system");
+  CHECK(run({"merge", "--lines", "--", "--log-json"}).code == 2);  // a name
+}
+
 TEST_CASE("bad input: a file that does not hold whole records") {
   Folder test;
   const std::string bad = test.add_bytes(Bytes(8 * 10 + 3));

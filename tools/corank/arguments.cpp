@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "corank/error.hpp"
+#include "standard_streams.hpp"
 #include "util/option_items.hpp"
 
 namespace corank {
@@ -104,6 +105,11 @@ std::vector<std::string> reversed_arguments(const CLI::App& app, int argc, char*
     }
     if (!is_value && argument == "--") {
       only_names_follow = true;
+      continue;
+    }
+    // Taken out here, so that every command has it, and errors in later arguments obey it.
+    if (!is_value && argument == "--log-json") {
+      log_as_json();
       continue;
     }
     arguments.push_back(argument);

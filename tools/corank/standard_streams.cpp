@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <nlohmann/json.hpp>
 #include <string_view>
 
 #include "corank/error.hpp"
@@ -12,6 +13,83 @@
 #include "setting_flags.hpp"
 
 namespace corank {
+namespace {
+
+using Fields = nlohmann::ordered_json;
+
+bool as_json = false;
+
+// Returns the message on one line, even if a file name contains control characters.
+std::string one_line(std::string_view message) {
+  std::string line;
+  for (const char c : message) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte < 0x20 || byte == 0x7f)
+      line += fmt::format("\\x{:02x}", byte);
+    else
+      line += c;
+  }
+  return line;
+}
+
+// Prints a message; `fields` describe it in JSON.
+void tell(const std::string& message, Fields fields) {
+  if (!as_json) return say(fmt::format("corank: {}\n", one_line(message)));
+  fields["message"] = message;
+  say(fields.dump(-1, ' ', false, Fields::error_handler_t::replace) + '\n');
+}
+
+Fields flags_of(const std::vector<Setting>& settings) {
+  Fields flags = Fields::array();
+  for (const Setting setting : settings) flags.push_back(flag_of(setting));
+  return flags;
+}
+
+const char* name_of(ErrorCode code) {
+  switch (code) {
+    case ErrorCode::options:
+      return "options";
+    case ErrorCode::input:
+      return "input";
+    case ErrorCode::out_of_order:
+      return "out_of_order";
+    case ErrorCode::duplicate_key:
+      return "duplicate_key";
+    case ErrorCode::exists:
+      return "exists";
+    case ErrorCode::memory:
+      return "memory";
+    case ErrorCode::system:
+      return "system";
+    case ErrorCode::device:
+      return "device";
+    case ErrorCode::corrupted:
+      return "corrupted";
+    case ErrorCode::interrupted:
+      return "interrupted";
+  }
+  return "";
+}
+
+int report(const Error& error, const std::string& message, int code) {
+  Fields fields{{"level", "error"},
+                {"code", name_of(error.code())},
+                {"exit_code", code},
+                {"options", flags_of(error.settings())}};
+  if (const auto* const disorder = dynamic_cast<const OutOfOrder*>(&error)) {
+    fields["file"] = disorder->file().string();
+    fields["record"] = disorder->record();
+    fields["byte"] = disorder->byte();
+  }
+  tell(message, std::move(fields));
+  return code;
+}
+
+}  // namespace
+
+void log_as_json() {
+  as_json = true;
+}
 
 void fill_closed_streams() {
   // Opened in the wrong mode, so that reading and writing fail as on a closed stream.
@@ -25,7 +103,7 @@ void say(const std::string& text) {
 }
 
 void say_warning(const Message& warning) {
-  say(fmt::format("corank: {}\n", warning.worded(flag_of)));
+  tell(warning.worded(flag_of), {{"level", "warning"}, {"options", flags_of(warning.settings())}});
 }
 
 void hint_at_standard_input(const std::string& command) {
@@ -35,25 +113,17 @@ void hint_at_standard_input(const std::string& command) {
 }
 
 int report(std::string_view message, int code) {
-  std::string line;
-  for (const char c : message) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (byte < 0x20 || byte == 0x7f)
-      line += fmt::format("\\x{:02x}", byte);
-    else
-      line += c;
-  }
-  say(fmt::format("corank: {}\n", line));
+  tell(std::string(message), {{"level", "error"}, {"code", "system"}, {"exit_code", code}});
   return code;
 }
 
 int report(const Error& error, int code) {
-  return report(error.worded(flag_of), code);
+  return report(error, error.worded(flag_of), code);
 }
 
 int report(const Error& error) {
   if (error.code() != ErrorCode::out_of_order) return report(error, 2);
-  return report(error.worded(flag_of) + " (corank sort sorts files)", 1);
+  return report(error, error.worded(flag_of) + " (corank sort sorts files)", 1);
 }
 
 void finish_printing() {
