@@ -126,6 +126,40 @@ TEST_CASE("partitions are the merge, one after another, and finish proves it") {
   }
 }
 
+TEST_CASE("a partition that the scheduler stops goes on where it was") {
+  const TemporaryFolder folder;
+  const std::string runs = folder / "runs", plan = folder / "plan.json", whole = folder / "whole";
+  REQUIRE(run({"gen", "-r", "key:u64", "--records", "16000000", "--runs", "2", "-o", runs}).code ==
+          0);
+  const std::string first = runs + "/run-00000.bin", second = runs + "/run-00001.bin";
+  REQUIRE(run({"plan", "merge", "-r", "key:u64", "--partitions", "2", "-o", plan, first, second})
+              .code == 0);
+  const Strings merge{"merge", "--plan", plan,        "--partition", "1",       "--resume",
+                      "-m",    "700K",   "--backend", "cpu",         "--stats", "-"};
+  Environment stopping;
+  stopping.before_exec = give_way;
+  stopping.while_running = [&](pid_t child) {
+    wait_until([&] {
+      std::error_code error;
+      const std::string written = folder / "plan.parts/.part-00001.resume/.part-00001.corank";
+      return std::filesystem::file_size(written, error) + 1 > 20'000'000 || has_ended(child);
+    });
+    ::kill(child, SIGTERM);
+  };
+  const Result stopped = run(merge, stopping);
+  INFO(stopped.err);
+  REQUIRE(stopped.code == 143);
+  const Result resumed = run(merge);
+  INFO(resumed.err);
+  REQUIRE(resumed.code == 0);
+  CHECK(nlohmann::json::parse(resumed.out)["resumed_bytes"] > 15'000'000);
+  REQUIRE(run({"merge", "--plan", plan, "--partition", "0"}).code == 0);
+  const std::string all = folder / "all";
+  CHECK(run({"finish", plan, "--read-runs", "--concatenate", all}).code == 0);
+  REQUIRE(run({"merge", "-r", "key:u64", "-o", whole, first, second}).code == 0);
+  CHECK((text_of(all) == text_of(whole)));
+}
+
 TEST_CASE("the first partition has the header, and parts may be compressed") {
   const Strings texts{"name\na\nc\nd\n", "name\nb\nc\ne"};
   Planned test({"merge", "--lines", "--header", "--compress", "zstd"}, texts);
