@@ -423,7 +423,7 @@ void throw_bad_record(const std::filesystem::path& run, const Place& found,
                           field.bytes > max_shown ? "…" : "",
                           detail::is_encoded(column.type)
                               ? fmt::format("is not a value of type {}", type)
-                              : fmt::format("is no number that {} holds", type),
+                              : fmt::format("is not a number that {} holds", type),
                           advice));
 }
 

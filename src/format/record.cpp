@@ -182,7 +182,8 @@ std::vector<std::byte> encode_value(const Field& field, const ColumnValue& value
     std::memcpy(bytes.data(), value.value.data(), value.value.size());
   } else {
     if (!put_number(field, value.value, bytes.data()))
-      fail(fmt::format("is no value of field {}, which is {}", field.name, field_type_name(field)));
+      fail(fmt::format("is not a value of field {}, which is {}", field.name,
+                       field_type_name(field)));
     if (field.big_endian) std::ranges::reverse(bytes);
   }
   return bytes;

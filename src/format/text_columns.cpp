@@ -100,7 +100,7 @@ struct BoundValues {
       if (!detail::holds_value(there(columns[i].column), columns[i].type))
         reject(values[i],
                detail::is_number(columns[i].type)
-                   ? "is no number that the key's type holds"
+                   ? "is not a number that the key's type holds"
                    : fmt::format("is not a value of type {}", type_name(columns[i].type)));
       // Several keys may name one column, as 1:nocase,1 do; the record has the last one's value.
       if (columns[i].column == 0 || values_of[columns[i].column - 1] == &values[i]) continue;
@@ -155,7 +155,7 @@ TextSelection::TextSelection(const TextFormat& format, std::string_view header,
   for (auto column = selected.begin(); column != selected.end(); ++column) {
     if (column->column == 0)
       throw Error(ErrorCode::options,
-                  fmt::format("{}: the whole line is no column; name columns, or drop it",
+                  fmt::format("{}: the whole line is not a column; name columns, or drop it",
                               Setting::select));
     if (std::any_of(selected.begin(), column,
                     [&](const TextColumn& other) { return other.column == column->column; }))

@@ -73,7 +73,7 @@ AtomicFile::AtomicFile(std::filesystem::path target, const Content& content,
   if (::stat(target_.c_str(), &status) == 0) {
     if (S_ISDIR(status.st_mode)) throw Error(target_.string() + ": is a folder; name a file");
     if (!S_ISREG(status.st_mode))
-      throw Error(target_.string() + ": is no regular file; name another");
+      throw Error(target_.string() + ": is not a regular file; name another");
     if (!settings_.overwrite && !settings_.resume) throw exists_already(target_);
     // Replace the file that a symbolic link points to, not the link.
     std::error_code error;

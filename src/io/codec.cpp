@@ -192,7 +192,7 @@ Compression Compression::parse(std::string_view text) {
   if (error != std::errc() || end != level.data() + level.size() ||
       compression.level < found->min_level || compression.level > found->max_level)
     throw Error(ErrorCode::options,
-                fmt::format("{}: {} is no level of {}, which has {} to {}", text, level, name,
+                fmt::format("{}: {} is not a level of {}, which has {} to {}", text, level, name,
                             found->min_level, found->max_level));
   return compression;
 }

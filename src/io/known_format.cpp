@@ -116,7 +116,7 @@ bool begins_like(const KnownFormat& format, std::string_view head, bool decompre
                         setting_is(Setting::skip_bytes, "N"), Setting::drop_header)
           : std::string(format.remedy);
   throw Error(fmt::format(
-      "{}: is {}, whose bytes are no plain records; {}{}",
+      "{}: is {}, which does not hold plain records; {}{}",
       path == "-" ? "standard input" : path.string(), format.name, remedy,
       format.is_compressed
           ? fmt::format(", or say {} if it is none", Setting::no_decompression)

@@ -19,7 +19,7 @@ PartFiles::PartFiles(const std::filesystem::path& folder, unsigned count, std::s
     : folder_(folder) {
   assert(count != 0);
   if (std::filesystem::exists(folder) && !std::filesystem::is_directory(folder))
-    throw Error(ErrorCode::options, fmt::format("{}: is no folder; {} needs one for its files",
+    throw Error(ErrorCode::options, fmt::format("{}: is not a folder; {} needs one for its files",
                                                 folder.string(), Setting::parts));
   made_ = std::filesystem::create_directory(folder);
   for (unsigned part = 0; part < count; ++part) paths_.push_back(folder / part_name(part, suffix));

@@ -100,8 +100,7 @@ Writer::Writer(const Destination& output, const AtomicFile::Content& content,
     return;
   }
   if (settings.resume)
-    throw Error(ErrorCode::options, path_.string() +
-                                        ": is no file that a merge could go on with; drop " +
+    throw Error(ErrorCode::options, path_.string() + ": is not a file that can be resumed; drop " +
                                         to_marker(Setting::resume));
   if (sink_) return;
   FileDescriptor file;

@@ -477,7 +477,7 @@ bool MergeJob::holds(const Run& run, const KeptRun& kept) const {
   return fingerprint == kept.fingerprint;
 }
 
-// Cuts off the records of sorted runs that are past the limit, if it is no operator.
+// Cuts off the records of sorted runs that are past the limit, if it is not an operator.
 void MergeJob::keep_smallest(std::vector<Run>& runs) {
   if (operators_ || !options_.query.limit) return;
   const std::uint64_t records = records_of(runs);
@@ -610,7 +610,7 @@ void MergeJob::collect_stats(std::string writing) {
   stats_.records = sorts_ ? kept_records_ + former_->records() : merged;
   stats_.records_skipped = totals.records_skipped;
   if (stats_.records_skipped != 0 && options_.notice)
-    options_.notice(fmt::format("{} records were skipped, in which a column is no number",
+    options_.notice(fmt::format("{} records were skipped, in which a column is not a number",
                                 stats_.records_skipped));
   stats_.records_written = operators_ ? totals.records_written + resumed_.records : merged;
   stats_.records_replaced = totals.records_replaced;

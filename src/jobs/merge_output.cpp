@@ -106,7 +106,7 @@ void check_space(std::span<const std::filesystem::path> folders, const SpaceNeed
   for (const std::filesystem::path& folder : folders) {
     std::error_code error;
     if (!std::filesystem::is_directory(folder, error))
-      throw Error(fmt::format("{}: is no folder; name one for temporary files by {}",
+      throw Error(fmt::format("{}: is not a folder; name one for temporary files by {}",
                               folder.string(), Setting::temporary_folders));
     const std::uint64_t temporary_bytes = needs.temporary_bytes / folders.size();
     if (temporary_bytes == 0) continue;
@@ -247,8 +247,9 @@ void MergeOutput::leave_for_resume() {
     writer.atomic()->leave();
   }
   if (!writers_.empty() && options_.notice)
-    options_.notice(fmt::format("{}: what was written is kept; with {} a merge goes on from there",
-                                output_.path.string(), Setting::resume));
+    options_.notice(
+        fmt::format("{}: what was written is kept; with {} the same command goes on from there",
+                    output_.path.string(), Setting::resume));
 }
 
 }  // namespace corank

@@ -54,7 +54,7 @@ class GroupReducer {
 
   // Returns whether groups of one record are reduced, too.
   virtual bool reduces_single() const = 0;
-  // Returns whether a count becomes a new last column, so that a whole line is no key any more.
+  // Returns whether a count becomes a new last column, so that a whole line is not a key any more.
   virtual bool adds_column() const { return false; }
   // Returns the reduced fields, for devices; empty if columns are reduced.
   virtual std::span<const FieldReduction> fields() const { return {}; }

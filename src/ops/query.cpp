@@ -90,7 +90,8 @@ class ConditionParser {
     const Item sign = next();
     const auto operation =
         std::ranges::find(operations, sign.text, &std::pair<std::string_view, Operation>::first);
-    if (operation == std::end(operations)) fail(sign, "is no comparison; allowed: < <= == != >= >");
+    if (operation == std::end(operations))
+      fail(sign, "is not a comparison; allowed: < <= == != >= >");
     const Item value = next();
     if (value.text.empty()) fail(value, "a value is missing");
     with.value = value_of(option_, text_, value);

@@ -242,7 +242,7 @@ bool FramingProducer::fill_from_source(Filling& filling, const std::atomic<Deman
       if (filled != 0) find_last_record(filling, memory, filled);
       return true;
     }
-    if (filled < wanted) continue;  // what the pipe held is no whole record
+    if (filled < wanted) continue;  // what the pipe held is not a whole record
     // The bytes hold no whole record: read more of it, in larger memory if necessary.
     wanted *= 2;
     if (wanted + margin_bytes <= memory.size()) continue;

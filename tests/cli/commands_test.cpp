@@ -292,7 +292,7 @@ TEST_CASE("bad input: sizes that are none") {
   const Folder test;
   for (const char* size :
        {"1.5G", "much", "M", "5X", "-1", "0", "99999999999G", "18446744073709551616"})
-    test.check_refusal(test.merge({"-m", size}), 2, {"--memory", size, "is no size"});
+    test.check_refusal(test.merge({"-m", size}), 2, {"--memory", size, "is not a size"});
 }
 
 TEST_CASE("bad input: statistics or a trace in place of what is merged") {
@@ -309,7 +309,7 @@ TEST_CASE("bad input: statistics or a trace in place of what is merged") {
   test.check_refusal(
       {"merge", "-r", "key:u64", "-o", other, "--stats", test.folder / "./other", test.runs[0]}, 2,
       {"--stats", "is the output"});
-  test.check_refusal(test.merge({"--trace", "-"}), 2, {"--trace", "no file"});
+  test.check_refusal(test.merge({"--trace", "-"}), 2, {"--trace", "not a file"});
   CHECK(run(test.merge({"--stats", list, "--trace", other})).code == 0);
   CHECK(run(test.merge({"--stats", "/dev/null", "--trace", "/dev/null"})).code == 0);
 }
@@ -322,7 +322,7 @@ TEST_CASE("bad input: words that an option does not know") {
   test.check_refusal(test.merge({"--compressed", "gzip"}), 2, {"--compressed", "auto, none"});
   for (const char* number : {"0x10", "18446744073709551617", "-1", "1.5", ""})
     test.check_refusal(test.merge({"--limit", number}), 2,
-                       {"--limit", "no whole number from 0 on"});
+                       {"--limit", "not a whole number from 0 on"});
   test.check_refusal(test.merge({"-T", "5000"}), 2, {"--threads", "from 1 to 4096"});
   test.check_refusal(test.merge({"--compress", "gzip:0"}), 2, {"gzip:0", "1 to 9"});
   test.check_refusal({"gen", "--records", "1", "--runs", "1", "-o", test.folder / "gen"}, 2,
@@ -536,7 +536,7 @@ TEST_CASE("parts are files that hold the output one after another") {
   test.check_refusal(into_parts({"--parts", "4"}), 2, {parts + "/part-00000: exists already"});
   test.check_refusal(into_parts({"--parts", "3", "-f"}), 2, {parts + "/part-00003", "remove it"});
   CHECK(run(into_parts({"--parts", "4", "-f"})).code == 0);
-  test.check_refusal(test.merge({"--parts", "2"}), 2, {test.old(), "is no folder"});
+  test.check_refusal(test.merge({"--parts", "2"}), 2, {test.old(), "is not a folder"});
   test.check_refusal(test.merge({"--parts", "0"}), 2, {});
 }
 
@@ -799,7 +799,7 @@ TEST_CASE("bad input: a device, a link to nothing, a stream to go on with") {
   test.check_refusal({"merge", "-r", "key:u64", "-o", test.runs.back(), test.runs[0]}, 2,
                      {test.runs.back(), "link to nothing"});
   test.check_refusal({"merge", "-r", "key:u64", "--resume", "-o", "-", test.runs[0]}, 2,
-                     {"no file that a merge could go on with"});
+                     {"not a file that can be resumed"});
 }
 
 TEST_CASE("runs longer than the address of a 32-bit number cost no memory") {

@@ -93,10 +93,10 @@ TEST_CASE("bad JSON is an error that names the line and the cause", "[json]") {
   CHECK(holds(error_of("\n", {"-b", "a", "--bad", "last"}), "line 1 (byte 0): is not valid JSON"));
   CHECK(holds(error_of("[]\n", {}), "not an object"));
   const std::string no_number = error_of("{\"a\":{\"b\":\"x\"}}\n", {"-b", "/a/b:u64"});
-  CHECK(holds(no_number, "line 1 (byte 0): field /a/b, \"x\", is no number that u64 holds"));
+  CHECK(holds(no_number, "line 1 (byte 0): field /a/b, \"x\", is not a number that u64 holds"));
   CHECK(!holds(no_number, "--header"));
   CHECK(holds(error_of("{}\n", {"-b", "a:u64"}), "there is no field a"));
-  CHECK(holds(error_of("{\"a\":null}\n", {"-b", "a:u64"}), "is no number"));
+  CHECK(holds(error_of("{\"a\":null}\n", {"-b", "a:u64"}), "is not a number"));
   const std::string lines = "{\"a\":1}\n{\"a\":\n{}\n{\"a\":2}\n";
   CHECK(Folder({lines}).output_of({"merge", "-b", "a:u64", "--bad", "skip"}) ==
         "{\"a\":1}\n{\"a\":2}\n");

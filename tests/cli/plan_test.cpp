@@ -230,7 +230,7 @@ TEST_CASE("a partition of runs that changed, or of a plan that does not fit, is 
   write_file(test.plan, bytes_of_text(plan));
   Planned::check_refusal(test.merge_part("0"), {test.plan, "is a plan of corank", "9."});
   write_file(test.plan, bytes_of_text("{}"));
-  Planned::check_refusal(test.finish(), {test.plan, "is no plan"});
+  Planned::check_refusal(test.finish(), {test.plan, "is not a plan"});
 
   Planned::check_refusal(run({"plan", "sort", "--lines", test.runs[0]}), {"sort", "plan merge"});
   const auto refuse = [&](const Strings& command, const Strings& words) {

@@ -153,7 +153,7 @@ TEST_CASE("a sort refuses a folder for temporary files that is none", "[sort]") 
   const Result result =
       run({"sort", "--lines", "--temp", folder / "none", "-o", folder / "out", file});
   CHECK(result.code == 2);
-  CHECK(holds(result.err, "none: is no folder; name one for temporary files by --temp"));
+  CHECK(holds(result.err, "none: is not a folder; name one for temporary files by --temp"));
 }
 
 TEST_CASE("a sort checks the order of files instead, as check does", "[sort]") {

@@ -246,7 +246,7 @@ TEST_CASE("generated lines are in order and as long as they are to be", "[text]"
             .code == 2);
 }
 
-TEST_CASE("bad input: a column that is no number", "[text]") {
+TEST_CASE("bad input: a column that is not a number", "[text]") {
   const Folder test({"1|1\n2|3\n", "1|2\n2|x\n3|4\n4\n"});
   const Strings columns{"--lines", "-t", "|", "-b", "2:u64"};
   const auto with = [&](const char* what) {
@@ -256,7 +256,8 @@ TEST_CASE("bad input: a column that is no number", "[text]") {
   };
   for (const Strings& options : {columns, with("error")})
     test.check_refusal(
-        options, 2, {test.runs[1] + ": line 2 (byte 4): column 2, \"x\", is no number that u64"});
+        options, 2,
+        {test.runs[1] + ": line 2 (byte 4): column 2, \"x\", is not a number that u64"});
   Strings counted = with("skip");
   counted.insert(counted.end(), {"--stats", "-"});
   const Result skipped = test.merge(counted);
@@ -717,7 +718,7 @@ TEST_CASE("bad input: what is to become of text contradicts itself", "[text]") {
   refuses({"--on-equal", "reduce:sum(1)"}, {"--on-equal", "column 1 is a key"});
   refuses({"--on-equal", "least"}, {"--on-equal", "allowed: keep first last error"});
   refuses({"--where", "2 > 1"}, {"--where", "quotes", "2:u64"});
-  refuses({"--where", "1:u64 > x"}, {"--where \"x\"", "no number"});
+  refuses({"--where", "1:u64 > x"}, {"--where \"x\"", "not a number"});
   refuses({"--where", "'1':u64 > 1"}, {"--where", "\"1\"", "--header"});
   refuses({"--where", "'a:u64 > 1"}, {"--where", "quote"});
   refuses({"--where", "'a':desc > 1"}, {"--where", "direction"});
@@ -730,7 +731,7 @@ TEST_CASE("bad input: what is to become of text contradicts itself", "[text]") {
   refuses({"--tombstone", "2", "--on-equal", "last"}, {"--tombstone", "column=value"});
   refuses({"--tombstone", "a=1", "--on-equal", "last"}, {"\"a\"", "--header"});
   refuses({"--tombstone", "2=1"}, {"--tombstone", "--on-equal first, last"});
-  refuses({"--tombstone", "1:u64=x", "--on-equal", "last"}, {"--tombstone \"x\"", "no number"});
+  refuses({"--tombstone", "1:u64=x", "--on-equal", "last"}, {"--tombstone \"x\"", "not a number"});
   const Folder of_pairs({pair_of("a", "1")});
   of_pairs.check_refusal({"--kv", "--tombstone", "2=a", "--on-equal", "last"}, 2,
                          {"--tombstone", "name key or value"});
@@ -738,7 +739,7 @@ TEST_CASE("bad input: what is to become of text contradicts itself", "[text]") {
                          {"--on-equal reduce", "take first or last"});
   of_pairs.check_refusal({"--kv", "--where", "value:u64 > 5"}, 2, {"--where", "of bytes"});
   of_pairs.check_refusal({"--kv", "-b", "value"}, 2, {"ordered by their keys"});
-  refuses({"--from", "x"}, {"--from \"x\"", "no number"});
+  refuses({"--from", "x"}, {"--from \"x\"", "not a number"});
   refuses({"--to", "1,b,3"}, {"--to", "there are 3 values, and 2 keys"});
   refuses({"--from", "1,'b"}, {"--from", "quote"});
   refuses({"--from", "1,'b,c'"}, {"--from \"b,c\"", "delimiter"});
@@ -937,7 +938,7 @@ TEST_CASE("an option that is given as empty is not one that is left out", "[text
     test.check_refusal({"--lines", option, ""}, 2, {option, "empty"});
   }
   test.check_refusal({"--lines", "--limit="}, 2, {"--limit"});
-  test.check_refusal({"--lines", "--memory", "-1"}, 2, {"--memory", "-1", "is no size"});
+  test.check_refusal({"--lines", "--memory", "-1"}, 2, {"--memory", "-1", "is not a size"});
 }
 
 TEST_CASE("a value may hold and end with equals signs", "[text]") {

@@ -25,7 +25,7 @@ inline CLI::Validator whole_number(
             const char* const end = value.data() + value.size();
             const auto [stop, error] = std::from_chars(value.data(), end, number);
             if (error != std::errc() || stop != end || number < least || number > greatest)
-              return fmt::format("{} is no whole number from {}{}", value, least,
+              return fmt::format("{} is not a whole number from {}{}", value, least,
                                  greatest == std::numeric_limits<std::uint64_t>::max()
                                      ? " on"
                                      : fmt::format(" to {}", greatest));
@@ -49,7 +49,7 @@ inline CLI::Validator size_in_bytes() {
               } catch (const CLI::ValidationError&) {
               }
             }
-            return given + " is no size; give a whole number of bytes, or of K, M or G: 512M";
+            return given + " is not a size; give a whole number of bytes, or of K, M or G: 512M";
           },
           "SIZE"};
 }

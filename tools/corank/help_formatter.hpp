@@ -1,4 +1,4 @@
-// Wraps help at 80 columns, which CLI11 does not.
+// Wraps help at 80 columns, and shows of an option its name, its value and whether it is required.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -38,6 +38,12 @@ class HelpFormatter : public CLI::Formatter {
     }
     end_text();
     return footer;
+  }
+
+  std::string make_option_opts(const CLI::Option* option) const override {
+    const std::string text = option->get_option_text();
+    const std::string value = text.empty() ? option->get_type_name() : text;
+    return (value.empty() ? "" : ' ' + value) + (option->get_required() ? " (required)" : "");
   }
 
   std::string make_option_desc(const CLI::Option* option) const override {

@@ -32,7 +32,7 @@ std::string size_of(const FileReport& report) {
 void print(const std::string& file, const FileReport& report) {
   fmt::print("{}\n  size:       {}\n  records:    {}\n", file, size_of(report), report.records);
   if (report.records_skipped != 0)
-    fmt::print("  skipped:    {}, in which a column is no number\n", report.records_skipped);
+    fmt::print("  skipped:    {}, in which a column is not a number\n", report.records_skipped);
   if (report.records == 0) return;
   fmt::print("  first key:  {}\n  last key:   {}\n", report.first_key, report.last_key);
   if (report.out_of_order)

@@ -120,11 +120,11 @@ int run(int argc, char** argv) {
   app.formatter(std::make_shared<corank::HelpFormatter>());
   using corank::MergeCommand, corank::OnEqual;
   MergeCommand merge(app, "merge", "Merge sorted runs into one sorted file");
-  MergeCommand unite(app, "union", "What any of the runs has, as a sorted file", OnEqual::unite);
-  MergeCommand intersect(app, "intersect", "What all of the runs have, as a sorted file",
+  MergeCommand unite(app, "union", "Write the records that any of the sorted runs has",
+                     OnEqual::unite);
+  MergeCommand intersect(app, "intersect", "Write the records that all of the sorted runs have",
                          OnEqual::intersect);
-  MergeCommand subtract(app, "subtract",
-                        "What the first of the runs has and no other, as a sorted file",
+  MergeCommand subtract(app, "subtract", "Write the records that only the first sorted run has",
                         OnEqual::subtract);
   MergeCommand sort(app, "sort", "Sort files of records into one sorted file", OnEqual::keep,
                     MergeCommand::Verb::sort);

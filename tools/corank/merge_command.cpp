@@ -449,7 +449,7 @@ int MergeCommand::run() {
   const bool is_binary = !options_.text || options_.text->kind == TextKind::pairs;
   if (output_ == "-" && is_binary && !explain_ && isatty(STDOUT_FILENO) != 0)
     throw Error("standard output is a terminal; name a file for these records by --output");
-  if (trace_ == "-") throw Error("--trace: - is no file; name one");
+  if (trace_ == "-") throw Error("--trace: - is not a file; name one");
   const std::vector<std::filesystem::path> runs(names.begin(), names.end());
   check_reports(runs);
 

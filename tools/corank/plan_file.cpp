@@ -87,7 +87,7 @@ std::size_t partition_of(const Scheduler& scheduler, std::size_t partitions) {
     const char* const text = name ? std::getenv(name) : nullptr;
     if (!text) return absent;
     const auto number = number_in(text);
-    if (!number) throw Error(fmt::format("{}: \"{}\" is no whole number", name, text));
+    if (!number) throw Error(fmt::format("{}: \"{}\" is not a whole number", name, text));
     return *number;
   };
   const std::uint64_t count = value(scheduler.count, partitions);
@@ -99,7 +99,7 @@ std::size_t partition_of(const Scheduler& scheduler, std::size_t partitions) {
   const std::uint64_t number = value(scheduler.number, 0), first = value(scheduler.first, 0),
                       step = std::max<std::uint64_t>(value(scheduler.step, 1), 1);
   if (number < first || (number - first) % step != 0 || (number - first) / step >= partitions)
-    throw Error(fmt::format("{}: {} is no task of the {} partitions, which begin at {}",
+    throw Error(fmt::format("{}: {} is not a task of the {} partitions, which begin at {}",
                             scheduler.number, number, partitions, first));
   return (number - first) / step;
 }
@@ -127,7 +127,7 @@ void write_plan(const PlanFile& plan, const std::filesystem::path& file, bool ov
 PlanFile read_plan(const std::filesystem::path& file) {
   const Json json = read_json(file, "plan");
   if (!json.contains("corank_plan"))
-    throw Error(file.string() + ": is no plan; make one by corank plan");
+    throw Error(file.string() + ": is not a plan; make one by corank plan");
   if (json["corank_plan"] != version)
     throw Error(
         fmt::format("{}: is a plan of corank {}, and this is corank {}; plan again, or run "
@@ -175,7 +175,7 @@ PartRecord read_record(const std::filesystem::path& file) {
     record.content.last_key = json.at("last_key").get<std::string>();
     return record;
   } catch (const std::exception&) {
-    throw Error(file.string() + ": is no record of a part; remove it, and write the part again");
+    throw Error(file.string() + ": is not a record of a part; remove it, and write the part again");
   }
 }
 

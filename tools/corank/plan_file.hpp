@@ -21,7 +21,8 @@ struct PlanFile {
 
 // Throws Error if the file exists, unless `overwrite`.
 void write_plan(const PlanFile& plan, const std::filesystem::path& file, bool overwrite);
-// Throws Error if the file is no plan, is damaged, or was made by another version of the program.
+// Throws Error if the file is not a plan, is damaged, or was made by another version of the
+// program.
 PlanFile read_plan(const std::filesystem::path& file);
 
 // Record of a written part.

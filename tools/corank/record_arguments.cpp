@@ -97,9 +97,10 @@ void RecordArguments::add_header_to(CLI::App& command) {
       ->transform(whole_number(1, 1'000'000))
       ->option_text("N");
   command
-      .add_option("--comment", comment_,
-                  "The lines at the start of each file that begin with PREFIX (##) are no records; "
-                  "the output keeps those of the first file")
+      .add_option(
+          "--comment", comment_,
+          "The lines at the start of each file that begin with PREFIX (##) are not records; "
+          "the output keeps those of the first file")
       ->type_name("PREFIX");
 }
 

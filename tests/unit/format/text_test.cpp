@@ -527,11 +527,12 @@ TEST_CASE("a bad number stops the index at its record, unless it is ordered last
     CHECK(first.bytes == 4);
     CHECK(first.bad->reason == BadRecord::Reason::no_number);
     CHECK(first.bad->bytes == 4);
-    CHECK(refusal([&] {
-            throw_bad_record("run.csv", {1, 2, 4}, layout, *first.bad, bytes.data() + 4);
-          }) ==
-          "run.csv: line 2 (byte 4): column 2, \"x\", is no number that u64 holds; correct it, or "
-          "say TextFormat::bad_numbers = skip or TextFormat::bad_numbers = last");
+    CHECK(
+        refusal([&] {
+          throw_bad_record("run.csv", {1, 2, 4}, layout, *first.bad, bytes.data() + 4);
+        }) ==
+        "run.csv: line 2 (byte 4): column 2, \"x\", is not a number that u64 holds; correct it, or "
+        "say TextFormat::bad_numbers = skip or TextFormat::bad_numbers = last");
     const Indexed second = index_records(layout, bytes.subspan(8), true, entries);
     REQUIRE(second.bad);
     CHECK(second.records == 0);

@@ -448,7 +448,7 @@ TEST_CASE("conditions") {
     return "";
   };
   CHECK(holds(error("a > 5 and"), "at character 10"));
-  CHECK(holds(error("a > 99999"), "\"99999\": is no value of field a, which is i16"));
+  CHECK(holds(error("a > 99999"), "\"99999\": is not a value of field a, which is i16"));
   CHECK(holds(error("b > -1"), "which is u8"));
   CHECK(holds(error("z > 1"), "at character 1, \"z\": no such field; the record has: a b c s t"));
   CHECK(holds(error("'z' > 1"), "at character 1, \"z\": no such field"));

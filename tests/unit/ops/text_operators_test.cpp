@@ -682,7 +682,7 @@ TEST_CASE("conditions and selections of text that make no sense are refused", "[
                       ContainsSubstring(why));
   };
   refuses(TextKind::lines, "2 > 5", "", "text in quotes");
-  refuses(TextKind::lines, "2:u64 > 'x'", "", "no number");
+  refuses(TextKind::lines, "2:u64 > 'x'", "", "not a number");
   refuses(TextKind::lines, "2 == 'a,b'", "", "delimiter");
   refuses(TextKind::lines, "4294967295 == 'a'", "", "no column 4294967295");
   refuses(TextKind::csv, "name == 'a'", "", "TextFormat::header");
