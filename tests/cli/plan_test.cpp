@@ -1,10 +1,14 @@
 // Tests of merges in partitions: plan, merge --plan, finish.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <sys/file.h>
+#include <unistd.h>
 
+#include <array>
 #include <fstream>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <thread>
@@ -321,4 +325,50 @@ TEST_CASE("a partition that was resumed counts all its records") {
     CHECK(finished.code == 0);
     CHECK(text_of(test.part(0)) == test.whole());
   }
+}
+
+TEST_CASE("attempts at one partition at once share no file") {
+  const TemporaryFolder runs;
+  REQUIRE(run({"gen", "-r", "key:u64", "--records", "16000000", "--runs", "2", "-o", runs / "runs"})
+              .code == 0);
+  Planned test({"merge", "-r", "key:u64"}, {});
+  test.runs = {runs / "runs/run-00000.bin", runs / "runs/run-00001.bin"};
+  REQUIRE(test.make_plan(1).code == 0);
+  const auto folders = [&] {
+    Strings names;
+    std::error_code none;
+    for (const auto& entry : std::filesystem::directory_iterator(test.parts, none))
+      if (std::filesystem::exists(entry.path() / ".part-00000.corank", none))
+        names.push_back(entry.path().filename());
+    return names;
+  };
+  const auto attempt = [&](std::size_t others, const std::function<void(pid_t)>& act) {
+    Environment environment;
+    environment.before_exec = give_way;
+    environment.while_running = [&, others](pid_t child) {
+      wait_until([&] { return folders().size() > others || has_ended(child); });
+      act(child);
+    };
+    const Result result = test.merge_part("0", {"-m", "700K"}, environment);
+    INFO(result.err);
+    CHECK(result.code == 0);
+  };
+  Strings both;
+  attempt(0, [&](pid_t first) {
+    REQUIRE(::kill(first, SIGSTOP) == 0);  // writes, until the second one has ended
+    attempt(1, [&](pid_t) { both = folders(); });
+    REQUIRE(::kill(first, SIGCONT) == 0);
+  });
+  REQUIRE(both.size() == 2);
+  CHECK(both[0] != both[1]);
+  std::array<char, 256> host{};
+  REQUIRE(::gethostname(host.data(), host.size() - 1) == 0);
+  for (const std::string& name : both) {
+    // The host, the process and a number of the attempt.
+    const std::string begin = fmt::format(".part-00000.{}.", host.data());
+    REQUIRE(name.starts_with(begin));
+    CHECK(std::ranges::count(name.substr(begin.size()), '.') == 1);
+  }
+  CHECK(folders().empty());
+  output_of(test.finish({"--read-runs"}));
 }

@@ -262,9 +262,13 @@ void MergeCommand::add_output_options() {
   command_->add_flag("--parts-by-key", options_.parts_by_key,
                      "Keep fixed-size records with equal keys in one part, as others are");
   command_
-      ->add_option("--compress", compress_,
-                   "How the output is compressed: none, gzip, zstd, bzip2, xz or lz4, also with a "
-                   "level (zstd:7) [by the end of its name: .gz .zst .bz2 .xz .lz4]")
+      ->add_option(
+          "--compress", compress_,
+          fmt::format(
+              "How the {} compressed: none, gzip, zstd, bzip2, xz or lz4, also "
+              "with a level (zstd:7) [{}]",
+              verb_ == Verb::plan ? "parts are" : "output is",
+              verb_ == Verb::plan ? "none" : "by the end of its name: .gz .zst .bz2 .xz .lz4"))
       ->type_name("CODEC");
 }
 

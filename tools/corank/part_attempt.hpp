@@ -1,6 +1,6 @@
 // One attempt to write a part of a plan.
 //
-// An attempt writes into a hidden folder of its own, named after the host and the process, so that
+// An attempt writes into a hidden folder of its own, named by attempt_name(), so that
 // attempts at one part cannot harm each other even if the file system has no locks. Both make the
 // same bytes, and the last one to finish names them. With Options::resume all attempts at a part
 // share a folder instead, and the lock of the output refuses a second one. Failures are thrown as

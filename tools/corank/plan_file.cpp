@@ -10,6 +10,7 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <random>
 #include <system_error>
 
 #include "corank/error.hpp"
@@ -193,7 +194,9 @@ std::filesystem::path folder_of_parts(const std::filesystem::path& plan,
 std::string attempt_name() {
   std::array<char, 256> host{};
   if (::gethostname(host.data(), host.size() - 1) != 0) host[0] = '\0';
-  return fmt::format("{}.{}", host.data(), ::getpid());
+  // Containers on one host may have the same process numbers.
+  static const unsigned attempt = std::random_device()();
+  return fmt::format("{}.{}.{:08x}", host.data(), ::getpid(), attempt);
 }
 
 std::size_t partition_number(const std::string& text, std::size_t count) {

@@ -46,7 +46,8 @@ PartNames part_names(const std::filesystem::path& folder, std::size_t partition,
 // Returns `folder` or, if that is empty, the folder beside a plan: plan.parts for plan.json.
 std::filesystem::path folder_of_parts(const std::filesystem::path& plan, const std::string& folder);
 
-// Returns the words "HOST.PROCESS", which no other process of a cluster has in its names.
+// Returns the words "HOST.PROCESS.ATTEMPT", the last a random number, so that no other process of a
+// cluster has them in its names.
 std::string attempt_name();
 
 // Returns the number of the partition that `text` names, a number or "auto": then a scheduler's
