@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "format/text_header.hpp"
 #include "jobs/merge_format.hpp"
 #include "jobs/scan.hpp"
 #include "run/run_io.hpp"
@@ -18,7 +19,8 @@ class OpenFile {
   OpenFile(const std::filesystem::path& file, const Options& options,
            std::span<const std::filesystem::path> before)
       : format_(make_format(options)) {
-    if (options.text && options.text->first_header) {
+    const TextHeader* const header = format_->header();
+    if (header && header->is_in_first_file()) {
       runs_ = open_runs(before, *format_, options);
       for (const Run& run : runs_)
         if (run.input().is_stream)
