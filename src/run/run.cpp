@@ -71,7 +71,7 @@ class Run::PeekableSource final : public ByteSource {
       if (!head_.empty() && head_.size() < header_bytes_)
         throw_short_header(path_, head_.size(), header_bytes_);
       taken_ = std::min<std::uint64_t>(header_bytes_, head_.size());
-      if (header_bytes_ == 0 && head_.size() >= mark_.size() &&
+      if (header_bytes_ == 0 && !mark_.empty() && head_.size() >= mark_.size() &&
           std::memcmp(head_.data(), mark_.data(), mark_.size()) == 0)
         taken_ = mark_.size();
     }
