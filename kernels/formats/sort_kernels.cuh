@@ -14,11 +14,20 @@
 #include <cub/device/device_merge_sort.cuh>
 #include <cub/device/device_radix_sort.cuh>
 #include <cuda/std/tuple>
+#include <nv/target>
 #include <type_traits>
 
 #include "kernels/formats/unit_kernels.cuh"
 
 namespace corank {
+
+// Returns the bits that are set in any thread of the warp, all of whose threads call this.
+__device__ inline std::uint32_t or_of_warp(std::uint32_t bits) {
+  NV_IF_ELSE_TARGET(
+      NV_PROVIDES_SM_80, (return __reduce_or_sync(~0u, bits);),
+      (for (int lanes = 16; lanes > 0; lanes /= 2) bits |= __shfl_xor_sync(~0u, bits, lanes);
+       return bits;))
+}
 
 // Encodes the located keys of records in any order, one thread per record. Sets the bits of
 // `differing` in which some key differs from the first.
@@ -37,8 +46,8 @@ __global__ void __launch_bounds__(block_threads)
   }
   if constexpr (W <= max_radix_words)
     for (int w = 0; w < W; ++w) {
-      const auto low = __reduce_or_sync(~0u, static_cast<std::uint32_t>(differing.word[w]));
-      const auto high = __reduce_or_sync(~0u, static_cast<std::uint32_t>(differing.word[w] >> 32));
+      const auto low = or_of_warp(static_cast<std::uint32_t>(differing.word[w]));
+      const auto high = or_of_warp(static_cast<std::uint32_t>(differing.word[w] >> 32));
       const std::uint64_t of_warp = std::uint64_t{high} << 32 | low;
       // Few warps find bits that no other has found.
       if (threadIdx.x % 32 == 0 && (of_warp & ~found->differing[w]) != 0)
