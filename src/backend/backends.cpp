@@ -11,7 +11,7 @@
 #include "kernels/backend/cuda_backend.hpp"
 #include "util/buffer_pool.hpp"
 #include "util/math.hpp"
-#include "util/setting_format.hpp"
+#include "util/messages.hpp"
 
 namespace corank {
 namespace {
@@ -38,8 +38,8 @@ BackendDecision decide(const Options& options, const FormatTraits& traits, std::
   const std::string cpu_only = reduces_columns ? "columns that are reduced" : traits.cpu_only;
   if (!cpu_only.empty()) {
     if (options.backend == BackendChoice::cuda)
-      throw Error(ErrorCode::options,
-                  fmt::format("{} does not read {}; use {} or auto for them", cuda, cpu_only, cpu));
+      throw_error(ErrorCode::options, "{} does not read {}; use {} or auto for them", cuda,
+                  cpu_only, cpu);
     return {false, fmt::format("{} are read on the CPU", cpu_only)};
   }
   if (options.backend == BackendChoice::automatic && built_with_cuda() &&
@@ -50,8 +50,7 @@ BackendDecision decide(const Options& options, const FormatTraits& traits, std::
     const CudaDevice device = find_cuda_device(number);
     if (device.usable) continue;
     if (options.backend == BackendChoice::automatic) return {false, device.description};
-    throw Error(ErrorCode::device,
-                fmt::format("{}: {}; use {} or auto", cuda, device.description, cpu));
+    throw_error(ErrorCode::device, "{}: {}; use {} or auto", cuda, device.description, cpu);
   }
   if (options.backend == BackendChoice::automatic) decision.reason = "a usable device was found";
   return decision;

@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "corank/error.hpp"
-#include "util/setting_format.hpp"
+#include "util/messages.hpp"
 #include "util/start_workers.hpp"
 
 namespace corank {
@@ -76,11 +76,11 @@ FormedRuns RunFormation::fill(std::span<std::byte> memory, std::uint64_t max_blo
   tbb::task_arena arena(static_cast<int>(workers));
   arena.execute([&] { tbb::parallel_pipeline(pass_.plan.tokens, cut & sort_blocks); });
   if (blocks.empty() && !pending_.unit.segments.empty())
-    throw Error(ErrorCode::memory,
-                fmt::format("{}: a record is too long for the memory budget, which can sort {} "
-                            "bytes at a time, not {}; use a larger {}",
-                            pass_.runs[pending_.unit.segments.front().chunk->run].path().string(),
-                            memory.size(), pending_.unit.bytes, Setting::memory));
+    throw_error(ErrorCode::memory,
+                "{}: a record is too long for the memory budget, which can sort {} bytes at a "
+                "time, not {}; use a larger {}",
+                pass_.runs[pending_.unit.segments.front().chunk->run].path(), memory.size(),
+                pending_.unit.bytes, Setting::memory);
   return join(blocks);
 }
 

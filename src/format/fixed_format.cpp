@@ -9,7 +9,7 @@
 
 #include "corank/error.hpp"
 #include "format/field_value.hpp"
-#include "util/setting_format.hpp"
+#include "util/messages.hpp"
 
 namespace corank {
 namespace {
@@ -163,10 +163,9 @@ class FixedFormat final : public RecordFormat {
   }
   void throw_bad_record(const std::filesystem::path& run, const Place& place, const BadRecord& bad,
                         const std::byte*) const override {
-    throw Error(
-        fmt::format("{}: ends at byte {}, {} bytes after the last whole record; check that "
-                    "it is whole, and {}",
-                    run.string(), place.byte.value() + bad.bytes, bad.bytes, Setting::record));
+    throw_error(
+        "{}: ends at byte {}, {} bytes after the last whole record; check that it is whole, and {}",
+        run, place.byte.value() + bad.bytes, bad.bytes, Setting::record);
   }
 
  private:
@@ -202,15 +201,13 @@ std::unique_ptr<const RecordFormat> make_fixed_format(const Schema& schema,
     throw Error(ErrorCode::options, "Options::record has no fields; use Schema::parse");
   for (const Field& field : schema.fields)
     if (field.bytes > schema.record_bytes || field.offset > schema.record_bytes - field.bytes)
-      throw Error(ErrorCode::options,
-                  fmt::format("Options::record: field \"{}\" ends at byte {} of a record of {}",
-                              without_nul(field.name), std::uint64_t{field.offset} + field.bytes,
-                              schema.record_bytes));
+      throw_error(
+          ErrorCode::options, "Options::record: field \"{}\" ends at byte {} of a record of {}",
+          without_nul(field.name), std::uint64_t{field.offset} + field.bytes, schema.record_bytes);
   for (const KeyField& key : keys)
     if (key.field >= schema.fields.size())
-      throw Error(ErrorCode::options,
-                  fmt::format("Options::keys: there is no field {}; the record has {}", key.field,
-                              schema.fields.size()));
+      throw_error(ErrorCode::options, "Options::keys: there is no field {}; the record has {}",
+                  key.field, schema.fields.size());
   return std::make_unique<FixedFormat>(schema, keys);
 }
 

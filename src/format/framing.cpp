@@ -9,7 +9,7 @@
 
 #include "corank/error.hpp"
 #include "util/cpu_features.hpp"
-#include "util/setting_format.hpp"
+#include "util/messages.hpp"
 
 #ifdef __x86_64__
 #include <immintrin.h>
@@ -371,37 +371,36 @@ void throw_bad_record(const std::filesystem::path& run, const Place& found,
                       const TextLayout& layout, const BadRecord& bad, const std::byte* at) {
   const std::string place = fmt::format("{}: {}", run.string(), place_text(found));
   if (bad.reason == BadRecord::Reason::stray_text)
-    throw Error(fmt::format("{}: {}", place, stray_text_message(layout, at, bad.bytes)));
+    throw_error("{}: {}", place, stray_text_message(layout, at, bad.bytes));
   if (bad.reason == BadRecord::Reason::defect)
-    throw Error(fmt::format("{}: {}; correct it, or say {}", place,
-                            layout.finder->defect({at, static_cast<std::size_t>(bad.bytes)}),
-                            setting_is(Setting::bad_numbers, "skip")));
+    throw_error("{}: {}; correct it, or say {}", place,
+                layout.finder->defect({at, static_cast<std::size_t>(bad.bytes)}),
+                setting_is(Setting::bad_numbers, "skip"));
   if (bad.reason == BadRecord::Reason::open_quote && layout.escape != 0)
-    throw Error(
-        fmt::format("{}: the last record has no end: a quote is not closed, or the last line end "
-                    "is escaped; correct the file, or {}",
-                    place, Setting::escape));
+    throw_error(
+        "{}: the last record has no end: a quote is not closed, or the last line end is escaped; "
+        "correct the file, or {}",
+        place, Setting::escape);
   if (bad.reason == BadRecord::Reason::open_quote)
-    throw Error(
-        fmt::format("{}: the last column begins with a quote that nothing closes; correct "
-                    "the file, or take {} if quotes mean nothing in it",
-                    place, Setting::lines));
+    throw_error(
+        "{}: the last column begins with a quote that nothing closes; correct the file, or take {} "
+        "if quotes mean nothing in it",
+        place, Setting::lines);
   if (bad.reason == BadRecord::Reason::cut_off) {
     if (bad.bytes < detail::pair_header_bytes)
-      throw Error(
-          fmt::format("{}: the file ends after {} of the 8 bytes of a pair's lengths; "
-                      "check that it is whole",
-                      place, bad.bytes));
-    throw Error(
-        fmt::format("{}: a pair's lengths, {} and {} bytes, run past the end: {} bytes "
-                    "are left; check that the file is whole and holds pairs",
-                    place, detail::load_length(at), detail::load_length(at + 4),
-                    bad.bytes - detail::pair_header_bytes));
+      throw_error(
+          "{}: the file ends after {} of the 8 bytes of a pair's lengths; check that it is whole",
+          place, bad.bytes);
+    throw_error(
+        "{}: a pair's lengths, {} and {} bytes, run past the end: {} bytes are left; check that "
+        "the file is whole and holds pairs",
+        place, detail::load_length(at), detail::load_length(at + 4),
+        bad.bytes - detail::pair_header_bytes);
   }
   if (bad.reason == BadRecord::Reason::ragged)
-    throw Error(fmt::format("{}: has {} of {} columns; correct it, or take {}", place,
-                            count_columns(layout, {reinterpret_cast<const char*>(at), bad.bytes}),
-                            layout.min_columns, setting_is(Setting::ragged, "empty")));
+    throw_error("{}: has {} of {} columns; correct it, or take {}", place,
+                count_columns(layout, {reinterpret_cast<const char*>(at), bad.bytes}),
+                layout.min_columns, setting_is(Setting::ragged, "empty"));
   const TextColumn& column = layout.columns[bad.key];
   const std::string name = (column.column == 0 ? "the " : "") + column_name(layout, column.column);
   // To skip or reorder a first record might destroy a header.
@@ -413,18 +412,17 @@ void throw_bad_record(const std::filesystem::path& run, const Place& found,
           : fmt::format("correct it, or say {} or {}", setting_is(Setting::bad_numbers, "skip"),
                         setting_is(Setting::bad_numbers, "last"));
   if (bad.reason == BadRecord::Reason::no_column)
-    throw Error(fmt::format("{}: there is no {}; {}", place, name, advice));
+    throw_error("{}: there is no {}; {}", place, name, advice);
   const auto field = detail::Columns(layout, at, bad.bytes)(column.column);
   constexpr std::uint64_t max_shown = 40;
   const std::string_view shown(reinterpret_cast<const char*>(field.at),
                                std::min(field.bytes, max_shown));
   const std::string_view type = type_name(column.type);
-  throw Error(fmt::format("{}: {}, \"{}{}\", {}; {}", place, name, without_nul(shown),
-                          field.bytes > max_shown ? "…" : "",
-                          detail::is_encoded(column.type)
-                              ? fmt::format("is not a value of type {}", type)
-                              : fmt::format("is not a number that {} holds", type),
-                          advice));
+  throw_error("{}: {}, \"{}{}\", {}; {}", place, name, without_nul(shown),
+              field.bytes > max_shown ? "…" : "",
+              detail::is_encoded(column.type) ? fmt::format("is not a value of type {}", type)
+                                              : fmt::format("is not a number that {} holds", type),
+              advice);
 }
 
 }  // namespace corank

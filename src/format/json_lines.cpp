@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "corank/error.hpp"
-#include "util/setting_format.hpp"
+#include "util/messages.hpp"
 
 #ifdef CORANK_SIMDJSON
 #include <simdjson.h>
@@ -191,9 +191,9 @@ Path path_of(const std::string& field, Setting option) {
     } else {
       const char escaped = ++at < field.size() ? field[at] : '\0';
       if (escaped != '0' && escaped != '1')
-        throw Error(ErrorCode::options,
-                    fmt::format("{} \"{}\": in a JSON pointer ~ is written ~0, and / in a name ~1",
-                                option, without_nul(field)));
+        throw_error(ErrorCode::options,
+                    "{} \"{}\": in a JSON pointer ~ is written ~0, and / in a name ~1", option,
+                    without_nul(field));
       path.back() += escaped == '0' ? '~' : '/';
     }
   }
@@ -315,10 +315,10 @@ class JsonFinder final : public ColumnFinder {
     std::ranges::sort(sorted);
     std::string line;
     if (!append_object(sorted, 0, line))
-      throw Error(ErrorCode::options,
-                  fmt::format("{}: no object has these values: a field holds another one", option));
+      throw_error(ErrorCode::options, "{}: no object has these values: a field holds another one",
+                  option);
     if (const std::string why = json_defect(line); !why.empty())
-      throw Error(ErrorCode::options, fmt::format("{}: {}", option, why));
+      throw_error(ErrorCode::options, "{}: {}", option, why);
     return line;
   }
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "format/key_order.hpp"
-#include "util/setting_format.hpp"
+#include "util/messages.hpp"
 
 namespace corank {
 namespace {

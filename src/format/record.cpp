@@ -10,6 +10,7 @@
 
 #include "corank/error.hpp"
 #include "format/field_value.hpp"
+#include "util/messages.hpp"
 #include "util/option_items.hpp"
 
 namespace corank {
@@ -163,8 +164,8 @@ std::vector<std::uint32_t> find_fields(const Schema& schema, const std::vector<T
   for (const TextKey& column : columns) {
     fields.push_back(find_field(schema, column, option));
     if (std::ranges::count(fields, fields.back()) > 1)
-      throw Error(ErrorCode::options, fmt::format("{}: field {} is named twice", option,
-                                                  schema.fields[fields.back()].name));
+      throw_error(ErrorCode::options, "{}: field {} is named twice", option,
+                  schema.fields[fields.back()].name);
   }
   return fields;
 }

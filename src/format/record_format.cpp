@@ -1,14 +1,12 @@
 #include "format/record_format.hpp"
 
-#include <fmt/format.h>
-
 #include <utility>
 
 #include "corank/error.hpp"
 #include "format/fixed_format.hpp"
 #include "format/variable_format.hpp"
+#include "util/messages.hpp"
 #include "util/option_items.hpp"
-#include "util/setting_format.hpp"
 
 namespace corank {
 namespace {
@@ -31,9 +29,8 @@ std::optional<RowBound> RecordFormat::bound(const Query& query, Setting option) 
   const std::vector<std::string>& values = option == Setting::from ? query.from : query.to;
   if (values.empty()) return std::nullopt;
   if (values.size() > num_keys())
-    throw Error(ErrorCode::options,
-                fmt::format("{}: there are {} values, and {} key{}", option, values.size(),
-                            num_keys(), num_keys() == 1 ? "" : "s"));
+    throw_error(ErrorCode::options, "{}: there are {} values, and {} key{}", option, values.size(),
+                num_keys(), num_keys() == 1 ? "" : "s");
   return key_bound(values, option);
 }
 

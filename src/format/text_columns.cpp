@@ -6,7 +6,7 @@
 #include <cassert>
 
 #include "corank/error.hpp"
-#include "util/setting_format.hpp"
+#include "util/messages.hpp"
 
 namespace corank {
 namespace {
@@ -37,7 +37,7 @@ struct BoundValues {
   std::span<const TextColumn> columns{layout.columns, layout.columns_count};
 
   [[noreturn]] void reject(const std::string& value, const std::string& why) const {
-    throw Error(ErrorCode::options, fmt::format("{} \"{}\": {}", option, without_nul(value), why));
+    throw_error(ErrorCode::options, "{} \"{}\": {}", option, without_nul(value), why);
   }
 
   // Returns the value that each column must have, null for any. Returns nothing if the key is the
@@ -47,15 +47,13 @@ struct BoundValues {
     for (std::size_t i = 0; i < values.size(); ++i) {
       const std::uint32_t column = columns[i].column;
       if (column > max_columns)
-        throw Error(ErrorCode::options,
-                    fmt::format("{}: there is no column {} to compare; the most is {}", option,
-                                column, max_columns));
+        throw_error(ErrorCode::options, "{}: there is no column {} to compare; the most is {}",
+                    option, column, max_columns);
       if (column == 0 && values.size() > 1)
-        throw Error(
-            ErrorCode::options,
-            fmt::format("{}: a value for the whole line leaves none for other columns; give "
-                        "values for the keys before it only",
-                        option));
+        throw_error(ErrorCode::options,
+                    "{}: a value for the whole line leaves none for other columns; give values for "
+                    "the keys before it only",
+                    option);
       const bool is_plain = layout.kind == TextKind::lines && (column == 0 || !layout.finder);
       if (is_plain && values[i].find(layout.terminator) != std::string::npos)
         reject(values[i], "no line holds what ends lines");
@@ -132,10 +130,10 @@ std::vector<std::byte> record_with(const TextLayout& layout, const std::vector<s
 
 void require_comparable(const ColumnValue& with, Setting option) {
   if (with.is_number && with.column.type == TextType::bytes)
-    throw Error(ErrorCode::options,
-                fmt::format("{} \"{}\": the column compares with text in quotes; for numbers, add "
-                            "their type to the column: 2:u64, 2:i64, 2:f64 or 2:decimal",
-                            option, without_nul(with.value)));
+    throw_error(ErrorCode::options,
+                "{} \"{}\": the column compares with text in quotes; for numbers, add their type "
+                "to the column: 2:u64, 2:i64, 2:f64 or 2:decimal",
+                option, without_nul(with.value));
 }
 
 namespace {
@@ -154,13 +152,12 @@ TextSelection::TextSelection(const TextFormat& format, std::string_view header,
   const auto& selected = encoding_.columns();
   for (auto column = selected.begin(); column != selected.end(); ++column) {
     if (column->column == 0)
-      throw Error(ErrorCode::options,
-                  fmt::format("{}: the whole line is not a column; name columns, or drop it",
-                              Setting::select));
+      throw_error(ErrorCode::options,
+                  "{}: the whole line is not a column; name columns, or drop it", Setting::select);
     if (std::any_of(selected.begin(), column,
                     [&](const TextColumn& other) { return other.column == column->column; }))
-      throw Error(ErrorCode::options,
-                  fmt::format("{}: column {} is named twice", Setting::select, column->column));
+      throw_error(ErrorCode::options, "{}: column {} is named twice", Setting::select,
+                  column->column);
   }
 }
 

@@ -9,8 +9,8 @@
 #include "corank/key.hpp"
 #include "format/framing.hpp"
 #include "format/text_columns.hpp"
+#include "util/messages.hpp"
 #include "util/option_items.hpp"
-#include "util/setting_format.hpp"
 
 namespace corank {
 namespace {
@@ -195,12 +195,11 @@ std::optional<FileHead> TextHeader::parse(const std::filesystem::path& file,
   const std::string_view text(reinterpret_cast<const char*>(begin.data()), begin.size());
   HeadParser head(encoding_.layout(), format_, text, at_end);
   const bool is_whole = head.parse();
-  if (!head.stray_text().empty())
-    throw Error(fmt::format("{}: the header: {}", file.string(), head.stray_text()));
+  if (!head.stray_text().empty()) throw_error("{}: the header: {}", file, head.stray_text());
   if (!is_whole) return std::nullopt;
   if (head.lacks_lines() && !text.empty())
-    throw Error(fmt::format("{}: ends within its {} header lines; correct {}", file.string(),
-                            format_.header_lines, Setting::header_lines));
+    throw_error("{}: ends within its {} header lines; correct {}", file, format_.header_lines,
+                Setting::header_lines);
   return FileHead{.mark = std::string(head.mark()),
                   .comments = terminated(head.comments(), format_.terminator),
                   .lines = terminated(head.lines(), format_.terminator),

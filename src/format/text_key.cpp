@@ -13,8 +13,8 @@
 
 #include "corank/error.hpp"
 #include "format/json_lines.hpp"
+#include "util/messages.hpp"
 #include "util/option_items.hpp"
-#include "util/setting_format.hpp"
 
 namespace corank {
 namespace {
@@ -45,9 +45,8 @@ std::string name_text(std::string_view name) {
     list += (i == 0 ? " " : ", ") + name_text(names[i]);
   if (names.size() > max_listed) list += fmt::format(", … ({} in all)", names.size());
   const auto similar = nearest(wanted, names);
-  throw Error(ErrorCode::options,
-              fmt::format("{}; its columns are{}{}", problem, list,
-                          similar ? fmt::format("; did you mean {}?", name_text(*similar)) : ""));
+  throw_error(ErrorCode::options, "{}; its columns are{}{}", problem, list,
+              similar ? fmt::format("; did you mean {}?", name_text(*similar)) : "");
 }
 
 // Returns the number of the column that `key` names. `values` are those of the header or, without a
@@ -59,23 +58,21 @@ std::uint32_t find_column(const TextKey& key, bool has_header,
     if (has_header)
       throw_no_column(fmt::format("{}: the header has no column {}", option, key.column),
                       fmt::format("{}", key.column), values);
-    throw Error(ErrorCode::options,
-                fmt::format("{}: there is no column {}; the first record has {} column{}; if other "
-                            "lines come first, say {}, {} or {}",
-                            option, key.column, values.size(), values.size() == 1 ? "" : "s",
-                            Setting::header, setting_is(Setting::header_lines, "N"),
-                            setting_is(Setting::comment, "PREFIX")));
+    throw_error(ErrorCode::options,
+                "{}: there is no column {}; the first record has {} column{}; if other lines come "
+                "first, say {}, {} or {}",
+                option, key.column, values.size(), values.size() == 1 ? "" : "s", Setting::header,
+                setting_is(Setting::header_lines, "N"), setting_is(Setting::comment, "PREFIX"));
   }
   const auto count = std::ranges::count(values, key.name);
   if (count == 0)
     throw_no_column(fmt::format("{}: the header has no column \"{}\"", option, key.name), key.name,
                     values);
   if (count > 1)
-    throw Error(
+    throw_error(
         ErrorCode::options,
-        fmt::format("{}: the header has {} columns that are called \"{}\"; name one of them "
-                    "by its number",
-                    option, count, key.name));
+        "{}: the header has {} columns that are called \"{}\"; name one of them by its number",
+        option, count, key.name);
   return static_cast<std::uint32_t>(std::ranges::find(values, key.name) - values.begin()) + 1;
 }
 
@@ -85,14 +82,11 @@ void require_pair_column(const TextKey& key, Setting option) {
                                       : key.name == key_name || (key.name == value_name && !orders);
   if (named && key.type == TextType::bytes) return;
   if (orders)
-    throw Error(
-        ErrorCode::options,
-        fmt::format(
-            "pairs are ordered by their keys as bytes; leave out {}, or name nothing but key",
-            option));
-  throw Error(
-      ErrorCode::options,
-      fmt::format("{}: a pair has a key and a value, both of bytes; name key or value", option));
+    throw_error(ErrorCode::options,
+                "pairs are ordered by their keys as bytes; leave out {}, or name nothing but key",
+                option);
+  throw_error(ErrorCode::options,
+              "{}: a pair has a key and a value, both of bytes; name key or value", option);
 }
 
 void require_consistent(const TextFormat& format, char delimiter, Setting option) {
@@ -103,9 +97,8 @@ void require_consistent(const TextFormat& format, char delimiter, Setting option
                 "pairs have no columns: leave out the delimiter and the header");
   if (format.ragged == RaggedRecords::error &&
       (pairs || (format.kind == TextKind::lines && !format.delimiter)))
-    throw Error(ErrorCode::options,
-                fmt::format("{} is for columns; name the delimiter, or leave it out",
-                            setting_is(Setting::ragged, "error")));
+    throw_error(ErrorCode::options, "{} is for columns; name the delimiter, or leave it out",
+                setting_is(Setting::ragged, "error"));
   if (format.kind == TextKind::json_lines &&
       (format.delimiter || format.header || format.header_lines != 0 || !format.comment.empty() ||
        format.ragged == RaggedRecords::error))
@@ -132,22 +125,21 @@ void require_consistent(const TextFormat& format, char delimiter, Setting option
     }
     if (format.kind == TextKind::json_lines) {
       if (key.column != 0)
-        throw Error(ErrorCode::options,
-                    fmt::format("{}: fields of JSON have names, not numbers; for a field that is "
-                                "called {}, put the name in quotes",
-                                option, key.column));
+        throw_error(ErrorCode::options,
+                    "{}: fields of JSON have names, not numbers; for a field that is called {}, "
+                    "put the name in quotes",
+                    option, key.column);
       continue;
     }
     const bool column = key.column != 0 || !key.name.empty();
     if (!key.name.empty() && !format.header)
-      throw Error(ErrorCode::options,
-                  fmt::format("{} names the column \"{}\", but the runs are said to have no "
-                              "header; add {}, or give the column's number",
-                              option, key.name, Setting::header));
+      throw_error(ErrorCode::options,
+                  "{} names the column \"{}\", but the runs are said to have no header; add {}, or "
+                  "give the column's number",
+                  option, key.name, Setting::header);
     if (column && format.kind == TextKind::lines && !format.delimiter)
-      throw Error(ErrorCode::options,
-                  fmt::format("{} names a column of lines; say by {} what ends a column", option,
-                              Setting::delimiter));
+      throw_error(ErrorCode::options, "{} names a column of lines; say by {} what ends a column",
+                  option, Setting::delimiter);
   }
 }
 

@@ -8,7 +8,7 @@
 #include "corank/error.hpp"
 #include "format/key_order.hpp"
 #include "format/text_columns.hpp"
-#include "util/setting_format.hpp"
+#include "util/messages.hpp"
 
 namespace corank {
 namespace {

@@ -14,7 +14,7 @@
 #include <cstdio>
 
 #include "io/overwrite.hpp"
-#include "util/setting_format.hpp"
+#include "util/messages.hpp"
 
 namespace corank {
 namespace {
@@ -78,7 +78,7 @@ AtomicFile::AtomicFile(std::filesystem::path target, const Content& content,
     // Replace the file that a symbolic link points to, not the link.
     std::error_code error;
     auto followed = std::filesystem::canonical(target_, error);
-    if (error) throw Error(fmt::format("{}: cannot follow: {}", target_.string(), error.message()));
+    if (error) throw_error("{}: cannot follow: {}", target_, error.message());
     target_ = std::move(followed);
     old_ = status;
   } else if (errno != ENOENT) {
@@ -108,10 +108,10 @@ AtomicFile::AtomicFile(std::filesystem::path target, const Content& content,
 
 void AtomicFile::open_to_overwrite() {
   if (settings_.resume)
-    throw Error(ErrorCode::options,
-                fmt::format("{}: can only be overwritten, not resumed, since no file can replace "
-                            "it: it is a mount point, or its folder cannot be written to; drop {}",
-                            target_.string(), Setting::resume));
+    throw_error(ErrorCode::options,
+                "{}: can only be overwritten, not resumed, since no file can replace it: it is a "
+                "mount point, or its folder cannot be written to; drop {}",
+                target_, Setting::resume);
   overwritten_ = corank::open_to_overwrite(target_);
   file_ = open_nameless(settings_.temporary_folder);
   temporary_.clear();
@@ -148,10 +148,10 @@ void AtomicFile::open_temporary(const std::function<bool(FileIdentity)>& is_inpu
       if (!lacks_locks(errno)) fail("lock");
       // Without locks, whoever made the file has it, as long as it is written to.
       if (!made && is_fresh(mine))
-        throw Error(
-            fmt::format("{}: another merge may be writing it, since {} changed within the "
-                        "last minute and its file system has no locks; wait, or remove it",
-                        target_.string(), temporary_.string()));
+        throw_error(
+            "{}: another merge may be writing it, since {} changed within the last minute and its "
+            "file system has no locks; wait, or remove it",
+            target_, temporary_);
     }
     // The previous holder of the lock may have renamed or removed the file meanwhile.
     struct stat named {};
@@ -192,10 +192,10 @@ void AtomicFile::find_partial_output(const Content& content,
   // The target was not a run of the stopped merge, so the digests cannot be compared: the target
   // may contain all of these runs already.
   if (settings_.resume && old_ && found->inode == old_->st_ino && is_input(identity_of(*old_)))
-    throw Error(fmt::format(
+    throw_error(
         "{}: is a run, and the whole output of a merge that was stopped at its last step; if the "
         "runs are to be merged into it again, remove {}",
-        target_.string(), sidecar_path_.string()));
+        target_, sidecar_path_);
   if (found->content != content.digest) {
     why_nothing_left_ = "it is of other runs or other options";
   } else if (old_ && found->inode == old_->st_ino &&
@@ -330,10 +330,10 @@ void AtomicFile::commit() {
   try {
     sync_folder(folder);
   } catch (const FileError& error) {
-    throw Error(ErrorCode::system,
-                fmt::format("{}; the output {} is in place and whole, but a power failure may undo "
-                            "its new name",
-                            error.what(), target_.string()));
+    throw_error(
+        ErrorCode::system,
+        "{}; the output {} is in place and whole, but a power failure may undo its new name",
+        error.what(), target_);
   }
 }
 
@@ -352,8 +352,8 @@ void AtomicFile::rename_to_target() {
   }
   if (renamed == 0) return;
   if (errno == EEXIST)
-    throw Error(ErrorCode::exists, fmt::format("{}: appeared meanwhile; use {} to replace it",
-                                               target_.string(), Setting::overwrite));
+    throw_error(ErrorCode::exists, "{}: appeared meanwhile; use {} to replace it", target_,
+                Setting::overwrite);
   if (errno != EBUSY || !old_) throw_file_error(target_, "rename the finished file");
   overwritten_ = corank::open_to_overwrite(target_);
 }

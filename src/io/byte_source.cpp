@@ -19,7 +19,7 @@
 
 #include "io/codec.hpp"
 #include "io/decompressor.hpp"
-#include "util/setting_format.hpp"
+#include "util/messages.hpp"
 
 namespace corank {
 namespace {
@@ -64,10 +64,10 @@ InputStatus status_of(const FileDescriptor& file, const std::filesystem::path& p
 Codec codec_of(const std::filesystem::path& path, Codec named, std::span<const std::byte> head) {
   const Codec codec = recognise(head, named);
   if (codec == Codec::none && named != Codec::none)
-    throw Error(fmt::format(
+    throw_error(
         "{}: is named like a {} file but does not begin like one; get it anew or, if it is not "
         "compressed, use {}",
-        path.string(), name_of(named), Setting::no_decompression));
+        path, name_of(named), Setting::no_decompression);
   return codec;
 }
 
@@ -90,10 +90,10 @@ class FileSource : public ByteSource {
     const std::size_t got = read_at(file, into, offset_, path_);
     offset_ += got;
     if (got < into.size() && offset_ != status_.bytes)
-      throw Error(
-          fmt::format("{}: changed its size while it was read: it had {} bytes and now ends at "
-                      "byte {}; start again when nothing writes to it",
-                      path_.string(), status_.bytes, offset_));
+      throw_error(
+          "{}: changed its size while it was read: it had {} bytes and now ends at byte {}; start "
+          "again when nothing writes to it",
+          path_, status_.bytes, offset_);
     return got != 0 ? std::optional(got) : std::nullopt;
   }
 
@@ -302,10 +302,10 @@ InputStatus verify_input(const std::filesystem::path& path, const FileDescriptor
   const auto head = std::span(room).first(std::min<std::uint64_t>(room.size(), status.bytes));
   const std::size_t got = read_at(file, head, 0, path);
   if (got < head.size())
-    throw Error(fmt::format(
+    throw_error(
         "{}: became shorter while it was opened: it had {} bytes and now ends at byte {}; start "
         "again when nothing writes to it",
-        path.string(), status.bytes, got));
+        path, status.bytes, got);
   status.codec = codec_of(path, Compression::by_name(path.native()), head);
   if (status.codec != Codec::none)
     status.memory_bytes = decoder_bytes(status.codec, head, max_decoder_bytes) + block_bytes;

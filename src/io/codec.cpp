@@ -1,7 +1,6 @@
 #include "io/codec.hpp"
 
 #include <bzlib.h>
-#include <fmt/format.h>
 #include <lz4frame.h>
 #include <lzma.h>
 #include <zlib.h>
@@ -13,6 +12,7 @@
 #include <new>
 
 #include "corank/error.hpp"
+#include "util/messages.hpp"
 
 namespace corank {
 namespace {
@@ -86,7 +86,7 @@ class ZstdEncoder : public Encoder {
     const std::size_t result =
         ::ZSTD_compress2(context_.get(), into.data(), into.size(), in.data(), in.size());
     if (::ZSTD_isError(result))
-      throw Error(ErrorCode::system, fmt::format("zstd failed: {}", ::ZSTD_getErrorName(result)));
+      throw_error(ErrorCode::system, "zstd failed: {}", ::ZSTD_getErrorName(result));
     return result;
   }
 
@@ -166,7 +166,7 @@ class Lz4Encoder : public Encoder {
     const std::size_t result =
         ::LZ4F_compressFrame(into.data(), into.size(), in.data(), in.size(), &preferences_);
     if (::LZ4F_isError(result))
-      throw Error(ErrorCode::system, fmt::format("lz4 failed: {}", ::LZ4F_getErrorName(result)));
+      throw_error(ErrorCode::system, "lz4 failed: {}", ::LZ4F_getErrorName(result));
     return result;
   }
 
@@ -181,9 +181,8 @@ Compression Compression::parse(std::string_view text) {
   const std::string_view name = text.substr(0, colon);
   const auto found = std::ranges::find(facts, name, &CodecFacts::name);
   if (found == facts.end())
-    throw Error(
-        ErrorCode::options,
-        fmt::format("{}: no such codec; there are none, gzip, zstd, bzip2, xz and lz4", name));
+    throw_error(ErrorCode::options,
+                "{}: no such codec; there are none, gzip, zstd, bzip2, xz and lz4", name);
   Compression compression{found->codec, 0};
   if (colon == std::string_view::npos) return compression;
   const std::string_view level = text.substr(colon + 1);
@@ -191,9 +190,8 @@ Compression Compression::parse(std::string_view text) {
       std::from_chars(level.data(), level.data() + level.size(), compression.level);
   if (error != std::errc() || end != level.data() + level.size() ||
       compression.level < found->min_level || compression.level > found->max_level)
-    throw Error(ErrorCode::options,
-                fmt::format("{}: {} is not a level of {}, which has {} to {}", text, level, name,
-                            found->min_level, found->max_level));
+    throw_error(ErrorCode::options, "{}: {} is not a level of {}, which has {} to {}", text, level,
+                name, found->min_level, found->max_level);
   return compression;
 }
 

@@ -20,7 +20,7 @@
 
 #include "corank/error.hpp"
 #include "io/codec.hpp"
-#include "util/setting_format.hpp"
+#include "util/messages.hpp"
 
 namespace corank {
 namespace {
@@ -375,11 +375,10 @@ void StrictDecoding::decode(std::span<const std::byte>& in, std::span<std::byte>
   try {
     in_frame_ = !decoder_(in, out);
   } catch (const CodecNeedsMemory&) {
-    throw Error(ErrorCode::memory,
-                fmt::format("{}: its {} data need more memory to be decompressed than the "
-                            "budget, {} bytes; use a "
-                            "larger {}, or decompress it with the {} program first",
-                            name_, name_of(codec_), max_bytes_, Setting::memory, name_of(codec_)));
+    throw_error(ErrorCode::memory,
+                "{}: its {} data need more memory to be decompressed than the budget, {} bytes; "
+                "use a larger {}, or decompress it with the {} program first",
+                name_, name_of(codec_), max_bytes_, Setting::memory, name_of(codec_));
   } catch (const CodecError& error) {
     fail(fmt::format("is damaged, {},", error.what()));
   }
@@ -398,11 +397,11 @@ std::span<const std::byte> StrictDecoding::skip_padding(std::span<const std::byt
 }
 
 void StrictDecoding::fail(const std::string& what) const {
-  throw Error(fmt::format("{}: its {} data {} at byte {}, after {} bytes of what it holds; {}",
-                          name_, name_of(codec_), what, consumed_bytes_, produced_bytes_,
-                          produced_bytes_ != 0 ? "get it anew"
-                                               : "get it anew or, if it is not compressed, use " +
-                                                     to_marker(Setting::no_decompression)));
+  throw_error("{}: its {} data {} at byte {}, after {} bytes of what it holds; {}", name_,
+              name_of(codec_), what, consumed_bytes_, produced_bytes_,
+              produced_bytes_ != 0 ? "get it anew"
+                                   : "get it anew or, if it is not compressed, use " +
+                                         to_marker(Setting::no_decompression));
 }
 
 }  // namespace corank

@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "corank/error.hpp"
-#include "util/setting_format.hpp"
+#include "util/messages.hpp"
 
 namespace corank {
 namespace {
@@ -115,13 +115,12 @@ bool begins_like(const KnownFormat& format, std::string_view head, bool decompre
           ? fmt::format("say {} {}, with N the bytes of its header, which are 128 for most",
                         setting_is(Setting::skip_bytes, "N"), Setting::drop_header)
           : std::string(format.remedy);
-  throw Error(fmt::format(
-      "{}: is {}, which does not hold plain records; {}{}",
-      path == "-" ? "standard input" : path.string(), format.name, remedy,
-      format.is_compressed
-          ? fmt::format(", or say {} if it is none", Setting::no_decompression)
-          : fmt::format(", or say {} if it holds fixed-size records from its first byte on",
-                        setting_is(Setting::skip_bytes, "0"))));
+  throw_error("{}: is {}, which does not hold plain records; {}{}",
+              path == "-" ? "standard input" : path.string(), format.name, remedy,
+              format.is_compressed
+                  ? fmt::format(", or say {} if it is none", Setting::no_decompression)
+                  : fmt::format(", or say {} if it holds fixed-size records from its first byte on",
+                                setting_is(Setting::skip_bytes, "0")));
 }
 
 // Fills `bytes` from the file; throws Error if it has become shorter.

@@ -1,6 +1,5 @@
 #include "io/mapped_file.hpp"
 
-#include <fmt/format.h>
 #include <signal.h>
 #include <sys/mman.h>
 
@@ -16,7 +15,7 @@
 #include "corank/error.hpp"
 #include "util/buffer_pool.hpp"
 #include "util/math.hpp"
-#include "util/setting_format.hpp"
+#include "util/messages.hpp"
 
 namespace corank {
 namespace {
@@ -114,8 +113,8 @@ MappedFiles::MappedFiles(std::span<const std::uint64_t> file_bytes, std::uint64_
                    std::min(max_huge_paged_files, resident_bytes / (2 * huge_page_bytes))) {
   for (slot_ = 0; slot_ < slots.size() && slots[slot_].taken.exchange(true);) ++slot_;
   if (slot_ == slots.size())
-    throw Error(ErrorCode::options, fmt::format("{} merges map their runs already; use {}",
-                                                slots.size(), setting_is(Setting::io, "buffered")));
+    throw_error(ErrorCode::options, "{} merges map their runs already; use {}", slots.size(),
+                setting_is(Setting::io, "buffered"));
   std::uint64_t bytes = corank::page_bytes();  // reads just past the last record find zeros
   for (const std::uint64_t file : file_bytes) bytes += room(file);
   void* const area =
@@ -123,9 +122,8 @@ MappedFiles::MappedFiles(std::span<const std::uint64_t> file_bytes, std::uint64_
   if (area == MAP_FAILED) {
     const int error = errno;
     slots[slot_].taken = false;
-    throw Error(ErrorCode::memory,
-                fmt::format("cannot map {} bytes of runs: {}; use {}", bytes, std::strerror(error),
-                            setting_is(Setting::io, "buffered")));
+    throw_error(ErrorCode::memory, "cannot map {} bytes of runs: {}; use {}", bytes,
+                std::strerror(error), setting_is(Setting::io, "buffered"));
   }
   area_ = {static_cast<std::byte*>(area), bytes};
   const auto begin = reinterpret_cast<std::uintptr_t>(area);

@@ -1,7 +1,6 @@
 #include "io/overwrite.hpp"
 
 #include <fcntl.h>
-#include <fmt/format.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -10,6 +9,8 @@
 #include <cstddef>
 #include <span>
 #include <vector>
+
+#include "util/messages.hpp"
 
 namespace corank {
 
@@ -41,10 +42,9 @@ void overwrite(const FileDescriptor& file, const FileDescriptor& from,
     if (::ftruncate(file.get(), status.st_size) != 0 || ::fsync(file.get()) != 0)
       throw_file_error(path, "overwrite");
   } catch (const FileError& error) {
-    throw Error(ErrorCode::system,
-                fmt::format("{}; the output is incomplete, since it was being overwritten: start "
-                            "again",
-                            error.what()));
+    throw_error(ErrorCode::system,
+                "{}; the output is incomplete, since it was being overwritten: start again",
+                error.what());
   }
 }
 

@@ -7,7 +7,7 @@
 #include <system_error>
 
 #include "corank/error.hpp"
-#include "util/setting_format.hpp"
+#include "util/messages.hpp"
 
 namespace corank {
 
@@ -19,8 +19,8 @@ PartFiles::PartFiles(const std::filesystem::path& folder, unsigned count, std::s
     : folder_(folder) {
   assert(count != 0);
   if (std::filesystem::exists(folder) && !std::filesystem::is_directory(folder))
-    throw Error(ErrorCode::options, fmt::format("{}: is not a folder; {} needs one for its files",
-                                                folder.string(), Setting::parts));
+    throw_error(ErrorCode::options, "{}: is not a folder; {} needs one for its files", folder,
+                Setting::parts);
   made_ = std::filesystem::create_directory(folder);
   for (unsigned part = 0; part < count; ++part) paths_.push_back(folder / part_name(part, suffix));
   for (const auto& entry : std::filesystem::directory_iterator(folder))

@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include "util/setting_format.hpp"
+#include "util/messages.hpp"
 
 namespace corank {
 namespace {

@@ -13,7 +13,7 @@
 #include "jobs/scan.hpp"
 #include "run/framing_producer.hpp"
 #include "run/key_search.hpp"
-#include "util/setting_format.hpp"
+#include "util/messages.hpp"
 
 namespace corank {
 namespace {
@@ -82,12 +82,10 @@ void throw_equal(std::span<const Run> runs, const RecordFormat& format, const Qu
     for (std::string& place : places_of_equals(run, format, filter, row, 2 - places.size()))
       places.push_back(std::move(place));
   }
-  throw Error(
-      ErrorCode::duplicate_key,
-      fmt::format("{}{}have the same key, {}; choose another {} to merge them",
-                  places.empty() ? "two records" : fmt::format("{}", fmt::join(places, " and ")),
-                  places.size() == 1 ? " and one of a pipe " : " ", format.key_text(row),
-                  Setting::on_equal));
+  throw_error(
+      ErrorCode::duplicate_key, "{}{}have the same key, {}; choose another {} to merge them",
+      places.empty() ? "two records" : fmt::format("{}", fmt::join(places, " and ")),
+      places.size() == 1 ? " and one of a pipe " : " ", format.key_text(row), Setting::on_equal);
 }
 
 }  // namespace corank

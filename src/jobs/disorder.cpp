@@ -10,7 +10,7 @@
 
 #include "corank/error.hpp"
 #include "run/framing_producer.hpp"
-#include "util/setting_format.hpp"
+#include "util/messages.hpp"
 
 namespace corank {
 namespace {

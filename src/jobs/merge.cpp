@@ -10,7 +10,7 @@
 #include "jobs/merge_job.hpp"
 #include "plan/option_checks.hpp"
 #include "run/run_io.hpp"
-#include "util/setting_format.hpp"
+#include "util/messages.hpp"
 
 namespace corank {
 namespace {
@@ -21,8 +21,7 @@ Stats run_inputs(std::span<const Input> given, const Destination& output, const 
   const auto format = make_format(options);
   check_options(options, format->traits(), given.size());
   if (inputs == Inputs::sorted && options.temporary_compression)
-    throw Error(ErrorCode::options,
-                fmt::format("{} is for sorts; drop it", Setting::temporary_compression));
+    throw_error(ErrorCode::options, "{} is for sorts; drop it", Setting::temporary_compression);
   for (;;) {
     const std::vector<Run> opened = open_runs(given, *format, options);
     std::vector<Run> runs = opened;
@@ -64,9 +63,9 @@ std::vector<std::vector<Run>> cut_job(std::span<const std::filesystem::path> fil
   std::vector<Run> runs = open_runs(files, *format, options);
   for (const Run& run : runs)
     if (run.is_stream())
-      throw Error(fmt::format("{}: is {}, which cannot be cut into partitions; {} first",
-                              run.path().string(), run.input().is_stream ? "a pipe" : "compressed",
-                              run.input().is_stream ? "write it to a file" : "decompress it"));
+      throw_error("{}: is {}, which cannot be cut into partitions; {} first", run.path(),
+                  run.input().is_stream ? "a pipe" : "compressed",
+                  run.input().is_stream ? "write it to a file" : "decompress it");
   FileStart start = read_start(runs, *format, options);
   std::vector<std::vector<Run>> partitions =
       MergeJob(ordered(std::move(runs), format->traits(), options, Inputs::sorted), options,
@@ -136,9 +135,8 @@ Stats merge(std::span<const std::span<const std::byte>> memory, std::span<std::b
       throw Error(runs.back().path().string() + ": overlaps the output");
   }
   if (bytes != output.size())
-    throw Error(ErrorCode::options,
-                fmt::format("the output has {} bytes, the runs have {}; give it as many",
-                            output.size(), bytes));
+    throw_error(ErrorCode::options, "the output has {} bytes, the runs have {}; give it as many",
+                output.size(), bytes);
   return MergeJob(ordered(std::move(runs), format->traits(), options, Inputs::sorted), options,
                   Inputs::sorted)
       .into_memory(output);

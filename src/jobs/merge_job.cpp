@@ -17,7 +17,7 @@
 #include "run/run_search.hpp"
 #include "util/digest.hpp"
 #include "util/math.hpp"
-#include "util/setting_format.hpp"
+#include "util/messages.hpp"
 #include "util/system_limits.hpp"
 
 namespace corank {
@@ -232,10 +232,10 @@ Plan MergeJob::plan_without_passes(const std::filesystem::path& path) {
 
 std::vector<std::vector<Run>> MergeJob::partitions(std::size_t count) const {
   if (has_limited_output())
-    throw Error(ErrorCode::options,
-                fmt::format("{} counts records that are chosen or combined, or lines, of which no "
-                            "partition knows how many come before it; drop it",
-                            Setting::limit));
+    throw_error(ErrorCode::options,
+                "{} counts records that are chosen or combined, or lines, of which no partition "
+                "knows how many come before it; drop it",
+                Setting::limit);
   return cuts_.runs_of(runs_, partitions_of_output(count));
 }
 
@@ -381,11 +381,11 @@ PartShares MergeJob::shares_of_parts(const std::filesystem::path& folder) const 
       (options_.parts_by_key || (!shares.of_limit && !format_.input().traits().has_fixed_size));
   if (shares.of_limit) return shares;
   shares.bytes = known_output_bytes();
-  if (!shares.bytes && options_.notice)
-    options_.notice(fmt::format(
-        "{} parts share an output of a size that is not known beforehand: it is written to a "
-        "temporary file in {} first",
-        options_.parts, folder.string()));
+  if (!shares.bytes)
+    warn(options_.notice,
+         "{} parts share an output of a size that is not known beforehand: it is written to a "
+         "temporary file in {} first",
+         options_.parts, folder);
   return shares;
 }
 
@@ -517,12 +517,12 @@ void MergeJob::run_intermediate_passes(std::uint64_t widest, const std::filesyst
   std::uint64_t again = 0;
   for (const IntermediatePass& pass : passes) again += pass.records * format_.record_bytes();
   progress_.add_to_total(again);
-  if (!passes.empty() && options_.notice)
-    options_.notice(fmt::format(
-        "the memory budget leaves {} bytes for buffers, which merge {} runs at once, not {}: {} "
-        "passes, which write {}{} bytes more, to {}; a larger {} needs fewer",
-        budget_.bytes(), widest, runs_.size(), passes.size() + 1,
-        format_.has_streams() ? "about " : "", again, folder.string(), Setting::memory));
+  if (!passes.empty())
+    warn(options_.notice,
+         "the memory budget leaves {} bytes for buffers, which merge {} runs at once, not {}: {} "
+         "passes, which write {}{} bytes more, to {}; a larger {} needs fewer",
+         budget_.bytes(), widest, runs_.size(), passes.size() + 1,
+         format_.has_streams() ? "about " : "", again, folder, Setting::memory);
   for (const IntermediatePass& pass : passes) {
     const bool has_last_run = pass.first + pass.count == runs_.size();
     run_intermediate_pass(pass, format_.intermediate_operators(pass.count, has_last_run), no_limit,
@@ -609,9 +609,9 @@ void MergeJob::collect_stats(std::string writing) {
                                    : run_records_;
   stats_.records = sorts_ ? kept_records_ + former_->records() : merged;
   stats_.records_skipped = totals.records_skipped;
-  if (stats_.records_skipped != 0 && options_.notice)
-    options_.notice(fmt::format("{} records were skipped, in which a column is not a number",
-                                stats_.records_skipped));
+  if (stats_.records_skipped != 0)
+    warn(options_.notice, "{} records were skipped, in which a column is not a number",
+         stats_.records_skipped);
   stats_.records_written = operators_ ? totals.records_written + resumed_.records : merged;
   stats_.records_replaced = totals.records_replaced;
   stats_.records_deleted = totals.records_deleted;
@@ -631,8 +631,7 @@ void MergeJob::collect_backend_stats() {
   stats_.backend_reason = options_.copy_only ? "copies only" : backends_.reason();
   stats_.units_redone_on_cpu = backends_.faults().units_redone();
   stats_.device_fault = backends_.faults().first();
-  if (!stats_.device_fault.empty() && options_.notice)
-    options_.notice(backends_.outcome(stats_.units));
+  if (!stats_.device_fault.empty()) warn(options_.notice, "{}", backends_.outcome(stats_.units));
 }
 
 Stats MergeJob::finish() {

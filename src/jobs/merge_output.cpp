@@ -14,7 +14,7 @@
 #include "jobs/partial_output.hpp"
 #include "plan/option_checks.hpp"
 #include "util/digest.hpp"
-#include "util/setting_format.hpp"
+#include "util/messages.hpp"
 
 namespace corank {
 namespace {
@@ -40,11 +40,10 @@ bool is_overwriting(const Writer& writer) {
 }
 
 void warn_overwriting(const Options& options, const std::filesystem::path& output) {
-  if (options.notice)
-    options.notice(fmt::format(
-        "{}: no file can replace it, since it is a mount point or its folder cannot be written to: "
-        "the finished output is copied into it, and a copy that is interrupted is incomplete",
-        output.string()));
+  warn(options.notice,
+       "{}: no file can replace it, since it is a mount point or its folder cannot be written to: "
+       "the finished output is copied into it, and a copy that is interrupted is incomplete",
+       output);
 }
 
 std::optional<std::uint64_t> device_of(const std::filesystem::path& path) {
@@ -57,9 +56,8 @@ std::optional<std::uint64_t> device_of(const std::filesystem::path& path) {
 
 void warn_starting_over(const Options& options, const std::filesystem::path& output,
                         std::string_view why) {
-  if (options.notice)
-    options.notice(fmt::format("{}: cannot resume the partial output, since {}; starting over",
-                               output.string(), why));
+  warn(options.notice, "{}: cannot resume the partial output, since {}; starting over", output,
+       why);
 }
 
 MergeOutput::MergeOutput(const Destination& output, const Options& options,
@@ -71,16 +69,14 @@ MergeOutput::MergeOutput(const Destination& output, const Options& options,
       paths_{output.path} {
   if (compression_.codec != Codec::none) {
     if (options.resume)
-      throw Error(
-          ErrorCode::options,
-          fmt::format(
-              "{} can't go on with a compressed output; drop it, or write the output as it is",
-              Setting::resume));
+      throw_error(ErrorCode::options,
+                  "{} can't go on with a compressed output; drop it, or write the output as it is",
+                  Setting::resume);
     compressing_threads_ = budget.reserve(compression_);
   }
   if (options.parts != 0 && output.sink)
-    throw Error(ErrorCode::options, fmt::format("{}: is a stream, not a folder; drop {}",
-                                                output.path.string(), Setting::parts));
+    throw_error(ErrorCode::options, "{}: is a stream, not a folder; drop {}", output.path,
+                Setting::parts);
   if (options.parts != 0)
     paths_ = parts_.emplace(output.path, options.parts, suffix_of(compression_.codec)).paths();
 }
@@ -106,8 +102,8 @@ void check_space(std::span<const std::filesystem::path> folders, const SpaceNeed
   for (const std::filesystem::path& folder : folders) {
     std::error_code error;
     if (!std::filesystem::is_directory(folder, error))
-      throw Error(fmt::format("{}: is not a folder; name one for temporary files by {}",
-                              folder.string(), Setting::temporary_folders));
+      throw_error("{}: is not a folder; name one for temporary files by {}", folder,
+                  Setting::temporary_folders);
     const std::uint64_t temporary_bytes = needs.temporary_bytes / folders.size();
     if (temporary_bytes == 0) continue;
     std::uint64_t needed = temporary_bytes;
@@ -117,12 +113,10 @@ void check_space(std::span<const std::filesystem::path> folders, const SpaceNeed
                (has_holes(folder) ? std::min(temporary_bytes, needs.late_bytes) : temporary_bytes);
     const std::uint64_t available = std::filesystem::space(folder, error).available;
     if (!error && available < needed)
-      throw Error(
-          fmt::format("{}: has room for {} bytes, and the sort needs {}, {} of them for "
-                      "temporary files; make room, name other folders by {}, or use a "
-                      "larger {}",
-                      folder.string(), available, needed, temporary_bytes,
-                      Setting::temporary_folders, Setting::memory));
+      throw_error(
+          "{}: has room for {} bytes, and the sort needs {}, {} of them for temporary files; make "
+          "room, name other folders by {}, or use a larger {}",
+          folder, available, needed, temporary_bytes, Setting::temporary_folders, Setting::memory);
   }
 }
 
@@ -246,10 +240,10 @@ void MergeOutput::leave_for_resume() {
     assert(writer.atomic());  // other outputs cannot be resumed
     writer.atomic()->leave();
   }
-  if (!writers_.empty() && options_.notice)
-    options_.notice(
-        fmt::format("{}: what was written is kept; with {} the same command goes on from there",
-                    output_.path.string(), Setting::resume));
+  if (!writers_.empty())
+    warn(options_.notice,
+         "{}: what was written is kept; with {} the same command goes on from there", output_.path,
+         Setting::resume);
 }
 
 }  // namespace corank

@@ -1,6 +1,5 @@
 #include "corank/partitions.hpp"
 
-#include <fmt/format.h>
 #include <sys/stat.h>
 #include <tbb/task_arena.h>
 #include <unistd.h>
@@ -22,8 +21,8 @@
 #include "plan/option_checks.hpp"
 #include "run/run_io.hpp"
 #include "run/run_search.hpp"
+#include "util/messages.hpp"
 #include "util/parallel_for.hpp"
-#include "util/setting_format.hpp"
 #include "util/system_limits.hpp"
 #include "verify/checksum.hpp"
 
@@ -39,14 +38,14 @@ void slice(std::vector<Run>& runs, const PartitionPlan& plan, std::size_t first,
   for (std::size_t i = 0; i < runs.size(); ++i) {
     const PartitionPlan::Input& planned = plan.runs[i];
     if (runs[i].file_bytes() != planned.bytes || runs[i].modified_ns() != planned.modified_ns)
-      throw Error(
-          fmt::format("{}: has changed since the plan was made: it had {} bytes and was "
-                      "modified at {} ns, now {} bytes and {} ns; plan the merge again",
-                      runs[i].path().string(), planned.bytes, planned.modified_ns,
-                      runs[i].file_bytes(), runs[i].modified_ns()));
+      throw_error(
+          "{}: has changed since the plan was made: it had {} bytes and was modified at {} ns, now "
+          "{} bytes and {} ns; plan the merge again",
+          runs[i].path(), planned.bytes, planned.modified_ns, runs[i].file_bytes(),
+          runs[i].modified_ns());
     if (from.at(i) > to.at(i) || to[i] > runs[i].records())
-      throw Error(fmt::format("{}: the plan cuts it at {} and {}, and it ends at {}; plan again",
-                              runs[i].path().string(), from[i], to[i], runs[i].records()));
+      throw_error("{}: the plan cuts it at {} and {}, and it ends at {}; plan again",
+                  runs[i].path(), from[i], to[i], runs[i].records());
     runs[i] = runs[i].subspan(from[i], to[i] - from[i]);
   }
 }
@@ -85,10 +84,8 @@ class OpenPlan {
     std::string begin(header.size(), '\0');
     read_at(*run.descriptor(), std::as_writable_bytes(std::span(begin)), 0, part);
     if (begin != header)
-      throw Error(
-          ErrorCode::corrupted,
-          fmt::format("{}: does not begin with the header of the runs; write this part again",
-                      part.string()));
+      throw_error(ErrorCode::corrupted,
+                  "{}: does not begin with the header of the runs; write this part again", part);
     return run;
   }
 
@@ -170,11 +167,10 @@ PartitionPlan plan_partitions(std::span<const std::filesystem::path> paths, std:
                               const Options& options) {
   const auto format = make_format(options);
   if (!format->traits().can_search)
-    throw Error(ErrorCode::options,
-                fmt::format("{} cannot be cut into partitions, since the start of a record cannot "
-                            "be found from the middle of a file; fixed-size records, lines and "
-                            "JSON Lines can",
-                            format->traits().name));
+    throw_error(ErrorCode::options,
+                "{} cannot be cut into partitions, since the start of a record cannot be found "
+                "from the middle of a file; fixed-size records, lines and JSON Lines can",
+                format->traits().name);
   check_options(options, format->traits(), paths.size());
   PartitionPlan plan;
   plan.counts_bytes = !format->traits().has_fixed_size;
@@ -249,10 +245,9 @@ std::vector<PartContent> check_parts(const PartitionPlan& plan,
     if (i != before && last &&
         (record_less(layout, first, last) ||
          (order == OutputOrder::Kind::strict && !record_less(layout, last, first))))
-      throw Error(ErrorCode::corrupted,
-                  fmt::format("{}: begins with {}, and {} before it ends with {}; write both again",
-                              parts[i].string(), contents[i].first_key, parts[before].string(),
-                              contents[before].last_key));
+      throw_error(ErrorCode::corrupted,
+                  "{}: begins with {}, and {} before it ends with {}; write both again", parts[i],
+                  contents[i].first_key, parts[before], contents[before].last_key);
     before = i;
   }
   return contents;

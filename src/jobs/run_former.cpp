@@ -1,7 +1,5 @@
 #include "jobs/run_former.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cassert>
 #include <limits>
@@ -12,7 +10,7 @@
 #include "run/chunk_producer.hpp"
 #include "run/run_io.hpp"
 #include "util/math.hpp"
-#include "util/setting_format.hpp"
+#include "util/messages.hpp"
 
 namespace corank {
 namespace {
@@ -142,11 +140,10 @@ SortMemory divide_budget(std::span<const Run> inputs, const PassRunner::Context&
   if (found.needed_bytes <= budget.bytes()) return found.memory;
   std::uint64_t enough = found.needed_bytes;
   while (division(enough).needed_bytes > enough) enough = division(enough).needed_bytes;
-  throw Error(ErrorCode::memory,
-              fmt::format("the memory budget leaves {} bytes for buffers, too few to sort these "
-                          "records; {} is enough",
-                          budget.bytes(),
-                          setting_is(Setting::memory, std::to_string(budget.whole_for(enough)))));
+  throw_error(
+      ErrorCode::memory,
+      "the memory budget leaves {} bytes for buffers, too few to sort these records; {} is enough",
+      budget.bytes(), setting_is(Setting::memory, std::to_string(budget.whole_for(enough))));
 }
 
 }  // namespace

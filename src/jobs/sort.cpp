@@ -1,32 +1,29 @@
 #include "corank/sort.hpp"
 
-#include <fmt/format.h>
-
 #include "jobs/merge_job.hpp"
 #include "plan/option_checks.hpp"
-#include "util/setting_format.hpp"
+#include "util/messages.hpp"
 
 namespace corank {
 namespace {
 
 void check_sort_options(const Options& options) {
   if (options.copy_only)
-    throw Error(ErrorCode::options, fmt::format("{} is for merges; drop it", Setting::copy_only));
+    throw_error(ErrorCode::options, "{} is for merges; drop it", Setting::copy_only);
   const Query& query = options.query;
   if (options.resume && (options.temporary_compression || query.limit ||
                          !query.where.steps.empty() || !query.from.empty() || !query.to.empty()))
-    throw Error(ErrorCode::options,
-                fmt::format("{} of a sort goes on after whole temporary files of plain records; "
-                            "drop it, or {}, {}, {}, {} and {}",
-                            Setting::resume, Setting::temporary_compression, Setting::limit,
-                            Setting::where, Setting::from, Setting::to));
+    throw_error(ErrorCode::options,
+                "{} of a sort goes on after whole temporary files of plain records; drop it, or "
+                "{}, {}, {}, {} and {}",
+                Setting::resume, Setting::temporary_compression, Setting::limit, Setting::where,
+                Setting::from, Setting::to);
   if (is_set_operation(options.query.on_equal))
     throw Error(ErrorCode::options, "set operations are for sorted runs; sort each input first");
   if (!options.temporary_compression) return;
   const Codec codec = options.temporary_compression->codec;
   if (codec != Codec::lz4 && codec != Codec::zstd)
-    throw Error(ErrorCode::options,
-                fmt::format("{}: the codec is lz4 or zstd", Setting::temporary_compression));
+    throw_error(ErrorCode::options, "{}: the codec is lz4 or zstd", Setting::temporary_compression);
 }
 
 template <class Input>

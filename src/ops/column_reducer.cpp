@@ -8,7 +8,7 @@
 #include "corank/error.hpp"
 #include "format/text_columns.hpp"
 #include "ops/group_reducer.hpp"
-#include "util/setting_format.hpp"
+#include "util/messages.hpp"
 
 namespace corank {
 namespace {
@@ -49,8 +49,8 @@ bool is_less(const detail::TextField& a, const detail::TextField& b, const TextC
 }
 
 [[noreturn]] void throw_too_long() {
-  throw Error(fmt::format("a sum of {} has more than 38 digits; sum it as f64",
-                          setting_is(Setting::on_equal, "reduce")));
+  throw_error("a sum of {} has more than 38 digits; sum it as f64",
+              setting_is(Setting::on_equal, "reduce"));
 }
 
 void scale_up(ScaledNumber& number, unsigned scale) {
@@ -149,10 +149,8 @@ ColumnReducer::ColumnReducer(const RecordFormat& format, const Query& query)
 
 void ColumnReducer::check_columns(std::span<const TextColumn> keys) const {
   const auto fail = [](std::uint32_t column, std::string_view why) {
-    throw Error(
-        ErrorCode::options,
-        fmt::format("{}: {} {}", Setting::on_equal,
-                    column == 0 ? "the whole line" : fmt::format("column {}", column), why));
+    throw_error(ErrorCode::options, "{}: {} {}", Setting::on_equal,
+                column == 0 ? "the whole line" : fmt::format("column {}", column), why);
   };
   for (std::size_t i = 0; i < columns_.size(); ++i) {
     const std::uint32_t column = columns_[i].column.column;
@@ -198,11 +196,11 @@ void ColumnReducer::add(const Column& column, const detail::TextField& field,
   if (detail::string_bytes(field) == 0) return;  // no value
   const std::string value = value_of(field);
   const auto fail = [&] {
-    throw Error(
-        fmt::format("{}: column {} of a record holds \"{}\", which is not a value of type "
-                    "{}; leave such records out by {}",
-                    Setting::on_equal, column.column.column, without_nul(value), type_name(type),
-                    Setting::where));
+    throw_error(
+        "{}: column {} of a record holds \"{}\", which is not a value of type {}; leave such "
+        "records out by {}",
+        Setting::on_equal, column.column.column, without_nul(value), type_name(type),
+        Setting::where);
   };
   if (!detail::holds_value(field, type)) fail();
   if (column.operation != Operation::sum) {

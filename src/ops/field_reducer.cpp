@@ -8,7 +8,7 @@
 #include "corank/error.hpp"
 #include "format/field_value.hpp"
 #include "ops/group_reducer.hpp"
-#include "util/setting_format.hpp"
+#include "util/messages.hpp"
 
 namespace corank {
 namespace {
@@ -67,8 +67,8 @@ double load_float(const Field& field, const std::byte* record) {
 
 void check_field(const Field& field, Operation operation, const KeyEncoding& keys) {
   const auto fail = [&](std::string_view why) {
-    throw Error(ErrorCode::options,
-                fmt::format("{}: field {} {}", Setting::on_equal, without_nul(field.name), why));
+    throw_error(ErrorCode::options, "{}: field {} {}", Setting::on_equal, without_nul(field.name),
+                why);
   };
   const auto holds = [&](const KeyPiece& piece) {
     return piece.offset < field.offset + field.bytes && field.offset < piece.offset + piece.bytes;
@@ -222,11 +222,11 @@ void FieldReducer::finish(const FieldReduction& column, std::uint64_t count, con
     using Limits = std::numeric_limits<Number>;
     auto fitting = static_cast<Number>(sum);
     if (fitting != sum && column.overflow == Overflow::error)
-      throw Error(fmt::format(
-          "{}: the {} of field {} over the {} records with this key is {}, which the field "
-          "cannot hold; give it a wider type, or choose {} or wrap",
+      throw_error(
+          "{}: the {} of field {} over the {} records with this key is {}, which the field cannot "
+          "hold; give it a wider type, or choose {} or wrap",
           format_.key_text(result), counts ? "count" : "sum", field.name, count, sum,
-          setting_is(Setting::overflow, "saturate")));
+          setting_is(Setting::overflow, "saturate"));
     if (fitting != sum && column.overflow == Overflow::saturate)
       fitting = sum < 0 ? Limits::min() : Limits::max();
     store(fitting, at, field.big_endian);

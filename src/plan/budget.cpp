@@ -12,7 +12,7 @@
 #include "io/compressor.hpp"
 #include "run/chunk_producer.hpp"
 #include "util/buffer_pool.hpp"
-#include "util/setting_format.hpp"
+#include "util/messages.hpp"
 #include "util/system_limits.hpp"
 
 namespace corank {
@@ -73,14 +73,13 @@ std::uint64_t Budget::widest(std::size_t partitions) const {
   std::uint64_t widest = widest_pass(record_bytes_, bytes);
   if (decoder_bytes_ != 0) widest = std::min(widest, bytes / decoder_bytes_);
   if (widest < 2)
-    throw Error(
+    throw_error(
         ErrorCode::memory,
-        fmt::format("{}: too little to merge records of {} bytes{}; the smallest budget that works "
-                    "is {} bytes",
-                    setting_is(Setting::memory, std::to_string(memory_bytes_)),
-                    record_bytes_ == 0 ? "any number of" : std::to_string(record_bytes_),
-                    partitions > 1 ? fmt::format(" into {} parts", partitions) : "",
-                    smallest() * partitions + reserved_bytes_));
+        "{}: too little to merge records of {} bytes{}; the smallest budget that works is {} bytes",
+        setting_is(Setting::memory, std::to_string(memory_bytes_)),
+        record_bytes_ == 0 ? "any number of" : std::to_string(record_bytes_),
+        partitions > 1 ? fmt::format(" into {} parts", partitions) : "",
+        smallest() * partitions + reserved_bytes_);
   return widest;
 }
 

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "corank/error.hpp"
-#include "util/setting_format.hpp"
+#include "util/messages.hpp"
 
 namespace corank {
 namespace {
@@ -30,10 +30,9 @@ bool can_resume_format(const Options& options, const FormatTraits& traits) {
 void check_query(const Options& options, const FormatTraits& traits) {
   const Query& query = options.query;
   if (query.on_equal == OnEqual::reduce && !traits.can_reduce)
-    throw Error(
-        ErrorCode::options,
-        fmt::format("{} combines fields or columns, which these records lack; take first or last",
-                    setting_is(Setting::on_equal, "reduce")));
+    throw_error(ErrorCode::options,
+                "{} combines fields or columns, which these records lack; take first or last",
+                setting_is(Setting::on_equal, "reduce"));
   const auto adds_column = [](const Reduction& reduction) {
     return !reduction.column && reduction.operation == Reduction::Operation::count;
   };
@@ -41,56 +40,51 @@ void check_query(const Options& options, const FormatTraits& traits) {
     return !reduction.column && !(traits.reduces_columns && adds_column(reduction));
   };
   if (std::ranges::any_of(query.reductions, lacks_column))
-    throw Error(ErrorCode::options, fmt::format("{} names no field or column",
-                                                setting_is(Setting::on_equal, "reduce")));
+    throw_error(ErrorCode::options, "{} names no field or column",
+                setting_is(Setting::on_equal, "reduce"));
   if (std::ranges::any_of(query.reductions, adds_column) &&
       (!query.select.empty() || !traits.can_add_column))
-    throw Error(ErrorCode::options,
-                fmt::format("{} adds a column: say by {} what separates it, and drop {}",
-                            setting_is(Setting::on_equal, "reduce:count()"), Setting::delimiter,
-                            Setting::select));
+    throw_error(ErrorCode::options, "{} adds a column: say by {} what separates it, and drop {}",
+                setting_is(Setting::on_equal, "reduce:count()"), Setting::delimiter,
+                Setting::select);
   if (query.on_equal == OnEqual::reduce && query.reductions.empty())
-    throw Error(ErrorCode::options, fmt::format("{} names no fields; write reduce:sum(field)",
-                                                setting_is(Setting::on_equal, "reduce")));
+    throw_error(ErrorCode::options, "{} names no fields; write reduce:sum(field)",
+                setting_is(Setting::on_equal, "reduce"));
   if (!query.select.empty() && !traits.has_columns)
-    throw Error(ErrorCode::options,
-                fmt::format("{} is for lines and CSV, whose columns can be copied: drop it",
-                            Setting::select));
+    throw_error(ErrorCode::options, "{} is for lines and CSV, whose columns can be copied: drop it",
+                Setting::select);
   // The limit is a cut of the runs if their records can be counted.
   if (options.copy_only && (chooses(query) || query.tombstone || !query.from.empty() ||
                             !query.to.empty() || (query.limit && !traits.has_fixed_size)))
-    throw Error(ErrorCode::options,
-                fmt::format("{} leaves the records as they are; drop it, or what chooses among "
-                            "them",
-                            Setting::copy_only));
+    throw_error(ErrorCode::options,
+                "{} leaves the records as they are; drop it, or what chooses among them",
+                Setting::copy_only);
   if (query.tombstone && (query.on_equal == OnEqual::keep || query.on_equal == OnEqual::error ||
                           is_set_operation(query.on_equal)))
-    throw Error(ErrorCode::options,
-                fmt::format("{} drops what equal keys turn into; choose {}, last or reduce as well",
-                            Setting::tombstone, setting_is(Setting::on_equal, "first")));
+    throw_error(ErrorCode::options,
+                "{} drops what equal keys turn into; choose {}, last or reduce as well",
+                Setting::tombstone, setting_is(Setting::on_equal, "first"));
   if (options.resume && fills_parts_in_turn(options))
-    throw Error(ErrorCode::options,
-                fmt::format("{} needs to know beforehand where each part ends; drop it, or {}, or "
-                            "{}, or {}, {}, {} and {}",
-                            Setting::resume, Setting::limit, Setting::parts, Setting::where,
-                            Setting::on_equal, Setting::having, Setting::select));
+    throw_error(ErrorCode::options,
+                "{} needs to know beforehand where each part ends; drop it, or {}, or {}, or {}, "
+                "{}, {} and {}",
+                Setting::resume, Setting::limit, Setting::parts, Setting::where, Setting::on_equal,
+                Setting::having, Setting::select);
 }
 
 }  // namespace
 
 void check_options(const Options& options, const FormatTraits& traits, std::size_t runs) {
   if (options.resume && !can_resume_format(options, traits))
-    throw Error(ErrorCode::options,
-                fmt::format("{} goes on with lines in one merged output, none of them skipped, and "
-                            "with records of a fixed size; drop it",
-                            Setting::resume));
+    throw_error(ErrorCode::options,
+                "{} goes on with lines in one merged output, none of them skipped, and with "
+                "records of a fixed size; drop it",
+                Setting::resume);
   if (options.drop_header && !traits.has_header)
-    throw Error(
-        ErrorCode::options,
-        fmt::format(
-            "{}: no header is named; say which by {}, {} or {}, or of fixed-size records by {}",
-            Setting::drop_header, Setting::header, Setting::header_lines, Setting::comment,
-            Setting::skip_bytes));
+    throw_error(ErrorCode::options,
+                "{}: no header is named; say which by {}, {} or {}, or of fixed-size records by {}",
+                Setting::drop_header, Setting::header, Setting::header_lines, Setting::comment,
+                Setting::skip_bytes);
   if (runs == 0) throw Error(ErrorCode::options, "no runs are named; name at least one");
   check_query(options, traits);
 }
@@ -114,14 +108,13 @@ void check_stream_options(const Options& options, const FormatTraits& traits, co
   if (option.empty()) return;
   const bool pipe = run.input().is_stream;
   const bool is_given = run.identity() == FileIdentity{};
-  throw Error(
-      ErrorCode::options,
-      fmt::format("{}: is {}, in which {} can't find its way; {} first, or drop that option",
-                  run.path().string(),
-                  is_given ? "a stream"
-                  : pipe   ? "a pipe"
-                           : "compressed",
-                  option, pipe ? "write it to a file" : "decompress it"));
+  throw_error(ErrorCode::options,
+              "{}: is {}, in which {} can't find its way; {} first, or drop that option",
+              run.path(),
+              is_given ? "a stream"
+              : pipe   ? "a pipe"
+                       : "compressed",
+              option, pipe ? "write it to a file" : "decompress it");
 }
 
 }  // namespace corank

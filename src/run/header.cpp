@@ -1,7 +1,5 @@
 #include "run/header.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <optional>
 #include <span>
@@ -9,7 +7,7 @@
 #include <utility>
 
 #include "corank/error.hpp"
-#include "util/setting_format.hpp"
+#include "util/messages.hpp"
 
 namespace corank {
 namespace {
@@ -55,9 +53,8 @@ std::optional<FileHead> take_head(Run& run, std::span<Run> runs, const TextHeade
     return header.parse(run.path(), begin, at_end);
   });
   if (!head)
-    throw Error(fmt::format("{}: no header ends in its first {} bytes; check {}, {} and {}",
-                            run.path().string(), max_header_bytes, Setting::header,
-                            Setting::header_lines, Setting::comment));
+    throw_error("{}: no header ends in its first {} bytes; check {}, {} and {}", run.path(),
+                max_header_bytes, Setting::header, Setting::header_lines, Setting::comment);
   if (is_empty) return std::nullopt;
   run = run.without_header(head->bytes, head->num_lines);
   return head;
@@ -75,11 +72,10 @@ std::string common_header_bytes(std::vector<Run>& runs, const std::stop_token& s
       header = std::move(found);
       first = &run;
     } else if (*header != found) {
-      throw Error(
-          fmt::format("{}: its first {} bytes differ from those of {}; check {}, or leave "
-                      "the header out of the output by {}",
-                      run.path().string(), run.header_bytes(), first->path().string(),
-                      Setting::skip_bytes, Setting::drop_header));
+      throw_error(
+          "{}: its first {} bytes differ from those of {}; check {}, or leave the header out of "
+          "the output by {}",
+          run.path(), run.header_bytes(), first->path(), Setting::skip_bytes, Setting::drop_header);
     }
   }
   if (!header) return {};
@@ -105,27 +101,26 @@ class HeaderTaker {
       return;
     }
     if (found->lines != kept_->lines && !options_.drop_header)
-      throw Error(
-          fmt::format("{}: its header lines differ from those of {}; check {}, or leave them out "
-                      "of the output by {}",
-                      run.path().string(), first_->path().string(), Setting::header_lines,
-                      Setting::drop_header));
+      throw_error(
+          "{}: its header lines differ from those of {}; check {}, or leave them out of the output "
+          "by {}",
+          run.path(), first_->path(), Setting::header_lines, Setting::drop_header);
     if (!other_comments_ && found->comments != kept_->comments) other_comments_ = &run;
     if (found->names.empty()) return;  // the run ends before its line of names
     if (kept_->names.empty()) kept_->names = found->names;
     if (!header_.are_same_names(found->names, kept_->names))
-      throw Error(
-          fmt::format("{}: its header differs from that of {}; all runs must have the same "
-                      "columns, or no header: then leave out {}",
-                      run.path().string(), first_->path().string(), Setting::header));
+      throw_error(
+          "{}: its header differs from that of {}; all runs must have the same columns, or no "
+          "header: then leave out {}",
+          run.path(), first_->path(), Setting::header);
   }
 
   Header finish() && {
     if (!kept_) return {};
-    if (other_comments_ && options_.notice && !options_.drop_header)
-      options_.notice(fmt::format(
-          "{}: its lines that begin with {} differ from those of {}, which the output keeps",
-          other_comments_->path().string(), header_.comment_prefix(), first_->path().string()));
+    if (other_comments_ && !options_.drop_header)
+      warn(options_.notice,
+           "{}: its lines that begin with {} differ from those of {}, which the output keeps",
+           other_comments_->path(), header_.comment_prefix(), first_->path());
     return {kept_->mark + kept_->comments + kept_->lines, std::move(kept_->names)};
   }
 

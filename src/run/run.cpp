@@ -18,7 +18,7 @@
 #include "io/known_format.hpp"
 #include "util/buffer_pool.hpp"
 #include "util/math.hpp"
-#include "util/setting_format.hpp"
+#include "util/messages.hpp"
 
 namespace corank {
 namespace {
@@ -27,8 +27,8 @@ constexpr std::byte nothing{};  // address of an empty run in memory
 
 [[noreturn]] void throw_short_header(const std::filesystem::path& path, std::uint64_t bytes,
                                      std::uint64_t header_bytes) {
-  throw Error(fmt::format("{}: has {} bytes, fewer than its header of {}; correct {}",
-                          path.string(), bytes, header_bytes, Setting::skip_bytes));
+  throw_error("{}: has {} bytes, fewer than its header of {}; correct {}", path, bytes,
+              header_bytes, Setting::skip_bytes);
 }
 
 }  // namespace
@@ -138,16 +138,15 @@ Run::Run(std::filesystem::path path, std::uint32_t record_bytes, const Opening& 
     if (file_bytes_ < header_bytes_) throw_short_header(path_, file_bytes_, header_bytes_);
     const std::uint64_t rest = (file_bytes_ - header_bytes_) % record_bytes_;
     if (rest != 0)
-      throw Error(fmt::format(
+      throw_error(
           "{}: its size, {} bytes{}, is not a multiple of the record size, {} bytes; the last "
-          "whole "
-          "record ends at byte {}: check the file and {}{}",
-          path_.string(), file_bytes_,
+          "whole record ends at byte {}: check the file and {}{}",
+          path_, file_bytes_,
           header_bytes_ == 0 ? "" : fmt::format(" without its header of {}", header_bytes_),
           record_bytes, file_bytes_ - rest, Setting::record,
           accepts_any_format_
               ? ""
-              : "; or, if it begins with a header, say " + setting_is(Setting::skip_bytes, "N")));
+              : "; or, if it begins with a header, say " + setting_is(Setting::skip_bytes, "N"));
   }
   records_ = (file_bytes_ - (is_stream() ? 0 : header_bytes_)) / record_bytes_;
   if (opening.keep_open)
@@ -200,9 +199,8 @@ Run::Run(std::span<const std::byte> memory, std::string name, std::uint32_t reco
       file_bytes_(memory.size()),
       records_(memory.size() / record_bytes) {
   if (memory.size() % record_bytes != 0)
-    throw Error(
-        fmt::format("{}: its size, {} bytes, is not a multiple of the record size, {} bytes",
-                    path_.string(), memory.size(), record_bytes));
+    throw_error("{}: its size, {} bytes, is not a multiple of the record size, {} bytes", path_,
+                memory.size(), record_bytes);
 }
 
 Run Run::subspan(std::uint64_t first, std::uint64_t count) const {
@@ -377,21 +375,20 @@ void Run::read(std::uint64_t first, std::uint64_t count, std::span<std::byte> in
 
 void Run::check_got(const Part& part, std::uint64_t got) const {
   if (got >= part.skew + part.wanted) return;
-  throw Error(fmt::format(
+  throw_error(
       "{}: became shorter while it was read: it had {} bytes and now ends at byte {} (in record "
       "{}); start again when nothing writes to it",
-      path_.string(), file_bytes_, part.offset + got,
-      (part.offset + got - header_bytes_) / record_bytes_));
+      path_, file_bytes_, part.offset + got, (part.offset + got - header_bytes_) / record_bytes_);
 }
 
 void Run::check_mapped(const MappedFiles& files, const std::byte* memory) const {
   const std::byte* const failed = files.failed_at();
   if (!failed || failed < memory || failed >= memory + round_up(file_bytes_, page_bytes())) return;
-  throw Error(fmt::format(
+  throw_error(
       "{}: byte {} (in record {}) could not be read: the file became shorter meanwhile, or its "
       "device failed; check it and start again",
-      path_.string(), failed - memory,
-      (static_cast<std::uint64_t>(failed - memory) - header_bytes_) / record_bytes_));
+      path_, failed - memory,
+      (static_cast<std::uint64_t>(failed - memory) - header_bytes_) / record_bytes_);
 }
 
 void Run::check_readable() const {
@@ -406,10 +403,10 @@ void Run::check_unchanged() const {
   struct stat status {};
   if (::fstat(descriptor()->get(), &status) != 0) throw_file_error(path_, "look at");
   if (static_cast<std::uint64_t>(status.st_size) != file_bytes_)
-    throw Error(fmt::format(
+    throw_error(
         "{}: changed its size while it was read, from {} to {} bytes; start again when nothing "
         "writes to it",
-        path_.string(), file_bytes_, status.st_size));
+        path_, file_bytes_, status.st_size);
   if (identity() != FileIdentity{} && corank::modified_ns(status) != modified_ns())
     throw Error(path_.string() +
                 ": was written to while it was read, as its time of change tells; start again when "

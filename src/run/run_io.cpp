@@ -1,7 +1,5 @@
 #include "run/run_io.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
 #include <cassert>
@@ -14,7 +12,7 @@
 #include "io/file.hpp"
 #include "io/mapped_file.hpp"
 #include "util/buffer_pool.hpp"
-#include "util/setting_format.hpp"
+#include "util/messages.hpp"
 #include "util/system_limits.hpp"
 
 namespace corank {
@@ -42,9 +40,8 @@ bool are_cached(std::span<const Run> runs) {
 
 void map(std::span<Run> runs, std::uint64_t resident_bytes) {
   if (runs.size() > max_mapped)
-    throw Error(ErrorCode::options,
-                fmt::format("{}: maps no more than {} runs, and there are {}; use auto",
-                            setting_is(Setting::io, "mapped"), max_mapped, runs.size()));
+    throw_error(ErrorCode::options, "{}: maps no more than {} runs, and there are {}; use auto",
+                setting_is(Setting::io, "mapped"), max_mapped, runs.size());
   std::vector<std::uint64_t> file_bytes;
   for (const Run& run : runs) file_bytes.push_back(run.file_bytes());
   const auto files = std::make_shared<MappedFiles>(file_bytes, resident_bytes);
@@ -65,11 +62,10 @@ bool lacks_bgzf_end(const Run& run) {
 }
 
 void warn_of_cut_off(const Run& run, const Options& options) {
-  if (options.notice)
-    options.notice(fmt::format(
-        "{}: lacks the empty block that BGZF files end with, so it may have been cut off; check "
-        "that it is whole",
-        run.shown_path().string()));
+  warn(options.notice,
+       "{}: lacks the empty block that BGZF files end with, so it may have been cut off; check "
+       "that it is whole",
+       run.shown_path());
 }
 
 Run::Opening opening_of(const RecordFormat& format, const Options& options, bool keep_open) {

@@ -2,8 +2,6 @@
 // the names in them. Errors name the item and its position.
 #pragma once
 
-#include <fmt/format.h>
-
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -11,7 +9,7 @@
 #include <vector>
 
 #include "corank/error.hpp"
-#include "util/setting_format.hpp"
+#include "util/messages.hpp"
 
 namespace corank {
 
@@ -53,9 +51,8 @@ std::optional<std::string_view> nearest(std::string_view name,
 
 [[noreturn]] inline void reject(Setting option, std::string_view whole, const Item& item,
                                 std::string_view why) {
-  throw Error(ErrorCode::options,
-              fmt::format("{} \"{}\": at character {}, \"{}\": {}", option, without_nul(whole),
-                          item.position + 1, without_nul(item.text), why));
+  throw_error(ErrorCode::options, "{} \"{}\": at character {}, \"{}\": {}", option,
+              without_nul(whole), item.position + 1, without_nul(item.text), why);
 }
 
 // Returns the value that `item`, a part of the option's `whole` text, stands for: without quotes.

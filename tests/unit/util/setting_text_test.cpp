@@ -11,7 +11,7 @@
 #include "io/file.hpp"
 #include "support/catch.hpp"
 #include "tools/corank/setting_flags.hpp"
-#include "util/setting_format.hpp"
+#include "util/messages.hpp"
 
 using namespace corank;
 
