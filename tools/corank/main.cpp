@@ -110,9 +110,8 @@ constexpr const char* examples =
     "All commands: corank --help. The options of one: corank help merge\n";
 
 int run(int argc, char** argv) {
-  CLI::App app(
-      "Sorts and merges fixed-size records, lines, CSV and pairs that are larger than memory.",
-      "corank");
+  CLI::App app("Sorts and merges records, lines, CSV, JSON and pairs larger than memory.",
+               "corank");
   app.set_version_flag("--version", std::string("corank ") + corank::version);
   app.require_subcommand(1);
   app.add_flag_callback("--log-json", corank::log_as_json,

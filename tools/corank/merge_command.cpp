@@ -87,12 +87,14 @@ std::vector<std::string> names_from(const std::string& file, char end) {
   }
   std::istream& in = file == "-" ? std::cin : opened;
   std::vector<std::string> names;
+  std::error_code ignored;  // such as of a name that is too long
   for (std::string name; std::getline(in, name, end);) {
     if (end == '\n' && name.ends_with('\r')) name.pop_back();
     if (name.empty())
       throw Error(fmt::format("{}: name {} is empty; separate names by one {}", file,
                               names.size() + 1, end == '\n' ? "newline" : "NUL byte"));
-    if (end == '\0' && name.find('\n') != std::string::npos && !std::filesystem::exists(name))
+    if (end == '\0' && name.find('\n') != std::string::npos &&
+        !std::filesystem::exists(name, ignored))
       throw Error(
           fmt::format("{}: name {} holds newlines, and no file has it; --files0-from takes "
                       "names that end with NUL bytes, --files-from takes lines",
