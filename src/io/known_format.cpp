@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cassert>
 #include <string_view>
 
 #include "corank/error.hpp"
@@ -20,11 +21,11 @@ struct KnownFormat {
   std::string_view name;
   std::string_view remedy;  // empty: skip its header
   // For a magic number that plain records could begin with: what must follow it in the first
-  // known_format_head_bytes, at `follows_at` or anywhere, and what a file must end with, `tail_gap`
-  // bytes before its end.
-  // A stream, whose end is not known, is not refused by a format with a tail.
+  // known_format_head_bytes, at `follows_at` or anywhere, or a check of these bytes, and what a
+  // file must end with, `tail_gap` bytes before its end.
   std::string_view follows = {};
   std::size_t follows_at = 0;  // 0: anywhere
+  bool (*confirms)(std::string_view head) = nullptr;
   std::string_view tail = {};
   std::size_t tail_gap = 0;
   bool is_compressed = false;
@@ -34,7 +35,21 @@ constexpr std::string_view as_columns = "export its rows as CSV or as fixed-size
 constexpr std::string_view as_text = "convert it to text with the samtools or bcftools program";
 constexpr std::string_view unpack = "decompress it with its own program first";
 
-constexpr std::array<KnownFormat, 23> known_formats{{
+// Returns whether ORC's first stream, which is the index of the first column, or the footer of a
+// table without rows follows the magic number: as it is, or in a chunk with a header of three
+// bytes, twice its length and a bit. Chunks are so small that the third is a control character or
+// NUL, which text does not hold there, and padding does not follow it.
+bool begins_orc_stream(std::string_view head) {
+  const std::string_view rest = head.substr(3);
+  if (rest.starts_with("\x08\x03\x10\0"sv)) return true;
+  if (rest.size() < 4) return false;
+  const bool is_index = rest[0] == '\n' && rest[2] == '\x12';
+  const bool is_chunk = (rest[0] > '\1' || rest[1] != 0 || rest[2] != 0 || rest[0] < 0) &&
+                        rest[2] >= 0 && rest[2] <= '\x08' && rest[3] != 0;
+  return is_index || is_chunk;
+}
+
+constexpr std::array<KnownFormat, 22> known_formats{{
     {.magic = "\x93NUMPY"sv, .name = "a NumPy array", .remedy = {}},
     {.magic = "PAR1"sv, .name = "a Parquet file", .remedy = as_columns, .tail = "PAR1"sv},
     {.magic = "PAR1\x15"sv, .name = "a Parquet file", .remedy = as_columns},
@@ -47,18 +62,13 @@ constexpr std::array<KnownFormat, 23> known_formats{{
      .follows = "\0\0\x10\0\0\0\0\0\x0a\0"sv,
      .follows_at = 6},
     {.magic = "FEA1"sv, .name = "a Feather file", .remedy = as_columns, .tail = "FEA1"sv},
-    {.magic = "ORC"sv, .name = "an ORC file", .remedy = as_columns, .tail = "ORC"sv, .tail_gap = 1},
-    // Its first stream, the index of the first column, begins as it is or as an uncompressed chunk.
-    {.magic = "ORC\n"sv,
-     .name = "an ORC file",
-     .remedy = as_columns,
-     .follows = "\x12"sv,
-     .follows_at = 5},
+    // The last field of its postscript, whose length follows.
     {.magic = "ORC"sv,
      .name = "an ORC file",
      .remedy = as_columns,
-     .follows = "\0\n"sv,
-     .follows_at = 5},
+     .tail = "\x82\xf4\x03\x03ORC"sv,
+     .tail_gap = 1},
+    {.magic = "ORC"sv, .name = "an ORC file", .remedy = as_columns, .confirms = begins_orc_stream},
     {.magic = "Obj\x01"sv, .name = "an Avro file", .remedy = as_columns, .follows = "avro."sv},
     {.magic = "SQLite format 3\0"sv,
      .name = "an SQLite database",
@@ -103,6 +113,7 @@ std::string_view text_of(std::span<const std::byte> bytes) {
 
 bool begins_like(const KnownFormat& format, std::string_view head, bool decompress) {
   if (!head.starts_with(format.magic) || (format.is_compressed && !decompress)) return false;
+  if (format.confirms) return format.confirms(head);
   if (format.follows_at != 0)
     return head.size() > format.follows_at &&
            head.substr(format.follows_at).starts_with(format.follows);
@@ -135,24 +146,31 @@ void read_whole(const FileDescriptor& file, std::span<std::byte> bytes, std::uin
 void refuse_known_format(const std::filesystem::path& path, const FileDescriptor& file,
                          std::uint64_t file_bytes, bool decompress) {
   std::array<std::byte, known_format_head_bytes> room;
-  const std::span<std::byte> first(room.data(), std::min<std::uint64_t>(room.size(), file_bytes));
-  read_whole(file, first, 0, path);
-  const std::string_view head = text_of(first);
-  for (const KnownFormat& format : known_formats) {
-    if (!begins_like(format, head, decompress)) continue;
-    const std::uint64_t end_bytes = format.tail.size() + format.tail_gap;
-    if (file_bytes < format.magic.size() + end_bytes) continue;
-    std::array<std::byte, 8> end;
-    const auto tail = std::span(end).first(format.tail.size());
-    read_whole(file, tail, file_bytes - end_bytes, path);
-    if (text_of(tail) == format.tail) refuse(path, format);
-  }
+  const std::span<std::byte> head(room.data(), std::min<std::uint64_t>(room.size(), file_bytes));
+  read_whole(file, head, 0, path);
+  std::array<std::byte, known_format_tail_bytes> end;
+  const std::span<std::byte> tail(end.data(), std::min<std::uint64_t>(end.size(), file_bytes));
+  read_whole(file, tail, file_bytes - tail.size(), path);
+  refuse_known_format(path, head, decompress);
+  refuse_known_ends(path, head, tail, file_bytes, decompress);
 }
 
 void refuse_known_format(const std::filesystem::path& path, std::span<const std::byte> head,
                          bool decompress) {
   for (const KnownFormat& format : known_formats)
     if (format.tail.empty() && begins_like(format, text_of(head), decompress)) refuse(path, format);
+}
+
+void refuse_known_ends(const std::filesystem::path& path, std::span<const std::byte> head,
+                       std::span<const std::byte> tail, std::uint64_t bytes, bool decompress) {
+  for (const KnownFormat& format : known_formats) {
+    const std::uint64_t end_bytes = format.tail.size() + format.tail_gap;
+    if (format.tail.empty() || bytes < format.magic.size() + end_bytes) continue;
+    assert(end_bytes <= tail.size());
+    if (begins_like(format, text_of(head), decompress) &&
+        text_of(tail.last(end_bytes)).starts_with(format.tail))
+      refuse(path, format);
+  }
 }
 
 }  // namespace corank

@@ -1,5 +1,5 @@
-// Rejects file formats that do not hold plain records, such as Parquet, by their first bytes.
-// Merging their bytes as records would produce a file that no program can read.
+// Rejects file formats that do not hold plain records, such as Parquet, by their first and last
+// bytes. Merging their bytes as records would produce a file that no program can read.
 #pragma once
 
 #include <cstddef>
@@ -11,15 +11,19 @@
 
 namespace corank {
 
-// Number of first bytes of a stream that suffice to recognise a format.
+// Numbers of first and last bytes of a stream that suffice to recognise a format.
 inline constexpr std::size_t known_format_head_bytes = 64;
+inline constexpr std::size_t known_format_tail_bytes = 8;
 
-// Throws Error, which names the format and the remedy, if `path` begins like such a format. The
-// overload for files also recognises formats by their last bytes. Without `decompress`, compressed
-// formats are accepted.
+// Throw Error, which names the format and the remedy, if `path` begins like such a format. Without
+// `decompress`, compressed formats are accepted.
 void refuse_known_format(const std::filesystem::path& path, const FileDescriptor& file,
                          std::uint64_t file_bytes, bool decompress);
 void refuse_known_format(const std::filesystem::path& path, std::span<const std::byte> head,
                          bool decompress);
+// Does so for the formats that only their last bytes tell for sure, once all `bytes` were read:
+// `head` and `tail` are the first and the last ones, or all if there are fewer.
+void refuse_known_ends(const std::filesystem::path& path, std::span<const std::byte> head,
+                       std::span<const std::byte> tail, std::uint64_t bytes, bool decompress);
 
 }  // namespace corank

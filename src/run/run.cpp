@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cassert>
 #include <cstring>
@@ -40,6 +41,7 @@ class Run::PeekableSource final : public ByteSource {
   PeekableSource(std::filesystem::path path, std::unique_ptr<ByteSource> source, const Run& run)
       : path_(std::move(path)),
         source_(std::move(source)),
+        accepts_any_format_(run.accepts_any_format_),
         needs_check_(!run.accepts_any_format_),
         decompress_(run.decompress_),
         mark_(run.mark_) {}
@@ -75,7 +77,7 @@ class Run::PeekableSource final : public ByteSource {
           std::memcmp(head_.data(), mark_.data(), mark_.size()) == 0)
         taken_ = mark_.size();
     }
-    if (taken_ == head_.size()) return ended_ ? std::nullopt : source_->read(into);
+    if (taken_ == head_.size()) return ended_ ? std::nullopt : read_source(into);
     const std::size_t count = std::min(into.size(), head_.size() - taken_);
     std::copy_n(head_.data() + taken_, count, into.begin());
     taken_ += count;
@@ -94,8 +96,28 @@ class Run::PeekableSource final : public ByteSource {
     head_.resize(bytes);
     const auto got = source_->read(std::span(head_).subspan(before));
     head_.resize(before + got.value_or(0));
-    ended_ = !got;
+    note_tail(std::span(head_).subspan(before), !got);
     return got != std::size_t{0};
+  }
+
+  std::optional<std::size_t> read_source(std::span<std::byte> into) {
+    const auto got = source_->read(into);
+    note_tail(into.first(got.value_or(0)), !got);
+    return got;
+  }
+
+  // Keeps the last ones of the bytes that were read, and checks them at the end.
+  void note_tail(std::span<const std::byte> bytes, bool at_end) {
+    bytes_ += bytes.size();
+    const std::size_t fresh = std::min(bytes.size(), tail_.size());
+    std::shift_left(tail_.begin(), tail_.end(), static_cast<std::ptrdiff_t>(fresh));
+    std::ranges::copy(bytes.last(fresh), tail_.end() - static_cast<std::ptrdiff_t>(fresh));
+    ended_ = at_end;
+    if (at_end && !accepts_any_format_)
+      refuse_known_ends(path_,
+                        std::span(head_).first(std::min(head_.size(), known_format_head_bytes)),
+                        std::span(tail_).last(std::min<std::uint64_t>(bytes_, tail_.size())),
+                        bytes_, decompress_);
   }
 
   void check() {
@@ -104,13 +126,16 @@ class Run::PeekableSource final : public ByteSource {
 
   std::filesystem::path path_;
   std::unique_ptr<ByteSource> source_;
+  bool accepts_any_format_;
   bool needs_check_;
   bool decompress_;
   std::string mark_;  // see Opening::mark
   std::uint64_t header_bytes_ = 0;
   std::vector<std::byte> head_;  // bytes read so far by peek(), or for a check
   std::size_t taken_ = 0;        // bytes of the head that are skipped or read
-  bool ended_ = false;           // nothing follows the head
+  std::uint64_t bytes_ = 0;      // bytes of the source that were read
+  std::array<std::byte, known_format_tail_bytes> tail_{};  // the last of these
+  bool ended_ = false;                                     // nothing follows them
 };
 
 struct Run::LateMapping {
