@@ -38,7 +38,7 @@ std::string_view advice(int error) {
     case EMFILE:
       return "; raise the limit on open files (ulimit -n)";
     case EIO:
-      return "; the device failed: check it, then start again";
+      return "; the device failed: check it";
     default:
       return "";
   }
