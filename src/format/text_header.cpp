@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cassert>
+#include <cstdlib>
+#include <utility>
 
 #include "corank/error.hpp"
 #include "corank/key.hpp"
@@ -116,12 +118,11 @@ std::string terminated(std::string_view lines, char terminator) {
   return text;
 }
 
-bool holds_number(const TextLayout& layout, const std::string& record, std::uint32_t column,
-                  TextType type) {
+bool holds_value(const TextLayout& layout, const std::string& record, std::uint32_t column,
+                 TextType type) {
   detail::Columns columns(layout, bytes_of(record).data(), record.size());
   const detail::TextField field = columns(column);
-  std::uint64_t word = 0;
-  return field.there && detail::parse_number(field, type, word);
+  return field.there && detail::holds_value(field, type);
 }
 
 bool has_column(const TextLayout& layout, const std::string& record, std::uint32_t column) {
@@ -133,15 +134,15 @@ bool has_column(const TextLayout& layout, const std::string& record, std::uint32
 // Returns whether a column holds text in `first` and a number in each of `seconds`.
 bool is_named(const TextLayout& layout, const std::string& first,
               const std::vector<std::string>& seconds, std::uint32_t column) {
-  return has_column(layout, first, column) && !holds_number(layout, first, column, TextType::f64) &&
+  return has_column(layout, first, column) && !holds_value(layout, first, column, TextType::f64) &&
          std::ranges::all_of(seconds, [&](const std::string& second) {
-           return holds_number(layout, second, column, TextType::f64);
+           return holds_value(layout, second, column, TextType::f64);
          });
 }
 
 bool holds_any_number(const TextLayout& layout, const std::string& record) {
   for (std::uint32_t column = 1; column <= max_columns; ++column) {
-    if (holds_number(layout, record, column, TextType::f64)) return true;
+    if (holds_value(layout, record, column, TextType::f64)) return true;
     if (!has_column(layout, record, column)) break;
   }
   return false;
@@ -152,7 +153,7 @@ bool looks_like_header(const TextLayout& layout, const std::string& first,
                        bool is_verified) {
   if (seconds.empty()) return false;
   for (const TextColumn& key : std::span(layout.columns, layout.columns_count)) {
-    if (key.type == TextType::bytes || holds_number(layout, first, key.column, key.type)) continue;
+    if (holds_value(layout, first, key.column, key.type)) continue;
     // Unless told otherwise, the merge reports such a record as an error, so no warning is needed.
     return layout.bad_numbers != BadNumbers::error;
   }
@@ -166,6 +167,57 @@ bool looks_like_header(const TextLayout& layout, const std::string& first,
     if (!has_column(layout, first, column)) break;
   }
   return false;
+}
+
+// Returns the text with every digit replaced by 0 and every ASCII letter by a.
+std::string shape_of(std::string text) {
+  for (char& c : text)
+    if (c >= '0' && c <= '9')
+      c = '0';
+    else if ((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'))
+      c = 'a';
+  return text;
+}
+
+bool is_year(const std::string& text) {
+  return text.size() == 4 && (text.starts_with("19") || text.starts_with("20")) &&
+         shape_of(text) == "0000";
+}
+
+// Returns whether numbers are names that programs give to columns: 0 alone or ascending by equal
+// steps, as years and hours do. Two numbers are that only if they are neighbours.
+bool are_names(const std::vector<double>& numbers) {
+  if (numbers.size() == 1) return numbers.front() == 0;
+  const double step = numbers[1] - numbers[0];
+  const auto has_other_step = [&](double a, double b) { return b - a != step; };
+  return step > 0 && (step == 1 || numbers.size() > 2) &&
+         std::ranges::adjacent_find(numbers, has_other_step) == numbers.end();
+}
+
+// Returns values of `names`, a line of names, and of `record` in one column, if they are so alike
+// that the first is hardly a name: both have digits at the same places, or are numbers. Numbers
+// that are common names are not: years above other numbers, or all with equal steps.
+std::optional<std::pair<std::string, std::string>> find_alike(const TextLayout& layout,
+                                                              const std::string& names,
+                                                              const std::string& record) {
+  std::optional<std::pair<std::string, std::string>> alike;
+  const std::vector<std::string> a = column_values(layout, names);
+  const std::vector<std::string> b = column_values(layout, record);
+  std::vector<double> numbers;
+  for (std::uint32_t i = 0; i < std::min({a.size(), b.size(), std::size_t{max_columns}}); ++i) {
+    const std::string shape = shape_of(a[i]);
+    const auto digits = std::ranges::count(shape, '0');
+    if (digits == 0) continue;
+    if (!holds_value(layout, names, i + 1, TextType::f64)) {
+      if (digits >= 3 && shape == shape_of(b[i])) return {{a[i], b[i]}};
+      continue;
+    }
+    numbers.push_back(std::strtod(a[i].c_str(), nullptr));
+    if (!alike && holds_value(layout, record, i + 1, TextType::f64) &&
+        (!is_year(a[i]) || is_year(b[i])))
+      alike.emplace(a[i], b[i]);
+  }
+  return alike && !are_names(numbers) ? alike : std::nullopt;
 }
 
 std::string shown(std::string_view record) {
@@ -253,20 +305,25 @@ std::uint32_t TextHeader::wanted_columns(const Query& query) const {
   return column;
 }
 
-std::string TextHeader::doubt_names(std::string_view header) const {
+std::string TextHeader::doubt_names(std::string_view header, const std::string& record) const {
   if (header.empty()) return {};
   const std::string line(header.substr(byte_order_mark_bytes(format_.kind, header)));
   const TextEncoding encoding(format_, header);
-  for (std::size_t i = 0; i < format_.keys.size(); ++i) {
-    const TextKey& key = format_.keys[i];
-    if (key.type == TextType::bytes || !key.name.empty()) continue;
-    if (holds_number(encoding.layout(), line, key.column, key.type))
-      return fmt::format(
-          "the header, \"{}\", holds a number where the key is, as a record does; if the files "
-          "have no header, leave out {}",
-          shown(line), Setting::header);
-  }
-  return {};
+  const auto doubt = [&](std::string_view reason) {
+    return fmt::format(
+        "the header, \"{}\", {}; if the files have no header, leave out {}, which takes a record "
+        "for it",
+        shown(line), reason, Setting::header);
+  };
+  for (const TextKey& key : format_.keys)
+    if (key.type != TextType::bytes && key.type != TextType::natural && key.name.empty() &&
+        holds_value(encoding.layout(), line, key.column, key.type))
+      return doubt("holds a value of the key's type where the key is, as a record does");
+  if (record.empty() || format_.kind == TextKind::json_lines) return {};
+  const auto alike = find_alike(encoding_.layout(), line, record);
+  if (!alike) return {};
+  return doubt(fmt::format("looks like a record: it has {} where the next line has {}",
+                           shown(alike->first), shown(alike->second)));
 }
 
 std::string TextHeader::doubt_fields(const std::string& first) const {

@@ -70,9 +70,10 @@ class TextHeader {
   // The rest guesses whether a header was taken for a record, or a record for a header. Returns a
   // warning; empty if nothing looks wrong.
 
-  // Warns if `names` has a number in a numeric key column that is named by its position: it may be
-  // a record.
-  std::string doubt_names(std::string_view names) const;
+  // Warns if `names` has a value in a typed key column that is named by its position, or resembles
+  // `record`, the first one after it, in a column with digits: it may be a record. Does not compare
+  // it with an empty record.
+  std::string doubt_names(std::string_view names, const std::string& record) const;
   // Warns if the first records of the runs, which have no header, look like a header. They
   // must be equal; that of a single run must not hold a number. Also, they must be out of order in
   // runs that `are_sorted`, or a key column must hold a number only in the second records, or

@@ -14,6 +14,8 @@ namespace {
 
 // Max size of a header; a longer one means that the file holds something else.
 constexpr std::uint64_t max_header_bytes = std::uint64_t{16} << 20;
+// Bytes that are read of a run to find its header in them; more if it does not end there.
+constexpr std::uint64_t first_step_bytes = 4096;
 
 // Returns the first bytes of `run`, which is one of `runs`, after its first `skipped` bytes.
 std::vector<std::byte> first_bytes(Run& run, std::span<Run> runs, std::uint64_t skipped,
@@ -37,7 +39,7 @@ std::vector<std::byte> first_bytes(Run& run, std::span<Run> runs, std::uint64_t 
 template <class Parse>
 auto parse_begin(Run& run, std::span<Run> runs, const std::stop_token& stop, Parse parse)
     -> decltype(parse(std::span<const std::byte>(), true)) {
-  for (std::uint64_t bytes = 4096; bytes <= max_header_bytes; bytes *= 4) {
+  for (std::uint64_t bytes = first_step_bytes; bytes <= max_header_bytes; bytes *= 4) {
     const std::vector<std::byte> begin = first_bytes(run, runs, run.offset(), bytes, stop);
     if (auto found = parse(begin, begin.size() < bytes)) return found;
   }
@@ -82,6 +84,18 @@ std::string common_header_bytes(std::vector<Run>& runs, const std::stop_token& s
   return {reinterpret_cast<const char*>(header->data()), header->size()};
 }
 
+// Returns the first records of a run; those that end in its first 16 KiB. Of a pipe, those that end
+// in the bytes that its header made come.
+FirstRecords first_records(Run& run, const TextHeader& header) {
+  constexpr std::uint64_t max_bytes = std::uint64_t{16} << 10;
+  const std::uint64_t bytes = run.input().is_stream
+                                  ? first_step_bytes - std::min(first_step_bytes, run.offset())
+                                  : max_bytes;
+  const std::vector<std::byte> begin = first_bytes(run, {&run, 1}, run.offset(), bytes, run.stop());
+  return header.first_records({reinterpret_cast<const char*>(begin.data()), begin.size()},
+                              begin.size() < bytes);
+}
+
 // Takes the headers of the runs one after another, and compares them with the first.
 class HeaderTaker {
  public:
@@ -95,6 +109,7 @@ class HeaderTaker {
     if (kept_ && header_.is_in_first_file()) return;
     std::optional<FileHead> found = take_head(run, runs, header_, options_.stop);
     if (!found) return;
+    ++num_taken_;
     if (!kept_) {
       kept_ = std::move(found);
       first_ = &run;
@@ -115,6 +130,15 @@ class HeaderTaker {
           run.path(), first_->path(), Setting::header);
   }
 
+  // Returns a warning if the line of names may be a record; an empty string if nothing suggests it.
+  // Where several files begin with it, it is not compared with records.
+  std::string doubt() const {
+    if (!kept_ || kept_->names.empty()) return {};
+    const std::string doubt = header_.doubt_names(
+        kept_->names, num_taken_ == 1 ? first_records(*first_, header_).first : std::string());
+    return doubt.empty() ? doubt : fmt::format("{}: {}", first_->shown_path().string(), doubt);
+  }
+
   Header finish() && {
     if (!kept_) return {};
     if (other_comments_ && !options_.drop_header)
@@ -128,18 +152,10 @@ class HeaderTaker {
   const TextHeader& header_;
   const Options& options_;
   std::optional<FileHead> kept_;
-  const Run* first_ = nullptr;
+  Run* first_ = nullptr;
+  std::size_t num_taken_ = 0;
   const Run* other_comments_ = nullptr;
 };
-
-// Returns the first records of a run; those that end in its first 16 KiB.
-FirstRecords first_records(Run& run, const TextHeader& header) {
-  constexpr std::uint64_t max_bytes = std::uint64_t{16} << 10;
-  const std::vector<std::byte> begin =
-      first_bytes(run, {&run, 1}, run.offset(), max_bytes, run.stop());
-  return header.first_records({reinterpret_cast<const char*>(begin.data()), begin.size()},
-                              begin.size() < max_bytes);
-}
 
 // Returns a warning if all first records lack a field that is a key. Pipes are not read.
 std::string doubt_fields(std::vector<Run>& runs, const TextHeader& header) {
@@ -181,10 +197,10 @@ Header take_header(std::vector<Run>& runs, const RecordFormat& format, const Opt
   HeaderTaker taker(*header, options);
   if (!header->is_empty() || !header->byte_order_mark().empty())
     for (Run& run : runs) taker.take(run, runs);
+  std::string doubt = taker.doubt();
   Header taken = std::move(taker).finish();
   if (!options.notice) return taken;
-  std::string doubt = header->has_names() ? header->doubt_names(taken.names)
-                                          : doubt_first_records(runs, *header, options, are_sorted);
+  if (!header->has_names()) doubt = doubt_first_records(runs, *header, options, are_sorted);
   if (doubt.empty()) doubt = doubt_fields(runs, *header);
   if (!doubt.empty()) options.notice(doubt);
   return taken;

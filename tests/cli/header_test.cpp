@@ -12,6 +12,7 @@
 
 using namespace corank;
 using namespace corank::test;
+using namespace std::string_literals;
 
 namespace {
 
@@ -140,12 +141,13 @@ TEST_CASE("bad input: files of formats that hold no plain records") {
     text.resize(64 - end.size());
     return text + end;
   };
+  const std::string orc_end = "\x82\xf4\x03\x03ORC\x10";
   const std::pair<std::string, std::string> formats[] = {
       {file("\x93NUMPY\x01"), "NumPy"},
       {file("PAR1", "PAR1"), "Parquet"},
       {file({"ARROW1\0\0", 8}), "Arrow"},
       {file({"\xff\xff\xff\xff\xa8\0\0\0\x10\0\0\0\0\0\x0a\0\x0c\0", 18}), "Arrow IPC stream"},
-      {file("ORC", {"ORC\x10"}), "ORC"},
+      {file("ORC", orc_end), "ORC"},
       {file("Obj\x01\x04\x14"
             "avro.codec"),
        "Avro"},
@@ -180,10 +182,24 @@ TEST_CASE("bad input: files of formats that hold no plain records") {
     CHECK((pipe.code == 2 && holds(pipe.err, "standard input: is " + name)));
   };
   refuses_piped("a NumPy array");
-  piped.in = file({"ORC\x11\0\0\n\x06\x12\x04\x08\x03P", 13});
-  refuses_piped("an ORC file");
-  piped.in = file("ORC\n\x06\x12\x04\x08\x03P");
-  refuses_piped("an ORC file");
+  const std::string orc_begins[] = {{"ORC\x11\0\0\n\x06\x12\x04\x08\x03P", 13},
+                                    "ORC\n\x06\x12\x04\x08\x03P",
+                                    {"ORC\x08\x03\x10\0", 7},
+                                    {"ORC\x1c\0\0\xe3\x62", 8},                          // zlib
+                                    {"ORC\x1c\0\0\x2d\x20\n\x07", 10},                   // snappy
+                                    {"ORC\x30\0\0\x28\xb5\x2f\xfd", 10},                 // zstd
+                                    {"ORC\0\0\x08plain bytes of one large chunk", 36}};  // no index
+  for (const std::string& begin : orc_begins) {
+    piped.in = file(begin);
+    refuses_piped("an ORC file");
+  }
+  // The last bytes tell where the first ones do not.
+  for (const std::size_t bytes : {0, 64, 1000, 3000000}) {
+    piped.in = "ORC" + std::string(bytes, 'x') + orc_end;
+    refuses_piped("an ORC file");
+    piped.in = "PAR1" + std::string(bytes, 'x') + "PAR1";
+    refuses_piped("a Parquet file");
+  }
 }
 
 TEST_CASE("records that begin like another format by chance are merged") {
@@ -191,6 +207,20 @@ TEST_CASE("records that begin like another format by chance are merged") {
     const Files files({begin + std::string(23, 'x') + "\n"});
     CHECK(files.merged({"--lines"}) == text_of(files.paths[0]));
   }
+  Environment piped;
+  for (const std::string& text : {"ORC\n"s, "ORC\nORC\n"s, "ORC\t7\nPAR1\n"s,
+                                  "ORCHID\nPAR1\nPAR1\n"s, "ORC\xc3\xa9\nORC\xc3\xa9\n"s}) {
+    const Files files({text});
+    CHECK(files.merged({"--lines"}) == text);
+    piped.in = text;
+    CHECK(run({"merge", "--lines", "-f", "-o", files.output(), "-"}, piped).code == 0);
+    CHECK(text_of(files.output()) == text);
+  }
+  const std::string padded = "ORC\0\0\0\0\1"s + "ORCAB\0\0\2"s;
+  const Files records({padded});
+  piped.in = padded;
+  CHECK(run({"merge", "-r", "key:bytes7,n:u8", "-f", "-o", records.output(), "-"}, piped).code ==
+        0);
   // Magic numbers are recognised only at the start of a file.
   const Files files({std::string(16, '\0') + "\x93NUMPY" + std::string(10, '\0')});
   CHECK(files.merged({"-r", "a:bytes16"}).size() == 32);
@@ -286,14 +316,40 @@ TEST_CASE("a header that is taken for a record is told, and the other way round"
   CHECK(run(Strings{"sort", "--csv", "--header"} + unsorted.paths).err.empty());
 
   const auto doubts = [](const Files& files, const char* keys) {
-    const bool checked = holds(
-        run(Strings{"check", "--csv", "--header", "-b", keys} + files.paths).err, "holds a number");
-    CHECK(checked == holds(files.merge({"--csv", "--header", "-b", keys}).err, "holds a number"));
+    const bool checked =
+        holds(run(Strings{"check", "--csv", "--header", "-b", keys} + files.paths).err,
+              files.paths[0] + ": the header, ");
+    CHECK(checked ==
+          holds(files.merge({"--csv", "--header", "-b", keys}).err, "leave out --header"));
     return checked;
   };
   CHECK(doubts(Files({"1,Oslo\n2,Rome\n"}), "1:u64"));
   CHECK(!doubts(Files({"id,Oslo\n2,Rome\n"}), "1:u64"));
-  CHECK(!doubts(Files({"2019,2020\n2,3\n"}), "2019:u64"));
+  CHECK(!doubts(Files({"2019,2020\n2,3\n"}), "\"2019\":u64"));
+  CHECK(doubts(Files({"2024-01-01,a\n2024-01-02,b\n"}), "1:time"));
+  CHECK(!doubts(Files({"day,a\n2024-01-02,b\n"}), "1:time"));
+  CHECK(!doubts(Files({"name,a\nx9,b\n"}), "1:natural"));
+
+  // A key of text parses whatever it is, but names do not look like the values below them.
+  for (const char* record : {"alice,30\nbob,5\n", "alice,1.5,7\nbob,x,5\n", "a,2021\nb,1999\n",
+                             "id-00017,x\nid-00018,y\n", "a,2024-01-01\nb,2024-01-02\n",
+                             "a,30,55,60\nb,2,2,2\n", "a,\"4\"\nb,\"5\"\n"})
+    CHECK(doubts(Files({record}), "1"));
+  for (const char* named :
+       {"name,2019\na,5\n", "name,2019,2020\na,5,6\n", "name,0\na,5\n", "0,1,2\n5,6,7\n",
+        "name,10,20,30\na,1,1,1\n", "name,q1\na,b1\n", "name,nan\na,nan\n", "name,7\na,x\n",
+        "name,7\n", "name\n", "", "name,1990,2000\na,5,6\n"})
+    CHECK(!doubts(Files({named}), "1"));
+  // A line that begins several files is a header.
+  CHECK(Files({"a,30\na,40\n", "a,30\nb,5\n"}).merge({"--csv", "--header", "-b", "1"}).err.empty());
+  Environment piped;
+  piped.in = "alice,30\nbob,5\n";
+  CHECK(holds(run({"merge", "--csv", "--header", "-b", "1", "-"}, piped).err,
+              "standard input: the header, \"alice,30\", looks like a record: it has 30 where the "
+              "next line has 5"));
+  const Files one_header({"alice,30\nbob,5\n", "carl,6\n"});
+  CHECK(holds(one_header.merge({"--csv", "--header=first"}).err, "looks like a record"));
+  CHECK(told(Files({"City,n\nOslo,4\n", "City,n\nRome,5\n"}), csv + Strings{"-b", "1:natural"}));
 }
 
 TEST_CASE("a BGZF file without its last block is told") {
