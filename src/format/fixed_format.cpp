@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cassert>
 #include <cstring>
 #include <utility>
@@ -197,13 +198,21 @@ class FixedFormat final : public RecordFormat {
 
 std::unique_ptr<const RecordFormat> make_fixed_format(const Schema& schema,
                                                       const std::vector<KeyField>& keys) {
-  if (schema.record_bytes == 0)
+  if (schema.record_bytes == 0 || schema.fields.empty())
     throw Error(ErrorCode::options, "Options::record has no fields; use Schema::parse");
-  for (const Field& field : schema.fields)
+  for (const Field& field : schema.fields) {
+    const bool has_size = field.kind == FieldKind::bytes ? field.bytes != 0
+                          : field.kind == FieldKind::floating
+                              ? field.bytes == 4 || field.bytes == 8
+                              : std::has_single_bit(field.bytes) && field.bytes <= 8;
+    if (!has_size)
+      throw_error(ErrorCode::options, "Options::record: field \"{}\" cannot have {} bytes",
+                  without_nul(field.name), field.bytes);
     if (field.bytes > schema.record_bytes || field.offset > schema.record_bytes - field.bytes)
       throw_error(
           ErrorCode::options, "Options::record: field \"{}\" ends at byte {} of a record of {}",
           without_nul(field.name), std::uint64_t{field.offset} + field.bytes, schema.record_bytes);
+  }
   for (const KeyField& key : keys)
     if (key.field >= schema.fields.size())
       throw_error(ErrorCode::options, "Options::keys: there is no field {}; the record has {}",

@@ -32,10 +32,12 @@ std::optional<TwoWords> two_words(const KeyLayout& layout);
 std::optional<char> end_of_bytewise(const KeyLayout& layout);
 
 // Returns another order that the rows have, in which one key column of `by` is read otherwise, as a
-// continuation of an error; empty if there is none. The rows are prefix references; `row` sorts
-// before `before`, which precedes it.
-std::string find_other_order(const TextLayout& by, std::span<const std::byte* const> rows,
-                             const std::byte* before, const std::byte* row);
+// continuation of an error; empty if there is none. `keys` are the columns as they were given, or
+// empty for the whole line. The rows are prefix references; `row` sorts before `before`, which
+// precedes it.
+std::string find_other_order(const TextLayout& by, std::span<const TextKey> keys,
+                             std::span<const std::byte* const> rows, const std::byte* before,
+                             const std::byte* row);
 
 // Result of comparing records to their predecessors by the first words of their keys.
 struct Neighbours {

@@ -6,6 +6,7 @@
 
 #include "format/key_order.hpp"
 #include "util/messages.hpp"
+#include "util/option_items.hpp"
 
 namespace corank {
 namespace {
@@ -47,11 +48,12 @@ class OtherOrder {
     by_.bad_numbers = BadNumbers::last;
   }
 
-  // Returns the continuation of the error that names the order; empty if there is none.
-  std::string text() {
-    const std::string name = given_.column == 0 ? "line"
-                             : by_.finder       ? ""
-                                                : fmt::format("{}", given_.column);
+  // Returns the continuation of the error that names the order of `key`, the column; empty if there
+  // is none.
+  std::string text(const TextKey& key) {
+    const std::string name = !key.name.empty() ? quoted_if_needed(key.name)
+                             : key.column == 0 ? "line"
+                                               : fmt::format("{}", key.column);
     const auto advice = [&](std::string_view order, std::string_view word) {
       return fmt::format("; {} the records are in order: say {}:{} in {}", order, name, word,
                          Setting::keys);
@@ -113,9 +115,11 @@ std::uint32_t column_of_disorder(TextLayout by, const std::byte* before, const s
 
 }  // namespace
 
-std::string find_other_order(const TextLayout& by, std::span<const std::byte* const> rows,
-                             const std::byte* before, const std::byte* row) {
-  return OtherOrder(by, column_of_disorder(by, before, row), rows).text();
+std::string find_other_order(const TextLayout& by, std::span<const TextKey> keys,
+                             std::span<const std::byte* const> rows, const std::byte* before,
+                             const std::byte* row) {
+  const std::uint32_t column = column_of_disorder(by, before, row);
+  return OtherOrder(by, column, rows).text(keys.empty() ? TextKey() : keys[column]);
 }
 
 }  // namespace corank

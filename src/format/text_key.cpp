@@ -22,31 +22,17 @@ namespace {
 // Names of the columns of pairs.
 constexpr std::string_view key_name = "key", value_name = "value";
 
-// Returns the name as options take it: quoted if it would otherwise mean something else.
-std::string name_text(std::string_view name) {
-  const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
-  const bool is_plain = !name.empty() && name != "line" && !std::ranges::all_of(name, is_digit) &&
-                        name.find_first_of(",:'\"\\ ()<=!>") == name.npos;
-  if (is_plain) return std::string(name);
-  std::string text = "\"";
-  for (const char c : name) {
-    if (c == '"' || c == '\\') text += '\\';
-    text += c;
-  }
-  return text + '"';
-}
-
 // Throws the Error for a column that the runs lack; its message begins with `problem`.
 [[noreturn]] void throw_no_column(const std::string& problem, const std::string& wanted,
                                   const std::vector<std::string>& names) {
   constexpr std::size_t max_listed = 20;
   std::string list;
   for (std::size_t i = 0; i < std::min(names.size(), max_listed); ++i)
-    list += (i == 0 ? " " : ", ") + name_text(names[i]);
+    list += (i == 0 ? " " : ", ") + quoted_if_needed(names[i]);
   if (names.size() > max_listed) list += fmt::format(", … ({} in all)", names.size());
   const auto similar = nearest(wanted, names);
   throw_error(ErrorCode::options, "{}; its columns are{}{}", problem, list,
-              similar ? fmt::format("; did you mean {}?", name_text(*similar)) : "");
+              similar ? fmt::format("; did you mean {}?", quoted_if_needed(*similar)) : "");
 }
 
 // Returns the number of the column that `key` names. `values` are those of the header or, without a

@@ -122,8 +122,9 @@ class VariableFormat final : public RecordFormat {
   }
   std::string other_order(std::span<const std::byte* const> rows, const std::byte* before,
                           const std::byte* row) const override {
-    return format_.kind == TextKind::pairs ? std::string()
-                                           : find_other_order(layout(), rows, before, row);
+    return format_.kind == TextKind::pairs
+               ? std::string()
+               : find_other_order(layout(), format_.keys, rows, before, row);
   }
   std::string key_text(const std::byte* row) const override;
   std::optional<TextEncoding> columns(const std::vector<TextKey>& columns,

@@ -47,7 +47,9 @@ TEST_CASE("an order error shows both keys, the line, the column and the likely c
   SECTION("numbers as text") {
     check_disorder("a,9\nb,10\nc,11\n", by(csv, "2"),
                    {"line 2 (byte 4)", "column 2=10 after column 2=9", "2:u64 in --by"});
-    check_disorder("n\n-3\n-2\n", by(headed, "n"), {"line 3", "n=-2 after n=-3", "1:i64"});
+    check_disorder("n\n-3\n-2\n", by(headed, "n"), {"line 3", "n=-2 after n=-3", " n:i64 in"});
+    check_disorder("2019\n9\n10\n", by(headed, "\"2019\""), {" \"2019\":u64 in"});
+    check_disorder("{\"a\":2}\n{\"a\":10}\n", {"--jsonl", "-b", "a"}, {"a=10", " a:u64 in --by"});
     check_disorder("chr2\nchr10\n", {"--lines"}, {"line=chr10 after line=chr2", "line:natural"});
     check_disorder("9K\n1M\n", {"--lines"}, {"line:human"});
     check_disorder("10\n9\n", by({"--lines", "-b"}, "line:u64"), {"as text", "line:bytes"});

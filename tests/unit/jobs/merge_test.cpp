@@ -460,6 +460,13 @@ TEST_CASE("runs in memory that can't be merged are refused") {
   CHECK(message({run(0, 2)}, output).find("\"b\" ends at byte 4 of a record of 2") !=
         std::string::npos);
   options.record = Schema::parse("a:u32");
+  options.record.fields[0].bytes = 3;
+  CHECK(message({run(0, 2)}, output).find("\"a\" cannot have 3 bytes") != std::string::npos);
+  options.record.fields[0] = {"a", FieldKind::floating, false, 2, 0};
+  CHECK(message({run(0, 2)}, output).find("cannot have 2 bytes") != std::string::npos);
+  options.record.fields.clear();
+  CHECK(message({run(0, 2)}, output).find("no fields") != std::string::npos);
+  options.record = Schema::parse("a:u32");
   for (const auto& ask : std::initializer_list<void (*)(Options&)>{
            [](Options& o) { o.parts = 2; }, [](Options& o) { o.resume = true; },
            [](Options& o) { o.compression = Compression::parse("zstd"); }}) {
