@@ -114,28 +114,12 @@ std::vector<KeyField> parse_keys(std::string_view text, const Schema& schema) {
 
 namespace {
 
-template <class Number>
-bool put_number(std::string_view text, std::byte* to) {
-  Number number{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  std::memcpy(to, &number, sizeof number);
-  return error == std::errc{} && end == text.data() + text.size();
-}
-
 bool put_number(const Field& field, std::string_view text, std::byte* to) {
-  const bool is_signed = field.kind == FieldKind::signed_integer;
-  switch (field.bytes) {
-    case 1:
-      return is_signed ? put_number<std::int8_t>(text, to) : put_number<std::uint8_t>(text, to);
-    case 2:
-      return is_signed ? put_number<std::int16_t>(text, to) : put_number<std::uint16_t>(text, to);
-    case 4:
-      if (field.kind == FieldKind::floating) return put_number<float>(text, to);
-      return is_signed ? put_number<std::int32_t>(text, to) : put_number<std::uint32_t>(text, to);
-    default:
-      if (field.kind == FieldKind::floating) return put_number<double>(text, to);
-      return is_signed ? put_number<std::int64_t>(text, to) : put_number<std::uint64_t>(text, to);
-  }
+  return with_number(field, [&](auto number) {
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+    std::memcpy(to, &number, sizeof number);
+    return error == std::errc{} && end == text.data() + text.size();
+  });
 }
 
 }  // namespace
@@ -215,25 +199,9 @@ std::string value_text(const Field& field, const std::byte* record) {
     }
     return text + '\'';
   }
-  std::byte raw[8]{};
-  std::memcpy(raw, at, field.bytes);
-  if (field.big_endian) std::reverse(raw, raw + field.bytes);
-  const auto as = [&]<class Number>(Number number) {
-    std::memcpy(&number, raw, sizeof number);
-    return fmt::format("{}", number);
-  };
-  if (field.kind == FieldKind::floating) return field.bytes == 4 ? as(float{}) : as(double{});
-  if (field.kind == FieldKind::unsigned_integer) return as(std::uint64_t{});
-  switch (field.bytes) {
-    case 1:
-      return fmt::format("{}", static_cast<int>(static_cast<std::int8_t>(raw[0])));
-    case 2:
-      return as(std::int16_t{});
-    case 4:
-      return as(std::int32_t{});
-    default:
-      return as(std::int64_t{});
-  }
+  return with_number(field, [&]<class Number>(Number) {
+    return fmt::format("{}", +load_number<Number>(at, field.big_endian));  // bytes become int
+  });
 }
 
 }  // namespace corank

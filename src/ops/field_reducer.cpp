@@ -16,42 +16,17 @@ namespace {
 using Operation = Reduction::Operation;
 
 template <class Number>
-Number load(const std::byte* at, bool big_endian) {
-  std::byte raw[sizeof(Number)];
-  std::memcpy(raw, at, sizeof raw);
-  if (big_endian) std::reverse(raw, raw + sizeof raw);
-  Number number;
-  std::memcpy(&number, raw, sizeof number);
-  return number;
-}
-
-template <class Number>
 void store(Number number, std::byte* at, bool big_endian) {
   std::memcpy(at, &number, sizeof number);
   if (big_endian) std::reverse(at, at + sizeof number);
-}
-
-// Calls `use` with a value of the field's type.
-template <class Use>
-auto with_number(const Field& field, Use use) {
-  const bool is_signed = field.kind == FieldKind::signed_integer;
-  switch (field.bytes) {
-    case 1:
-      return is_signed ? use(std::int8_t{}) : use(std::uint8_t{});
-    case 2:
-      return is_signed ? use(std::int16_t{}) : use(std::uint16_t{});
-    case 4:
-      return is_signed ? use(std::int32_t{}) : use(std::uint32_t{});
-    default:
-      return is_signed ? use(std::int64_t{}) : use(std::uint64_t{});
-  }
 }
 
 // Returns the sum of a field over `count` records; `at` is the field in the first of them.
 template <class Number>
 __int128 sum_of(const std::byte* at, std::uint64_t count, std::uint32_t stride, bool big_endian) {
   __int128 sum = 0;
-  for (std::uint64_t i = 0; i < count; ++i, at += stride) sum += load<Number>(at, big_endian);
+  for (std::uint64_t i = 0; i < count; ++i, at += stride)
+    sum += load_number<Number>(at, big_endian);
   return sum;
 }
 
@@ -62,7 +37,8 @@ void copy_field(const Field& field, const std::byte* from, std::byte* to) {
 // Returns a floating-point field of a record.
 double load_float(const Field& field, const std::byte* record) {
   const std::byte* const at = record + field.offset;
-  return field.bytes == 4 ? load<float>(at, field.big_endian) : load<double>(at, field.big_endian);
+  return field.bytes == 4 ? load_number<float>(at, field.big_endian)
+                          : load_number<double>(at, field.big_endian);
 }
 
 void check_field(const Field& field, Operation operation, const KeyEncoding& keys) {
@@ -130,7 +106,7 @@ FieldReducer::FieldReducer(const RecordFormat& format, const Schema& schema, con
 void FieldReducer::finish_singles(std::byte* rows, std::uint64_t count) const {
   for (const FieldReduction& column : fields_)
     if (column.operation == Operation::count)
-      with_number(column.field, [&]<class Number>(Number) {
+      with_integer(column.field, [&]<class Number>(Number) {
         std::byte* at = rows + column.field.offset;
         for (std::uint64_t i = 0; i < count; ++i, at += record_bytes_)
           store(Number{1}, at, column.field.big_endian);
@@ -146,8 +122,9 @@ void FieldReducer::start(std::span<const std::byte> record, GroupSums& sums) con
     if (field.kind == FieldKind::floating)
       sums.floats[column.sum].add(load_float(field, record.data()));
     else
-      sums.integers[column.sum] = with_number(field, [&]<class Number>(Number) {
-        return static_cast<__int128>(load<Number>(record.data() + field.offset, field.big_endian));
+      sums.integers[column.sum] = with_integer(field, [&]<class Number>(Number) {
+        return static_cast<__int128>(
+            load_number<Number>(record.data() + field.offset, field.big_endian));
       });
   }
 }
@@ -178,7 +155,7 @@ void FieldReducer::add(const std::byte* rows, std::uint64_t count, std::byte* re
           for (std::uint64_t i = 0; i < count; ++i)
             sums.floats[column.sum].add(load_float(field, rows + i * record_bytes_));
         else
-          sums.integers[column.sum] += with_number(field, [&]<class Number>(Number) {
+          sums.integers[column.sum] += with_integer(field, [&]<class Number>(Number) {
             return sum_of<Number>(rows + field.offset, count, record_bytes_, field.big_endian);
           });
     }
@@ -218,7 +195,7 @@ void FieldReducer::finish(const FieldReduction& column, std::uint64_t count, con
     return;
   }
   const __int128 sum = counts ? static_cast<__int128>(count) : sums.integers[column.sum];
-  with_number(field, [&]<class Number>(Number) {
+  with_integer(field, [&]<class Number>(Number) {
     using Limits = std::numeric_limits<Number>;
     auto fitting = static_cast<Number>(sum);
     if (fitting != sum && column.overflow == Overflow::error)
