@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <chrono>
 #include <cstdint>
 #include <optional>
 
@@ -102,23 +103,12 @@ struct Time {
   int year = 0, month = 1, day = 1;
   std::int64_t seconds = 0;   // since midnight UTC; may be negative or exceed a day
   std::string_view fraction;  // of a second, as digits
+
+  std::chrono::year_month_day date() const {
+    return {std::chrono::year(year), std::chrono::month(static_cast<unsigned>(month)),
+            std::chrono::day(static_cast<unsigned>(day))};
+  }
 };
-
-bool is_date(const Time& time) {
-  constexpr std::array<int, 12> days{31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31};
-  if (time.month < 1 || time.month > 12 || time.day < 1) return false;
-  const bool leap = time.year % 4 == 0 && (time.year % 100 != 0 || time.year % 400 == 0);
-  return time.day <= days[static_cast<std::size_t>(time.month - 1)] + (time.month == 2 && leap);
-}
-
-// Returns days since 0000-03-01 in the proleptic Gregorian calendar. Years begin with March, so
-// that a leap day is the last day of its year.
-std::int64_t day_number(const Time& time) {
-  const std::int64_t month = (time.month + 9) % 12;
-  const std::int64_t year = time.year - (time.month <= 2);
-  const std::int64_t leap_days = year < 0 ? -1 : year / 4 - year / 100 + year / 400;
-  return 365 * year + leap_days + (153 * month + 2) / 5 + time.day - 1;
-}
 
 // Takes HH:MM[:SS[.fraction]].
 bool scan_clock(Scanner& scanner, Time& time) {
@@ -215,7 +205,7 @@ bool scan_time(std::string_view text, Time& time) {
     found = scan_iso(scanner, time);
   else
     found = scan_syslog(scanner, time);
-  return found && scanner.at_end() && is_date(time);
+  return found && scanner.at_end() && time.date().ok();
 }
 
 struct Decimal {
@@ -298,15 +288,15 @@ std::string_view without_blanks(std::string_view text) {
 
 }  // namespace
 
-// Encoding: five bytes of seconds, then the digits of the fraction. The bias makes all seconds
-// positive and keeps their first byte from being 0x00 or 0xff, because years have four digits.
+// Encoding: five bytes of seconds since 1970, then the digits of the fraction. The bias makes all
+// seconds positive and keeps their first byte from being 0x00 or 0xff, because years have four
+// digits.
 bool encode_time(std::string_view text, std::string& to) {
   constexpr std::int64_t bias = std::int64_t{1} << 37;
-  constexpr std::int64_t day_seconds = 24 * 60 * 60;
   Time time;
   if (text.empty() || !scan_time(text, time)) return false;
-  append_big_endian(
-      static_cast<std::uint64_t>(day_number(time) * day_seconds + time.seconds + bias), 5, to);
+  const std::chrono::seconds midnight = std::chrono::sys_days(time.date()).time_since_epoch();
+  append_big_endian(static_cast<std::uint64_t>(midnight.count() + time.seconds + bias), 5, to);
   append_digits(time.fraction, to);
   return true;
 }
