@@ -11,10 +11,8 @@
 #include <numeric>
 
 #include "corank/error.hpp"
-#include "format/key_order.hpp"
 #include "format/rows.hpp"
 #include "io/atomic_file.hpp"
-#include "jobs/disorder.hpp"
 #include "jobs/merge_format.hpp"
 #include "jobs/merge_job.hpp"
 #include "jobs/scan.hpp"
@@ -107,11 +105,7 @@ PartContent scan_part(const Run& run, const RecordFormat& format, bool is_ordere
   PartContent content;
   scan_blocks(run, format, [&](const ScannedBlock& block) {
     const auto [rows, count] = block.rows;
-    if (is_ordered) {
-      const bool begins_low = block.before && record_less(layout, rows, block.before);
-      const std::uint64_t descent = begins_low ? 0 : first_descent(layout, rows, count);
-      if (descent != count) throw_disorder(run, format, block, descent);
-    }
+    if (is_ordered) check_order(run, format, block);
     if (ends.first.empty()) ends.first.assign(layout, rows);
     ends.last.assign(layout, rows + (count - 1) * format.row_bytes());
     content.checksum += rows_checksum(layout, rows, count);

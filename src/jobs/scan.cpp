@@ -65,19 +65,21 @@ std::uint64_t scan_blocks(const Run& run, const RecordFormat& format,
   return 0;
 }
 
+void check_order(const Run& run, const RecordFormat& format, const ScannedBlock& block) {
+  const KeyLayout layout = format.keys().layout();
+  const auto [rows, count] = block.rows;
+  const bool begins_low = block.before && record_less(layout, rows, block.before);
+  const std::uint64_t descent = begins_low ? 0 : first_descent(layout, rows, count);
+  if (descent != count) throw_disorder(run, format, block, descent);
+}
+
 ScanResult scan(const Run& run, const RecordFormat& format, bool checksum, bool is_ordered) {
   const KeyLayout layout = format.keys().layout();
   ScanResult result;
   scan_blocks(run, format, [&](const ScannedBlock& block) {
-    const auto [rows, count] = block.rows;
-    std::uint64_t descent = 0;
-    if (!is_ordered)
-      descent = count;
-    else if (!block.before || !record_less(layout, rows, block.before))
-      descent = first_descent(layout, rows, count);
-    if (descent != count) throw_disorder(run, format, block, descent);
-    if (checksum) result.checksum += rows_checksum(layout, rows, count);
-    result.records += count;
+    if (is_ordered) check_order(run, format, block);
+    if (checksum) result.checksum += rows_checksum(layout, block.rows.data, block.rows.count);
+    result.records += block.rows.count;
   });
   return result;
 }

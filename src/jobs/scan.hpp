@@ -32,6 +32,9 @@ std::uint64_t offset_of(const RecordFormat& format, const ScannedBlock& block, s
 std::uint64_t scan_blocks(const Run& run, const RecordFormat& format,
                           const std::function<void(const ScannedBlock&)>& visit);
 
+// Throws OutOfOrder for the first record of the block that sorts before its predecessor.
+void check_order(const Run& run, const RecordFormat& format, const ScannedBlock& block);
+
 struct ScanResult {
   std::uint64_t records = 0;   // without skipped ones
   std::uint64_t checksum = 0;  // see CheckResult::checksum
