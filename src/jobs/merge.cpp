@@ -15,23 +15,29 @@
 namespace corank {
 namespace {
 
+using Narrow = std::function<void(std::vector<Run>&)>;
+
+// Makes the job of `runs`, which begin with their headers. `narrow`, if set, cuts those without.
+MergeJob make_job(std::vector<Run> runs, const RecordFormat& format, const Options& options,
+                  Inputs inputs, const Narrow& narrow = {}) {
+  FileStart start = read_start(runs, format, options, inputs == Inputs::sorted);
+  if (narrow) narrow(runs);
+  return MergeJob(ordered(std::move(runs), format.traits(), options, inputs), options, inputs,
+                  std::move(start));
+}
+
 template <class Input>
 Stats run_inputs(std::span<const Input> given, const Destination& output, const Options& options,
-                 Inputs inputs, const std::function<void(std::vector<Run>&)>& narrow = {}) {
+                 Inputs inputs, const Narrow& narrow = {}) {
   const auto format = make_format(options);
   check_options(options, format->traits(), given.size());
   if (inputs == Inputs::sorted && options.temporary_compression)
     throw_error(ErrorCode::options, "{} is for sorts; drop it", Setting::temporary_compression);
   for (;;) {
-    const std::vector<Run> opened = open_runs(given, *format, options);
-    std::vector<Run> runs = opened;
-    FileStart start = read_start(runs, *format, options, inputs == Inputs::sorted);
-    if (narrow) narrow(runs);
+    const std::vector<Run> runs = open_runs(given, *format, options);
     try {
-      Stats stats = MergeJob(ordered(std::move(runs), format->traits(), options, inputs), options,
-                             inputs, std::move(start))
-                        .into(output);
-      warn_of_cut_off_pipes(opened, options);
+      Stats stats = make_job(runs, *format, options, inputs, narrow).into(output);
+      warn_of_cut_off_pipes(runs, options);
       return stats;
     } catch (const PartialOutputDiffers& left) {
       // The next round finds no partial output any more.
@@ -66,11 +72,8 @@ std::vector<std::vector<Run>> cut_job(std::span<const std::filesystem::path> fil
       throw_error("{}: is {}, which cannot be cut into partitions; {} first", run.path(),
                   run.input().is_stream ? "a pipe" : "compressed",
                   run.input().is_stream ? "write it to a file" : "decompress it");
-  FileStart start = read_start(runs, *format, options);
   std::vector<std::vector<Run>> partitions =
-      MergeJob(ordered(std::move(runs), format->traits(), options, Inputs::sorted), options,
-               Inputs::sorted, std::move(start))
-          .partitions(count);
+      make_job(std::move(runs), *format, options, Inputs::sorted).partitions(count);
   const OnEqual kind = options.query.on_equal;
   if (kind == OnEqual::intersect || kind == OnEqual::subtract)  // as ordered() rotated them
     for (std::vector<Run>& parts : partitions)
@@ -107,10 +110,7 @@ std::string explain_job(std::span<const std::filesystem::path> paths,
                         Inputs inputs) {
   const auto format = make_format(options);
   check_options(options, format->traits(), paths.size());
-  std::vector<Run> runs = open_runs(paths, *format, options);
-  FileStart start = read_start(runs, *format, options, inputs == Inputs::sorted);
-  MergeJob job(ordered(std::move(runs), format->traits(), options, inputs), options, inputs,
-               std::move(start));
+  MergeJob job = make_job(open_runs(paths, *format, options), *format, options, inputs);
   return explain(inputs == Inputs::sorted ? job.plan(output) : job.plan_sort(output));
 }
 
