@@ -16,9 +16,11 @@ namespace {
 // Implements scan_blocks() for streams and records of variable length.
 std::uint64_t scan_in_order(const Run& run, const RecordFormat& format,
                             const std::function<void(const ScannedBlock&)>& visit) {
-  constexpr std::uint64_t memory_bytes = std::uint64_t{256} << 20;
-  const PassPlan plan = plan_pass(1, format.record_bytes(), memory_bytes, run.bytes(),
-                                  max_cpu_unit_bytes, stream_margin_bytes)
+  const PassPlan plan = plan_pass({.runs = 1,
+                                   .record_bytes = format.record_bytes(),
+                                   .memory_bytes = std::uint64_t{256} << 20,
+                                   .merged_bytes = run.bytes(),
+                                   .edge_bytes = stream_margin_bytes})
                             .value();
   BufferPool pool(plan.chunk_bytes, plan.chunks, nullptr);
   const Reading reading{format, plan, ReadOrder::one_by_one};

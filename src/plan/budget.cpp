@@ -122,8 +122,14 @@ std::optional<PassPlan> Budget::plan(std::span<const Run> runs, const PassNeeds&
                                              : runs_to_cached_chunks;
   }
   const auto plan = [&](unsigned tokens) {
-    return plan_pass(needs.held, record_bytes_, memory_bytes, slice_bytes, unit_bytes, edge_bytes,
-                     runs_to_chunks, tokens);
+    return plan_pass({.runs = needs.held,
+                      .record_bytes = record_bytes_,
+                      .memory_bytes = memory_bytes,
+                      .merged_bytes = slice_bytes,
+                      .max_unit_bytes = unit_bytes,
+                      .edge_bytes = edge_bytes,
+                      .runs_to_chunks = runs_to_chunks,
+                      .tokens = tokens});
   };
   // Several devices need more units in flight, unless memory is scarce.
   const std::size_t devices = std::max(needs.devices / needs.partitions, std::size_t{1});

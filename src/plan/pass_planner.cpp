@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <cassert>
-#include <numeric>
+#include <limits>
+#include <ranges>
 
 #include "corank/text_key.hpp"
 #include "util/buffer_pool.hpp"
+#include "util/gallop.hpp"
 #include "util/math.hpp"
 
 namespace corank {
@@ -61,15 +63,14 @@ std::uint64_t round_down_to_pages(std::uint64_t records, std::uint32_t record_by
 }
 
 // Implements plan_pass() for records that vary in length.
-std::optional<PassPlan> plan_variable_pass(std::uint64_t runs, std::uint64_t memory_bytes,
-                                           std::uint64_t merged_bytes, std::uint64_t max_unit_bytes,
-                                           std::uint64_t runs_to_chunks, unsigned tokens) {
+std::optional<PassPlan> plan_variable_pass(const PassNumbers& pass) {
+  const std::uint64_t runs = pass.runs;
+  const unsigned tokens = pass.tokens;
   PassPlan plan{};
   plan.tokens = tokens;
   plan.read_ahead = read_ahead_of(runs);
-  assert(runs != 0 && runs_to_chunks != 0);
-  plan.large_bytes = memory_bytes / 4;
-  memory_bytes -= plan.large_bytes;
+  plan.large_bytes = pass.memory_bytes / 4;
+  const std::uint64_t memory_bytes = pass.memory_bytes - plan.large_bytes;
 
   // One chunk more per run than for fixed-size records: a last record that lacks its terminator is
   // copied to a chunk of its own.
@@ -81,13 +82,13 @@ std::optional<PassPlan> plan_variable_pass(std::uint64_t runs, std::uint64_t mem
   plan.chunk_bytes = std::min(memory_bytes / 2, memory_bytes - units_bytes) / held_chunks;
   plan.chunk_bytes -= plan.chunk_bytes % page_bytes();
   if (plan.chunk_bytes < min_text_chunk_bytes) return std::nullopt;
-  const std::uint64_t enough_bytes =
-      std::clamp(merged_bytes / runs_to_chunks / held_chunks, min_chunk_bytes, max_chunk_bytes);
+  const std::uint64_t enough_bytes = std::clamp(
+      pass.merged_bytes / pass.runs_to_chunks / held_chunks, min_chunk_bytes, max_chunk_bytes);
   plan.chunk_bytes = std::min(plan.chunk_bytes, round_up(enough_bytes, page_bytes()));
   plan.chunk_records = plan.chunk_bytes / text_bytes_an_entry;
 
   const std::uint64_t left_bytes = memory_bytes - held_chunks * plan.chunk_bytes;
-  plan.unit_bytes = std::min(left_bytes / text_unit_cost(tokens), max_unit_bytes);
+  plan.unit_bytes = std::min(left_bytes / text_unit_cost(tokens), pass.max_unit_bytes);
   plan.unit_bytes -= plan.unit_bytes % page_bytes();
   plan.unit_records = plan.unit_bytes / min_text_record_bytes;
   // A chunk ends when its prefix references are used up or the next record does not fit. So either
@@ -107,14 +108,11 @@ std::uint64_t enough_unit_bytes(std::uint64_t runs, std::uint64_t bytes_a_run,
   return std::min({runs * bytes_a_run, max_wide_unit_bytes, merged_bytes / runs_to_units});
 }
 
-std::optional<PassPlan> plan_pass(std::uint64_t runs, std::uint32_t record_bytes,
-                                  std::uint64_t memory_bytes, std::uint64_t merged_bytes,
-                                  std::uint64_t max_unit_bytes, std::uint64_t edge_bytes,
-                                  std::uint64_t runs_to_chunks, unsigned tokens) {
-  assert(runs != 0 && runs_to_chunks != 0 && tokens != 0);
-  if (record_bytes == 0)
-    return plan_variable_pass(runs, memory_bytes, merged_bytes, max_unit_bytes, runs_to_chunks,
-                              tokens);
+std::optional<PassPlan> plan_pass(const PassNumbers& pass) {
+  assert(pass.runs != 0 && pass.runs_to_chunks != 0 && pass.tokens != 0);
+  if (pass.record_bytes == 0) return plan_variable_pass(pass);
+  const auto [runs, record_bytes, memory_bytes, merged_bytes, max_unit_bytes, edge_bytes,
+              runs_to_chunks, tokens] = pass;
   const std::uint64_t pass_min_chunk_bytes = round_up(record_bytes + edge_bytes, page_bytes());
   // Records fill at least half of a chunk, so two chunks have room for a record.
   const std::uint64_t pass_min_unit_bytes =
@@ -165,54 +163,33 @@ std::optional<PassPlan> plan_pass_in_memory(std::uint64_t runs, std::uint64_t me
   static_assert(2 * sizeof(PrefixRef) < text_bytes_an_entry);
   const std::uint64_t unit_bytes =
       std::max(memory_bytes / text_unit_cost(default_tokens), page_bytes());
-  return plan_variable_pass(runs, 2 * memory_bytes, merged_bytes,
-                            std::min(max_text_unit_bytes, unit_bytes), runs_to_cached_chunks,
-                            default_tokens);
+  return plan_variable_pass({.runs = runs,
+                             .record_bytes = 0,
+                             .memory_bytes = 2 * memory_bytes,
+                             .merged_bytes = merged_bytes,
+                             .max_unit_bytes = std::min(max_text_unit_bytes, unit_bytes)});
 }
 
 namespace {
 
-// Returns the largest number in [1, limit) for which `fits` holds, by binary search. `fits` must be
-// monotonic: if it holds for a number, it holds for all smaller ones. Assumes that it holds for 1.
-template <class Fits>
-std::uint64_t find_max(std::uint64_t limit, Fits fits) {
-  std::uint64_t low = 1;
-  std::uint64_t high = limit;
-  while (high - low > 1) {
-    const std::uint64_t middle = low + (high - low) / 2;
-    (fits(middle) ? low : high) = middle;
-  }
-  return low;
-}
-
-// Returns the smallest number for which `fits` holds, by doubling, then binary search. `fits` must
-// be monotonic: if it holds for a number, it holds for all larger ones.
-template <class Fits>
-std::uint64_t find_min(Fits fits) {
-  std::uint64_t high = 1;
-  while (!fits(high)) high *= 2;
-  std::uint64_t low = high / 2;
-  while (high - low > 1) {
-    const std::uint64_t middle = low + (high - low) / 2;
-    (fits(middle) ? high : low) = middle;
-  }
-  return high;
-}
-
-// Returns the largest number of runs for which `plan` returns a plan; 0 if it is below two.
+// Returns the largest number of runs for which `plan` returns a plan; 0 if it is below two. Of
+// fewer runs than it has a plan for, there must be one, too.
 template <class Plan>
 std::uint64_t widest(std::uint64_t memory_bytes, Plan plan) {
   // Every run holds at least two pages, which bounds the number of runs.
-  const std::uint64_t runs =
-      find_max(memory_bytes / page_bytes() + 2, [&](std::uint64_t k) { return !!plan(k); });
+  const auto several = std::views::iota(std::uint64_t{2}, memory_bytes / page_bytes() + 2);
+  const std::uint64_t runs = *std::ranges::partition_point(several, [&](std::uint64_t k) {
+    return plan(k).has_value();
+  }) - 1;
   return runs > 1 ? runs : 0;
 }
 
 }  // namespace
 
 std::uint64_t widest_pass(std::uint32_t record_bytes, std::uint64_t memory_bytes) {
-  return widest(memory_bytes,
-                [&](std::uint64_t runs) { return plan_pass(runs, record_bytes, memory_bytes); });
+  return widest(memory_bytes, [&](std::uint64_t runs) {
+    return plan_pass({runs, record_bytes, memory_bytes});
+  });
 }
 
 std::uint64_t widest_pass_in_memory(std::uint64_t memory_bytes) {
@@ -222,8 +199,10 @@ std::uint64_t widest_pass_in_memory(std::uint64_t memory_bytes) {
 }
 
 std::uint64_t min_memory(std::uint32_t record_bytes) {
-  return round_up(
-      find_min([&](std::uint64_t bytes) { return !!plan_pass(2, record_bytes, bytes); }), 1024);
+  const auto is_too_small = [&](std::uint64_t bytes) {
+    return !plan_pass({2, record_bytes, bytes});
+  };
+  return round_up(gallop(std::numeric_limits<std::uint64_t>::max(), 1, is_too_small), 1024);
 }
 
 std::vector<IntermediatePass> plan_intermediate_passes(std::vector<std::uint64_t> records,

@@ -57,18 +57,23 @@ inline constexpr std::uint64_t runs_to_mapped_chunks = 1;
 // Mapped variable-length records: chunks take memory for prefix references.
 inline constexpr std::uint64_t runs_to_mapped_text_chunks = 4;
 
-// Plans a pass that merges `runs` runs, `merged_bytes` in all, within `memory_bytes`.
-// `record_bytes` is the size of a record, or 0 if records vary in length. In a plan for those, a
-// chunk holds `chunk_records` prefix references and their records, and a unit as many records as
-// fit into `unit_bytes`, at most `unit_records`. Returns nothing if the memory is too small, which
-// depends on neither `merged_bytes` nor `max_unit_bytes`. `edge_bytes` is the room in each chunk
-// besides its records; `runs_to_chunks` is one of the divisors above; `tokens` is the max number of
-// units in flight.
-std::optional<PassPlan> plan_pass(
-    std::uint64_t runs, std::uint32_t record_bytes, std::uint64_t memory_bytes,
-    std::uint64_t merged_bytes = std::numeric_limits<std::uint64_t>::max(),
-    std::uint64_t max_unit_bytes = max_cpu_unit_bytes, std::uint64_t edge_bytes = 0,
-    std::uint64_t runs_to_chunks = runs_to_cached_chunks, unsigned tokens = default_tokens);
+// Numbers from which a pass is planned.
+struct PassNumbers {
+  std::uint64_t runs;
+  std::uint32_t record_bytes;  // 0 if records vary in length
+  std::uint64_t memory_bytes;
+  std::uint64_t merged_bytes = std::numeric_limits<std::uint64_t>::max();  // of all runs
+  std::uint64_t max_unit_bytes = max_cpu_unit_bytes;
+  std::uint64_t edge_bytes = 0;                          // room in each chunk besides its records
+  std::uint64_t runs_to_chunks = runs_to_cached_chunks;  // one of the divisors above
+  unsigned tokens = default_tokens;                      // max number of units in flight
+};
+
+// Plans a pass. In a plan for variable-length records, a chunk holds `chunk_records` prefix
+// references and their records, and a unit as many records as fit into `unit_bytes`, at most
+// `unit_records`. Returns nothing if the memory is too small, which depends on neither
+// `merged_bytes` nor `max_unit_bytes`.
+std::optional<PassPlan> plan_pass(const PassNumbers& pass);
 
 // Plans a pass over runs of variable-length records in memory, whose chunks hold only prefix
 // references.

@@ -16,17 +16,24 @@ TEST_CASE("a plan stays within its budget and holds what the merge needs at once
         static_cast<std::uint32_t>(1 + (random() >> (44 + below(random, 20))));
     const std::uint64_t memory_bytes = random() >> (28 + below(random, 30));
     const std::uint64_t merged_bytes = random() >> below(random, 64);
-    const auto plan = plan_pass(runs, record_bytes, memory_bytes, merged_bytes);
+    const auto plan = plan_pass({runs, record_bytes, memory_bytes, merged_bytes});
     const unsigned tokens = 1 + static_cast<unsigned>(below(random, 16));
-    const auto of_devices = plan_pass(runs, record_bytes, memory_bytes, merged_bytes,
-                                      max_cuda_unit_bytes, 0, runs_to_cached_chunks, tokens);
+    const auto of_devices = plan_pass({.runs = runs,
+                                       .record_bytes = record_bytes,
+                                       .memory_bytes = memory_bytes,
+                                       .merged_bytes = merged_bytes,
+                                       .max_unit_bytes = max_cuda_unit_bytes,
+                                       .tokens = tokens});
     if (of_devices) {
       REQUIRE(of_devices->tokens == tokens);
       REQUIRE(of_devices->chunks * of_devices->chunk_bytes + tokens * of_devices->unit_bytes <=
               memory_bytes);
     }
-    const auto with_edges =
-        plan_pass(runs, record_bytes, memory_bytes, merged_bytes, max_cpu_unit_bytes, 8192);
+    const auto with_edges = plan_pass({.runs = runs,
+                                       .record_bytes = record_bytes,
+                                       .memory_bytes = memory_bytes,
+                                       .merged_bytes = merged_bytes,
+                                       .edge_bytes = 8192});
     if (with_edges) {
       REQUIRE(plan);
       REQUIRE(with_edges->chunks * with_edges->chunk_bytes +
@@ -44,15 +51,15 @@ TEST_CASE("a plan stays within its budget and holds what the merge needs at once
     REQUIRE(plan->chunks >= 2 * runs + plan->read_ahead + 1);
     REQUIRE(plan->read_ahead >= 1);
     // A plan must also exist with more memory, and with one run fewer.
-    REQUIRE(plan_pass(runs, record_bytes, memory_bytes + 4096));
-    if (runs > 1) REQUIRE(plan_pass(runs - 1, record_bytes, memory_bytes));
+    REQUIRE(plan_pass({runs, record_bytes, memory_bytes + 4096}));
+    if (runs > 1) REQUIRE(plan_pass({runs - 1, record_bytes, memory_bytes}));
   }
 }
 
 TEST_CASE("the first chunks of runs end one after another, at whole pages") {
   for (const std::uint32_t record_bytes : {1u, 16u, 100u, 4096u, 100'000u}) {
     for (const std::uint64_t runs : {1, 2, 256, 5000}) {
-      const auto plan = plan_pass(runs, record_bytes, std::uint64_t{8} << 30);
+      const auto plan = plan_pass({runs, record_bytes, std::uint64_t{8} << 30});
       REQUIRE(plan);
       INFO(runs << " runs, records of " << record_bytes);
       const std::uint64_t whole = plan->chunk_records;
@@ -76,14 +83,14 @@ TEST_CASE("the first chunks of runs end one after another, at whole pages") {
 TEST_CASE("the widest pass and the smallest budget are exact") {
   for (const std::uint32_t record_bytes : {1u, 16u, 100u, 4096u, 100'000u}) {
     const std::uint64_t least = min_memory(record_bytes);
-    CHECK(plan_pass(2, record_bytes, least));
+    CHECK(plan_pass({2, record_bytes, least}));
     CHECK(widest_pass(record_bytes, least) >= 2);
-    CHECK(!plan_pass(2, record_bytes, least - 1024));
+    CHECK(!plan_pass({2, record_bytes, least - 1024}));
     CHECK(widest_pass(record_bytes, least - 1024) == 0);
     for (const std::uint64_t memory_bytes : {least * 2, least * 20, least * 1000}) {
       const std::uint64_t widest = widest_pass(record_bytes, memory_bytes);
-      CHECK(plan_pass(widest, record_bytes, memory_bytes));
-      CHECK(!plan_pass(widest + 1, record_bytes, memory_bytes));
+      CHECK(plan_pass({widest, record_bytes, memory_bytes}));
+      CHECK(!plan_pass({widest + 1, record_bytes, memory_bytes}));
     }
   }
   CHECK(widest_pass(16, 512 << 20) >= 20'000);
