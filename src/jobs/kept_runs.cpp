@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cassert>
 #include <fstream>
 #include <iterator>
 #include <optional>
@@ -16,6 +15,8 @@
 #include <utility>
 
 #include "io/sidecar.hpp"
+#include "jobs/merge_output.hpp"
+#include "jobs/scan.hpp"
 #include "util/digest.hpp"
 
 namespace corank {
@@ -54,6 +55,22 @@ bool is_whole(const KeptRun& run) {
   struct stat status {};
   return run.inode != 0 && ::lstat(run.path.c_str(), &status) == 0 && S_ISREG(status.st_mode) &&
          status.st_ino == run.inode && static_cast<std::uint64_t>(status.st_size) == run.bytes;
+}
+
+// Returns whether the run holds the records that were written to it.
+bool holds(const Run& run, const KeptRun& kept, const RecordFormat& format, FingerprintSum sum) {
+  std::uint64_t fingerprint = 0;
+  try {
+    scan_blocks(run, format, [&](const ScannedBlock& block) {
+      fingerprint +=
+          rows_fingerprint(sum, format.keys().layout(), block.rows.data, block.rows.count);
+    });
+  } catch (const Interrupted&) {
+    throw;
+  } catch (const Error&) {
+    return false;  // its bytes are not even records
+  }
+  return fingerprint == kept.fingerprint;
 }
 
 }  // namespace
@@ -105,10 +122,22 @@ void KeptRuns::remove_runs() const {
   for (const std::filesystem::path& file : files_) ::unlink(file.c_str());
 }
 
-void KeptRuns::keep_first(std::size_t count) {
-  assert(count <= runs_.size());
-  runs_.resize(count);
+std::vector<Run> KeptRuns::open(const MergeFormat& format, const Options& options,
+                                FingerprintSum sum) {
+  std::vector<Run> opened;
+  for (const KeptRun& kept : runs_) {
+    Run run(open_to_read(kept.path), kept.path, format.record_bytes(),
+            kept.bytes / format.record_bytes());
+    run.stop_on(options.stop);
+    if (sum && !holds(run, kept, format.input(), sum)) {
+      warn_starting_over(options, kept.path, "it does not hold what was written to it");
+      break;
+    }
+    opened.push_back(std::move(run));
+  }
+  runs_.resize(opened.size());
   write_list();
+  return opened;
 }
 
 void KeptRuns::write_list() {
@@ -139,6 +168,18 @@ void KeptRuns::add(KeptRun run) {
   run.bytes = static_cast<std::uint64_t>(status.st_size);
   append(run);
   runs_.push_back(std::move(run));
+}
+
+std::vector<Run> after(const InputPosition& end, std::vector<Run> inputs) {
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    Run& input = inputs[i];
+    const std::uint64_t done = i < end.input ? input.records()
+                               : i == end.input
+                                   ? (end.offset - input.offset()) / input.record_bytes()
+                                   : 0;
+    input = input.subspan(done, input.records() - done);
+  }
+  return inputs;
 }
 
 }  // namespace corank

@@ -15,6 +15,9 @@
 
 #include "exec/run_formation.hpp"
 #include "io/file.hpp"
+#include "jobs/merge_format.hpp"
+#include "run/run.hpp"
+#include "verify/fingerprint.hpp"
 
 namespace corank {
 
@@ -41,8 +44,9 @@ class KeptRuns {
   const std::vector<KeptRun>& runs() const { return runs_; }
   // Returns whether there were runs of other inputs or options.
   bool has_others() const { return has_others_; }
-  // Removes the runs from number `count` on.
-  void keep_first(std::size_t count);
+  // Opens the runs, and forgets the first that does not hold what was written to it, and all after
+  // that. `sum` is that of the fingerprints; null if there are none.
+  std::vector<Run> open(const MergeFormat& format, const Options& options, FingerprintSum sum);
 
   // Returns the file for the next run.
   FileDescriptor create(const std::filesystem::path& folder);
@@ -65,5 +69,8 @@ class KeptRuns {
   bool has_others_ = false;
   bool leave_ = false;
 };
+
+// Returns the parts of the inputs after this position in them.
+std::vector<Run> after(const InputPosition& end, std::vector<Run> inputs);
 
 }  // namespace corank

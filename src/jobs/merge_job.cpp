@@ -433,48 +433,12 @@ std::vector<Run> MergeJob::resume_runs(const Destination& output) {
     return inputs;
   }
   if (kept_->has_others()) warn_starting_over(options_, output.path, others_were_sorted);
-  InputPosition end{0, inputs.front().offset()};
+  runs_ = kept_->open(format_, options_, sum);
   for (const KeptRun& kept : kept_->runs()) {
-    Run run(open_to_read(kept.path), kept.path, format_.record_bytes(),
-            kept.bytes / format_.record_bytes());
-    run.stop_on(options_.stop);
-    if (!holds(run, kept)) {
-      warn_starting_over(options_, kept.path, "it does not hold what was written to it");
-      break;
-    }
-    runs_.push_back(std::move(run));
     fingerprints_.push_back(kept.fingerprint);
     kept_records_ = kept.records;
-    end = kept.end;
   }
-  kept_->keep_first(runs_.size());
-  for (std::size_t i = 0; i < inputs.size(); ++i) {
-    Run& input = inputs[i];
-    const std::uint64_t done = i < end.input ? input.records()
-                               : i == end.input
-                                   ? (end.offset - input.offset()) / input.record_bytes()
-                                   : 0;
-    input = input.subspan(done, input.records() - done);
-  }
-  return inputs;
-}
-
-// Returns whether a temporary run holds the records that were written to it.
-bool MergeJob::holds(const Run& run, const KeptRun& kept) const {
-  const FingerprintSum sum = passes_.context().fingerprint;
-  if (!sum) return true;
-  std::uint64_t fingerprint = 0;
-  try {
-    scan_blocks(run, format_.input(), [&](const ScannedBlock& block) {
-      fingerprint +=
-          rows_fingerprint(sum, format_.input().keys().layout(), block.rows.data, block.rows.count);
-    });
-  } catch (const Interrupted&) {
-    throw;
-  } catch (const Error&) {
-    return false;  // its bytes are not even records
-  }
-  return fingerprint == kept.fingerprint;
+  return kept_->runs().empty() ? inputs : after(kept_->runs().back().end, std::move(inputs));
 }
 
 // Cuts off the records of sorted runs that are past the limit, if it is not an operator.

@@ -79,7 +79,6 @@ class MergeJob {
   void count_merged_before(std::span<const std::uint64_t> cut);
   void form_runs(const Destination& output);
   std::vector<Run> resume_runs(const Destination& output);
-  bool holds(const Run& run, const KeptRun& kept) const;
   void keep_smallest(std::vector<Run>& runs);
   void add_load();
   void spill_load(std::size_t first);
