@@ -20,6 +20,7 @@ FormatTraits traits_of(const Schema& schema) {
           .has_fixed_size = true,
           .can_search = true,
           .has_columns = true,
+          .are_binary = true,
           .can_reduce = true,
           .has_header = schema.header_bytes.value_or(0) != 0,
           .header_bytes = schema.header_bytes,

@@ -31,6 +31,7 @@ struct FormatTraits {
   bool can_search = false;       // a record can be found from any byte, so runs can be cut by key
   bool has_columns = false;      // records have columns or fields, which can be selected
   bool are_lines = false;        // each record is a line of its file
+  bool are_binary = false;       // records are not text, which a terminal can show
   bool can_have_names = false;   // files may begin with a line of column names
   bool can_add_column = false;   // a column can be put behind the last one
   bool reduces_columns = false;  // reductions are of columns, which no device combines

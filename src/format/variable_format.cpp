@@ -44,7 +44,7 @@ FormatTraits traits_of(const TextFormat& format) {
                 .can_reduce = true};
       break;
     case TextKind::pairs:
-      traits = {.name = "pairs"};
+      traits = {.name = "pairs", .are_binary = true};
       break;
     case TextKind::json_lines:
       traits = {.name = "JSON Lines", .can_search = true, .are_lines = true};

@@ -25,6 +25,7 @@
 #include "command_line.hpp"
 #include "corank/error.hpp"
 #include "corank/sort.hpp"
+#include "format/record_format.hpp"
 #include "part_attempt.hpp"
 #include "plan_command.hpp"
 #include "setting_flags.hpp"
@@ -452,8 +453,8 @@ int MergeCommand::run() {
     throw Error("--output and --stats are both standard output; write one to a file");
   if (output_ == "-" && options_.parts != 0)
     throw Error("--output: parts are files, and - is none; name a folder");
-  const bool is_binary = !options_.text || options_.text->kind == TextKind::pairs;
-  if (output_ == "-" && is_binary && !explain_ && isatty(STDOUT_FILENO) != 0)
+  if (output_ == "-" && !explain_ && isatty(STDOUT_FILENO) != 0 &&
+      make_format(options_)->traits().are_binary)
     throw Error("standard output is a terminal; name a file for these records by --output");
   if (trace_ == "-") throw Error("--trace: - is not a file; name one");
   const std::vector<std::filesystem::path> runs(names.begin(), names.end());
