@@ -5,7 +5,6 @@
 #include <charconv>
 #include <chrono>
 #include <cstdint>
-#include <optional>
 
 namespace corank::detail {
 namespace {
@@ -54,8 +53,7 @@ void append_count(std::uint64_t count, std::string& to) {
   }
 }
 
-// Scans a string from its start. Functions that do not match take nothing and return false or
-// nothing.
+// Scans a string from its start. Functions that do not match take nothing and return false.
 class Scanner {
  public:
   explicit Scanner(std::string_view text) : rest_(text) {}
@@ -70,29 +68,30 @@ class Scanner {
   bool take_any(std::string_view choices) {
     return !at_end() && choices.find(peek()) != std::string_view::npos && take(peek());
   }
-  // Takes exactly `digits` digits and returns their value.
-  std::optional<int> number(std::size_t digits) {
-    if (count_digits(rest_.substr(0, digits)) != digits) return std::nullopt;
-    int value = 0;
+  // Takes exactly `digits` digits, and sets `value` to theirs.
+  bool take_number(std::size_t digits, int& value) {
+    if (count_digits(rest_.substr(0, digits)) != digits) return false;
+    value = 0;
     for (const char c : rest_.substr(0, digits)) value = 10 * value + (c - '0');
     rest_.remove_prefix(digits);
-    return value;
+    return true;
   }
   std::string_view digits() {
     const std::string_view found = rest_.substr(0, count_digits(rest_));
     rest_.remove_prefix(found.size());
     return found;
   }
-  // Takes the three-letter name of a month, in either case, and returns its number, from 1.
-  std::optional<int> month() {
+  // Takes the three-letter name of a month, in either case, and sets `number` to its, from 1.
+  bool take_month(int& number) {
     constexpr std::array<std::string_view, 12> names{"JAN", "FEB", "MAR", "APR", "MAY", "JUN",
                                                      "JUL", "AUG", "SEP", "OCT", "NOV", "DEC"};
-    if (rest_.size() < 3) return std::nullopt;
+    if (rest_.size() < 3) return false;
     const std::array name{to_upper(rest_[0]), to_upper(rest_[1]), to_upper(rest_[2])};
     const auto* const found = std::ranges::find(names, std::string_view(name.data(), name.size()));
-    if (found == names.end()) return std::nullopt;
+    if (found == names.end()) return false;
     rest_.remove_prefix(3);
-    return static_cast<int>(found - names.begin()) + 1;
+    number = static_cast<int>(found - names.begin()) + 1;
+    return true;
   }
 
  private:
@@ -112,21 +111,20 @@ struct Time {
 
 // Takes HH:MM[:SS[.fraction]].
 bool scan_clock(Scanner& scanner, Time& time) {
-  const auto hour = scanner.number(2);
-  if (!hour || !scanner.take(':')) return false;
-  const auto minute = scanner.number(2);
-  std::optional<int> second = 0;
+  int hour = 0, minute = 0, second = 0;
+  if (!scanner.take_number(2, hour) || !scanner.take(':') || !scanner.take_number(2, minute))
+    return false;
   if (scanner.take(':')) {
-    second = scanner.number(2);
-    if (second && scanner.take_any(".,")) {
+    if (!scanner.take_number(2, second)) return false;
+    if (scanner.take_any(".,")) {
       time.fraction = scanner.digits();
       if (time.fraction.empty()) return false;
       time.fraction = without_trailing_zeros(time.fraction);
     }
   }
-  if (!minute || !second || *hour > 24 || *minute > 59 || *second > 60) return false;
-  if (*hour == 24 && (*minute != 0 || *second != 0 || !time.fraction.empty())) return false;
-  time.seconds = (std::int64_t{*hour} * 60 + *minute) * 60 + *second;
+  if (hour > 24 || minute > 59 || second > 60) return false;
+  if (hour == 24 && (minute != 0 || second != 0 || !time.fraction.empty())) return false;
+  time.seconds = (std::int64_t{hour} * 60 + minute) * 60 + second;
   return true;
 }
 
@@ -136,27 +134,22 @@ bool scan_offset(Scanner& scanner, Time& time) {
   const bool has_space = scanner.take(' ');
   const bool negative = scanner.peek() == '-';
   if (!scanner.take_any("+-")) return has_space && scanner.take_any("Zz");
-  const auto hours = scanner.number(2);
-  if (!hours) return false;
-  std::optional<int> minutes = 0;
-  if (scanner.take(':') || is_digit(scanner.peek())) minutes = scanner.number(2);
-  if (!minutes || *hours > 23 || *minutes > 59) return false;
-  const std::int64_t offset = (std::int64_t{*hours} * 60 + *minutes) * 60;
+  int hours = 0, minutes = 0;
+  if (!scanner.take_number(2, hours)) return false;
+  const bool has_minutes = scanner.take(':') || is_digit(scanner.peek());
+  if (has_minutes && !scanner.take_number(2, minutes)) return false;
+  if (hours > 23 || minutes > 59) return false;
+  const std::int64_t offset = (std::int64_t{hours} * 60 + minutes) * 60;
   time.seconds -= negative ? -offset : offset;
   return true;
 }
 
 // Takes an ISO 8601 date, such as 2000-10-10, 2000-10-10T13:55:36.5+02:00 or 2000-10-10 13:55.
 bool scan_iso(Scanner& scanner, Time& time) {
-  const auto year = scanner.number(4);
-  if (!year || !scanner.take('-')) return false;
-  const auto month = scanner.number(2);
-  if (!month || !scanner.take('-')) return false;
-  const auto day = scanner.number(2);
-  if (!day) return false;
-  time.year = *year;
-  time.month = *month;
-  time.day = *day;
+  if (!scanner.take_number(4, time.year) || !scanner.take('-') ||
+      !scanner.take_number(2, time.month) || !scanner.take('-') ||
+      !scanner.take_number(2, time.day))
+    return false;
   if (scanner.at_end()) return true;
   return scanner.take_any("Tt ") && scan_clock(scanner, time) && scan_offset(scanner, time);
 }
@@ -165,15 +158,9 @@ bool scan_iso(Scanner& scanner, Time& time) {
 // brackets.
 bool scan_apache(Scanner& scanner, Time& time) {
   scanner.take('[');
-  const auto day = scanner.number(2);
-  if (!day || !scanner.take('/')) return false;
-  const auto month = scanner.month();
-  if (!month || !scanner.take('/')) return false;
-  const auto year = scanner.number(4);
-  if (!year || !scanner.take(':')) return false;
-  time.year = *year;
-  time.month = *month;
-  time.day = *day;
+  if (!scanner.take_number(2, time.day) || !scanner.take('/') || !scanner.take_month(time.month) ||
+      !scanner.take('/') || !scanner.take_number(4, time.year) || !scanner.take(':'))
+    return false;
   if (!scan_clock(scanner, time)) return false;
   if (scanner.take(']')) return true;
   if (!scan_offset(scanner, time)) return false;
@@ -183,13 +170,9 @@ bool scan_apache(Scanner& scanner, Time& time) {
 
 // Takes the time of a syslog line, such as Oct 11 22:14:15 or Oct  1 22:14:15.
 bool scan_syslog(Scanner& scanner, Time& time) {
-  const auto month = scanner.month();
-  if (!month || !scanner.take(' ')) return false;
-  const auto day = scanner.number(scanner.take(' ') ? 1 : 2);
-  if (!day || !scanner.take(' ')) return false;
-  time.month = *month;
-  time.day = *day;
-  return scan_clock(scanner, time);
+  if (!scanner.take_month(time.month) || !scanner.take(' ')) return false;
+  const std::size_t digits = scanner.take(' ') ? 1 : 2;
+  return scanner.take_number(digits, time.day) && scanner.take(' ') && scan_clock(scanner, time);
 }
 
 // Parses a time. Its first characters show which form it has.
