@@ -20,12 +20,11 @@
 #include "command_line.hpp"
 #include "corank/version.hpp"
 #include "finish_command.hpp"
-#include "generate.hpp"
+#include "generate_command.hpp"
 #include "help_formatter.hpp"
 #include "info.hpp"
 #include "merge_command.hpp"
 #include "plan_command.hpp"
-#include "record_arguments.hpp"
 #include "standard_streams.hpp"
 
 namespace {
@@ -33,72 +32,7 @@ namespace {
 using corank::Error;
 using corank::report;
 
-enum ExitCode { done = 0, failed = 2 };
-
-class GenerateCommand {
- public:
-  explicit GenerateCommand(CLI::App& app) {
-    using corank::Distribution;
-    command_ = app.add_subcommand("gen", "Generate sorted runs");
-    record_.add_to(*command_);
-    command_->get_option("--record")->required(false);
-    command_
-        ->add_option("--lines", options_.line_bytes,
-                     "Lines of BYTES bytes, the newline among them, in place of --record")
-        ->transform(corank::whole_number(1, 1 << 20))
-        ->excludes("--record")
-        ->excludes("--by")
-        ->option_text("BYTES");
-    command_->add_option("--records", options_.records, "Records of all runs together")
-        ->required()
-        ->transform(corank::whole_number(0))
-        ->option_text("N");
-    command_->add_option("--runs", options_.runs, "Number of runs")
-        ->required()
-        ->transform(corank::whole_number(1, 10'000'000))
-        ->option_text("K");
-    command_->add_option("--seed", options_.seed, "The same seed gives the same bytes [1]")
-        ->transform(corank::whole_number(0))
-        ->option_text("S");
-    command_
-        ->add_option(
-            "--distribution", options_.distribution,
-            "Of the keys: uniform, equal, disjoint, zipf, interleaved or lopsided [uniform]")
-        ->transform(corank::one_of<Distribution>({{"uniform", Distribution::uniform},
-                                                  {"equal", Distribution::equal},
-                                                  {"disjoint", Distribution::disjoint},
-                                                  {"zipf", Distribution::zipf},
-                                                  {"interleaved", Distribution::interleaved},
-                                                  {"lopsided", Distribution::lopsided}}))
-        ->option_text("D");
-    command_
-        ->add_option("-o,--output", folder_,
-                     "Folder for run-00000.bin, or of lines run-00000.txt, and so on")
-        ->required()
-        ->type_name("DIR");
-    command_->footer(
-        "Example:\n  corank gen -r key:u64,value:u64 --records 1000000 --runs 16 -o runs");
-  }
-
-  bool chosen() const { return command_->parsed(); }
-
-  int run() {
-    if (options_.line_bytes == 0) {
-      if (command_->count("--record") == 0)
-        throw Error("say what the runs are to hold by one of --record SCHEMA and --lines BYTES");
-      options_.record = record_.schema();
-      options_.keys = record_.keys(options_.record);
-    }
-    corank::generate(options_, folder_);
-    return done;
-  }
-
- private:
-  CLI::App* command_;
-  corank::RecordArguments record_;
-  corank::GenerateOptions options_;
-  std::string folder_;
-};
+constexpr int failed = 2;
 
 constexpr const char* examples =
     "corank: say what to do, for example\n"
@@ -130,7 +64,7 @@ int run(int argc, char** argv) {
   corank::PlanCommand plan(app);
   corank::FinishCommand finish(app);
   corank::CheckCommand check(app);
-  GenerateCommand generate(app);
+  corank::GenerateCommand generate(app);
   corank::InfoCommand info(app);
   corank::BenchCommand bench(app);
   if (argc <= 1) {

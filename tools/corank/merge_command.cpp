@@ -2,23 +2,15 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <pthread.h>
-#include <signal.h>
-#include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
-#include <chrono>
-#include <csignal>
 #include <fstream>
 #include <iostream>
 #include <iterator>
 #include <limits>
-#include <stop_token>
 #include <system_error>
-#include <thread>
 #include <utility>
 
 #include "check_command.hpp"
@@ -28,56 +20,14 @@
 #include "format/record_format.hpp"
 #include "part_attempt.hpp"
 #include "plan_command.hpp"
+#include "progress_line.hpp"
 #include "setting_flags.hpp"
 #include "standard_streams.hpp"
 #include "statistics.hpp"
+#include "stop_on_signal.hpp"
 
 namespace corank {
 namespace {
-
-// Shows progress in one line of a terminal, which it overwrites.
-class ProgressLine {
- public:
-  void show(const Progress& progress) {
-    const double seconds =
-        std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
-    const auto done = static_cast<double>(progress.bytes_done);
-    const auto total = static_cast<double>(progress.bytes_total);
-    const double rate = done / seconds;
-    shown_ = true;
-    const std::string speed = fmt::format("  {:.0f} MB/s", rate * 1e-6);
-    if (progress.bytes_total == 0) {
-      show_what_fits({fmt::format("{:.0f} MB", done * 1e-6), speed});
-      return;
-    }
-    const auto left = static_cast<unsigned>((total - done) / rate + 0.5);
-    show_what_fits({fmt::format("{:5.1f}%", 100 * done / total),
-                    fmt::format("  {}:{:02} left", left / 60, left % 60), speed,
-                    fmt::format("  {:.0f} of {:.0f} MB", done * 1e-6, total * 1e-6)});
-  }
-  ~ProgressLine() {
-    if (shown_) say("\r\x1b[K");
-  }
-
- private:
-  // Shows as many of the parts, the most important first, as the terminal has columns for. A line
-  // that wraps could not be overwritten.
-  static void show_what_fits(const std::vector<std::string>& parts) {
-    constexpr std::size_t default_columns = 80;
-    struct winsize window {};
-    const bool is_known = ::ioctl(STDERR_FILENO, TIOCGWINSZ, &window) == 0 && window.ws_col != 0;
-    const std::size_t columns = is_known ? window.ws_col : default_columns;
-    std::string line;
-    for (const std::string& part : parts) {
-      if (line.size() + part.size() >= columns) break;
-      line += part;
-    }
-    say("\r" + line + "\x1b[K");
-  }
-
-  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
-  bool shown_ = false;
-};
 
 // Returns the names in `file`, each ended by `end`, a newline or a NUL byte.
 std::vector<std::string> names_from(const std::string& file, char end) {
@@ -158,37 +108,6 @@ const char* footer(OnEqual on_equal) {
 }
 
 }  // namespace
-
-// Turns the first SIGHUP, SIGINT or SIGTERM into a stop request; the second one ends the process
-// immediately.
-class StopOnSignal {
- public:
-  StopOnSignal() {
-    sigset_t signals;
-    sigemptyset(&signals);
-    for (const int number : {SIGHUP, SIGINT, SIGTERM}) {
-      struct sigaction action {};
-      sigaction(number, nullptr, &action);
-      if (action.sa_handler != SIG_IGN) sigaddset(&signals, number);  // ignored under nohup and &
-    }
-    pthread_sigmask(SIG_BLOCK, &signals, nullptr);
-    std::thread([signals] {
-      int number = 0;
-      sigwait(&signals, &number);
-      received_ = number;
-      source_.request_stop();
-      sigwait(&signals, &number);
-      _exit(128 + number);
-    }).detach();
-  }
-  std::stop_token token() const { return source_.get_token(); }
-  int exit_code() const { return 128 + received_; }
-
- private:
-  // Never destroyed, because the thread may outlive main() and static destructors.
-  static inline std::stop_source& source_ = *new std::stop_source;
-  static inline std::atomic<int> received_ = 0;
-};
 
 MergeCommand::MergeCommand(CLI::App& app, const char* name, const char* description,
                            OnEqual on_equal, Verb verb)
