@@ -1,7 +1,6 @@
 #include "exec/part_filler.hpp"
 
 #include <algorithm>
-#include <cassert>
 
 #include "corank/error.hpp"
 #include "io/file.hpp"

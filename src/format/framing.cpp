@@ -7,7 +7,6 @@
 #include <bit>
 #include <cstring>
 
-#include "corank/error.hpp"
 #include "util/cpu_features.hpp"
 #include "util/messages.hpp"
 

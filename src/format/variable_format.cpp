@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "corank/error.hpp"
 #include "format/key_order.hpp"
 #include "format/text_columns.hpp"
 #include "util/messages.hpp"

@@ -4,8 +4,6 @@
 #include <cassert>
 #include <utility>
 
-#include "corank/error.hpp"
-
 namespace corank {
 namespace {
 

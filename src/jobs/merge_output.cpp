@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cassert>
 #include <optional>
-#include <utility>
 
 #include "corank/error.hpp"
 #include "io/hole_puncher.hpp"

@@ -3,9 +3,7 @@
 #include <fcntl.h>
 
 #include <algorithm>
-#include <cassert>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "corank/error.hpp"

@@ -1,7 +1,6 @@
 #include "jobs/run_former.hpp"
 
 #include <algorithm>
-#include <cassert>
 #include <limits>
 
 #include "corank/error.hpp"

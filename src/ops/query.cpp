@@ -6,7 +6,6 @@
 #include <array>
 #include <utility>
 
-#include "corank/error.hpp"
 #include "util/option_items.hpp"
 
 namespace corank {

@@ -1,7 +1,6 @@
 #include "ops/tile_operators.hpp"
 
 #include <algorithm>
-#include <array>
 #include <numeric>
 #include <utility>
 

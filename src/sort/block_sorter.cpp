@@ -1,11 +1,9 @@
 #include "sort/block_sorter.hpp"
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <cassert>
 #include <cstring>
-#include <functional>
 #include <type_traits>
 
 #include "format/key_words.hpp"

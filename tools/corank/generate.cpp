@@ -13,7 +13,6 @@
 #include <span>
 #include <thread>
 
-#include "corank/error.hpp"
 #include "io/file.hpp"
 #include "util/system_limits.hpp"
 

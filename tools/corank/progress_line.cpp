@@ -8,7 +8,6 @@
 #include <string>
 #include <vector>
 
-#include "command_line.hpp"
 #include "standard_streams.hpp"
 
 namespace corank {
