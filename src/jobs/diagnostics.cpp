@@ -11,6 +11,7 @@
 #include "format/rows.hpp"
 #include "jobs/disorder.hpp"
 #include "jobs/scan.hpp"
+#include "run/block_reader.hpp"
 #include "run/framing_producer.hpp"
 #include "run/key_search.hpp"
 #include "util/messages.hpp"
@@ -23,8 +24,9 @@ namespace {
 Run range_of(const Run& run, const RecordFormat& format, const std::byte* row) {
   if (run.record_bytes() != format.record_bytes()) return run;
   const KeyLayout layout = format.keys().layout();
-  const std::uint64_t first = lower_bound(run, layout, row);
-  return run.subspan(first, upper_bound(run, layout, row) - first);
+  BlockReader reader(run);
+  const std::uint64_t first = lower_bound(reader, layout, row);
+  return run.subspan(first, upper_bound(reader, layout, row) - first);
 }
 
 // Returns the places of the first records, at most `max_places`, that have the key of `row` and

@@ -297,13 +297,13 @@ std::vector<Partition> MergeJob::partitions_of_output(std::size_t count) const {
   std::vector<Partition> partitions;
   const bool has_fixed_size = format_.input().traits().has_fixed_size;
   std::uint64_t rank = 0;
+  ProbeThreads threads;
   for (std::size_t i = 0; i < count; ++i) {
     std::uint64_t end = part_of(run_records_, i + 1, count);
     const bool keeps_groups = options_.parts_by_key || (operators_ && operators_->groups());
     if (i + 1 < count && has_fixed_size && keeps_groups) {
-      const auto cut = cuts_.behind_group(
-          cuts_.checked(end, runs_, std::vector<std::uint64_t>(runs_.size())), runs_);
-      end = std::max(rank, std::reduce(cut.begin(), cut.end()));
+      const auto last = cuts_.last_before(cuts_.checked(end, runs_, threads), runs_, threads);
+      end = std::max(rank, cuts_.rank_behind(last, runs_, threads));
     }
     partitions.push_back({rank, end});
     rank = end;
@@ -334,9 +334,9 @@ void MergeJob::skip_written(std::span<Partition> partitions) {
   const std::uint64_t done = partitions.front().begin;
   if (done == 0) return;
   has_all_fingerprints_ = false;
+  ProbeThreads threads;
   const std::vector<std::uint64_t> cut =
-      format_.counts_bytes() ? resumed_.cut
-                             : cuts_.checked(done, runs_, std::vector<std::uint64_t>(runs_.size()));
+      format_.counts_bytes() ? resumed_.cut : cuts_.checked(done, runs_, threads);
   assert(cut.size() == runs_.size());
   if (format_.counts_bytes() && options_.checksum) count_merged_before(cut);
   for (std::size_t i = 0; i < runs_.size(); ++i)
@@ -536,9 +536,12 @@ std::vector<MergeJob::Edges> MergeJob::edges_of(std::span<const Partition> parti
   if (partitions.size() == 1 || !format_.input().traits().has_fixed_size || !operators_ ||
       !operators_->set_operation())
     return edges;
+  ProbeThreads threads;
+  const auto last_before = [&](std::uint64_t rank) {
+    return cuts_.last_before(cuts_.at(rank, runs_, threads), runs_, threads);
+  };
   for (const Partition& partition : partitions)
-    edges.push_back({cuts_.last_before(cuts_.at(partition.begin, runs_), runs_),
-                     cuts_.last_before(cuts_.at(partition.end, runs_), runs_)});
+    edges.push_back({last_before(partition.begin), last_before(partition.end)});
   return edges;
 }
 
@@ -554,9 +557,10 @@ void MergeJob::replan_after_set_passes(std::span<Partition> partitions,
                        part_of(records, i + 1, partitions.size())};
   else if (edges.empty())
     partitions.front() = {0, records};
+  ProbeThreads threads;
   for (std::size_t i = 0; i < edges.size(); ++i)
-    partitions[i] = {cuts_.rank_behind(edges[i].before, runs_),
-                     cuts_.rank_behind(edges[i].last, runs_)};
+    partitions[i] = {cuts_.rank_behind(edges[i].before, runs_, threads),
+                     cuts_.rank_behind(edges[i].last, runs_, threads)};
   progress_.set_total(progress_.bytes_done() + records * format_.record_bytes());
 }
 

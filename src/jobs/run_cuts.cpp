@@ -3,10 +3,13 @@
 #include <algorithm>
 #include <cassert>
 #include <numeric>
+#include <utility>
 
 #include "jobs/diagnostics.hpp"
+#include "run/block_reader.hpp"
 #include "run/key_search.hpp"
 #include "run/run_search.hpp"
+#include "run/work_unit.hpp"
 
 namespace corank {
 
@@ -16,9 +19,7 @@ std::uint64_t records_of(std::span<const Run> runs) {
   return records;
 }
 
-RunCuts::Positions RunCuts::at(std::uint64_t rank, std::span<const Run> runs) const {
-  assert(rank <= records_of(runs));
-  if (rank != records_of(runs) && !copies_) return cut_at(rank, runs, format_);
+RunCuts::Positions RunCuts::at_copies(std::uint64_t rank, std::span<const Run> runs) const {
   Positions position;
   for (const Run& run : runs) {
     position.push_back(std::min(rank, run.records()));
@@ -29,73 +30,119 @@ RunCuts::Positions RunCuts::at(std::uint64_t rank, std::span<const Run> runs) co
   return position;
 }
 
-RunCuts::Positions RunCuts::checked(std::uint64_t rank, std::span<const Run> runs,
-                                    const Positions& from) const {
-  assert(from.size() == runs.size());
-  Positions to = at(rank, runs);
-  // A cut lies before `from` only if that run is not sorted.
-  for (std::size_t run = 0; run < runs.size(); ++run)
-    if (to[run] < from[run] ||
-        (to[run] > 0 && to[run] < runs[run].records() && !copies_ &&
-         format_.traits().has_fixed_size && !in_order_at(runs[run], to[run])))
-      throw_first_out_of_order(runs[run], RunOutOfOrder(static_cast<std::uint32_t>(run), to[run]),
-                               format_);
-  return to;
-}
-
-RunCuts::Positions RunCuts::behind_group(Positions cut, std::span<const Run> runs) const {
-  assert(cut.size() == runs.size());
-  const std::vector<std::byte> last = last_before(cut, runs);
-  for (std::size_t run = 0; run < runs.size() && !last.empty(); ++run)
-    cut[run] = std::max(cut[run], upper_bound(runs[run], layout(), last.data()));
-  return cut;
-}
-
-std::vector<std::byte> RunCuts::last_before(const Positions& cut, std::span<const Run> runs) const {
-  std::vector<std::byte> last, record;
-  for (std::size_t run = 0; run < runs.size(); ++run) {
-    if (cut[run] == 0) continue;
-    assert(cut[run] <= runs[run].records());
-    record.resize(runs[run].record_bytes());
-    runs[run].read(cut[run] - 1, 1, record);
-    if (last.empty() || record_less(layout(), last.data(), record.data())) last = record;
+std::vector<RunCuts::Positions> RunCuts::at_all(std::span<const std::uint64_t> ranks,
+                                                std::span<const Run> runs,
+                                                ProbeThreads& threads) const {
+  const std::uint64_t end = records_of(runs);
+  assert(std::ranges::is_sorted(ranks) && (ranks.empty() || ranks.back() <= end));
+  // Runs that cannot be searched have no other cuts than their ends.
+  if (copies_ || std::ranges::all_of(ranks, [&](auto rank) { return rank == 0 || rank == end; })) {
+    std::vector<Positions> cuts;
+    for (const std::uint64_t rank : ranks) cuts.push_back(at_copies(rank, runs));
+    return cuts;
   }
+  try {
+    return cuts_at(ranks, runs, format_, threads);
+  } catch (const RunOutOfOrder& wrong) {
+    throw_first_out_of_order(runs[wrong.run], wrong, format_);
+  }
+}
+
+RunCuts::Positions RunCuts::at(std::uint64_t rank, std::span<const Run> runs,
+                               ProbeThreads& threads) const {
+  return at_all({&rank, 1}, runs, threads).front();
+}
+
+void RunCuts::check(std::span<const Positions> cuts, std::span<const Run> runs,
+                    ProbeThreads& threads) const {
+  if (copies_ || !format_.traits().has_fixed_size) return;
+  std::vector<RunOutOfOrder> places;
+  for (std::size_t run = 0; run < runs.size(); ++run) {
+    std::uint64_t before = 0;
+    for (const Positions& cut : cuts) {
+      assert(before <= cut[run]);
+      if (cut[run] != before && cut[run] != runs[run].records())
+        places.emplace_back(static_cast<std::uint32_t>(run), cut[run]);
+      before = cut[run];
+    }
+  }
+  std::vector<std::uint8_t> is_in_order(places.size());
+  threads.for_each(places.size(), [&](std::size_t i) -> std::uint64_t {
+    is_in_order[i] = in_order_at(runs[places[i].run], places[i].record);
+    return 1;
+  });
+  const auto wrong = std::ranges::find(is_in_order, 0);
+  if (wrong == is_in_order.end()) return;
+  const RunOutOfOrder& place = places[static_cast<std::size_t>(wrong - is_in_order.begin())];
+  throw_first_out_of_order(runs[place.run], place, format_);
+}
+
+RunCuts::Positions RunCuts::checked(std::uint64_t rank, std::span<const Run> runs,
+                                    ProbeThreads& threads) const {
+  const std::vector<Positions> cuts = at_all({&rank, 1}, runs, threads);
+  check(cuts, runs, threads);
+  return cuts.front();
+}
+
+std::vector<std::byte> RunCuts::last_before(const Positions& cut, std::span<const Run> runs,
+                                            ProbeThreads& threads) const {
+  std::vector<std::vector<std::byte>> records(runs.size());
+  threads.for_each(runs.size(), [&](std::size_t run) -> std::uint64_t {
+    if (cut[run] == 0) return 0;
+    assert(cut[run] <= runs[run].records());
+    records[run].resize(runs[run].record_bytes());
+    runs[run].read(cut[run] - 1, 1, records[run]);
+    return 1;
+  });
+  std::vector<std::byte> last;
+  for (std::vector<std::byte>& record : records)
+    if (!record.empty() && (last.empty() || record_less(layout(), last.data(), record.data())))
+      last = std::move(record);
   return last;
 }
 
-std::uint64_t RunCuts::rank_behind(const std::vector<std::byte>& last,
-                                   std::span<const Run> runs) const {
-  std::uint64_t rank = 0;
-  for (const Run& run : runs)
-    if (!last.empty()) rank += upper_bound(run, layout(), last.data());
-  return rank;
+std::uint64_t RunCuts::rank_behind(const std::vector<std::byte>& last, std::span<const Run> runs,
+                                   ProbeThreads& threads) const {
+  if (last.empty()) return 0;
+  Positions bounds(runs.size());
+  threads.for_each(runs.size(), [&](std::size_t run) {
+    return BlockReader(runs[run]).reads_of(
+        [&](BlockReader& reader) { bounds[run] = upper_bound(reader, layout(), last.data()); });
+  });
+  return std::reduce(bounds.begin(), bounds.end());
 }
 
 void RunCuts::keep_first(std::uint64_t count, std::span<Run> runs) const {
   if (!copies_)
     for (Run& run : runs) run = run.subspan(0, std::min(count, run.records()));
   if (count >= records_of(runs)) return;
-  const Positions end = at(count, runs);
+  ProbeThreads threads;
+  const Positions end = at(count, runs, threads);
   for (std::size_t i = 0; i < runs.size(); ++i) runs[i] = runs[i].subspan(0, end[i]);
 }
 
 std::vector<std::vector<Run>> RunCuts::runs_of(std::span<const Run> runs,
                                                std::span<const Partition> partitions) const {
-  std::vector<std::vector<Run>> partitioned;
-  std::uint64_t rank = 0;
-  [[maybe_unused]] std::uint64_t end = 0;  // of the partition before
-  Positions to(runs.size());
-  const auto advance = [&](std::uint64_t next) {
-    if (next <= rank) return;
-    to = checked(next, runs, to);
-    rank = std::reduce(to.begin(), to.end());
-  };
+  std::vector<std::uint64_t> ranks;
   for (const Partition& partition : partitions) {
-    assert(end <= partition.begin && partition.begin <= partition.end);
-    end = partition.end;
-    advance(partition.begin);
-    const Positions from = to;
-    advance(partition.end);
+    assert(ranks.empty() || ranks.back() <= partition.begin);
+    assert(partition.begin <= partition.end);
+    ranks.push_back(partition.begin);
+    ranks.push_back(partition.end);
+  }
+  ProbeThreads threads;
+  std::vector<Positions> cuts = at_all(ranks, runs, threads);
+  // A cut of lines may lie after the next rank: then it is that rank's cut, too.
+  Positions none(runs.size());
+  std::uint64_t rank = 0;
+  for (std::size_t i = 0; i < cuts.size(); ++i) {
+    if (ranks[i] <= rank) cuts[i] = i == 0 ? none : cuts[i - 1];
+    rank = std::reduce(cuts[i].begin(), cuts[i].end());
+  }
+  check(cuts, runs, threads);
+  std::vector<std::vector<Run>> partitioned;
+  for (std::size_t i = 0; i < partitions.size(); ++i) {
+    const Positions &from = cuts[2 * i], &to = cuts[2 * i + 1];
     auto& parts = partitioned.emplace_back();
     for (std::size_t run = 0; run < runs.size(); ++run)
       parts.push_back(runs[run].subspan(from[run], to[run] - from[run]));

@@ -1,4 +1,5 @@
-// Finds partition boundaries, group ends and limits by binary search in the run files.
+// Finds partition boundaries, group ends and limits by search in the run files, which probes all
+// runs at the same time.
 //
 // Borrows the format and reads the runs; const functions are thread-safe. Ranks and positions
 // count records, or bytes if the records are lines. Throws Error if a file cannot be read.
@@ -11,6 +12,7 @@
 
 #include "format/record_format.hpp"
 #include "run/run.hpp"
+#include "util/probe_threads.hpp"
 
 namespace corank {
 
@@ -33,20 +35,19 @@ class RunCuts {
 
   // Returns the co-rank of `rank`: the cut after the first `rank` merged records. For lines, the
   // cut is near `rank` bytes, and equal keys are on one side.
-  Positions at(std::uint64_t rank, std::span<const Run> runs) const;
+  Positions at(std::uint64_t rank, std::span<const Run> runs, ProbeThreads& threads) const;
 
-  // Returns at(rank, runs) for a rank that is not before the cut `from`. Throws OutOfOrder if a run
-  // is out of order across the new cut, since no partition sees the records on both sides.
-  Positions checked(std::uint64_t rank, std::span<const Run> runs, const Positions& from) const;
-
-  // Moves `cut` to the end of the last group that begins before it.
-  Positions behind_group(Positions cut, std::span<const Run> runs) const;
+  // Returns at(rank, runs). Throws OutOfOrder if a run is out of order across the cut, since no
+  // partition sees the records on both sides.
+  Positions checked(std::uint64_t rank, std::span<const Run> runs, ProbeThreads& threads) const;
 
   // Returns the largest record before `cut`; empty if there is none.
-  std::vector<std::byte> last_before(const Positions& cut, std::span<const Run> runs) const;
+  std::vector<std::byte> last_before(const Positions& cut, std::span<const Run> runs,
+                                     ProbeThreads& threads) const;
 
   // Returns the rank after all records that sort before or with `last`; 0 if that is empty.
-  std::uint64_t rank_behind(const std::vector<std::byte>& last, std::span<const Run> runs) const;
+  std::uint64_t rank_behind(const std::vector<std::byte>& last, std::span<const Run> runs,
+                            ProbeThreads& threads) const;
 
   // Shortens the runs to the records that are among the first `count` of the merge.
   void keep_first(std::uint64_t count, std::span<Run> runs) const;
@@ -57,6 +58,14 @@ class RunCuts {
                                         std::span<const Partition> partitions) const;
 
  private:
+  // Returns the cut of concatenated runs.
+  Positions at_copies(std::uint64_t rank, std::span<const Run> runs) const;
+  // Returns at() for ascending ranks.
+  std::vector<Positions> at_all(std::span<const std::uint64_t> ranks, std::span<const Run> runs,
+                                ProbeThreads& threads) const;
+  // Throws OutOfOrder if a run is out of order across one of the ascending cuts.
+  void check(std::span<const Positions> cuts, std::span<const Run> runs,
+             ProbeThreads& threads) const;
   // Returns whether `record` and its predecessor in the run are in order.
   bool in_order_at(const Run& run, std::uint64_t record) const;
 

@@ -1,21 +1,20 @@
 #include "run/key_search.hpp"
 
 #include <cassert>
-#include <vector>
 
 namespace corank {
 namespace {
 
 template <class Before>
-std::uint64_t partition_point(const Run& run, std::uint32_t record_bytes, Before before) {
-  assert(run.record_bytes() == record_bytes && !run.is_stream());
-  std::vector<std::byte> record(record_bytes);
+std::uint64_t partition_point(BlockReader& run, [[maybe_unused]] const KeyLayout& layout,
+                              Before before) {
+  assert(run.record_bytes() == layout.record_bytes);
   std::uint64_t begin = 0;
   std::uint64_t end = run.records();
   while (begin < end) {
     const std::uint64_t middle = begin + (end - begin) / 2;
-    run.read(middle, 1, record);
-    if (before(record.data()))
+    run.expect(begin, end);
+    if (before(run.read(middle, 1).data()))
       begin = middle + 1;
     else
       end = middle;
@@ -25,16 +24,14 @@ std::uint64_t partition_point(const Run& run, std::uint32_t record_bytes, Before
 
 }  // namespace
 
-std::uint64_t lower_bound(const Run& run, const KeyLayout& layout, const std::byte* record) {
-  return partition_point(run, layout.record_bytes, [&](const std::byte* other) {
-    return record_less(layout, other, record);
-  });
+std::uint64_t lower_bound(BlockReader& run, const KeyLayout& layout, const std::byte* record) {
+  return partition_point(
+      run, layout, [&](const std::byte* other) { return record_less(layout, other, record); });
 }
 
-std::uint64_t upper_bound(const Run& run, const KeyLayout& layout, const std::byte* record) {
-  return partition_point(run, layout.record_bytes, [&](const std::byte* other) {
-    return !record_less(layout, record, other);
-  });
+std::uint64_t upper_bound(BlockReader& run, const KeyLayout& layout, const std::byte* record) {
+  return partition_point(
+      run, layout, [&](const std::byte* other) { return !record_less(layout, record, other); });
 }
 
 }  // namespace corank

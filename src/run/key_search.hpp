@@ -5,14 +5,14 @@
 #include <cstdint>
 
 #include "corank/key.hpp"
-#include "run/run.hpp"
+#include "run/block_reader.hpp"
 
 namespace corank {
 
 // lower_bound() returns the first record of `run` that does not sort before `record`; upper_bound()
 // returns the first that sorts after it. Both return the number of records if there is none, and
-// read about log2(records) records, one at a time.
-std::uint64_t lower_bound(const Run& run, const KeyLayout& layout, const std::byte* record);
-std::uint64_t upper_bound(const Run& run, const KeyLayout& layout, const std::byte* record);
+// read about log2(records) records one after another, and the last block.
+std::uint64_t lower_bound(BlockReader& run, const KeyLayout& layout, const std::byte* record);
+std::uint64_t upper_bound(BlockReader& run, const KeyLayout& layout, const std::byte* record);
 
 }  // namespace corank

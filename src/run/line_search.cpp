@@ -6,13 +6,12 @@
 #include <utility>
 
 #include "format/framing.hpp"
+#include "util/math.hpp"
 
 namespace corank {
 namespace {
 
-constexpr std::uint64_t block_bytes = 4096;
-// Fraction of the total that is precise enough: parts of an output need not be equal to the byte.
-constexpr std::uint64_t enough_precision = 1024;
+constexpr std::uint64_t line_bytes = 4096;  // read at first, for a line
 
 // Returns the byte that ends lines.
 std::byte end_of_line(const RecordFormat& format) {
@@ -22,7 +21,7 @@ std::byte end_of_line(const RecordFormat& format) {
 
 // Returns the first line with a sort position that begins in [at, to); nothing if there is none.
 // Sets `at` to its start, or to the end of the search.
-std::vector<std::byte> ordered_line(const Run& run, const RecordFormat& format, std::uint64_t& at,
+std::vector<std::byte> ordered_line(BlockReader& run, const RecordFormat& format, std::uint64_t& at,
                                     std::uint64_t to) {
   while (at < to) {
     std::vector<std::byte> line = line_at(run, format, at);
@@ -34,7 +33,7 @@ std::vector<std::byte> ordered_line(const Run& run, const RecordFormat& format, 
 
 // Returns a line with a sort position near `middle`, between the lines at `low` and `high`; nothing
 // if there is none.
-std::vector<std::byte> line_between(const Run& run, const RecordFormat& format, std::uint64_t low,
+std::vector<std::byte> line_between(BlockReader& run, const RecordFormat& format, std::uint64_t low,
                                     std::uint64_t middle, std::uint64_t high) {
   assert(low <= middle && middle < high);
   std::uint64_t at = next_line(run, format, middle);
@@ -49,46 +48,46 @@ std::vector<std::byte> line_between(const Run& run, const RecordFormat& format, 
 
 }  // namespace
 
-std::uint64_t next_line(const Run& run, const RecordFormat& format, std::uint64_t at) {
-  assert(run.record_bytes() == 1 && !run.is_stream());
-  std::vector<std::byte> block;
-  for (std::uint64_t size = block_bytes; at < run.records(); at += block.size(), size *= 2) {
-    block.resize(std::min(size, run.records() - at));
-    run.read(at, block.size(), block);
+std::uint64_t next_line(BlockReader& run, const RecordFormat& format, std::uint64_t at) {
+  assert(run.record_bytes() == 1);
+  std::span<const std::byte> block;
+  for (std::uint64_t size = line_bytes; at < run.records(); at += block.size(), size *= 2) {
+    block = run.from(at, size);
     const auto found = std::ranges::find(block, end_of_line(format));
     if (found != block.end()) return at + static_cast<std::uint64_t>(found - block.begin()) + 1;
   }
   return run.records();
 }
 
-std::vector<std::byte> line_at(const Run& run, const RecordFormat& format, std::uint64_t at) {
+std::vector<std::byte> line_at(BlockReader& run, const RecordFormat& format, std::uint64_t at) {
   assert(at < run.records());
-  std::vector<std::byte> line(next_line(run, format, at) - at);
-  run.read(at, line.size(), line);
+  const auto found = run.read(at, next_line(run, format, at) - at);
+  std::vector<std::byte> line(found.begin(), found.end());
   const auto terminator = end_of_line(format);
   if (line.back() != terminator) line.push_back(terminator);
   return line;
 }
 
-std::uint64_t line_before(const Run& run, const RecordFormat& format, std::uint64_t at) {
+std::uint64_t line_before(BlockReader& run, const RecordFormat& format, std::uint64_t at) {
   assert(at != 0 && at <= run.records() + 1);
-  std::vector<std::byte> block;
+  std::span<const std::byte> block;
   std::uint64_t end = at - 1;  // excludes the terminator of the line before
-  for (std::uint64_t size = block_bytes; end != 0; end -= block.size(), size *= 2) {
-    block.resize(std::min(size, end));
-    run.read(end - block.size(), block.size(), block);
+  for (std::uint64_t size = line_bytes; end != 0; end -= block.size(), size *= 2) {
+    const std::uint64_t bytes = std::min(size, end);
+    block = run.read(end - bytes, bytes);
     const auto found = std::find(block.rbegin(), block.rend(), end_of_line(format));
     if (found != block.rend()) return end - static_cast<std::uint64_t>(found - block.rbegin());
   }
   return 0;
 }
 
-std::uint64_t find_line(const Run& run, const RecordFormat& format, const RowBound& key,
+std::uint64_t find_line(BlockReader& run, const RecordFormat& format, const RowBound& key,
                         Bound bound, std::uint64_t from, std::uint64_t to) {
   assert(from <= to && to <= run.records());
   // Invariant: all lines before `from` are before the bound; none that begins at or after `to` is.
   while (from < to) {
     const std::uint64_t middle = from + (to - from) / 2;
+    run.expect(from, to);
     std::uint64_t begin = middle == from ? from : next_line(run, format, middle - 1);
     const std::vector<std::byte> line = ordered_line(run, format, begin, to);
     if (line.empty())
@@ -101,51 +100,142 @@ std::uint64_t find_line(const Run& run, const RecordFormat& format, const RowBou
   return from;
 }
 
-std::vector<std::uint64_t> cut_lines(std::uint64_t bytes, std::span<const Run> runs,
-                                     const RecordFormat& format) {
-  std::vector<std::uint64_t> low(runs.size()), high;
-  for (const Run& run : runs) high.push_back(run.records());
-  const auto sum = [](const std::vector<std::uint64_t>& positions) {
-    return std::accumulate(positions.begin(), positions.end(), std::uint64_t{0});
-  };
-  std::uint64_t low_sum = 0, high_sum = sum(high);
-  const std::uint64_t enough = high_sum / enough_precision;
-  assert(bytes <= high_sum);
-  while (bytes - low_sum > enough && high_sum - bytes > enough) {
-    // The middle line of the run with the widest undecided range narrows all runs.
-    std::size_t widest = 0;
-    for (std::size_t run = 1; run < runs.size(); ++run)
-      if (high[run] - low[run] > high[widest] - low[widest]) widest = run;
-    const std::uint64_t width = high[widest] - low[widest];
-    const std::vector<std::byte> key =
-        line_between(runs[widest], format, low[widest], low[widest] + width / 2, high[widest]);
-    if (key.empty()) {
-      low[widest] = high[widest];
-      low_sum += width;
-      if (low_sum >= bytes) return low;
-      continue;
-    }
-    const RowBound by = format.key_of(key);
-    const auto find = [&](Bound bound) {
-      std::vector<std::uint64_t> positions;
-      for (std::size_t run = 0; run < runs.size(); ++run)
-        positions.push_back(find_line(runs[run], format, by, bound, low[run], high[run]));
-      return positions;
-    };
-    std::vector<std::uint64_t> positions = find(Bound::lower);
-    if (sum(positions) == low_sum) positions = find(Bound::upper);
-    const std::uint64_t position_sum = sum(positions);
-    if (position_sum == high_sum) break;  // all lines in between are equal
-    if (position_sum <= bytes) {
-      low = std::move(positions);
-      low_sum = position_sum;
-    } else {
-      high = std::move(positions);
-      high_sum = position_sum;
-    }
+namespace {
+
+// A position in each run.
+struct Edge {
+  Edge() = default;
+  explicit Edge(std::vector<std::uint64_t> positions)
+      : position(std::move(positions)), rank(std::reduce(position.begin(), position.end())) {}
+
+  std::vector<std::uint64_t> position;
+  std::uint64_t rank = 0;  // sum of the positions
+};
+
+// Narrows all runs to the cut, by the bounds of one line in all of them after another.
+class LineCutter {
+ public:
+  LineCutter(std::span<const Run> runs, const RecordFormat& format, std::uint64_t precision,
+             ProbeThreads& threads)
+      : runs_(runs), format_(format), precision_(precision), threads_(threads) {
+    const std::uint64_t block_bytes = std::min(
+        BlockReader::default_block_bytes, max_blocks_bytes / std::max<std::size_t>(runs.size(), 1));
+    for (const Run& run : runs) readers_.emplace_back(run, block_bytes);
   }
-  assert(low_sum <= bytes && bytes <= high_sum);
-  return bytes - low_sum < high_sum - bytes ? low : high;
+
+  std::vector<std::uint64_t> find_cut(std::uint64_t rank) {
+    std::vector<std::uint64_t> ends;
+    for (const Run& run : runs_) ends.push_back(run.records());
+    Edge low(std::vector<std::uint64_t>(runs_.size())), high(std::move(ends));
+    assert(rank <= high.rank);
+    while (rank - low.rank > precision_ && high.rank - rank > precision_) {
+      std::size_t widest = 0;
+      for (std::size_t run = 1; run < runs_.size(); ++run)
+        if (high.position[run] - low.position[run] > high.position[widest] - low.position[widest])
+          widest = run;
+      std::vector<std::byte> line;
+      if (high.rank - low.rank > max_blocks_bytes) line = sampled_line(rank, low, high);
+      if (line.empty()) line = middle_line(widest, low, high);
+      if (line.empty()) {  // no line of this run has an order
+        low.position[widest] = high.position[widest];
+        low = Edge(std::move(low.position));
+        if (low.rank >= rank) return low.position;
+        continue;
+      }
+      const RowBound key = format_.key_of(line);
+      Edge middle = find(key, Bound::lower, low, high);
+      if (middle.rank == low.rank) middle = find(key, Bound::upper, low, high);
+      if (middle.rank == high.rank) break;  // all lines in between are equal
+      (middle.rank <= rank ? low : high) = std::move(middle);
+    }
+    assert(low.rank <= rank && rank <= high.rank);
+    return rank - low.rank < high.rank - rank ? low.position : high.position;
+  }
+
+ private:
+  // A line, and the bytes that it stands for.
+  struct Sample {
+    std::vector<std::byte> line;
+    std::uint64_t bytes;
+  };
+
+  // Returns the middle line of a run with a sort position; nothing if it has none.
+  std::vector<std::byte> middle_line(std::size_t run, const Edge& low, const Edge& high) {
+    const std::uint64_t begin = low.position[run], end = high.position[run];
+    std::vector<std::byte> line;
+    threads_.for_each(1, [&](std::size_t) {
+      return readers_[run].reads_of([&](BlockReader& reader) {
+        reader.expect(begin, end);
+        line = line_between(reader, format_, begin, begin + (end - begin) / 2, end);
+      });
+    });
+    return line;
+  }
+
+  // Returns lines at equal distances in each run, at other places in each, that have a sort
+  // position.
+  std::vector<Sample> samples(std::size_t per_run, const Edge& low, const Edge& high) {
+    std::vector<Sample> samples(per_run * runs_.size());
+    threads_.for_each(samples.size(), [&](std::size_t i) {
+      const std::size_t run = i % runs_.size();
+      const std::uint64_t begin = low.position[run], end = high.position[run];
+      BlockReader reader(runs_[run]);
+      return reader.reads_of([&](BlockReader&) {
+        if (begin == end) return;
+        const std::uint64_t at =
+            next_line(reader, format_, begin + part_of(end - begin, i, samples.size()));
+        if (at < end) samples[i] = {line_at(reader, format_, at), (end - begin) / per_run};
+      });
+    });
+    std::erase_if(samples, [&](const Sample& sample) {
+      return sample.line.empty() || !format_.has_order(sample.line);
+    });
+    return samples;
+  }
+
+  // Returns the sample whose rank is likely to be the nearest; nothing if there are no samples.
+  std::vector<std::byte> sampled_line(std::uint64_t rank, const Edge& low, const Edge& high) {
+    constexpr std::uint64_t per_precision = 4, max_per_run = 16;
+    const std::uint64_t wanted = per_precision * (high.rank - low.rank) / (precision_ + 1);
+    std::vector<Sample> lines =
+        samples(std::clamp<std::uint64_t>(wanted / runs_.size(), 1, max_per_run), low, high);
+    std::vector<std::pair<RowBound, const Sample*>> sorted;
+    for (const Sample& sample : lines) sorted.emplace_back(format_.key_of(sample.line), &sample);
+    std::ranges::sort(sorted, [](const auto& x, const auto& y) {
+      return x.first.compare_record(y.second->line) > 0;
+    });
+    std::uint64_t before = low.rank;
+    for (const auto& [key, sample] : sorted) {
+      before += sample->bytes;
+      if (before >= rank) return sample->line;
+    }
+    return sorted.empty() ? std::vector<std::byte>() : sorted.back().second->line;
+  }
+
+  Edge find(const RowBound& key, Bound bound, const Edge& low, const Edge& high) {
+    std::vector<std::uint64_t> positions(runs_.size());
+    threads_.for_each(runs_.size(), [&](std::size_t run) {
+      return readers_[run].reads_of([&](BlockReader& reader) {
+        positions[run] =
+            find_line(reader, format_, key, bound, low.position[run], high.position[run]);
+      });
+    });
+    return Edge(std::move(positions));
+  }
+
+  const std::span<const Run> runs_;
+  const RecordFormat& format_;
+  const std::uint64_t precision_;
+  ProbeThreads& threads_;
+  std::vector<BlockReader> readers_;
+};
+
+}  // namespace
+
+std::vector<std::uint64_t> cut_lines(std::uint64_t rank, std::span<const Run> runs,
+                                     const RecordFormat& format, std::uint64_t precision,
+                                     ProbeThreads& threads) {
+  return LineCutter(runs, format, precision, threads).find_cut(rank);
 }
 
 }  // namespace corank

@@ -12,6 +12,7 @@
 #include "corank/query.hpp"
 #include "format/record_format.hpp"
 #include "run/run.hpp"
+#include "util/probe_threads.hpp"
 
 namespace corank {
 
@@ -20,14 +21,16 @@ namespace corank {
 std::uint64_t find(const Run& run, const RecordFormat& format, const RowBound& bound,
                    std::uint64_t end);
 
-// Narrows the runs to the keys in [Query::from, Query::to).
+// Narrows the runs to the keys in [Query::from, Query::to). Searches all at the same time.
 void keep_range(std::span<Run> runs, const RecordFormat& format, const Query& query);
 
-// Returns the cut of the runs at `rank`, less than their total: a position in each, such that the
-// records before are the first of the merge. If records vary in length, the cut is near `rank`
-// bytes, and equal keys are on one side.
-std::vector<std::uint64_t> cut_at(std::uint64_t rank, std::span<const Run> runs,
-                                  const RecordFormat& format);
+// Returns the cuts of the runs at ascending ranks, none more than their total: a position in each
+// run, such that the records before are the first of the merge. If records vary in length, a cut is
+// near `rank` bytes, and equal keys are on one side. Throws RunOutOfOrder if records that it reads
+// are out of order.
+std::vector<std::vector<std::uint64_t>> cuts_at(std::span<const std::uint64_t> ranks,
+                                                std::span<const Run> runs,
+                                                const RecordFormat& format, ProbeThreads& threads);
 
 // Return where the last record begins that begins at or before `position`, and where the first one
 // ends that ends at or after it.

@@ -8,7 +8,7 @@
 #include "backend/cpu_backend.hpp"
 #include "fuzz/target.hpp"
 #include "kernels/backend/cuda_backend.hpp"
-#include "run/slice.hpp"
+#include "run/rank_search.hpp"
 #include "support/support.hpp"
 
 using namespace corank;
@@ -181,7 +181,9 @@ void corank::fuzz(std::span<const std::uint8_t> bytes) {
       }
       continue;
     }
-    const std::vector<std::uint64_t> cut = cut_runs(rank, in_memory, made.encoding).position;
+    ProbeThreads threads(1);
+    const std::vector<std::uint64_t> cut =
+        cut_runs(rank, in_memory, made.encoding, threads).position;
     merge(0, unit_of(spans, record_bytes, start, cut, chunk));
     merge(rank, unit_of(spans, record_bytes, cut, ends, chunk));
     require(std::ranges::equal(output, expected));

@@ -19,7 +19,7 @@
 
 #include "corank/algorithm/co_rank.hpp"
 #include "io/file.hpp"
-#include "run/slice.hpp"
+#include "run/rank_search.hpp"
 #include "tools/corank/work_folder.hpp"
 
 using namespace corank;
@@ -126,16 +126,18 @@ int main(int argc, char** argv) {
   }
   times.clear();
   std::uint64_t read = 0;
+  ProbeThreads threads;
   for (int i = 0; i < 5; ++i) {
     Cut cut;
     const std::uint64_t rank = random_rank();
     const std::uint64_t before = bytes_read();
-    times.push_back(seconds_of([&] { cut = cut_runs(rank, files, encoding); }));
+    times.push_back(seconds_of([&] { cut = cut_runs(rank, files, encoding, threads); }));
     read = std::max(read, bytes_read() - before);
     verify(cut, runs);
   }
   fmt::print(
-      "in files:  {} runs of {} keys: {:.0f} ms a cut (median of {}), {:.1f} KiB read a run\n", k,
-      count, 1e3 * median(times), times.size(),
-      static_cast<double>(read) / static_cast<double>(k) / 1024);
+      "in files:  {} runs of {} keys: {:.0f} ms a cut (median of {}), {:.1f} KiB read a run, {} "
+      "rounds\n",
+      k, count, 1e3 * median(times), times.size(),
+      static_cast<double>(read) / static_cast<double>(k) / 1024, threads.rounds() / times.size());
 }

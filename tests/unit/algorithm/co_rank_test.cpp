@@ -6,7 +6,7 @@
 #include <random>
 #include <vector>
 
-#include "run/slice.hpp"
+#include "run/rank_search.hpp"
 #include "support/catch.hpp"
 #include "support/support.hpp"
 
@@ -199,7 +199,8 @@ TEST_CASE("a cut of files is the cut of their records") {
           [&](const std::byte* a, const std::byte* b) {
             return reference_less(schema, keys, a, b);
           });
-      CHECK(cut_runs(rank, runs, encoding).position == in_memory.position);
+      ProbeThreads threads;
+      CHECK(cut_runs(rank, runs, encoding, threads).position == in_memory.position);
     }
   }
 }

@@ -394,6 +394,7 @@ TEST_CASE("bounds of lines are found by their place in the file", "[text]") {
   std::ranges::sort(keys);
   const auto format = make_format(runs.options());
   const Run run(runs.paths().front(), 1, true);
+  BlockReader reader(run, 20'000);
   std::vector<std::uint64_t> begins{0};
   for (const std::string& key : keys) begins.push_back(begins.back() + key.size() + 1);
   begins.back() = run.records();
@@ -402,15 +403,15 @@ TEST_CASE("bounds of lines are found by their place in the file", "[text]") {
                                        : random_string(random, below(random, 20), "abc");
     const RowBound bound = format->key_of(bytes_of_text(key + "\n"));
     const auto index_of = [&](auto at) { return static_cast<std::size_t>(at - keys.begin()); };
-    CHECK(find_line(run, *format, bound, Bound::lower, 0, run.records()) ==
+    CHECK(find_line(reader, *format, bound, Bound::lower, 0, run.records()) ==
           begins[index_of(std::ranges::lower_bound(keys, key))]);
-    CHECK(find_line(run, *format, bound, Bound::upper, 0, run.records()) ==
+    CHECK(find_line(reader, *format, bound, Bound::upper, 0, run.records()) ==
           begins[index_of(std::ranges::upper_bound(keys, key))]);
   }
   for (std::size_t i = 0; i < keys.size(); ++i) {
-    CHECK((line_at(run, *format, begins[i]) == bytes_of_text(keys[i] + "\n")));
-    CHECK(next_line(run, *format, begins[i]) == begins[i + 1]);
-    if (i > 0) CHECK(line_before(run, *format, begins[i]) == begins[i - 1]);
+    CHECK((line_at(reader, *format, begins[i]) == bytes_of_text(keys[i] + "\n")));
+    CHECK(next_line(reader, *format, begins[i]) == begins[i + 1]);
+    if (i > 0) CHECK(line_before(reader, *format, begins[i]) == begins[i - 1]);
   }
 }
 
