@@ -16,6 +16,7 @@
 
 #include "io/file.hpp"
 #include "support/program.hpp"
+#include "support/support.hpp"
 
 using namespace corank;
 using namespace corank::test;
@@ -126,6 +127,39 @@ TEST_CASE("partitions are the merge, one after another, and finish proves it") {
           output_of(test.finish({"--read-runs", "-f", "--concatenate", all}));
       CHECK(static_cast<std::size_t>(std::ranges::count(printed, '\n')) == partitions + 1);
       CHECK(text_of(all) == whole);
+    }
+  }
+}
+
+TEST_CASE("partitions of sorted files are the sort of all files") {
+  Random random(46);
+  Strings texts;
+  for (int file = 0; file < 3; ++file) {
+    std::string text;
+    for (int i = 0; i < 500; ++i)
+      text += fmt::format("{:03} {}{:03}\n", below(random, 300), file, i);
+    texts.push_back(text);
+  }
+  for (const Strings& format :
+       {Strings{"-r", "k:bytes3,v:bytes6"}, Strings{"--lines", "-t", " ", "-b", "1"}}) {
+    const RunFolder files(texts);
+    const auto with = [&](Strings words) {
+      words.insert(words.begin() + 1, format.begin(), format.end());
+      return words;
+    };
+    REQUIRE(files.run_with(with({"sort", "-q", "-o", files.folder / "whole"})).code == 0);
+    Planned test(with({"merge"}), {});
+    for (const std::string& file : files.runs) {
+      test.runs.push_back(file + ".sorted");
+      REQUIRE(run(with({"sort", "-q", "-o", test.runs.back(), file})).code == 0);
+    }
+    for (const std::size_t partitions : {2, 4, 8, 64}) {
+      INFO(fmt::format("{}: {}", fmt::join(format, " "), partitions));
+      REQUIRE(output_of(test.make_plan(partitions)).empty());
+      test.merge_parts(partitions, {"-f"});
+      const std::string all = test.folder / "all";
+      output_of(test.finish({"--read-runs", "-f", "--concatenate", all}));
+      CHECK(text_of(all) == text_of(files.folder / "whole"));
     }
   }
 }
