@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -44,10 +45,12 @@ struct PartitionPlan {
 PartitionPlan plan_partitions(std::span<const std::filesystem::path> runs, std::size_t count,
                               const Options& options);
 
-// Merges one partition into `output`, as merge() does. The first one has the header. Throws Error
+// Merges one partition into `output`, as merge() does. The first one has the header. Calls
+// `before_publish` before the output gets its name, with all statistics but its size. Throws Error
 // also if a run has changed since the plan.
 Stats merge_partition(const PartitionPlan& plan, std::size_t partition,
-                      const std::filesystem::path& output, const Options& options);
+                      const std::filesystem::path& output, const Options& options,
+                      const std::function<void(const Stats&)>& before_publish = {});
 
 struct PartContent {
   std::uint64_t records = 0;

@@ -28,7 +28,8 @@ MergeJob make_job(std::vector<Run> runs, const RecordFormat& format, const Optio
 
 template <class Input>
 Stats run_inputs(std::span<const Input> given, const Destination& output, const Options& options,
-                 Inputs inputs, const Narrow& narrow = {}) {
+                 Inputs inputs, const Narrow& narrow = {},
+                 const std::function<void(const Stats&)>& before_publish = {}) {
   const auto format = make_format(options);
   check_options(options, format->traits(), given.size());
   if (inputs == Inputs::sorted && options.temporary_compression)
@@ -36,7 +37,7 @@ Stats run_inputs(std::span<const Input> given, const Destination& output, const 
   for (;;) {
     const std::vector<Run> runs = open_runs(given, *format, options);
     try {
-      Stats stats = make_job(runs, *format, options, inputs, narrow).into(output);
+      Stats stats = make_job(runs, *format, options, inputs, narrow).into(output, before_publish);
       warn_of_cut_off_pipes(runs, options);
       return stats;
     } catch (const PartialOutputDiffers& left) {
@@ -59,8 +60,9 @@ Stats run_job(std::span<const NamedSource> sources, const Destination& output,
 }
 
 Stats run_job(std::span<const std::filesystem::path> files, const Destination& output,
-              const Options& options, const std::function<void(std::vector<Run>&)>& narrow) {
-  return run_inputs(files, output, options, Inputs::sorted, narrow);
+              const Options& options, const std::function<void(std::vector<Run>&)>& narrow,
+              const std::function<void(const Stats&)>& before_publish) {
+  return run_inputs(files, output, options, Inputs::sorted, narrow, before_publish);
 }
 
 std::vector<std::vector<Run>> cut_job(std::span<const std::filesystem::path> files,

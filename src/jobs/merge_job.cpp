@@ -122,11 +122,13 @@ MergeJob::MergeJob(std::vector<Run> runs, const Options& options, Inputs inputs,
     for (Run& input : inputs_) input = input.in_bytes();  // they cannot be searched
 }
 
-Stats MergeJob::into(const Destination& destination) {
+Stats MergeJob::into(const Destination& destination,
+                     const std::function<void(const Stats&)>& before_publish) {
   MergeOutput output(destination, options_, format_, budget_);
   try {
     write(output, destination);
     collect_stats("writing " + destination.path.string());
+    if (before_publish) before_publish(stats_);
     stats_.output_bytes = output.commit();
   } catch (const Interrupted&) {
     if (options_.resume || (!sorts_ && output.is_worth_resuming())) output.leave_for_resume();

@@ -47,7 +47,9 @@ class MergeJob {
   // are unsorted, sorted runs are formed of them first.
   MergeJob(std::vector<Run> runs, const Options& options, Inputs inputs, FileStart start = {});
 
-  Stats into(const Destination& output);
+  // Calls `before_publish` before the output gets its name, with all statistics but its size.
+  Stats into(const Destination& output,
+             const std::function<void(const Stats&)>& before_publish = {});
   Stats into_memory(std::span<std::byte> output);
   // Returns what into() would do.
   Plan plan(const std::filesystem::path& output);
@@ -130,7 +132,8 @@ Stats run_job(std::span<const NamedSource> sources, const Destination& output,
               const Options& options, Inputs inputs);
 // Merges parts of the files: `narrow` cuts the runs, which lack their headers, to these.
 Stats run_job(std::span<const std::filesystem::path> files, const Destination& output,
-              const Options& options, const std::function<void(std::vector<Run>&)>& narrow);
+              const Options& options, const std::function<void(std::vector<Run>&)>& narrow,
+              const std::function<void(const Stats&)>& before_publish);
 // Cuts the merge of files into `count` partitions, and returns the part of each run, in the order
 // of the files. Throws Error if a run is a pipe or compressed, or if a limit is an operator.
 std::vector<std::vector<Run>> cut_job(std::span<const std::filesystem::path> files,

@@ -187,15 +187,17 @@ PartitionPlan plan_partitions(std::span<const std::filesystem::path> paths, std:
 }
 
 Stats merge_partition(const PartitionPlan& plan, std::size_t partition,
-                      const std::filesystem::path& output, const Options& options) {
+                      const std::filesystem::path& output, const Options& options,
+                      const std::function<void(const Stats&)>& before_publish) {
   assert(partition < plan.size());
   Options slice_options = options;
   slice_options.query.from.clear();  // the cuts are within the range and the limit
   slice_options.query.to.clear();
   slice_options.query.limit.reset();
   if (partition != 0 && make_format(options)->traits().has_header) slice_options.drop_header = true;
-  return run_job(paths_of(plan), output, slice_options,
-                 [&](std::vector<Run>& runs) { slice(runs, plan, partition, partition + 1); });
+  return run_job(
+      paths_of(plan), output, slice_options,
+      [&](std::vector<Run>& runs) { slice(runs, plan, partition, partition + 1); }, before_publish);
 }
 
 PartContent read_part_keys(const PartitionPlan& plan, std::size_t partition,

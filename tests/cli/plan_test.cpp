@@ -361,6 +361,35 @@ TEST_CASE("a partition that was resumed counts all its records") {
   }
 }
 
+TEST_CASE("a part that was whole when its task was killed is not written again") {
+  const Planned test({"merge", "--lines", "-t", " ", "-b", "1", "--on-equal", "last"},
+                     sorted_texts("", " ", "\n"));
+  REQUIRE(test.make_plan(1).code == 0);
+  REQUIRE(test.merge_part("0", {"--resume"}).code == 0);
+  const std::string record = test.part(0) + ".json", folder = test.parts + "/.part-00000.resume";
+  const std::string written = text_of(record);
+  // Returns whether the part is written again after a kill before it had its name.
+  const auto is_written_again = [&](const std::string& plan) {
+    nlohmann::json own = nlohmann::json::parse(text_of(record));
+    own["plan"] = plan;
+    own["bytes"] = 0;
+    own["first_key"] = own["last_key"] = "";
+    std::filesystem::create_directory(folder);
+    std::filesystem::rename(test.part(0), folder + "/part-00000");
+    std::filesystem::remove(record);
+    write_file(folder + "/part-00000.json", bytes_of_text(own.dump()));
+    const Result result = test.merge_part("0", {"--resume", "--stats", "-"});
+    INFO(result.err);
+    CHECK(result.code == 0);
+    CHECK(text_of(record) == written);
+    CHECK(text_of(test.part(0)) == test.whole());
+    CHECK(!std::filesystem::exists(folder));
+    return !result.out.empty();
+  };
+  CHECK(!is_written_again(nlohmann::json::parse(written)["plan"]));
+  CHECK(is_written_again("of another merge"));
+}
+
 TEST_CASE("attempts at one partition at once share no file") {
   const TemporaryFolder runs;
   REQUIRE(run({"gen", "-r", "key:u64", "--records", "16000000", "--runs", "2", "-o", runs / "runs"})

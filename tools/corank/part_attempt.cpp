@@ -11,13 +11,18 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Returns whether the part of the record is there, from this plan.
-bool is_written(const PartNames& names, const PlanFile& plan, std::size_t partition) {
-  if (!fs::exists(names.record)) return false;
+// Returns whether there is a part, and a record of it from this plan.
+bool has_record(const PartNames& names, const PlanFile& plan, std::size_t partition) {
+  if (!fs::exists(names.part) || !fs::exists(names.record)) return false;
   const PartRecord record = read_record(names.record);
+  return record.plan == plan.digest && record.partition == partition;
+}
+
+// Returns also whether the part has the size that the record says.
+bool is_written(const PartNames& names, const PlanFile& plan, std::size_t partition) {
   std::error_code error;
-  return record.plan == plan.digest && record.partition == partition &&
-         fs::file_size(names.part, error) == record.bytes && !error;
+  return has_record(names, plan, partition) &&
+         fs::file_size(names.part, error) == read_record(names.record).bytes && !error;
 }
 
 }  // namespace
@@ -40,6 +45,14 @@ PartAttempt::PartAttempt(const PlanFile& plan, std::size_t partition, const fs::
   own_folder_ = folder / fmt::format(".{}.{}", names_.record.stem().string(),
                                      options.resume ? "resume" : attempt_name());
   fs::create_directories(own_folder_);
+  own_names_ =
+      part_names(own_folder_, partition, options.compression.value_or(Compression{}).codec);
+  // An attempt may have been killed after the part was whole.
+  is_done_ = has_record(own_names_, plan, partition);
+  if (is_done_)
+    publish();
+  else
+    fs::remove(own_names_.part);
 }
 
 PartAttempt::~PartAttempt() {
@@ -52,20 +65,33 @@ PartAttempt::~PartAttempt() {
 }
 
 Stats PartAttempt::write() {
-  const fs::path written = own_folder_ / names_.part.filename();
-  Stats stats = merge_partition(plan_.partitions, partition_, written, options_);
-  PartRecord record{.plan = plan_.digest,
-                    .partition = partition_,
-                    .records_read = stats.records,
-                    .records_skipped = stats.records_skipped,
-                    .bytes = stats.output_bytes,
-                    .content = read_part_keys(plan_.partitions, partition_, written, options_)};
-  record.content.records = stats.records_written;
-  record.content.checksum = stats.checksum;
+  Stats stats = merge_partition(plan_.partitions, partition_, own_names_.part, options_,
+                                [&](const Stats& merged) {
+                                  PartRecord record{.plan = plan_.digest,
+                                                    .partition = partition_,
+                                                    .records_read = merged.records,
+                                                    .records_skipped = merged.records_skipped};
+                                  record.content.records = merged.records_written;
+                                  record.content.checksum = merged.checksum;
+                                  write_record(record, own_names_.record);
+                                });
+  publish();
+  return stats;
+}
+
+void PartAttempt::publish() try {
+  PartRecord record = read_record(own_names_.record);
+  const PartContent keys = read_part_keys(plan_.partitions, partition_, own_names_.part, options_);
+  record.bytes = fs::file_size(own_names_.part);
+  record.content.first_key = keys.first_key;
+  record.content.last_key = keys.last_key;
   // The record precedes the part, so that a part without a record is never this program's.
   write_record(record, names_.record);
-  fs::rename(written, names_.part);
-  return stats;
+  fs::rename(own_names_.part, names_.part);
+  fs::remove(own_names_.record);
+} catch (const std::exception&) {
+  // Another attempt that resumes may have published the part meanwhile.
+  if (!is_written(names_, plan_, partition_)) throw;
 }
 
 }  // namespace corank

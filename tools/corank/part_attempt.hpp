@@ -15,7 +15,8 @@ namespace corank {
 
 class PartAttempt {
  public:
-  // Makes the folders. Throws Error if there is a part or record of another plan, unless
+  // Makes the folders, and publishes the part of an attempt that was killed when it was whole, with
+  // Options::resume. Throws Error if there is a part or record of another plan, unless
   // Options::overwrite. Borrows its arguments.
   PartAttempt(const PlanFile& plan, std::size_t partition, const std::filesystem::path& folder,
               const Options& options);
@@ -32,10 +33,14 @@ class PartAttempt {
   Stats write();
 
  private:
+  // Gives the attempt's part and its record their names.
+  void publish();
+
   const PlanFile& plan_;
   std::size_t partition_;
   const Options& options_;
   PartNames names_;
+  PartNames own_names_ = {};  // in the attempt's folder
   bool is_done_ = false;
   std::filesystem::path own_folder_;
 };
