@@ -36,6 +36,9 @@ struct Outcome {
   std::vector<std::string> wrong;
 };
 
+// Ten times the compute capability of the device: the newest that kernels are compiled for.
+extern const int architecture;
+
 // Start and end the observation of one merge.
 void begin(const Setup& setup);
 Outcome end();

@@ -435,4 +435,6 @@ Work emulation(Kernels how, const std::string& kernel, void** arguments, cudaStr
   return nullptr;
 }
 
+const int architecture = std::max({__CUDA_ARCH_LIST__}) / 10;
+
 }  // namespace corank::test::cuda_stub
