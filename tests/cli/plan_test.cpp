@@ -96,11 +96,6 @@ std::vector<std::size_t> many_partitions() {
   return exhaustive_step > 1 ? std::vector<std::size_t>{8} : std::vector<std::size_t>{2, 4, 8, 64};
 }
 
-// Records of two runs that take long enough to be merged for a task to be stopped meanwhile.
-std::string long_merge_records() {
-  return std::to_string(16'000'000 / exhaustive_step);
-}
-
 }  // namespace
 
 TEST_CASE("partitions are the merge, one after another, and finish proves it") {
@@ -177,9 +172,8 @@ TEST_CASE("partitions of sorted files are the sort of all files") {
 TEST_CASE("a partition that the scheduler stops goes on where it was") {
   const TemporaryFolder folder;
   const std::string runs = folder / "runs", plan = folder / "plan.json", whole = folder / "whole";
-  REQUIRE(
-      run({"gen", "-r", "key:u64", "--records", long_merge_records(), "--runs", "2", "-o", runs})
-          .code == 0);
+  REQUIRE(run({"gen", "-r", "key:u64", "--records", "16000000", "--runs", "2", "-o", runs}).code ==
+          0);
   const std::string first = runs + "/run-00000.bin", second = runs + "/run-00001.bin";
   REQUIRE(run({"plan", "merge", "-r", "key:u64", "--partitions", "2", "-o", plan, first, second})
               .code == 0);
@@ -403,8 +397,9 @@ TEST_CASE("a part that was whole when its task was killed is not written again")
 
 TEST_CASE("attempts at one partition at once share no file") {
   const TemporaryFolder runs;
-  REQUIRE(run({"gen", "-r", "key:u64", "--records", long_merge_records(), "--runs", "2", "-o",
-               runs / "runs"})
+  // The merge takes long enough for the task to be stopped meanwhile.
+  const std::string records = std::to_string(16'000'000 / exhaustive_step);
+  REQUIRE(run({"gen", "-r", "key:u64", "--records", records, "--runs", "2", "-o", runs / "runs"})
               .code == 0);
   Planned test({"merge", "-r", "key:u64"}, {});
   test.runs = {runs / "runs/run-00000.bin", runs / "runs/run-00001.bin"};
