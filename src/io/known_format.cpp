@@ -43,9 +43,10 @@ bool begins_orc_stream(std::string_view head) {
   const std::string_view rest = head.substr(3);
   if (rest.starts_with("\x08\x03\x10\0"sv)) return true;
   if (rest.size() < 4) return false;
-  const bool is_index = rest[0] == '\n' && rest[2] == '\x12';
-  const bool is_chunk = (rest[0] > '\1' || rest[1] != 0 || rest[2] != 0 || rest[0] < 0) &&
-                        rest[2] >= 0 && rest[2] <= '\x08' && rest[3] != 0;
+  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(rest[i]); };
+  const unsigned chunk_header = byte(0) | byte(1) << 8 | byte(2) << 16;
+  const bool is_index = byte(0) == '\n' && byte(2) == 0x12;
+  const bool is_chunk = chunk_header > 1 && byte(2) <= 8 && byte(3) != 0;
   return is_index || is_chunk;
 }
 

@@ -131,7 +131,7 @@ class HeaderTaker {
   }
 
   // Returns a warning if the line of names may be a record; an empty string if nothing suggests it.
-  // Where several files begin with it, it is not compared with records.
+  // The line is compared with a record only if one file has it: records hardly begin several files.
   std::string doubt() const {
     if (!kept_ || kept_->names.empty()) return {};
     const std::string doubt = header_.doubt_names(
