@@ -1,5 +1,7 @@
 // Partitions of a merge, which processes on any machines write on their own: cut the runs once,
-// merge each partition anywhere and in any order, and prove that the parts are the whole.
+// merge each partition anywhere and in any order, and prove that the parts are the whole. Files
+// that are not sorted are cut, too, and each partition of them is sorted into a run of such a
+// merge.
 //
 // The plan is plain data. All functions block and may run concurrently; the options must be those
 // that the runs were cut with, except for the resources. The runs must be plain files of a format
@@ -33,6 +35,7 @@ struct PartitionPlan {
   std::vector<Cut> cuts;       // where each partition begins, and where the last one ends
   bool counts_bytes = false;   // positions are in bytes
   bool keeps_records = false;  // every record of the partitions is emitted as it is
+  bool sorts = false;          // the runs are not sorted, and each partition is sorted on its own
 
   std::size_t size() const { return cuts.size() - 1; }  // number of partitions
   // Returns the length of a partition's input, in records or bytes.
@@ -45,10 +48,17 @@ struct PartitionPlan {
 PartitionPlan plan_partitions(std::span<const std::filesystem::path> runs, std::size_t count,
                               const Options& options);
 
-// Merges one partition into `output`, as merge() does. The first one has the header. Calls
-// `before_publish` before the output gets its name, with all statistics but its size. Throws Error
-// also if a run has changed since the plan.
-Stats merge_partition(const PartitionPlan& plan, std::size_t partition,
+// Cuts the concatenation of `files` into `count` partitions of nearly equal length, each to be
+// sorted. Stably merged in their order, these are the sort of the files. Options::query is
+// checked, and is for that merge. Throws Error also if some file is a pipe or compressed, or if the
+// format cannot be searched.
+PartitionPlan plan_sort(std::span<const std::filesystem::path> files, std::size_t count,
+                        const Options& options);
+
+// Merges or sorts one partition into `output`, as merge() and sort() do. The first one of a merge
+// has the header, and each one of a sort. Calls `before_publish` before the output gets its name,
+// with all statistics but its size. Throws Error also if a run has changed since the plan.
+Stats write_partition(const PartitionPlan& plan, std::size_t partition,
                       const std::filesystem::path& output, const Options& options,
                       const std::function<void(const Stats&)>& before_publish = {});
 
@@ -64,7 +74,7 @@ PartContent read_part_keys(const PartitionPlan& plan, std::size_t partition,
                            const std::filesystem::path& part, const Options& options);
 
 // Reads all parts, several at a time, and returns their contents. Throws OutOfOrder if a part is
-// not sorted, and Error if a part begins before the end of the one before it.
+// not sorted, and Error if a part of a merge begins before the end of the one before it.
 std::vector<PartContent> check_parts(const PartitionPlan& plan,
                                      std::span<const std::filesystem::path> parts,
                                      const Options& options);

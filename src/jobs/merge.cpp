@@ -17,6 +17,15 @@ namespace {
 
 using Narrow = std::function<void(std::vector<Run>&)>;
 
+void check_job_options(const Options& options, const FormatTraits& traits, std::size_t files,
+                       Inputs inputs) {
+  check_options(options, traits, files);
+  if (inputs == Inputs::unsorted)
+    check_sort_options(options);
+  else if (options.temporary_compression)
+    throw_error(ErrorCode::options, "{} is for sorts; drop it", Setting::temporary_compression);
+}
+
 // Makes the job of `runs`, which begin with their headers. `narrow`, if set, cuts those without.
 MergeJob make_job(std::vector<Run> runs, const RecordFormat& format, const Options& options,
                   Inputs inputs, const Narrow& narrow = {}) {
@@ -31,9 +40,7 @@ Stats run_inputs(std::span<const Input> given, const Destination& output, const 
                  Inputs inputs, const Narrow& narrow = {},
                  const std::function<void(const Stats&)>& before_publish = {}) {
   const auto format = make_format(options);
-  check_options(options, format->traits(), given.size());
-  if (inputs == Inputs::sorted && options.temporary_compression)
-    throw_error(ErrorCode::options, "{} is for sorts; drop it", Setting::temporary_compression);
+  check_job_options(options, format->traits(), given.size(), inputs);
   for (;;) {
     const std::vector<Run> runs = open_runs(given, *format, options);
     try {
@@ -60,13 +67,13 @@ Stats run_job(std::span<const NamedSource> sources, const Destination& output,
 }
 
 Stats run_job(std::span<const std::filesystem::path> files, const Destination& output,
-              const Options& options, const std::function<void(std::vector<Run>&)>& narrow,
+              const Options& options, Inputs inputs, const Narrow& narrow,
               const std::function<void(const Stats&)>& before_publish) {
-  return run_inputs(files, output, options, Inputs::sorted, narrow, before_publish);
+  return run_inputs(files, output, options, inputs, narrow, before_publish);
 }
 
 std::vector<std::vector<Run>> cut_job(std::span<const std::filesystem::path> files,
-                                      std::size_t count, const Options& options) {
+                                      std::size_t count, const Options& options, Inputs inputs) {
   const auto format = make_format(options);
   std::vector<Run> runs = open_runs(files, *format, options);
   for (const Run& run : runs)
@@ -75,7 +82,7 @@ std::vector<std::vector<Run>> cut_job(std::span<const std::filesystem::path> fil
                   run.input().is_stream ? "a pipe" : "compressed",
                   run.input().is_stream ? "write it to a file" : "decompress it");
   std::vector<std::vector<Run>> partitions =
-      make_job(std::move(runs), *format, options, Inputs::sorted).partitions(count);
+      make_job(std::move(runs), *format, options, inputs).partitions(count);
   const OnEqual kind = options.query.on_equal;
   if (kind == OnEqual::intersect || kind == OnEqual::subtract)  // as ordered() rotated them
     for (std::vector<Run>& parts : partitions)
@@ -111,7 +118,7 @@ std::string explain_job(std::span<const std::filesystem::path> paths,
                         const std::filesystem::path& output, const Options& options,
                         Inputs inputs) {
   const auto format = make_format(options);
-  check_options(options, format->traits(), paths.size());
+  check_job_options(options, format->traits(), paths.size(), inputs);
   MergeJob job = make_job(open_runs(paths, *format, options), *format, options, inputs);
   return explain(inputs == Inputs::sorted ? job.plan(output) : job.plan_sort(output));
 }

@@ -130,14 +130,16 @@ Stats run_job(std::span<const std::filesystem::path> files, const Destination& o
               const Options& options, Inputs inputs);
 Stats run_job(std::span<const NamedSource> sources, const Destination& output,
               const Options& options, Inputs inputs);
-// Merges parts of the files: `narrow` cuts the runs, which lack their headers, to these.
+// Merges or sorts parts of the files: `narrow` cuts the runs, which lack their headers, to these.
 Stats run_job(std::span<const std::filesystem::path> files, const Destination& output,
-              const Options& options, const std::function<void(std::vector<Run>&)>& narrow,
+              const Options& options, Inputs inputs,
+              const std::function<void(std::vector<Run>&)>& narrow,
               const std::function<void(const Stats&)>& before_publish);
-// Cuts the merge of files into `count` partitions, and returns the part of each run, in the order
-// of the files. Throws Error if a run is a pipe or compressed, or if a limit is an operator.
+// Cuts the merge of files, or their concatenation with Options::copy_only, into `count` partitions,
+// and returns the part of each run, in the order of the files. Throws Error if a run is a pipe or
+// compressed, or if a limit is an operator.
 std::vector<std::vector<Run>> cut_job(std::span<const std::filesystem::path> files,
-                                      std::size_t count, const Options& options);
+                                      std::size_t count, const Options& options, Inputs inputs);
 // Returns what run_job() would do, as text for people.
 std::string explain_job(std::span<const std::filesystem::path> paths,
                         const std::filesystem::path& output, const Options& options, Inputs inputs);

@@ -58,9 +58,10 @@ class OpenPlan {
  public:
   OpenPlan(const PartitionPlan& plan, const Options& options)
       : options_(options),
+        sorts_(plan.sorts),
         plain_(make_format(options)),
         runs_(open_runs(paths_of(plan), *plain_, options)),
-        format_(options, read_start(runs_, *plain_, options), false),
+        format_(options, read_start(runs_, *plain_, options, !plan.sorts), false),
         compression_(options.compression.value_or(Compression{})) {
     slice(runs_, plan, 0, plan.size());
   }
@@ -73,7 +74,7 @@ class OpenPlan {
 
   // Opens a part, without its header. Throws Error if it lacks the header.
   Run open(const std::filesystem::path& part, std::size_t partition) const {
-    const std::string header = partition == 0 ? format_.output_header() : std::string();
+    const std::string header = partition == 0 || sorts_ ? format_.output_header() : std::string();
     Run run(part, format_.output().counted_bytes(),
             {.decompress = compression_.codec != Codec::none, .header_bytes = header.size()});
     run.stop_on(options_.stop);
@@ -88,6 +89,7 @@ class OpenPlan {
 
  private:
   const Options& options_;
+  const bool sorts_;
   std::unique_ptr<const RecordFormat> plain_;
   std::vector<Run> runs_;
   MergeFormat format_;
@@ -149,15 +151,9 @@ void append(const FileDescriptor& output, const std::filesystem::path& part,
   }
 }
 
-}  // namespace
-
-std::uint64_t PartitionPlan::length(std::size_t partition) const {
-  const Cut &from = cuts.at(partition), &to = cuts.at(partition + 1);
-  return std::reduce(to.begin(), to.end()) - std::reduce(from.begin(), from.end());
-}
-
-PartitionPlan plan_partitions(std::span<const std::filesystem::path> paths, std::size_t count,
-                              const Options& options) {
+// Cuts the runs of a merge, or with Options::copy_only their concatenation.
+PartitionPlan cut(std::span<const std::filesystem::path> paths, std::size_t count,
+                  const Options& options, Inputs inputs) {
   const auto format = make_format(options);
   if (!format->traits().can_search)
     throw_error(ErrorCode::options,
@@ -167,12 +163,7 @@ PartitionPlan plan_partitions(std::span<const std::filesystem::path> paths, std:
   check_options(options, format->traits(), paths.size());
   PartitionPlan plan;
   plan.counts_bytes = !format->traits().has_fixed_size;
-  Query query = options.query;
-  query.from.clear();
-  query.to.clear();
-  if (!plan.counts_bytes) query.limit.reset();
-  plan.keeps_records = operator_names(query).empty();
-  const std::vector<std::vector<Run>> partitions = cut_job(paths, count, options);
+  const std::vector<std::vector<Run>> partitions = cut_job(paths, count, options, inputs);
   for (const std::vector<Run>& runs : partitions) {
     plan.cuts.emplace_back();
     for (const Run& run : runs) plan.cuts.back().push_back(run.first());
@@ -186,17 +177,50 @@ PartitionPlan plan_partitions(std::span<const std::filesystem::path> paths, std:
   return plan;
 }
 
-Stats merge_partition(const PartitionPlan& plan, std::size_t partition,
+}  // namespace
+
+std::uint64_t PartitionPlan::length(std::size_t partition) const {
+  const Cut &from = cuts.at(partition), &to = cuts.at(partition + 1);
+  return std::reduce(to.begin(), to.end()) - std::reduce(from.begin(), from.end());
+}
+
+PartitionPlan plan_partitions(std::span<const std::filesystem::path> paths, std::size_t count,
+                              const Options& options) {
+  Query query = options.query;
+  query.from.clear();
+  query.to.clear();
+  if (make_format(options)->traits().has_fixed_size) query.limit.reset();
+  PartitionPlan plan = cut(paths, count, options, Inputs::sorted);
+  plan.keeps_records = operator_names(query).empty();
+  return plan;
+}
+
+PartitionPlan plan_sort(std::span<const std::filesystem::path> files, std::size_t count,
+                        const Options& options) {
+  cut(files, 1, options,
+      Inputs::sorted);  // throws if the merge that follows would refuse its query
+  Options copying = options;
+  copying.query = {};
+  copying.copy_only = true;
+  copying.drop_header = false;  // the runs keep it
+  PartitionPlan plan = cut(files, count, copying, Inputs::unsorted);
+  plan.keeps_records = plan.sorts = true;
+  return plan;
+}
+
+Stats write_partition(const PartitionPlan& plan, std::size_t partition,
                       const std::filesystem::path& output, const Options& options,
                       const std::function<void(const Stats&)>& before_publish) {
   assert(partition < plan.size());
   Options slice_options = options;
+  if (plan.sorts) slice_options.query = {};
   slice_options.query.from.clear();  // the cuts are within the range and the limit
   slice_options.query.to.clear();
   slice_options.query.limit.reset();
-  if (partition != 0 && make_format(options)->traits().has_header) slice_options.drop_header = true;
+  if (partition != 0 && !plan.sorts && make_format(options)->traits().has_header)
+    slice_options.drop_header = true;
   return run_job(
-      paths_of(plan), output, slice_options,
+      paths_of(plan), output, slice_options, plan.sorts ? Inputs::unsorted : Inputs::sorted,
       [&](std::vector<Run>& runs) { slice(runs, plan, partition, partition + 1); }, before_publish);
 }
 
@@ -233,7 +257,7 @@ std::vector<PartContent> check_parts(const PartitionPlan& plan,
   });
   const KeyLayout layout = format.keys().layout();
   std::size_t before = 0;
-  for (std::size_t i = 0; i < parts.size() && is_ordered; ++i) {
+  for (std::size_t i = 0; i < parts.size() && is_ordered && !plan.sorts; ++i) {
     if (ends[i].first.empty()) continue;
     const std::byte* const first = ends[i].first.row();
     const std::byte* const last = ends[before].first.empty() ? nullptr : ends[before].last.row();
@@ -252,7 +276,7 @@ PartContent check_planned_runs(const PartitionPlan& plan, const Options& options
   const OpenPlan opened(plan, options);
   std::vector<ScanResult> results(opened.runs().size());
   for_each_file(results.size(), options, [&](std::size_t i) {
-    results[i] = scan(opened.runs()[i], opened.format().input(), true);
+    results[i] = scan(opened.runs()[i], opened.format().input(), true, !plan.sorts);
   });
   PartContent all;
   for (const ScanResult& result : results) {

@@ -89,6 +89,25 @@ void check_options(const Options& options, const FormatTraits& traits, std::size
   check_query(options, traits);
 }
 
+void check_sort_options(const Options& options) {
+  if (options.copy_only)
+    throw_error(ErrorCode::options, "{} is for merges; drop it", Setting::copy_only);
+  const Query& query = options.query;
+  if (options.resume && (options.temporary_compression || query.limit ||
+                         !query.where.steps.empty() || !query.from.empty() || !query.to.empty()))
+    throw_error(ErrorCode::options,
+                "{} of a sort goes on after whole temporary files of plain records; drop it, or "
+                "{}, {}, {}, {} and {}",
+                Setting::resume, Setting::temporary_compression, Setting::limit, Setting::where,
+                Setting::from, Setting::to);
+  if (is_set_operation(options.query.on_equal))
+    throw Error(ErrorCode::options, "set operations are for sorted runs; sort each input first");
+  if (!options.temporary_compression) return;
+  const Codec codec = options.temporary_compression->codec;
+  if (codec != Codec::lz4 && codec != Codec::zstd)
+    throw_error(ErrorCode::options, "{}: the codec is lz4 or zstd", Setting::temporary_compression);
+}
+
 bool can_resume(const Options& options, const FormatTraits& traits) {
   return can_resume_format(options, traits) && !fills_parts_in_turn(options);
 }

@@ -15,6 +15,9 @@ namespace corank {
 // format that the options describe.
 void check_options(const Options& options, const FormatTraits& traits, std::size_t runs);
 
+// Checks the options of a sort, beyond check_options().
+void check_sort_options(const Options& options);
+
 // Returns whether a merge of files that can be read from anywhere could resume: whether its options
 // would pass check_options() with Options::resume.
 bool can_resume(const Options& options, const FormatTraits& traits);

@@ -79,6 +79,55 @@ struct Planned : RunFolder {
   }
 };
 
+// Unsorted files, and the options of their sort.
+struct PlannedSort : Planned {
+  using Planned::Planned;
+
+  std::string sort_plan = folder / "sort.json", sorted = folder / "sort.parts";
+  Result plan_sort(std::size_t partitions) const {
+    return run_with(Strings{"plan"} + command +
+                    Strings{"-f", "--partitions", std::to_string(partitions), "-o", sort_plan});
+  }
+  Result sort_part(const std::string& i, const Strings& options = {},
+                   const Environment& setting = {}) const {
+    return run(Strings{"sort", "--plan", sort_plan, "--partition", i, "--backend", "cpu"} + options,
+               setting);
+  }
+  void sort_parts(std::size_t partitions, const Strings& options = {}) const {
+    for (std::size_t i = 0; i < partitions; ++i) {
+      const Result result = sort_part(std::to_string(i), options);
+      INFO(result.err);
+      REQUIRE(result.code == 0);
+    }
+  }
+  // Plans the merge of the sorted partitions.
+  Result plan_merge(std::size_t partitions, const Strings& options = {}) const {
+    return run(Strings{"plan", "merge", "--runs-of", sort_plan, "-f", "--partitions",
+                       std::to_string(partitions), "-o", plan} +
+               options);
+  }
+};
+
+// Returns files of records in no order, of which some are equal but for their numbers.
+Strings unsorted_texts(const char* header, const char* begin, const char* middle, const char* end) {
+  Random random(46);
+  Strings texts;
+  for (int file = 0; file < 3; ++file) {
+    std::string text = header;
+    for (int i = 0; i < 500; ++i)
+      text += fmt::format("{}{:03}{}{}{:05}{}", begin, below(random, 300), middle, file, i, end);
+    texts.push_back(text);
+  }
+  return texts;
+}
+
+std::string random_lines(int count) {
+  Random random(46);
+  std::string text;
+  for (int i = 0; i < count; ++i) text += fmt::format("{:010}\n", below(random, 1'000'000'000));
+  return text;
+}
+
 // Returns sorted records "key number" in which some keys are equal, within runs and across.
 Strings sorted_texts(const char* begin, const char* middle, const char* end) {
   Strings texts;
@@ -136,37 +185,121 @@ TEST_CASE("partitions are the merge, one after another, and finish proves it") {
   }
 }
 
-TEST_CASE("partitions of sorted files are the sort of all files") {
-  Random random(46);
-  Strings texts;
-  for (int file = 0; file < 3; ++file) {
-    std::string text;
-    for (int i = 0; i < 500; ++i)
-      text += fmt::format("{:03} {}{:03}\n", below(random, 300), file, i);
-    texts.push_back(text);
-  }
-  for (const Strings& format :
-       {Strings{"-r", "k:bytes3,v:bytes6"}, Strings{"--lines", "-t", " ", "-b", "1"}}) {
-    const RunFolder files(texts);
-    const auto with = [&](Strings words) {
-      words.insert(words.begin() + 1, format.begin(), format.end());
-      return words;
-    };
-    REQUIRE(files.run_with(with({"sort", "-q", "-o", files.folder / "whole"})).code == 0);
-    Planned test(with({"merge"}), {});
-    for (const std::string& file : files.runs) {
-      test.runs.push_back(file + ".sorted");
-      REQUIRE(run(with({"sort", "-q", "-o", test.runs.back(), file})).code == 0);
-    }
-    for (const std::size_t partitions : many_partitions()) {
-      INFO(fmt::format("{}: {}", fmt::join(format, " "), partitions));
-      REQUIRE(output_of(test.make_plan(partitions)).empty());
-      test.merge_parts(partitions, {"-f"});
+TEST_CASE("partitions of a sort are runs, and partitions of their merge are the sort") {
+  const auto lines = [](Strings options) {
+    return Strings{"sort", "--lines", "-t", " ", "-b", "1"} + options;
+  };
+  const Strings records = unsorted_texts("", "", "", ""), texts = unsorted_texts("", "", " ", "\n"),
+                with_header = unsorted_texts("a b\n", "", " ", "\n"),
+                one_header{with_header[0], texts[1], texts[2]};
+  const std::vector<std::pair<Strings, Strings>> sorts = {
+      {{"sort", "-r", "k:bytes3,v:bytes6"}, records},
+      {{"sort", "-r", "k:bytes3,v:bytes6", "--skip-bytes", "4"},
+       unsorted_texts("head", "", "", "")},
+      {lines({}), texts},
+      {lines({"--header"}), with_header},
+      {lines({"--header", "--drop-header"}), with_header},
+      {lines({"--header=first"}), one_header},
+      {lines({"--on-equal", "last", "--where", "1 != '100'", "--select", "2"}), texts},
+      {lines({"--from", "050", "--to", "200"}), texts},
+      {{"sort", "--jsonl", "-b", "k"}, unsorted_texts("", R"({"k": ")", R"(", "v": ")", "\"}\n")}};
+  for (const auto& [command, files] : sorts) {
+    const PlannedSort test(command, files);
+    INFO(fmt::format("{}", fmt::join(command, " ")));
+    const std::string whole = test.whole();
+    const bool is_first = &command == &sorts.front().first;
+    for (const std::size_t partitions :
+         is_first ? many_partitions() : std::vector<std::size_t>{3}) {
+      REQUIRE(output_of(test.plan_sort(partitions)).empty());
+      test.sort_parts(partitions, {"-f"});
+      output_of(run({"finish", test.sort_plan, "--read-runs"}));
+      REQUIRE(output_of(test.plan_merge(4)).empty());
+      test.merge_parts(4, {"-f"});
       const std::string all = test.folder / "all";
       output_of(test.finish({"--read-runs", "-f", "--concatenate", all}));
-      CHECK(text_of(all) == text_of(files.folder / "whole"));
+      CHECK(text_of(all) == whole);
     }
   }
+}
+
+TEST_CASE("a sort in more partitions than it has records leaves some empty") {
+  const PlannedSort test({"sort", "--lines"}, {"c\nb", "", "a\n"});
+  REQUIRE(test.plan_sort(8).code == 0);
+  test.sort_parts(8);
+  REQUIRE(test.plan_merge(2).code == 0);
+  test.merge_parts(2);
+  output_of(test.finish({"--concatenate", test.folder / "all"}));
+  CHECK(text_of(test.folder / "all") == "a\nb\nc\n");
+}
+
+TEST_CASE("a sort in partitions refuses what does not fit, and finds what is missing") {
+  const PlannedSort test({"sort", "-r", "k:bytes3,v:bytes6"}, unsorted_texts("", "", "", ""));
+  REQUIRE(test.plan_sort(3).code == 0);
+  Planned::check_refusal(test.plan_merge(2), {"3 of 3", "corank sort --plan"});
+  test.sort_parts(3);
+  const Result again = test.sort_part("1");
+  CHECK((again.code == 0 && holds(again.err, "written already")));
+  Planned::check_refusal(run({"merge", "--plan", test.sort_plan, "--partition", "0"}),
+                         {"a plan of a sort", "corank sort --plan"});
+  Planned::check_refusal(run({"finish", test.sort_plan, "--concatenate", test.folder / "all"}),
+                         {"--concatenate", "--runs-of"});
+  Planned::check_refusal(test.plan_merge(2, {"--where", "k != '100'"}), {"--where", "--runs-of"});
+  REQUIRE(test.plan_merge(2).code == 0);
+  Planned::check_refusal(run({"plan", "merge", "--runs-of", test.plan, "--partitions", "2", "-f",
+                              "-o", test.folder / "other.json"}),
+                         {test.plan, "is not a plan of a sort"});
+  Planned::check_refusal(run({"sort", "--plan", test.plan, "--partition", "0"}),
+                         {"a plan of a merge", "corank merge --plan"});
+
+  // A byte that flips in a run after its sort is not in the records of the parts.
+  const std::string sorted = test.sorted + "/part-00001";
+  const std::string good = text_of(sorted);
+  const auto modified = std::filesystem::last_write_time(sorted);
+  std::string flipped = good;
+  flipped[9 * 10 + 8] ^= 1;
+  write_file(sorted, bytes_of_text(flipped));
+  std::filesystem::last_write_time(sorted, modified);
+  test.merge_parts(2);
+  Planned::check_refusal(test.finish(), {test.plan, "checksum of the runs"});
+
+  write_file(sorted, bytes_of_text(good.substr(9)));
+  Planned::check_refusal(test.plan_merge(2), {sorted, "bytes", "corank sort --plan"});
+  std::filesystem::remove(sorted);
+  Planned::check_refusal(test.plan_merge(2), {"1 of 3", ": 1;"});
+  write_file(test.runs[0], bytes_of_text("100000000"));
+  Planned::check_refusal(test.sort_part("1"), {test.runs[0], "changed"});
+}
+
+TEST_CASE("a sort is not planned that its merge could not follow") {
+  const auto refuse = [](const Strings& options, const Strings& words) {
+    Planned::check_refusal(PlannedSort(Strings{"sort"} + options, {"b\na\n"}).plan_sort(2), words);
+  };
+  refuse({"--csv"}, {"cannot be cut", "JSON Lines"});
+  refuse({"--lines", "--limit", "1"}, {"--limit"});
+  refuse({"--lines", "--where", "x == 'a'"}, {"x"});
+  Planned::check_refusal(
+      run({"plan", "sort", "--lines", "--partitions", "2", "-o", "/dev/null", "-f", "-"}),
+      {"pipe"});
+}
+
+TEST_CASE("a partition of a sort that was stopped goes on") {
+  const PlannedSort test({"sort", "--lines"}, {random_lines(400'000)});
+  const std::string whole = test.whole();
+  REQUIRE(test.plan_sort(1).code == 0);
+  const Strings small{"--resume", "-m", "2M", "-T", "1", "--stats", "-"};
+  const auto small_files = [] {
+    rlimit limit{};
+    limit.rlim_cur = limit.rlim_max = 2'500'000;
+    ::setrlimit(RLIMIT_FSIZE, &limit);
+  };
+  REQUIRE(test.sort_part("0", small, {.in = {}, .before_exec = small_files}).code == 2);
+  const Result resumed = test.sort_part("0", small);
+  INFO(resumed.err);
+  REQUIRE(resumed.code == 0);
+  CHECK(nlohmann::json::parse(resumed.out)["resumed_bytes"] > 1'000'000);
+  CHECK(text_of(test.sorted + "/part-00000") == whole);
+  CHECK(std::distance(std::filesystem::directory_iterator(test.sorted), {}) == 2);
+  output_of(run({"finish", test.sort_plan, "--read-runs"}));
 }
 
 TEST_CASE("a partition that the scheduler stops goes on where it was") {
@@ -275,7 +408,6 @@ TEST_CASE("a partition of runs that changed, or of a plan that does not fit, is 
   write_file(test.plan, bytes_of_text("{}"));
   Planned::check_refusal(test.finish(), {test.plan, "is not a plan"});
 
-  Planned::check_refusal(run({"plan", "sort", "--lines", test.runs[0]}), {"sort", "plan merge"});
   const auto refuse = [&](const Strings& command, const Strings& words) {
     Planned::check_refusal(Planned(command, {"a,b\n"}).make_plan(2), words);
   };

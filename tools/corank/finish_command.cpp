@@ -17,11 +17,6 @@ Codec codec_of(const Options& options) {
   return options.compression.value_or(Compression{}).codec;
 }
 
-std::string again(const std::string& plan, std::size_t partition) {
-  return fmt::format("write it again by corank merge --plan {} --partition {} --force", plan,
-                     partition);
-}
-
 // Removes the folders of attempts that were killed.
 void remove_attempts(const std::filesystem::path& folder) {
   std::error_code ignored;
@@ -55,41 +50,8 @@ FinishCommand::FinishCommand(CLI::App& app)
       "Example:\n  corank finish plan.json --concatenate all.bin");
 }
 
-std::vector<PartRecord> FinishCommand::read_records(const PlanFile& plan) const {
-  const std::filesystem::path folder = folder_of_parts(plan_, folder_);
-  std::vector<PartRecord> records;
-  std::vector<std::size_t> missing;
-  for (std::size_t i = 0; i < plan.partitions.size(); ++i) {
-    const auto [part, record] = part_names(folder, i, codec_of(options_));
-    std::error_code error;
-    const std::uint64_t bytes = std::filesystem::file_size(part, error);
-    if (error || !std::filesystem::exists(record)) {
-      missing.push_back(i);
-      continue;
-    }
-    records.push_back(read_record(record));
-    if (records.back().plan != plan.digest || records.back().partition != i)
-      throw Error(fmt::format("{}: is of another plan, {}, and not of {}; {}", part.string(),
-                              records.back().plan, plan_, again(plan_, i)));
-    if (bytes != records.back().bytes)
-      throw Error(fmt::format("{}: has {} bytes, and {} when it was written; {}", part.string(),
-                              bytes, records.back().bytes, again(plan_, i)));
-    if (!plan.partitions.counts_bytes && records.back().records_read != plan.partitions.length(i))
-      throw Error(fmt::format("{}: was made of {} records, and the plan has {}; {}", part.string(),
-                              records.back().records_read, plan.partitions.length(i),
-                              again(plan_, i)));
-  }
-  if (!missing.empty())
-    throw Error(
-        fmt::format("{}: {} of {} partitions are missing in {}: {}; write them by corank "
-                    "merge --plan {} --partition N",
-                    plan_, missing.size(), plan.partitions.size(), folder.string(),
-                    fmt::join(missing, ", "), plan_));
-  return records;
-}
-
-void FinishCommand::check_runs(const PlanFile& plan, const PartRecord& total) const {
-  const PartContent runs = check_planned_runs(plan.partitions, options_);
+void FinishCommand::check_runs(const PlanFile& plan, const PartContent& runs,
+                               const PartRecord& total) const {
   if (runs.records != total.records_read)
     throw Error(ErrorCode::corrupted,
                 fmt::format("{}: the runs have {} records, and the parts were made of {}; write "
@@ -109,8 +71,13 @@ int FinishCommand::run() {
   options_ = options_of(plan);
   options_.overwrite = resources.overwrite;
   options_.threads = resources.threads;
-  const std::vector<PartRecord> records = read_records(plan);
+  if (plan.partitions.sorts && !concatenated_.empty())
+    throw Error(
+        fmt::format("--concatenate: the parts of {0} are runs of their own; merge them by corank "
+                    "plan merge --runs-of {0}",
+                    plan_));
   const std::filesystem::path folder = folder_of_parts(plan_, folder_);
+  const std::vector<PartRecord> records = read_records(plan, plan_, folder, codec_of(options_));
   std::vector<std::filesystem::path> parts;
   for (std::size_t i = 0; i < records.size(); ++i)
     parts.push_back(part_names(folder, i, codec_of(options_)).part);
@@ -119,17 +86,19 @@ int FinishCommand::run() {
   for (std::size_t i = 0; i < records.size(); ++i) {
     const PartContent &found = contents[i], &written = records[i].content;
     if (found.records != written.records || found.checksum != written.checksum)
-      throw Error(ErrorCode::corrupted,
-                  fmt::format("{}: holds {} records with checksum {}, and held {} with {} when it "
-                              "was written; {}",
-                              parts[i].string(), found.records, hexadecimal(found.checksum),
-                              written.records, hexadecimal(written.checksum), again(plan_, i)));
+      throw Error(
+          ErrorCode::corrupted,
+          fmt::format("{}: holds {} records with checksum {}, and held {} with {} when it "
+                      "was written; {}",
+                      parts[i].string(), found.records, hexadecimal(found.checksum),
+                      written.records, hexadecimal(written.checksum), again(plan, plan_, i)));
     total.records_read += records[i].records_read;
     total.content.records += found.records;
     total.content.checksum += found.checksum;
     fmt::print("{} {} {}\n", found.records, hexadecimal(found.checksum), parts[i].string());
   }
-  if (reads_runs_) check_runs(plan, total);
+  if (plan.content) check_runs(plan, *plan.content, total);
+  if (reads_runs_) check_runs(plan, check_planned_runs(plan.partitions, options_), total);
   if (!concatenated_.empty()) concatenate(parts, concatenated_, options_);
   remove_attempts(folder);
   fmt::print("{} {} total\n", total.content.records, hexadecimal(total.content.checksum));

@@ -19,8 +19,8 @@ class FinishCommand {
   int run();
 
  private:
-  std::vector<PartRecord> read_records(const PlanFile& plan) const;
-  void check_runs(const PlanFile& plan, const PartRecord& total) const;
+  // Throws Error unless the parts hold the records of the runs.
+  void check_runs(const PlanFile& plan, const PartContent& runs, const PartRecord& total) const;
 
   CLI::App* command_;
   std::string plan_, folder_, concatenated_;

@@ -111,7 +111,9 @@ const char* footer(OnEqual on_equal) {
 
 MergeCommand::MergeCommand(CLI::App& app, const char* name, const char* description,
                            OnEqual on_equal, Verb verb)
-    : command_(app.add_subcommand(name, description)), verb_(verb), sorts_(verb == Verb::sort) {
+    : command_(app.add_subcommand(name, description)),
+      plans_(verb == Verb::plan || verb == Verb::plan_sort),
+      sorts_(verb == Verb::sort || verb == Verb::plan_sort) {
   query_.query.on_equal = on_equal;
   record_.add_to(*command_);
   record_.add_text_to(*command_);
@@ -124,11 +126,11 @@ MergeCommand::MergeCommand(CLI::App& app, const char* name, const char* descript
         "Emit each key once: the first record of it");
   }
   query_.add_to(*command_);
-  if (verb_ != Verb::plan) {
+  if (!plans_) {
     add_performance_options();
     add_diagnostics_options();
   }
-  if (verb_ == Verb::merge && !is_set_operation(on_equal)) add_partition_options();
+  if (!is_set_operation(on_equal)) add_partition_options();
   command_
       ->add_option(sorts_ ? "FILE" : "RUN", runs_,
                    fmt::format("Files of records{}{}", sorts_ ? "" : " that are sorted by the keys",
@@ -160,10 +162,10 @@ void MergeCommand::add_output_options() {
                    fmt::format("Where the {} records go; - is standard output [-]",
                                sorts_ ? "sorted" : "merged"))
       ->type_name("FILE");
-  if (sorts_)
+  if (sorts_ && !plans_)
     command_->add_flag("--check", checks_,
                        "Check the order of each file, as corank check does, and write nothing");
-  if (verb_ == Verb::plan) {
+  if (plans_) {
     command_->get_option("--output")->required()->description("File of the plan");
     command_->add_option("--partitions", num_partitions_, "Number of partitions")
         ->required()
@@ -174,23 +176,21 @@ void MergeCommand::add_output_options() {
   command_->add_flag("--drop-header", options_.drop_header,
                      "Leave the files' header out of the output; --skip-bytes and --header-lines "
                      "then may differ between files");
-  if (verb_ != Verb::plan)
+  if (!plans_)
     command_->add_flag(
         "--resume", options_.resume,
         fmt::format("Go on with what a stopped {} of the same {} left; stopped again, or where the "
                     "disk is full, keep it for the next",
                     sorts_ ? "sort" : "merge", sorts_ ? "files" : "runs"));
-  if (verb_ != Verb::plan) add_parts_option();
+  if (!plans_) add_parts_option();
   command_->add_flag("--parts-by-key", options_.parts_by_key,
                      "Keep fixed-size records with equal keys in one part, as others are");
   command_
-      ->add_option(
-          "--compress", compress_,
-          fmt::format(
-              "How the {} compressed: none, gzip, zstd, bzip2, xz or lz4, also "
-              "with a level (zstd:7) [{}]",
-              verb_ == Verb::plan ? "parts are" : "output is",
-              verb_ == Verb::plan ? "none" : "by the end of its name: .gz .zst .bz2 .xz .lz4"))
+      ->add_option("--compress", compress_,
+                   fmt::format("How the {} compressed: none, gzip, zstd, bzip2, xz or lz4, also "
+                               "with a level (zstd:7) [{}]",
+                               plans_ ? "parts are" : "output is",
+                               plans_ ? "none" : "by the end of its name: .gz .zst .bz2 .xz .lz4"))
       ->type_name("CODEC");
 }
 
@@ -207,8 +207,25 @@ void MergeCommand::add_parts_option() {
 
 void MergeCommand::add_partition_options() {
   const OptionGroup group(*command_, "Partitions");
+  if (plans_) {
+    if (sorts_) return;
+    CLI::Option* const runs_of =
+        command_
+            ->add_option("--runs-of", runs_of_,
+                         "Merge the runs of the sort that FILE plans, with its options")
+            ->type_name("FILE");
+    command_
+        ->add_option("--output-folder", folder_,
+                     "Folder of these runs [beside that plan: plan.parts for plan.json]")
+        ->needs(runs_of)
+        ->type_name("DIR");
+    return;
+  }
   CLI::Option* const plan =
-      command_->add_option("--plan", plan_, "Write a partition of the merge that FILE plans")
+      command_
+          ->add_option(
+              "--plan", plan_,
+              fmt::format("Write a partition of the {} that FILE plans", sorts_ ? "sort" : "merge"))
           ->type_name("FILE");
   CLI::Option* const partition =
       command_
@@ -431,21 +448,30 @@ void MergeCommand::take_options(const Options& planned) {
   options_.compression = planned.compression.value_or(Compression{});
 }
 
-int MergeCommand::run_partition() {
+void MergeCommand::check_beside_plan() const {
   for (const CLI::Option* const option : command_->get_options()) {
     const std::string& name = option->get_name();
     const std::string& group = option->get_group();
-    if (option->count() != 0 && name != "--force" && name != "--resume" && group != "Partitions" &&
-        group != "Performance" && group != "Diagnostics")
+    const bool is_of_output = name == "--force" || name == "--resume" ||
+                              (plans_ && (name == "--output" || name == "--partitions"));
+    if (option->count() != 0 && !is_of_output && group != "Partitions" && group != "Performance" &&
+        group != "Diagnostics")
       throw Error(
-          fmt::format("--plan: the plan holds the runs and what is done with them; drop {}, "
+          fmt::format("{}: the plan holds the runs and what is done with them; drop {}, "
                       "or plan again",
-                      name));
+                      plans_ ? "--runs-of" : "--plan", name));
   }
+}
+
+int MergeCommand::run_partition() {
+  check_beside_plan();
   for (const auto& [is_given, name] :
        {std::pair(explain_, "--explain"), {options_.copy_only, "--copy-only"}})
     if (is_given) throw Error(fmt::format("--plan: {} is for whole merges; drop it", name));
   const PlanFile plan = read_plan(plan_);
+  if (plan.partitions.sorts != sorts_)
+    throw Error(fmt::format("{0}: is a plan of a {1}; write its parts by corank {1} --plan {0}",
+                            plan_, sorts_ ? "merge" : "sort"));
   const std::size_t number = partition_number(partition_, plan.partitions.size());
   take_options(options_of(plan));
   make_room_for_files(plan.partitions.runs.size());

@@ -18,7 +18,7 @@ class StopOnSignal;
 
 class MergeCommand {
  public:
-  enum class Verb { merge, sort, plan };
+  enum class Verb { merge, sort, plan, plan_sort };
   // Adds a command: the set operation `on_equal`, or `verb` if it is `keep`.
   MergeCommand(CLI::App& app, const char* name, const char* description,
                OnEqual on_equal = OnEqual::keep, Verb verb = Verb::merge);
@@ -32,7 +32,15 @@ class MergeCommand {
   // Returns the options, without resources that only run() knows.
   Options options() const;
   const std::string& output() const { return output_; }
-  unsigned num_partitions() const { return num_partitions_; }  // of Verb::plan
+  bool sorts() const { return sorts_; }
+  bool overwrites() const { return options_.overwrite; }
+  // Return what a plan is given: the number of partitions, a plan of a sort whose runs are merged,
+  // and the folder of these.
+  unsigned num_partitions() const { return num_partitions_; }
+  const std::string& runs_of() const { return runs_of_; }
+  const std::string& folder() const { return folder_; }
+  // Refuses options that a plan holds, if one is given beside it.
+  void check_beside_plan() const;
 
  private:
   void add_input_options();
@@ -52,8 +60,7 @@ class MergeCommand {
   void check_reports(const std::vector<std::filesystem::path>& runs) const;
 
   CLI::App* command_;
-  Verb verb_;
-  bool sorts_;
+  bool plans_, sorts_;
   RecordArguments record_;
   ShapingArguments query_;
   Options options_;
@@ -66,7 +73,7 @@ class MergeCommand {
   std::string stats_;
   std::string trace_;
   unsigned num_partitions_ = 0;
-  std::string plan_, partition_, folder_;
+  std::string plan_, partition_, folder_, runs_of_;
   bool explain_ = false;
   bool checks_ = false;
   bool quiet_ = false;

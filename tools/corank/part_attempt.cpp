@@ -65,7 +65,7 @@ PartAttempt::~PartAttempt() {
 }
 
 Stats PartAttempt::write() {
-  Stats stats = merge_partition(plan_.partitions, partition_, own_names_.part, options_,
+  Stats stats = write_partition(plan_.partitions, partition_, own_names_.part, options_,
                                 [&](const Stats& merged) {
                                   PartRecord record{.plan = plan_.digest,
                                                     .partition = partition_,

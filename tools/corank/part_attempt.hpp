@@ -29,7 +29,7 @@ class PartAttempt {
   bool is_done() const { return is_done_; }
   const std::filesystem::path& part() const { return names_.part; }
 
-  // Merges the partition, and gives the part and its record their names.
+  // Merges or sorts the partition, and gives the part and its record their names.
   Stats write();
 
  private:

@@ -9,50 +9,80 @@
 #include "corank/error.hpp"
 
 namespace corank {
+namespace {
+
+// Plans the merge of the runs that the tasks of a planned sort have made.
+PlanFile plan_merge_of_sort(const std::string& file, const std::string& given_folder,
+                            std::size_t num_partitions) {
+  const PlanFile sort = read_plan(file);
+  if (!sort.partitions.sorts)
+    throw Error(file + ": is not a plan of a sort; name one, or the runs themselves");
+  const std::filesystem::path folder = folder_of_parts(file, given_folder);
+  std::vector<std::filesystem::path> runs;
+  PartContent content;
+  for (const PartRecord& run : read_records(sort, file, folder, Codec::none)) {
+    runs.push_back(part_names(folder, run.partition, Codec::none).part);
+    content.records += run.content.records;
+    content.checksum += run.content.checksum;
+  }
+  PlanFile plan{.command = sort.command, .partitions = {}};
+  const Options options = options_of(plan);
+  plan.partitions = plan_partitions(runs, num_partitions, options);
+  const Query& query = options.query;
+  if (query.from.empty() && query.to.empty() && !query.limit) plan.content = content;
+  return plan;
+}
+
+}  // namespace
 
 PlanCommand::PlanCommand(CLI::App& app)
-    : command_(app.add_subcommand("plan", "Cut a merge into partitions for a cluster")) {
+    : command_(app.add_subcommand("plan", "Cut a merge or sort into partitions for a cluster")) {
   command_->require_subcommand(1);
-  const auto add = [&](const char* name, OnEqual on_equal) {
-    merges_.push_back(std::make_unique<MergeCommand>(*command_, name,
-                                                     fmt::format("Plan corank {}", name).c_str(),
-                                                     on_equal, MergeCommand::Verb::plan));
+  const auto add = [&](const char* name, OnEqual on_equal,
+                       MergeCommand::Verb verb = MergeCommand::Verb::plan) {
+    commands_.push_back(std::make_unique<MergeCommand>(
+        *command_, name, fmt::format("Plan corank {}", name).c_str(), on_equal, verb));
   };
   add("merge", OnEqual::keep);
+  add("sort", OnEqual::keep, MergeCommand::Verb::plan_sort);
   add("union", OnEqual::unite);
   add("intersect", OnEqual::intersect);
   add("subtract", OnEqual::subtract);
-  sort_ = command_->add_subcommand("sort", "Says how files are sorted on a cluster");
-  sort_->allow_extras();
   show_ = command_->add_subcommand("show", "Print a plan for people");
   show_->add_option("PLAN", shown_, "File of the plan")->required()->type_name("");
   command_->footer(
       "Examples:\n  corank plan merge --lines --partitions 8 -o plan.json runs/*.txt\n"
       "  corank plan show plan.json\n  corank merge --plan plan.json --partition 3\n"
-      "  corank finish plan.json --concatenate all.txt");
+      "  corank finish plan.json --concatenate all.txt\n"
+      "Of a sort, whose parts are runs to be merged:\n"
+      "  corank plan sort --lines --partitions 8 -o sort.json files/*.txt\n"
+      "  corank sort --plan sort.json --partition 3\n"
+      "  corank plan merge --runs-of sort.json --partitions 8 -o plan.json");
 }
 
-MergeCommand& PlanCommand::planned() const {
-  const auto chosen = std::ranges::find_if(merges_, &MergeCommand::chosen);
-  if (chosen == merges_.end()) throw Error("the plan is of no merge; plan again");
+const MergeCommand& PlanCommand::planned() const {
+  const auto chosen = std::ranges::find_if(commands_, &MergeCommand::chosen);
+  if (chosen == commands_.end()) throw Error("the plan is of no merge; plan again");
   return **chosen;
 }
 
 int PlanCommand::run(const std::vector<std::string>& arguments) const {
-  if (sort_->parsed())
-    throw Error(
-        "plan sort: unsorted files have no ranks to cut at; sort the files of each node first, by "
-        "corank sort, and then plan the merge of the sorted files by corank plan merge");
   if (show_->parsed()) {
     show();
     return 0;
   }
-  const MergeCommand& merge = planned();
-  const std::vector<std::string> names = merge.names_of_runs();
-  const std::vector<std::filesystem::path> runs(names.begin(), names.end());
-  const Options options = merge.options();
-  write_plan({arguments, plan_partitions(runs, merge.num_partitions(), options)}, merge.output(),
-             options.overwrite);
+  const MergeCommand& command = planned();
+  PlanFile plan{.command = arguments, .partitions = {}};
+  if (command.runs_of().empty()) {
+    const std::vector<std::string> names = command.names_of_runs();
+    const std::vector<std::filesystem::path> files(names.begin(), names.end());
+    const auto cut = command.sorts() ? plan_sort : plan_partitions;
+    plan.partitions = cut(files, command.num_partitions(), command.options());
+  } else {
+    command.check_beside_plan();
+    plan = plan_merge_of_sort(command.runs_of(), command.folder(), command.num_partitions());
+  }
+  write_plan(plan, command.output(), command.overwrites());
   return 0;
 }
 
@@ -83,7 +113,16 @@ Options options_of(const PlanFile& plan) {
     throw Error(
         fmt::format("the command of the plan cannot be read: {}; plan again", error.what()));
   }
-  return command.options();
+  Options options = command.planned().options();
+  if (plan.partitions.sorts) {
+    // The merge of its runs applies the rest.
+    options.query = {};
+    options.drop_header = options.parts_by_key = false;
+    options.compression.reset();
+  } else if (command.planned().sorts() && options.text) {
+    options.text->first_header = false;  // each run of the sort has the header
+  }
+  return options;
 }
 
 }  // namespace corank

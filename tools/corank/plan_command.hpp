@@ -1,4 +1,4 @@
-// `corank plan`: cuts a merge into partitions, and shows a plan.
+// `corank plan`: cuts a merge or sort into partitions, and shows a plan.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -17,21 +17,19 @@ class PlanCommand {
   bool chosen() const { return command_->parsed(); }
   // `arguments` are those of the program, which the plan keeps. Throws Error.
   int run(const std::vector<std::string>& arguments) const;
-  // Returns the options of the planned merge.
-  Options options() const { return planned().options(); }
+  // Returns the planned command, which can only tell its options.
+  const MergeCommand& planned() const;
 
  private:
-  MergeCommand& planned() const;
   void show() const;
 
   CLI::App* command_;
-  std::vector<std::unique_ptr<MergeCommand>> merges_;
-  CLI::App* sort_;
+  std::vector<std::unique_ptr<MergeCommand>> commands_;
   CLI::App* show_;
   std::string shown_;
 };
 
-// Returns the options of a plan's merge, which say nothing about its resources.
+// Returns the options of a plan's partitions, which say nothing about its resources.
 Options options_of(const PlanFile& plan);
 
 }  // namespace corank

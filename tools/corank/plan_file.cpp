@@ -1,6 +1,7 @@
 #include "plan_file.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <array>
@@ -56,6 +57,10 @@ std::string digest_of(Json json) {
   return hexadecimal(digest(json.dump(-1, ' ', false, Json::error_handler_t::replace)));
 }
 
+std::uint64_t checksum_in(const Json& json) {
+  return std::stoull(json.at("checksum").get<std::string>(), nullptr, 16);
+}
+
 std::optional<std::uint64_t> number_in(const char* text) {
   if (!text) return std::nullopt;
   std::uint64_t number = 0;
@@ -105,6 +110,10 @@ std::size_t partition_of(const Scheduler& scheduler, std::size_t partitions) {
   return (number - first) / step;
 }
 
+const char* verb(const PlanFile& plan) {
+  return plan.partitions.sorts ? "sort" : "merge";
+}
+
 }  // namespace
 
 void write_plan(const PlanFile& plan, const std::filesystem::path& file, bool overwrite) {
@@ -119,8 +128,13 @@ void write_plan(const PlanFile& plan, const std::filesystem::path& file, bool ov
                {"command", plan.command},
                {"counts", plan.partitions.counts_bytes ? "bytes" : "records"},
                {"keeps_records", plan.partitions.keeps_records},
+               {"sorts", plan.partitions.sorts},
                {"runs", std::move(runs)},
                {"cuts", plan.partitions.cuts}};
+  if (plan.content) {
+    json["records"] = plan.content->records;
+    json["checksum"] = hexadecimal(plan.content->checksum);
+  }
   json["digest"] = digest_of(json);
   write_json(json, file);
 }
@@ -141,6 +155,9 @@ PlanFile read_plan(const std::filesystem::path& file) {
   plan.command = json.at("command").get<std::vector<std::string>>();
   plan.partitions.counts_bytes = json.at("counts") == "bytes";
   plan.partitions.keeps_records = json.at("keeps_records").get<bool>();
+  plan.partitions.sorts = json.at("sorts").get<bool>();
+  if (json.contains("records"))
+    plan.content = {json["records"].get<std::uint64_t>(), checksum_in(json), {}, {}};
   plan.partitions.cuts = json.at("cuts").get<std::vector<PartitionPlan::Cut>>();
   for (const Json& run : json.at("runs"))
     plan.partitions.runs.push_back({run.at("path").get<std::string>(),
@@ -171,13 +188,51 @@ PartRecord read_record(const std::filesystem::path& file) {
                       .records_skipped = json.at("records_skipped").get<std::uint64_t>(),
                       .bytes = json.at("bytes").get<std::uint64_t>()};
     record.content.records = json.at("records").get<std::uint64_t>();
-    record.content.checksum = std::stoull(json.at("checksum").get<std::string>(), nullptr, 16);
+    record.content.checksum = checksum_in(json);
     record.content.first_key = json.at("first_key").get<std::string>();
     record.content.last_key = json.at("last_key").get<std::string>();
     return record;
   } catch (const std::exception&) {
     throw Error(file.string() + ": is not a record of a part; remove it, and write the part again");
   }
+}
+
+std::vector<PartRecord> read_records(const PlanFile& plan, const std::string& file,
+                                     const std::filesystem::path& folder, Codec codec) {
+  std::vector<PartRecord> records;
+  std::vector<std::size_t> missing;
+  for (std::size_t i = 0; i < plan.partitions.size(); ++i) {
+    const auto [part, record] = part_names(folder, i, codec);
+    std::error_code error;
+    const std::uint64_t bytes = std::filesystem::file_size(part, error);
+    if (error || !std::filesystem::exists(record)) {
+      missing.push_back(i);
+      continue;
+    }
+    records.push_back(read_record(record));
+    if (records.back().plan != plan.digest || records.back().partition != i)
+      throw Error(fmt::format("{}: is of another plan, {}, and not of {}; {}", part.string(),
+                              records.back().plan, file, again(plan, file, i)));
+    if (bytes != records.back().bytes)
+      throw Error(fmt::format("{}: has {} bytes, and {} when it was written; {}", part.string(),
+                              bytes, records.back().bytes, again(plan, file, i)));
+    if (!plan.partitions.counts_bytes && records.back().records_read != plan.partitions.length(i))
+      throw Error(fmt::format("{}: was made of {} records, and the plan has {}; {}", part.string(),
+                              records.back().records_read, plan.partitions.length(i),
+                              again(plan, file, i)));
+  }
+  if (!missing.empty())
+    throw Error(
+        fmt::format("{}: {} of {} partitions are missing in {}: {}; write them by corank "
+                    "{} --plan {} --partition N",
+                    file, missing.size(), plan.partitions.size(), folder.string(),
+                    fmt::join(missing, ", "), verb(plan), file));
+  return records;
+}
+
+std::string again(const PlanFile& plan, const std::string& file, std::size_t partition) {
+  return fmt::format("write it again by corank {} --plan {} --partition {} --force", verb(plan),
+                     file, partition);
 }
 
 PartNames part_names(const std::filesystem::path& folder, std::size_t partition, Codec codec) {

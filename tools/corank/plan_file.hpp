@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,7 +17,8 @@ namespace corank {
 struct PlanFile {
   std::vector<std::string> command;  // arguments of the program that made the plan
   PartitionPlan partitions;
-  std::string digest = {};  // of all else; set by read_plan()
+  std::optional<PartContent> content = {};  // of all runs together, without keys, where it is known
+  std::string digest = {};                  // of all else; set by read_plan()
 };
 
 // Throws Error if the file exists, unless `overwrite`.
@@ -37,6 +39,12 @@ struct PartRecord {
 
 void write_record(const PartRecord& record, const std::filesystem::path& file);
 PartRecord read_record(const std::filesystem::path& file);
+// Returns the records of all parts in `folder`, whose plan is in `file`. Throws Error, which says
+// what to do, for parts that are missing, of another plan, or not as large as their records say.
+std::vector<PartRecord> read_records(const PlanFile& plan, const std::string& file,
+                                     const std::filesystem::path& folder, Codec codec);
+// Returns the words that say how to write a part again.
+std::string again(const PlanFile& plan, const std::string& file, std::size_t partition);
 
 // Files of one partition in the folder of the parts.
 struct PartNames {
