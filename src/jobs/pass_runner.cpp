@@ -58,13 +58,12 @@ std::uint64_t PassRunner::wanted_bytes(const PassSpec& spec) const {
 }
 
 // Returns the bytes of merged units that are not read again soon, which are written with
-// non-temporal stores. Returns 0 if a compressor or a checksum reads them soon.
+// non-temporal stores. Returns 0 if a compressor reads them soon.
 std::uint64_t PassRunner::streamed_unit_bytes(const PassSpec& spec, const PassPlan& plan) const {
   if (spec.writers.empty()) return spec.in_place.size();
-  const bool wait = !(spec.is_last && context_.options.checksum) &&
-                    std::ranges::all_of(spec.writers, [](const Writer& writer) {
-                      return writer.is_direct() && !writer.compressor();
-                    });
+  const bool wait = std::ranges::all_of(spec.writers, [](const Writer& writer) {
+    return writer.is_direct() && !writer.compressor();
+  });
   return wait ? plan.tokens * plan.unit_bytes : 0;
 }
 

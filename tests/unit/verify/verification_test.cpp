@@ -18,6 +18,7 @@
 #include "kernels/backend/cuda_backend.hpp"
 #include "support/catch.hpp"
 #include "support/support.hpp"
+#include "verify/checksum.hpp"
 #include "verify/fingerprint.hpp"
 #include "verify/output_verifier.hpp"
 
@@ -37,6 +38,27 @@ Bytes bytes_of(std::uint64_t count, Random& random, unsigned values) {
 }
 
 }  // namespace
+
+TEST_CASE("a checksum is the sum of the XXH64 of each record") {
+  Random random(64);
+  std::vector<std::byte> bytes(40 * 70 + 1);
+  for (std::byte& byte : bytes) byte = std::byte(below(random, 256));
+  for (std::uint32_t record_bytes = 1; record_bytes <= 40; ++record_bytes)
+    for (std::size_t count = 0; count < 70; ++count) {
+      const auto records = std::span(bytes).subspan(1, count * record_bytes);  // not aligned
+      std::uint64_t sum = 0;
+      for (std::size_t i = 0; i < count; ++i)
+        sum += records_checksum(records.subspan(i * record_bytes, record_bytes), record_bytes);
+      CHECK(records_checksum(records, record_bytes) == sum);
+    }
+  // Values of the reference implementation.
+  const auto checksum_of = [](std::string_view record) {
+    return records_checksum(std::as_bytes(std::span(record)),
+                            static_cast<std::uint32_t>(record.size()));
+  };
+  CHECK(checksum_of("abcdefgh") == 0x3ad351775b4634b7);
+  CHECK(checksum_of("abcdefghijklmnop") == 0x71ce8137ca2dd53d);
+}
 
 TEST_CASE("a fingerprint depends on the records and not on their order") {
   Random random(31);
