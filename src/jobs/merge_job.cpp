@@ -296,21 +296,24 @@ void MergeJob::write(MergeOutput& output, const Destination& destination) {
 
 // Returns partitions with equally many records, except that no group is in two.
 std::vector<Partition> MergeJob::partitions_of_output(std::size_t count) const {
-  std::vector<Partition> partitions;
-  const bool has_fixed_size = format_.input().traits().has_fixed_size;
-  std::uint64_t rank = 0;
-  ProbeThreads threads;
-  for (std::size_t i = 0; i < count; ++i) {
-    std::uint64_t end = part_of(run_records_, i + 1, count);
-    const bool keeps_groups = options_.parts_by_key || (operators_ && operators_->groups());
-    if (i + 1 < count && has_fixed_size && keeps_groups) {
-      const auto last = cuts_.last_before(cuts_.checked(end, runs_, threads), runs_, threads);
-      end = std::max(rank, cuts_.rank_behind(last, runs_, threads));
+  std::vector<std::uint64_t> ends;
+  for (std::size_t i = 1; i < count; ++i) ends.push_back(part_of(run_records_, i, count));
+  const bool keeps_groups =
+      !options_.copy_only && (options_.parts_by_key || (operators_ && operators_->groups()));
+  if (format_.input().traits().has_fixed_size && keeps_groups) {
+    ProbeThreads threads;
+    const std::vector<RunCuts::Positions> cuts = cuts_.checked(ends, runs_, threads);
+    for (std::size_t i = 0; i < ends.size(); ++i) {
+      std::vector<Run> rests;
+      for (std::size_t run = 0; run < runs_.size(); ++run)
+        rests.push_back(runs_[run].subspan(cuts[i][run], runs_[run].records() - cuts[i][run]));
+      ends[i] += cuts_.rank_behind(cuts_.last_before(cuts[i], runs_, threads), rests, threads);
     }
-    partitions.push_back({rank, end});
-    rank = end;
   }
-  assert(partitions.back().end == run_records_);
+  ends.push_back(run_records_);
+  std::vector<Partition> partitions;
+  std::uint64_t rank = 0;
+  for (const std::uint64_t end : ends) partitions.push_back({std::exchange(rank, end), end});
   return partitions;
 }
 
@@ -338,7 +341,7 @@ void MergeJob::skip_written(std::span<Partition> partitions) {
   has_all_fingerprints_ = false;
   ProbeThreads threads;
   const std::vector<std::uint64_t> cut =
-      format_.counts_bytes() ? resumed_.cut : cuts_.checked(done, runs_, threads);
+      format_.counts_bytes() ? resumed_.cut : cuts_.checked({&done, 1}, runs_, threads).front();
   assert(cut.size() == runs_.size());
   if (format_.counts_bytes() && options_.checksum) count_merged_before(cut);
   for (std::size_t i = 0; i < runs_.size(); ++i)

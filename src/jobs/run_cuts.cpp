@@ -77,11 +77,12 @@ void RunCuts::check(std::span<const Positions> cuts, std::span<const Run> runs,
   throw_first_out_of_order(runs[place.run], place, format_);
 }
 
-RunCuts::Positions RunCuts::checked(std::uint64_t rank, std::span<const Run> runs,
-                                    ProbeThreads& threads) const {
-  const std::vector<Positions> cuts = at_all({&rank, 1}, runs, threads);
+std::vector<RunCuts::Positions> RunCuts::checked(std::span<const std::uint64_t> ranks,
+                                                 std::span<const Run> runs,
+                                                 ProbeThreads& threads) const {
+  std::vector<Positions> cuts = at_all(ranks, runs, threads);
   check(cuts, runs, threads);
-  return cuts.front();
+  return cuts;
 }
 
 std::vector<std::byte> RunCuts::last_before(const Positions& cut, std::span<const Run> runs,

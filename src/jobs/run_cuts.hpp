@@ -37,15 +37,17 @@ class RunCuts {
   // cut is near `rank` bytes, and equal keys are on one side.
   Positions at(std::uint64_t rank, std::span<const Run> runs, ProbeThreads& threads) const;
 
-  // Returns at(rank, runs). Throws OutOfOrder if a run is out of order across the cut, since no
-  // partition sees the records on both sides.
-  Positions checked(std::uint64_t rank, std::span<const Run> runs, ProbeThreads& threads) const;
+  // Returns at() for ascending ranks. Throws OutOfOrder if a run is out of order across a cut,
+  // since no partition sees the records on both sides.
+  std::vector<Positions> checked(std::span<const std::uint64_t> ranks, std::span<const Run> runs,
+                                 ProbeThreads& threads) const;
 
   // Returns the largest record before `cut`; empty if there is none.
   std::vector<std::byte> last_before(const Positions& cut, std::span<const Run> runs,
                                      ProbeThreads& threads) const;
 
-  // Returns the rank after all records that sort before or with `last`; 0 if that is empty.
+  // Returns the rank after all records that sort before or with `last`; 0 if that is empty. Finds
+  // small ranks fastest.
   std::uint64_t rank_behind(const std::vector<std::byte>& last, std::span<const Run> runs,
                             ProbeThreads& threads) const;
 

@@ -194,6 +194,7 @@ TEST_CASE("partitions of a sort are runs, and partitions of their merge are the 
                 one_header{with_header[0], texts[1], texts[2]};
   const std::vector<std::pair<Strings, Strings>> sorts = {
       {{"sort", "-r", "k:bytes3,v:bytes6"}, records},
+      {{"sort", "-r", "k:bytes3,v:bytes6", "--parts-by-key"}, records},
       {{"sort", "-r", "k:bytes3,v:bytes6", "--skip-bytes", "4"},
        unsorted_texts("head", "", "", "")},
       {lines({}), texts},
