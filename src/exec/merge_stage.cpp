@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cassert>
 
-#include "exec/output_checksum.hpp"
 #include "ops/unit_operators.hpp"
 
 namespace corank {
@@ -75,8 +74,6 @@ void MergeStage::merge(InFlightUnit& token) {
       merge_by_backend(token);
     else
       copy(token);
-    if (pass_.checksum && !pass_.operators)
-      totals_.checksum += output_checksum(facts_.layout, token.merged.pieces);
   }
   token.merged_at = TraceClock::now();
   idle_.leave();

@@ -17,7 +17,6 @@
 #include "exec/cut_stage.hpp"
 #include "exec/in_flight_unit.hpp"
 #include "exec/merge_stage.hpp"
-#include "exec/output_checksum.hpp"
 #include "exec/pass_facts.hpp"
 #include "exec/write_stage.hpp"
 #include "util/start_workers.hpp"
@@ -105,6 +104,7 @@ void Execution::run() {
   for (Writer& output : pass_.writers) output.drain();
   if (facts_.is_verified && !write_.is_done()) check_conservation();
   write_.finish_parts(verifier_.fingerprint());
+  totals_.checksum += verifier_.checksum();
   make_durable();
   if (write_.is_done()) totals_.ended_early = true;
   cut_.add_to_totals();
@@ -128,9 +128,7 @@ InFlightUnit* Execution::cut(tbb::flow_control& flow) {
 // Verifies after the write, so that corruption at any earlier moment is found, and on another
 // thread, so that the writer never waits.
 void Execution::verify_later(InFlightUnit& unit) {
-  if (pass_.checksum && write_.has_operators())
-    totals_.checksum += output_checksum(pass_.output.encoding->layout(), unit.merged.pieces);
-  if (!facts_.is_verified) return;
+  if (!facts_.is_verified && !pass_.checksum) return;
   Writer* const writer = pass_.writers.empty() ? nullptr : &pass_.writers.front();
   if (writer && writer->is_direct())
     writer->then(
@@ -143,7 +141,7 @@ void Execution::verify(const InFlightUnit& unit, unsigned threads) {
   const auto& pieces = unit.merged.pieces;
   if (const auto& proof = unit.merged.proof) {
     assert(pieces.size() == 1);
-    return verifier_.take(*proof, pieces.front(), unit.sequence, unit.offset);
+    return verifier_.take(*proof, pieces.front(), unit.sequence, unit.offset, threads);
   }
   const Stopwatch verifying(totals_.verify, {pass_.trace, "verify", pass_.partition, unit.number},
                             unit.unit.sequence);
@@ -200,7 +198,7 @@ void run_passes(std::span<const Pass> partitions, PassTotals& totals) {
   start_workers(workers);
   std::deque<OutputVerifier> verifiers;
   for (const Pass& partition : partitions)
-    verifiers.emplace_back(partition.output, partition.fingerprint);
+    verifiers.emplace_back(partition.output, partition.fingerprint, partition.checksum);
   if (partitions.size() == 1) return run_pass(partitions.front(), totals, verifiers.front());
 
   // The first failure stops the others.

@@ -50,4 +50,14 @@ std::uint64_t prefix_refs_checksum(const TextLayout& layout, std::span<const Pre
   return sum;
 }
 
+std::uint64_t lines_checksum(const std::byte* lines, std::span<const std::uint32_t> ends) {
+  std::uint64_t sum = 0;
+  std::size_t begin = 0;
+  for (const std::uint32_t end : ends) {
+    sum += XXH64(lines + begin, end + 1 - begin, 0);
+    begin = end + 1;
+  }
+  return sum;
+}
+
 }  // namespace corank

@@ -16,6 +16,10 @@ std::uint64_t records_checksum(std::span<const std::byte> records, std::uint32_t
 // Returns the sum modulo 2^64 of the XXH64 (seed 0) of every record that `entries` point to.
 std::uint64_t prefix_refs_checksum(const TextLayout& layout, std::span<const PrefixRef> entries);
 
+// Returns the sum of the XXH64 (seed 0) of lines. `ends` holds the offsets of their terminators
+// from `lines`.
+std::uint64_t lines_checksum(const std::byte* lines, std::span<const std::uint32_t> ends);
+
 // Returns the sum of the checksums of contiguous rows' records.
 inline std::uint64_t rows_checksum(const KeyLayout& layout, const std::byte* rows,
                                    std::uint64_t count) {

@@ -16,6 +16,7 @@
 #include "format/framing.hpp"
 #include "format/key_order.hpp"
 #include "util/parallel_for.hpp"
+#include "verify/checksum.hpp"
 
 namespace corank {
 namespace {
@@ -36,9 +37,9 @@ constexpr std::uint64_t part_bytes = std::uint64_t{512} << 10;
 
 bool OutputVerifier::verify_lines(Part& part) const {
   const std::optional<char> end = end_of_bytewise(layout_);
-  if (!end || !is_ordered_ || !sum_) return false;
+  if (!end || !is_ordered_) return false;
   std::array<std::uint32_t, max_batch_rows + min_ends_room> ends;
-  std::uint64_t sum = 0;
+  std::uint64_t sum = 0, checksum = 0;
   std::string_view last;
   for (std::span<const std::byte> rest = part.bytes; !rest.empty();) {
     const auto block = rest.first(std::min(rest.size(), max_block_bytes));
@@ -49,9 +50,11 @@ bool OutputVerifier::verify_lines(Part& part) const {
     const auto checked = sum_and_order(sum_, rest.data(), {ends.data(), found}, is_strict_, last);
     if (!checked || !checked->ascends) return false;
     sum += checked->sum;
+    if (has_checksum_) checksum += lines_checksum(rest.data(), {ends.data(), found});
     rest = rest.subspan(ends[found - 1] + 1);
   }
   part.sum = sum;
+  part.checksum = checksum;
   part.first.assign_record(layout_, first_records(layout_, part.bytes, 1).bytes);
   part.last.assign_record(layout_, part.bytes.last(last.size() + 1));
   return true;
@@ -61,7 +64,7 @@ void OutputVerifier::verify_batch(const RowReader& batch, Part& part) const {
   const bool has_predecessor = batch.offset() != part.offset;
   const std::byte* const first = batch.rows() - has_predecessor * layout_.record_bytes;
   std::optional<OrderedSum> checked;
-  if (is_ordered_ && sum_)
+  if (is_ordered_)
     checked = sum_and_order(sum_, layout_, {batch.rows(), batch.count() * layout_.record_bytes},
                             is_strict_);
   const bool ascends =
@@ -78,6 +81,12 @@ void OutputVerifier::verify_batch(const RowReader& batch, Part& part) const {
   if (sum_)
     part.sum +=
         checked ? checked->sum : rows_fingerprint(sum_, layout_, batch.rows(), batch.count());
+  if (has_checksum_) part.checksum += rows_checksum(layout_, batch.rows(), batch.count());
+}
+
+void OutputVerifier::sum_up(Part& part) const {
+  RowReader batch(layout_, part.bytes, part.offset);
+  while (batch.next()) part.checksum += rows_checksum(layout_, batch.rows(), batch.count());
 }
 
 void OutputVerifier::verify(Part& part) const {
@@ -90,34 +99,47 @@ void OutputVerifier::verify(Part& part) const {
   part.last.assign(layout_, batch.rows() + (batch.count() - 1) * layout_.record_bytes);
 }
 
-void OutputVerifier::verify(std::span<const std::span<const std::byte>> pieces,
-                            std::uint64_t sequence, std::uint64_t offset, unsigned threads) {
+template <class Work>
+std::vector<OutputVerifier::Part> OutputVerifier::work_on_parts(
+    std::span<const std::span<const std::byte>> pieces, std::uint64_t offset, unsigned threads,
+    Work work) {
+  assert(threads != 0);
   std::vector<Part> parts;
   for (const auto piece : pieces)
     for (const auto bytes : parts_of(layout_, piece, part_bytes)) {
       if (!bytes.empty()) parts.push_back({bytes, offset});
       offset += bytes.size();
     }
-  assert(threads != 0);
-  if (parts.empty()) return;
   if (threads == 1)
-    for (Part& part : parts) verify(part);
+    std::ranges::for_each(parts, work);
   else
     tbb::this_task_arena::isolate(
-        [&] { parallel_for(0, parts.size(), [&](std::uint64_t i) { verify(parts[i]); }); });
-  for (std::size_t i = 0; i < parts.size(); ++i) {
-    fingerprint_ += parts[i].sum;
-    if (i != 0) check_order(parts[i - 1].last, parts[i].first, parts[i].offset);
+        [&] { parallel_for(0, parts.size(), [&](std::uint64_t i) { work(parts[i]); }); });
+  for (const Part& part : parts) {
+    fingerprint_ += part.sum;
+    checksum_ += part.checksum;
   }
+  return parts;
+}
+
+void OutputVerifier::verify(std::span<const std::span<const std::byte>> pieces,
+                            std::uint64_t sequence, std::uint64_t offset, unsigned threads) {
+  std::vector<Part> parts =
+      work_on_parts(pieces, offset, threads, [this](Part& part) { verify(part); });
+  if (parts.empty()) return;
+  for (std::size_t i = 1; i < parts.size(); ++i)
+    check_order(parts[i - 1].last, parts[i].first, parts[i].offset);
   join(sequence, {sequence + 1, parts.front().offset, std::move(parts.front().first),
                   std::move(parts.back().last)});
 }
 
 void OutputVerifier::take(const UnitProof& proof, std::span<const std::byte> piece,
-                          std::uint64_t sequence, std::uint64_t offset) {
+                          std::uint64_t sequence, std::uint64_t offset, unsigned threads) {
   if (proof.last_offset >= piece.size())
     throw Corrupted(fmt::format("there is no whole record at byte {} of the output", offset));
   fingerprint_ += proof.written;
+  if (has_checksum_)
+    work_on_parts({&piece, 1}, offset, threads, [this](Part& part) { sum_up(part); });
   Verified unit{sequence + 1, offset, {}, {}};
   unit.first.assign_record(layout_, first_records(layout_, piece, 1).bytes);
   unit.last.assign_record(layout_, piece.subspan(proof.last_offset));

@@ -319,6 +319,18 @@ TEST_CASE("what is merged is looked at across the edges of pieces and parts") {
   CHECK(unordered.fingerprint() == whole.fingerprint());
   CHECK_NOTHROW(unordered.check_edge(unordered));
 
+  // The checksum is summed up whether the records are verified here, elsewhere or not at all.
+  const auto all = records(0, 100'000);
+  OutputVerifier here(rising, portable_fingerprint, true),
+      elsewhere(rising, portable_fingerprint, true), nowhere(rising, nullptr, true);
+  add(here, 0, 0, 100'000, 2);
+  elsewhere.take({.read = 0, .written = 1, .last_offset = all.size() - 16}, all, 0, 0, 2);
+  for (const std::uint64_t first : {50'000u, 0u}) add(nowhere, first == 0, first, 50'000);
+  for (const OutputVerifier* const verifier : {&here, &elsewhere, &nowhere})
+    CHECK(verifier->checksum() == records_checksum(all, 16));
+  CHECK(elsewhere.fingerprint() == 1);
+  CHECK(whole.checksum() == 0);
+
   // One at a time, at varying positions in the task and in the block.
   std::uint64_t named = 0, planted = 0;
   for (std::uint64_t i = 1; i < 100'000; i += 487, ++planted) {
