@@ -26,6 +26,7 @@ import tempfile
 
 from stopping_program import wait_until, wait_until_stopped, write_stopping_program
 
+HOST = "localhost"
 NODES = 4
 PARTITIONS = 8
 RECORD = ["-r", "key:u64,value:u64"]
@@ -60,6 +61,18 @@ NodeName=n[1-{nodes}] NodeHostname={host} NodeAddr=127.0.0.1 Port=[{node_ports}]
 PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 """
 PREEMPTED, KILLED, LOST = 1, 3, 6  # numbers of these tasks
+
+
+def enter_namespace():
+    """Starts this program again where the machine is named localhost, unless it is already. The controller listens on the
+    address of that name, and another name may have any."""
+    if socket.gethostname() == HOST:
+        return
+    unshare = ["unshare", "--uts"]
+    if subprocess.run([*unshare, "hostname", HOST], check=False).returncode != 0:
+        print("skipped: needs the right to make a namespace with a name of its own")
+        sys.exit(77)
+    os.execvp(unshare[0], [*unshare, "sh", "-c", f'hostname {HOST} && exec "$@"', "sh", sys.executable, *sys.argv])
 
 
 def free_ports(count):
@@ -112,9 +125,8 @@ class Cluster:
         key = self.folder / "munge.key"
         key.write_bytes(secrets.token_bytes(128))
         key.chmod(0o400)
-        host = socket.gethostname().partition(".")[0]
         (self.folder / "slurm.conf").write_text(CONFIGURATION.format(
-            host=host, folder=self.folder, controller_port=self.port, nodes=NODES,
+            host=HOST, folder=self.folder, controller_port=self.port, nodes=NODES,
             node_ports=f"{self.port + 1}-{self.port + NODES}"))
         self.start("munged", "munged", "--foreground", "--force", f"--socket={self.folder}/munge.socket",
                    f"--key-file={key}", f"--pid-file={self.folder}/munged.pid", f"--seed-file={self.folder}/munged.seed",
@@ -134,7 +146,8 @@ class Cluster:
     def has_all_nodes(self):
         for name, daemon in self.daemons.items():
             if daemon.poll() is not None:
-                raise ChildProcessError(f"{name} ended with {daemon.returncode}")
+                said = (self.folder / f"{name}.out").read_text().strip()
+                raise ChildProcessError(f"{name} ended with {daemon.returncode}:\n{said}")
         with contextlib.suppress(subprocess.CalledProcessError):  # the controller does not answer yet
             return self.call("sinfo", "--noheader", "--Node", "--format=%T").split() == ["idle"] * NODES
 
@@ -261,6 +274,7 @@ def main():
     if missing or os.geteuid() != 0:
         print(f"skipped: needs {', '.join(missing) or 'root'}")
         sys.exit(77)
+    enter_namespace()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # leaves all blocks, which stops the daemons
     with tempfile.TemporaryDirectory() as temporary:
         folder = pathlib.Path(temporary)
