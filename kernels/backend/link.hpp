@@ -1,6 +1,8 @@
-// Measures the bandwidth between the memory of the host and of a device. This header includes
+// Measures the bandwidth between the memory of the host and of devices. This header includes
 // nothing of CUDA.
 #pragma once
+
+#include <vector>
 
 namespace corank {
 
@@ -10,7 +12,8 @@ struct LinkRates {  // bytes per second
   double both = 0;  // each way, while the other is busy
 };
 
-// Measures by copying pinned memory. Throws Error if there is no such device.
-LinkRates measure_link(int device);
+// Measures by copying pinned memory, to and from all `devices` at the same time. Throws Error if
+// there is no such device.
+LinkRates measure_link(const std::vector<int>& devices);
 
 }  // namespace corank

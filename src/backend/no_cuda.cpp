@@ -26,7 +26,7 @@ std::unique_ptr<Backend> make_cuda_backend(int, const BackendConfig&) {
   throw Error(ErrorCode::device, reason);
 }
 
-LinkRates measure_link(int) {
+LinkRates measure_link(const std::vector<int>&) {
   throw Error(ErrorCode::device, reason);
 }
 

@@ -263,7 +263,7 @@ CudaDevice find_cuda_device(int device) {
 std::unique_ptr<Backend> make_cuda_backend(int device, const BackendConfig& config) {
   return std::make_unique<FakeDevice>(device, config);
 }
-LinkRates measure_link(int) {
+LinkRates measure_link(const std::vector<int>&) {
   throw Error("fake");
 }
 

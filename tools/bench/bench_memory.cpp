@@ -1,94 +1,21 @@
 // Benchmarks merges from memory to memory through the whole pipeline, against a copy by the same
-// pipeline and against the link to the GPU.
+// pipeline and against the links to the GPUs.
 #include <fmt/format.h>
-#include <tbb/parallel_for.h>
-#include <tbb/parallel_reduce.h>
 
 #include <CLI/CLI.hpp>
-#include <chrono>
 #include <cstdio>
-#include <cstring>
 #include <string>
 #include <vector>
 
 #include "bench_peers.hpp"
+#include "bench_records.hpp"
 #include "corank/merge.hpp"
-#include "kernels/backend/cuda_backend.hpp"
 #include "kernels/backend/link.hpp"
-#include "util/buffer_pool.hpp"
 
 using namespace corank;
 using namespace corank::bench;
 
 namespace {
-
-// Hashes `x`.
-std::uint64_t mix(std::uint64_t x) {
-  x = (x ^ (x >> 31)) * 0x7fb5d329728ea185;
-  x = (x ^ (x >> 27)) * 0x81dadef4bc2dd44d;
-  return x ^ (x >> 33);
-}
-
-struct Kind {
-  std::uint32_t record_bytes;
-  const char* schema;
-  bool big_endian;  // the key's first eight bytes
-};
-
-constexpr Kind kinds[] = {{8, "key:u64", false},
-                          {16, "key:u64,value:u64", false},
-                          {100, "key:bytes10,value:bytes90", true}};
-
-std::uint64_t key_of(const std::byte* record, const Kind& kind) {
-  std::uint64_t key;
-  std::memcpy(&key, record, sizeof key);
-  return kind.big_endian ? __builtin_bswap64(key) : key;
-}
-
-// Fills a sorted run with random keys, each within its own range.
-void fill(std::span<std::byte> run, std::uint64_t seed, const Kind& kind) {
-  const std::uint64_t records = run.size() / kind.record_bytes;
-  const std::uint64_t range = ~std::uint64_t{0} / records;
-  tbb::parallel_for(std::uint64_t{0}, records, [&](std::uint64_t i) {
-    std::byte* const record = run.data() + i * kind.record_bytes;
-    std::uint64_t key = i * range + mix(i ^ mix(seed)) % range;
-    if (kind.big_endian) key = __builtin_bswap64(key);
-    std::memcpy(record, &key, sizeof key);
-    for (std::uint32_t at = sizeof key; at < kind.record_bytes; at += sizeof i) {
-      const std::uint64_t word = mix(seed + i * at);
-      std::memcpy(record + at, &word, std::min<std::size_t>(sizeof word, kind.record_bytes - at));
-    }
-  });
-}
-
-std::uint64_t sum_of_keys(std::span<const std::byte> records, const Kind& kind) {
-  return tbb::parallel_reduce(
-      tbb::blocked_range<std::uint64_t>(0, records.size() / kind.record_bytes), std::uint64_t{0},
-      [&](const auto& range, std::uint64_t sum) {
-        for (std::uint64_t i = range.begin(); i != range.end(); ++i)
-          sum += mix(key_of(records.data() + i * kind.record_bytes, kind));
-        return sum;
-      },
-      std::plus<>());
-}
-
-bool is_sorted(std::span<const std::byte> records, const Kind& kind) {
-  return tbb::parallel_reduce(
-      tbb::blocked_range<std::uint64_t>(1, records.size() / kind.record_bytes), true,
-      [&](const auto& range, bool sorted) {
-        for (std::uint64_t i = range.begin(); i != range.end(); ++i)
-          sorted &= key_of(records.data() + (i - 1) * kind.record_bytes, kind) <=
-                    key_of(records.data() + i * kind.record_bytes, kind);
-        return sorted;
-      },
-      std::logical_and<>());
-}
-
-double seconds_of(const auto& work) {
-  const auto start = std::chrono::steady_clock::now();
-  work();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
 
 int run(int argc, char** argv) {
   CLI::App app("Merges from memory into memory, beside copies and the link.");
@@ -112,19 +39,9 @@ int run(int argc, char** argv) {
   app.add_option("-o,--output", output, "write OUTPUT.md and OUTPUT.json");
   CLI11_PARSE(app, argc, argv);
   const bool cuda = options.backend != BackendChoice::cpu && find_cuda_device(0).usable;
-
-  // Registers the buffers once, as a program that merges often would.
-  const Schema any = Schema::parse("key:u64");
-  const KeyEncoding encoding(any, {});
-  std::unique_ptr<Backend> registrar;
-  if (cuda) registrar = make_cuda_backend(0, {&encoding, 1024, 1, 16});
-  const PinMemory pin = registrar ? registrar->pin_memory() : nullptr;
-  bytes = round_up(bytes, page_bytes());
-  BufferPool input_pool(bytes, 1, pin), output_pool(bytes, 1, pin);
-  const Buffer input = input_pool.lease(), merged = output_pool.lease();
-
+  const TwoBuffers buffers(bytes, cuda);
   nlohmann::ordered_json report = begin_report(bytes, repetitions);
-  report["device"] = cuda ? registrar->device() : "none";
+  report["device"] = cuda ? buffers.registrar->device() : "none";
   std::string table = fmt::format(
       "# Merging from memory into memory\n\n{}, {}, {}, commit {}; {} MiB in all, medians of {} "
       "interleaved repetitions, GB/s of input. The merge without verification, as it is by "
@@ -144,12 +61,12 @@ int run(int argc, char** argv) {
       const std::uint64_t run_records = bytes / k / size;
       std::vector<std::span<const std::byte>> runs;
       for (std::uint64_t i = 0; i < k; ++i) {
-        const auto run = input.bytes().subspan(i * run_records * size, run_records * size);
-        fill(run, i, kind);
+        const auto run = buffers.first.bytes().subspan(i * run_records * size, run_records * size);
+        fill_sorted(run, i, kind);
         runs.push_back(run);
       }
-      const auto all = input.bytes().first(k * run_records * size);
-      const auto out = merged.bytes().first(all.size());
+      const auto all = buffers.first.bytes().first(k * run_records * size);
+      const auto out = buffers.second.bytes().first(all.size());
 
       std::vector<double> copies, merges, verified, pipelines, links;
       for (int repetition = 0; repetition < repetitions; ++repetition) {
@@ -162,7 +79,7 @@ int run(int argc, char** argv) {
         Stats stats;
         verified.push_back(seconds_of([&] { stats = merge(runs, out, options); }));
         pipelines.push_back(stats.pipeline_seconds);
-        if (cuda) links.push_back(measure_link(0).both);
+        if (cuda) links.push_back(measure_link(options.devices).both);
         if (repetition == 0 &&
             (!is_sorted(out, kind) || sum_of_keys(all, kind) != sum_of_keys(out, kind)))
           throw std::runtime_error("the merge is wrong");

@@ -208,7 +208,7 @@ class Measurement {
       add("link", "link to the GPU", 0, device.description);
       return;
     }
-    const LinkRates rates = measure_link(options_.device);
+    const LinkRates rates = measure_link({options_.device});
     add("link_up", "link to the GPU, up", rates.up);
     add("link_down", "link to the GPU, down", rates.down);
     add("link_both", "link to the GPU, both ways at once, each way", rates.both);
