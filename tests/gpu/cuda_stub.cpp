@@ -78,6 +78,8 @@ class DeviceMemory {
       : base_(static_cast<std::byte*>(mmap(nullptr, max_bytes, PROT_NONE,
                                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0))) {
     if (base_ == MAP_FAILED) std::abort();
+    // opened() is slow for small pages.
+    madvise(base_, max_bytes, MADV_HUGEPAGE);
   }
   // Makes the memory accessible during the lifetime of the returned object.
   auto opened() {
