@@ -8,6 +8,8 @@ namespace corank {
 namespace {
 
 constexpr std::size_t batch = 64;  // records whose words stay in L1
+// Min bits of second words that are worth reading them: a byte, which is what text varies by.
+constexpr int min_second_bits = 8;
 
 std::uint64_t varying_bits(std::span<const std::uint64_t> words) {
   std::uint64_t differ = 0;
@@ -44,7 +46,7 @@ bool KeyCompactor::choose_bits(unsigned room, unsigned place) {
   std::uint64_t varying[2] = {varying_bits(firsts_), 0};
   bool is_whole = !refs_ && word_ + 1 == keys_.words();
   // The first words often have bits enough.
-  if (!is_whole && std::popcount(varying[0]) < static_cast<int>(room)) {
+  if (!is_whole && std::popcount(varying[0]) + min_second_bits <= static_cast<int>(room)) {
     is_whole = read_seconds();
     varying[1] = varying_bits(seconds_);
   }
