@@ -15,9 +15,13 @@ unsigned reading_threads(unsigned threads) {
   return std::clamp(threads / 2, 2u, 8u);
 }
 
+// Max threads for which one thread finds the records of all runs in memory: handing chunks from
+// thread to thread costs more then. Tuned by bench-sort; see docs/tuning.md.
+constexpr unsigned max_framed_for_threads = 2;
+
 Reading reading_of(const Pass& pass, const PassFacts& facts) {
   return {pass.format, pass.plan, pass.backend ? ReadOrder::forecast : ReadOrder::one_by_one,
-          facts.backend_reads ? nullptr : pass.fingerprint};
+          facts.backend_reads ? nullptr : pass.fingerprint, pass.threads <= max_framed_for_threads};
 }
 
 BufferPool chunk_pool(const Pass& pass, const PassFacts& facts) {

@@ -57,7 +57,7 @@ class ChunkProducer {
     bool has_known_places = false;  // so that several requests may be in flight
     bool needs_buffers = true;
     bool may_lack_buffers = false;  // takes other memory if the pool is empty
-    bool is_immediate = false;      // produces without reading
+    bool is_immediate = false;      // produces on the thread that asks for the chunk
     bool is_pipe = false;
     bool is_direct = false;
   };
@@ -114,6 +114,8 @@ struct Reading {
   const PassPlan& plan;
   ReadOrder order;
   FingerprintSum sum = nullptr;  // null: chunks get no fingerprints
+  // Whether the thread that takes a chunk finds its variable-length records, if they are in memory.
+  bool frames_when_taken = false;
 };
 
 using ChunkProducers = std::vector<std::unique_ptr<ChunkProducer>>;

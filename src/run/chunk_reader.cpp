@@ -171,9 +171,12 @@ void ChunkReader::issue(std::uint32_t run, const Queue::Lock& lock) {
   if (state.ended) return;
   ++state.in_flight;
   ++ahead_;
-  if (traits.is_immediate) return loaded(run, state.producer->produce(std::move(request), 0));
   if (traits.needs_buffers && !(traits.may_lack_buffers && pool_.available() == 0))
     request.buffer = pool_.lease();
+  if (traits.is_immediate) {
+    Stopwatch reading(busy_);
+    return loaded(run, state.producer->produce(std::move(request), 0));
+  }
   queue_.submit(std::move(request), lock);
 }
 
@@ -183,7 +186,7 @@ void ChunkReader::read_ahead(const Queue::Lock& lock) {
     const ChunkProducer::Traits& traits = runs_[run].producer->traits();
     if (traits.needs_buffers && pool_.available() == 0) return;
     forecast_.pop();
-    if (!can_issue(runs_[run])) continue;
+    if (traits.is_immediate || !can_issue(runs_[run])) continue;
     issue(run, lock);
     if (reading_.order == ReadOrder::one_by_one && traits.has_known_places)
       forecast_.push({.run = run});

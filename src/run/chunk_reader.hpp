@@ -1,8 +1,9 @@
 // Reads the chunks of all runs ahead of need, for the unit cutter.
 //
 // Forecasting: the run whose last loaded key is the smallest is the first to run out of records, so
-// its next chunk is read first. Threads of the reader produce the chunks. Each pipe may take one of
-// them, so that a pipe without data never keeps another run from being read.
+// its next chunk is read first. Threads of the reader produce the chunks, except those that need
+// no reading. Each pipe may take one of them, so that a pipe without data never keeps another run
+// from being read.
 //
 // Source: Knuth, "The Art of Computer Programming", volume 3, 5.4.6.
 #pragma once

@@ -54,7 +54,10 @@ std::uint64_t first_bytes(const Stream& stream, std::uint32_t index, std::uint32
 }
 
 ChunkProducer::Traits traits_of(const Stream& stream, const Reading& reading) {
-  return {.may_lack_buffers = !reading.format.traits().has_fixed_size, .is_pipe = stream.is_pipe};
+  return {
+      .may_lack_buffers = !reading.format.traits().has_fixed_size,
+      .is_immediate = !stream.source && stream.mapped_page_bytes == 0 && reading.frames_when_taken,
+      .is_pipe = stream.is_pipe};
 }
 
 }  // namespace

@@ -51,7 +51,7 @@ class Pieces final : public ByteSource {
 };
 
 // Returns the bytes of all chunks of one run.
-Bytes read_chunks(Stream stream, const RecordFormat& format) {
+Bytes read_chunks(Stream stream, const RecordFormat& format, bool frames_when_taken = false) {
   PassPlan plan{};
   plan.chunk_bytes = std::uint64_t{1} << 14;
   plan.chunk_records = 150;
@@ -59,7 +59,10 @@ Bytes read_chunks(Stream stream, const RecordFormat& format) {
   plan.read_ahead = 2;
   plan.large_bytes = std::uint64_t{1} << 20;
   BufferPool pool(plan.chunk_bytes, plan.chunks, {});
-  const Reading reading{format, plan, ReadOrder::forecast};
+  const Reading reading{.format = format,
+                        .plan = plan,
+                        .order = ReadOrder::forecast,
+                        .frames_when_taken = frames_when_taken};
   std::vector<Stream> streams;
   streams.push_back(std::move(stream));
   ChunkReader reader(make_producers(std::move(streams), reading), reading, pool, 1, {}, {});
@@ -120,13 +123,16 @@ TEST_CASE("chunks hold all records whatever the pieces in which they come", "[te
         INFO(max_line_bytes << " a line, " << max_piece_bytes << " a piece");
         const std::string run = text + (is_terminated ? "" : "last");
         const Bytes whole = bytes_of_text(is_terminated ? run : run + '\n');
-        Stream pipe, memory;
+        Stream pipe;
         pipe.source = std::make_shared<Pieces>(bytes_of_text(run), max_piece_bytes, random());
         pipe.is_pipe = true;
         CHECK((read_chunks(std::move(pipe), *lines) == whole));
         const Bytes in_place = bytes_of_text(run + std::string(stream_margin_bytes, '\0'));
-        memory.in_place = std::span(in_place).first(run.size());
-        CHECK((read_chunks(std::move(memory), *lines) == whole));
+        for (const bool frames_when_taken : {false, true}) {
+          Stream memory;
+          memory.in_place = std::span(in_place).first(run.size());
+          CHECK((read_chunks(std::move(memory), *lines, frames_when_taken) == whole));
+        }
       }
   }
   const Bytes whole(120'000);
@@ -254,6 +260,29 @@ TEST_CASE("text in place that goes on begins with a part of a chunk", "[text]") 
     before = first;
   }
   CHECK(reader.next(1)->count == before);
+}
+
+TEST_CASE("text in memory may be framed by the thread that takes it", "[text]") {
+  constexpr std::uint64_t line_bytes = 100, records = 2000;
+  std::string text;
+  for (std::uint64_t i = 0; i < records; ++i) text += std::string(line_bytes - 1, 'a') + '\n';
+  text.resize(text.size() + stream_margin_bytes);
+  const auto format = make_variable_format({}, {});
+  PassPlan plan{};
+  plan.chunk_bytes = std::uint64_t{1} << 16;
+  plan.chunk_records = 1000;
+  plan.chunks = 4;
+  plan.read_ahead = 4;
+  std::vector<Stream> streams(2);
+  for (Stream& stream : streams)
+    stream.in_place = std::as_bytes(std::span(text)).first(records * line_bytes);
+  BufferPool pool(plan.chunk_bytes, plan.chunks, {});
+  const Reading reading{
+      .format = *format, .plan = plan, .order = ReadOrder::one_by_one, .frames_when_taken = true};
+  ChunkReader reader(make_producers(std::move(streams), reading), reading, pool, 1, {}, {});
+  CHECK(reader.bytes_read() == 0);
+  const std::uint64_t count = reader.next(0)->count;
+  CHECK(reader.bytes_read() == count * line_bytes);
 }
 
 TEST_CASE("a run that is mapped late tells what it loses") {
