@@ -184,7 +184,8 @@ class Cluster:
             kill(pid)
         self.call("scontrol", "update", f"nodename={node}", "state=down", "reason=lost")
         self.start_node(node)
-        self.call("scontrol", "update", f"nodename={node}", "state=resume")
+        with contextlib.suppress(subprocess.CalledProcessError):  # the node has returned by itself
+            self.call("scontrol", "update", f"nodename={node}", "state=resume")
 
     def call(self, *command, **settings):
         """Returns what the command prints."""

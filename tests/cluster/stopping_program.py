@@ -32,7 +32,7 @@ if [[ " {tasks} " == *" $task "* && ! -e "{marks}/stopped-$task" ]]; then
       while kill -0 $$ && [[ -z $(find "${{plan%.json}}.parts/$name".* -size +400k) ]]; do :; done
       kill -STOP $$
       touch "{marks}/stopped-$task"
-    ) 2> /dev/null &
+    ) > /dev/null 2>&1 &  # holds no pipe, whose end the caller may wait for
   fi
 fi
 exec "{program}" "$@"
