@@ -187,7 +187,19 @@ TEST_CASE("names that begin with a hyphen follow two hyphens") {
 TEST_CASE("files may follow an option that is given several times") {
   const Folder test({"a\n"});
   CHECK(run({"merge", "--lines", "--temp", test.folder.path(), test.runs[0]}).out == "a\n");
-  CHECK(run({"merge", "--lines", "--device", "0", test.runs[0]}).out == "a\n");
+  const char* const cpu = "--backend=cpu";
+  CHECK(run({"merge", "--lines", cpu, "--device", "0", test.runs[0]}).out == "a\n");
+}
+
+TEST_CASE("bad input: a device that cannot be used") {
+  const Folder test({"a\n"});
+  for (const char* const backend : {"--backend=auto", "--backend=cuda"}) {
+    // No machine has so many devices.
+    const Result named = run({"merge", "--lines", backend, "--device", "1000", test.runs[0]});
+    CHECK(named.code == 2);
+    CHECK(named.err.starts_with("corank: --backend cuda: "));
+    CHECK(named.err.ends_with("; use --backend cpu or auto\n"));
+  }
 }
 
 TEST_CASE("standard streams are used where no files are named") {

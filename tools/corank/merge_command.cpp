@@ -263,6 +263,9 @@ void MergeCommand::add_performance_options() {
       ->add_option_function<std::vector<std::string>>(
           "--device",
           [this](const std::vector<std::string>& numbers) {
+            // A device that is named is wanted: without it the merge fails.
+            if (options_.backend == BackendChoice::automatic)
+              options_.backend = BackendChoice::cuda;
             options_.devices.clear();
             if (numbers == std::vector<std::string>{"all"}) return;
             for (std::string number : numbers) {
@@ -271,7 +274,7 @@ void MergeCommand::add_performance_options() {
               options_.devices.push_back(std::stoi(number));
             }
           },
-          "CUDA devices that share the work, by number, or all")
+          "CUDA devices that share the work, by number, or all; implies --backend cuda")
       ->delimiter(',')
       ->allow_extra_args(false)
       ->option_text("N,...");
