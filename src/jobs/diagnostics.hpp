@@ -10,10 +10,16 @@
 
 #include "corank/query.hpp"
 #include "format/record_format.hpp"
+#include "jobs/scan.hpp"
 #include "run/run.hpp"
 #include "run/work_unit.hpp"
 
 namespace corank {
+
+// Throws OutOfOrder for record `index` of the block, which sorts before its predecessor. May read
+// the file up to there again, to count its lines.
+[[noreturn]] void throw_disorder(const Run& run, const RecordFormat& format,
+                                 const ScannedBlock& block, std::uint64_t index);
 
 // Throws OutOfOrder for the first record of `run` that is out of order. `found` is any such record;
 // it is reported itself if the run is a pipe, which cannot be read again. Throws Corrupted if the

@@ -10,7 +10,6 @@
 
 #include "corank/error.hpp"
 #include "io/hole_puncher.hpp"
-#include "jobs/partial_output.hpp"
 #include "plan/option_checks.hpp"
 #include "util/digest.hpp"
 #include "util/messages.hpp"

@@ -5,7 +5,7 @@
 
 #include "corank/error.hpp"
 #include "format/key_order.hpp"
-#include "jobs/disorder.hpp"
+#include "jobs/diagnostics.hpp"
 #include "plan/pass_planner.hpp"
 #include "run/chunk_reader.hpp"
 #include "verify/checksum.hpp"
