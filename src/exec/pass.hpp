@@ -7,12 +7,12 @@
 #include <atomic>
 #include <cstdint>
 #include <filesystem>
-#include <functional>
 #include <optional>
 #include <span>
 #include <stop_token>
 
 #include "backend/backend.hpp"
+#include "exec/progress_meter.hpp"
 #include "format/record_format.hpp"
 #include "io/writer.hpp"
 #include "plan/pass_planner.hpp"
@@ -86,10 +86,10 @@ struct Pass {
   // One sum a run, added to as its records are read. Stays 0 for runs in memory that the backend
   // is the first to read.
   std::span<std::atomic<std::uint64_t>> fingerprints;
-  std::atomic<std::uint64_t>* read = nullptr;      // hash of all that was read is added
-  std::atomic<std::uint64_t>* written = nullptr;   // hash of the output is added; null: not wanted
-  std::function<void(std::uint64_t)> on_progress;  // called with the input bytes of each unit
-  Trace* trace;                                    // null: no trace is wanted
+  std::atomic<std::uint64_t>* read = nullptr;     // hash of all that was read is added
+  std::atomic<std::uint64_t>* written = nullptr;  // hash of the output is added; null: not wanted
+  ProgressMeter& progress;                        // counts the input bytes of each unit
+  Trace* trace;                                   // null: no trace is wanted
   unsigned partition;
 
   // Returns what reads the records of chunks; null if the pass itself does.

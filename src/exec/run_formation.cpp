@@ -105,7 +105,7 @@ bool RunFormation::take_in_place(std::deque<Block>& blocks, std::uint64_t max_bl
   }
   for (std::size_t i = 0; i < sorted.size(); ++i)
     add_in_place(sorted[i], pending_.unit.segments[i], blocks);
-  if (pass_.on_progress) pass_.on_progress(pending_.unit.bytes);
+  pass_.progress.add(pending_.unit.bytes);
   pending_ = Block();
   return true;
 }
@@ -208,7 +208,7 @@ void RunFormation::sort(Block& block) {
     }
   }
   block.unit.segments.clear();  // chunks are free for reading again
-  if (pass_.on_progress) pass_.on_progress(block.unit.bytes);
+  pass_.progress.add(block.unit.bytes);
 }
 
 // Returns false if the CPU must sort the block.

@@ -9,16 +9,20 @@
 
 namespace corank {
 
-Stats::Busy busy_of(const PassTotals& totals) {
-  return {seconds(totals.read),  seconds(totals.cut),      seconds(totals.merge),
-          seconds(totals.write), seconds(totals.compress), seconds(totals.verify)};
-}
-
-Stats::Waits waits_of(const PassTotals& totals) {
-  return {seconds(totals.read_for_cut),      seconds(totals.cut_for_read),
-          seconds(totals.cut_for_merge),     seconds(totals.merge_for_cut),
-          seconds(totals.merge_for_write),   seconds(totals.write_for_merge),
-          seconds(totals.write_for_compress)};
+void set_totals(const PassTotals& totals, Stats& stats) {
+  stats.bytes_read = totals.bytes_read;
+  stats.bytes_written = totals.bytes_written;
+  stats.records_skipped = totals.records_skipped;
+  stats.records_replaced = totals.records_replaced;
+  stats.records_deleted = totals.records_deleted;
+  stats.units = totals.units;
+  stats.checksum = totals.checksum;
+  stats.busy = {seconds(totals.read),  seconds(totals.cut),      seconds(totals.merge),
+                seconds(totals.write), seconds(totals.compress), seconds(totals.verify)};
+  stats.waits = {seconds(totals.read_for_cut),      seconds(totals.cut_for_read),
+                 seconds(totals.cut_for_merge),     seconds(totals.merge_for_cut),
+                 seconds(totals.merge_for_write),   seconds(totals.write_for_merge),
+                 seconds(totals.write_for_compress)};
 }
 
 namespace {

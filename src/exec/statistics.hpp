@@ -11,9 +11,8 @@
 
 namespace corank {
 
-// Return the busy and the waiting times of each stage, in seconds.
-Stats::Busy busy_of(const PassTotals& totals);
-Stats::Waits waits_of(const PassTotals& totals);
+// Sets the counts and times of `stats` that are those of all passes together.
+void set_totals(const PassTotals& totals, Stats& stats);
 
 // Returns the bottleneck: from the output upstream, the first stage that does not mostly wait for
 // the stage before it. `wall_seconds` is the wall time summed over all partitions; `writing` names

@@ -23,7 +23,7 @@ void WriteStage::write(InFlightUnit& token) {
   ++totals_.units;
   totals_.records += token.unit.records;
   written_until_ = TraceClock::now();
-  if (pass_.on_progress) pass_.on_progress(token.unit.bytes);
+  pass_.progress.add(token.unit.bytes);
 }
 
 void WriteStage::join(InFlightUnit& token) {

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <array>
 #include <fstream>
 #include <iterator>
 #include <optional>
@@ -167,6 +168,23 @@ void KeptRuns::add(KeptRun run) {
   run.bytes = static_cast<std::uint64_t>(status.st_size);
   append(run);
   runs_.push_back(std::move(run));
+}
+
+std::unique_ptr<KeptRuns> find_kept_runs(const Destination& output, const MergeFormat& format,
+                                         const Options& options, FingerprintSum sum,
+                                         std::span<const Run> inputs) {
+  if (output.sink || output.path == "-") return nullptr;
+  // Sums are of use only to processes that compute them alike.
+  constexpr std::array<std::byte, 16> example{};
+  const std::string content =
+      fmt::format("{:x} {}", sum ? sum(example, 16) : 0,
+                  output_description(options, compression_of(options, output), format, inputs));
+  auto kept = std::make_unique<KeptRuns>(output.path, digest(content));
+  if (!options.resume) return nullptr;
+  if (kept->has_others())
+    warn_starting_over(options, output.path,
+                       "the temporary files are of other inputs or other options");
+  return kept;
 }
 
 std::vector<Run> after(const InputPosition& end, std::vector<Run> inputs) {

@@ -10,11 +10,14 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
 #include "exec/run_formation.hpp"
 #include "io/file.hpp"
+#include "io/writer.hpp"
 #include "jobs/merge_format.hpp"
 #include "run/run.hpp"
 #include "verify/fingerprint.hpp"
@@ -69,6 +72,12 @@ class KeptRuns {
   bool has_others_ = false;
   bool leave_ = false;
 };
+
+// Returns the runs that a stopped sort of `inputs` to `output` left, for one that resumes it.
+// Returns null, and removes them, unless the options ask for that. `sum` is as in KeptRuns::open().
+std::unique_ptr<KeptRuns> find_kept_runs(const Destination& output, const MergeFormat& format,
+                                         const Options& options, FingerprintSum sum,
+                                         std::span<const Run> inputs);
 
 // Returns the parts of the inputs after this position in them.
 std::vector<Run> after(const InputPosition& end, std::vector<Run> inputs);

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -18,14 +19,15 @@
 #include "corank/options.hpp"
 #include "corank/stats.hpp"
 #include "corank/streams.hpp"
+#include "exec/progress_meter.hpp"
 #include "io/writer.hpp"
+#include "jobs/intermediate_passes.hpp"
 #include "jobs/kept_runs.hpp"
 #include "jobs/merge_format.hpp"
 #include "jobs/merge_output.hpp"
 #include "jobs/pass_runner.hpp"
-#include "jobs/progress_meter.hpp"
 #include "jobs/run_cuts.hpp"
-#include "jobs/run_former.hpp"
+#include "jobs/sorted_loads.hpp"
 #include "plan/budget.hpp"
 #include "plan/plan.hpp"
 #include "run/run.hpp"
@@ -58,13 +60,6 @@ class MergeJob {
   std::vector<std::vector<Run>> partitions(std::size_t count) const;
 
  private:
-  // The last record before a partition and the last record in it; empty if there is none.
-  struct Edges {
-    std::vector<std::byte> before, last;
-  };
-
-  Plan plan_without_passes(const std::filesystem::path& path);
-  void write(MergeOutput& output, const Destination& destination);
   // Parts are filled in turn if a limit ends them, so that their ranks are not known in advance, or
   // if the runs cannot be searched for ranks.
   bool fills_in_turn() const { return has_limited_output() || !format_.can_search(); }
@@ -72,23 +67,19 @@ class MergeJob {
   bool has_limited_output() const { return options_.query.limit && operators_; }
   std::optional<std::uint64_t> known_output_bytes() const;
   PartShares shares_of_parts(const std::filesystem::path& folder) const;
-  std::vector<IntermediatePass> intermediate_passes(std::uint64_t widest) const;
   std::vector<Partition> partitions_of_output(std::size_t count) const;
   PassSpec last_pass(std::span<const Partition> partitions) const;
+  SortedLoads::Context sorting();
+
+  Plan plan_without_passes(const std::filesystem::path& path);
+  void write(MergeOutput& output, const Destination& destination);
+  void leave_for_resume(MergeOutput& output, bool leaves_output);
+  void form_runs(const Destination& output);
   void choose_reading(std::span<const Partition> partitions);
-  void resume(MergeOutput& output, std::span<Partition> partitions);
   void skip_written(std::span<Partition> partitions);
   void count_merged_before(std::span<const std::uint64_t> cut);
-  void form_runs(const Destination& output);
-  std::vector<Run> resume_runs(const Destination& output);
-  void keep_smallest(std::vector<Run>& runs);
-  void add_load();
-  void spill_load(std::size_t first);
-  void run_intermediate_passes(std::uint64_t widest, const std::filesystem::path& folder);
-  void run_intermediate_pass(const IntermediatePass& pass, const PassOperators& operators,
-                             std::uint64_t limit, Writer temporary);
-  std::vector<Edges> edges_of(std::span<const Partition> partitions) const;
-  void replan_after_set_passes(std::span<Partition> partitions, std::span<const Edges> edges);
+  void run_intermediate_passes(std::vector<Partition>& partitions, std::uint64_t widest,
+                               const std::filesystem::path& folder);
   void collect_stats(std::string writing);
   void collect_backend_stats();
   Stats finish();
@@ -106,22 +97,17 @@ class MergeJob {
   MergeFormat format_;
   PassOperators operators_;  // of the last pass
   RunCuts cuts_;
-  std::vector<Run> runs_;
-  std::vector<Run> inputs_;  // the runs at the start, for errors that name equal records
-  std::vector<std::uint64_t> fingerprints_;  // one a run: of temporary runs, as they were written
-  std::uint64_t run_records_;                // at the start
+  RunList list_;
+  std::vector<Run> inputs_;    // the runs at the start, for errors that name equal records
+  std::uint64_t run_records_;  // in the runs at the start, or once they are formed
   Budget budget_;
-  std::uint64_t intermediate_records_ = 0;  // that intermediate passes wrote
-  bool has_all_fingerprints_;               // fingerprints_ cover all records of the runs
   Backends backends_;
   ProgressMeter progress_;
   Trace trace_;
   PassRunner passes_;
-  std::vector<std::filesystem::path> folders_;  // for temporary runs of a sort
-  std::optional<KeptRuns> kept_;                // of a sort that can be resumed
-  std::uint64_t kept_records_ = 0;              // in runs that a stopped sort left
-  std::optional<RunFormer> former_;             // of a sort; holds the runs in memory
-  unsigned compressing_threads_ = 0;            // of temporary runs
+  IntermediatePasses intermediate_;
+  std::unique_ptr<KeptRuns> kept_;    // of a sort that can be resumed
+  std::optional<SortedLoads> loads_;  // of a sort
   Resumed resumed_;
   Stats stats_;
 };

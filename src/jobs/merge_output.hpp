@@ -99,7 +99,5 @@ void warn_starting_over(const Options& options, const std::filesystem::path& out
                         std::string_view why);
 
 inline constexpr std::string_view output_differs = "it does not match the inputs";
-inline constexpr std::string_view others_were_sorted =
-    "the temporary files are of other inputs or other options";
 
 }  // namespace corank

@@ -118,7 +118,7 @@ std::uint64_t PassRunner::run(const PassSpec& spec) {
                       .fingerprints = fingerprints,
                       .read = &read,
                       .written = spec.is_last ? nullptr : &written,
-                      .on_progress = [this](std::uint64_t bytes) { context_.progress.add(bytes); },
+                      .progress = context_.progress,
                       .trace = context_.trace,
                       .partition = static_cast<unsigned>(i)});
   std::vector<std::shared_ptr<void>> pinned;

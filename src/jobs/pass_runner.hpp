@@ -10,8 +10,8 @@
 
 #include "backend/backends.hpp"
 #include "exec/pass.hpp"
+#include "exec/progress_meter.hpp"
 #include "jobs/merge_format.hpp"
-#include "jobs/progress_meter.hpp"
 #include "jobs/run_cuts.hpp"
 #include "plan/budget.hpp"
 #include "util/trace.hpp"

@@ -10,6 +10,7 @@
 #include "run/key_search.hpp"
 #include "run/run_search.hpp"
 #include "run/work_unit.hpp"
+#include "util/math.hpp"
 
 namespace corank {
 
@@ -83,6 +84,50 @@ std::vector<RunCuts::Positions> RunCuts::checked(std::span<const std::uint64_t> 
   std::vector<Positions> cuts = at_all(ranks, runs, threads);
   check(cuts, runs, threads);
   return cuts;
+}
+
+std::vector<Partition> RunCuts::partitions(std::size_t count, std::span<const Run> runs,
+                                           bool keeps_keys) const {
+  const std::uint64_t records = records_of(runs);
+  std::vector<std::uint64_t> ends;
+  for (std::size_t i = 1; i < count; ++i) ends.push_back(part_of(records, i, count));
+  if (keeps_keys && !copies_ && format_.traits().has_fixed_size) {
+    ProbeThreads threads;
+    const std::vector<Positions> cuts = checked(ends, runs, threads);
+    for (std::size_t i = 0; i < ends.size(); ++i) {
+      std::vector<Run> rests;
+      for (std::size_t run = 0; run < runs.size(); ++run)
+        rests.push_back(runs[run].subspan(cuts[i][run], runs[run].records() - cuts[i][run]));
+      ends[i] += rank_behind(last_before(cuts[i], runs, threads), rests, threads);
+    }
+  }
+  ends.push_back(records);
+  std::vector<Partition> partitions;
+  std::uint64_t rank = 0;
+  for (const std::uint64_t end : ends) partitions.push_back({std::exchange(rank, end), end});
+  return partitions;
+}
+
+std::vector<RunCuts::Edges> RunCuts::edges(std::span<const Partition> partitions,
+                                           std::span<const Run> runs) const {
+  ProbeThreads threads;
+  const auto last_of = [&](std::uint64_t rank) {
+    return last_before(at(rank, runs, threads), runs, threads);
+  };
+  std::vector<Edges> edges;
+  for (const Partition& partition : partitions)
+    edges.push_back({last_of(partition.begin), last_of(partition.end)});
+  return edges;
+}
+
+std::vector<Partition> RunCuts::between(std::span<const Edges> edges,
+                                        std::span<const Run> runs) const {
+  ProbeThreads threads;
+  std::vector<Partition> partitions;
+  for (const Edges& edge : edges)
+    partitions.push_back(
+        {rank_behind(edge.before, runs, threads), rank_behind(edge.last, runs, threads)});
+  return partitions;
 }
 
 std::vector<std::byte> RunCuts::last_before(const Positions& cut, std::span<const Run> runs,

@@ -256,7 +256,7 @@ void RunFormer::begin() {
                      .checksum = false,
                      .fingerprint = context_.fingerprint,
                      .fingerprints = {},
-                     .on_progress = [this](std::uint64_t bytes) { context_.progress.add(bytes); },
+                     .progress = context_.progress,
                      .trace = context_.trace,
                      .partition = 0});
   const bool checks_blocks = context_.options.query.limit.has_value();

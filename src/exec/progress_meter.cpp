@@ -1,4 +1,4 @@
-#include "jobs/progress_meter.hpp"
+#include "exec/progress_meter.hpp"
 
 #include <chrono>
 

@@ -1,0 +1,97 @@
+#include "jobs/intermediate_passes.hpp"
+
+#include <algorithm>
+#include <cassert>
+#include <limits>
+
+#include "util/messages.hpp"
+
+namespace corank {
+namespace {
+
+// Max memory to decompress a frame of a temporary file, which holds 1 MiB.
+constexpr std::uint64_t temporary_decoder_bytes = std::uint64_t{2} << 20;
+
+// Returns the contents of a temporary file as a run, and leaves the writer empty. The file holds
+// `content_bytes` before compression.
+Run run_of(Writer& temporary, std::uint32_t record_bytes, std::uint64_t content_bytes) {
+  if (temporary.compressor())
+    return Run::compressed(temporary.take_file(), temporary.path(), content_bytes);
+  assert(temporary.bytes() % record_bytes == 0);
+  const std::uint64_t records = temporary.bytes() / record_bytes;
+  return Run(temporary.take_file(), temporary.path(), record_bytes, records);
+}
+
+}  // namespace
+
+IntermediatePasses::IntermediatePasses(RunList& list, PassRunner& passes, Budget& budget)
+    : list_(list), passes_(passes), budget_(budget) {
+  const auto& compression = passes.context().options.temporary_compression;
+  if (!compression) return;
+  budget.expect_streams(temporary_decoder_bytes);
+  compressing_threads_ = budget.reserve(*compression);
+}
+
+std::vector<IntermediatePass> IntermediatePasses::plan(std::uint64_t widest) const {
+  if (passes_.context().options.copy_only || std::ranges::any_of(list_.runs, &Run::is_in_memory))
+    return {};
+  std::vector<std::uint64_t> lengths;
+  for (const Run& run : list_.runs) lengths.push_back(run.records());
+  return plan_intermediate_passes(lengths, widest);
+}
+
+void IntermediatePasses::run(std::uint64_t widest, const std::filesystem::path& folder) {
+  const PassRunner::Context& context = passes_.context();
+  const std::vector<IntermediatePass> passes = plan(widest);
+  if (passes.empty()) return;
+  std::uint64_t again = 0;
+  for (const IntermediatePass& pass : passes) again += pass.records * context.format.record_bytes();
+  context.progress.add_to_total(again);
+  warn(context.options.notice,
+       "the memory budget leaves {} bytes for buffers, which merge {} runs at once, not {}: {} "
+       "passes, which write {}{} bytes more, to {}; a larger {} needs fewer",
+       budget_.bytes(), widest, list_.runs.size(), passes.size() + 1,
+       context.format.has_streams() ? "about " : "", again, folder, Setting::memory);
+  for (const IntermediatePass& pass : passes) {
+    const bool has_last_run = pass.first + pass.count == list_.runs.size();
+    run(pass, context.format.intermediate_operators(pass.count, has_last_run),
+        std::numeric_limits<std::uint64_t>::max(), Writer(open_nameless(folder), folder));
+    list_.runs[pass.first].make_read_once();
+  }
+}
+
+void IntermediatePasses::run(const IntermediatePass& pass, const PassOperators& operators,
+                             std::uint64_t limit, Writer temporary) {
+  auto& [runs, fingerprints, has_all_fingerprints] = list_;
+  assert(pass.count >= 1 && pass.first + pass.count <= runs.size());
+  const PassRunner::Context& context = passes_.context();
+  if (const auto& compression = context.options.temporary_compression)
+    temporary.compress(*compression, compressing_threads_, {context.trace, "compress"});
+  const std::span<const Run> merged = std::span(runs).subspan(pass.first, pass.count);
+  const Partition all{0, records_of(merged)};
+  PassTotals& totals = passes_.totals();
+  const std::uint64_t merged_before = totals.records, written_before = totals.records_written;
+  const std::uint64_t bytes_before = totals.bytes_written;
+  fingerprints[pass.first] =
+      passes_.run({.runs = merged,
+                   .fingerprints = std::span(fingerprints).subspan(pass.first, pass.count),
+                   .partitions = {&all, 1},
+                   .writers = {&temporary, 1},
+                   .in_place = {},
+                   .operators = operators,
+                   .is_last = false,
+                   .limit = limit,
+                   .has_all_fingerprints = has_all_fingerprints});
+  for (const Run& run : merged) run.check_unchanged();
+  records_ += operators ? totals.records_written - written_before : totals.records - merged_before;
+  runs[pass.first] =
+      run_of(temporary, context.format.record_bytes(), totals.bytes_written - bytes_before);
+  const auto erase_sources = [&](auto& of_runs) {
+    const auto first = of_runs.begin() + static_cast<std::ptrdiff_t>(pass.first);
+    of_runs.erase(first + 1, first + static_cast<std::ptrdiff_t>(pass.count));
+  };
+  erase_sources(runs);
+  erase_sources(fingerprints);
+}
+
+}  // namespace corank
