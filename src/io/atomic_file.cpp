@@ -27,10 +27,6 @@ std::string name_beside(const std::filesystem::path& target, const char* suffix)
   return "." + target.filename().string().substr(0, 240) + suffix;
 }
 
-FileIdentity identity_of(const struct stat& status) {
-  return {status.st_dev, status.st_ino};
-}
-
 Error exists_already(const std::filesystem::path& target) {
   return Error(ErrorCode::exists, fmt::format("{}: exists already; use {} to replace it",
                                               target.string(), Setting::overwrite));

@@ -49,7 +49,7 @@ InputStatus status_of(const FileDescriptor& file, const std::filesystem::path& p
   const bool is_null = S_ISCHR(status.st_mode) && status.st_rdev == makedev(1, 3);
   if (!is_stream && !S_ISREG(status.st_mode) && !is_null)
     throw Error(path.string() + ": is neither a file nor a pipe; write it to a file first");
-  return {{status.st_dev, status.st_ino},
+  return {identity_of(status),
           is_stream,
           is_stream ? 0 : static_cast<std::uint64_t>(status.st_size),
           modified_ns(status),
@@ -78,11 +78,7 @@ class FileSource : public ByteSource {
       : path_(std::move(path)), file_(std::move(file)), status_(status) {}
 
   std::optional<std::size_t> read(std::span<std::byte> into) override {
-    if (file_) return read(*file_, into);
-    const FileDescriptor file = open_to_read(path_);
-    if (!(status_of(file, path_).identity == status_.identity))
-      throw Error(path_.string() + ": was replaced while it was read; start again");
-    return read(file, into);
+    return file_ ? read(*file_, into) : read(reopen(path_, status_.identity), into);
   }
 
  private:

@@ -68,6 +68,10 @@ FileDescriptor::~FileDescriptor() {
   if (number_ >= 0) ::close(number_);
 }
 
+FileIdentity identity_of(const struct stat& status) {
+  return {status.st_dev, status.st_ino};
+}
+
 std::int64_t modified_ns(const struct stat& status) {
   return status.st_mtim.tv_sec * std::int64_t{1'000'000'000} + status.st_mtim.tv_nsec;
 }
@@ -76,6 +80,15 @@ FileDescriptor open_to_read(const std::filesystem::path& path) {
   // Without O_NONBLOCK, opening a pipe without a writer would block.
   FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (!file) throw_file_error(path, "open");
+  return file;
+}
+
+FileDescriptor reopen(const std::filesystem::path& path, const FileIdentity& identity) {
+  FileDescriptor file = open_to_read(path);
+  struct stat status {};
+  if (::fstat(file.get(), &status) != 0) throw_file_error(path, "look at");
+  if (!(identity_of(status) == identity))
+    throw Error(path.string() + ": was replaced while it was read; start again");
   return file;
 }
 
@@ -109,6 +122,12 @@ std::size_t read_at(const FileDescriptor& file, std::span<std::byte> bytes, std:
       throw_file_error(path, fmt::format("read at byte {}", offset + done));
   }
   return done;
+}
+
+void read_whole(const FileDescriptor& file, std::span<std::byte> bytes, std::uint64_t offset,
+                const std::filesystem::path& path) {
+  if (read_at(file, bytes, offset, path) != bytes.size())
+    throw Error(path.string() + ": became shorter while it was read; try again once it is whole");
 }
 
 FileDescriptor open_nameless(const std::filesystem::path& folder) {

@@ -58,10 +58,13 @@ struct FileIdentity {
   bool operator==(const FileIdentity&) const = default;
 };
 
+FileIdentity identity_of(const struct stat& status);
 // Returns the time of the last modification, since 1970.
 std::int64_t modified_ns(const struct stat& status);
 
 FileDescriptor open_to_read(const std::filesystem::path& path);
+// Opens a file again. Throws Error if it is another one by now.
+FileDescriptor reopen(const std::filesystem::path& path, const FileIdentity& identity);
 
 // Switches to direct I/O: file offsets, sizes and memory must be page-aligned from now on. Returns
 // false if the file system does not support it.
@@ -72,6 +75,10 @@ void make_buffered(const FileDescriptor& file);
 // Reads until `bytes` is full or the file ends; returns the number of bytes read.
 std::size_t read_at(const FileDescriptor& file, std::span<std::byte> bytes, std::uint64_t offset,
                     const std::filesystem::path& path);
+
+// Fills `bytes`. Throws Error if the file ends before, since it has become shorter.
+void read_whole(const FileDescriptor& file, std::span<std::byte> bytes, std::uint64_t offset,
+                const std::filesystem::path& path);
 
 // A read of a file at a position.
 struct FileRead {

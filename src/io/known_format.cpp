@@ -135,13 +135,6 @@ bool begins_like(const KnownFormat& format, std::string_view head, bool decompre
                                 setting_is(Setting::skip_bytes, "0")));
 }
 
-// Fills `bytes` from the file; throws Error if it has become shorter.
-void read_whole(const FileDescriptor& file, std::span<std::byte> bytes, std::uint64_t offset,
-                const std::filesystem::path& path) {
-  if (read_at(file, bytes, offset, path) != bytes.size())
-    throw Error(path.string() + ": became shorter while it was read; try again once it is whole");
-}
-
 }  // namespace
 
 void refuse_known_format(const std::filesystem::path& path, const FileDescriptor& file,

@@ -109,7 +109,7 @@ Writer::Writer(const Destination& output, const AtomicFile::Content& content,
     file = open_standard_output();
     struct stat status {};
     if (!file || ::fstat(file.get(), &status) != 0) throw_file_error(path_, "write");
-    if (S_ISREG(status.st_mode) && is_input({status.st_dev, status.st_ino}))
+    if (S_ISREG(status.st_mode) && is_input(identity_of(status)))
       throw Error("standard output: is a run, too; write to another file");
   } else {
     file = open_stream(path_, stop_);

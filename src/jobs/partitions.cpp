@@ -294,13 +294,13 @@ void concatenate(std::span<const std::filesystem::path> parts, const std::filesy
     struct stat status {};
     if (::stat(part.c_str(), &status) != 0) throw_file_error(part, "look at");
     content.bytes += static_cast<std::uint64_t>(status.st_size);
-    identities.push_back({status.st_dev, status.st_ino});
+    identities.push_back(identity_of(status));
   }
   const auto is_input = [&](FileIdentity file) {
     return std::ranges::find(identities, file) != identities.end();
   };
   struct stat target {};
-  if (::stat(output.c_str(), &target) == 0 && is_input({target.st_dev, target.st_ino}))
+  if (::stat(output.c_str(), &target) == 0 && is_input(identity_of(target)))
     throw Error(output.string() + ": is one of the parts, too; name another file");
   AtomicFile file(output, content, {.overwrite = options.overwrite}, is_input);
   file.keep(0);

@@ -28,9 +28,7 @@ std::vector<std::byte> first_bytes(Run& run, std::span<Run> runs, std::uint64_t 
     return begin;
   }
   std::vector<std::byte> begin(std::min(bytes, run.file_bytes() - skipped));
-  if (read_at(*run.descriptor(), begin, skipped, run.path()) != begin.size())
-    throw Error(run.path().string() +
-                ": became shorter while it was read; try again once it is whole");
+  read_whole(*run.descriptor(), begin, skipped, run.path());
   return begin;
 }
 

@@ -356,12 +356,7 @@ std::optional<std::uint64_t> Run::line_at(std::uint64_t byte, char terminator) c
 
 FileDescriptor Run::reopen() const {
   assert(identity() != FileIdentity{});  // otherwise no name leads to the file
-  FileDescriptor file = open_to_read(path_);
-  struct stat status {};
-  if (::fstat(file.get(), &status) != 0) throw_file_error(path_, "look at");
-  if (!(FileIdentity{status.st_dev, status.st_ino} == identity()))
-    throw Error(path_.string() + ": was replaced while it was read; start again");
-  return file;
+  return corank::reopen(path_, identity());
 }
 
 std::shared_ptr<const FileDescriptor> Run::descriptor() const {
