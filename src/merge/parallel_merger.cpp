@@ -152,7 +152,8 @@ ParallelMerger::ParallelMerger(const detail::KeyWords& keys, Output output, unsi
       output_(output),
       threads_(threads),
       callers_(callers),
-      arena_(static_cast<int>(threads)) {
+      arena_(static_cast<int>(threads)),
+      mergers_([this] { return make_tile_merger(keys_, output_); }) {
   assert(threads != 0 && callers != 0);
 }
 
@@ -165,9 +166,8 @@ std::optional<std::uint64_t> ParallelMerger::merge(std::span<const SortedSpan> r
   // Tiles are taken in order, so that the smallest come last.
   std::atomic<std::uint64_t> next = 0;
   const auto merge_tiles = [&] {
-    std::unique_ptr<TileMerger> merger = take_merger();
-    for (std::uint64_t t = next++; t < tiles; t = next++) merge.merge_tile(t, *merger);
-    give_back(std::move(merger));
+    TileMerger& merger = *mergers_.local();
+    for (std::uint64_t t = next++; t < tiles; t = next++) merge.merge_tile(t, merger);
   };
   // A single tile is merged by the caller: threads that wait for a slot of the arena, or migrate
   // between the arenas of several mergers, cost more than the merge.
@@ -184,24 +184,6 @@ std::optional<std::uint64_t> ParallelMerger::merge(std::span<const SortedSpan> r
                  [&](std::uint64_t) { merge_tiles(); });
   });
   return merge.fingerprint();
-}
-
-// Mergers are kept for reuse, because their buffers are large.
-std::unique_ptr<TileMerger> ParallelMerger::take_merger() {
-  {
-    const std::lock_guard lock(mutex_);
-    if (!free_mergers_.empty()) {
-      std::unique_ptr<TileMerger> merger = std::move(free_mergers_.back());
-      free_mergers_.pop_back();
-      return merger;
-    }
-  }
-  return make_tile_merger(keys_, output_);
-}
-
-void ParallelMerger::give_back(std::unique_ptr<TileMerger> merger) {
-  const std::lock_guard lock(mutex_);
-  free_mergers_.push_back(std::move(merger));
 }
 
 // Returns the rank at which each tile begins, and the end of the last one. Tiles shrink towards the

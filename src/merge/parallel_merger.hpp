@@ -5,11 +5,11 @@
 // the caller.
 #pragma once
 
+#include <tbb/enumerable_thread_specific.h>
 #include <tbb/task_arena.h>
 
 #include <cstddef>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <vector>
@@ -34,15 +34,11 @@ class ParallelMerger {
  private:
   std::vector<std::uint64_t> tile_ranks(std::uint64_t records, std::uint64_t runs) const;
 
-  std::unique_ptr<TileMerger> take_merger();
-  void give_back(std::unique_ptr<TileMerger> merger);
-
   const detail::KeyWords& keys_;
   Output output_;
   unsigned threads_, callers_;
   tbb::task_arena arena_;
-  std::mutex mutex_;  // guards free_mergers_
-  std::vector<std::unique_ptr<TileMerger>> free_mergers_;
+  tbb::enumerable_thread_specific<std::unique_ptr<TileMerger>> mergers_;  // with large buffers
 };
 
 }  // namespace corank
