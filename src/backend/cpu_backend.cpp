@@ -55,9 +55,8 @@ class CpuBackend final : public Backend {
       assert(segment.count != 0 && segment.first + segment.count <= segment.chunk->count);
       const std::byte* const begin = record_at(segment, 0, layout_.record_bytes);
       if (begin != end || segment.chunk->run != chunk->run) taking = runs.size();
-      runs.push_back({begin, 0, false, true});  // true until one of its chunks differs
+      runs.push_back({begin, 0, false});
       runs[taking].count += segment.count;
-      runs[taking].words_ascend &= segment.chunk->words_ascend;
       chunk = segment.chunk.get();
       end = begin + segment.count * layout_.record_bytes;
     }

@@ -126,7 +126,6 @@ class FixedFormat final : public RecordFormat {
     found.rows = bytes.data();
     found.records = std::min<std::uint64_t>(bytes.size() / row_bytes(), max_records);
     found.bytes = found.records * row_bytes();
-    found.words_ascend = false;
     if (at_end && found.records < max_records && found.bytes != bytes.size())
       found.bad = BadRecord{BadRecord::Reason::cut_off, 0, bytes.size() - found.bytes};
     return found;

@@ -115,18 +115,11 @@ class Index {
     }
     const std::byte* const all_end = bytes_.data() + bytes_.size();
     PrefixRef* to = into_.data() + indexed_.records;
-    std::uint64_t last_word = last_word_;
-    bool ascend = indexed_.words_ascend;
     for (const std::uint32_t end : ends) {
       const auto bytes = static_cast<std::uint64_t>(block + end + 1 - line);
-      const std::uint64_t word = line_word(line, bytes - 1, all_end);
-      *to++ = make_entry(word, line, bytes);
-      ascend &= last_word <= word;
-      last_word = word;
+      *to++ = make_entry(line_word(line, bytes - 1, all_end), line, bytes);
       line += bytes;
     }
-    last_word_ = last_word;
-    indexed_.words_ascend = ascend;
     indexed_.records += ends.size();
     indexed_.bytes = static_cast<std::uint64_t>(line - bytes_.data());
     return true;
@@ -161,8 +154,6 @@ class Index {
       if (!is_acceptable(key, later)) return refuse(key, later, bytes);
     }
     into_[indexed_.records++] = make_entry(word, record, bytes);
-    indexed_.words_ascend &= last_word_ <= word;
-    last_word_ = word;
     indexed_.bytes += bytes;
     return true;
   }
@@ -198,7 +189,6 @@ class Index {
   bool later_numbers_ = false;  // whether keys after the first must hold values of their types
   std::span<const std::byte> bytes_;
   std::span<PrefixRef> into_;
-  std::uint64_t last_word_ = 0;
   Indexed indexed_;
 };
 

@@ -42,7 +42,6 @@ struct Indexed {
   const std::byte* rows = nullptr;  // the first row
   std::uint64_t records = 0;
   std::uint64_t bytes = 0;       // of the records, which are contiguous from the start of the block
-  bool words_ascend = true;      // whether the words of the prefix references ascend; else false
   std::optional<BadRecord> bad;  // the bad record after these records
 };
 

@@ -127,9 +127,9 @@ class TiledMerge {
       const std::uint64_t end = cuts_[t + 1].position[r];
       if (end < begin) ordered_ = false;  // only the cuts of unsorted runs can cross
       if (end <= begin) continue;
-      const SortedSpan& segment = segments.emplace_back(
-          SortedSpan{runs[r].records + begin * cutter_.record_bytes(), end - begin,
-                     begin != 0 || runs[r].predecessor, runs[r].words_ascend});
+      const SortedSpan& segment =
+          segments.emplace_back(SortedSpan{runs[r].records + begin * cutter_.record_bytes(),
+                                           end - begin, begin != 0 || runs[r].predecessor});
       if (sink_) sink_->add_segment(t, r, segment.records, segment.count);
     }
     return segments;

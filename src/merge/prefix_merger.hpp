@@ -137,7 +137,8 @@ class PrefixMerger {
       const SortedSpan& span = block[run];
       if (span.count == 0) continue;
       if (visits_first) visit(span);
-      if (!joins(span) || !share_words(span)) return false;
+      if (!joins(span) || !keys_.share_words(word_, span.records, span.count, shared_))
+        return false;
       std::uint64_t first;
       keys_.read(word_, span.records, 1, &first);
       kernel_.pack(&first, 1, packing_, run);
@@ -149,13 +150,6 @@ class PrefixMerger {
       if (!visits_first) visit(span);
     }
     return true;
-  }
-
-  // Returns whether all records have the same words before word_. Ascending prefixes need no check:
-  // the block's min and max share these bytes, so all prefixes between them do, too.
-  bool share_words(const SortedSpan& span) const {
-    return (span.words_ascend && refs_->in_entry(word_)) ||
-           keys_.share_words(word_, span.records, span.count, shared_);
   }
 
   bool joins(const SortedSpan& span) const {

@@ -15,8 +15,7 @@ namespace corank {
 struct SortedSpan {
   const std::byte* records;
   std::uint64_t count;
-  bool predecessor;           // the record before the first is part of the same run
-  bool words_ascend = false;  // known to hold for the prefixes of prefix references
+  bool predecessor;  // the record before the first is part of the same run
 };
 
 // Removes the first `count` records.

@@ -125,7 +125,6 @@ struct FramingProducer::Filling {
   std::span<const std::byte> bytes = {};    // of the records
   std::uint64_t count = 0;
   std::uint64_t fingerprint = 0;
-  bool words_ascend = true;
 };
 
 ChunkProducers make_producers(std::vector<Stream> streams, const Reading& reading) {
@@ -185,8 +184,7 @@ ChunkProducer::Product FramingProducer::produce(ChunkRequest request, std::uint6
               .in_place = filling.rows,
               .fingerprint = filling.fingerprint,
               .number = records_,
-              .offset = offset_,
-              .words_ascend = filling.words_ascend};
+              .offset = offset_};
   in_chunks_ += filling.count;
   records_ += filling.count;
   offset_ += filling.bytes.size();
@@ -324,11 +322,7 @@ std::uint64_t FramingProducer::find_records(Filling& filling, std::span<const st
     const Indexed found = format.frame(bytes.subspan(end), at_end, wanted, into);
     if (reading_.sum)
       filling.fingerprint += rows_fingerprint(reading_.sum, layout_, found.rows, found.records);
-    filling.words_ascend &= found.words_ascend;
-    if (filling.count == 0)
-      filling.rows = found.rows;
-    else if (filling.words_ascend && found.records != 0)
-      filling.words_ascend = into[-1].word <= into->word;
+    if (filling.count == 0) filling.rows = found.rows;
     filling.count += found.records;
     end += found.bytes;
     assert(found.records <= wanted && end <= bytes.size());

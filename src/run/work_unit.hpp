@@ -27,8 +27,7 @@ struct Chunk {
   std::optional<std::uint64_t> fingerprint;  // of the records as read, if verified
   // Number of its first record in its run, if some vary in length or are skipped.
   std::uint64_t number = 0;
-  std::uint64_t offset = 0;   // of its first record in the file
-  bool words_ascend = false;  // whether the words of its prefix references are known to ascend
+  std::uint64_t offset = 0;  // of its first record in the file
   const std::byte* records() const { return in_place ? in_place : buffer.bytes().data(); }
 };
 using ChunkRef = std::shared_ptr<const Chunk>;

@@ -51,7 +51,7 @@ std::optional<SortedBlock> BlockSorter::in_place(const Segment& segment) const {
   const std::byte* const first = chunk.records() + segment.first * keys_.record_bytes();
   // Most records that are out of order show it soon.
   for (const std::uint64_t count : {std::min(segment.count, sample_records), segment.count})
-    if (!merger_.ascends({first, count, false, chunk.words_ascend})) return std::nullopt;
+    if (!merger_.ascends({first, count, false})) return std::nullopt;
   SortedBlock block{bytes_of(keys_, first, segment.count), segment.count};
   if (keys_.are_refs()) {
     const auto* const refs = reinterpret_cast<const PrefixRef*>(first);
