@@ -385,8 +385,9 @@ TEST_CASE("spilled runs give their space back as the output grows", "[sort]") {
     CHECK(sort(test.paths, NamedSink{"the sink", sink}, test.options).passes > 2);
     CHECK(sink->output.size() == test.all.size());
     CHECK(sink->peak > bytes);
-    // Each temporary run may keep two pieces of 1 MiB, and chunks that are read ahead.
-    CHECK(sink->peak < bytes + bytes / 3);
+    // Each temporary run may keep pieces of 1 MiB that a thread has not given back yet, and chunks
+    // that are read ahead. Runs that kept their space would make it twice the bytes.
+    CHECK(sink->peak < bytes + 2 * bytes / 3);
     CHECK((read_file(test.paths.front()) == test.all));
   }
 }
