@@ -13,6 +13,8 @@
 #include <string_view>
 #include <utility>
 
+#include "util/math.hpp"
+
 // Entry points of the CUDA runtime that compilers generate calls to: kernel launches and static
 // constructors.
 extern "C" {
@@ -74,11 +76,12 @@ class DeviceMemory {
  public:
   static constexpr std::size_t max_bytes = std::size_t{1} << 30;
 
-  DeviceMemory()
-      : base_(static_cast<std::byte*>(mmap(nullptr, max_bytes, PROT_NONE,
-                                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0))) {
-    if (base_ == MAP_FAILED) std::abort();
-    // opened() is slow for small pages.
+  // Uses huge pages, of which opened() never opens a part: it is slow for small ones.
+  DeviceMemory() {
+    void* const memory = mmap(nullptr, max_bytes + huge_page_bytes, PROT_NONE,
+                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED) std::abort();
+    base_ = reinterpret_cast<std::byte*>(round_up(address_of(memory), huge_page_bytes));
     madvise(base_, max_bytes, MADV_HUGEPAGE);
   }
   // Makes the memory accessible during the lifetime of the returned object.
@@ -97,7 +100,7 @@ class DeviceMemory {
       at = (begin + size + gap + alignment - 1) / alignment * alignment;
     }
     if (bytes > of || at + bytes > address_of(base_) + of) return nullptr;
-    used_ = std::max<std::size_t>(used_, at + bytes - address_of(base_));
+    used_ = std::max<std::size_t>(used_, round_up(at + bytes - address_of(base_), huge_page_bytes));
     auto* const block = reinterpret_cast<std::byte*>(at);
     blocks.add(block, bytes);
     const auto open = opened();
@@ -107,7 +110,7 @@ class DeviceMemory {
   Blocks blocks;
 
  private:
-  static constexpr std::size_t alignment = 256, gap = 512;
+  static constexpr std::size_t alignment = 256, gap = 512, huge_page_bytes = std::size_t{2} << 20;
   std::byte* base_;
   std::size_t used_ = 0;
 };
