@@ -73,7 +73,8 @@ Stats run_job(std::span<const std::filesystem::path> files, const Destination& o
 }
 
 std::vector<std::vector<Run>> cut_job(std::span<const std::filesystem::path> files,
-                                      std::size_t count, const Options& options, Inputs inputs) {
+                                      std::size_t count, const Options& options, Inputs inputs,
+                                      const Narrow& narrow) {
   const auto format = make_format(options);
   std::vector<Run> runs = open_runs(files, *format, options);
   for (const Run& run : runs)
@@ -82,7 +83,7 @@ std::vector<std::vector<Run>> cut_job(std::span<const std::filesystem::path> fil
                   run.input().is_stream ? "a pipe" : "compressed",
                   run.input().is_stream ? "write it to a file" : "decompress it");
   std::vector<std::vector<Run>> partitions =
-      make_job(std::move(runs), *format, options, inputs).partitions(count);
+      make_job(std::move(runs), *format, options, inputs, narrow).partitions(count);
   const OnEqual kind = options.query.on_equal;
   if (kind == OnEqual::intersect || kind == OnEqual::subtract)  // as ordered() rotated them
     for (std::vector<Run>& parts : partitions)

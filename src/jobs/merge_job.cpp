@@ -49,8 +49,6 @@ std::vector<Run> narrowed(std::vector<Run> runs, const MergeFormat& format,
 
 }  // namespace
 
-// Returns the runs in the order in which they are merged. The minuend of an intersection or
-// subtraction comes last; see SetOperation.
 std::vector<Run> ordered(std::vector<Run> runs, const FormatTraits& traits, const Options& options,
                          Inputs inputs) {
   for (const Run& run : runs)

@@ -123,9 +123,10 @@ Stats run_job(std::span<const std::filesystem::path> files, const Destination& o
               const std::function<void(const Stats&)>& before_publish);
 // Cuts the merge of files, or their concatenation with Options::copy_only, into `count` partitions,
 // and returns the part of each run, in the order of the files. Throws Error if a run is a pipe or
-// compressed, or if a limit is an operator.
+// compressed, or if a limit is an operator. `narrow` is as above; without it, files are cut whole.
 std::vector<std::vector<Run>> cut_job(std::span<const std::filesystem::path> files,
-                                      std::size_t count, const Options& options, Inputs inputs);
+                                      std::size_t count, const Options& options, Inputs inputs,
+                                      const std::function<void(std::vector<Run>&)>& narrow = {});
 // Returns what run_job() would do, as text for people.
 std::string explain_job(std::span<const std::filesystem::path> paths,
                         const std::filesystem::path& output, const Options& options, Inputs inputs);

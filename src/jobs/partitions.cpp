@@ -197,14 +197,18 @@ PartitionPlan plan_partitions(std::span<const std::filesystem::path> paths, std:
 
 PartitionPlan plan_sort(std::span<const std::filesystem::path> files, std::size_t count,
                         const Options& options) {
-  cut(files, 1, options,
-      Inputs::sorted);  // throws if the merge that follows would refuse its query
   Options copying = options;
   copying.query = {};
   copying.copy_only = true;
   copying.drop_header = false;  // the runs keep it
   PartitionPlan plan = cut(files, count, copying, Inputs::unsorted);
   plan.keeps_records = plan.sorts = true;
+  // The merge of the runs may refuse its query, which is told now. It is asked to cut no records,
+  // since those of the files are not sorted.
+  check_options(options, make_format(options)->traits(), files.size());
+  cut_job(files, 1, options, Inputs::sorted, [](std::vector<Run>& runs) {
+    for (Run& run : runs) run = run.subspan(0, 0);
+  });
   return plan;
 }
 

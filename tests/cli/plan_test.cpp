@@ -195,6 +195,9 @@ TEST_CASE("partitions of a sort are runs, and partitions of their merge are the 
   const std::vector<std::pair<Strings, Strings>> sorts = {
       {{"sort", "-r", "k:bytes3,v:bytes6"}, records},
       {{"sort", "-r", "k:bytes3,v:bytes6", "--parts-by-key"}, records},
+      {{"sort", "-r", "k:bytes3,v:bytes6", "--limit", "700"}, records},
+      {{"sort", "-r", "k:bytes3,v:bytes6", "--from", "050", "--to", "200", "--limit", "70"},
+       records},
       {{"sort", "-r", "k:bytes3,v:bytes6", "--skip-bytes", "4"},
        unsorted_texts("head", "", "", "")},
       {lines({}), texts},
