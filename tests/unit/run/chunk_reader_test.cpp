@@ -109,6 +109,31 @@ class Lines final : public ByteSource {
   std::mutex& mutex_;
 };
 
+// Equal lines in memory, of which a chunk holds a part.
+struct LinesInPlace {
+  static constexpr std::uint64_t line_bytes = 100, records = 2000;
+
+  LinesInPlace() {
+    for (std::uint64_t i = 0; i < records; ++i) text += std::string(line_bytes - 1, 'a') + '\n';
+    text.resize(text.size() + stream_margin_bytes);
+    plan.chunk_bytes = std::uint64_t{1} << 16;
+    plan.chunk_records = 1000;
+    plan.chunks = 16;
+    plan.read_ahead = 4;
+  }
+  // Returns streams that are the lines each.
+  std::vector<Stream> streams(std::size_t count) const {
+    std::vector<Stream> streams(count);
+    for (Stream& stream : streams)
+      stream.in_place = std::as_bytes(std::span(text)).first(records * line_bytes);
+    return streams;
+  }
+
+  std::string text;
+  std::unique_ptr<const RecordFormat> format = make_variable_format({}, {});
+  PassPlan plan{};
+};
+
 }  // namespace
 
 TEST_CASE("chunks hold all records whatever the pieces in which they come", "[text]") {
@@ -235,22 +260,11 @@ TEST_CASE("runs that go on begin with a part of a chunk, others with all there i
 }
 
 TEST_CASE("text in place that goes on begins with a part of a chunk", "[text]") {
-  constexpr std::uint64_t line_bytes = 100, records = 2000;
-  std::string text;
-  for (std::uint64_t i = 0; i < records; ++i) text += std::string(line_bytes - 1, 'a') + '\n';
-  text.resize(text.size() + stream_margin_bytes);
-  const auto bytes = std::as_bytes(std::span(text)).first(records * line_bytes);
-  const auto format = make_variable_format({}, {});
-  PassPlan plan{};
-  plan.chunk_bytes = std::uint64_t{1} << 16;
-  plan.chunk_records = 1000;
-  plan.chunks = 16;
-  plan.read_ahead = 4;
-  std::vector<Stream> streams(4);
-  for (Stream& stream : streams) stream.in_place = bytes;
-  streams[0].in_place = bytes.first(300 * line_bytes);
-  BufferPool pool(plan.chunk_bytes, plan.chunks, {});
-  const Reading reading{*format, plan, ReadOrder::forecast};
+  const LinesInPlace lines;
+  std::vector<Stream> streams = lines.streams(4);
+  streams[0].in_place = streams[0].in_place.first(300 * LinesInPlace::line_bytes);
+  const Reading reading{*lines.format, lines.plan, ReadOrder::forecast};
+  BufferPool pool(lines.plan.chunk_bytes, lines.plan.chunks, {});
   ChunkReader reader(make_producers(std::move(streams), reading), reading, pool, 1, {}, {});
   CHECK(reader.next(0)->count == 300);
   std::uint64_t before = 0;
@@ -263,26 +277,16 @@ TEST_CASE("text in place that goes on begins with a part of a chunk", "[text]") 
 }
 
 TEST_CASE("text in memory may be framed by the thread that takes it", "[text]") {
-  constexpr std::uint64_t line_bytes = 100, records = 2000;
-  std::string text;
-  for (std::uint64_t i = 0; i < records; ++i) text += std::string(line_bytes - 1, 'a') + '\n';
-  text.resize(text.size() + stream_margin_bytes);
-  const auto format = make_variable_format({}, {});
-  PassPlan plan{};
-  plan.chunk_bytes = std::uint64_t{1} << 16;
-  plan.chunk_records = 1000;
-  plan.chunks = 4;
-  plan.read_ahead = 4;
-  std::vector<Stream> streams(2);
-  for (Stream& stream : streams)
-    stream.in_place = std::as_bytes(std::span(text)).first(records * line_bytes);
-  BufferPool pool(plan.chunk_bytes, plan.chunks, {});
-  const Reading reading{
-      .format = *format, .plan = plan, .order = ReadOrder::one_by_one, .frames_when_taken = true};
-  ChunkReader reader(make_producers(std::move(streams), reading), reading, pool, 1, {}, {});
+  const LinesInPlace lines;
+  const Reading reading{.format = *lines.format,
+                        .plan = lines.plan,
+                        .order = ReadOrder::one_by_one,
+                        .frames_when_taken = true};
+  BufferPool pool(lines.plan.chunk_bytes, lines.plan.chunks, {});
+  ChunkReader reader(make_producers(lines.streams(2), reading), reading, pool, 1, {}, {});
   CHECK(reader.bytes_read() == 0);
   const std::uint64_t count = reader.next(0)->count;
-  CHECK(reader.bytes_read() == count * line_bytes);
+  CHECK(reader.bytes_read() == count * LinesInPlace::line_bytes);
 }
 
 TEST_CASE("a run that is mapped late tells what it loses") {
