@@ -4,8 +4,8 @@
 // merge.
 //
 // The plan is plain data. All functions block and may run concurrently; the options must be those
-// that the runs were cut with, except for the resources. The runs must be plain files of a format
-// that can be searched. Failures are thrown as Error.
+// that the runs were cut with, except for the resources. The runs must be plain files. Failures are
+// thrown as Error.
 #pragma once
 
 #include <cstddef>
@@ -43,15 +43,15 @@ struct PartitionPlan {
 };
 
 // Cuts the merge of `runs` into `count` partitions of nearly equal length. Only records that are
-// merged one by one are cut between equal keys; see Options::parts_by_key. Throws Error also if
-// some run is a pipe or compressed, if the format cannot be searched, or if a limit is an operator.
+// merged one by one are cut between equal keys; see Options::parts_by_key. Reads runs
+// of CSV and pairs whole, and throws OutOfOrder if one is not sorted. Throws Error also if some run
+// is a pipe or compressed, or if a limit is an operator.
 PartitionPlan plan_partitions(std::span<const std::filesystem::path> runs, std::size_t count,
                               const Options& options);
 
 // Cuts the concatenation of `files` into `count` partitions of nearly equal length, each to be
 // sorted. Stably merged in their order, these are the sort of the files. Options::query is
-// checked, and is for that merge. Throws Error also if some file is a pipe or compressed, or if the
-// format cannot be searched.
+// checked, and is for that merge. Throws Error also if some file is a pipe or compressed.
 PartitionPlan plan_sort(std::span<const std::filesystem::path> files, std::size_t count,
                         const Options& options);
 

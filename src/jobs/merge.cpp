@@ -15,8 +15,6 @@
 namespace corank {
 namespace {
 
-using Narrow = std::function<void(std::vector<Run>&)>;
-
 void check_job_options(const Options& options, const FormatTraits& traits, std::size_t files,
                        Inputs inputs) {
   check_options(options, traits, files);
@@ -26,25 +24,25 @@ void check_job_options(const Options& options, const FormatTraits& traits, std::
     throw_error(ErrorCode::options, "{} is for sorts; drop it", Setting::temporary_compression);
 }
 
-// Makes the job of `runs`, which begin with their headers. `narrow`, if set, cuts those without.
+// Makes the job of `runs`, which begin with their headers.
 MergeJob make_job(std::vector<Run> runs, const RecordFormat& format, const Options& options,
-                  Inputs inputs, const Narrow& narrow = {}) {
+                  Inputs inputs, const Prepare& prepare = {}) {
   FileStart start = read_start(runs, format, options, inputs == Inputs::sorted);
-  if (narrow) narrow(runs);
+  if (prepare) prepare(runs, start);
   return MergeJob(ordered(std::move(runs), format.traits(), options, inputs), options, inputs,
                   std::move(start));
 }
 
 template <class Input>
 Stats run_inputs(std::span<const Input> given, const Destination& output, const Options& options,
-                 Inputs inputs, const Narrow& narrow = {},
+                 Inputs inputs, const Prepare& prepare = {},
                  const std::function<void(const Stats&)>& before_publish = {}) {
   const auto format = make_format(options);
   check_job_options(options, format->traits(), given.size(), inputs);
   for (;;) {
     const std::vector<Run> runs = open_runs(given, *format, options);
     try {
-      Stats stats = make_job(runs, *format, options, inputs, narrow).into(output, before_publish);
+      Stats stats = make_job(runs, *format, options, inputs, prepare).into(output, before_publish);
       warn_of_cut_off_pipes(runs, options);
       return stats;
     } catch (const PartialOutputDiffers& left) {
@@ -67,14 +65,14 @@ Stats run_job(std::span<const NamedSource> sources, const Destination& output,
 }
 
 Stats run_job(std::span<const std::filesystem::path> files, const Destination& output,
-              const Options& options, Inputs inputs, const Narrow& narrow,
+              const Options& options, Inputs inputs, const Prepare& prepare,
               const std::function<void(const Stats&)>& before_publish) {
-  return run_inputs(files, output, options, inputs, narrow, before_publish);
+  return run_inputs(files, output, options, inputs, prepare, before_publish);
 }
 
 std::vector<std::vector<Run>> cut_job(std::span<const std::filesystem::path> files,
                                       std::size_t count, const Options& options, Inputs inputs,
-                                      const Narrow& narrow) {
+                                      const Prepare& prepare) {
   const auto format = make_format(options);
   std::vector<Run> runs = open_runs(files, *format, options);
   for (const Run& run : runs)
@@ -83,7 +81,7 @@ std::vector<std::vector<Run>> cut_job(std::span<const std::filesystem::path> fil
                   run.input().is_stream ? "a pipe" : "compressed",
                   run.input().is_stream ? "write it to a file" : "decompress it");
   std::vector<std::vector<Run>> partitions =
-      make_job(std::move(runs), *format, options, inputs, narrow).partitions(count);
+      make_job(std::move(runs), *format, options, inputs, prepare).partitions(count);
   const OnEqual kind = options.query.on_equal;
   if (kind == OnEqual::intersect || kind == OnEqual::subtract)  // as ordered() rotated them
     for (std::vector<Run>& parts : partitions)

@@ -43,6 +43,7 @@ FileStart read_start(std::vector<Run>& runs, const RecordFormat& format, const O
 MergeFormat::MergeFormat(const Options& options, FileStart start, bool has_streams)
     : options_(options),
       has_streams_(has_streams),
+      are_indexed_(start.are_indexed),
       columns_line_(std::move(start.columns_line)),
       header_(std::move(start.header.names)),
       input_(make_format(options, columns_line_)),

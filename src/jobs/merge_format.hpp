@@ -27,6 +27,7 @@ struct FileStart {
   Header header;
   // Line that determines the columns: the header or, without a header, a record.
   std::string columns_line;
+  bool are_indexed = false;  // the runs know where records start; see Run::start_before()
 };
 // Removes the headers from the runs, and returns the common header and the line that determines the
 // columns. `format` finds records and columns. `are_sorted` tells whether the runs must be in
@@ -59,7 +60,7 @@ class MergeFormat {
   std::uint32_t record_bytes() const { return counts_bytes() ? 1 : input_->record_bytes(); }
   std::uint32_t output_bytes() const { return counts_bytes() ? 1 : output().record_bytes(); }
   // True if keys can be found in the runs by search.
-  bool can_search() const { return input_->traits().can_search && !has_streams_; }
+  bool can_search() const { return (input_->traits().can_search || are_indexed_) && !has_streams_; }
 
   // Returns the operators of a last pass over `num_runs` runs.
   PassOperators operators(std::size_t num_runs) const;
@@ -85,7 +86,7 @@ class MergeFormat {
   PassOperators make_operators(const Query& query, bool within_bounds, std::size_t num_runs) const;
 
   const Options& options_;
-  bool has_streams_;
+  bool has_streams_, are_indexed_;
   std::string columns_line_, header_, output_header_;
   std::unique_ptr<const RecordFormat> input_;
   std::unique_ptr<const Projection> projection_;

@@ -116,17 +116,18 @@ Stats run_job(std::span<const std::filesystem::path> files, const Destination& o
               const Options& options, Inputs inputs);
 Stats run_job(std::span<const NamedSource> sources, const Destination& output,
               const Options& options, Inputs inputs);
-// Merges or sorts parts of the files: `narrow` cuts the runs, which lack their headers, to these.
+// Changes the runs, which lack their headers, before they are merged.
+using Prepare = std::function<void(std::vector<Run>& runs, FileStart& start)>;
+// Merges or sorts parts of the files, to which `prepare` cuts the runs.
 Stats run_job(std::span<const std::filesystem::path> files, const Destination& output,
-              const Options& options, Inputs inputs,
-              const std::function<void(std::vector<Run>&)>& narrow,
+              const Options& options, Inputs inputs, const Prepare& prepare,
               const std::function<void(const Stats&)>& before_publish);
 // Cuts the merge of files, or their concatenation with Options::copy_only, into `count` partitions,
 // and returns the part of each run, in the order of the files. Throws Error if a run is a pipe or
-// compressed, or if a limit is an operator. `narrow` is as above; without it, files are cut whole.
+// compressed, or if a limit is an operator.
 std::vector<std::vector<Run>> cut_job(std::span<const std::filesystem::path> files,
                                       std::size_t count, const Options& options, Inputs inputs,
-                                      const std::function<void(std::vector<Run>&)>& narrow = {});
+                                      const Prepare& prepare);
 // Returns what run_job() would do, as text for people.
 std::string explain_job(std::span<const std::filesystem::path> paths,
                         const std::filesystem::path& output, const Options& options, Inputs inputs);

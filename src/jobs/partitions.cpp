@@ -151,19 +151,40 @@ void append(const FileDescriptor& output, const std::filesystem::path& part,
   }
 }
 
+// Lets searches find records in runs where they can be found only from the start: reads each run to
+// its end, and keeps where some of its records start.
+void index(std::vector<Run>& runs, FileStart& start, const Options& options, Inputs inputs) {
+  // Max number of starts that are kept of all runs together, and min bytes between two of a run.
+  constexpr std::uint64_t max_starts = std::uint64_t{4} << 20, min_step = 64;
+  const auto format = make_format(options, start.columns_line);
+  std::uint64_t bytes = 0;
+  for (const Run& run : runs) bytes += run.bytes();
+  const std::uint64_t step = std::max(bytes / max_starts, min_step);
+  for_each_file(runs.size(), options, [&](std::size_t i) {
+    std::vector<std::uint64_t> starts;
+    scan_blocks(runs[i], *format, [&](const ScannedBlock& block) {
+      if (inputs == Inputs::sorted) check_order(runs[i], *format, block);
+      for (std::uint64_t record = 0; record < block.rows.count; ++record) {
+        const std::uint64_t at = offset_of(*format, block, record) - runs[i].offset();
+        if (starts.empty() || at - starts.back() >= step) starts.push_back(at);
+      }
+    });
+    runs[i].set_starts(std::move(starts));
+  });
+  start.are_indexed = true;
+}
+
 // Cuts the runs of a merge, or with Options::copy_only their concatenation.
 PartitionPlan cut(std::span<const std::filesystem::path> paths, std::size_t count,
                   const Options& options, Inputs inputs) {
   const auto format = make_format(options);
-  if (!format->traits().can_search)
-    throw_error(ErrorCode::options,
-                "{} cannot be cut into partitions, since the start of a record cannot be found "
-                "from the middle of a file; fixed-size records, lines and JSON Lines can",
-                format->traits().name);
   check_options(options, format->traits(), paths.size());
   PartitionPlan plan;
   plan.counts_bytes = !format->traits().has_fixed_size;
-  const std::vector<std::vector<Run>> partitions = cut_job(paths, count, options, inputs);
+  const std::vector<std::vector<Run>> partitions =
+      cut_job(paths, count, options, inputs, [&](std::vector<Run>& runs, FileStart& start) {
+        if (!format->traits().can_search) index(runs, start, options, inputs);
+      });
   for (const std::vector<Run>& runs : partitions) {
     plan.cuts.emplace_back();
     for (const Run& run : runs) plan.cuts.back().push_back(run.first());
@@ -206,7 +227,7 @@ PartitionPlan plan_sort(std::span<const std::filesystem::path> files, std::size_
   // The merge of the runs may refuse its query, which is told now. It is asked to cut no records,
   // since those of the files are not sorted.
   check_options(options, make_format(options)->traits(), files.size());
-  cut_job(files, 1, options, Inputs::sorted, [](std::vector<Run>& runs) {
+  cut_job(files, 1, options, Inputs::sorted, [](std::vector<Run>& runs, FileStart&) {
     for (Run& run : runs) run = run.subspan(0, 0);
   });
   return plan;
@@ -221,11 +242,13 @@ Stats write_partition(const PartitionPlan& plan, std::size_t partition,
   slice_options.query.from.clear();  // the cuts are within the range and the limit
   slice_options.query.to.clear();
   slice_options.query.limit.reset();
-  if (partition != 0 && !plan.sorts && make_format(options)->traits().has_header)
-    slice_options.drop_header = true;
   return run_job(
       paths_of(plan), output, slice_options, plan.sorts ? Inputs::unsorted : Inputs::sorted,
-      [&](std::vector<Run>& runs) { slice(runs, plan, partition, partition + 1); }, before_publish);
+      [&](std::vector<Run>& runs, FileStart& start) {
+        slice(runs, plan, partition, partition + 1);
+        if (partition != 0 && !plan.sorts) start.header = {};
+      },
+      before_publish);
 }
 
 PartContent read_part_keys(const PartitionPlan& plan, std::size_t partition,

@@ -2,7 +2,7 @@
 // runs at the same time.
 //
 // Borrows the format and reads the runs; const functions are thread-safe. Ranks and positions
-// count records, or bytes if the records are lines. Throws Error if a file cannot be read.
+// count records, or bytes if records vary in length. Throws Error if a file cannot be read.
 #pragma once
 
 #include <cstddef>

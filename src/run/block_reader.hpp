@@ -27,6 +27,7 @@ class BlockReader {
 
   std::uint64_t records() const { return run_.records(); }
   std::uint32_t record_bytes() const { return run_.record_bytes(); }
+  std::uint64_t start_before(std::uint64_t position) const { return run_.start_before(position); }
   // Returns the number of reads that search(*this) makes.
   template <class Search>
   std::uint64_t reads_of(const Search& search) {

@@ -327,6 +327,17 @@ bool Run::is_cached() const {
   return true;
 }
 
+void Run::set_starts(std::vector<std::uint64_t> starts) {
+  assert(std::ranges::is_sorted(starts));
+  starts_ = std::make_shared<const std::vector<std::uint64_t>>(std::move(starts));
+}
+
+std::uint64_t Run::start_before(std::uint64_t position) const {
+  if (!starts_) return 0;
+  const auto after = std::ranges::upper_bound(*starts_, first_ + position);
+  return after == starts_->begin() ? 0 : std::max(*std::prev(after), first_) - first_;
+}
+
 Run Run::whole() const {
   Run all = *this;
   all.first_ = 0;

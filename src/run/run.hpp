@@ -123,6 +123,11 @@ class Run {
 
   // Returns the span of `count` records from `first` on.
   Run subspan(std::uint64_t first, std::uint64_t count) const;
+  // Lets searches find records whose starts the bytes around them do not tell: `starts` are those
+  // of some records of the whole run, ascending.
+  void set_starts(std::vector<std::uint64_t> starts);
+  // Returns the last of these starts at or before `position`; 0 if there is none.
+  std::uint64_t start_before(std::uint64_t position) const;
   // Returns the run without a header of `header_bytes` bytes and `header_lines` lines. The run must
   // count bytes.
   Run without_header(std::uint64_t header_bytes, std::uint64_t header_lines = 0) const;
@@ -181,7 +186,8 @@ class Run {
   std::uint64_t header_lines_ = 0;
   std::uint64_t first_ = 0;
   std::uint64_t records_;
-  std::optional<std::uint64_t> content_bytes_;  // of a stream, if that is known
+  std::shared_ptr<const std::vector<std::uint64_t>> starts_;  // of set_starts(); null without
+  std::optional<std::uint64_t> content_bytes_;                // of a stream, if that is known
 };
 
 }  // namespace corank

@@ -8,8 +8,8 @@
 
 #include "run/block_reader.hpp"
 #include "run/key_search.hpp"
-#include "run/line_search.hpp"
 #include "run/rank_search.hpp"
+#include "run/record_search.hpp"
 #include "run/work_unit.hpp"
 
 namespace corank {
@@ -19,7 +19,7 @@ namespace {
 std::uint64_t find(BlockReader& run, const RecordFormat& format, const RowBound& bound) {
   if (format.traits().has_fixed_size)
     return lower_bound(run, bound.layout(), bound.record().data());
-  return find_line(run, format, bound, Bound::lower, 0, run.records());
+  return find_record(run, format, bound, Bound::lower, 0, run.records());
 }
 
 }  // namespace
@@ -94,9 +94,10 @@ class CutTree {
     rank = std::clamp(rank, sum(low), sum(high)) - sum(low);
     Positions positions;
     try {
-      positions = format_.traits().has_fixed_size
-                      ? cut_runs(rank, between, format_.keys(), threads_).position
-                      : cut_lines(rank, between, format_, sum(ends_) / enough_precision, threads_);
+      positions =
+          format_.traits().has_fixed_size
+              ? cut_runs(rank, between, format_.keys(), threads_).position
+              : cut_records(rank, between, format_, sum(ends_) / enough_precision, threads_);
     } catch (const RunOutOfOrder& wrong) {
       throw RunOutOfOrder(wrong.run, low[wrong.run] + wrong.record);
     }
@@ -122,20 +123,20 @@ std::vector<std::vector<std::uint64_t>> cuts_at(std::span<const std::uint64_t> r
 std::uint64_t begin_of_record(const Run& run, const RecordFormat& format, std::uint64_t position) {
   if (format.traits().has_fixed_size) return position;
   BlockReader reader(run);
-  return line_before(reader, format, position + 1);
+  return record_before(reader, format, position + 1);
 }
 
 std::uint64_t end_of_record(const Run& run, const RecordFormat& format, std::uint64_t position) {
   if (format.traits().has_fixed_size || position == 0) return position;
   BlockReader reader(run);
-  return next_line(reader, format, position - 1);
+  return next_record(reader, format, position - 1);
 }
 
 std::vector<std::byte> record_at(const Run& run, const RecordFormat& format,
                                  std::uint64_t position) {
   if (!format.traits().has_fixed_size) {
     BlockReader reader(run);
-    return line_at(reader, format, position);
+    return record_at(reader, format, position);
   }
   std::vector<std::byte> record(format.record_bytes());
   run.read(position, 1, record);

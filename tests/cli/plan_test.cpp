@@ -128,6 +128,25 @@ std::string random_lines(int count) {
   return text;
 }
 
+// Returns a text for each of these, with `header` in front.
+Strings with_header(const std::string& header, Strings texts) {
+  for (std::string& text : texts) text.insert(0, header);
+  return texts;
+}
+
+// Returns sorted pairs in which some keys are equal, and whose values look like pairs.
+Strings sorted_pairs() {
+  Strings texts;
+  for (int run = 0; run < 3; ++run) {
+    std::string text;
+    for (int i = 0; i < 500; ++i)
+      text += pair_of(fmt::format("{:04}", i * (run + 1) / 7),
+                      pair_of("0000", fmt::format("{}{:03}", run, i)));
+    texts.push_back(text);
+  }
+  return texts;
+}
+
 // Returns sorted records "key number" in which some keys are equal, within runs and across.
 Strings sorted_texts(const char* begin, const char* middle, const char* end) {
   Strings texts;
@@ -140,9 +159,44 @@ Strings sorted_texts(const char* begin, const char* middle, const char* end) {
   return texts;
 }
 
+using Counts = std::vector<std::size_t>;
+const Counts few_partitions{3, 11};
+
 // Each partition takes a process, which starts slowly under a sanitizer.
-std::vector<std::size_t> many_partitions() {
-  return exhaustive_step > 1 ? std::vector<std::size_t>{8} : std::vector<std::size_t>{2, 4, 8, 64};
+Counts many_partitions() {
+  return exhaustive_step > 1 ? Counts{8} : Counts{2, 4, 8, 64};
+}
+
+// Checks that partitions of a merge are its output, and that finish proves it.
+void check_partitions(const Strings& command, const Strings& runs, const Counts& counts) {
+  const Planned test(command, runs);
+  INFO(fmt::format("{}", fmt::join(command, " ")));
+  const std::string whole = test.whole();
+  for (const std::size_t partitions : counts) {
+    REQUIRE(output_of(test.make_plan(partitions)).empty());
+    test.merge_parts(partitions, {"-f"});
+    const std::string all = test.folder / "all";
+    const std::string printed = output_of(test.finish({"--read-runs", "-f", "--concatenate", all}));
+    CHECK(static_cast<std::size_t>(std::ranges::count(printed, '\n')) == partitions + 1);
+    CHECK(text_of(all) == whole);
+  }
+}
+
+// Checks that partitions of a sort are runs, and that partitions of their merge are its output.
+void check_sort_partitions(const Strings& command, const Strings& files, const Counts& counts) {
+  const PlannedSort test(command, files);
+  INFO(fmt::format("{}", fmt::join(command, " ")));
+  const std::string whole = test.whole();
+  for (const std::size_t partitions : counts) {
+    REQUIRE(output_of(test.plan_sort(partitions)).empty());
+    test.sort_parts(partitions, {"-f"});
+    output_of(run({"finish", test.sort_plan, "--read-runs"}));
+    REQUIRE(output_of(test.plan_merge(4)).empty());
+    test.merge_parts(4, {"-f"});
+    const std::string all = test.folder / "all";
+    output_of(test.finish({"--read-runs", "-f", "--concatenate", all}));
+    CHECK(text_of(all) == whole);
+  }
 }
 
 }  // namespace
@@ -167,22 +221,9 @@ TEST_CASE("partitions are the merge, one after another, and finish proves it") {
       {with("merge", lines), texts},
       {with("merge", lines, {"--on-equal", "first", "--select", "2,1"}), texts},
       {{"merge", "--jsonl", "-b", "k"}, objects}};
-  for (const auto& [command, runs] : merges) {
-    const Planned test(command, runs);
-    INFO(fmt::format("{}", fmt::join(command, " ")));
-    const std::string whole = test.whole();
-    const bool is_first = &command == &merges.front().first;
-    for (const std::size_t partitions :
-         is_first ? many_partitions() : std::vector<std::size_t>{3, 11}) {
-      REQUIRE(output_of(test.make_plan(partitions)).empty());
-      test.merge_parts(partitions, {"-f"});
-      const std::string all = test.folder / "all";
-      const std::string printed =
-          output_of(test.finish({"--read-runs", "-f", "--concatenate", all}));
-      CHECK(static_cast<std::size_t>(std::ranges::count(printed, '\n')) == partitions + 1);
-      CHECK(text_of(all) == whole);
-    }
-  }
+  for (const auto& [command, runs] : merges)
+    check_partitions(command, runs,
+                     command == merges.front().first ? many_partitions() : few_partitions);
 }
 
 TEST_CASE("partitions of a sort are runs, and partitions of their merge are the sort") {
@@ -207,23 +248,90 @@ TEST_CASE("partitions of a sort are runs, and partitions of their merge are the 
       {lines({"--on-equal", "last", "--where", "1 != '100'", "--select", "2"}), texts},
       {lines({"--from", "050", "--to", "200"}), texts},
       {{"sort", "--jsonl", "-b", "k"}, unsorted_texts("", R"({"k": ")", R"(", "v": ")", "\"}\n")}};
-  for (const auto& [command, files] : sorts) {
-    const PlannedSort test(command, files);
-    INFO(fmt::format("{}", fmt::join(command, " ")));
-    const std::string whole = test.whole();
-    const bool is_first = &command == &sorts.front().first;
-    for (const std::size_t partitions :
-         is_first ? many_partitions() : std::vector<std::size_t>{3}) {
-      REQUIRE(output_of(test.plan_sort(partitions)).empty());
-      test.sort_parts(partitions, {"-f"});
-      output_of(run({"finish", test.sort_plan, "--read-runs"}));
-      REQUIRE(output_of(test.plan_merge(4)).empty());
-      test.merge_parts(4, {"-f"});
-      const std::string all = test.folder / "all";
-      output_of(test.finish({"--read-runs", "-f", "--concatenate", all}));
-      CHECK(text_of(all) == whole);
-    }
-  }
+  for (const auto& [command, files] : sorts)
+    check_sort_partitions(command, files,
+                          command == sorts.front().first ? many_partitions() : Counts{3});
+}
+
+// Values of CSV hold what looks like records, quotes and delimiters.
+constexpr const char *csv_middle = ",\"x, \"\"y\"\"\n0000,", *csv_end = "\r\n\",7\r\n";
+
+TEST_CASE("partitions of records that are found only from the start of a file") {
+  const Strings csv{"--csv", "--header", "-b", "k"}, pairs{"--kv"};
+  const char* const header = "\xef\xbb\xbf\"k\",\"v \"\"\n\"\"\",n\r\n";
+  Strings texts = with_header(header, sorted_texts("", csv_middle, csv_end));
+  texts[1].resize(texts[1].size() - 2);  // the last record lacks its end
+  texts.insert(texts.end(), {header, ""});
+  Strings records = sorted_pairs();
+  records.emplace_back();
+  const std::vector<std::pair<Strings, Strings>> merges = {
+      {Strings{"merge"} + csv, texts},
+      {Strings{"merge"} + pairs, records},
+      {Strings{"merge"} + csv + Strings{"--from", "0020", "--to", "0050"}, texts},
+      {Strings{"merge"} + csv + Strings{"--on-equal", "last", "--where", "k != '0030'"}, texts},
+      {Strings{"merge"} + csv + Strings{"--on-equal", "reduce:sum(n),count()"}, texts},
+      {Strings{"merge"} + csv + Strings{"--on-equal", "first", "--select", "v \"\n\",k"}, texts},
+      {Strings{"union"} + csv, texts},
+      {Strings{"intersect"} + csv, {texts[0], texts[1]}},
+      {Strings{"subtract"} + csv, {texts[2], texts[0]}},
+      {{"merge", "--csv", "--escape", "\\"}, sorted_texts("", ",\"\\\"\n0000,", "\"\n")},
+      {Strings{"merge"} + pairs + Strings{"--from", "0020", "--on-equal", "first"}, records},
+      {Strings{"intersect"} + pairs, {records[0], records[1]}}};
+  for (const auto& [command, runs] : merges)
+    check_partitions(command, runs,
+                     runs.size() > 3 && command.size() < 6 && command.front() == "merge"
+                         ? many_partitions()
+                         : few_partitions);
+  Strings unsorted_pairs = records;
+  std::swap(unsorted_pairs[0], unsorted_pairs[2]);
+  const Strings unsorted = with_header(header, unsorted_texts("", "", csv_middle, csv_end));
+  check_sort_partitions(Strings{"sort"} + csv, unsorted, many_partitions());
+  check_sort_partitions(Strings{"sort"} + csv + Strings{"--from", "050", "--to", "200"}, unsorted,
+                        {3});
+  check_sort_partitions({"sort", "--kv"}, {records[2] + records[0], "", records[1]}, {2, 8});
+}
+
+TEST_CASE("a byte order mark is that of the first partition") {
+  check_partitions({"merge", "--lines"},
+                   {"\xef\xbb\xbf"
+                    "a\nc\n",
+                    "\xef\xbb\xbf"
+                    "b\nd\n"},
+                   {3});
+}
+
+TEST_CASE("partitions of CSV and pairs are refused and proven as others are") {
+  const Planned test({"merge", "--csv"}, sorted_texts("", csv_middle, csv_end));
+  REQUIRE(test.make_plan(4).code == 0);
+  test.merge_parts(4);
+  const std::string good = text_of(test.part(2));
+  std::string flipped = good;
+  flipped[good.find("y\"\"", good.size() / 2)] ^= 1;
+  write_file(test.part(2), bytes_of_text(flipped));
+  Planned::check_refusal(test.finish(), {test.part(2), "checksum", "--partition 2 --force"});
+  write_file(test.runs[1], bytes_of_text(text_of(test.runs[1]) + "9999,1\n"));
+  Planned::check_refusal(test.merge_part("0", {"-f"}), {test.runs[1], "changed"});
+
+  const Planned pairs({"merge", "--kv"}, sorted_pairs());
+  REQUIRE(pairs.make_plan(4).code == 0);
+  pairs.merge_parts(4);
+  std::string value = text_of(pairs.part(1));
+  value.back() ^= 1;
+  write_file(pairs.part(1), bytes_of_text(value));
+  Planned::check_refusal(pairs.finish(), {pairs.part(1), "checksum"});
+
+  // Damage anywhere in a run is found before any partition is written.
+  const auto refuse = [](const Strings& command, const std::string& text, const Strings& words) {
+    const PlannedSort damaged(command, {text});
+    const Result planned = command.front() == "sort" ? damaged.plan_sort(2) : damaged.make_plan(2);
+    Planned::check_refusal(planned, words + Strings{damaged.runs[0]});
+  };
+  refuse({"merge", "--csv"}, "a,\"\n\"\nb,\"c\nd\n", {"line 3 (byte 6)", "quote"});
+  refuse({"sort", "--csv"}, "b,\"\n\"\na,\"c\nd\n", {"line 3 (byte 6)", "quote"});
+  refuse({"merge", "--kv"}, pair_of("a", "b") + "\1", {"record 1 (byte 10)"});
+  const Planned descending({"merge", "--csv"}, {"b\n\"\na\"\n"});
+  const Result disorder = descending.make_plan(2);
+  CHECK((disorder.code == 1 && holds(disorder.err, descending.runs[0] + ": line 2")));
 }
 
 TEST_CASE("a sort in more partitions than it has records leaves some empty") {
@@ -278,7 +386,6 @@ TEST_CASE("a sort is not planned that its merge could not follow") {
   const auto refuse = [](const Strings& options, const Strings& words) {
     Planned::check_refusal(PlannedSort(Strings{"sort"} + options, {"b\na\n"}).plan_sort(2), words);
   };
-  refuse({"--csv"}, {"cannot be cut", "JSON Lines"});
   refuse({"--lines", "--limit", "1"}, {"--limit"});
   refuse({"--lines", "--where", "x == 'a'"}, {"x"});
   Planned::check_refusal(
@@ -415,7 +522,6 @@ TEST_CASE("a partition of runs that changed, or of a plan that does not fit, is 
   const auto refuse = [&](const Strings& command, const Strings& words) {
     Planned::check_refusal(Planned(command, {"a,b\n"}).make_plan(2), words);
   };
-  refuse({"merge", "--csv"}, {"cannot be cut", "JSON Lines"});
   refuse({"merge", "--lines", "--limit", "1"}, {"--limit"});
   Planned::check_refusal(
       run({"plan", "merge", "--lines", "--partitions", "2", "-o", test.plan, "-f", "-"}), {"pipe"});

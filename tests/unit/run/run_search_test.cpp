@@ -12,8 +12,8 @@
 #include "corank/algorithm/co_rank.hpp"
 #include "run/block_reader.hpp"
 #include "run/key_search.hpp"
-#include "run/line_search.hpp"
 #include "run/rank_search.hpp"
+#include "run/record_search.hpp"
 #include "run/work_unit.hpp"
 #include "support/catch.hpp"
 #include "support/support.hpp"
@@ -59,6 +59,15 @@ std::vector<Run> zeros(const TemporaryFolder& folder, std::size_t count, std::ui
 
 std::uint64_t sum(const Positions& positions) {
   return std::reduce(positions.begin(), positions.end());
+}
+
+// Returns where every tenth line of the text begins.
+Positions some_starts(const std::string& text) {
+  Positions starts;
+  std::uint64_t line = 0;
+  for (std::size_t at = 0; at != text.size(); at = text.find('\n', at) + 1)
+    if (line++ % 10 == 0) starts.push_back(at);
+  return starts;
 }
 
 }  // namespace
@@ -177,6 +186,8 @@ TEST_CASE("cuts of lines divide them by key, near the ranks") {
   Options options;
   options.text.emplace();
   const auto format = make_format(options);
+  options.text->kind = TextKind::csv;
+  const auto csv = make_format(options);
   // Runs beyond what blocks hold are cut by samples.
   for (const bool is_large : {false, true})
     for (const std::string distribution : {"uniform", "few", "disjoint", "shifted", "far"}) {
@@ -198,6 +209,8 @@ TEST_CASE("cuts of lines divide them by key, near the ranks") {
       Positions ranks;
       const std::size_t parts = is_large ? 8 : 40;
       for (std::size_t i = 0; i <= parts; ++i) ranks.push_back(part_of(total, i, parts));
+      std::vector<Run> indexed = runs;
+      for (std::size_t i = 0; i < runs.size(); ++i) indexed[i].set_starts(some_starts(texts[i]));
       ProbeThreads threads;
       const std::vector<Positions> cuts = cuts_at(ranks, runs, *format, threads);
       for (std::size_t i = 0; i < ranks.size(); ++i) {
@@ -206,6 +219,7 @@ TEST_CASE("cuts of lines divide them by key, near the ranks") {
         const Positions cut = cuts_at({&ranks[i], 1}, runs, *format, alone).front();
         CHECK(alone.rounds() <= max_rounds);
         if (!is_large) CHECK(cut == cuts[i]);
+        if (!is_large) CHECK(cuts_at({&ranks[i], 1}, indexed, *csv, alone).front() == cut);
         const std::uint64_t precision = total / 1000 + 200;
         if (distribution != "few") {
           CHECK(sum(cuts[i]) - ranks[i] + precision <= 2 * precision);
