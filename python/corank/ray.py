@@ -16,7 +16,7 @@ is --lines. The arguments that both functions share:
     memory        bytes that Ray reserves for a task, which are also its budget for buffers (--memory)
     max_retries   how often a task is tried again, after an error or the loss of its worker or node
     resume        whether the next attempt at a task goes on with what a stopped one wrote; needs file locks that hold for
-                  all nodes, and no `compress`
+                  all nodes, and no `compress`; tasks of CSV and pairs start again
     as_parts      whether the output is a folder with a file part-N for each partition, and not one file
     force         whether an output, or parts, that exist are replaced
     on_progress   function that is called with a phase, "sort" or "merge", and its numbers of finished and of all tasks
@@ -156,6 +156,11 @@ def _folder_for(output, may_exist):
             folder.rmdir()
 
 
+def _resume(resume, options):
+    """Returns the option of tasks that can be resumed."""
+    return ["--resume"] if resume and not options.get("csv") and not options.get("kv") else []
+
+
 def _merge(tasks, runs, output, folder, command, partitions, resume, as_parts, force, program, options):
     plan, parts = folder / "plan.json", folder / "plan.parts"
     count = partitions or max(1, int(ray.cluster_resources().get("CPU", 1) // max(tasks.num_cpus, 1)))
@@ -163,7 +168,7 @@ def _merge(tasks, runs, output, folder, command, partitions, resume, as_parts, f
     _call(program, "plan", command, *_words(options), f"--partitions={count}", "--force", "-o", str(plan), *runs)
     if old != _digest(plan):
         shutil.rmtree(parts, ignore_errors=True)
-    words = [program, "merge", "--plan", str(plan), *tasks.options(), *(["--resume"] if resume else [])]
+    words = [program, "merge", "--plan", str(plan), *tasks.options(), *_resume(resume, options)]
     finish = [program, "finish", str(plan), tasks.options()[0]]
     if as_parts:
         words += ["--output-folder", str(output), *(["--force"] if force else [])]
@@ -183,7 +188,7 @@ def merge(runs: Iterable[PathLike], output: PathLike, *, partitions: Optional[in
     """Merges sorted runs into one file, in one task a partition.
 
     `partitions` is by default the number of tasks that the cluster can run at once. `command` may also be a set operation:
-    union, intersect or subtract. The runs must be plain files of fixed-size records, lines or JSON Lines.
+    union, intersect or subtract. The runs must be plain files.
     """
     output, paths = pathlib.Path(output).absolute(), _paths(runs)
     tasks = _Tasks(num_cpus, num_gpus, memory, max_retries, on_progress)
@@ -200,8 +205,6 @@ def sort(files: Iterable[PathLike], output: PathLike, *, files_per_task: int = 1
     option `temp` names a folder for the temporary files of the first step, which may be a disk of the node. The files may be
     compressed.
     """
-    if options.get("csv") or options.get("kv"):
-        raise ValueError("CSV and pairs cannot be cut into partitions; fixed-size records, lines and JSON Lines can")
     if options.get("header") == "first":
         raise ValueError("the files are sorted apart, so each needs the header; give it to all, and use header=True")
     if files_per_task < 1:
@@ -211,7 +214,7 @@ def sort(files: Iterable[PathLike], output: PathLike, *, files_per_task: int = 1
     tasks = _Tasks(num_cpus, num_gpus, memory, max_retries, on_progress)
     options_of_sort = {name: value for name, value in options.items() if name not in _OPTIONS_OF_MERGE}
     options_of_merge = {name: value for name, value in options.items() if name != "temp"}
-    words = [program, "sort", *_words(options_of_sort), *tasks.options(), "--force", *(["--resume"] if resume else [])]
+    words = [program, "sort", *_words(options_of_sort), *tasks.options(), "--force", *_resume(resume, options)]
     with _folder_for(output, force or as_parts) as folder:
         runs = [str(folder / f"run-{i:05}") for i in range(len(groups))]
         tasks.run("sort", [[*words, "-o", run, *group] for run, group in zip(runs, groups)])

@@ -135,13 +135,22 @@ class RayTest(unittest.TestCase):
             parts = [output / f"part-{i:05}" for i in range(3)]
             self.assertEqual(b"".join(part.read_bytes() for part in parts), (self.folder / "united whole").read_bytes())
 
+    def test_csv_is_sorted_and_merged(self):
+        files = [self.folder / f"{i}.csv" for i in range(2)]
+        for i, file in enumerate(files):
+            file.write_text("".join(f'{j * 7919 % 1000},"{i}\n0,"\n' for j in range(1000)))
+        self.run_program("sort", "--csv", "-b", "1:u64", "-o", "whole.csv", *files)
+        output = self.folder / "sorted.csv"
+        corank.ray.sort(files, output, csv=True, by="1:u64", partitions=3, program=str(PROGRAM))
+        self.assertEqual(output.read_bytes(), (self.folder / "whole.csv").read_bytes())
+
     def test_errors_are_those_of_the_program(self):
         output, program = self.folder / "refused", str(PROGRAM)
         with self.assertRaisesRegex(corank.ray.CorankError, "--recordings"):
             corank.ray.merge(self.runs, output, recordings=RECORD, program=program)
         with self.assertRaisesRegex(corank.ray.CorankError, "missing.txt"):
             corank.ray.sort([self.folder / "missing.txt"], output, lines=True, max_retries=1, program=program)
-        for options in ({"csv": True}, {"lines": True, "header": "first"}, {"lines": True, "files_per_task": 0}):
+        for options in ({"lines": True, "header": "first"}, {"lines": True, "files_per_task": 0}):
             with self.assertRaises(ValueError):
                 corank.ray.sort(self.texts, output, program=program, **options)
         with self.assertRaises(ValueError):
