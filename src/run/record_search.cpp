@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "format/framing.hpp"
+#include "run/work_unit.hpp"
 #include "util/math.hpp"
 
 namespace corank {
@@ -164,18 +165,19 @@ class RecordCutter {
       for (std::size_t run = 1; run < runs_.size(); ++run)
         if (high.position[run] - low.position[run] > high.position[widest] - low.position[widest])
           widest = run;
-      std::vector<std::byte> record;
-      if (high.rank - low.rank > max_blocks_bytes) record = sampled_record(rank, low, high);
-      if (record.empty()) record = middle_record(widest, low, high);
-      if (record.empty()) {  // no record of this run has an order
+      Sample sample;
+      if (high.rank - low.rank > max_blocks_bytes) sample = nearest_sample(rank, low, high);
+      if (sample.record.empty()) sample = middle_record(widest, low, high);
+      if (sample.record.empty()) {  // no record of this run has an order
         low.position[widest] = high.position[widest];
         low = Edge(std::move(low.position));
         if (low.rank >= rank) return low.position;
         continue;
       }
-      const RowBound key = format_.key_of(record);
+      const RowBound key = format_.key_of(sample.record);
       Edge middle = find(key, Bound::lower, low, high);
       if (middle.rank == low.rank) middle = find(key, Bound::upper, low, high);
+      if (middle.rank == low.rank) throw RunOutOfOrder(sample.run, low.position[sample.run]);
       if (middle.rank == high.rank) break;  // all records in between are equal
       (middle.rank <= rank ? low : high) = std::move(middle);
     }
@@ -184,23 +186,25 @@ class RecordCutter {
   }
 
  private:
-  // A record, and the bytes that it stands for.
+  // A record of a run between two edges, and the bytes that it stands for.
   struct Sample {
-    std::vector<std::byte> record;
-    std::uint64_t bytes;
+    std::vector<std::byte> record = {};
+    std::uint32_t run = 0;
+    std::uint64_t at = 0;
+    std::uint64_t bytes = 0;
   };
 
   // Returns the middle record of a run with a sort position; nothing if it has none.
-  std::vector<std::byte> middle_record(std::size_t run, const Edge& low, const Edge& high) {
+  Sample middle_record(std::size_t run, const Edge& low, const Edge& high) {
     const std::uint64_t begin = low.position[run], end = high.position[run];
-    std::vector<std::byte> record;
+    Sample sample{.run = static_cast<std::uint32_t>(run)};
     threads_.for_each(1, [&](std::size_t) {
       return readers_[run].reads_of([&](BlockReader& reader) {
         reader.expect(begin, end);
-        record = record_between(reader, format_, begin, begin + (end - begin) / 2, end);
+        sample.record = record_between(reader, format_, begin, begin + (end - begin) / 2, end);
       });
     });
-    return record;
+    return sample;
   }
 
   // Returns records at equal distances in each run, at other places in each, that have a sort
@@ -215,7 +219,9 @@ class RecordCutter {
         if (begin == end) return;
         const std::uint64_t at =
             next_record(reader, format_, begin + part_of(end - begin, i, samples.size()));
-        if (at < end) samples[i] = {record_at(reader, format_, at), (end - begin) / per_run};
+        if (at < end)
+          samples[i] = {record_at(reader, format_, at), static_cast<std::uint32_t>(run), at,
+                        (end - begin) / per_run};
       });
     });
     std::erase_if(samples, [&](const Sample& sample) {
@@ -225,7 +231,7 @@ class RecordCutter {
   }
 
   // Returns the sample whose rank is likely to be the nearest; nothing if there are no samples.
-  std::vector<std::byte> sampled_record(std::uint64_t rank, const Edge& low, const Edge& high) {
+  Sample nearest_sample(std::uint64_t rank, const Edge& low, const Edge& high) {
     constexpr std::uint64_t per_precision = 4, max_per_run = 16;
     const std::uint64_t wanted = per_precision * (high.rank - low.rank) / (precision_ + 1);
     std::vector<Sample> records =
@@ -233,15 +239,19 @@ class RecordCutter {
     std::vector<std::pair<RowBound, const Sample*>> sorted;
     for (const Sample& sample : records)
       sorted.emplace_back(format_.key_of(sample.record), &sample);
-    std::ranges::sort(sorted, [](const auto& x, const auto& y) {
+    std::ranges::stable_sort(sorted, [](const auto& x, const auto& y) {
       return x.first.compare_record(y.second->record) > 0;
     });
+    std::vector<std::uint64_t> last(runs_.size());
+    for (const auto& [key, sample] : sorted)
+      if (sample->at < std::exchange(last[sample->run], sample->at))
+        throw RunOutOfOrder(sample->run, sample->at);
     std::uint64_t before = low.rank;
     for (const auto& [key, sample] : sorted) {
       before += sample->bytes;
-      if (before >= rank) return sample->record;
+      if (before >= rank) return *sample;
     }
-    return sorted.empty() ? std::vector<std::byte>() : sorted.back().second->record;
+    return sorted.empty() ? Sample() : *sorted.back().second;
   }
 
   Edge find(const RowBound& key, Bound bound, const Edge& low, const Edge& high) {

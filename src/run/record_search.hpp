@@ -38,7 +38,7 @@ std::uint64_t find_record(BlockReader& run, const RecordFormat& format, const Ro
 
 // Returns a position in each run such that all records before them sort before all other records.
 // The positions add up to about `rank`: as near as equal keys allow, or within `precision` bytes.
-// Searches all runs at the same time.
+// Searches all runs at the same time. Throws RunOutOfOrder if it notices that one is.
 std::vector<std::uint64_t> cut_records(std::uint64_t rank, std::span<const Run> runs,
                                        const RecordFormat& format, std::uint64_t precision,
                                        ProbeThreads& threads);

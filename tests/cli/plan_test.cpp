@@ -527,6 +527,13 @@ TEST_CASE("a partition of runs that changed, or of a plan that does not fit, is 
       run({"plan", "merge", "--lines", "--partitions", "2", "-o", test.plan, "-f", "-"}), {"pipe"});
 }
 
+TEST_CASE("a plan of lines that are out of order names one of them") {
+  const Planned test({"merge", "--lines"}, {random_lines(1000), random_lines(900)});
+  const Result planned = test.make_plan(20);
+  INFO(planned.err);
+  CHECK((planned.code == 1 && holds(planned.err, "is out of order")));
+}
+
 TEST_CASE("a scheduler's variable names the partition") {
   const Planned test({"merge", "-r", "k:bytes4,v:bytes4"}, sorted_texts("", "", ""));
   REQUIRE(test.make_plan(4).code == 0);
