@@ -37,9 +37,9 @@ std::string explain_sort(std::span<const std::filesystem::path> inputs,
                          const std::filesystem::path& output, const Options& options);
 
 // Sorts fixed-size records in memory, in place and stably. Takes as much memory as the records
-// besides Options::memory_bytes. Throws what merge() of runs in memory throws; after a throw the
-// order of the records is unspecified, and some may be lost. Options::query must emit every record
-// unchanged.
+// besides Options::memory_bytes, unless a device holds all of them, with their keys, at once.
+// Throws what merge() of runs in memory throws; after a throw the order of the records is
+// unspecified, and some may be lost. Options::query must emit every record unchanged.
 Stats sort(std::span<std::byte> records, const Options& options);
 
 }  // namespace corank

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cassert>
 #include <filesystem>
 #include <memory>
@@ -22,17 +23,29 @@
 namespace corank {
 namespace {
 
+// Returns the shift of locators that reach as far as these records allow.
+unsigned sorting_shift(std::uint32_t record_bytes) {
+  return static_cast<unsigned>(std::countr_zero(record_bytes | sizeof(uint4)));
+}
+
 // A lane for fixed-size records.
 template <int W>
 class RecordLane : UnitLane {
  public:
   RecordLane(const DeviceOrder& order, const BackendConfig& config)
-      : UnitLane(config.verify), layout_(order.layout), unit_records_(config.unit_records) {
+      : UnitLane(config.verify, config.sorts ? sorting_shift(order.layout.record_bytes) : 0),
+        layout_(order.layout),
+        sorts_(config.sorts),
+        unit_records_(config.unit_records) {
     reserve_staging(std::min<std::uint64_t>(unit_records_, 4096));
     for (int side = 0; side < 2; ++side) {
       keys_[side] = device_array<typename Merged<W>::Key>(unit_records_);
       if constexpr (device::has_values<typename Merged<W>::Value>)
         locators_[side] = device_array<std::uint32_t>(unit_records_);
+    }
+    if (sorts_) {
+      out_.reserve(unit_records_ * layout_.record_bytes);
+      return;
     }
     // Reserves memory for as many runs as need two merge passes; more runs need little more.
     constexpr std::uint64_t runs = device::detail::max_fan_in + 1;
@@ -43,6 +56,7 @@ class RecordLane : UnitLane {
   }
 
   Found merge(const WorkUnit& unit, std::byte* output) {
+    assert(!sorts_);
     reserve_staging(unit.segments.size());
     describe(unit);
     reserve_out();
@@ -52,9 +66,10 @@ class RecordLane : UnitLane {
     return found;
   }
 
-  // Sorts the records of the unit, which are in any order.
-  Found sort(const WorkUnit& unit, std::byte* output) {
-    assert(unit.records <= unit_records_);
+  // Sorts the records of the unit, which are in any order, for download_sorted().
+  Found sort(const WorkUnit& unit) {
+    assert(sorts_ && unit.records <= unit_records_);
+    unit_bytes_ = unit.bytes;
     reserve_staging(unit.segments.size());
     describe(unit);
     const Found encoded = run([&] {
@@ -78,8 +93,11 @@ class RecordLane : UnitLane {
     return run([&] {
       sort_keys(out_.get());
       gather_and_verify(unit.records, sides[0]);
-      download(output, unit.bytes);
     });
+  }
+
+  void download_sorted(std::byte* output) {
+    wait_for(stream_.get(), merged_.get(), [&] { download(output, unit_bytes_); });
   }
 
   std::optional<TileOutput> operate(std::byte* output) {
@@ -101,7 +119,7 @@ class RecordLane : UnitLane {
     return result;
   }
   LocatedLess<W> less(const std::uint64_t* out_of_order) const {
-    return {layout_, staging_.bytes(), out_of_order};
+    return {layout_, staging_.area(), out_of_order};
   }
   void append_run(std::uint64_t first, std::uint64_t records) {
     const LocatedOutput<W> run = located(0, first);
@@ -143,14 +161,14 @@ class RecordLane : UnitLane {
     const unsigned lanes = verify_lanes(layout_.record_bytes);
     verify_staged<<<verify_blocks(unit.records, lanes), block_threads, 0, stream_.get()>>>(
         staging_.segments(), unit.segments.size(), unit.records, layout_.record_bytes, lanes,
-        staging_.bytes(), staging_.found());
+        staging_.area(), staging_.found());
     check_launch("verify_staged");
   }
 
   // Copies the records to out_, in the order of their located keys.
   void gather_and_verify(std::uint64_t records, const LocatedOutput<W>& from) {
     Found* const found = staging_.found();
-    launch_gather<W>(staging_.bytes(), from, records, layout_.record_bytes, out_.get(),
+    launch_gather<W>(staging_.area(), from, records, layout_.record_bytes, out_.get(),
                      &found->out_of_order, stream_.get());
     check_launch("gather");
     if (!verify_) return;
@@ -177,8 +195,9 @@ class RecordLane : UnitLane {
       download(output, unit.bytes);
   }
 
-  KeyLayout layout_;
-  std::uint64_t unit_records_;
+  const KeyLayout layout_;
+  const bool sorts_;  // units, instead of merging them
+  const std::uint64_t unit_records_;
   std::vector<LocatedSequence<W>> runs_;           // of the unit
   std::optional<DeviceOperatorRunner> operators_;  // absent if the device applies no chain
   // Located keys before and after the merge.
@@ -223,6 +242,24 @@ CudaDevice find_cuda_device(int device) {
   if (!properties.canUseHostPointerForRegisteredMem)
     return {false, description + ", cannot read pinned memory by the host's addresses"};
   return {true, std::move(description)};
+}
+
+std::uint64_t max_sorted_at_once(int device, const KeyEncoding& encoding) {
+  std::size_t free = 0, all = 0;
+  if (encoding.layout().text || cudaSetDevice(device) != cudaSuccess ||
+      cudaMemGetInfo(&free, &all) != cudaSuccess) {
+    (void)cudaGetLastError();
+    return 0;
+  }
+  // Records before and after, and as many located keys; a radix sort needs little more.
+  const std::uint64_t key_bytes =
+      (std::bit_ceil(static_cast<unsigned>(encoding.prefix_words())) + 1) * sizeof(std::uint64_t);
+  const std::uint64_t held = free / 8 * 7 / (2 * (encoding.record_bytes() + key_bytes));
+  // A MiB is more than segments lose by alignment.
+  const std::uint64_t reached_bytes =
+      (std::uint64_t{4} << 30 << sorting_shift(encoding.record_bytes())) - (1 << 20);
+  const std::uint64_t reached = reached_bytes / encoding.record_bytes();
+  return std::min({held, reached, std::uint64_t{std::numeric_limits<std::int32_t>::max()}});
 }
 
 std::unique_ptr<Backend> make_cuda_backend(int device, const BackendConfig& config) {

@@ -24,6 +24,10 @@ int count_cuda_devices();
 // of a process is slow if there is a device, since it initialises CUDA.
 CudaDevice find_cuda_device(int device);
 
+// Returns how many records the device can sort as one unit; 0 if it cannot be used, or if records
+// vary in length. Never throws.
+std::uint64_t max_sorted_at_once(int device, const KeyEncoding& encoding);
+
 // Returns a backend on the device. Throws Error if it cannot be used.
 std::unique_ptr<Backend> make_cuda_backend(int device, const BackendConfig& config);
 

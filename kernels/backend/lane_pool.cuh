@@ -45,7 +45,7 @@ inline void touch(std::span<std::byte> memory) {
 // - Found merge(const WorkUnit&, std::byte* output), not called for units without records;
 // - std::optional<TileOutput> operate(std::byte* output), called next if there is an operator
 //   chain. It returns nothing if the host must apply the chain to the records in `output`;
-// - optionally Found sort(const WorkUnit&, std::byte* output).
+// - optionally Found sort(const WorkUnit&), and download_sorted(std::byte* output), called next.
 template <class Lane>
 class DeviceBackend final : public Backend {
  public:
@@ -90,8 +90,15 @@ class DeviceBackend final : public Backend {
     if constexpr (requires { &Lane::sort; }) {
       if (unit.records == 0) return 0;
       const auto lane = begin();
-      const Found found = lane->sort(unit, output);
+      const Found found = lane->sort(unit);
       if (verify_) check_merged(found);
+      try {
+        lane->download_sorted(output);
+      } catch (const DeviceError& fault) {
+        if (output != unit.segments.front().chunk->records()) throw;
+        throw Error(ErrorCode::device,
+                    fault.problem() + "; records in memory were being overwritten, and are lost");
+      }
       return found.written;
     } else {
       return std::nullopt;

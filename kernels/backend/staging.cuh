@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cassert>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
@@ -34,6 +35,12 @@ struct Description {
 // The staging area of one unit, and the unit's description.
 class Staging {
  public:
+  // Locators reach 4 GiB << `shift`. Unless it is 0, record sizes are multiples of 1 << `shift`,
+  // and segments are uploaded by copies.
+  explicit Staging(unsigned shift) : shift_(shift) {
+    assert(vector_bytes % (std::uint64_t{1} << shift) == 0);
+  }
+
   // Reserves room for `segments` segments with `bytes` bytes in total. Discards what is there.
   void reserve(std::uint64_t segments, std::uint64_t bytes) {
     if (segments <= segments_capacity_ && bytes <= bytes_capacity_) return;
@@ -41,11 +48,12 @@ class Staging {
     bytes = std::max(bytes, bytes_capacity_);
     // Each segment may begin and end within a vector.
     const std::uint64_t vectors = divide_up(bytes, vector_bytes) + 2 * segments;
-    if (vectors * vector_bytes > std::numeric_limits<std::uint32_t>::max())
+    if (vectors * vector_bytes >> shift_ > std::numeric_limits<std::uint32_t>::max())
       throw DeviceError("a work unit of " + std::to_string(bytes) + " bytes in " +
-                            std::to_string(segments) +
-                            " segments exceeds the 4 GiB that a locator reaches; a smaller " +
-                            to_marker(Setting::memory) + " prevents that",
+                            std::to_string(segments) + " segments exceeds the " +
+                            std::to_string(4 << shift_) +
+                            " GiB that a locator reaches; a smaller " + to_marker(Setting::memory) +
+                            " prevents that",
                         true);
     segments_capacity_ = bytes_capacity_ = 0;
     staging_.reset();
@@ -69,11 +77,12 @@ class Staging {
   // unit.
   void add(const std::byte* from, std::uint64_t bytes, std::uint64_t first_record) {
     const auto address = reinterpret_cast<std::uintptr_t>(from);
-    const std::uint64_t skew = address % vector_bytes;
+    // Copies need not be aligned, but scaled locators must be.
+    const std::uint64_t skew = shift_ == 0 ? address % vector_bytes : 0;
     const std::uint64_t locator = vectors_ * vector_bytes + skew;
     host().segments[segments_++] = {reinterpret_cast<const uint4*>(address - skew), first_record,
                                     static_cast<std::uint32_t>(vectors_),
-                                    static_cast<std::uint32_t>(locator)};
+                                    static_cast<std::uint32_t>(locator >> shift_)};
     vectors_ += divide_up(skew + bytes, vector_bytes);
     bytes_ += bytes;
     sources_.push_back(from);
@@ -83,6 +92,7 @@ class Staging {
 
   // Enqueues the upload of all segments. `pinned`: they are in memory that the device can read.
   void upload(bool pinned, cudaStream_t stream) {
+    assert(!pinned || shift_ == 0);
     CORANK_CUDA(cudaMemcpyAsync(device_description_.get(), description_.get(),
                                 Description::bytes(segments_), cudaMemcpyHostToDevice, stream));
     if (!pinned) {
@@ -104,6 +114,7 @@ class Staging {
   // needs the staged records.
   std::byte* scratch() { return reinterpret_cast<std::byte*>(staging_.get()); }
   const std::byte* bytes() const { return reinterpret_cast<const std::byte*>(staging_.get()); }
+  StagingArea area() const { return {bytes(), shift_}; }
   const StagedSegment* segments() const { return Description(device_description_.get()).segments; }
   Found* found() const { return Description(device_description_.get()).found; }
 
@@ -125,6 +136,7 @@ class Staging {
                                      sizes_.size(), &attributes, &first, 1, stream));
   }
 
+  const unsigned shift_;
   std::uint64_t segments_capacity_ = 0, bytes_capacity_ = 0;
   std::uint64_t segments_ = 0, vectors_ = 0, bytes_ = 0;  // of the current unit
   std::vector<const void*> sources_;                      // per segment of it, as is all below

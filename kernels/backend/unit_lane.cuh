@@ -33,11 +33,13 @@ class GrowingArray {
 // The stream, and the memory on both sides, of one in-flight unit.
 class UnitLane {
  protected:
-  explicit UnitLane(bool verify)
+  // `locator_shift`: see Staging.
+  explicit UnitLane(bool verify, unsigned locator_shift = 0)
       : verify_(verify),
         stream_(make_stream()),
         merged_(make_event(cudaEventBlockingSync | cudaEventDisableTiming)),
-        found_(pinned_array<Found>(1)) {}
+        found_(pinned_array<Found>(1)),
+        staging_(locator_shift) {}
 
   // Runs enqueue(), which enqueues work of the unit, and waits for the work and for what it found.
   template <class Enqueue>

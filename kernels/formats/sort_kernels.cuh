@@ -41,7 +41,7 @@ __global__ void __launch_bounds__(block_threads)
   if (i < records) {
     const Located<W> own = locate(segments[segment_of(segments, segments_count, i)], i, less);
     put(located, i, own);
-    const Key<W> first = encode<W>(less.layout, less.staging + segments[0].locator);
+    const Key<W> first = encode<W>(less.layout, less.staging.at(segments[0].locator));
     for (int w = 0; w < W; ++w) differing.word[w] = own.key.word[w] ^ first.word[w];
   }
   if constexpr (W <= max_radix_words)

@@ -20,7 +20,18 @@ struct StagedSegment {
   const uint4* source;         // pinned host memory, rounded down to 16 bytes
   std::uint64_t first_record;  // its index in the unit
   std::uint32_t first_vector;  // index of a 16-byte vector in the staging area
-  std::uint32_t locator;       // byte offset of its first record in the staging area
+  std::uint32_t locator;       // of its first record
+};
+
+// The staging area of a unit. A locator (row id) is the place of a record in it, in steps of
+// 1 << shift bytes.
+struct StagingArea {
+  const std::byte* bytes;
+  unsigned shift = 0;
+
+  CORANK_HOST_DEVICE const std::byte* at(std::uint64_t locator) const {
+    return bytes + (locator << shift);
+  }
 };
 
 inline constexpr std::uint64_t in_order = ~0ull;  // no record is out of order
@@ -36,8 +47,8 @@ struct Found {
   std::uint64_t differing[max_radix_words];  // bits in which the keys of an unsorted unit differ
 };
 
-// A key with its record's locator (row id), which is the record's byte offset in the staging area.
-// The locator is as wide as a key word, so that a located key has no uninitialised bytes.
+// A key with its record's locator, which is as wide as a key word, so that a located key has no
+// uninitialised bytes.
 template <int W>
 struct Located {
   Key<W> key;
@@ -47,7 +58,7 @@ struct Located {
 template <int W>
 struct LocatedLess {
   KeyLayout layout;
-  const std::byte* staging;
+  StagingArea staging;
   // Null, or where to read whether the runs are in order. If they are not, the merge may compare
   // uninitialised keys, whose locators point anywhere.
   const std::uint64_t* out_of_order;
@@ -56,7 +67,7 @@ struct LocatedLess {
     if constexpr (W == max_key_words)  // shorter keys have no tail
       if (x.key == y.key)
         return layout.has_tail() && (!out_of_order || *out_of_order == in_order) &&
-               tail_less(layout, staging + x.locator, staging + y.locator);
+               tail_less(layout, staging.at(x.locator), staging.at(y.locator));
     return x.key < y.key;
   }
 };
@@ -137,9 +148,10 @@ __device__ inline std::uint64_t segment_of(const StagedSegment* segments,
 template <int W>
 __device__ Located<W> locate(const StagedSegment& segment, std::uint64_t i,
                              const LocatedLess<W>& less) {
-  const auto locator = static_cast<std::uint32_t>(segment.locator + (i - segment.first_record) *
-                                                                        less.layout.record_bytes);
-  return {encode<W>(less.layout, less.staging + locator), locator};
+  const std::uint32_t steps = less.layout.record_bytes >> less.staging.shift;
+  const auto locator =
+      static_cast<std::uint32_t>(segment.locator + (i - segment.first_record) * steps);
+  return {encode<W>(less.layout, less.staging.at(locator)), locator};
 }
 
 template <int W>
@@ -174,7 +186,7 @@ __global__ void __launch_bounds__(block_threads)
 inline constexpr unsigned gather_words = 4;  // per thread
 template <int W, class Word>
 __global__ void __launch_bounds__(block_threads)
-    gather(const std::byte* staging, LocatedOutput<W> located, std::uint64_t records,
+    gather(StagingArea staging, LocatedOutput<W> located, std::uint64_t records,
            std::uint32_t record_words, Word* out, const std::uint64_t* out_of_order) {
   if (*out_of_order != in_order) return;
   const std::uint64_t words = records * record_words;
@@ -185,7 +197,7 @@ __global__ void __launch_bounds__(block_threads)
   for (unsigned n = 0; n < gather_words; ++n) {
     const std::uint64_t i = first + n * block_threads;
     if (i >= words) continue;
-    // A unit is smaller than 4 GiB, so 32-bit divisions suffice, which are faster.
+    // A unit has fewer than 2^32 words, so 32-bit divisions suffice, which are faster.
     const std::uint32_t record = static_cast<std::uint32_t>(i) / record_words;
     const std::uint32_t word = static_cast<std::uint32_t>(i) % record_words;
     std::uint64_t locator;
@@ -193,7 +205,7 @@ __global__ void __launch_bounds__(block_threads)
       locator = located.values[record];
     else
       locator = located.keys[record].locator;
-    values[n] = reinterpret_cast<const Word*>(staging + locator)[word];
+    values[n] = reinterpret_cast<const Word*>(staging.at(locator))[word];
   }
 #pragma unroll
   for (unsigned n = 0; n < gather_words; ++n) {
@@ -248,10 +260,10 @@ inline unsigned verify_blocks(std::uint64_t records, unsigned lanes) {
 static __global__ void __launch_bounds__(block_threads)
     verify_staged(const StagedSegment* segments, std::uint64_t segments_count,
                   std::uint64_t records, std::uint32_t record_bytes, unsigned lanes,
-                  const std::byte* staging, Found* found) {
+                  StagingArea staging, Found* found) {
   const auto record_at = [=](std::uint64_t i) {
     const StagedSegment& segment = segments[segment_of(segments, segments_count, i)];
-    return staging + segment.locator + (i - segment.first_record) * record_bytes;
+    return staging.at(segment.locator) + (i - segment.first_record) * record_bytes;
   };
   verify_rows(
       records, [=](std::uint64_t) { return record_bytes; }, lanes, record_at, &found->read,
@@ -278,7 +290,7 @@ __global__ void __launch_bounds__(block_threads)
 
 // Launches gather() with the widest word that records consist of.
 template <int W>
-void launch_gather(const std::byte* staging, LocatedOutput<W> located, std::uint64_t records,
+void launch_gather(StagingArea staging, LocatedOutput<W> located, std::uint64_t records,
                    std::uint32_t record_bytes, std::byte* out, const std::uint64_t* out_of_order,
                    cudaStream_t stream) {
   const auto by = [&](auto word) {

@@ -135,7 +135,7 @@ class DeviceOperatorRunner {
     const auto gather_whole = [&](const std::byte* from, std::uint32_t* places,
                                   std::uint64_t count) {
       if (count == 0) return;
-      launch_gather<1>(from, {nullptr, places}, count, record_bytes, to, out_of_order, stream);
+      launch_gather<1>({from}, {nullptr, places}, count, record_bytes, to, out_of_order, stream);
       check_launch("gather");
       to += count * record_bytes;
     };

@@ -47,7 +47,9 @@ class Backend {
   // Sorts the unit's records, stably, as if its segments were one sequence in any order, into
   // `output`, which has room for them. Applies no operators. Returns their portable_fingerprint(),
   // or 0 if they are not verified; nothing if the caller must sort them. If chunks have no
-  // fingerprints, verifies that the sorted records are those of the unit. Called as merge() is.
+  // fingerprints, verifies that the sorted records are those of the unit. `output` may be where the
+  // records of the only segment are: if a device fails while it overwrites them, this throws an
+  // Error that is no DeviceError. Called as merge() is, if the backend was made for it.
   virtual std::optional<std::uint64_t> sort(const WorkUnit& /*unit*/, std::byte* /*output*/) {
     return std::nullopt;
   }
@@ -78,6 +80,7 @@ struct BackendConfig {
   unsigned tokens;                           // maximum units in flight
   unsigned threads;                          // CPU threads
   bool verify = false;                       // merge() verifies where that is cheap
+  bool sorts = false;                        // the backend is for sort(), not for merge()
   std::uint64_t unit_bytes = 0;              // bytes of the largest unit, if records vary in length
   std::uint64_t streamed_unit_bytes = 0;     // bytes of merged units not read soon, or 0
   const OperatorChain* operators = nullptr;  // null: records are emitted unchanged

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <limits>
 #include <utility>
 
 #include "backend/cpu_backend.hpp"
@@ -103,6 +104,14 @@ std::string Backends::outcome(std::uint64_t units) const {
       return fmt::format("device {} failed and the others merged its units: {}",
                          decision_.devices[d], faults_.first());
   return "smaller units were merged, for want of memory on the device: " + faults_.first();
+}
+
+std::uint64_t Backends::max_sorted_at_once(const KeyEncoding& encoding) const {
+  if (!decision_.cuda) return 0;
+  std::uint64_t records = std::numeric_limits<std::uint64_t>::max();
+  for (const int device : decision_.devices)
+    records = std::min(records, corank::max_sorted_at_once(device, encoding));
+  return records;
 }
 
 std::vector<std::unique_ptr<Backend>> Backends::make(std::size_t partitions, BackendConfig config,

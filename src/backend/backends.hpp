@@ -42,6 +42,9 @@ class Backends {
   // there were none.
   std::string outcome(std::uint64_t units) const;
 
+  // Returns how many records each device can sort as one unit; 0 on the CPU.
+  std::uint64_t max_sorted_at_once(const KeyEncoding& encoding) const;
+
   // Returns one backend per partition, made from `config`, which belongs to `plan`. Partitions
   // share the devices out. If device memory is short, shrinks the plan and retries. Leaves out
   // devices that fail otherwise; if all do, makes CPU backends.

@@ -22,6 +22,10 @@ CudaDevice find_cuda_device(int) {
   return {.usable = false, .description = reason};
 }
 
+std::uint64_t max_sorted_at_once(int, const KeyEncoding&) {
+  return 0;
+}
+
 std::unique_ptr<Backend> make_cuda_backend(int, const BackendConfig&) {
   throw Error(ErrorCode::device, reason);
 }

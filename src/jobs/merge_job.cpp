@@ -151,6 +151,12 @@ void MergeJob::write(MergeOutput& output, const Destination& destination) {
 Stats MergeJob::into_memory(std::span<std::byte> output) {
   progress_.set_total(output.size());
   budget_.widest(1);  // throws if the budget is too small
+  stats_.io = "memory";
+  if (sorts_ && !options_.checksum && passes_.sort_at_once(output)) {
+    progress_.add(output.size());
+    collect_stats("");
+    return finish();
+  }
   if (sorts_) {
     progress_.add_to_total(output.size());
     list_.fingerprints.clear();
@@ -158,7 +164,6 @@ Stats MergeJob::into_memory(std::span<std::byte> output) {
     loads_->form(1);
     run_records_ = records_of(list_.runs);
   }
-  stats_.io = "memory";
   const Partition all{0, run_records_};
   PassSpec pass = last_pass({&all, 1});
   pass.in_place = output;
@@ -315,7 +320,7 @@ void MergeJob::collect_stats(std::string writing) {
   const std::uint64_t merged =
       format_.counts_bytes() ? totals.records - intermediate_.records() + resumed_.input_records
                              : run_records_;
-  stats_.records = sorts_ ? loads_->records() : merged;
+  stats_.records = loads_ ? loads_->records() : merged;
   if (stats_.records_skipped != 0)
     warn(options_.notice, "{} records were skipped, in which a column is not a number",
          stats_.records_skipped);

@@ -11,6 +11,21 @@
 #include "jobs/diagnostics.hpp"
 
 namespace corank {
+namespace {
+
+// Returns a unit of `count` records in memory.
+WorkUnit unit_of(std::span<const std::byte> records, std::uint64_t count) {
+  const auto chunk = std::make_shared<Chunk>();
+  chunk->count = count;
+  chunk->in_place = records.data();
+  WorkUnit unit;
+  unit.records = count;
+  unit.bytes = records.size();
+  unit.segments.push_back({chunk, 0, count});
+  return unit;
+}
+
+}  // namespace
 
 std::optional<PassPlan> PassRunner::plan(const PassSpec& spec, std::uint64_t held, bool is_direct,
                                          bool is_direct_output) const {
@@ -131,6 +146,38 @@ std::uint64_t PassRunner::run(const PassSpec& spec) {
       throw Corrupted("the merged records are not those that were read to be sorted");
   }
   return written;
+}
+
+bool PassRunner::sort_at_once(std::span<std::byte> records) {
+  const KeyEncoding& keys = context_.format.input().keys();
+  const std::uint64_t count = records.size() / keys.record_bytes();
+  if (count == 0 || count > context_.backends.max_sorted_at_once(keys)) return false;
+  PassPlan plan{};
+  plan.unit_records = count;
+  plan.unit_bytes = records.size();
+  plan.tokens = 1;
+  const auto backends = context_.backends.make(1,
+                                               {.encoding = &keys,
+                                                .unit_records = plan.unit_records,
+                                                .tokens = plan.tokens,
+                                                .threads = context_.threads,
+                                                .verify = context_.options.verify,
+                                                .sorts = true,
+                                                .unit_bytes = plan.unit_bytes,
+                                                .fingerprint = context_.fingerprint},
+                                               plan, keys.record_bytes());
+  if (plan.unit_records < count) return false;
+  Backend& device = *backends.front();
+  const auto pinned = pin(device, {}, records);
+  const auto start = TraceClock::now();
+  if (!device.sort(unit_of(records, count), records.data())) return false;
+  totals_.bytes_read += records.size();
+  totals_.bytes_written += records.size();
+  ++totals_.units;
+  device_ = device.device();
+  pipeline_seconds_ += std::chrono::duration<double>(TraceClock::now() - start).count();
+  ++num_passes_;
+  return true;
 }
 
 // Executes the passes; errors that name a unit's record become errors that name a file's.

@@ -62,6 +62,10 @@ class PassRunner {
   // verified. Throws OutOfOrder, Interrupted or another Error.
   std::uint64_t run(const PassSpec& spec);
 
+  // Sorts records in memory where they are, on a device that holds all of them at once. Returns
+  // whether it did; if not, they are as they were. Throws Error if the device loses them.
+  bool sort_at_once(std::span<std::byte> records);
+
   const Context& context() const { return context_; }
   PassTotals& totals() { return totals_; }
   std::uint64_t num_passes() const { return num_passes_; }

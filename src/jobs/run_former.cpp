@@ -220,6 +220,7 @@ void RunFormer::make_sorter() {
                                       .tokens = plan.tokens,
                                       .threads = context_.threads,
                                       .verify = context_.options.verify,
+                                      .sorts = true,
                                       .unit_bytes = plan.unit_bytes,
                                       .fingerprint = context_.fingerprint},
                                      plan, context_.format.input().record_bytes());

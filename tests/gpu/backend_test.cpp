@@ -9,12 +9,15 @@
 #include <cstring>
 #include <memory>
 #include <random>
+#include <ranges>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "corank/error.hpp"
 #include "corank/key.hpp"
+#include "corank/sort.hpp"
 #include "kernels/backend/cuda_backend.hpp"
 #include "support/catch.hpp"
 #include "util/buffer_pool.hpp"
@@ -38,13 +41,15 @@ class Rig {
   struct Sizes {
     std::uint64_t unit_records, chunk_records, chunks;
     unsigned tokens = 1;
+    bool sorts = false;
   };
 
   Rig(const std::string& schema, const std::string& keys, const Sizes& sizes)
       : schema_(Schema::parse(schema)),
         encoding_(schema_, parse_keys(keys, schema_)),
         chunk_records_(sizes.chunk_records),
-        backend_(make_cuda_backend(0, {&encoding_, sizes.unit_records, sizes.tokens, 4, true})),
+        backend_(make_cuda_backend(
+            0, {&encoding_, sizes.unit_records, sizes.tokens, 4, true, sizes.sorts})),
         chunks_(round_up((sizes.chunk_records + 2) * record_bytes(), page_bytes()), sizes.chunks,
                 backend_->pin_memory()),
         outputs_(round_up(sizes.unit_records * record_bytes() + 1, page_bytes()), sizes.tokens + 1,
@@ -367,7 +372,7 @@ TEST_CASE("the CUDA backend sorts records of every kind", "[gpu][sort]") {
   for (const Kind& kind : kinds) {
     const std::uint64_t record_bytes = Schema::parse(kind.schema).record_bytes;
     const std::uint64_t unit_records = 600'000 / record_bytes + 2'000;
-    Rig rig(kind.schema, kind.keys, {unit_records, unit_records / 4 + 2, 1'000});
+    Rig rig(kind.schema, kind.keys, {unit_records, unit_records / 4 + 2, 1'000, 1, true});
     for (const unsigned values : {1u, 2u, 5u, 256u})
       for (const std::uint64_t records : {std::uint64_t{1}, std::uint64_t{2}, unit_records}) {
         CAPTURE(kind.schema, kind.keys, values, records);
@@ -379,7 +384,7 @@ TEST_CASE("the CUDA backend sorts records of every kind", "[gpu][sort]") {
 TEST_CASE("the CUDA backend sorts small units of every kind", "[gpu][sanitize][sort]") {
   Random random(15);
   for (const Kind& kind : kinds) {
-    Rig rig(kind.schema, kind.keys, {2'000, 700, 400});
+    Rig rig(kind.schema, kind.keys, {2'000, 700, 400, 1, true});
     for (const unsigned values : {1u, 2u, 256u})
       for (const std::uint64_t files : {1u, 2u, 5u}) {
         std::vector<Bytes> inputs;
@@ -394,7 +399,7 @@ TEST_CASE("the CUDA backend sorts small units of every kind", "[gpu][sanitize][s
 
 TEST_CASE("the CUDA backend sorts keys of every distribution", "[gpu][sort]") {
   constexpr std::uint64_t records = 3'000'000;
-  Rig rig("key:u64,id:u64", "key", {records, 1'000'000, 20});
+  Rig rig("key:u64,id:u64", "key", {records, 1'000'000, 20, 1, true});
   Random random(16);
   Bytes input;
   SECTION("all equal, the greatest key there is") {
@@ -424,9 +429,55 @@ TEST_CASE("the CUDA backend sorts keys of every distribution", "[gpu][sort]") {
   CHECK(rig.sorts({input}, random));
 }
 
+TEST_CASE("records of every kind are sorted where they are, at any address",
+          "[gpu][sanitize][sort]") {
+  Random random(18);
+  for (const Kind& kind : kinds) {
+    Options options;
+    options.backend = BackendChoice::cuda;
+    options.record = Schema::parse(kind.schema);
+    options.keys = parse_keys(kind.keys, options.record);
+    Rig rig(kind.schema, kind.keys, {1, 1, 1});
+    for (const unsigned offset : {0u, 1u, 8u}) {
+      const Bytes records = rig.random_records(random, 1 + below(random, 2'000), 3);
+      Bytes memory(offset + records.size() + 1, poison);
+      std::ranges::copy(records, memory.begin() + offset);
+      const Stats stats = sort(std::span(memory).subspan(offset, records.size()), options);
+      CAPTURE(kind.schema, kind.keys, offset);
+      CHECK(stats.units == 1);
+      CHECK(stats.device_fault == "");
+      CHECK(std::ranges::equal(rig.sorted(records),
+                               std::span(memory).subspan(offset, records.size())));
+      CHECK(std::ranges::count(memory, poison) == offset + 1 + std::ranges::count(records, poison));
+    }
+  }
+}
+
+TEST_CASE("more than 4 GiB in memory are sorted at once", "[gpu][sort][large]") {
+  constexpr std::uint64_t count = (std::uint64_t{5} << 30) / 16;
+  struct Record {
+    std::uint64_t key, number;
+    auto operator<=>(const Record&) const = default;
+  };
+  // Multiplication by an odd number permutes the keys, so that each is there once, in no order.
+  std::vector<Record> records(count);
+  const auto key_of = [](std::uint64_t i) { return i * 0x9e3779b97f4a7c15 % (1ull << 40); };
+  for (std::uint64_t i = 0; i < count; ++i) records[i] = {key_of(i), i};
+  Options options;
+  options.backend = BackendChoice::cuda;
+  options.record = Schema::parse("key:u64,number:u64");
+  const Stats stats = sort(std::as_writable_bytes(std::span(records)), options);
+  CHECK(stats.units == 1);
+  CHECK(std::ranges::is_sorted(records));
+  CHECK(std::ranges::all_of(records, [&](const Record& r) { return r.key == key_of(r.number); }));
+  std::uint64_t sum = 0;
+  for (const Record& record : records) sum += record.number;
+  CHECK(sum == count / 2 * (count - 1));
+}
+
 TEST_CASE("one CUDA backend sorts many units at once", "[gpu][sanitize][sort]") {
   constexpr unsigned tokens = 3, callers = 6;
-  Rig rig("a:u16,b:u64,c:bytes3", "b,a", {5'000, 2'000, 100, tokens});
+  Rig rig("a:u16,b:u64,c:bytes3", "b,a", {5'000, 2'000, 100, tokens, true});
   Random random(17);
   std::vector<WorkUnit> work;
   std::vector<Bytes> expected;

@@ -359,6 +359,11 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
   properties->canUseHostPointerForRegisteredMem = 1;
   return cudaSuccess;
 }
+cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
+  ENTER();
+  *free = *total = r.setup.memory_bytes;
+  return cudaSuccess;
+}
 cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
   ENTER();
   switch (attribute) {

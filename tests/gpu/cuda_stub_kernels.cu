@@ -76,7 +76,7 @@ void add_records(Unit& unit, const StagedSegment* segments, Count count, Count r
   unit.layout = less.layout;
   for (Count s = 0; s < count; ++s)
     for (Count i = segments[s].first_record; i < end_of(segments, count, s, records); ++i) {
-      unit.records.push_back(less.staging + segments[s].locator +
+      unit.records.push_back(less.staging.at(segments[s].locator) +
                              (i - segments[s].first_record) * less.layout.record_bytes);
       check_on_device(unit.records.back(), less.layout.record_bytes, "a staged record");
     }
@@ -106,7 +106,7 @@ Work encode_unsorted_work(const Arguments& given, Unit& unit) {
 using Places = device::Output<Key<1>, std::uint32_t>;
 
 Work gather_work(const Arguments& given, Unit& unit) {
-  return [&unit, from = given.get<const std::byte*>(0), places = given.get<Places>(1),
+  return [&unit, from = given.get<StagingArea>(0), places = given.get<Places>(1),
           records = given.get<Count>(2), out = given.get<std::byte*>(4),
           out_of_order = given.get<const Count*>(5)] {
     if (*out_of_order != in_order) return;
@@ -114,7 +114,7 @@ Work gather_work(const Arguments& given, Unit& unit) {
     check_on_device(out, records * bytes, "what is gathered");
     if (!places.keys) {  // after operators
       for (Count i = 0; i < records; ++i)
-        std::memcpy(out + i * bytes, from + places.values[i], bytes);
+        std::memcpy(out + i * bytes, from.at(places.values[i]), bytes);
       return;
     }
     std::ranges::stable_sort(unit.records, [&](const std::byte* a, const std::byte* b) {
@@ -127,10 +127,10 @@ Work gather_work(const Arguments& given, Unit& unit) {
 Work verify_staged_work(const Arguments& given) {
   return [segments = given.get<const StagedSegment*>(0), count = given.get<Count>(1),
           records = given.get<Count>(2), bytes = given.get<std::uint32_t>(3),
-          staging = given.get<const std::byte*>(5), found = given.get<Found*>(6)] {
+          staging = given.get<StagingArea>(5), found = given.get<Found*>(6)] {
     for (Count s = 0; s < count; ++s)
       found->read += portable_fingerprint(
-          {staging + segments[s].locator,
+          {staging.at(segments[s].locator),
            (end_of(segments, count, s, records) - segments[s].first_record) * bytes},
           bytes);
   };

@@ -38,6 +38,10 @@ struct Kind {
   const char* select = "";
   std::uint64_t memory_bytes = 320 << 10;
   bool sorts = false;  // the runs are unsorted
+  bool sums = false;   // with a checksum of the output
+
+  // Whether a device sorts all records where they are.
+  bool sorts_at_once() const { return sorts && in_memory && !sums; }
 };
 
 constexpr Kind kinds[] = {
@@ -81,6 +85,12 @@ constexpr Kind kinds[] = {
      .schema = "a:u64be,p:u64",
      .in_memory = true,
      .memory_bytes = 16 << 20,
+     .sorts = true,
+     .sums = true},
+    {.name = "unsorted records in memory, all at once",
+     .schema = "a:u64be,p:u64",
+     .in_memory = true,
+     .memory_bytes = 16 << 20,
      .sorts = true},
 };
 
@@ -100,6 +110,7 @@ class Scene {
     options.io = kind.io;
     options.overwrite = true;
     options.memory_bytes = kind.memory_bytes;
+    options.checksum = kind.sums;
     if (kind.parts != 0) options.parts = kind.parts;
     give_shape();
     for (int run = 0; run < 4; ++run) {
@@ -206,6 +217,12 @@ class Scene {
   Bytes in_memory_, expected_;
 };
 
+// A device that fails while it overwrites records in memory loses them, and says so.
+bool says_records_are_lost(const Scene::Result& result, const std::string& call) {
+  return result.error.ends_with("and are lost") &&
+         (call == "cudaMemcpyAsync" || call.starts_with("cudaEvent"));
+}
+
 void check_is_right(const Scene::Result& result) {
   CHECK(result.error == "");
   CHECK(result.right);
@@ -230,7 +247,10 @@ TEST_CASE("units are merged on a device that is made up") {
     const Scene::Result result = scene.merge_with({});
     check_is_right(result);
     CHECK(result.stats.backend == "cuda");
-    CHECK(result.stats.units > (kind.sorts ? 0 : 4));
+    if (kind.sorts_at_once())
+      CHECK(result.stats.units == 1);
+    else
+      CHECK(result.stats.units > (kind.sorts ? 0 : 4));
     CHECK(result.stats.units_redone_on_cpu == 0);
     CHECK(result.stats.device_fault == "");
   }
@@ -278,7 +298,7 @@ TEST_CASE("whatever call to the runtime fails the output is the same and nothing
           const Scene::Result result =
               scene.merge_with({.call = call, .before = number, .error = error});
           CAPTURE(kind.name, call, number, error, result.stats.device_fault);
-          check_is_right(result);
+          if (!kind.sorts_at_once() || !says_records_are_lost(result, call)) check_is_right(result);
           failed = result.outcome.failed;
           if (!failed) break;
           ++merges;

@@ -32,6 +32,7 @@ struct Fake {
   bool lasting = false;                    // all later calls fail as well
   std::optional<int> failing_device = {};  // whose calls count; without a value, all devices' do
   std::uint64_t memory_records = ~0ull;    // limit for all units in flight
+  std::uint64_t sorted_at_once = 0;        // see max_sorted_at_once()
   // Damages a unit after the device has verified its input and before it verifies its output.
   std::function<void(const WorkUnit&, std::span<std::byte>)> harm;
   std::function<void(std::span<std::byte>)> harm_sorted;  // likewise, a unit that was unsorted
@@ -89,13 +90,16 @@ class FakeDevice final : public Backend {
   }
   std::optional<std::uint64_t> sort(const WorkUnit& unit, std::byte* output) override {
     const std::span sorted(output, unit.bytes);
-    std::memset(output, 0x5a, sorted.size());
+    Bytes given;
+    for (const Segment& segment : unit.segments) {
+      const std::byte* const first =
+          segment.chunk->records() + segment.first * encoding_.record_bytes();
+      given.insert(given.end(), first, first + segment.count * encoding_.record_bytes());
+    }
     fake->call(sort_unit, device_);
     std::vector<const std::byte*> records;
-    for (const Segment& segment : unit.segments)
-      for (std::uint64_t i = 0; i < segment.count; ++i)
-        records.push_back(segment.chunk->records() +
-                          (segment.first + i) * encoding_.record_bytes());
+    for (std::size_t at = 0; at < given.size(); at += encoding_.record_bytes())
+      records.push_back(&given[at]);
     std::ranges::stable_sort(records, [&](const std::byte* a, const std::byte* b) {
       return record_less(encoding_.layout(), a, b);
     });
@@ -256,6 +260,9 @@ bool built_with_cuda() {
 }
 int count_cuda_devices() {
   return fake_devices;
+}
+std::uint64_t max_sorted_at_once(int, const KeyEncoding&) {
+  return fake->sorted_at_once;
 }
 CudaDevice find_cuda_device(int device) {
   return {device < fake_devices, "fake"};
@@ -428,6 +435,45 @@ TEST_CASE("what a device has sorted is held against all that was read") {
   Fake harmful;
   harmful.harm_sorted = [](std::span<std::byte> records) { records.back() ^= std::byte{1}; };
   CHECK(data.sorted(harmful).units_redone_on_cpu > 0);
+}
+
+TEST_CASE("a device that holds all records in memory sorts them where they are") {
+  Data data;
+  data.options.memory_bytes = 16 << 20;
+  Bytes all;
+  for (const Bytes& run : data.runs) all.insert(all.end(), run.begin(), run.end());
+  const auto sorted = [&](Fake& wanted) {
+    fake = &wanted;
+    Bytes records = all;
+    const Stats stats = sort(records, data.options);
+    CHECK((records == data.expected));
+    CHECK(stats.records == records.size() / 24);
+    CHECK(stats.records_written == stats.records);
+    return stats;
+  };
+  Fake large;
+  large.sorted_at_once = all.size() / 24;
+  const Stats stats = sorted(large);
+  CHECK(stats.units == 1);
+  CHECK(stats.backend == "cuda");
+  CHECK(stats.device == "fake");
+  CHECK(large.seen[sort_unit] == 1);
+  CHECK(large.seen[merge_unit] == 0);
+
+  Fake small;
+  small.sorted_at_once = all.size() / 24 - 1;
+  sorted(small);
+  CHECK(small.seen[merge_unit] > 0);
+
+  for (const Call call : {make, pin_run, sort_unit})
+    for (const bool lasting : {false, true}) {
+      CAPTURE(call, lasting);
+      Fake failing;
+      failing.sorted_at_once = large.sorted_at_once;
+      failing.calls_before[call] = 0;
+      failing.lasting = lasting;
+      CHECK(sorted(failing).device_fault == "fake: a call failed");
+    }
 }
 
 TEST_CASE("the CPU forms runs of sorts that leave records out or have little memory") {

@@ -658,7 +658,7 @@ void wide(Bench& bench, const std::string& table, std::uint64_t total, std::uint
   }
   const auto segments = upload(host_segments);
   const auto out_of_order = upload(std::vector<std::uint64_t>{engine::in_order});
-  const engine::LocatedLess<words> less{layout, problem.keys.get(), out_of_order.get()};
+  const engine::LocatedLess<words> less{layout, {problem.keys.get()}, out_of_order.get()};
   const auto merge = [&](void* temporary, std::size_t& size) {
     return device::merge_k(temporary, size, std::span(std::as_const(runs)), merged, nullptr,
                            Merged::less(less));
@@ -671,7 +671,7 @@ void wide(Bench& bench, const std::string& table, std::uint64_t total, std::uint
     engine::encode_records<words><<<blocks, engine::block_threads>>>(
         segments.get(), runs.size(), total, less, {keys.get(), locators.get()}, out_of_order.get());
     check(merge(storage.get(), bytes));
-    engine::launch_gather<words>(problem.keys.get(), merged, total, record_bytes,
+    engine::launch_gather<words>({problem.keys.get()}, merged, total, record_bytes,
                                  problem.out_keys.get(), out_of_order.get(), nullptr);
   });
 }
