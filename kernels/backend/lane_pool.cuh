@@ -2,6 +2,7 @@
 // merge() takes a free lane and blocks until there is one; all functions are thread-safe.
 #pragma once
 
+#include <cassert>
 #include <condition_variable>
 #include <memory>
 #include <mutex>
@@ -40,12 +41,15 @@ inline void touch(std::span<std::byte> memory) {
     *const_cast<volatile std::byte*>(&memory[at]) = std::byte{0};
 }
 
-// Merges units on lanes. A `Lane` provides:
-// - a constructor from the DeviceOrder and the BackendConfig;
-// - Found merge(const WorkUnit&, std::byte* output), not called for units without records;
+// Merges or sorts units on lanes; see BackendConfig::sorts. A `Lane` has a constructor from the
+// DeviceOrder and the BackendConfig. No function of it is called for units without records. A lane
+// that merges provides:
+// - Found merge(const WorkUnit&, std::byte* output);
 // - std::optional<TileOutput> operate(std::byte* output), called next if there is an operator
-//   chain. It returns nothing if the host must apply the chain to the records in `output`;
-// - optionally Found sort(const WorkUnit&), and download_sorted(std::byte* output), called next.
+//   chain. It returns nothing if the host must apply the chain to the records in `output`.
+// A lane that sorts provides:
+// - Found sort(const WorkUnit&);
+// - void download_sorted(std::byte* output), called next.
 template <class Lane>
 class DeviceBackend final : public Backend {
  public:
@@ -65,44 +69,19 @@ class DeviceBackend final : public Backend {
   }
 
   MergedUnit merge(const WorkUnit& unit, std::byte* output) override {
-    if (unit.records == 0) return {};
-    const auto lane = begin();
-    const Found found = lane->merge(unit, output);
-    if (found.out_of_order != in_order) throw disorder_of(unit, found.out_of_order);
-    if (verify_) check_merged(found);
-    MergedUnit merged;
-    if (!operators_) {
-      merged.pieces = {{output, unit.bytes}};
-      if (verify_) merged.proof = UnitProof{found.read, found.written, found.last_offset};
-      return merged;
-    }
-    if (std::optional<TileOutput> operated = lane->operate(output)) {
-      if (verify_) operated->left_out += found.written;
-      merged.tiles.push_back(std::move(*operated));
+    if constexpr (sorts) {
+      assert(false);
+      return {};
     } else {
-      merged = apply_to_unit(*operators_, unit, {output, unit.bytes}, fingerprint_);
+      return merge_on_lane(unit, output);
     }
-    if (verify_) merged.read = found.read;
-    return merged;
   }
 
   std::optional<std::uint64_t> sort(const WorkUnit& unit, std::byte* output) override {
-    if constexpr (requires { &Lane::sort; }) {
-      if (unit.records == 0) return 0;
-      const auto lane = begin();
-      const Found found = lane->sort(unit);
-      if (verify_) check_merged(found);
-      try {
-        lane->download_sorted(output);
-      } catch (const DeviceError& fault) {
-        if (output != unit.segments.front().chunk->records()) throw;
-        throw Error(ErrorCode::device,
-                    fault.problem() + "; records in memory were being overwritten, and are lost");
-      }
-      return found.written;
-    } else {
+    if constexpr (sorts)
+      return sort_on_lane(unit, output);
+    else
       return std::nullopt;
-    }
   }
 
   bool verifies() const override { return verify_; }
@@ -137,6 +116,45 @@ class DeviceBackend final : public Backend {
   std::string device() const override { return description_; }
 
  private:
+  static constexpr bool sorts = requires { &Lane::sort; };
+
+  MergedUnit merge_on_lane(const WorkUnit& unit, std::byte* output) {
+    if (unit.records == 0) return {};
+    const auto lane = begin();
+    const Found found = lane->merge(unit, output);
+    if (found.out_of_order != in_order) throw disorder_of(unit, found.out_of_order);
+    if (verify_) check_merged(found);
+    MergedUnit merged;
+    if (!operators_) {
+      merged.pieces = {{output, unit.bytes}};
+      if (verify_) merged.proof = UnitProof{found.read, found.written, found.last_offset};
+      return merged;
+    }
+    if (std::optional<TileOutput> operated = lane->operate(output)) {
+      if (verify_) operated->left_out += found.written;
+      merged.tiles.push_back(std::move(*operated));
+    } else {
+      merged = apply_to_unit(*operators_, unit, {output, unit.bytes}, fingerprint_);
+    }
+    if (verify_) merged.read = found.read;
+    return merged;
+  }
+
+  std::uint64_t sort_on_lane(const WorkUnit& unit, std::byte* output) {
+    if (unit.records == 0) return 0;
+    const auto lane = begin();
+    const Found found = lane->sort(unit);
+    if (verify_) check_merged(found);
+    try {
+      lane->download_sorted(output);
+    } catch (const DeviceError& fault) {
+      if (output != unit.segments.front().chunk->records()) throw;
+      throw Error(ErrorCode::device,
+                  fault.problem() + "; records in memory were being overwritten, and are lost");
+    }
+    return found.written;
+  }
+
   // Prepares the calling thread, and lends it a lane.
   auto begin() {
     CORANK_CUDA(cudaSetDevice(device_));
