@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "corank/error.hpp"
+#include "util/math.hpp"
 #include "util/messages.hpp"
 #include "util/start_workers.hpp"
 
@@ -25,75 +26,99 @@ const std::byte* end_of(const SortedBlock& block) {
 }  // namespace
 
 RunFormation::RunFormation(const Pass& pass, const detail::KeyWords& keys,
-                           std::uint64_t block_bytes, bool checks_blocks, PassTotals& totals)
+                           std::uint64_t block_bytes, std::uint64_t batch_blocks,
+                           bool checks_batches, PassTotals& totals)
     : pass_(pass),
       facts_(pass),
       keys_(keys),
+      workers_(std::max(pass_.threads, pass_.sorter ? pass_.plan.tokens : 0) + 1),
       block_bytes_(block_bytes),
-      checks_blocks_(checks_blocks),
+      batch_blocks_(batch_blocks),
+      checks_batches_(checks_batches),
       totals_(totals),
       cut_(pass, facts_, totals),
-      sorters_([&keys] { return BlockSorter(keys); }) {
+      sorters_([&keys] { return BatchSorter(keys); }) {
   assert(!pass.backend && pass.writers.empty());
   assert(!pass.sorter || (facts_.record_bytes != 0 && !pass.operators && !keys.are_refs()));
+  assert(batch_blocks == 1 || (batch_blocks > 1 && !pass.sorter && !keys.are_refs()));
   if (pass.limit != std::numeric_limits<std::uint64_t>::max())
     cutoff_.emplace(facts_.layout, keys, pass.limit);
   if (cutoff_ || pass.operators) filter_.emplace(pass, cutoff_ ? &*cutoff_ : nullptr);
   assert(pass.plan.chunks > pass.plan.read_ahead + max_block_chunks + 1);
+  if (batch_blocks == 1) return;
+  assert(pass.plan.chunks > pass.plan.read_ahead + max_block_chunks + batch_blocks);
+  scratch_.emplace(round_up(batch_blocks * block_bytes, page_bytes()), workers_, nullptr,
+                   BufferPool::Pages::huge);
 }
 
-FormedRuns RunFormation::fill(std::span<std::byte> memory, std::uint64_t max_blocks,
+FormedRuns RunFormation::fill(std::span<std::byte> memory, std::uint64_t max_batches,
                               std::uint64_t max_with_mapped) {
-  assert(max_with_mapped != 0 && max_with_mapped <= max_blocks);
-  // One of them waits for files, and others for a device.
-  const unsigned workers = std::max(pass_.threads, pass_.sorter ? pass_.plan.tokens : 0) + 1;
+  assert(max_with_mapped != 0 && max_with_mapped <= max_batches);
   const tbb::global_control allowance(tbb::global_control::max_allowed_parallelism,
-                                      allowed_parallelism(workers));
-  start_workers(workers);
-  std::deque<Block> blocks;
-  std::uint64_t used_bytes = 0;
-  const auto cut = tbb::make_filter<void, Block*>(
-      tbb::filter_mode::serial_in_order, [&](tbb::flow_control& flow) -> Block* {
+                                      allowed_parallelism(workers_));
+  start_workers(workers_);
+  std::deque<Batch> batches;
+  std::span<std::byte> left = memory;
+  const auto cut = tbb::make_filter<void, Batch*>(
+      tbb::filter_mode::serial_in_order, [&](tbb::flow_control& flow) {
         Stopwatch cutting(totals_.cut, {pass_.trace, "cut", pass_.partition});
-        for (;;) {
-          if (pass_.stop.stop_requested()) throw Interrupted();
-          if (pending_.unit.segments.empty()) pending_ = next_block();
-          if (pending_.unit.segments.empty() || !take_in_place(blocks, max_with_mapped)) break;
-          max_blocks = max_with_mapped;
-        }
-        if (pending_.unit.segments.empty() || blocks.size() >= max_blocks ||
-            pending_.unit.bytes > memory.size() - used_bytes) {
-          flow.stop();
-          return nullptr;
-        }
-        Block& block = blocks.emplace_back(std::exchange(pending_, Block()));
-        block.place = memory.subspan(used_bytes, block.unit.bytes);
-        used_bytes += block.unit.bytes;
-        return &block;
+        Batch* const batch = next_batch(batches, left, max_batches, max_with_mapped);
+        if (!batch) flow.stop();
+        return batch;
       });
-  const auto sort_blocks = tbb::make_filter<Block*, void>(tbb::filter_mode::parallel,
-                                                          [this](Block* block) { sort(*block); });
-  tbb::task_arena arena(static_cast<int>(workers));
-  arena.execute([&] { tbb::parallel_pipeline(pass_.plan.tokens, cut & sort_blocks); });
-  if (blocks.empty() && !pending_.unit.segments.empty())
+  const auto sort_batches = tbb::make_filter<Batch*, void>(tbb::filter_mode::parallel,
+                                                           [this](Batch* batch) { sort(*batch); });
+  tbb::task_arena arena(static_cast<int>(workers_));
+  arena.execute([&] { tbb::parallel_pipeline(pass_.plan.tokens, cut & sort_batches); });
+  if (batches.empty() && !pending_.segments.empty())
     throw_error(ErrorCode::memory,
                 "{}: a record is too long for the memory budget, which can sort {} bytes at a "
                 "time, not {}; use a larger {}",
-                pass_.runs[pending_.unit.segments.front().chunk->run].path(), memory.size(),
-                pending_.unit.bytes, Setting::memory);
-  return join(blocks);
+                pass_.runs[pending_.segments.front().chunk->run].path(), memory.size(),
+                pending_.bytes, Setting::memory);
+  return join(batches);
+}
+
+// Returns the next batch that must be sorted, and takes its place from `memory`; null if there is
+// none, or no room. Adds it, and blocks that are sorted already, to `batches`.
+RunFormation::Batch* RunFormation::next_batch(std::deque<Batch>& batches,
+                                              std::span<std::byte>& memory,
+                                              std::uint64_t& max_batches,
+                                              std::uint64_t max_with_mapped) {
+  Batch* batch = nullptr;
+  do {
+    if (pass_.stop.stop_requested()) throw Interrupted();
+    if (pending_.segments.empty()) pending_ = next_block();
+    if (pending_.segments.empty()) break;
+    if (take_in_place(batches, max_with_mapped)) {
+      max_batches = max_with_mapped;
+      if (batch) break;
+      continue;
+    }
+    if (pending_.bytes > memory.size()) break;
+    if (!batch) {
+      if (batches.size() >= max_batches) break;
+      batch = &batches.emplace_back();
+      batch->place = memory.first(0);
+    }
+    batch->place = {batch->place.data(), batch->place.size() + pending_.bytes};
+    memory = memory.subspan(pending_.bytes);
+    batch->chunks += pending_.segments.size();
+    batch->blocks.push_back(std::exchange(pending_, WorkUnit()));
+  } while (!batch || batch->chunks < batch_blocks_);  // small files fill a block with many chunks
+  return batch;
 }
 
 // Takes the pending block if it is sorted already, in one mapped input, and there are fewer than
-// `max_blocks`. Returns false if it must be sorted.
-bool RunFormation::take_in_place(std::deque<Block>& blocks, std::uint64_t max_blocks) {
-  if (blocks.size() >= max_blocks) return false;
+// `max_batches`. Returns false if it must be sorted.
+bool RunFormation::take_in_place(std::deque<Batch>& batches, std::uint64_t max_batches) {
+  if (batches.size() >= max_batches) return false;
   std::vector<SortedBlock> sorted;
-  for (const Segment& segment : pending_.unit.segments) {
+  for (const Segment& segment : pending_.segments) {
     const Run& input = pass_.runs[segment.chunk->run];
     // Beside streams, inputs count bytes, and are no runs for a merge of fixed-size records.
     if (!input.is_mapped() || input.record_bytes() != pass_.format.counted_bytes() ||
-        segment.chunk->run != pending_.unit.segments.front().chunk->run)
+        segment.chunk->run != pending_.segments.front().chunk->run)
       return false;
     const std::optional<SortedBlock> found = sorters_.local().in_place(segment);
     const std::byte* const mapped = input.in_place(0);
@@ -104,9 +129,9 @@ bool RunFormation::take_in_place(std::deque<Block>& blocks, std::uint64_t max_bl
     sorted.push_back(*found);
   }
   for (std::size_t i = 0; i < sorted.size(); ++i)
-    add_in_place(sorted[i], pending_.unit.segments[i], blocks);
-  pass_.progress.add(pending_.unit.bytes);
-  pending_ = Block();
+    add_in_place(sorted[i], pending_.segments[i], batches);
+  pass_.progress.add(pending_.bytes);
+  pending_ = WorkUnit();
   return true;
 }
 
@@ -115,40 +140,41 @@ bool RunFormation::continues(const SortedBlock& block, const SortedBlock& next) 
   return end_of(block) == next.bytes.data() && !keys_.less(first_of(next), last_of(block));
 }
 
-// Adds a block that lies in a mapped input, or extends the last block by it if it can.
+// Adds a block that lies in a mapped input, or extends the last batch by it if it can.
 void RunFormation::add_in_place(const SortedBlock& sorted, const Segment& segment,
-                                std::deque<Block>& blocks) {
+                                std::deque<Batch>& batches) {
   const std::uint32_t input = segment.chunk->run;
-  if (blocks.empty() || blocks.back().input != input || !continues(blocks.back().sorted, sorted)) {
-    Block& block = blocks.emplace_back();
-    block.input = input;
-    block.sorted = sorted;
-    block.fingerprint = sum_of(segment);
+  if (batches.empty() || batches.back().input != input ||
+      !continues(batches.back().sorted, sorted)) {
+    Batch& batch = batches.emplace_back();
+    batch.input = input;
+    batch.sorted = sorted;
+    batch.fingerprint = sum_of(segment);
     return;
   }
-  blocks.back().fingerprint += sum_of(segment);
-  SortedBlock& before = blocks.back().sorted;
+  batches.back().fingerprint += sum_of(segment);
+  SortedBlock& before = batches.back().sorted;
   before.bytes = {before.bytes.data(), before.bytes.size() + sorted.bytes.size()};
   before.records += sorted.records;
   before.last_ref = sorted.last_ref;
 }
 
-// Returns the runs that the blocks make. Neighbours in memory that are in order are one run.
-FormedRuns RunFormation::join(const std::deque<Block>& blocks) {
+// Returns the runs that the batches make. Neighbours in memory that are in order are one run.
+FormedRuns RunFormation::join(const std::deque<Batch>& batches) {
   FormedRuns formed;
-  const Block* before = nullptr;
-  for (const Block& block : blocks) {
-    formed.records += block.sorted.records;
-    formed.fingerprint += block.fingerprint;
-    if (before && !before->input && !block.input &&
-        !keys_.less(first_of(block.sorted), last_of(before->sorted))) {
+  const Batch* before = nullptr;
+  for (const Batch& batch : batches) {
+    formed.records += batch.sorted.records;
+    formed.fingerprint += batch.fingerprint;
+    if (before && !before->input && !batch.input &&
+        !keys_.less(first_of(batch.sorted), last_of(before->sorted))) {
       std::span<const std::byte>& run = formed.runs.back().bytes;
-      assert(end_of(before->sorted) == block.sorted.bytes.data());
-      run = {run.data(), run.size() + block.sorted.bytes.size()};
+      assert(end_of(before->sorted) == batch.sorted.bytes.data());
+      run = {run.data(), run.size() + batch.sorted.bytes.size()};
     } else {
-      formed.runs.push_back({block.sorted.bytes, block.input});
+      formed.runs.push_back({batch.sorted.bytes, batch.input});
     }
-    before = &block;
+    before = &batch;
   }
   fingerprint_ += formed.fingerprint;
   records_ += formed.records;
@@ -156,7 +182,7 @@ FormedRuns RunFormation::join(const std::deque<Block>& blocks) {
 }
 
 void RunFormation::finish() {
-  assert(pending_.unit.segments.empty());
+  assert(pending_.segments.empty());
   std::uint64_t records = 0, read = fingerprint_read_;
   for (const Run& run : pass_.runs) records += run.records();
   if (facts_.backend_reads && records != records_)
@@ -179,45 +205,50 @@ ChunkRef RunFormation::read_chunk() {
 }
 
 // Returns whole chunks of together at most `block_bytes_`, or one larger chunk; at the end, none.
-RunFormation::Block RunFormation::next_block() {
-  Block block;
-  while (block.unit.segments.size() < max_block_chunks) {
+WorkUnit RunFormation::next_block() {
+  WorkUnit block;
+  while (block.segments.size() < max_block_chunks) {
     if (!chunk_) chunk_ = next_chunk();
     if (!chunk_) break;
     const std::uint64_t bytes = bytes_of(facts_.layout, *chunk_, 0, chunk_->count).size();
-    if (!block.unit.segments.empty() && block.unit.bytes + bytes > block_bytes_) break;
+    if (!block.segments.empty() && block.bytes + bytes > block_bytes_) break;
     const std::uint64_t count = chunk_->count;
-    block.unit.segments.push_back({std::move(chunk_), 0, count});
-    block.unit.bytes += bytes;
-    block.unit.records += count;
+    block.segments.push_back({std::move(chunk_), 0, count});
+    block.bytes += bytes;
+    block.records += count;
   }
   return block;
 }
 
-void RunFormation::sort(Block& block) {
+void RunFormation::sort(Batch& batch) {
   {
     Stopwatch sorting(totals_.merge, {pass_.trace, "sort", pass_.partition});
-    if (!sort_by_backend(block)) {
-      BlockSorter& sorter = sorters_.local();
-      for (const Segment& segment : block.unit.segments) block.fingerprint += sum_of(segment);
-      block.sorted = sorter.sort(block.unit.segments, block.place);
-      if (pass_.fingerprint && checks_blocks_)
-        block.fingerprint = records_fingerprint(pass_.fingerprint, facts_.layout, block.place);
-      if (cutoff_)
-        cutoff_->add(block.sorted.records, [&](std::uint64_t i) { return sorter.row(i); });
-    }
+    if (!sort_by_backend(batch)) sort_on_cpu(batch);
   }
-  block.unit.segments.clear();  // chunks are free for reading again
-  pass_.progress.add(block.unit.bytes);
+  batch.blocks.clear();  // chunks are free for reading again
+  pass_.progress.add(batch.place.size());
 }
 
-// Returns false if the CPU must sort the block.
-bool RunFormation::sort_by_backend(Block& block) {
+void RunFormation::sort_on_cpu(Batch& batch) {
+  const Buffer scratch = batch.blocks.size() == 1 ? Buffer() : scratch_->lease();
+  const auto visit = [&](const WorkUnit& block, const BlockSorter& sorter) {
+    for (const Segment& segment : block.segments) batch.fingerprint += sum_of(segment);
+    if (cutoff_) cutoff_->add(block.records, [&](std::uint64_t i) { return sorter.row(i); });
+  };
+  batch.sorted = sorters_.local().sort(batch.blocks, batch.place, scratch.bytes(), visit);
+  if (pass_.fingerprint && checks_batches_)
+    batch.fingerprint = records_fingerprint(pass_.fingerprint, facts_.layout, batch.place);
+}
+
+// Returns false if the CPU must sort the batch.
+bool RunFormation::sort_by_backend(Batch& batch) {
   if (!pass_.sorter) return false;
-  const std::optional<std::uint64_t> sum = pass_.sorter->sort(block.unit, block.place.data());
+  assert(batch.blocks.size() == 1);
+  const WorkUnit& block = batch.blocks.front();
+  const std::optional<std::uint64_t> sum = pass_.sorter->sort(block, batch.place.data());
   if (!sum) return false;
-  block.sorted = {block.place, block.unit.records};
-  block.fingerprint = *sum;
+  batch.sorted = {batch.place, block.records};
+  batch.fingerprint = *sum;
   if (facts_.backend_reads) fingerprint_read_ += *sum;
   return true;
 }

@@ -3,8 +3,8 @@
 // The pass has neither backend nor writers. Its sorter, if it has one, sorts the blocks; what that
 // leaves is sorted on the CPU. Its operators, if any, and its limit leave records out before they
 // are sorted; see ChunkFilter. Its runs are read one after another, in blocks of whole chunks.
-// Threads sort the blocks into memory of the caller, in the order of the input. One thread calls
-// fill() until it returns no run.
+// Threads sort batches of blocks into memory of the caller, in the order of the input. One thread
+// calls fill() until it returns no run.
 #pragma once
 
 #include <tbb/enumerable_thread_specific.h>
@@ -21,8 +21,9 @@
 #include "exec/cut_stage.hpp"
 #include "exec/pass.hpp"
 #include "exec/pass_facts.hpp"
-#include "sort/block_sorter.hpp"
+#include "sort/batch_sorter.hpp"
 #include "sort/cutoff.hpp"
+#include "util/buffer_pool.hpp"
 
 namespace corank {
 
@@ -51,37 +52,39 @@ class RunFormation {
   // plan of the pass must have as many chunks beside those that are read ahead.
   static constexpr std::uint64_t max_block_chunks = 8;
 
-  // Begins to read. The arguments must outlive the formation. Blocks have about `block_bytes`.
-  // `checks_blocks` tells to fingerprint the sorted records, too, since a later merge may not read
+  // Begins to read. The arguments must outlive the formation. Blocks have about `block_bytes`, and
+  // batches up to `batch_blocks` of them: 1 if a device sorts them, or if records vary in length.
+  // `checks_batches` tells to fingerprint the sorted records, too, since a later merge may not read
   // all of them.
   RunFormation(const Pass& pass, const detail::KeyWords& keys, std::uint64_t block_bytes,
-               bool checks_blocks, PassTotals& totals);
+               std::uint64_t batch_blocks, bool checks_batches, PassTotals& totals);
 
-  // Sorts the next records into `memory`, as many as it has room for, in at most `max_blocks`
-  // blocks. Blocks that follow one another in order are one run. Chunks of mapped inputs that are
-  // in order stay where they are and take no memory, if there are at most `max_with_mapped` blocks.
-  // Throws Error if no record fits.
-  FormedRuns fill(std::span<std::byte> memory, std::uint64_t max_blocks,
+  // Sorts the next records into `memory`, as many as it has room for, in at most `max_batches`
+  // batches. Batches that follow one another in order are one run. Chunks of mapped inputs that are
+  // in order stay where they are and take no memory, if there are at most `max_with_mapped`
+  // batches. Throws Error if no record fits.
+  FormedRuns fill(std::span<std::byte> memory, std::uint64_t max_batches,
                   std::uint64_t max_with_mapped);
   // Returns whether there are no more records.
-  bool at_end() const { return pending_.unit.segments.empty(); }
+  bool at_end() const { return pending_.segments.empty(); }
   // Returns the position after the records that fill() has returned, if none are left out and the
   // inputs are plain files; meaningless at the end.
   InputPosition position() const {
-    const Chunk& next = *pending_.unit.segments.front().chunk;
+    const Chunk& next = *pending_.segments.front().chunk;
     return {next.run, next.offset};
   }
 
   // Throws Corrupted unless all records that were read are in runs, or were left out. To be called
-  // at the end. Without `checks_blocks` that holds only if merges read what FormedRuns says.
+  // at the end. Without `checks_batches` that holds only if merges read what FormedRuns says.
   void finish();
   // Returns the number of records that were left out.
   std::uint64_t records_left_out() const { return filter_ ? filter_->records_left_out() : 0; }
 
  private:
-  struct Block {
-    WorkUnit unit;
-    std::span<std::byte> place;          // where it is sorted to
+  struct Batch {
+    std::vector<WorkUnit> blocks;
+    std::uint64_t chunks = 0;            // of the blocks
+    std::span<std::byte> place;          // where they are sorted to
     std::optional<std::uint32_t> input;  // the mapped input in which it is sorted already
     SortedBlock sorted{};
     std::uint64_t fingerprint = 0;
@@ -89,30 +92,35 @@ class RunFormation {
 
   ChunkRef next_chunk();
   ChunkRef read_chunk();
-  Block next_block();
-  bool take_in_place(std::deque<Block>& blocks, std::uint64_t max_blocks);
+  WorkUnit next_block();
+  Batch* next_batch(std::deque<Batch>& batches, std::span<std::byte>& memory,
+                    std::uint64_t& max_batches, std::uint64_t max_with_mapped);
+  bool take_in_place(std::deque<Batch>& batches, std::uint64_t max_batches);
   bool continues(const SortedBlock& block, const SortedBlock& next) const;
-  void add_in_place(const SortedBlock& sorted, const Segment& segment, std::deque<Block>& blocks);
-  void sort(Block& block);
-  bool sort_by_backend(Block& block);
+  void add_in_place(const SortedBlock& sorted, const Segment& segment, std::deque<Batch>& batches);
+  void sort(Batch& batch);
+  void sort_on_cpu(Batch& batch);
+  bool sort_by_backend(Batch& batch);
   std::uint64_t sum_of(const Segment& segment);
-  FormedRuns join(const std::deque<Block>& blocks);
+  FormedRuns join(const std::deque<Batch>& batches);
   const std::byte* first_of(const SortedBlock& block) const;
   const std::byte* last_of(const SortedBlock& block) const;
 
   const Pass& pass_;
   const PassFacts facts_;
   const detail::KeyWords& keys_;
-  const std::uint64_t block_bytes_;
-  const bool checks_blocks_;
+  const unsigned workers_;  // of which one waits for files, and others may for a device
+  const std::uint64_t block_bytes_, batch_blocks_;
+  const bool checks_batches_;
   PassTotals& totals_;
   CutStage cut_;
-  tbb::enumerable_thread_specific<BlockSorter> sorters_;
+  tbb::enumerable_thread_specific<BatchSorter> sorters_;
+  std::optional<BufferPool> scratch_;  // for batches of several blocks
   std::optional<Cutoff> cutoff_;
   std::optional<ChunkFilter> filter_;
   std::uint32_t run_ = 0;
-  ChunkRef chunk_;  // read, but in no block yet
-  Block pending_;   // the block that did not fit in the memory of the last call, or an empty one
+  ChunkRef chunk_;    // read, but in no block yet
+  WorkUnit pending_;  // the block that fitted in no batch yet, or an empty one
   // Fingerprints of all runs, and of the input that is not fingerprinted when it is read.
   std::uint64_t fingerprint_ = 0;
   std::atomic<std::uint64_t> fingerprint_read_ = 0;

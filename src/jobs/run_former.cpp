@@ -1,6 +1,7 @@
 #include "jobs/run_former.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <limits>
 
 #include "corank/error.hpp"
@@ -26,6 +27,11 @@ constexpr unsigned device_blocks_in_flight = 4;
 // Bytes of a chunk per variable-length record, its prefix reference included.
 constexpr std::uint64_t variable_record_bytes = 42;
 constexpr std::uint64_t read_ahead = 8;  // chunks
+// Loads of more blocks than these are merged in batches, of a power of two of blocks, so that about
+// `wanted_runs` are left: two merges of few runs are faster than one of thousands.
+// Large records cost more to copy twice than that saves. See docs/tuning.md.
+constexpr std::uint64_t few_blocks = 1024, wanted_runs = 128;
+constexpr std::uint64_t max_batch_blocks = 32, max_batched_record_bytes = 64;
 // The budget over these are the bytes for the merges, and at most for chunks and for long records.
 constexpr std::uint64_t merging_divisor = 10;
 constexpr std::uint64_t reading_divisor = 16;
@@ -55,13 +61,13 @@ std::uint64_t chunk_ceiling_bytes(std::span<const Run> inputs, bool on_device) {
 }
 
 PassPlan reading_plan(const RecordFormat& format, std::uint64_t chunk_bytes, unsigned threads,
-                      bool on_device) {
+                      bool on_device, std::uint64_t batch_blocks = 1) {
   constexpr std::uint64_t block_chunks = RunFormation::max_block_chunks;
   PassPlan plan{};
   plan.tokens = on_device ? device_blocks_in_flight : threads + 2;
   plan.read_ahead = read_ahead;
   plan.chunks =
-      plan.read_ahead + block_chunks + (on_device ? plan.tokens * block_chunks : plan.tokens) + 2;
+      plan.read_ahead + block_chunks + plan.tokens * (on_device ? block_chunks : batch_blocks) + 2;
   plan.chunk_bytes = plan.unit_bytes = chunk_bytes;
   // Direct I/O reads whole pages, so that a chunk needs room for one more at each end.
   const std::uint64_t records = format.traits().has_fixed_size
@@ -74,6 +80,37 @@ PassPlan reading_plan(const RecordFormat& format, std::uint64_t chunk_bytes, uns
     plan.unit_bytes *= block_chunks;
   }
   return plan;
+}
+
+// Returns how many chunks the memory for reading and sorting holds. A thread that sorts a block
+// holds its words and other data, about twice the block's size, and the sorted blocks of its batch.
+std::uint64_t chunks_held(std::span<const Run> inputs, const RecordFormat& format, unsigned threads,
+                          std::uint64_t batch_blocks) {
+  const std::uint64_t read =
+      std::ranges::all_of(inputs, &Run::is_in_memory)
+          ? 0
+          : reading_plan(format, chunk_floor_bytes(format), threads, false, batch_blocks).chunks;
+  return read + (threads + 1) * (batch_blocks == 1 ? 2 : 2 + batch_blocks);
+}
+
+// Returns how many blocks a batch has: as many as a load of `load_bytes` wants, and as `part_bytes`
+// for reading and sorting have room for.
+std::uint64_t batch_blocks_of(std::span<const Run> inputs, const RecordFormat& format,
+                              unsigned threads, std::uint64_t part_bytes,
+                              std::uint64_t load_bytes) {
+  if (!format.traits().has_fixed_size || format.record_bytes() > max_batched_record_bytes) return 1;
+  if (std::ranges::none_of(inputs, &Run::is_stream)) {
+    std::uint64_t input_bytes = 0;
+    for (const Run& input : inputs) input_bytes += input.bytes();
+    load_bytes = std::min(load_bytes, input_bytes);
+  }
+  const std::uint64_t block_bytes = std::max(chunk_floor_bytes(format), max_chunk_bytes);
+  if (load_bytes / block_bytes <= few_blocks) return 1;
+  std::uint64_t blocks =
+      std::bit_floor(std::min(load_bytes / (wanted_runs * block_bytes), max_batch_blocks));
+  while (blocks > 1 && chunks_held(inputs, format, threads, blocks) * block_bytes > part_bytes)
+    blocks /= 2;
+  return blocks;
 }
 
 // Returns the bytes of a budget for the merges.
@@ -104,17 +141,21 @@ Division divide(std::span<const Run> inputs, const RecordFormat& format, unsigne
     decoder_bytes = std::max(decoder_bytes, input.input().memory_bytes);
   decoder_bytes *= std::min<std::uint64_t>(inputs.size(), read_ahead);
   const std::uint64_t floor_bytes = chunk_floor_bytes(format);
-  // A thread that sorts a block holds its words and other data, about twice the block's size.
-  const std::uint64_t chunks = reading_plan(format, floor_bytes, threads, on_device).chunks +
-                               (on_device ? 0 : 2 * (threads + 1));
   const std::uint64_t part_bytes = budget_bytes / reading_divisor;
+  const std::uint64_t batch_blocks =
+      on_device
+          ? 1
+          : batch_blocks_of(inputs, format, threads, part_bytes, load_bytes.value_or(budget_bytes));
+  const std::uint64_t chunks = on_device ? reading_plan(format, floor_bytes, threads, true).chunks
+                                         : chunks_held(inputs, format, threads, batch_blocks);
   const std::uint64_t chunk_bytes =
       std::clamp(round_up(part_bytes / chunks, page_bytes()), floor_bytes,
                  std::max(floor_bytes, chunk_ceiling_bytes(inputs, on_device)));
   const std::uint64_t large_bytes =
       format.traits().has_fixed_size ? 0 : std::max(part_bytes, 2 * chunk_bytes);
   SortMemory memory{};
-  memory.reading = reading_plan(format, chunk_bytes, threads, on_device);
+  memory.batch_blocks = batch_blocks;
+  memory.reading = reading_plan(format, chunk_bytes, threads, on_device, batch_blocks);
   memory.reading.large_bytes = large_bytes;
   memory.reading_bytes = chunks * chunk_bytes + large_bytes + decoder_bytes;
   const std::uint64_t others = merging_bytes + memory.reading_bytes;
@@ -207,6 +248,7 @@ void RunFormer::limit_runs(std::size_t partitions) {
   memory_.block_bytes =
       on_device_ ? memory_.reading.unit_bytes
                  : std::max(memory_.reading.chunk_bytes, 2 * memory_.load_bytes / memory_.max_runs);
+  if (memory_.block_bytes != memory_.reading.chunk_bytes) memory_.batch_blocks = 1;
 }
 
 // Makes the device ready, and pins the inputs if they are in memory. Leaves the blocks to the CPU
@@ -260,8 +302,9 @@ void RunFormer::begin() {
                      .progress = context_.progress,
                      .trace = context_.trace,
                      .partition = 0});
-  const bool checks_blocks = context_.options.query.limit.has_value();
-  formation_.emplace(*pass_, *keys_, memory_.block_bytes, checks_blocks, totals_);
+  const bool checks_batches = context_.options.query.limit.has_value();
+  formation_.emplace(*pass_, *keys_, memory_.block_bytes, memory_.batch_blocks, checks_batches,
+                     totals_);
 }
 
 std::vector<Run> RunFormer::next_load() {

@@ -28,6 +28,7 @@ struct SortMemory {
   std::uint64_t max_runs;              // of a load, which the share of the merges allows
   std::uint64_t max_runs_with_mapped;  // the same if some are parts of mapped inputs
   std::uint64_t block_bytes;           // that are sorted together
+  std::uint64_t batch_blocks;          // that are merged as soon as they are sorted
 };
 
 class RunFormer {

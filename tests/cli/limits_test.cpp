@@ -22,7 +22,7 @@ using namespace corank::test;
 
 namespace {
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#ifdef CORANK_SANITIZED
 constexpr bool sanitized = true;
 #else
 constexpr bool sanitized = false;

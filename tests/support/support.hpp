@@ -48,7 +48,7 @@ inline std::uint64_t below(Random& random, std::uint64_t bound) {
 
 // Step of exhaustive tests. A sanitizer makes each case much slower, and a sample of the cases
 // suffices for the faults that it detects.
-#ifdef __SANITIZE_ADDRESS__
+#ifdef CORANK_SANITIZED
 inline constexpr unsigned exhaustive_step = 11;
 #else
 inline constexpr unsigned exhaustive_step = 1;
