@@ -29,7 +29,7 @@ class SortLane : RecordLane<W> {
     // Records before and after, and as many located keys; a radix sort needs little more.
     const std::uint64_t held_bytes =
         2 * (record_bytes + sizeof(typename Merged<W>::Key) + sizeof(std::uint32_t));
-    // A MiB is more than segments lose by alignment.
+    // A MiB is more than segments lose by alignment. CUB's merge sort counts in 32 bits.
     const std::uint64_t reached_bytes =
         (std::uint64_t{4} << 30 << locator_shift(record_bytes)) - (1 << 20);
     return std::min({free_bytes / 8 * 7 / held_bytes, reached_bytes / record_bytes,

@@ -136,6 +136,19 @@ std::vector<std::unique_ptr<Backend>> Backends::make(std::size_t partitions, Bac
   }
 }
 
+std::unique_ptr<Backend> Backends::make_sorter(const KeyEncoding& encoding, unsigned threads,
+                                               PassPlan& plan) {
+  auto made = make(1,
+                   {.encoding = &encoding,
+                    .unit_records = plan.unit_records,
+                    .tokens = plan.tokens,
+                    .threads = threads,
+                    .verify = options_.verify,
+                    .sorts = true},
+                   plan, encoding.record_bytes());
+  return decision_.cuda ? std::move(made.front()) : nullptr;
+}
+
 // Returns the backend of one partition. Throws DeviceError if no device can be used for it, or if
 // memory is short on one.
 std::unique_ptr<Backend> Backends::make(std::size_t partition, std::size_t partitions,

@@ -50,6 +50,10 @@ class Backends {
   // devices that fail otherwise; if all do, makes CPU backends.
   std::vector<std::unique_ptr<Backend>> make(std::size_t partitions, BackendConfig config,
                                              PassPlan& plan, std::uint32_t record_bytes);
+  // Returns one backend that sorts the units of `plan` on the devices, and shrinks the plan
+  // likewise; null if none can be used. `encoding` must outlive it.
+  std::unique_ptr<Backend> make_sorter(const KeyEncoding& encoding, unsigned threads,
+                                       PassPlan& plan);
 
  private:
   std::unique_ptr<Backend> make(std::size_t partition, std::size_t partitions,

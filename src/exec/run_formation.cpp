@@ -86,6 +86,7 @@ RunFormation::Batch* RunFormation::next_batch(std::deque<Batch>& batches,
                                               std::uint64_t& max_batches,
                                               std::uint64_t max_with_mapped) {
   Batch* batch = nullptr;
+  std::uint64_t chunks = 0;  // of the batch
   do {
     if (pass_.stop.stop_requested()) throw Interrupted();
     if (pending_.segments.empty()) pending_ = next_block();
@@ -103,9 +104,9 @@ RunFormation::Batch* RunFormation::next_batch(std::deque<Batch>& batches,
     }
     batch->place = {batch->place.data(), batch->place.size() + pending_.bytes};
     memory = memory.subspan(pending_.bytes);
-    batch->chunks += pending_.segments.size();
+    chunks += pending_.segments.size();
     batch->blocks.push_back(std::exchange(pending_, WorkUnit()));
-  } while (!batch || batch->chunks < batch_blocks_);  // small files fill a block with many chunks
+  } while (!batch || chunks < batch_blocks_);  // small files fill a block with many chunks
   return batch;
 }
 

@@ -83,7 +83,6 @@ class RunFormation {
  private:
   struct Batch {
     std::vector<WorkUnit> blocks;
-    std::uint64_t chunks = 0;            // of the blocks
     std::span<std::byte> place;          // where they are sorted to
     std::optional<std::uint32_t> input;  // the mapped input in which it is sorted already
     SortedBlock sorted{};

@@ -38,6 +38,7 @@ Plan MergeJob::plan_sort(const std::filesystem::path& path) {
   const SortMemory& memory = former.memory();
   plan.load_bytes = memory.load_bytes;
   plan.block_bytes = memory.block_bytes;
+  plan.batch_blocks = memory.batch_blocks;
   plan.sorter = former.uses_device() ? "cuda" : "cpu";
   const std::uint64_t num_loads =
       std::max<std::uint64_t>(divide_up(plan.input_bytes, memory.load_bytes), 1);

@@ -152,29 +152,20 @@ bool PassRunner::sort_at_once(std::span<std::byte> records) {
   const KeyEncoding& keys = context_.format.input().keys();
   const std::uint64_t count = records.size() / keys.record_bytes();
   if (count == 0 || count > context_.backends.max_sorted_at_once(keys)) return false;
+  if (context_.options.stop.stop_requested()) throw Interrupted();
   PassPlan plan{};
   plan.unit_records = count;
   plan.unit_bytes = records.size();
   plan.tokens = 1;
-  const auto backends = context_.backends.make(1,
-                                               {.encoding = &keys,
-                                                .unit_records = plan.unit_records,
-                                                .tokens = plan.tokens,
-                                                .threads = context_.threads,
-                                                .verify = context_.options.verify,
-                                                .sorts = true,
-                                                .unit_bytes = plan.unit_bytes,
-                                                .fingerprint = context_.fingerprint},
-                                               plan, keys.record_bytes());
-  if (plan.unit_records < count) return false;
-  Backend& device = *backends.front();
-  const auto pinned = pin(device, {}, records);
+  const auto sorter = context_.backends.make_sorter(keys, context_.threads, plan);
+  if (!sorter || plan.unit_records < count) return false;
+  const auto pinned = pin(*sorter, {}, records);
   const auto start = TraceClock::now();
-  if (!device.sort(unit_of(records, count), records.data())) return false;
+  if (!sorter->sort(unit_of(records, count), records.data())) return false;
   totals_.bytes_read += records.size();
   totals_.bytes_written += records.size();
   ++totals_.units;
-  device_ = device.device();
+  device_ = sorter->device();
   pipeline_seconds_ += std::chrono::duration<double>(TraceClock::now() - start).count();
   ++num_passes_;
   return true;

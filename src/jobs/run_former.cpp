@@ -256,23 +256,14 @@ void RunFormer::limit_runs(std::size_t partitions) {
 void RunFormer::make_sorter() {
   const PassPlan& reading = memory_.reading;
   PassPlan plan = reading;
-  auto made = context_.backends.make(1,
-                                     {.encoding = &context_.format.input().keys(),
-                                      .unit_records = plan.unit_records,
-                                      .tokens = plan.tokens,
-                                      .threads = context_.threads,
-                                      .verify = context_.options.verify,
-                                      .sorts = true,
-                                      .unit_bytes = plan.unit_bytes,
-                                      .fingerprint = context_.fingerprint},
-                                     plan, context_.format.input().record_bytes());
-  on_device_ = context_.backends.uses_cuda() && plan.unit_records >= reading.chunk_records;
+  sorter_ = context_.backends.make_sorter(context_.format.input().keys(), context_.threads, plan);
+  on_device_ = sorter_ && plan.unit_records >= reading.chunk_records;
   if (!on_device_) {
+    sorter_.reset();
     memory_.block_bytes = reading.chunk_bytes;
     return;
   }
   memory_.block_bytes = plan.unit_records * context_.format.input().record_bytes();
-  sorter_ = std::move(made.front());
   pinned_ = pin(*sorter_, inputs_, {});
 }
 

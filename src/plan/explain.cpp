@@ -78,8 +78,12 @@ std::string explain(const Plan& plan) {
        fmt::format("{}, up to {} of {}", plan.reading, counted(buffers.chunks, "chunk", "chunks"),
                    size_text(buffers.chunk_bytes)));
   if (plan.sorts)
-    line("sort", fmt::format("{}, blocks of {}, {} at a time in memory", plan.sorter,
-                             size_text(plan.block_bytes), size_text(plan.load_bytes)));
+    line("sort", fmt::format("{}, blocks of {}{}, {} at a time in memory", plan.sorter,
+                             size_text(plan.block_bytes),
+                             plan.batch_blocks == 1
+                                 ? ""
+                                 : fmt::format(", merged in batches of {}", plan.batch_blocks),
+                             size_text(plan.load_bytes)));
   line(plan.is_copy ? "copy" : "merge",
        fmt::format("{} ({}), {}{}, units of {}, {} in flight", plan.backend, plan.backend_reason,
                    counted(plan.threads, "thread", "threads"), in_brackets(plan.threads_reason),

@@ -22,6 +22,7 @@ struct Plan {
   bool sorts = false;  // the runs are inputs, of which sorted runs are formed first
   // Bytes that a sort holds in memory, bytes that it sorts together, and the backend that does.
   std::uint64_t load_bytes = 0, block_bytes = 0;
+  std::uint64_t batch_blocks = 1;  // blocks that are merged as soon as they are sorted
   std::string sorter;
   bool is_copy = false;  // runs are copied one after another instead of merged
   std::size_t num_runs = 0;

@@ -470,6 +470,29 @@ TEST_CASE("a sort applies a query as a merge of sorted runs does", "[sort]") {
   }
 }
 
+TEST_CASE("large loads of small records are merged in batches", "[sort]") {
+  const TemporaryFolder folder;
+  const auto merges_in_batches = [&](const char* schema, std::uint64_t bytes,
+                                     std::uint64_t memory) {
+    const std::filesystem::path file = folder / "file";
+    write_file(file, {});
+    std::filesystem::resize_file(file, bytes);
+    Options options;
+    options.record = Schema::parse(schema);
+    options.backend = BackendChoice::cpu;
+    options.threads = 2;
+    options.memory_bytes = memory;
+    const std::string text = explain_sort(std::vector{file}, folder / "output", options);
+    return text.find(", merged in batches of ") != std::string::npos;
+  };
+  constexpr std::uint64_t GiB = std::uint64_t{1} << 30;
+  CHECK(merges_in_batches("key:u64,value:u64", 4 * GiB, 8 * GiB));
+  CHECK(merges_in_batches("key:u64,value:bytes56", 4 * GiB, 8 * GiB));
+  CHECK_FALSE(merges_in_batches("key:u64,value:bytes120", 4 * GiB, 8 * GiB));
+  CHECK_FALSE(merges_in_batches("key:u64,value:u64", GiB / 2, 8 * GiB));
+  CHECK_FALSE(merges_in_batches("key:u64,value:u64", 4 * GiB, GiB / 2));
+}
+
 TEST_CASE("a sort refuses what it cannot do, and budgets that are too small", "[sort]") {
   Random random(6);
   SortCase test("key:u64,value:u64", "key");
