@@ -10,7 +10,7 @@ namespace corank {
 namespace {
 
 // Bytes of a temporary file that are read together, unless a unit's piece is larger.
-constexpr std::size_t block_bytes = std::size_t{4} << 20;
+constexpr std::size_t block_bytes = 4 * MiB;
 
 }  // namespace
 

@@ -14,13 +14,14 @@
 #include <cstdio>
 
 #include "io/overwrite.hpp"
+#include "util/math.hpp"
 #include "util/messages.hpp"
 
 namespace corank {
 namespace {
 
 // Bytes synced per step; a stop request waits for one step.
-constexpr std::uint64_t sync_step_bytes = std::uint64_t{16} << 20;
+constexpr std::uint64_t sync_step_bytes = 16 * MiB;
 
 // Returns a hidden name beside the target, cut to stay below the usual limit of 255 bytes.
 std::string name_beside(const std::filesystem::path& target, const char* suffix) {

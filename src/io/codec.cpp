@@ -12,12 +12,11 @@
 #include <new>
 
 #include "corank/error.hpp"
+#include "util/math.hpp"
 #include "util/messages.hpp"
 
 namespace corank {
 namespace {
-
-constexpr std::uint64_t MiB = std::uint64_t{1} << 20;
 
 struct CodecFacts {
   Codec codec;

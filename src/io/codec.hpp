@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "corank/compression.hpp"
+#include "util/math.hpp"
 
 namespace corank {
 
@@ -31,7 +32,7 @@ class Encoder {
 std::unique_ptr<Encoder> make_encoder(const Compression& compression);
 
 // Uncompressed bytes per output frame. Smaller frames compress worse; larger ones only take memory.
-inline constexpr std::size_t frame_bytes = std::size_t{1} << 20;
+inline constexpr std::size_t frame_bytes = MiB;
 
 // Returns the approximate memory of an encoder for frames of frame_bytes.
 std::uint64_t encoder_bytes(const Compression& compression);

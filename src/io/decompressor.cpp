@@ -20,12 +20,11 @@
 
 #include "corank/error.hpp"
 #include "io/codec.hpp"
+#include "util/math.hpp"
 #include "util/messages.hpp"
 
 namespace corank {
 namespace {
-
-constexpr std::uint64_t MiB = std::uint64_t{1} << 20;
 
 // Thrown for damaged data.
 struct CodecError : std::runtime_error {
@@ -174,7 +173,7 @@ FrameDecoder lz4_frame_decoder() {
   };
 }
 
-constexpr std::size_t lz4_legacy_block_bytes = std::size_t{8} << 20;
+constexpr std::size_t lz4_legacy_block_bytes = 8 * MiB;
 
 // Decodes one block of a legacy frame, as `lz4 -l` writes it: a magic number, then blocks of up to
 // lz4_legacy_block_bytes, each after its compressed size. The end of the frame is not marked, so

@@ -19,13 +19,14 @@
 #include <string_view>
 
 #include "corank/compression.hpp"
+#include "util/math.hpp"
 
 namespace corank {
 
 // Memory that decoders may always use: as much as the highest level of any compressor needs. Memory
 // beyond it needs permission, because a few bytes of a forged file can ask for any amount. Frames
 // of `zstd --long=31`, for example, need more.
-inline constexpr std::uint64_t default_max_decoder_bytes = std::uint64_t{144} << 20;
+inline constexpr std::uint64_t default_max_decoder_bytes = 144 * MiB;
 
 // Recognises a codec by the first bytes of a file: recognised_bytes of them, or the whole file.
 // `named` is the codec that the file is named after. It decides for a file that begins with a

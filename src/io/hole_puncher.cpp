@@ -12,8 +12,8 @@ namespace corank {
 namespace {
 
 // Bounds of a piece. A hole costs a system call, which on some disks waits for the device.
-constexpr std::uint64_t min_piece_bytes = std::uint64_t{1} << 20;
-constexpr std::uint64_t max_piece_bytes = std::uint64_t{64} << 20;
+constexpr std::uint64_t min_piece_bytes = MiB;
+constexpr std::uint64_t max_piece_bytes = 64 * MiB;
 constexpr std::uint64_t max_pieces = 64;  // of a file whose pieces are smaller than the bound
 
 bool punch(const FileDescriptor& file, std::uint64_t begin, std::uint64_t bytes) {

@@ -33,7 +33,7 @@ std::array<Slot, 256> slots;
 // Files are aligned to huge pages, which map faster if the page cache has them. But then all files
 // share sets of the L1 cache and the TLB, so only this many files are aligned. Tuned by merges of
 // cached files; see docs/tuning.md.
-constexpr std::uint64_t huge_page_bytes = std::uint64_t{2} << 20;
+constexpr std::uint64_t huge_page_bytes = 2 * MiB;
 constexpr std::uint64_t max_huge_paged_files = 64;
 
 struct sigaction previous_action;

@@ -10,6 +10,7 @@
 #include <span>
 #include <vector>
 
+#include "util/math.hpp"
 #include "util/messages.hpp"
 
 namespace corank {
@@ -32,7 +33,7 @@ void overwrite(const FileDescriptor& file, const FileDescriptor& from,
     throw_file_error(path, "overwrite");
   try {
     make_buffered(from);
-    std::vector<std::byte> block(std::size_t{4} << 20);
+    std::vector<std::byte> block(4 * MiB);
     for (std::uint64_t at = 0;;) {
       const std::size_t got = read_at(from, block, at, path);
       if (got == 0) break;

@@ -15,15 +15,16 @@
 #include <utility>
 #include <vector>
 
+#include "util/math.hpp"
 #include "util/messages.hpp"
 
 namespace corank {
 namespace {
 
 // Large enough for the full speed of a device.
-constexpr std::size_t staging_bytes = std::size_t{4} << 20;
+constexpr std::size_t staging_bytes = 4 * MiB;
 // Bytes whose writeback is started together.
-constexpr std::uint64_t handed_over_at_once_bytes = std::uint64_t{4} << 20;
+constexpr std::uint64_t handed_over_at_once_bytes = 4 * MiB;
 constexpr std::size_t staging_buffers = 2;  // one is filled while the other is written
 
 constexpr std::size_t compared_block_bytes = std::size_t{256} << 10;

@@ -4,13 +4,14 @@
 #include <cassert>
 #include <limits>
 
+#include "util/math.hpp"
 #include "util/messages.hpp"
 
 namespace corank {
 namespace {
 
 // Max memory to decompress a frame of a temporary file, which holds 1 MiB.
-constexpr std::uint64_t temporary_decoder_bytes = std::uint64_t{2} << 20;
+constexpr std::uint64_t temporary_decoder_bytes = 2 * MiB;
 
 // Returns the contents of a temporary file as a run, and leaves the writer empty. The file holds
 // `content_bytes` before compression.

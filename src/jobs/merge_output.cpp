@@ -12,17 +12,18 @@
 #include "io/hole_puncher.hpp"
 #include "plan/option_checks.hpp"
 #include "util/digest.hpp"
+#include "util/math.hpp"
 #include "util/messages.hpp"
 
 namespace corank {
 namespace {
 
 // Smaller files are better left in the page cache: to write past it costs more than it saves.
-constexpr std::uint64_t min_direct_bytes = std::uint64_t{64} << 20;
+constexpr std::uint64_t min_direct_bytes = 64 * MiB;
 
 // Min size of a partial output that an interrupted merge keeps without being told to; less is soon
 // merged again.
-constexpr std::uint64_t min_kept_bytes = std::uint64_t{64} << 20;
+constexpr std::uint64_t min_kept_bytes = 64 * MiB;
 
 // Returns the folder of the output's file or files; nothing for other outputs.
 std::optional<std::filesystem::path> folder_of(const Destination& output) {

@@ -18,6 +18,7 @@
 #include "plan/option_checks.hpp"
 #include "run/run_io.hpp"
 #include "run/run_search.hpp"
+#include "util/math.hpp"
 #include "util/messages.hpp"
 #include "util/parallel_for.hpp"
 #include "util/system_limits.hpp"
@@ -27,7 +28,7 @@ namespace corank {
 namespace {
 
 // Memory that a scan of one file may use; see scan_blocks().
-constexpr std::uint64_t scan_bytes = std::uint64_t{256} << 20;
+constexpr std::uint64_t scan_bytes = 256 * MiB;
 
 // Narrows the runs to the partitions in [first, end).
 void slice(std::vector<Run>& runs, const PartitionPlan& plan, std::size_t first, std::size_t end) {
@@ -131,7 +132,7 @@ void for_each_file(std::size_t count, const Options& options, const Body& body) 
 // Appends a file, of which the kernel copies what it can.
 void append(const FileDescriptor& output, const std::filesystem::path& part,
             const std::filesystem::path& path, const std::stop_token& stop) {
-  constexpr std::size_t step_bytes = std::size_t{64} << 20, block_bytes = std::size_t{4} << 20;
+  constexpr std::size_t step_bytes = 64 * MiB, block_bytes = 4 * MiB;
   const FileDescriptor file = open_to_read(part);
   loff_t at = 0;
   for (;;) {

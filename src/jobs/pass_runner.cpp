@@ -9,6 +9,7 @@
 
 #include "exec/pipeline.hpp"
 #include "jobs/diagnostics.hpp"
+#include "util/math.hpp"
 
 namespace corank {
 namespace {
@@ -60,7 +61,7 @@ unsigned PassRunner::threads_of(const PassSpec& spec) const {
 // Returns the max input that a limit needs; units and chunks never need to be larger. Small ones
 // cost more, so much less is not worth it.
 std::uint64_t PassRunner::wanted_bytes(const PassSpec& spec) const {
-  constexpr std::uint64_t min_bytes = std::uint64_t{1} << 20;
+  constexpr std::uint64_t min_bytes = MiB;
   constexpr std::uint64_t usual_text_bytes = 256;  // of a record
   constexpr auto all = std::numeric_limits<std::uint64_t>::max();
   const Options& options = context_.options;

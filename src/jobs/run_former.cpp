@@ -17,11 +17,11 @@ namespace {
 
 // Bounds of a chunk, which is sorted in L2, and max records of one: their words must fit, too.
 constexpr std::uint64_t min_chunk_bytes = std::uint64_t{16} << 10;
-constexpr std::uint64_t max_chunk_bytes = std::uint64_t{1} << 20;
+constexpr std::uint64_t max_chunk_bytes = MiB;
 constexpr std::uint64_t max_chunk_records = std::uint64_t{1} << 16;
 // Max size of a chunk for a device, whose blocks are large so that runs are few; and min blocks
 // of an input, so that reading, sorting and copying overlap.
-constexpr std::uint64_t max_device_chunk_bytes = std::uint64_t{32} << 20;
+constexpr std::uint64_t max_device_chunk_bytes = 32 * MiB;
 constexpr std::uint64_t min_device_blocks = 16;
 constexpr unsigned device_blocks_in_flight = 4;
 // Bytes of a chunk per variable-length record, its prefix reference included.
@@ -38,11 +38,11 @@ constexpr std::uint64_t reading_divisor = 16;
 constexpr std::uint64_t min_chunks_of_load = 4;
 // Enough for the merges of variable-length records, which need buffers for every run. Small budgets
 // spend more than usual on them, up to a third: loads of few runs would leave memory unused.
-constexpr std::uint64_t enough_merging_bytes = std::uint64_t{2} << 20;
+constexpr std::uint64_t enough_merging_bytes = 2 * MiB;
 constexpr std::uint64_t max_merging_divisor = 3;
 // Min and enough for merges of compressed temporary files; small budgets spend up to half on them.
-constexpr std::uint64_t min_decoding_bytes = std::uint64_t{8} << 20;
-constexpr std::uint64_t enough_decoding_bytes = std::uint64_t{16} << 20;
+constexpr std::uint64_t min_decoding_bytes = 8 * MiB;
+constexpr std::uint64_t enough_decoding_bytes = 16 * MiB;
 
 std::uint64_t chunk_floor_bytes(const RecordFormat& format) {
   return std::max(min_chunk_bytes,

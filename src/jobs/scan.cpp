@@ -8,6 +8,7 @@
 #include "jobs/diagnostics.hpp"
 #include "plan/pass_planner.hpp"
 #include "run/chunk_reader.hpp"
+#include "util/math.hpp"
 #include "verify/checksum.hpp"
 
 namespace corank {
@@ -18,7 +19,7 @@ std::uint64_t scan_in_order(const Run& run, const RecordFormat& format,
                             const std::function<void(const ScannedBlock&)>& visit) {
   const PassPlan plan = plan_pass({.runs = 1,
                                    .record_bytes = format.record_bytes(),
-                                   .memory_bytes = std::uint64_t{256} << 20,
+                                   .memory_bytes = 256 * MiB,
                                    .merged_bytes = run.bytes(),
                                    .edge_bytes = stream_margin_bytes})
                             .value();
@@ -51,8 +52,7 @@ std::uint64_t scan_blocks(const Run& run, const RecordFormat& format,
     return scan_in_order(run, format, visit);
 
   // The last record of a block is copied to the place before the next block.
-  const std::uint64_t block_records =
-      std::max<std::uint64_t>((std::uint64_t{4} << 20) / record_bytes, 1);
+  const std::uint64_t block_records = std::max<std::uint64_t>(4 * MiB / record_bytes, 1);
   std::vector<std::byte> memory((block_records + 1) * record_bytes);
   std::byte* const block = memory.data() + record_bytes;
   for (std::uint64_t first = 0; first < run.records(); first += block_records) {

@@ -12,13 +12,14 @@
 
 #include "corank/algorithm/co_rank.hpp"
 #include "format/key_words.hpp"
+#include "util/math.hpp"
 #include "util/parallel_for.hpp"
 
 namespace corank {
 namespace {
 
 // Minimum bytes per tile; smaller tiles cost too much to cut.
-constexpr std::uint64_t min_tile_bytes = std::uint64_t{1} << 20;
+constexpr std::uint64_t min_tile_bytes = MiB;
 
 // Cuts runs at ranks of their merged records.
 class RunCutter {

@@ -11,6 +11,7 @@
 #include "merge/record_sort.hpp"
 #include "merge/single_word_merger.hpp"
 #include "util/gallop.hpp"
+#include "util/math.hpp"
 #include "util/prefetch.hpp"
 
 namespace corank {
@@ -19,7 +20,7 @@ namespace {
 using detail::KeyWords;
 
 // Block size: one block's input and output fit in L2.
-constexpr std::uint64_t block_bytes = std::uint64_t{1} << 20;
+constexpr std::uint64_t block_bytes = MiB;
 constexpr std::uint64_t max_block_records = std::uint64_t{1} << 15;
 // Maximum bytes per record that count towards a block: of a long record, only the key is read
 // before the copy.
@@ -28,7 +29,7 @@ constexpr std::uint64_t max_record_block_bytes = 128;
 // taking very few records from each run. Tuned by bench-cpu; see docs/tuning.md.
 constexpr std::uint64_t min_records_from_run = 32;
 constexpr std::uint64_t enough_records_from_run = 256;
-constexpr std::uint64_t wide_block_bytes = std::uint64_t{2} << 20;
+constexpr std::uint64_t wide_block_bytes = 2 * MiB;
 constexpr std::uint64_t max_wide_block_records = std::uint64_t{1} << 21;
 
 // `Format` is SingleWordMerger or PrefixMerger. It tells whether a row span ascends(), and merges a

@@ -14,6 +14,7 @@
 #include "merge/row_span.hpp"
 #include "merge/word_kernel.hpp"
 #include "run/tile_sink.hpp"
+#include "util/math.hpp"
 #include "verify/fingerprint.hpp"
 
 namespace corank {
@@ -25,7 +26,7 @@ enum class Output { read_next, read_later };
 // used only for outputs that, with their runs, would not stay in L3. Tuned by bench-cpu; see
 // docs/tuning.md.
 constexpr Output output_to_rest(std::uint64_t bytes) {
-  return bytes < std::uint64_t{16} << 20 ? Output::read_next : Output::read_later;
+  return bytes < 16 * MiB ? Output::read_next : Output::read_later;
 }
 
 // Returns the bytes that merging a record reads: the record, or its prefix reference and the cache

@@ -5,13 +5,14 @@
 #include <algorithm>
 #include <ranges>
 
+#include "util/math.hpp"
 #include "util/parallel_for.hpp"
 
 namespace corank {
 namespace {
 
 // Minimum bytes per task; smaller tasks cost more to schedule than to run.
-constexpr std::uint64_t task_bytes = std::uint64_t{1} << 20;
+constexpr std::uint64_t task_bytes = MiB;
 
 // Returns how many merged rows before `row` have its key.
 std::uint64_t equal_before(const KeyLayout& layout, const std::byte* merged, const std::byte* row) {

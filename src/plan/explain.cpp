@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include "plan/plan.hpp"
+#include "util/math.hpp"
 
 namespace corank {
 namespace {

@@ -14,13 +14,13 @@ namespace corank {
 namespace {
 
 // Bounds of the chunk size; a tight budget or long records may go beyond them.
-constexpr std::uint64_t max_chunk_bytes = std::uint64_t{1} << 20;
+constexpr std::uint64_t max_chunk_bytes = MiB;
 constexpr std::uint64_t min_chunk_bytes = std::uint64_t{128} << 10;
 // Min size of a unit, and of each run's part in it; smaller units cost more to cut than to merge.
 constexpr std::uint64_t min_unit_bytes = std::uint64_t{16} << 10;
 constexpr std::uint64_t min_unit_bytes_a_run = 512;
 // Upper bound for units that grow with the number of runs.
-constexpr std::uint64_t max_wide_unit_bytes = std::uint64_t{256} << 20;
+constexpr std::uint64_t max_wide_unit_bytes = 256 * MiB;
 // At least 32 of these units a pass, so that pipeline fill and drain are negligible.
 constexpr std::uint64_t runs_to_units = 32;
 // Max records in a unit. Keys and row ids take memory per record, which this bounds for tiny

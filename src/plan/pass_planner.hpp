@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "run/pass_plan.hpp"
+#include "util/math.hpp"
 
 namespace corank {
 
@@ -20,19 +21,19 @@ inline constexpr unsigned default_tokens = 4;
 
 // Max unit size, by kind of record; larger units gain nothing and cost page faults. Tuned; see
 // docs/tuning.md.
-inline constexpr std::uint64_t max_cpu_unit_bytes = std::uint64_t{16} << 20;
-inline constexpr std::uint64_t max_text_unit_bytes = std::uint64_t{4} << 20;
+inline constexpr std::uint64_t max_cpu_unit_bytes = 16 * MiB;
+inline constexpr std::uint64_t max_text_unit_bytes = 4 * MiB;
 // Min unit size if the output is written with direct I/O: it leaves the caches anyway, so units
 // need not fit into them. Tuned by bench-files; see docs/tuning.md.
-inline constexpr std::uint64_t min_direct_unit_bytes = std::uint64_t{16} << 20;
+inline constexpr std::uint64_t min_direct_unit_bytes = 16 * MiB;
 // At least 16 such units a pass, so that pipeline fill and drain are negligible.
 inline constexpr std::uint64_t runs_to_direct_units = 16;
 // Returns the unit size for merges on the CPU: small for few threads, so that the units in flight
 // stay in the last-level cache.
 inline std::uint64_t cpu_unit_bytes(unsigned threads) {
-  return std::min(threads * (std::uint64_t{2} << 20), max_cpu_unit_bytes);
+  return std::min(threads * (2 * MiB), max_cpu_unit_bytes);
 }
-inline constexpr std::uint64_t max_cuda_unit_bytes = std::uint64_t{32} << 20;
+inline constexpr std::uint64_t max_cuda_unit_bytes = 32 * MiB;
 
 // Returns the min unit size for a merge of `runs` runs. Cutting a unit costs O(runs), so units grow
 // with the number of runs: `bytes_a_run` for each, up to a fixed fraction of `merged_bytes`.

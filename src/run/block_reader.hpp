@@ -10,11 +10,12 @@
 #include <vector>
 
 #include "run/run.hpp"
+#include "util/math.hpp"
 
 namespace corank {
 
 // Bytes of the blocks of all runs of a search together.
-constexpr std::uint64_t max_blocks_bytes = std::uint64_t{32} << 20;
+constexpr std::uint64_t max_blocks_bytes = 32 * MiB;
 
 class BlockReader {
  public:

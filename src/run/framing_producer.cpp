@@ -361,7 +361,7 @@ std::shared_ptr<FramingProducer::LargeMemory> FramingProducer::take_large(
 void FramingProducer::throw_too_long(std::uint64_t bytes, std::uint64_t found_bytes) const {
   std::uint64_t length = found_bytes;
   bool has_end = !stream_.source;
-  std::vector<std::byte> block(std::size_t{1} << 20);
+  std::vector<std::byte> block(MiB);
   constexpr std::uint64_t max_searched_bytes = std::uint64_t{1} << 30;
   const std::string_view line_end =
       reading_.format.traits().can_search ? reading_.format.end_of_record() : "";

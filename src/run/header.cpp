@@ -7,13 +7,14 @@
 #include <utility>
 
 #include "corank/error.hpp"
+#include "util/math.hpp"
 #include "util/messages.hpp"
 
 namespace corank {
 namespace {
 
 // Max size of a header; a longer one means that the file holds something else.
-constexpr std::uint64_t max_header_bytes = std::uint64_t{16} << 20;
+constexpr std::uint64_t max_header_bytes = 16 * MiB;
 // Bytes that are read of a run to find its header in them; more if it does not end there.
 constexpr std::uint64_t first_step_bytes = 4096;
 

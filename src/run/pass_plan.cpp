@@ -23,7 +23,7 @@ std::uint64_t first_chunk_records(const PassPlan& plan, std::uint32_t record_byt
 }
 
 bool shrink_to_fit_device(PassPlan& plan, std::uint32_t record_bytes) {
-  constexpr std::uint64_t min_bytes = std::uint64_t{1} << 20;
+  constexpr std::uint64_t min_bytes = MiB;
   assert(plan.unit_records != 0 && plan.tokens != 0);
   if (plan.unit_records > 1 && plan.unit_bytes > min_bytes) {
     plan.unit_records /= 2;

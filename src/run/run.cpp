@@ -86,7 +86,7 @@ class Run::PeekableSource final : public ByteSource {
 
  private:
   // Max bytes that take() keeps, and that it reads at a time.
-  static constexpr std::uint64_t max_taken_bytes = std::uint64_t{1} << 20;
+  static constexpr std::uint64_t max_taken_bytes = MiB;
   static constexpr std::uint64_t step_bytes = std::uint64_t{64} << 10;
 
   // Reads more of the head, up to `bytes` bytes. Returns false if a pipe is empty.
@@ -354,7 +354,7 @@ std::optional<std::uint64_t> Run::line_at(std::uint64_t byte, char terminator) c
   if (memory_) return 1 + count({memory_, byte});
   const auto file = is_named_file() ? std::make_shared<const FileDescriptor>(reopen()) : file_;
   const auto source = open_source(path_, file, input_, decompress_, stop_);
-  std::vector<std::byte> block(std::size_t{1} << 20);
+  std::vector<std::byte> block(MiB);
   std::uint64_t line = 1;
   for (std::size_t got = 1; byte != 0 && got != 0; byte -= got) {
     if (stop_.stop_requested()) throw Interrupted();

@@ -17,7 +17,7 @@ namespace {
 
 // A key as the cut compares it: the prefix, and the record for its tail.
 template <int W>
-struct Probe {
+struct CutKey {
   Key<W> key;
   const std::byte* record;
 };
@@ -249,9 +249,9 @@ std::vector<std::uint64_t> UnitCutter::cut(std::uint64_t records) const {
       const ChunkRest* rest = rests.data() + ends[run] - 1;
       while (rest->begin > index) --rest;
       const std::byte* record = rest->records + (index - rest->begin) * layout.record_bytes;
-      return Probe<W>{encode<W>(layout, record), record};
+      return CutKey<W>{encode<W>(layout, record), record};
     };
-    const auto less = [&](const Probe<W>& x, const Probe<W>& y) {
+    const auto less = [&](const CutKey<W>& x, const CutKey<W>& y) {
       return x.key < y.key ||
              (layout.has_tail() && x.key == y.key && tail_less(layout, x.record, y.record));
     };

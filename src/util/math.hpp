@@ -1,4 +1,4 @@
-// Integer arithmetic that does not overflow.
+// Integer arithmetic that does not overflow, and a unit of sizes.
 #pragma once
 
 #include <cassert>
@@ -6,6 +6,8 @@
 #include <cstdint>
 
 namespace corank {
+
+inline constexpr std::uint64_t MiB = std::uint64_t{1} << 20;
 
 // Returns where part `part` of `parts` equal parts of `total` begins.
 constexpr std::uint64_t part_of(std::uint64_t total, std::size_t part, std::size_t parts) {

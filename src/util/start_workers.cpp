@@ -17,12 +17,14 @@
 #include <thread>
 #include <vector>
 
+#include "util/math.hpp"
+
 namespace corank {
 namespace {
 
 // Bytes that allocators map when threads first allocate: in total, and per thread.
-constexpr std::size_t room_bytes = std::size_t{8} << 20;
-constexpr std::size_t room_bytes_of_thread = std::size_t{1} << 20;
+constexpr std::size_t room_bytes = 8 * MiB;
+constexpr std::size_t room_bytes_of_thread = MiB;
 // Maximum wait for all threads to arrive. If oneTBB is busy elsewhere, its threads come late or
 // never.
 constexpr std::chrono::milliseconds patience{100};

@@ -84,11 +84,10 @@ SystemLimit memory_limit(const std::filesystem::path& root) {
     for (const std::filesystem::path& group : groups(root, controller))
       for (const std::string& word : words_of(group / file))
         lower(limit, number_of(word), control_group);
-  constexpr std::uint64_t mebibyte = std::uint64_t{1} << 20;
   if (const auto mebibytes = variable("SLURM_MEM_PER_NODE"))
-    lower(limit, *mebibytes * mebibyte, slurm);
+    lower(limit, *mebibytes * MiB, slurm);
   else if (const auto each = variable("SLURM_MEM_PER_CPU"))
-    lower(limit, *each * mebibyte * variable("SLURM_CPUS_ON_NODE").value_or(1), slurm);
+    lower(limit, *each * MiB * variable("SLURM_CPUS_ON_NODE").value_or(1), slurm);
   return limit;
 }
 
