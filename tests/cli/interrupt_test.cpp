@@ -63,11 +63,6 @@ Strings times(std::size_t count, const std::string& run) {
   return Strings(count, run);
 }
 
-Strings joined(Strings first, const Strings& rest) {
-  first.insert(first.end(), rest.begin(), rest.end());
-  return first;
-}
-
 Strings merge_to(const TemporaryFolder& folder, const Strings& options) {
   return joined({"merge", "--backend", "cpu", "--io", "buffered", "-o", folder / "output"},
                 options);

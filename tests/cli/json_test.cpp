@@ -16,7 +16,7 @@ using namespace corank::test;
 namespace {
 
 // Runs of JSON Lines in a folder.
-struct Folder : RunFolder {
+struct JsonFolder : RunFolder {
   using RunFolder::RunFolder;
 
   Result run_all(Strings command) const {
@@ -49,7 +49,7 @@ Strings lines_of(const std::string& text) {
 
 TEST_CASE("JSON Lines merge by fields, and every operator reads them", "[json]") {
   if (!reads_json_lines()) return;
-  const Folder test({old_events, new_events});
+  const JsonFolder test({old_events, new_events});
   const Strings old = lines_of(old_events), now = lines_of(new_events);
   CHECK(test.output_of({"merge", "-b", "id:u64"}) == old[0] + old[1] + now[0] + old[2] + now[1]);
   CHECK(test.output_of({"merge", "-b", "id:u64", "--on-equal", "last"}) ==
@@ -80,7 +80,7 @@ TEST_CASE("JSON Lines merge by fields, and every operator reads them", "[json]")
 TEST_CASE("bad JSON is an error that names the line and the cause", "[json]") {
   if (!reads_json_lines()) return;
   const auto error_of = [](const std::string& text, const Strings& options) {
-    const Folder test({text});
+    const JsonFolder test({text});
     Strings command{"merge", "-o", test.folder / "out"};
     command.insert(command.end(), options.begin(), options.end());
     const Result result = test.run_all(command);
@@ -98,13 +98,13 @@ TEST_CASE("bad JSON is an error that names the line and the cause", "[json]") {
   CHECK(holds(error_of("{}\n", {"-b", "a:u64"}), "there is no field a"));
   CHECK(holds(error_of("{\"a\":null}\n", {"-b", "a:u64"}), "is not a number"));
   const std::string lines = "{\"a\":1}\n{\"a\":\n{}\n{\"a\":2}\n";
-  CHECK(Folder({lines}).output_of({"merge", "-b", "a:u64", "--bad", "skip"}) ==
+  CHECK(JsonFolder({lines}).output_of({"merge", "-b", "a:u64", "--bad", "skip"}) ==
         "{\"a\":1}\n{\"a\":2}\n");
 }
 
 TEST_CASE("a field that no first record has is told, with the nearest name", "[json]") {
   if (!reads_json_lines()) return;
-  const Folder test({"{\"id\":1}\n", "{\"id\":2,\"n\":null}\n"});
+  const JsonFolder test({"{\"id\":1}\n", "{\"id\":2,\"n\":null}\n"});
   const auto told = [&](const char* field) {
     return test.run_all({"merge", "-b", field, "-o", "-"}).err;
   };
@@ -116,7 +116,7 @@ TEST_CASE("a field that no first record has is told, with the nearest name", "[j
 
 TEST_CASE("options that do not fit JSON Lines are refused", "[json]") {
   if (!reads_json_lines()) return;
-  const Folder test({"{\"a\":1}\n"});
+  const JsonFolder test({"{\"a\":1}\n"});
   const auto refuses = [&](const Strings& options, const char* why) {
     Strings command{"merge", "-o", test.folder / "out"};
     command.insert(command.end(), options.begin(), options.end());
@@ -158,7 +158,7 @@ TEST_CASE("a sort of many JSON Lines agrees with std::stable_sort", "[json]") {
   std::ranges::stable_sort(records, {}, &std::pair<std::string, std::string>::first);
   std::string expected;
   for (const auto& record : records) expected += record.second;
-  const Folder test({text});
+  const JsonFolder test({text});
   CHECK((test.output_of({"sort", "-b", "/deep/name"}) == expected));
   CHECK((test.output_of({"sort", "-b", "/deep/name", "-m", "16M", "-T", "2"}) == expected));
 }

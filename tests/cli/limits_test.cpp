@@ -28,14 +28,9 @@ constexpr bool sanitized = true;
 constexpr bool sanitized = false;
 #endif
 
-Strings joined(Strings first, const Strings& rest) {
-  first.insert(first.end(), rest.begin(), rest.end());
-  return first;
-}
-
 // Holds runs that merge into about `bytes` bytes, and the expected output.
-struct Data {
-  Data(Strings kind, std::uint64_t bytes) : format(std::move(kind)) {
+struct Sized {
+  Sized(Strings kind, std::uint64_t bytes) : format(std::move(kind)) {
     const bool lines = format.front() == "--lines";
     const std::string runs = folder / "runs";
     REQUIRE(run(joined({"gen", "--records", std::to_string(bytes / 16), "--runs", "4", "-o", runs},
@@ -113,7 +108,7 @@ Told with_small_disk(const std::filesystem::path& folder, const std::string& byt
 
 TEST_CASE("an output on a full file system leaves the old one and goes on when there is room") {
   for (const Strings& format : formats) {
-    const Data data(format, 4'000'000);
+    const Sized data(format, 4'000'000);
     const auto disk = data.folder / "disk";
     std::filesystem::create_directory(disk);
     const auto full = [&]() -> std::string {
@@ -162,7 +157,7 @@ TEST_CASE("whatever memory a process may have a merge is right or refused") {
     return;
   }
   for (const Strings& format : formats) {
-    const Data data(format, 8'000'000);
+    const Sized data(format, 8'000'000);
     const std::string output = data.folder / "output";
     const auto with = [](std::uint64_t bytes) {
       Environment setting;
@@ -195,7 +190,7 @@ TEST_CASE("whatever memory a process may have a merge is right or refused") {
 
 TEST_CASE("a killed merge goes on") {
   for (const Strings& format : formats) {
-    const Data data(format, 40'000'000);
+    const Sized data(format, 40'000'000);
     const auto output = data.folder / "output";
     const auto left = data.folder / ".output.corank";
     const Strings merge = data.merge_to(output, {"-m", "2M", "--resume", "--stats", "-"});
@@ -228,7 +223,7 @@ TEST_CASE("a killed merge goes on") {
 TEST_CASE("bad input: a run of lines or of compressed records that shrinks while it is read") {
   for (const char* io : {"buffered", "mapped"})
     for (const bool compressed : {false, true}) {
-      const Data data(formats[!compressed], compressed ? 64'000'000 : 16'000'000);
+      const Sized data(formats[!compressed], compressed ? 64'000'000 : 16'000'000);
       std::string last = data.paths.back();
       if (compressed) {
         last += ".zst";

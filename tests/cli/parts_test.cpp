@@ -22,7 +22,7 @@ struct Format {
   std::size_t key_offset;  // in a record
 };
 
-const std::vector<Format> formats{
+const std::vector<Format> part_formats{
     {{"-r", "key:bytes3,value:bytes4"},
      "",
      [](const std::string& key, const std::string& value) { return key + value; },
@@ -46,8 +46,8 @@ const std::vector<Format> formats{
 };
 
 // Runs of records whose keys repeat often.
-struct Data {
-  explicit Data(const Format& of) : format(of) {
+struct PartData {
+  explicit PartData(const Format& of) : format(of) {
     for (unsigned run = 0; run < 3; ++run) {
       std::string text = format.header;
       for (unsigned i = 0; i < 3000; ++i) {
@@ -99,9 +99,9 @@ struct Data {
 }  // namespace
 
 TEST_CASE("parts of every format are one merge, with equal keys in one part", "[parts]") {
-  for (const Format& format : formats) {
+  for (const Format& format : part_formats) {
     INFO(format.options[0]);
-    const Data data(format);
+    const PartData data(format);
     const Strings into{"--parts", std::to_string(num_parts), "--parts-by-key", "-o", data.parts};
     const std::string expected = data.whole({});
     data.check(data.command("merge", into, data.runs), expected);
@@ -114,9 +114,9 @@ TEST_CASE("parts of every format are one merge, with equal keys in one part", "[
 }
 
 TEST_CASE("parts of pipes and compressed runs are one merge", "[parts]") {
-  for (const Format& format : formats) {
+  for (const Format& format : part_formats) {
     INFO(format.options[0]);
-    const Data data(format);
+    const PartData data(format);
     const Strings into{"--parts", std::to_string(num_parts), "--parts-by-key", "-o", data.parts};
     const std::string expected = data.whole({});
     Environment piped;
@@ -159,8 +159,8 @@ TEST_CASE("a temporary file that parts are cut from is told beforehand", "[parts
 }
 
 TEST_CASE("a limit that parts share keeps equal keys together on request", "[parts]") {
-  for (const Format& format : formats) {
-    const Data data(format);
+  for (const Format& format : part_formats) {
+    const PartData data(format);
     const Strings limit{"--limit", "7001", "--where",
                         format.options[0] == "-r" ? "key > 'aac'" : "1 > 'aac'"};
     if (format.options[0] == "--kv") continue;  // pairs have no columns

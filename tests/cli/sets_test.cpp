@@ -13,8 +13,8 @@ using namespace corank::test;
 namespace {
 
 // Holds runs of two-byte records: a letter as the key, and a digit that identifies the record.
-struct Folder : RunFolder {
-  explicit Folder(const Strings& texts) : RunFolder(texts) {
+struct SetsFolder : RunFolder {
+  explicit SetsFolder(const Strings& texts) : RunFolder(texts) {
     write_file(folder / "output", bytes_of_text("old"));
   }
 
@@ -45,14 +45,14 @@ struct Folder : RunFolder {
 }  // namespace
 
 TEST_CASE("set operations from the command line") {
-  const Folder two({"a1a2b1d1", "a3b2b3c4"});
+  const SetsFolder two({"a1a2b1d1", "a3b2b3c4"});
   CHECK(two.output_of("union") == "a1a2b1b3c4d1");
   CHECK(two.output_of("intersect") == "a1b1");
   CHECK(two.output_of("subtract") == "a2d1");
 
   CHECK(two.output_of("union", {"--distinct"}) == "a1b1c4d1");
 
-  const Folder three({"a1a2a3b1d1", "a4a5b2b3c4", "a6b4b5b6d2d3"});
+  const SetsFolder three({"a1a2a3b1d1", "a4a5b2b3c4", "a6b4b5b6d2d3"});
   CHECK(three.output_of("union") == "a1a2a3b1b3b6c4d1d3");
   CHECK(three.output_of("intersect") == "a1b1");
   CHECK(three.output_of("subtract") == "");
@@ -60,13 +60,13 @@ TEST_CASE("set operations from the command line") {
   CHECK(three.output_of("union", {"--limit", "4", "--select", "n"}) == "1231");
   CHECK(three.output_of("union", {"--from", "b", "--to", "d", "-b", "k"}) == "b1b3b6c4");
 
-  const Folder one({"a1a2b1"});
+  const SetsFolder one({"a1a2b1"});
   for (const char* operation : {"union", "intersect", "subtract"})
     CHECK(one.output_of(operation) == "a1a2b1");
 }
 
 TEST_CASE("set operations write parts, read pipes and compress") {
-  Folder test({"a1a2b1d1", "-"});
+  SetsFolder test({"a1a2b1d1", "-"});
   test.runs.back() = "-";
   const Environment in{.in = "a3b2b3c4"};
   CHECK(test.output_of("intersect", {}, in) == "a1b1");
@@ -97,7 +97,7 @@ TEST_CASE("a set operation that stopped goes on with --resume") {
   std::string run(4'000, ' ');
   for (std::size_t i = 0; i < run.size(); ++i)
     run[i] = static_cast<char>(i % 2 == 0 ? 'a' + i * 26 / run.size() : '0');
-  const Folder test({run, run});
+  const SetsFolder test({run, run});
   Environment full;
   full.before_exec = [] {
     const struct rlimit limit { 2'000, 2'000 };
@@ -114,7 +114,7 @@ TEST_CASE("a set operation that stopped goes on with --resume") {
 }
 
 TEST_CASE("bad input: set operations that contradict the options or the runs") {
-  const Folder test({"a1b1", "c2b2"});
+  const SetsFolder test({"a1b1", "c2b2"});
   test.check_refusal("union", {}, 1, {test.runs[1], "record 1"});
   test.check_refusal("intersect", {"--on-equal", "last"}, 2, {"--on-equal"});
   test.check_refusal("subtract", {"--copy-only"}, 2, {"--copy-only"});

@@ -18,7 +18,7 @@ using namespace corank::test;
 
 namespace {
 
-constexpr std::size_t record_bytes = 16;
+constexpr std::size_t bytes_a_record = 16;
 // Records of a memory load, at least, and of what a sort reads ahead of it, at most.
 constexpr std::size_t load_bytes = 5 << 20;
 
@@ -69,7 +69,7 @@ class FedSort {
       CHECK(size == loads * load_bytes);
       std::uint64_t before = 0;
       bool ascends = true;
-      for (std::size_t at = 0; at < size; at += record_bytes) {
+      for (std::size_t at = 0; at < size; at += bytes_a_record) {
         std::uint64_t key = 0;
         std::memcpy(&key, &content[at], sizeof key);
         ascends = ascends && before <= key;
@@ -128,7 +128,7 @@ TEST_CASE("a sort notices a temporary file that does not hold what was written",
     FedSort sort;
     std::size_t damaged = 0;
     const Result result = sort.run(5, 3, [&](pid_t child) {
-      damaged = damage_temporaries(child, 1000 * record_bytes + byte_of_record);
+      damaged = damage_temporaries(child, 1000 * bytes_a_record + byte_of_record);
     });
     CHECK(damaged != 0);
     CHECK(result.code == 2);

@@ -46,8 +46,8 @@ void make_fail(unsigned call, unsigned error, int first = -1) {
 }
 
 // Two runs of lines and an output.
-struct Files {
-  Files() {
+struct SystemFiles {
+  SystemFiles() {
     write_file(a, bytes_of_text("a\nc\n"));
     write_file(b, bytes_of_text("b\n"));
   }
@@ -83,7 +83,7 @@ void make_old(const std::filesystem::path& file) {
 }  // namespace
 
 TEST_CASE("a batch job and the affinity limit threads and memory, and explanations say so") {
-  const Files files;
+  const SystemFiles files;
   Environment job;
   job.before_exec = [] {
     ::setenv("SLURM_MEM_PER_NODE", "256", 1);
@@ -110,7 +110,7 @@ TEST_CASE("a batch job and the affinity limit threads and memory, and explanatio
 }
 
 TEST_CASE("a file system without locks has another guard") {
-  const Files files;
+  const SystemFiles files;
   Environment unlocked;
   unlocked.before_exec = [] { make_fail(SYS_flock, ENOSYS); };
   const Result first = files.merge({"-o", files.output}, unlocked);
@@ -132,7 +132,7 @@ TEST_CASE("a file system without locks has another guard") {
 TEST_CASE("an output whose name may not be durable is said to be in place and whole") {
   std::size_t num_found = 0;
   for (int descriptor = 3; descriptor < 32; ++descriptor) {
-    const Files files;
+    const SystemFiles files;
     Environment failing;
     failing.before_exec = [=] { make_fail(SYS_fsync, EIO, descriptor); };
     const Result result = files.merge({"-o", files.output}, failing);
@@ -150,7 +150,7 @@ TEST_CASE("an output whose name may not be durable is said to be in place and wh
 }
 
 TEST_CASE("an output that no file can replace is overwritten, and a warning says so") {
-  const Files files;
+  const SystemFiles files;
   write_file(files.output, bytes_of_text("an old output, which is longer"));
   Environment busy;  // as when the output is a mount point
 #ifdef SYS_rename
@@ -168,7 +168,7 @@ TEST_CASE("an output that no file can replace is overwritten, and a warning says
 }
 
 TEST_CASE("a mount point is overwritten once the merge is done") {
-  const Files files;
+  const SystemFiles files;
   const std::string shared = files.folder / "shared";
   write_file(files.output, bytes_of_text("below"));
   write_file(shared, bytes_of_text("an old output, which is longer"));
@@ -200,7 +200,7 @@ TEST_CASE("a mount point is overwritten once the merge is done") {
 }
 
 TEST_CASE("a file in a folder that cannot be written to is overwritten") {
-  const Files files;
+  const SystemFiles files;
   write_file(files.output, bytes_of_text("an old output, which is longer"));
   REQUIRE(::chmod(files.output.c_str(), 0666) == 0);
   REQUIRE(::chmod(files.folder.path().c_str(), 0555) == 0);

@@ -22,8 +22,10 @@ using namespace corank::test;
 namespace {
 
 // Holds runs of text, and an output from an earlier merge.
-struct Folder : RunFolder {
-  explicit Folder(const Strings& texts = {}) : RunFolder(texts) { write_file(output(), Bytes(5)); }
+struct TextFolder : RunFolder {
+  explicit TextFolder(const Strings& texts = {}) : RunFolder(texts) {
+    write_file(output(), Bytes(5));
+  }
 
   std::filesystem::path output() const { return folder / "output"; }
 
@@ -85,7 +87,7 @@ void check_against_reference(const TextFormat& format, const Strings& options,
   const auto less = [&](const std::string& a, const std::string& b) {
     return compare_records(decoded(format, a), decoded(format, b), format) < 0;
   };
-  Folder test;
+  TextFolder test;
   Strings all;
   for (std::uint64_t runs = 1 + below(random, 9); runs > 0; --runs) {
     Strings records(below(random, 400));
@@ -107,7 +109,7 @@ void check_against_reference(const TextFormat& format, const Strings& options,
 }  // namespace
 
 TEST_CASE("files that are all empty have no header, and need none") {
-  const Folder test({"", ""});
+  const TextFolder test({"", ""});
   for (const Strings& options : {Strings{"-b", "n:u64"},
                                  {"--where", "n == 'x'"},
                                  {"--select", "n"},
@@ -163,16 +165,16 @@ TEST_CASE("pairs are merged by their keys", "[text]") {
 }
 
 TEST_CASE("a header is kept once and names the columns", "[text]") {
-  const Folder test({"id,at\n1,b\n", "", "id,at\n0,c\n2,a", "id,at\n", "id,at"});
+  const TextFolder test({"id,at\n1,b\n", "", "id,at\n0,c\n2,a", "id,at\n", "id,at"});
   CHECK(test.merged({"--csv", "--header", "-b", "id"}) == "id,at\n0,c\n1,b\n2,a\n");
   CHECK(test.merged({"--lines", "-t", ",", "--header", "-b", "id:u64"}) ==
         "id,at\n0,c\n1,b\n2,a\n");
-  CHECK(Folder({"id,at", "id,at"}).merged({"--csv", "--header"}) == "id,at\n");
-  CHECK(Folder({"", ""}).merged({"--csv", "--header"}).empty());
+  CHECK(TextFolder({"id,at", "id,at"}).merged({"--csv", "--header"}) == "id,at\n");
+  CHECK(TextFolder({"", ""}).merged({"--csv", "--header"}).empty());
   test.check_refusal({"--csv", "--header", "-b", "it"}, 2, {"no column \"it\""});
-  Folder other({"id,at\n1,b\n", "at,id\n1,2\n"});
+  TextFolder other({"id,at\n1,b\n", "at,id\n1,2\n"});
   other.check_refusal({"--csv", "--header"}, 2, {other.runs[1], "header differs", other.runs[0]});
-  const Folder endless({std::string(20'000'000, 'x')});
+  const TextFolder endless({std::string(20'000'000, 'x')});
   endless.check_refusal({"--csv", "--header"}, 2, {"no header ends"});
 }
 
@@ -181,7 +183,7 @@ TEST_CASE("headers of compressed files and pipes are kept once", "[text]") {
   const std::string expected = "id,at\n" + std::string(5000, '0') + "1,b\n3,a\n";
   const Strings options{"--csv", "--header", "-b", "id:u64"};
   for (const std::string suffix : {".zst", ".gz"}) {
-    Folder test;
+    TextFolder test;
     for (const std::string& text : {first, second, std::string("id,at\n"), std::string()}) {
       const std::string plain = test.folder / ("plain" + std::to_string(test.runs.size()));
       write_file(plain, bytes_of_text(text));
@@ -196,7 +198,7 @@ TEST_CASE("headers of compressed files and pipes are kept once", "[text]") {
   }
 
   // A pipe of plain text, a file, and a pipe of compressed text.
-  Folder test({second});
+  TextFolder test({second});
   test.runs.insert(test.runs.begin(), test.folder / "pipe");
   REQUIRE(::mkfifo(test.runs.front().c_str(), 0600) == 0);
   const std::string packed = test.folder / "small.zst", packed_pipe = test.folder / "packed";
@@ -215,7 +217,7 @@ TEST_CASE("headers of compressed files and pipes are kept once", "[text]") {
 }
 
 TEST_CASE("many runs with a header are merged in several passes", "[text]") {
-  Folder test;
+  TextFolder test;
   std::string all;
   for (int run = 0; run < 60; ++run) test.add("id,at\n");
   for (int id = 0; id < 3000; ++id) {
@@ -247,7 +249,7 @@ TEST_CASE("generated lines are in order and as long as they are to be", "[text]"
 }
 
 TEST_CASE("bad input: a column that is not a number", "[text]") {
-  const Folder test({"1|1\n2|3\n", "1|2\n2|x\n3|4\n4\n"});
+  const TextFolder test({"1|1\n2|3\n", "1|2\n2|x\n3|4\n4\n"});
   const Strings columns{"--lines", "-t", "|", "-b", "2:u64"};
   const auto with = [&](const char* what) {
     Strings options = columns;
@@ -269,14 +271,14 @@ TEST_CASE("bad input: a column that is not a number", "[text]") {
   CHECK(holds(skipped.err, "2 records were skipped"));
   test.check_refusal(with("last"), 1, {test.runs[1], "out of order"});
 
-  const Folder last({"1|1\n2|x\n3|y\n", "1|2\n4\n"});
+  const TextFolder last({"1|1\n2|x\n3|y\n", "1|2\n4\n"});
   CHECK(last.merged(with("last")) == "1|1\n1|2\n2|x\n3|y\n4\n");
   Strings descending = with("last");
   descending[4] = "2:i64:desc";
-  CHECK(Folder({"1|1\n2|x\n", "1|2\n"}).merged(descending) == "1|2\n1|1\n2|x\n");
+  CHECK(TextFolder({"1|1\n2|x\n", "1|2\n"}).merged(descending) == "1|2\n1|1\n2|x\n");
   last.check_refusal(with("ignore"), 2, {"--bad", "ignore"});
 
-  const Folder headed({"id\n1\nx\n"});
+  const TextFolder headed({"id\n1\nx\n"});
   headed.check_refusal({"--lines", "-t", "|", "--header", "-b", "id:u64"}, 2,
                        {headed.runs[0] + ": line 3 (byte 5): column 1, \"x\""});
 }
@@ -299,7 +301,7 @@ TEST_CASE("lines whose columns are no numbers do not mislead what searches for o
       if (n >= from && n < to) text += std::to_string(n) + "\n";
     return text;
   };
-  const Folder test(texts);
+  const TextFolder test(texts);
   const Strings skip{"--lines", "-t", ",", "-b", "1:u64", "--bad", "skip"};
   for (std::uint64_t from = 0; from < 1500; from += 97) {
     Strings options = skip;
@@ -322,7 +324,7 @@ TEST_CASE("lines whose columns are no numbers do not mislead what searches for o
   }
 
   // A bad number outside the requested range is not reported.
-  const Folder one({"1\n2\n3\nx\n5\n6\n7\n"});
+  const TextFolder one({"1\n2\n3\nx\n5\n6\n7\n"});
   const auto between = [](const char* from, const char* to) {
     return Strings{"--lines", "-t", ",", "-b", "1:u64", "--from", from, "--to", to};
   };
@@ -331,7 +333,7 @@ TEST_CASE("lines whose columns are no numbers do not mislead what searches for o
   one.check_refusal(between("3", "6"), 2, {"byte 6", "\"x\""});
 
   // A bad number in a key column that the bound does not name does not stop the search either.
-  const Folder two({"1 1\n2 1\n3 1\n0 x\n4 1\n"});
+  const TextFolder two({"1 1\n2 1\n3 1\n0 x\n4 1\n"});
   const Strings by_two{"--lines", "-t", " ", "-b", "1:u64,2:u64", "--bad", "skip"};
   for (const auto& [option, kept] : {std::pair{"--from", "2 1\n3 1\n4 1\n"}, {"--to", "1 1\n"}}) {
     Strings options = by_two;
@@ -340,7 +342,7 @@ TEST_CASE("lines whose columns are no numbers do not mislead what searches for o
   }
 
   // One column may be used by two keys.
-  const Folder folded({"A,1\na,2\nB,3\nb,4\nC,5\n"});
+  const TextFolder folded({"A,1\na,2\nB,3\nb,4\nC,5\n"});
   const Strings by_case{"--lines", "-t", ",", "-b", "1:nocase,1", "--from"};
   const auto from = [&](const char* bound) {
     Strings options = by_case;
@@ -354,19 +356,19 @@ TEST_CASE("lines whose columns are no numbers do not mislead what searches for o
 }
 
 TEST_CASE("bad input: text out of order", "[text]") {
-  const Folder skipped({"x\ny\n5\nz\n3\n"});
+  const TextFolder skipped({"x\ny\n5\nz\n3\n"});
   skipped.check_refusal({"--lines", "-t", ",", "-b", "1:u64", "--bad", "skip"}, 1,
                         {"line 5 (byte 8) is out of order"});
-  const Folder lines({"a\nb\n", "a\nc\nb\n"});
+  const TextFolder lines({"a\nb\n", "a\nc\nb\n"});
   lines.check_refusal({"--lines"}, 1, {lines.runs[1], "line 3 (byte 4) is out of order"});
-  const Folder headed({"id\n5\n9\n", "id\n5\n7\n6\n8\n"});
+  const TextFolder headed({"id\n5\n9\n", "id\n5\n7\n6\n8\n"});
   for (const Strings& options :
        {Strings{}, Strings{"--from", "5"}, Strings{"--on-equal", "last"}}) {
     Strings all{"--lines", "-t", ",", "--header", "-b", "id:u64"};
     all.insert(all.end(), options.begin(), options.end());
     headed.check_refusal(all, 1, {headed.runs[1] + ": line 4 (byte 7) is out of order"});
   }
-  const Folder csv({"id\n5\n7\n6\n"});
+  const TextFolder csv({"id\n5\n7\n6\n"});
   csv.check_refusal({"--csv", "--header", "-b", "id:u64"}, 1,
                     {csv.runs[0], "line 4 (byte 7) is out of order"});
   const Result checked = run({"check", "--csv", "--header", "-b", "id:u64", csv.runs[0]});
@@ -378,7 +380,7 @@ TEST_CASE("bad input: text out of order", "[text]") {
 
 TEST_CASE("long lines are merged in every way of reading a file", "[text]") {
   const std::string b(5'000'000, 'b'), c(5'000'000, 'c');
-  const Folder test({"a\n" + b + "\n" + c + "\n", b + "\nd\n", c + "\n"});
+  const TextFolder test({"a\n" + b + "\n" + c + "\n", b + "\nd\n", c + "\n"});
   const std::string expected = "a\n" + b + "\n" + b + "\n" + c + "\n" + c + "\nd\n";
   for (const char* io : {"auto", "buffered", "direct", "mapped"}) {
     INFO(io);
@@ -387,7 +389,7 @@ TEST_CASE("long lines are merged in every way of reading a file", "[text]") {
 }
 
 TEST_CASE("bad input: a line longer than the budget", "[text]") {
-  const Folder test({"a\n" + std::string(20'000'000, 'b') + "\n", "c\n"});
+  const TextFolder test({"a\n" + std::string(20'000'000, 'b') + "\n", "c\n"});
   const std::string packed = test.folder / "packed.gz";
   REQUIRE(run({"merge", "--lines", "-o", packed, test.runs[0]}).code == 0);
   Strings merge{"merge", "--lines", "-o", "-", packed, test.runs[1], "-m", "16M"};
@@ -403,37 +405,37 @@ TEST_CASE("bad input: a line longer than the budget", "[text]") {
 TEST_CASE("bad input: pairs whose lengths run past the end", "[text]") {
   std::string long_lengths = pair_of("b", "");
   long_lengths[3] = long_lengths[7] = '\xff';
-  const Folder test({pair_of("a", "1"), pair_of("a", "2") + long_lengths});
+  const TextFolder test({pair_of("a", "1"), pair_of("a", "2") + long_lengths});
   test.check_refusal({"--kv"}, 2, {test.runs[1] + ": record 1 (byte 10)"});
-  const Folder cut({pair_of("a", "1").substr(0, 9)});
+  const TextFolder cut({pair_of("a", "1").substr(0, 9)});
   cut.check_refusal({"--kv"}, 2, {"record 0 (byte 0)", "1 and 1 bytes, run past the end"});
-  const Folder few({pair_of("a", "1") + "abc"});
+  const TextFolder few({pair_of("a", "1") + "abc"});
   few.check_refusal({"--kv"}, 2, {"record 1 (byte 10)", "3 of the 8 bytes"});
 }
 
 TEST_CASE("bad input: a quote that nothing closes", "[text]") {
-  const Folder test({"a,b\n", "a,b\nc,\"d\ne\n"});
+  const TextFolder test({"a,b\n", "a,b\nc,\"d\ne\n"});
   test.check_refusal({"--csv"}, 2, {test.runs[1] + ": line 2 (byte 4)", "quote"});
 }
 
 TEST_CASE("bad input: text after a closing quote", "[text]") {
-  const Folder test({"id,note\n1,\"a\"\n", "id,note\n2,\"a \\\"x, y\\\" z\"\n"});
+  const TextFolder test({"id,note\n1,\"a\"\n", "id,note\n2,\"a \\\"x, y\\\" z\"\n"});
   for (const Strings& options : {Strings{"--csv", "--header"},
                                  Strings{"--csv", "--header", "-b", "id:u64", "--bad", "skip"}})
     test.check_refusal(options, 2,
                        {test.runs[1] + ": line 2 (byte 8): column 2", "byte 7", "--escape"});
   CHECK(run({"check", "--csv", "--header", test.runs[1]}).code == 2);
-  Folder({"1,\"a\"b\",2\n"})
+  TextFolder({"1,\"a\"b\",2\n"})
       .check_refusal({"--csv", "-b", "3"}, 2, {"line 1 (byte 0): column 2", "--escape"});
-  const Folder header({"a,\"b\"c\n1,2\n"});
+  const TextFolder header({"a,\"b\"c\n1,2\n"});
   header.check_refusal({"--csv", "--header"}, 2, {header.runs[0], "the header: column 2"});
-  CHECK(Folder({"\"1\" ,x\r\n", "\"0\"\t\n"}).merged({"--csv", "-b", "1:u64"}) ==
+  CHECK(TextFolder({"\"1\" ,x\r\n", "\"0\"\t\n"}).merged({"--csv", "-b", "1:u64"}) ==
         "\"0\"\t\n\"1\" ,x\r\n");
 }
 
 TEST_CASE("CSV is merged, filtered and selected with escapes", "[text]") {
   const std::string first = "1,\"a \\\"x, y\\\" z\"\n3,c\\,d\\\n\n", second = "2,\"b\"\"\"\n";
-  const Folder test({"id,\"no\\\"te\"\n" + first, "id,\"no\\\"te\"\n" + second});
+  const TextFolder test({"id,\"no\\\"te\"\n" + first, "id,\"no\\\"te\"\n" + second});
   const auto merged = [&](const Strings& options) {
     Strings all{"--csv", "--header", "--escape", "\\"};
     all.insert(all.end(), options.begin(), options.end());
@@ -451,7 +453,7 @@ TEST_CASE("CSV is merged, filtered and selected with escapes", "[text]") {
   test.check_refusal({"--lines", "--escape", "\\"}, 2, {"--escape", "--csv"});
   test.check_refusal({"--csv", "--escape", "\""}, 2, {"escape character"});
   test.check_refusal({"--csv", "--escape", "ab"}, 2, {"--escape", "one byte"});
-  const Folder open({"a,\"b\\\"\n"});
+  const TextFolder open({"a,\"b\\\"\n"});
   open.check_refusal({"--csv", "--escape", "\\"}, 2, {"line 1 (byte 0)", "--escape"});
 }
 
@@ -498,7 +500,7 @@ TEST_CASE("keys of every type are merged, bounded and combined by their values",
   };
   for (const auto& [type, groups] : orders) {
     INFO(type);
-    Folder test;
+    TextFolder test;
     std::string text, reversed, first_of_each, odd, even;
     for (std::size_t i = 0; i < groups.size(); ++i) {
       std::string lines;
@@ -552,15 +554,15 @@ TEST_CASE("keys of every type are merged, bounded and combined by their values",
 
 TEST_CASE("the time of a line is at its start", "[text]") {
   const std::string first = "Sep  1 22:14:15 host b\n", second = "Oct 11 22:14:15 host a\n";
-  CHECK(Folder({second, first}).merged({"--lines", "-b", "line:time"}) == first + second);
+  CHECK(TextFolder({second, first}).merged({"--lines", "-b", "line:time"}) == first + second);
   const std::string iso = "2024-01-01 12:00:00 +02:00 x\n2024-01-01T10:00:00.5Z a\n2024-01-02\n";
-  CHECK(Folder({iso}).merged({"--lines", "-b", "line:time"}) == iso);
-  Folder({"Oct 11 22:14:15x\n"})
+  CHECK(TextFolder({iso}).merged({"--lines", "-b", "line:time"}) == iso);
+  TextFolder({"Oct 11 22:14:15x\n"})
       .check_refusal({"--lines", "-b", "line:time"}, 2, {"is not a value of type time"});
 }
 
 TEST_CASE("bad input: equal keys of text that must not be", "[text]") {
-  const Folder lines({"a,1\nc,2\n", "b,3\nc,4\nc,5\n"});
+  const TextFolder lines({"a,1\nc,2\n", "b,3\nc,4\nc,5\n"});
   const Strings options{"--lines", "-t", ",", "-b", "1", "--on-equal", "error"};
   lines.check_refusal(options, 2,
                       {lines.runs[0] + ": line 2 (byte 4) and " + lines.runs[1] +
@@ -571,24 +573,24 @@ TEST_CASE("bad input: equal keys of text that must not be", "[text]") {
   CHECK(lines.merged(limited) == "a,1\nb,3\nc,2\n");
   // A duplicate within the limit is an error, although later records could fill the output.
   limited.back() = "4";
-  const Folder more({"a,1\nc,2\nd,1\ne,1\nf,1\n", "b,3\nc,4\n"});
+  const TextFolder more({"a,1\nc,2\nd,1\ne,1\nf,1\n", "b,3\nc,4\n"});
   more.check_refusal(limited, 2, {"column 1=c"});
-  const Folder chosen({"c,1\nc,2\n", "b,1\nc,3\n"});
+  const TextFolder chosen({"c,1\nc,2\n", "b,1\nc,3\n"});
   Strings choosing = options;
   choosing.insert(choosing.end(), {"--where", "2 != '1'"});
   chosen.check_refusal(choosing, 2,
                        {chosen.runs[0] + ": line 2 (byte 4) and " + chosen.runs[1] +
                         ": line 2 (byte 4) have the same key"});
-  const Folder csv({"k,v\n1,a\n", "k,v\n\"1\",b\n"});
+  const TextFolder csv({"k,v\n1,a\n", "k,v\n\"1\",b\n"});
   csv.check_refusal({"--csv", "--header", "-b", "k", "--on-equal", "error"}, 2,
                     {csv.runs[0] + ": line 2 (byte 4) and " + csv.runs[1] + ": line 2 (byte 4)"});
-  const Folder pairs({pair_of("a", "1") + pair_of("a", "2")});
+  const TextFolder pairs({pair_of("a", "1") + pair_of("a", "2")});
   pairs.check_refusal({"--kv", "--on-equal", "error"}, 2,
                       {": record 0 (byte 0) and ", ": record 1 (byte 10)", "key=a"});
 }
 
 TEST_CASE("text with equal keys and within bounds", "[text]") {
-  const Folder test({"k,v\n1,a\n2,b\n", "k,v\n2,c\n3,d\n"});
+  const TextFolder test({"k,v\n1,a\n2,b\n", "k,v\n2,c\n3,d\n"});
   const auto merged = [&](const Strings& options) {
     Strings all{"--csv", "--header", "-b", "k:u64"};
     all.insert(all.end(), options.begin(), options.end());
@@ -606,29 +608,29 @@ TEST_CASE("text with equal keys and within bounds", "[text]") {
   CHECK(test.merged({"--lines", "--header", "--from", "2,b", "--to", "3,d"}) == "k,v\n2,b\n2,c\n");
   // Key 1 is only deleted, key 2 is deleted and inserted again, keys 3 and 4 stay: the last record
   // of a key decides.
-  const Folder upsert({"k,v\n1,a\n2,gone\n3,c\n4,d\n", "k,v\n1,\"gone\"\n2,b\n4,e\n"});
+  const TextFolder upsert({"k,v\n1,a\n2,gone\n3,c\n4,d\n", "k,v\n1,\"gone\"\n2,b\n4,e\n"});
   CHECK(upsert.merged({"--csv", "--header", "-b", "k:u64", "--on-equal", "last", "--tombstone",
                        "v=gone"}) == "k,v\n2,b\n3,c\n4,e\n");
   CHECK(upsert.merged({"--csv", "--header", "-b", "k:u64", "--on-equal", "first", "--tombstone",
                        "2=gone", "--limit", "2"}) == "k,v\n1,a\n3,c\n");
-  const Folder prices(
+  const TextFolder prices(
       {"id,name,price\r\n1,\"a, b\",9\r\n3,c,x\r\n", "id,name,price\r\n2,\"\",10.5\r\n3,d,7\r\n"});
   CHECK(prices.merged({"--csv", "--header", "-b", "id:u64", "--where",
                        "price:f64 >= 9 or name == 'd'", "--select", "price,name"}) ==
         "price,name\r\n9,\"a, b\"\r\n10.5,\"\"\r\nx,c\r\n7,d\r\n");
   CHECK(prices.merged({"--csv", "--header", "-b", "id:u64", "--on-equal", "last", "--select", "1",
                        "--limit", "2"}) == "id\r\n1\r\n2\r\n");
-  const Folder blanks({"unit price,the 'x'\n5,a\n20,b\n", "unit price,the 'x'\n7,c\n"});
+  const TextFolder blanks({"unit price,the 'x'\n5,a\n20,b\n", "unit price,the 'x'\n7,c\n"});
   CHECK(blanks.merged({"--csv", "--header", "-b", "unit price:u64", "--where",
                        "'unit price':u64 > 5 and \"the 'x'\" != 'b'", "--select",
                        "the 'x',unit price"}) == "the 'x',unit price\nc,7\n");
-  const Folder marked(
+  const TextFolder marked(
       {"\xef\xbb\xbf"
        "a,b\n1,2\n"});
   CHECK(marked.merged({"--csv", "--header", "--where", "a == '1'", "--select", "b,a"}) ==
         "\xef\xbb\xbf"
         "b,a\n2,1\n");
-  const Folder called_key({"key,n\nb,1\n", "key,n\na,3\nb,2\n"});
+  const TextFolder called_key({"key,n\nb,1\n", "key,n\na,3\nb,2\n"});
   CHECK(called_key.merged({"--csv", "--header", "-b", "key", "--on-equal", "last"}) ==
         "key,n\na,3\nb,2\n");
   CHECK(called_key.merged({"--csv", "--header", "-b", "key", "--where", "key == 'a'"}) ==
@@ -636,17 +638,17 @@ TEST_CASE("text with equal keys and within bounds", "[text]") {
   const std::string two_lines =
       "\xef\xbb\xbf"
       "\"a\nb\",c\n";
-  const Folder quoted({two_lines + "1,2\n", two_lines + "3,4\n"});
+  const TextFolder quoted({two_lines + "1,2\n", two_lines + "3,4\n"});
   CHECK(quoted.merged({"--csv", "--header", "-b", "a\nb"}) == two_lines + "1,2\n3,4\n");
-  const Folder pairs({pair_of("a", "1") + pair_of("b", "2"), pair_of("b", "3")});
+  const TextFolder pairs({pair_of("a", "1") + pair_of("b", "2"), pair_of("b", "3")});
   for (const char* where : {"key > 'a'", "'key' > 'a'"})
     CHECK(pairs.merged({"--kv", "--where", where}) == pair_of("b", "2") + pair_of("b", "3"));
   CHECK(pairs.merged({"--kv", "--on-equal", "last"}) == pair_of("a", "1") + pair_of("b", "3"));
   CHECK(pairs.merged({"--kv", "--from", "b"}) == pair_of("b", "2") + pair_of("b", "3"));
   CHECK(pairs.merged({"--kv", "--where", "value == '3' or key == 'a'"}) ==
         pair_of("a", "1") + pair_of("b", "3"));
-  const Folder upserts({pair_of("a", "1") + pair_of("b", "2") + pair_of("c", "gone"),
-                        pair_of("b", "") + pair_of("c", "4"), pair_of("c", "gone")});
+  const TextFolder upserts({pair_of("a", "1") + pair_of("b", "2") + pair_of("c", "gone"),
+                            pair_of("b", "") + pair_of("c", "4"), pair_of("c", "gone")});
   CHECK(upserts.merged({"--kv", "--on-equal", "last", "--tombstone", "value="}) ==
         pair_of("a", "1") + pair_of("c", "gone"));
   CHECK(upserts.merged({"--kv", "--on-equal", "last", "--tombstone", "value=gone"}) ==
@@ -654,7 +656,7 @@ TEST_CASE("text with equal keys and within bounds", "[text]") {
 }
 
 TEST_CASE("set operations on text", "[text]") {
-  const Folder test({"k,v\n1,a\n2,b\n2,c\n5,d\n", "k,v\n\"2\",e\n4,f\n"});
+  const TextFolder test({"k,v\n1,a\n2,b\n2,c\n5,d\n", "k,v\n\"2\",e\n4,f\n"});
   const auto output_of = [&](const std::string& operation, const Strings& options = {}) {
     Strings all{operation, "--csv", "--header", "-b", "k:u64", "-f", "-o", test.folder / "output"};
     all.insert(all.end(), options.begin(), options.end());
@@ -669,7 +671,7 @@ TEST_CASE("set operations on text", "[text]") {
   CHECK(output_of("subtract") == "k,v\n1,a\n2,c\n5,d\n");
   CHECK(output_of("subtract", {"--where", "v != 'e'", "--select", "v", "--limit", "3"}) ==
         "v\na\nb\nc\n");
-  const Folder pairs({pair_of("a", "1") + pair_of("b", "2"), pair_of("b", "3")});
+  const TextFolder pairs({pair_of("a", "1") + pair_of("b", "2"), pair_of("b", "3")});
   const std::string parts = test.folder / "parts";
   CHECK(run({"union", "--lines", "--header", "--limit", "7", "--parts", "4", "--compress", "gzip",
              "-o", parts, test.runs[0], test.runs[1]})
@@ -695,7 +697,7 @@ TEST_CASE("two files of lines are compared as comm does", "[text]") {
       std::ranges::sort(lines);
       for (const std::string& line : lines) text += line + '\n';
     }
-    const Folder test(texts);
+    const TextFolder test(texts);
     for (const auto& [operation, columns] :
          {std::pair("intersect", "-12"), std::pair("subtract", "-23")}) {
       const std::string expected = test.folder / "comm";
@@ -709,7 +711,7 @@ TEST_CASE("two files of lines are compared as comm does", "[text]") {
 }
 
 TEST_CASE("bad input: what is to become of text contradicts itself", "[text]") {
-  const Folder test({"1,b\n"});
+  const TextFolder test({"1,b\n"});
   const auto refuses = [&](const Strings& options, const Strings& parts) {
     Strings all{"--lines", "-t", ",", "-b", "1:u64,2"};
     all.insert(all.end(), options.begin(), options.end());
@@ -732,7 +734,7 @@ TEST_CASE("bad input: what is to become of text contradicts itself", "[text]") {
   refuses({"--tombstone", "a=1", "--on-equal", "last"}, {"\"a\"", "--header"});
   refuses({"--tombstone", "2=1"}, {"--tombstone", "--on-equal first, last"});
   refuses({"--tombstone", "1:u64=x", "--on-equal", "last"}, {"--tombstone \"x\"", "not a number"});
-  const Folder of_pairs({pair_of("a", "1")});
+  const TextFolder of_pairs({pair_of("a", "1")});
   of_pairs.check_refusal({"--kv", "--tombstone", "2=a", "--on-equal", "last"}, 2,
                          {"--tombstone", "name key or value"});
   of_pairs.check_refusal({"--kv", "--on-equal", "reduce:count(1)"}, 2,
@@ -748,9 +750,9 @@ TEST_CASE("bad input: what is to become of text contradicts itself", "[text]") {
 }
 
 TEST_CASE("bad input: a column that no file has", "[text]") {
-  const Folder test({"name,2019\na,1\nb,5\n", "name,2019\n"});
+  const TextFolder test({"name,2019\na,1\nb,5\n", "name,2019\n"});
   const Strings csv{"--csv", "--header"};
-  const auto refuses = [](const Folder& of, Strings all, const Strings& options,
+  const auto refuses = [](const TextFolder& of, Strings all, const Strings& options,
                           const Strings& parts) {
     all.insert(all.end(), options.begin(), options.end());
     of.check_refusal(all, 2, parts);
@@ -777,12 +779,12 @@ TEST_CASE("bad input: a column that no file has", "[text]") {
     CHECK(run({command, "--lines", "-t", ",", "-b", "7", test.runs[0]}).code == 2);
   }
   // A column is accepted if some run has it, or no run has a record.
-  CHECK(Folder({"a\n", "", "a,b\n"}).merged({"--csv", "-b", "1,2"}) == "a\na,b\n");
-  CHECK(Folder({"", ""}).merged({"--csv", "-b", "7"}).empty());
+  CHECK(TextFolder({"a\n", "", "a,b\n"}).merged({"--csv", "-b", "1,2"}) == "a\na,b\n");
+  CHECK(TextFolder({"", ""}).merged({"--csv", "-b", "7"}).empty());
 }
 
 TEST_CASE("columns are named in quotes, whatever they are called", "[text]") {
-  const Folder test(
+  const TextFolder test(
       {"a,a,2020,\"x,y:z\",line\n1,2,9,4,5\n", "a,a,2020,\"x,y:z\",line\n0,0,10,3,7\n"});
   const auto merged = [&](const std::string& keys, const Strings& options = {}) {
     Strings all{"--csv", "--header", "-b", keys};
@@ -804,7 +806,7 @@ TEST_CASE("columns are named in quotes, whatever they are called", "[text]") {
 }
 
 TEST_CASE("records with too few columns are filled up, or an error", "[text]") {
-  const Folder test({"a,b,c\n1,2,3\n2\n"});
+  const TextFolder test({"a,b,c\n1,2,3\n2\n"});
   const Strings lines{"--lines", "-t", ",", "--header"};
   for (Strings options : {Strings{"--csv", "--header"}, lines}) {
     options.insert(options.end(), {"-b", "a:u64"});
@@ -826,16 +828,16 @@ TEST_CASE("records with too few columns are filled up, or an error", "[text]") {
   }
   // Without a header the first record determines the number of columns, even if the key is the
   // whole line.
-  const Folder plain({"1,2\n3\n"});
+  const TextFolder plain({"1,2\n3\n"});
   plain.check_refusal({"--lines", "-t", ",", "--ragged", "error"}, 2, {"line 2", "1 of 2 columns"});
   CHECK(plain.merged({"--csv", "-b", "1", "--select", "2,1"}) == "2,1\n,3\n");
-  CHECK(Folder({"1,2\n3,4\n"}).merged({"--csv", "--ragged", "error"}) == "1,2\n3,4\n");
+  CHECK(TextFolder({"1,2\n3,4\n"}).merged({"--csv", "--ragged", "error"}) == "1,2\n3,4\n");
   plain.check_refusal({"--lines", "--ragged", "error"}, 2, {"--ragged", "delimiter"});
   plain.check_refusal({"--kv", "--ragged", "error"}, 2, {"--ragged", "--csv"});
 }
 
 TEST_CASE("columns are reduced over equal keys", "[text]") {
-  const Folder csv(
+  const TextFolder csv(
       {"k,n,p,t\na,1,1.50,x\na,2,,y\nb,7,0.1,z\n", "k,n,p,t\na,-5,2.25,\"w,\"\nb,,3,\n"});
   const auto reduced = [&](const std::string& reductions) {
     return csv.merged({"--csv", "--header", "-b", "k", "--on-equal", "reduce:" + reductions});
@@ -860,18 +862,18 @@ TEST_CASE("columns are reduced over equal keys", "[text]") {
   csv.check_refusal(
       {"--csv", "--header", "-b", "k", "--on-equal", "reduce:count()", "--select", "k"}, 2,
       {"adds a column"});
-  const Folder lines({"a\na\nb\n", "a\n" + std::string(200, 'c') + "\n"});
+  const TextFolder lines({"a\na\nb\n", "a\n" + std::string(200, 'c') + "\n"});
   const Strings count{"--lines", "-t", "\\t", "--on-equal", "reduce:count()"};
   CHECK(lines.merged(count) == "a\t3\nb\t1\n" + std::string(200, 'c') + "\t1\n");
   lines.check_refusal({"--lines", "--on-equal", "reduce:count()"}, 2, {"--delimiter"});
   lines.check_refusal({"--lines", "-t", ",", "--on-equal", "reduce:sum(1)"}, 2, {"is a key"});
-  const Folder longest({"k,170141183460469231731687303715884105727\n", "k,1\n"});
+  const TextFolder longest({"k,170141183460469231731687303715884105727\n", "k,1\n"});
   longest.check_refusal({"--csv", "-b", "1", "--on-equal", "reduce:sum(2)"}, 2,
                         {"38 digits", "f64"});
 }
 
 TEST_CASE("having chooses after equal keys are resolved", "[text]") {
-  const Folder test({"k,op\n1,I\n2,I\n3,I\n", "k,op\n1,D\n3,U\n4,D\n"});
+  const TextFolder test({"k,op\n1,I\n2,I\n3,I\n", "k,op\n1,D\n3,U\n4,D\n"});
   const auto merged = [&](const Strings& options) {
     Strings all{"--csv", "--header", "-b", "k", "--stats", test.folder / "stats"};
     all.insert(all.end(), options.begin(), options.end());
@@ -910,7 +912,7 @@ TEST_CASE("having chooses after equal keys are resolved", "[text]") {
 }
 
 TEST_CASE("a condition is no tombstone", "[text]") {
-  const Folder test({"k,op\n1,D\n2,=D\n"});
+  const TextFolder test({"k,op\n1,D\n2,=D\n"});
   for (const std::string condition : {"op==D", "op == 'D'", "op!=D", "op<=D", "op>D"})
     test.check_refusal(
         {"--csv", "--header", "-b", "k", "--on-equal", "last", "--tombstone", condition}, 2,
@@ -928,7 +930,7 @@ TEST_CASE("a condition is no tombstone", "[text]") {
 }
 
 TEST_CASE("an option that is given as empty is not one that is left out", "[text]") {
-  const Folder test({"a\nc\n", "b\n"});
+  const TextFolder test({"a\nc\n", "b\n"});
   CHECK(test.merged({"--lines", "--from=", "--to=b"}) == "a\n");
   CHECK(test.merged({"--lines", "--from=b", "--to="}).empty());
   CHECK(test.merged({"--lines", "--from", "", "--to", ""}).empty());
@@ -942,13 +944,13 @@ TEST_CASE("an option that is given as empty is not one that is left out", "[text
 }
 
 TEST_CASE("a value may hold and end with equals signs", "[text]") {
-  const Folder test({"<\nQUE=\nQUF\n", "=\n>\nA=B\n"});
+  const TextFolder test({"<\nQUE=\nQUF\n", "=\n>\nA=B\n"});
   CHECK(test.merged({"--lines", "--to=="}) == "<\n");
   CHECK(test.merged({"--lines", "--to=A=B"}) == "<\n=\n>\n");
   CHECK(test.merged({"--lines", "--from=QUE="}) == "QUE=\nQUF\n");
   CHECK(test.merged({"--lines", "--from", "--x="}).starts_with("<\n"));
   CHECK(test.merged({"--lines", "--to", "--"}).empty());
-  const Folder columns({"b=1\na=2\n"});
+  const TextFolder columns({"b=1\na=2\n"});
   for (const Strings& delimiter : {Strings{"--delimiter=="}, Strings{"--delimiter", "="},
                                    Strings{"-t="}, Strings{"-t", "="}}) {
     Strings options = delimiter;
@@ -990,7 +992,7 @@ TEST_CASE("every option takes any value as its own argument and after an equals 
 }
 
 TEST_CASE("bad input: options of text that contradict one another", "[text]") {
-  const Folder test({"a,b\n"});
+  const TextFolder test({"a,b\n"});
   test.check_refusal({}, 2, {"--record", "--lines", "--csv", "--kv"});
   test.check_refusal({"--lines", "--csv"}, 2, {"one of"});
   test.check_refusal({"-r", "a:u8", "--lines"}, 2, {"one of"});
@@ -1002,5 +1004,5 @@ TEST_CASE("bad input: options of text that contradict one another", "[text]") {
   test.check_refusal({"--lines", "-t", "::", "-b", "1"}, 2, {"one byte"});
   test.check_refusal({"--csv", "-b", "1:u65"}, 2, {"character 3", "u64 i64 f64"});
   test.check_refusal({"--kv", "-b", "1"}, 2, {"pairs"});
-  CHECK(Folder({"a\tb\n"}).merged({"--lines", "-t", "\\t", "-b", "2"}) == "a\tb\n");
+  CHECK(TextFolder({"a\tb\n"}).merged({"--lines", "-t", "\\t", "-b", "2"}) == "a\tb\n");
 }

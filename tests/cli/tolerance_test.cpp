@@ -14,7 +14,7 @@ using namespace corank::test;
 
 namespace {
 
-struct Folder : RunFolder {
+struct ToleranceFolder : RunFolder {
   using RunFolder::RunFolder;
 
   Result merge(const Strings& options, const Environment& setting = {}) const {
@@ -29,15 +29,15 @@ struct Folder : RunFolder {
 }  // namespace
 
 TEST_CASE("headers that differ in line ends, quotes or a byte order mark are the same") {
-  const Folder csv({"a,b\n1,x\n", "\"a\",b\r\n2,y\r\n",
-                    "\xef\xbb\xbf"
-                    "a,\"b\"\n3,z\n"});
+  const ToleranceFolder csv({"a,b\n1,x\n", "\"a\",b\r\n2,y\r\n",
+                             "\xef\xbb\xbf"
+                             "a,\"b\"\n3,z\n"});
   CHECK(csv.merged({"--csv", "--header", "-b", "a:u64"}) == "a,b\n1,x\n2,y\r\n3,z\n");
-  const Folder lines({"a\tb\r\n1\tx\n",
-                      "\xef\xbb\xbf"
-                      "a\tb\n2\ty\n"});
+  const ToleranceFolder lines({"a\tb\r\n1\tx\n",
+                               "\xef\xbb\xbf"
+                               "a\tb\n2\ty\n"});
   CHECK(lines.merged({"--lines", "-t", "\\t", "--header", "-b", "b"}) == "a\tb\r\n1\tx\n2\ty\n");
-  const Result other = Folder({"a,b\n", "b,a\n"}).merge({"--csv", "--header"});
+  const Result other = ToleranceFolder({"a,b\n", "b,a\n"}).merge({"--csv", "--header"});
   CHECK(other.code == 2);
   CHECK(holds(other.err, "its header differs"));
 }
@@ -49,9 +49,9 @@ TEST_CASE("a byte order mark before records is kept once") {
       {{"--lines"}, {"b\n", "a\n"}},
       {{"--lines", "--comment", "#"}, {"b\n", "a\n"}}};
   for (const auto& [options, texts] : formats) {
-    const Folder both({mark + texts[0], mark + texts[1]});
+    const ToleranceFolder both({mark + texts[0], mark + texts[1]});
     CHECK(both.merged(options) == mark + texts[1] + texts[0]);
-    CHECK(Folder({texts[0], mark + texts[1]}).merged(options) == texts[1] + texts[0]);
+    CHECK(ToleranceFolder({texts[0], mark + texts[1]}).merged(options) == texts[1] + texts[0]);
     CHECK(run(Strings{"check"} + options + both.runs).code == 0);
     CHECK(run(Strings{"sort"} + options + both.runs).out == mark + texts[1] + texts[0]);
     Environment piped;
@@ -59,23 +59,24 @@ TEST_CASE("a byte order mark before records is kept once") {
     CHECK(run(Strings{"sort"} + options + Strings{"-", both.runs[1]}, piped)
               .out.ends_with(texts[1] + texts[0]));
   }
-  CHECK(run({"merge", "--lines", "-o", Folder({mark}).folder / "out", "/dev/null"}).code == 0);
+  CHECK(run({"merge", "--lines", "-o", ToleranceFolder({mark}).folder / "out", "/dev/null"}).code ==
+        0);
 }
 
 TEST_CASE("columns are those of the records that follow comments", "[text]") {
-  const Folder test({"#CHROM\n1\t5\n", "#CHROM\n1\t4\n"});
+  const ToleranceFolder test({"#CHROM\n1\t5\n", "#CHROM\n1\t4\n"});
   CHECK(test.merged({"--lines", "-t", "\\t", "--comment", "#", "-b", "2:u64"}) ==
         "#CHROM\n1\t4\n1\t5\n");
 }
 
 TEST_CASE("the null device is an empty file") {
-  const Folder test({"b\n"});
+  const ToleranceFolder test({"b\n"});
   CHECK(run({"sort", "--lines", "/dev/null", test.runs[0], "/dev/null"}).out == "b\n");
   CHECK(run({"merge", "-r", "a:u64", "/dev/null"}).out.empty());
 }
 
 TEST_CASE("only the first file may have the header, as pieces of a split file do") {
-  const Folder pieces({"name,n\na,1\nd,4\n", "b,2\n", "c,3\n"});
+  const ToleranceFolder pieces({"name,n\na,1\nd,4\n", "b,2\n", "c,3\n"});
   const std::string whole = "name,n\na,1\nb,2\nc,3\nd,4\n";
   CHECK(pieces.merged({"--csv", "--header=first", "-b", "n:u64"}) == whole);
   CHECK(pieces.merged({"--csv", "--header", "first", "-b", "name"}) == whole);
@@ -103,14 +104,15 @@ TEST_CASE("only the first file may have the header, as pieces of a split file do
 }
 
 TEST_CASE("numbers with a plus sign and tiny numbers are understood") {
-  const Folder numbers({"-1\n+1.5E-03\n2\n", "-1e-400\n1e-400\n+7e0\n"});
+  const ToleranceFolder numbers({"-1\n+1.5E-03\n2\n", "-1e-400\n1e-400\n+7e0\n"});
   CHECK(numbers.merged({"--lines", "-b", "line:f64"}) ==
         "-1\n-1e-400\n1e-400\n+1.5E-03\n2\n+7e0\n");
-  CHECK(Folder({"-5\n+3\n", "2\n"}).merged({"--lines", "-b", "line:i64"}) == "-5\n2\n+3\n");
-  CHECK(Folder({"+3\n", "2\n"}).merged({"--lines", "-b", "line:u64"}) == "2\n+3\n");
+  CHECK(ToleranceFolder({"-5\n+3\n", "2\n"}).merged({"--lines", "-b", "line:i64"}) ==
+        "-5\n2\n+3\n");
+  CHECK(ToleranceFolder({"+3\n", "2\n"}).merged({"--lines", "-b", "line:u64"}) == "2\n+3\n");
   for (const char* const bad : {"++1\n", "+-1\n", "+\n", "1e400\n"}) {
-    CHECK(Folder({bad}).merge({"--lines", "-b", "line:f64"}).code == 2);
-    CHECK(Folder({"1\n", bad}).merged({"--lines", "-b", "line:f64", "--bad", "last"}) ==
+    CHECK(ToleranceFolder({bad}).merge({"--lines", "-b", "line:f64"}).code == 2);
+    CHECK(ToleranceFolder({"1\n", bad}).merged({"--lines", "-b", "line:f64", "--bad", "last"}) ==
           std::string("1\n") + bad);
   }
 }
@@ -125,22 +127,23 @@ TEST_CASE("bad values come first on request, ascending and descending") {
       all.push_back(keys);
       return all;
     };
-    CHECK(Folder({",a\n0,b\n7,c\n", "?,d\n0,e\n"}).merged(by(key)) == ",a\n?,d\n0,b\n0,e\n7,c\n");
-    CHECK(Folder({"?,a\n7,b\n0,c\n", ",d\n7,e\n"}).merged(by(key + ":desc")) ==
+    CHECK(ToleranceFolder({",a\n0,b\n7,c\n", "?,d\n0,e\n"}).merged(by(key)) ==
+          ",a\n?,d\n0,b\n0,e\n7,c\n");
+    CHECK(ToleranceFolder({"?,a\n7,b\n0,c\n", ",d\n7,e\n"}).merged(by(key + ":desc")) ==
           "?,a\n,d\n7,b\n7,e\n0,c\n");
-    CHECK(Folder({"x,\nx,1\ny,0\n", "x,?\nx,0\n"}).merged(by("1,2" + key.substr(1))) ==
+    CHECK(ToleranceFolder({"x,\nx,1\ny,0\n", "x,?\nx,0\n"}).merged(by("1,2" + key.substr(1))) ==
           "x,\nx,?\nx,0\nx,1\ny,0\n");
   }
-  CHECK(Folder({"0\n18446744073709551615\n", "x\n"})
+  CHECK(ToleranceFolder({"0\n18446744073709551615\n", "x\n"})
             .merged({"--lines", "-b", "line:u64", "--bad", "first"}) ==
         "x\n0\n18446744073709551615\n");
-  CHECK(Folder({"9\n0\n", "x\n18446744073709551615\n"})
+  CHECK(ToleranceFolder({"9\n0\n", "x\n18446744073709551615\n"})
             .merged({"--lines", "-b", "line:u64:desc", "--bad", "first"}) ==
         "x\n18446744073709551615\n9\n0\n");
 }
 
 TEST_CASE("names of files come as lines, and a list of the other kind is told") {
-  const Folder test({"b\n", "a\n"});
+  const ToleranceFolder test({"b\n", "a\n"});
   const std::string lines = test.folder / "lines", zeros = test.folder / "zeros";
   write_file(lines, bytes_of_text(test.runs[0] + "\n" + test.runs[1] + "\n"));
   write_file(zeros, bytes_of_text(test.runs[0] + '\0' + test.runs[1] + '\0'));
@@ -185,14 +188,14 @@ TEST_CASE("names that begin with a hyphen follow two hyphens") {
 }
 
 TEST_CASE("files may follow an option that is given several times") {
-  const Folder test({"a\n"});
+  const ToleranceFolder test({"a\n"});
   CHECK(run({"merge", "--lines", "--temp", test.folder.path(), test.runs[0]}).out == "a\n");
   const char* const cpu = "--backend=cpu";
   CHECK(run({"merge", "--lines", cpu, "--device", "0", test.runs[0]}).out == "a\n");
 }
 
 TEST_CASE("bad input: a device that cannot be used") {
-  const Folder test({"a\n"});
+  const ToleranceFolder test({"a\n"});
   for (const char* const backend : {"--backend=auto", "--backend=cuda"}) {
     // No machine has so many devices.
     const Result named = run({"merge", "--lines", backend, "--device", "1000", test.runs[0]});

@@ -21,16 +21,16 @@
 
 namespace {
 
-using Input = std::vector<std::uint8_t>;
+using FuzzInput = std::vector<std::uint8_t>;
 using Random = std::mt19937_64;
 
-constexpr std::size_t max_bytes = 4096;
+constexpr std::size_t max_input_bytes = 4096;
 
 std::size_t below(Random& random, std::size_t bound) {
   return random() % bound;
 }
 
-void change(Input& input, const Input& other, Random& random) {
+void change(FuzzInput& input, const FuzzInput& other, Random& random) {
   const std::size_t at = below(random, input.size() + 1);
   const auto here = input.begin() + static_cast<std::ptrdiff_t>(at);
   const auto some = static_cast<std::ptrdiff_t>(below(random, input.size() - at + 1));
@@ -48,7 +48,7 @@ void change(Input& input, const Input& other, Random& random) {
       input.erase(here, here + std::min<std::ptrdiff_t>(some, 8));
       break;
     case 4: {
-      const Input copy(here, here + some);
+      const FuzzInput copy(here, here + some);
       input.insert(input.begin() + static_cast<std::ptrdiff_t>(below(random, input.size() + 1)),
                    copy.begin(), copy.end());
       break;
@@ -59,7 +59,7 @@ void change(Input& input, const Input& other, Random& random) {
                    other.begin() + static_cast<std::ptrdiff_t>(std::min(at, other.size())),
                    other.end());
   }
-  if (input.size() > max_bytes) input.resize(max_bytes);
+  if (input.size() > max_input_bytes) input.resize(max_input_bytes);
 }
 
 }  // namespace
@@ -74,7 +74,7 @@ int main(int argc, char** argv) {
     if (option == "--seconds") seconds = std::stod(argv[i + 1]);
     if (option == "--seed") seed = std::stoull(argv[i + 1]);
   }
-  std::vector<Input> corpus;
+  std::vector<FuzzInput> corpus;
   if (argc > 1) {
     const std::filesystem::directory_iterator folder(argv[1]);
     for (const std::set<std::filesystem::path> paths(begin(folder), end(folder));
@@ -87,7 +87,7 @@ int main(int argc, char** argv) {
     fmt::print(stderr, "usage: {} CORPUS [--runs N] [--seconds S] [--seed N]\n", argv[0]);
     return 2;
   }
-  for (const Input& input : corpus) corank::fuzz(input);
+  for (const FuzzInput& input : corpus) corank::fuzz(input);
 
   using Clock = std::chrono::steady_clock;
   const auto start = Clock::now();
@@ -95,7 +95,7 @@ int main(int argc, char** argv) {
   Random random(seed);
   std::uint64_t run = 0;
   for (; run < runs && (run % 64 != 0 || elapsed() < seconds); ++run) {
-    Input input = corpus[below(random, corpus.size())];
+    FuzzInput input = corpus[below(random, corpus.size())];
     for (std::size_t changes = 1 + below(random, 8); changes > 0; --changes)
       change(input, corpus[below(random, corpus.size())], random);
     corank::fuzz(input);

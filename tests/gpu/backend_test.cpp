@@ -20,20 +20,18 @@
 #include "corank/sort.hpp"
 #include "kernels/backend/cuda_backend.hpp"
 #include "support/catch.hpp"
+#include "support/support.hpp"
 #include "util/buffer_pool.hpp"
 #include "verify/fingerprint.hpp"
 
 namespace corank {
 namespace {
 
-using Bytes = std::vector<std::byte>;
-using Random = std::mt19937_64;
+using test::below;
+using test::Bytes;
+using test::Random;
 
 constexpr std::byte poison{0xa5};
-
-std::uint64_t below(Random& random, std::uint64_t end) {
-  return random() % end;
-}
 
 // Holds a schema, a backend for it, and pinned memory for one unit at a time and its output.
 class Rig {

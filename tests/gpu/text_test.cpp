@@ -49,9 +49,9 @@ std::string random_record(Random& random, const TextFormat& format, std::uint64_
   return first + ',' + number + ',' + random_text(random, 6, "cd") + format.terminator;
 }
 
-struct Files {
-  Files(const TextFormat& format, std::uint64_t runs, std::uint64_t records, std::uint64_t longest,
-        Random& random) {
+struct TextFiles {
+  TextFiles(const TextFormat& format, std::uint64_t runs, std::uint64_t records,
+            std::uint64_t longest, Random& random) {
     options.text = format;
     options.overwrite = true;
     options.threads = 2;
@@ -107,7 +107,7 @@ TEST_CASE("the CUDA backend merges text of every format", "[gpu][sanitize][text]
   for (const auto& [kind, keys] : formats)
     for (const std::uint64_t runs : {4u, 50u}) {
       CAPTURE(static_cast<int>(kind), keys, runs);
-      Files files(format_of(kind, keys), runs, 3'000 / runs, 60, random);
+      TextFiles files(format_of(kind, keys), runs, 3'000 / runs, 60, random);
       if (runs == 4) files.options.io = Io::mapped;  // the host copies the mapped runs
       CHECK(files.difference() == "");
     }
@@ -118,11 +118,11 @@ TEST_CASE("the CUDA backend merges long lines and many", "[gpu][text]") {
   for (const auto& [kind, keys] : formats) {
     CAPTURE(static_cast<int>(kind), keys);
     // Lengths that exceed the length field of a prefix reference, and records larger than a chunk.
-    Files files(format_of(kind, keys), 5, 400, 300'000, random);
+    TextFiles files(format_of(kind, keys), 5, 400, 300'000, random);
     CHECK(files.difference() == "");
     files.options.memory_bytes = 48 << 20;
     CHECK(files.difference() == "");
-    Files many(format_of(kind, keys), 900, 2'000, 40, random);
+    TextFiles many(format_of(kind, keys), 900, 2'000, 40, random);
     CHECK(many.difference() == "");
     many.options.memory_bytes = 64 << 20;
     CHECK(many.difference() == "");
@@ -134,7 +134,7 @@ TEST_CASE("the CUDA backend and the CPU agree on text with equal keys", "[gpu][s
   for (const auto& [kind, keys] : formats)
     for (const OnEqual on_equal : {OnEqual::keep, OnEqual::first, OnEqual::last}) {
       CAPTURE(static_cast<int>(kind), keys, static_cast<int>(on_equal));
-      Files files(format_of(kind, keys), 6, 1'000, 60, random);
+      TextFiles files(format_of(kind, keys), 6, 1'000, 60, random);
       files.options.query.on_equal = on_equal;
       if (on_equal != OnEqual::keep) CHECK(files.difference() == "");
       files.options.query.limit = below(random, 3'000);
@@ -149,7 +149,7 @@ TEST_CASE("the CUDA backend and the CPU agree on shaped text and set operations"
     for (const OnEqual on_equal : {OnEqual::keep, OnEqual::first, OnEqual::last, OnEqual::unite,
                                    OnEqual::intersect, OnEqual::subtract}) {
       CAPTURE(static_cast<int>(kind), keys, static_cast<int>(on_equal));
-      Files files(format_of(kind, keys), is_set_operation(on_equal) ? 2 : 6, 3'000, 60, random);
+      TextFiles files(format_of(kind, keys), is_set_operation(on_equal) ? 2 : 6, 3'000, 60, random);
       Query& query = files.options.query;
       query.on_equal = on_equal;
       files.options.memory_bytes = below(random, 2) ? 48 << 20 : 0;
@@ -172,7 +172,7 @@ TEST_CASE("the CUDA backend and the CPU agree on shaped text and set operations"
 
 TEST_CASE("the CUDA backend refuses equal lines where they are an error", "[gpu][text]") {
   Random random(66);
-  Files files(format_of(TextKind::lines, ""), 3, 2'000, 60, random);
+  TextFiles files(format_of(TextKind::lines, ""), 3, 2'000, 60, random);
   files.options.query.on_equal = OnEqual::last;
   files.options.backend = BackendChoice::cuda;
   merge(files.paths, files.folder / "unique", files.options);
@@ -195,7 +195,7 @@ TEST_CASE("the CUDA backend refuses equal lines where they are an error", "[gpu]
 
 TEST_CASE("the CUDA backend names the line that is out of order", "[gpu][text]") {
   Random random(63);
-  Files files(format_of(TextKind::lines, ""), 3, 5'000, 30, random);
+  TextFiles files(format_of(TextKind::lines, ""), 3, 5'000, 30, random);
   Bytes run = read_file(files.paths[1]);
   // The first line becomes greater than all others.
   std::ranges::fill(std::span(run).first(static_cast<std::size_t>(

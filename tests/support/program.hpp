@@ -107,8 +107,9 @@ inline Result run(const Strings& arguments, const Environment& setting = {}) {
           text_of(err)};
 }
 
-inline bool holds(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
+inline Strings joined(Strings first, const Strings& rest) {
+  first.insert(first.end(), rest.begin(), rest.end());
+  return first;
 }
 
 // Returns the standard output of a command; fails the test if the command failed.

@@ -10,6 +10,8 @@
 #include <limits>
 #include <stdexcept>
 
+#include "kernels/backend/cuda_backend.hpp"
+
 namespace corank::test {
 namespace {
 
@@ -157,6 +159,12 @@ Bytes stably_sorted(const Schema& schema, const std::vector<KeyField>& keys, con
   for (std::size_t i = 0; i < order.size(); ++i)
     std::memcpy(sorted.data() + i * schema.record_bytes, order[i], schema.record_bytes);
   return sorted;
+}
+
+std::vector<BackendChoice> usable_backends() {
+  std::vector<BackendChoice> all{BackendChoice::cpu};
+  if (find_cuda_device(0).usable) all.push_back(BackendChoice::cuda);
+  return all;
 }
 
 Bytes bytes_of_text(std::string_view text) {

@@ -12,6 +12,8 @@
 #include <utility>
 #include <vector>
 
+#include "corank/compression.hpp"
+#include "corank/options.hpp"
 #include "corank/record.hpp"
 
 namespace corank::test {
@@ -41,6 +43,20 @@ Bytes bytes_of_text(std::string_view text);
 std::string text_of(std::span<const std::byte> bytes);
 std::string text_of(const std::filesystem::path& path);             // content of the file
 std::string pair_of(std::string_view key, std::string_view value);  // a pair in the format of --kv
+
+inline std::span<const std::byte> span_of(const std::string& text) {
+  return std::as_bytes(std::span(text));
+}
+inline bool holds(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+// All codecs that compress.
+inline constexpr Codec codecs[] = {Codec::gzip, Codec::zstd, Codec::bzip2, Codec::xz, Codec::lz4};
+
+inline constexpr OnEqual set_operations[] = {OnEqual::unite, OnEqual::intersect, OnEqual::subtract};
+
+std::vector<BackendChoice> usable_backends();  // of this machine
 
 inline std::uint64_t below(Random& random, std::uint64_t bound) {
   return random() % bound;

@@ -19,7 +19,7 @@
 namespace corank::test {
 namespace {
 
-constexpr std::uint64_t record_bytes = 16, chunk_records = 1000, batch_blocks = 4;
+constexpr std::uint64_t bytes_a_record = 16, chunk_records = 1000, batch_blocks = 4;
 
 // Forms runs of files of unsigned numbers with their positions.
 struct Forming {
@@ -29,15 +29,15 @@ struct Forming {
   }
 
   void add_file(const std::vector<std::uint64_t>& keys) {
-    Bytes bytes(keys.size() * record_bytes);
+    Bytes bytes(keys.size() * bytes_a_record);
     for (std::size_t i = 0; i < keys.size(); ++i) {
       const std::uint64_t record[] = {keys[i], records++};
-      std::memcpy(&bytes[i * record_bytes], record, record_bytes);
+      std::memcpy(&bytes[i * bytes_a_record], record, bytes_a_record);
     }
     all.insert(all.end(), bytes.begin(), bytes.end());
     const auto path = folder / std::to_string(inputs.size());
     write_file(path, bytes);
-    inputs.emplace_back(path, static_cast<std::uint32_t>(record_bytes), true);
+    inputs.emplace_back(path, static_cast<std::uint32_t>(bytes_a_record), true);
   }
 
   // Returns the records of each run. Fills memory for `room` records at a time.
@@ -50,7 +50,7 @@ struct Forming {
     plan.chunks = plan.read_ahead + 2 * RunFormation::max_block_chunks + plan.tokens * batch_blocks;
     plan.chunk_bytes = plan.unit_bytes = 5 * page_bytes();
     plan.chunk_records = plan.unit_records = chunk_records;
-    choose_io(inputs, io, true, records * record_bytes, plan.chunk_bytes);
+    choose_io(inputs, io, true, records * bytes_a_record, plan.chunk_bytes);
     const OutputOrder order{&format->keys(), OutputOrder::Kind::none};
     ProgressMeter progress(options, true);
     PassTotals totals;
@@ -71,9 +71,10 @@ struct Forming {
                     .progress = progress,
                     .trace = nullptr,
                     .partition = 0};
-    RunFormation formation(pass, *keys, chunk_records * record_bytes, batch_blocks, false, totals);
+    RunFormation formation(pass, *keys, chunk_records * bytes_a_record, batch_blocks, false,
+                           totals);
     std::vector<Bytes> runs;
-    Bytes memory(room * record_bytes);
+    Bytes memory(room * bytes_a_record);
     do {
       const FormedRuns formed = formation.fill(memory, 1'000, 1'000);
       mapped = 0;

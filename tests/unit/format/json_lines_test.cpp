@@ -15,11 +15,7 @@ using namespace corank::test;
 
 namespace {
 
-std::span<const std::byte> bytes_of(const std::string& text) {
-  return std::as_bytes(std::span(text));
-}
-
-std::string text_of(const detail::TextField& field) {
+std::string text_of_field(const detail::TextField& field) {
   std::string text;
   unsigned byte;
   for (detail::FieldBytes bytes(field); bytes.next(byte);) text += static_cast<char>(byte);
@@ -30,14 +26,14 @@ std::string text_of(const detail::TextField& field) {
 std::string value_of(const std::string& object, const std::string& field) {
   const auto finder = make_json_finder({field}, Setting::keys);
   const std::string line = object + '\n';
-  const detail::TextField found = finder->find(bytes_of(line), 1);
-  return found.there ? text_of(found) : "(none)";
+  const detail::TextField found = finder->find(span_of(line), 1);
+  return found.there ? text_of_field(found) : "(none)";
 }
 
 std::string defect_of(const std::string& object) {
   const auto finder = make_json_finder({"a"}, Setting::keys);
   const std::string line = object + '\n';
-  return finder->defect(bytes_of(line));
+  return finder->defect(span_of(line));
 }
 
 std::string refusal(const std::string& field) {
@@ -150,15 +146,15 @@ TEST_CASE("any text is accepted as JSON exactly if another parser does", "[json]
     INFO(text);
     const auto parsed = nlohmann::json::parse(text, nullptr, false);
     const std::string line = text + '\n';
-    CHECK(finder->defect(bytes_of(line)).empty() == parsed.is_object());
+    CHECK(finder->defect(span_of(line)).empty() == parsed.is_object());
     for (std::uint32_t column = 1; column <= 4; ++column) {
-      const detail::TextField found = finder->find(bytes_of(line), column);  // stays in the line
-      CHECK(found.at >= bytes_of(line).data());
-      CHECK(found.at + found.bytes <= bytes_of(line).data() + line.size());
+      const detail::TextField found = finder->find(span_of(line), column);  // stays in the line
+      CHECK(found.at >= span_of(line).data());
+      CHECK(found.at + found.bytes <= span_of(line).data() + line.size());
     }
     if (!parsed.is_object() || !parsed.contains("e") || !parsed["e"].is_string()) continue;
     if (text.find("\"e\"") != text.rfind("\"e\"")) continue;
-    CHECK(text_of(finder->find(bytes_of(line), 4)) == parsed["e"].get<std::string>());
+    CHECK(text_of_field(finder->find(span_of(line), 4)) == parsed["e"].get<std::string>());
   }
 }
 

@@ -11,13 +11,13 @@ using namespace corank::test;
 
 namespace {
 
-struct Case {
+struct KeyCase {
   const char* schema;
   const char* keys;
 };
 
 // Every type, both byte orders, both directions, one to many words, numbers that span two words.
-const Case cases[] = {
+const KeyCase cases[] = {
     {"a:u8", "a"},
     {"a:u16,b:u8", "a:desc"},
     {"a:u32", "a"},
@@ -42,7 +42,7 @@ const Case cases[] = {
 
 TEST_CASE("the normalised order is the order of the decoded values") {
   Random random(1);
-  for (const Case& test : cases) {
+  for (const KeyCase& test : cases) {
     const Schema schema = Schema::parse(test.schema);
     const auto keys = parse_keys(test.keys, schema);
     const KeyEncoding encoding(schema, keys);
@@ -62,7 +62,7 @@ TEST_CASE("the normalised order is the order of the decoded values") {
 
 TEST_CASE("encoding many keys gives what encoding each gives") {
   Random random(2);
-  for (const Case& test : cases) {
+  for (const KeyCase& test : cases) {
     const Schema schema = Schema::parse(test.schema);
     const KeyEncoding encoding(schema, parse_keys(test.keys, schema));
     const Bytes records = random_records(schema, 100, Values::any, random);

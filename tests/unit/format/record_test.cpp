@@ -5,8 +5,10 @@
 
 #include "corank/error.hpp"
 #include "support/catch.hpp"
+#include "support/support.hpp"
 
 using namespace corank;
+using namespace corank::test;
 
 namespace {
 
@@ -17,10 +19,6 @@ std::string refusal(const char* record, const char* keys = "") {
     return error.what();
   }
   return "";
-}
-
-bool holds(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
 }
 
 }  // namespace

@@ -19,10 +19,6 @@ using namespace corank::test;
 
 namespace {
 
-std::span<const std::byte> bytes_of(const std::string& text) {
-  return std::as_bytes(std::span(text));
-}
-
 TextFormat format_of(TextKind kind, const char* keys, std::optional<char> delimiter = {}) {
   TextFormat format;
   format.kind = kind;
@@ -34,7 +30,7 @@ TextFormat format_of(TextKind kind, const char* keys, std::optional<char> delimi
 // --- The code under test, as a merge calls it ----------------------------------------------------
 
 bool less_by_words(const TextLayout& layout, const std::string& a, const std::string& b) {
-  const auto x = bytes_of(a), y = bytes_of(b);
+  const auto x = span_of(a), y = span_of(b);
   const std::uint64_t words =
       std::max(text_words(layout, x.data(), x.size()), text_words(layout, y.data(), y.size()));
   for (std::uint64_t w = 0; w < words + 2; ++w) {
@@ -85,7 +81,7 @@ void check_order(const Strings& records, const TextFormat& format) {
   const RefWords words(layout);
   std::vector<PrefixRef> entries;
   for (const std::string& record : records) {
-    const auto bytes = bytes_of(record);
+    const auto bytes = span_of(record);
     entries.push_back(
         make_entry(text_word(layout, bytes.data(), bytes.size(), 0), bytes.data(), bytes.size()));
   }
@@ -95,7 +91,7 @@ void check_order(const Strings& records, const TextFormat& format) {
       const std::string &a = records[i], &b = records[j];
       const bool expected =
           compare_records(a.substr(0, a.size() - 1), b.substr(0, b.size() - 1), format) < 0;
-      const auto x = bytes_of(a), y = bytes_of(b);
+      const auto x = span_of(a), y = span_of(b);
       if (text_less(layout, x.data(), x.size(), y.data(), y.size()) != expected ||
           less_by_words(layout, a, b) != expected || words.less(entry(i), entry(j)) != expected ||
           less_by_merge_words(words, entry(i), entry(j)) != expected)
@@ -136,7 +132,7 @@ struct Found {
 };
 Found find_all(const TextLayout& layout, const std::string& text, bool at_end, std::size_t room) {
   Found found{};
-  auto rest = bytes_of(text);
+  auto rest = span_of(text);
   for (;;) {
     std::vector<PrefixRef> entries(room);
     const Indexed indexed = index_records(layout, rest, at_end, entries);
@@ -167,10 +163,6 @@ std::string refusal(const auto& action) {
     return error.what();
   }
   return "";
-}
-
-bool holds(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
 }
 
 }  // namespace
@@ -285,7 +277,7 @@ TEST_CASE("columns of CSV are ordered without their quotes", "[text]") {
     const std::string record = text + '\n';
     const TextEncoding encoding(format);
     // Skips texts that are not exactly one record; another test covers them.
-    if (first_record_bytes(encoding.layout(), bytes_of(record)) == record.size() &&
+    if (first_record_bytes(encoding.layout(), span_of(record)) == record.size() &&
         !has_stray_text(record, format) && below(random, 8) == 0)
       records.push_back(record);
   }
@@ -388,7 +380,7 @@ TEST_CASE("all ways to find ends find them all", "[text]") {
     std::vector<std::uint32_t> all, ends(min_ends_room + room);
     for (std::size_t at = 0; at < text.size();) {
       std::size_t scanned = 0;
-      const std::size_t count = find(bytes_of(text).subspan(at), '\n', ends, scanned);
+      const std::size_t count = find(span_of(text).subspan(at), '\n', ends, scanned);
       for (std::size_t i = 0; i < count; ++i)
         all.push_back(static_cast<std::uint32_t>(at) + ends[i]);
       REQUIRE(scanned != 0);
@@ -443,7 +435,7 @@ TEST_CASE("escaped bytes of CSV stand for themselves", "[text]") {
     CHECK(found.records == records);
   }
   for (std::size_t i = 0; i < records.size(); ++i) {
-    const auto bytes = bytes_of(records[i]);
+    const auto bytes = span_of(records[i]);
     for (std::size_t end = 0; end < bytes.size(); ++end)
       CHECK(first_record_bytes(encoding.layout(), bytes.first(end)) == 0);
     const auto field = detail::Columns(encoding.layout(), bytes.data(), bytes.size())(2);
@@ -452,7 +444,7 @@ TEST_CASE("escaped bytes of CSV stand for themselves", "[text]") {
     for (detail::FieldBytes reader(field); reader.next(byte);) value += static_cast<char>(byte);
     CHECK(value == values[i]);
   }
-  CHECK(parts_of(encoding.layout(), bytes_of(text), 10).size() == 1);
+  CHECK(parts_of(encoding.layout(), span_of(text), 10).size() == 1);
   for (const char bad : {'"', ',', '\n', '\0', '\r'}) {
     format.escape = bad;
     CHECK(holds(refusal([&] { TextEncoding refused(format); }), "escape character"));
@@ -469,17 +461,17 @@ TEST_CASE("records are cut into parts where they are lines", "[text]") {
   const auto parts = [](TextKind kind, const std::string& records) {
     const TextEncoding encoding(kind == TextKind::pairs ? format_of(kind, "key")
                                                         : format_of(kind, "1", ','));
-    return parts_of(encoding.layout(), bytes_of(records), part_bytes);
+    return parts_of(encoding.layout(), span_of(records), part_bytes);
   };
   for (const TextKind kind : {TextKind::lines, TextKind::csv}) {
-    const std::byte* end = bytes_of(text).data();
+    const std::byte* end = span_of(text).data();
     for (const auto part : parts(kind, text)) {
       REQUIRE(part.data() == end);
       REQUIRE(part.back() == static_cast<std::byte>('\n'));
       REQUIRE(part.size() <= 2 * part_bytes + max_bytes);
       end += part.size();
     }
-    CHECK(end == bytes_of(text).data() + text.size());
+    CHECK(end == span_of(text).data() + text.size());
   }
   CHECK(parts(TextKind::lines, quoted).size() > 5);
   CHECK(parts(TextKind::csv, quoted).size() == 1);
@@ -520,7 +512,7 @@ TEST_CASE("a bad number stops the index at its record, unless it is ordered last
     const TextEncoding encoding(format);
     const TextLayout layout = encoding.layout();
     std::vector<PrefixRef> entries(10);
-    const auto bytes = bytes_of(text);
+    const auto bytes = span_of(text);
     const Indexed first = index_records(layout, bytes, true, entries);
     REQUIRE(first.bad);
     CHECK(first.records == 1);
@@ -552,11 +544,11 @@ TEST_CASE("what is wrong with a pair or a quote is said with its place", "[text]
   const auto message = [](TextKind kind, const std::string& text) {
     const TextEncoding encoding(format_of(kind, ""));
     std::vector<PrefixRef> entries(10);
-    const Indexed indexed = index_records(encoding.layout(), bytes_of(text), true, entries);
+    const Indexed indexed = index_records(encoding.layout(), span_of(text), true, entries);
     REQUIRE(indexed.bad);
     return refusal([&] {
       throw_bad_record("run", {indexed.records, {}, indexed.bytes}, encoding.layout(), *indexed.bad,
-                       bytes_of(text).data() + indexed.bytes);
+                       span_of(text).data() + indexed.bytes);
     });
   };
   const std::string cut =

@@ -28,8 +28,6 @@ Bytes random_bytes(std::size_t count, Random& random) {
   return bytes;
 }
 
-constexpr Codec codecs[] = {Codec::gzip, Codec::zstd, Codec::bzip2, Codec::xz, Codec::lz4};
-
 Bytes compressible_bytes(std::size_t count, Random& random) {
   Bytes bytes(count);
   for (std::byte& byte : bytes) byte = static_cast<std::byte>(below(random, 7));
@@ -67,10 +65,6 @@ std::string message_of(Call call) {
     return error.what();
   }
   return nothing;
-}
-
-bool holds(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
 }
 
 }  // namespace

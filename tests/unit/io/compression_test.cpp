@@ -15,17 +15,15 @@ using namespace corank::test;
 
 namespace {
 
-constexpr Codec codecs[] = {Codec::gzip, Codec::zstd, Codec::bzip2, Codec::xz, Codec::lz4};
-
 // Returns the decompressed content of a file.
 Bytes content_of(const std::filesystem::path& path) {
   return drain(*open(path));
 }
 
 // Holds runs on disk and the expected output of their merge.
-class Merging {
+class CompressedMerging {
  public:
-  explicit Merging(std::size_t runs, std::uint64_t records_a_run) {
+  explicit CompressedMerging(std::size_t runs, std::uint64_t records_a_run) {
     Random random(41);
     options.record = Schema::parse("a:u16,p:u32,q:u16");
     options.backend = BackendChoice::cpu;
@@ -47,7 +45,7 @@ class Merging {
   Bytes expected;
 };
 
-std::string message_of(const Merging& test, const std::filesystem::path& output) {
+std::string message_of(const CompressedMerging& test, const std::filesystem::path& output) {
   try {
     merge(test.paths, output, test.options);
   } catch (const Error& error) {
@@ -56,14 +54,10 @@ std::string message_of(const Merging& test, const std::filesystem::path& output)
   return "nothing was thrown";
 }
 
-bool holds(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
 }  // namespace
 
 TEST_CASE("an output is compressed as its name or its options say") {
-  Merging test(3, 150'000);
+  CompressedMerging test(3, 150'000);
   for (const Codec codec : codecs) {
     INFO(name_of(codec));
     const auto named = test.folder / ("out" + std::string(suffix_of(codec)));
@@ -87,7 +81,7 @@ TEST_CASE("an output is compressed as its name or its options say") {
 }
 
 TEST_CASE("compressed runs are merged as the files that they hold") {
-  Merging test(100, 3000);
+  CompressedMerging test(100, 3000);
   for (std::size_t run = 0; run < test.paths.size(); ++run) {
     if (run % 7 == 6) continue;  // some stay uncompressed
     const Codec codec = codecs[run % std::size(codecs)];
@@ -113,7 +107,7 @@ TEST_CASE("compressed runs are merged as the files that they hold") {
 }
 
 TEST_CASE("a compressed run that is not what it must be is told") {
-  Merging test(3, 20'000);
+  CompressedMerging test(3, 20'000);
   const auto replace = [&](const Bytes& records) {
     const auto encoder = make_encoder({Codec::zstd, 1});
     Bytes frame(encoder->bound(records.size()));
@@ -149,7 +143,7 @@ TEST_CASE("a compressed run that is not what it must be is told") {
 }
 
 TEST_CASE("a compressed run without records is merged") {
-  Merging test(2, 1000);
+  CompressedMerging test(2, 1000);
   const auto encoder = make_encoder({Codec::gzip, 1});
   Bytes frame(encoder->bound(0));
   frame.resize(encoder->encode({}, frame));
@@ -163,7 +157,7 @@ TEST_CASE("a compressed run without records is merged") {
 }
 
 TEST_CASE("which compressed bytes are written does not depend on how they were merged") {
-  Merging test(5, 100'000);
+  CompressedMerging test(5, 100'000);
   const auto path = test.folder / "out.zst";
   merge(test.paths, path, test.options);
   const Bytes expected = read_file(path);
@@ -180,7 +174,7 @@ TEST_CASE("which compressed bytes are written does not depend on how they were m
 }
 
 TEST_CASE("a compressed output without records is a file of its codec") {
-  Merging test(2, 0);
+  CompressedMerging test(2, 0);
   for (const Codec codec : codecs) {
     const auto path = test.folder / ("out" + std::string(suffix_of(codec)));
     merge(test.paths, path, test.options);
@@ -190,7 +184,7 @@ TEST_CASE("a compressed output without records is a file of its codec") {
 }
 
 TEST_CASE("parts are compressed side by side") {
-  Merging test(4, 60'000);
+  CompressedMerging test(4, 60'000);
   test.options.parts = 3;
   test.options.compression = Compression{Codec::gzip, 1};
   const Stats stats = merge(test.paths, test.folder / "parts", test.options);
@@ -207,7 +201,7 @@ TEST_CASE("parts are compressed side by side") {
 }
 
 TEST_CASE("copies are compressed as merges are") {
-  Merging test(3, 50'000);
+  CompressedMerging test(3, 50'000);
   test.options.copy_only = true;
   merge(test.paths, test.folder / "out.lz4", test.options);
   Bytes all;
@@ -219,7 +213,7 @@ TEST_CASE("copies are compressed as merges are") {
 }
 
 TEST_CASE("compression takes its memory from the budget") {
-  Merging test(3, 1000);
+  CompressedMerging test(3, 1000);
   test.options.memory_bytes = 1 << 20;
   const std::string refused = message_of(test, test.folder / "out.zst");
   const std::string says = "the smallest budget that works is ";
@@ -233,21 +227,21 @@ TEST_CASE("compression takes its memory from the budget") {
 }
 
 TEST_CASE("a compressed output is not gone on with") {
-  Merging test(2, 1000);
+  CompressedMerging test(2, 1000);
   test.options.resume = true;
   CHECK(holds(message_of(test, test.folder / "out.xz"), "Options::resume"));
   CHECK(test.folder.names().size() == 2);
 }
 
 TEST_CASE("a compressed output that can't be written leaves nothing") {
-  Merging test(3, 200'000);
+  CompressedMerging test(3, 200'000);
   test.options.compression = Compression{Codec::zstd, 1};
   CHECK(holds(message_of(test, "/dev/full"), "/dev/full: cannot write"));
   CHECK(test.folder.names().size() == 3);
 }
 
 TEST_CASE("an interrupted merge does not wait for all that is to be compressed") {
-  Merging test(2, 100'000);
+  CompressedMerging test(2, 100'000);
   std::stop_source stop;
   stop.request_stop();
   Compressor compressor({Codec::xz, 9}, 1, stop.get_token(), {});

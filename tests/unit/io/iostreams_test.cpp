@@ -25,8 +25,6 @@ namespace io = boost::iostreams;
 
 namespace {
 
-constexpr Codec codecs[] = {Codec::gzip, Codec::zstd, Codec::bzip2, Codec::xz, Codec::lz4};
-
 // A filter that flips every bit, both ways.
 struct Flip : io::multichar_dual_use_filter {
   template <class Device>
@@ -86,15 +84,6 @@ struct Taker final : ByteSink {
   bool fails_to_commit = false;
 };
 
-std::string text_of(const Bytes& bytes) {
-  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-}
-
-Bytes bytes_of(const std::string& text) {
-  const auto bytes = std::as_bytes(std::span(text));
-  return {bytes.begin(), bytes.end()};
-}
-
 std::string compressed(Codec codec, const std::string& text) {
   const auto encoder = make_encoder({codec, 1});
   Bytes frame(encoder->bound(text.size()));
@@ -103,9 +92,9 @@ std::string compressed(Codec codec, const std::string& text) {
 }
 
 // Holds sorted runs, and what they give merged.
-class Merging {
+class SourceMerging {
  public:
-  explicit Merging(std::size_t runs, std::uint64_t records_a_run = 20'000) {
+  explicit SourceMerging(std::size_t runs, std::uint64_t records_a_run = 20'000) {
     Random random(51);
     options.record = Schema::parse("a:u16,p:u32,q:u16");
     options.backend = BackendChoice::cpu;
@@ -144,19 +133,15 @@ class Merging {
   Options options;
 };
 
-bool holds(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
 }  // namespace
 
 TEST_CASE("every kind of Boost.Iostreams source is a run") {
-  const Merging test(8);
+  const SourceMerging test(8);
   const TemporaryFolder folder;
   const std::string plain = (folder / "plain").string(), hidden = (folder / "hidden").string();
-  write_file(plain, bytes_of(test.texts[0]));
+  write_file(plain, bytes_of_text(test.texts[0]));
   const std::string flipped_text = flipped(test.texts[1]);
-  write_file(hidden, bytes_of(flipped_text));
+  write_file(hidden, bytes_of_text(flipped_text));
   const std::string zipped = compressed(Codec::zstd, test.texts[7]);
 
   io::filtering_istream filtering;
@@ -188,7 +173,7 @@ TEST_CASE("every kind of Boost.Iostreams source is a run") {
 }
 
 TEST_CASE("every kind of Boost.Iostreams sink is an output") {
-  const Merging test(3);
+  const SourceMerging test(3);
   const TemporaryFolder folder;
   const std::string plain = (folder / "plain").string(), hidden = (folder / "hidden").string();
 
@@ -221,7 +206,7 @@ TEST_CASE("every kind of Boost.Iostreams sink is an output") {
 }
 
 TEST_CASE("streams and files are merged into one another") {
-  Merging test(4);
+  SourceMerging test(4);
   const TemporaryFolder folder;
   merge(test.sources(), folder / "out", test.options);
   CHECK((text_of(read_file(folder / "out")) == test.expected));
@@ -229,7 +214,7 @@ TEST_CASE("streams and files are merged into one another") {
   std::vector<std::filesystem::path> paths;
   for (std::size_t i = 0; i < test.texts.size(); ++i) {
     paths.push_back(folder / std::to_string(i));
-    write_file(paths.back(), bytes_of(test.texts[i]));
+    write_file(paths.back(), bytes_of_text(test.texts[i]));
   }
   const auto taker = std::make_shared<Taker>();
   merge(paths, NamedSink{"out.gz", taker}, test.options);
@@ -238,12 +223,12 @@ TEST_CASE("streams and files are merged into one another") {
   const auto compressed_taker = std::make_shared<Taker>();
   test.options.compression = Compression{Codec::gzip, 1};
   merge(paths, NamedSink{"out", compressed_taker}, test.options);
-  write_file(folder / "out.gz", bytes_of(compressed_taker->text));
+  write_file(folder / "out.gz", bytes_of_text(compressed_taker->text));
   CHECK((text_of(drain(*open(folder / "out.gz"))) == test.expected));
 }
 
 TEST_CASE("more streams than the memory holds are merged in several passes") {
-  Merging test(100, 2'000);
+  SourceMerging test(100, 2'000);
   test.options.memory_bytes = std::uint64_t{4} << 20;
   const auto taker = std::make_shared<Taker>();
   const Stats stats = merge(test.sources(), NamedSink{"taker", taker}, test.options);
@@ -252,7 +237,7 @@ TEST_CASE("more streams than the memory holds are merged in several passes") {
 }
 
 TEST_CASE("streams are sorted as well") {
-  Merging test(6);
+  SourceMerging test(6);
   std::string first, second;
   for (std::size_t run = 0; run < 6; ++run) (run < 4 ? first : second) += test.texts[run];
   for (const std::uint64_t memory_bytes : {std::uint64_t{0}, std::uint64_t{8} << 20}) {
@@ -278,7 +263,7 @@ TEST_CASE("lines with a header are merged from streams") {
 }
 
 TEST_CASE("a source that fails is told with its name and the byte") {
-  const Merging test(2);
+  const SourceMerging test(2);
   auto runs = test.sources();
   Trickle trickle;
   trickle.text = test.texts[1];
@@ -296,7 +281,7 @@ TEST_CASE("a source that fails is told with its name and the byte") {
 }
 
 TEST_CASE("a stream that is cut short is told with its name and the byte") {
-  const Merging test(2);
+  const SourceMerging test(2);
   for (const Codec codec : codecs) {
     const std::string whole = compressed(codec, test.texts[1]);
     for (const std::size_t missing : {std::size_t{1}, whole.size() / 2}) {
@@ -314,7 +299,7 @@ TEST_CASE("a stream that is cut short is told with its name and the byte") {
 }
 
 TEST_CASE("a sink that fails ends the merge and is not committed") {
-  Merging test(2);
+  SourceMerging test(2);
   const auto message = [&](const std::shared_ptr<Taker>& taker) -> std::string {
     try {
       merge(test.sources(), NamedSink{"tape", taker}, test.options);
@@ -340,7 +325,7 @@ TEST_CASE("a sink that fails ends the merge and is not committed") {
 }
 
 TEST_CASE("a sink sees that a merge failed, since it is not committed") {
-  Merging test(2);
+  SourceMerging test(2);
   std::swap_ranges(test.texts[0].begin(), test.texts[0].begin() + 8, test.texts[0].end() - 8);
   const auto taker = std::make_shared<Taker>();
   CHECK_THROWS_AS(merge(test.sources(), NamedSink{"taker", taker}, test.options), OutOfOrder);
@@ -353,13 +338,13 @@ TEST_CASE("a sink sees that a merge failed, since it is not committed") {
 }
 
 TEST_CASE("what needs files is refused for streams") {
-  Merging test(2);
+  SourceMerging test(2);
   test.options.resume = true;
   CHECK(holds(test.message(test.sources()), "run 0: is a stream, in which Options::resume"));
   test.options.resume = false;
   test.options.parts = 2;
   const TemporaryFolder folder;
-  write_file(folder / "run", bytes_of(test.texts[0]));
+  write_file(folder / "run", bytes_of_text(test.texts[0]));
   const std::vector<std::filesystem::path> paths{folder / "run"};
   const NamedSink taker{"taker", std::make_shared<Taker>()};
   CHECK_THROWS_AS(merge(paths, taker, test.options), Error);
@@ -370,7 +355,7 @@ TEST_CASE("what needs files is refused for streams") {
 }
 
 TEST_CASE("the decompressor is a filter in a chain of others") {
-  const Merging test(1);
+  const SourceMerging test(1);
   for (const Codec codec : codecs) {
     INFO(name_of(codec));
     const std::string hidden = flipped(compressed(codec, test.texts[0]));

@@ -300,7 +300,9 @@ TEST_CASE("nothing to merge") {
   const Stats stats = test.check();
   CHECK(stats.records == 0);
   CHECK(std::filesystem::file_size(test.output()) == 0);
-  CHECK_THROWS_AS(merge({}, test.output(), test.options(BackendChoice::cpu)), Error);
+  CHECK_THROWS_AS(
+      merge(std::vector<std::filesystem::path>{}, test.output(), test.options(BackendChoice::cpu)),
+      Error);
 }
 
 TEST_CASE("the first record out of order is named, wherever it is") {

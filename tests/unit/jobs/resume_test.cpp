@@ -276,17 +276,16 @@ class ShapedMerging {
 };
 
 constexpr const char* policies[] = {"keep", "first", "last", "error", "reduce:sum(p)"};
-constexpr OnEqual operations[] = {OnEqual::unite, OnEqual::intersect, OnEqual::subtract};
 
 void take_policy(ShapedMerging& test, unsigned policy) {
   Query& query = test.options.query;
   if (policy < std::size(policies))
     parse_on_equal(policies[policy], query);
   else
-    query.on_equal = operations[policy - std::size(policies)];
+    query.on_equal = set_operations[policy - std::size(policies)];
   query.overflow = Overflow::wrap;
 }
-constexpr unsigned policies_of_records = std::size(policies) + std::size(operations);
+constexpr unsigned policies_of_records = std::size(policies) + std::size(set_operations);
 
 }  // namespace
 

@@ -58,26 +58,27 @@ TEST_CASE("threads that merge a tile's parts make the stable merge", "[device]")
     std::vector<Record> got;
     const std::uint32_t count = a_count + b_count;
     for (std::uint32_t rank = 0; rank < count; rank += items) {
-      const std::uint32_t i = detail::tile_co_rank(
+      const std::uint32_t i = device::detail::tile_co_rank(
           rank, [&](std::uint32_t n) { return a.at(n); }, a_count,
           [&](std::uint32_t n) { return b.at(n); }, b_count, ByKey{});
       const std::uint32_t j = rank - i;
       const std::uint32_t end = std::min(rank + items, count);
       Record merged[items];
       std::uint32_t slots[items];
-      const detail::Wrapping next{mask};
+      const device::detail::Wrapping next{mask};
       const bool bounded = a_count - i < items || b_count - j < items;
       const std::uint32_t next_a =
-          bounded ? detail::serial_merge<true>(keys.data(), next, slot_a(i), a_count - i, slot_b(j),
-                                               b_count - j, merged, slots, ByKey{})
-                  : detail::serial_merge<false>(keys.data(), next, slot_a(i), 0, slot_b(j), 0,
-                                                merged, slots, ByKey{});
+          bounded
+              ? device::detail::serial_merge<true>(keys.data(), next, slot_a(i), a_count - i,
+                                                   slot_b(j), b_count - j, merged, slots, ByKey{})
+              : device::detail::serial_merge<false>(keys.data(), next, slot_a(i), 0, slot_b(j), 0,
+                                                    merged, slots, ByKey{});
       for (std::uint32_t n = 0; n < end - rank; ++n) {
         got.push_back(merged[n]);
         CHECK(keys[slots[n]] == merged[n]);
       }
       if (!bounded) {
-        const std::uint32_t after = detail::tile_co_rank(
+        const std::uint32_t after = device::detail::tile_co_rank(
             rank + items, [&](std::uint32_t n) { return a.at(n); }, a_count,
             [&](std::uint32_t n) { return b.at(n); }, b_count, ByKey{});
         CHECK(next_a == slot_a(after));
@@ -88,14 +89,14 @@ TEST_CASE("threads that merge a tile's parts make the stable merge", "[device]")
 }
 
 TEST_CASE("the fan-in of a k-way merge", "[device]") {
-  CHECK(detail::fan_in(2) == 2);
-  CHECK(detail::fan_in(3) == 3);
-  CHECK(detail::fan_in(16) == 16);
-  CHECK(detail::fan_in(17) == 5);
-  CHECK(detail::fan_in(64) == 8);
-  CHECK(detail::fan_in(256) == 16);
-  CHECK(detail::fan_in(257) == 7);
-  CHECK(detail::fan_in(1'000'000) == 16);
+  CHECK(device::detail::fan_in(2) == 2);
+  CHECK(device::detail::fan_in(3) == 3);
+  CHECK(device::detail::fan_in(16) == 16);
+  CHECK(device::detail::fan_in(17) == 5);
+  CHECK(device::detail::fan_in(64) == 8);
+  CHECK(device::detail::fan_in(256) == 16);
+  CHECK(device::detail::fan_in(257) == 7);
+  CHECK(device::detail::fan_in(1'000'000) == 16);
 }
 
 namespace {
@@ -106,8 +107,8 @@ struct Tiles {
   std::uint64_t max_part = 0;
 };
 
-Tiles cut_group(const std::vector<std::vector<Record>>& runs, const detail::Level& level,
-                std::size_t g, const detail::LevelShape& shape, std::uint64_t most) {
+Tiles cut_group(const std::vector<std::vector<Record>>& runs, const device::detail::Level& level,
+                std::size_t g, const device::detail::LevelShape& shape, std::uint64_t most) {
   const auto& group = level.groups[g];
   const std::uint64_t tiles = level.groups[g + 1].first_tile - group.first_tile;
   // The stable merge of the group; the flag marks the last record of each whole stride.
@@ -144,11 +145,11 @@ Tiles cut_group(const std::vector<std::vector<Record>>& runs, const detail::Leve
 
 TEST_CASE("tiles cut at merged samples fit or have halves that do", "[device]") {
   std::mt19937 random(2);
-  const detail::LevelShape shape{8, 260, 230};
+  const device::detail::LevelShape shape{8, 260, 230};
   std::uint64_t tiles = 0, too_large = 0;
   for (int trial = 0; trial < 300; ++trial) {
     const std::uint32_t fan = 2 + random() % 15;
-    REQUIRE(detail::halves_fit(shape.sample_records, shape.stride, fan));
+    REQUIRE(device::detail::halves_fit(shape.sample_records, shape.stride, fan));
     const std::uint32_t k = 1 + random() % 30;
     std::vector<std::vector<Record>> runs(k);
     std::vector<std::uint64_t> counts;
@@ -159,7 +160,7 @@ TEST_CASE("tiles cut at merged samples fit or have halves that do", "[device]") 
       total += static_cast<std::uint32_t>(run.size());
       counts.push_back(run.size());
     }
-    const auto levels = detail::plan_pass(counts, fan, shape);
+    const auto levels = device::detail::plan_pass(counts, fan, shape);
     REQUIRE(levels.front().counts == counts);
     CHECK(levels.front().records() == total);
     for (std::size_t l = 0; l < levels.size(); ++l) {
@@ -190,14 +191,17 @@ TEST_CASE("tiles cut at merged samples fit or have halves that do", "[device]") 
 }
 
 TEST_CASE("runs that all have the same keys make tiles that are too large", "[device]") {
-  for (const detail::LevelShape shape :
-       {detail::LevelShape{96, 7192, 4712}, {96, 5928, 4712}, {64, 3720, 2728}, {32, 2232, 2728}}) {
+  for (const device::detail::LevelShape shape : {device::detail::LevelShape{96, 7192, 4712},
+                                                 {96, 5928, 4712},
+                                                 {64, 3720, 2728},
+                                                 {32, 2232, 2728}}) {
     std::uint64_t too_large = 0;
     for (std::uint32_t k = 5; k <= 16; ++k) {
       std::vector<Record> run(8000);
       for (std::uint32_t n = 0; n < run.size(); ++n) run[n] = {n / 3, n};
       const std::vector<std::vector<Record>> runs(k, run);
-      const auto levels = detail::plan_pass(std::vector<std::uint64_t>(k, run.size()), k, shape);
+      const auto levels =
+          device::detail::plan_pass(std::vector<std::uint64_t>(k, run.size()), k, shape);
       const Tiles cut = cut_group(runs, levels[0], 0, shape, shape.tile_records);
       too_large += cut.too_large;
       CHECK(cut.max_part <= shape.tile_records);

@@ -18,7 +18,7 @@ namespace {
 using test::Random;
 using Words = std::vector<Word>;
 
-struct Pair {
+struct FrontPair {
   std::uint64_t key, id;
 };
 
@@ -186,11 +186,11 @@ TEST_CASE("two runs of 16-byte records are merged stably, whatever their key", "
 
 TEST_CASE("what much of one run has before all of the other goes out as it is", "[front]") {
   Random random(6);
-  const auto key_of = &Pair::key;
-  const detail::ExtractedWords<Pair, decltype(key_of)> keys(key_of);
+  const auto key_of = &FrontPair::key;
+  const detail::ExtractedWords<FrontPair, decltype(key_of)> keys(key_of);
   for (int i = 0; i < 100; ++i) {
     // The runs alternate: the last key of one is the first key of the other.
-    std::vector<Pair> runs[2], expected;
+    std::vector<FrontPair> runs[2], expected;
     std::uint64_t key = 1, id = 0;
     for (std::uint64_t turn = random() % 2, turns = 2 + random() % 6; turns > 0; --turns, ++turn) {
       const std::uint64_t count = 4'094 + random() % 4 + random() % 2 * (random() % 20'000);
@@ -198,29 +198,29 @@ TEST_CASE("what much of one run has before all of the other goes out as it is", 
         runs[turn % 2].push_back({key += at != 0 && random() % 2, id++});
     }
     for (const auto& run : runs) expected.insert(expected.end(), run.begin(), run.end());
-    std::ranges::stable_sort(expected, {}, &Pair::key);
-    std::vector<Pair> out(expected.size());
+    std::ranges::stable_sort(expected, {}, &FrontPair::key);
+    std::vector<FrontPair> out(expected.size());
     const auto merged = [&] {
       const Guarded a(runs[0]), b(runs[1]);
       const SortedSpan spans[] = {a.span(), b.span()};
       return make_tile_merger(keys, Output::read_later)
           ->merge(spans, reinterpret_cast<std::byte*>(out.data()), nullptr, portable_fingerprint);
     };
-    CHECK(merged() == portable_fingerprint(std::as_bytes(std::span(expected)), sizeof(Pair)));
-    CHECK(std::memcmp(out.data(), expected.data(), out.size() * sizeof(Pair)) == 0);
+    CHECK(merged() == portable_fingerprint(std::as_bytes(std::span(expected)), sizeof(FrontPair)));
+    CHECK(std::memcmp(out.data(), expected.data(), out.size() * sizeof(FrontPair)) == 0);
     auto& run = runs[random() % 2];
     run[random() % run.size()].key = random() % 2 ? 0 : key + 1;
-    CHECK(merged().has_value() == std::ranges::is_sorted(run, {}, &Pair::key));
+    CHECK(merged().has_value() == std::ranges::is_sorted(run, {}, &FrontPair::key));
   }
 }
 
 TEST_CASE("fronts are merged as far as both runs have a record behind them", "[front]") {
   Random random(4);
   for (const std::uint64_t count : {1u, 2u, 7u, 100u, 50'000u}) {
-    std::vector<Pair> a(count), b(count);
+    std::vector<FrontPair> a(count), b(count);
     for (auto* run : {&a, &b}) {
-      for (Pair& pair : *run) pair = {random(), random()};
-      std::ranges::sort(*run, {}, &Pair::key);
+      for (FrontPair& pair : *run) pair = {random(), random()};
+      std::ranges::sort(*run, {}, &FrontPair::key);
     }
     const detail::SingleWordKey key{0, false, 0};
     const FrontKeys a_keys{key, reinterpret_cast<const std::byte*>(a.data())};
@@ -237,14 +237,14 @@ TEST_CASE("fronts are merged as far as both runs have a record behind them", "[f
 }
 
 TEST_CASE("a run that descends where a front of it ends is refused", "[front]") {
-  std::vector<Pair> a(50'000), b(50'000), out(100'000);
+  std::vector<FrontPair> a(50'000), b(50'000), out(100'000);
   for (std::uint64_t i = 0; i < a.size(); ++i) {
     b[i] = {8 * i, 0};
     a[i] = {8 * i + 4, 0};
   }
   const detail::SingleWordKey key{0, false, 0};
   const WordAt keys(key);
-  const auto keys_of = [&](const std::vector<Pair>& run) {
+  const auto keys_of = [&](const std::vector<FrontPair>& run) {
     return FrontKeys{key, reinterpret_cast<const std::byte*>(run.data())};
   };
   const Front front = cut_front(keys_of(a), a.size(), keys_of(b), b.size());
@@ -278,9 +278,9 @@ TEST_CASE("of two runs that are out of order nothing is read that is not theirs"
         CHECK_FALSE(WordMerger(*kernel).merge_front(a_run.values(), b_run.values(), unsigned_order,
                                                     out.data()));
   }
-  std::vector<Pair> a(2), b(100'004), out;
-  const auto detail_key = &Pair::key;
-  const detail::ExtractedWords<Pair, decltype(detail_key)> keys(detail_key);
+  std::vector<FrontPair> a(2), b(100'004), out;
+  const auto detail_key = &FrontPair::key;
+  const detail::ExtractedWords<FrontPair, decltype(detail_key)> keys(detail_key);
   const auto ordered = [&] {
     const Guarded a_run(a), b_run(b);
     const SortedSpan spans[] = {a_run.span(), b_run.span()};
@@ -291,7 +291,7 @@ TEST_CASE("of two runs that are out of order nothing is read that is not theirs"
   };
   SECTION("records") {
     b.resize(1'004);
-    mislead(a, b, 1'003, [](std::size_t i) { return Pair{i, 0}; });
+    mislead(a, b, 1'003, [](std::size_t i) { return FrontPair{i, 0}; });
     // Makes the runs overlap; otherwise they would be concatenated.
     a.back().key = 3;
     b.front().key = 2;
@@ -303,14 +303,14 @@ TEST_CASE("of two runs that are out of order nothing is read that is not theirs"
       a.resize(1 + random() % 3'000);
       b.resize(1 + random() % 30'000);
       for (auto* run : {&a, &b}) {
-        for (Pair& pair : *run) pair = {random() >> random() % 60, random()};
-        std::ranges::sort(*run, {}, &Pair::key);
+        for (FrontPair& pair : *run) pair = {random() >> random() % 60, random()};
+        std::ranges::sort(*run, {}, &FrontPair::key);
       }
       CHECK(ordered());
       auto& run = random() % 2 ? a : b;
       for (std::uint64_t swaps = random() % 4 + 1; swaps > 0; --swaps)
         std::swap(run[random() % run.size()], run[random() % run.size()]);
-      const bool sorted = std::ranges::is_sorted(run, {}, &Pair::key);
+      const bool sorted = std::ranges::is_sorted(run, {}, &FrontPair::key);
       CHECK(ordered() == sorted);
     }
   }

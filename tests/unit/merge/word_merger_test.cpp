@@ -56,10 +56,10 @@ int wrong_merges(const WordKernel& kernel, std::vector<Words> runs) {
   return wrong;
 }
 
-struct Pair {
+struct WordPair {
   std::uint64_t key, id;
 };
-struct Wide {
+struct WideWords {
   std::uint64_t high, low;
   std::uint64_t id;
 };
@@ -327,15 +327,15 @@ TEST_CASE("ties that are out of order are found wherever the first run of them e
   }
 }
 
-TEMPLATE_TEST_CASE("tiles are merged by every kernel", "[word]", Pair, Wide) {
+TEMPLATE_TEST_CASE("tiles are merged by every kernel", "[word]", WordPair, WideWords) {
   const auto key_of = [](const TestType& record) {
-    if constexpr (std::is_same_v<TestType, Wide>)
+    if constexpr (std::is_same_v<TestType, WideWords>)
       return Key<2>{{record.high, record.low}};
     else
       return record.key;
   };
   const auto less = [&](const TestType& a, const TestType& b) {
-    if constexpr (std::is_same_v<TestType, Wide>)
+    if constexpr (std::is_same_v<TestType, WideWords>)
       return std::pair(a.high, a.low) < std::pair(b.high, b.low);
     else
       return a.key < b.key;
@@ -351,7 +351,7 @@ TEMPLATE_TEST_CASE("tiles are merged by every kernel", "[word]", Pair, Wide) {
           TestType record{};
           // Keys that differ in their last bits only, in their first bits, or in both.
           const std::uint64_t key = bits == 64 ? random() : random() & ((1ull << bits) - 1);
-          if constexpr (std::is_same_v<TestType, Wide>) {
+          if constexpr (std::is_same_v<TestType, WideWords>) {
             record.high = k == 30 ? key << 44 : 7;
             record.low = k == 30 ? random() % 3 : key;
           } else {
@@ -412,9 +412,9 @@ TEST_CASE("pieces of every size are streamed to where they belong", "[word]") {
 template <class KeyOf>
 void check_sorted_stably(const KeyOf& key_of) {
   Random random(4);
-  const detail::ExtractedWords<Wide, KeyOf> keys(key_of);
+  const detail::ExtractedWords<WideWords, KeyOf> keys(key_of);
   for (const std::uint64_t range : {1ull, 5ull, 1ull << 40}) {
-    std::vector<Wide> records(3'000);
+    std::vector<WideWords> records(3'000);
     std::vector<RecordRef> sorted, expected;
     for (std::uint64_t i = 0; i < records.size(); ++i) {
       // Some records differ only in bits that do not fit beside an index.
@@ -431,11 +431,13 @@ void check_sorted_stably(const KeyOf& key_of) {
 }
 
 TEST_CASE("records that are few runs are sorted stably", "[word]") {
-  check_sorted_stably([](const Wide& record) { return record.high; });
-  check_sorted_stably([](const Wide& record) { return Key<2>{{record.high, record.low}}; });
-  check_sorted_stably([](const Wide& record) { return Key<2>{{record.high & 1, record.low}}; });
-  check_sorted_stably([](const Wide& record) { return Key<2>{{7, record.low}}; });
-  check_sorted_stably([](const Wide& record) {
+  check_sorted_stably([](const WideWords& record) { return record.high; });
+  check_sorted_stably([](const WideWords& record) { return Key<2>{{record.high, record.low}}; });
+  check_sorted_stably([](const WideWords& record) {
+    return Key<2>{{record.high & 1, record.low}};
+  });
+  check_sorted_stably([](const WideWords& record) { return Key<2>{{7, record.low}}; });
+  check_sorted_stably([](const WideWords& record) {
     return Key<3>{{record.high & 1, record.high, record.low}};
   });
 }

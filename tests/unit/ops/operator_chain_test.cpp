@@ -13,7 +13,6 @@
 #include "corank/merge.hpp"
 #include "format/field_value.hpp"
 #include "format/fixed_format.hpp"
-#include "kernels/backend/cuda_backend.hpp"
 #include "ops/exact_sum.hpp"
 #include "support/catch.hpp"
 #include "support/merge_case.hpp"
@@ -25,12 +24,6 @@ using namespace corank::test;
 namespace {
 
 using Records = std::vector<Bytes>;
-
-std::vector<BackendChoice> backends() {
-  std::vector<BackendChoice> all{BackendChoice::cpu};
-  if (find_cuda_device(0).usable) all.push_back(BackendChoice::cuda);
-  return all;
-}
 
 std::int64_t integer(const Field& field, const Bytes& record) {
   Bytes raw(record.begin() + field.offset, record.begin() + field.offset + field.bytes);
@@ -123,8 +116,8 @@ Bytes shaped(const Schema& schema, const std::vector<KeyField>& keys, const Quer
   return output;
 }
 
-struct Case : MergeCase {
-  Case(const std::string& schema, const std::string& keys) : MergeCase(schema, keys) {
+struct ChainCase : MergeCase {
+  ChainCase(const std::string& schema, const std::string& keys) : MergeCase(schema, keys) {
     options.checksum = true;
     options.backend = BackendChoice::cpu;
   }
@@ -154,7 +147,7 @@ void append(Bytes& to, const Bytes& bytes) {
   to.insert(to.end(), bytes.begin(), bytes.end());
 }
 
-std::string error_of(Case& test) {
+std::string error_of(ChainCase& test) {
   try {
     test.merged();
   } catch (const Error& error) {
@@ -163,17 +156,13 @@ std::string error_of(Case& test) {
   return "";
 }
 
-bool holds(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
 }  // namespace
 
 TEST_CASE("random shapes give what their definition says") {
   Random random(6);
   for (int round = 0; round < 60; ++round) {
     const char* const key_choices[] = {"k", "k:desc", "p:desc,k", "p,f,k", "f:desc"};
-    Case test("k:u16,p:bytes33,a:i32be,b:u8,f:f32,c:i16", key_choices[below(random, 5)]);
+    ChainCase test("k:u16,p:bytes33,a:i32be,b:u8,f:f32,c:i16", key_choices[below(random, 5)]);
     const auto values = static_cast<Values>(below(random, 3));
     for (std::uint64_t run = 1 + below(random, 5); run-- > 0;)
       test.add_run(
@@ -216,7 +205,7 @@ TEST_CASE("random shapes give what their definition says") {
 
     const Bytes expected =
         shaped(test.schema(), test.options.keys, query, test.all_merged(), fulfils, stays);
-    for (const BackendChoice backend : backends()) {
+    for (const BackendChoice backend : usable_backends()) {
       Options options = test.options;
       options.backend = backend;
       INFO("round " << round << ", backend " << static_cast<int>(backend) << ", runs "
@@ -238,7 +227,7 @@ TEST_CASE("random shapes give what their definition says") {
 }
 
 TEST_CASE("a group larger than units and slices is reduced once") {
-  Case test("key:u32,n:u64", "key");
+  ChainCase test("key:u32,n:u64", "key");
   std::uint64_t number = 0;
   for (int run = 0; run < 3; ++run) {
     Bytes records;
@@ -258,7 +247,7 @@ TEST_CASE("a group larger than units and slices is reduced once") {
 }
 
 TEST_CASE("sums and counts that do not fit") {
-  Case test("key:u8,a:u8,b:i8,c:u16be", "key");
+  ChainCase test("key:u8,a:u8,b:i8,c:u16be", "key");
   test.add_run(packed(std::uint8_t{1}, std::uint8_t{200}, std::int8_t{-100}, std::uint16_t{0x0100},
                       std::uint8_t{9}, std::uint8_t{255}, std::int8_t{127}, std::uint16_t{0x0200}));
   test.add_run(packed(std::uint8_t{9}, std::uint8_t{255}, std::int8_t{-128}, std::uint16_t{0x0300},
@@ -292,7 +281,7 @@ TEST_CASE("sums and counts that do not fit") {
 }
 
 TEST_CASE("equal keys are an error where they must not be") {
-  Case test("key:u16,v:u8", "key");
+  ChainCase test("key:u16,v:u8", "key");
   for (const int run : {0, 1, 2}) {
     Bytes records;
     for (std::uint16_t i = 0; i < 1000; ++i)
@@ -369,7 +358,7 @@ TEST_CASE("floats are summed up exactly") {
 
 TEST_CASE("sums of floats do not depend on how the merge is cut") {
   Random random(4);
-  Case test("key:u8,x:f32,y:f64be", "key");
+  ChainCase test("key:u8,x:f32,y:f64be", "key");
   std::map<std::uint8_t, std::pair<ExactSum, ExactSum>> sums;
   for (int run = 0; run < 4; ++run) {
     Bytes records;
@@ -490,7 +479,7 @@ TEST_CASE("shapes that contradict the schema or one another are refused") {
   CHECK(holds(on_equal("reduce:sum(a:i64)"), "leave it out"));
 
   const auto refusal = [&](auto change) {
-    Case test("k:u8,a:u32,s:bytes4,f:f64", "k");
+    ChainCase test("k:u8,a:u32,s:bytes4,f:f64", "k");
     test.add_run(random_records(test.schema(), 10, Values::any, *std::make_unique<Random>(1)));
     change(test.options);
     return error_of(test);
@@ -527,7 +516,7 @@ TEST_CASE("shapes that contradict the schema or one another are refused") {
 TEST_CASE("ranges of keys") {
   Random random(9);
   for (const std::string keys : {"k", "k:desc,s", "s,k"}) {
-    Case test("k:u8,s:bytes2,v:u32", keys);
+    ChainCase test("k:u8,s:bytes2,v:u32", keys);
     for (int run = 0; run < 3; ++run)
       test.add_run(random_records(test.schema(), 500, Values::any, random));
     const Bytes merged = test.all_merged();
@@ -573,7 +562,7 @@ TEST_CASE("ranges of keys") {
 
 TEST_CASE("the head of huge runs costs as much as it holds") {
   // Sparse files: 16 GiB of zeros each.
-  Case test("key:u64,value:u64", "key");
+  ChainCase test("key:u64,value:u64", "key");
   for (int run = 0; run < 4; ++run) {
     test.paths.push_back(test.folder / ("run" + std::to_string(run)));
     write_file(test.paths.back(), packed(std::uint64_t{0}, static_cast<std::uint64_t>(run)));

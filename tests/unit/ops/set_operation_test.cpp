@@ -8,7 +8,6 @@
 
 #include "corank/merge.hpp"
 #include "format/fixed_format.hpp"
-#include "kernels/backend/cuda_backend.hpp"
 #include "ops/boundary_merge.hpp"
 #include "ops/operator_chain.hpp"
 #include "ops/unit_operators.hpp"
@@ -65,15 +64,7 @@ Bytes folded(
   return bytes_of_records(result);
 }
 
-constexpr OnEqual operations[] = {OnEqual::unite, OnEqual::intersect, OnEqual::subtract};
-
-std::vector<BackendChoice> backends() {
-  std::vector<BackendChoice> all{BackendChoice::cpu};
-  if (find_cuda_device(0).usable) all.push_back(BackendChoice::cuda);
-  return all;
-}
-
-struct Case : MergeCase {
+struct SetCase : MergeCase {
   using MergeCase::MergeCase;
 
   Bytes expected() const {
@@ -81,7 +72,7 @@ struct Case : MergeCase {
   }
   // Checks merges that cut the runs into different units, tiles and partitions.
   void check(const Bytes& expected, Random& random) {
-    for (const BackendChoice backend : backends()) {
+    for (const BackendChoice backend : usable_backends()) {
       INFO("operation " << static_cast<int>(options.query.on_equal) << ", backend "
                         << static_cast<int>(backend) << ", runs " << runs.size());
       Options by = options;
@@ -121,12 +112,12 @@ TEST_CASE("set operations are those of the standard library") {
   Random random(7);
   for (int round = 0; round < 25; ++round) {
     const char* const key_choices[] = {"k", "k:desc", "p:desc,k", "p,f,k", "f:desc"};
-    Case test("k:u16,p:bytes33,a:i32be,f:f32", key_choices[below(random, 5)]);
+    SetCase test("k:u16,p:bytes33,a:i32be,f:f32", key_choices[below(random, 5)]);
     const auto values = static_cast<Values>(below(random, 3));
     for (std::uint64_t run = 1 + below(random, 5); run-- > 0;)
       test.add_run(random_records(test.options.record, below(random, 2) * below(random, 2500),
                                   values, random));
-    for (const OnEqual operation : operations) {
+    for (const OnEqual operation : set_operations) {
       test.options.query.on_equal = operation;
       test.check(test.expected(), random);
     }
@@ -137,10 +128,10 @@ TEST_CASE("set operations tell the records of equal keys apart") {
   Random random(8);
   for (const std::uint64_t keys : {1, 3, 40, 1000, 60'000}) {
     for (const std::uint64_t runs : {2, 3, 12}) {
-      Case test("k:u16,n:u32", "k");
+      SetCase test("k:u16,n:u32", "k");
       for (std::uint64_t run = 0; run < runs; ++run)
         test.add_run(numbered(1 + below(random, 40'000 / runs), keys, random));
-      for (const OnEqual operation : operations) {
+      for (const OnEqual operation : set_operations) {
         test.options.query.on_equal = operation;
         test.check(test.expected(), random);
       }
@@ -150,10 +141,10 @@ TEST_CASE("set operations tell the records of equal keys apart") {
 
 TEST_CASE("set operations on records that are their keys") {
   Random random(9);
-  Case test("k:u64", "k");
+  SetCase test("k:u64", "k");
   for (int run = 0; run < 3; ++run)
     test.add_run(random_records(test.options.record, 9000, Values::few, random));
-  for (const OnEqual operation : operations) {
+  for (const OnEqual operation : set_operations) {
     test.options.query.on_equal = operation;
     test.check(test.expected(), random);
   }
@@ -170,9 +161,9 @@ TEST_CASE("set operations on runs that are the same, disjoint or empty") {
                                                           {some, {}},
                                                           {{}, some},
                                                           {{}, {}}}) {
-    Case test("k:u16,n:u32", "k");
+    SetCase test("k:u16,n:u32", "k");
     for (const Bytes& run : runs) test.add_run(run);
-    for (const OnEqual operation : operations) {
+    for (const OnEqual operation : set_operations) {
       test.options.query.on_equal = operation;
       test.check(test.expected(), random);
     }
@@ -182,7 +173,7 @@ TEST_CASE("set operations on runs that are the same, disjoint or empty") {
 TEST_CASE("set operations are filtered before and cut after") {
   Random random(11);
   for (const std::uint64_t keys : {2, 100, 20'000}) {
-    Case test("k:u16,n:u32", "k");
+    SetCase test("k:u16,n:u32", "k");
     for (int run = 0; run < 4; ++run) test.add_run(numbered(4000, keys, random));
     test.options.query.where = parse_where("n >= 30000 or n < 21000");
     const auto fulfils = [](const Bytes& record) {
@@ -190,7 +181,7 @@ TEST_CASE("set operations are filtered before and cut after") {
       std::memcpy(&number, &record[2], sizeof number);
       return number >= 30'000 || number < 21'000;
     };
-    for (const OnEqual operation : operations) {
+    for (const OnEqual operation : set_operations) {
       test.options.query.on_equal = operation;
       const Bytes all =
           folded(test.options.record, test.options.keys, operation, test.runs, fulfils);
@@ -215,10 +206,10 @@ TEST_CASE("set operations are filtered before and cut after") {
 TEST_CASE("set operations on more runs than one pass merges") {
   Random random(12);
   for (const std::uint64_t keys : {5, 2000}) {
-    Case test("k:u16,n:u32", "k");
+    SetCase test("k:u16,n:u32", "k");
     for (int run = 0; run < 40; ++run) test.add_run(numbered(keys == 5 ? 700 : 4000, keys, random));
     test.options.memory_bytes = 300 << 10;
-    for (const OnEqual operation : operations) {
+    for (const OnEqual operation : set_operations) {
       test.options.query.on_equal = operation;
       CHECK((test.merged(test.options) == test.expected()));
       CHECK(test.stats.passes > 1);
@@ -230,7 +221,7 @@ TEST_CASE("set operations on more runs than one pass merges") {
 
 TEST_CASE("set operations on more compressed runs than one pass merges") {
   Random random(15);
-  Case test("k:u16,n:u32", "k");
+  SetCase test("k:u16,n:u32", "k");
   std::uint64_t records = 0;
   for (int run = 0; run < 30; ++run) {
     test.add_run(numbered(2000, 1000, random));
@@ -240,7 +231,7 @@ TEST_CASE("set operations on more compressed runs than one pass merges") {
     test.paths.back() = packed;
   }
   test.options.memory_bytes = 2 << 20;
-  for (const OnEqual operation : operations) {
+  for (const OnEqual operation : set_operations) {
     test.options.query.on_equal = operation;
     CHECK((test.merged(test.options) == test.expected()));
     CHECK(test.stats.passes > 1);
@@ -265,7 +256,7 @@ TEST_CASE("set operations on units that were merged as a whole") {
                     records.begin() + static_cast<std::ptrdiff_t>(i * schema.record_bytes));
       runs.push_back(records);
     }
-    for (const OnEqual operation : operations) {
+    for (const OnEqual operation : set_operations) {
       // The run whose records are kept is merged last; see SetOperation.
       std::vector<Bytes> merged_runs = runs;
       if (operation != OnEqual::unite) std::ranges::rotate(merged_runs, merged_runs.begin() + 1);
@@ -298,12 +289,12 @@ TEST_CASE("set operations on units that were merged as a whole") {
 
 TEST_CASE("a run out of order is found by set operations") {
   Random random(14);
-  Case test("k:u16,n:u32", "k");
+  SetCase test("k:u16,n:u32", "k");
   for (int run = 0; run < 3; ++run) test.add_run(numbered(3000, 1000, random));
   Bytes broken = test.runs[1];
   std::ranges::swap_ranges(std::span(broken).subspan(600, 6), std::span(broken).subspan(9000, 6));
   write_file(test.paths[1], broken);
-  for (const OnEqual operation : operations) {
+  for (const OnEqual operation : set_operations) {
     test.options.query.on_equal = operation;
     try {
       test.merged(test.options);

@@ -37,7 +37,7 @@ std::uint64_t sum_of(const Strings& records) {
   return sum;
 }
 
-struct Case {
+struct TextCase {
   const char* name;
   TextFormat format;
   std::uint64_t different;  // number of distinct values of a key column
@@ -51,8 +51,8 @@ TextFormat format_of(TextKind kind, const std::string& keys) {
   return format;
 }
 
-std::vector<Case> cases() {
-  std::vector<Case> all;
+std::vector<TextCase> text_cases() {
+  std::vector<TextCase> all;
   for (const std::uint64_t different : {1, 3, 40, 100'000}) {
     all.push_back({"lines", format_of(TextKind::lines, ""), different});
     all.push_back({"columns", format_of(TextKind::lines, "2:u64,1:desc"), different});
@@ -63,7 +63,7 @@ std::vector<Case> cases() {
 }
 
 // Returns a distinct record, unless the whole line is the key. Some records exceed a small unit.
-std::string random_record(Random& random, const Case& of, std::uint64_t number) {
+std::string random_record(Random& random, const TextCase& of, std::uint64_t number) {
   const std::string name = random_text(random, std::min<std::uint64_t>(of.different, 3), "ab");
   const std::string value = std::to_string(below(random, of.different));
   const std::string rest =
@@ -128,7 +128,7 @@ std::string joined(const Strings& records) {
 // Holds sorted runs in files and the stable merge of their records.
 class Runs {
  public:
-  Runs(const Case& of, std::uint64_t runs, std::uint64_t records, Random& random) {
+  Runs(const TextCase& of, std::uint64_t runs, std::uint64_t records, Random& random) {
     options.text = of.format;
     options.overwrite = true;
     options.backend = BackendChoice::cpu;
@@ -213,19 +213,18 @@ Strings of_set(const TextFormat& format, OnEqual operation, std::vector<Strings>
   return result;
 }
 
-constexpr OnEqual set_operations[] = {OnEqual::unite, OnEqual::intersect, OnEqual::subtract};
-constexpr OnEqual policies[] = {OnEqual::keep, OnEqual::first, OnEqual::last, OnEqual::error};
+constexpr OnEqual text_policies[] = {OnEqual::keep, OnEqual::first, OnEqual::last, OnEqual::error};
 constexpr std::uint64_t no_limit = ~std::uint64_t{0};
 
 }  // namespace
 
 TEST_CASE("of lines CSV and pairs with equal keys one stays", "[text][shape]") {
   Random random(71);
-  for (const Case& of : cases())
+  for (const TextCase& of : text_cases())
     for (const std::uint64_t runs : {1u, 4u, 30u}) {
       CAPTURE(of.name, of.different, runs);
       Runs test(of, runs, 1'500 / runs, random);
-      for (const OnEqual on_equal : policies) {
+      for (const OnEqual on_equal : text_policies) {
         CAPTURE(static_cast<int>(on_equal));
         test.options.query.on_equal = on_equal;
         // Small units, so that groups span many of them.
@@ -272,7 +271,7 @@ TEST_CASE("set operations on lines CSV and pairs count as the standard library d
     records.resize(std::min<std::uint64_t>(records.size(), limit));
     return records;
   };
-  for (const Case& of : cases())
+  for (const TextCase& of : text_cases())
     for (const std::uint64_t runs : {1u, 2u, 3u, 20u}) {
       if (exhaustive_step > 1 && runs % 2 != 0) continue;
       Runs test(of, runs, 1'200 / runs, random);
@@ -458,7 +457,7 @@ TEST_CASE("equal keys of several passes and of parts are reduced once", "[text][
 
 TEST_CASE("what stands between two keys goes out", "[text][shape]") {
   Random random(74);
-  for (const Case& of : cases())
+  for (const TextCase& of : text_cases())
     for (int round = 0; round < 3; ++round) {
       CAPTURE(of.name, of.different, round);
       Runs test(of, 5, 300, random);
@@ -534,7 +533,7 @@ TEST_CASE("conditions choose lines CSV and pairs", "[text][shape]") {
        [](const auto& whole, const auto&) { return whole >= "a2" && whole != "b1"; }},
       {"not line:nocase < 'B'", [](const auto& whole, const auto&) { return whole >= "b"; }},
   };
-  for (const Case& of : cases())
+  for (const TextCase& of : text_cases())
     for (Choice choice : of.format.keys.empty() ? of_strings : of_columns) {
       std::string text = choice.text;
       if (of.format.kind == TextKind::pairs)
@@ -562,7 +561,7 @@ TEST_CASE("of lines and CSV columns are selected", "[text][shape]") {
   Random random(77);
   const std::vector<std::pair<const char*, std::vector<std::size_t>>> selections{
       {"2", {1}}, {"3,1", {2, 0}}, {"2,3,1", {1, 2, 0}}};
-  for (const Case& of : cases()) {
+  for (const TextCase& of : text_cases()) {
     if (of.format.keys.empty()) continue;
     for (const auto& [text, columns] : selections) {
       CAPTURE(of.name, of.different, text);
@@ -640,7 +639,7 @@ TEST_CASE("columns that a record lacks are selected as empty", "[text][shape]") 
       for (const std::uint64_t memory_bytes : {0, 4 << 20}) {
         test.options.memory_bytes = memory_bytes;
         test.options.io = memory_bytes == 0 ? Io::mapped : Io::buffered;
-        for (const OnEqual on_equal : policies) {
+        for (const OnEqual on_equal : text_policies) {
           if (on_equal == OnEqual::error) continue;
           test.options.query.on_equal = on_equal;
           test.check(selected(*reduced(format, test.sorted, on_equal, no_limit)));
@@ -726,8 +725,8 @@ TEST_CASE("lines outside a range and behind a limit are not read", "[text][shape
 
 TEST_CASE("units that were merged elsewhere are shaped where they stand", "[text][shape]") {
   Random random(75);
-  for (const Case& of : cases())
-    for (const OnEqual on_equal : policies) {
+  for (const TextCase& of : text_cases())
+    for (const OnEqual on_equal : text_policies) {
       CAPTURE(of.name, of.different, static_cast<int>(on_equal));
       Strings sorted(exhaustive_step > 1 ? 400 : 2'000);
       for (std::string& record : sorted) record = random_record(random, of, 0);
@@ -792,7 +791,7 @@ TEST_CASE("units that were merged elsewhere are shaped where they stand", "[text
 
 TEST_CASE("set operations on units that were merged elsewhere", "[text][shape]") {
   Random random(80);
-  for (const Case& of : cases())
+  for (const TextCase& of : text_cases())
     for (const OnEqual operation : set_operations) {
       CAPTURE(of.name, of.different, static_cast<int>(operation));
       constexpr std::size_t runs = 3;
