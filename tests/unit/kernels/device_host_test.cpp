@@ -12,7 +12,7 @@
 
 namespace {
 
-namespace detail = corank::device::detail;
+namespace device = corank::device;
 
 struct Record {
   std::uint32_t key;
