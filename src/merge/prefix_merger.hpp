@@ -214,7 +214,7 @@ class PrefixMerger {
       if (order.descends) return false;
       if (order.equals && !keys_.is_last(word) && !later) {
         const std::byte* const before = first != 0 ? records - record_bytes : nullptr;
-        if (!ties_ascend(before, records, count, word + 1, false, to, 0)) return false;
+        if (!ties_ascend(before, records, count, to, 0)) return false;
       }
       if (!reads_packed) kernel_.pack(to, count, packing, run);
     }
@@ -222,40 +222,27 @@ class PrefixMerger {
   }
 
   // Returns whether records whose packed words >> `shift` equal their predecessors' are in order.
-  // `before`, unless null, precedes the first record. Keys may differ from word `word` on, of which
-  // a `part` is packed. Kept out of line to preserve registers in the copy loop.
+  // `before`, unless null, precedes the first record. Kept out of line to preserve registers in the
+  // copy loop.
   [[gnu::noinline]] bool ties_ascend(const std::byte* before, const std::byte* records,
-                                     std::uint64_t count, std::uint32_t word, bool part,
-                                     const std::uint64_t* packed, unsigned shift) const {
+                                     std::uint64_t count, const std::uint64_t* packed,
+                                     unsigned shift) const {
     assert(count <= batch_words);
     // Checking all records costs less than finding those with equal prefixes.
     if (const auto ascend = keys_.ascend(before, records, count)) return *ascend;
-    return tied_records_ascend(before, records, count, word, part, packed, shift);
+    return tied_records_ascend(before, records, count, packed, shift);
   }
 
   // Checks only records with equal prefixes, for ties_ascend(). Kept out of line, so that
   // ties_ascend() itself has fewer registers to save.
   [[gnu::noinline]] bool tied_records_ascend(const std::byte* before, const std::byte* records,
-                                             std::uint64_t count, std::uint32_t word, bool part,
-                                             const std::uint64_t* packed, unsigned shift) const {
+                                             std::uint64_t count, const std::uint64_t* packed,
+                                             unsigned shift) const {
     if (before && descends(before, records)) return false;
-    if (single_word_key_)
-      return kernel_.ascend(records + single_word_key_->offset, keys_.record_bytes(), count,
-                            single_word_key_->big_endian, single_word_key_->flip ^ sign_bit);
-    if (!refs_) {
-      std::array<std::uint64_t, batch_words> words, next_words;
-      const auto order_by = [&](std::uint64_t* to, const std::uint64_t* ties, unsigned tie_shift) {
-        keys_.read(word, records, count, to);
-        return kernel_.order_ties(ties, tie_shift, to, count);
-      };
-      Order order = order_by(words.data(), packed, shift);
-      // Equal words imply equal packed parts.
-      if (part && order.equals && !order.descends && ++word < keys_.words())
-        order = order_by(next_words.data(), words.data(), 0);
-      if (order.descends) return false;
-      if (!order.equals || word + 1 >= keys_.words()) return true;
-    }
     const std::uint32_t record_bytes = keys_.record_bytes();
+    if (single_word_key_)
+      return kernel_.ascend(records + single_word_key_->offset, record_bytes, count,
+                            single_word_key_->big_endian, single_word_key_->flip ^ sign_bit);
     for (std::uint64_t i = 1; i < count; ++i)
       if ((packed[i] ^ packed[i - 1]) >> shift == 0 &&
           descends(records + (i - 1) * record_bytes, records + i * record_bytes))
@@ -288,15 +275,12 @@ class PrefixMerger {
     // Equal prefixes usually mean equal keys. Assume so, check after the copy, and fall back once
     // it fails.
     bool ordered = true;
-    // If most prefixes are equal, checking all records costs less than finding those.
-    const bool checks_all = may_tie_ && window_records != 0 && ties_are_dense(words, most);
     for (std::size_t first = 0; first < words.size();) {
       const std::size_t end = std::min(first + most, words.size());
       const std::size_t from = goes_back && first != 0 ? first - 1 : first;
       const std::size_t past = goes_back ? end : std::min(end + 1, words.size());
-      const bool tied =
-          may_tie_ && ((checks_all && ordered) || kernel_.tied(&words[from], past - from, packing_,
-                                                               !goes_back || checks_ties_later_));
+      const bool tied = may_tie_ && kernel_.tied(&words[from], past - from, packing_,
+                                                 !goes_back || checks_ties_later_);
       if constexpr (goes_back) {
         if (window_records != 0 && (ordered || !tied)) {
           const std::byte* const before =
@@ -304,9 +288,9 @@ class PrefixMerger {
           std::byte* const to = writer.window();
           records.copy(first, end, to);
           if (tied)
-            ordered = ties_ascend(
-                before, to, end - first, word_ + (packing_.shift == 0), packing_.shift != 0,
-                reinterpret_cast<const std::uint64_t*>(&words[first]), packing_.run_bits);
+            ordered = ties_ascend(before, to, end - first,
+                                  reinterpret_cast<const std::uint64_t*>(&words[first]),
+                                  packing_.run_bits);
           if (ordered || !tied) {
             writer.advance((end - first) * record_bytes);
             first = end;
@@ -332,16 +316,6 @@ class PrefixMerger {
     }
     ties_stayed_ = ordered;
     return true;
-  }
-
-  // Returns whether, by a sample, several of `most` words have the same prefix as their
-  // predecessors.
-  bool ties_are_dense(std::span<const Word> words, std::size_t most) const {
-    constexpr std::size_t apart = 64;
-    const std::size_t several = std::clamp<std::size_t>(most / 2, 1, 4);
-    std::size_t ties = 0;
-    for (std::size_t i = 1; i < words.size(); i += apart) ties += tie(words[i - 1], words[i]);
-    return ties * apart * most >= several * words.size();
   }
 
   bool tie(Word a, Word b) const {

@@ -35,32 +35,4 @@ inline void drop(SortedSpan& span, std::uint64_t count, std::uint32_t record_byt
   prefetch(next.records, next.count * record_bytes);
 }
 
-// Prefetches ahead of a reader of consecutive row spans.
-class FetchAhead {
- public:
-  FetchAhead(std::span<const SortedSpan> spans, std::uint32_t record_bytes)
-      : spans_(spans), record_bytes_(record_bytes) {}
-
-  // Prefetches the next `bytes`, across row spans.
-  void fetch(std::uint64_t bytes) {
-    while (bytes > 0 && run_ < spans_.size()) {
-      const SortedSpan& span = spans_[run_];
-      const std::uint64_t here = std::min(bytes, span.count * record_bytes_ - at_);
-      prefetch(span.records + at_, here);
-      at_ += here;
-      bytes -= here;
-      if (at_ == span.count * record_bytes_) {
-        at_ = 0;
-        ++run_;
-      }
-    }
-  }
-
- private:
-  std::span<const SortedSpan> spans_;
-  std::uint64_t record_bytes_;
-  std::size_t run_ = 0;
-  std::uint64_t at_ = 0;  // byte position in that run
-};
-
 }  // namespace corank

@@ -199,16 +199,11 @@ class FormatMerger final : public TileMerger {
 
   static constexpr std::uint64_t piece_bytes = std::uint64_t{4} << 10;
 
-  // Copies row spans one after another, in pieces. Each piece is checked while it is in L1;
-  // meanwhile, as many of the bytes that follow, across row spans, are prefetched into L2.
+  // Copies row spans one after another, in pieces. Each piece is checked while it is in L1.
   bool copy(std::span<const SortedSpan> spans, std::byte*& out) {
-    FetchAhead ahead(spans, keys_.record_bytes());
-    ahead.fetch(piece_bytes);
-    return std::ranges::all_of(spans,
-                               [&](const SortedSpan& span) { return copy(span, ahead, out); });
+    return std::ranges::all_of(spans, [&](const SortedSpan& span) { return copy(span, out); });
   }
-  bool copy(const SortedSpan& span, FetchAhead& ahead, std::byte*& out) {
-    constexpr std::uint64_t copied_bytes = 512;  // between prefetches
+  bool copy(const SortedSpan& span, std::byte*& out) {
     const std::uint32_t record_bytes = keys_.record_bytes();
     const std::uint64_t piece_records = std::max<std::uint64_t>(piece_bytes / record_bytes, 1);
     for (SortedSpan rest = span; rest.count > 0;) {
@@ -219,21 +214,11 @@ class FormatMerger final : public TileMerger {
       std::byte* const begin = out;
       if (refs_) {
         refs_->write(piece.records, piece.count * record_bytes);
-      } else if (keys_.are_refs()) {
+      } else {
         const auto records = bytes_of(keys_, piece.records, piece.count);
         assert(out + records.size() <= end_);
         copy_bytes(out, records.data(), records.size(), stream_lines_);
         out += records.size();
-      } else {
-        const std::uint64_t bytes = piece.count * record_bytes;
-        // Whole cache lines of the output at a time.
-        std::uint64_t end = -reinterpret_cast<std::uintptr_t>(out) % 64;
-        for (std::uint64_t at = 0; at < bytes; at = end) {
-          end = std::min(end + copied_bytes, bytes);
-          ahead.fetch(end - at);
-          copy_bytes(out + at, piece.records + at, end - at, stream_lines_);
-        }
-        out += bytes;
       }
       // Checked after the copy, which brings the piece into L1; checking first is slower.
       if (!format_.ascends(piece)) return false;

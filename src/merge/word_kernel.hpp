@@ -80,10 +80,6 @@ struct WordKernel {
   // Returns whether two neighbours have equal prefixes. Neighbours of the same run count only if
   // `within_runs`.
   bool (*tied)(const Word* words, std::uint64_t count, const Packing& packing, bool within_runs);
-  // Returns the order of those `further` words whose words >> `shift` equal their predecessors:
-  // whether any of them is less, and whether any is equal.
-  Order (*order_ties)(const std::uint64_t* words, unsigned shift, const std::uint64_t* further,
-                      std::uint64_t count);
   StreamLines* stream_lines;
 };
 

@@ -122,16 +122,5 @@ bool tied(const Word* words, std::uint64_t count, const Packing& packing, bool w
   return ties != 0;
 }
 
-Order order_ties(const std::uint64_t* words, unsigned shift, const std::uint64_t* further,
-                 std::uint64_t count) {
-  std::uint64_t descents = 0, equals = 0;
-  for (std::uint64_t i = 1; i < count; ++i) {
-    const std::uint64_t ties = -std::uint64_t{(words[i] ^ words[i - 1]) >> shift == 0};
-    descents |= ties & -std::uint64_t{further[i] < further[i - 1]};
-    equals |= ties & -std::uint64_t{further[i] == further[i - 1]};
-  }
-  return {0, descents != 0, equals != 0};
-}
-
 }  // namespace
 }  // namespace corank

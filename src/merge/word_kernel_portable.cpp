@@ -46,9 +46,9 @@ void advance_raw(WordLanes& lanes, std::uint64_t steps, bool unsigned_order) {
   advance_scalar(lanes, steps, unsigned_order ? sign_bit : 0, 0);
 }
 
-constexpr WordKernel portable_kernel{false,       advance,        advance,    advance_raw,
-                                     ascend,      read_ascending, find_order, pack,
-                                     read_packed, tied,           order_ties, stream_lines};
+constexpr WordKernel portable_kernel{false,       advance,        advance,     advance_raw,
+                                     ascend,      read_ascending, find_order,  pack,
+                                     read_packed, tied,           stream_lines};
 
 }  // namespace
 

@@ -119,7 +119,6 @@ constexpr WordKernel vector_kernel{true,
                                    pack,
                                    read_packed,
                                    tied,
-                                   order_ties,
                                    stream_lines};
 
 }  // namespace

@@ -194,32 +194,6 @@ TEST_CASE("words: neighbours that only their runs tell apart are found", "[word]
     }
 }
 
-TEST_CASE("words: the order of what ties is told", "[word]") {
-  constexpr unsigned shift = 3;
-  Random random(6);
-  for (const WordKernel* kernel : word_kernels())
-    for (std::size_t count = 0; count < 40; ++count)
-      for (int round = 0; round < 50; ++round) {
-        std::vector<std::uint64_t> words(count), further(count);
-        for (std::uint64_t& word : words) word = random() % (count * 16 + 1);
-        std::ranges::sort(words);
-        for (std::uint64_t& word : further) word = round % 2 == 0 ? random() : random() % 3;
-        // Mostly ascending, so that not every case is out of order.
-        for (std::size_t i = 1; i < count; ++i)
-          if (round % 5 != 0) further[i] = std::max(further[i], further[i - 1]);
-        bool descends = false, equals = false;
-        for (std::size_t i = 1; i < count; ++i) {
-          if (words[i] >> shift != words[i - 1] >> shift) continue;
-          descends |= further[i] < further[i - 1];
-          equals |= further[i] == further[i - 1];
-        }
-        const Order order = kernel->order_ties(words.data(), shift, further.data(), count);
-        CAPTURE(kernel->carries, count, round);
-        CHECK(order.descends == descends);
-        CHECK(order.equals == equals);
-      }
-}
-
 // A record with a key of three words, whose size does not divide a window.
 struct Long {
   std::uint64_t first, second, third, id, payload[8];
