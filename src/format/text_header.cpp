@@ -17,7 +17,7 @@
 namespace corank {
 namespace {
 
-constexpr std::uint32_t max_named_columns = 1000;  // that are examined for names
+constexpr std::uint32_t max_examined_columns = 1000;
 
 std::span<const std::byte> bytes_of(std::string_view text) {
   return std::as_bytes(std::span(text));
@@ -141,7 +141,7 @@ bool is_named(const TextLayout& layout, const std::string& first,
 }
 
 bool holds_any_number(const TextLayout& layout, const std::string& record) {
-  for (std::uint32_t column = 1; column <= max_named_columns; ++column) {
+  for (std::uint32_t column = 1; column <= max_examined_columns; ++column) {
     if (holds_value(layout, record, column, TextType::f64)) return true;
     if (!has_column(layout, record, column)) break;
   }
@@ -162,7 +162,7 @@ bool looks_like_header(const TextLayout& layout, const std::string& first,
                      first.size());
   };
   if (are_sorted && std::ranges::any_of(seconds, is_before_first)) return !is_verified;
-  for (std::uint32_t column = 1; has_columns && column <= max_named_columns; ++column) {
+  for (std::uint32_t column = 1; has_columns && column <= max_examined_columns; ++column) {
     if (is_named(layout, first, seconds, column)) return true;
     if (!has_column(layout, first, column)) break;
   }
@@ -204,7 +204,7 @@ std::optional<std::pair<std::string, std::string>> find_alike(const TextLayout& 
   const std::vector<std::string> a = column_values(layout, names);
   const std::vector<std::string> b = column_values(layout, record);
   std::vector<double> numbers;
-  for (std::uint32_t i = 0; i < std::min({a.size(), b.size(), std::size_t{max_named_columns}});
+  for (std::uint32_t i = 0; i < std::min({a.size(), b.size(), std::size_t{max_examined_columns}});
        ++i) {
     const std::string shape = shape_of(a[i]);
     const auto digits = std::ranges::count(shape, '0');

@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 
 #include "plan/plan.hpp"
-#include "util/math.hpp"
 
 namespace corank {
 namespace {
