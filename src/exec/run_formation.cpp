@@ -51,18 +51,16 @@ RunFormation::RunFormation(const Pass& pass, const detail::KeyWords& keys,
                    BufferPool::Pages::huge);
 }
 
-FormedRuns RunFormation::fill(std::span<std::byte> memory, std::uint64_t max_batches,
-                              std::uint64_t max_with_mapped) {
-  assert(max_with_mapped != 0 && max_with_mapped <= max_batches);
+FormedRuns RunFormation::fill(std::span<std::byte> memory, const MaxBatches& max) {
+  assert(max.mapped != 0 && max.mapped <= max.with_mapped && max.with_mapped <= max.in_memory);
   const tbb::global_control allowance(tbb::global_control::max_allowed_parallelism,
                                       allowed_parallelism(workers_));
   start_workers(workers_);
-  std::deque<Batch> batches;
-  std::span<std::byte> left = memory;
+  Filling filling{.memory = memory, .max = max};
   const auto cut = tbb::make_filter<void, Batch*>(
       tbb::filter_mode::serial_in_order, [&](tbb::flow_control& flow) {
         Stopwatch cutting(totals_.cut, {pass_.trace, "cut", pass_.partition});
-        Batch* const batch = next_batch(batches, left, max_batches, max_with_mapped);
+        Batch* const batch = next_batch(filling);
         if (!batch) flow.stop();
         return batch;
       });
@@ -70,50 +68,45 @@ FormedRuns RunFormation::fill(std::span<std::byte> memory, std::uint64_t max_bat
                                                            [this](Batch* batch) { sort(*batch); });
   tbb::task_arena arena(static_cast<int>(workers_));
   arena.execute([&] { tbb::parallel_pipeline(pass_.plan.tokens, cut & sort_batches); });
-  if (batches.empty() && !pending_.segments.empty())
+  if (filling.batches.empty() && !pending_.segments.empty())
     throw_error(ErrorCode::memory,
                 "{}: a record is too long for the memory budget, which can sort {} bytes at a "
                 "time, not {}; use a larger {}",
                 pass_.runs[pending_.segments.front().chunk->run].path(), memory.size(),
                 pending_.bytes, Setting::memory);
-  return join(batches);
+  return join(filling.batches);
 }
 
-// Returns the next batch that must be sorted, and takes its place from `memory`; null if there is
-// none, or no room. Adds it, and blocks that are sorted already, to `batches`.
-RunFormation::Batch* RunFormation::next_batch(std::deque<Batch>& batches,
-                                              std::span<std::byte>& memory,
-                                              std::uint64_t& max_batches,
-                                              std::uint64_t max_with_mapped) {
+// Returns the next batch that must be sorted, and takes its place from the memory; null if there is
+// none, or no room. Adds it, and blocks that are sorted already, to the batches.
+RunFormation::Batch* RunFormation::next_batch(Filling& filling) {
   Batch* batch = nullptr;
   std::uint64_t chunks = 0;  // of the batch
   do {
     if (pass_.stop.stop_requested()) throw Interrupted();
     if (pending_.segments.empty()) pending_ = next_block();
     if (pending_.segments.empty()) break;
-    if (take_in_place(batches, max_with_mapped)) {
-      max_batches = max_with_mapped;
+    if (take_in_place(filling)) {
       if (batch) break;
       continue;
     }
-    if (pending_.bytes > memory.size()) break;
+    if (pending_.bytes > filling.memory.size()) break;
     if (!batch) {
-      if (batches.size() >= max_batches) break;
-      batch = &batches.emplace_back();
-      batch->place = memory.first(0);
+      if (filling.batches.size() >= filling.max_batches()) break;
+      batch = &filling.batches.emplace_back();
+      batch->place = filling.memory.first(0);
     }
     batch->place = {batch->place.data(), batch->place.size() + pending_.bytes};
-    memory = memory.subspan(pending_.bytes);
+    filling.memory = filling.memory.subspan(pending_.bytes);
     chunks += pending_.segments.size();
     batch->blocks.push_back(std::exchange(pending_, WorkUnit()));
   } while (!batch || chunks < batch_blocks_);  // small files fill a block with many chunks
   return batch;
 }
 
-// Takes the pending block if it is sorted already, in one mapped input, and there are fewer than
-// `max_batches`. Returns false if it must be sorted.
-bool RunFormation::take_in_place(std::deque<Batch>& batches, std::uint64_t max_batches) {
-  if (batches.size() >= max_batches) return false;
+// Takes the pending block if it is sorted already, in one mapped input, and if that may be a batch.
+// Returns false if it must be sorted.
+bool RunFormation::take_in_place(Filling& filling) {
   std::vector<SortedBlock> sorted;
   for (const Segment& segment : pending_.segments) {
     const Run& input = pass_.runs[segment.chunk->run];
@@ -129,8 +122,11 @@ bool RunFormation::take_in_place(std::deque<Batch>& batches, std::uint64_t max_b
     if (!sorted.empty() && !continues(sorted.back(), *found)) return false;
     sorted.push_back(*found);
   }
+  if (!filling.can_add_mapped() &&
+      !extends_last(filling, sorted.front(), pending_.segments.front().chunk->run))
+    return false;
   for (std::size_t i = 0; i < sorted.size(); ++i)
-    add_in_place(sorted[i], pending_.segments[i], batches);
+    add_in_place(sorted[i], pending_.segments[i], filling);
   pass_.progress.add(pending_.bytes);
   pending_ = WorkUnit();
   return true;
@@ -141,13 +137,21 @@ bool RunFormation::continues(const SortedBlock& block, const SortedBlock& next) 
   return end_of(block) == next.bytes.data() && !keys_.less(first_of(next), last_of(block));
 }
 
+// Returns whether the block of a mapped input continues the last batch.
+bool RunFormation::extends_last(const Filling& filling, const SortedBlock& block,
+                                std::uint32_t input) const {
+  return !filling.batches.empty() && filling.batches.back().input == input &&
+         continues(filling.batches.back().sorted, block);
+}
+
 // Adds a block that lies in a mapped input, or extends the last batch by it if it can.
 void RunFormation::add_in_place(const SortedBlock& sorted, const Segment& segment,
-                                std::deque<Batch>& batches) {
+                                Filling& filling) {
+  std::deque<Batch>& batches = filling.batches;
   const std::uint32_t input = segment.chunk->run;
-  if (batches.empty() || batches.back().input != input ||
-      !continues(batches.back().sorted, sorted)) {
+  if (!extends_last(filling, sorted, input)) {
     Batch& batch = batches.emplace_back();
+    ++filling.mapped;
     batch.input = input;
     batch.sorted = sorted;
     batch.fingerprint = sum_of(segment);

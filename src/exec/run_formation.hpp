@@ -46,6 +46,13 @@ struct FormedRuns {
   std::uint64_t fingerprint = 0;
 };
 
+// Max sorted batches of one call of RunFormation::fill().
+struct MaxBatches {
+  std::uint64_t in_memory;    // of all, if no batch is part of a mapped input
+  std::uint64_t with_mapped;  // of all, if some are
+  std::uint64_t mapped;       // of those that are
+};
+
 class RunFormation {
  public:
   // Max chunks of a block: each holds a buffer, even if it is the only one of a small file. The
@@ -59,12 +66,10 @@ class RunFormation {
   RunFormation(const Pass& pass, const detail::KeyWords& keys, std::uint64_t block_bytes,
                std::uint64_t batch_blocks, bool checks_batches, PassTotals& totals);
 
-  // Sorts the next records into `memory`, as many as it has room for, in at most `max_batches`
-  // batches. Batches that follow one another in order are one run. Chunks of mapped inputs that are
-  // in order stay where they are and take no memory, if there are at most `max_with_mapped`
-  // batches. Throws Error if no record fits.
-  FormedRuns fill(std::span<std::byte> memory, std::uint64_t max_batches,
-                  std::uint64_t max_with_mapped);
+  // Sorts the next records into `memory`, as many as it and `max` have room for. Batches that
+  // follow one another in order are one run. Chunks of mapped inputs that are in order stay where
+  // they are and take no memory, if `max` allows. Throws Error if no record fits.
+  FormedRuns fill(std::span<std::byte> memory, const MaxBatches& max);
   // Returns whether there are no more records.
   bool at_end() const { return pending_.segments.empty(); }
   // Returns the position after the records that fill() has returned, if none are left out and the
@@ -88,15 +93,25 @@ class RunFormation {
     SortedBlock sorted{};
     std::uint64_t fingerprint = 0;
   };
+  // State of one call of fill().
+  struct Filling {
+    bool can_add_mapped() const { return batches.size() < max.with_mapped && mapped < max.mapped; }
+    std::uint64_t max_batches() const { return mapped == 0 ? max.in_memory : max.with_mapped; }
+
+    std::span<std::byte> memory;  // that is left
+    const MaxBatches& max;
+    std::deque<Batch> batches{};
+    std::uint64_t mapped = 0;  // batches that are part of a mapped input
+  };
 
   ChunkRef next_chunk();
   ChunkRef read_chunk();
   WorkUnit next_block();
-  Batch* next_batch(std::deque<Batch>& batches, std::span<std::byte>& memory,
-                    std::uint64_t& max_batches, std::uint64_t max_with_mapped);
-  bool take_in_place(std::deque<Batch>& batches, std::uint64_t max_batches);
+  Batch* next_batch(Filling& filling);
+  bool take_in_place(Filling& filling);
   bool continues(const SortedBlock& block, const SortedBlock& next) const;
-  void add_in_place(const SortedBlock& sorted, const Segment& segment, std::deque<Batch>& batches);
+  bool extends_last(const Filling& filling, const SortedBlock& block, std::uint32_t input) const;
+  void add_in_place(const SortedBlock& sorted, const Segment& segment, Filling& filling);
   void sort(Batch& batch);
   void sort_on_cpu(Batch& batch);
   bool sort_by_backend(Batch& batch);

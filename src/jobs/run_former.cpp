@@ -231,23 +231,26 @@ std::uint64_t RunFormer::late_bytes() const {
          HolePuncher::max_late_bytes(memory_.load_bytes);
 }
 
-// Sets how many runs the merges can take, and blocks so large that they are not more.
+// Sets how many runs the merges can take, and blocks so large that they are not more. In a merge,
+// mapped runs take memory for chunks. So do all runs that count bytes, unless all are in memory.
 void RunFormer::limit_runs(std::size_t partitions) {
   const std::uint64_t bytes = memory_.merging_bytes / partitions;
   if (!context_.format.input().traits().has_fixed_size) {
-    // Chunks of mapped runs need whole buffers in a merge; those of runs in memory do not.
-    memory_.max_runs = widest_pass_in_memory(bytes);
-    memory_.max_runs_with_mapped = widest_pass(0, bytes);
+    const std::uint64_t widest = widest_pass(0, bytes);
+    memory_.max_batches = {widest_pass_in_memory(bytes), widest, widest};
+  } else if (context_.format.counts_bytes()) {
+    // Its merges copy all records to chunks.
+    const std::uint64_t widest = widest_pass(keys_->record_bytes(), bytes / 2);
+    memory_.max_batches = {widest, widest, widest};
   } else {
-    // Merges of records that are counted in bytes copy them to chunks.
-    memory_.max_runs = memory_.max_runs_with_mapped =
-        context_.format.counts_bytes() ? widest_pass(keys_->record_bytes(), bytes / 2)
-                                       : std::max(bytes / page_bytes(), min_chunks_of_load);
+    const std::uint64_t all = std::max(bytes / page_bytes(), min_chunks_of_load);
+    memory_.max_batches = {all, all, std::min(all, widest_pass(keys_->record_bytes(), bytes))};
   }
   // Blocks fill at least half of these bytes on average.
-  memory_.block_bytes =
-      on_device_ ? memory_.reading.unit_bytes
-                 : std::max(memory_.reading.chunk_bytes, 2 * memory_.load_bytes / memory_.max_runs);
+  memory_.block_bytes = on_device_
+                            ? memory_.reading.unit_bytes
+                            : std::max(memory_.reading.chunk_bytes,
+                                       2 * memory_.load_bytes / memory_.max_batches.in_memory);
   if (memory_.block_bytes != memory_.reading.chunk_bytes) memory_.batch_blocks = 1;
 }
 
@@ -304,8 +307,8 @@ std::vector<Run> RunFormer::next_load() {
     pool_.emplace(round_up(memory_.load_bytes + stream_margin_bytes, page_bytes()), 1,
                   sorter_ ? sorter_->pin_memory() : nullptr, BufferPool::Pages::huge);
   if (load_.bytes().empty()) load_ = pool_->lease();
-  const FormedRuns formed = formation_->fill(load_.bytes().first(memory_.load_bytes),
-                                             memory_.max_runs, memory_.max_runs_with_mapped);
+  const FormedRuns formed =
+      formation_->fill(load_.bytes().first(memory_.load_bytes), memory_.max_batches);
   fingerprint_ = formed.fingerprint;
   records_ += formed.records;
   std::vector<Run> runs;

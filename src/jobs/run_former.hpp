@@ -21,14 +21,13 @@ namespace corank {
 
 // How a sort spends its memory. Sizes are bytes.
 struct SortMemory {
-  PassPlan reading;                    // of the pass that forms runs
-  std::uint64_t reading_bytes;         // for reading and sorting blocks
-  std::uint64_t load_bytes;            // for sorted runs
-  std::uint64_t merging_bytes;         // for merges of these
-  std::uint64_t max_runs;              // of a load, which the share of the merges allows
-  std::uint64_t max_runs_with_mapped;  // the same if some are parts of mapped inputs
-  std::uint64_t block_bytes;           // that are sorted together
-  std::uint64_t batch_blocks;          // that are merged as soon as they are sorted
+  PassPlan reading;             // of the pass that forms runs
+  std::uint64_t reading_bytes;  // for reading and sorting blocks
+  std::uint64_t load_bytes;     // for sorted runs
+  std::uint64_t merging_bytes;  // for merges of these
+  MaxBatches max_batches;       // of a load, which the share of the merges allows
+  std::uint64_t block_bytes;    // that are sorted together
+  std::uint64_t batch_blocks;   // that are merged as soon as they are sorted
 };
 
 class RunFormer {

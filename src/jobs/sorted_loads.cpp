@@ -54,13 +54,20 @@ void SortedLoads::form(std::size_t partitions) {
   std::vector<Run>& runs = context_.list.runs;
   std::size_t num_spilled = runs.size();
   for (add_load(); !former_.at_end(); add_load()) spill_load(num_spilled++);
-  // Runs of variable-length records in memory need chunks, too, if others are in files.
-  const std::size_t num_held = pass_context_.format.counts_bytes() ? runs.size() : num_spilled;
-  if (num_spilled != 0 && num_held > context_.budget.widest(partitions)) {
+  if (const std::size_t held = num_held(); held != 0 && held > context_.budget.widest(partitions)) {
     spill_load(num_spilled);
     former_.free_load();
   }
   keep_smallest(runs);
+}
+
+// Returns how many runs need memory for chunks in a merge. Those in memory do only if they count
+// bytes and others are in files.
+std::size_t SortedLoads::num_held() const {
+  const std::vector<Run>& runs = context_.list.runs;
+  const std::size_t in_memory = std::ranges::count(runs, true, &Run::is_in_memory);
+  const bool all_are_held = pass_context_.format.counts_bytes() && in_memory != runs.size();
+  return all_are_held ? runs.size() : runs.size() - in_memory;
 }
 
 // Cuts off the records of sorted runs that are past the limit, if it is not an operator.

@@ -44,6 +44,7 @@ class SortedLoads {
  private:
   std::vector<Run> resume(std::vector<Run> inputs);
   void check_space(const Destination& output) const;
+  std::size_t num_held() const;
   void keep_smallest(std::vector<Run>& runs);
   void add_load();
   void spill_load(std::size_t first);

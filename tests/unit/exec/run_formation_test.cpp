@@ -76,7 +76,7 @@ struct Forming {
     std::vector<Bytes> runs;
     Bytes memory(room * bytes_a_record);
     do {
-      const FormedRuns formed = formation.fill(memory, 1'000, 1'000);
+      const FormedRuns formed = formation.fill(memory, {1'000, 1'000, 1'000});
       mapped = 0;
       for (const FormedRun& run : formed.runs) {
         runs.emplace_back(run.bytes.begin(), run.bytes.end());

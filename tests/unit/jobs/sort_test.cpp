@@ -230,7 +230,7 @@ TEST_CASE("sorted stretches of mapped files are merged where they lie", "[sort]"
   SortCase test("key:u64,value:u64", "key");
   for (int file = 0; file < 3; ++file)
     test.add_records(200'000, Values::any, Shape::sorted, 1, random);
-  test.options.memory_bytes = std::uint64_t{2} << 20;  // less than the files have
+  test.options.memory_bytes = std::uint64_t{4} << 20;  // less than the files have
   test.options.io = Io::mapped;
   CHECK((test.sorted() == test.expected()));
   CHECK(test.stats.passes == 1);
