@@ -103,6 +103,7 @@ void Execution::run() {
   }
   for (Writer& output : pass_.writers) output.drain();
   if (facts_.is_verified && !write_.is_done()) check_conservation();
+  if (facts_.is_verified && pass_.written) *pass_.written += verifier_.fingerprint();
   write_.finish_parts(verifier_.fingerprint());
   totals_.checksum += verifier_.checksum();
   make_durable();
@@ -157,7 +158,6 @@ void Execution::check_conservation() {
   }
   cut_.check_complete();
   if (pass_.read) *pass_.read += fingerprint;
-  if (pass_.written) *pass_.written += verifier_.fingerprint();
   write_.check_conservation(fingerprint, verifier_.fingerprint());
 }
 
