@@ -65,8 +65,8 @@ std::string cause_of(const RecordFormat& format, const Rows& rows, const std::by
                      order_of_rest);
 }
 
-// Returns the part of the run that holds all its records with the key of `row`: all of it unless
-// they can be found by search.
+// Returns the part of the run, which is sorted, that holds all its records with the key of `row`:
+// all of it unless they can be found by search.
 Run range_of(const Run& run, const RecordFormat& format, const std::byte* row) {
   if (run.record_bytes() != format.record_bytes()) return run;
   const KeyLayout layout = format.keys().layout();
@@ -83,7 +83,7 @@ std::vector<std::string> places_of_equals(const Run& run, const RecordFormat& fo
   const KeyLayout layout = format.keys().layout();
   std::vector<RowFilter::Mask> scratch;
   std::vector<std::string> places;
-  scan_blocks(range_of(run, format, row), format, [&](const ScannedBlock& block) {
+  scan_blocks(run, format, [&](const ScannedBlock& block) {
     for (std::uint64_t i = 0; i < block.rows.count && places.size() < max_places; ++i) {
       const std::byte* const other = block.rows.data + i * format.row_bytes();
       if (record_less(layout, other, row) || record_less(layout, row, other) ||
@@ -129,8 +129,8 @@ void throw_first_out_of_order(const Run& run, const RunOutOfOrder& found,
                               run.path().string(), found.record));
 }
 
-void throw_equal(std::span<const Run> runs, const RecordFormat& format, const Query& query,
-                 std::span<const std::byte> record) {
+void throw_equal(std::span<const Run> runs, bool are_sorted, const RecordFormat& format,
+                 const Query& query, std::span<const std::byte> record) {
   RowCopy copy;
   copy.assign_record(format.keys().layout(), record);
   const std::byte* const row = copy.row();
@@ -138,7 +138,8 @@ void throw_equal(std::span<const Run> runs, const RecordFormat& format, const Qu
   std::vector<std::string> places;
   for (const Run& run : runs) {
     if (run.input().is_stream) continue;  // a pipe cannot be read again
-    for (std::string& place : places_of_equals(run, format, filter, row, 2 - places.size()))
+    const Run searched = are_sorted ? range_of(run, format, row) : run;
+    for (std::string& place : places_of_equals(searched, format, filter, row, 2 - places.size()))
       places.push_back(std::move(place));
   }
   throw_error(

@@ -31,8 +31,10 @@ namespace corank {
 [[noreturn]] void throw_temporary_corrupted(const Run& run);
 
 // Throws Error, which names the first two records of `runs` that fulfil Query::where and have the
-// key of `record`. Skips pipes, which cannot be read again.
-[[noreturn]] void throw_equal(std::span<const Run> runs, const RecordFormat& format,
-                              const Query& query, std::span<const std::byte> record);
+// key of `record`. Runs that `are_sorted` are searched for it. Skips pipes, which cannot be read
+// again.
+[[noreturn]] void throw_equal(std::span<const Run> runs, bool are_sorted,
+                              const RecordFormat& format, const Query& query,
+                              std::span<const std::byte> record);
 
 }  // namespace corank

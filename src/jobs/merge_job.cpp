@@ -85,13 +85,12 @@ MergeJob::MergeJob(std::vector<Run> runs, const Options& options, Inputs inputs,
                .fingerprint = !options.verify         ? nullptr
                               : backends_.uses_cuda() ? portable_fingerprint
                                                       : fingerprint_sums().front(),
-               .inputs = inputs_}),
+               .inputs = inputs_,
+               .inputs_are_sorted = !sorts_}),
       intermediate_(list_, passes_, budget_) {
   scheduler_.initialize();
   list_.fingerprints.resize(list_.runs.size());
   if (options.query.on_equal == OnEqual::error) inputs_ = std::move(runs);
-  if (sorts_)
-    for (Run& input : inputs_) input = input.in_bytes();  // they cannot be searched
 }
 
 Stats MergeJob::into(const Destination& destination,
@@ -226,8 +225,6 @@ void MergeJob::choose_reading(std::span<const Partition> partitions) {
     direct_plan = passes_.plan(last_pass(partitions), list_.runs.size(), true, false);
   stats_.io = choose_io(list_.runs, options_.io, !backends_.uses_cuda(), budget_.bytes(),
                         direct_plan ? direct_plan->chunk_bytes : 0);
-  if (std::ranges::any_of(list_.runs, &Run::is_direct))
-    for (Run& input : inputs_) input.make_direct();  // inputs share the runs' descriptors
 }
 
 // Leaves out the input that is in the resumed output already: no pass reads it.
@@ -322,7 +319,7 @@ void MergeJob::collect_stats(std::string writing) {
                              : run_records_;
   stats_.records = loads_ ? loads_->records() : merged;
   if (stats_.records_skipped != 0)
-    warn(options_.notice, "{} records were skipped, in which a column is not a number",
+    warn(options_.notice, "{} records were skipped, whose keys could not be read",
          stats_.records_skipped);
   stats_.records_written = operators_ ? totals.records_written + resumed_.records : merged;
   stats_.verified = options_.verify;

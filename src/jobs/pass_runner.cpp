@@ -183,7 +183,8 @@ void PassRunner::execute(const PassSpec& spec, std::span<const Pass> passes) {
     for (const Run& run : spec.runs) run.check_unchanged();
     throw_first_out_of_order(spec.runs[found.run], found, format);
   } catch (const EqualKeys& found) {
-    throw_equal(context_.inputs, format, context_.options.query, found.record);
+    throw_equal(context_.inputs, context_.inputs_are_sorted, format, context_.options.query,
+                found.record);
   } catch (const Error&) {
     if (std::ranges::any_of(spec.runs, &Run::is_mapped))
       for (const Run& run : spec.runs) run.check_unchanged();

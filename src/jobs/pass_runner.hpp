@@ -48,6 +48,7 @@ class PassRunner {
     unsigned threads;
     FingerprintSum fingerprint;      // null: nothing is verified
     const std::vector<Run>& inputs;  // the runs at the start, for errors that name equal records
+    bool inputs_are_sorted;
   };
   explicit PassRunner(const Context& context) : context_(context) {}
 

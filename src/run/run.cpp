@@ -5,7 +5,6 @@
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <cassert>
 #include <cstring>
@@ -26,152 +25,55 @@ namespace {
 
 constexpr std::byte nothing{};  // address of an empty run in memory
 
-[[noreturn]] void throw_short_header(const std::filesystem::path& path, std::uint64_t bytes,
-                                     std::uint64_t header_bytes) {
-  throw_error("{}: has {} bytes, fewer than its header of {}; correct {}", path, bytes,
-              header_bytes, Setting::skip_bytes);
+InputContent content_of(const Run::Opening& opening) {
+  return {opening.decompress, opening.header_bytes.has_value(), opening.mark};
+}
+
+// Throws Error unless the file is a header, of which the caller may have told the size, and whole
+// records.
+void check_whole_records(const std::filesystem::path& path, std::uint64_t file_bytes,
+                         std::uint64_t header_bytes, std::uint32_t record_bytes,
+                         bool header_is_told) {
+  if (file_bytes < header_bytes) throw_short_header(path, file_bytes, header_bytes);
+  const std::uint64_t rest = (file_bytes - header_bytes) % record_bytes;
+  if (rest == 0) return;
+  throw_error(
+      "{}: its size, {} bytes{}, is not a multiple of the record size, {} bytes; the last whole "
+      "record ends at byte {}: check the file and {}{}",
+      path, file_bytes,
+      header_bytes == 0 ? "" : fmt::format(" without its header of {}", header_bytes), record_bytes,
+      file_bytes - rest, Setting::record,
+      header_is_told
+          ? ""
+          : "; or, if it begins with a header, say " + setting_is(Setting::skip_bytes, "N"));
 }
 
 }  // namespace
 
-// The bytes of a stream, of which the first can be seen before they are read. Bytes that are not
-// there yet are not waited for: a pipe may be fed only while another one is read, too.
-class Run::PeekableSource final : public ByteSource {
- public:
-  PeekableSource(std::filesystem::path path, std::unique_ptr<ByteSource> source, const Run& run)
-      : path_(std::move(path)),
-        source_(std::move(source)),
-        accepts_any_format_(run.accepts_any_format_),
-        needs_check_(!run.accepts_any_format_),
-        decompress_(run.decompress_),
-        mark_(run.mark_) {}
-
-  // Returns whether peek() need not wait for `bytes` bytes.
-  bool has(std::uint64_t bytes) const { return head_.size() >= bytes || ended_; }
-  // Takes what comes, to be peeked at and read later, until `is_enough` holds.
-  void take(const std::atomic<bool>& is_enough) {
-    while (!is_enough && !has(max_taken_bytes)) extend_head(head_.size() + step_bytes);
-  }
-  // Returns the first bytes, which must be unread: `bytes`, or all if there are fewer.
-  std::vector<std::byte> peek(std::uint64_t bytes) {
-    assert(taken_ == 0);
-    while (head_.size() < bytes && !ended_) extend_head(bytes);
-    if (head_.size() >= known_format_head_bytes || ended_) check();
-    return {head_.begin(), head_.begin() + static_cast<std::ptrdiff_t>(
-                                               std::min<std::uint64_t>(bytes, head_.size()))};
-  }
-  // Makes reading begin after a header of `bytes` bytes. An empty stream needs no header.
-  void skip(std::uint64_t bytes) { header_bytes_ = bytes; }
-
-  std::optional<std::size_t> read(std::span<std::byte> into) override {
-    const std::uint64_t head_bytes =
-        std::max<std::uint64_t>(header_bytes_, needs_check_ ? known_format_head_bytes : 0);
-    while (head_.size() < head_bytes && !ended_)
-      if (!extend_head(head_bytes)) return 0;
-    check();
-    if (taken_ == 0) {
-      if (!head_.empty() && head_.size() < header_bytes_)
-        throw_short_header(path_, head_.size(), header_bytes_);
-      taken_ = std::min<std::uint64_t>(header_bytes_, head_.size());
-      if (header_bytes_ == 0 && !mark_.empty() && head_.size() >= mark_.size() &&
-          std::memcmp(head_.data(), mark_.data(), mark_.size()) == 0)
-        taken_ = mark_.size();
-    }
-    if (taken_ == head_.size()) return ended_ ? std::nullopt : read_source(into);
-    const std::size_t count = std::min(into.size(), head_.size() - taken_);
-    std::copy_n(head_.data() + taken_, count, into.begin());
-    taken_ += count;
-    return count;
-  }
-
- private:
-  // Max bytes that take() keeps, and that it reads at a time.
-  static constexpr std::uint64_t max_taken_bytes = MiB;
-  static constexpr std::uint64_t step_bytes = std::uint64_t{64} << 10;
-
-  // Reads more of the head, up to `bytes` bytes. Returns false if a pipe is empty.
-  bool extend_head(std::uint64_t bytes) {
-    const std::size_t before = head_.size();
-    assert(before < bytes);
-    head_.resize(bytes);
-    const auto got = source_->read(std::span(head_).subspan(before));
-    head_.resize(before + got.value_or(0));
-    note_tail(std::span(head_).subspan(before), !got);
-    return got != std::size_t{0};
-  }
-
-  std::optional<std::size_t> read_source(std::span<std::byte> into) {
-    const auto got = source_->read(into);
-    note_tail(into.first(got.value_or(0)), !got);
-    return got;
-  }
-
-  // Keeps the last ones of the bytes that were read, and checks them at the end.
-  void note_tail(std::span<const std::byte> bytes, bool at_end) {
-    bytes_ += bytes.size();
-    const std::size_t fresh = std::min(bytes.size(), tail_.size());
-    std::shift_left(tail_.begin(), tail_.end(), static_cast<std::ptrdiff_t>(fresh));
-    std::ranges::copy(bytes.last(fresh), tail_.end() - static_cast<std::ptrdiff_t>(fresh));
-    ended_ = at_end;
-    if (at_end && !accepts_any_format_)
-      refuse_known_ends(path_,
-                        std::span(head_).first(std::min(head_.size(), known_format_head_bytes)),
-                        std::span(tail_).last(std::min<std::uint64_t>(bytes_, tail_.size())),
-                        bytes_, decompress_);
-  }
-
-  void check() {
-    if (std::exchange(needs_check_, false)) refuse_known_format(path_, head_, decompress_);
-  }
-
-  std::filesystem::path path_;
-  std::unique_ptr<ByteSource> source_;
-  bool accepts_any_format_;
-  bool needs_check_;
-  bool decompress_;
-  std::string mark_;  // see Opening::mark
-  std::uint64_t header_bytes_ = 0;
-  std::vector<std::byte> head_;  // bytes read so far by peek(), or for a check
-  std::size_t taken_ = 0;        // bytes of the head that are skipped or read
-  std::uint64_t bytes_ = 0;      // bytes of the source that were read
-  std::array<std::byte, known_format_tail_bytes> tail_{};  // the last of these
-  bool ended_ = false;                                     // nothing follows them
-};
-
-struct Run::LateMapping {
-  std::mutex mutex;
-  std::optional<MappedFiles> files;
+struct Run::OpenFile {
+  bool is_direct = false;
+  std::mutex mutex;                   // of the rest
+  std::optional<MappedFiles> files;   // of mapped_later()
   const std::byte* memory = nullptr;  // start of the file
 };
 
 Run::Run(std::filesystem::path path, std::uint32_t record_bytes, const Opening& opening)
     : path_(std::move(path)),
       file_(std::make_shared<const FileDescriptor>(open_input(path_))),
-      late_mapping_(std::make_shared<LateMapping>()),
+      open_file_(std::make_shared<OpenFile>()),
       input_(verify_input(path_, *file_, opening.decompress, opening.max_decoder_bytes)),
-      decompress_(opening.decompress),
-      accepts_any_format_(opening.header_bytes.has_value()),
-      mark_(opening.mark),
+      content_(content_of(opening)),
       record_bytes_(record_bytes),
       file_bytes_(input_.bytes),
       header_bytes_(opening.header_bytes.value_or(0)) {
   if (is_stream()) {
     record_bytes_ = 1;
   } else {
-    if (!accepts_any_format_) refuse_known_format(path_, *file_, file_bytes_, decompress_);
+    if (!content_.accepts_any_format)
+      refuse_known_format(path_, *file_, file_bytes_, content_.decompress);
     if (file_bytes_ == 0) header_bytes_ = 0;  // an empty file needs no header
-    if (file_bytes_ < header_bytes_) throw_short_header(path_, file_bytes_, header_bytes_);
-    const std::uint64_t rest = (file_bytes_ - header_bytes_) % record_bytes_;
-    if (rest != 0)
-      throw_error(
-          "{}: its size, {} bytes{}, is not a multiple of the record size, {} bytes; the last "
-          "whole record ends at byte {}: check the file and {}{}",
-          path_, file_bytes_,
-          header_bytes_ == 0 ? "" : fmt::format(" without its header of {}", header_bytes_),
-          record_bytes, file_bytes_ - rest, Setting::record,
-          accepts_any_format_
-              ? ""
-              : "; or, if it begins with a header, say " + setting_is(Setting::skip_bytes, "N"));
+    check_whole_records(path_, file_bytes_, header_bytes_, record_bytes_,
+                        content_.accepts_any_format);
   }
   records_ = (file_bytes_ - (is_stream() ? 0 : header_bytes_)) / record_bytes_;
   if (opening.keep_open)
@@ -184,13 +86,11 @@ Run::Run(const NamedSource& source, const Opening& opening, std::stop_token stop
     : path_(source.name),
       stop_(stop),
       input_{.is_stream = true},
-      decompress_(opening.decompress),
-      accepts_any_format_(opening.header_bytes.has_value()),
-      mark_(opening.mark),
+      content_(content_of(opening)),
       pipe_(std::make_shared<PeekableSource>(
           path_,
           open_source(source, opening.decompress, opening.max_decoder_bytes, std::move(stop)),
-          *this)),
+          content_)),
       record_bytes_(1),
       file_bytes_(0),
       header_bytes_(opening.header_bytes.value_or(0)),
@@ -200,7 +100,7 @@ Run::Run(FileDescriptor file, std::filesystem::path folder, std::uint32_t record
          std::uint64_t records, std::uint64_t header_bytes)
     : path_(std::move(folder)),
       file_(std::make_shared<const FileDescriptor>(std::move(file))),
-      late_mapping_(std::make_shared<LateMapping>()),
+      open_file_(std::make_shared<OpenFile>()),
       record_bytes_(record_bytes),
       file_bytes_(header_bytes + records * record_bytes),
       header_bytes_(header_bytes),
@@ -212,7 +112,7 @@ Run Run::compressed(FileDescriptor file, std::filesystem::path folder,
   status.identity = {};
   Run run(std::move(file), std::move(folder), 1, status.bytes);
   run.input_ = status;
-  run.decompress_ = true;
+  run.content_.decompress = true;
   run.content_bytes_ = content_bytes;
   return run;
 }
@@ -247,11 +147,11 @@ Run Run::without_header(std::uint64_t header_bytes, std::uint64_t header_lines) 
   return rest;
 }
 
-std::shared_ptr<Run::PeekableSource> Run::open_stream(std::stop_token stop) const {
+std::shared_ptr<PeekableSource> Run::open_stream(std::stop_token stop) const {
   assert(is_stream());
   if (pipe_) return pipe_;
   return std::make_shared<PeekableSource>(
-      path_, open_source(path_, file_, input_, decompress_, std::move(stop)), *this);
+      path_, open_source(path_, file_, input_, content_.decompress, std::move(stop)), content_);
 }
 
 std::shared_ptr<ByteSource> Run::source(std::stop_token stop) const {
@@ -294,8 +194,12 @@ Run Run::in_bytes() const {
 
 bool Run::make_direct() {
   if (!is_named_file()) return false;
-  direct_ = corank::make_direct(*descriptor());
-  return direct_;
+  open_file_->is_direct = corank::make_direct(*descriptor());
+  return open_file_->is_direct;
+}
+
+bool Run::is_direct() const {
+  return open_file_ && open_file_->is_direct;
 }
 
 void Run::map_into(const std::shared_ptr<MappedFiles>& files) {
@@ -306,13 +210,13 @@ void Run::map_into(const std::shared_ptr<MappedFiles>& files) {
 }
 
 std::span<const std::byte> Run::mapped_later() const {
-  if (!late_mapping_ || is_stream()) return {};
-  const std::lock_guard lock(late_mapping_->mutex);
-  if (!late_mapping_->memory) {
-    if (!late_mapping_->files) late_mapping_->files.emplace(std::span(&file_bytes_, 1), 0);
-    late_mapping_->memory = late_mapping_->files->add(*descriptor(), file_bytes_, path_);
+  if (!open_file_ || is_stream()) return {};
+  const std::lock_guard lock(open_file_->mutex);
+  if (!open_file_->memory) {
+    if (!open_file_->files) open_file_->files.emplace(std::span(&file_bytes_, 1), 0);
+    open_file_->memory = open_file_->files->add(*descriptor(), file_bytes_, path_);
   }
-  return {late_mapping_->memory + offset(), bytes()};
+  return {open_file_->memory + offset(), bytes()};
 }
 
 std::uint64_t Run::mapped_page_bytes() const {
@@ -353,7 +257,7 @@ std::optional<std::uint64_t> Run::line_at(std::uint64_t byte, char terminator) c
   };
   if (memory_) return 1 + count({memory_, byte});
   const auto file = is_named_file() ? std::make_shared<const FileDescriptor>(reopen()) : file_;
-  const auto source = open_source(path_, file, input_, decompress_, stop_);
+  const auto source = open_source(path_, file, input_, content_.decompress, stop_);
   std::vector<std::byte> block(MiB);
   std::uint64_t line = 1;
   for (std::size_t got = 1; byte != 0 && got != 0; byte -= got) {
@@ -373,14 +277,14 @@ FileDescriptor Run::reopen() const {
 std::shared_ptr<const FileDescriptor> Run::descriptor() const {
   if (file_) return file_;
   auto file = std::make_shared<const FileDescriptor>(reopen());
-  if (direct_) corank::make_direct(*file);
+  if (is_direct()) corank::make_direct(*file);
   return file;
 }
 
 Run::Part Run::part(std::uint64_t first, std::uint64_t count) const {
   const std::uint64_t offset = this->offset() + first * record_bytes_;
   const std::uint64_t wanted = count * record_bytes_;
-  if (!direct_) return {offset, wanted, 0, wanted};
+  if (!is_direct()) return {offset, wanted, 0, wanted};
   const std::uint64_t skew = offset % page_bytes();
   return {offset - skew, round_up(skew + wanted, page_bytes()), skew, wanted};
 }
@@ -394,7 +298,7 @@ void Run::read(std::uint64_t first, std::uint64_t count, std::span<std::byte> in
     std::memcpy(into.data(), in_place(first), part.wanted);
     return;
   }
-  if (!direct_) {
+  if (!is_direct()) {
     check_got(part, read_at(*descriptor(), into.first(part.bytes), part.offset, path_));
     return;
   }
@@ -424,8 +328,7 @@ void Run::check_mapped(const MappedFiles& files, const std::byte* memory) const 
 
 void Run::check_readable() const {
   if (mapping_) check_mapped(*mapping_, memory_);
-  if (late_mapping_ && late_mapping_->files)
-    check_mapped(*late_mapping_->files, late_mapping_->memory);
+  if (open_file_ && open_file_->files) check_mapped(*open_file_->files, open_file_->memory);
 }
 
 void Run::check_unchanged() const {

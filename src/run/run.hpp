@@ -21,6 +21,7 @@
 #include "io/byte_source.hpp"
 #include "io/file.hpp"
 #include "io/mapped_file.hpp"
+#include "run/peekable_source.hpp"
 
 namespace corank {
 
@@ -98,9 +99,10 @@ class Run {
   // number of terminators before the byte, which it reads again. Returns nothing for a pipe.
   std::optional<std::uint64_t> line_at(std::uint64_t byte, char terminator) const;
 
-  // Switches to direct I/O. Returns false if the file system does not support it.
+  // Switches all copies to direct I/O, before any of them is read by several threads. Returns false
+  // if the file system does not support it.
   bool make_direct();
-  bool is_direct() const { return direct_; }
+  bool is_direct() const;
 
   // Maps the file into `files`; from now on its records are read in place.
   void map_into(const std::shared_ptr<MappedFiles>& files);
@@ -159,8 +161,7 @@ class Run {
   void check_unchanged() const;
 
  private:
-  class PeekableSource;
-  struct LateMapping;
+  struct OpenFile;
 
   std::shared_ptr<PeekableSource> open_stream(std::stop_token stop) const;
   void check_mapped(const MappedFiles& files, const std::byte* memory) const;
@@ -171,14 +172,11 @@ class Run {
   std::shared_ptr<const FileDescriptor> file_;  // null in memory, and if opened for each read
   const std::byte* memory_ = nullptr;           // start of the whole run, if in memory
   std::shared_ptr<const MappedFiles> mapping_;  // holds memory_ if the file is mapped
-  std::shared_ptr<LateMapping> late_mapping_;   // of mapped_later(); shared by all copies
-  bool direct_ = false;
+  std::shared_ptr<OpenFile> open_file_;         // of a file: state that all copies share
   bool is_read_once_ = false;
   std::stop_token stop_;
   InputStatus input_;
-  bool decompress_ = false;
-  bool accepts_any_format_ = true;  // whether its first bytes are not checked for other formats
-  std::string mark_;
+  InputContent content_;
   std::shared_ptr<PeekableSource> pipe_;  // a pipe of which begin() has read, or a given source
   std::uint32_t record_bytes_;
   std::uint64_t file_bytes_;

@@ -127,8 +127,11 @@ TEST_CASE("the memory that a sort asks for is enough", "[sort]") {
   const TemporaryFolder folder;
   const std::string file = write_text(folder, "file", std::string(1 << 16, '\n'));
   for (const Strings& format : {Strings{"--lines"}, {"--csv"}, {"-r", "key:u64,value:bytes1016"}})
-    for (const Strings& options :
-         {Strings{}, {"--parts", "3"}, {"--compress", "gzip"}, {"--compress-spill", "zstd"}})
+    for (const Strings& options : {Strings{},
+                                   {"--parts", "3"},
+                                   {"--compress", "gzip"},
+                                   {"--compress-spill", "zstd"},
+                                   {"--compress", "gzip", "--compress-spill", "lz4"}})
       for (const std::string threads : {"1", "5"}) {
         const auto sort = [&](const std::string& memory, const std::string& output) {
           return run(Strings{"sort", "-T", threads, "-m", memory, "-o", folder / output, file} +
@@ -171,5 +174,74 @@ TEST_CASE("a sort checks the order of files instead, as check does", "[sort]") {
     const Result refused = run(arguments);
     CHECK(refused.code == 2);
     CHECK(holds(refused.err, "--check writes nothing; drop"));
+  }
+}
+
+TEST_CASE("many sorted files, or large records, are sorted with little memory", "[sort]") {
+  const TemporaryFolder folder;
+  const auto sorted = [&](const std::string& record, const std::string& memory,
+                          const Strings& files) {
+    Strings arguments{"sort", "-q",   "-f", "--io", "mapped", "-T",          "2",
+                      "-r",   record, "-m", memory, "-o",     folder / "out"};
+    arguments.insert(arguments.end(), files.begin(), files.end());
+    const Result result = run(arguments);
+    INFO(record << " with " << memory << ": " << result.err);
+    CHECK(result.code == 0);
+    return read_file(folder / "out");
+  };
+  Random random(1);
+  const Schema schema = Schema::parse("k:u64,v:u64");
+  Strings files;
+  Bytes all;
+  for (int i = 0; i < 300; ++i) {
+    const Bytes run =
+        stably_sorted(schema, {{.field = 0}}, random_records(schema, 600, Values::any, random));
+    files.push_back(folder / ("run" + std::to_string(i)));
+    write_file(files.back(), run);
+    all.insert(all.end(), run.begin(), run.end());
+  }
+  const Bytes expected = stably_sorted(schema, {{.field = 0}}, all);
+  for (const std::string memory : {"1M", "2M", "4M", "64M"})
+    CHECK(sorted("k:u64,v:u64", memory, files) == expected);
+
+  // Chunks of few records are often in order.
+  const Schema large = Schema::parse("k:bytes5000");
+  const Bytes records = random_records(large, 400, Values::any, random);
+  write_file(folder / "large", records);
+  for (const std::string memory : {"1200K", "4M"})
+    CHECK(sorted("k:bytes5000", memory, {folder / "large"}) ==
+          stably_sorted(large, {{.field = 0}}, records));
+}
+
+TEST_CASE("a sort with a limit merges temporary files that the limit cut", "[sort]") {
+  const TemporaryFolder folder;
+  Random random(2);
+  std::string text;
+  for (int i = 0; i < 300'000; ++i) text += std::to_string(below(random, 15)) + "\n";
+  const std::string file = write_text(folder, "file", text);
+  for (const std::string policy : {"first", "last"}) {
+    const Result result = run({"sort", "--lines", "--on-equal", policy, "--limit", "3", "-m",
+                               "1800K", "-T", "2", "-o", "-", file});
+    INFO(result.err);
+    CHECK(result.code == 0);
+    CHECK(result.out == "0\n1\n10\n");
+  }
+}
+
+TEST_CASE("a sort finds equal keys in records of a byte, and in files that it reads directly",
+          "[sort]") {
+  const TemporaryFolder folder;
+  const auto err_of = [&](const std::string& io, const std::string& text) {
+    const std::string file = write_text(folder, "file", text);
+    const Result result =
+        run({"sort", "-r", "k:u8", "--on-equal", "error", "--io", io, "-o", folder / "out", file});
+    CHECK(result.code == 2);
+    return result.err;
+  };
+  for (const std::string io : {"buffered", "direct", "mapped"}) {
+    CHECK(holds(err_of(io, "cac"), "record 0 (byte 0) and " + (folder / "file").string() +
+                                       ": record 2 (byte 2) have the same key"));
+    CHECK(holds(err_of(io, "\tabb"), "record 2 (byte 2) and " + (folder / "file").string() +
+                                         ": record 3 (byte 3) have the same key"));
   }
 }
