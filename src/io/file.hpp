@@ -89,7 +89,8 @@ struct FileRead {
   bool is_direct = false;
 };
 
-// Opens a file without a name in `folder`. It vanishes when closed, even if the process is killed.
+// Opens a file without a name in `folder`. It vanishes when closed, even if the process is killed;
+// where the file system first gives it a name, a moment later.
 FileDescriptor open_nameless(const std::filesystem::path& folder);
 
 void write_all(const FileDescriptor& file, std::span<const std::byte> bytes,

@@ -5,7 +5,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
+#include <cstdio>
 #include <fstream>
 #include <iterator>
 #include <optional>
@@ -91,6 +93,7 @@ KeptRuns::~KeptRuns() {
   if (leave_) return;
   remove_runs();
   ::unlink(list_.c_str());
+  ::unlink(new_list_name().c_str());
 }
 
 void KeptRuns::read_list(std::string_view text) {
@@ -107,6 +110,9 @@ void KeptRuns::read_list(std::string_view text) {
     is_prefix = is_prefix && is_whole(*run);
     if (is_prefix) runs_.push_back(*std::move(run));
   }
+  std::ranges::sort(files_);
+  const auto repeated = std::ranges::unique(files_);
+  files_.erase(repeated.begin(), repeated.end());
   if (has_others_) {
     remove_runs();
     files_.clear();
@@ -140,11 +146,19 @@ std::vector<Run> KeptRuns::open(const MergeFormat& format, const Options& option
   return opened;
 }
 
+// Replaces the list at once, so that a kill loses no line. Files that are no whole runs stay in it,
+// so that they are removed at the end.
 void KeptRuns::write_list() {
-  const FileDescriptor list = open_to_write(list_, O_TRUNC);
   std::string text = title_ + "\n";
+  for (const std::filesystem::path& file : files_) text += line_of({.path = file});
   for (const KeptRun& run : runs_) text += line_of(run);
-  write_all(list, std::as_bytes(std::span(text)), list_);
+  const std::filesystem::path new_list = new_list_name();
+  write_all(open_to_write(new_list, O_TRUNC), std::as_bytes(std::span(text)), new_list);
+  if (::rename(new_list.c_str(), list_.c_str()) != 0) throw_file_error(list_, "write");
+}
+
+std::filesystem::path KeptRuns::new_list_name() const {
+  return list_.string() + ".new";
 }
 
 void KeptRuns::append(const KeptRun& run) {
@@ -183,7 +197,8 @@ std::unique_ptr<KeptRuns> find_kept_runs(const Destination& output, const MergeF
   if (!options.resume) return nullptr;
   if (kept->has_others())
     warn_starting_over(options, output.path,
-                       "the temporary files are of other inputs or other options");
+                       "the temporary files are of other inputs or options, or older than the "
+                       "last start of this machine");
   return kept;
 }
 

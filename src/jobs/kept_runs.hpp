@@ -60,6 +60,7 @@ class KeptRuns {
  private:
   void read_list(std::string_view text);
   void write_list();
+  std::filesystem::path new_list_name() const;
   void append(const KeptRun& run);
   bool is_run(const std::filesystem::path& path) const;
   void remove_runs() const;
