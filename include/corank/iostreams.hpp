@@ -41,6 +41,8 @@ class DeviceSource final : public ByteSource {
   explicit DeviceSource(Device& device) : device_(device) {}
 
   std::optional<std::size_t> read(std::span<std::byte> into) override {
+    if constexpr (requires { device_.fail(); })
+      if (device_.fail()) throw std::runtime_error("the stream has failed, or was never opened");
     const std::streamsize got = boost::iostreams::read(
         device_, reinterpret_cast<char*>(into.data()), static_cast<std::streamsize>(into.size()));
     if (got < 0) return std::nullopt;

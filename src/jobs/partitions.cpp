@@ -178,6 +178,7 @@ void index(std::vector<Run>& runs, FileStart& start, const Options& options, Inp
 // Cuts the runs of a merge, or with Options::copy_only their concatenation.
 PartitionPlan cut(std::span<const std::filesystem::path> paths, std::size_t count,
                   const Options& options, Inputs inputs) {
+  if (count == 0) throw Error(ErrorCode::options, "0 partitions hold no records; plan at least 1");
   const auto format = make_format(options);
   check_options(options, format->traits(), paths.size());
   PartitionPlan plan;
@@ -237,7 +238,9 @@ PartitionPlan plan_sort(std::span<const std::filesystem::path> files, std::size_
 Stats write_partition(const PartitionPlan& plan, std::size_t partition,
                       const std::filesystem::path& output, const Options& options,
                       const std::function<void(const Stats&)>& before_publish) {
-  assert(partition < plan.size());
+  if (partition >= plan.size())
+    throw_error(ErrorCode::options, "partition {}: the plan has {}, numbered from 0", partition,
+                plan.size());
   Options slice_options = options;
   if (plan.sorts) slice_options.query = {};
   slice_options.query.from.clear();  // the cuts are within the range and the limit

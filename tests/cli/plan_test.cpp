@@ -691,3 +691,18 @@ TEST_CASE("attempts at one partition at once share no file") {
   CHECK(folders().empty());
   output_of(test.finish({"--read-runs"}));
 }
+
+TEST_CASE("a plan refuses text that it cannot hold") {
+  const TemporaryFolder folder;
+  const std::string plan = folder / "plan.json", name = folder / "\xff", file = folder / "file";
+  write_file(name, bytes_of_text("a\n"));
+  write_file(file, bytes_of_text("a\n"));
+  for (const Strings& arguments : {Strings{name}, {"-t", "\xa7", "-b", "1", file}}) {
+    Strings all{"plan", "merge", "--lines", "--partitions", "1", "-o", plan};
+    all.insert(all.end(), arguments.begin(), arguments.end());
+    const Result result = run(all);
+    CHECK(result.code == 2);
+    CHECK(holds(result.err, "is not UTF-8 text, which a plan needs"));
+    CHECK(!std::filesystem::exists(plan));
+  }
+}

@@ -52,6 +52,16 @@ Json read_json(const std::filesystem::path& file, const char* what) {
   return json;
 }
 
+// Throws Error if the plan cannot hold the text: JSON is UTF-8.
+void check_utf8(const std::string& text, const char* what) {
+  try {
+    (void)Json(text).dump();
+  } catch (const Json::type_error&) {
+    throw Error(
+        fmt::format("{}: {} is not UTF-8 text, which a plan needs; choose another", text, what));
+  }
+}
+
 std::string digest_of(Json json) {
   json.erase("digest");
   return hexadecimal(digest(json.dump(-1, ' ', false, Json::error_handler_t::replace)));
@@ -120,6 +130,9 @@ void write_plan(const PlanFile& plan, const std::filesystem::path& file, bool ov
   if (!overwrite && std::filesystem::exists(file))
     throw Error(ErrorCode::exists,
                 fmt::format("{}: exists already; use --force to replace it", file.string()));
+  for (const std::string& word : plan.command) check_utf8(word, "this argument");
+  for (const PartitionPlan::Input& run : plan.partitions.runs)
+    check_utf8(run.path.string(), "this name");
   Json runs = Json::array();
   for (const PartitionPlan::Input& run : plan.partitions.runs)
     runs.push_back(

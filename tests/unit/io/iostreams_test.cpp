@@ -9,6 +9,7 @@
 #include <boost/iostreams/filtering_stream.hpp>
 #include <cstring>
 #include <exception>
+#include <fstream>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -278,6 +279,9 @@ TEST_CASE("a source that fails is told with its name and the byte") {
     CHECK(error.code() == ErrorCode::system);
     CHECK_THROWS_AS(std::rethrow_if_nested(error), std::runtime_error);
   }
+  std::ifstream none("/nonexistent/file");
+  runs[1] = source("remote", none);
+  CHECK(holds(test.message(runs), "remote: cannot read at byte 0: the stream has failed, or was"));
 }
 
 TEST_CASE("a stream that is cut short is told with its name and the byte") {
