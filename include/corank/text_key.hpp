@@ -134,13 +134,15 @@ class TextEncoding {
   // Returns a view that refers to a copy of the columns, such as one in device memory.
   TextLayout layout_with(const TextColumn* columns) const;
   const std::vector<TextColumn>& columns() const { return columns_; }
+  // Returns how many columns the header has, or the record in its place; 0 if there is neither.
+  std::uint32_t header_columns() const { return header_columns_; }
 
  private:
   TextKind kind_;
   BadNumbers bad_numbers_;
   char terminator_;
   char delimiter_;
-  std::uint32_t min_columns_ = 0;
+  std::uint32_t header_columns_ = 0, min_columns_ = 0;
   char escape_;
   std::vector<TextColumn> columns_;
   std::shared_ptr<const ColumnFinder> finder_;

@@ -43,12 +43,13 @@ class HeadParser {
   // Returns false if the header is longer than `text`, so that more of the file is needed.
   bool parse() { return parse_comments() && parse_lines() && parse_names(); }
 
-  // Returns the byte order mark if no other part of the header holds it.
-  std::string_view mark() const { return text_.substr(0, names_end_ == 0 ? mark_bytes_ : 0); }
-  std::string_view comments() const { return text_.substr(0, comments_end_); }
+  std::string_view mark() const { return text_.substr(0, mark_bytes_); }  // byte order mark
+  std::string_view comments() const {
+    return text_.substr(mark_bytes_, comments_end_ - mark_bytes_);
+  }
   std::string_view lines() const { return text_.substr(comments_end_, lines_end_ - comments_end_); }
   std::string_view names() const { return text_.substr(lines_end_, names_end_ - lines_end_); }
-  std::uint64_t header_bytes() const { return names_end_ + mark().size(); }
+  std::uint64_t header_bytes() const { return names_end_; }
   std::uint64_t num_lines() const { return num_lines_; }
   bool lacks_lines() const { return lacks_lines_; }
   // Returns the error in the quotes of the line of names; empty if there is none.
@@ -106,7 +107,7 @@ class HeadParser {
   bool at_end_;
   std::size_t mark_bytes_;
   std::size_t at_;
-  std::size_t comments_end_ = 0, lines_end_ = 0, names_end_ = 0;
+  std::size_t comments_end_ = at_, lines_end_ = at_, names_end_ = at_;
   std::uint64_t num_lines_ = 0;
   bool lacks_lines_ = false;
   std::string stray_text_;
@@ -334,6 +335,7 @@ std::string TextHeader::doubt_fields(const std::string& first) const {
   const std::vector<std::string> names = layout.finder->names(bytes_of(first));
   for (std::size_t i = 0; i < format_.keys.size(); ++i) {
     const std::uint32_t column = layout.columns[i].column;
+    if (column == 0) continue;  // the whole line
     if (names.empty() || layout.finder->find(bytes_of(first), column).there) continue;
     const std::string& name = format_.keys[i].name;
     const auto similar = nearest(name, names);

@@ -149,8 +149,8 @@ TextEncoding::TextEncoding(const TextFormat& format, std::string_view header, Se
     for (const TextKey& key : format.keys) {
       const auto field = std::ranges::find(fields, key.name);
       const auto number = key.name.empty() ? 0 : field - fields.begin() + 1;
-      columns_.push_back(
-          {static_cast<std::uint32_t>(number), key.type, key.descending, key.nocase});
+      columns_.push_back({static_cast<std::uint32_t>(number), key.type, key.descending, key.nocase,
+                          format.bad_numbers == BadNumbers::first});
       if (number != 0 && field == fields.end()) fields.push_back(key.name);
     }
     if (columns_.empty()) columns_.push_back({0, TextType::bytes, false, false});
@@ -163,8 +163,8 @@ TextEncoding::TextEncoding(const TextFormat& format, std::string_view header, Se
   for (const TextKey& key : format.keys) free_column = std::max(free_column, key.column);
   const std::vector<std::string> values =
       header.empty() ? std::vector<std::string>() : column_values(layout(), header);
-  if (format.ragged == RaggedRecords::error)
-    min_columns_ = static_cast<std::uint32_t>(values.size());
+  header_columns_ = static_cast<std::uint32_t>(values.size());
+  if (format.ragged == RaggedRecords::error) min_columns_ = header_columns_;
   for (const TextKey& key : format.keys) {
     TextColumn column{key.column, key.type, key.descending, key.nocase,
                       format.bad_numbers == BadNumbers::first};

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstdlib>
+#include <map>
 #include <utility>
 
 #include "corank/error.hpp"
@@ -64,13 +66,30 @@ void add_to(ScaledNumber& sum, ScaledNumber number) {
   if (__builtin_add_overflow(sum.mantissa, number.mantissa, &sum.mantissa)) throw_too_long();
 }
 
-// Parses [+-]digits[.digits]; returns nothing for other text.
+// Multiplies the number by 10 to the power of `text`, a whole number. Returns false for other text.
+bool apply_exponent(std::string_view text, ScaledNumber& number) {
+  constexpr int max_exponent = 1000;  // a larger one makes too many digits in any case
+  if (text.starts_with('+') && !text.starts_with("+-")) text.remove_prefix(1);
+  int exponent = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), exponent);
+  if (end != text.data() + text.size() || text.empty()) return false;
+  if (number.mantissa == 0) return true;
+  if (error != std::errc{} || std::abs(exponent) > max_exponent) throw_too_long();
+  for (; exponent < 0; ++exponent) ++number.scale;
+  for (; exponent > 0 && number.scale != 0; --exponent) --number.scale;
+  for (; exponent > 0; --exponent)
+    if (__builtin_mul_overflow(number.mantissa, __int128{10}, &number.mantissa)) throw_too_long();
+  return true;
+}
+
+// Parses [+-]digits[.digits][e[+-]digits]; returns nothing for other text.
 std::optional<ScaledNumber> parse_scaled(std::string_view text) {
   ScaledNumber number;
   const bool negative = text.starts_with('-');
   if (negative || text.starts_with('+')) text.remove_prefix(1);
+  const std::size_t exponent = std::min(text.find_first_of("eE"), text.size());
   bool has_point = false, has_digits = false;
-  for (const char c : text) {
+  for (const char c : text.substr(0, exponent)) {
     if (c == '.' && !std::exchange(has_point, true)) continue;
     if (c < '0' || c > '9') return std::nullopt;
     has_digits = true;
@@ -80,6 +99,8 @@ std::optional<ScaledNumber> parse_scaled(std::string_view text) {
       throw_too_long();
   }
   if (!has_digits) return std::nullopt;
+  if (exponent != text.size() && !apply_exponent(text.substr(exponent + 1), number))
+    return std::nullopt;
   if (negative) number.mantissa = -number.mantissa;
   return number;
 }
@@ -128,12 +149,14 @@ class ColumnReducer final : public GroupReducer {
   void check_columns(std::span<const TextColumn> keys) const;
   void add(std::span<const std::byte> record, GroupSums& sums) const;
   void add(const Column& column, const detail::TextField& field, ColumnSum& sum) const;
+  std::map<std::uint32_t, std::string> results_of(std::uint64_t count, const GroupSums& sums) const;
   std::string text_of(const Column& column, std::uint64_t count, const ColumnSum& sum) const;
 
   KeyLayout rows_;
   TextEncoding encoding_;
   std::vector<Column> columns_;
   bool adds_column_ = false;
+  std::optional<std::uint32_t> named_columns_;  // by the header; nothing if columns have no names
 };
 
 ColumnReducer::ColumnReducer(const RecordFormat& format, const Query& query)
@@ -144,7 +167,9 @@ ColumnReducer::ColumnReducer(const RecordFormat& format, const Query& query)
       columns_.push_back({reduction.operation, *column++});
     else
       adds_column_ = true;
-  check_columns(format.keys().columns());
+  if (format.header()->has_names()) named_columns_ = encoding_.header_columns();
+  // Names have no numbers if no file has a header, and so no record.
+  if (named_columns_ != 0u) check_columns(format.keys().columns());
 }
 
 void ColumnReducer::check_columns(std::span<const TextColumn> keys) const {
@@ -246,26 +271,37 @@ std::string ColumnReducer::text_of(const Column& column, std::uint64_t count,
                                              : scaled_text(sum.exact);
 }
 
+// Returns the results by their columns. A single record stays as it is, and so does a column
+// without values.
+std::map<std::uint32_t, std::string> ColumnReducer::results_of(std::uint64_t count,
+                                                               const GroupSums& sums) const {
+  std::map<std::uint32_t, std::string> results;
+  for (std::size_t i = 0; i < columns_.size(); ++i) {
+    const auto& [operation, column] = columns_[i];
+    const bool is_count = operation == Operation::count;
+    if (is_count || (operation != Operation::first && count != 1 && sums.columns[i].has_value))
+      results.emplace(column.column, text_of(columns_[i], count, sums.columns[i]));
+  }
+  return results;
+}
+
 void ColumnReducer::finish(std::uint64_t count, const GroupSums& sums, RowCopy& row) const {
   const TextLayout layout = encoding_.layout();
   const std::span<const std::byte> first = row.record();
+  const std::map<std::uint32_t, std::string> results = results_of(count, sums);
+  std::uint32_t min_columns = adds_column_ ? named_columns_.value_or(0) : 0;
+  for (const auto& [column, result] : results)
+    if (!result.empty()) min_columns = std::max(min_columns, column);
   detail::Columns columns(layout, first.data(), first.size());
   std::string record;
   for (std::uint32_t number = 1;; ++number) {
     const detail::TextField field = columns(number);
-    if (!field.there) break;
+    if (!field.there && number > min_columns) break;  // missing columns before are empty
     if (number != 1) record += layout.delimiter;
-    const auto found = std::ranges::find(columns_, number,
-                                         [](const Column& column) { return column.column.column; });
-    const auto i = static_cast<std::size_t>(found - columns_.begin());
-    // A single record stays as it is, and so does a column without values.
-    const bool is_kept =
-        found == columns_.end() || found->operation == Operation::first ||
-        (found->operation != Operation::count && (count == 1 || !sums.columns[i].has_value));
-    if (is_kept)
+    if (const auto result = results.find(number); result != results.end())
+      record += result->second;
+    else if (field.there)
       record.append(reinterpret_cast<const char*>(field.at), field.bytes);
-    else
-      record += text_of(*found, count, sums.columns[i]);
   }
   record += end_of(layout, corank::text_of(first));
   if (adds_column_) record = with_last_column(layout, record, fmt::format("{}", count));

@@ -105,7 +105,7 @@ class HeaderTaker {
   // order mark. A pipe, which is not waited for, drops its mark as it is read.
   void take(Run& run, std::span<Run> runs) {
     if (header_.is_empty() && run.input().is_stream) return;
-    if (kept_ && header_.is_in_first_file()) return;
+    if (kept_ && header_.is_in_first_file()) return take_mark(run, runs);
     std::optional<FileHead> found = take_head(run, runs, header_, options_.stop);
     if (!found) return;
     ++num_taken_;
@@ -148,6 +148,16 @@ class HeaderTaker {
   }
 
  private:
+  // Removes the byte order mark of a run without a header.
+  void take_mark(Run& run, std::span<Run> runs) const {
+    if (run.input().is_stream) return;  // a pipe drops it as it is read
+    const std::string_view mark = header_.byte_order_mark();
+    const std::vector<std::byte> begin =
+        first_bytes(run, runs, run.offset(), mark.size(), options_.stop);
+    if (std::ranges::equal(begin, std::as_bytes(std::span(mark))))
+      run = run.without_header(mark.size());
+  }
+
   const TextHeader& header_;
   const Options& options_;
   std::optional<FileHead> kept_;

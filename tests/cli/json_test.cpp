@@ -114,6 +114,16 @@ TEST_CASE("a field that no first record has is told, with the nearest name", "[j
   CHECK(told("n").empty());
 }
 
+TEST_CASE("the whole line is a key of JSON Lines, and bad numbers come first on request",
+          "[json]") {
+  if (!reads_json_lines()) return;
+  const JsonFolder test({"{\"a\":2}\n{\"b\":1}\n", "{\"a\":\"x\"}\n"});
+  CHECK(test.output_of({"sort", "-b", "line"}) == "{\"a\":\"x\"}\n{\"a\":2}\n{\"b\":1}\n");
+  CHECK(test.output_of({"sort", "-b", "b,line"}) == "{\"a\":\"x\"}\n{\"a\":2}\n{\"b\":1}\n");
+  CHECK(test.output_of({"sort", "-b", "a:u64", "--bad", "first"}) ==
+        "{\"b\":1}\n{\"a\":\"x\"}\n{\"a\":2}\n");
+}
+
 TEST_CASE("options that do not fit JSON Lines are refused", "[json]") {
   if (!reads_json_lines()) return;
   const JsonFolder test({"{\"a\":1}\n"});

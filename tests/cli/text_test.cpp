@@ -109,6 +109,9 @@ void check_against_reference(const TextFormat& format, const Strings& options,
 }  // namespace
 
 TEST_CASE("files that are all empty have no header, and need none") {
+  const TextFolder none({"", ""});
+  CHECK(none.merged({"--csv", "--header", "-b", "city", "--on-equal", "reduce:sum(sales)"}) == "");
+
   const TextFolder test({"", ""});
   for (const Strings& options : {Strings{"-b", "n:u64"},
                                  {"--where", "n == 'x'"},
@@ -400,6 +403,11 @@ TEST_CASE("bad input: a line longer than the budget", "[text]") {
   CHECK(holds(result.err, "--memory, at least"));
   merge.back() = "256M";
   CHECK(run(merge).out.size() == 20'000'005);
+
+  // Its bytes are read when it is found to be too long, and so is a second one.
+  const std::string twice = std::string(3'000'000, 'a') + "\nb\n" + std::string(3'000'000, 'c');
+  const Result piped = run({"merge", "--lines", "-m", "34M", "-", test.runs[1]}, {.in = twice});
+  CHECK(holds(piped.err, "line 3 (byte 3000003) has 3000000 bytes, too long"));
 }
 
 TEST_CASE("bad input: pairs whose lengths run past the end", "[text]") {
@@ -870,6 +878,28 @@ TEST_CASE("columns are reduced over equal keys", "[text]") {
   const TextFolder longest({"k,170141183460469231731687303715884105727\n", "k,1\n"});
   longest.check_refusal({"--csv", "-b", "1", "--on-equal", "reduce:sum(2)"}, 2,
                         {"38 digits", "f64"});
+}
+
+TEST_CASE("columns that records lack are reduced as empty ones", "[text]") {
+  const TextFolder csv({"k,x,y\na\nb\n", "k,x,y\na,1,5\na,2,7\n"});
+  const auto reduced = [&](const std::string& reductions) {
+    return csv.merged({"--csv", "--header", "-b", "k", "--on-equal", "reduce:" + reductions});
+  };
+  CHECK(reduced("sum(x)") == "k,x,y\na,3\nb\n");
+  CHECK(reduced("max(y)") == "k,x,y\na,,7\nb\n");
+  CHECK(reduced("last(y)") == "k,x,y\na,,7\nb\n");
+  CHECK(reduced("count(x)") == "k,x,y\na,3\nb,1\n");
+  CHECK(reduced("count()") == "k,x,y,count\na,,,3\nb,,,1\n");
+}
+
+TEST_CASE("sums take exponents", "[text]") {
+  const Strings options{"--csv", "-b", "1", "--on-equal", "reduce:sum(2)"};
+  CHECK(TextFolder({"a,1e2\na,5\n"}).merged(options) == "a,105\n");
+  CHECK(TextFolder({"a,1.25e1\na,5E-3\na,0e99999\na,-2.5e+2\n"}).merged(options) ==
+        "a,-237.495\n");
+  for (const char* const large : {"a,1e99\na,1\n", "a,1\na,1e-2000\n"})
+    TextFolder({large}).check_refusal(options, 2, {"38 digits"});
+  TextFolder({"a,1\na,1e+\n"}).check_refusal(options, 2, {"not a value of type decimal"});
 }
 
 TEST_CASE("having chooses after equal keys are resolved", "[text]") {

@@ -63,6 +63,22 @@ TEST_CASE("a byte order mark before records is kept once") {
         0);
 }
 
+TEST_CASE("a byte order mark is no part of the lines that files share, or of a record") {
+  const std::string mark = "\xef\xbb\xbf";
+  const Strings lines{"--lines", "--comment", "#", "--header-lines", "1"};
+  const ToleranceFolder both({mark + "#c\nH\na\n", mark + "#c\nH\nb\n"});
+  CHECK(both.merged(lines) == mark + "#c\nH\na\nb\n");
+  const ToleranceFolder one({"#c\nH\na\n", mark + "#c\nH\nb\n"});
+  CHECK(one.merged(lines) == "#c\nH\na\nb\n");
+  CHECK(one.merge(lines).err.empty());
+  const ToleranceFolder pieces({"n\nada\n", mark + "bob\ncyd\n"});
+  CHECK(pieces.merged({"--csv", "--header=first", "-b", "n"}) == "n\nada\nbob\ncyd\n");
+  const std::string packed = pieces.folder / "packed.gz";
+  REQUIRE(run({"merge", "--lines", "-o", packed, pieces.runs[1]}).code == 0);
+  CHECK(run({"merge", "--csv", "--header=first", "-b", "n", pieces.runs[0], packed}).out ==
+        "n\nada\nbob\ncyd\n");
+}
+
 TEST_CASE("columns are those of the records that follow comments", "[text]") {
   const ToleranceFolder test({"#CHROM\n1\t5\n", "#CHROM\n1\t4\n"});
   CHECK(test.merged({"--lines", "-t", "\\t", "--comment", "#", "-b", "2:u64"}) ==
