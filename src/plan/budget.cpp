@@ -46,19 +46,31 @@ void Budget::take(std::uint64_t bytes) {
   bytes_ -= bytes;
 }
 
-unsigned Budget::reserve(const Compression& compression) {
+// Returns what the compressors of all outputs take of a budget of `bytes`.
+Budget::Compressors Budget::compressors(const Compression& compression, std::uint64_t bytes) const {
   const unsigned outputs = std::max(options_.parts, 1u);
   unsigned threads = std::max(threads_ / outputs, 1u);
-  const auto bytes = [&] { return outputs * Compressor::memory_bytes(compression, threads); };
-  while (threads > 1 && bytes() > bytes_ / 2) --threads;
-  reserved_bytes_ += bytes();
-  bytes_ -= std::min(bytes_, bytes());
+  const auto taken = [&] { return outputs * Compressor::memory_bytes(compression, threads); };
+  while (threads > 1 && taken() > bytes / 2) --threads;
+  return {threads, std::min(bytes, taken())};
+}
+
+unsigned Budget::reserve(const Compression& compression) {
+  const auto [threads, taken] = compressors(compression, bytes_);
+  reserved_.push_back(compression);
+  bytes_ -= taken;
   return threads;
 }
 
-// A larger budget gives compressors more threads, but never more than half of it.
+// Compressors take more of a larger budget, which gives them more threads.
 std::uint64_t Budget::whole_for(std::uint64_t bytes) const {
-  return reserved_bytes_ == 0 ? bytes : std::max(2 * bytes, bytes + reserved_bytes_);
+  const auto left_of = [&](std::uint64_t whole) {
+    for (const Compression& compression : reserved_) whole -= compressors(compression, whole).bytes;
+    return whole;
+  };
+  std::uint64_t whole = bytes;
+  for (std::uint64_t left; (left = left_of(whole)) < bytes;) whole += bytes - left;
+  return whole;
 }
 
 void Budget::expect_streams(std::uint64_t decoder_bytes) {
@@ -79,7 +91,7 @@ std::uint64_t Budget::widest(std::size_t partitions) const {
         setting_is(Setting::memory, std::to_string(memory_bytes_)),
         record_bytes_ == 0 ? "any number of" : std::to_string(record_bytes_),
         partitions > 1 ? fmt::format(" into {} parts", partitions) : "",
-        smallest() * partitions + reserved_bytes_);
+        whole_for(smallest() * partitions));
   return widest;
 }
 

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "corank/options.hpp"
 #include "format/record_format.hpp"
@@ -35,7 +36,7 @@ class Budget {
 
   // Bytes left for buffers.
   std::uint64_t bytes() const { return bytes_; }
-  // Returns a budget of which compressors leave at least `bytes` for buffers.
+  // Returns the smallest budget of which compressors leave at least `bytes` for buffers.
   std::uint64_t whole_for(std::uint64_t bytes) const;
   // Take bytes for other buffers than those of passes, and give them back.
   void take(std::uint64_t bytes);
@@ -57,17 +58,22 @@ class Budget {
   std::optional<PassPlan> plan(std::span<const Run> runs, const PassNeeds& needs) const;
 
  private:
+  struct Compressors {
+    unsigned threads;  // of each
+    std::uint64_t bytes;
+  };
+  Compressors compressors(const Compression& compression, std::uint64_t bytes) const;
   // Returns the smallest budget that can merge any number of runs, in one partition.
   std::uint64_t smallest() const;
 
   const Options& options_;
   std::uint32_t record_bytes_;  // 0 if records vary in length
   unsigned threads_;
-  bool has_streams_;                  // some run is compressed or a pipe
-  std::uint64_t decoder_bytes_ = 0;   // max memory of one run's decompressor
-  const std::uint64_t memory_bytes_;  // whole budget, as given or by default
-  std::uint64_t bytes_;               // budget that is not reserved
-  std::uint64_t reserved_bytes_ = 0;  // taken by compressors
+  bool has_streams_;                   // some run is compressed or a pipe
+  std::uint64_t decoder_bytes_ = 0;    // max memory of one run's decompressor
+  const std::uint64_t memory_bytes_;   // whole budget, as given or by default
+  std::uint64_t bytes_;                // budget that is not reserved
+  std::vector<Compression> reserved_;  // memory for their compressors is taken
 };
 
 }  // namespace corank
