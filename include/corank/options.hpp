@@ -31,7 +31,8 @@ enum class BackendChoice {
 enum class Io {
   automatic,  // mapped or buffered if the runs are in the page cache, else direct if possible
   buffered,   // copy from and to the page cache
-  direct,     // direct I/O with many reads in flight; buffered if the file system has none
+  direct,     // direct I/O with many reads in flight; runs that have none are read buffered:
+              // variable-length records, compressed files, file systems without it
   mapped,     // read runs in place, in the page cache; the output is buffered
 };
 
