@@ -134,6 +134,8 @@ FileDescriptor open_nameless(const std::filesystem::path& folder) {
   const char* const in = folder.empty() ? "." : folder.c_str();
   if (FileDescriptor file(::open(in, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600)); file) return file;
   // Some file systems, such as NFS, make no file without a name.
+  if (errno != EOPNOTSUPP && errno != EISDIR && errno != EINVAL)
+    throw_file_error(folder, "make a temporary file");
   std::string name = (folder / ".corank-pass-XXXXXX").string();
   FileDescriptor file(::mkostemp(name.data(), O_CLOEXEC));
   if (!file) throw_file_error(folder, "make a temporary file");

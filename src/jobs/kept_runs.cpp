@@ -85,6 +85,7 @@ KeptRuns::KeptRuns(const std::filesystem::path& output, std::uint64_t content)
       title_(fmt::format("corank-runs-1 {:016x} {:016x}", content, this_boot())) {
   const std::filesystem::path folder = output.has_parent_path() ? output.parent_path() : ".";
   list_ = folder / fmt::format(".{}.corank-runs", output.filename().string().substr(0, 200));
+  new_list_ = list_.string() + ".new";
   std::ifstream in(list_, std::ios::binary);
   if (in) read_list(std::string(std::istreambuf_iterator<char>(in), {}));
 }
@@ -93,7 +94,7 @@ KeptRuns::~KeptRuns() {
   if (leave_) return;
   remove_runs();
   ::unlink(list_.c_str());
-  ::unlink(new_list_name().c_str());
+  ::unlink(new_list_.c_str());
 }
 
 void KeptRuns::read_list(std::string_view text) {
@@ -152,13 +153,8 @@ void KeptRuns::write_list() {
   std::string text = title_ + "\n";
   for (const std::filesystem::path& file : files_) text += line_of({.path = file});
   for (const KeptRun& run : runs_) text += line_of(run);
-  const std::filesystem::path new_list = new_list_name();
-  write_all(open_to_write(new_list, O_TRUNC), std::as_bytes(std::span(text)), new_list);
-  if (::rename(new_list.c_str(), list_.c_str()) != 0) throw_file_error(list_, "write");
-}
-
-std::filesystem::path KeptRuns::new_list_name() const {
-  return list_.string() + ".new";
+  write_all(open_to_write(new_list_, O_TRUNC), std::as_bytes(std::span(text)), new_list_);
+  if (::rename(new_list_.c_str(), list_.c_str()) != 0) throw_file_error(list_, "write");
 }
 
 void KeptRuns::append(const KeptRun& run) {

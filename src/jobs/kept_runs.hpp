@@ -60,12 +60,11 @@ class KeptRuns {
  private:
   void read_list(std::string_view text);
   void write_list();
-  std::filesystem::path new_list_name() const;
   void append(const KeptRun& run);
   bool is_run(const std::filesystem::path& path) const;
   void remove_runs() const;
 
-  std::filesystem::path list_;
+  std::filesystem::path list_, new_list_;
   std::string run_name_;  // begins the name of each run
   std::string title_;     // first line of the list
   std::vector<KeptRun> runs_;

@@ -214,7 +214,8 @@ int __real_open(const char*, int, ...);
 int __wrap_open(const char* path, int flags, ...) {
   va_list arguments;
   va_start(arguments, flags);
-  const mode_t mode = flags & O_CREAT ? va_arg(arguments, mode_t) : 0;
+  const bool has_mode = (flags & O_CREAT) != 0 || (flags & O_TMPFILE) == O_TMPFILE;
+  const mode_t mode = has_mode ? va_arg(arguments, mode_t) : 0;
   va_end(arguments);
   // An output that no new file can replace is overwritten.
   return fails(call_open, flags & O_CREAT ? EACCES : 0) ? -1 : __real_open(path, flags, mode);
