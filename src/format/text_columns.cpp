@@ -174,10 +174,8 @@ std::vector<std::byte> TextSelection::select(std::span<const std::byte> record) 
 }
 
 std::string TextSelection::of_header(std::string_view header) const {
-  const std::size_t mark_bytes = byte_order_mark_bytes(encoding_.layout().kind, header);
-  const auto selected = select(std::as_bytes(std::span(header.substr(mark_bytes))));
-  return std::string(header.substr(0, mark_bytes)) +
-         std::string(reinterpret_cast<const char*>(selected.data()), selected.size());
+  const auto selected = select(std::as_bytes(std::span(header)));
+  return std::string(reinterpret_cast<const char*>(selected.data()), selected.size());
 }
 
 std::string_view end_of(const TextLayout& layout, std::string_view record) {
@@ -192,6 +190,14 @@ std::string with_last_column(const TextLayout& layout, std::string_view record,
   std::string longer(record.substr(0, record.size() - end.size()));
   longer += layout.delimiter;
   return longer.append(value).append(end);
+}
+
+std::string shown_record(std::string_view record) {
+  constexpr std::size_t max_shown_bytes = 60;
+  while (record.ends_with('\n') || record.ends_with('\r') || record.ends_with('\0'))
+    record.remove_suffix(1);
+  return without_nul(record.substr(0, max_shown_bytes)) +
+         (record.size() > max_shown_bytes ? "…" : "");
 }
 
 }  // namespace corank

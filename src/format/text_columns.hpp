@@ -33,6 +33,8 @@ std::string_view end_of(const TextLayout& layout, std::string_view record);
 // Returns a line or CSV record with another last column.
 std::string with_last_column(const TextLayout& layout, std::string_view record,
                              std::string_view value);
+// Returns the start of a record for messages, without its terminator.
+std::string shown_record(std::string_view record);
 
 // Calls put(bytes, count) with the parts of the projected record: the columns of `selected`, with
 // delimiters between them. A column that the record lacks is empty.
@@ -73,7 +75,7 @@ class TextSelection {
   std::uint64_t max_bytes(std::span<const std::byte> record) const {
     return record.size() + encoding_.columns().size() - 1;
   }
-  // Returns the projected header. A byte order mark stays at its start.
+  // Returns the projected header, which has no byte order mark.
   std::string of_header(std::string_view header) const;
   const TextEncoding& encoding() const { return encoding_; }
 

@@ -222,14 +222,6 @@ std::optional<std::pair<std::string, std::string>> find_alike(const TextLayout& 
   return alike && !are_names(numbers) ? alike : std::nullopt;
 }
 
-std::string shown(std::string_view record) {
-  constexpr std::size_t max_shown_bytes = 60;
-  while (record.ends_with('\n') || record.ends_with('\r') || record.ends_with('\0'))
-    record.remove_suffix(1);
-  return without_nul(record.substr(0, max_shown_bytes)) +
-         (record.size() > max_shown_bytes ? "…" : "");
-}
-
 }  // namespace
 
 TextHeader::TextHeader(const TextFormat& format)
@@ -309,13 +301,13 @@ std::uint32_t TextHeader::wanted_columns(const Query& query) const {
 
 std::string TextHeader::doubt_names(std::string_view header, const std::string& record) const {
   if (header.empty()) return {};
-  const std::string line(header.substr(byte_order_mark_bytes(format_.kind, header)));
+  const std::string line(header);
   const TextEncoding encoding(format_, header);
   const auto doubt = [&](std::string_view reason) {
     return fmt::format(
         "the header, \"{}\", {}; if the files have no header, leave out {}, which takes a record "
         "for it",
-        shown(line), reason, Setting::header);
+        shown_record(line), reason, Setting::header);
   };
   for (const TextKey& key : format_.keys)
     if (key.type != TextType::bytes && key.type != TextType::natural && key.name.empty() &&
@@ -325,7 +317,7 @@ std::string TextHeader::doubt_names(std::string_view header, const std::string& 
   const auto alike = find_alike(encoding_.layout(), line, record);
   if (!alike) return {};
   return doubt(fmt::format("looks like a record: it has {} where the next line has {}",
-                           shown(alike->first), shown(alike->second)));
+                           shown_record(alike->first), shown_record(alike->second)));
 }
 
 std::string TextHeader::doubt_fields(const std::string& first) const {
@@ -363,7 +355,7 @@ std::string TextHeader::doubt_records(std::span<const FirstRecords> runs, bool a
   if (is_single && (layout.bad_numbers != BadNumbers::error || holds_any_number(layout, first)))
     return {};
   return fmt::format("the first record{}, \"{}\",{} looks like a header; if it is one, say {}",
-                     is_single ? "" : " of all runs is the same", shown(first),
+                     is_single ? "" : " of all runs is the same", shown_record(first),
                      is_single ? "" : " and", Setting::header);
 }
 

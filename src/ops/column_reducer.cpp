@@ -148,7 +148,9 @@ class ColumnReducer final : public GroupReducer {
 
   void check_columns(std::span<const TextColumn> keys) const;
   void add(std::span<const std::byte> record, GroupSums& sums) const;
-  void add(const Column& column, const detail::TextField& field, ColumnSum& sum) const;
+  // `record` is the one that holds the field, for errors.
+  void add(const Column& column, const detail::TextField& field, std::string_view record,
+           ColumnSum& sum) const;
   std::map<std::uint32_t, std::string> results_of(std::uint64_t count, const GroupSums& sums) const;
   std::string text_of(const Column& column, std::uint64_t count, const ColumnSum& sum) const;
 
@@ -203,11 +205,11 @@ void ColumnReducer::add(std::span<const std::byte> record, GroupSums& sums) cons
   const TextLayout layout = encoding_.layout();
   detail::Columns columns(layout, record.data(), record.size());
   for (std::size_t i = 0; i < columns_.size(); ++i)
-    add(columns_[i], columns(columns_[i].column.column), sums.columns[i]);
+    add(columns_[i], columns(columns_[i].column.column), corank::text_of(record), sums.columns[i]);
 }
 
 void ColumnReducer::add(const Column& column, const detail::TextField& field,
-                        ColumnSum& sum) const {
+                        std::string_view record, ColumnSum& sum) const {
   const TextType type = column.column.type;
   switch (column.operation) {
     case Operation::first:
@@ -222,10 +224,10 @@ void ColumnReducer::add(const Column& column, const detail::TextField& field,
   const std::string value = value_of(field);
   const auto fail = [&] {
     throw_error(
-        "{}: column {} of a record holds \"{}\", which is not a value of type {}; leave such "
-        "records out by {}",
-        Setting::on_equal, column.column.column, without_nul(value), type_name(type),
-        Setting::where);
+        "{}: column {} of the record \"{}\" holds \"{}\", which is not a value of type {}; correct "
+        "it, or leave such records out by {}",
+        Setting::on_equal, column.column.column, shown_record(record), without_nul(value),
+        type_name(type), Setting::where);
   };
   if (!detail::holds_value(field, type)) fail();
   if (column.operation != Operation::sum) {
@@ -258,7 +260,7 @@ void ColumnReducer::add(const std::byte*, const GroupSums& next, std::byte*,
       sum.floating.add(more.floating);
       sum.has_value = true;
     } else {
-      add(columns_[i], field_of(encoding_.layout(), more), sum);
+      add(columns_[i], field_of(encoding_.layout(), more), more.field, sum);
     }
   }
 }

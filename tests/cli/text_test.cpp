@@ -895,8 +895,7 @@ TEST_CASE("columns that records lack are reduced as empty ones", "[text]") {
 TEST_CASE("sums take exponents", "[text]") {
   const Strings options{"--csv", "-b", "1", "--on-equal", "reduce:sum(2)"};
   CHECK(TextFolder({"a,1e2\na,5\n"}).merged(options) == "a,105\n");
-  CHECK(TextFolder({"a,1.25e1\na,5E-3\na,0e99999\na,-2.5e+2\n"}).merged(options) ==
-        "a,-237.495\n");
+  CHECK(TextFolder({"a,1.25e1\na,5E-3\na,0e99999\na,-2.5e+2\n"}).merged(options) == "a,-237.495\n");
   for (const char* const large : {"a,1e99\na,1\n", "a,1\na,1e-2000\n"})
     TextFolder({large}).check_refusal(options, 2, {"38 digits"});
   TextFolder({"a,1\na,1e+\n"}).check_refusal(options, 2, {"not a value of type decimal"});
