@@ -199,10 +199,11 @@ class Lines:
             self.titles[0] = '"c\n1"'
         self.mark = "\ufeff".encode() if self.csv and rng.random() < 0.3 else b""
         self.header = self.header_of(range(count)) if has_header else b""
+        self.first_only = has_header and rng.random() < 0.3  # has the header
         self.options = ["--csv" if self.csv else "--lines",
                         "-t", "\\t" if self.delimiter == "\t" else self.delimiter]
         self.options += ["-z"] if self.end == "\0" else []
-        self.options += ["--header"] if has_header else []
+        self.options += ["--header=first" if self.first_only else "--header"] if has_header else []
         self.options += ["--bad", self.bad] if self.bad else []
         if self.keys:
             self.options += ["-b", ",".join(
@@ -211,6 +212,12 @@ class Lines:
 
     def header_of(self, chosen):
         return self.mark + self.encode(self.titles, chosen)
+
+    def heads(self, count, rng):
+        """Returns what the files begin with."""
+        if not self.first_only:
+            return [self.header] * count
+        return [self.header, *(rng.choice([b"", self.mark]) for _ in range(count - 1))]
 
     def name(self, i):
         return self.names[i] if self.named else str(i + 1)
@@ -312,22 +319,24 @@ class Lines:
 
     def combine(self, how, group, i, typed):
         """Reduces the column of records with equal keys; empty columns have no value."""
+        def field(record):
+            return record[i] if i < len(record) else ""
         if how == "last":
-            return group[-1][i]
+            return field(group[-1])
         if how == "count":
             return str(len(group))
         valued = [record for record in group if self.text(record, i)]
         if len(group) == 1 or not valued:
-            return group[0][i]
+            return field(group[0])
         if how == "sum":
             return str(sum(int(self.text(record, i)) for record in valued))
         best = {"min": min, "max": max}[how]
-        return best(valued, key=lambda record: int(self.text(record, i)) if typed else self.text(record, i))[i]
+        return field(best(valued, key=lambda record: int(self.text(record, i)) if typed else self.text(record, i)))
 
     def reduction(self, rng):
         """Returns options and the function that reduces equal records; None if no column can be reduced."""
         keys = {i for i, *_ in self.keys}
-        if not keys or self.missing:
+        if not keys:
             return None
         how = {}
         for i, kind in enumerate(self.kinds):
@@ -339,8 +348,10 @@ class Lines:
             return None
 
         def reduce(group):
-            return tuple(self.combine(how[i][0], group, i, how[i][1]) if i in how else column
-                         for i, column in enumerate(group[0]))
+            reduced = {i: self.combine(kind, group, i, typed) for i, (kind, typed) in how.items()}
+            count = max([len(group[0]), *(i + 1 for i, text in reduced.items() if text)])
+            first = [*group[0], *[""] * (count - len(group[0]))]
+            return tuple(reduced.get(i, column) for i, column in enumerate(first))
         items = ",".join(f"{kind}({self.name(i)}" + (f":{self.kinds[i]}" if typed else "") + ")"
                          for i, (kind, typed) in how.items())
         return ["--on-equal", f"reduce:{items}"], reduce
@@ -354,14 +365,15 @@ class JsonLines(Lines):
 
     def __init__(self, rng):
         self.end = "\n"
-        self.bad = rng.choice([None, None, "skip", "last"])
+        self.bad = rng.choice([None, None, "skip", "last", "first"])
         self.kinds = self.columns = [rng.choice(["text", "few", "u64", "i64", "f64"])
                                      for _ in range(rng.randint(1, 4))]
         self.paths = [rng.choice([(f"c{i}",), ("deep", f"c{i}"), (f"list{i}", 1), (f"a/b~{i}", "")])
                       for i in range(len(self.kinds))]
         self.missing = rng.random() < 0.3
-        self.selectable, self.header = False, b""
+        self.selectable, self.header, self.first_only = False, b"", False
         self.keys = []
+        self.has_line = rng.random() < 0.2  # as the last key
         for i in rng.sample(range(len(self.kinds)), rng.randint(0, min(3, len(self.kinds)))):
             numeric = self.kinds[i] in NUMBERS and rng.random() < 0.8 and (not self.missing or self.bad)
             self.keys.append((i, numeric, rng.random() < 0.3, not numeric and rng.random() < 0.2))
@@ -370,6 +382,9 @@ class JsonLines(Lines):
             self.options += ["-b", ",".join(
                 self.name(i) + (f":{self.kinds[i]}" if numeric else "") + (":desc" if down else "") +
                 (":nocase" if fold else "") for i, numeric, down, fold in self.keys)]
+        if self.has_line:
+            self.options += ["-b", "line"] if not self.keys else []
+            self.options[-1] += ",line" if self.keys else ""
 
     def name(self, i):
         path = [str(step).replace("~", "~0").replace("/", "~1") for step in self.paths[i]]
@@ -414,7 +429,10 @@ class JsonLines(Lines):
     def key(self, record):
         if record[1] is None:
             return None
-        return super().key(record) if self.keys else record[0]
+        if not self.keys:
+            return record[0]
+        key = super().key(record)
+        return (*key, record[0]) if key is not None and self.has_line else key
 
     def text(self, record, i):
         return record[1][i]
@@ -525,12 +543,15 @@ class Case:
         command = rng.choice(["merge", "merge", "sort", "sort", "union", "intersect", "subtract"])
         if command != "sort":
             runs = [sorted(run, key=form.key) for run in runs]
+        elif rng.random() < 0.2:
+            runs = [sorted(run, key=form.key) for run in runs]
         elif rng.random() < 0.1:  # more than a small memory holds
             runs = [rng.choices(run, k=rng.choice([20_000, 100_000])) if run else run for run in runs[:2]]
             skipped = skipped[:2]
         everything = range(len(form.columns))
-        contents = [form.header + b"".join(form.encode(record, None) for record in among(run, bad, rng))
-                    for run, bad in zip(runs, skipped)]
+        heads = form.heads(len(runs), rng) if isinstance(form, Lines) else [b""] * len(runs)
+        contents = [head + b"".join(form.encode(record, None) for record in among(run, bad, rng))
+                    for head, run, bad in zip(heads, runs, skipped)]
         contents = [form.cut(content) if run and rng.random() < 0.2 else content
                     for run, content in zip(runs, contents)]
         self.options = [command, *form.options]
@@ -561,9 +582,10 @@ class Case:
         self.options += ["--io", rng.choice(["auto", "buffered", "direct", "mapped"]),
                          "-T", str(rng.randint(1, 3))]
         if rng.random() < 0.5:  # the minimum budget needs several passes
-            small = 3 << 20 if command == "sort" else 300 << 10
-            streams = 128 << 20 if command == "sort" else 64 << 20
-            least = streams if self.streams else small if isinstance(form, Records) else 8 << 20
+            is_sort = command == "sort"
+            small = 1 << 20 if is_sort else 300 << 10 if isinstance(form, Records) else 8 << 20
+            streams = 128 << 20 if is_sort else 64 << 20
+            least = streams if self.streams else small
             budget = rng.choice([least, max(least, 8 << 20), max(least, 64 << 20)])
             self.options += ["-m", str(max(self.parts, 1) * budget)]
         if rng.random() < 0.2:
