@@ -22,7 +22,7 @@
 
 namespace corank {
 
-// What the bytes of an input may be.
+// Content that an input may have.
 struct InputContent {
   bool decompress = false;         // whether a compressed input is decompressed
   bool accepts_any_format = true;  // false: formats without plain records are refused
