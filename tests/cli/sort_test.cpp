@@ -202,15 +202,15 @@ TEST_CASE("many sorted files, or large records, are sorted with little memory", 
   }
   const Bytes expected = stably_sorted(schema, {{.field = 0}}, all);
   for (const std::string memory : {"1M", "2M", "4M", "64M"})
-    CHECK(sorted("k:u64,v:u64", memory, files) == expected);
+    CHECK((sorted("k:u64,v:u64", memory, files) == expected));
 
   // Chunks of few records are often in order.
   const Schema large = Schema::parse("k:bytes5000");
   const Bytes records = random_records(large, 400, Values::any, random);
   write_file(folder / "large", records);
   for (const std::string memory : {"1200K", "4M"})
-    CHECK(sorted("k:bytes5000", memory, {folder / "large"}) ==
-          stably_sorted(large, {{.field = 0}}, records));
+    CHECK((sorted("k:bytes5000", memory, {folder / "large"}) ==
+           stably_sorted(large, {{.field = 0}}, records)));
 }
 
 TEST_CASE("a sort with a limit merges temporary files that the limit cut", "[sort]") {
