@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdlib>
-#include <map>
 #include <utility>
 
 #include "corank/error.hpp"
@@ -151,14 +150,15 @@ class ColumnReducer final : public GroupReducer {
   // `record` is the one that holds the field, for errors.
   void add(const Column& column, const detail::TextField& field, std::string_view record,
            ColumnSum& sum) const;
-  std::map<std::uint32_t, std::string> results_of(std::uint64_t count, const GroupSums& sums) const;
+  bool has_result(std::size_t i, std::uint64_t count, const GroupSums& sums) const;
+  std::uint32_t min_columns(std::uint64_t count, const GroupSums& sums) const;
   std::string text_of(const Column& column, std::uint64_t count, const ColumnSum& sum) const;
 
   KeyLayout rows_;
   TextEncoding encoding_;
   std::vector<Column> columns_;
   bool adds_column_ = false;
-  std::optional<std::uint32_t> named_columns_;  // by the header; nothing if columns have no names
+  std::uint32_t min_columns_ = 0;  // before the column that count() adds
 };
 
 ColumnReducer::ColumnReducer(const RecordFormat& format, const Query& query)
@@ -169,9 +169,10 @@ ColumnReducer::ColumnReducer(const RecordFormat& format, const Query& query)
       columns_.push_back({reduction.operation, *column++});
     else
       adds_column_ = true;
-  if (format.header()->has_names()) named_columns_ = encoding_.header_columns();
+  const bool has_names = format.header()->has_names();
+  if (has_names && adds_column_) min_columns_ = encoding_.header_columns();
   // Names have no numbers if no file has a header, and so no record.
-  if (named_columns_ != 0u) check_columns(format.keys().columns());
+  if (!has_names || encoding_.header_columns() != 0) check_columns(format.keys().columns());
 }
 
 void ColumnReducer::check_columns(std::span<const TextColumn> keys) const {
@@ -273,35 +274,41 @@ std::string ColumnReducer::text_of(const Column& column, std::uint64_t count,
                                              : scaled_text(sum.exact);
 }
 
-// Returns the results by their columns. A single record stays as it is, and so does a column
-// without values.
-std::map<std::uint32_t, std::string> ColumnReducer::results_of(std::uint64_t count,
-                                                               const GroupSums& sums) const {
-  std::map<std::uint32_t, std::string> results;
+// Returns whether a column of the result differs from the first record's. A single record stays as
+// it is, and so does a column without values.
+bool ColumnReducer::has_result(std::size_t i, std::uint64_t count, const GroupSums& sums) const {
+  const Operation operation = columns_[i].operation;
+  return operation == Operation::count ||
+         (operation != Operation::first && count != 1 && sums.columns[i].has_value);
+}
+
+// Returns how many columns the result has at least, since those that the record lacks are empty.
+std::uint32_t ColumnReducer::min_columns(std::uint64_t count, const GroupSums& sums) const {
+  std::uint32_t columns = min_columns_;
   for (std::size_t i = 0; i < columns_.size(); ++i) {
     const auto& [operation, column] = columns_[i];
-    const bool is_count = operation == Operation::count;
-    if (is_count || (operation != Operation::first && count != 1 && sums.columns[i].has_value))
-      results.emplace(column.column, text_of(columns_[i], count, sums.columns[i]));
+    const bool is_number = operation == Operation::count || operation == Operation::sum;
+    if (has_result(i, count, sums) && (is_number || !sums.columns[i].field.empty()))
+      columns = std::max(columns, column.column);
   }
-  return results;
+  return columns;
 }
 
 void ColumnReducer::finish(std::uint64_t count, const GroupSums& sums, RowCopy& row) const {
   const TextLayout layout = encoding_.layout();
   const std::span<const std::byte> first = row.record();
-  const std::map<std::uint32_t, std::string> results = results_of(count, sums);
-  std::uint32_t min_columns = adds_column_ ? named_columns_.value_or(0) : 0;
-  for (const auto& [column, result] : results)
-    if (!result.empty()) min_columns = std::max(min_columns, column);
+  const std::uint32_t min_columns = this->min_columns(count, sums);
   detail::Columns columns(layout, first.data(), first.size());
   std::string record;
   for (std::uint32_t number = 1;; ++number) {
     const detail::TextField field = columns(number);
     if (!field.there && number > min_columns) break;  // missing columns before are empty
     if (number != 1) record += layout.delimiter;
-    if (const auto result = results.find(number); result != results.end())
-      record += result->second;
+    const auto found = std::ranges::find(columns_, number,
+                                         [](const Column& column) { return column.column.column; });
+    const auto i = static_cast<std::size_t>(found - columns_.begin());
+    if (found != columns_.end() && has_result(i, count, sums))
+      record += text_of(*found, count, sums.columns[i]);
     else if (field.there)
       record.append(reinterpret_cast<const char*>(field.at), field.bytes);
   }

@@ -359,23 +359,22 @@ std::shared_ptr<FramingProducer::LargeMemory> FramingProducer::take_large(
 // Throws the Error for a record that needs `bytes` bytes of memory or more, of which `found_bytes`
 // are read. Reads on to learn the length of a line.
 void FramingProducer::throw_too_long(std::uint64_t bytes, std::uint64_t found_bytes) const {
-  std::uint64_t length = found_bytes;
-  bool has_end = !stream_.source;
-  std::vector<std::byte> block(carried_.begin() + static_cast<std::ptrdiff_t>(carried_from_),
-                               carried_.end());
-  std::optional<std::size_t> got = block.size();
   constexpr std::uint64_t max_searched_bytes = std::uint64_t{1} << 30;
   const std::string_view line_end =
       reading_.format.traits().can_search ? reading_.format.end_of_record() : "";
-  while (!has_end && !line_end.empty() && length < max_searched_bytes) {
-    const auto part = std::span(block).first(got.value_or(0));
+  std::uint64_t length = found_bytes;
+  const auto find_end = [&](std::span<const std::byte> part) {
     const auto end = std::ranges::find(part, static_cast<std::byte>(line_end.front()));
     length += static_cast<std::uint64_t>(end - part.begin());
-    has_end = !got || end != part.end();
-    if (has_end) break;
-    block.resize(MiB);
-    got = stream_.source->read(block);
+    return end != part.end();
+  };
+  bool has_end = !stream_.source;
+  if (!has_end && !line_end.empty()) has_end = find_end(std::span(carried_).subspan(carried_from_));
+  std::vector<std::byte> block(MiB);
+  while (!has_end && !line_end.empty() && length < max_searched_bytes) {
+    const auto got = stream_.source->read(block);
     if (got == std::size_t{0}) break;  // a pipe is empty
+    has_end = !got || find_end(std::span(block).first(*got));
   }
   while (bytes < length + margin_bytes) bytes *= 2;
   // A record moves to larger memory as more of it is found.

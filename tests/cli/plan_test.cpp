@@ -14,6 +14,7 @@
 #include <thread>
 #include <utility>
 
+#include "corank/partitions.hpp"
 #include "io/file.hpp"
 #include "support/program.hpp"
 #include "support/support.hpp"
@@ -705,4 +706,18 @@ TEST_CASE("a plan refuses text that it cannot hold") {
     CHECK(holds(result.err, "is not UTF-8 text, which a plan needs"));
     CHECK(!std::filesystem::exists(plan));
   }
+}
+
+TEST_CASE("the library refuses partitions that a plan does not have") {
+  const TemporaryFolder folder;
+  const std::vector<std::filesystem::path> runs{folder / "run"};
+  write_file(runs[0], bytes_of_text("abcdefgh"));
+  Options options;
+  options.record = Schema::parse("k:u64");
+  CHECK_THROWS_AS(plan_partitions(runs, 0, options), Error);
+  const PartitionPlan plan = plan_partitions(runs, 2, options);
+  CHECK(write_partition(plan, 1, folder / "part", options).records +
+            write_partition(plan, 0, folder / "other", options).records ==
+        1);
+  CHECK_THROWS_AS(write_partition(plan, 2, folder / "none", options), Error);
 }

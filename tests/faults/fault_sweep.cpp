@@ -214,9 +214,15 @@ int __real_open(const char*, int, ...);
 int __wrap_open(const char* path, int flags, ...) {
   va_list arguments;
   va_start(arguments, flags);
-  const bool has_mode = (flags & O_CREAT) != 0 || (flags & O_TMPFILE) == O_TMPFILE;
+  const bool is_nameless = (flags & O_TMPFILE) == O_TMPFILE;
+  const bool has_mode = (flags & O_CREAT) != 0 || is_nameless;
   const mode_t mode = has_mode ? va_arg(arguments, mode_t) : 0;
   va_end(arguments);
+  // A file system without nameless files; temporary files then have names at first.
+  if (is_nameless && injector.armed && injector.kind == call_mkostemp) {
+    errno = EOPNOTSUPP;
+    return -1;
+  }
   // An output that no new file can replace is overwritten.
   return fails(call_open, flags & O_CREAT ? EACCES : 0) ? -1 : __real_open(path, flags, mode);
 }
