@@ -2,6 +2,7 @@
 // with the library.
 #pragma once
 
+#include <algorithm>
 #include <charconv>
 #include <chrono>
 #include <cmath>
@@ -27,29 +28,39 @@ inline Strings columns_of(const std::string& record, const TextFormat& format,
                           bool for_numbers = false) {
   Strings columns(1);
   if (format.kind == TextKind::lines) {
-    for (const char c : record)
-      if (c == format.delimiter)
-        columns.emplace_back();
-      else
-        columns.back() += c;
+    if (!format.delimiter) return {record};
+    std::size_t begin = 0;
+    for (std::size_t end; (end = record.find(*format.delimiter, begin)) != record.npos;
+         begin = end + 1) {
+      columns.back() = record.substr(begin, end - begin);
+      columns.emplace_back();
+    }
+    columns.back() = record.substr(begin);
     return columns;
   }
   enum { start, plain, quoted, quote_in_quoted, behind_quotes } state = start;
-  for (const char c : record) {
-    if (state == start && c == '"') {
+  const char delimiter = format.delimiter.value_or(',');
+  for (std::size_t at = 0; at < record.size(); ++at) {
+    const char c = record[at];
+    if ((state == quoted && c != '"') || (state == plain && c != delimiter)) {
+      const std::size_t end =
+          std::min(record.find(state == quoted ? '"' : delimiter, at), record.size());
+      columns.back().append(record, at, end - at);
+      at = end - 1;
+    } else if (state == start && c == '"') {
       state = quoted;
     } else if (state == quoted && c == '"') {
       state = quote_in_quoted;
     } else if (state == quote_in_quoted && c == '"') {
       columns.back() += '"';
       state = quoted;
-    } else if (state != quoted && c == format.delimiter.value_or(',')) {
+    } else if (state != quoted && c == delimiter) {
       columns.emplace_back();
       state = start;
     } else {
       const bool goes_on = state == quote_in_quoted || state == behind_quotes;
       columns.back() += goes_on && for_numbers && c != ' ' && c != '\t' && c != '\r' ? 'x' : c;
-      if (state != quoted) state = goes_on ? behind_quotes : plain;
+      state = goes_on ? behind_quotes : plain;
     }
   }
   if (state != quoted && record.ends_with('\r')) columns.back().pop_back();
