@@ -647,6 +647,11 @@ TEST_CASE("the same seed gives the same bytes") {
   CHECK(checksum("a", "7") == checksum("b", "7"));
   CHECK(checksum("c", "7") != checksum("d", "8"));
   CHECK(run({"gen", "-r", "k:u64", "--records", "5", "--runs", "1", "-o", folder / "a"}).code == 2);
+  const Result vast = run({"gen", "-r", "k:u64", "--records", "18446744073709551615", "--runs", "1",
+                           "--distribution", "interleaved", "-o", folder / "vast"});
+  CHECK(vast.code == 2);
+  CHECK(holds(vast.err, "bytes are free"));
+  CHECK(!std::filesystem::exists((folder / "vast") / "run-00000.bin"));
 
   // The generated data is the same on every machine; these checksums were recorded once.
   const Strings schema{"-r", "k:u64,f:f32be,b:bytes5", "-b", "f:desc,b"};

@@ -13,6 +13,7 @@
 #include <span>
 #include <thread>
 
+#include "corank/error.hpp"
 #include "io/file.hpp"
 #include "util/system_limits.hpp"
 
@@ -136,6 +137,21 @@ void fill_values(const GenerateOptions& options, std::uint32_t run, std::uint64_
 // Write size that lets file systems use huge pages for the page cache.
 constexpr std::uint64_t write_bytes = std::uint64_t{4} << 20;
 
+std::uint32_t record_bytes_of(const GenerateOptions& options) {
+  return options.line_bytes != 0 ? options.line_bytes : options.record.record_bytes;
+}
+
+// Throws Error if the file system of `folder` is known to lack the space for the records.
+void check_room(const GenerateOptions& options, const std::filesystem::path& folder) {
+  std::error_code unknown;
+  const std::uint64_t room = std::filesystem::space(folder, unknown).available;
+  if (unknown || options.records <= room / record_bytes_of(options)) return;
+  throw Error(fmt::format(
+      "{}: {} records of {} bytes are asked for, and {} bytes are free; free some space, name "
+      "another folder by --output, or ask for less by --records",
+      folder.string(), options.records, record_bytes_of(options), room));
+}
+
 std::uint64_t records_of_run(const GenerateOptions& options, std::uint32_t run) {
   const auto even_share = [](std::uint64_t records, std::uint32_t runs, std::uint32_t i) {
     return records / runs + (i < records % runs ? 1 : 0);
@@ -149,8 +165,7 @@ std::uint64_t records_of_run(const GenerateOptions& options, std::uint32_t run) 
 void generate_run(const GenerateOptions& options, std::uint32_t run,
                   const std::filesystem::path& path) {
   const Schema& schema = options.record;
-  const std::uint32_t record_bytes =
-      options.line_bytes != 0 ? options.line_bytes : schema.record_bytes;
+  const std::uint32_t record_bytes = record_bytes_of(options);
   const std::vector<KeyField> keys =
       options.keys.empty() ? std::vector<KeyField>{{0}} : options.keys;
   const FileDescriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
@@ -197,6 +212,7 @@ void generate_run(const GenerateOptions& options, std::uint32_t run,
 
 void generate(const GenerateOptions& options, const std::filesystem::path& folder) {
   std::filesystem::create_directories(folder);
+  check_room(options, folder);
   std::atomic<std::uint32_t> next = 0;
   std::mutex mutex;
   std::exception_ptr failure;
