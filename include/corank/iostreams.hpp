@@ -35,14 +35,20 @@ using HeldDevice =
                        std::conditional_t<boost::iostreams::is_direct<Device>::value,
                                           boost::iostreams::stream_buffer<Device>, Device>>;
 
+// Throws if the device is a stream that cannot be used.
+template <class Device>
+void check_usable(Device& device) {
+  if constexpr (requires { device.fail(); })
+    if (device.fail()) throw std::runtime_error("the stream has failed, or was never opened");
+}
+
 template <class Device>
 class DeviceSource final : public ByteSource {
  public:
   explicit DeviceSource(Device& device) : device_(device) {}
 
   std::optional<std::size_t> read(std::span<std::byte> into) override {
-    if constexpr (requires { device_.fail(); })
-      if (device_.fail()) throw std::runtime_error("the stream has failed, or was never opened");
+    check_usable(device_);
     const std::streamsize got = boost::iostreams::read(
         device_, reinterpret_cast<char*>(into.data()), static_cast<std::streamsize>(into.size()));
     if (got < 0) return std::nullopt;
@@ -61,6 +67,7 @@ class DeviceSink final : public ByteSink {
   explicit DeviceSink(Device& device) : device_(device) {}
 
   void write(std::span<const std::byte> bytes) override {
+    check_usable(device_);
     while (!bytes.empty()) {
       const std::streamsize put =
           boost::iostreams::write(device_, reinterpret_cast<const char*>(bytes.data()),
@@ -71,6 +78,7 @@ class DeviceSink final : public ByteSink {
   }
 
   void commit() override {
+    check_usable(device_);
     // A chain returns false if one of its filters has nothing to flush.
     const bool is_flushed = boost::iostreams::flush(device_);
     if (boost::iostreams::is_std_io<Device>::value && !is_flushed)

@@ -1,6 +1,5 @@
 #include "exec/pipeline.hpp"
 
-#include <tbb/global_control.h>
 #include <tbb/parallel_pipeline.h>
 #include <tbb/task_arena.h>
 
@@ -19,7 +18,7 @@
 #include "exec/merge_stage.hpp"
 #include "exec/pass_facts.hpp"
 #include "exec/write_stage.hpp"
-#include "util/start_workers.hpp"
+#include "util/worker_allowance.hpp"
 #include "verify/output_verifier.hpp"
 
 namespace corank {
@@ -193,9 +192,7 @@ void run_passes(std::span<const Pass> partitions, PassTotals& totals) {
   unsigned workers = 0;
   for (const Pass& partition : partitions) workers += workers_of(partition);
   assert(!partitions.empty());
-  const tbb::global_control allowance(tbb::global_control::max_allowed_parallelism,
-                                      allowed_parallelism(workers));
-  start_workers(workers);
+  const WorkerAllowance allowance(workers);
   std::deque<OutputVerifier> verifiers;
   for (const Pass& partition : partitions)
     verifiers.emplace_back(partition.output, partition.fingerprint, partition.checksum);

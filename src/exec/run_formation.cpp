@@ -1,7 +1,6 @@
 #include "exec/run_formation.hpp"
 
 #include <fmt/format.h>
-#include <tbb/global_control.h>
 #include <tbb/parallel_pipeline.h>
 #include <tbb/task_arena.h>
 
@@ -13,7 +12,7 @@
 #include "corank/error.hpp"
 #include "util/math.hpp"
 #include "util/messages.hpp"
-#include "util/start_workers.hpp"
+#include "util/worker_allowance.hpp"
 
 namespace corank {
 
@@ -53,9 +52,7 @@ RunFormation::RunFormation(const Pass& pass, const detail::KeyWords& keys,
 
 FormedRuns RunFormation::fill(std::span<std::byte> memory, const MaxBatches& max) {
   assert(max.mapped != 0 && max.mapped <= max.with_mapped && max.with_mapped <= max.in_memory);
-  const tbb::global_control allowance(tbb::global_control::max_allowed_parallelism,
-                                      allowed_parallelism(workers_));
-  start_workers(workers_);
+  const WorkerAllowance allowance(workers_);
   Filling filling{.memory = memory, .max = max};
   const auto cut = tbb::make_filter<void, Batch*>(
       tbb::filter_mode::serial_in_order, [&](tbb::flow_control& flow) {

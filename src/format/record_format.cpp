@@ -23,6 +23,26 @@ Condition dropped_by(const std::optional<ColumnValue>& tombstone, const Conditio
   return dropped;
 }
 
+// Throws Error unless the steps are in postfix order: each finds its operands, and one is left.
+void check_postfix(const Condition& condition, Setting option) {
+  std::size_t operands = 0;
+  for (const Condition::Step& step : condition.steps) {
+    const std::size_t taken = step.operation < ConditionOperation::negate    ? 0
+                              : step.operation == ConditionOperation::negate ? 1
+                                                                             : 2;
+    if (operands < taken)
+      throw_error(ErrorCode::options,
+                  "{}: step {} lacks an operand; the steps are in postfix order, as parse_where() "
+                  "returns them",
+                  option, &step - condition.steps.data() + 1);
+    operands = operands - taken + 1;
+  }
+  if (operands > 1)
+    throw_error(ErrorCode::options,
+                "{}: the steps leave {} results instead of one; combine them by `both` or `either`",
+                option, operands);
+}
+
 }  // namespace
 
 std::optional<RowBound> RecordFormat::bound(const Query& query, Setting option) const {
@@ -41,6 +61,7 @@ RowFilter::Step RecordFormat::compile(const Condition::Step& step, Setting optio
 
 std::optional<RowFilter> RecordFormat::filter(const Query& query) const {
   if (query.where.steps.empty()) return std::nullopt;
+  check_postfix(query.where, Setting::where);
   std::vector<RowFilter::Step> steps;
   for (const Condition::Step& step : query.where.steps)
     steps.push_back(compile(step, Setting::where));
@@ -48,6 +69,7 @@ std::optional<RowFilter> RecordFormat::filter(const Query& query) const {
 }
 
 std::optional<RowFilter> RecordFormat::dropped(const Query& query) const {
+  check_postfix(query.having, Setting::having);
   const Condition dropped = dropped_by(query.tombstone, query.having);
   if (dropped.steps.empty()) return std::nullopt;
   std::vector<RowFilter::Step> steps;

@@ -61,6 +61,10 @@ void rethrow_stream_error(std::string_view name, std::string_view what) {
   } catch (const std::exception& error) {
     std::throw_with_nested(
         Error(ErrorCode::system, fmt::format("{}: cannot {}: {}", name, what, error.what())));
+  } catch (...) {
+    std::throw_with_nested(
+        Error(ErrorCode::system,
+              fmt::format("{}: cannot {}: something was thrown that is no exception", name, what)));
   }
 }
 

@@ -15,6 +15,7 @@
 #include <stop_token>
 #include <utility>
 
+#include "corank/error.hpp"
 #include "corank/streams.hpp"
 #include "io/atomic_file.hpp"
 #include "io/compressor.hpp"
@@ -33,7 +34,9 @@ struct PartialOutputDiffers : std::exception {
 // Names an output: a file, a pipe or a device by its path, standard output as "-", or a sink.
 struct Destination {
   Destination(std::filesystem::path output) : path(std::move(output)) {}
-  Destination(const NamedSink& output) : path(output.name), sink(output.bytes) {}
+  Destination(const NamedSink& output) : path(output.name), sink(output.bytes) {
+    if (!sink) throw Error(ErrorCode::options, output.name + ": has no ByteSink");
+  }
 
   std::filesystem::path path;
   std::shared_ptr<ByteSink> sink;  // if set, errors call it `path`

@@ -107,8 +107,10 @@ std::vector<Run> open_runs(std::span<const std::filesystem::path> paths, const R
 std::vector<Run> open_runs(std::span<const NamedSource> sources, const RecordFormat& format,
                            const Options& options) {
   std::vector<Run> runs;
-  for (const NamedSource& source : sources)
+  for (const NamedSource& source : sources) {
+    if (!source.bytes) throw Error(ErrorCode::options, source.name + ": has no ByteSource");
     runs.emplace_back(source, opening_of(format, options, true), options.stop);
+  }
   return runs;
 }
 

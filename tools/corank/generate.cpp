@@ -105,7 +105,7 @@ void fill_values(const GenerateOptions& options, std::uint32_t run, std::uint64_
     return;
   }
   if (options.distribution == Distribution::interleaved) {
-    const std::uint64_t step = all / (options.records + options.runs);
+    const auto step = static_cast<std::uint64_t>(all / (Wide{options.records} + options.runs));
     for (std::uint64_t i = 0; i < values.size(); ++i)
       values[i] = ((first + i) * options.runs + run) * step;
     return;

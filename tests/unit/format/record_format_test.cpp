@@ -184,6 +184,31 @@ TEST_CASE("what a format cannot do is refused", "[format]") {
   }
 }
 
+TEST_CASE("conditions that are not in postfix order are refused", "[format]") {
+  using enum ConditionOperation;
+  const ColumnValue one = parse_where("k > 1").steps.front().with;
+  Options options;
+  options.record = Schema::parse("k:u64");
+  const auto format = make_format(options);
+  const auto query = [&](const std::vector<ConditionOperation>& operations) {
+    Query of;
+    for (const ConditionOperation operation : operations)
+      of.where.steps.push_back({operation, one});
+    of.having = of.where;
+    return of;
+  };
+  CHECK(format->filter(query({less, negate, greater, both})));
+  CHECK(format->dropped(query({less, negate, greater, both})));
+  for (const std::vector<ConditionOperation>& operations : {std::vector{negate},
+                                                            {both},
+                                                            {less, either},
+                                                            {less, greater},
+                                                            {less, greater, both, both}}) {
+    CHECK_THROWS_AS(format->filter(query(operations)), Error);
+    CHECK_THROWS_AS(format->dropped(query(operations)), Error);
+  }
+}
+
 TEST_CASE("traits tell what the options say about the records", "[format]") {
   Options options;
   options.text.emplace();

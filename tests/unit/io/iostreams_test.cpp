@@ -9,6 +9,7 @@
 #include <boost/iostreams/filtering_stream.hpp>
 #include <cstring>
 #include <exception>
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <string>
@@ -53,6 +54,7 @@ std::string flipped(std::string bytes) {
 // A device that gives a few bytes at a time, and none every other time. Fails at a byte, if asked.
 struct Trickle : io::source {
   std::streamsize read(char* bytes, std::streamsize count) {
+    if (at == fails_at && throws_number) throw 42;
     if (at == fails_at) throw std::runtime_error("the line is dead");
     if ((empty = !empty)) return 0;
     const std::size_t got = std::min({text.size(), fails_at, at + 5'000}) - at;
@@ -64,6 +66,7 @@ struct Trickle : io::source {
   }
   std::string text;
   std::size_t fails_at = std::string::npos;
+  bool throws_number = false;
   std::size_t at = 0;
   bool empty = false;
 };
@@ -282,6 +285,11 @@ TEST_CASE("a source that fails is told with its name and the byte") {
   std::ifstream none("/nonexistent/file");
   runs[1] = source("remote", none);
   CHECK(holds(test.message(runs), "remote: cannot read at byte 0: the stream has failed, or was"));
+  trickle.throws_number = true;
+  runs[1] = source("remote", trickle);
+  CHECK(holds(test.message(runs), "remote: cannot read at byte 12345: something was thrown"));
+  runs[1] = {"remote", nullptr};
+  CHECK(test.message(runs) == "remote: has no ByteSource");
 }
 
 TEST_CASE("a stream that is cut short is told with its name and the byte") {
@@ -326,6 +334,16 @@ TEST_CASE("a sink that fails ends the merge and is not committed") {
   CHECK_THROWS_AS(
       merge(test.sources(), sink("array", io::array_sink(room.data(), room.size())), test.options),
       Error);
+  CHECK_THROWS_AS(merge(test.sources(), NamedSink{"nothing", nullptr}, test.options), Error);
+  CHECK(!std::filesystem::exists("nothing"));
+}
+
+TEST_CASE("a stream that was never opened takes no output, not even an empty one") {
+  SourceMerging test(2);
+  std::ofstream none("/nonexistent/file");
+  CHECK_THROWS_AS(merge(test.sources(), sink("none", none), test.options), Error);
+  for (std::string& text : test.texts) text.clear();
+  CHECK_THROWS_AS(merge(test.sources(), sink("none", none), test.options), Error);
 }
 
 TEST_CASE("a sink sees that a merge failed, since it is not committed") {

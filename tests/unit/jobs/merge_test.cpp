@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <optional>
 #include <string>
 #include <thread>
 
@@ -13,6 +14,7 @@
 #include "kernels/backend/cuda_backend.hpp"
 #include "support/catch.hpp"
 #include "support/support.hpp"
+#include "util/worker_allowance.hpp"
 
 using namespace corank;
 using namespace corank::test;
@@ -401,6 +403,21 @@ TEST_CASE("a merge with few threads leaves the process its own") {
   Bytes output(16);
   merge(runs, output, options);
   CHECK(during >= before);
+  CHECK(allowed() == before);
+}
+
+TEST_CASE("allowances for few threads do not limit those for many") {
+  const auto allowed = [] {
+    return tbb::global_control::active_value(tbb::global_control::max_allowed_parallelism);
+  };
+  const std::size_t before = allowed();
+  {
+    std::optional<WorkerAllowance> few(before + 1);
+    const WorkerAllowance many(before + 3);
+    CHECK(allowed() == before + 3);
+    few.emplace(before + 2);
+    CHECK(allowed() == before + 3);
+  }
   CHECK(allowed() == before);
 }
 

@@ -1,4 +1,4 @@
-#include "util/start_workers.hpp"
+#include "util/worker_allowance.hpp"
 
 #include <sys/mman.h>
 #include <tbb/cache_aligned_allocator.h>
@@ -12,8 +12,10 @@
 #include <chrono>
 #include <condition_variable>
 #include <latch>
+#include <memory>
 #include <mutex>
 #include <new>
+#include <set>
 #include <thread>
 #include <vector>
 
@@ -48,20 +50,6 @@ void try_threads(unsigned count) {
   tried.count_down();
 }
 
-}  // namespace
-
-void leave_memory_to_thread() {
-  using Memory = std::vector<std::byte, tbb::cache_aligned_allocator<std::byte>>;
-  std::array<Memory, 16> blocks;
-  // Close to the largest block that oneTBB's allocator cuts from slabs of the thread's own.
-  for (Memory& block : blocks) block.reserve(8000);
-}
-
-std::size_t allowed_parallelism(unsigned parallelism) {
-  return std::max<std::size_t>(
-      parallelism, tbb::global_control::active_value(tbb::global_control::max_allowed_parallelism));
-}
-
 void start_workers(unsigned parallelism) {
   assert(parallelism != 0);
   static std::mutex starting;
@@ -94,4 +82,62 @@ void start_workers(unsigned parallelism) {
   started = parallelism;
 }
 
+// All allowances that exist.
+class Allowances {
+ public:
+  std::multiset<std::size_t>::iterator add(std::size_t parallelism) {
+    const std::lock_guard lock(mutex_);
+    if (all_.empty())
+      default_ = tbb::global_control::active_value(tbb::global_control::max_allowed_parallelism);
+    const auto place = all_.insert(std::max(parallelism, default_));
+    allow();
+    return place;
+  }
+
+  void remove(std::multiset<std::size_t>::iterator place) {
+    const std::lock_guard lock(mutex_);
+    all_.erase(place);
+    allow();
+  }
+
+ private:
+  // The new control comes before the old one goes, so that neither default nor warning is between.
+  void allow() {
+    control_ = all_.empty() ? nullptr
+                            : std::make_unique<tbb::global_control>(
+                                  tbb::global_control::max_allowed_parallelism, *all_.rbegin());
+  }
+
+  std::mutex mutex_;
+  std::multiset<std::size_t> all_;
+  std::size_t default_ = 0;  // what the process allows without them
+  std::unique_ptr<tbb::global_control> control_;
+};
+
+Allowances& allowances() {
+  static Allowances* const all = new Allowances;  // outlives threads that still merge at the exit
+  return *all;
+}
+
+}  // namespace
+
+void leave_memory_to_thread() {
+  using Memory = std::vector<std::byte, tbb::cache_aligned_allocator<std::byte>>;
+  std::array<Memory, 16> blocks;
+  // Close to the largest block that oneTBB's allocator cuts from slabs of the thread's own.
+  for (Memory& block : blocks) block.reserve(8000);
+}
+
+WorkerAllowance::WorkerAllowance(unsigned parallelism) : place_(allowances().add(parallelism)) {
+  try {
+    start_workers(parallelism);
+  } catch (...) {
+    allowances().remove(place_);
+    throw;
+  }
+}
+
+WorkerAllowance::~WorkerAllowance() {
+  allowances().remove(place_);
+}
 }  // namespace corank
