@@ -18,6 +18,7 @@
 #include "io/file.hpp"
 #include "support/program.hpp"
 #include "support/support.hpp"
+#include "util/digest.hpp"
 
 using namespace corank;
 using namespace corank::test;
@@ -127,6 +128,10 @@ std::string random_lines(int count) {
   std::string text;
   for (int i = 0; i < count; ++i) text += fmt::format("{:010}\n", below(random, 1'000'000'000));
   return text;
+}
+
+std::string json_version(const std::string& plan) {
+  return nlohmann::json::parse(plan)["corank_plan"];
 }
 
 // Returns a text for each of these, with `header` in front.
@@ -691,6 +696,84 @@ TEST_CASE("attempts at one partition at once share no file") {
   }
   CHECK(folders().empty());
   output_of(test.finish({"--read-runs"}));
+}
+
+TEST_CASE("a plan is written as other outputs are, and never over what it is made of") {
+  const Planned test({"merge", "--lines"}, {"a\nb\n", "b\nc\n"});
+  const auto plan_into = [&](const std::string& file, const Strings& options = {}) {
+    return run(Strings{"plan", "merge", "--lines", "-f", "--partitions", "2", "-o", file,
+                       test.runs[0], test.runs[1]} +
+               options);
+  };
+  const std::string target = test.folder / "target", link = test.folder / "link";
+  write_file(target, bytes_of_text("old"));
+  std::filesystem::create_symlink(target, link);
+  REQUIRE(plan_into(link).code == 0);
+  CHECK(std::filesystem::is_symlink(link));
+  CHECK(holds(text_of(target), "corank_plan"));
+  CHECK(nlohmann::json::parse(output_of(plan_into("-"))).contains("corank_plan"));
+  REQUIRE(plan_into("/dev/null").code == 0);
+  CHECK(std::filesystem::is_character_file("/dev/null"));
+
+  Planned::check_refusal(plan_into(test.runs[1]), {test.runs[1], "is also read"});
+  CHECK(text_of(test.runs[1]) == "b\nc\n");
+  const std::string list = test.folder / "list";
+  write_file(list, bytes_of_text(test.runs[0] + "\n"));
+  Planned::check_refusal(plan_into(list, {"--files-from", list}), {list, "is also read"});
+  CHECK(text_of(list) == test.runs[0] + "\n");
+
+  REQUIRE(test.make_plan(2).code == 0);
+  test.merge_parts(2);
+  for (const std::string& file : {test.plan, test.part(1) + ".json"})
+    Planned::check_refusal(test.finish({"-f", "--concatenate", file}), {file, "is also read"});
+  Planned::check_refusal(test.finish({"-f", "--concatenate", "-"}), {"--concatenate", "file"});
+  output_of(test.finish());
+}
+
+TEST_CASE("a plan or record that is damaged is named") {
+  const Planned test({"merge", "--lines"}, {"a\nb\n", "b\nc\n"});
+  REQUIRE(test.make_plan(2).code == 0);
+  test.merge_parts(2);
+  const std::string good = text_of(test.plan);
+  const auto refuse = [&](const std::string& text, const Strings& words) {
+    write_file(test.plan, bytes_of_text(text));
+    for (const Result& result : {run({"plan", "show", test.plan}), test.finish()})
+      Planned::check_refusal(result, Strings{test.plan} + words);
+  };
+  const std::string deep(200'000, '['), end(200'000, ']');
+  refuse(R"({"corank_plan":")" + json_version(good) + R"(","x":)" + deep + end + "}", {"changed"});
+  refuse(R"({"corank_plan":)" + deep + end + "}", {});
+  refuse(R"({"corank_plan":")" + json_version(good) + R"(","digest":5})", {"was changed"});
+  using Json = nlohmann::ordered_json;
+  const auto with = [&](const std::function<void(Json&)>& change) {
+    Json json = Json::parse(good);
+    change(json);
+    json.erase("digest");
+    json["digest"] = fmt::format("{:016x}", digest(json.dump()));
+    return json.dump();
+  };
+  write_file(test.plan, bytes_of_text(with([](Json&) {})));
+  output_of(test.finish());  // so these digests are right
+  refuse(with([](Json& json) { json["cuts"][1] = Json::array(); }), {"is damaged"});
+  refuse(with([](Json& json) { json["cuts"][1][0] = 1.5; }), {"is damaged"});
+  refuse(with([](Json& json) { json["cuts"][1][0] = -1; }), {"is damaged"});
+  refuse(with([](Json& json) { std::swap(json["cuts"][0], json["cuts"][2]); }), {"is damaged"});
+  refuse(with([](Json& json) { json["cuts"] = Json::array(); }), {"is damaged"});
+  refuse(with([](Json& json) { json.erase("runs"); }), {"is damaged"});
+  refuse(with([](Json& json) { json["command"] = 7; }), {"is damaged"});
+
+  write_file(test.plan, bytes_of_text(good));
+  const std::string record = test.part(0) + ".json";
+  std::filesystem::copy_file(test.part(1) + ".json", record,
+                             std::filesystem::copy_options::overwrite_existing);
+  Planned::check_refusal(test.finish(), {test.part(0), "partition 1", "--force"});
+  write_file(record, bytes_of_text("["));
+  Planned::check_refusal(test.finish(), {record, "write the part again"});
+  std::filesystem::remove(record);
+  std::filesystem::create_directory(record);
+  Planned::check_refusal(test.finish(), {record, "cannot be read"});
+  std::filesystem::remove(record);
+  Planned::check_refusal(run({"plan", "show", test.parts}), {test.parts, "cannot be read"});
 }
 
 TEST_CASE("a plan refuses text that it cannot hold") {

@@ -76,11 +76,17 @@ int FinishCommand::run() {
         fmt::format("--concatenate: the parts of {0} are runs of their own; merge them by corank "
                     "plan merge --runs-of {0}",
                     plan_));
+  if (concatenated_ == "-")
+    throw Error("--concatenate: - is not a file, and standard output has the checksums; name one");
   const std::filesystem::path folder = folder_of_parts(plan_, folder_);
   const std::vector<PartRecord> records = read_records(plan, plan_, folder, codec_of(options_));
-  std::vector<std::filesystem::path> parts;
-  for (std::size_t i = 0; i < records.size(); ++i)
-    parts.push_back(part_names(folder, i, codec_of(options_)).part);
+  std::vector<std::filesystem::path> parts, sources{plan_};
+  for (std::size_t i = 0; i < records.size(); ++i) {
+    const PartNames names = part_names(folder, i, codec_of(options_));
+    parts.push_back(names.part);
+    sources.push_back(names.record);
+  }
+  check_is_none_of(concatenated_, sources);
   const std::vector<PartContent> contents = check_parts(plan.partitions, parts, options_);
   PartRecord total;
   for (std::size_t i = 0; i < records.size(); ++i) {

@@ -341,7 +341,7 @@ void MergeCommand::add_diagnostics_options() {
 std::vector<std::string> MergeCommand::names_of_runs() const {
   std::vector<std::string> runs = runs_;
   const bool has_list = !files_from_.empty() || !files0_from_.empty();
-  const std::string& list = files_from_.empty() ? files0_from_ : files_from_;
+  const std::string& list = list_of_runs();
   if (has_list)
     std::ranges::move(names_from(list, files_from_.empty() ? '\0' : '\n'),
                       std::back_inserter(runs));

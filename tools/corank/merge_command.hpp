@@ -29,6 +29,10 @@ class MergeCommand {
 
   // Returns the runs of the command line and of lists; standard input if there are none.
   std::vector<std::string> names_of_runs() const;
+  // Returns the file that lists runs; an empty name if there is none.
+  const std::string& list_of_runs() const {
+    return files_from_.empty() ? files0_from_ : files_from_;
+  }
   // Returns the options, without resources that only run() knows.
   Options options() const;
   const std::string& output() const { return output_; }

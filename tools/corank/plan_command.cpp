@@ -73,6 +73,7 @@ int PlanCommand::run(const std::vector<std::string>& arguments) const {
   }
   const MergeCommand& command = planned();
   PlanFile plan{.command = arguments, .partitions = {}};
+  std::vector<std::filesystem::path> sources{command.list_of_runs(), command.runs_of()};
   if (command.runs_of().empty()) {
     const std::vector<std::string> names = command.names_of_runs();
     const std::vector<std::filesystem::path> files(names.begin(), names.end());
@@ -82,6 +83,8 @@ int PlanCommand::run(const std::vector<std::string>& arguments) const {
     command.check_beside_plan();
     plan = plan_merge_of_sort(command.runs_of(), command.folder(), command.num_partitions());
   }
+  for (const PartitionPlan::Input& run : plan.partitions.runs) sources.push_back(run.path);
+  check_is_none_of(command.output(), sources);
   write_plan(plan, command.output(), command.overwrites());
   return 0;
 }

@@ -8,16 +8,20 @@
 #include <charconv>
 #include <cstdlib>
 #include <fstream>
+#include <ios>
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <random>
+#include <span>
+#include <stdexcept>
 #include <system_error>
 
 #include "corank/error.hpp"
 #include "corank/version.hpp"
 #include "io/codec.hpp"
 #include "io/part_files.hpp"
+#include "io/writer.hpp"
 #include "statistics.hpp"
 #include "util/digest.hpp"
 
@@ -26,11 +30,16 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-void write_json(const Json& json, const std::filesystem::path& file) {
+std::string text_of(const Json& json) {
+  return json.dump(1, ' ', false, Json::error_handler_t::replace) + '\n';
+}
+
+// Replaces the file by one rename, whatever attempts write to it at the same time.
+void replace(const std::filesystem::path& file, const Json& json) {
   std::filesystem::path written = file;
   written.replace_filename(fmt::format(".{}.{}", file.filename().string(), attempt_name()));
   std::ofstream out(written, std::ios::binary);
-  out << json.dump(1, ' ', false, Json::error_handler_t::replace) << '\n';
+  out << text_of(json);
   out.close();
   std::error_code error;
   if (!out.fail()) std::filesystem::rename(written, file, error);
@@ -42,14 +51,42 @@ void write_json(const Json& json, const std::filesystem::path& file) {
       fmt::format("{}: cannot be written; check its folder and the room in it", file.string()));
 }
 
-Json read_json(const std::filesystem::path& file, const char* what) {
+// Reads an object. `what` says what the file should be, and `remedy` what to do if it is not.
+Json read_json(const std::filesystem::path& file, const char* what, const char* remedy) {
+  constexpr int max_depth = 8;  // deeper values would overflow the stack when they are printed
   std::ifstream in(file, std::ios::binary);
   if (!in) throw Error(fmt::format("{}: cannot open this {}; check its name", file.string(), what));
-  const std::string text{std::istreambuf_iterator<char>(in), {}};
-  Json json = Json::parse(text, nullptr, false);
+  std::string text;
+  try {
+    text.assign(std::istreambuf_iterator<char>(in), {});
+  } catch (const std::ios_base::failure&) {  // a folder, say
+    throw Error(fmt::format("{}: cannot be read; check that it is a {}", file.string(), what));
+  }
+  const auto is_kept = [](int depth, Json::parse_event_t, Json&) { return depth <= max_depth; };
+  Json json = Json::parse(text, is_kept, false);
   if (!json.is_object())
-    throw Error(fmt::format("{}: is no {}; name another", file.string(), what));
+    throw Error(fmt::format("{}: is not a {}; {}", file.string(), what, remedy));
   return json;
+}
+
+// Returns the number; throws if it is none, or not whole, or negative.
+std::uint64_t whole_number(const Json& json) {
+  if (!json.is_number_unsigned()) throw std::invalid_argument("no whole number");
+  return json.get<std::uint64_t>();
+}
+
+// Returns the cuts of a plan of `num_runs` runs; throws if they cannot be such cuts.
+std::vector<PartitionPlan::Cut> cuts_in(const Json& json, std::size_t num_runs) {
+  std::vector<PartitionPlan::Cut> cuts;
+  for (const Json& places : json) {
+    PartitionPlan::Cut& cut = cuts.emplace_back();
+    for (const Json& place : places) cut.push_back(whole_number(place));
+    if (cut.size() != num_runs) throw std::invalid_argument("a cut of other runs");
+    for (std::size_t run = 0; run < num_runs && cuts.size() > 1; ++run)
+      if (cut[run] < cuts[cuts.size() - 2][run]) throw std::invalid_argument("a cut goes back");
+  }
+  if (cuts.size() < 2) throw std::invalid_argument("no partition");
+  return cuts;
 }
 
 // Throws Error if the plan cannot hold the text: JSON is UTF-8.
@@ -126,10 +163,16 @@ const char* verb(const PlanFile& plan) {
 
 }  // namespace
 
+void check_is_none_of(const std::filesystem::path& file,
+                      std::span<const std::filesystem::path> others) {
+  std::error_code error;
+  for (const std::filesystem::path& other : others)
+    if (file != "-" && std::filesystem::equivalent(file, other, error))
+      throw Error(
+          fmt::format("{}: is also read by this command; name another file", file.string()));
+}
+
 void write_plan(const PlanFile& plan, const std::filesystem::path& file, bool overwrite) {
-  if (!overwrite && std::filesystem::exists(file))
-    throw Error(ErrorCode::exists,
-                fmt::format("{}: exists already; use --force to replace it", file.string()));
   for (const std::string& word : plan.command) check_utf8(word, "this argument");
   for (const PartitionPlan::Input& run : plan.partitions.runs)
     check_utf8(run.path.string(), "this name");
@@ -149,11 +192,18 @@ void write_plan(const PlanFile& plan, const std::filesystem::path& file, bool ov
     json["checksum"] = hexadecimal(plan.content->checksum);
   }
   json["digest"] = digest_of(json);
-  write_json(json, file);
+  const std::string text = text_of(json);
+  Writer writer(Destination(file), {.bytes = text.size()}, {.overwrite = overwrite},
+                [](FileIdentity) { return false; }, {});
+  writer.resume_at(0, 0);
+  writer.write(std::as_bytes(std::span(text)));
+  writer.make_durable();
+  writer.commit();
+  if (AtomicFile* const written = writer.atomic()) written->forget_sidecar();
 }
 
 PlanFile read_plan(const std::filesystem::path& file) {
-  const Json json = read_json(file, "plan");
+  const Json json = read_json(file, "plan", "make one by corank plan");
   if (!json.contains("corank_plan"))
     throw Error(file.string() + ": is not a plan; make one by corank plan");
   if (json["corank_plan"] != version)
@@ -163,37 +213,41 @@ PlanFile read_plan(const std::filesystem::path& file) {
                     file.string(), json["corank_plan"].dump(), version));
   PlanFile plan;
   plan.digest = digest_of(json);
-  if (json.value("digest", "") != plan.digest)
+  if (!json.contains("digest") || json["digest"] != plan.digest)
     throw Error(file.string() + ": was changed since corank wrote it; plan again");
-  plan.command = json.at("command").get<std::vector<std::string>>();
-  plan.partitions.counts_bytes = json.at("counts") == "bytes";
-  plan.partitions.keeps_records = json.at("keeps_records").get<bool>();
-  plan.partitions.sorts = json.at("sorts").get<bool>();
-  if (json.contains("records"))
-    plan.content = {json["records"].get<std::uint64_t>(), checksum_in(json), {}, {}};
-  plan.partitions.cuts = json.at("cuts").get<std::vector<PartitionPlan::Cut>>();
-  for (const Json& run : json.at("runs"))
-    plan.partitions.runs.push_back({run.at("path").get<std::string>(),
-                                    run.at("bytes").get<std::uint64_t>(),
-                                    run.at("modified_ns").get<std::int64_t>()});
+  try {
+    plan.command = json.at("command").get<std::vector<std::string>>();
+    plan.partitions.counts_bytes = json.at("counts") == "bytes";
+    plan.partitions.keeps_records = json.at("keeps_records").get<bool>();
+    plan.partitions.sorts = json.at("sorts").get<bool>();
+    if (json.contains("records"))
+      plan.content = {whole_number(json["records"]), checksum_in(json), {}, {}};
+    for (const Json& run : json.at("runs"))
+      plan.partitions.runs.push_back({run.at("path").get<std::string>(),
+                                      whole_number(run.at("bytes")),
+                                      run.at("modified_ns").get<std::int64_t>()});
+    plan.partitions.cuts = cuts_in(json.at("cuts"), plan.partitions.runs.size());
+  } catch (const std::exception& error) {
+    throw Error(fmt::format("{}: is damaged: {}; plan again", file.string(), error.what()));
+  }
   return plan;
 }
 
 void write_record(const PartRecord& record, const std::filesystem::path& file) {
-  write_json({{"plan", record.plan},
-              {"partition", record.partition},
-              {"records_read", record.records_read},
-              {"records_skipped", record.records_skipped},
-              {"records", record.content.records},
-              {"checksum", hexadecimal(record.content.checksum)},
-              {"bytes", record.bytes},
-              {"first_key", record.content.first_key},
-              {"last_key", record.content.last_key}},
-             file);
+  replace(file, {{"plan", record.plan},
+                 {"partition", record.partition},
+                 {"records_read", record.records_read},
+                 {"records_skipped", record.records_skipped},
+                 {"records", record.content.records},
+                 {"checksum", hexadecimal(record.content.checksum)},
+                 {"bytes", record.bytes},
+                 {"first_key", record.content.first_key},
+                 {"last_key", record.content.last_key}});
 }
 
 PartRecord read_record(const std::filesystem::path& file) {
-  const Json json = read_json(file, "record of a part");
+  constexpr const char* remedy = "remove it, and write the part again";
+  const Json json = read_json(file, "record of a part", remedy);
   try {
     PartRecord record{.plan = json.at("plan").get<std::string>(),
                       .partition = json.at("partition").get<std::size_t>(),
@@ -206,7 +260,7 @@ PartRecord read_record(const std::filesystem::path& file) {
     record.content.last_key = json.at("last_key").get<std::string>();
     return record;
   } catch (const std::exception&) {
-    throw Error(file.string() + ": is not a record of a part; remove it, and write the part again");
+    throw Error(fmt::format("{}: is not a record of a part; {}", file.string(), remedy));
   }
 }
 
@@ -223,9 +277,12 @@ std::vector<PartRecord> read_records(const PlanFile& plan, const std::string& fi
       continue;
     }
     records.push_back(read_record(record));
-    if (records.back().plan != plan.digest || records.back().partition != i)
+    if (records.back().plan != plan.digest)
       throw Error(fmt::format("{}: is of another plan, {}, and not of {}; {}", part.string(),
                               records.back().plan, file, again(plan, file, i)));
+    if (records.back().partition != i)
+      throw Error(fmt::format("{}: is partition {} by its record, {}; {}", part.string(),
+                              records.back().partition, record.string(), again(plan, file, i)));
     if (bytes != records.back().bytes)
       throw Error(fmt::format("{}: has {} bytes, and {} when it was written; {}", part.string(),
                               bytes, records.back().bytes, again(plan, file, i)));

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,7 +22,11 @@ struct PlanFile {
   std::string digest = {};                  // of all else; set by read_plan()
 };
 
-// Throws Error if the file exists, unless `overwrite`.
+// Throws Error if `file` exists and is one of `others`, which are read.
+void check_is_none_of(const std::filesystem::path& file,
+                      std::span<const std::filesystem::path> others);
+
+// Writes the plan as merge() writes an output. Throws Error if the file exists, unless `overwrite`.
 void write_plan(const PlanFile& plan, const std::filesystem::path& file, bool overwrite);
 // Throws Error if the file is not a plan, is damaged, or was made by another version of the
 // program.
