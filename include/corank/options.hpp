@@ -32,7 +32,7 @@ enum class Io {
   automatic,  // mapped or buffered if the runs are in the page cache, else direct if possible
   buffered,   // copy from and to the page cache
   direct,     // direct I/O with many reads in flight; runs that have none are read buffered:
-              // compressed files, file systems without it, variable-length records of a merge
+              // variable-length records, compressed files, file systems without it
   mapped,     // read runs in place, in the page cache; the output is buffered
 };
 

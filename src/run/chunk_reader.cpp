@@ -33,7 +33,7 @@ ChunkProducers producers_of(std::span<const Run> runs, bool in_sequence, const R
                             const std::stop_token& stop) {
   if (in_sequence) {
     std::vector<Stream> streams;
-    for (const Run& run : runs) streams.push_back(stream_of(run, reading.format, stop));
+    for (const Run& run : runs) streams.push_back(stream_of(run, reading, stop));
     return make_producers(std::move(streams), reading);
   }
   ChunkProducers producers;

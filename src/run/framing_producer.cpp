@@ -18,21 +18,27 @@ constexpr std::uint64_t margin_bytes = stream_margin_bytes;
 // Records that are indexed together, few enough that their bytes stay in L1.
 constexpr std::uint64_t batch_records = 256;
 constexpr std::uint64_t min_wanted_bytes = 4096;
+// Bytes of a run that are read into the page cache ahead of need, if it is read alone: the prefetch
+// of many runs at a time costs more than it gains. See docs/tuning.md.
+constexpr std::uint64_t prefetched_bytes = 2 * MiB;
 
 class RunSource final : public ByteSource {
  public:
-  explicit RunSource(const Run& run) : run_(run) {}
+  RunSource(const Run& run, ReadOrder order)
+      : run_(run), prefetched_bytes_(order == ReadOrder::one_by_one ? prefetched_bytes : 0) {}
 
   std::optional<std::size_t> read(std::span<std::byte> into) override {
     const std::uint64_t count = std::min<std::uint64_t>(into.size(), run_.records() - at_);
     if (count == 0) return std::nullopt;
     run_.read(at_, count, into.first(count));
     at_ += count;
+    run_.prefetch(at_, std::min(prefetched_bytes_, run_.records() - at_));
     return count;
   }
 
  private:
   const Run& run_;
+  const std::uint64_t prefetched_bytes_;
   std::uint64_t at_ = 0;
 };
 
@@ -74,14 +80,14 @@ Place place_of(const Run& run, const RecordFormat& format, std::uint64_t record,
   return place;
 }
 
-Stream stream_of(const Run& run, const RecordFormat& format, std::stop_token stop) {
+Stream stream_of(const Run& run, const Reading& reading, std::stop_token stop) {
   Stream stream{.path = run.path(),
                 .offset = run.offset(),
                 .is_pipe = run.input().is_stream,
                 .mapped_page_bytes = run.mapped_page_bytes(),
                 .map = [&run] { return run.mapped_later(); },
                 .place_of =
-                    [&run, &format](std::uint64_t record, std::uint64_t byte) {
+                    [&run, &format = reading.format](std::uint64_t record, std::uint64_t byte) {
                       return corank::place_of(run, format, record, byte);
                     }};
   if (run.input().codec != Codec::none) stream.path += ", decompressed";
@@ -90,7 +96,7 @@ Stream stream_of(const Run& run, const RecordFormat& format, std::stop_token sto
   else if (const std::byte* bytes = run.in_place(0))
     stream.in_place = {bytes, run.records()};
   else
-    stream.source = std::make_unique<RunSource>(run);
+    stream.source = std::make_unique<RunSource>(run, reading.order);
   return stream;
 }
 

@@ -45,7 +45,7 @@ Place place_of(const Run& run, const RecordFormat& format, std::uint64_t record,
 
 // Returns the stream of `run`, which must count bytes and outlive the stream. Waiting for a pipe
 // ends when `stop` is requested.
-Stream stream_of(const Run& run, const RecordFormat& format, std::stop_token stop);
+Stream stream_of(const Run& run, const Reading& reading, std::stop_token stop);
 
 ChunkProducers make_producers(std::vector<Stream> streams, const Reading& reading);
 

@@ -308,6 +308,13 @@ void Run::read(std::uint64_t first, std::uint64_t count, std::span<std::byte> in
   std::memcpy(into.data(), pages.bytes().data() + part.skew, part.wanted);
 }
 
+void Run::prefetch(std::uint64_t first, std::uint64_t count) const {
+  assert(first <= records_ && count <= records_ - first);
+  if (count == 0 || !file_ || is_direct()) return;
+  ::posix_fadvise(file_->get(), static_cast<off_t>(offset() + first * record_bytes_),
+                  static_cast<off_t>(count * record_bytes_), POSIX_FADV_WILLNEED);
+}
+
 void Run::check_got(const Part& part, std::uint64_t got) const {
   if (got >= part.skew + part.wanted) return;
   throw_error(

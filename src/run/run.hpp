@@ -139,6 +139,9 @@ class Run {
   // Reads `count` records from record `first` on. Throws Error if the file was truncated or
   // replaced. Thread-safe.
   void read(std::uint64_t first, std::uint64_t count, std::span<std::byte> into) const;
+  // Makes the system read `count` records from record `first` on into the page cache, if the file
+  // is open and not direct.
+  void prefetch(std::uint64_t first, std::uint64_t count) const;
 
   // Byte range of the file that holds a span of records, to be read into page-aligned memory. With
   // direct I/O it is extended to whole pages.

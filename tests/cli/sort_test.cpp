@@ -1,4 +1,5 @@
 // `corank sort` as a user runs it: pipes, compressed files, headers, replaced inputs, messages.
+#include <nlohmann/json.hpp>
 #include <string>
 
 #include "support/program.hpp"
@@ -60,6 +61,20 @@ TEST_CASE("a sort reads mapped and direct files beside a compressed one", "[sort
     CHECK(text_of(sorted(folder, records, "records", {a, b_zipped})) == "aabbccda");
     CHECK(text_of(sorted(folder, lines, "lines", {c_zipped, c})) == "b\nb\nd\nd\n");
   }
+}
+
+TEST_CASE("a sort reads lines through the page cache even if it writes direct", "[sort]") {
+  const TemporaryFolder folder;
+  const std::string file = write_text(folder, "file", std::string(400'000, 'x') + "\nb\na\n");
+  const auto reading = [&](const Strings& format) {
+    const Strings arguments{"--io", "direct", "-q",           "-f", "--stats",
+                            "-",    "-o",     folder / "out", file};
+    return nlohmann::json::parse(output_of(run(Strings{"sort"} + format + arguments)))["io"];
+  };
+  CHECK(reading({"--lines"}) == "buffered");
+  CHECK(text_of(folder / "out").starts_with("a\nb\nx"));
+  const std::string fixed = reading({"-r", "k:bytes5"});
+  CHECK((fixed == "direct" || fixed == "buffered"));  // not every file system has direct I/O
 }
 
 TEST_CASE("a sort keeps the header once", "[sort]") {
