@@ -5,6 +5,7 @@
 #include <charconv>
 #include <chrono>
 #include <cstdint>
+#include <utility>
 
 namespace corank::detail {
 namespace {
@@ -66,13 +67,16 @@ class Scanner {
     return true;
   }
   bool take_any(std::string_view choices) {
-    return !at_end() && choices.find(peek()) != std::string_view::npos && take(peek());
+    return std::ranges::any_of(choices, [&](char choice) { return take(choice); });
   }
   // Takes exactly `digits` digits, and sets `value` to theirs.
   bool take_number(std::size_t digits, int& value) {
-    if (count_digits(rest_.substr(0, digits)) != digits) return false;
+    if (rest_.size() < digits) return false;
     value = 0;
-    for (const char c : rest_.substr(0, digits)) value = 10 * value + (c - '0');
+    for (std::size_t i = 0; i < digits; ++i) {
+      if (!is_digit(rest_[i])) return false;
+      value = 10 * value + (rest_[i] - '0');
+    }
     rest_.remove_prefix(digits);
     return true;
   }
@@ -345,16 +349,19 @@ void encode_natural(std::string_view text, bool nocase, std::string& to) {
 
 namespace {
 
-// Encodes the time at the start of a line: as many words as are a time.
+// Encodes the time at the start of a line: as many words as are a time. Without its last word, a
+// time of several words is either one, too, or the beginning of a date.
 bool encode_first_time(std::string_view line, std::string& to) {
   constexpr std::size_t max_time_bytes = 64;
-  if (encode_time(without_blanks(line), to)) return true;
-  for (std::size_t end = max_time_bytes; (end = line.rfind(' ', end)) != 0; --end) {
-    if (end == std::string_view::npos) break;
-    to.clear();
-    if (encode_time(without_blanks(line.substr(0, end)), to)) return true;
+  for (std::size_t end = 0; end < std::min(line.size(), max_time_bytes);) {
+    end = std::min(line.find(' ', end + 1), line.size());
+    std::string longer;
+    if (encode_time(without_blanks(line.substr(0, end)), longer))
+      to = std::move(longer);
+    else if (!to.empty())
+      break;
   }
-  return false;
+  return !to.empty();
 }
 
 }  // namespace
@@ -376,14 +383,17 @@ EncodedKey::EncodedKey(const TextField& field, const TextColumn& column) : is_va
   if (!is_valid_) bytes_.assign(1, column.descending == column.bad_first ? '\xff' : '\0');
 }
 
+std::uint64_t EncodedKey::word(const TextColumn& column, std::uint64_t from) const {
+  const std::uint64_t bits = string_word(field(), false, from);
+  return column.descending ? ~bits : bits;
+}
+
 std::uint64_t encoded_bytes(const TextField& field, const TextColumn& column) {
   return EncodedKey(field, column).field().bytes;
 }
 
 std::uint64_t encoded_word(const TextField& field, const TextColumn& column, std::uint64_t from) {
-  const EncodedKey key(field, column);
-  const std::uint64_t bits = string_word(key.field(), false, from);
-  return column.descending ? ~bits : bits;
+  return EncodedKey(field, column).word(column, from);
 }
 
 int compare_encoded(const TextField& x, const TextField& y, const TextColumn& column) {

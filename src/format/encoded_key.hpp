@@ -32,6 +32,8 @@ class EncodedKey {
   TextField field() const {
     return {reinterpret_cast<const std::byte*>(bytes_.data()), bytes_.size(), false, true};
   }
+  // Returns the key word that starts at byte `from` of the encoded bytes of `column`.
+  std::uint64_t word(const TextColumn& column, std::uint64_t from) const;
 
  private:
   std::string bytes_;

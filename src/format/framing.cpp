@@ -6,7 +6,9 @@
 #include <array>
 #include <bit>
 #include <cstring>
+#include <optional>
 
+#include "format/encoded_key.hpp"
 #include "util/cpu_features.hpp"
 #include "util/messages.hpp"
 
@@ -138,22 +140,14 @@ class Index {
       return false;
     }
     const auto field = columns(column.column);
-    std::uint64_t word = 0;
-    if (!detail::is_number(column.type))
-      word = detail::bytes_word(column, field, 0);
-    else if (detail::parse_number(field, column.type, word))
-      word ^= column.descending ? ~std::uint64_t{0} : 0;
-    else if (are_ordered(layout_.bad_numbers))
-      word = column.bad_first ? 0 : ~std::uint64_t{0};
-    else
-      return refuse(0, field, bytes);
-    if (detail::is_encoded(column.type) && !is_acceptable(0, field)) return refuse(0, field, bytes);
+    const std::optional<std::uint64_t> word = first_word(column, field);
+    if (!word) return refuse(0, field, bytes);
     for (std::uint32_t key = 1; later_numbers_ && key < layout_.columns_count; ++key) {
       if (!must_be_value(key)) continue;
       const auto later = columns(layout_.columns[key].column);
       if (!is_acceptable(key, later)) return refuse(key, later, bytes);
     }
-    into_[indexed_.records++] = make_entry(word, record, bytes);
+    into_[indexed_.records++] = make_entry(*word, record, bytes);
     indexed_.bytes += bytes;
     return true;
   }
@@ -177,6 +171,21 @@ class Index {
   }
   bool is_acceptable(std::uint32_t key, const detail::TextField& field) const {
     return !must_be_value(key) || detail::holds_value(field, layout_.columns[key].type);
+  }
+  // Returns the first key word, which is of `column`; nothing if that must hold a value and does
+  // not.
+  std::optional<std::uint64_t> first_word(const TextColumn& column,
+                                          const detail::TextField& field) const {
+    if (detail::is_encoded(column.type)) {
+      const detail::EncodedKey key(field, column);
+      if (!key.is_valid() && must_be_value(0)) return std::nullopt;
+      return key.word(column, 0);
+    }
+    if (!detail::is_number(column.type)) return detail::bytes_word(column, field, 0);
+    std::uint64_t word = 0;
+    if (detail::parse_number(field, column.type, word)) return column.descending ? ~word : word;
+    if (!are_ordered(layout_.bad_numbers)) return std::nullopt;
+    return column.bad_first ? 0 : ~std::uint64_t{0};
   }
   bool refuse(std::uint32_t key, const detail::TextField& field, std::uint64_t bytes) {
     using Reason = BadRecord::Reason;

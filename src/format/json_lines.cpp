@@ -82,16 +82,17 @@ class Scanner {
     else if (is_next('{') || is_next('['))
       skip_nested();
     else
-      at_ = std::find_if(at_, end_, [](std::byte byte) { return is_one_of(byte, ",]} \t\r\n"); });
+      at_ = std::find_if(at_, end_, is_one_of<',', ']', '}', ' ', '\t', '\r', '\n'>);
     return {begin, at_};
   }
 
  private:
-  static bool is_one_of(std::byte byte, std::string_view chars) {
-    return chars.find(static_cast<char>(byte)) != chars.npos;
+  template <char... chars>
+  static bool is_one_of(std::byte byte) {
+    return (is_char(byte, chars) || ...);
   }
   void skip_blanks() {
-    while (at_ != end_ && is_one_of(*at_, " \t\r\n")) ++at_;
+    while (at_ != end_ && is_one_of<' ', '\t', '\r', '\n'>(*at_)) ++at_;
   }
   bool is_next(char c) {
     skip_blanks();
@@ -131,8 +132,8 @@ class Scanner {
         skip_string();
         continue;
       }
-      depth += is_one_of(*at_, "{[");
-      const bool closes = is_one_of(*at_++, "}]");
+      depth += is_one_of<'{', '['>(*at_);
+      const bool closes = is_one_of<'}', ']'>(*at_++);
       if (closes && --depth == 0) return;
     }
   }
