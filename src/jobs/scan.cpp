@@ -1,6 +1,7 @@
 #include "jobs/scan.hpp"
 
 #include <algorithm>
+#include <cassert>
 #include <vector>
 
 #include "corank/error.hpp"
@@ -13,6 +14,26 @@
 
 namespace corank {
 namespace {
+
+// Calls `visit` with the parts of the chunk between its gaps. `block` is the chunk without them.
+void visit_between_gaps(const Chunk& chunk, ScannedBlock block, const RecordFormat& format,
+                        const std::function<void(const ScannedBlock&)>& visit) {
+  const std::uint64_t row_bytes = format.row_bytes();
+  std::uint64_t first = 0;  // record of the chunk at which the block begins
+  for (const Gap& gap : chunk.gaps) {
+    const std::uint64_t count = gap.index - first;
+    assert(count != 0 && count < block.rows.count);
+    ScannedBlock rest{block.rows.data + (count - 1) * row_bytes,
+                      {block.rows.data + count * row_bytes, block.rows.count - count},
+                      block.first + count + gap.records,
+                      offset_of(format, block, count) + gap.bytes};
+    block.rows.count = count;
+    visit(block);
+    block = rest;
+    first = gap.index;
+  }
+  visit(block);
+}
 
 // Implements scan_blocks() for streams and records of variable length.
 std::uint64_t scan_in_order(const Run& run, const RecordFormat& format,
@@ -32,7 +53,9 @@ std::uint64_t scan_in_order(const Run& run, const RecordFormat& format,
     if (run.stop().stop_requested()) throw Interrupted();
     const std::byte* const last =
         before ? before->records() + (before->count - 1) * format.row_bytes() : nullptr;
-    visit({last, {chunk->records(), chunk->count}, chunk->number, chunk->offset});
+    visit_between_gaps(*chunk,
+                       {last, {chunk->records(), chunk->count}, chunk->number, chunk->offset},
+                       format, visit);
   }
   run.check_readable();
   return reader.skipped();

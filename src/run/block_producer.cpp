@@ -66,6 +66,7 @@ ChunkProducer::Product BlockProducer::produce(ChunkRequest request, std::uint64_
       std::move(request.buffer),
       records,
       {}};
+  chunk.number = request.first;
   chunk.offset = run_.offset() + request.first * record_bytes;
   if (reading_.sum) chunk.fingerprint = reading_.sum(bytes, record_bytes);
   return {

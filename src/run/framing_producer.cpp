@@ -130,6 +130,7 @@ struct FramingProducer::Filling {
   const std::byte* rows = nullptr;          // the first row
   std::span<const std::byte> bytes = {};    // of the records
   std::uint64_t count = 0;
+  std::vector<Gap> gaps = {};
   std::uint64_t fingerprint = 0;
 };
 
@@ -190,10 +191,15 @@ ChunkProducer::Product FramingProducer::produce(ChunkRequest request, std::uint6
               .in_place = filling.rows,
               .fingerprint = filling.fingerprint,
               .number = records_,
-              .offset = offset_};
+              .offset = offset_,
+              .gaps = std::move(filling.gaps)};
   in_chunks_ += filling.count;
   records_ += filling.count;
   offset_ += filling.bytes.size();
+  for (const Gap& gap : chunk.gaps) {
+    records_ += gap.records;
+    offset_ += gap.bytes;
+  }
   MappedRange mapped{};
   if (!stream_.source && !filling.large) mapped = {stream_.in_place, stream_.mapped_page_bytes};
   return {
@@ -205,12 +211,11 @@ void FramingProducer::fill_in_place(Filling& filling) {
   for (std::uint64_t wanted = wanted_bytes_; !unread_.empty();) {
     const auto bytes = unread_.first(std::min<std::uint64_t>(wanted, unread_.size()));
     if (stream_.mapped_page_bytes != 0) populate(bytes);
-    if (const std::uint64_t skipped = find_records(filling, bytes, false)) {
-      unread_ = unread_.subspan(skipped);
-    } else if (filling.count != 0) {
-      unread_ = unread_.subspan(filling.bytes.size());
-      return;
-    } else if (bytes.size() < unread_.size()) {
+    const std::uint64_t skipped = find_records(filling, bytes, false);
+    unread_ = unread_.subspan(skipped + filling.bytes.size());
+    if (filling.count != 0) return;
+    if (skipped != 0) continue;
+    if (bytes.size() < unread_.size()) {
       wanted *= 2;
     } else {
       filling.large = take_large(unread_.size() + margin_bytes, unread_.size());
@@ -238,9 +243,11 @@ bool FramingProducer::fill_from_source(Filling& filling, const std::atomic<Deman
     }
     const std::span<const std::byte> bytes = memory.first(filled);
     if (const std::uint64_t skipped = find_records(filling, bytes, false)) {
-      std::memmove(memory.data(), memory.data() + skipped, filled - skipped);
+      // Close the gap between the records that were found and the rest.
+      std::byte* const rest = memory.data() + filling.bytes.size();
       filled -= skipped;
-      continue;
+      std::memmove(rest, rest + skipped, filled - filling.bytes.size());
+      if (filling.count == 0) continue;
     }
     if (filling.count != 0) break;
     if (filled < wanted && exhausted_) {
@@ -314,39 +321,75 @@ std::uint64_t FramingProducer::read(std::span<std::byte> into, const std::atomic
   return filled;
 }
 
-// Finds the whole records at the start of `bytes`, as many as there is room for. If the first
-// record must be skipped, returns its size, and the caller skips it; otherwise returns 0.
+// Finds the whole records at the start of `bytes`, as many as there is room for. Returns the bytes
+// of records that must be skipped among them. Those of a source are overwritten by the records
+// after them; in memory, only the first records are skipped, and others end the chunk.
 std::uint64_t FramingProducer::find_records(Filling& filling, std::span<const std::byte> bytes,
                                             bool at_end) {
   const RecordFormat& format = reading_.format;
-  std::uint64_t end = 0;
+  const bool closes_gaps = stream_.source != nullptr;
+  std::uint64_t end = 0;  // of the records that are found, behind what is skipped before them
+  std::uint64_t skipped = 0;
   while (filling.count < reading_.plan.chunk_records) {
     auto* const into =
         reinterpret_cast<PrefixRef*>(filling.refs + filling.count * format.ref_bytes());
     const std::uint64_t wanted =
         std::min(reading_.plan.chunk_records - filling.count, batch_records);
-    const Indexed found = format.frame(bytes.subspan(end), at_end, wanted, into);
+    const Indexed found = format.frame(bytes.subspan(skipped + end), at_end, wanted, into);
+    if (closes_gaps && skipped != 0)
+      move_back({into, found.records}, {bytes.data() + skipped + end, found.bytes}, skipped);
     if (reading_.sum)
       filling.fingerprint += rows_fingerprint(reading_.sum, layout_, found.rows, found.records);
     if (filling.count == 0) filling.rows = found.rows;
     filling.count += found.records;
     end += found.bytes;
-    assert(found.records <= wanted && end <= bytes.size());
+    assert(found.records <= wanted && skipped + end <= bytes.size());
     if (found.bad) {
+      const std::byte* const record = bytes.data() + skipped + end;
       if (!format.traits().may_skip || !found.bad->can_skip())
-        format.throw_bad_record(stream_.path,
-                                stream_.place_of(records_ + filling.count, offset_ + end),
-                                *found.bad, bytes.data() + end);
-      if (filling.count != 0) break;
-      ++records_;
-      ++skipped_;
-      offset_ += found.bad->bytes;
-      return found.bad->bytes;
+        format.throw_bad_record(stream_.path, place_after(filling, end), *found.bad, record);
+      if (!closes_gaps && filling.count != 0) break;
+      skip(filling, found.bad->bytes);
+      skipped += found.bad->bytes;
+    } else if (found.records == 0) {
+      break;
     }
-    if (found.records == 0) break;
   }
-  filling.bytes = bytes.first(end);
-  return 0;
+  filling.bytes = bytes.subspan(closes_gaps ? 0 : skipped, end);
+  return skipped;
+}
+
+// Moves records and their prefix references back by `distance` bytes.
+void FramingProducer::move_back(std::span<PrefixRef> refs, std::span<const std::byte> records,
+                                std::uint64_t distance) {
+  // The memory of a source belongs to the chunk that is filled.
+  auto* const from = const_cast<std::byte*>(records.data());
+  std::memmove(from - distance, from, records.size());
+  for (PrefixRef& ref : refs) ref.place -= distance;  // the address is in its low bits
+}
+
+// Counts the record after those that were found, of `bytes` bytes, as skipped.
+void FramingProducer::skip(Filling& filling, std::uint64_t bytes) {
+  ++skipped_;
+  if (filling.count == 0) {
+    ++records_;
+    offset_ += bytes;
+  } else if (!filling.gaps.empty() && filling.gaps.back().index == filling.count) {
+    ++filling.gaps.back().records;
+    filling.gaps.back().bytes += bytes;
+  } else {
+    filling.gaps.push_back({filling.count, 1, bytes});
+  }
+}
+
+// Returns the place after the records that were found, which have `bytes` bytes.
+Place FramingProducer::place_after(const Filling& filling, std::uint64_t bytes) const {
+  std::uint64_t record = records_ + filling.count, byte = offset_ + bytes;
+  for (const Gap& gap : filling.gaps) {
+    record += gap.records;
+    byte += gap.bytes;
+  }
+  return stream_.place_of(record, byte);
 }
 
 // Finds the last record: the first `bytes` bytes of `memory`, which has room for its end.

@@ -73,6 +73,10 @@ class FramingProducer final : public ChunkProducer {
   std::uint64_t take_carried(std::span<std::byte> into);
   void carry_over(std::span<const std::byte> left, bool has_read);
   std::uint64_t find_records(Filling& filling, std::span<const std::byte> bytes, bool at_end);
+  static void move_back(std::span<PrefixRef> refs, std::span<const std::byte> records,
+                        std::uint64_t distance);
+  void skip(Filling& filling, std::uint64_t bytes);
+  Place place_after(const Filling& filling, std::uint64_t bytes) const;
   void find_last_record(Filling& filling, std::span<std::byte> memory, std::uint64_t bytes);
   std::shared_ptr<LargeMemory> take_large(std::uint64_t bytes, std::uint64_t found_bytes) const;
   [[noreturn]] void throw_too_long(std::uint64_t bytes, std::uint64_t found_bytes) const;

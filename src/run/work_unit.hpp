@@ -16,6 +16,13 @@
 
 namespace corank {
 
+// Records that were skipped between two of a chunk.
+struct Gap {
+  std::uint64_t index;  // in the chunk, of the record after them
+  std::uint64_t records;
+  std::uint64_t bytes;
+};
+
 // Block of one run as it was read. Holds complete records only.
 struct Chunk {
   std::uint32_t run;            // index into the runs of the merge
@@ -25,9 +32,9 @@ struct Chunk {
   Buffer buffer;                // holds the records at its start, unless in_place is set
   const std::byte* in_place = nullptr;
   std::optional<std::uint64_t> fingerprint;  // of the records as read, if verified
-  // Number of its first record in its run, if some vary in length or are skipped.
-  std::uint64_t number = 0;
-  std::uint64_t offset = 0;  // of its first record in the file
+  std::uint64_t number = 0;    // of its first record in the run, skipped ones included
+  std::uint64_t offset = 0;    // of its first record in the file
+  std::vector<Gap> gaps = {};  // in their order
   const std::byte* records() const { return in_place ? in_place : buffer.bytes().data(); }
 };
 using ChunkRef = std::shared_ptr<const Chunk>;
@@ -46,11 +53,15 @@ struct RunOutOfOrder : std::exception {
   // be read again.
   RunOutOfOrder(const KeyLayout& layout, const Chunk& chunk, std::uint64_t index,
                 const std::byte* before)
-      : run(chunk.run),
-        record(chunk.first + index),
-        rows(new Rows{{layout, before},
-                      {layout, chunk.records() + index * layout.record_bytes},
-                      chunk.offset + (index == 0 ? 0 : bytes_of(layout, chunk, 0, index).size())}) {
+      : run(chunk.run), record(chunk.number + index) {
+    std::uint64_t byte = chunk.offset + (index == 0 ? 0 : bytes_of(layout, chunk, 0, index).size());
+    for (const Gap& gap : chunk.gaps) {
+      if (gap.index > index) break;
+      record += gap.records;
+      byte += gap.bytes;
+    }
+    rows.reset(
+        new Rows{{layout, before}, {layout, chunk.records() + index * layout.record_bytes}, byte});
   }
   // Record `index`, which is not the first of the chunk, sorts before its predecessor.
   RunOutOfOrder(const KeyLayout& layout, const Chunk& chunk, std::uint64_t index)

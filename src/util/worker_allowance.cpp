@@ -15,8 +15,8 @@
 #include <memory>
 #include <mutex>
 #include <new>
-#include <set>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "util/math.hpp"
@@ -85,32 +85,26 @@ void start_workers(unsigned parallelism) {
 // All allowances that exist.
 class Allowances {
  public:
-  std::multiset<std::size_t>::iterator add(std::size_t parallelism) {
+  void add(std::size_t parallelism) {
+    constexpr auto parameter = tbb::global_control::max_allowed_parallelism;
     const std::lock_guard lock(mutex_);
-    if (all_.empty())
-      default_ = tbb::global_control::active_value(tbb::global_control::max_allowed_parallelism);
-    const auto place = all_.insert(std::max(parallelism, default_));
-    allow();
-    return place;
+    if (parallelism > tbb::global_control::active_value(parameter)) {
+      // The new control comes before the old one goes, so that the default is never between.
+      auto control = std::make_unique<tbb::global_control>(parameter, parallelism);
+      control_ = std::move(control);
+    }
+    ++count_;
   }
 
-  void remove(std::multiset<std::size_t>::iterator place) {
+  void remove() {
     const std::lock_guard lock(mutex_);
-    all_.erase(place);
-    allow();
+    assert(count_ != 0);
+    if (--count_ == 0) control_.reset();
   }
 
  private:
-  // The new control comes before the old one goes, so that neither default nor warning is between.
-  void allow() {
-    control_ = all_.empty() ? nullptr
-                            : std::make_unique<tbb::global_control>(
-                                  tbb::global_control::max_allowed_parallelism, *all_.rbegin());
-  }
-
   std::mutex mutex_;
-  std::multiset<std::size_t> all_;
-  std::size_t default_ = 0;  // what the process allows without them
+  std::size_t count_ = 0;
   std::unique_ptr<tbb::global_control> control_;
 };
 
@@ -128,16 +122,18 @@ void leave_memory_to_thread() {
   for (Memory& block : blocks) block.reserve(8000);
 }
 
-WorkerAllowance::WorkerAllowance(unsigned parallelism) : place_(allowances().add(parallelism)) {
+WorkerAllowance::WorkerAllowance(unsigned parallelism) {
+  allowances().add(parallelism);
   try {
     start_workers(parallelism);
   } catch (...) {
-    allowances().remove(place_);
+    allowances().remove();
     throw;
   }
 }
 
 WorkerAllowance::~WorkerAllowance() {
-  allowances().remove(place_);
+  allowances().remove();
 }
+
 }  // namespace corank

@@ -2,12 +2,11 @@
 #pragma once
 
 #include <cstddef>
-#include <set>
 
 namespace corank {
 
-// Lets oneTBB use as many threads as the largest allowance that exists, and no fewer than without
-// any. Thread-safe.
+// Lets oneTBB use as many threads as any allowance wants, until none is left, and no fewer than
+// without. Thread-safe.
 //
 // Of several objects of tbb::global_control the smallest holds. So a job with few threads would
 // limit one with many that runs at the same time.
@@ -24,9 +23,6 @@ class WorkerAllowance {
   ~WorkerAllowance();
   WorkerAllowance(const WorkerAllowance&) = delete;
   WorkerAllowance& operator=(const WorkerAllowance&) = delete;
-
- private:
-  std::multiset<std::size_t>::iterator place_;  // among all allowances
 };
 
 // Reserves memory for a thread that calls oneTBB. Allocates more than a queue and some tasks need

@@ -158,6 +158,36 @@ TEST_CASE("bad values come first on request, ascending and descending") {
         "x\n18446744073709551615\n9\n0\n");
 }
 
+TEST_CASE("places are told as they are in the file, however many records are skipped") {
+  constexpr int lines = 3000, bad_line = 2000;
+  std::string text, good;
+  std::size_t byte = 0;
+  for (int i = 0; i < lines; ++i) {
+    const bool is_skipped = i % 3 == 0 || i == 7 || i == 8;
+    const std::string line = (is_skipped ? "bad" : "") + std::to_string(i) + '\n';
+    if (i == bad_line) byte = text.size();
+    text += line;
+    if (!is_skipped) good += line;
+  }
+  const Strings options{"-t", ",", "-b", "1:u64", "--bad", "skip"};
+  CHECK(ToleranceFolder({text}).merged(Strings{"--lines"} + options) == good);
+  for (const char* io : {"buffered", "mapped"})
+    CHECK(ToleranceFolder({text, text})
+              .merged(Strings{"--lines", "--io", io, "--on-equal", "first"} + options) == good);
+
+  text.replace(byte, 4, "0005");
+  const std::string place = "line " + std::to_string(bad_line + 1) + " (byte " +
+                            std::to_string(byte) + ") is out of order";
+  for (const char* io : {"buffered", "mapped"}) {
+    const Result found = ToleranceFolder({text}).merge(Strings{"--lines", "--io", io} + options);
+    CHECK((found.code == 1 && holds(found.err, place)));
+  }
+  const Result piped = run(Strings{"merge", "--lines"} + options + Strings{"-"}, {.in = text});
+  CHECK((piped.code == 1 && holds(piped.err, place)));
+  const Result checked = run(Strings{"check", "--lines"} + options + Strings{"-"}, {.in = text});
+  CHECK((checked.code == 1 && holds(checked.err, place)));
+}
+
 TEST_CASE("names of files come as lines, and a list of the other kind is told") {
   const ToleranceFolder test({"b\n", "a\n"});
   const std::string lines = test.folder / "lines", zeros = test.folder / "zeros";

@@ -415,8 +415,10 @@ TEST_CASE("allowances for few threads do not limit those for many") {
     std::optional<WorkerAllowance> few(before + 1);
     const WorkerAllowance many(before + 3);
     CHECK(allowed() == before + 3);
-    few.emplace(before + 2);
+    few.reset();
     CHECK(allowed() == before + 3);
+    const WorkerAllowance more(before + 4);
+    CHECK(allowed() == before + 4);
   }
   CHECK(allowed() == before);
 }
