@@ -22,7 +22,8 @@ void visit_between_gaps(const Chunk& chunk, ScannedBlock block, const RecordForm
   std::uint64_t first = 0;  // record of the chunk at which the block begins
   for (const Gap& gap : chunk.gaps) {
     const std::uint64_t count = gap.index - first;
-    assert(count != 0 && count < block.rows.count);
+    assert(count != 0 && count <= block.rows.count);
+    if (count == block.rows.count) break;  // the gap is after the last record
     ScannedBlock rest{block.rows.data + (count - 1) * row_bytes,
                       {block.rows.data + count * row_bytes, block.rows.count - count},
                       block.first + count + gap.records,

@@ -16,9 +16,9 @@
 
 namespace corank {
 
-// Records that were skipped between two of a chunk.
+// Records that were skipped after the first of a chunk.
 struct Gap {
-  std::uint64_t index;  // in the chunk, of the record after them
+  std::uint64_t index;  // in the chunk, of the record after them; its size if there is none
   std::uint64_t records;
   std::uint64_t bytes;
 };
