@@ -104,7 +104,7 @@ class Rig {
         const std::uint64_t before = below(random, 2), behind = below(random, 2);
         auto chunk = std::make_shared<Chunk>();
         chunk->run = 3 * run + 1;
-        chunk->first = 1000 + first;
+        chunk->first = chunk->number = 1000 + first;
         chunk->count = before + count + behind;
         chunk->buffer = chunks_.lease();
         std::byte* to = chunk->buffer.bytes().data();

@@ -41,7 +41,7 @@ class Fixture {
       const std::uint64_t in_chunk = std::min(chunk_records, count - first);
       Chunk chunk{};
       chunk.run = run;
-      chunk.first = first;
+      chunk.first = chunk.number = first;
       chunk.count = in_chunk + 2;
       pools_.push_back(std::make_unique<BufferPool>(
           round_up((in_chunk + 2) * record_bytes(), page_bytes()), 1, nullptr));
@@ -334,7 +334,7 @@ TEST_CASE("the CPU backend tells runs apart that lie end to end in memory", "[cp
     for (std::uint64_t first = 0; first < records; first += chunk_records) {
       Chunk chunk{};
       chunk.run = run;
-      chunk.first = first;
+      chunk.first = chunk.number = first;
       chunk.count = std::min(chunk_records, records - first);
       chunk.in_place = memory.data() + (run * records + first) * record_bytes;
       const std::uint64_t count = chunk.count;
