@@ -193,13 +193,10 @@ ChunkProducer::Product FramingProducer::produce(ChunkRequest request, std::uint6
               .number = records_,
               .offset = offset_,
               .gaps = std::move(filling.gaps)};
+  const Gap skipped = gaps_before(chunk.gaps, filling.count);
   in_chunks_ += filling.count;
-  records_ += filling.count;
-  offset_ += filling.bytes.size();
-  for (const Gap& gap : chunk.gaps) {
-    records_ += gap.records;
-    offset_ += gap.bytes;
-  }
+  records_ += filling.count + skipped.records;
+  offset_ += filling.bytes.size() + skipped.bytes;
   MappedRange mapped{};
   if (!stream_.source && !filling.large) mapped = {stream_.in_place, stream_.mapped_page_bytes};
   return {
@@ -384,12 +381,9 @@ void FramingProducer::skip(Filling& filling, std::uint64_t bytes) {
 
 // Returns the place after the records that were found, which have `bytes` bytes.
 Place FramingProducer::place_after(const Filling& filling, std::uint64_t bytes) const {
-  std::uint64_t record = records_ + filling.count, byte = offset_ + bytes;
-  for (const Gap& gap : filling.gaps) {
-    record += gap.records;
-    byte += gap.bytes;
-  }
-  return stream_.place_of(record, byte);
+  const Gap skipped = gaps_before(filling.gaps, filling.count);
+  return stream_.place_of(records_ + filling.count + skipped.records,
+                          offset_ + bytes + skipped.bytes);
 }
 
 // Finds the last record: the first `bytes` bytes of `memory`, which has room for its end.

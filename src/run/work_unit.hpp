@@ -23,6 +23,17 @@ struct Gap {
   std::uint64_t bytes;
 };
 
+// Returns the sums of the gaps before record `index` of a chunk that has these gaps.
+inline Gap gaps_before(std::span<const Gap> gaps, std::uint64_t index) {
+  Gap sum{index, 0, 0};
+  for (const Gap& gap : gaps) {
+    if (gap.index > index) break;
+    sum.records += gap.records;
+    sum.bytes += gap.bytes;
+  }
+  return sum;
+}
+
 // Block of one run as it was read. Holds complete records only.
 struct Chunk {
   std::uint32_t run;            // index into the runs of the merge
@@ -53,16 +64,12 @@ struct RunOutOfOrder : std::exception {
   // be read again.
   RunOutOfOrder(const KeyLayout& layout, const Chunk& chunk, std::uint64_t index,
                 const std::byte* before)
-      : run(chunk.run), record(chunk.number + index) {
-    std::uint64_t byte = chunk.offset + (index == 0 ? 0 : bytes_of(layout, chunk, 0, index).size());
-    for (const Gap& gap : chunk.gaps) {
-      if (gap.index > index) break;
-      record += gap.records;
-      byte += gap.bytes;
-    }
-    rows.reset(
-        new Rows{{layout, before}, {layout, chunk.records() + index * layout.record_bytes}, byte});
-  }
+      : run(chunk.run),
+        record(chunk.number + index + gaps_before(chunk.gaps, index).records),
+        rows(new Rows{{layout, before},
+                      {layout, chunk.records() + index * layout.record_bytes},
+                      chunk.offset + gaps_before(chunk.gaps, index).bytes +
+                          (index == 0 ? 0 : bytes_of(layout, chunk, 0, index).size())}) {}
   // Record `index`, which is not the first of the chunk, sorts before its predecessor.
   RunOutOfOrder(const KeyLayout& layout, const Chunk& chunk, std::uint64_t index)
       : RunOutOfOrder(layout, chunk, index, chunk.records() + (index - 1) * layout.record_bytes) {}

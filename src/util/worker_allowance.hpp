@@ -8,8 +8,8 @@ namespace corank {
 // Lets oneTBB use as many threads as any allowance wants, until none is left, and no fewer than
 // without. Thread-safe.
 //
-// Of several objects of tbb::global_control the smallest holds. So a job with few threads would
-// limit one with many that runs at the same time.
+// The smallest of several tbb::global_control objects holds. Without allowances, a job with few
+// threads would limit one with many that runs at the same time.
 class WorkerAllowance {
  public:
   // Allows and starts `parallelism` threads, the caller's included. Threads that exist already
