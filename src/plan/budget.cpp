@@ -112,13 +112,16 @@ std::optional<PassPlan> Budget::plan(std::span<const Run> runs, const PassNeeds&
   const bool mapped = std::ranges::all_of(runs, &Run::is_mapped);
   const std::uint64_t min_unit_bytes =
       needs.direct_output ? std::min(min_direct_unit_bytes, slice_bytes / runs_to_direct_units) : 0;
-  if (record_bytes_ == 0 && std::ranges::all_of(runs, &Run::is_in_memory))
-    return plan_pass_in_memory(needs.held, memory_bytes, slice_bytes);
   const auto threads = std::max(threads_ / static_cast<unsigned>(needs.partitions), 1u);
+  const std::uint64_t text_unit_bytes =
+      std::max(max_text_unit_bytes,
+               enough_unit_bytes(runs.size(), text_unit_bytes_a_run(threads), slice_bytes));
+  if (record_bytes_ == 0 && std::ranges::all_of(runs, &Run::is_in_memory))
+    return plan_pass_in_memory(needs.held, memory_bytes, slice_bytes, text_unit_bytes);
   const bool cuda = needs.devices != 0;
   std::uint64_t unit_bytes, edge_bytes = 0, runs_to_chunks;
   if (record_bytes_ == 0) {
-    unit_bytes = cuda ? max_cuda_unit_bytes : std::max(max_text_unit_bytes, min_unit_bytes);
+    unit_bytes = cuda ? max_cuda_unit_bytes : std::max(text_unit_bytes, min_unit_bytes);
     runs_to_chunks = mapped ? runs_to_mapped_text_chunks : runs_to_cached_chunks;
   } else {
     const std::uint64_t bytes_a_run = cuda ? cuda_unit_bytes_a_run : cpu_unit_bytes_a_run(threads);
@@ -141,7 +144,8 @@ std::optional<PassPlan> Budget::plan(std::span<const Run> runs, const PassNeeds&
                       .max_unit_bytes = unit_bytes,
                       .edge_bytes = edge_bytes,
                       .runs_to_chunks = runs_to_chunks,
-                      .tokens = tokens});
+                      .tokens = tokens,
+                      .in_memory_runs = needs.in_memory});
   };
   // Several devices need more units in flight, unless memory is scarce.
   const std::size_t devices = std::max(needs.devices / needs.partitions, std::size_t{1});

@@ -20,8 +20,11 @@ namespace corank {
 
 // Requirements of one pass, apart from its runs.
 struct PassNeeds {
-  std::size_t partitions;      // merged concurrently; each gets an equal share of the memory
-  std::uint64_t held;          // number of runs that hold chunks at the same time
+  std::size_t partitions;  // merged concurrently; each gets an equal share of the memory
+  std::uint64_t held;      // number of runs that hold chunks at the same time
+  // Number of runs in memory beside these, of variable-length records; see
+  // PassPlan::in_memory_records.
+  std::uint64_t in_memory = 0;
   bool direct;                 // runs are read with direct I/O: chunks hold whole pages of the file
   bool direct_output;          // output is written with direct I/O
   std::size_t devices;         // that merge the units of all partitions; 0: the CPU does

@@ -66,15 +66,21 @@ std::uint64_t round_down_to_pages(std::uint64_t records, std::uint32_t record_by
 std::optional<PassPlan> plan_variable_pass(const PassNumbers& pass) {
   const std::uint64_t runs = pass.runs;
   const unsigned tokens = pass.tokens;
+  // One chunk more per run than for fixed-size records: a last record that lacks its terminator is
+  // copied to a chunk of its own.
+  constexpr std::uint64_t chunks_a_run = 3;
+  // Chunks of runs in memory are small parts of these runs, as those of runs in files are of
+  // theirs.
+  const std::uint64_t in_memory_bytes = pass.in_memory_runs * chunks_a_run * page_bytes();
+  if (pass.memory_bytes < in_memory_bytes) return std::nullopt;
   PassPlan plan{};
   plan.tokens = tokens;
   plan.read_ahead = read_ahead_of(runs);
-  plan.large_bytes = pass.memory_bytes / 4;
-  const std::uint64_t memory_bytes = pass.memory_bytes - plan.large_bytes;
+  plan.in_memory_records = pass.in_memory_runs == 0 ? 0 : page_bytes() / sizeof(PrefixRef);
+  plan.large_bytes = (pass.memory_bytes - in_memory_bytes) / 4;
+  const std::uint64_t memory_bytes = pass.memory_bytes - in_memory_bytes - plan.large_bytes;
 
-  // One chunk more per run than for fixed-size records: a last record that lacks its terminator is
-  // copied to a chunk of its own.
-  const std::uint64_t held_chunks = 3 * runs + plan.read_ahead + 1;
+  const std::uint64_t held_chunks = chunks_a_run * runs + plan.read_ahead + 1;
   const std::uint64_t pass_min_unit_bytes =
       round_up(std::max(min_unit_bytes, runs * min_unit_bytes_a_run), page_bytes());
   const std::uint64_t units_bytes = pass_min_unit_bytes * text_unit_cost(tokens);
@@ -112,7 +118,8 @@ std::optional<PassPlan> plan_pass(const PassNumbers& pass) {
   assert(pass.runs != 0 && pass.runs_to_chunks != 0 && pass.tokens != 0);
   if (pass.record_bytes == 0) return plan_variable_pass(pass);
   const auto [runs, record_bytes, memory_bytes, merged_bytes, max_unit_bytes, edge_bytes,
-              runs_to_chunks, tokens] = pass;
+              runs_to_chunks, tokens, in_memory_runs] = pass;
+  assert(in_memory_runs == 0);
   const std::uint64_t pass_min_chunk_bytes = round_up(record_bytes + edge_bytes, page_bytes());
   // Records fill at least half of a chunk, so two chunks have room for a record.
   const std::uint64_t pass_min_unit_bytes =
@@ -158,7 +165,8 @@ std::optional<PassPlan> plan_pass(const PassNumbers& pass) {
 }
 
 std::optional<PassPlan> plan_pass_in_memory(std::uint64_t runs, std::uint64_t memory_bytes,
-                                            std::uint64_t merged_bytes) {
+                                            std::uint64_t merged_bytes,
+                                            std::uint64_t max_unit_bytes) {
   // Prefix references are less than half of a chunk.
   static_assert(2 * sizeof(PrefixRef) < text_bytes_an_entry);
   const std::uint64_t unit_bytes =
@@ -167,7 +175,7 @@ std::optional<PassPlan> plan_pass_in_memory(std::uint64_t runs, std::uint64_t me
                              .record_bytes = 0,
                              .memory_bytes = 2 * memory_bytes,
                              .merged_bytes = merged_bytes,
-                             .max_unit_bytes = std::min(max_text_unit_bytes, unit_bytes)});
+                             .max_unit_bytes = std::min(max_unit_bytes, unit_bytes)});
 }
 
 namespace {
@@ -194,7 +202,8 @@ std::uint64_t widest_pass(std::uint32_t record_bytes, std::uint64_t memory_bytes
 
 std::uint64_t widest_pass_in_memory(std::uint64_t memory_bytes) {
   return widest(memory_bytes, [&](std::uint64_t runs) {
-    return plan_pass_in_memory(runs, memory_bytes, std::numeric_limits<std::uint64_t>::max());
+    return plan_pass_in_memory(runs, memory_bytes, std::numeric_limits<std::uint64_t>::max(),
+                               max_text_unit_bytes);
   });
 }
 

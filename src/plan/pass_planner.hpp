@@ -44,6 +44,10 @@ std::uint64_t enough_unit_bytes(std::uint64_t runs, std::uint64_t bytes_a_run,
 inline std::uint64_t cpu_unit_bytes_a_run(unsigned threads) {
   return std::min(threads * (std::uint64_t{16} << 10), std::uint64_t{256} << 10);
 }
+// Returns `bytes_a_run` for records that vary in length, whose units take more memory.
+inline std::uint64_t text_unit_bytes_a_run(unsigned threads) {
+  return std::min(threads * (std::uint64_t{2} << 10), std::uint64_t{32} << 10);
+}
 inline constexpr std::uint64_t cuda_unit_bytes_a_run = std::uint64_t{256} << 10;
 
 // Divisors of the merged bytes: all chunks together take this fraction of them, within the bounds
@@ -68,6 +72,7 @@ struct PassNumbers {
   std::uint64_t edge_bytes = 0;                          // room in each chunk besides its records
   std::uint64_t runs_to_chunks = runs_to_cached_chunks;  // one of the divisors above
   unsigned tokens = default_tokens;                      // max number of units in flight
+  std::uint64_t in_memory_runs = 0;  // beside `runs`; see PassPlan::in_memory_records
 };
 
 // Plans a pass. In a plan for variable-length records, a chunk holds `chunk_records` prefix
@@ -79,7 +84,8 @@ std::optional<PassPlan> plan_pass(const PassNumbers& pass);
 // Plans a pass over runs of variable-length records in memory, whose chunks hold only prefix
 // references.
 std::optional<PassPlan> plan_pass_in_memory(std::uint64_t runs, std::uint64_t memory_bytes,
-                                            std::uint64_t merged_bytes);
+                                            std::uint64_t merged_bytes,
+                                            std::uint64_t max_unit_bytes);
 
 // Return the max fan-in: how many runs one pass can merge within `memory_bytes`; 0 if it is below
 // two. Runs in memory hold variable-length records.

@@ -59,11 +59,19 @@ std::uint64_t first_bytes(const Stream& stream, std::uint32_t index, std::uint32
   return std::max(part_of(room, index + 1, num_runs), min_wanted_bytes);
 }
 
+// Returns whether chunks of the stream are those of runs in memory beside others in files. To hand
+// such small chunks to another thread costs more than to find their records.
+bool has_small_chunks(const Stream& stream, const Reading& reading) {
+  return !stream.source && stream.mapped_page_bytes == 0 && reading.plan.in_memory_records != 0;
+}
+
 ChunkProducer::Traits traits_of(const Stream& stream, const Reading& reading) {
-  return {
-      .may_lack_buffers = !reading.format.traits().has_fixed_size,
-      .is_immediate = !stream.source && stream.mapped_page_bytes == 0 && reading.frames_when_taken,
-      .is_pipe = stream.is_pipe};
+  const bool is_in_memory = !stream.source && stream.mapped_page_bytes == 0;
+  const bool is_small = has_small_chunks(stream, reading);
+  return {.needs_buffers = !is_small,
+          .may_lack_buffers = !reading.format.traits().has_fixed_size,
+          .is_immediate = is_small || (is_in_memory && reading.frames_when_taken),
+          .is_pipe = stream.is_pipe};
 }
 
 }  // namespace
@@ -150,6 +158,8 @@ FramingProducer::FramingProducer(Stream stream, std::uint32_t index, std::uint32
       stream_(std::move(stream)),
       reading_(reading),
       layout_(reading.format.keys().layout()),
+      chunk_records_(has_small_chunks(stream_, reading) ? reading.plan.in_memory_records
+                                                        : reading.plan.chunk_records),
       room_bytes_(room_bytes(reading)),
       large_used_bytes_(std::move(large_used_bytes)),
       unread_(stream_.in_place),
@@ -159,11 +169,10 @@ FramingProducer::FramingProducer(Stream stream, std::uint32_t index, std::uint32
 }
 
 ChunkProducer::Product FramingProducer::produce(ChunkRequest request, std::uint64_t) {
-  const std::uint64_t chunk_records = reading_.plan.chunk_records;
-  const std::uint64_t refs_bytes = chunk_records * reading_.format.ref_bytes();
+  const std::uint64_t refs_bytes = chunk_records_ * reading_.format.ref_bytes();
   std::shared_ptr<std::byte[]> instead;  // replaces a buffer if the pool had none
   if (request.buffer.bytes().empty()) {
-    const std::uint64_t bytes = refs_bytes + room_bytes_ + margin_bytes;
+    const std::uint64_t bytes = refs_bytes + (stream_.source ? room_bytes_ + margin_bytes : 0);
     instead.reset(new std::byte[bytes]);
     request.buffer = Buffer({instead.get(), bytes});
   }
@@ -175,10 +184,10 @@ ChunkProducer::Product FramingProducer::produce(ChunkRequest request, std::uint6
   else if (!fill_from_source(filling, *request.demand))
     return {};
   if (filling.count == 0) return {.chunk = nullptr, .is_end = true};
-  assert(filling.count <= chunk_records);
+  assert(filling.count <= chunk_records_);
   // Short records fill the room for prefix references before the room for bytes. The next chunk
   // then reads fewer bytes, so that few are carried over.
-  wanted_bytes_ = filling.count == chunk_records
+  wanted_bytes_ = filling.count == chunk_records_
                       ? std::clamp(filling.bytes.size() + filling.bytes.size() / 16,
                                    min_wanted_bytes, std::max(room_bytes_, min_wanted_bytes))
                       : room_bytes_;
@@ -327,11 +336,10 @@ std::uint64_t FramingProducer::find_records(Filling& filling, std::span<const st
   const bool closes_gaps = stream_.source != nullptr;
   std::uint64_t end = 0;  // of the records that are found, behind what is skipped before them
   std::uint64_t skipped = 0;
-  while (filling.count < reading_.plan.chunk_records) {
+  while (filling.count < chunk_records_) {
     auto* const into =
         reinterpret_cast<PrefixRef*>(filling.refs + filling.count * format.ref_bytes());
-    const std::uint64_t wanted =
-        std::min(reading_.plan.chunk_records - filling.count, batch_records);
+    const std::uint64_t wanted = std::min(chunk_records_ - filling.count, batch_records);
     const Indexed found = format.frame(bytes.subspan(skipped + end), at_end, wanted, into);
     if (closes_gaps && skipped != 0)
       move_back({into, found.records}, {bytes.data() + skipped + end, found.bytes}, skipped);

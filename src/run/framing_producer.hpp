@@ -84,7 +84,8 @@ class FramingProducer final : public ChunkProducer {
   Stream stream_;
   const Reading reading_;
   const KeyLayout layout_;
-  const std::uint64_t room_bytes_;  // for the bytes of the records in a chunk
+  const std::uint64_t chunk_records_;  // max records in a chunk
+  const std::uint64_t room_bytes_;     // for the bytes of the records in a chunk
   const LargeBytes large_used_bytes_;
 
   std::span<const std::byte> unread_;       // rest of the bytes in memory

@@ -14,6 +14,10 @@ struct PassPlan {
   std::uint64_t unit_bytes;       // size of a unit's buffer, a multiple of the page size
   unsigned tokens;                // max units in flight
   std::uint64_t large_bytes = 0;  // for variable-length records that do not fit in a chunk
+  // Variable-length records in a chunk of a run in memory, beside runs in files. Such a chunk holds
+  // only their prefix references, in memory of its own. 0: runs in memory have chunks as all
+  // others.
+  std::uint64_t in_memory_records = 0;
 };
 
 // Returns the min number of records that fill whole pages. Reads of multiples of it stay aligned.

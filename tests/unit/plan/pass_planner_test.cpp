@@ -120,3 +120,28 @@ TEST_CASE("earlier passes merge the cheapest neighbours and no more than needed"
     REQUIRE(left <= widest);
   }
 }
+
+TEST_CASE("runs in memory leave the chunks of runs in files large") {
+  const PassNumbers files{.runs = 15, .record_bytes = 0, .memory_bytes = 40 << 20};
+  PassNumbers mixed = files;
+  mixed.in_memory_runs = 700;
+  const auto alone = plan_pass(files), beside = plan_pass(mixed);
+  REQUIRE(alone);
+  REQUIRE(beside);
+  CHECK(alone->in_memory_records == 0);
+  CHECK(beside->in_memory_records != 0);
+  CHECK(2 * beside->chunk_bytes >= alone->chunk_bytes);
+  mixed.in_memory_runs = 7000;
+  CHECK(!plan_pass(mixed));
+}
+
+TEST_CASE("units of lines grow with the runs, within the memory") {
+  const auto unit_bytes = [](std::uint64_t runs, std::uint64_t memory_bytes) {
+    return plan_pass_in_memory(runs, memory_bytes, std::uint64_t{4} << 30,
+                               enough_unit_bytes(runs, 32 << 10, std::uint64_t{4} << 30))
+        ->unit_bytes;
+  };
+  CHECK(unit_bytes(100, 1 << 30) < max_text_unit_bytes);
+  CHECK(unit_bytes(4000, 1 << 30) > 4 * max_text_unit_bytes);
+  CHECK(unit_bytes(4000, 1 << 30) < (1 << 30) / 30);
+}
