@@ -18,7 +18,11 @@ class ProgressMeter {
 
   // Sets how many bytes all passes will merge, those already counted included.
   void set_total(std::uint64_t bytes) { progress_.bytes_total = bytes; }
-  void add_to_total(std::uint64_t bytes) { progress_.bytes_total += bytes; }
+  // Thread-safe.
+  void add_to_total(std::uint64_t bytes) {
+    const std::lock_guard lock(mutex_);
+    progress_.bytes_total += bytes;
+  }
   std::uint64_t bytes_done() const { return progress_.bytes_done; }
 
   // Counts `bytes` merged bytes. Thread-safe; calls Options::progress from one thread at a time.

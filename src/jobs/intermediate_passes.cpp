@@ -55,44 +55,47 @@ void IntermediatePasses::run(std::uint64_t widest, const std::filesystem::path& 
        context.format.has_streams() ? "about " : "", again, folder, Setting::memory);
   for (const IntermediatePass& pass : passes) {
     const bool has_last_run = pass.first + pass.count == list_.runs.size();
-    run(pass, context.format.intermediate_operators(pass.count, has_last_run),
-        std::numeric_limits<std::uint64_t>::max(), Writer(open_nameless(folder), folder));
-    list_.runs[pass.first].make_read_once();
+    const auto first = static_cast<std::ptrdiff_t>(pass.first);
+    const auto end = first + static_cast<std::ptrdiff_t>(pass.count);
+    auto& [runs, fingerprints, has_all_fingerprints] = list_;
+    assert(pass.count >= 1 && pass.first + pass.count <= runs.size());
+    const auto merged =
+        merge(std::span(runs).subspan(pass.first, pass.count),
+              std::span(fingerprints).subspan(pass.first, pass.count), has_all_fingerprints,
+              context.format.intermediate_operators(pass.count, has_last_run),
+              std::numeric_limits<std::uint64_t>::max(), Writer(open_nameless(folder), folder));
+    runs[pass.first] = merged.run;
+    runs[pass.first].make_read_once();
+    fingerprints[pass.first] = merged.fingerprint;
+    runs.erase(runs.begin() + first + 1, runs.begin() + end);
+    fingerprints.erase(fingerprints.begin() + first + 1, fingerprints.begin() + end);
   }
 }
 
-void IntermediatePasses::run(const IntermediatePass& pass, const PassOperators& operators,
-                             std::uint64_t limit, Writer temporary) {
-  auto& [runs, fingerprints, has_all_fingerprints] = list_;
-  assert(pass.count >= 1 && pass.first + pass.count <= runs.size());
+TemporaryRun IntermediatePasses::merge(std::span<const Run> runs,
+                                       std::span<const std::uint64_t> fingerprints,
+                                       bool has_all_fingerprints, const PassOperators& operators,
+                                       std::uint64_t limit, Writer temporary) {
   const PassRunner::Context& context = passes_.context();
   if (const auto& compression = context.options.temporary_compression)
     temporary.compress(*compression, compressing_threads_, {context.trace, "compress"});
-  const std::span<const Run> merged = std::span(runs).subspan(pass.first, pass.count);
-  const Partition all{0, records_of(merged)};
+  const Partition all{0, records_of(runs)};
   PassTotals& totals = passes_.totals();
   const std::uint64_t merged_before = totals.records, written_before = totals.records_written;
   const std::uint64_t bytes_before = totals.bytes_written;
-  fingerprints[pass.first] =
-      passes_.run({.runs = merged,
-                   .fingerprints = std::span(fingerprints).subspan(pass.first, pass.count),
-                   .partitions = {&all, 1},
-                   .writers = {&temporary, 1},
-                   .in_place = {},
-                   .operators = operators,
-                   .is_last = false,
-                   .limit = limit,
-                   .has_all_fingerprints = has_all_fingerprints});
-  for (const Run& run : merged) run.check_unchanged();
+  const std::uint64_t fingerprint = passes_.run({.runs = runs,
+                                                 .fingerprints = fingerprints,
+                                                 .partitions = {&all, 1},
+                                                 .writers = {&temporary, 1},
+                                                 .in_place = {},
+                                                 .operators = operators,
+                                                 .is_last = false,
+                                                 .limit = limit,
+                                                 .has_all_fingerprints = has_all_fingerprints});
+  for (const Run& run : runs) run.check_unchanged();
   records_ += operators ? totals.records_written - written_before : totals.records - merged_before;
-  runs[pass.first] =
-      run_of(temporary, context.format.record_bytes(), totals.bytes_written - bytes_before);
-  const auto erase_sources = [&](auto& of_runs) {
-    const auto first = of_runs.begin() + static_cast<std::ptrdiff_t>(pass.first);
-    of_runs.erase(first + 1, first + static_cast<std::ptrdiff_t>(pass.count));
-  };
-  erase_sources(runs);
-  erase_sources(fingerprints);
+  return {run_of(temporary, context.format.record_bytes(), totals.bytes_written - bytes_before),
+          fingerprint};
 }
 
 }  // namespace corank

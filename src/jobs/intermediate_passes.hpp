@@ -23,6 +23,11 @@ struct RunList {
   bool has_all_fingerprints;                // `fingerprints` add up to that of all their records
 };
 
+struct TemporaryRun {
+  Run run;
+  std::uint64_t fingerprint;  // of its records, as they were written; 0 unless they are verified
+};
+
 class IntermediatePasses {
  public:
   // Reserves memory of `budget` for temporary runs that are compressed, if the options want this.
@@ -33,9 +38,11 @@ class IntermediatePasses {
   std::vector<IntermediatePass> plan(std::uint64_t widest) const;
   // Runs them, and warns if there are any. `folder` is for temporary files.
   void run(std::uint64_t widest, const std::filesystem::path& folder);
-  // Runs one pass, which writes the first `limit` results of `operators` to `temporary`.
-  void run(const IntermediatePass& pass, const PassOperators& operators, std::uint64_t limit,
-           Writer temporary);
+  // Merges runs, and writes the first `limit` results of `operators` to `temporary`. Leaves the
+  // list as it is. `fingerprints` and `has_all_fingerprints` are of the runs, as in RunList.
+  TemporaryRun merge(std::span<const Run> runs, std::span<const std::uint64_t> fingerprints,
+                     bool has_all_fingerprints, const PassOperators& operators, std::uint64_t limit,
+                     Writer temporary);
 
   std::uint64_t records() const { return records_; }  // that the passes wrote
 

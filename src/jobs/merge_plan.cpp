@@ -36,16 +36,17 @@ Plan MergeJob::plan_sort(const std::filesystem::path& path) {
   Plan plan = plan_without_passes(path);
   RunFormer former(std::move(list_.runs), passes_.context(), budget_, passes_.totals());
   const SortMemory& memory = former.memory();
+  plan.num_loads = std::max<std::uint64_t>(divide_up(plan.input_bytes, memory.load_bytes), 1);
+  plan.loads_in_memory = memory.num_loads;
   plan.load_bytes = memory.load_bytes;
   plan.block_bytes = memory.block_bytes;
   plan.batch_blocks = memory.batch_blocks;
   plan.sorter = former.uses_device() ? "cuda" : "cpu";
-  const std::uint64_t num_loads =
-      std::max<std::uint64_t>(divide_up(plan.input_bytes, memory.load_bytes), 1);
+  const std::uint64_t num_spilled = former.num_spilled();
   const std::string folder = folders_for_passes(options_, path).front().string();
-  for (std::uint64_t i = 0; i + 1 < num_loads; ++i)
+  for (std::uint64_t i = 0; i < num_spilled; ++i)
     plan.passes.push_back({0, 0, memory.load_bytes, "a temporary run in " + folder});
-  plan.passes.push_back({0, num_loads - 1, plan.input_bytes, path.string()});
+  plan.passes.push_back({0, num_spilled, plan.input_bytes, path.string()});
   plan.buffers = memory.reading;
   plan.reading = former.io();
   return plan;

@@ -39,18 +39,42 @@ std::optional<PassPlan> PassRunner::plan(const PassSpec& spec, std::uint64_t hel
 }
 
 PassPlan PassRunner::plan(const PassSpec& spec) const {
-  // Runs in memory have no chunks. Runs that are copied are read one after another, so they have
-  // only the chunks that are read ahead, as many as in any merge.
-  std::uint64_t held = spec.runs.size();
-  if (!context_.format.counts_bytes() && std::ranges::any_of(spec.runs, &Run::is_in_memory))
-    held = std::max<std::uint64_t>(
-        spec.runs.size() - std::ranges::count(spec.runs, true, &Run::is_in_memory), 2);
-  else if (context_.options.copy_only)
-    held = std::min<std::uint64_t>(
-        {spec.runs.size(), 32, context_.budget.widest(spec.partitions.size())});
-  return plan(spec, held, std::ranges::any_of(spec.runs, &Run::is_direct),
-              std::ranges::any_of(spec.writers, &Writer::is_direct))
+  const auto [held, in_memory] = held_runs(spec.runs, spec.partitions.size());
+  return context_.budget
+      .plan(spec.runs, {.partitions = spec.partitions.size(),
+                        .held = held,
+                        .in_memory = in_memory,
+                        .direct = std::ranges::any_of(spec.runs, &Run::is_direct),
+                        .direct_output = std::ranges::any_of(spec.writers, &Writer::is_direct),
+                        .devices = context_.backends.devices(),
+                        .wanted_bytes = wanted_bytes(spec)})
       .value();
+}
+
+bool PassRunner::can_merge(std::span<const Run> runs, std::size_t partitions) const {
+  const auto [held, in_memory] = held_runs(runs, partitions);
+  return held <= context_.budget.widest(partitions) &&
+         context_.budget.plan(runs, {.partitions = partitions,
+                                     .held = held,
+                                     .in_memory = in_memory,
+                                     .direct = false,
+                                     .direct_output = false,
+                                     .devices = context_.backends.devices(),
+                                     .wanted_bytes = std::numeric_limits<std::uint64_t>::max()});
+}
+
+// Runs in memory have no chunks if their records have a fixed size and are not copied. Runs that
+// are copied are read one after another, so they have only the chunks that are read ahead, as many
+// as in any merge.
+PassRunner::HeldRuns PassRunner::held_runs(std::span<const Run> runs,
+                                           std::size_t partitions) const {
+  const std::uint64_t in_memory = std::ranges::count(runs, true, &Run::is_in_memory);
+  const bool varies = !context_.format.input().traits().has_fixed_size;
+  const std::uint64_t in_files = std::max<std::uint64_t>(runs.size() - in_memory, 2);
+  if (in_memory != 0 && varies && in_memory != runs.size()) return {in_files, in_memory};
+  if (in_memory != 0 && !context_.format.counts_bytes()) return {in_files, 0};
+  if (!context_.options.copy_only) return {runs.size(), 0};
+  return {std::min<std::uint64_t>({runs.size(), 32, context_.budget.widest(partitions)}), 0};
 }
 
 unsigned PassRunner::threads_of(const PassSpec& spec) const {

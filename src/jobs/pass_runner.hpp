@@ -59,6 +59,9 @@ class PassRunner {
   // Returns the plan of a pass that is about to run.
   PassPlan plan(const PassSpec& spec) const;
 
+  // Returns whether one pass into `partitions` can merge the runs, some of which are in files.
+  bool can_merge(std::span<const Run> runs, std::size_t partitions) const;
+
   // Executes the pass. Returns the hash of what an intermediate pass has written; 0 if nothing is
   // verified. Throws OutOfOrder, Interrupted or another Error.
   std::uint64_t run(const PassSpec& spec);
@@ -74,6 +77,12 @@ class PassRunner {
   const std::string& device() const { return device_; }
 
  private:
+  // Numbers of runs, as in PassNeeds.
+  struct HeldRuns {
+    std::uint64_t held;
+    std::uint64_t in_memory;
+  };
+  HeldRuns held_runs(std::span<const Run> runs, std::size_t partitions) const;
   unsigned threads_of(const PassSpec& spec) const;
   std::uint64_t wanted_bytes(const PassSpec& spec) const;
   std::uint64_t streamed_unit_bytes(const PassSpec& spec, const PassPlan& plan) const;

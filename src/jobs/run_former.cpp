@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <bit>
+#include <cassert>
 #include <limits>
+#include <utility>
 
 #include "corank/error.hpp"
 #include "format/key_words.hpp"
@@ -35,7 +37,12 @@ constexpr std::uint64_t max_batch_blocks = 32, max_batched_record_bytes = 64;
 // The budget over these are the bytes for the merges, and at most for chunks and for long records.
 constexpr std::uint64_t merging_divisor = 10;
 constexpr std::uint64_t reading_divisor = 16;
-constexpr std::uint64_t min_chunks_of_load = 4;
+constexpr std::uint64_t min_blocks_of_load = 4;
+// The memory for runs holds this many loads, so that one is formed while another is written, unless
+// that leaves more temporary runs than the last pass can merge at once. Fewer would be written in
+// part while others wait; more would be shorter. Pipes are expected to be as long as some loads.
+constexpr std::uint64_t usual_loads = 3;
+constexpr std::uint64_t expected_loads_of_pipes = 100;
 // Enough for the merges of variable-length records, which need buffers for every run. Small budgets
 // spend more than usual on them, up to a third: loads of few runs would leave memory unused.
 constexpr std::uint64_t enough_merging_bytes = 2 * MiB;
@@ -160,8 +167,9 @@ Division divide(std::span<const Run> inputs, const RecordFormat& format, unsigne
   memory.reading_bytes = chunks * chunk_bytes + large_bytes + decoder_bytes;
   const std::uint64_t others = merging_bytes + memory.reading_bytes;
   const std::uint64_t min_load_bytes =
-      load_bytes ? 0 : large_bytes + min_chunks_of_load * chunk_bytes;
+      load_bytes ? 0 : large_bytes + min_blocks_of_load * chunk_bytes;
   memory.merging_bytes = merging_bytes;
+  memory.num_loads = 1;
   memory.load_bytes = load_bytes.value_or(budget_bytes - others);
   return {memory, others + min_load_bytes};
 }
@@ -203,8 +211,8 @@ RunFormer::RunFormer(std::vector<Run> inputs, const PassRunner::Context& context
   // A terminator may be added to each.
   for (const Run& input : inputs_) input_bytes_ += is_known ? input.bytes() + 1 : 0;
   if (is_known) memory_.load_bytes = std::min(memory_.load_bytes, input_bytes_);
-  charged_load_bytes_ = load_bytes ? 0 : memory_.load_bytes;
-  budget.take(memory_.reading_bytes + charged_load_bytes_);
+  charged_bytes_ = load_bytes ? 0 : memory_.load_bytes;
+  budget.take(memory_.reading_bytes + charged_bytes_);
   // Records of variable length are read one chunk after another, which is slow if it is direct.
   const FormatTraits& traits = context.format.input().traits();
   io_ =
@@ -213,6 +221,7 @@ RunFormer::RunFormer(std::vector<Run> inputs, const PassRunner::Context& context
           : choose_io(inputs_, context.options.io, !on_device_ && !traits.may_skip,
                       memory_.load_bytes, traits.has_fixed_size ? memory_.reading.chunk_bytes : 0);
   limit_runs(std::max(context.options.parts, 1u));
+  if (!load_bytes) divide_loads();
 }
 
 bool RunFormer::suits_device(const MergeFormat& format, const Options& options) {
@@ -229,9 +238,14 @@ bool RunFormer::fits_device() const {
              reading_plan(format, floor_bytes, context_.threads, true).chunks * floor_bytes;
 }
 
+std::uint64_t RunFormer::num_spilled() const {
+  const std::uint64_t loads = divide_up(input_bytes_, memory_.load_bytes);
+  if (loads <= memory_.num_loads) return 0;
+  return loads - std::max<std::uint64_t>(memory_.num_loads - 1, 1);
+}
+
 std::uint64_t RunFormer::late_bytes() const {
-  return divide_up(spilled_bytes(), memory_.load_bytes) *
-         HolePuncher::max_late_bytes(memory_.load_bytes);
+  return num_spilled() * HolePuncher::max_late_bytes(memory_.load_bytes);
 }
 
 // Sets how many runs the merges can take, and blocks so large that they are not more. In a merge,
@@ -246,7 +260,7 @@ void RunFormer::limit_runs(std::size_t partitions) {
     const std::uint64_t widest = widest_pass(keys_->record_bytes(), bytes / 2);
     memory_.max_batches = {widest, widest, widest};
   } else {
-    const std::uint64_t all = std::max(bytes / page_bytes(), min_chunks_of_load);
+    const std::uint64_t all = std::max(bytes / page_bytes(), min_blocks_of_load);
     memory_.max_batches = {all, all, std::min(all, widest_pass(keys_->record_bytes(), bytes))};
   }
   // Blocks fill at least half of these bytes on average.
@@ -255,6 +269,22 @@ void RunFormer::limit_runs(std::size_t partitions) {
                             : std::max(memory_.reading.chunk_bytes,
                                        2 * memory_.load_bytes / memory_.max_batches.in_memory);
   if (memory_.block_bytes != memory_.reading.chunk_bytes) memory_.batch_blocks = 1;
+}
+
+// Divides the memory for runs among several loads, unless all records fit in it.
+void RunFormer::divide_loads() {
+  constexpr std::uint64_t min_batches = 8;  // of a load
+  const std::uint64_t loads =
+      may_fit() ? expected_loads_of_pipes : divide_up(input_bytes_, memory_.load_bytes);
+  const std::uint64_t min_bytes =
+      memory_.reading.large_bytes + min_blocks_of_load * memory_.reading.unit_bytes;
+  auto& [in_memory, with_mapped, mapped] = memory_.max_batches;
+  if (loads == 1 || usual_loads * std::max(loads, min_batches) > mapped ||
+      memory_.load_bytes < usual_loads * min_bytes)
+    return;
+  memory_.num_loads = usual_loads;
+  memory_.load_bytes /= usual_loads;
+  for (std::uint64_t* max : {&in_memory, &with_mapped, &mapped}) *max /= usual_loads;
 }
 
 // Makes the device ready, and pins the inputs if they are in memory. Leaves the blocks to the CPU
@@ -304,21 +334,20 @@ void RunFormer::begin() {
                      totals_);
 }
 
-std::vector<Run> RunFormer::next_load() {
+Load RunFormer::next_load() {
   if (!formation_) begin();
   if (!pool_)
-    pool_.emplace(round_up(memory_.load_bytes + stream_margin_bytes, page_bytes()), 1,
-                  sorter_ ? sorter_->pin_memory() : nullptr, BufferPool::Pages::huge);
-  if (load_.bytes().empty()) load_ = pool_->lease();
+    pool_.emplace(round_up(memory_.load_bytes + stream_margin_bytes, page_bytes()),
+                  memory_.num_loads, sorter_ ? sorter_->pin_memory() : nullptr,
+                  BufferPool::Pages::huge);
+  Load load{.memory = pool_->lease(), .runs = {}, .fingerprint = 0, .records = 0, .end = {}};
   const FormedRuns formed =
-      formation_->fill(load_.bytes().first(memory_.load_bytes), memory_.max_batches);
-  fingerprint_ = formed.fingerprint;
+      formation_->fill(load.memory.bytes().first(memory_.load_bytes), memory_.max_batches);
   records_ += formed.records;
-  std::vector<Run> runs;
   const std::uint32_t counted_bytes = context_.format.record_bytes();
   const auto add_memory = [&](std::span<const std::byte> bytes) {
-    runs.emplace_back(bytes, "the sorted records in memory", counted_bytes);
-    runs.back().stop_on(context_.options.stop);
+    load.runs.emplace_back(bytes, "the sorted records in memory", counted_bytes);
+    load.runs.back().stop_on(context_.options.stop);
   };
   for (const FormedRun& run : formed.runs)
     if (run.input) {
@@ -326,31 +355,33 @@ std::vector<Run> RunFormer::next_load() {
       const Run& given = inputs_[*run.input];
       const Run input = counted_bytes == 1 ? given.in_bytes() : given;
       const auto first = static_cast<std::uint64_t>(run.bytes.data() - input.in_place(0));
-      runs.push_back(input.subspan(first / counted_bytes, run.bytes.size() / counted_bytes));
+      load.runs.push_back(input.subspan(first / counted_bytes, run.bytes.size() / counted_bytes));
     } else {
       add_memory(run.bytes);
     }
-  if (runs.empty()) add_memory({});  // the inputs have no records
-  if (formation_->at_end()) end();
-  return runs;
+  if (load.runs.empty()) add_memory({});  // the inputs have no records
+  at_end_ = formation_->at_end();
+  load.fingerprint = formed.fingerprint;
+  load.records = records_;
+  load.end = at_end_ ? InputPosition{static_cast<std::uint32_t>(inputs_.size()), 0}
+                     : formation_->position();
+  return load;
 }
 
-// Checks the inputs, and frees the memory for reading.
-void RunFormer::end() {
+void RunFormer::finish() {
+  assert(at_end_);
   formation_->finish();
   records_ += formation_->records_left_out();
   formation_.reset();
   sorter_.reset();
-  at_end_ = true;
   for (const Run& input : inputs_) input.check_unchanged();
   budget_.give_back(memory_.reading_bytes);
 }
 
-void RunFormer::free_load() {
-  load_ = Buffer();
+void RunFormer::free_loads() {
+  assert(pool_->available() == memory_.num_loads);
   pool_.reset();
-  budget_.give_back(charged_load_bytes_);
-  charged_load_bytes_ = 0;
+  budget_.give_back(std::exchange(charged_bytes_, 0));
 }
 
 }  // namespace corank

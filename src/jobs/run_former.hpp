@@ -1,7 +1,7 @@
 // Forms sorted runs of the inputs of a sort, one memory load at a time, and divides the memory.
 //
-// A load's runs are in memory, and valid until the next load or until free_load(). One thread uses
-// a former. Throws Error, Interrupted, or Corrupted if the runs do not hold what was read.
+// One thread uses a former; others may merge its loads meanwhile. Throws Error, Interrupted, or
+// Corrupted if the runs do not hold what was read.
 #pragma once
 
 #include <algorithm>
@@ -23,11 +23,22 @@ namespace corank {
 struct SortMemory {
   PassPlan reading;             // of the pass that forms runs
   std::uint64_t reading_bytes;  // for reading and sorting blocks
-  std::uint64_t load_bytes;     // for sorted runs
+  std::uint64_t load_bytes;     // for the sorted runs of a load
+  std::uint64_t num_loads;      // in memory at a time: one is formed while others are merged
   std::uint64_t merging_bytes;  // for merges of these
   MaxBatches max_batches;       // of a load, which the share of the merges allows
   std::uint64_t block_bytes;    // that are sorted together
   std::uint64_t batch_blocks;   // that are merged as soon as they are sorted
+};
+
+// A memory load: sorted runs, in the order of the input, at least one.
+struct Load {
+  Buffer memory;  // of the runs, except those that are parts of mapped inputs
+  std::vector<Run> runs;
+  std::uint64_t fingerprint;  // of its records; 0 unless they are verified
+  std::uint64_t records;      // that were read for this load and all before it
+  InputPosition end;          // of these records in the inputs; see RunFormation::position()
+  bool is_whole = true;       // whether the runs hold all records that `fingerprint` is of
 };
 
 class RunFormer {
@@ -45,46 +56,46 @@ class RunFormer {
   static bool suits_device(const MergeFormat& format, const Options& options);
 
   const SortMemory& memory() const { return memory_; }
-  // Return the bytes of the inputs, and of the records that do not fit in the load; 0 if unknown.
+  // Returns whether the number of loads is unknown until the inputs have been read.
+  bool may_fit() const { return input_bytes_ == 0; }
+  // Return the bytes of the inputs, and the number of loads that do not stay in memory; 0 if
+  // unknown.
   std::uint64_t input_bytes() const { return input_bytes_; }
+  std::uint64_t num_spilled() const;
   std::uint64_t spilled_bytes() const {
-    return input_bytes_ - std::min(input_bytes_, memory_.load_bytes);
+    return std::min(input_bytes_, num_spilled() * memory_.load_bytes);
   }
   // Returns how many of these may be on the disk when a merge of them ends.
   std::uint64_t late_bytes() const;
   const char* io() const { return io_; }           // how the inputs are read; see Stats::io
   bool uses_device() const { return on_device_; }  // to sort the records
 
-  // Sorts the next records, without those that the query drops whatever comes after them. Returns
-  // runs of them, in the order of the input, at least one. The runs of the load before are gone
-  // then. Must not be called at the end.
-  std::vector<Run> next_load();
-  // Returns whether there are no more records. The memory for reading is free then.
+  // Sorts the next records, without those that the query drops whatever comes after them. Waits
+  // until the memory of a load is free. Must not be called at the end.
+  Load next_load();
+  // Returns whether there are no more records.
   bool at_end() const { return at_end_; }
-  // Returns the position after the records of all loads so far; see RunFormation::position().
-  InputPosition position() const {
-    return at_end_ ? InputPosition{static_cast<std::uint32_t>(inputs_.size()), 0}
-                   : formation_->position();
-  }
-  // Returns how many records were read. Those that are left out are counted at the end.
+  // Checks the inputs, and gives the memory for reading back. Must be called once, at the end,
+  // while no load is being merged.
+  void finish();
+  // Returns how many records were read; those that are left out only count when all is finished.
   std::uint64_t records() const { return records_; }
-  // Returns the fingerprint of the records of the last load; 0 unless they are verified.
-  std::uint64_t fingerprint() const { return fingerprint_; }
-  void free_load();
+  // Gives the memory of loads back. There must be none left.
+  void free_loads();
 
  private:
   bool fits_device() const;
   void limit_runs(std::size_t partitions);
+  void divide_loads();
   void make_sorter();
   void begin();
-  void end();
 
   std::vector<Run> inputs_;
   PassRunner::Context context_;
   Budget& budget_;
   PassTotals& totals_;
   std::uint64_t input_bytes_ = 0;
-  std::uint64_t charged_load_bytes_;
+  std::uint64_t charged_bytes_;  // for loads
   PassOperators operators_;
   bool on_device_;
   SortMemory memory_;
@@ -96,8 +107,6 @@ class RunFormer {
   std::optional<BufferPool> pool_;
   std::optional<Pass> pass_;
   std::optional<RunFormation> formation_;
-  Buffer load_;
-  std::uint64_t fingerprint_ = 0;
   std::uint64_t records_ = 0;
   bool at_end_ = false;
 };

@@ -1,6 +1,7 @@
 #include "jobs/sorted_loads.hpp"
 
 #include <algorithm>
+#include <cassert>
 #include <iterator>
 #include <utility>
 
@@ -51,60 +52,114 @@ void SortedLoads::check_space(const Destination& output) const {
 }
 
 void SortedLoads::form(std::size_t partitions) {
-  std::vector<Run>& runs = context_.list.runs;
-  std::size_t num_spilled = runs.size();
-  for (add_load(); !former_.at_end(); add_load()) spill_load(num_spilled++);
-  if (const std::size_t held = num_held(); held != 0 && held > context_.budget.widest(partitions)) {
-    spill_load(num_spilled);
-    former_.free_load();
-  }
-  keep_smallest(runs);
+  for (add_load(); !former_.at_end(); add_load()) make_room();
+  end_spill();
+  former_.finish();
+  const std::size_t num_spilled = context_.list.runs.size();
+  list_held();
+  if (num_spilled != 0 && !context_.passes.can_merge(context_.list.runs, partitions))
+    spill_listed(num_spilled);
+  keep_smallest(context_.list.runs);
 }
 
-// Returns how many runs need memory for chunks in a merge. Those in memory do only if they count
-// bytes and others are in files.
-std::size_t SortedLoads::num_held() const {
-  const std::vector<Run>& runs = context_.list.runs;
-  const std::size_t in_memory = std::ranges::count(runs, true, &Run::is_in_memory);
-  const bool all_are_held = pass_context_.format.counts_bytes() && in_memory != runs.size();
-  return all_are_held ? runs.size() : runs.size() - in_memory;
-}
-
-// Cuts off the records of sorted runs that are past the limit, if it is not an operator.
-void SortedLoads::keep_smallest(std::vector<Run>& runs) {
+// Cuts off the records of sorted runs that are past the limit, if it is not an operator. Returns
+// whether there were any.
+bool SortedLoads::keep_smallest(std::vector<Run>& runs) {
   const auto& limit = pass_context_.options.query.limit;
-  if (context_.operators || !limit) return;
+  if (context_.operators || !limit) return false;
   const std::uint64_t records = records_of(runs);
   pass_context_.cuts.keep_first(*limit, runs);
-  if (records_of(runs) != records) context_.list.has_all_fingerprints = false;
+  return records_of(runs) != records;
 }
 
-// Adds the runs of the next load, without the records that no later step needs.
+// Forms the next load, without the records that no later step needs.
 void SortedLoads::add_load() {
-  RunList& list = context_.list;
-  std::vector<Run> load = former_.next_load();
-  keep_smallest(load);
-  std::ranges::move(load, std::back_inserter(list.runs));
-  list.fingerprints.push_back(former_.fingerprint());  // of the whole load
-  list.fingerprints.resize(list.runs.size());
+  Load& load = held_.emplace_back(former_.next_load());
+  load.is_whole = !keep_smallest(load.runs);
 }
 
-// Merges the load, the runs from `first` on, into a temporary run.
-void SortedLoads::spill_load(std::size_t first) {
+// Frees memory for the next load, and has one load spilled while that is formed. Nothing is spilled
+// while all records may fit in memory.
+void SortedLoads::make_room() {
+  const std::uint64_t num_loads = former_.memory().num_loads;
+  const bool is_spilling = spilling_.valid();
+  const bool may_fit = former_.may_fit() && !is_spilling;
+  if (held_.size() + is_spilling + (may_fit ? 0 : 1) < num_loads) return;
+  end_spill();
+  if (held_.size() == num_loads) {
+    begin_spill();
+    end_spill();
+  }
+  if (num_loads > 1) begin_spill();
+}
+
+void SortedLoads::begin_spill() {
+  assert(!spilling_.valid() && !held_.empty());
+  spilling_ = std::async(std::launch::async, [this, load = std::move(held_.front()),
+                                              number = context_.list.runs.size()]() mutable {
+    return spill(std::move(load), number);
+  });
+  held_.pop_front();
+}
+
+void SortedLoads::end_spill() {
+  if (!spilling_.valid()) return;
+  TemporaryRun spilled = spilling_.get();
+  if (!kept_) spilled.run.make_read_once();
+  context_.list.runs.push_back(std::move(spilled.run));
+  context_.list.fingerprints.push_back(spilled.fingerprint);
+}
+
+void SortedLoads::list_held() {
   RunList& list = context_.list;
+  for (const Load& load : held_) {
+    std::ranges::copy(load.runs, std::back_inserter(list.runs));
+    list.fingerprints.push_back(load.fingerprint);  // of the whole load
+    list.fingerprints.resize(list.runs.size());
+    list.has_all_fingerprints = list.has_all_fingerprints && load.is_whole;
+  }
+}
+
+// Merges the runs from `first` on, which are those of the loads in memory, into a temporary run.
+void SortedLoads::spill_listed(std::size_t first) {
+  auto& [runs, fingerprints, has_all_fingerprints] = context_.list;
+  TemporaryRun spilled = write(std::span(runs).subspan(first),
+                               std::span(fingerprints).subspan(first), has_all_fingerprints, first);
+  keep(former_.records(), spilled.fingerprint, held_.back().end);
+  runs.erase(runs.begin() + static_cast<std::ptrdiff_t>(first), runs.end());
+  fingerprints.resize(first);
+  fingerprints.push_back(spilled.fingerprint);
+  if (!kept_) spilled.run.make_read_once();
+  runs.push_back(std::move(spilled.run));
+  held_.clear();
+  former_.free_loads();
+}
+
+// Writes a load to a temporary run, and frees its memory. Runs while the next load is formed.
+TemporaryRun SortedLoads::spill(Load load, std::size_t number) {
+  std::vector<std::uint64_t> fingerprints(load.runs.size());
+  fingerprints.front() = load.fingerprint;
+  TemporaryRun spilled = write(load.runs, fingerprints, load.is_whole, number);
+  keep(load.records, spilled.fingerprint, load.end);
+  return spilled;
+}
+
+// Merges runs into the temporary run of this number.
+TemporaryRun SortedLoads::write(std::span<const Run> runs,
+                                std::span<const std::uint64_t> fingerprints,
+                                bool has_all_fingerprints, std::size_t number) {
   const MergeFormat& format = pass_context_.format;
-  const std::size_t count = list.runs.size() - first;
-  const std::uint64_t records = records_of(std::span(list.runs).subspan(first));
-  pass_context_.progress.add_to_total(records * format.record_bytes());
-  const std::filesystem::path& folder = folders_[first % folders_.size()];
-  context_.intermediate.run({first, count, records}, format.load_operators(), format.load_limit(),
-                            Writer(kept_ ? kept_->create(folder) : open_nameless(folder), folder));
+  pass_context_.progress.add_to_total(records_of(runs) * format.record_bytes());
+  const std::filesystem::path& folder = folders_[number % folders_.size()];
+  return context_.intermediate.merge(
+      runs, fingerprints, has_all_fingerprints, format.load_operators(), format.load_limit(),
+      Writer(kept_ ? kept_->create(folder) : open_nameless(folder), folder));
+}
+
+// Keeps the temporary run that was written last, if this sort may be resumed.
+void SortedLoads::keep(std::uint64_t records, std::uint64_t fingerprint, const InputPosition& end) {
   if (kept_)
-    kept_->add({.records = kept_records_ + former_.records(),
-                .fingerprint = list.fingerprints[first],
-                .end = former_.position()});
-  else
-    list.runs[first].make_read_once();
+    kept_->add({.records = kept_records_ + records, .fingerprint = fingerprint, .end = end});
 }
 
 }  // namespace corank

@@ -1,13 +1,17 @@
 // The first phase of a sort: replaces the inputs by sorted runs, one memory load at a time.
 //
-// Each load but the last becomes a temporary run. The runs of the last load stay in memory, for as
-// long as this object lives, if the last pass can merge them with the others. One thread uses an
-// object. Throws what RunFormer and PassRunner::run() throw.
+// Loads that memory has no room for become temporary runs, each while the next is formed. The runs
+// of the last loads stay in memory, for as long as this object lives, if the last pass can merge
+// them with the others. One thread uses an object. Throws what RunFormer and PassRunner::run()
+// throw.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <filesystem>
+#include <future>
+#include <span>
 #include <vector>
 
 #include "jobs/intermediate_passes.hpp"
@@ -44,10 +48,17 @@ class SortedLoads {
  private:
   std::vector<Run> resume(std::vector<Run> inputs);
   void check_space(const Destination& output) const;
-  std::size_t num_held() const;
-  void keep_smallest(std::vector<Run>& runs);
+  bool keep_smallest(std::vector<Run>& runs);
   void add_load();
-  void spill_load(std::size_t first);
+  void make_room();
+  void begin_spill();
+  void end_spill();
+  void list_held();
+  void spill_listed(std::size_t first);
+  TemporaryRun spill(Load load, std::size_t number);
+  TemporaryRun write(std::span<const Run> runs, std::span<const std::uint64_t> fingerprints,
+                     bool has_all_fingerprints, std::size_t number);
+  void keep(std::uint64_t records, std::uint64_t fingerprint, const InputPosition& end);
 
   const Context context_;
   const PassRunner::Context& pass_context_;
@@ -55,6 +66,8 @@ class SortedLoads {
   std::uint64_t kept_records_ = 0;              // in runs that a stopped sort left
   std::vector<std::filesystem::path> folders_;  // for temporary runs
   RunFormer former_;
+  std::deque<Load> held_;               // loads that stay in memory, or are spilled later
+  std::future<TemporaryRun> spilling_;  // the load before these; uses all other members
 };
 
 }  // namespace corank

@@ -22,10 +22,14 @@ std::string counted(std::uint64_t count, const char* singular, const char* plura
   return fmt::format("{} {}", count, count == 1 ? singular : plural);
 }
 
-// A pass of a sort forms runs of a memory load; the last one also merges those of the others.
+// A pass of a sort forms runs of a memory load; the last one forms those of all loads that stay in
+// memory, and merges them with those of the others.
 std::string sort_text(const Plan& plan, std::size_t number) {
   const PlannedPass& pass = plan.passes[number];
-  std::string text = fmt::format("load {} of {}  sort, merge", number + 1, plan.passes.size());
+  std::string text = number + 1 != plan.passes.size() || number + 1 == plan.num_loads
+                         ? fmt::format("load {} of {}", number + 1, plan.num_loads)
+                         : fmt::format("loads {} to {}", number + 1, plan.num_loads);
+  text += "  sort, merge";
   if (pass.num_runs != 0)
     text += fmt::format(" with {}", counted(pass.num_runs, "temporary run", "temporary runs"));
   return text + fmt::format(": {}{} -> {}\n", plan.has_known_size ? "" : "at least ",
@@ -78,12 +82,13 @@ std::string explain(const Plan& plan) {
        fmt::format("{}, up to {} of {}", plan.reading, counted(buffers.chunks, "chunk", "chunks"),
                    size_text(buffers.chunk_bytes)));
   if (plan.sorts)
-    line("sort", fmt::format("{}, blocks of {}{}, {} at a time in memory", plan.sorter,
-                             size_text(plan.block_bytes),
-                             plan.batch_blocks == 1
-                                 ? ""
-                                 : fmt::format(", merged in batches of {}", plan.batch_blocks),
-                             size_text(plan.load_bytes)));
+    line("sort",
+         fmt::format("{}, blocks of {}{}, {} of {} at a time in memory", plan.sorter,
+                     size_text(plan.block_bytes),
+                     plan.batch_blocks == 1
+                         ? ""
+                         : fmt::format(", merged in batches of {}", plan.batch_blocks),
+                     counted(plan.loads_in_memory, "load", "loads"), size_text(plan.load_bytes)));
   line(plan.is_copy ? "copy" : "merge",
        fmt::format("{} ({}), {}{}, units of {}, {} in flight", plan.backend, plan.backend_reason,
                    counted(plan.threads, "thread", "threads"), in_brackets(plan.threads_reason),

@@ -20,7 +20,9 @@ struct PlannedPass {
 
 struct Plan {
   bool sorts = false;  // the runs are inputs, of which sorted runs are formed first
-  // Bytes that a sort holds in memory, bytes that it sorts together, and the backend that does.
+  // Loads that a sort forms, and that memory has room for; bytes of one, bytes that are sorted
+  // together, and the backend that does.
+  std::uint64_t num_loads = 0, loads_in_memory = 0;
   std::uint64_t load_bytes = 0, block_bytes = 0;
   std::uint64_t batch_blocks = 1;  // blocks that are merged as soon as they are sorted
   std::string sorter;

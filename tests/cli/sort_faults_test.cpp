@@ -193,6 +193,37 @@ TEST_CASE("a sort that is killed leaves no temporary file, and a whole output", 
   CHECK(std::filesystem::file_size(sort.output()) == 2 * load_bytes);
 }
 
+TEST_CASE("a sort ends if the load that it writes meanwhile fails", "[sort]") {
+  const TemporaryFolder folder;
+  const std::string file = folder / "file";
+  write_file(file, Bytes(24 << 20, std::byte{1}));
+  Environment setting;
+  setting.before_exec = [] {
+    const struct rlimit small { 1 << 20, 1 << 20 };
+    ::setrlimit(RLIMIT_FSIZE, &small);
+  };
+  const Result result = run({"sort", "-q", "-r", "key:u64,value:u64", "-m", "16M", "-T", "2", "-o",
+                             folder / "output", file},
+                            setting);
+  CHECK(result.code == 2);
+  CHECK(holds(result.err, folder.path().string()));
+  CHECK(folder.names() == Strings{"file"});
+}
+
+TEST_CASE("a sort ends at a bad record while it writes the load before", "[sort]") {
+  const TemporaryFolder folder;
+  const std::string file = folder / "file";
+  std::string some, lines;
+  for (int i = 100'000; i < 200'000; ++i) some += std::to_string(i * 7919 % 1'000'003) + '\n';
+  for (int i = 0; i < 120; ++i) lines += some;
+  write_file(file, bytes_of_text(lines + "no number\n"));
+  const Result result = run({"sort", "-q", "--lines", "-b", "line:u64", "-m", "64M", "-T", "2",
+                             "-o", folder / "output", file});
+  CHECK(result.code == 2);
+  CHECK(holds(result.err, file + ": line 12000001 "));
+  CHECK(folder.names() == Strings{"file"});
+}
+
 TEST_CASE("a sort that lacks room says so before it reads", "[sort]") {
   const TemporaryFolder folder;
   const std::string bad = folder / "bad";

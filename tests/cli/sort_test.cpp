@@ -119,8 +119,9 @@ TEST_CASE("a sort says beforehand how it would go", "[sort]") {
                              "-o", folder / "out", file});
   CHECK(result.code == 0);
   CHECK(holds(result.out, "sort 1 file, 24.0 MiB, fixed-size records of 16 bytes"));
-  CHECK(holds(result.out, "load 1 of 2  sort, merge: "));
-  CHECK(holds(result.out, "load 2 of 2  sort, merge with 1 temporary run: 24.0 MiB -> "));
+  CHECK(holds(result.out, "load 1 of 6  sort, merge: "));
+  CHECK(holds(result.out, "loads 5 to 6  sort, merge with 4 temporary runs: 24.0 MiB -> "));
+  CHECK(holds(result.out, "3 loads of 4.4 MiB at a time in memory"));
   CHECK(folder.names() == Strings{"file"});
 }
 
