@@ -54,7 +54,5 @@ struct FileReport {
 // reported, not thrown. Throws Error if the file cannot be read or holds a malformed record.
 FileReport describe(const std::filesystem::path& file, const Options& options,
                     std::span<const std::filesystem::path> before = {});
-FileReport describe(const std::filesystem::path& file, const TextFormat& format,
-                    bool decompress = true);
 
 }  // namespace corank
