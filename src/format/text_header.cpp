@@ -29,96 +29,6 @@ TextEncoding without_keys(TextFormat format) {
   return TextEncoding(format);
 }
 
-// Splits the first bytes of a file into its comment lines, header lines and line of names.
-class HeadParser {
- public:
-  HeadParser(const TextLayout& layout, const TextFormat& format, std::string_view text, bool at_end)
-      : layout_(layout),
-        format_(format),
-        text_(text),
-        at_end_(at_end),
-        mark_bytes_(byte_order_mark_bytes(layout.kind, text)),
-        at_(mark_bytes_) {}
-
-  // Returns false if the header is longer than `text`, so that more of the file is needed.
-  bool parse() { return parse_comments() && parse_lines() && parse_names(); }
-
-  std::string_view mark() const { return text_.substr(0, mark_bytes_); }  // byte order mark
-  std::string_view comments() const {
-    return text_.substr(mark_bytes_, comments_end_ - mark_bytes_);
-  }
-  std::string_view lines() const { return text_.substr(comments_end_, lines_end_ - comments_end_); }
-  std::string_view names() const { return text_.substr(lines_end_, names_end_ - lines_end_); }
-  std::uint64_t header_bytes() const { return names_end_; }
-  std::uint64_t num_lines() const { return num_lines_; }
-  bool lacks_lines() const { return lacks_lines_; }
-  // Returns the error in the quotes of the line of names; empty if there is none.
-  const std::string& stray_text() const { return stray_text_; }
-
- private:
-  bool parse_comments() {
-    if (format_.comment.empty()) return true;
-    for (;;) {
-      const std::string_view rest = text_.substr(at_);
-      if (!rest.starts_with(format_.comment))
-        return at_end_ || rest.size() >= format_.comment.size();
-      if (!skip_line()) return false;
-      comments_end_ = lines_end_ = names_end_ = at_;
-    }
-  }
-
-  bool parse_lines() {
-    for (std::uint64_t line = 0; line < format_.header_lines; ++line) {
-      if (at_ == text_.size() && at_end_) {
-        lacks_lines_ = true;
-        return true;
-      }
-      if (!skip_line()) return false;
-      lines_end_ = names_end_ = at_;
-    }
-    return true;
-  }
-
-  bool parse_names() {
-    if (!format_.header) return true;
-    const std::string_view rest = text_.substr(at_);
-    const auto record = bytes_of(rest);
-    const std::uint64_t bytes = first_record_bytes(layout_, record);
-    if (const auto stray = find_stray_text(layout_, record))
-      stray_text_ = stray_text_message(layout_, record.data(), *stray);
-    if (bytes == 0 && !at_end_) return false;
-    names_end_ = bytes != 0 ? at_ + bytes : text_.size();
-    ++num_lines_;
-    return true;
-  }
-
-  // Skips a line; the last line of a file may lack its terminator.
-  bool skip_line() {
-    const std::size_t end = text_.find(format_.terminator, at_);
-    if (end == std::string_view::npos && !at_end_) return false;
-    at_ = end == std::string_view::npos ? text_.size() : end + 1;
-    ++num_lines_;
-    return true;
-  }
-
-  const TextLayout layout_;
-  const TextFormat& format_;
-  std::string_view text_;
-  bool at_end_;
-  std::size_t mark_bytes_;
-  std::size_t at_;
-  std::size_t comments_end_ = at_, lines_end_ = at_, names_end_ = at_;
-  std::uint64_t num_lines_ = 0;
-  bool lacks_lines_ = false;
-  std::string stray_text_;
-};
-
-std::string terminated(std::string_view lines, char terminator) {
-  std::string text(lines);
-  if (!text.empty() && !text.ends_with(terminator)) text += terminator;
-  return text;
-}
-
 bool holds_value(const TextLayout& layout, const std::string& record, std::uint32_t column,
                  TextType type) {
   detail::Columns columns(layout, bytes_of(record).data(), record.size());
@@ -239,19 +149,48 @@ bool TextHeader::is_empty() const {
 std::optional<FileHead> TextHeader::parse(const std::filesystem::path& file,
                                           std::span<const std::byte> begin, bool at_end) const {
   const std::string_view text(reinterpret_cast<const char*>(begin.data()), begin.size());
-  HeadParser head(encoding_.layout(), format_, text, at_end);
-  const bool is_whole = head.parse();
-  if (!head.stray_text().empty()) throw_error("{}: the header: {}", file, head.stray_text());
-  if (!is_whole) return std::nullopt;
-  if (head.lacks_lines() && !text.empty())
-    throw_error("{}: ends within its {} header lines; correct {}", file, format_.header_lines,
-                Setting::header_lines);
-  return FileHead{.mark = std::string(head.mark()),
-                  .comments = terminated(head.comments(), format_.terminator),
-                  .lines = terminated(head.lines(), format_.terminator),
-                  .names = terminated(head.names(), format_.terminator),
-                  .bytes = head.header_bytes(),
-                  .num_lines = head.num_lines()};
+  FileHead head;
+  head.mark = text.substr(0, byte_order_mark_bytes(format_.kind, text));
+  std::size_t at = head.mark.size();
+  const auto take = [&](std::size_t bytes, std::string& part) {
+    part += text.substr(at, bytes);
+    if (!part.empty() && !part.ends_with(format_.terminator)) part += format_.terminator;
+    at += bytes;
+  };
+  // Takes a line; the last one of a file may lack its terminator. Returns false if more of the file
+  // is needed.
+  const auto take_line = [&](std::string& part) {
+    const std::size_t end = text.find(format_.terminator, at);
+    if (end == std::string_view::npos && !at_end) return false;
+    take((end == std::string_view::npos ? text.size() : end + 1) - at, part);
+    ++head.num_lines;
+    return true;
+  };
+  while (!format_.comment.empty()) {
+    const std::string_view rest = text.substr(at);
+    if (!at_end && rest.size() < format_.comment.size()) return std::nullopt;
+    if (!rest.starts_with(format_.comment)) break;
+    if (!take_line(head.comments)) return std::nullopt;
+  }
+  for (std::uint64_t line = 0; line < format_.header_lines; ++line) {
+    if (text.empty() && at_end) break;
+    if (at == text.size() && at_end)
+      throw_error("{}: ends within its {} header lines; correct {}", file, format_.header_lines,
+                  Setting::header_lines);
+    if (!take_line(head.lines)) return std::nullopt;
+  }
+  if (format_.header) {
+    const std::span<const std::byte> record = begin.subspan(at);
+    const std::uint64_t bytes = first_record_bytes(encoding_.layout(), record);
+    if (const auto stray = find_stray_text(encoding_.layout(), record))
+      throw_error("{}: the header: {}", file,
+                  stray_text_message(encoding_.layout(), record.data(), *stray));
+    if (bytes == 0 && !at_end) return std::nullopt;
+    take(bytes != 0 ? bytes : record.size(), head.names);
+    ++head.num_lines;
+  }
+  head.bytes = at;
+  return head;
 }
 
 std::optional<std::string> TextHeader::first_record(std::span<const std::byte> begin,
