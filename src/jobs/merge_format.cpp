@@ -126,6 +126,10 @@ OutputOrder MergeFormat::order(const PassOperators& operators, bool is_last) con
 }
 
 std::vector<std::string> operator_names(const Query& query) {
+  static constexpr const char* names_of_on_equal[] = {
+      // in the order of OnEqual
+      "",      "first of equal keys", "last of equal keys", "no equal keys", "reduce equal keys",
+      "union", "intersection",        "subtraction"};
   std::vector<std::string> names;
   const auto add = [&](bool applies, std::string name) {
     if (applies) names.push_back(std::move(name));
@@ -133,31 +137,8 @@ std::vector<std::string> operator_names(const Query& query) {
   add(!query.from.empty(), "from a key on");
   add(!query.to.empty(), "up to a key");
   add(!query.where.steps.empty(), "filter");
-  switch (query.on_equal) {
-    case OnEqual::keep:
-      break;
-    case OnEqual::first:
-      add(true, "first of equal keys");
-      break;
-    case OnEqual::last:
-      add(true, "last of equal keys");
-      break;
-    case OnEqual::error:
-      add(true, "no equal keys");
-      break;
-    case OnEqual::reduce:
-      add(true, "reduce equal keys");
-      break;
-    case OnEqual::unite:
-      add(true, "union");
-      break;
-    case OnEqual::intersect:
-      add(true, "intersection");
-      break;
-    case OnEqual::subtract:
-      add(true, "subtraction");
-      break;
-  }
+  const auto on_equal = static_cast<std::size_t>(query.on_equal);
+  add(query.on_equal != OnEqual::keep, names_of_on_equal[on_equal]);
   add(query.tombstone.has_value(), "drop tombstones");
   add(!query.having.steps.empty(), "filter results");
   add(!query.select.empty(), "select");
