@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cassert>
 
+#include "util/math.hpp"
+
 namespace corank {
 
 namespace {
@@ -36,12 +38,10 @@ PassFacts::PassFacts(const Pass& pass)
     bytes_in_runs += run.bytes();
     const std::uint64_t chunk_records = pass.plan.chunk_records;
     if (!pass.counts_bytes && !run.in_place(0))  // one more where the first chunk is smaller
-      chunks_in_runs +=
-          (run.records() + chunk_records - 1) / chunk_records + (run.records() > chunk_records);
+      chunks_in_runs += divide_up(run.records(), chunk_records) + (run.records() > chunk_records);
   }
   units = pass.counts_bytes ? pass.plan.tokens
-                            : (bytes_in_runs / record_bytes + pass.plan.unit_records - 1) /
-                                  pass.plan.unit_records;
+                            : divide_up(bytes_in_runs / record_bytes, pass.plan.unit_records);
 }
 
 }  // namespace corank

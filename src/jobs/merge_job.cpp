@@ -18,18 +18,9 @@ namespace {
 
 // Returns the input bytes, or the max value if some run is a pipe.
 std::uint64_t known_bytes(std::span<const Run> runs) {
-  std::uint64_t bytes = 0;
-  for (const Run& run : runs) {
-    if (run.input().is_stream) return std::numeric_limits<std::uint64_t>::max();
-    bytes += run.bytes();
-  }
-  return bytes;
-}
-
-std::uint64_t bytes_of(std::span<const Run> runs) {
-  std::uint64_t bytes = 0;
-  for (const Run& run : runs) bytes += run.bytes();
-  return bytes;
+  const auto is_pipe = [](const Run& run) { return run.input().is_stream; };
+  return std::ranges::any_of(runs, is_pipe) ? std::numeric_limits<std::uint64_t>::max()
+                                            : total_bytes(runs);
 }
 
 bool has_streams(std::span<const Run> runs) {
@@ -69,7 +60,7 @@ MergeJob::MergeJob(std::vector<Run> runs, const Options& options, Inputs inputs,
       operators_(sorts_ ? format_.operators_of_sort() : format_.operators(runs.size())),
       cuts_(format_.input(), options.copy_only),
       list_{sorts_ ? runs : narrowed(runs, format_, operators_, cuts_, options), {}, sorts_},
-      run_records_(bytes_of(list_.runs) / format_.record_bytes()),
+      run_records_(total_bytes(list_.runs) / format_.record_bytes()),
       budget_(options, format_.input(), sorts_ ? std::span<const Run>() : list_.runs, threads_),
       backends_(options, format_.input().traits(),
                 sorts_ && !RunFormer::suits_device(format_, options) ? 0 : known_bytes(list_.runs)),

@@ -158,9 +158,7 @@ void index(std::vector<Run>& runs, FileStart& start, const Options& options, Inp
   // Max number of starts that are kept of all runs together, and min bytes between two of a run.
   constexpr std::uint64_t max_starts = std::uint64_t{4} << 20, min_step = 64;
   const auto format = make_format(options, start.columns_line);
-  std::uint64_t bytes = 0;
-  for (const Run& run : runs) bytes += run.bytes();
-  const std::uint64_t step = std::max(bytes / max_starts, min_step);
+  const std::uint64_t step = std::max(total_bytes(runs) / max_starts, min_step);
   for_each_file(runs.size(), options, [&](std::size_t i) {
     std::vector<std::uint64_t> starts;
     scan_blocks(runs[i], *format, [&](const ScannedBlock& block) {

@@ -60,11 +60,9 @@ std::uint64_t chunk_floor_bytes(const RecordFormat& format) {
 std::uint64_t chunk_ceiling_bytes(std::span<const Run> inputs, bool on_device) {
   if (!on_device) return max_chunk_bytes;
   if (std::ranges::any_of(inputs, &Run::is_stream)) return max_device_chunk_bytes;
-  std::uint64_t bytes = 0;
-  for (const Run& input : inputs) bytes += input.bytes();
-  return std::clamp(
-      round_up(bytes / (min_device_blocks * RunFormation::max_block_chunks), page_bytes()),
-      max_chunk_bytes, max_device_chunk_bytes);
+  constexpr std::uint64_t min_device_chunks = min_device_blocks * RunFormation::max_block_chunks;
+  return std::clamp(round_up(total_bytes(inputs) / min_device_chunks, page_bytes()),
+                    max_chunk_bytes, max_device_chunk_bytes);
 }
 
 PassPlan reading_plan(const RecordFormat& format, std::uint64_t chunk_bytes, unsigned threads,
@@ -106,11 +104,8 @@ std::uint64_t batch_blocks_of(std::span<const Run> inputs, const RecordFormat& f
                               unsigned threads, std::uint64_t part_bytes,
                               std::uint64_t load_bytes) {
   if (!format.traits().has_fixed_size || format.record_bytes() > max_batched_record_bytes) return 1;
-  if (std::ranges::none_of(inputs, &Run::is_stream)) {
-    std::uint64_t input_bytes = 0;
-    for (const Run& input : inputs) input_bytes += input.bytes();
-    load_bytes = std::min(load_bytes, input_bytes);
-  }
+  if (std::ranges::none_of(inputs, &Run::is_stream))
+    load_bytes = std::min(load_bytes, total_bytes(inputs));
   const std::uint64_t block_bytes = std::max(chunk_floor_bytes(format), max_chunk_bytes);
   if (load_bytes / block_bytes <= few_blocks) return 1;
   std::uint64_t blocks =
@@ -209,7 +204,7 @@ RunFormer::RunFormer(std::vector<Run> inputs, const PassRunner::Context& context
       order_{&context.format.input().keys(), OutputOrder::Kind::none} {
   const bool is_known = std::ranges::none_of(inputs_, &Run::is_stream);
   // A terminator may be added to each.
-  for (const Run& input : inputs_) input_bytes_ += is_known ? input.bytes() + 1 : 0;
+  if (is_known) input_bytes_ = total_bytes(inputs_) + inputs_.size();
   if (is_known) memory_.load_bytes = std::min(memory_.load_bytes, input_bytes_);
   charged_bytes_ = load_bytes ? 0 : memory_.load_bytes;
   budget.take(memory_.reading_bytes + charged_bytes_);

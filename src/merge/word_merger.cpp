@@ -5,6 +5,7 @@
 #include <functional>
 
 #include "corank/algorithm/co_rank.hpp"
+#include "util/math.hpp"
 
 namespace corank {
 namespace {
@@ -19,10 +20,6 @@ constexpr std::uint64_t part_words = 4424;
 // Words per lane of a front, which is read from memory and written to it.
 constexpr std::uint64_t raw_part_words = 1416;
 constexpr std::uint64_t piece = 128;
-
-std::uint64_t round_up_to_block(std::uint64_t words) {
-  return (words + block - 1) / block * block;
-}
 
 // Returns whether the words after a run, which lanes may read, do not sort before its last.
 [[maybe_unused]] bool has_margin(const Word* run, std::uint64_t count) {
@@ -166,7 +163,7 @@ void WordMerger::merge_level(const Word* from, Word* to) {
   jobs_.clear();
   for (std::size_t r = 0; r + 1 < runs_.size(); r += 2)
     add_job(from + runs_[r].begin, runs_[r].count, from + runs_[r + 1].begin, runs_[r + 1].count,
-            to + runs_[r].begin, round_up_to_block(runs_[r].count + runs_[r + 1].count),
+            to + runs_[r].begin, round_up(runs_[r].count + runs_[r + 1].count, block),
             min_cut_words);
   run_jobs(false, [&](WordLanes& l, std::uint64_t steps) { kernel_.advance(l, steps, 0); });
   std::size_t merged = 0;
@@ -194,8 +191,8 @@ void WordMerger::add_job(const Word* a, std::uint64_t a_count, const Word* b, st
   // Long merges are cut into equal parts, a multiple of the lanes. The last part starts early
   // enough to have full length; where two parts overlap, they write the same words.
   const std::uint64_t parts =
-      count < min_cut_words ? 1 : (count + lanes * part_words - 1) / (lanes * part_words) * lanes;
-  const std::uint64_t part = round_up_to_block((count + parts - 1) / parts);
+      count < min_cut_words ? 1 : divide_up(count, lanes * part_words) * lanes;
+  const std::uint64_t part = round_up(divide_up(count, parts), block);
   assert(part <= count);
   for (std::uint64_t p = 0; p < parts && part != 0; ++p) {
     const std::uint64_t rank = std::min(p * part, count - part);

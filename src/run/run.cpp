@@ -354,4 +354,10 @@ void Run::check_unchanged() const {
                 "nothing writes to it");
 }
 
+std::uint64_t total_bytes(std::span<const Run> runs) {
+  std::uint64_t bytes = 0;
+  for (const Run& run : runs) bytes += run.bytes();
+  return bytes;
+}
+
 }  // namespace corank

@@ -191,4 +191,7 @@ class Run {
   std::optional<std::uint64_t> content_bytes_;                // of a stream, if that is known
 };
 
+// Returns the bytes of all runs; see Run::bytes().
+std::uint64_t total_bytes(std::span<const Run> runs);
+
 }  // namespace corank

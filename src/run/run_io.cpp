@@ -12,6 +12,7 @@
 #include "io/file.hpp"
 #include "io/mapped_file.hpp"
 #include "util/buffer_pool.hpp"
+#include "util/math.hpp"
 #include "util/messages.hpp"
 #include "util/system_limits.hpp"
 
@@ -32,7 +33,7 @@ constexpr std::size_t max_mapped = 16'384;
 bool are_cached(std::span<const Run> runs) {
   assert(!runs.empty());  // `step` would be 0
   constexpr std::size_t samples = 16;
-  const std::size_t step = (runs.size() + samples - 1) / samples;
+  const std::size_t step = divide_up(runs.size(), samples);
   for (std::size_t i = 0; i < runs.size(); i += step)
     if (!runs[i].is_cached()) return false;
   return true;
