@@ -59,7 +59,7 @@ void SortedLoads::form(std::size_t partitions) {
   list_held();
   if (num_spilled != 0 && !context_.passes.can_merge(context_.list.runs, partitions))
     spill_listed(num_spilled);
-  keep_smallest(context_.list.runs);
+  if (keep_smallest(context_.list.runs)) context_.list.has_all_fingerprints = false;
 }
 
 // Cuts off the records of sorted runs that are past the limit, if it is not an operator. Returns

@@ -258,6 +258,21 @@ TEST_CASE("a limited sort holds what its output may have, and spills nothing", "
   }
 }
 
+TEST_CASE("a sort may be limited to more than a load, and to fewer than all", "[sort]") {
+  Random random(11);
+  SortCase test("key:u64,value:u64", "key");
+  test.add_records(1'500'000, Values::any, Shape::random, 1, random);
+  test.options.memory_bytes = std::uint64_t{16} << 20;  // of which loads get a third
+  const Bytes all = test.expected();
+  for (const std::uint64_t limit : {100'000, 400'000, 1'000'000, 1'499'999, 1'500'000}) {
+    INFO(limit);
+    test.options.query.limit = limit;
+    CHECK((test.sorted() ==
+           Bytes(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(16 * limit))));
+  }
+  CHECK(test.stats.passes > 2);
+}
+
 TEST_CASE("a limited sort of lines holds what its output may have", "[sort]") {
   Random random(10);
   SortCase test;
