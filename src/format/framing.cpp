@@ -278,6 +278,60 @@ void index_pairs(const TextLayout& layout, bool at_end, Index& index) {
   }
 }
 
+// Adds the lines at the start of `bytes` to `whole`. Returns their bytes.
+std::uint64_t count_lines(std::span<const std::byte> bytes, char terminator,
+                          std::uint64_t max_records, WholeRecords& whole) {
+  FindEnds* const find_ends = find_ends_kernels().front();
+  std::array<std::uint32_t, 1024> ends;
+  std::uint64_t end = 0;
+  for (std::size_t from = 0; from < bytes.size() && whole.records < max_records;) {
+    const std::size_t wanted =
+        std::min<std::uint64_t>(ends.size(), max_records - whole.records + min_ends_room);
+    const auto block =
+        bytes.subspan(from).first(std::min<std::size_t>(bytes.size() - from, 1 << 16));
+    std::size_t scanned = 0;
+    const std::size_t found = std::min<std::uint64_t>(
+        find_ends(block, terminator, {ends.data(), wanted}, scanned), max_records - whole.records);
+    if (found != 0) end = from + ends[found - 1] + 1;
+    whole.records += found;
+    from += scanned;
+  }
+  whole.bytes += end;
+  return end;
+}
+
+WholeRecords count_csv(const TextLayout& layout, std::span<const std::byte> bytes,
+                       std::uint64_t max_records) {
+  WholeRecords whole;
+  while (whole.records < max_records && whole.bytes < bytes.size()) {
+    const auto rest = bytes.subspan(whole.bytes);
+    const auto block = rest.first(std::min(rest.size(), csv_block_bytes));
+    const std::byte* quote = detail::find_char(block.data(), block.data() + block.size(), '"');
+    if (layout.escape != 0) quote = detail::find_char(block.data(), quote, layout.escape);
+    const auto lines = block.first(static_cast<std::size_t>(quote - block.data()));
+    if (count_lines(lines, layout.terminator, max_records, whole) != 0) continue;
+    std::optional<std::uint64_t> stray;
+    const std::uint64_t record = first_csv_bytes(layout, rest, stray);
+    if (stray || record == 0) break;
+    whole.bytes += record;
+    ++whole.records;
+  }
+  return whole;
+}
+
+WholeRecords count_pairs(const TextLayout& layout, std::span<const std::byte> bytes,
+                         std::uint64_t max_records) {
+  WholeRecords whole;
+  while (whole.records < max_records && bytes.size() - whole.bytes >= detail::pair_header_bytes) {
+    const auto rest = bytes.subspan(whole.bytes);
+    const std::uint64_t record = record_bytes(layout, rest.data());
+    if (record > rest.size()) break;
+    whole.bytes += record;
+    ++whole.records;
+  }
+  return whole;
+}
+
 }  // namespace
 
 std::span<FindEnds* const> find_ends_kernels() {
@@ -306,6 +360,15 @@ Indexed index_records(const TextLayout& layout, std::span<const std::byte> bytes
       break;
   }
   return index.result();
+}
+
+WholeRecords count_records(const TextLayout& layout, std::span<const std::byte> bytes,
+                           std::uint64_t max_records) {
+  if (layout.kind == TextKind::csv) return count_csv(layout, bytes, max_records);
+  if (layout.kind == TextKind::pairs) return count_pairs(layout, bytes, max_records);
+  WholeRecords whole;
+  count_lines(bytes, layout.terminator, max_records, whole);
+  return whole;
 }
 
 bool has_order(const TextLayout& layout, std::span<const std::byte> record) {

@@ -45,11 +45,20 @@ struct Indexed {
   std::optional<BadRecord> bad;  // the bad record after these records
 };
 
+struct WholeRecords {
+  std::uint64_t records = 0, bytes = 0;
+};
+
 // Indexes the complete records at the start of `bytes`, until `into` is full or a record is bad.
 // `at_end` tells that the run ends with `bytes`; its last record must have its terminator. Without
 // `at_end`, an incomplete last record is left for the next call.
 Indexed index_records(const TextLayout& layout, std::span<const std::byte> bytes, bool at_end,
                       std::span<PrefixRef> into);
+
+// Counts the whole records at the start of `bytes`, at most `max_records`. This is faster than to
+// index them. Stops before a record whose quotes are wrong.
+WholeRecords count_records(const TextLayout& layout, std::span<const std::byte> bytes,
+                           std::uint64_t max_records);
 
 // Splits complete records into parts of about `part_bytes`, each of complete records. Returns one
 // part unless records are lines, or CSV without quotes and escapes: only their ends can be found

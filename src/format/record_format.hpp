@@ -97,6 +97,12 @@ class RecordFormat {
   // end_of_record().
   virtual Indexed frame(std::span<const std::byte> bytes, bool at_end, std::uint64_t max_records,
                         PrefixRef* into) const = 0;
+  // Counts the whole records at the start of `bytes`, at most `max_records`, which frame() finds
+  // there unless one is bad. Returns none if only frame() can tell.
+  virtual WholeRecords count(std::span<const std::byte> /*bytes*/,
+                             std::uint64_t /*max_records*/) const {
+    return {};
+  }
   // Returns the bytes that end each record, which the last record of a run may lack; empty if there
   // are none.
   virtual std::string_view end_of_record() const { return {}; }

@@ -2,9 +2,9 @@
 // bytes of a run are.
 //
 // `ChunkReader` calls request() in order, one call at a time, and produce() once for each request,
-// on any thread. Only producers that know the places of their records in advance get several
-// requests at a time. Runs, plans and formats must outlive their producers. Failures are thrown
-// as Error.
+// on any thread. Only producers that know the places of their records in advance, or have begun all
+// requests before, get several requests at a time. Runs, plans and formats must outlive their
+// producers. Failures are thrown as Error.
 #pragma once
 
 #include <atomic>
@@ -43,11 +43,23 @@ enum class Demand : std::uint8_t {
   dropped,  // it will not be used
 };
 
+// Whole records that were counted, but not found one by one.
+struct CountedRecords {
+  std::span<const std::byte> bytes = {};
+  std::uint64_t count = 0;
+  std::uint64_t first = 0;   // number of the first among the records in chunks
+  std::uint64_t number = 0;  // number of the first in the run, skipped records included
+  std::uint64_t offset = 0;  // of the first in the file
+  MappedRange mapped{};      // that holds them, if they are in a mapped file
+};
+
 struct ChunkRequest {
   std::uint32_t run;
   const std::atomic<Demand>* demand;
-  std::uint64_t first = 0, count = 0;  // its records, if their places are known
-  Buffer buffer = {};                  // empty if a producer needs none, or must do without
+  std::uint64_t first = 0, count = 0;         // its records, if their places are known
+  Buffer buffer = {};                         // empty if a producer needs none, or must do without
+  std::shared_ptr<std::byte[]> instead = {};  // memory of the producer that replaces a buffer
+  CountedRecords counted = {};                // by begin(); none if it returned false
 };
 
 class ChunkProducer {
@@ -60,6 +72,7 @@ class ChunkProducer {
     bool is_immediate = false;      // produces on the thread that asks for the chunk
     bool is_pipe = false;
     bool is_direct = false;
+    bool may_begin = false;  // begin() may return true
   };
   // The next chunk, or null at the run's end. Without either, a record needs so much memory that
   // the request must be repeated when the merge waits for it.
@@ -80,6 +93,9 @@ class ChunkProducer {
   virtual bool request(ChunkRequest&) { return true; }
   // Returns the read that must precede produce(), if there is one.
   virtual std::optional<FileRead> file_read(const ChunkRequest&) const { return std::nullopt; }
+  // Does what must be done in the order of the chunks, if the rest can be done beside the next
+  // request. Returns false if produce() must do all.
+  virtual bool begin(ChunkRequest&) { return false; }
   // Produces the requested chunk; `got` bytes were read by file_read().
   virtual Product produce(ChunkRequest request, std::uint64_t got) = 0;
 

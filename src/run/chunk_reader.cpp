@@ -157,7 +157,7 @@ std::uint64_t ChunkReader::skipped() const {
 }
 
 bool ChunkReader::can_issue(const RunState& run) const {
-  return !run.ended && (run.in_flight == 0 || run.producer->traits().has_known_places);
+  return !run.ended && (run.in_flight == run.begun || run.producer->traits().has_known_places);
 }
 
 // Requests the next chunk of `run`. If the pool is empty, waits until the merge returns a buffer,
@@ -220,16 +220,29 @@ void ChunkReader::serve(ChunkRequest& request, const TraceRow& row) {
   const std::uint32_t run = request.run;
   ChunkProducer& producer = *runs_[run].producer;
   ChunkProducer::Product product;
+  bool has_begun = false;
   {
     Stopwatch reading(busy_, row, run);
     std::uint64_t got = 0;
     if (const auto read = producer.file_read(request))
       got = read_at(*read->file, read->into, read->offset, *read->path);
+    has_begun = begin(request);
     product = producer.produce(std::move(request), got);
   }
   const auto lock = queue_.lock();
-  loaded(run, std::move(product));
+  loaded(run, std::move(product), has_begun);
   read_on(lock);
+}
+
+// Begins the request, and requests the next chunk of the run, if the producer can.
+bool ChunkReader::begin(ChunkRequest& request) {
+  RunState& state = runs_[request.run];
+  if (!state.producer->traits().may_begin || !state.producer->begin(request)) return false;
+  const auto lock = queue_.lock();
+  ++state.begun;
+  forecast_.push({.run = request.run});
+  read_on(lock);
+  return true;
 }
 
 // Serves `request` and all that follow, until none is queued and no read is in flight.
@@ -254,14 +267,16 @@ void ChunkReader::serve_by_ring(ChunkRequest& request, const TraceRow& row) {
   }
 }
 
-void ChunkReader::loaded(std::uint32_t run, ChunkProducer::Product product) {
+void ChunkReader::loaded(std::uint32_t run, ChunkProducer::Product product, bool has_begun) {
   RunState& state = runs_[run];
-  assert(state.in_flight != 0);
+  assert(state.in_flight != 0 && state.begun >= has_begun);
   --state.in_flight;
+  state.begun -= has_begun;
   if (ChunkRef& chunk = product.chunk) {
     assert(chunk->run == run && chunk->first >= state.taken);
     bytes_read_ += bytes_of(reading_.format.keys().layout(), *chunk, 0, chunk->count).size();
-    if (reading_.order == ReadOrder::forecast || !state.producer->traits().has_known_places)
+    if (!has_begun &&
+        (reading_.order == ReadOrder::forecast || !state.producer->traits().has_known_places))
       forecast_.push(forecast(*chunk));
     const auto after = std::ranges::upper_bound(state.ready, chunk->first, {}, &Chunk::first);
     state.ready.insert(after, std::move(chunk));

@@ -62,6 +62,7 @@ class ChunkReader {
     std::unique_ptr<ChunkProducer> producer;
     std::atomic<Demand> demand = Demand::none;
     std::uint64_t in_flight = 0;  // requests
+    std::uint64_t begun = 0;      // of these; see ChunkProducer::begin()
     bool ended = false;           // nothing is left to request
     std::uint64_t taken = 0;      // records returned by next()
     std::uint64_t fingerprint = 0;
@@ -89,7 +90,8 @@ class ChunkReader {
   Forecast forecast(const Chunk& chunk);
   void serve(ChunkRequest& request, const TraceRow& row);
   void serve_by_ring(ChunkRequest& request, const TraceRow& row);
-  void loaded(std::uint32_t run, ChunkProducer::Product product);
+  bool begin(ChunkRequest& request);
+  void loaded(std::uint32_t run, ChunkProducer::Product product, bool has_begun = false);
 
   const Reading reading_;
   BufferPool& pool_;

@@ -1,5 +1,7 @@
 #include "run/framing_producer.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cassert>
 #include <cstring>
@@ -71,7 +73,9 @@ ChunkProducer::Traits traits_of(const Stream& stream, const Reading& reading) {
   return {.needs_buffers = !is_small,
           .may_lack_buffers = !reading.format.traits().has_fixed_size,
           .is_immediate = is_small || (is_in_memory && reading.frames_when_taken),
-          .is_pipe = stream.is_pipe};
+          .is_pipe = stream.is_pipe,
+          .may_begin =
+              !reading.format.traits().has_fixed_size && reading.order == ReadOrder::one_by_one};
 }
 
 }  // namespace
@@ -132,6 +136,7 @@ class FramingProducer::LargeMemory {
 
 // A chunk under construction.
 struct FramingProducer::Filling {
+  const CountedRecords& counted;            // none unless they are all records of the chunk
   std::span<std::byte> memory;              // for the bytes of a source, and a margin
   std::byte* refs;                          // room for the rows, if they are prefix references
   std::shared_ptr<LargeMemory> large = {};  // holds the bytes if the buffer is too small
@@ -168,48 +173,100 @@ FramingProducer::FramingProducer(Stream stream, std::uint32_t index, std::uint32
   assert(room_bytes_ != 0 && room_bytes_ < reading.plan.chunk_bytes);
 }
 
-ChunkProducer::Product FramingProducer::produce(ChunkRequest request, std::uint64_t) {
-  const std::uint64_t refs_bytes = chunk_records_ * reading_.format.ref_bytes();
-  std::shared_ptr<std::byte[]> instead;  // replaces a buffer if the pool had none
-  if (request.buffer.bytes().empty()) {
-    const std::uint64_t bytes = refs_bytes + (stream_.source ? room_bytes_ + margin_bytes : 0);
-    instead.reset(new std::byte[bytes]);
-    request.buffer = Buffer({instead.get(), bytes});
+void FramingProducer::ensure_buffer(ChunkRequest& request) const {
+  if (!request.buffer.bytes().empty()) return;
+  const std::uint64_t bytes = refs_bytes() + (stream_.source ? room_bytes_ + margin_bytes : 0);
+  request.instead.reset(new std::byte[bytes]);
+  request.buffer = Buffer({request.instead.get(), bytes});
+}
+
+// Reads and counts whole records, if it can. What it reads else is left for produce().
+bool FramingProducer::begin(ChunkRequest& request) {
+  ensure_buffer(request);
+  std::span<const std::byte> bytes;
+  bool has_read = false;
+  if (stream_.source) {
+    const std::span<std::byte> memory =
+        request.buffer.bytes().subspan(refs_bytes(), std::min(wanted_bytes_, room_bytes_));
+    std::uint64_t filled = take_carried(memory);
+    has_read = filled < memory.size() && !exhausted_;
+    if (has_read) filled += read(memory.subspan(filled), *request.demand);
+    bytes = memory.first(filled);
+  } else {
+    bytes = unread_.first(std::min<std::uint64_t>(wanted_bytes_, unread_.size()));
+    if (stream_.mapped_page_bytes != 0) populate(bytes);
   }
+  const WholeRecords whole = reading_.format.count(bytes, chunk_records_);
+  if (stream_.source)
+    carry_over(bytes.subspan(whole.bytes), has_read);
+  else
+    unread_ = unread_.subspan(whole.bytes);
+  if (whole.records == 0) return false;
+  request.counted = next_records();
+  request.counted.bytes = bytes.first(whole.bytes);
+  request.counted.count = whole.records;
+  advance(whole.records, whole.bytes, {});
+  return true;
+}
+
+// Returns where the next records are; how many there are is not known yet.
+CountedRecords FramingProducer::next_records() const {
+  CountedRecords next{.first = in_chunks_, .number = records_, .offset = offset_};
+  if (!stream_.source) next.mapped = {stream_.in_place, stream_.mapped_page_bytes};
+  return next;
+}
+
+// Goes on behind the records of a chunk, and those skipped among them.
+void FramingProducer::advance(std::uint64_t records, std::uint64_t bytes, const Gap& skipped) {
+  // Short records fill the room for prefix references before the room for bytes. The next chunk
+  // then reads fewer bytes, so that few are carried over.
+  wanted_bytes_ = records == chunk_records_ ? std::clamp(bytes + bytes / 16, min_wanted_bytes,
+                                                         std::max(room_bytes_, min_wanted_bytes))
+                                            : room_bytes_;
+  in_chunks_ += records;
+  records_ += records + skipped.records;
+  offset_ += bytes + skipped.bytes;
+}
+
+ChunkProducer::Product FramingProducer::produce(ChunkRequest request, std::uint64_t) {
+  ensure_buffer(request);
   const std::span<std::byte> buffer = request.buffer.bytes();
-  assert(refs_bytes <= buffer.size());
-  Filling filling{.memory = buffer.subspan(refs_bytes), .refs = buffer.data()};
-  if (!stream_.source)
+  assert(refs_bytes() <= buffer.size());
+  Filling filling{
+      .counted = request.counted, .memory = buffer.subspan(refs_bytes()), .refs = buffer.data()};
+  const bool is_counted = request.counted.count != 0;
+  if (is_counted)
+    fill_counted(filling);
+  else if (!stream_.source)
     fill_in_place(filling);
   else if (!fill_from_source(filling, *request.demand))
     return {};
   if (filling.count == 0) return {.chunk = nullptr, .is_end = true};
   assert(filling.count <= chunk_records_);
-  // Short records fill the room for prefix references before the room for bytes. The next chunk
-  // then reads fewer bytes, so that few are carried over.
-  wanted_bytes_ = filling.count == chunk_records_
-                      ? std::clamp(filling.bytes.size() + filling.bytes.size() / 16,
-                                   min_wanted_bytes, std::max(room_bytes_, min_wanted_bytes))
-                      : room_bytes_;
+  const CountedRecords place = is_counted ? request.counted : next_records();
   const std::byte* const last = filling.rows + (filling.count - 1) * layout_.record_bytes;
   Chunk chunk{.run = request.run,
-              .first = in_chunks_,
+              .first = place.first,
               .count = filling.count,
               .last_key = encode<max_key_words>(layout_, last),
               .buffer = std::move(request.buffer),
               .in_place = filling.rows,
               .fingerprint = filling.fingerprint,
-              .number = records_,
-              .offset = offset_,
+              .number = place.number,
+              .offset = place.offset,
               .gaps = std::move(filling.gaps)};
-  const Gap skipped = gaps_before(chunk.gaps, filling.count);
-  in_chunks_ += filling.count;
-  records_ += filling.count + skipped.records;
-  offset_ += filling.bytes.size() + skipped.bytes;
-  MappedRange mapped{};
-  if (!stream_.source && !filling.large) mapped = {stream_.in_place, stream_.mapped_page_bytes};
-  return {
-      share(std::move(chunk), filling.bytes, mapped, std::move(instead), std::move(filling.large))};
+  if (!is_counted)
+    advance(filling.count, filling.bytes.size(), gaps_before(chunk.gaps, filling.count));
+  return {share(std::move(chunk), filling.bytes, filling.large ? MappedRange{} : place.mapped,
+                std::move(request.instead), std::move(filling.large))};
+}
+
+// Finds the records that begin() has counted.
+void FramingProducer::fill_counted(Filling& filling) {
+  find_records(filling, filling.counted.bytes, false);
+  if (filling.count != filling.counted.count)
+    throw Corrupted(fmt::format("{}: {} records were found where {} were counted",
+                                stream_.path.string(), filling.count, filling.counted.count));
 }
 
 // Uses the bytes in place. Only a last record without a terminator is copied.
@@ -333,7 +390,8 @@ std::uint64_t FramingProducer::read(std::span<std::byte> into, const std::atomic
 std::uint64_t FramingProducer::find_records(Filling& filling, std::span<const std::byte> bytes,
                                             bool at_end) {
   const RecordFormat& format = reading_.format;
-  const bool closes_gaps = stream_.source != nullptr;
+  const bool is_counted = filling.counted.count != 0;  // then nothing else of this may be read
+  const bool closes_gaps = !is_counted && stream_.source != nullptr;
   std::uint64_t end = 0;  // of the records that are found, behind what is skipped before them
   std::uint64_t skipped = 0;
   while (filling.count < chunk_records_) {
@@ -390,8 +448,10 @@ void FramingProducer::skip(Filling& filling, std::uint64_t bytes) {
 // Returns the place after the records that were found, which have `bytes` bytes.
 Place FramingProducer::place_after(const Filling& filling, std::uint64_t bytes) const {
   const Gap skipped = gaps_before(filling.gaps, filling.count);
-  return stream_.place_of(records_ + filling.count + skipped.records,
-                          offset_ + bytes + skipped.bytes);
+  const bool is_counted = filling.counted.count != 0;
+  return stream_.place_of(
+      (is_counted ? filling.counted.number : records_) + filling.count + skipped.records,
+      (is_counted ? filling.counted.offset : offset_) + bytes + skipped.bytes);
 }
 
 // Finds the last record: the first `bytes` bytes of `memory`, which has room for its end.

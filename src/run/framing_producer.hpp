@@ -59,6 +59,7 @@ class FramingProducer final : public ChunkProducer {
   FramingProducer(Stream stream, std::uint32_t index, std::uint32_t num_runs,
                   const Reading& reading, LargeBytes large_used_bytes);
 
+  bool begin(ChunkRequest& request) override;
   Product produce(ChunkRequest request, std::uint64_t got) override;
   std::uint64_t skipped() const override { return skipped_; }
 
@@ -66,6 +67,11 @@ class FramingProducer final : public ChunkProducer {
   class LargeMemory;
   struct Filling;
 
+  std::uint64_t refs_bytes() const { return chunk_records_ * reading_.format.ref_bytes(); }
+  void ensure_buffer(ChunkRequest& request) const;
+  CountedRecords next_records() const;
+  void advance(std::uint64_t records, std::uint64_t bytes, const Gap& skipped);
+  void fill_counted(Filling& filling);
   void fill_in_place(Filling& filling);
   bool fill_from_source(Filling& filling, const std::atomic<Demand>& demand);
   bool go_on_in_place(std::uint64_t bytes);

@@ -504,6 +504,26 @@ TEST_CASE("pairs are found, and what is left of one says how long it is", "[text
   }
 }
 
+TEST_CASE("records are counted as they are indexed", "[text]") {
+  Random random(6);
+  for (const TextKind kind : {TextKind::lines, TextKind::csv, TextKind::pairs})
+    for (int round = 0; round < 400; ++round) {
+      std::string text;
+      for (std::size_t i = below(random, 200); i > 0; --i)
+        text += kind == TextKind::pairs
+                    ? pair_of(random_text(random, "ab", 9), random_text(random, "ab", 90))
+                    : random_text(random, round % 2 == 0 ? "ab,\n" : "ab,\"\\\n", 40) + '\n';
+      text.resize(text.size() - below(random, text.size() / 4 + 1));
+      TextFormat format = format_of(kind, "");
+      if (kind == TextKind::csv && round % 4 < 2) format.escape = '\\';
+      const TextEncoding encoding(format);
+      std::vector<PrefixRef> entries(1 + below(random, 300));
+      const Indexed indexed = index_records(encoding.layout(), span_of(text), false, entries);
+      const WholeRecords whole = count_records(encoding.layout(), span_of(text), entries.size());
+      CHECK((whole.records == indexed.records && whole.bytes == indexed.bytes));
+    }
+}
+
 TEST_CASE("a bad number stops the index at its record, unless it is ordered last", "[text]") {
   const std::string text = "1,1\n2,x\n3\n4,4\n";
   TextFormat format = format_of(TextKind::lines, "1,2:u64", ',');

@@ -50,22 +50,21 @@ class Pieces final : public ByteSource {
   Random random_;
 };
 
-// Returns the bytes of all chunks of one run.
-Bytes read_chunks(Stream stream, const RecordFormat& format, bool frames_when_taken = false) {
+// Returns the bytes of all chunks of one run. Several threads read them, if the order allows.
+Bytes read_chunks(Stream stream, const RecordFormat& format, ReadOrder order = ReadOrder::forecast,
+                  bool frames_when_taken = false) {
   PassPlan plan{};
   plan.chunk_bytes = std::uint64_t{1} << 14;
   plan.chunk_records = 150;
-  plan.chunks = 4;
-  plan.read_ahead = 2;
+  plan.chunks = 6;
+  plan.read_ahead = 4;
   plan.large_bytes = std::uint64_t{1} << 20;
   BufferPool pool(plan.chunk_bytes, plan.chunks, {});
-  const Reading reading{.format = format,
-                        .plan = plan,
-                        .order = ReadOrder::forecast,
-                        .frames_when_taken = frames_when_taken};
+  const Reading reading{
+      .format = format, .plan = plan, .order = order, .frames_when_taken = frames_when_taken};
   std::vector<Stream> streams;
   streams.push_back(std::move(stream));
-  ChunkReader reader(make_producers(std::move(streams), reading), reading, pool, 1, {}, {});
+  ChunkReader reader(make_producers(std::move(streams), reading), reading, pool, 3, {}, {});
   Bytes all;
   std::uint64_t first = 0;
   while (const ChunkRef chunk = reader.next(0)) {
@@ -148,15 +147,17 @@ TEST_CASE("chunks hold all records whatever the pieces in which they come", "[te
         INFO(max_line_bytes << " a line, " << max_piece_bytes << " a piece");
         const std::string run = text + (is_terminated ? "" : "last");
         const Bytes whole = bytes_of_text(is_terminated ? run : run + '\n');
-        Stream pipe;
-        pipe.source = std::make_shared<Pieces>(bytes_of_text(run), max_piece_bytes, random());
-        pipe.is_pipe = true;
-        CHECK((read_chunks(std::move(pipe), *lines) == whole));
         const Bytes in_place = bytes_of_text(run + std::string(stream_margin_bytes, '\0'));
-        for (const bool frames_when_taken : {false, true}) {
-          Stream memory;
-          memory.in_place = std::span(in_place).first(run.size());
-          CHECK((read_chunks(std::move(memory), *lines, frames_when_taken) == whole));
+        for (const ReadOrder order : {ReadOrder::forecast, ReadOrder::one_by_one}) {
+          Stream pipe;
+          pipe.source = std::make_shared<Pieces>(bytes_of_text(run), max_piece_bytes, random());
+          pipe.is_pipe = true;
+          CHECK((read_chunks(std::move(pipe), *lines, order) == whole));
+          for (const bool frames_when_taken : {false, true}) {
+            Stream memory;
+            memory.in_place = std::span(in_place).first(run.size());
+            CHECK((read_chunks(std::move(memory), *lines, order, frames_when_taken) == whole));
+          }
         }
       }
   }
