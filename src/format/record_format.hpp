@@ -98,7 +98,7 @@ class RecordFormat {
   virtual Indexed frame(std::span<const std::byte> bytes, bool at_end, std::uint64_t max_records,
                         PrefixRef* into) const = 0;
   // Counts the whole records at the start of `bytes`, at most `max_records`, which frame() finds
-  // there unless one is bad. Returns none if only frame() can tell.
+  // there unless one is bad. For records that vary in length.
   virtual WholeRecords count(std::span<const std::byte> /*bytes*/,
                              std::uint64_t /*max_records*/) const {
     return {};

@@ -104,7 +104,7 @@ class VariableFormat final : public RecordFormat {
     return index_records(layout(), bytes, at_end, {into, max_records});
   }
   WholeRecords count(std::span<const std::byte> bytes, std::uint64_t max_records) const override {
-    return traits().may_skip ? WholeRecords() : count_records(layout(), bytes, max_records);
+    return count_records(layout(), bytes, max_records);
   }
   std::string_view end_of_record() const override {
     if (format_.kind == TextKind::pairs) return {};

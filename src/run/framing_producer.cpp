@@ -68,14 +68,15 @@ bool has_small_chunks(const Stream& stream, const Reading& reading) {
 }
 
 ChunkProducer::Traits traits_of(const Stream& stream, const Reading& reading) {
+  const FormatTraits& traits = reading.format.traits();
   const bool is_in_memory = !stream.source && stream.mapped_page_bytes == 0;
   const bool is_small = has_small_chunks(stream, reading);
   return {.needs_buffers = !is_small,
-          .may_lack_buffers = !reading.format.traits().has_fixed_size,
+          .may_lack_buffers = !traits.has_fixed_size,
           .is_immediate = is_small || (is_in_memory && reading.frames_when_taken),
           .is_pipe = stream.is_pipe,
           .may_begin =
-              !reading.format.traits().has_fixed_size && reading.order == ReadOrder::one_by_one};
+              !traits.has_fixed_size && !traits.may_skip && reading.order == ReadOrder::one_by_one};
 }
 
 }  // namespace
