@@ -109,8 +109,11 @@ bool ChunkReader::arrives(std::uint32_t run) {
   queue_.check(lock);
   RunState& state = runs_[run];
   const bool is_pipe = state.producer->traits().is_pipe;
-  const auto is_there = [&] { return state.has_next() || state.in_flight == 0; };
+  const auto is_there = [&] {
+    return state.has_next() || state.fails_next() || state.in_flight == 0;
+  };
   while (!state.has_next()) {
+    if (state.fails_next()) std::rethrow_exception(state.failure.error);
     if (state.demand == Demand::none) state.demand = Demand::waiting;
     if (state.in_flight == 0 && !state.ended) issue(run, lock);
     if (state.in_flight == 0 && state.ended) break;
@@ -157,7 +160,8 @@ std::uint64_t ChunkReader::skipped() const {
 }
 
 bool ChunkReader::can_issue(const RunState& run) const {
-  return !run.ended && (run.in_flight == run.begun || run.producer->traits().has_known_places);
+  return !run.ended && !run.failure.error &&
+         (run.in_flight == run.begun || run.producer->traits().has_known_places);
 }
 
 // Requests the next chunk of `run`. If the pool is empty, waits until the merge returns a buffer,
@@ -226,8 +230,16 @@ void ChunkReader::serve(ChunkRequest& request, const TraceRow& row) {
     std::uint64_t got = 0;
     if (const auto read = producer.file_read(request))
       got = read_at(*read->file, read->into, read->offset, *read->path);
-    has_begun = begin(request);
-    product = producer.produce(std::move(request), got);
+    Failure failure;
+    try {
+      has_begun = begin(request);
+      if (has_begun) failure.first = request.counted.first;
+      product = producer.produce(std::move(request), got);
+    } catch (...) {
+      if (!producer.traits().may_begin) throw;
+      failure.error = std::current_exception();
+      return failed(run, failure, has_begun);
+    }
   }
   const auto lock = queue_.lock();
   loaded(run, std::move(product), has_begun);
@@ -243,6 +255,17 @@ bool ChunkReader::begin(ChunkRequest& request) {
   forecast_.push({.run = request.run});
   read_on(lock);
   return true;
+}
+
+// Keeps the failure until the chunks before it are taken: which one comes first does not depend on
+// the threads.
+void ChunkReader::failed(std::uint32_t run, const Failure& failure, bool has_begun) {
+  RunState& state = runs_[run];
+  const auto lock = queue_.lock();
+  --state.in_flight;
+  state.begun -= has_begun;
+  --ahead_;
+  if (!state.failure.error || failure.first < state.failure.first) state.failure = failure;
 }
 
 // Serves `request` and all that follow, until none is queued and no read is in flight.

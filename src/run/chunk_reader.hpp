@@ -10,6 +10,8 @@
 
 #include <atomic>
 #include <cstdint>
+#include <exception>
+#include <limits>
 #include <memory>
 #include <queue>
 #include <stop_token>
@@ -58,6 +60,12 @@ class ChunkReader {
  private:
   using Queue = WorkerQueue<ChunkRequest>;
 
+  // What a request has thrown, and the number of its first record: max if it had not begun, so
+  // that all others come before it.
+  struct Failure {
+    std::exception_ptr error;
+    std::uint64_t first = std::numeric_limits<std::uint64_t>::max();
+  };
   struct RunState {
     std::unique_ptr<ChunkProducer> producer;
     std::atomic<Demand> demand = Demand::none;
@@ -65,10 +73,15 @@ class ChunkReader {
     std::uint64_t begun = 0;      // of these; see ChunkProducer::begin()
     bool ended = false;           // nothing is left to request
     std::uint64_t taken = 0;      // records returned by next()
+    Failure failure = {};         // the first, if chunks of the run may be found out of order
     std::uint64_t fingerprint = 0;
     std::vector<ChunkRef> ready;  // loaded, not taken; in order
 
     bool has_next() const { return !ready.empty() && ready.front()->first == taken; }
+    // Returns whether the failure is of the next chunk.
+    bool fails_next() const {
+      return failure.error && !has_next() && (failure.first == taken || in_flight == 0);
+    }
   };
   struct Forecast {
     Key<max_key_words> last_key{};
@@ -91,6 +104,7 @@ class ChunkReader {
   void serve(ChunkRequest& request, const TraceRow& row);
   void serve_by_ring(ChunkRequest& request, const TraceRow& row);
   bool begin(ChunkRequest& request);
+  void failed(std::uint32_t run, const Failure& failure, bool has_begun);
   void loaded(std::uint32_t run, ChunkProducer::Product product, bool has_begun = false);
 
   const Reading reading_;

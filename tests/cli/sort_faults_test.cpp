@@ -224,6 +224,22 @@ TEST_CASE("a sort ends at a bad record while it writes the load before", "[sort]
   CHECK(folder.names() == Strings{"file"});
 }
 
+TEST_CASE("a sort names the first bad record, whichever thread finds it", "[sort]") {
+  const TemporaryFolder folder;
+  const std::string file = folder / "file";
+  std::string lines;
+  for (int i = 0; i < 1'000'000; ++i)
+    lines += (i > 300'000 && i % 1000 == 7 ? "bad" : std::to_string(i * 79 % 1'000'003)) + '\n';
+  write_file(file, bytes_of_text(lines));
+  for (int round = 0; round < 5; ++round) {
+    const Result result =
+        run({"sort", "-q", "--lines", "-b", "line:u64", "-T", "8", "-o", folder / "output", file});
+    CHECK(result.code == 2);
+    CHECK(holds(result.err, file + ": line 300008 "));
+  }
+  CHECK(folder.names() == Strings{"file"});
+}
+
 TEST_CASE("a sort that lacks room says so before it reads", "[sort]") {
   const TemporaryFolder folder;
   const std::string bad = folder / "bad";
