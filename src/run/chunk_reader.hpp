@@ -60,7 +60,7 @@ class ChunkReader {
  private:
   using Queue = WorkerQueue<ChunkRequest>;
 
-  // What a request has thrown, and the number of its first record: max if it had not begun, so
+  // Error of a request, and the number of its first record: max if it had not begun, so
   // that all others come before it.
   struct Failure {
     std::exception_ptr error;
