@@ -258,8 +258,9 @@ ChunkProducer::Product FramingProducer::produce(ChunkRequest request, std::uint6
               .gaps = std::move(filling.gaps)};
   if (!is_counted)
     advance(filling.count, filling.bytes.size(), gaps_before(chunk.gaps, filling.count));
-  return {share(std::move(chunk), filling.bytes, filling.large ? MappedRange{} : place.mapped,
-                std::move(request.instead), std::move(filling.large))};
+  const MappedRange mapped = filling.large ? MappedRange{} : place.mapped;
+  return {share(std::move(chunk), filling.bytes, mapped, std::move(request.instead),
+                std::move(filling.large))};
 }
 
 // Finds the records that begin() has counted.
