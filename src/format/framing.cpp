@@ -201,21 +201,31 @@ class Index {
   Indexed indexed_;
 };
 
-void index_lines(const TextLayout& layout, std::span<const std::byte> bytes, Index& index) {
+// Calls visit(block, ends) with the ends of lines in each block of `bytes`, at most room() of them,
+// until that is 0 or the call returns false.
+template <class Room, class Visit>
+void visit_lines(std::span<const std::byte> bytes, char terminator, Room room, Visit visit) {
   FindEnds* const find_ends = find_ends_kernels().front();
   std::array<std::uint32_t, 1024> ends;
-  for (std::size_t from = 0; from < bytes.size();) {
-    if (index.room() == 0) return;
-    const std::size_t wanted = std::min(ends.size(), index.room() + min_ends_room);
+  for (std::size_t from = 0; from < bytes.size() && room() != 0;) {
+    const std::size_t wanted = std::min<std::uint64_t>(ends.size(), room() + min_ends_room);
     // Blocks are short, so that offsets fit 32 bits and the block stays in cache.
     const auto block =
         bytes.subspan(from).first(std::min<std::size_t>(bytes.size() - from, 1 << 16));
     std::size_t scanned = 0;
-    std::size_t found = find_ends(block, layout.terminator, {ends.data(), wanted}, scanned);
-    found = std::min(found, index.room());
-    if (!index.add_lines(block.data(), {ends.data(), found})) return;
+    const std::size_t found = find_ends(block, terminator, {ends.data(), wanted}, scanned);
+    const std::size_t taken = std::min<std::uint64_t>(found, room());
+    if (!visit(block.data(), std::span<const std::uint32_t>(ends.data(), taken))) return;
     from += scanned;
   }
+}
+
+void index_lines(const TextLayout& layout, std::span<const std::byte> bytes, Index& index) {
+  visit_lines(
+      bytes, layout.terminator, [&] { return index.room(); },
+      [&](const std::byte* block, std::span<const std::uint32_t> ends) {
+        return index.add_lines(block, ends);
+      });
 }
 
 // Returns the size of the first record, or 0 if its end is not in `bytes`. Sets `stray` to the
@@ -244,15 +254,20 @@ std::uint64_t first_csv_bytes(const TextLayout& layout, std::span<const std::byt
 // records.
 constexpr std::size_t csv_block_bytes = 4096;
 
+// Returns the start of the bytes, up to a quote or an escape: CSV records in it are lines.
+std::span<const std::byte> without_quotes(const TextLayout& layout,
+                                          std::span<const std::byte> bytes) {
+  const auto block = bytes.first(std::min(bytes.size(), csv_block_bytes));
+  const std::byte* quote = detail::find_char(block.data(), block.data() + block.size(), '"');
+  if (layout.escape != 0) quote = detail::find_char(block.data(), quote, layout.escape);
+  return block.first(static_cast<std::size_t>(quote - block.data()));
+}
+
 void index_csv(const TextLayout& layout, bool at_end, Index& index) {
   while (!index.stopped() && !index.rest().empty()) {
-    // Without quotes and escapes, records are lines.
     const auto rest = index.rest();
-    const auto block = rest.first(std::min(rest.size(), csv_block_bytes));
-    const std::byte* quote = detail::find_char(block.data(), block.data() + block.size(), '"');
-    if (layout.escape != 0) quote = detail::find_char(block.data(), quote, layout.escape);
     const std::uint64_t before = index.records();
-    index_lines(layout, block.first(static_cast<std::size_t>(quote - block.data())), index);
+    index_lines(layout, without_quotes(layout, rest), index);
     if (index.stopped()) return;
     if (index.records() != before) continue;
     std::optional<std::uint64_t> stray;
@@ -263,12 +278,16 @@ void index_csv(const TextLayout& layout, bool at_end, Index& index) {
   }
 }
 
+// Returns the size of the first pair, as far as it is known: it may exceed that of `bytes`.
+std::uint64_t first_pair_bytes(const TextLayout& layout, std::span<const std::byte> bytes) {
+  return bytes.size() < detail::pair_header_bytes ? detail::pair_header_bytes
+                                                  : record_bytes(layout, bytes.data());
+}
+
 void index_pairs(const TextLayout& layout, bool at_end, Index& index) {
   while (index.room() != 0 && !index.rest().empty()) {
     const auto rest = index.rest();
-    const std::uint64_t bytes = rest.size() < detail::pair_header_bytes
-                                    ? detail::pair_header_bytes
-                                    : record_bytes(layout, rest.data());
+    const std::uint64_t bytes = first_pair_bytes(layout, rest);
     if (bytes <= rest.size()) {
       index.add(bytes);
       continue;
@@ -278,58 +297,43 @@ void index_pairs(const TextLayout& layout, bool at_end, Index& index) {
   }
 }
 
-// Adds the lines at the start of `bytes` to `whole`. Returns their bytes.
-std::uint64_t count_lines(std::span<const std::byte> bytes, char terminator,
-                          std::uint64_t max_records, WholeRecords& whole) {
-  FindEnds* const find_ends = find_ends_kernels().front();
-  std::array<std::uint32_t, 1024> ends;
+// Adds the lines at the start of `bytes` to `whole`. Returns whether there are any.
+bool count_lines(const TextLayout& layout, std::span<const std::byte> bytes,
+                 std::uint64_t max_records, WholeRecords& whole) {
   std::uint64_t end = 0;
-  for (std::size_t from = 0; from < bytes.size() && whole.records < max_records;) {
-    const std::size_t wanted =
-        std::min<std::uint64_t>(ends.size(), max_records - whole.records + min_ends_room);
-    const auto block =
-        bytes.subspan(from).first(std::min<std::size_t>(bytes.size() - from, 1 << 16));
-    std::size_t scanned = 0;
-    const std::size_t found = std::min<std::uint64_t>(
-        find_ends(block, terminator, {ends.data(), wanted}, scanned), max_records - whole.records);
-    if (found != 0) end = from + ends[found - 1] + 1;
-    whole.records += found;
-    from += scanned;
-  }
+  visit_lines(
+      bytes, layout.terminator, [&] { return max_records - whole.records; },
+      [&](const std::byte* block, std::span<const std::uint32_t> ends) {
+        if (!ends.empty()) end = static_cast<std::uint64_t>(block - bytes.data()) + ends.back() + 1;
+        whole.records += ends.size();
+        return true;
+      });
   whole.bytes += end;
-  return end;
+  return end != 0;
 }
 
-WholeRecords count_csv(const TextLayout& layout, std::span<const std::byte> bytes,
-                       std::uint64_t max_records) {
-  WholeRecords whole;
+void count_csv(const TextLayout& layout, std::span<const std::byte> bytes,
+               std::uint64_t max_records, WholeRecords& whole) {
   while (whole.records < max_records && whole.bytes < bytes.size()) {
     const auto rest = bytes.subspan(whole.bytes);
-    const auto block = rest.first(std::min(rest.size(), csv_block_bytes));
-    const std::byte* quote = detail::find_char(block.data(), block.data() + block.size(), '"');
-    if (layout.escape != 0) quote = detail::find_char(block.data(), quote, layout.escape);
-    const auto lines = block.first(static_cast<std::size_t>(quote - block.data()));
-    if (count_lines(lines, layout.terminator, max_records, whole) != 0) continue;
+    if (count_lines(layout, without_quotes(layout, rest), max_records, whole)) continue;
     std::optional<std::uint64_t> stray;
     const std::uint64_t record = first_csv_bytes(layout, rest, stray);
-    if (stray || record == 0) break;
+    if (stray || record == 0) return;
     whole.bytes += record;
     ++whole.records;
   }
-  return whole;
 }
 
-WholeRecords count_pairs(const TextLayout& layout, std::span<const std::byte> bytes,
-                         std::uint64_t max_records) {
-  WholeRecords whole;
-  while (whole.records < max_records && bytes.size() - whole.bytes >= detail::pair_header_bytes) {
+void count_pairs(const TextLayout& layout, std::span<const std::byte> bytes,
+                 std::uint64_t max_records, WholeRecords& whole) {
+  while (whole.records < max_records) {
     const auto rest = bytes.subspan(whole.bytes);
-    const std::uint64_t record = record_bytes(layout, rest.data());
-    if (record > rest.size()) break;
+    const std::uint64_t record = first_pair_bytes(layout, rest);
+    if (record > rest.size()) return;
     whole.bytes += record;
     ++whole.records;
   }
-  return whole;
 }
 
 }  // namespace
@@ -364,10 +368,19 @@ Indexed index_records(const TextLayout& layout, std::span<const std::byte> bytes
 
 WholeRecords count_records(const TextLayout& layout, std::span<const std::byte> bytes,
                            std::uint64_t max_records) {
-  if (layout.kind == TextKind::csv) return count_csv(layout, bytes, max_records);
-  if (layout.kind == TextKind::pairs) return count_pairs(layout, bytes, max_records);
   WholeRecords whole;
-  count_lines(bytes, layout.terminator, max_records, whole);
+  switch (layout.kind) {
+    case TextKind::lines:
+    case TextKind::json_lines:
+      count_lines(layout, bytes, max_records, whole);
+      break;
+    case TextKind::csv:
+      count_csv(layout, bytes, max_records, whole);
+      break;
+    case TextKind::pairs:
+      count_pairs(layout, bytes, max_records, whole);
+      break;
+  }
   return whole;
 }
 

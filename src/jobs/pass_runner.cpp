@@ -29,9 +29,10 @@ WorkUnit unit_of(std::span<const std::byte> records, std::uint64_t count) {
 }  // namespace
 
 std::optional<PassPlan> PassRunner::plan(const PassSpec& spec, std::uint64_t held, bool is_direct,
-                                         bool is_direct_output) const {
+                                         bool is_direct_output, std::uint64_t in_memory) const {
   return context_.budget.plan(spec.runs, {.partitions = spec.partitions.size(),
                                           .held = held,
+                                          .in_memory = in_memory,
                                           .direct = is_direct,
                                           .direct_output = is_direct_output,
                                           .devices = context_.backends.devices(),
@@ -40,14 +41,8 @@ std::optional<PassPlan> PassRunner::plan(const PassSpec& spec, std::uint64_t hel
 
 PassPlan PassRunner::plan(const PassSpec& spec) const {
   const auto [held, in_memory] = held_runs(spec.runs, spec.partitions.size());
-  return context_.budget
-      .plan(spec.runs, {.partitions = spec.partitions.size(),
-                        .held = held,
-                        .in_memory = in_memory,
-                        .direct = std::ranges::any_of(spec.runs, &Run::is_direct),
-                        .direct_output = std::ranges::any_of(spec.writers, &Writer::is_direct),
-                        .devices = context_.backends.devices(),
-                        .wanted_bytes = wanted_bytes(spec)})
+  return plan(spec, held, std::ranges::any_of(spec.runs, &Run::is_direct),
+              std::ranges::any_of(spec.writers, &Writer::is_direct), in_memory)
       .value();
 }
 

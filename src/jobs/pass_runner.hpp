@@ -53,9 +53,9 @@ class PassRunner {
   explicit PassRunner(const Context& context) : context_(context) {}
 
   // Returns how the budget is spent on a pass; none if it cannot merge so many runs at a time.
-  // `held` runs have chunks in memory at a time.
+  // `held` runs have chunks at a time; for `in_memory`, see PassNeeds.
   std::optional<PassPlan> plan(const PassSpec& spec, std::uint64_t held, bool is_direct,
-                               bool is_direct_output) const;
+                               bool is_direct_output, std::uint64_t in_memory = 0) const;
   // Returns the plan of a pass that is about to run.
   PassPlan plan(const PassSpec& spec) const;
 

@@ -52,7 +52,12 @@ void SortedLoads::check_space(const Destination& output) const {
 }
 
 void SortedLoads::form(std::size_t partitions) {
-  for (add_load(); !former_.at_end(); add_load()) make_room();
+  try {
+    for (add_load(); !former_.at_end(); add_load()) make_room();
+  } catch (...) {
+    spilling_ = {};  // waits: temporary runs are kept only while the output is locked
+    throw;
+  }
   end_spill();
   former_.finish();
   const std::size_t num_spilled = context_.list.runs.size();
@@ -84,7 +89,10 @@ void SortedLoads::make_room() {
   const std::uint64_t num_loads = former_.memory().num_loads;
   const bool is_spilling = spilling_.valid();
   const bool may_fit = former_.may_fit() && !is_spilling;
-  if (held_.size() + is_spilling + (may_fit ? 0 : 1) < num_loads) return;
+  assert(held_.size() + is_spilling <= num_loads);
+  const std::uint64_t num_free = num_loads - held_.size() - is_spilling;
+  // The next load takes one. Unless all may fit, another must be free once that is full.
+  if (num_free > (may_fit ? 0 : 1)) return;
   end_spill();
   if (held_.size() == num_loads) {
     begin_spill();
@@ -103,8 +111,10 @@ void SortedLoads::begin_spill() {
 }
 
 void SortedLoads::end_spill() {
-  if (!spilling_.valid()) return;
-  TemporaryRun spilled = spilling_.get();
+  if (spilling_.valid()) list_spilled(spilling_.get());
+}
+
+void SortedLoads::list_spilled(TemporaryRun spilled) {
   if (!kept_) spilled.run.make_read_once();
   context_.list.runs.push_back(std::move(spilled.run));
   context_.list.fingerprints.push_back(spilled.fingerprint);
@@ -128,9 +138,7 @@ void SortedLoads::spill_listed(std::size_t first) {
   keep(former_.records(), spilled.fingerprint, held_.back().end);
   runs.erase(runs.begin() + static_cast<std::ptrdiff_t>(first), runs.end());
   fingerprints.resize(first);
-  fingerprints.push_back(spilled.fingerprint);
-  if (!kept_) spilled.run.make_read_once();
-  runs.push_back(std::move(spilled.run));
+  list_spilled(std::move(spilled));
   held_.clear();
   former_.free_loads();
 }

@@ -53,6 +53,7 @@ class SortedLoads {
   void make_room();
   void begin_spill();
   void end_spill();
+  void list_spilled(TemporaryRun spilled);
   void list_held();
   void spill_listed(std::size_t first);
   TemporaryRun spill(Load load, std::size_t number);

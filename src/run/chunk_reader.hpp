@@ -60,8 +60,8 @@ class ChunkReader {
  private:
   using Queue = WorkerQueue<ChunkRequest>;
 
-  // Error of a request, and the number of its first record: max if it had not begun, so
-  // that all others come before it.
+  // Error of a request, and the number of its first record: max if it had not begun, so that all
+  // others come before it.
   struct Failure {
     std::exception_ptr error;
     std::uint64_t first = std::numeric_limits<std::uint64_t>::max();

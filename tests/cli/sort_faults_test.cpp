@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <string>
@@ -121,6 +122,16 @@ std::size_t damage_temporaries(pid_t process, off_t at) {
   return damaged;
 }
 
+// Lets files grow to 1 MiB, as a disk that fills does.
+Environment small_files() {
+  Environment setting;
+  setting.before_exec = [] {
+    const struct rlimit small { 1 << 20, 1 << 20 };
+    ::setrlimit(RLIMIT_FSIZE, &small);
+  };
+  return setting;
+}
+
 }  // namespace
 
 TEST_CASE("a sort notices a temporary file that does not hold what was written", "[sort]") {
@@ -147,13 +158,8 @@ TEST_CASE("a sort whose folder for temporary files vanishes fails", "[sort]") {
 
 TEST_CASE("a sort whose disk fills all the same fails", "[sort]") {
   FedSort sort;
-  Environment setting;
-  setting.before_exec = [] {
-    const struct rlimit small { 1 << 20, 1 << 20 };
-    ::setrlimit(RLIMIT_FSIZE, &small);
-  };
   const Result result = sort.run(
-      3, 0, [](pid_t) {}, setting);
+      3, 0, [](pid_t) {}, small_files());
   CHECK(result.code == 2);
   CHECK(holds(result.err, sort.temp()));
   sort.check_untouched();
@@ -196,18 +202,19 @@ TEST_CASE("a sort that is killed leaves no temporary file, and a whole output", 
 TEST_CASE("a sort ends if the load that it writes meanwhile fails", "[sort]") {
   const TemporaryFolder folder;
   const std::string file = folder / "file";
-  write_file(file, Bytes(24 << 20, std::byte{1}));
-  Environment setting;
-  setting.before_exec = [] {
-    const struct rlimit small { 1 << 20, 1 << 20 };
-    ::setrlimit(RLIMIT_FSIZE, &small);
-  };
-  const Result result = run({"sort", "-q", "-r", "key:u64,value:u64", "-m", "16M", "-T", "2", "-o",
-                             folder / "output", file},
-                            setting);
+  Random random(1);
+  std::vector<std::uint64_t> numbers(3 << 20);
+  std::ranges::generate(numbers, random);
+  const auto bytes = std::as_bytes(std::span(numbers));
+  write_file(file, Bytes(bytes.begin(), bytes.end()));
+  const std::string temp = folder / "temp";
+  std::filesystem::create_directory(temp);
+  const Result result = run({"sort", "-q", "-r", "key:u64,value:u64", "-m", "16M", "-T", "2",
+                             "--temp", temp, "-o", folder / "output", file},
+                            small_files());
   CHECK(result.code == 2);
-  CHECK(holds(result.err, folder.path().string()));
-  CHECK(folder.names() == Strings{"file"});
+  CHECK(holds(result.err, temp));
+  CHECK(folder.names() == Strings{"file", "temp"});
 }
 
 TEST_CASE("a sort ends at a bad record while it writes the load before", "[sort]") {
