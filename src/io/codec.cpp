@@ -1,9 +1,9 @@
 #include "io/codec.hpp"
 
 #include <bzlib.h>
+#include <libdeflate.h>
 #include <lz4frame.h>
 #include <lzma.h>
-#include <zlib.h>
 #include <zstd.h>
 
 #include <algorithm>
@@ -47,29 +47,28 @@ Byte* input_of(std::span<const std::byte> bytes) {
 
 class GzipEncoder : public Encoder {
  public:
-  explicit GzipEncoder(int level) {
-    if (::deflateInit2(&stream_, level == 0 ? Z_DEFAULT_COMPRESSION : level, Z_DEFLATED,
-                       16 + MAX_WBITS, MAX_MEM_LEVEL, Z_DEFAULT_STRATEGY) != Z_OK)
-      throw std::bad_alloc();
+  explicit GzipEncoder(int level)
+      : compressor_(::libdeflate_alloc_compressor(level == 0 ? 6 : level)) {
+    if (!compressor_) throw std::bad_alloc();
   }
-  ~GzipEncoder() override { ::deflateEnd(&stream_); }
-  GzipEncoder(const GzipEncoder&) = delete;
-  GzipEncoder& operator=(const GzipEncoder&) = delete;
 
-  std::size_t bound(std::size_t bytes) const override { return ::deflateBound(&stream_, bytes); }
+  std::size_t bound(std::size_t bytes) const override {
+    return ::libdeflate_gzip_compress_bound(compressor_.get(), bytes);
+  }
   std::size_t encode(std::span<const std::byte> in, std::span<std::byte> into) override {
-    ::deflateReset(&stream_);
-    stream_.next_in = input_of<Bytef>(in);
-    stream_.avail_in = static_cast<uInt>(in.size());
-    stream_.next_out = reinterpret_cast<Bytef*>(into.data());
-    stream_.avail_out = static_cast<uInt>(into.size());
-    if (::deflate(&stream_, Z_FINISH) != Z_STREAM_END)
-      throw Error(ErrorCode::system, "zlib failed");
-    return into.size() - stream_.avail_out;
+    const std::size_t length = ::libdeflate_gzip_compress(compressor_.get(), in.data(), in.size(),
+                                                          into.data(), into.size());
+    if (length == 0) throw Error(ErrorCode::system, "libdeflate failed");
+    return length;
   }
 
  private:
-  mutable z_stream stream_{};
+  struct Free {
+    void operator()(libdeflate_compressor* compressor) const {
+      ::libdeflate_free_compressor(compressor);
+    }
+  };
+  std::unique_ptr<libdeflate_compressor, Free> compressor_;
 };
 
 class ZstdEncoder : public Encoder {

@@ -2,10 +2,10 @@
 
 #include <bzlib.h>
 #include <fmt/format.h>
+#include <isa-l/igzip_lib.h>
 #include <lz4.h>
 #include <lz4frame.h>
 #include <lzma.h>
-#include <zlib.h>
 #include <zstd.h>
 #include <zstd_errors.h>
 
@@ -44,10 +44,10 @@ std::uint32_t little_endian_32(std::span<const std::byte> bytes) {
                                     byte_at(bytes, 2) << 16 | byte_at(bytes, 3) << 24);
 }
 
-// Advances a stream of zlib, bzip2 or liblzma, whose members have the same names, by `step`.
+// Advances a stream of ISA-L, bzip2 or liblzma, whose members have the same names, by `step`.
 template <class Stream, class Step>
 auto advance(Stream& stream, std::span<const std::byte>& in, std::span<std::byte>& out, Step step) {
-  const auto limited = [](std::size_t bytes) {  // zlib and bzip2 count in 32 bits
+  const auto limited = [](std::size_t bytes) {  // ISA-L and bzip2 count in 32 bits
     return static_cast<unsigned>(std::min<std::size_t>(bytes, std::numeric_limits<int>::max()));
   };
   const unsigned in_bytes = limited(in.size()), out_bytes = limited(out.size());
@@ -71,16 +71,26 @@ std::shared_ptr<Stream> make_stream(const Stream& start, End end) {
           }};
 }
 
+const char* meaning_of_gzip(int result) {
+  if (result == ISAL_INVALID_WRAPPER || result == ISAL_UNSUPPORTED_METHOD)
+    return "a header is malformed";
+  return result == ISAL_INCORRECT_CHECKSUM ? "a checksum, or what it is of, is wrong"
+                                           : "a block is malformed";
+}
+
 FrameDecoder gzip_decoder() {
-  const auto stream = make_stream(z_stream{}, ::inflateEnd);
-  if (::inflateInit2(stream.get(), 16 + MAX_WBITS) != Z_OK) throw std::bad_alloc();
-  return [stream](auto& in, auto& out) {
-    const int result = advance(*stream, in, out, [&] { return ::inflate(&*stream, Z_NO_FLUSH); });
-    if (result == Z_MEM_ERROR) throw std::bad_alloc();
-    if (result != Z_OK && result != Z_STREAM_END && result != Z_BUF_ERROR)
-      throw CodecError(stream->msg ? stream->msg : "a preset dictionary is wanted");
-    if (result == Z_STREAM_END) ::inflateReset(stream.get());
-    return result == Z_STREAM_END;
+  const auto begin = [](inflate_state& stream) {
+    ::isal_inflate_init(&stream);
+    stream.crc_flag = ISAL_GZIP;  // reads headers, and verifies checksums
+  };
+  const auto stream = std::make_shared<inflate_state>();
+  begin(*stream);
+  return [stream, begin](auto& in, auto& out) {
+    const int result = advance(*stream, in, out, [&] { return ::isal_inflate(stream.get()); });
+    if (result < ISAL_DECOMP_OK) throw CodecError(meaning_of_gzip(result));
+    const bool is_end = stream->block_state == ISAL_BLOCK_FINISH;
+    if (is_end) begin(*stream);
+    return is_end;
   };
 }
 
@@ -331,7 +341,7 @@ std::uint64_t decoder_bytes(Codec codec, std::span<const std::byte> head, std::u
   max_bytes = std::max(max_bytes, default_max_decoder_bytes);
   switch (codec) {
     case Codec::gzip:
-      return MiB / 16;
+      return MiB / 8;
     case Codec::zstd:
       return std::min(zstd_window_bytes(skip_skippable_frames(head)), max_bytes) + MiB / 2;
     case Codec::bzip2:
