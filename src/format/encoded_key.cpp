@@ -32,9 +32,12 @@ void append_big_endian(std::uint64_t value, unsigned bytes, std::string& to) {
 // Appends the digits, two in each byte. The bytes of two strings without trailing zeros compare as
 // their decimal fractions do.
 void append_digits(std::string_view digits, std::string& to) {
+  const std::size_t begin = to.size();
+  to.resize(begin + (digits.size() + 1) / 2);
+  char* at = to.data() + begin;
   for (std::size_t i = 0; i < digits.size(); i += 2) {
     const int second = i + 1 < digits.size() ? digits[i + 1] - '0' : 0;
-    to += static_cast<char>(1 + 10 * (digits[i] - '0') + second);
+    *at++ = static_cast<char>(1 + 10 * (digits[i] - '0') + second);
   }
 }
 
@@ -323,10 +326,12 @@ bool encode_human(std::string_view text, std::string& to) {
 // counts of leading zeros follow. Strings with equal numbers are ordered by the first run whose
 // counts differ, fewer zeros first. A byte 0x00 of the text becomes 0x00 0xff, so that it differs
 // from that mark.
-void encode_natural(std::string_view text, bool nocase, std::string& to) {
+void encode_natural(std::string_view text, bool nocase, std::uint64_t enough_bytes,
+                    std::string& to) {
   std::string zeros;
   std::size_t zeros_end = 0;  // end of the last nonzero count
   for (std::size_t at = 0; at < text.size();) {
+    if (to.size() >= enough_bytes) return;
     if (!is_digit(text[at])) {
       to += nocase ? to_upper(text[at]) : text[at];
       if (text[at++] == '\0') to += '\xff';
@@ -366,12 +371,13 @@ bool encode_first_time(std::string_view line, std::string& to) {
 
 }  // namespace
 
-EncodedKey::EncodedKey(const TextField& field, const TextColumn& column) : is_valid_(true) {
+EncodedKey::EncodedKey(const TextField& field, const TextColumn& column, std::uint64_t enough_bytes)
+    : is_valid_(true) {
   const TextType type = column.type;
   std::string buffer;
   const std::string_view text = decode(field, buffer);
   if (type == TextType::natural)
-    encode_natural(text, column.nocase, bytes_);
+    encode_natural(text, column.nocase, enough_bytes, bytes_);
   else if (type == TextType::time && column.column == 0)
     is_valid_ = encode_first_time(text, bytes_);
   else if (type == TextType::time)
@@ -393,7 +399,7 @@ std::uint64_t encoded_bytes(const TextField& field, const TextColumn& column) {
 }
 
 std::uint64_t encoded_word(const TextField& field, const TextColumn& column, std::uint64_t from) {
-  return EncodedKey(field, column).word(column, from);
+  return EncodedKey(field, column, from + word_bytes).word(column, from);
 }
 
 int compare_encoded(const TextField& x, const TextField& y, const TextColumn& column) {

@@ -4,6 +4,8 @@
 // functions are thread-safe and run on the host only.
 #pragma once
 
+#include <cstdint>
+#include <limits>
 #include <string>
 #include <string_view>
 
@@ -17,13 +19,20 @@ namespace corank::detail {
 bool encode_time(std::string_view text, std::string& to);
 bool encode_decimal(std::string_view text, std::string& to);
 bool encode_human(std::string_view text, std::string& to);
-// Accepts any text. With `nocase`, the letters a to z compare as A to Z.
-void encode_natural(std::string_view text, bool nocase, std::string& to);
+// Accepts any text. With `nocase`, the letters a to z compare as A to Z. Stops once `to` has
+// `enough_bytes`.
+void encode_natural(std::string_view text, bool nocase, std::uint64_t enough_bytes,
+                    std::string& to);
+
+// A key word depends on this many bytes of an encoded key.
+inline constexpr std::uint64_t word_bytes = 8;
 
 // Encoded value of a column. Owns its bytes.
 class EncodedKey {
  public:
-  EncodedKey(const TextField& field, const TextColumn& column);
+  // Bytes after the first `enough_bytes` may be left out.
+  EncodedKey(const TextField& field, const TextColumn& column,
+             std::uint64_t enough_bytes = std::numeric_limits<std::uint64_t>::max());
 
   // Returns false if the column does not hold a value of its type. The encoded key is then the byte
   // that sorts after all values, or before them with TextColumn::bad_first: 0xff or 0x00.

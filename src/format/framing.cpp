@@ -177,7 +177,7 @@ class Index {
   std::optional<std::uint64_t> first_word(const TextColumn& column,
                                           const detail::TextField& field) const {
     if (detail::is_encoded(column.type)) {
-      const detail::EncodedKey key(field, column);
+      const detail::EncodedKey key(field, column, detail::word_bytes);
       if (!key.is_valid() && must_be_value(0)) return std::nullopt;
       return key.word(column, 0);
     }
