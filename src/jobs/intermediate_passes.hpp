@@ -18,9 +18,10 @@ namespace corank {
 
 // The runs that the last pass of a merge has, once the passes before it are done.
 struct RunList {
-  std::vector<Run> runs;
-  std::vector<std::uint64_t> fingerprints;  // one a run: of temporary runs, as they were written
-  bool has_all_fingerprints;                // `fingerprints` add up to that of all their records
+  std::vector<Run> runs = {};
+  // One a run: of temporary runs, as they were written.
+  std::vector<std::uint64_t> fingerprints = {};
+  bool has_all_fingerprints = true;  // `fingerprints` add up to that of all their records
 };
 
 struct TemporaryRun {

@@ -37,6 +37,7 @@ Plan MergeJob::plan_sort(const std::filesystem::path& path) {
   RunFormer former(std::move(list_.runs), passes_.context(), budget_, passes_.totals());
   const SortMemory& memory = former.memory();
   plan.num_loads = std::max<std::uint64_t>(divide_up(plan.input_bytes, memory.load_bytes), 1);
+  plan.files_at_once = memory.num_groups;
   plan.loads_in_memory = memory.num_loads;
   plan.load_bytes = memory.load_bytes;
   plan.block_bytes = memory.block_bytes;

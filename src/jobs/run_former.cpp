@@ -3,16 +3,19 @@
 #include <algorithm>
 #include <bit>
 #include <cassert>
+#include <future>
 #include <limits>
 #include <utility>
 
 #include "corank/error.hpp"
 #include "format/key_words.hpp"
 #include "io/hole_puncher.hpp"
+#include "jobs/input_groups.hpp"
 #include "run/chunk_producer.hpp"
 #include "run/run_io.hpp"
 #include "util/math.hpp"
 #include "util/messages.hpp"
+#include "util/worker_allowance.hpp"
 
 namespace corank {
 namespace {
@@ -29,6 +32,8 @@ constexpr unsigned device_blocks_in_flight = 4;
 // Bytes of a chunk per variable-length record, its prefix reference included.
 constexpr std::uint64_t variable_record_bytes = 42;
 constexpr std::uint64_t read_ahead = 8;  // chunks
+// Min size of a chunk for which inputs are read in groups: smaller ones cost more than that saves.
+constexpr std::uint64_t min_grouped_chunk_bytes = std::uint64_t{64} << 10;
 // Loads of more blocks than these are merged in batches, of a power of two of blocks, so that about
 // `wanted_runs` are left: two merges of few runs are faster than one of thousands.
 // Large records cost more to copy twice than that saves. See docs/tuning.md.
@@ -134,16 +139,17 @@ struct Division {
   std::uint64_t needed_bytes;  // `memory` is meaningless for a smaller budget
 };
 
-// Divides `budget_bytes`, of which the merges get `merging_bytes`.
-Division divide(std::span<const Run> inputs, const RecordFormat& format, unsigned threads,
-                std::uint64_t budget_bytes, std::uint64_t merging_bytes,
+// Divides `budget_bytes`, of which the merges get `merging_bytes`. Each of the groups of inputs
+// sorts on `threads` threads.
+Division divide(std::span<const Run> inputs, const RecordFormat& format, std::uint64_t num_groups,
+                unsigned threads, std::uint64_t budget_bytes, std::uint64_t merging_bytes,
                 std::optional<std::uint64_t> load_bytes, bool on_device) {
   std::uint64_t decoder_bytes = 0;
   for (const Run& input : inputs)
     decoder_bytes = std::max(decoder_bytes, input.input().memory_bytes);
-  decoder_bytes *= std::min<std::uint64_t>(inputs.size(), read_ahead);
+  decoder_bytes *= std::min<std::uint64_t>(inputs.size(), num_groups * read_ahead);
   const std::uint64_t floor_bytes = chunk_floor_bytes(format);
-  const std::uint64_t part_bytes = budget_bytes / reading_divisor;
+  const std::uint64_t part_bytes = budget_bytes / reading_divisor / num_groups;
   const std::uint64_t batch_blocks =
       on_device
           ? 1
@@ -156,33 +162,47 @@ Division divide(std::span<const Run> inputs, const RecordFormat& format, unsigne
   const std::uint64_t large_bytes =
       format.traits().has_fixed_size ? 0 : std::max(part_bytes, 2 * chunk_bytes);
   SortMemory memory{};
+  memory.num_groups = num_groups;
   memory.batch_blocks = batch_blocks;
   memory.reading = reading_plan(format, chunk_bytes, threads, on_device, batch_blocks);
   memory.reading.large_bytes = large_bytes;
-  memory.reading_bytes = chunks * chunk_bytes + large_bytes + decoder_bytes;
+  memory.reading_bytes = num_groups * (chunks * chunk_bytes + large_bytes) + decoder_bytes;
   const std::uint64_t others = merging_bytes + memory.reading_bytes;
   const std::uint64_t min_load_bytes =
-      load_bytes ? 0 : large_bytes + min_blocks_of_load * chunk_bytes;
+      load_bytes ? 0 : num_groups * (large_bytes + min_blocks_of_load * chunk_bytes);
   memory.merging_bytes = merging_bytes;
   memory.num_loads = 1;
   memory.load_bytes = load_bytes.value_or(budget_bytes - others);
   return {memory, others + min_load_bytes};
 }
 
-// Divides the budget. Throws Error, which names the min budget, if it is too small. A larger budget
-// needs more, too, as its parts grow with it.
+// Returns on how many threads a group of inputs sorts, beside one that reads it.
+unsigned threads_of_group(unsigned threads, std::uint64_t num_groups) {
+  return num_groups == 1 ? threads : static_cast<unsigned>(divide_up(threads, num_groups)) + 1;
+}
+
+// Divides the budget. Inputs are read in as many groups as it has room for; kept runs must follow
+// one another in the input, and limits apply to whole loads, so these leave one group. Throws
+// Error, which names the min budget, if it is too small. A larger budget needs more, too, as its
+// parts grow with it.
 SortMemory divide_budget(std::span<const Run> inputs, const PassRunner::Context& context,
                          const Budget& budget, std::optional<std::uint64_t> load_bytes,
                          bool on_device) {
   const RecordFormat& format = context.format.input();
-  const auto division = [&](std::uint64_t bytes) {
-    return divide(inputs, format, context.threads, bytes,
+  const auto division = [&](std::uint64_t bytes, std::uint64_t num_groups) {
+    return divide(inputs, format, num_groups, threads_of_group(context.threads, num_groups), bytes,
                   merging_bytes_of(bytes, format, context.options), load_bytes, on_device);
   };
-  const Division found = division(budget.bytes());
-  if (found.needed_bytes <= budget.bytes()) return found.memory;
-  std::uint64_t enough = found.needed_bytes;
-  while (division(enough).needed_bytes > enough) enough = division(enough).needed_bytes;
+  const bool in_turn = on_device || context.options.resume || context.options.query.limit;
+  for (std::uint64_t groups = in_turn ? 1 : useful_groups(inputs, context.threads);; --groups) {
+    const Division found = division(budget.bytes(), groups);
+    if (found.needed_bytes <= budget.bytes() &&
+        (groups == 1 || found.memory.reading.chunk_bytes >= min_grouped_chunk_bytes))
+      return found.memory;
+    if (groups == 1) break;
+  }
+  std::uint64_t enough = division(budget.bytes(), 1).needed_bytes;
+  while (division(enough, 1).needed_bytes > enough) enough = division(enough, 1).needed_bytes;
   throw_error(
       ErrorCode::memory,
       "the memory budget leaves {} bytes for buffers, too few to sort these records; {} is enough",
@@ -272,9 +292,10 @@ void RunFormer::divide_loads() {
   const std::uint64_t loads =
       may_fit() ? expected_loads_of_pipes : divide_up(input_bytes_, memory_.load_bytes);
   const std::uint64_t min_bytes =
-      memory_.reading.large_bytes + min_blocks_of_load * memory_.reading.unit_bytes;
+      memory_.num_groups *
+      (memory_.reading.large_bytes + min_blocks_of_load * memory_.reading.unit_bytes);
   auto& [in_memory, with_mapped, mapped] = memory_.max_batches;
-  if (loads == 1 || usual_loads * std::max(loads, min_batches) > mapped ||
+  if (loads == 1 || usual_loads * memory_.num_groups * std::max(loads, min_batches) > mapped ||
       memory_.load_bytes < usual_loads * min_bytes)
     return;
   memory_.num_loads = usual_loads;
@@ -300,74 +321,122 @@ void RunFormer::make_sorter() {
 
 void RunFormer::begin() {
   if (on_device_) make_sorter();
-  const bool keeps_all_equals = context_.options.query.on_equal == OnEqual::keep;
+  const Options& options = context_.options;
+  const bool keeps_all_equals = options.query.on_equal == OnEqual::keep;
   const RecordFormat& format = context_.format.input();
   const bool counts_bytes =
       !format.traits().has_fixed_size || std::ranges::any_of(inputs_, &Run::is_stream);
-  pass_.emplace(Pass{.counts_bytes = counts_bytes,
-                     .runs = inputs_,
-                     .format = format,
-                     .plan = memory_.reading,
-                     .operators = operators_.get(),
-                     .limit = keeps_all_equals ? context_.format.load_limit()
-                                               : std::numeric_limits<std::uint64_t>::max(),
-                     .output = order_,
-                     .backend = nullptr,
-                     .sorter = sorter_.get(),
-                     .writers = {},
-                     .in_place = {},
-                     .threads = context_.threads,
-                     .stop = context_.options.stop,
-                     .checksum = false,
-                     .fingerprint = context_.fingerprint,
-                     .fingerprints = {},
-                     .progress = context_.progress,
-                     .trace = context_.trace,
-                     .partition = 0});
-  const bool checks_batches = context_.options.query.limit.has_value();
-  formation_.emplace(*pass_, *keys_, memory_.block_bytes, memory_.batch_blocks, checks_batches,
-                     totals_);
+  for (const std::span<const Run> inputs : group_inputs(inputs_, memory_.num_groups)) {
+    const Pass pass{.counts_bytes = counts_bytes,
+                    .runs = inputs,
+                    .format = format,
+                    .plan = memory_.reading,
+                    .operators = operators_.get(),
+                    .limit = keeps_all_equals ? context_.format.load_limit()
+                                              : std::numeric_limits<std::uint64_t>::max(),
+                    .output = order_,
+                    .backend = nullptr,
+                    .sorter = sorter_.get(),
+                    .writers = {},
+                    .in_place = {},
+                    .threads = threads_of_group(context_.threads, memory_.num_groups),
+                    .stop = options.stop,
+                    .checksum = false,
+                    .fingerprint = context_.fingerprint,
+                    .fingerprints = {},
+                    .progress = context_.progress,
+                    .trace = context_.trace,
+                    .partition = static_cast<unsigned>(groups_.size())};
+    groups_.emplace_back(pass, *keys_, memory_, options.query.limit.has_value(), totals_);
+  }
 }
 
+RunFormer::Group::Group(const Pass& with, const detail::KeyWords& keys, const SortMemory& memory,
+                        bool checks_batches, PassTotals& totals)
+    : pass(with),
+      formation(pass, keys, memory.block_bytes, memory.batch_blocks, checks_batches, totals) {}
+
 Load RunFormer::next_load() {
-  if (!formation_) begin();
+  assert(!at_end_);
+  if (groups_.empty()) begin();
   if (!pool_)
     pool_.emplace(round_up(memory_.load_bytes + stream_margin_bytes, page_bytes()),
                   memory_.num_loads, sorter_ ? sorter_->pin_memory() : nullptr,
                   BufferPool::Pages::huge);
-  Load load{.memory = pool_->lease(), .runs = {}, .fingerprint = 0, .records = 0, .end = {}};
-  const FormedRuns formed =
-      formation_->fill(load.memory.bytes().first(memory_.load_bytes), memory_.max_batches);
-  records_ += formed.records;
+  Load load{.memory = pool_->lease(), .parts = {}, .records = 0, .end = {}};
+  load.parts = next_parts(load.memory.bytes().first(memory_.load_bytes));
+  if (std::ranges::all_of(load.parts, [](const auto& part) { return part.runs.empty(); }))
+    add_memory({}, load.parts.front());  // the inputs have no records
+  at_end_ = std::ranges::all_of(groups_, &Group::at_end);
+  load.records = records_;
+  if (at_end_)
+    load.end = {static_cast<std::uint32_t>(inputs_.size()), 0};
+  else if (groups_.size() == 1)
+    load.end = groups_.front().formation.position();
+  return load;
+}
+
+// Sorts the next records of each group; those that have not ended share the memory.
+std::vector<Load::Part> RunFormer::next_parts(std::span<std::byte> memory) {
+  const auto num_open =
+      static_cast<std::uint64_t>(std::ranges::count(groups_, false, &Group::at_end));
+  const std::uint64_t share_bytes =
+      num_open == 1 ? memory.size() : memory.size() / num_open / page_bytes() * page_bytes();
+  MaxBatches max = memory_.max_batches;
+  for (std::uint64_t* const of : {&max.in_memory, &max.with_mapped, &max.mapped})
+    *of = std::max<std::uint64_t>(*of / num_open, 1);
+  const WorkerAllowance allowance(context_.threads + static_cast<unsigned>(num_open));
+  std::vector<std::future<Load::Part>> parts;
+  for (Group& group : groups_) {
+    // The only group is filled by this thread, once it waits for the part.
+    const auto launch = num_open == 1 ? std::launch::deferred : std::launch::async;
+    const std::span<std::byte> share =
+        group.at_end ? std::span<std::byte>() : memory.first(share_bytes);
+    memory = memory.subspan(share.size());
+    parts.push_back(
+        std::async(launch, [this, &group, share, max] { return next_part(group, share, max); }));
+  }
+  std::vector<Load::Part> made;
+  for (std::future<Load::Part>& part : parts) made.push_back(part.get());
+  for (const Load::Part& part : made) records_ += part.records;
+  return made;
+}
+
+// Sorts the next records of a group into `memory`.
+Load::Part RunFormer::next_part(Group& group, std::span<std::byte> memory,
+                                const MaxBatches& max) const {
+  Load::Part part{};
+  if (group.at_end) return part;
+  const FormedRuns formed = group.formation.fill(memory, max);
+  group.at_end = group.formation.at_end();
+  part.fingerprint = formed.fingerprint;
+  part.records = formed.records;
   const std::uint32_t counted_bytes = context_.format.record_bytes();
-  const auto add_memory = [&](std::span<const std::byte> bytes) {
-    load.runs.emplace_back(bytes, "the sorted records in memory", counted_bytes);
-    load.runs.back().stop_on(context_.options.stop);
-  };
   for (const FormedRun& run : formed.runs)
     if (run.input) {
       // With compressed temporary runs, all runs count bytes.
-      const Run& given = inputs_[*run.input];
+      const Run& given = group.pass.runs[*run.input];
       const Run input = counted_bytes == 1 ? given.in_bytes() : given;
       const auto first = static_cast<std::uint64_t>(run.bytes.data() - input.in_place(0));
-      load.runs.push_back(input.subspan(first / counted_bytes, run.bytes.size() / counted_bytes));
+      part.runs.push_back(input.subspan(first / counted_bytes, run.bytes.size() / counted_bytes));
     } else {
-      add_memory(run.bytes);
+      add_memory(run.bytes, part);
     }
-  if (load.runs.empty()) add_memory({});  // the inputs have no records
-  at_end_ = formation_->at_end();
-  load.fingerprint = formed.fingerprint;
-  load.records = records_;
-  load.end = at_end_ ? InputPosition{static_cast<std::uint32_t>(inputs_.size()), 0}
-                     : formation_->position();
-  return load;
+  return part;
+}
+
+void RunFormer::add_memory(std::span<const std::byte> bytes, Load::Part& part) const {
+  part.runs.emplace_back(bytes, "the sorted records in memory", context_.format.record_bytes());
+  part.runs.back().stop_on(context_.options.stop);
 }
 
 void RunFormer::finish() {
   assert(at_end_);
-  formation_->finish();
-  records_ += formation_->records_left_out();
-  formation_.reset();
+  for (Group& group : groups_) {
+    group.formation.finish();
+    records_ += group.formation.records_left_out();
+  }
+  groups_.clear();
   sorter_.reset();
   for (const Run& input : inputs_) input.check_unchanged();
   budget_.give_back(memory_.reading_bytes);

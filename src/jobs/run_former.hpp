@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -21,8 +22,9 @@ namespace corank {
 
 // How a sort spends its memory. Sizes are bytes.
 struct SortMemory {
-  PassPlan reading;             // of the pass that forms runs
-  std::uint64_t reading_bytes;  // for reading and sorting blocks
+  std::uint64_t num_groups;     // of inputs, which are read at the same time; see input_groups.hpp
+  PassPlan reading;             // of the pass that forms runs of a group
+  std::uint64_t reading_bytes;  // for reading and sorting blocks of all groups
   std::uint64_t load_bytes;     // for the sorted runs of a load
   std::uint64_t num_loads;      // in memory at a time: one is formed while others are merged
   std::uint64_t merging_bytes;  // for merges of these
@@ -31,14 +33,21 @@ struct SortMemory {
   std::uint64_t batch_blocks;   // that are merged as soon as they are sorted
 };
 
-// A memory load: sorted runs, in the order of the input, at least one.
+// A memory load: at least one sorted run.
 struct Load {
-  Buffer memory;  // of the runs, except those that are parts of mapped inputs
-  std::vector<Run> runs;
-  std::uint64_t fingerprint;  // of its records; 0 unless they are verified
-  std::uint64_t records;      // that were read for this load and all before it
-  InputPosition end;          // of these records in the inputs; see RunFormation::position()
-  bool is_whole = true;       // whether the runs hold all records that `fingerprint` is of
+  // Runs of one group of inputs, in their order. Those of the group's next load follow them.
+  struct Part {
+    std::vector<Run> runs;
+    std::uint64_t fingerprint = 0;  // of its records; 0 unless they are verified
+    std::uint64_t records = 0;      // that were read for it
+  };
+
+  Buffer memory;            // of the runs, except those that are parts of mapped inputs
+  std::vector<Part> parts;  // one a group, in the order of the groups
+  std::uint64_t records;    // that were read for this load and all before it
+  InputPosition end;        // of these records in the inputs, if there is one group; see
+                            // RunFormation::position()
+  bool is_whole = true;     // whether the runs hold all records that the fingerprints are of
 };
 
 class RunFormer {
@@ -84,11 +93,24 @@ class RunFormer {
   void free_loads();
 
  private:
+  // Neighbouring inputs.
+  struct Group {
+    Group(const Pass& pass, const detail::KeyWords& keys, const SortMemory& memory,
+          bool checks_batches, PassTotals& totals);
+
+    const Pass pass;
+    RunFormation formation;
+    bool at_end = false;
+  };
+
   bool fits_device() const;
   void limit_runs(std::size_t partitions);
   void divide_loads();
   void make_sorter();
   void begin();
+  std::vector<Load::Part> next_parts(std::span<std::byte> memory);
+  Load::Part next_part(Group& group, std::span<std::byte> memory, const MaxBatches& max) const;
+  void add_memory(std::span<const std::byte> bytes, Load::Part& part) const;
 
   std::vector<Run> inputs_;
   PassRunner::Context context_;
@@ -105,8 +127,7 @@ class RunFormer {
   std::vector<std::shared_ptr<void>> pinned_;  // inputs in memory
   std::unique_ptr<Backend> sorter_;
   std::optional<BufferPool> pool_;
-  std::optional<Pass> pass_;
-  std::optional<RunFormation> formation_;
+  std::deque<Group> groups_;  // empty until the first load
   std::uint64_t records_ = 0;
   bool at_end_ = false;
 };

@@ -8,6 +8,24 @@
 #include "jobs/merge_output.hpp"
 
 namespace corank {
+namespace {
+
+void append(const RunList& more, RunList& list) {
+  std::ranges::copy(more.runs, std::back_inserter(list.runs));
+  std::ranges::copy(more.fingerprints, std::back_inserter(list.fingerprints));
+  list.has_all_fingerprints = list.has_all_fingerprints && more.has_all_fingerprints;
+}
+
+// Returns the runs of a group of inputs in a load, of which the first has the fingerprint of all.
+RunList list_of(const Load& load, std::size_t group) {
+  const Load::Part& part = load.parts[group];
+  RunList list{part.runs, {}, load.is_whole};
+  list.fingerprints.resize(list.runs.size());
+  if (!list.runs.empty()) list.fingerprints.front() = part.fingerprint;
+  return list;
+}
+
+}  // namespace
 
 SortedLoads::SortedLoads(const Context& context, std::vector<Run> inputs, KeptRuns* kept,
                          const Destination& output)
@@ -16,6 +34,8 @@ SortedLoads::SortedLoads(const Context& context, std::vector<Run> inputs, KeptRu
       kept_(kept),
       folders_(folders_for_passes(pass_context_.options, output)),
       former_(resume(std::move(inputs)), pass_context_, context.budget, context.passes.totals()) {
+  assert(!kept || former_.memory().num_groups == 1);
+  spilled_.resize(former_.memory().num_groups);
   check_space(output);
 }
 
@@ -24,15 +44,17 @@ SortedLoads::SortedLoads(const Context& context, std::vector<Run> inputs,
     : context_(context),
       pass_context_(context.passes.context()),
       former_(std::move(inputs), pass_context_, context.budget, context.passes.totals(),
-              output_bytes) {}
+              output_bytes) {
+  spilled_.resize(former_.memory().num_groups);
+}
 
-// Puts the runs that a stopped sort left into the list. Returns the inputs without their records.
+// Takes the runs that a stopped sort left as spilled. Returns the inputs without their records.
 std::vector<Run> SortedLoads::resume(std::vector<Run> inputs) {
   if (!kept_) return inputs;
-  context_.list.runs =
-      kept_->open(pass_context_.format, pass_context_.options, pass_context_.fingerprint);
+  RunList& kept = spilled_.emplace_back();
+  kept.runs = kept_->open(pass_context_.format, pass_context_.options, pass_context_.fingerprint);
   for (const KeptRun& run : kept_->runs()) {
-    context_.list.fingerprints.push_back(run.fingerprint);
+    kept.fingerprints.push_back(run.fingerprint);
     kept_records_ = run.records;
   }
   return kept_->runs().empty() ? inputs : after(kept_->runs().back().end, std::move(inputs));
@@ -60,10 +82,13 @@ void SortedLoads::form(std::size_t partitions) {
   }
   end_spill();
   former_.finish();
-  const std::size_t num_spilled = context_.list.runs.size();
-  list_held();
-  if (num_spilled != 0 && !context_.passes.can_merge(context_.list.runs, partitions))
-    spill_listed(num_spilled);
+  context_.list = all_runs();
+  const bool has_spilled =
+      std::ranges::any_of(spilled_, [](const RunList& spilled) { return !spilled.runs.empty(); });
+  if (has_spilled && !context_.passes.can_merge(context_.list.runs, partitions)) {
+    spill_held();
+    context_.list = all_runs();
+  }
   if (keep_smallest(context_.list.runs)) context_.list.has_all_fingerprints = false;
 }
 
@@ -80,7 +105,7 @@ bool SortedLoads::keep_smallest(std::vector<Run>& runs) {
 // Forms the next load, without the records that no later step needs.
 void SortedLoads::add_load() {
   Load& load = held_.emplace_back(former_.next_load());
-  load.is_whole = !keep_smallest(load.runs);
+  load.is_whole = !keep_smallest(load.parts.front().runs);
 }
 
 // Frees memory for the next load, and has one load spilled while that is formed. Nothing is spilled
@@ -103,65 +128,73 @@ void SortedLoads::make_room() {
 
 void SortedLoads::begin_spill() {
   assert(!spilling_.valid() && !held_.empty());
-  spilling_ = std::async(std::launch::async, [this, load = std::move(held_.front()),
-                                              number = context_.list.runs.size()]() mutable {
-    return spill(std::move(load), number);
+  spilling_ = std::async(std::launch::async, [this, load = std::move(held_.front())]() mutable {
+    return spill(std::move(load));
   });
   held_.pop_front();
 }
 
 void SortedLoads::end_spill() {
-  if (spilling_.valid()) list_spilled(spilling_.get());
+  if (!spilling_.valid()) return;
+  std::vector<std::optional<TemporaryRun>> spilled = spilling_.get();
+  for (std::size_t group = 0; group < spilled.size(); ++group)
+    if (spilled[group]) add_spilled(group, std::move(*spilled[group]));
 }
 
-void SortedLoads::list_spilled(TemporaryRun spilled) {
+void SortedLoads::add_spilled(std::size_t group, TemporaryRun spilled) {
   if (!kept_) spilled.run.make_read_once();
-  context_.list.runs.push_back(std::move(spilled.run));
-  context_.list.fingerprints.push_back(spilled.fingerprint);
+  spilled_[group].runs.push_back(std::move(spilled.run));
+  spilled_[group].fingerprints.push_back(spilled.fingerprint);
 }
 
-void SortedLoads::list_held() {
-  RunList& list = context_.list;
-  for (const Load& load : held_) {
-    std::ranges::copy(load.runs, std::back_inserter(list.runs));
-    list.fingerprints.push_back(load.fingerprint);  // of the whole load
-    list.fingerprints.resize(list.runs.size());
-    list.has_all_fingerprints = list.has_all_fingerprints && load.is_whole;
+// Returns the runs of a group of inputs in the loads that are held.
+RunList SortedLoads::held_runs(std::size_t group) const {
+  RunList held;
+  for (const Load& load : held_) append(list_of(load, group), held);
+  return held;
+}
+
+// Returns all runs, in the order of the inputs.
+RunList SortedLoads::all_runs() const {
+  RunList all;
+  for (std::size_t group = 0; group < spilled_.size(); ++group) {
+    append(spilled_[group], all);
+    append(held_runs(group), all);
   }
+  return all;
 }
 
-// Merges the runs from `first` on, which are those of the loads in memory, into a temporary run.
-void SortedLoads::spill_listed(std::size_t first) {
-  auto& [runs, fingerprints, has_all_fingerprints] = context_.list;
-  TemporaryRun spilled = write(std::span(runs).subspan(first),
-                               std::span(fingerprints).subspan(first), has_all_fingerprints, first);
-  keep(former_.records(), spilled.fingerprint, held_.back().end);
-  runs.erase(runs.begin() + static_cast<std::ptrdiff_t>(first), runs.end());
-  fingerprints.resize(first);
-  list_spilled(std::move(spilled));
+// Merges the runs of each group in memory into a temporary run.
+void SortedLoads::spill_held() {
+  for (std::size_t group = 0; group < spilled_.size(); ++group) {
+    const RunList held = held_runs(group);
+    if (held.runs.empty()) continue;
+    TemporaryRun spilled = write(held);
+    keep(former_.records(), spilled.fingerprint, held_.back().end);
+    add_spilled(group, std::move(spilled));
+  }
   held_.clear();
   former_.free_loads();
 }
 
-// Writes a load to a temporary run, and frees its memory. Runs while the next load is formed.
-TemporaryRun SortedLoads::spill(Load load, std::size_t number) {
-  std::vector<std::uint64_t> fingerprints(load.runs.size());
-  fingerprints.front() = load.fingerprint;
-  TemporaryRun spilled = write(load.runs, fingerprints, load.is_whole, number);
-  keep(load.records, spilled.fingerprint, load.end);
+// Writes each part of a load to a temporary run, and frees its memory. Runs while the next load is
+// formed.
+std::vector<std::optional<TemporaryRun>> SortedLoads::spill(Load load) {
+  std::vector<std::optional<TemporaryRun>> spilled(load.parts.size());
+  for (std::size_t group = 0; group < spilled.size(); ++group)
+    if (!load.parts[group].runs.empty()) spilled[group] = write(list_of(load, group));
+  if (spilled.front()) keep(load.records, spilled.front()->fingerprint, load.end);
   return spilled;
 }
 
-// Merges runs into the temporary run of this number.
-TemporaryRun SortedLoads::write(std::span<const Run> runs,
-                                std::span<const std::uint64_t> fingerprints,
-                                bool has_all_fingerprints, std::size_t number) {
+// Merges runs into a temporary run.
+TemporaryRun SortedLoads::write(const RunList& list) {
   const MergeFormat& format = pass_context_.format;
-  pass_context_.progress.add_to_total(records_of(runs) * format.record_bytes());
-  const std::filesystem::path& folder = folders_[number % folders_.size()];
+  pass_context_.progress.add_to_total(records_of(list.runs) * format.record_bytes());
+  const std::filesystem::path& folder = folders_[num_written_++ % folders_.size()];
   return context_.intermediate.merge(
-      runs, fingerprints, has_all_fingerprints, format.load_operators(), format.load_limit(),
-      Writer(kept_ ? kept_->create(folder) : open_nameless(folder), folder));
+      list.runs, list.fingerprints, list.has_all_fingerprints, format.load_operators(),
+      format.load_limit(), Writer(kept_ ? kept_->create(folder) : open_nameless(folder), folder));
 }
 
 // Keeps the temporary run that was written last, if this sort may be resumed.

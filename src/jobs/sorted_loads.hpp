@@ -11,6 +11,7 @@
 #include <deque>
 #include <filesystem>
 #include <future>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -53,12 +54,12 @@ class SortedLoads {
   void make_room();
   void begin_spill();
   void end_spill();
-  void list_spilled(TemporaryRun spilled);
-  void list_held();
-  void spill_listed(std::size_t first);
-  TemporaryRun spill(Load load, std::size_t number);
-  TemporaryRun write(std::span<const Run> runs, std::span<const std::uint64_t> fingerprints,
-                     bool has_all_fingerprints, std::size_t number);
+  void add_spilled(std::size_t group, TemporaryRun spilled);
+  RunList held_runs(std::size_t group) const;
+  RunList all_runs() const;
+  void spill_held();
+  std::vector<std::optional<TemporaryRun>> spill(Load load);
+  TemporaryRun write(const RunList& list);
   void keep(std::uint64_t records, std::uint64_t fingerprint, const InputPosition& end);
 
   const Context context_;
@@ -66,9 +67,12 @@ class SortedLoads {
   KeptRuns* kept_ = nullptr;
   std::uint64_t kept_records_ = 0;              // in runs that a stopped sort left
   std::vector<std::filesystem::path> folders_;  // for temporary runs
+  std::size_t num_written_ = 0;                 // temporary runs
+  std::vector<RunList> spilled_;                // temporary runs, one list a group of inputs
   RunFormer former_;
-  std::deque<Load> held_;               // loads that stay in memory, or are spilled later
-  std::future<TemporaryRun> spilling_;  // the load before these; uses all other members
+  std::deque<Load> held_;  // loads that stay in memory, or are spilled later
+  // Temporary runs of the load before these, one a group that has any; uses all other members.
+  std::future<std::vector<std::optional<TemporaryRun>>> spilling_;
 };
 
 }  // namespace corank

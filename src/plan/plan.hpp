@@ -24,7 +24,8 @@ struct Plan {
   // together, and the backend that does.
   std::uint64_t num_loads = 0, loads_in_memory = 0;
   std::uint64_t load_bytes = 0, block_bytes = 0;
-  std::uint64_t batch_blocks = 1;  // blocks that are merged as soon as they are sorted
+  std::uint64_t batch_blocks = 1;   // blocks that are merged as soon as they are sorted
+  std::uint64_t files_at_once = 1;  // that are read for this, with `buffers` each
   std::string sorter;
   bool is_copy = false;  // runs are copied one after another instead of merged
   std::size_t num_runs = 0;

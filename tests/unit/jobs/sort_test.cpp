@@ -13,6 +13,7 @@
 #include "corank/check.hpp"
 #include "corank/merge.hpp"
 #include "corank/streams.hpp"
+#include "io/codec.hpp"
 #include "io/hole_puncher.hpp"
 #include "plan/pass_planner.hpp"
 #include "support/catch.hpp"
@@ -334,6 +335,31 @@ TEST_CASE("temporary runs of lines may be compressed", "[sort]") {
   CHECK((text_of(test.sorted()) == sorted_text(records)));
   CHECK(test.stats.passes > 1);
   CHECK(test.stats.busy.compress > 0);
+}
+
+TEST_CASE("several compressed files are read at a time, and spilled", "[sort]") {
+  Random random(14);
+  SortCase test("key:u64,value:u64", "key");
+  test.add_records(5'000'000, Values::few, Shape::random, 9, random);
+  while (test.paths.size() < 3) test.add_file({});
+  const auto encoder = make_encoder({Codec::gzip, 1});
+  for (const std::filesystem::path& path : test.paths) {
+    const Bytes bytes = read_file(path);
+    Bytes frame(encoder->bound(bytes.size()));
+    frame.resize(encoder->encode(bytes, frame));
+    write_file(path, frame);
+  }
+  test.options.threads = 4;
+  test.options.memory_bytes = std::uint64_t{64} << 20;  // less than the files hold
+  const std::string plan = explain_sort(test.paths, test.folder / "output", test.options);
+  CHECK(holds(plan, "streamed, 2 files at a time"));
+  CHECK((test.sorted() == test.expected()));
+  CHECK(test.stats.records == 5'000'000);
+  CHECK(test.stats.passes > 1);
+  test.options.query.limit = 3'000'000;
+  Bytes first = test.expected();
+  first.resize(3'000'000 * 16);
+  CHECK((test.sorted() == first));
 }
 
 TEST_CASE("what cannot be compressed is refused", "[sort]") {
