@@ -10,7 +10,7 @@
 #include "corank/error.hpp"
 #include "format/key_words.hpp"
 #include "io/hole_puncher.hpp"
-#include "jobs/input_groups.hpp"
+#include "plan/input_groups.hpp"
 #include "run/chunk_producer.hpp"
 #include "run/run_io.hpp"
 #include "util/math.hpp"

@@ -1,4 +1,4 @@
-#include "jobs/input_groups.hpp"
+#include "plan/input_groups.hpp"
 
 #include <algorithm>
 #include <cassert>

@@ -1,5 +1,5 @@
 // Groups of inputs that a sort reads at the same time.
-#include "jobs/input_groups.hpp"
+#include "plan/input_groups.hpp"
 
 #include <cstdint>
 #include <string>
