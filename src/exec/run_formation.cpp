@@ -36,7 +36,7 @@ RunFormation::RunFormation(const Pass& pass, const detail::KeyWords& keys,
       checks_batches_(checks_batches),
       totals_(totals),
       cut_(pass, facts_, totals),
-      sorters_([&keys] { return BatchSorter(keys); }) {
+      sorters_(workers_) {
   assert(!pass.backend && pass.writers.empty());
   assert(!pass.sorter || (facts_.record_bytes != 0 && !pass.operators && !keys.are_refs()));
   assert(batch_blocks == 1 || (batch_blocks > 1 && !pass.sorter && !keys.are_refs()));
@@ -111,7 +111,7 @@ bool RunFormation::take_in_place(Filling& filling) {
     if (!input.is_mapped() || input.record_bytes() != pass_.format.counted_bytes() ||
         segment.chunk->run != pending_.segments.front().chunk->run)
       return false;
-    const std::optional<SortedBlock> found = sorters_.local().in_place(segment);
+    const std::optional<SortedBlock> found = sorter().in_place(segment);
     const std::byte* const mapped = input.in_place(0);
     // A last record that lacks its terminator was copied.
     if (!found || found->bytes.data() < mapped || found->bytes.data() >= mapped + input.bytes())
@@ -231,13 +231,23 @@ void RunFormation::sort(Batch& batch) {
   pass_.progress.add(batch.place.size());
 }
 
+// Returns the sorter of the arena's slot that this thread has. Threads come and go, beside those of
+// other formations; slots stay, so that memory is bounded.
+BatchSorter& RunFormation::sorter() {
+  const int slot = tbb::this_task_arena::current_thread_index();
+  assert(slot >= 0 && static_cast<std::size_t>(slot) < sorters_.size());
+  auto& sorter = sorters_[static_cast<std::size_t>(slot)];
+  if (!sorter) sorter = std::make_unique<BatchSorter>(keys_);
+  return *sorter;
+}
+
 void RunFormation::sort_on_cpu(Batch& batch) {
   const Buffer scratch = batch.blocks.size() == 1 ? Buffer() : scratch_->lease();
   const auto visit = [&](const WorkUnit& block, const BlockSorter& sorter) {
     for (const Segment& segment : block.segments) batch.fingerprint += sum_of(segment);
     if (cutoff_) cutoff_->add(block.records, [&](std::uint64_t i) { return sorter.row(i); });
   };
-  batch.sorted = sorters_.local().sort(batch.blocks, batch.place, scratch.bytes(), visit);
+  batch.sorted = sorter().sort(batch.blocks, batch.place, scratch.bytes(), visit);
   if (pass_.fingerprint && checks_batches_)
     batch.fingerprint = records_fingerprint(pass_.fingerprint, facts_.layout, batch.place);
 }

@@ -7,12 +7,11 @@
 // calls fill() until it returns no run.
 #pragma once
 
-#include <tbb/enumerable_thread_specific.h>
-
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
@@ -112,6 +111,7 @@ class RunFormation {
   bool continues(const SortedBlock& block, const SortedBlock& next) const;
   bool extends_last(const Filling& filling, const SortedBlock& block, std::uint32_t input) const;
   void add_in_place(const SortedBlock& sorted, const Segment& segment, Filling& filling);
+  BatchSorter& sorter();
   void sort(Batch& batch);
   void sort_on_cpu(Batch& batch);
   bool sort_by_backend(Batch& batch);
@@ -128,7 +128,8 @@ class RunFormation {
   const bool checks_batches_;
   PassTotals& totals_;
   CutStage cut_;
-  tbb::enumerable_thread_specific<BatchSorter> sorters_;
+  std::vector<std::unique_ptr<BatchSorter>>
+      sorters_;                        // one a slot of the arena; null: not needed yet
   std::optional<BufferPool> scratch_;  // for batches of several blocks
   std::optional<Cutoff> cutoff_;
   std::optional<ChunkFilter> filter_;
