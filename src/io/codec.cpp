@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <memory>
 #include <new>
 
 #include "corank/error.hpp"
@@ -45,76 +46,52 @@ Byte* input_of(std::span<const std::byte> bytes) {
   return reinterpret_cast<Byte*>(const_cast<std::byte*>(bytes.data()));
 }
 
-class GzipEncoder : public Encoder {
- public:
-  explicit GzipEncoder(int level)
-      : compressor_(::libdeflate_alloc_compressor(level == 0 ? 6 : level)) {
-    if (!compressor_) throw std::bad_alloc();
-  }
+using Bytes = std::span<const std::byte>;
+using Room = std::span<std::byte>;
 
-  std::size_t bound(std::size_t bytes) const override {
-    return ::libdeflate_gzip_compress_bound(compressor_.get(), bytes);
-  }
-  std::size_t encode(std::span<const std::byte> in, std::span<std::byte> into) override {
-    const std::size_t length = ::libdeflate_gzip_compress(compressor_.get(), in.data(), in.size(),
-                                                          into.data(), into.size());
-    if (length == 0) throw Error(ErrorCode::system, "libdeflate failed");
-    return length;
-  }
+Encoder gzip_encoder(int level) {
+  const std::shared_ptr<libdeflate_compressor> compressor(
+      ::libdeflate_alloc_compressor(level == 0 ? 6 : level), ::libdeflate_free_compressor);
+  if (!compressor) throw std::bad_alloc();
+  return {
+      [=](std::size_t bytes) { return ::libdeflate_gzip_compress_bound(compressor.get(), bytes); },
+      [=](Bytes in, Room into) {
+        const std::size_t length = ::libdeflate_gzip_compress(compressor.get(), in.data(),
+                                                              in.size(), into.data(), into.size());
+        if (length == 0) throw Error(ErrorCode::system, "libdeflate failed");
+        return length;
+      }};
+}
 
- private:
-  struct Free {
-    void operator()(libdeflate_compressor* compressor) const {
-      ::libdeflate_free_compressor(compressor);
-    }
-  };
-  std::unique_ptr<libdeflate_compressor, Free> compressor_;
-};
+Encoder zstd_encoder(int level) {
+  const std::shared_ptr<ZSTD_CCtx> context(::ZSTD_createCCtx(), ::ZSTD_freeCCtx);
+  if (!context) throw std::bad_alloc();
+  ::ZSTD_CCtx_setParameter(context.get(), ZSTD_c_compressionLevel, level);
+  ::ZSTD_CCtx_setParameter(context.get(), ZSTD_c_checksumFlag, 1);
+  return {::ZSTD_compressBound, [=](Bytes in, Room into) {
+            const std::size_t result =
+                ::ZSTD_compress2(context.get(), into.data(), into.size(), in.data(), in.size());
+            if (::ZSTD_isError(result))
+              throw_error(ErrorCode::system, "zstd failed: {}", ::ZSTD_getErrorName(result));
+            return result;
+          }};
+}
 
-class ZstdEncoder : public Encoder {
- public:
-  explicit ZstdEncoder(int level) : context_(::ZSTD_createCCtx()) {
-    if (!context_) throw std::bad_alloc();
-    ::ZSTD_CCtx_setParameter(context_.get(), ZSTD_c_compressionLevel, level);
-    ::ZSTD_CCtx_setParameter(context_.get(), ZSTD_c_checksumFlag, 1);
-  }
-
-  std::size_t bound(std::size_t bytes) const override { return ::ZSTD_compressBound(bytes); }
-  std::size_t encode(std::span<const std::byte> in, std::span<std::byte> into) override {
-    const std::size_t result =
-        ::ZSTD_compress2(context_.get(), into.data(), into.size(), in.data(), in.size());
-    if (::ZSTD_isError(result))
-      throw_error(ErrorCode::system, "zstd failed: {}", ::ZSTD_getErrorName(result));
-    return result;
-  }
-
- private:
-  struct Free {
-    void operator()(ZSTD_CCtx* context) const { ::ZSTD_freeCCtx(context); }
-  };
-  std::unique_ptr<ZSTD_CCtx, Free> context_;
-};
-
-class Bzip2Encoder : public Encoder {
- public:
-  explicit Bzip2Encoder(int level) : level_(level == 0 ? 9 : level) {}
-
+Encoder bzip2_encoder(int level) {
   // Bound given by the manual of bzip2.
-  std::size_t bound(std::size_t bytes) const override { return bytes + bytes / 100 + 601; }
-  std::size_t encode(std::span<const std::byte> in, std::span<std::byte> into) override {
-    char nothing = 0;  // bzip2 rejects null even for an empty input
-    auto length = static_cast<unsigned>(into.size());
-    const int result = ::BZ2_bzBuffToBuffCompress(reinterpret_cast<char*>(into.data()), &length,
-                                                  in.empty() ? &nothing : input_of<char>(in),
-                                                  static_cast<unsigned>(in.size()), level_, 0, 0);
-    if (result == BZ_MEM_ERROR) throw std::bad_alloc();
-    if (result != BZ_OK) throw Error(ErrorCode::system, "bzip2 failed");
-    return length;
-  }
-
- private:
-  int level_;
-};
+  return {[](std::size_t bytes) { return bytes + bytes / 100 + 601; },
+          [level = level == 0 ? 9 : level](Bytes in, Room into) -> std::size_t {
+            char nothing = 0;  // bzip2 rejects null even for an empty input
+            auto length = static_cast<unsigned>(into.size());
+            const int result =
+                ::BZ2_bzBuffToBuffCompress(reinterpret_cast<char*>(into.data()), &length,
+                                           in.empty() ? &nothing : input_of<char>(in),
+                                           static_cast<unsigned>(in.size()), level, 0, 0);
+            if (result == BZ_MEM_ERROR) throw std::bad_alloc();
+            if (result != BZ_OK) throw Error(ErrorCode::system, "bzip2 failed");
+            return length;
+          }};
+}
 
 // Returns the options of a level, with a dictionary no larger than a frame can use.
 lzma_options_lzma xz_options(int level) {
@@ -125,52 +102,38 @@ lzma_options_lzma xz_options(int level) {
   return options;
 }
 
-class XzEncoder : public Encoder {
- public:
-  explicit XzEncoder(int level) : options_(xz_options(level)) {}
-  XzEncoder(const XzEncoder&) = delete;
-  XzEncoder& operator=(const XzEncoder&) = delete;
+// The filters point to the options.
+std::array<lzma_filter, 2> xz_filters(lzma_options_lzma& options) {
+  return {{{LZMA_FILTER_LZMA2, &options}, {LZMA_VLI_UNKNOWN, nullptr}}};
+}
 
-  std::size_t bound(std::size_t bytes) const override { return ::lzma_stream_buffer_bound(bytes); }
-  std::size_t encode(std::span<const std::byte> in, std::span<std::byte> into) override {
-    std::size_t length = 0;
-    const lzma_ret result = ::lzma_stream_buffer_encode(
-        filters_, LZMA_CHECK_CRC64, nullptr, input_of<const std::uint8_t>(in), in.size(),
-        reinterpret_cast<std::uint8_t*>(into.data()), &length, into.size());
-    if (result == LZMA_MEM_ERROR) throw std::bad_alloc();
-    if (result != LZMA_OK) throw Error(ErrorCode::system, "xz failed");
-    return length;
-  }
+Encoder xz_encoder(int level) {
+  return {::lzma_stream_buffer_bound, [options = xz_options(level)](Bytes in, Room into) mutable {
+            auto filters = xz_filters(options);
+            std::size_t length = 0;
+            const lzma_ret result = ::lzma_stream_buffer_encode(
+                filters.data(), LZMA_CHECK_CRC64, nullptr, input_of<const std::uint8_t>(in),
+                in.size(), reinterpret_cast<std::uint8_t*>(into.data()), &length, into.size());
+            if (result == LZMA_MEM_ERROR) throw std::bad_alloc();
+            if (result != LZMA_OK) throw Error(ErrorCode::system, "xz failed");
+            return length;
+          }};
+}
 
-  std::uint64_t memory_bytes() const { return ::lzma_raw_encoder_memusage(filters_); }
-
- private:
-  lzma_options_lzma options_;
-  lzma_filter filters_[2] = {{LZMA_FILTER_LZMA2, &options_}, {LZMA_VLI_UNKNOWN, nullptr}};
-};
-
-class Lz4Encoder : public Encoder {
- public:
-  explicit Lz4Encoder(int level) {
-    preferences_.compressionLevel = level;
-    preferences_.frameInfo.blockSizeID = LZ4F_max4MB;
-    preferences_.frameInfo.contentChecksumFlag = LZ4F_contentChecksumEnabled;
-  }
-
-  std::size_t bound(std::size_t bytes) const override {
-    return ::LZ4F_compressFrameBound(bytes, &preferences_);
-  }
-  std::size_t encode(std::span<const std::byte> in, std::span<std::byte> into) override {
-    const std::size_t result =
-        ::LZ4F_compressFrame(into.data(), into.size(), in.data(), in.size(), &preferences_);
-    if (::LZ4F_isError(result))
-      throw_error(ErrorCode::system, "lz4 failed: {}", ::LZ4F_getErrorName(result));
-    return result;
-  }
-
- private:
-  LZ4F_preferences_t preferences_ = LZ4F_INIT_PREFERENCES;
-};
+Encoder lz4_encoder(int level) {
+  LZ4F_preferences_t preferences = LZ4F_INIT_PREFERENCES;
+  preferences.compressionLevel = level;
+  preferences.frameInfo.blockSizeID = LZ4F_max4MB;
+  preferences.frameInfo.contentChecksumFlag = LZ4F_contentChecksumEnabled;
+  return {[=](std::size_t bytes) { return ::LZ4F_compressFrameBound(bytes, &preferences); },
+          [=](Bytes in, Room into) {
+            const std::size_t result =
+                ::LZ4F_compressFrame(into.data(), into.size(), in.data(), in.size(), &preferences);
+            if (::LZ4F_isError(result))
+              throw_error(ErrorCode::system, "lz4 failed: {}", ::LZ4F_getErrorName(result));
+            return result;
+          }};
+}
 
 }  // namespace
 
@@ -208,22 +171,22 @@ std::string_view suffix_of(Codec codec) {
   return facts_of(codec).suffix;
 }
 
-std::unique_ptr<Encoder> make_encoder(const Compression& compression) {
+Encoder make_encoder(const Compression& compression) {
   switch (compression.codec) {
     case Codec::gzip:
-      return std::make_unique<GzipEncoder>(compression.level);
+      return gzip_encoder(compression.level);
     case Codec::zstd:
-      return std::make_unique<ZstdEncoder>(compression.level);
+      return zstd_encoder(compression.level);
     case Codec::bzip2:
-      return std::make_unique<Bzip2Encoder>(compression.level);
+      return bzip2_encoder(compression.level);
     case Codec::xz:
-      return std::make_unique<XzEncoder>(compression.level);
+      return xz_encoder(compression.level);
     case Codec::lz4:
-      return std::make_unique<Lz4Encoder>(compression.level);
+      return lz4_encoder(compression.level);
     case Codec::none:
       break;
   }
-  return nullptr;
+  return {};
 }
 
 std::uint64_t encoder_bytes(const Compression& compression) {
@@ -235,8 +198,10 @@ std::uint64_t encoder_bytes(const Compression& compression) {
       return (compression.level <= 8 ? 8 : 20) * MiB;
     case Codec::bzip2:
       return 8 * MiB;
-    case Codec::xz:
-      return XzEncoder(compression.level).memory_bytes();
+    case Codec::xz: {
+      lzma_options_lzma options = xz_options(compression.level);
+      return ::lzma_raw_encoder_memusage(xz_filters(options).data());
+    }
     case Codec::none:
       break;
   }

@@ -5,7 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
+#include <functional>
 #include <span>
 #include <string_view>
 
@@ -18,18 +18,15 @@ std::string_view name_of(Codec codec);
 std::string_view suffix_of(Codec codec);  // with its dot
 
 // Encodes frames with checksums. One encoder serves any number of frames.
-class Encoder {
- public:
-  virtual ~Encoder() = default;
-
-  // Returns the max size of a frame that holds `bytes` bytes.
-  virtual std::size_t bound(std::size_t bytes) const = 0;
+struct Encoder {
+  // Returns the max size of a frame that holds so many bytes.
+  std::function<std::size_t(std::size_t bytes)> bound;
   // Writes one frame that holds `in`; returns its size. `into` must have room for bound(in.size()).
-  virtual std::size_t encode(std::span<const std::byte> in, std::span<std::byte> into) = 0;
+  std::function<std::size_t(std::span<const std::byte> in, std::span<std::byte> into)> encode;
 };
 
-// Returns null for Codec::none.
-std::unique_ptr<Encoder> make_encoder(const Compression& compression);
+// Returns an encoder without functions for Codec::none.
+Encoder make_encoder(const Compression& compression);
 
 // Uncompressed bytes per output frame. Smaller frames compress worse; larger ones only take memory.
 inline constexpr std::size_t frame_bytes = MiB;

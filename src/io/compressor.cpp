@@ -36,7 +36,7 @@ Compressor::Compressor(const Compression& compression, unsigned threads, std::st
       queue_(threads, [this, row](Frame* frame, unsigned worker) {
         compress(*frame, {row.trace, "compress", row.partition, worker});
       }) {
-  const std::size_t bound = make_encoder(compression)->bound(frame_bytes);
+  const std::size_t bound = make_encoder(compression).bound(frame_bytes);
   for (std::size_t i = 0; i < max_in_flight_; ++i) free_.push_back(std::make_unique<Frame>(bound));
 }
 
@@ -107,12 +107,12 @@ void Compressor::write_done(const Write& write, std::size_t max_in_flight) {
 }
 
 void Compressor::compress(Frame& frame, TraceRow row) {
-  std::unique_ptr<Encoder>& encoder = encoders_[row.number];
-  if (!encoder) encoder = make_encoder(compression_);
+  Encoder& encoder = encoders_[row.number];
+  if (!encoder.encode) encoder = make_encoder(compression_);
   {
     Stopwatch compressing(busy_, row, frame.number);
-    frame.compressed_bytes = encoder->encode({frame.plain.get(), frame.plain_bytes},
-                                             {frame.compressed.get(), frame.room});
+    frame.compressed_bytes = encoder.encode({frame.plain.get(), frame.plain_bytes},
+                                            {frame.compressed.get(), frame.room});
   }
   assert(frame.compressed_bytes <= frame.room);
   const auto lock = queue_.lock();

@@ -57,10 +57,10 @@ class Compressor {
   std::vector<std::unique_ptr<Frame>> free_;
   bool any_ = false;
 
-  std::vector<std::unique_ptr<Encoder>> encoders_;  // one a thread, made by it
-  std::uint64_t submitted_ = 0;                     // frames
-  std::deque<std::unique_ptr<Frame>> in_flight_;    // guarded by the queue's lock
-  WorkerQueue<Frame*> queue_;                       // last: its threads use the members above
+  std::vector<Encoder> encoders_;                 // one a thread, made by it
+  std::uint64_t submitted_ = 0;                   // frames
+  std::deque<std::unique_ptr<Frame>> in_flight_;  // guarded by the queue's lock
+  WorkerQueue<Frame*> queue_;                     // last: its threads use the members above
 };
 
 }  // namespace corank

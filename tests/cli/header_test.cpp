@@ -51,8 +51,8 @@ class Files {
       const Compression compression = Compression::parse(codec);
       const auto encoder = make_encoder(compression);
       const Bytes content = read_file(path);
-      Bytes frame(encoder->bound(content.size()));
-      frame.resize(encoder->encode(content, frame));
+      Bytes frame(encoder.bound(content.size()));
+      frame.resize(encoder.encode(content, frame));
       write_file(to, frame);
       path = to;
     }

@@ -62,8 +62,8 @@ void corank::fuzz(std::span<const std::uint8_t> input) {
 
   constexpr Codec codecs[] = {Codec::gzip, Codec::zstd, Codec::bzip2, Codec::lz4};
   const auto encoder = make_encoder({codecs[input[0] / 18 % 4], 1});
-  std::vector<std::byte> frame(encoder->bound(bytes.size()));
-  frame.resize(encoder->encode(bytes, frame));
+  std::vector<std::byte> frame(encoder.bound(bytes.size()));
+  frame.resize(encoder.encode(bytes, frame));
   const Content back = read(frame, step);
   require(back.whole && back.bytes == std::vector(bytes.begin(), bytes.end()));
 }

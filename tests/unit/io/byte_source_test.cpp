@@ -36,8 +36,8 @@ Bytes compressible_bytes(std::size_t count, Random& random) {
 
 Bytes frame_of(const Compression& compression, const Bytes& bytes) {
   const auto encoder = make_encoder(compression);
-  Bytes frame(encoder->bound(bytes.size()));
-  frame.resize(encoder->encode(bytes, frame));
+  Bytes frame(encoder.bound(bytes.size()));
+  frame.resize(encoder.encode(bytes, frame));
   return frame;
 }
 

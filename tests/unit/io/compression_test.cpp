@@ -88,8 +88,8 @@ TEST_CASE("compressed runs are merged as the files that they hold") {
     const auto path = test.paths[run].string() + std::string(suffix_of(codec));
     const auto encoder = make_encoder({codec, 1});
     const Bytes records = read_file(test.paths[run]);
-    Bytes frame(encoder->bound(records.size()));
-    frame.resize(encoder->encode(records, frame));
+    Bytes frame(encoder.bound(records.size()));
+    frame.resize(encoder.encode(records, frame));
     write_file(path, frame);
     test.paths[run] = path;
   }
@@ -110,8 +110,8 @@ TEST_CASE("a compressed run that is not what it must be is told") {
   CompressedMerging test(3, 20'000);
   const auto replace = [&](const Bytes& records) {
     const auto encoder = make_encoder({Codec::zstd, 1});
-    Bytes frame(encoder->bound(records.size()));
-    frame.resize(encoder->encode(records, frame));
+    Bytes frame(encoder.bound(records.size()));
+    frame.resize(encoder.encode(records, frame));
     test.paths[1] = test.folder / "run1.zst";
     write_file(test.paths[1], frame);
     return frame;
@@ -145,8 +145,8 @@ TEST_CASE("a compressed run that is not what it must be is told") {
 TEST_CASE("a compressed run without records is merged") {
   CompressedMerging test(2, 1000);
   const auto encoder = make_encoder({Codec::gzip, 1});
-  Bytes frame(encoder->bound(0));
-  frame.resize(encoder->encode({}, frame));
+  Bytes frame(encoder.bound(0));
+  frame.resize(encoder.encode({}, frame));
   write_file(test.folder / "empty.gz", frame);
   test.paths.push_back(test.folder / "empty.gz");
   merge(test.paths, test.folder / "out", test.options);

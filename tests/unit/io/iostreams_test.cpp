@@ -90,8 +90,8 @@ struct Taker final : ByteSink {
 
 std::string compressed(Codec codec, const std::string& text) {
   const auto encoder = make_encoder({codec, 1});
-  Bytes frame(encoder->bound(text.size()));
-  frame.resize(encoder->encode(std::as_bytes(std::span(text)), frame));
+  Bytes frame(encoder.bound(text.size()));
+  frame.resize(encoder.encode(std::as_bytes(std::span(text)), frame));
   return text_of(frame);
 }
 

@@ -345,8 +345,8 @@ TEST_CASE("several compressed files are read at a time, and spilled", "[sort]") 
   const auto encoder = make_encoder({Codec::gzip, 1});
   for (const std::filesystem::path& path : test.paths) {
     const Bytes bytes = read_file(path);
-    Bytes frame(encoder->bound(bytes.size()));
-    frame.resize(encoder->encode(bytes, frame));
+    Bytes frame(encoder.bound(bytes.size()));
+    frame.resize(encoder.encode(bytes, frame));
     write_file(path, frame);
   }
   test.options.threads = 4;
