@@ -152,6 +152,8 @@ class ColumnReducer final : public GroupReducer {
            ColumnSum& sum) const;
   bool has_result(std::size_t i, std::uint64_t count, const GroupSums& sums) const;
   std::uint32_t min_columns(std::uint64_t count, const GroupSums& sums) const;
+  std::string with_results(std::uint64_t count, const GroupSums& sums,
+                           std::span<const std::byte> first) const;
   std::string text_of(const Column& column, std::uint64_t count, const ColumnSum& sum) const;
 
   KeyLayout rows_;
@@ -294,9 +296,10 @@ std::uint32_t ColumnReducer::min_columns(std::uint64_t count, const GroupSums& s
   return columns;
 }
 
-void ColumnReducer::finish(std::uint64_t count, const GroupSums& sums, RowCopy& row) const {
+// Returns the group's first record with the results in their columns.
+std::string ColumnReducer::with_results(std::uint64_t count, const GroupSums& sums,
+                                        std::span<const std::byte> first) const {
   const TextLayout layout = encoding_.layout();
-  const std::span<const std::byte> first = row.record();
   const std::uint32_t min_columns = this->min_columns(count, sums);
   detail::Columns columns(layout, first.data(), first.size());
   std::string record;
@@ -312,8 +315,17 @@ void ColumnReducer::finish(std::uint64_t count, const GroupSums& sums, RowCopy& 
     else if (field.there)
       record.append(reinterpret_cast<const char*>(field.at), field.bytes);
   }
-  record += end_of(layout, corank::text_of(first));
-  if (adds_column_) record = with_last_column(layout, record, fmt::format("{}", count));
+  return record += end_of(layout, corank::text_of(first));
+}
+
+void ColumnReducer::finish(std::uint64_t count, const GroupSums& sums, RowCopy& row) const {
+  const std::span<const std::byte> first = row.record();
+  bool changes = min_columns_ != 0;
+  for (std::size_t i = 0; i < columns_.size(); ++i) changes |= has_result(i, count, sums);
+  if (!changes && !adds_column_) return;
+  std::string record =
+      changes ? with_results(count, sums, first) : std::string(corank::text_of(first));
+  if (adds_column_) record = with_last_column(encoding_.layout(), record, fmt::format("{}", count));
   row.assign_record(rows_, std::as_bytes(std::span(record)));
 }
 
