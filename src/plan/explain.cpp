@@ -79,12 +79,11 @@ std::string explain(const Plan& plan) {
   };
   const PassPlan& buffers = plan.buffers;
   line("read",
-       fmt::format("{}{}, up to {} of {}", plan.reading,
-                   plan.files_at_once == 1
-                       ? ""
-                       : fmt::format(", {} files at a time", plan.files_at_once),
-                   counted(plan.files_at_once * buffers.chunks, "chunk", "chunks"),
-                   size_text(buffers.chunk_bytes)));
+       fmt::format(
+           "{}{}, up to {} of {}", plan.reading,
+           plan.files_at_once == 1 ? "" : fmt::format(", {} files at a time", plan.files_at_once),
+           counted(plan.files_at_once * buffers.chunks, "chunk", "chunks"),
+           size_text(buffers.chunk_bytes)));
   if (plan.sorts)
     line("sort",
          fmt::format("{}, blocks of {}{}, {} of {} at a time in memory", plan.sorter,
