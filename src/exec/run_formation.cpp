@@ -231,8 +231,8 @@ void RunFormation::sort(Batch& batch) {
   pass_.progress.add(batch.place.size());
 }
 
-// Returns the sorter of the arena's slot that this thread has. Threads come and go, beside those of
-// other formations; slots stay, so that memory is bounded.
+// Returns the sorter of this thread's slot in the arena. Over time, more threads enter an arena
+// than it has slots, so sorters of slots take less memory than sorters of threads.
 BatchSorter& RunFormation::sorter() {
   const int slot = tbb::this_task_arena::current_thread_index();
   assert(slot >= 0 && static_cast<std::size_t>(slot) < sorters_.size());

@@ -128,8 +128,8 @@ class RunFormation {
   const bool checks_batches_;
   PassTotals& totals_;
   CutStage cut_;
-  std::vector<std::unique_ptr<BatchSorter>>
-      sorters_;                        // one a slot of the arena; null: not needed yet
+  // One a slot of the arena of fill(); null until it is needed.
+  std::vector<std::unique_ptr<BatchSorter>> sorters_;
   std::optional<BufferPool> scratch_;  // for batches of several blocks
   std::optional<Cutoff> cutoff_;
   std::optional<ChunkFilter> filter_;

@@ -32,12 +32,9 @@ void append_big_endian(std::uint64_t value, unsigned bytes, std::string& to) {
 // Appends the digits, two in each byte. The bytes of two strings without trailing zeros compare as
 // their decimal fractions do.
 void append_digits(std::string_view digits, std::string& to) {
-  const std::size_t begin = to.size();
-  to.resize(begin + (digits.size() + 1) / 2);
-  char* at = to.data() + begin;
   for (std::size_t i = 0; i < digits.size(); i += 2) {
     const int second = i + 1 < digits.size() ? digits[i + 1] - '0' : 0;
-    *at++ = static_cast<char>(1 + 10 * (digits[i] - '0') + second);
+    to += static_cast<char>(1 + 10 * (digits[i] - '0') + second);
   }
 }
 

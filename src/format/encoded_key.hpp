@@ -24,7 +24,7 @@ bool encode_human(std::string_view text, std::string& to);
 void encode_natural(std::string_view text, bool nocase, std::uint64_t enough_bytes,
                     std::string& to);
 
-// A key word depends on this many bytes of an encoded key.
+// A key word holds seven bytes of an encoded key, and tells whether an eighth follows.
 inline constexpr std::uint64_t word_bytes = 8;
 
 // Encoded value of a column. Owns its bytes.

@@ -32,7 +32,7 @@ constexpr unsigned device_blocks_in_flight = 4;
 // Bytes of a chunk per variable-length record, its prefix reference included.
 constexpr std::uint64_t variable_record_bytes = 42;
 constexpr std::uint64_t read_ahead = 8;  // chunks
-// Min size of a chunk for which inputs are read in groups: smaller ones cost more than that saves.
+// Min size of a chunk for which inputs are read in several groups. Not tuned below this.
 constexpr std::uint64_t min_grouped_chunk_bytes = std::uint64_t{64} << 10;
 // Loads of more blocks than these are merged in batches, of a power of two of blocks, so that about
 // `wanted_runs` are left: two merges of few runs are faster than one of thousands.
@@ -357,7 +357,7 @@ RunFormer::Group::Group(const Pass& with, const detail::KeyWords& keys, const So
       formation(pass, keys, memory.block_bytes, memory.batch_blocks, checks_batches, totals) {}
 
 Load RunFormer::next_load() {
-  assert(!at_end_);
+  assert(groups_.empty() || !at_end());
   if (groups_.empty()) begin();
   if (!pool_)
     pool_.emplace(round_up(memory_.load_bytes + stream_margin_bytes, page_bytes()),
@@ -367,9 +367,8 @@ Load RunFormer::next_load() {
   load.parts = next_parts(load.memory.bytes().first(memory_.load_bytes));
   if (std::ranges::all_of(load.parts, [](const auto& part) { return part.runs.empty(); }))
     add_memory({}, load.parts.front());  // the inputs have no records
-  at_end_ = std::ranges::all_of(groups_, &Group::at_end);
   load.records = records_;
-  if (at_end_)
+  if (at_end())
     load.end = {static_cast<std::uint32_t>(inputs_.size()), 0};
   else if (groups_.size() == 1)
     load.end = groups_.front().formation.position();
@@ -405,6 +404,7 @@ std::vector<Load::Part> RunFormer::next_parts(std::span<std::byte> memory) {
 // Sorts the next records of a group into `memory`.
 Load::Part RunFormer::next_part(Group& group, std::span<std::byte> memory,
                                 const MaxBatches& max) const {
+  leave_memory_to_thread();
   Load::Part part{};
   if (group.at_end) return part;
   const FormedRuns formed = group.formation.fill(memory, max);
@@ -431,7 +431,7 @@ void RunFormer::add_memory(std::span<const std::byte> bytes, Load::Part& part) c
 }
 
 void RunFormer::finish() {
-  assert(at_end_);
+  assert(!groups_.empty() && at_end());
   for (Group& group : groups_) {
     group.formation.finish();
     records_ += group.formation.records_left_out();

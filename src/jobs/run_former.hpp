@@ -82,8 +82,8 @@ class RunFormer {
   // Sorts the next records, without those that the query drops whatever comes after them. Waits
   // until the memory of a load is free. Must not be called at the end.
   Load next_load();
-  // Returns whether there are no more records.
-  bool at_end() const { return at_end_; }
+  // Returns whether there are no more records, once a load was formed.
+  bool at_end() const { return std::ranges::all_of(groups_, &Group::at_end); }
   // Checks the inputs, and gives the memory for reading back. Must be called once, at the end,
   // while no load is being merged.
   void finish();
@@ -129,7 +129,6 @@ class RunFormer {
   std::optional<BufferPool> pool_;
   std::deque<Group> groups_;  // empty until the first load
   std::uint64_t records_ = 0;
-  bool at_end_ = false;
 };
 
 }  // namespace corank

@@ -47,13 +47,9 @@ class Files {
   // Compresses the files in place.
   void compress(std::string_view codec) {
     for (std::string& path : paths) {
-      const std::string to = path + std::string(suffix_of(Compression::parse(codec).codec));
       const Compression compression = Compression::parse(codec);
-      const auto encoder = make_encoder(compression);
-      const Bytes content = read_file(path);
-      Bytes frame(encoder.bound(content.size()));
-      frame.resize(encoder.encode(content, frame));
-      write_file(to, frame);
+      const std::string to = path + std::string(suffix_of(compression.codec));
+      write_file(to, frame_of(compression, read_file(path)));
       path = to;
     }
   }

@@ -10,6 +10,7 @@
 #include <limits>
 #include <stdexcept>
 
+#include "io/codec.hpp"
 #include "kernels/backend/cuda_backend.hpp"
 
 namespace corank::test {
@@ -170,6 +171,13 @@ std::vector<BackendChoice> usable_backends() {
 Bytes bytes_of_text(std::string_view text) {
   const auto bytes = std::as_bytes(std::span(text));
   return {bytes.begin(), bytes.end()};
+}
+
+Bytes frame_of(const Compression& compression, std::span<const std::byte> bytes) {
+  const Encoder encoder = make_encoder(compression);
+  Bytes frame(encoder.bound(bytes.size()));
+  frame.resize(encoder.encode(bytes, frame));
+  return frame;
 }
 
 std::string text_of(std::span<const std::byte> bytes) {

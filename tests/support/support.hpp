@@ -40,6 +40,7 @@ void write_file(const std::filesystem::path& path, const Bytes& bytes);
 Bytes read_file(const std::filesystem::path& path);
 
 Bytes bytes_of_text(std::string_view text);
+Bytes frame_of(const Compression& compression, std::span<const std::byte> bytes);  // compressed
 std::string text_of(std::span<const std::byte> bytes);
 std::string text_of(const std::filesystem::path& path);             // content of the file
 std::string pair_of(std::string_view key, std::string_view value);  // a pair in the format of --kv

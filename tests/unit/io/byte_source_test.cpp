@@ -34,13 +34,6 @@ Bytes compressible_bytes(std::size_t count, Random& random) {
   return bytes;
 }
 
-Bytes frame_of(const Compression& compression, const Bytes& bytes) {
-  const auto encoder = make_encoder(compression);
-  Bytes frame(encoder.bound(bytes.size()));
-  frame.resize(encoder.encode(bytes, frame));
-  return frame;
-}
-
 Bytes operator+(Bytes a, const Bytes& b) {
   a.insert(a.end(), b.begin(), b.end());
   return a;

@@ -86,11 +86,7 @@ TEST_CASE("compressed runs are merged as the files that they hold") {
     if (run % 7 == 6) continue;  // some stay uncompressed
     const Codec codec = codecs[run % std::size(codecs)];
     const auto path = test.paths[run].string() + std::string(suffix_of(codec));
-    const auto encoder = make_encoder({codec, 1});
-    const Bytes records = read_file(test.paths[run]);
-    Bytes frame(encoder.bound(records.size()));
-    frame.resize(encoder.encode(records, frame));
-    write_file(path, frame);
+    write_file(path, frame_of({codec, 1}, read_file(test.paths[run])));
     test.paths[run] = path;
   }
   const auto output = test.folder / "out";
@@ -109,9 +105,7 @@ TEST_CASE("compressed runs are merged as the files that they hold") {
 TEST_CASE("a compressed run that is not what it must be is told") {
   CompressedMerging test(3, 20'000);
   const auto replace = [&](const Bytes& records) {
-    const auto encoder = make_encoder({Codec::zstd, 1});
-    Bytes frame(encoder.bound(records.size()));
-    frame.resize(encoder.encode(records, frame));
+    const Bytes frame = frame_of({Codec::zstd, 1}, records);
     test.paths[1] = test.folder / "run1.zst";
     write_file(test.paths[1], frame);
     return frame;
@@ -144,10 +138,7 @@ TEST_CASE("a compressed run that is not what it must be is told") {
 
 TEST_CASE("a compressed run without records is merged") {
   CompressedMerging test(2, 1000);
-  const auto encoder = make_encoder({Codec::gzip, 1});
-  Bytes frame(encoder.bound(0));
-  frame.resize(encoder.encode({}, frame));
-  write_file(test.folder / "empty.gz", frame);
+  write_file(test.folder / "empty.gz", frame_of({Codec::gzip, 1}, {}));
   test.paths.push_back(test.folder / "empty.gz");
   merge(test.paths, test.folder / "out", test.options);
   CHECK((read_file(test.folder / "out") == test.expected));

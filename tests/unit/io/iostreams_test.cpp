@@ -89,10 +89,7 @@ struct Taker final : ByteSink {
 };
 
 std::string compressed(Codec codec, const std::string& text) {
-  const auto encoder = make_encoder({codec, 1});
-  Bytes frame(encoder.bound(text.size()));
-  frame.resize(encoder.encode(std::as_bytes(std::span(text)), frame));
-  return text_of(frame);
+  return text_of(frame_of({codec, 1}, std::as_bytes(std::span(text))));
 }
 
 // Holds sorted runs, and what they give merged.

@@ -13,7 +13,6 @@
 #include "corank/check.hpp"
 #include "corank/merge.hpp"
 #include "corank/streams.hpp"
-#include "io/codec.hpp"
 #include "io/hole_puncher.hpp"
 #include "plan/pass_planner.hpp"
 #include "support/catch.hpp"
@@ -342,13 +341,8 @@ TEST_CASE("several compressed files are read at a time, and spilled", "[sort]") 
   SortCase test("key:u64,value:u64", "key");
   test.add_records(5'000'000, Values::few, Shape::random, 9, random);
   while (test.paths.size() < 3) test.add_file({});
-  const auto encoder = make_encoder({Codec::gzip, 1});
-  for (const std::filesystem::path& path : test.paths) {
-    const Bytes bytes = read_file(path);
-    Bytes frame(encoder.bound(bytes.size()));
-    frame.resize(encoder.encode(bytes, frame));
-    write_file(path, frame);
-  }
+  for (const std::filesystem::path& path : test.paths)
+    write_file(path, frame_of({Codec::gzip, 1}, read_file(path)));
   test.options.threads = 4;
   test.options.memory_bytes = std::uint64_t{64} << 20;  // less than the files hold
   const std::string plan = explain_sort(test.paths, test.folder / "output", test.options);
