@@ -215,7 +215,7 @@ void MergeJob::choose_reading(std::span<const Partition> partitions) {
   if (!format_.counts_bytes())
     direct_plan = passes_.plan(last_pass(partitions), list_.runs.size(), true, false);
   const bool may_map = !backends_.uses_cuda() && !format_.input().traits().may_skip;
-  stats_.io = choose_io(list_.runs, options_.io, may_map, budget_.bytes(),
+  stats_.io = choose_io(list_.runs, options_.io, may_map, budget_.bytes() / 4,
                         direct_plan ? direct_plan->chunk_bytes : 0);
 }
 

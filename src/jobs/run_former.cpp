@@ -229,12 +229,12 @@ RunFormer::RunFormer(std::vector<Run> inputs, const PassRunner::Context& context
   charged_bytes_ = load_bytes ? 0 : memory_.load_bytes;
   budget.take(memory_.reading_bytes + charged_bytes_);
   // Records of variable length are read one chunk after another, which is slow if it is direct.
+  // Several threads take neighbouring chunks, so that huge pages would seldom be dropped.
   const FormatTraits& traits = context.format.input().traits();
-  io_ =
-      std::ranges::all_of(inputs_, &Run::is_in_memory)
-          ? "memory"
-          : choose_io(inputs_, context.options.io, !on_device_ && !traits.may_skip,
-                      memory_.load_bytes, traits.has_fixed_size ? memory_.reading.chunk_bytes : 0);
+  io_ = std::ranges::all_of(inputs_, &Run::is_in_memory)
+            ? "memory"
+            : choose_io(inputs_, context.options.io, !on_device_ && !traits.may_skip, 0,
+                        traits.has_fixed_size ? memory_.reading.chunk_bytes : 0);
   limit_runs(std::max(context.options.parts, 1u));
   if (!load_bytes) divide_loads();
 }

@@ -121,7 +121,7 @@ void warn_of_cut_off_pipes(std::span<const Run> runs, const Options& options) {
       warn_of_cut_off(run, options);
 }
 
-const char* choose_io(std::span<Run> runs, Io io, bool may_map, std::uint64_t memory_bytes,
+const char* choose_io(std::span<Run> runs, Io io, bool may_map, std::uint64_t resident_bytes,
                       std::uint64_t direct_chunk_bytes) {
   if (std::ranges::all_of(runs, &Run::is_stream)) return "streamed";
   // A header that is not a multiple of the widest load would leave records in place unaligned.
@@ -132,7 +132,7 @@ const char* choose_io(std::span<Run> runs, Io io, bool may_map, std::uint64_t me
     return "buffered";
   const bool automatic = io == Io::automatic, cached = are_cached(runs);
   if (io == Io::mapped || (automatic && cached && may_map && runs.size() <= max_mapped)) {
-    map(runs, memory_bytes / 4);
+    map(runs, resident_bytes);
     return "mapped";
   }
   if ((io == Io::direct || (automatic && !cached)) &&

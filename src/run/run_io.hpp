@@ -26,9 +26,10 @@ std::vector<Run> open_runs(std::span<const NamedSource> sources, const RecordFor
 void warn_of_cut_off_pipes(std::span<const Run> runs, const Options& options);
 
 // Prepares the runs to be read as `io` says; returns the value of Stats::io. Io::automatic maps
-// them only if `may_map`. `memory_bytes` is the memory budget of the merge. `direct_chunk_bytes` is
-// the chunk size for direct I/O; 0 if there are no such chunks.
-const char* choose_io(std::span<Run> runs, Io io, bool may_map, std::uint64_t memory_bytes,
+// them only if `may_map`. `resident_bytes` of mapped runs may be in memory at a time; 0 drops each
+// page after its last record. `direct_chunk_bytes` is the chunk size for direct I/O; 0 if there are
+// no such chunks.
+const char* choose_io(std::span<Run> runs, Io io, bool may_map, std::uint64_t resident_bytes,
                       std::uint64_t direct_chunk_bytes);
 
 }  // namespace corank
