@@ -17,8 +17,8 @@
 #include <utility>
 #include <vector>
 
-#include "io/codec.hpp"
-#include "io/decompressor.hpp"
+#include "codec/codec.hpp"
+#include "codec/decompressor.hpp"
 #include "util/messages.hpp"
 
 namespace corank {

@@ -12,9 +12,9 @@
 #include <span>
 #include <stop_token>
 
+#include "codec/decompressor.hpp"
 #include "corank/compression.hpp"
 #include "corank/streams.hpp"
-#include "io/decompressor.hpp"
 #include "io/file.hpp"
 
 namespace corank {

@@ -15,10 +15,10 @@
 #include <stop_token>
 #include <utility>
 
+#include "codec/compressor.hpp"
 #include "corank/error.hpp"
 #include "corank/streams.hpp"
 #include "io/atomic_file.hpp"
-#include "io/compressor.hpp"
 #include "io/write_behind.hpp"
 #include "util/buffer_pool.hpp"
 

@@ -8,8 +8,8 @@
 #include <limits>
 #include <string>
 
+#include "codec/compressor.hpp"
 #include "corank/error.hpp"
-#include "io/compressor.hpp"
 #include "run/chunk_producer.hpp"
 #include "util/buffer_pool.hpp"
 #include "util/messages.hpp"

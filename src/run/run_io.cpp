@@ -7,8 +7,8 @@
 #include <memory>
 #include <optional>
 
+#include "codec/decompressor.hpp"
 #include "corank/error.hpp"
-#include "io/decompressor.hpp"
 #include "io/file.hpp"
 #include "io/mapped_file.hpp"
 #include "util/buffer_pool.hpp"

@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
-#include "io/codec.hpp"
-#include "io/decompressor.hpp"
+#include "codec/codec.hpp"
+#include "codec/decompressor.hpp"
 #include "support/program.hpp"
 
 using namespace corank;

@@ -7,10 +7,10 @@
 #include <memory>
 #include <vector>
 
+#include "codec/codec.hpp"
+#include "codec/decompressor.hpp"
 #include "fuzz/target.hpp"
 #include "io/byte_source.hpp"
-#include "io/codec.hpp"
-#include "io/decompressor.hpp"
 
 using namespace corank;
 

@@ -10,7 +10,7 @@
 #include <limits>
 #include <stdexcept>
 
-#include "io/codec.hpp"
+#include "codec/codec.hpp"
 #include "kernels/backend/cuda_backend.hpp"
 
 namespace corank::test {

@@ -8,10 +8,10 @@
 
 #include "backend/cpu_backend.hpp"
 #include "check_command.hpp"
+#include "codec/codec.hpp"
 #include "corank/check.hpp"
 #include "corank/options.hpp"
 #include "corank/version.hpp"
-#include "io/codec.hpp"
 #include "kernels/backend/cuda_backend.hpp"
 #include "setting_flags.hpp"
 #include "standard_streams.hpp"

@@ -17,9 +17,9 @@
 #include <stdexcept>
 #include <system_error>
 
+#include "codec/codec.hpp"
 #include "corank/error.hpp"
 #include "corank/version.hpp"
-#include "io/codec.hpp"
 #include "io/part_files.hpp"
 #include "io/writer.hpp"
 #include "statistics.hpp"

@@ -12,8 +12,8 @@
 #include <string>
 #include <thread>
 
-#include "io/codec.hpp"
-#include "io/decompressor.hpp"
+#include "codec/codec.hpp"
+#include "codec/decompressor.hpp"
 #include "support/catch.hpp"
 #include "support/sources.hpp"
 

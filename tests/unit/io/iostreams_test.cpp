@@ -15,9 +15,9 @@
 #include <string>
 #include <vector>
 
+#include "codec/codec.hpp"
+#include "codec/decompressor.hpp"
 #include "corank/merge.hpp"
-#include "io/codec.hpp"
-#include "io/decompressor.hpp"
 #include "support/catch.hpp"
 #include "support/sources.hpp"
 

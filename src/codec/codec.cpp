@@ -1,4 +1,4 @@
-#include "io/codec.hpp"
+#include "codec/codec.hpp"
 
 #include <bzlib.h>
 #include <libdeflate.h>

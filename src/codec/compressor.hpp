@@ -14,7 +14,7 @@
 #include <stop_token>
 #include <vector>
 
-#include "io/codec.hpp"
+#include "codec/codec.hpp"
 #include "util/stopwatch.hpp"
 #include "util/worker_queue.hpp"
 

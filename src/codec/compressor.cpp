@@ -1,4 +1,4 @@
-#include "io/compressor.hpp"
+#include "codec/compressor.hpp"
 
 #include <algorithm>
 #include <cassert>

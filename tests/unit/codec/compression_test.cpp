@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
+#include "codec/codec.hpp"
+#include "codec/compressor.hpp"
 #include "corank/merge.hpp"
-#include "io/codec.hpp"
-#include "io/compressor.hpp"
 #include "support/catch.hpp"
 #include "support/sources.hpp"
 

@@ -1,4 +1,4 @@
-#include "io/decompressor.hpp"
+#include "codec/decompressor.hpp"
 
 #include <bzlib.h>
 #include <fmt/format.h>
@@ -18,8 +18,8 @@
 #include <utility>
 #include <vector>
 
+#include "codec/codec.hpp"
 #include "corank/error.hpp"
-#include "io/codec.hpp"
 #include "util/math.hpp"
 #include "util/messages.hpp"
 
