@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cassert>
 #include <cstring>
 #include <limits>
 #include <new>
@@ -257,6 +258,26 @@ class Lz4Decoder {
   std::size_t word_bytes_ = 0;
 };
 
+// Returns the first bytes of every frame.
+std::string_view magic_of(Codec codec) {
+  using namespace std::string_view_literals;
+  switch (codec) {
+    case Codec::gzip:
+      return "\x1f\x8b\x08"sv;
+    case Codec::zstd:
+      return "\x28\xb5\x2f\xfd"sv;
+    case Codec::bzip2:
+      return "BZh"sv;
+    case Codec::xz:
+      return "\xfd\x37zXZ\0"sv;
+    case Codec::lz4:
+      return "\x04\x22\x4d\x18"sv;
+    case Codec::none:
+      break;
+  }
+  return {};
+}
+
 FrameDecoder make_decoder(Codec codec, std::uint64_t max_bytes) {
   switch (codec) {
     case Codec::gzip:
@@ -314,8 +335,8 @@ Codec recognise(std::span<const std::byte> head, Codec named) {
   };
   using namespace std::string_view_literals;
   // Short magic numbers are checked together with the bytes that must follow them.
-  if (holds(0, "\x1f\x8b\x08"sv) && byte_at(head, 3) < 0x20) return Codec::gzip;
-  if (holds(0, "\x28\xb5\x2f\xfd"sv)) return Codec::zstd;
+  if (holds(0, magic_of(Codec::gzip)) && byte_at(head, 3) < 0x20) return Codec::gzip;
+  if (holds(0, magic_of(Codec::zstd))) return Codec::zstd;
   // Files by pzstd begin with a skippable frame.
   if ((little_endian_32(head) & ~15u) == skippable_magic) {
     const auto next = skip_skippable_frames(head);
@@ -323,12 +344,21 @@ Codec recognise(std::span<const std::byte> head, Codec named) {
     const bool is_lz4 = is_known ? is_lz4_magic(little_endian_32(next)) : named == Codec::lz4;
     return is_lz4 ? Codec::lz4 : Codec::zstd;
   }
-  if (holds(0, "BZh"sv) && byte_at(head, 3) >= '1' && byte_at(head, 3) <= '9' &&
+  if (holds(0, magic_of(Codec::bzip2)) && byte_at(head, 3) >= '1' && byte_at(head, 3) <= '9' &&
       (holds(4, "\x31\x41\x59\x26\x53\x59"sv) || holds(4, "\x17\x72\x45\x38\x50\x90"sv)))
     return Codec::bzip2;
-  if (holds(0, "\xfd\x37zXZ\0"sv)) return Codec::xz;
-  if (holds(0, "\x04\x22\x4d\x18"sv) || holds(0, "\x02\x21\x4c\x18"sv)) return Codec::lz4;
+  if (holds(0, magic_of(Codec::xz))) return Codec::xz;
+  if (holds(0, magic_of(Codec::lz4)) || holds(0, "\x02\x21\x4c\x18"sv)) return Codec::lz4;
   return Codec::none;
+}
+
+std::optional<std::size_t> find_frame(Codec codec, std::span<const std::byte> bytes,
+                                      std::size_t from) {
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  const std::string_view magic = magic_of(codec);
+  for (std::size_t at = text.find(magic, from); at != text.npos; at = text.find(magic, at + 1))
+    if (recognise(bytes.subspan(at)) == codec) return at;
+  return std::nullopt;
 }
 
 bool is_bgzf(std::span<const std::byte> head) {
@@ -376,6 +406,12 @@ bool StrictDecoding::filter(const char*& in, const char* in_end, char*& out, cha
   in = in_end - left.size();
   out = out_end - room.size();
   return in_frame_ || !at_end;
+}
+
+void StrictDecoding::skip(std::uint64_t compressed_bytes, std::uint64_t decoded_bytes) {
+  assert(!in_frame_);
+  consumed_bytes_ += compressed_bytes;
+  produced_bytes_ += decoded_bytes;
 }
 
 void StrictDecoding::decode(std::span<const std::byte>& in, std::span<std::byte>& out,

@@ -14,6 +14,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -33,6 +34,10 @@ inline constexpr std::uint64_t default_max_decoder_bytes = 144 * MiB;
 // skippable frame, which zstd and lz4 share.
 Codec recognise(std::span<const std::byte> head, Codec named = Codec::none);
 inline constexpr std::size_t recognised_bytes = 10;
+
+// Returns where in `bytes`, at `from` or later, a frame may begin: one that recognise() recognises.
+std::optional<std::size_t> find_frame(Codec codec, std::span<const std::byte> bytes,
+                                      std::size_t from);
 
 // Empty gzip member at the end of a BGZF file.
 inline constexpr std::string_view bgzf_end{
@@ -59,6 +64,10 @@ class StrictDecoding {
 
   bool filter(const char*& in, const char* in_end, char*& out, char* out_end, bool at_end);
   void close() {}
+
+  bool is_in_frame() const { return in_frame_; }
+  // Counts frames that were decoded elsewhere.
+  void skip(std::uint64_t compressed_bytes, std::uint64_t decoded_bytes);
 
  private:
   void decode(std::span<const std::byte>& in, std::span<std::byte>& out, bool at_end);

@@ -19,6 +19,7 @@
 
 #include "codec/codec.hpp"
 #include "codec/decompressor.hpp"
+#include "codec/parallel_decompressor.hpp"
 #include "util/messages.hpp"
 
 namespace corank {
@@ -56,6 +57,7 @@ InputStatus status_of(const FileDescriptor& file, const std::filesystem::path& p
           Codec::none,
           0,
           default_max_decoder_bytes,
+          1,
           {}};
 }
 
@@ -69,6 +71,22 @@ Codec codec_of(const std::filesystem::path& path, Codec named, std::span<const s
         "compressed, use {}",
         path, name_of(named), Setting::no_decompression);
   return codec;
+}
+
+// Returns how many threads decompress the file, within `limits`, if a decoder takes
+// `decoder_bytes`: several if it consists of many frames.
+unsigned decoder_threads(const std::filesystem::path& path, const FileDescriptor& file,
+                         const InputStatus& status, std::uint64_t decoder_bytes,
+                         const DecompressionLimits& limits) {
+  unsigned threads = std::min(limits.max_threads, ParallelDecompressor::max_threads);
+  while (threads > 1 &&
+         ParallelDecompressor::memory_bytes(threads, decoder_bytes) > limits.max_parallel_bytes)
+    --threads;
+  if (threads < 2) return 1;
+  std::vector<std::byte> begin(
+      std::min<std::uint64_t>(status.bytes, ParallelDecompressor::max_piece_bytes));
+  begin.resize(read_at(file, begin, 0, path));
+  return find_frame(status.codec, begin, 1) ? threads : 1;
 }
 
 class FileSource : public ByteSource {
@@ -208,19 +226,18 @@ struct BlockDevice {
 // Passes on the bytes of another source, decompressed if they are compressed.
 class DecompressedSource final : public ByteSource {
  public:
-  // Sets `lacks_bgzf_end`, which may be null, as InputStatus says.
   DecompressedSource(std::filesystem::path path, Codec named, std::unique_ptr<ByteSource> input,
-                     std::uint64_t max_decoder_bytes,
-                     std::shared_ptr<std::atomic<bool>> lacks_bgzf_end)
+                     InputStatus status, std::stop_token stop)
       : path_(std::move(path)),
         named_(named),
         input_{std::move(input)},
-        max_decoder_bytes_(max_decoder_bytes),
-        lacks_bgzf_end_(std::move(lacks_bgzf_end)) {}
+        status_(std::move(status)),
+        stop_(std::move(stop)) {}
 
   std::optional<std::size_t> read(std::span<std::byte> into) override {
     assert(!into.empty());
     if (!is_begun_ && !begin()) return 0;
+    if (parallel_) return read_in_parallel(into);
     if (!decompressor_) return input_.read(into);
     std::streamsize got = 0;
     do {
@@ -230,11 +247,17 @@ class DecompressedSource final : public ByteSource {
     } while (got == 0 && input_.has_read);
     if (got >= 0) return got;
     decompressor_.reset();  // frees its memory early
-    if (is_bgzf_ && lacks_bgzf_end_) *lacks_bgzf_end_ = !input_.last.are_bgzf_end();
+    if (is_bgzf_ && status_.lacks_bgzf_end) *status_.lacks_bgzf_end = !input_.last.are_bgzf_end();
     return std::nullopt;
   }
 
  private:
+  std::optional<std::size_t> read_in_parallel(std::span<std::byte> into) {
+    const std::size_t got = parallel_->read(
+        [this](std::span<std::byte> block) { return input_.read(block).value_or(0); }, into);
+    return got != 0 ? std::optional(got) : std::nullopt;
+  }
+
   // Returns false while too little has come from a pipe to tell the codec.
   bool begin() {
     std::vector<std::byte>& head = input_.head;
@@ -247,8 +270,11 @@ class DecompressedSource final : public ByteSource {
     }
     const Codec codec = codec_of(path_, named_, head);
     is_bgzf_ = codec == Codec::gzip && is_bgzf(head);
-    if (codec != Codec::none)
-      decompressor_.emplace(block_bytes, path_.string(), codec, max_decoder_bytes_);
+    if (codec != Codec::none && status_.decoder_threads > 1)
+      parallel_.emplace(path_.string(), codec, status_.max_decoder_bytes, status_.decoder_threads,
+                        stop_);
+    else if (codec != Codec::none)
+      decompressor_.emplace(block_bytes, path_.string(), codec, status_.max_decoder_bytes);
     is_begun_ = true;
     return true;
   }
@@ -256,10 +282,11 @@ class DecompressedSource final : public ByteSource {
   std::filesystem::path path_;
   Codec named_;
   BlockDevice input_;
-  std::uint64_t max_decoder_bytes_;
-  std::shared_ptr<std::atomic<bool>> lacks_bgzf_end_;
+  InputStatus status_;
+  std::stop_token stop_;
   bool is_begun_ = false, is_bgzf_ = false;
-  std::optional<Decompressor> decompressor_;  // null: the input is not compressed
+  std::optional<Decompressor> decompressor_;  // both null: the input is not compressed
+  std::optional<ParallelDecompressor> parallel_;
 };
 
 }  // namespace
@@ -283,9 +310,9 @@ FileDescriptor open_input(const std::filesystem::path& path) {
 }
 
 InputStatus verify_input(const std::filesystem::path& path, const FileDescriptor& file,
-                         bool decompress, std::uint64_t max_decoder_bytes) {
+                         bool decompress, const DecompressionLimits& limits) {
   InputStatus status = status_of(file, path);
-  status.max_decoder_bytes = max_decoder_bytes;
+  status.max_decoder_bytes = limits.max_decoder_bytes;
   if (status.is_stream) {
     status.lacks_bgzf_end = std::make_shared<std::atomic<bool>>(false);
     return status;
@@ -303,8 +330,12 @@ InputStatus verify_input(const std::filesystem::path& path, const FileDescriptor
         "again when nothing writes to it",
         path, status.bytes, got);
   status.codec = codec_of(path, Compression::by_name(path.native()), head);
-  if (status.codec != Codec::none)
-    status.memory_bytes = decoder_bytes(status.codec, head, max_decoder_bytes) + block_bytes;
+  if (status.codec == Codec::none) return status;
+  status.memory_bytes = decoder_bytes(status.codec, head, limits.max_decoder_bytes) + block_bytes;
+  status.decoder_threads = decoder_threads(path, file, status, status.memory_bytes, limits);
+  if (status.decoder_threads > 1)
+    status.memory_bytes +=
+        ParallelDecompressor::memory_bytes(status.decoder_threads, status.memory_bytes);
   return status;
 }
 
@@ -315,21 +346,21 @@ std::unique_ptr<ByteSource> open_source(const std::filesystem::path& path,
   std::unique_ptr<ByteSource> source;
   assert(file || !status.is_stream);  // a pipe cannot be opened anew
   if (status.is_stream)
-    source = std::make_unique<PipeSource>(path, std::move(file), std::move(stop));
+    source = std::make_unique<PipeSource>(path, std::move(file), stop);
   else
     source = std::make_unique<FileSource>(path, std::move(file), status);
   if (!decompress) return source;
   return std::make_unique<DecompressedSource>(shown(path), Compression::by_name(path.native()),
-                                              std::move(source), status.max_decoder_bytes,
-                                              status.lacks_bgzf_end);
+                                              std::move(source), status, std::move(stop));
 }
 
 std::unique_ptr<ByteSource> open_source(const NamedSource& given, bool decompress,
                                         std::uint64_t max_decoder_bytes, std::stop_token stop) {
-  auto source = std::make_unique<GivenSource>(given, std::move(stop));
+  auto source = std::make_unique<GivenSource>(given, stop);
   if (!decompress) return source;
-  return std::make_unique<DecompressedSource>(given.name, Codec::none, std::move(source),
-                                              max_decoder_bytes, nullptr);
+  return std::make_unique<DecompressedSource>(
+      given.name, Codec::none, std::move(source),
+      InputStatus{.is_stream = true, .max_decoder_bytes = max_decoder_bytes}, std::move(stop));
 }
 
 }  // namespace corank

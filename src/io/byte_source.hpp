@@ -22,6 +22,13 @@ namespace corank {
 // Reads until `into` is full or the input ends; returns the number of bytes read.
 std::size_t read_all(ByteSource& source, std::span<std::byte> into);
 
+// Limits on the decompression of one input.
+struct DecompressionLimits {
+  std::uint64_t max_decoder_bytes = default_max_decoder_bytes;
+  unsigned max_threads = 1;
+  std::uint64_t max_parallel_bytes = 0;  // memory, if there are several threads
+};
+
 // Properties of an input that can be told without consuming any of it.
 struct InputStatus {
   FileIdentity identity = {};
@@ -31,6 +38,7 @@ struct InputStatus {
   Codec codec = Codec::none;       // of a file, by its first bytes
   std::uint64_t memory_bytes = 0;  // approximate memory to decompress it
   std::uint64_t max_decoder_bytes = default_max_decoder_bytes;  // max memory to decompress it
+  unsigned decoder_threads = 1;                                 // to decompress it
   // Set once a pipe has ended as BGZF without its last block; see bgzf_end. Null for files.
   std::shared_ptr<std::atomic<bool>> lacks_bgzf_end = {};
 };
@@ -42,8 +50,7 @@ FileDescriptor open_input(const std::filesystem::path& path);
 // Error for a folder or a device; the null device is an empty file. With `decompress`, also throws
 // if the file is named like a compressed file but does not begin like one, as after a failed copy.
 InputStatus verify_input(const std::filesystem::path& path, const FileDescriptor& file,
-                         bool decompress,
-                         std::uint64_t max_decoder_bytes = default_max_decoder_bytes);
+                         bool decompress, const DecompressionLimits& limits = {});
 
 // Reads `path` from its beginning. For a file, `file` may be null: each read then opens it anew, so
 // that there may be more files than descriptors. Waiting for a pipe ends when `stop` is requested.

@@ -61,7 +61,7 @@ Run::Run(std::filesystem::path path, std::uint32_t record_bytes, const Opening& 
     : path_(std::move(path)),
       file_(std::make_shared<const FileDescriptor>(open_input(path_))),
       open_file_(std::make_shared<OpenFile>()),
-      input_(verify_input(path_, *file_, opening.decompress, opening.max_decoder_bytes)),
+      input_(verify_input(path_, *file_, opening.decompress, opening.decompression)),
       content_(content_of(opening)),
       record_bytes_(record_bytes),
       file_bytes_(input_.bytes),
@@ -89,7 +89,8 @@ Run::Run(const NamedSource& source, const Opening& opening, std::stop_token stop
       content_(content_of(opening)),
       pipe_(std::make_shared<PeekableSource>(
           path_,
-          open_source(source, opening.decompress, opening.max_decoder_bytes, std::move(stop)),
+          open_source(source, opening.decompress, opening.decompression.max_decoder_bytes,
+                      std::move(stop)),
           content_)),
       record_bytes_(1),
       file_bytes_(0),

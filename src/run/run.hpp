@@ -32,8 +32,8 @@ class Run {
     // If false, each read opens the file anew, so that there may be more runs than descriptors.
     bool keep_open = true;
     bool decompress = false;  // whether compressed files are decompressed
-    std::uint64_t max_decoder_bytes = default_max_decoder_bytes;  // max memory of a decoder
-    std::optional<std::uint64_t> header_bytes = {};               // see Schema::header_bytes
+    DecompressionLimits decompression = {};
+    std::optional<std::uint64_t> header_bytes = {};  // see Schema::header_bytes
     std::string mark = {};  // byte order mark, which a pipe without a header drops
   };
   // Opens `path`. Throws Error unless it is a file of whole records, a pipe or, with `decompress`,

@@ -69,10 +69,16 @@ void warn_of_cut_off(const Run& run, const Options& options) {
        run.shown_path());
 }
 
-Run::Opening opening_of(const RecordFormat& format, const Options& options, bool keep_open) {
+// Returns how to open one of `num_runs` runs, which share threads and memory.
+Run::Opening opening_of(const RecordFormat& format, const Options& options, std::size_t num_runs,
+                        bool keep_open) {
+  const std::uint64_t memory_bytes = memory_budget(options.memory_bytes).value;
+  const std::uint64_t threads = thread_budget(options.threads).value;
   return {.keep_open = keep_open,
           .decompress = options.decompress,
-          .max_decoder_bytes = memory_budget(options.memory_bytes).value,
+          .decompression = {.max_decoder_bytes = memory_bytes,
+                            .max_threads = static_cast<unsigned>(threads / num_runs),
+                            .max_parallel_bytes = memory_bytes / 4 / num_runs},
           .header_bytes = format.traits().header_bytes,
           .mark = std::string(format.header() ? format.header()->byte_order_mark() : "")};
 }
@@ -88,7 +94,8 @@ std::vector<Run> open_runs(std::span<const std::filesystem::path> paths, const R
   runs.reserve(paths.size());
   for (const auto& path : paths) {
     if (options.stop.stop_requested()) throw Interrupted();
-    Run run(path, format.counted_bytes(), opening_of(format, options, runs.size() < keep_open));
+    Run run(path, format.counted_bytes(),
+            opening_of(format, options, paths.size(), runs.size() < keep_open));
     if (lacks_bgzf_end(run)) warn_of_cut_off(run, options);
     const InputStatus& input = run.input();
     const auto is_same_pipe = [&](const Run& other) {
@@ -110,7 +117,7 @@ std::vector<Run> open_runs(std::span<const NamedSource> sources, const RecordFor
   std::vector<Run> runs;
   for (const NamedSource& source : sources) {
     if (!source.bytes) throw Error(ErrorCode::options, source.name + ": has no ByteSource");
-    runs.emplace_back(source, opening_of(format, options, true), options.stop);
+    runs.emplace_back(source, opening_of(format, options, sources.size(), true), options.stop);
   }
   return runs;
 }

@@ -168,6 +168,12 @@ std::vector<BackendChoice> usable_backends() {
   return all;
 }
 
+Bytes random_bytes(std::size_t count, Random& random) {
+  Bytes bytes(count);
+  for (std::byte& byte : bytes) byte = static_cast<std::byte>(random());
+  return bytes;
+}
+
 Bytes bytes_of_text(std::string_view text) {
   const auto bytes = std::as_bytes(std::span(text));
   return {bytes.begin(), bytes.end()};

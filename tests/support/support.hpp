@@ -59,6 +59,8 @@ inline constexpr OnEqual set_operations[] = {OnEqual::unite, OnEqual::intersect,
 
 std::vector<BackendChoice> usable_backends();  // of this machine
 
+Bytes random_bytes(std::size_t count, Random& random);
+
 inline std::uint64_t below(Random& random, std::uint64_t bound) {
   return random() % bound;
 }

@@ -22,12 +22,6 @@ using namespace corank::test;
 
 namespace {
 
-Bytes random_bytes(std::size_t count, Random& random) {
-  Bytes bytes(count);
-  for (std::byte& byte : bytes) byte = static_cast<std::byte>(random());
-  return bytes;
-}
-
 Bytes compressible_bytes(std::size_t count, Random& random) {
   Bytes bytes(count);
   for (std::byte& byte : bytes) byte = static_cast<std::byte>(below(random, 7));
@@ -321,7 +315,8 @@ TEST_CASE("a compressed file that needs too much memory is refused") {
   write_file(path, file);
   for (const std::uint64_t budget_bytes : {std::uint64_t{256} << 20, std::uint64_t{1} << 30}) {
     auto opened = std::make_shared<const FileDescriptor>(open_input(path));
-    const InputStatus status = verify_input(path, *opened, true, budget_bytes);
+    const InputStatus status =
+        verify_input(path, *opened, true, {.max_decoder_bytes = budget_bytes});
     const auto source = open_source(path, opened, status, true, {});
     const std::string message = message_of([&] { drain(*source); });
     CHECK((message == nothing) == (budget_bytes == std::uint64_t{1} << 30));
