@@ -460,8 +460,13 @@ int compare_encoded(const TextField& x, const TextField& y, const TextColumn& co
 // Returns whether the column holds a value of the type. Any column is a value of bytes and natural.
 bool holds_value(const TextField& field, TextType type);
 
+// Returns the value of a column, without quotes and escapes.
+std::string decoded(const TextField& field);
+
 // Parses a float into a word whose unsigned order is the order of floats. Returns false on failure.
 bool parse_f64(const std::byte* at, std::uint64_t bytes, std::uint64_t& word);
+// Does as parse_number() for a JSON string.
+bool parse_json_number(const TextField& field, TextType type, std::uint64_t& word);
 
 #ifndef __CUDA_ARCH__
 // Parses eight decimal digits by SWAR: combines digits to pairs, pairs to fours, fours to the
@@ -507,6 +512,10 @@ CORANK_HOST_DEVICE inline bool parse_integer(const std::byte* at, const std::byt
 // column is not a number or does not fit `type`.
 CORANK_HOST_DEVICE inline bool parse_number(const TextField& field, TextType type,
                                             std::uint64_t& word) {
+#ifndef __CUDA_ARCH__
+  if (field.is_json) [[unlikely]]
+    return parse_json_number(field, type, word);
+#endif
   const std::byte* at = field.at;
   const std::byte* end = at + field.bytes;
   const auto trim = [&] {

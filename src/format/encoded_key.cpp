@@ -223,10 +223,11 @@ bool scan_exponent(Scanner& scanner, Decimal& decimal) {
   const bool negative = scanner.peek() == '-';
   scanner.take_any("+-");
   const std::string_view digits = scanner.digits();
-  std::int32_t exponent = 0;
+  constexpr std::int64_t max_exponent = std::int64_t{1} << 61;  // see the bias in append_decimal()
+  std::int64_t exponent = 0;
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), exponent);
-  if (digits.empty() || error != std::errc{}) return false;
-  decimal.exponent += negative ? -std::int64_t{exponent} : std::int64_t{exponent};
+  if (digits.empty() || error != std::errc{} || exponent > max_exponent) return false;
+  decimal.exponent += negative ? -exponent : exponent;
   return true;
 }
 
@@ -261,9 +262,7 @@ void append_decimal(const Decimal& decimal, std::string_view magnitude, std::str
 // Returns the bytes of a column, decoded into `buffer` if they are quoted or escaped.
 std::string_view decode(const TextField& field, std::string& buffer) {
   if (!field.quoted) return {reinterpret_cast<const char*>(field.at), field.bytes};
-  unsigned byte;
-  for (FieldBytes bytes(field); bytes.next(byte);) buffer += static_cast<char>(byte);
-  return buffer;
+  return buffer = decoded(field);
 }
 
 std::string_view without_blanks(std::string_view text) {
@@ -351,12 +350,12 @@ void encode_natural(std::string_view text, bool nocase, std::uint64_t enough_byt
 
 namespace {
 
-// Encodes the time at the start of a line: as many words as are a time. Without its last word, a
-// time of several words is either one, too, or the beginning of a date.
+// Encodes the time at the start of a line: as many words, up to separators, as are a time. Without
+// its last word, a time of several words is either one, too, or the beginning of a date.
 bool encode_first_time(std::string_view line, std::string& to) {
   constexpr std::size_t max_time_bytes = 64;
   for (std::size_t end = 0; end < std::min(line.size(), max_time_bytes);) {
-    end = std::min(line.find(' ', end + 1), line.size());
+    end = std::min(line.find_first_of(" \t,;|", end + 1), line.size());
     std::string longer;
     if (encode_time(without_blanks(line.substr(0, end)), longer))
       to = std::move(longer);

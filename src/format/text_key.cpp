@@ -197,9 +197,7 @@ std::vector<std::string> column_values(const TextLayout& layout, std::string_vie
   for (std::uint32_t column = 1;; ++column) {
     const detail::TextField field = columns(column);
     if (!field.there) break;
-    std::string& value = values.emplace_back();
-    unsigned byte;
-    for (detail::FieldBytes bytes(field); bytes.next(byte);) value += static_cast<char>(byte);
+    values.push_back(detail::decoded(field));
   }
   if (!values.empty() && layout.terminator == '\n' && values.back().ends_with('\r'))
     values.back().pop_back();
@@ -223,6 +221,19 @@ bool device_comparable(const TextLayout& layout) {
 std::size_t byte_order_mark_bytes(TextKind kind, std::string_view header) {
   constexpr std::string_view mark = "\xef\xbb\xbf";
   return kind != TextKind::pairs && header.starts_with(mark) ? mark.size() : 0;
+}
+
+std::string detail::decoded(const TextField& field) {
+  std::string value;
+  unsigned byte;
+  for (FieldBytes bytes(field); bytes.next(byte);) value += static_cast<char>(byte);
+  return value;
+}
+
+bool detail::parse_json_number(const TextField& field, TextType type, std::uint64_t& word) {
+  const std::string value = decoded(field);
+  const auto bytes = std::as_bytes(std::span(value));
+  return parse_number({bytes.data(), bytes.size(), false, true}, type, word);
 }
 
 bool detail::parse_f64(const std::byte* at, std::uint64_t bytes, std::uint64_t& word) {

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cassert>
 #include <charconv>
 #include <cstdlib>
 #include <utility>
@@ -22,9 +23,7 @@ std::string_view text_of(std::span<const std::byte> bytes) {
 
 // Returns the value of a field, without quotes and the blanks around it.
 std::string value_of(const detail::TextField& field) {
-  std::string value;
-  unsigned byte;
-  for (detail::FieldBytes bytes(field); bytes.next(byte);) value += static_cast<char>(byte);
+  std::string value = detail::decoded(field);
   constexpr const char* blanks = " \t\r";
   value.erase(0, std::min(value.find_first_not_of(blanks), value.size()));
   value.erase(value.find_last_not_of(blanks) + 1);
@@ -49,20 +48,21 @@ bool is_less(const detail::TextField& a, const detail::TextField& b, const TextC
   return detail::compare_strings(a, b, false) < 0;
 }
 
-[[noreturn]] void throw_too_long() {
-  throw_error("a sum of {} has more than 38 digits; sum it as f64",
-              setting_is(Setting::on_equal, "reduce"));
-}
+// Thrown for numbers that a ScaledNumber cannot hold.
+struct TooLong {};
 
 void scale_up(ScaledNumber& number, unsigned scale) {
   for (; number.scale < scale; ++number.scale)
-    if (__builtin_mul_overflow(number.mantissa, __int128{10}, &number.mantissa)) throw_too_long();
+    if (__builtin_mul_overflow(number.mantissa, __int128{10}, &number.mantissa)) throw TooLong();
 }
 
 void add_to(ScaledNumber& sum, ScaledNumber number) {
+  constexpr __int128 lowest = static_cast<__int128>(1) << 127;  // cannot be negated
   scale_up(sum, number.scale);
   scale_up(number, sum.scale);
-  if (__builtin_add_overflow(sum.mantissa, number.mantissa, &sum.mantissa)) throw_too_long();
+  if (__builtin_add_overflow(sum.mantissa, number.mantissa, &sum.mantissa) ||
+      sum.mantissa == lowest)
+    throw TooLong();
 }
 
 // Multiplies the number by 10 to the power of `text`, a whole number. Returns false for other text.
@@ -73,11 +73,11 @@ bool apply_exponent(std::string_view text, ScaledNumber& number) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), exponent);
   if (end != text.data() + text.size() || text.empty()) return false;
   if (number.mantissa == 0) return true;
-  if (error != std::errc{} || std::abs(exponent) > max_exponent) throw_too_long();
+  if (error != std::errc{} || std::abs(exponent) > max_exponent) throw TooLong();
   for (; exponent < 0; ++exponent) ++number.scale;
   for (; exponent > 0 && number.scale != 0; --exponent) --number.scale;
   for (; exponent > 0; --exponent)
-    if (__builtin_mul_overflow(number.mantissa, __int128{10}, &number.mantissa)) throw_too_long();
+    if (__builtin_mul_overflow(number.mantissa, __int128{10}, &number.mantissa)) throw TooLong();
   return true;
 }
 
@@ -95,7 +95,7 @@ std::optional<ScaledNumber> parse_scaled(std::string_view text) {
     number.scale += has_point;
     if (__builtin_mul_overflow(number.mantissa, __int128{10}, &number.mantissa) ||
         __builtin_add_overflow(number.mantissa, c - '0', &number.mantissa))
-      throw_too_long();
+      throw TooLong();
   }
   if (!has_digits) return std::nullopt;
   if (exponent != text.size() && !apply_exponent(text.substr(exponent + 1), number))
@@ -150,21 +150,29 @@ class ColumnReducer final : public GroupReducer {
   // `record` is the one that holds the field, for errors.
   void add(const Column& column, const detail::TextField& field, std::string_view record,
            ColumnSum& sum) const;
+  [[noreturn]] void throw_too_long(const Column& column, std::string_view record) const;
   bool has_result(std::size_t i, std::uint64_t count, const GroupSums& sums) const;
   std::uint32_t min_columns(std::uint64_t count, const GroupSums& sums) const;
   std::string with_results(std::uint64_t count, const GroupSums& sums,
                            std::span<const std::byte> first) const;
-  std::string text_of(const Column& column, std::uint64_t count, const ColumnSum& sum) const;
+  std::string text_of(const Column& column, std::uint64_t count, const ColumnSum& sum,
+                      std::string_view record) const;
+  template <class Number>
+  std::string fitting_text(const Column& column, std::uint64_t count, const ColumnSum& sum,
+                           std::string_view record) const;
 
   KeyLayout rows_;
   TextEncoding encoding_;
   std::vector<Column> columns_;
+  Overflow overflow_;
   bool adds_column_ = false;
   std::uint32_t min_columns_ = 0;  // before the column that count() adds
 };
 
 ColumnReducer::ColumnReducer(const RecordFormat& format, const Query& query)
-    : rows_(format.keys().layout()), encoding_(encoding_of(format, query)) {
+    : rows_(format.keys().layout()),
+      encoding_(encoding_of(format, query)),
+      overflow_(query.overflow) {
   const auto* column = encoding_.columns().data();
   for (const Reduction& reduction : query.reductions)
     if (reduction.column)
@@ -245,21 +253,36 @@ void ColumnReducer::add(const Column& column, const detail::TextField& field,
     std::from_chars(value.data() + has_plus, value.data() + value.size(), number);
     sum.floating.add(number);
   } else {
-    const auto number = parse_scaled(value);
-    if (!number) fail();
-    add_to(sum.exact, *number);
+    try {
+      const auto number = parse_scaled(value);
+      if (!number) fail();
+      add_to(sum.exact, *number);
+    } catch (const TooLong&) {
+      throw_too_long(column, record);
+    }
   }
   sum.has_value = true;
 }
 
-void ColumnReducer::add(const std::byte*, const GroupSums& next, std::byte*,
+void ColumnReducer::throw_too_long(const Column& column, std::string_view record) const {
+  throw_error(
+      "{}: the sum of column {} over the records with the key of \"{}\" has more than 38 "
+      "digits; sum it as f64",
+      Setting::on_equal, column.column.column, shown_record(record));
+}
+
+void ColumnReducer::add(const std::byte*, const GroupSums& next, std::byte* result,
                         GroupSums& sums) const {
   for (std::size_t i = 0; i < columns_.size(); ++i) {
     const ColumnSum& more = next.columns[i];
     ColumnSum& sum = sums.columns[i];
     if (!more.has_value) continue;
     if (columns_[i].operation == Operation::sum) {
-      add_to(sum.exact, more.exact);
+      try {
+        add_to(sum.exact, more.exact);
+      } catch (const TooLong&) {
+        throw_too_long(columns_[i], corank::text_of(bytes_of(rows_, result, 1)));
+      }
       sum.floating.add(more.floating);
       sum.has_value = true;
     } else {
@@ -268,12 +291,35 @@ void ColumnReducer::add(const std::byte*, const GroupSums& next, std::byte*,
   }
 }
 
-std::string ColumnReducer::text_of(const Column& column, std::uint64_t count,
-                                   const ColumnSum& sum) const {
+std::string ColumnReducer::text_of(const Column& column, std::uint64_t count, const ColumnSum& sum,
+                                   std::string_view record) const {
   if (column.operation == Operation::count) return fmt::format("{}", count);
   if (column.operation != Operation::sum) return sum.field;
-  return column.column.type == TextType::f64 ? fmt::format("{}", sum.floating.as_double())
-                                             : scaled_text(sum.exact);
+  switch (column.column.type) {
+    case TextType::f64:
+      return fmt::format("{}", sum.floating.as_double());
+    case TextType::u64:
+      return fitting_text<std::uint64_t>(column, count, sum, record);
+    case TextType::i64:
+      return fitting_text<std::int64_t>(column, count, sum, record);
+    default:
+      return scaled_text(sum.exact);
+  }
+}
+
+template <class Number>
+std::string ColumnReducer::fitting_text(const Column& column, std::uint64_t count,
+                                        const ColumnSum& sum, std::string_view record) const {
+  assert(sum.exact.scale == 0);
+  return fmt::format(
+      "{}", fit<Number>(sum.exact.mantissa, overflow_, [&] {
+        throw_error(
+            "{}: the sum of column {} over the {} records with the key of \"{}\" is {}, which "
+            "is not a value of type {}; sum it as decimal, or choose {} or wrap",
+            Setting::on_equal, column.column.column, count, shown_record(record),
+            sum.exact.mantissa, type_name(column.column.type),
+            setting_is(Setting::overflow, "saturate"));
+      }));
 }
 
 // Returns whether a column of the result differs from the first record's. A single record stays as
@@ -311,7 +357,7 @@ std::string ColumnReducer::with_results(std::uint64_t count, const GroupSums& su
                                          [](const Column& column) { return column.column.column; });
     const auto i = static_cast<std::size_t>(found - columns_.begin());
     if (found != columns_.end() && has_result(i, count, sums))
-      record += text_of(*found, count, sums.columns[i]);
+      record += text_of(*found, count, sums.columns[i], corank::text_of(first));
     else if (field.there)
       record.append(reinterpret_cast<const char*>(field.at), field.bytes);
   }

@@ -196,17 +196,14 @@ void FieldReducer::finish(const FieldReduction& column, std::uint64_t count, con
   }
   const __int128 sum = counts ? static_cast<__int128>(count) : sums.integers[column.sum];
   with_integer(field, [&]<class Number>(Number) {
-    using Limits = std::numeric_limits<Number>;
-    auto fitting = static_cast<Number>(sum);
-    if (fitting != sum && column.overflow == Overflow::error)
+    const auto fail = [&] {
       throw_error(
           "{}: the {} of field {} over the {} records with this key is {}, which the field cannot "
           "hold; give it a wider type, or choose {} or wrap",
           format_.key_text(result), counts ? "count" : "sum", field.name, count, sum,
           setting_is(Setting::overflow, "saturate"));
-    if (fitting != sum && column.overflow == Overflow::saturate)
-      fitting = sum < 0 ? Limits::min() : Limits::max();
-    store(fitting, at, field.big_endian);
+    };
+    store(fit<Number>(sum, column.overflow, fail), at, field.big_endian);
   });
 }
 

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <span>
 #include <string>
@@ -31,6 +32,17 @@ struct ScaledNumber {
   __int128 mantissa = 0;
   unsigned scale = 0;
 };
+
+// Returns `sum` as a Number. If it does not fit: calls `fail`, which throws, or does as `overflow`
+// says.
+template <class Number, class Fail>
+Number fit(__int128 sum, Overflow overflow, Fail fail) {
+  using Limits = std::numeric_limits<Number>;
+  const auto fitting = static_cast<Number>(sum);
+  if (fitting == sum || overflow == Overflow::wrap) return fitting;
+  if (overflow == Overflow::error) fail();
+  return sum < 0 ? Limits::min() : Limits::max();
+}
 
 // Value of one column over the records of a group so far.
 struct ColumnSum {

@@ -75,7 +75,9 @@ std::optional<std::string> unquoted(std::string_view text) {
 std::string value_of(Setting option, std::string_view whole, const Item& item) {
   if (item.text.empty() || !is_quote(item.text.front())) return std::string(item.text);
   auto value = unquoted(item.text);
-  if (!value) reject(option, whole, item, "what is quoted ends with its quote");
+  if (!value)
+    reject(option, whole, item,
+           "what is quoted ends with its quote; a quote in it is written \\\"");
   return *std::move(value);
 }
 

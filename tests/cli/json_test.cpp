@@ -124,6 +124,15 @@ TEST_CASE("the whole line is a key of JSON Lines, and bad numbers come first on 
         "{\"b\":1}\n{\"a\":\"x\"}\n{\"a\":2}\n");
 }
 
+TEST_CASE("numbers in quotes may be escaped", "[json]") {
+  if (!reads_json_lines()) return;
+  const std::string one = "{\"a\":\"\\u0031\"}\n", two = "{\"a\":\"2\"}\n";
+  const JsonFolder test({two, one});
+  for (const std::string type : {"u64", "i64", "f64", "decimal", "human"})
+    CHECK(test.output_of({"sort", "-b", "a:" + type}) == one + two);
+  CHECK(test.output_of({"sort", "-b", "a:u64", "--where", "a:u64 < 2"}) == one);
+}
+
 TEST_CASE("options that do not fit JSON Lines are refused", "[json]") {
   if (!reads_json_lines()) return;
   const JsonFolder test({"{\"a\":1}\n"});

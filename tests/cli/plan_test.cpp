@@ -490,6 +490,10 @@ TEST_CASE("finish finds flipped bytes, missing parts and parts of another plan")
   Planned::check_refusal(test.finish({"--concatenate", test.folder / "all"}),
                          {test.part(2), "checksum", "--partition 2 --force"});
   CHECK(!std::filesystem::exists(test.folder / "all"));
+  std::string disordered = good;
+  disordered[8 * 100] = '~';  // in a key
+  write_file(test.part(2), bytes_of_text(disordered));
+  Planned::check_refusal(test.finish(), {test.part(2), "has changed", "write it again"});
   write_file(test.part(2), bytes_of_text(good.substr(8)));
   Planned::check_refusal(test.finish(), {test.part(2), "2992 bytes"});
   std::filesystem::remove(test.part(2));
@@ -531,6 +535,10 @@ TEST_CASE("a partition of runs that changed, or of a plan that does not fit, is 
   refuse({"merge", "--lines", "--limit", "1"}, {"--limit"});
   Planned::check_refusal(
       run({"plan", "merge", "--lines", "--partitions", "2", "-o", test.plan, "-f", "-"}), {"pipe"});
+  Planned::check_refusal(run({"plan", "merge", "--lines", "--partitions", "2", "-o", test.plan}),
+                         {"no runs are named", "plan merge --help"});
+  Planned::check_refusal(run({"plan", "merge", "--lines", "-m", "1G"}),
+                         {"plan merge has no option -m"});
 }
 
 TEST_CASE("a plan of lines that are out of order names one of them") {
@@ -770,7 +778,7 @@ TEST_CASE("a plan or record that is damaged is named") {
                              std::filesystem::copy_options::overwrite_existing);
   Planned::check_refusal(test.finish(), {test.part(0), "partition 1", "--force"});
   write_file(record, bytes_of_text("["));
-  Planned::check_refusal(test.finish(), {record, "write the part again"});
+  Planned::check_refusal(test.finish(), {record, "write the part again, with --force"});
   std::filesystem::remove(record);
   std::filesystem::create_directory(record);
   Planned::check_refusal(test.finish(), {record, "cannot be read"});

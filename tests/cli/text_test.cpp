@@ -493,7 +493,9 @@ TEST_CASE("keys of every type are merged, bounded and combined by their values",
         {"1"},
         {"1.00000000000000000000000000001"},
         {"1e3", "1000"},
-        {"1e130"}}},
+        {"1e130"},
+        {"1e99999999998"},
+        {"1e99999999999"}}},
       {"human",
        {{"-1M"},
         {"-2000K"},
@@ -565,6 +567,10 @@ TEST_CASE("the time of a line is at its start", "[text]") {
   CHECK(TextFolder({second, first}).merged({"--lines", "-b", "line:time"}) == first + second);
   const std::string iso = "2024-01-01 12:00:00 +02:00 x\n2024-01-01T10:00:00.5Z a\n2024-01-02\n";
   CHECK(TextFolder({iso}).merged({"--lines", "-b", "line:time"}) == iso);
+  const std::string separated =
+      "2024-01-01T10:00Z\ta\n2024-01-01 10:00:01,5 b\n2024-01-01T10:00:02Z, c\n"
+      "2024-01-01T10:00:03Z|d\n2024-01-01T10:00:04Z;e\n";
+  CHECK(TextFolder({separated}).merged({"--lines", "-b", "line:time"}) == separated);
   TextFolder({"Oct 11 22:14:15x\n"})
       .check_refusal({"--lines", "-b", "line:time"}, 2, {"is not a value of type time"});
 }
@@ -876,8 +882,28 @@ TEST_CASE("columns are reduced over equal keys", "[text]") {
   lines.check_refusal({"--lines", "--on-equal", "reduce:count()"}, 2, {"--delimiter"});
   lines.check_refusal({"--lines", "-t", ",", "--on-equal", "reduce:sum(1)"}, 2, {"is a key"});
   const TextFolder longest({"k,170141183460469231731687303715884105727\n", "k,1\n"});
-  longest.check_refusal({"--csv", "-b", "1", "--on-equal", "reduce:sum(2)"}, 2,
-                        {"38 digits", "f64"});
+  const Strings sum{"--csv", "-b", "1", "--on-equal", "reduce:sum(2)"};
+  longest.check_refusal(sum, 2, {"the sum of column 2", "\"k,1", "38 digits", "f64"});
+  const TextFolder lowest({"k,-170141183460469231731687303715884105727\n", "k,-1\n"});
+  lowest.check_refusal(sum, 2, {"38 digits"});
+}
+
+TEST_CASE("a sum of integers that its type cannot hold is treated as asked for", "[text]") {
+  const TextFolder large({"k,18446744073709551615\n", "k,3\n"});
+  const TextFolder small({"k,-9223372036854775808\n", "k,-3\n"});
+  const auto options = [](const std::string& type, const std::string& overflow) {
+    return Strings{"--csv",      "-b",    "1", "--on-equal", "reduce:sum(2:" + type + ")",
+                   "--overflow", overflow};
+  };
+  large.check_refusal(options("u64", "error"), 2,
+                      {"column 2", "2 records", "\"k,18446744073709551615",
+                       "is 18446744073709551618", "u64", "--overflow saturate"});
+  small.check_refusal(options("i64", "error"), 2, {"is -9223372036854775811"});
+  CHECK(large.merged(options("u64", "wrap")) == "k,2\n");
+  CHECK(small.merged(options("i64", "wrap")) == "k,9223372036854775805\n");
+  CHECK(large.merged(options("u64", "saturate")) == "k,18446744073709551615\n");
+  CHECK(small.merged(options("i64", "saturate")) == "k,-9223372036854775808\n");
+  CHECK(large.merged(options("decimal", "error")) == "k,18446744073709551618\n");
 }
 
 TEST_CASE("columns that records lack are reduced as empty ones", "[text]") {

@@ -45,7 +45,7 @@ const CLI::App& command_named(const CLI::App& app, const std::string& name) {
     for (const std::string& known : option->get_lnames()) names.push_back(known);
   throw Error(ErrorCode::options,
               fmt::format("corank {0} has no option {1}{2} (corank {0} --help lists all)",
-                          command.get_name(), name, suggestion(name, names, "--")));
+                          full_name(command), name, suggestion(name, names, "--")));
 }
 
 const CLI::Option& option_named(const CLI::App& command, const std::string& name) {
@@ -85,6 +85,11 @@ std::vector<std::string> with_help_option(const CLI::App& app, std::vector<std::
 }
 
 }  // namespace
+
+std::string full_name(const CLI::App& command) {
+  const CLI::App& parent = *command.get_parent();
+  return parent.get_parent() ? full_name(parent) + ' ' + command.get_name() : command.get_name();
+}
 
 std::vector<std::string> reversed_arguments(const CLI::App& app, int argc, char** argv) {
   const auto given = std::span(argv, static_cast<std::size_t>(argc)).subspan(argc != 0);

@@ -7,6 +7,9 @@
 
 namespace corank {
 
+// Returns the names of a command after the program's, such as `plan merge`.
+std::string full_name(const CLI::App& command);
+
 // Returns the arguments in reverse order, as CLI::App::parse() takes them; `help COMMAND` becomes
 // `COMMAND --help`. Throws Error for an unknown command or option, before CLI11 misses another.
 std::vector<std::string> reversed_arguments(const CLI::App& app, int argc, char** argv);

@@ -92,12 +92,12 @@ int FinishCommand::run() {
   for (std::size_t i = 0; i < records.size(); ++i) {
     const PartContent &found = contents[i], &written = records[i].content;
     if (found.records != written.records || found.checksum != written.checksum)
-      throw Error(
-          ErrorCode::corrupted,
-          fmt::format("{}: holds {} records with checksum {}, and held {} with {} when it "
-                      "was written; {}",
-                      parts[i].string(), found.records, hexadecimal(found.checksum),
-                      written.records, hexadecimal(written.checksum), again(plan, plan_, i)));
+      throw Error(ErrorCode::corrupted,
+                  fmt::format("{}: holds {} records with checksum {}, and held {} with {} when it "
+                              "was written; {}",
+                              parts[i].string(), found.records, hexadecimal(found.checksum),
+                              written.records, hexadecimal(written.checksum),
+                              again(plan, plan_, folder, i)));
     total.records_read += records[i].records_read;
     total.content.records += found.records;
     total.content.checksum += found.checksum;

@@ -13,6 +13,7 @@
 #include <system_error>
 #include <utility>
 
+#include "arguments.hpp"
 #include "check_command.hpp"
 #include "command_line.hpp"
 #include "corank/error.hpp"
@@ -134,7 +135,7 @@ MergeCommand::MergeCommand(CLI::App& app, const char* name, const char* descript
   command_
       ->add_option(sorts_ ? "FILE" : "RUN", runs_,
                    fmt::format("Files of records{}{}", sorts_ ? "" : " that are sorted by the keys",
-                               is_set_operation(on_equal) ? "" : " [standard input]"))
+                               is_set_operation(on_equal) || plans_ ? "" : " [standard input]"))
       ->type_name("");
   command_->footer(sorts_ ? sort_footer : footer(on_equal));
 }
@@ -349,13 +350,13 @@ std::vector<std::string> MergeCommand::names_of_runs() const {
     throw Error(fmt::format("{}: standard input names the runs and can't be one, too; use a file",
                             files_from_.empty() ? "--files0-from" : "--files-from"));
   // One input is enough for a merge or a sort, as for sort(1), but not for a set operation.
-  const bool takes_input = !has_list && !is_set_operation(query_.query.on_equal);
+  const bool takes_input = !has_list && !plans_ && !is_set_operation(query_.query.on_equal);
   if (runs.empty() && takes_input) {
     if (!quiet_) hint_at_standard_input(command_->get_name());
     runs.emplace_back("-");
   }
   if (runs.empty())
-    throw Error(fmt::format("{0}: no runs are named; see corank {0} --help", command_->get_name()));
+    throw Error(fmt::format("{0}: no runs are named; see corank {0} --help", full_name(*command_)));
   return runs;
 }
 

@@ -161,6 +161,11 @@ const char* verb(const PlanFile& plan) {
   return plan.partitions.sorts ? "sort" : "merge";
 }
 
+// Returns the option, after a blank, for parts that are not in the folder beside their plan.
+std::string folder_option(const std::filesystem::path& plan, const std::filesystem::path& folder) {
+  return folder == folder_of_parts(plan, {}) ? "" : " --output-folder " + folder.string();
+}
+
 }  // namespace
 
 void check_is_none_of(const std::filesystem::path& file,
@@ -246,7 +251,7 @@ void write_record(const PartRecord& record, const std::filesystem::path& file) {
 }
 
 PartRecord read_record(const std::filesystem::path& file) {
-  constexpr const char* remedy = "remove it, and write the part again";
+  constexpr const char* remedy = "write the part again, with --force";
   const Json json = read_json(file, "record of a part", remedy);
   try {
     PartRecord record{.plan = json.at("plan").get<std::string>(),
@@ -279,30 +284,32 @@ std::vector<PartRecord> read_records(const PlanFile& plan, const std::string& fi
     records.push_back(read_record(record));
     if (records.back().plan != plan.digest)
       throw Error(fmt::format("{}: is of another plan, {}, and not of {}; {}", part.string(),
-                              records.back().plan, file, again(plan, file, i)));
+                              records.back().plan, file, again(plan, file, folder, i)));
     if (records.back().partition != i)
       throw Error(fmt::format("{}: is partition {} by its record, {}; {}", part.string(),
-                              records.back().partition, record.string(), again(plan, file, i)));
+                              records.back().partition, record.string(),
+                              again(plan, file, folder, i)));
     if (bytes != records.back().bytes)
       throw Error(fmt::format("{}: has {} bytes, and {} when it was written; {}", part.string(),
-                              bytes, records.back().bytes, again(plan, file, i)));
+                              bytes, records.back().bytes, again(plan, file, folder, i)));
     if (!plan.partitions.counts_bytes && records.back().records_read != plan.partitions.length(i))
       throw Error(fmt::format("{}: was made of {} records, and the plan has {}; {}", part.string(),
                               records.back().records_read, plan.partitions.length(i),
-                              again(plan, file, i)));
+                              again(plan, file, folder, i)));
   }
   if (!missing.empty())
     throw Error(
         fmt::format("{}: {} of {} partitions are missing in {}: {}; write them by corank "
-                    "{} --plan {} --partition N",
+                    "{} --plan {}{} --partition N",
                     file, missing.size(), plan.partitions.size(), folder.string(),
-                    fmt::join(missing, ", "), verb(plan), file));
+                    fmt::join(missing, ", "), verb(plan), file, folder_option(file, folder)));
   return records;
 }
 
-std::string again(const PlanFile& plan, const std::string& file, std::size_t partition) {
-  return fmt::format("write it again by corank {} --plan {} --partition {} --force", verb(plan),
-                     file, partition);
+std::string again(const PlanFile& plan, const std::string& file,
+                  const std::filesystem::path& folder, std::size_t partition) {
+  return fmt::format("write it again by corank {} --plan {}{} --partition {} --force", verb(plan),
+                     file, folder_option(file, folder), partition);
 }
 
 PartNames part_names(const std::filesystem::path& folder, std::size_t partition, Codec codec) {

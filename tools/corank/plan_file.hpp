@@ -49,7 +49,8 @@ PartRecord read_record(const std::filesystem::path& file);
 std::vector<PartRecord> read_records(const PlanFile& plan, const std::string& file,
                                      const std::filesystem::path& folder, Codec codec);
 // Returns the words that say how to write a part again.
-std::string again(const PlanFile& plan, const std::string& file, std::size_t partition);
+std::string again(const PlanFile& plan, const std::string& file,
+                  const std::filesystem::path& folder, std::size_t partition);
 
 // Files of one partition in the folder of the parts.
 struct PartNames {
