@@ -1,6 +1,7 @@
 #include "codec/parallel_decompressor.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <cassert>
 #include <utility>
 
@@ -19,7 +20,7 @@ struct ParallelDecompressor::Piece {
   enum class State { queued, decoded, refused };
 
   std::vector<std::byte> compressed;
-  State state;  // guarded by the queue's lock
+  std::atomic<State> state;
   std::unique_ptr<std::byte[]> decoded = {};
   std::size_t decoded_bytes = 0;
 };
@@ -118,7 +119,6 @@ void ParallelDecompressor::decode(Piece& piece, Decoding& decoding) {
   if (!is_done) decoding.reset();
   if (!is_done) piece.decoded.reset();
   piece.decoded_bytes = static_cast<std::size_t>(out - begin);
-  const auto lock = queue_->lock();
   piece.state = is_done ? Piece::State::decoded : Piece::State::refused;
 }
 
