@@ -9,6 +9,7 @@
 #include "jobs/merge_format.hpp"
 #include "jobs/scan.hpp"
 #include "run/run_io.hpp"
+#include "util/system_limits.hpp"
 
 namespace corank {
 namespace {
@@ -40,12 +41,17 @@ class OpenFile {
   std::vector<Run> runs_;  // with those of the files that may have the header
 };
 
+unsigned threads_of(const Options& options) {
+  return static_cast<unsigned>(thread_budget(options.threads).value);
+}
+
 }  // namespace
 
 CheckResult check(const std::filesystem::path& path, const Options& options,
                   std::span<const std::filesystem::path> before) {
   const OpenFile file(path, options, before);
-  const ScanResult result = scan(file.run(), file.format(), options.checksum);
+  const ScanResult result =
+      scan(file.run(), file.format(), options.checksum, true, threads_of(options));
   warn_of_cut_off_pipes({&file.run(), 1}, options);
   return {result.records, result.checksum};
 }
@@ -61,7 +67,7 @@ FileReport describe(const std::filesystem::path& path, const Options& options,
   report.file_bytes = report.is_pipe ? 0 : run.input().bytes;
   report.codec = run.input().codec;
   report.bytes = run.offset();
-  report.records_skipped = scan_blocks(run, format, [&](const ScannedBlock& block) {
+  const auto add = [&](const ScannedBlock& block) {
     const std::byte* previous = block.before;
     for (std::uint64_t i = 0; i < block.rows.count; ++i) {
       const std::byte* const row = block.rows.data + i * format.row_bytes();
@@ -77,7 +83,8 @@ FileReport describe(const std::filesystem::path& path, const Options& options,
     report.last_key = format.key_text(previous);
     report.records += block.rows.count;
     report.bytes += format.bytes_of(block.rows).size();
-  });
+  };
+  report.records_skipped = scan_blocks(run, format, add, threads_of(options));
   warn_of_cut_off_pipes({&run, 1}, options);
   return report;
 }

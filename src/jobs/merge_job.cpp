@@ -241,7 +241,7 @@ void MergeJob::count_merged_before(std::span<const std::uint64_t> cut) {
   resumed_.input_records = operators_ ? 0 : resumed_.records;
   for (std::size_t i = 0; i < list_.runs.size() && operators_; ++i)
     resumed_.input_records +=
-        scan(list_.runs[i].subspan(0, cut[i]), format_.input(), false, false).records;
+        scan(list_.runs[i].subspan(0, cut[i]), format_.input(), false, false, threads_).records;
 }
 
 // Passes that apply set operations leave fewer runs and records than the partitions were made for.

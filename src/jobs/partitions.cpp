@@ -102,10 +102,11 @@ struct Ends {
   RowCopy first, last;
 };
 
-PartContent scan_part(const Run& run, const RecordFormat& format, bool is_ordered, Ends& ends) {
+PartContent scan_part(const Run& run, const RecordFormat& format, bool is_ordered, Ends& ends,
+                      unsigned threads) {
   const KeyLayout layout = format.keys().layout();
   PartContent content;
-  scan_blocks(run, format, [&](const ScannedBlock& block) {
+  const auto add = [&](const ScannedBlock& block) {
     const auto [rows, count] = block.rows;
     try {
       if (is_ordered) check_order(run, format, block);
@@ -119,7 +120,8 @@ PartContent scan_part(const Run& run, const RecordFormat& format, bool is_ordere
     ends.last.assign(layout, rows + (count - 1) * format.row_bytes());
     content.checksum += rows_checksum(layout, rows, count);
     content.records += count;
-  });
+  };
+  scan_blocks(run, format, add, threads);
   if (content.records != 0) {
     content.first_key = format.key_text(ends.first.row());
     content.last_key = format.key_text(ends.last.row());
@@ -127,13 +129,17 @@ PartContent scan_part(const Run& run, const RecordFormat& format, bool is_ordere
   return content;
 }
 
-// Calls body(i) for all i below `count`, as many at a time as threads and memory allow.
+// Calls body(i, threads) for all i below `count`, as many at a time as threads and memory allow.
+// Each may use `threads` threads more.
 template <class Body>
 void for_each_file(std::size_t count, const Options& options, const Body& body) {
   const std::uint64_t memory = memory_budget(options.memory_bytes).value;
-  const auto at_once = static_cast<int>(
-      std::clamp<std::uint64_t>(memory / scan_bytes, 1, thread_budget(options.threads).value));
-  tbb::task_arena(at_once).execute([&] { parallel_for(0, count, body); });
+  const std::uint64_t threads = thread_budget(options.threads).value;
+  const auto at_once = std::clamp<std::uint64_t>(memory / scan_bytes, 1, threads);
+  const std::uint64_t readers = threads / std::clamp<std::uint64_t>(count, 1, at_once);
+  tbb::task_arena(static_cast<int>(at_once)).execute([&] {
+    parallel_for(0, count, [&](std::size_t i) { body(i, static_cast<unsigned>(readers)); });
+  });
 }
 
 // Appends a file, of which the kernel copies what it can.
@@ -166,15 +172,16 @@ void index(std::vector<Run>& runs, FileStart& start, const Options& options, Inp
   constexpr std::uint64_t max_starts = std::uint64_t{4} << 20, min_step = 64;
   const auto format = make_format(options, start.columns_line);
   const std::uint64_t step = std::max(total_bytes(runs) / max_starts, min_step);
-  for_each_file(runs.size(), options, [&](std::size_t i) {
+  for_each_file(runs.size(), options, [&](std::size_t i, unsigned threads) {
     std::vector<std::uint64_t> starts;
-    scan_blocks(runs[i], *format, [&](const ScannedBlock& block) {
+    const auto keep_starts = [&](const ScannedBlock& block) {
       if (inputs == Inputs::sorted) check_order(runs[i], *format, block);
       for (std::uint64_t record = 0; record < block.rows.count; ++record) {
         const std::uint64_t at = offset_of(*format, block, record) - runs[i].offset();
         if (starts.empty() || at - starts.back() >= step) starts.push_back(at);
       }
-    });
+    };
+    scan_blocks(runs[i], *format, keep_starts, threads);
     runs[i].set_starts(std::move(starts));
   });
   start.are_indexed = true;
@@ -288,8 +295,8 @@ std::vector<PartContent> check_parts(const PartitionPlan& plan,
   const bool is_ordered = order != OutputOrder::Kind::none;
   std::vector<PartContent> contents(parts.size());
   std::vector<Ends> ends(parts.size());
-  for_each_file(parts.size(), options, [&](std::size_t i) {
-    contents[i] = scan_part(opened.open(parts[i], i), format, is_ordered, ends[i]);
+  for_each_file(parts.size(), options, [&](std::size_t i, unsigned threads) {
+    contents[i] = scan_part(opened.open(parts[i], i), format, is_ordered, ends[i], threads);
   });
   const KeyLayout layout = format.keys().layout();
   std::size_t before = 0;
@@ -311,8 +318,8 @@ std::vector<PartContent> check_parts(const PartitionPlan& plan,
 PartContent check_planned_runs(const PartitionPlan& plan, const Options& options) {
   const OpenPlan opened(plan, options);
   std::vector<ScanResult> results(opened.runs().size());
-  for_each_file(results.size(), options, [&](std::size_t i) {
-    results[i] = scan(opened.runs()[i], opened.format().input(), true, !plan.sorts);
+  for_each_file(results.size(), options, [&](std::size_t i, unsigned threads) {
+    results[i] = scan(opened.runs()[i], opened.format().input(), true, !plan.sorts, threads);
   });
   PartContent all;
   for (const ScanResult& result : results) {

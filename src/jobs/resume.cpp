@@ -10,6 +10,7 @@
 #include "format/rows.hpp"
 #include "io/writer.hpp"
 #include "run/run_search.hpp"
+#include "util/system_limits.hpp"
 
 namespace corank {
 namespace {
@@ -148,7 +149,8 @@ ScanResult count_left(const AtomicFile& left, const std::filesystem::path& outpu
   const bool is_ordered =
       origin.format.order(origin.operators, true).kind != OutputOrder::Kind::none;
   try {
-    return scan(run, origin.format.output(), checksum, is_ordered);
+    return scan(run, origin.format.output(), checksum, is_ordered,
+                static_cast<unsigned>(thread_budget(origin.options.threads).value));
   } catch (const OutOfOrder&) {
     throw PartialOutputDiffers(output);
   }

@@ -38,16 +38,19 @@ void visit_between_gaps(const Chunk& chunk, ScannedBlock block, const RecordForm
 
 // Implements scan_blocks() for streams and records of variable length.
 std::uint64_t scan_in_order(const Run& run, const RecordFormat& format,
-                            const std::function<void(const ScannedBlock&)>& visit) {
-  const PassPlan plan = plan_pass({.runs = 1,
-                                   .record_bytes = format.record_bytes(),
-                                   .memory_bytes = 256 * MiB,
-                                   .merged_bytes = run.bytes(),
-                                   .edge_bytes = stream_margin_bytes})
-                            .value();
+                            const std::function<void(const ScannedBlock&)>& visit,
+                            unsigned threads) {
+  PassPlan plan = plan_pass({.runs = 1,
+                             .record_bytes = format.record_bytes(),
+                             .memory_bytes = 256 * MiB,
+                             .merged_bytes = run.bytes(),
+                             .edge_bytes = stream_margin_bytes})
+                      .value();
+  plan.read_ahead += threads;  // chunks, of which each thread has one
+  plan.chunks += threads;
   BufferPool pool(plan.chunk_bytes, plan.chunks, nullptr);
   const Reading reading{format, plan, ReadOrder::one_by_one};
-  ChunkReader reader(make_producers({&run, 1}, true, reading, run.stop()), reading, pool, 1,
+  ChunkReader reader(make_producers({&run, 1}, true, reading, run.stop()), reading, pool, threads,
                      run.stop(), {});
   ChunkRef before;
   for (ChunkRef chunk; (chunk = reader.next(0)); before = std::move(chunk)) {
@@ -70,10 +73,10 @@ std::uint64_t offset_of(const RecordFormat& format, const ScannedBlock& block,
 }
 
 std::uint64_t scan_blocks(const Run& run, const RecordFormat& format,
-                          const std::function<void(const ScannedBlock&)>& visit) {
+                          const std::function<void(const ScannedBlock&)>& visit, unsigned threads) {
   const std::uint32_t record_bytes = format.row_bytes();
   if (run.is_stream() || run.record_bytes() != record_bytes)
-    return scan_in_order(run, format, visit);
+    return scan_in_order(run, format, visit, threads);
 
   // The last record of a block is copied to the place before the next block.
   const std::uint64_t block_records = std::max<std::uint64_t>(4 * MiB / record_bytes, 1);
@@ -99,14 +102,18 @@ void check_order(const Run& run, const RecordFormat& format, const ScannedBlock&
   if (descent != count) throw_disorder(run, format, block, descent);
 }
 
-ScanResult scan(const Run& run, const RecordFormat& format, bool checksum, bool is_ordered) {
+ScanResult scan(const Run& run, const RecordFormat& format, bool checksum, bool is_ordered,
+                unsigned threads) {
   const KeyLayout layout = format.keys().layout();
   ScanResult result;
-  scan_blocks(run, format, [&](const ScannedBlock& block) {
-    if (is_ordered) check_order(run, format, block);
-    if (checksum) result.checksum += rows_checksum(layout, block.rows.data, block.rows.count);
-    result.records += block.rows.count;
-  });
+  scan_blocks(
+      run, format,
+      [&](const ScannedBlock& block) {
+        if (is_ordered) check_order(run, format, block);
+        if (checksum) result.checksum += rows_checksum(layout, block.rows.data, block.rows.count);
+        result.records += block.rows.count;
+      },
+      threads);
   return result;
 }
 

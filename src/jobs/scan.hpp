@@ -28,9 +28,10 @@ struct ScannedBlock {
 std::uint64_t offset_of(const RecordFormat& format, const ScannedBlock& block, std::uint64_t index);
 
 // Calls `visit` with all records of the run, block by block, in order. Returns how many records
-// were skipped (see BadNumbers).
+// were skipped (see BadNumbers). `threads` threads find records of variable length.
 std::uint64_t scan_blocks(const Run& run, const RecordFormat& format,
-                          const std::function<void(const ScannedBlock&)>& visit);
+                          const std::function<void(const ScannedBlock&)>& visit,
+                          unsigned threads = 1);
 
 // Throws OutOfOrder for the first record of the block that sorts before its predecessor.
 void check_order(const Run& run, const RecordFormat& format, const ScannedBlock& block);
@@ -42,6 +43,7 @@ struct ScanResult {
 
 // Counts the records of the run and sums their checksum, if wanted. Throws OutOfOrder for the first
 // record that sorts before its predecessor, if `is_ordered`.
-ScanResult scan(const Run& run, const RecordFormat& format, bool checksum, bool is_ordered = true);
+ScanResult scan(const Run& run, const RecordFormat& format, bool checksum, bool is_ordered = true,
+                unsigned threads = 1);
 
 }  // namespace corank
