@@ -90,7 +90,7 @@ void ParallelDecompressor::add_piece(std::size_t bytes, bool ends_frame) {
   uncut_.resize(bytes);
   const bool is_whole = begins_frame_ && ends_frame;
   begins_frame_ = ends_frame;
-  const bool is_first = num_ahead_ == 1;
+  const bool is_first = num_ahead_ == 1;  // decoded here, so that a look at it starts no threads
   ahead_.push_back(std::make_shared<Piece>(
       std::exchange(uncut_, std::move(rest)),
       is_whole && !is_first ? Piece::State::queued : Piece::State::refused));
@@ -116,9 +116,11 @@ void ParallelDecompressor::decode(Piece& piece, Decoding& decoding) {
   } catch (const Error&) {
     // The caller of read() reports it, with the right place in the file.
   }
-  if (!is_done) decoding.reset();
-  if (!is_done) piece.decoded.reset();
   piece.decoded_bytes = static_cast<std::size_t>(out - begin);
+  if (!is_done) {
+    decoding.reset();
+    piece.decoded.reset();
+  }
   piece.state = is_done ? Piece::State::decoded : Piece::State::refused;
 }
 

@@ -52,7 +52,7 @@ class ParallelDecompressor {
 
   void begin_piece(const Read& input);
   void cut(const Read& input);
-  void add_piece(std::size_t bytes, bool is_whole);
+  void add_piece(std::size_t bytes, bool ends_frame);
   void decode(Piece& piece, Decoding& decoding);
   bool wait_for(const Piece& piece);
   std::size_t copy(std::span<std::byte> into);

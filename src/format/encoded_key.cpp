@@ -350,17 +350,25 @@ void encode_natural(std::string_view text, bool nocase, std::uint64_t enough_byt
 
 namespace {
 
-// Encodes the time at the start of a line: as many words, up to separators, as are a time. Without
-// its last word, a time of several words is either one, too, or the beginning of a date.
+// Encodes the time at the start of a line: as many words as are a time. Without its last word, a
+// time of several words is either one, too, or the beginning of a date.
 bool encode_first_time(std::string_view line, std::string& to) {
   constexpr std::size_t max_time_bytes = 64;
-  for (std::size_t end = 0; end < std::min(line.size(), max_time_bytes);) {
-    end = std::min(line.find_first_of(" \t,;|", end + 1), line.size());
+  const auto may_end_time = [](char c) { return c == '\t' || c == ',' || c == ';' || c == '|'; };
+  const auto extend = [&](std::size_t end) {
     std::string longer;
-    if (encode_time(without_blanks(line.substr(0, end)), longer))
-      to = std::move(longer);
-    else if (!to.empty())
-      break;
+    const bool is_time = encode_time(without_blanks(line.substr(0, end)), longer);
+    if (is_time) to = std::move(longer);
+    return is_time;
+  };
+  for (std::size_t end = 0; end < std::min(line.size(), max_time_bytes);) {
+    const std::size_t begin = end + 1;
+    end = std::min(line.find(' ', begin), line.size());
+    if (extend(end)) continue;
+    // The time may end within the word.
+    for (std::size_t at = begin; at < std::min(end, max_time_bytes); ++at)
+      if (may_end_time(line[at]) && !extend(at) && !to.empty()) break;
+    if (!to.empty()) break;
   }
   return !to.empty();
 }
