@@ -75,7 +75,10 @@ std::optional<PassPlan> plan_variable_pass(const PassNumbers& pass) {
   if (pass.memory_bytes < in_memory_bytes) return std::nullopt;
   PassPlan plan{};
   plan.tokens = tokens;
-  plan.read_ahead = read_ahead_of(runs);
+  // Several threads find the records of few runs.
+  constexpr std::uint64_t enough_read_ahead = 16;
+  plan.read_ahead =
+      std::max(read_ahead_of(runs), std::min(pass.memory_bytes / MiB, enough_read_ahead));
   plan.in_memory_records = pass.in_memory_runs == 0 ? 0 : page_bytes() / sizeof(PrefixRef);
   plan.large_bytes = (pass.memory_bytes - in_memory_bytes) / 4;
   const std::uint64_t memory_bytes = pass.memory_bytes - in_memory_bytes - plan.large_bytes;

@@ -29,6 +29,13 @@ std::uint64_t depth_of(const Reading& reading, std::size_t num_runs) {
                                    4);
 }
 
+// Returns how many chunks of a run may be ahead if the next one is to be begun. A merge of as many
+// runs as threads has work for all of them, and would count records in vain.
+std::uint64_t max_begun_of(const Reading& reading, std::size_t num_runs, unsigned threads) {
+  if (reading.order == ReadOrder::one_by_one) return std::numeric_limits<std::uint64_t>::max();
+  return num_runs < threads ? reading.plan.read_ahead / std::max<std::size_t>(num_runs, 1) : 0;
+}
+
 ChunkProducers producers_of(std::span<const Run> runs, bool in_sequence, const Reading& reading,
                             const std::stop_token& stop) {
   if (in_sequence) {
@@ -62,6 +69,7 @@ ChunkReader::ChunkReader(ChunkProducers runs, const Reading& reading, BufferPool
       stop_(std::move(stop)),
       ring_(has_direct(runs) ? UringReader::open(static_cast<unsigned>(reading.plan.read_ahead))
                              : nullptr),
+      max_begun_(max_begun_of(reading, runs.size(), threads)),
       runs_(runs.size()),
       queue_(threads_for(runs, threads), [this, row](ChunkRequest& request, unsigned worker) {
         serve(request, {row.trace, row.stage, row.partition, worker});
@@ -249,7 +257,12 @@ void ChunkReader::serve(ChunkRequest& request, const TraceRow& row) {
 // Begins the request, and requests the next chunk of the run, if the producer can.
 bool ChunkReader::begin(ChunkRequest& request) {
   RunState& state = runs_[request.run];
-  if (!state.producer->traits().may_begin || !state.producer->begin(request)) return false;
+  if (!state.producer->traits().may_begin) return false;
+  {
+    const auto lock = queue_.lock();
+    if (state.in_flight + state.ready.size() >= max_begun_) return false;
+  }
+  if (!state.producer->begin(request)) return false;
   const auto lock = queue_.lock();
   ++state.begun;
   forecast_.push({.run = request.run});

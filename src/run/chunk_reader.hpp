@@ -115,6 +115,7 @@ class ChunkReader {
   StageClock wait_ = 0;
   std::vector<ChunkRequest> slots_;    // requests whose reads are in the ring
   std::unique_ptr<UringReader> ring_;  // null: each thread reads one chunk at a time
+  const std::uint64_t max_begun_;      // see max_begun_of()
 
   // Guarded by the queue's lock:
   std::vector<RunState> runs_;

@@ -75,8 +75,7 @@ ChunkProducer::Traits traits_of(const Stream& stream, const Reading& reading) {
           .may_lack_buffers = !traits.has_fixed_size,
           .is_immediate = is_small || (is_in_memory && reading.frames_when_taken),
           .is_pipe = stream.is_pipe,
-          .may_begin =
-              !traits.has_fixed_size && !traits.may_skip && reading.order == ReadOrder::one_by_one};
+          .may_begin = !traits.has_fixed_size && !traits.may_skip};
 }
 
 }  // namespace
