@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -68,6 +69,8 @@ class ColumnFinder {
 
   // Returns why the line does not have the format; empty if it does.
   virtual std::string defect(std::span<const std::byte> line) const = 0;
+  // Returns this finder without defect(), for lines that were found to have none.
+  virtual std::shared_ptr<const ColumnFinder> without_checks() const = 0;
   // Returns a column, counted from 1, of a line that may have any defect.
   virtual detail::TextField find(std::span<const std::byte> line, std::uint32_t column) const = 0;
   // Returns the names by which a line without defect has columns.
@@ -128,6 +131,10 @@ class TextEncoding {
   // `keys` must not be values of pairs.
   explicit TextEncoding(const TextFormat& format, std::string_view header = {},
                         Setting option = Setting::keys);
+
+  // Returns this encoding for records whose columns were found before, and are not checked again;
+  // nothing if that would save nothing.
+  std::optional<TextEncoding> without_checks() const;
 
   // Returns a view, valid until the encoding is destroyed.
   TextLayout layout() const { return layout_with(columns_.data()); }

@@ -300,7 +300,13 @@ class JsonFinder final : public ColumnFinder {
   }
 
   std::string defect(Bytes line) const override {
+    if (!checks_) return {};
     return json_defect({reinterpret_cast<const char*>(line.data()), line.size() - 1});
+  }
+  std::shared_ptr<const ColumnFinder> without_checks() const override {
+    auto finder = std::make_shared<JsonFinder>(*this);
+    finder->checks_ = false;
+    return finder;
   }
   TextField find(Bytes line, std::uint32_t column) const override {
     Scanner scanner(line.first(line.size() - 1));
@@ -326,6 +332,7 @@ class JsonFinder final : public ColumnFinder {
  private:
   std::vector<std::string> fields_;
   std::vector<Path> paths_;
+  bool checks_ = true;
 };
 
 }  // namespace

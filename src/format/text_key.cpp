@@ -179,6 +179,13 @@ TextEncoding::TextEncoding(const TextFormat& format, std::string_view header, Se
   if (columns_.empty()) columns_.push_back({0, TextType::bytes, false, false});
 }
 
+std::optional<TextEncoding> TextEncoding::without_checks() const {
+  if (!finder_) return std::nullopt;
+  TextEncoding encoding = *this;
+  encoding.finder_ = finder_->without_checks();
+  return encoding;
+}
+
 TextLayout TextEncoding::layout_with(const TextColumn* columns) const {
   return {columns,      static_cast<std::uint32_t>(columns_.size()),
           kind_,        bad_numbers_,

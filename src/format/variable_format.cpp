@@ -103,6 +103,12 @@ class VariableFormat final : public RecordFormat {
                 PrefixRef* into) const override {
     return index_records(layout(), bytes, at_end, {into, max_records});
   }
+  std::unique_ptr<const RecordFormat> without_checks() const override {
+    auto text = text_.without_checks();
+    if (!text) return nullptr;
+    return std::unique_ptr<const RecordFormat>(
+        new VariableFormat(format_, columns_line_, *std::move(text)));
+  }
   WholeRecords count(std::span<const std::byte> bytes, std::uint64_t max_records) const override {
     return count_records(layout(), bytes, max_records);
   }

@@ -47,6 +47,7 @@ MergeFormat::MergeFormat(const Options& options, FileStart start, bool has_strea
       columns_line_(std::move(start.columns_line)),
       header_(std::move(start.header.names)),
       input_(make_format(options, columns_line_)),
+      checked_(input_->without_checks()),
       projection_(input_->projection(options.query)) {
   if (options.drop_header) return;
   const auto is_new_column = [](const Reduction& reduction) { return !reduction.column; };

@@ -43,8 +43,9 @@ class MergeFormat {
   MergeFormat(const MergeFormat&) = delete;
   MergeFormat& operator=(const MergeFormat&) = delete;
 
-  // Return the formats of the runs and of the output.
+  // Return the formats of the runs, of records of runs that were read before, and of the output.
   const RecordFormat& input() const { return *input_; }
+  const RecordFormat& checked() const { return checked_ ? *checked_ : *input_; }
   const RecordFormat& output() const { return projection_ ? projection_->output() : *input_; }
   // Returns the projection of the output; null if it has whole records.
   const Projection* projection() const { return projection_.get(); }
@@ -88,7 +89,7 @@ class MergeFormat {
   const Options& options_;
   bool has_streams_, are_indexed_;
   std::string columns_line_, header_, output_header_;
-  std::unique_ptr<const RecordFormat> input_;
+  std::unique_ptr<const RecordFormat> input_, checked_;
   std::unique_ptr<const Projection> projection_;
 };
 

@@ -132,12 +132,15 @@ std::uint64_t PassRunner::run(const PassSpec& spec) {
   std::vector<std::atomic<std::uint64_t>> fingerprints(options.verify ? spec.runs.size() : 0);
   std::atomic<std::uint64_t> read = 0, written = 0;
   totals_.ended_early = false;
+  // A sort has read all records before.
+  const RecordFormat& format =
+      context_.inputs_are_sorted ? context_.format.input() : context_.format.checked();
   const OutputOrder order = context_.format.order(spec.operators, spec.is_last);
   std::vector<Pass> passes;
   for (std::size_t i = 0; i < partitions.size(); ++i)
     passes.push_back({.counts_bytes = context_.format.counts_bytes(),
                       .runs = partitions[i],
-                      .format = context_.format.input(),
+                      .format = format,
                       .plan = plan,
                       .operators = spec.operators.get(),
                       .limit = spec.limit,
