@@ -29,11 +29,18 @@ std::uint64_t depth_of(const Reading& reading, std::size_t num_runs) {
                                    4);
 }
 
-// Returns how many chunks of a run may be ahead if the next one is to be begun. A merge of as many
-// runs as threads has work for all of them, and would count records in vain.
-std::uint64_t max_begun_of(const Reading& reading, std::size_t num_runs, unsigned threads) {
+// Returns how many chunks of a run may be ahead when it is read on, if its requests are begun. The
+// runs of a merge share the room, so that none fills it with chunks that are needed last.
+std::uint64_t max_ahead_of(const Reading& reading, std::size_t num_runs) {
   if (reading.order == ReadOrder::one_by_one) return std::numeric_limits<std::uint64_t>::max();
-  return num_runs < threads ? reading.plan.read_ahead / std::max<std::size_t>(num_runs, 1) : 0;
+  return reading.plan.read_ahead / std::max<std::size_t>(num_runs, 1);
+}
+
+// Returns whether requests are begun. A merge of as many runs as threads has work for all of them,
+// and would count records in vain.
+bool begins_requests(const Reading& reading, std::size_t num_runs, unsigned threads) {
+  return reading.order == ReadOrder::one_by_one ||
+         (num_runs < threads && max_ahead_of(reading, num_runs) > 1);
 }
 
 ChunkProducers producers_of(std::span<const Run> runs, bool in_sequence, const Reading& reading,
@@ -69,7 +76,8 @@ ChunkReader::ChunkReader(ChunkProducers runs, const Reading& reading, BufferPool
       stop_(std::move(stop)),
       ring_(has_direct(runs) ? UringReader::open(static_cast<unsigned>(reading.plan.read_ahead))
                              : nullptr),
-      max_begun_(max_begun_of(reading, runs.size(), threads)),
+      begins_(begins_requests(reading, runs.size(), threads)),
+      max_ahead_of_run_(max_ahead_of(reading, runs.size())),
       runs_(runs.size()),
       queue_(threads_for(runs, threads), [this, row](ChunkRequest& request, unsigned worker) {
         serve(request, {row.trace, row.stage, row.partition, worker});
@@ -157,6 +165,7 @@ ChunkRef ChunkReader::take(std::uint32_t run) {
   state.fingerprint += chunk->fingerprint.value_or(0);
   assert(ahead_ != 0);
   --ahead_;
+  if (state.held) forecast_.push(*std::exchange(state.held, std::nullopt));
   read_ahead(lock);
   return chunk;
 }
@@ -254,18 +263,22 @@ void ChunkReader::serve(ChunkRequest& request, const TraceRow& row) {
   read_on(lock);
 }
 
+// Lets the run be read on, as soon as few enough of its chunks are ahead.
+void ChunkReader::go_on(const Forecast& next) {
+  RunState& state = runs_[next.run];
+  if (!begins(state) || state.in_flight + state.ready.size() < max_ahead_of_run_)
+    forecast_.push(next);
+  else
+    state.held = next;
+}
+
 // Begins the request, and requests the next chunk of the run, if the producer can.
 bool ChunkReader::begin(ChunkRequest& request) {
   RunState& state = runs_[request.run];
-  if (!state.producer->traits().may_begin) return false;
-  {
-    const auto lock = queue_.lock();
-    if (state.in_flight + state.ready.size() >= max_begun_) return false;
-  }
-  if (!state.producer->begin(request)) return false;
+  if (!begins(state) || !state.producer->begin(request)) return false;
   const auto lock = queue_.lock();
   ++state.begun;
-  forecast_.push({.run = request.run});
+  go_on({.run = request.run});
   read_on(lock);
   return true;
 }
@@ -310,12 +323,13 @@ void ChunkReader::loaded(std::uint32_t run, ChunkProducer::Product product, bool
   state.begun -= has_begun;
   if (ChunkRef& chunk = product.chunk) {
     assert(chunk->run == run && chunk->first >= state.taken);
-    bytes_read_ += bytes_of(reading_.format.keys().layout(), *chunk, 0, chunk->count).size();
+    const Chunk& added = *chunk;
+    bytes_read_ += bytes_of(reading_.format.keys().layout(), added, 0, added.count).size();
+    const auto after = std::ranges::upper_bound(state.ready, added.first, {}, &Chunk::first);
+    state.ready.insert(after, std::move(chunk));
     if (!has_begun &&
         (reading_.order == ReadOrder::forecast || !state.producer->traits().has_known_places))
-      forecast_.push(forecast(*chunk));
-    const auto after = std::ranges::upper_bound(state.ready, chunk->first, {}, &Chunk::first);
-    state.ready.insert(after, std::move(chunk));
+      go_on(forecast(added));
   } else {
     state.ended = product.is_end;
     assert(ahead_ != 0);

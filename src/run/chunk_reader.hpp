@@ -13,6 +13,7 @@
 #include <exception>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <queue>
 #include <stop_token>
 #include <tuple>
@@ -66,14 +67,23 @@ class ChunkReader {
     std::exception_ptr error;
     std::uint64_t first = std::numeric_limits<std::uint64_t>::max();
   };
+  struct Forecast {
+    Key<max_key_words> last_key{};
+    std::uint64_t turn = 0;  // orders keys that are longer than last_key first in, first out
+    std::uint32_t run = 0;
+    bool operator<(const Forecast& other) const {  // the smallest key on top
+      return std::tie(other.last_key, other.turn, other.run) < std::tie(last_key, turn, run);
+    }
+  };
   struct RunState {
     std::unique_ptr<ChunkProducer> producer;
     std::atomic<Demand> demand = Demand::none;
-    std::uint64_t in_flight = 0;  // requests
-    std::uint64_t begun = 0;      // of these; see ChunkProducer::begin()
-    bool ended = false;           // nothing is left to request
-    std::uint64_t taken = 0;      // records returned by next()
-    Failure failure = {};         // the first, if chunks of the run may be found out of order
+    std::uint64_t in_flight = 0;        // requests
+    std::uint64_t begun = 0;            // of these; see ChunkProducer::begin()
+    bool ended = false;                 // nothing is left to request
+    std::uint64_t taken = 0;            // records returned by next()
+    Failure failure = {};               // the first, if chunks of the run may be found out of order
+    std::optional<Forecast> held = {};  // of the next request, until a chunk is taken
     std::uint64_t fingerprint = 0;
     std::vector<ChunkRef> ready;  // loaded, not taken; in order
 
@@ -81,14 +91,6 @@ class ChunkReader {
     // Returns whether the failure is of the next chunk.
     bool fails_next() const {
       return failure.error && !has_next() && (failure.first == taken || in_flight == 0);
-    }
-  };
-  struct Forecast {
-    Key<max_key_words> last_key{};
-    std::uint64_t turn = 0;  // orders keys that are longer than last_key first in, first out
-    std::uint32_t run = 0;
-    bool operator<(const Forecast& other) const {  // the smallest key on top
-      return std::tie(other.last_key, other.turn, other.run) < std::tie(last_key, turn, run);
     }
   };
 
@@ -102,6 +104,8 @@ class ChunkReader {
   void read_on(const Queue::Lock& lock);
   Forecast forecast(const Chunk& chunk);
   void serve(ChunkRequest& request, const TraceRow& row);
+  bool begins(const RunState& run) const { return begins_ && run.producer->traits().may_begin; }
+  void go_on(const Forecast& next);
   void serve_by_ring(ChunkRequest& request, const TraceRow& row);
   bool begin(ChunkRequest& request);
   void failed(std::uint32_t run, const Failure& failure, bool has_begun);
@@ -113,9 +117,10 @@ class ChunkReader {
   std::atomic<std::uint64_t> bytes_read_ = 0;
   StageClock busy_ = 0;
   StageClock wait_ = 0;
-  std::vector<ChunkRequest> slots_;    // requests whose reads are in the ring
-  std::unique_ptr<UringReader> ring_;  // null: each thread reads one chunk at a time
-  const std::uint64_t max_begun_;      // see max_begun_of()
+  std::vector<ChunkRequest> slots_;       // requests whose reads are in the ring
+  std::unique_ptr<UringReader> ring_;     // null: each thread reads one chunk at a time
+  const bool begins_;                     // see begins_requests()
+  const std::uint64_t max_ahead_of_run_;  // see max_ahead_of()
 
   // Guarded by the queue's lock:
   std::vector<RunState> runs_;

@@ -229,6 +229,31 @@ TEST_CASE("text is read ahead where it runs dry first, or by turns", "[text]") {
   }
 }
 
+TEST_CASE("runs of which several threads read share the room ahead", "[text]") {
+  const auto format = make_variable_format({}, {});
+  PassPlan plan{};
+  plan.chunk_bytes = std::uint64_t{1} << 14;
+  plan.chunk_records = 150;
+  plan.chunks = 16;
+  plan.read_ahead = 8;
+  std::vector<unsigned> reads;
+  std::mutex mutex;
+  std::vector<Stream> streams(2);
+  for (unsigned run = 0; run < 2; ++run)
+    streams[run].source = std::make_unique<Lines>("", run, 1, reads, mutex);
+  BufferPool pool(plan.chunk_bytes, plan.chunks, {});
+  const Reading reading{*format, plan, ReadOrder::forecast};
+  ChunkReader reader(make_producers(std::move(streams), reading), reading, pool, 3, {}, {});
+  std::uint64_t first = 0;
+  for (int i = 0; i < 200; ++i) {
+    const ChunkRef chunk = reader.next(0);
+    CHECK(chunk->first == first);
+    first += chunk->count;
+  }
+  const std::lock_guard lock(mutex);
+  CHECK(std::ranges::count(reads, 1u) <= 4);
+}
+
 TEST_CASE("runs that go on begin with a part of a chunk, others with all there is") {
   const auto format = make_fixed_format(Schema::parse("k:u64"), {});
   PassPlan plan{};
