@@ -187,8 +187,9 @@ std::string_view end_of(const TextLayout& layout, std::string_view record) {
 std::string with_last_column(const TextLayout& layout, std::string_view record,
                              std::string_view value) {
   const std::string_view end = end_of(layout, record);
-  std::string longer(record.substr(0, record.size() - end.size()));
-  longer += layout.delimiter;
+  std::string longer;
+  longer.reserve(record.size() + 1 + value.size());
+  longer.append(record.substr(0, record.size() - end.size())) += layout.delimiter;
   return longer.append(value).append(end);
 }
 

@@ -293,7 +293,7 @@ void ColumnReducer::add(const std::byte*, const GroupSums& next, std::byte* resu
 
 std::string ColumnReducer::text_of(const Column& column, std::uint64_t count, const ColumnSum& sum,
                                    std::string_view record) const {
-  if (column.operation == Operation::count) return fmt::format("{}", count);
+  if (column.operation == Operation::count) return std::to_string(count);
   if (column.operation != Operation::sum) return sum.field;
   switch (column.column.type) {
     case TextType::f64:
@@ -369,9 +369,11 @@ void ColumnReducer::finish(std::uint64_t count, const GroupSums& sums, RowCopy& 
   bool changes = min_columns_ != 0;
   for (std::size_t i = 0; i < columns_.size(); ++i) changes |= has_result(i, count, sums);
   if (!changes && !adds_column_) return;
-  std::string record =
-      changes ? with_results(count, sums, first) : std::string(corank::text_of(first));
-  if (adds_column_) record = with_last_column(encoding_.layout(), record, fmt::format("{}", count));
+  std::string record;
+  if (changes) record = with_results(count, sums, first);
+  if (adds_column_)
+    record = with_last_column(encoding_.layout(), changes ? record : corank::text_of(first),
+                              std::to_string(count));
   row.assign_record(rows_, std::as_bytes(std::span(record)));
 }
 
