@@ -373,6 +373,36 @@ bool encode_first_time(std::string_view line, std::string& to) {
   return !to.empty();
 }
 
+// Returns the size of what two texts begin with, up to the run of digits in which they differ.
+// Without it their natural order is the same.
+std::size_t common_bytes(std::string_view x, std::string_view y) {
+  const auto differ = std::ranges::mismatch(x, y);
+  auto common = static_cast<std::size_t>(differ.in1 - x.begin());
+  while (common != 0 && is_digit(x[common - 1])) --common;
+  return common;
+}
+
+// Compares as encode_natural() says, by their first differing bytes if these are enough.
+int compare_natural(const TextField& x, const TextField& y, const TextColumn& column) {
+  constexpr std::uint64_t usually_enough_bytes = 16;
+  std::string x_buffer, y_buffer, x_key, y_key;
+  std::string_view x_text = decode(x, x_buffer), y_text = decode(y, y_buffer);
+  const std::size_t common = common_bytes(x_text, y_text);
+  x_text.remove_prefix(common);
+  y_text.remove_prefix(common);
+  for (std::uint64_t enough = usually_enough_bytes;;
+       enough = std::numeric_limits<std::uint64_t>::max()) {
+    x_key.clear();
+    y_key.clear();
+    encode_natural(x_text, column.nocase, enough, x_key);
+    encode_natural(y_text, column.nocase, enough, y_key);
+    const bool are_whole = std::max(x_key.size(), y_key.size()) < enough;
+    const int order = std::string_view(x_key).substr(0, enough).compare(
+        std::string_view(y_key).substr(0, enough));
+    if (order != 0 || are_whole || enough > usually_enough_bytes) return order;
+  }
+}
+
 }  // namespace
 
 EncodedKey::EncodedKey(const TextField& field, const TextColumn& column, std::uint64_t enough_bytes)
@@ -407,8 +437,10 @@ std::uint64_t encoded_word(const TextField& field, const TextColumn& column, std
 }
 
 int compare_encoded(const TextField& x, const TextField& y, const TextColumn& column) {
-  const EncodedKey of_x(x, column), of_y(y, column);
-  const int order = compare_strings(of_x.field(), of_y.field(), false);
+  const int order =
+      column.type == TextType::natural
+          ? compare_natural(x, y, column)
+          : compare_strings(EncodedKey(x, column).field(), EncodedKey(y, column).field(), false);
   return column.descending ? -order : order;
 }
 
