@@ -384,7 +384,7 @@ std::size_t common_bytes(std::string_view x, std::string_view y) {
 
 // Compares as encode_natural() says, by their first differing bytes if these are enough.
 int compare_natural(const TextField& x, const TextField& y, const TextColumn& column) {
-  constexpr std::uint64_t usually_enough_bytes = 16;
+  constexpr std::uint64_t usually_enough_bytes = 12;  // most strings then need no allocation
   std::string x_buffer, y_buffer, x_key, y_key;
   std::string_view x_text = decode(x, x_buffer), y_text = decode(y, y_buffer);
   const std::size_t common = common_bytes(x_text, y_text);

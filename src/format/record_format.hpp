@@ -97,8 +97,8 @@ class RecordFormat {
   // end_of_record().
   virtual Indexed frame(std::span<const std::byte> bytes, bool at_end, std::uint64_t max_records,
                         PrefixRef* into) const = 0;
-  // Returns this format for records that frame() has found before, and need not check again; null
-  // if that would save nothing.
+  // Returns this format for records that were found good before, which its frame() does not check
+  // again; null if that would save nothing.
   virtual std::unique_ptr<const RecordFormat> without_checks() const { return nullptr; }
   // Counts the whole records at the start of `bytes`, at most `max_records`, which frame() finds
   // there unless one is bad. For records that vary in length.

@@ -75,7 +75,7 @@ std::optional<PassPlan> plan_variable_pass(const PassNumbers& pass) {
   if (pass.memory_bytes < in_memory_bytes) return std::nullopt;
   PassPlan plan{};
   plan.tokens = tokens;
-  // Several threads find the records of few runs.
+  // Several threads find the records of few runs, so more is read ahead where there is memory.
   constexpr std::uint64_t enough_read_ahead = 16;
   plan.read_ahead =
       std::max(read_ahead_of(runs), std::min(pass.memory_bytes / MiB, enough_read_ahead));

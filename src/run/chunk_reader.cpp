@@ -29,18 +29,13 @@ std::uint64_t depth_of(const Reading& reading, std::size_t num_runs) {
                                    4);
 }
 
-// Returns how many chunks of a run may be ahead when it is read on, if its requests are begun. The
-// runs of a merge share the room, so that none fills it with chunks that are needed last.
-std::uint64_t max_ahead_of(const Reading& reading, std::size_t num_runs) {
+// Returns how many chunks of a run may be ahead when it is read on, if its requests are begun; 0 if
+// none are. The runs of a merge share the room, so that none fills it with chunks that are needed
+// last. A merge of as many runs as threads has work for all threads, and would count in vain.
+std::uint64_t max_ahead_of(const Reading& reading, std::size_t num_runs, unsigned threads) {
   if (reading.order == ReadOrder::one_by_one) return std::numeric_limits<std::uint64_t>::max();
-  return reading.plan.read_ahead / std::max<std::size_t>(num_runs, 1);
-}
-
-// Returns whether requests are begun. A merge of as many runs as threads has work for all of them,
-// and would count records in vain.
-bool begins_requests(const Reading& reading, std::size_t num_runs, unsigned threads) {
-  return reading.order == ReadOrder::one_by_one ||
-         (num_runs < threads && max_ahead_of(reading, num_runs) > 1);
+  const std::uint64_t share = reading.plan.read_ahead / std::max<std::size_t>(num_runs, 1);
+  return num_runs < threads && share > 1 ? share : 0;
 }
 
 ChunkProducers producers_of(std::span<const Run> runs, bool in_sequence, const Reading& reading,
@@ -76,8 +71,7 @@ ChunkReader::ChunkReader(ChunkProducers runs, const Reading& reading, BufferPool
       stop_(std::move(stop)),
       ring_(has_direct(runs) ? UringReader::open(static_cast<unsigned>(reading.plan.read_ahead))
                              : nullptr),
-      begins_(begins_requests(reading, runs.size(), threads)),
-      max_ahead_of_run_(max_ahead_of(reading, runs.size())),
+      max_ahead_of_run_(max_ahead_of(reading, runs.size(), threads)),
       runs_(runs.size()),
       queue_(threads_for(runs, threads), [this, row](ChunkRequest& request, unsigned worker) {
         serve(request, {row.trace, row.stage, row.partition, worker});

@@ -104,7 +104,9 @@ class ChunkReader {
   void read_on(const Queue::Lock& lock);
   Forecast forecast(const Chunk& chunk);
   void serve(ChunkRequest& request, const TraceRow& row);
-  bool begins(const RunState& run) const { return begins_ && run.producer->traits().may_begin; }
+  bool begins(const RunState& run) const {
+    return max_ahead_of_run_ != 0 && run.producer->traits().may_begin;
+  }
   void go_on(const Forecast& next);
   void serve_by_ring(ChunkRequest& request, const TraceRow& row);
   bool begin(ChunkRequest& request);
@@ -119,7 +121,6 @@ class ChunkReader {
   StageClock wait_ = 0;
   std::vector<ChunkRequest> slots_;       // requests whose reads are in the ring
   std::unique_ptr<UringReader> ring_;     // null: each thread reads one chunk at a time
-  const bool begins_;                     // see begins_requests()
   const std::uint64_t max_ahead_of_run_;  // see max_ahead_of()
 
   // Guarded by the queue's lock:
