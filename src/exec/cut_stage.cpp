@@ -29,7 +29,7 @@ BufferPool chunk_pool(const Pass& pass, const PassFacts& facts) {
   // For variable-length records that stay where they are, a chunk holds only prefix references,
   // which fill whole pages.
   const bool holds_only_refs =
-      pass.format.ref_bytes() != 0 && !pin && std::ranges::all_of(pass.runs, [](const Run& run) {
+      pass.format.ref_bytes() != 0 && std::ranges::all_of(pass.runs, [](const Run& run) {
         return !run.is_stream() && run.in_place(0);
       });
   const bool huge = holds_only_refs || std::ranges::any_of(pass.runs, &Run::is_direct);
@@ -40,12 +40,10 @@ BufferPool chunk_pool(const Pass& pass, const PassFacts& facts) {
                     huge ? BufferPool::Pages::huge : BufferPool::Pages::small);
 }
 
-// Units of runs in memory hold no chunks, so several can be cut side by side; that pays because
-// cuts mostly wait for memory. Their size is known only if records have a fixed size.
-std::uint64_t units_cut_at_once(const Pass& pass) {
-  const bool in_memory = std::ranges::all_of(
-      pass.runs, [](const Run& run) { return run.in_place(0) && !run.is_mapped(); });
-  return in_memory && pass.format.traits().has_fixed_size ? 4 : 1;
+// Units of runs in memory hold at most prefix references, so several can be cut side by side; that
+// pays because cuts mostly wait for memory.
+unsigned units_cut_at_once(const Pass& pass) {
+  return std::ranges::all_of(pass.runs, &Run::is_in_memory) ? max_units_cut_at_once : 1;
 }
 
 }  // namespace

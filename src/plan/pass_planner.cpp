@@ -33,16 +33,41 @@ constexpr std::uint64_t text_bytes_an_entry = 42;
 constexpr std::uint64_t min_text_chunk_bytes = std::uint64_t{16} << 10;
 // Assumed min average length of a record, from which the max records in a unit follow.
 constexpr std::uint64_t min_text_record_bytes = 16;
+// Chunks that each run holds: one more than for records of a fixed size, since a last record that
+// lacks its terminator is copied to a chunk of its own.
+constexpr std::uint64_t chunks_a_run = 3;
 // Buffer bytes per byte of a unit. Each unit in flight, and the next one, takes at most 6 in
 // chunks and 1 in an output.
 constexpr std::uint64_t text_unit_cost(unsigned tokens) {
   return 6 * (tokens + 1) + tokens + 1;
 }
 
+// If all runs are in memory, chunks hold only prefix references, and other numbers apply. A chunk
+// ends after this many bytes per reference, so that chunks of long records are not too many.
+constexpr std::uint64_t in_memory_bytes_a_ref = 128;
+constexpr std::uint64_t min_in_memory_record_bytes = 32;
+// Each unit that is cut or in flight takes at most 1/2 in full chunks and 1/4 in chunks that ended
+// early, and each unit in flight 1 in an output.
+constexpr std::uint64_t in_memory_unit_cost(unsigned tokens) {
+  return divide_up(3 * (tokens + max_units_cut_at_once), 4) + tokens;
+}
+
 // Returns how many chunks to read ahead: more for many runs, whose chunks are small, so that the
 // storage device stays busy.
 std::uint64_t read_ahead_of(std::uint64_t runs) {
   return std::clamp<std::uint64_t>(runs / 32, std::clamp<std::uint64_t>(runs, 4, 64), 1024);
+}
+
+// Returns how many chunks of variable-length records to read ahead. Several threads find the
+// records of few runs, so more is read ahead where there is memory.
+std::uint64_t text_read_ahead_of(std::uint64_t runs, std::uint64_t memory_bytes) {
+  constexpr std::uint64_t enough_read_ahead = 16;
+  return std::max(read_ahead_of(runs), std::min(memory_bytes / MiB, enough_read_ahead));
+}
+
+// Returns the min size of a unit of variable-length records.
+std::uint64_t min_unit_bytes_of(std::uint64_t runs) {
+  return round_up(std::max(min_unit_bytes, runs * min_unit_bytes_a_run), page_bytes());
 }
 
 // Returns how many chunk buffers a pass needs so that it never waits for a buffer that only it can
@@ -66,27 +91,19 @@ std::uint64_t round_down_to_pages(std::uint64_t records, std::uint32_t record_by
 std::optional<PassPlan> plan_variable_pass(const PassNumbers& pass) {
   const std::uint64_t runs = pass.runs;
   const unsigned tokens = pass.tokens;
-  // One chunk more per run than for fixed-size records: a last record that lacks its terminator is
-  // copied to a chunk of its own.
-  constexpr std::uint64_t chunks_a_run = 3;
   // Chunks of runs in memory are small parts of these runs, as those of runs in files are of
   // theirs.
   const std::uint64_t in_memory_bytes = pass.in_memory_runs * chunks_a_run * page_bytes();
   if (pass.memory_bytes < in_memory_bytes) return std::nullopt;
   PassPlan plan{};
   plan.tokens = tokens;
-  // Several threads find the records of few runs, so more is read ahead where there is memory.
-  constexpr std::uint64_t enough_read_ahead = 16;
-  plan.read_ahead =
-      std::max(read_ahead_of(runs), std::min(pass.memory_bytes / MiB, enough_read_ahead));
+  plan.read_ahead = text_read_ahead_of(runs, pass.memory_bytes);
   plan.in_memory_records = pass.in_memory_runs == 0 ? 0 : page_bytes() / sizeof(PrefixRef);
   plan.large_bytes = (pass.memory_bytes - in_memory_bytes) / 4;
   const std::uint64_t memory_bytes = pass.memory_bytes - in_memory_bytes - plan.large_bytes;
 
   const std::uint64_t held_chunks = chunks_a_run * runs + plan.read_ahead + 1;
-  const std::uint64_t pass_min_unit_bytes =
-      round_up(std::max(min_unit_bytes, runs * min_unit_bytes_a_run), page_bytes());
-  const std::uint64_t units_bytes = pass_min_unit_bytes * text_unit_cost(tokens);
+  const std::uint64_t units_bytes = min_unit_bytes_of(runs) * text_unit_cost(tokens);
   if (memory_bytes < units_bytes) return std::nullopt;
   plan.chunk_bytes = std::min(memory_bytes / 2, memory_bytes - units_bytes) / held_chunks;
   plan.chunk_bytes -= plan.chunk_bytes % page_bytes();
@@ -125,9 +142,7 @@ std::optional<PassPlan> plan_pass(const PassNumbers& pass) {
   assert(in_memory_runs == 0);
   const std::uint64_t pass_min_chunk_bytes = round_up(record_bytes + edge_bytes, page_bytes());
   // Records fill at least half of a chunk, so two chunks have room for a record.
-  const std::uint64_t pass_min_unit_bytes =
-      round_up(std::max(min_unit_bytes, runs * min_unit_bytes_a_run), page_bytes()) +
-      2 * pass_min_chunk_bytes;
+  const std::uint64_t pass_min_unit_bytes = min_unit_bytes_of(runs) + 2 * pass_min_chunk_bytes;
   PassPlan plan{};
   plan.tokens = tokens;
   plan.read_ahead = read_ahead_of(runs);
@@ -170,15 +185,37 @@ std::optional<PassPlan> plan_pass(const PassNumbers& pass) {
 std::optional<PassPlan> plan_pass_in_memory(std::uint64_t runs, std::uint64_t memory_bytes,
                                             std::uint64_t merged_bytes,
                                             std::uint64_t max_unit_bytes) {
-  // Prefix references are less than half of a chunk.
-  static_assert(2 * sizeof(PrefixRef) < text_bytes_an_entry);
+  PassPlan plan{};
+  plan.tokens = default_tokens;
+  plan.read_ahead = text_read_ahead_of(runs, memory_bytes);
+  plan.large_bytes = memory_bytes / 4;
+  // The chunks that every run holds get 3/16 of the memory.
+  const std::uint64_t held_chunks = chunks_a_run * runs + plan.read_ahead + 1;
+  const std::uint64_t enough_bytes = std::clamp(merged_bytes / runs_to_cached_chunks / held_chunks,
+                                                min_chunk_bytes, max_chunk_bytes) *
+                                     sizeof(PrefixRef) / text_bytes_an_entry;
+  std::uint64_t refs_bytes = std::min(memory_bytes / 16 * 3 / held_chunks, enough_bytes);
+  refs_bytes -= refs_bytes % page_bytes();
+  if (refs_bytes == 0) return std::nullopt;
+  plan.chunk_records = refs_bytes / sizeof(PrefixRef);
+  plan.chunk_bytes = refs_bytes + plan.chunk_records * in_memory_bytes_a_ref + page_bytes();
+
+  // Each unit that is cut or in flight holds one more, its last.
+  const std::uint64_t units = plan.tokens + max_units_cut_at_once;
   const std::uint64_t unit_bytes =
-      std::max(memory_bytes / text_unit_cost(default_tokens), page_bytes());
-  return plan_variable_pass({.runs = runs,
-                             .record_bytes = 0,
-                             .memory_bytes = 2 * memory_bytes,
-                             .merged_bytes = merged_bytes,
-                             .max_unit_bytes = std::min(max_unit_bytes, unit_bytes)});
+      (memory_bytes - plan.large_bytes - (held_chunks + units) * refs_bytes) /
+      in_memory_unit_cost(plan.tokens);
+  if (unit_bytes < min_unit_bytes_of(runs)) return std::nullopt;
+  plan.unit_bytes = std::min(unit_bytes, max_unit_bytes);
+  plan.unit_bytes -= plan.unit_bytes % page_bytes();
+  plan.unit_records = plan.unit_bytes / min_in_memory_record_bytes;
+  plan.chunks = held_chunks +
+                units * (plan.unit_records / plan.chunk_records +
+                         2 * plan.unit_bytes / (plan.chunk_records * in_memory_bytes_a_ref) + 1);
+  assert(plan.chunk_records != 0 && plan.unit_records != 0);
+  assert(plan.chunks * refs_bytes + plan.tokens * plan.unit_bytes <=
+         memory_bytes - plan.large_bytes);
+  return plan;
 }
 
 namespace {

@@ -5,6 +5,9 @@
 
 namespace corank {
 
+// Max number of units that are cut side by side, if all runs are in memory.
+inline constexpr unsigned max_units_cut_at_once = 4;
+
 struct PassPlan {
   std::uint64_t chunk_bytes;    // a multiple of the page size
   std::uint64_t chunk_records;  // whole records in a chunk

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cassert>
-#include <limits>
 #include <ranges>
 #include <utility>
 
@@ -95,9 +94,8 @@ std::optional<WorkUnit> UnitCutter::next() {
   if (cut_ahead_.empty()) return std::nullopt;
   WorkUnit unit{sequence_++, 0, {}, rank_, 0, offset_};
   for (std::uint32_t run = 0; run < windows_.size(); ++run) {
-    const std::uint64_t count = cut_ahead_.front()[run];
-    unit.records += count;
-    if (count != 0) consume(run, count, unit);
+    const std::uint64_t end = cut_ahead_.front()[run];
+    if (end != windows_[run].begin) consume(run, end, unit);
   }
   assert(covers(encoding_.layout(), unit));
   rank_ += unit.records;
@@ -106,31 +104,51 @@ std::optional<WorkUnit> UnitCutter::next() {
   return unit;
 }
 
-// Cuts the next units, one or several in parallel.
+// Cuts the next units. If the records of one are longer than was likely, it and those after it are
+// cut again, as smaller ones.
 void UnitCutter::cut_units() {
-  if (units_at_once_ == 1) {
-    gather(unit_records_, unit_bytes_);
-    if (complete_ != 0) cut_ahead_.push_back(cut_unit());
-    return;
+  gather(units_at_once_ * unit_records_, units_at_once_ * unit_bytes_);
+  std::uint64_t records = likely_records();
+  while (complete_ != 0 && cut_ahead_.empty()) {
+    std::uint64_t bytes = 0, bytes_before = 0;
+    for (std::vector<std::uint64_t>& ends : cut_at_multiples_of(records)) {
+      bytes = bytes_before_cut(ends);
+      if (bytes - bytes_before > unit_bytes_ && records > 1) break;
+      cut_ahead_.push_back(std::move(ends));
+      bytes_before = bytes;
+    }
+    records =
+        std::max<std::uint64_t>(std::min(records - 1, scaled(records, unit_bytes_, bytes)), 1);
   }
-  gather(units_at_once_ * unit_records_, std::numeric_limits<std::uint64_t>::max());
-  const std::uint64_t units =
-      std::clamp<std::uint64_t>(complete_ / unit_records_, complete_ != 0 ? 1 : 0, units_at_once_);
-  cut_ahead_.resize(units);
+}
+
+// Returns how many records are likely to fit in a unit: about as long as the complete ones.
+std::uint64_t UnitCutter::likely_records() const {
+  const std::uint64_t records = std::min(complete_, unit_records_);
+  if (records == 0 || scaled(records, complete_bytes_, complete_) <= unit_bytes_) return records;
+  // Records vary in length, so aim below the bound: a unit that exceeds it is cut twice.
+  return std::max<std::uint64_t>(scaled(complete_, unit_bytes_ - unit_bytes_ / 32, complete_bytes_),
+                                 1);
+}
+
+// Cuts the complete records after every `records` records, side by side, at most units_at_once_
+// times; if they are fewer, after all of them.
+std::vector<std::vector<std::uint64_t>> UnitCutter::cut_at_multiples_of(
+    std::uint64_t records) const {
+  std::vector<std::vector<std::uint64_t>> cuts(
+      std::clamp<std::uint64_t>(complete_ / records, 1, units_at_once_));
   const auto cut_one = [&](std::uint64_t unit) {
-    cut_ahead_[unit] = cut(std::min(complete_, (unit + 1) * unit_records_));
+    cuts[unit] = cut(std::min(complete_, (unit + 1) * records));
   };
-  if (units == 1)
+  if (cuts.size() == 1)
     cut_one(0);
   else
-    tbb::this_task_arena::isolate([&] { parallel_for(0, units, cut_one); });
-  for (std::uint64_t unit = units; unit-- > 1;)
-    for (std::uint32_t run = 0; run < windows_.size(); ++run) {
-      const std::uint64_t before = cut_ahead_[unit - 1][run];
+    tbb::this_task_arena::isolate([&] { parallel_for(0, cuts.size(), cut_one); });
+  for (std::size_t unit = 1; unit < cuts.size(); ++unit)
+    for (std::uint32_t run = 0; run < windows_.size(); ++run)
       // Cuts cross only if a run is out of order.
-      if (cut_ahead_[unit][run] < before) throw RunOutOfOrder(run, windows_[run].begin + before);
-      cut_ahead_[unit][run] -= before;
-    }
+      if (cuts[unit][run] < cuts[unit - 1][run]) throw RunOutOfOrder(run, cuts[unit - 1][run]);
+  return cuts;
 }
 
 // Takes chunks until `records` records or `bytes` bytes are complete, or all runs have ended. Takes
@@ -228,11 +246,13 @@ bool UnitCutter::sorts_before(std::uint32_t run, std::uint32_t other) const {
   return run < other;
 }
 
+// Returns where each run is cut: the record that follows those among the next `records` records of
+// the merge.
 std::vector<std::uint64_t> UnitCutter::cut(std::uint64_t records) const {
   const KeyLayout layout = encoding_.layout();
   // One array for all runs, so that a probe misses the cache at most once: at its record.
   std::vector<ChunkRest> rests;
-  std::vector<std::size_t> ends;  // of each run in `rests`
+  std::vector<std::size_t> rest_ends;  // of each run in `rests`
   std::vector<std::uint64_t> counts;
   for (const Window& window : windows_) {
     for (const ChunkRef& chunk : window.chunks) {
@@ -241,12 +261,12 @@ std::vector<std::uint64_t> UnitCutter::cut(std::uint64_t records) const {
       rests.push_back(
           {from - window.begin, chunk->records() + (from - chunk->first) * layout.record_bytes});
     }
-    ends.push_back(rests.size());
+    rest_ends.push_back(rests.size());
     counts.push_back(window.end - window.begin);
   }
-  const auto co_rank_by = [&]<int W>(std::integral_constant<int, W>) {
+  const auto cut_by = [&]<int W>(std::integral_constant<int, W>) {
     const auto probe = [&](std::size_t run, std::uint64_t index) {
-      const ChunkRest* rest = rests.data() + ends[run] - 1;
+      const ChunkRest* rest = rests.data() + rest_ends[run] - 1;
       while (rest->begin > index) --rest;
       const std::byte* record = rest->records + (index - rest->begin) * layout.record_bytes;
       return CutKey<W>{encode<W>(layout, record), record};
@@ -255,41 +275,28 @@ std::vector<std::uint64_t> UnitCutter::cut(std::uint64_t records) const {
       return x.key < y.key ||
              (layout.has_tail() && x.key == y.key && tail_less(layout, x.record, y.record));
     };
-    return co_rank(records, counts, probe, less).position;
+    std::vector<std::uint64_t> ends = co_rank(records, counts, probe, less).position;
+    for (std::size_t run = 0; run < ends.size(); ++run) ends[run] += windows_[run].begin;
+    return ends;
   };
   switch (encoding_.prefix_words()) {
     case 1:
-      return co_rank_by(std::integral_constant<int, 1>{});
+      return cut_by(std::integral_constant<int, 1>{});
     case 2:
-      return co_rank_by(std::integral_constant<int, 2>{});
+      return cut_by(std::integral_constant<int, 2>{});
     default:
-      return co_rank_by(std::integral_constant<int, max_key_words>{});
+      return cut_by(std::integral_constant<int, max_key_words>{});
   }
 }
 
-// Cuts a unit of at most unit_bytes_ bytes, or of one record.
-std::vector<std::uint64_t> UnitCutter::cut_unit() const {
-  assert(complete_ != 0);
-  std::uint64_t records = std::min(complete_, unit_records_);
-  if (complete_bytes_ > unit_bytes_)
-    records = std::min(records, scaled(complete_, unit_bytes_, complete_bytes_));
-  for (;;) {
-    records = std::max<std::uint64_t>(records, 1);
-    std::vector<std::uint64_t> positions = cut(records);
-    const std::uint64_t bytes = bytes_of_cut(positions);
-    if (bytes <= unit_bytes_ || records == 1) return positions;
-    records = std::min(records - 1, scaled(records, unit_bytes_, bytes));
-  }
-}
-
-std::uint64_t UnitCutter::bytes_of_cut(std::span<const std::uint64_t> positions) const {
+// Returns the bytes of the records that are in no unit and before `ends`, the record of each run.
+std::uint64_t UnitCutter::bytes_before_cut(std::span<const std::uint64_t> ends) const {
   std::uint64_t bytes = 0;
   for (std::size_t run = 0; run < windows_.size(); ++run) {
     const Window& window = windows_[run];
-    const std::uint64_t end = window.begin + positions[run];
     for (const ChunkRef& chunk : window.chunks) {
       const std::uint64_t from = std::max(window.begin, chunk->first);
-      const std::uint64_t to = std::min(end, chunk->first + chunk->count);
+      const std::uint64_t to = std::min(ends[run], chunk->first + chunk->count);
       if (from < to)
         bytes += bytes_of(encoding_.layout(), *chunk, from - chunk->first, to - from).size();
     }
@@ -297,13 +304,14 @@ std::uint64_t UnitCutter::bytes_of_cut(std::span<const std::uint64_t> positions)
   return bytes;
 }
 
-void UnitCutter::consume(std::uint32_t run, std::uint64_t records, WorkUnit& unit) {
+// Moves the records of `run` before `end` into the unit.
+void UnitCutter::consume(std::uint32_t run, std::uint64_t end, WorkUnit& unit) {
   Window& window = windows_[run];
-  const std::uint64_t end = window.begin + records;
   const KeyLayout layout = encoding_.layout();
   const std::uint64_t completed =
       std::min(end, window.complete_end) - std::min(window.begin, window.complete_end);
-  assert(end <= window.end && completed <= complete_);
+  assert(window.begin < end && end <= window.end && completed <= complete_);
+  unit.records += end - window.begin;
   complete_ -= completed;
   for (const ChunkRef& chunk : window.chunks) {
     const std::uint64_t from = std::max(window.begin, chunk->first);

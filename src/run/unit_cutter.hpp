@@ -18,8 +18,8 @@ namespace corank {
 
 class UnitCutter {
  public:
-  // `source` and `encoding` must outlive the cutter. `at_once` units are cut in parallel; more than
-  // one only if chunks take no memory, since their records must all be present.
+  // `source` and `encoding` must outlive the cutter. `at_once` units are cut side by side, for
+  // whose records there must be chunks.
   UnitCutter(ChunkReader& source, const KeyEncoding& encoding, const PassPlan& plan,
              std::uint64_t at_once);
 
@@ -46,10 +46,11 @@ class UnitCutter {
   void complete_up_to(const Chunk& drained);
   bool take(std::uint32_t run);
   void cut_units();
+  std::uint64_t likely_records() const;
+  std::vector<std::vector<std::uint64_t>> cut_at_multiples_of(std::uint64_t records) const;
   std::vector<std::uint64_t> cut(std::uint64_t records) const;
-  std::vector<std::uint64_t> cut_unit() const;
-  std::uint64_t bytes_of_cut(std::span<const std::uint64_t> positions) const;
-  void consume(std::uint32_t run, std::uint64_t records, WorkUnit& unit);
+  std::uint64_t bytes_before_cut(std::span<const std::uint64_t> ends) const;
+  void consume(std::uint32_t run, std::uint64_t end, WorkUnit& unit);
   bool sorts_before(std::uint32_t run, std::uint32_t other) const;
 
   ChunkReader& source_;
@@ -62,7 +63,7 @@ class UnitCutter {
   bool started_ = false;
   std::vector<Window> windows_;
   std::uint64_t units_at_once_;
-  // Records that each of the next units takes from each run.
+  // The next units: where each of them ends in each run.
   std::deque<std::vector<std::uint64_t>> cut_ahead_;
 
   // The frontier merges the chunks by their last keys. A chunk that leaves the heap is complete:

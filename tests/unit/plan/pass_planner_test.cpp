@@ -143,5 +143,5 @@ TEST_CASE("units of lines grow with the runs, within the memory") {
   };
   CHECK(unit_bytes(100, 1 << 30) < max_text_unit_bytes);
   CHECK(unit_bytes(4000, 1 << 30) > 4 * max_text_unit_bytes);
-  CHECK(unit_bytes(4000, 1 << 30) < (1 << 30) / 30);
+  CHECK(unit_bytes(4000, 1 << 30) < (1 << 30) / 10);
 }
