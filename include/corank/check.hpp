@@ -24,7 +24,7 @@ struct CheckResult {
 };
 
 // Checks the order of a file. Of `options`, reads only the format and the keys of the records,
-// `checksum` and `decompress`. The header of a file is not a record.
+// `checksum`, `decompress` and `threads`. The header of a file is not a record.
 //
 // `file` may be a pipe, or "-" for standard input. With TextFormat::first_header, one of the files
 // `before` it may have the header; these must not be pipes. Throws OutOfOrder for the first record

@@ -1,8 +1,15 @@
 #include "jobs/scan.hpp"
 
+#include <tbb/parallel_pipeline.h>
+#include <tbb/task_arena.h>
+
 #include <algorithm>
+#include <atomic>
 #include <cassert>
-#include <vector>
+#include <exception>
+#include <mutex>
+#include <optional>
+#include <utility>
 
 #include "corank/error.hpp"
 #include "format/key_order.hpp"
@@ -10,6 +17,7 @@
 #include "plan/pass_planner.hpp"
 #include "run/chunk_reader.hpp"
 #include "util/math.hpp"
+#include "util/worker_allowance.hpp"
 #include "verify/checksum.hpp"
 
 namespace corank {
@@ -36,34 +44,91 @@ void visit_between_gaps(const Chunk& chunk, ScannedBlock block, const RecordForm
   visit(block);
 }
 
-// Implements scan_blocks() for streams and records of variable length.
-std::uint64_t scan_in_order(const Run& run, const RecordFormat& format,
-                            const std::function<void(const ScannedBlock&)>& visit,
-                            unsigned threads) {
-  PassPlan plan = plan_pass({.runs = 1,
-                             .record_bytes = format.record_bytes(),
-                             .memory_bytes = 256 * MiB,
-                             .merged_bytes = run.bytes(),
-                             .edge_bytes = stream_margin_bytes})
-                      .value();
-  plan.read_ahead += threads;  // chunks, of which each thread has one
-  plan.chunks += threads;
-  BufferPool pool(plan.chunk_bytes, plan.chunks, nullptr);
-  const Reading reading{format, plan, ReadOrder::one_by_one};
-  ChunkReader reader(make_producers({&run, 1}, true, reading, run.stop()), reading, pool, threads,
-                     run.stop(), {});
-  ChunkRef before;
-  for (ChunkRef chunk; (chunk = reader.next(0)); before = std::move(chunk)) {
-    if (run.stop().stop_requested()) throw Interrupted();
-    const std::byte* const last =
-        before ? before->records() + (before->count - 1) * format.row_bytes() : nullptr;
-    visit_between_gaps(*chunk,
-                       {last, {chunk->records(), chunk->count}, chunk->number, chunk->offset},
-                       format, visit);
+// The chunks of one run, in order. One thread calls next().
+class Chunks {
+ public:
+  // Each of `threads` threads may hold a chunk, besides those that are read.
+  Chunks(const Run& run, const RecordFormat& format, unsigned threads)
+      : run_(run),
+        format_(format),
+        in_sequence_(run.is_stream() || run.record_bytes() != format.row_bytes()),
+        plan_(plan_of(run, format, threads)),
+        reading_{format, plan_, ReadOrder::one_by_one},
+        pool_(plan_.chunk_bytes, plan_.chunks, nullptr),
+        reader_(make_producers({&run, 1}, in_sequence_, reading_, run.stop()), reading_, pool_,
+                threads, run.stop(), {}) {}
+
+  // A chunk and the one before it, whose last record precedes it; null at the start of the run.
+  struct Neighbours {
+    ChunkRef chunk, before;
+  };
+  // Returns the next chunk; nothing after the last.
+  std::optional<Neighbours> next() {
+    if (run_.stop().stop_requested()) throw Interrupted();
+    Neighbours next{reader_.next(0), before_};
+    if (!next.chunk) {
+      run_.check_readable();
+      return std::nullopt;
+    }
+    before_ = next.chunk;
+    return next;
   }
-  run.check_readable();
-  return reader.skipped();
-}
+  // Calls `visit` with the records of the chunk. Thread-safe.
+  void visit(const Neighbours& next, const std::function<void(const ScannedBlock&)>& visit) const {
+    const auto& [chunk, before] = next;
+    const std::byte* const last =
+        before ? before->records() + (before->count - 1) * format_.row_bytes() : nullptr;
+    const std::uint64_t number = chunk->number + (in_sequence_ ? 0 : run_.first());
+    visit_between_gaps(*chunk, {last, {chunk->records(), chunk->count}, number, chunk->offset},
+                       format_, visit);
+  }
+  std::uint64_t skipped() const { return reader_.skipped(); }
+
+ private:
+  static PassPlan plan_of(const Run& run, const RecordFormat& format, unsigned threads) {
+    PassPlan plan = plan_pass({.runs = 1,
+                               .record_bytes = format.record_bytes(),
+                               .memory_bytes = 256 * MiB,
+                               .merged_bytes = run.bytes(),
+                               .edge_bytes = stream_margin_bytes})
+                        .value();
+    plan.read_ahead += threads;
+    plan.chunks += 2 * threads;
+    return plan;
+  }
+
+  const Run& run_;
+  const RecordFormat& format_;
+  const bool in_sequence_;
+  const PassPlan plan_;
+  const Reading reading_;
+  BufferPool pool_;
+  ChunkReader reader_;
+  ChunkRef before_;
+};
+
+// Keeps the first of several errors, by the order of the chunks in which they were met.
+class FirstError {
+ public:
+  // Keeps the exception that is being handled.
+  void add(std::uint64_t chunk) {
+    const std::lock_guard lock(mutex_);
+    if (error_ && chunk > chunk_) return;
+    chunk_ = chunk;
+    error_ = std::current_exception();
+    is_set_ = true;
+  }
+  bool is_set() const { return is_set_; }
+  void rethrow() const {
+    if (error_) std::rethrow_exception(error_);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::atomic<bool> is_set_ = false;
+  std::uint64_t chunk_ = 0;
+  std::exception_ptr error_;
+};
 
 }  // namespace
 
@@ -74,24 +139,9 @@ std::uint64_t offset_of(const RecordFormat& format, const ScannedBlock& block,
 
 std::uint64_t scan_blocks(const Run& run, const RecordFormat& format,
                           const std::function<void(const ScannedBlock&)>& visit, unsigned threads) {
-  const std::uint32_t record_bytes = format.row_bytes();
-  if (run.is_stream() || run.record_bytes() != record_bytes)
-    return scan_in_order(run, format, visit, threads);
-
-  // The last record of a block is copied to the place before the next block.
-  const std::uint64_t block_records = std::max<std::uint64_t>(4 * MiB / record_bytes, 1);
-  std::vector<std::byte> memory((block_records + 1) * record_bytes);
-  std::byte* const block = memory.data() + record_bytes;
-  for (std::uint64_t first = 0; first < run.records(); first += block_records) {
-    const std::uint64_t count = std::min(block_records, run.records() - first);
-    run.read(first, count, {block, count * record_bytes});
-    visit({first == 0 ? nullptr : memory.data(),
-           {block, count},
-           run.first() + first,
-           run.offset() + first * record_bytes});
-    std::copy_n(block + (count - 1) * record_bytes, record_bytes, memory.data());
-  }
-  return 0;
+  Chunks chunks(run, format, threads);
+  while (const auto next = chunks.next()) chunks.visit(*next, visit);
+  return chunks.skipped();
 }
 
 void check_order(const Run& run, const RecordFormat& format, const ScannedBlock& block) {
@@ -104,17 +154,45 @@ void check_order(const Run& run, const RecordFormat& format, const ScannedBlock&
 
 ScanResult scan(const Run& run, const RecordFormat& format, bool checksum, bool is_ordered,
                 unsigned threads) {
-  const KeyLayout layout = format.keys().layout();
-  ScanResult result;
-  scan_blocks(
-      run, format,
-      [&](const ScannedBlock& block) {
-        if (is_ordered) check_order(run, format, block);
-        if (checksum) result.checksum += rows_checksum(layout, block.rows.data, block.rows.count);
-        result.records += block.rows.count;
-      },
-      threads);
-  return result;
+  struct Numbered {
+    std::uint64_t number;
+    Chunks::Neighbours chunk;
+  };
+  const WorkerAllowance allowance(threads);
+  Chunks chunks(run, format, threads);
+  FirstError first_error;
+  std::uint64_t count = 0;
+  std::atomic<std::uint64_t> records = 0, sum = 0;
+  const auto next = tbb::make_filter<void, std::optional<Numbered>>(
+      tbb::filter_mode::serial_in_order, [&](tbb::flow_control& flow) -> std::optional<Numbered> {
+        try {
+          if (!first_error.is_set())
+            if (auto chunk = chunks.next()) return Numbered{count++, std::move(*chunk)};
+        } catch (...) {
+          first_error.add(count);
+        }
+        flow.stop();
+        return std::nullopt;
+      });
+  const auto check = tbb::make_filter<std::optional<Numbered>, void>(
+      tbb::filter_mode::parallel, [&](const std::optional<Numbered>& given) {
+        try {
+          chunks.visit(given->chunk, [&](const ScannedBlock& block) {
+            if (is_ordered) check_order(run, format, block);
+            if (checksum)
+              sum += rows_checksum(format.keys().layout(), block.rows.data, block.rows.count);
+            records += block.rows.count;
+          });
+        } catch (...) {
+          first_error.add(given->number);
+        }
+      });
+  // The threads that read find records, too, which is most of the work.
+  const unsigned workers = std::max(threads / 2, std::min(threads, 2u));
+  tbb::task_arena arena(static_cast<int>(workers));
+  arena.execute([&] { tbb::parallel_pipeline(workers, next & check); });
+  first_error.rethrow();
+  return {records, sum};
 }
 
 }  // namespace corank

@@ -43,6 +43,7 @@ CheckCommand::CheckCommand(CLI::App& app) {
   command_->add_flag("--checksum", checksum_,
                      "Print records, checksum and name of each file, and of all together");
   add_compressed_to(*command_, decompress_);
+  add_threads_to(*command_, threads_, "Threads");
   command_->add_option("FILE", files_, "Files of records [standard input]")->type_name("");
   command_->footer(
       "The checksum depends neither on the order of the records nor on how they are spread over\n"
@@ -54,6 +55,7 @@ int CheckCommand::run() const {
   Options options = record_.options();
   options.checksum = checksum_;
   options.decompress = decompress_;
+  options.threads = threads_;
   options.notice = say_warning;
   if (!files_.empty()) return check_files(files_, options);
   hint_at_standard_input("check");

@@ -55,6 +55,7 @@ class CheckCommand {
   std::vector<std::string> files_;
   bool decompress_ = true;
   bool checksum_ = false;
+  unsigned threads_ = 0;
 };
 
 }  // namespace corank

@@ -40,11 +40,7 @@ FinishCommand::FinishCommand(CLI::App& app)
   command_->add_flag("-f,--force", options_.overwrite, "Replace a FILE that exists");
   command_->add_flag("--read-runs", reads_runs_,
                      "Read the runs again, too, and compare their records and checksum");
-  command_
-      ->add_option("-T,--threads", options_.threads,
-                   "Parts read at a time [all cores that this process may use]")
-      ->transform(whole_number(1, 4096))
-      ->option_text("N");
+  add_threads_to(*command_, options_.threads, "Parts read at a time");
   command_->footer(
       "Prints records, checksum and name of each part, and of all together, as corank check does.\n"
       "Example:\n  corank finish plan.json --concatenate all.bin");

@@ -280,11 +280,7 @@ void MergeCommand::add_performance_options() {
       ->allow_extra_args(false)
       ->option_text("N,...");
   add_temporary_option();
-  command_
-      ->add_option("-T,--threads", options_.threads,
-                   "Threads [all cores that this process may use]")
-      ->transform(whole_number(1, 4096))
-      ->option_text("N");
+  add_threads_to(*command_, options_.threads, "Threads");
   command_
       ->add_option(
           "-m,--memory", options_.memory_bytes,

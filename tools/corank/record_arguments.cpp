@@ -110,6 +110,12 @@ Schema RecordArguments::schema() const {
   return schema;
 }
 
+void add_threads_to(CLI::App& command, unsigned& threads, const std::string& what) {
+  command.add_option("-T,--threads", threads, what + " [all cores that this process may use]")
+      ->transform(whole_number(1, 4096))
+      ->option_text("N");
+}
+
 void add_compressed_to(CLI::App& command, bool& decompress) {
   command
       .add_option("--compressed", decompress,

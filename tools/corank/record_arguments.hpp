@@ -43,6 +43,9 @@ class RecordArguments {
   std::string bad_numbers_, ragged_;
 };
 
+// Adds --threads. The help says `what` it counts.
+void add_threads_to(CLI::App& command, unsigned& threads, const std::string& what);
+
 // Adds --compressed to a command that reads files.
 void add_compressed_to(CLI::App& command, bool& decompress);
 

@@ -1,0 +1,84 @@
+// Tests of checking the order of a file on several threads.
+#include "corank/check.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "corank/error.hpp"
+#include "corank/record.hpp"
+#include "support/catch.hpp"
+#include "support/support.hpp"
+
+using namespace corank;
+using namespace corank::test;
+
+namespace {
+
+// How keys become the records of a file.
+struct Kind {
+  const char* name;
+  Options options;
+  std::string (*record)(std::uint32_t key);
+};
+
+std::vector<Kind> kinds() {
+  std::vector<Kind> kinds(2);
+  kinds[0].name = "fixed size";
+  kinds[0].options.record = Schema::parse("key:u32be,value:bytes28");
+  kinds[0].record = [](std::uint32_t key) {
+    std::string record(32, 'v');
+    for (int i = 0; i < 4; ++i) record[i] = static_cast<char>(key >> (24 - 8 * i));
+    return record;
+  };
+  kinds[1].name = "lines";
+  kinds[1].options.text = TextFormat{};
+  kinds[1].record = [](std::uint32_t key) {
+    return fmt::format("{:010}{}\n", key, std::string(key % 40, 'v'));
+  };
+  return kinds;
+}
+
+}  // namespace
+
+TEST_CASE("a check finds the first record out of order, whatever the threads") {
+  const TemporaryFolder folder;
+  const auto file = folder.path() / "file";
+  Random random(71);
+  for (const Kind& kind : kinds())
+    for (int round = 0; round < 24; ++round) {
+      std::vector<std::uint32_t> keys(200'000);
+      std::iota(keys.begin(), keys.end(), 1);
+      // The record after each of these keys sorts before it; chunks hold some 10,000 records.
+      std::uint64_t first = keys.size();
+      const std::uint64_t from = below(random, keys.size() / 2);
+      for (int inversions = round % 4; inversions > 0; --inversions) {
+        const std::uint64_t at = from + 1 + below(random, 40'000);
+        keys[at] = 0;
+        first = std::min(first, at);
+      }
+      std::string text;
+      for (const std::uint32_t key : keys) text += kind.record(key);
+      write_file(file, bytes_of_text(text));
+      std::uint64_t checksum = 0;
+      for (const unsigned threads : {1, 2, 3, 8}) {
+        INFO(kind.name << ", " << threads << " threads, round " << round);
+        Options options = kind.options;
+        options.threads = threads;
+        options.checksum = true;
+        try {
+          const CheckResult result = check(file, options);
+          CHECK(first == keys.size());
+          CHECK(result.records == keys.size());
+          CHECK((threads == 1 || result.checksum == checksum));
+          checksum = result.checksum;
+        } catch (const OutOfOrder& error) {
+          CHECK(error.record() == first);
+        }
+      }
+    }
+}
