@@ -599,6 +599,21 @@ TEST_CASE("several attempts at one partition do no harm") {
   CHECK(text_of(test.part(0)) == whole);
   CHECK(!std::filesystem::exists(shared));
 
+  // One that is too late finds the part written, whatever the other one has removed by then.
+  for (int round = 0; round < 12; ++round) {
+    std::filesystem::remove(test.part(0));
+    std::vector<Result> results(4);
+    attempts.clear();
+    for (Result& result : results)
+      attempts.emplace_back([&test, &result] { result = test.merge_part("0", {"--resume"}); });
+    for (std::thread& attempt : attempts) attempt.join();
+    for (const Result& result : results) {
+      INFO(result.err);
+      CHECK((result.code == 0 || holds(result.err, "another merge is writing this part")));
+    }
+    CHECK(text_of(test.part(0)) == whole);
+  }
+
   // A killed attempt leaves a folder, which finish removes.
   std::filesystem::create_directory(test.parts + "/.part-00000.host.1");
   output_of(test.finish());

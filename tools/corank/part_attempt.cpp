@@ -1,7 +1,11 @@
 #include "part_attempt.hpp"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 
+#include <cerrno>
 #include <system_error>
 
 #include "corank/error.hpp"
@@ -25,6 +29,25 @@ bool is_written(const PartNames& names, const PlanFile& plan, std::size_t partit
          fs::file_size(names.part, error) == read_record(names.record).bytes && !error;
 }
 
+// Makes the folder that attempts share, and locks it for one of them.
+FileDescriptor lock_folder(const fs::path& folder) {
+  for (;;) {
+    fs::create_directories(folder);
+    FileDescriptor locked(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (!locked && errno != ENOENT)
+      throw fs::filesystem_error("cannot open", folder, {errno, std::generic_category()});
+    // Without locks, that of the output must do.
+    if (locked && ::flock(locked.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
+      throw Error(folder.string() + ": another merge is writing this part; wait for that one");
+    // The previous holder of the lock may have removed the folder meanwhile.
+    struct stat mine {
+    }, named{};
+    if (locked && ::fstat(locked.get(), &mine) == 0 && ::stat(folder.c_str(), &named) == 0 &&
+        mine.st_ino == named.st_ino)
+      return locked;
+  }
+}
+
 }  // namespace
 
 PartAttempt::PartAttempt(const PlanFile& plan, std::size_t partition, const fs::path& folder,
@@ -33,17 +56,15 @@ PartAttempt::PartAttempt(const PlanFile& plan, std::size_t partition, const fs::
       partition_(partition),
       options_(options),
       names_(part_names(folder, partition, options.compression.value_or(Compression{}).codec)) {
-  if (!options.overwrite && fs::exists(names_.part)) {
-    if (!is_written(names_, plan, partition))
-      throw Error(ErrorCode::exists,
-                  fmt::format("{}: exists already, and its record is not of this plan; use --force "
-                              "to replace it, or another --output-folder",
-                              names_.part.string()));
-    is_done_ = true;
-    return;
-  }
+  is_done_ = is_there();
+  if (is_done_) return;
   own_folder_ = folder / fmt::format(".{}.{}", names_.record.stem().string(),
                                      options.resume ? "resume" : attempt_name());
+  if (options.resume) {
+    lock_ = lock_folder(own_folder_);
+    is_done_ = is_there();
+    if (is_done_) return;
+  }
   fs::create_directories(own_folder_);
   own_names_ =
       part_names(own_folder_, partition, options.compression.value_or(Compression{}).codec);
@@ -53,6 +74,15 @@ PartAttempt::PartAttempt(const PlanFile& plan, std::size_t partition, const fs::
     publish();
   else
     fs::remove(own_names_.part);
+}
+
+bool PartAttempt::is_there() const {
+  if (options_.overwrite || !fs::exists(names_.part)) return false;
+  if (is_written(names_, plan_, partition_)) return true;
+  throw Error(ErrorCode::exists,
+              fmt::format("{}: exists already, and its record is not of this plan; use --force to "
+                          "replace it, or another --output-folder",
+                          names_.part.string()));
 }
 
 PartAttempt::~PartAttempt() {

@@ -3,12 +3,12 @@
 // An attempt writes into a hidden folder of its own, named by attempt_name(), so that
 // attempts at one part cannot harm each other even if the file system has no locks. Both make the
 // same bytes, and the last one to finish names them. With Options::resume all attempts at a part
-// share a folder instead, and the lock of the output refuses a second one. Failures are thrown as
-// Error.
+// share a folder instead, whose lock refuses a second one at a time. Failures are thrown as Error.
 #pragma once
 
 #include <filesystem>
 
+#include "io/file.hpp"
 #include "plan_file.hpp"
 
 namespace corank {
@@ -33,6 +33,9 @@ class PartAttempt {
   Stats write();
 
  private:
+  // Returns whether the part is there and not to be replaced. Throws Error if it is of another
+  // plan.
+  bool is_there() const;
   // Gives the attempt's part and its record their names.
   void publish();
 
@@ -43,6 +46,7 @@ class PartAttempt {
   PartNames own_names_ = {};  // in the attempt's folder
   bool is_done_ = false;
   std::filesystem::path own_folder_;
+  FileDescriptor lock_;  // of the folder, if it is shared
 };
 
 }  // namespace corank
