@@ -4,10 +4,8 @@
 #include <tbb/task_arena.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cassert>
 #include <exception>
-#include <mutex>
 #include <optional>
 #include <utility>
 
@@ -85,12 +83,13 @@ class Chunks {
   std::uint64_t skipped() const { return reader_.skipped(); }
 
  private:
+  // Chunks have room for the whole pages that direct I/O reads, and for the margin of a stream.
   static PassPlan plan_of(const Run& run, const RecordFormat& format, unsigned threads) {
     PassPlan plan = plan_pass({.runs = 1,
                                .record_bytes = format.record_bytes(),
                                .memory_bytes = 256 * MiB,
                                .merged_bytes = run.bytes(),
-                               .edge_bytes = stream_margin_bytes})
+                               .edge_bytes = 2 * page_bytes()})
                         .value();
     plan.read_ahead += threads;
     plan.chunks += 2 * threads;
@@ -107,27 +106,11 @@ class Chunks {
   ChunkRef before_;
 };
 
-// Keeps the first of several errors, by the order of the chunks in which they were met.
-class FirstError {
- public:
-  // Keeps the exception that is being handled.
-  void add(std::uint64_t chunk) {
-    const std::lock_guard lock(mutex_);
-    if (error_ && chunk > chunk_) return;
-    chunk_ = chunk;
-    error_ = std::current_exception();
-    is_set_ = true;
-  }
-  bool is_set() const { return is_set_; }
-  void rethrow() const {
-    if (error_) std::rethrow_exception(error_);
-  }
-
- private:
-  std::mutex mutex_;
-  std::atomic<bool> is_set_ = false;
-  std::uint64_t chunk_ = 0;
-  std::exception_ptr error_;
+// A chunk on its way through scan(). A failure takes the place of the result.
+struct Scanned {
+  Chunks::Neighbours chunk;
+  ScanResult result;
+  std::exception_ptr failure;
 };
 
 }  // namespace
@@ -154,45 +137,54 @@ void check_order(const Run& run, const RecordFormat& format, const ScannedBlock&
 
 ScanResult scan(const Run& run, const RecordFormat& format, bool checksum, bool is_ordered,
                 unsigned threads) {
-  struct Numbered {
-    std::uint64_t number;
-    Chunks::Neighbours chunk;
-  };
+  const KeyLayout layout = format.keys().layout();
   const WorkerAllowance allowance(threads);
   Chunks chunks(run, format, threads);
-  FirstError first_error;
-  std::uint64_t count = 0;
-  std::atomic<std::uint64_t> records = 0, sum = 0;
-  const auto next = tbb::make_filter<void, std::optional<Numbered>>(
-      tbb::filter_mode::serial_in_order, [&](tbb::flow_control& flow) -> std::optional<Numbered> {
+  bool has_ended = false;
+  const auto next = tbb::make_filter<void, Scanned>(
+      tbb::filter_mode::serial_in_order, [&](tbb::flow_control& flow) {
+        Scanned scanned;
         try {
-          if (!first_error.is_set())
-            if (auto chunk = chunks.next()) return Numbered{count++, std::move(*chunk)};
+          if (auto chunk = has_ended ? std::nullopt : chunks.next())
+            scanned.chunk = std::move(*chunk);
+          else
+            flow.stop();
         } catch (...) {
-          first_error.add(count);
+          scanned.failure = std::current_exception();
+          has_ended = true;
         }
-        flow.stop();
-        return std::nullopt;
+        return scanned;
       });
-  const auto check = tbb::make_filter<std::optional<Numbered>, void>(
-      tbb::filter_mode::parallel, [&](const std::optional<Numbered>& given) {
+  const auto check =
+      tbb::make_filter<Scanned, Scanned>(tbb::filter_mode::parallel, [&](Scanned scanned) {
+        if (scanned.failure) return scanned;
         try {
-          chunks.visit(given->chunk, [&](const ScannedBlock& block) {
+          chunks.visit(scanned.chunk, [&](const ScannedBlock& block) {
+            const auto [rows, count] = block.rows;
             if (is_ordered) check_order(run, format, block);
-            if (checksum)
-              sum += rows_checksum(format.keys().layout(), block.rows.data, block.rows.count);
-            records += block.rows.count;
+            if (checksum) scanned.result.checksum += rows_checksum(layout, rows, count);
+            scanned.result.records += count;
           });
         } catch (...) {
-          first_error.add(given->number);
+          scanned.failure = std::current_exception();
         }
+        scanned.chunk = {};  // its memory is free for reading again
+        return scanned;
       });
+  // The results come in the order of the chunks, so the first failure of the run is thrown.
+  ScanResult whole;
+  const auto add = tbb::make_filter<Scanned, void>(tbb::filter_mode::serial_in_order,
+                                                   [&](const Scanned& scanned) {
+                                                     if (scanned.failure)
+                                                       std::rethrow_exception(scanned.failure);
+                                                     whole.records += scanned.result.records;
+                                                     whole.checksum += scanned.result.checksum;
+                                                   });
   // The threads that read find records, too, which is most of the work.
   const unsigned workers = std::max(threads / 2, std::min(threads, 2u));
   tbb::task_arena arena(static_cast<int>(workers));
-  arena.execute([&] { tbb::parallel_pipeline(workers, next & check); });
-  first_error.rethrow();
-  return {records, sum};
+  arena.execute([&] { tbb::parallel_pipeline(workers, next & check & add); });
+  return whole;
 }
 
 }  // namespace corank

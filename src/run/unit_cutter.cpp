@@ -108,24 +108,28 @@ std::optional<WorkUnit> UnitCutter::next() {
 // cut again, as smaller ones.
 void UnitCutter::cut_units() {
   gather(units_at_once_ * unit_records_, units_at_once_ * unit_bytes_);
-  std::uint64_t records = likely_records();
-  while (complete_ != 0 && cut_ahead_.empty()) {
-    std::uint64_t bytes = 0, bytes_before = 0;
+  if (complete_ == 0) return;
+  for (std::uint64_t records = likely_records();;) {
+    std::uint64_t bytes_before = 0;
     for (std::vector<std::uint64_t>& ends : cut_at_multiples_of(records)) {
-      bytes = bytes_before_cut(ends);
-      if (bytes - bytes_before > unit_bytes_ && records > 1) break;
+      const std::uint64_t bytes = bytes_before_cut(ends);
+      if (bytes - bytes_before > unit_bytes_ && records > 1) {
+        if (!cut_ahead_.empty()) return;
+        records =
+            std::max<std::uint64_t>(std::min(records - 1, scaled(records, unit_bytes_, bytes)), 1);
+        break;
+      }
       cut_ahead_.push_back(std::move(ends));
       bytes_before = bytes;
     }
-    records =
-        std::max<std::uint64_t>(std::min(records - 1, scaled(records, unit_bytes_, bytes)), 1);
+    if (!cut_ahead_.empty()) return;
   }
 }
 
 // Returns how many records are likely to fit in a unit: about as long as the complete ones.
 std::uint64_t UnitCutter::likely_records() const {
   const std::uint64_t records = std::min(complete_, unit_records_);
-  if (records == 0 || scaled(records, complete_bytes_, complete_) <= unit_bytes_) return records;
+  if (scaled(records, complete_bytes_, complete_) <= unit_bytes_) return records;
   // Records vary in length, so aim below the bound: a unit that exceeds it is cut twice.
   return std::max<std::uint64_t>(scaled(complete_, unit_bytes_ - unit_bytes_ / 32, complete_bytes_),
                                  1);

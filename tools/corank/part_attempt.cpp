@@ -64,8 +64,9 @@ PartAttempt::PartAttempt(const PlanFile& plan, std::size_t partition, const fs::
     lock_ = lock_folder(own_folder_);
     is_done_ = is_there();
     if (is_done_) return;
+  } else {
+    fs::create_directories(own_folder_);
   }
-  fs::create_directories(own_folder_);
   own_names_ =
       part_names(own_folder_, partition, options.compression.value_or(Compression{}).codec);
   // An attempt may have been killed after the part was whole.

@@ -1,4 +1,4 @@
-// Tests of checking the order of a file on several threads.
+// Tests of reading the records of one file on several threads, to check their order.
 #include "corank/check.hpp"
 
 #include <fmt/format.h>
@@ -11,6 +11,8 @@
 
 #include "corank/error.hpp"
 #include "corank/record.hpp"
+#include "format/fixed_format.hpp"
+#include "jobs/scan.hpp"
 #include "support/catch.hpp"
 #include "support/support.hpp"
 
@@ -81,4 +83,18 @@ TEST_CASE("a check finds the first record out of order, whatever the threads") {
         }
       }
     }
+}
+
+TEST_CASE("a scan past the page cache reads records that fill no whole pages") {
+  constexpr std::uint32_t record_bytes = 99;
+  constexpr std::uint64_t count = 40'000;
+  const auto format = make_fixed_format(Schema::parse("key:bytes99"), {});
+  const TemporaryFolder folder;
+  write_file(folder / "file", Bytes(count * record_bytes));
+  Run run(folder / "file", record_bytes, true);
+  const ScanResult cached = scan(run, *format, true, true, 2);
+  CHECK(cached.records == count);
+  if (!run.make_direct()) return;  // the file system is in memory
+  const ScanResult direct = scan(run, *format, true, true, 2);
+  CHECK((direct.records == count && direct.checksum == cached.checksum));
 }
