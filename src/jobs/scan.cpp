@@ -4,6 +4,7 @@
 #include <tbb/task_arena.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cassert>
 #include <exception>
 #include <optional>
@@ -140,7 +141,7 @@ ScanResult scan(const Run& run, const RecordFormat& format, bool checksum, bool 
   const KeyLayout layout = format.keys().layout();
   const WorkerAllowance allowance(threads);
   Chunks chunks(run, format, threads);
-  bool has_ended = false;
+  std::atomic<bool> has_ended = false;
   const auto next = tbb::make_filter<void, Scanned>(
       tbb::filter_mode::serial_in_order, [&](tbb::flow_control& flow) {
         Scanned scanned;
@@ -171,12 +172,16 @@ ScanResult scan(const Run& run, const RecordFormat& format, bool checksum, bool 
         scanned.chunk = {};  // its memory is free for reading again
         return scanned;
       });
-  // The results come in the order of the chunks, so the first failure of the run is thrown.
+  // The results come in the order of the chunks, so the first failure is that of the run. It is
+  // thrown when nothing is in flight: a pipeline that ends by an exception leaks what is.
   ScanResult whole;
+  std::exception_ptr failure;
   const auto add = tbb::make_filter<Scanned, void>(tbb::filter_mode::serial_in_order,
                                                    [&](const Scanned& scanned) {
-                                                     if (scanned.failure)
-                                                       std::rethrow_exception(scanned.failure);
+                                                     if (scanned.failure && !failure) {
+                                                       failure = scanned.failure;
+                                                       has_ended = true;
+                                                     }
                                                      whole.records += scanned.result.records;
                                                      whole.checksum += scanned.result.checksum;
                                                    });
@@ -184,6 +189,7 @@ ScanResult scan(const Run& run, const RecordFormat& format, bool checksum, bool 
   const unsigned workers = std::max(threads / 2, std::min(threads, 2u));
   tbb::task_arena arena(static_cast<int>(workers));
   arena.execute([&] { tbb::parallel_pipeline(workers, next & check & add); });
+  if (failure) std::rethrow_exception(failure);
   return whole;
 }
 
