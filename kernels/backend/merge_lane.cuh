@@ -5,10 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <span>
-#include <vector>
 
-#include "corank/device/merge.cuh"
 #include "kernels/backend/record_lane.cuh"
 #include "kernels/ops/device_operators.cuh"
 
@@ -17,21 +14,22 @@ namespace corank {
 template <int W>
 class MergeLane : RecordLane<W> {
   using Base = RecordLane<W>;
-  using Base::layout_, Base::out_, Base::staging_, Base::stream_, Base::unit_bytes_,
+  using Base::layout_, Base::out_, Base::runs_, Base::staging_, Base::stream_, Base::unit_bytes_,
       Base::unit_records_, Base::verify_;
+  using typename Base::Piece;
 
  public:
   MergeLane(const DeviceOrder& order, const BackendConfig& config) : Base(order, config, 0) {
     // Reserves memory for as many runs as need two merge passes; more runs need little more.
     constexpr std::uint64_t runs = device::detail::max_fan_in + 1;
-    for (std::uint64_t run = 0; run < runs; ++run) append_run(0, unit_records_ / runs);
+    for (std::uint64_t run = 0; run < runs; ++run) this->append_run(0, unit_records_ / runs);
     reserve_out();
     if (config.operators && fits_device(*config.operators))
       operators_.emplace(*config.operators, layout_, unit_records_);
   }
 
   Found merge(const WorkUnit& unit, std::byte* output) {
-    this->begin(unit);
+    this->begin(unit, unit.records);
     find_runs(unit);
     reserve_out();
     Found found = this->run([&] { enqueue(unit, output); });
@@ -51,46 +49,36 @@ class MergeLane : RecordLane<W> {
   }
 
  private:
-  void append_run(std::uint64_t first, std::uint64_t records) {
-    const LocatedOutput<W> run = this->located(0, first);
-    runs_.push_back({run.keys, run.values, records});
-  }
-
   void find_runs(const WorkUnit& unit) {
     runs_.clear();
     std::uint64_t records = 0;
     for (std::size_t s = 0; s < unit.segments.size(); ++s) {
       const Segment& segment = unit.segments[s];
-      if (s == 0 || segment.chunk->run != unit.segments[s - 1].chunk->run) append_run(records, 0);
+      if (s == 0 || segment.chunk->run != unit.segments[s - 1].chunk->run)
+        this->append_run(records, 0);
       runs_.back().count += segment.count;
       records += segment.count;
     }
   }
 
-  cudaError_t merge_located(void* temporary, std::size_t& bytes,
-                            const std::uint64_t* out_of_order) {
-    return device::merge_k(temporary, bytes, std::span<const LocatedSequence<W>>(runs_),
-                           this->located(1), stream_.get(),
-                           Merged<W>::less(this->less(out_of_order)));
-  }
-
   void reserve_out() {
     std::size_t bytes = 0;
-    CORANK_CUDA(merge_located(nullptr, bytes, nullptr));
+    CORANK_CUDA(this->merge_located(nullptr, bytes, nullptr));
     out_.reserve(std::max<std::size_t>(bytes, this->unit_capacity_bytes()));
   }
 
   void enqueue(const WorkUnit& unit, std::byte* output) {
-    const std::uint64_t records = unit.records, segments = unit.segments.size();
+    const Piece& whole = this->pieces_.front();
+    const std::uint64_t records = whole.records;
     cudaStream_t stream = stream_.get();
     staging_.upload(true, stream);
     Found* const found = staging_.found();
-    this->verify_input(unit);
+    this->verify_input(unit, whole);
     encode_records<W><<<divide_up(records, block_threads), block_threads, 0, stream>>>(
-        staging_.segments(), segments, records, this->less(nullptr), this->located(0),
+        staging_.segments(), whole.segments, records, this->less(nullptr), this->located(0),
         &found->out_of_order);
     check_launch("encode_records");
-    CORANK_CUDA(merge_located(out_.get(), out_.capacity(), &found->out_of_order));
+    CORANK_CUDA(this->merge_located(out_.get(), out_.capacity(), &found->out_of_order));
     this->gather_and_verify(records, this->located(1));
     if (operators_)
       operators_->enqueue(out_.get(), records, staging_.scratch(), stream);
@@ -98,7 +86,6 @@ class MergeLane : RecordLane<W> {
       this->download(output, unit.bytes);
   }
 
-  std::vector<LocatedSequence<W>> runs_;           // of the unit
   std::optional<DeviceOperatorRunner> operators_;  // absent if the device applies no chain
 };
 

@@ -90,15 +90,23 @@ class Staging {
     sizes_.push_back(bytes);
   }
 
-  // Enqueues the upload of all segments. `pinned`: they are in memory that the device can read.
-  void upload(bool pinned, cudaStream_t stream) {
-    assert(!pinned || shift_ == 0);
+  // Enqueues the upload of the unit's description. Must precede uploads of segments.
+  void upload_description(cudaStream_t stream) {
     CORANK_CUDA(cudaMemcpyAsync(device_description_.get(), description_.get(),
                                 Description::bytes(segments_), cudaMemcpyHostToDevice, stream));
+  }
+  // Enqueues the upload of `count` segments, which may lie in any memory, from `first` on.
+  void upload_segments(std::size_t first, std::size_t count, cudaStream_t stream) {
+    for (std::size_t s = first; s < first + count; ++s)
+      CORANK_CUDA(cudaMemcpyAsync(destinations_[s], sources_[s], sizes_[s], cudaMemcpyHostToDevice,
+                                  stream));
+  }
+  // Enqueues the upload of all that. `pinned`: the segments are in memory that the device can read.
+  void upload(bool pinned, cudaStream_t stream) {
+    assert(!pinned || shift_ == 0);
+    upload_description(stream);
     if (!pinned) {
-      for (std::size_t s = 0; s < segments_; ++s)
-        CORANK_CUDA(cudaMemcpyAsync(destinations_[s], sources_[s], sizes_[s],
-                                    cudaMemcpyHostToDevice, stream));
+      upload_segments(0, segments_, stream);
     } else if (bytes_ / segments_ >= min_copied_segment_bytes) {
       copy_segments(stream);
     } else {

@@ -84,12 +84,23 @@ cudaError_t radix_sort(void* temporary, std::size_t& bytes, std::array<LocatedOu
   return status;
 }
 
-// Sorts the located keys in sides[0]; sides[1] is memory for as many. The result is in sides[0],
-// which may be what was sides[1]. `differing` are the bits in which the keys differ. As in CUB, a
-// call without temporary memory only sets `bytes` to what is needed.
+// Copies the located keys on the device.
+template <int W>
+cudaError_t copy_located(const LocatedOutput<W>& to, const LocatedOutput<W>& from,
+                         std::uint64_t records, cudaStream_t stream) {
+  if (const cudaError_t error = cudaMemcpyAsync(to.keys, from.keys, records * sizeof(*to.keys),
+                                                cudaMemcpyDeviceToDevice, stream))
+    return error;
+  return cudaMemcpyAsync(to.values, from.values, records * sizeof(*to.values),
+                         cudaMemcpyDeviceToDevice, stream);
+}
+
+// Sorts the located keys in sides[0]; sides[1] is memory for as many. `differing` holds the bits in
+// which the keys differ, and may hold others. As in CUB, a call without temporary memory only sets
+// `bytes` to what is needed.
 template <int W>
 cudaError_t sort_located(void* temporary, std::size_t& bytes,
-                         std::array<LocatedOutput<W>, 2>& sides, std::uint64_t records,
+                         const std::array<LocatedOutput<W>, 2>& sides, std::uint64_t records,
                          const LocatedLess<W>& less, const std::uint64_t* differing,
                          cudaStream_t stream) {
   const auto count = static_cast<std::uint32_t>(records);
@@ -97,16 +108,18 @@ cudaError_t sort_located(void* temporary, std::size_t& bytes,
     return cub::DeviceMergeSort::StableSortKeys(temporary, bytes, sides[0].keys, count,
                                                 Merged<W>::less(less), stream);
   } else {
-    if (!temporary) return radix_sort<W>(nullptr, bytes, sides, count, 0, 64 * W, stream);
+    std::array from_to = sides;
+    if (!temporary) return radix_sort<W>(nullptr, bytes, from_to, count, 0, 64 * W, stream);
     for (int w = W - 1; w >= 0; --w) {
       if (differing[w] == 0) continue;
       const int word_bit = 64 * (W - 1 - w);
-      if (const cudaError_t error = radix_sort<W>(temporary, bytes, sides, count,
+      if (const cudaError_t error = radix_sort<W>(temporary, bytes, from_to, count,
                                                   word_bit + std::countr_zero(differing[w]),
                                                   word_bit + std::bit_width(differing[w]), stream))
         return error;
     }
-    return cudaSuccess;
+    if (from_to[0].keys == sides[0].keys) return cudaSuccess;
+    return copy_located<W>(sides[0], from_to[0], records, stream);
   }
 }
 

@@ -427,6 +427,23 @@ TEST_CASE("the CUDA backend sorts keys of every distribution", "[gpu][sort]") {
   CHECK(rig.sorts({input}, random));
 }
 
+TEST_CASE("a unit is sorted in pieces, stably", "[gpu][sanitize][sort]") {
+  const Kind divided[] = {{"a:u64,b:u64", "a"}, {"a:bytes10,b:bytes90", "a"}, {"a:bytes33", ""}};
+  constexpr std::uint64_t unit_bytes = 40 << 20;  // of pieces of 16 MiB
+  Random random(23);
+  for (const Kind& kind : divided) {
+    const std::uint64_t records = unit_bytes / Schema::parse(kind.schema).record_bytes;
+    Rig rig(kind.schema, kind.keys, {records, records / 4, 40, 1, true});
+    // Files end within pieces, and pieces within files. With 2 values, many keys are equal.
+    for (const unsigned values : {2u, 256u}) {
+      CAPTURE(kind.schema, values);
+      CHECK(rig.sorts({rig.random_records(random, records / 2 + 7, values),
+                       rig.random_records(random, records / 3, 256)},
+                      random));
+    }
+  }
+}
+
 TEST_CASE("records of every kind are sorted where they are, at any address",
           "[gpu][sanitize][sort]") {
   Random random(18);

@@ -66,9 +66,11 @@ class Blocks {
 
 struct Stream {
   std::deque<Work> work;
+  std::uint64_t done = 0;  // number of works that are done
 };
 struct Event {
   cudaStream_t recorded = nullptr;
+  std::uint64_t after = 0;  // the work of that stream up to this number
 };
 
 // Device memory, which only kernels and copies may access.
@@ -172,9 +174,17 @@ cudaError_t enter(const char* call) {
   return fail(r.setup.error);
 }
 
+// Runs work of the stream up to number `end`.
+void run_up_to(Stream& stream, std::uint64_t end) {
+  for (; !stream.work.empty() && stream.done < end; ++stream.done) {
+    const Work work = std::move(stream.work.front());
+    stream.work.pop_front();
+    work();
+  }
+}
 void run(Stream& stream) {
   const auto open = runtime().memory.opened();
-  for (; !stream.work.empty(); stream.work.pop_front()) stream.work.front()();
+  run_up_to(stream, stream.done + stream.work.size());
 }
 
 cudaError_t enqueue(cudaStream_t handle, Work work) {
@@ -212,6 +222,9 @@ cudaError_t check_copy(const void* to, const void* from, std::size_t bytes, cuda
   Runtime& r = runtime();
   if (kind == cudaMemcpyHostToDevice && r.memory.blocks.hold(to, bytes)) return cudaSuccess;
   if (kind == cudaMemcpyDeviceToHost && r.memory.blocks.hold(from, bytes)) return cudaSuccess;
+  if (kind == cudaMemcpyDeviceToDevice && r.memory.blocks.hold(from, bytes) &&
+      r.memory.blocks.hold(to, bytes))
+    return cudaSuccess;
   r.wrong("a copy of " + std::to_string(bytes) + " bytes beyond the device's memory");
   return fail(cudaErrorInvalidValue);
 }
@@ -219,8 +232,8 @@ cudaError_t check_copy(const void* to, const void* from, std::size_t bytes, cuda
 // Returns a copy for later; its memory must still exist when the copy runs.
 Work copy_of(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind) {
   return [=] {
-    const void* const on_device = kind == cudaMemcpyHostToDevice ? to : from;
-    check_on_device(on_device, bytes, "a copy");
+    if (kind != cudaMemcpyHostToDevice) check_on_device(from, bytes, "a copy");
+    if (kind != cudaMemcpyDeviceToHost) check_on_device(to, bytes, "a copy");
     std::memcpy(to, from, bytes);
   };
 }
@@ -488,8 +501,16 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 }
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   ENTER();
-  r.events.at(event).recorded = stream;
+  const Stream& recorded = r.streams.at(stream);
+  r.events.at(event) = {stream, recorded.done + recorded.work.size()};
   return cudaSuccess;
+}
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
+  ENTER();
+  return enqueue(stream, [waited = r.events.at(event)] {
+    const auto other = runtime().streams.find(waited.recorded);
+    if (other != runtime().streams.end()) run_up_to(other->second, waited.after);
+  });
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   ENTER();

@@ -72,7 +72,6 @@ void see_disorder(Count* out_of_order, Count record) {
 
 void add_records(Unit& unit, const StagedSegment* segments, Count count, Count records,
                  const LocatedLess<1>& less) {
-  unit = {};
   unit.layout = less.layout;
   for (Count s = 0; s < count; ++s)
     for (Count i = segments[s].first_record; i < end_of(segments, count, s, records); ++i) {
@@ -86,6 +85,7 @@ Work encode_work(const Arguments& given, Unit& unit) {
   return [&unit, segments = given.get<const StagedSegment*>(0), count = given.get<Count>(1),
           records = given.get<Count>(2), less = given.get<LocatedLess<1>>(3),
           out_of_order = given.get<Count*>(5)] {
+    unit = {};
     add_records(unit, segments, count, records, less);
     for (Count s = 0; s < count; ++s)
       for (Count i = segments[s].first_record + 1; i < end_of(segments, count, s, records); ++i)
@@ -98,6 +98,7 @@ Work encode_unsorted_work(const Arguments& given, Unit& unit) {
   return [&unit, segments = given.get<const StagedSegment*>(0), count = given.get<Count>(1),
           records = given.get<Count>(2), less = given.get<LocatedLess<1>>(3),
           found = given.get<Found*>(5)] {
+    if (segments[0].first_vector == 0) unit = {};  // the first piece
     add_records(unit, segments, count, records, less);
     std::ranges::fill(found->differing, ~Count{0});
   };
