@@ -68,7 +68,8 @@ class Execution {
   MergeStage merge_;
   CutStage cut_;
   WriteStage write_;
-  InFlightUnits units_;  // last: units give their buffers back to the stages
+  std::exception_ptr failure_;  // of the cut stage
+  InFlightUnits units_;         // last: units give their buffers back to the stages
 };
 
 void Execution::run() {
@@ -95,6 +96,7 @@ void Execution::run() {
     tbb::parallel_pipeline(pass_.plan.tokens,
                            cut_filter & merge_filter & write_filter & verify_filter);
   });
+  if (failure_) std::rethrow_exception(failure_);
   if (write_.has_operators()) {
     InFlightUnit rest;
     write_.write_rest(rest);
@@ -111,11 +113,17 @@ void Execution::run() {
   write_.add_to_totals();
 }
 
+// Keeps a failure until the units before are merged: what is wrong with these comes first, however
+// far ahead files are read.
 InFlightUnit* Execution::cut(tbb::flow_control& flow) {
   stop_if_asked();
   cut_.end_wait();
   std::optional<WorkUnit> unit;
-  if (!write_.is_done()) unit = cut_.next();
+  try {
+    if (!write_.is_done()) unit = cut_.next();
+  } catch (...) {
+    failure_ = std::current_exception();
+  }
   if (!unit) {
     flow.stop();
     return nullptr;

@@ -1,4 +1,6 @@
 // Tests of merges with compressed inputs and outputs.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <stop_token>
 #include <string>
@@ -134,6 +136,23 @@ TEST_CASE("a compressed run that is not what it must be is told") {
   test.options.resume = true;
   CHECK(holds(message_of(test, output), "is compressed, in which Options::resume"));
   CHECK(!std::filesystem::exists(output));
+}
+
+TEST_CASE("of two faults of a compressed run the first is told, however far ahead it is read") {
+  const TemporaryFolder folder;
+  std::vector<std::string> lines;
+  for (int line = 0; line < 300'000; ++line) lines.push_back(fmt::format("{:012}\n", line));
+  std::swap(lines[150'000], lines[150'001]);
+  std::string text;
+  for (const std::string& line : lines) text += line;
+  Bytes frame = frame_of({Codec::gzip, 1}, bytes_of_text(text));
+  frame[frame.size() - 6] ^= std::byte{1};  // of its checksum
+  const std::vector paths{folder.path() / "run.gz"};
+  write_file(paths[0], frame);
+  Options options;
+  options.text = TextFormat{};
+  for (int attempt = 0; attempt < 30; ++attempt)
+    CHECK_THROWS_AS(merge(paths, folder.path() / "out", options), OutOfOrder);
 }
 
 TEST_CASE("a compressed run without records is merged") {
