@@ -45,6 +45,38 @@ unsigned threads_of(const Options& options) {
   return static_cast<unsigned>(thread_budget(options.threads).value);
 }
 
+// Returns a report of the records of the block alone.
+FileReport describe_block(const RecordFormat& format, const ScannedBlock& block) {
+  const KeyLayout layout = format.keys().layout();
+  FileReport report;
+  report.records = block.rows.count;
+  report.bytes = format.bytes_of(block.rows).size();
+  const std::byte* previous = block.before;
+  for (std::uint64_t i = 0; i < block.rows.count; ++i) {
+    const std::byte* const row = block.rows.data + i * format.row_bytes();
+    if (previous && record_less(layout, row, previous)) {
+      if (!report.out_of_order)
+        report.out_of_order = {block.first + i, offset_of(format, block, i)};
+    } else if (previous && !record_less(layout, previous, row)) {
+      ++report.duplicates;
+    }
+    previous = row;
+  }
+  report.first_key = format.key_text(block.rows.data);
+  report.last_key = format.key_text(previous);
+  return report;
+}
+
+// Adds the report of the next block to that of the blocks before it.
+void add(const FileReport& block, FileReport& report) {
+  if (report.records == 0) report.first_key = block.first_key;
+  report.last_key = block.last_key;
+  if (!report.out_of_order) report.out_of_order = block.out_of_order;
+  report.records += block.records;
+  report.bytes += block.bytes;
+  report.duplicates += block.duplicates;
+}
+
 }  // namespace
 
 CheckResult check(const std::filesystem::path& path, const Options& options,
@@ -61,30 +93,15 @@ FileReport describe(const std::filesystem::path& path, const Options& options,
   const OpenFile file(path, options, before);
   const Run& run = file.run();
   const RecordFormat& format = file.format();
-  const KeyLayout layout = format.keys().layout();
   FileReport report;
   report.is_pipe = run.input().is_stream;
   report.file_bytes = report.is_pipe ? 0 : run.input().bytes;
   report.codec = run.input().codec;
   report.bytes = run.offset();
-  const auto add = [&](const ScannedBlock& block) {
-    const std::byte* previous = block.before;
-    for (std::uint64_t i = 0; i < block.rows.count; ++i) {
-      const std::byte* const row = block.rows.data + i * format.row_bytes();
-      if (previous && record_less(layout, row, previous)) {
-        if (!report.out_of_order)
-          report.out_of_order = {block.first + i, offset_of(format, block, i)};
-      } else if (previous && !record_less(layout, previous, row)) {
-        ++report.duplicates;
-      }
-      previous = row;
-    }
-    if (report.records == 0) report.first_key = format.key_text(block.rows.data);
-    report.last_key = format.key_text(previous);
-    report.records += block.rows.count;
-    report.bytes += format.bytes_of(block.rows).size();
+  const auto look = [&](const ScannedBlock& block) {
+    return [&report, of_block = describe_block(format, block)] { add(of_block, report); };
   };
-  report.records_skipped = scan_blocks(run, format, add, threads_of(options));
+  report.records_skipped = scan_side_by_side(run, format, threads_of(options), look);
   warn_of_cut_off_pipes({&run, 1}, options);
   return report;
 }

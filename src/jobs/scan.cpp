@@ -9,6 +9,7 @@
 #include <exception>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "corank/error.hpp"
 #include "format/key_order.hpp"
@@ -107,10 +108,10 @@ class Chunks {
   ChunkRef before_;
 };
 
-// A chunk on its way through scan(). A failure takes the place of the result.
+// A chunk on its way through scan_side_by_side(). A failure takes the place of what was seen.
 struct Scanned {
   Chunks::Neighbours chunk;
-  ScanResult result;
+  std::vector<std::function<void()>> seen;
   std::exception_ptr failure;
 };
 
@@ -136,9 +137,8 @@ void check_order(const Run& run, const RecordFormat& format, const ScannedBlock&
   if (descent != count) throw_disorder(run, format, block, descent);
 }
 
-ScanResult scan(const Run& run, const RecordFormat& format, bool checksum, bool is_ordered,
-                unsigned threads) {
-  const KeyLayout layout = format.keys().layout();
+std::uint64_t scan_side_by_side(const Run& run, const RecordFormat& format, unsigned threads,
+                                const LookAt& look) {
   const WorkerAllowance allowance(threads);
   Chunks chunks(run, format, threads);
   std::atomic<bool> has_ended = false;
@@ -156,40 +156,50 @@ ScanResult scan(const Run& run, const RecordFormat& format, bool checksum, bool 
         }
         return scanned;
       });
-  const auto check =
+  const auto look_at =
       tbb::make_filter<Scanned, Scanned>(tbb::filter_mode::parallel, [&](Scanned scanned) {
         if (scanned.failure) return scanned;
         try {
-          chunks.visit(scanned.chunk, [&](const ScannedBlock& block) {
-            const auto [rows, count] = block.rows;
-            if (is_ordered) check_order(run, format, block);
-            if (checksum) scanned.result.checksum += rows_checksum(layout, rows, count);
-            scanned.result.records += count;
-          });
+          chunks.visit(scanned.chunk,
+                       [&](const ScannedBlock& block) { scanned.seen.push_back(look(block)); });
         } catch (...) {
           scanned.failure = std::current_exception();
         }
         scanned.chunk = {};  // its memory is free for reading again
         return scanned;
       });
-  // The results come in the order of the chunks, so the first failure is that of the run. It is
-  // thrown when nothing is in flight: a pipeline that ends by an exception leaks what is.
-  ScanResult whole;
+  // The first failure is that of the run. It is thrown when nothing is in flight: a pipeline that
+  // ends by an exception leaks what is.
   std::exception_ptr failure;
-  const auto add = tbb::make_filter<Scanned, void>(tbb::filter_mode::serial_in_order,
-                                                   [&](const Scanned& scanned) {
-                                                     if (scanned.failure && !failure) {
-                                                       failure = scanned.failure;
-                                                       has_ended = true;
-                                                     }
-                                                     whole.records += scanned.result.records;
-                                                     whole.checksum += scanned.result.checksum;
-                                                   });
+  const auto tell = tbb::make_filter<Scanned, void>(
+      tbb::filter_mode::serial_in_order, [&](const Scanned& scanned) {
+        if (scanned.failure && !failure) {
+          failure = scanned.failure;
+          has_ended = true;
+        }
+        for (const std::function<void()>& seen : scanned.seen) seen();
+      });
   // The threads that read find records, too, which is most of the work.
   const unsigned workers = std::max(threads / 2, std::min(threads, 2u));
   tbb::task_arena arena(static_cast<int>(workers));
-  arena.execute([&] { tbb::parallel_pipeline(workers, next & check & add); });
+  arena.execute([&] { tbb::parallel_pipeline(workers, next & look_at & tell); });
   if (failure) std::rethrow_exception(failure);
+  return chunks.skipped();
+}
+
+ScanResult scan(const Run& run, const RecordFormat& format, bool checksum, bool is_ordered,
+                unsigned threads) {
+  const KeyLayout layout = format.keys().layout();
+  ScanResult whole;
+  scan_side_by_side(run, format, threads, [&](const ScannedBlock& block) {
+    const auto [rows, count] = block.rows;
+    if (is_ordered) check_order(run, format, block);
+    const std::uint64_t sum = checksum ? rows_checksum(layout, rows, count) : 0;
+    return [&whole, count, sum] {
+      whole.records += count;
+      whole.checksum += sum;
+    };
+  });
   return whole;
 }
 

@@ -1,8 +1,7 @@
 // Full scan of one run: checks the order, sums the checksum, or visits every record.
 //
-// Blocks until the run is read; callbacks run on the calling thread. Runs of variable-length
-// records must count bytes. Throws Error if the run cannot be read, and
-// Interrupted if its stop token asks for it.
+// Blocks until the run is read. Runs of variable-length records must count bytes. Throws Error if
+// the run cannot be read, and Interrupted if its stop token asks for it.
 #pragma once
 
 #include <cstddef>
@@ -27,11 +26,20 @@ struct ScannedBlock {
 // Returns the byte of the run at which record `index` of the block begins, after decompression.
 std::uint64_t offset_of(const RecordFormat& format, const ScannedBlock& block, std::uint64_t index);
 
-// Calls `visit` with all records of the run, block by block, in order. Returns how many records
-// were skipped (see BadNumbers). `threads` threads find records of variable length.
+// Calls `visit` with all records of the run, block by block, in order, on the calling thread.
+// Returns how many records were skipped (see BadNumbers). `threads` threads find records of
+// variable length.
 std::uint64_t scan_blocks(const Run& run, const RecordFormat& format,
                           const std::function<void(const ScannedBlock&)>& visit,
                           unsigned threads = 1);
+
+// Looks at a block, on any thread, and returns what is to be called in the order of the blocks.
+using LookAt = std::function<std::function<void()>(const ScannedBlock&)>;
+
+// Calls `look` with all records of the run, several blocks at a time, on up to `threads` threads.
+// The first failure in the order of the records is thrown. Returns how many records were skipped.
+std::uint64_t scan_side_by_side(const Run& run, const RecordFormat& format, unsigned threads,
+                                const LookAt& look);
 
 // Throws OutOfOrder for the first record of the block that sorts before its predecessor.
 void check_order(const Run& run, const RecordFormat& format, const ScannedBlock& block);

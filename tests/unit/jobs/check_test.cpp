@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <numeric>
+#include <ranges>
 #include <string>
 #include <vector>
 
@@ -47,7 +48,7 @@ std::vector<Kind> kinds() {
 
 }  // namespace
 
-TEST_CASE("a check finds the first record out of order, whatever the threads") {
+TEST_CASE("checks and reports tell the first record out of order, whatever the threads") {
   const TemporaryFolder folder;
   const auto file = folder.path() / "file";
   Random random(71);
@@ -81,6 +82,15 @@ TEST_CASE("a check finds the first record out of order, whatever the threads") {
         } catch (const OutOfOrder& error) {
           CHECK(error.record() == first);
         }
+        const FileReport report = describe(file, options);
+        CHECK(report.records == keys.size());
+        CHECK(report.bytes == text.size());
+        CHECK((report.out_of_order ? report.out_of_order->record : keys.size()) == first);
+        CHECK(report.duplicates == std::uint64_t(std::ranges::count_if(
+                                       std::views::iota(std::size_t{1}, keys.size()),
+                                       [&](std::size_t i) { return keys[i] == keys[i - 1]; })));
+        CHECK(holds(report.first_key, "1"));
+        CHECK(holds(report.last_key, "200000"));
       }
     }
 }
