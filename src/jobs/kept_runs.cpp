@@ -198,6 +198,10 @@ std::unique_ptr<KeptRuns> find_kept_runs(const Destination& output, const MergeF
   return kept;
 }
 
+void remove_kept_runs(const Destination& output) {
+  if (!output.sink && output.path != "-") KeptRuns(output.path, 0);
+}
+
 std::vector<Run> after(const InputPosition& end, std::vector<Run> inputs) {
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     Run& input = inputs[i];

@@ -79,6 +79,9 @@ std::unique_ptr<KeptRuns> find_kept_runs(const Destination& output, const MergeF
                                          const Options& options, FingerprintSum sum,
                                          std::span<const Run> inputs);
 
+// Removes the runs that a stopped sort to `output` left. The output must be locked.
+void remove_kept_runs(const Destination& output);
+
 // Returns the parts of the inputs after this position in them.
 std::vector<Run> after(const InputPosition& end, std::vector<Run> inputs);
 

@@ -91,6 +91,7 @@ Stats MergeJob::into(const Destination& destination,
     write(output, destination);
     collect_stats("writing " + destination.path.string());
     if (before_publish) before_publish(stats_);
+    if (!sorts_) remove_kept_runs(destination);
     stats_.output_bytes = output.commit();
   } catch (const Interrupted&) {
     leave_for_resume(output, options_.resume || (!sorts_ && output.is_worth_resuming()));

@@ -79,9 +79,10 @@ class StoppedSort {
     INFO(result.err);
     CHECK(result.code == 0);
     CHECK((text_of(output()) == expected_));
-    CHECK(folder_.names() == Strings{"input", "output", "stats", "whole"});
+    CHECK(names() == Strings{"input", "output", "stats", "whole"});
     return result;
   }
+  Strings names() const { return folder_.names(); }
   std::uint64_t whole_read() const { return whole_read_; }
   // Returns a number of the statistics of the last sort.
   std::uint64_t number(const std::string& name) const {
@@ -119,6 +120,20 @@ TEST_CASE("a sort that is killed twice leaves nothing", "[sort][resume]") {
   write_file(sort.output().parent_path() / ".output.corank-runs.new",
              bytes_of_text("corank-runs-"));
   CHECK(sort.resume().err.find("starting over") == std::string::npos);
+}
+
+TEST_CASE("a merge to the output of a killed sort removes what the sort kept", "[sort][resume]") {
+  StoppedSort sort(true);
+  sort.stop(SIGKILL, [&] { return sort.has_kept(1); });
+  const std::filesystem::path folder = sort.output().parent_path();
+  const auto merge = [&](const std::string& output) {
+    CHECK(run({"merge", "--lines", "-o", folder / output, folder / "whole"}).code == 0);
+  };
+  merge("other");
+  CHECK(sort.has_kept(0));
+  std::filesystem::remove(folder / "other");
+  merge("output");
+  CHECK(sort.names() == Strings{"input", "output", "stats", "whole"});
 }
 
 TEST_CASE("a sort that is stopped in its last pass goes on in it", "[sort][resume]") {
