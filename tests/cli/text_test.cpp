@@ -875,7 +875,7 @@ TEST_CASE("columns are reduced over equal keys", "[text]") {
   refused("sum(n:time)", "sums are of type");
   csv.check_refusal(
       {"--csv", "--header", "-b", "k", "--on-equal", "reduce:count()", "--select", "k"}, 2,
-      {"adds a column"});
+      {"adds a column, which --select does not name"});
   const TextFolder lines({"a\na\nb\n", "a\n" + std::string(200, 'c') + "\n"});
   const Strings count{"--lines", "-t", "\\t", "--on-equal", "reduce:count()"};
   CHECK(lines.merged(count) == "a\t3\nb\t1\n" + std::string(200, 'c') + "\t1\n");
