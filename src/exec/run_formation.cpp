@@ -36,6 +36,7 @@ RunFormation::RunFormation(const Pass& pass, const detail::KeyWords& keys,
       checks_batches_(checks_batches),
       totals_(totals),
       cut_(pass, facts_, totals),
+      pin_(pass.sorter ? pass.sorter->pin_memory() : nullptr),
       sorters_(workers_) {
   assert(!pass.backend && pass.writers.empty());
   assert(!pass.sorter || (facts_.record_bytes != 0 && !pass.operators && !keys.are_refs()));
@@ -94,7 +95,9 @@ RunFormation::Batch* RunFormation::next_batch(Filling& filling) {
       batch->place = filling.memory.first(0);
     }
     batch->place = {batch->place.data(), batch->place.size() + pending_.bytes};
-    filling.memory = filling.memory.subspan(pending_.bytes);
+    filling.memory = filling.memory.subspan(
+        pin_ ? std::min(round_up(pending_.bytes, page_bytes()), filling.memory.size())
+             : pending_.bytes);
     chunks += pending_.segments.size();
     batch->blocks.push_back(std::exchange(pending_, WorkUnit()));
   } while (!batch || chunks < batch_blocks_);  // small files fill a block with many chunks
@@ -162,13 +165,14 @@ void RunFormation::add_in_place(const SortedBlock& sorted, const Segment& segmen
 }
 
 // Returns the runs that the batches make. Neighbours in memory that are in order are one run.
-FormedRuns RunFormation::join(const std::deque<Batch>& batches) {
+FormedRuns RunFormation::join(std::deque<Batch>& batches) {
   FormedRuns formed;
   const Batch* before = nullptr;
-  for (const Batch& batch : batches) {
+  for (Batch& batch : batches) {
     formed.records += batch.sorted.records;
     formed.fingerprint += batch.fingerprint;
-    if (before && !before->input && !batch.input &&
+    if (batch.pinned) formed.pinned.push_back(std::move(batch.pinned));
+    if (before && !before->input && !batch.input && !pin_ &&
         !keys_.less(first_of(batch.sorted), last_of(before->sorted))) {
       std::span<const std::byte>& run = formed.runs.back().bytes;
       assert(end_of(before->sorted) == batch.sorted.bytes.data());
@@ -225,6 +229,8 @@ WorkUnit RunFormation::next_block() {
 void RunFormation::sort(Batch& batch) {
   {
     Stopwatch sorting(totals_.merge, {pass_.trace, "sort", pass_.partition});
+    // No other batch is in its pages.
+    if (pin_) batch.pinned = pin_({batch.place.data(), round_up(batch.place.size(), page_bytes())});
     if (!sort_by_backend(batch)) sort_on_cpu(batch);
   }
   batch.blocks.clear();  // chunks are free for reading again

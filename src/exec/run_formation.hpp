@@ -43,6 +43,8 @@ struct FormedRuns {
   std::uint64_t records = 0;
   // Sum of the records as they were read, or as they are in the runs; 0 unless they are verified.
   std::uint64_t fingerprint = 0;
+  // Keeps what a device sorted pinned, for merges by a device.
+  std::vector<std::shared_ptr<void>> pinned;
 };
 
 // Max sorted batches of one call of RunFormation::fill().
@@ -66,8 +68,9 @@ class RunFormation {
                std::uint64_t batch_blocks, bool checks_batches, PassTotals& totals);
 
   // Sorts the next records into `memory`, as many as it and `max` have room for. Batches that
-  // follow one another in order are one run. Chunks of mapped inputs that are in order stay where
-  // they are and take no memory, if `max` allows. Throws Error if no record fits.
+  // follow one another in order are one run. Those of a device begin at a page, as `memory` must,
+  // and are pinned one by one, since that takes a while. Chunks of mapped inputs that are in order
+  // stay where they are and take no memory, if `max` allows. Throws Error if no record fits.
   FormedRuns fill(std::span<std::byte> memory, const MaxBatches& max);
   // Returns whether there are no more records.
   bool at_end() const { return pending_.segments.empty(); }
@@ -91,6 +94,7 @@ class RunFormation {
     std::optional<std::uint32_t> input;  // the mapped input in which it is sorted already
     SortedBlock sorted{};
     std::uint64_t fingerprint = 0;
+    std::shared_ptr<void> pinned = nullptr;
   };
   // State of one call of fill().
   struct Filling {
@@ -116,7 +120,7 @@ class RunFormation {
   void sort_on_cpu(Batch& batch);
   bool sort_by_backend(Batch& batch);
   std::uint64_t sum_of(const Segment& segment);
-  FormedRuns join(const std::deque<Batch>& batches);
+  FormedRuns join(std::deque<Batch>& batches);
   const std::byte* first_of(const SortedBlock& block) const;
   const std::byte* last_of(const SortedBlock& block) const;
 
@@ -128,6 +132,7 @@ class RunFormation {
   const bool checks_batches_;
   PassTotals& totals_;
   CutStage cut_;
+  const PinMemory pin_;  // null if no device sorts
   // One a slot of the arena of fill(); null until it is needed.
   std::vector<std::unique_ptr<BatchSorter>> sorters_;
   std::optional<BufferPool> scratch_;  // for batches of several blocks

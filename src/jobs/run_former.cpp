@@ -359,12 +359,12 @@ RunFormer::Group::Group(const Pass& with, const detail::KeyWords& keys, const So
 Load RunFormer::next_load() {
   assert(groups_.empty() || !at_end());
   if (groups_.empty()) begin();
+  const std::uint64_t load_bytes = memory_.load_bytes + aligned_bytes();
   if (!pool_)
-    pool_.emplace(round_up(memory_.load_bytes + stream_margin_bytes, page_bytes()),
-                  memory_.num_loads, sorter_ ? sorter_->pin_memory() : nullptr,
-                  BufferPool::Pages::huge);
+    pool_.emplace(round_up(load_bytes + stream_margin_bytes, page_bytes()), memory_.num_loads,
+                  nullptr, BufferPool::Pages::huge);
   Load load{.memory = pool_->lease(), .parts = {}, .records = 0, .end = {}};
-  load.parts = next_parts(load.memory.bytes().first(memory_.load_bytes));
+  load.parts = next_parts(load.memory.bytes().first(load_bytes));
   if (std::ranges::all_of(load.parts, [](const auto& part) { return part.runs.empty(); }))
     add_memory({}, load.parts.front());  // the inputs have no records
   load.records = records_;
@@ -373,6 +373,15 @@ Load RunFormer::next_load() {
   else if (groups_.size() == 1)
     load.end = groups_.front().formation.position();
   return load;
+}
+
+// Returns the bytes of a load that are left free because the batches of a device begin at pages. A
+// batch is one block, which ends where the next chunk does not fit or is one too many.
+std::uint64_t RunFormer::aligned_bytes() const {
+  if (!on_device_) return 0;
+  const std::uint64_t max_blocks = 2 * divide_up(memory_.load_bytes, memory_.block_bytes) +
+                                   inputs_.size() / RunFormation::max_block_chunks + 1;
+  return max_blocks * page_bytes();
 }
 
 // Sorts the next records of each group; those that have not ended share the memory.
@@ -407,10 +416,11 @@ Load::Part RunFormer::next_part(Group& group, std::span<std::byte> memory,
   leave_memory_to_thread();
   Load::Part part{};
   if (group.at_end) return part;
-  const FormedRuns formed = group.formation.fill(memory, max);
+  FormedRuns formed = group.formation.fill(memory, max);
   group.at_end = group.formation.at_end();
   part.fingerprint = formed.fingerprint;
   part.records = formed.records;
+  part.pinned = std::move(formed.pinned);
   const std::uint32_t counted_bytes = context_.format.record_bytes();
   for (const FormedRun& run : formed.runs)
     if (run.input) {

@@ -38,8 +38,9 @@ struct Load {
   // Runs of one group of inputs, in their order. Those of the group's next load follow them.
   struct Part {
     std::vector<Run> runs;
-    std::uint64_t fingerprint = 0;  // of its records; 0 unless they are verified
-    std::uint64_t records = 0;      // that were read for it
+    std::uint64_t fingerprint = 0;              // of its records; 0 unless they are verified
+    std::uint64_t records = 0;                  // that were read for it
+    std::vector<std::shared_ptr<void>> pinned;  // keeps the runs pinned
   };
 
   Buffer memory;            // of the runs, except those that are parts of mapped inputs
@@ -108,6 +109,7 @@ class RunFormer {
   void divide_loads();
   void make_sorter();
   void begin();
+  std::uint64_t aligned_bytes() const;
   std::vector<Load::Part> next_parts(std::span<std::byte> memory);
   Load::Part next_part(Group& group, std::span<std::byte> memory, const MaxBatches& max) const;
   void add_memory(std::span<const std::byte> bytes, Load::Part& part) const;
