@@ -279,6 +279,9 @@ std::string without_numbers(std::string text) {
 // Returns why the text is not a JSON object; empty if it is one.
 std::string json_defect(std::string_view text) {
 #ifdef CORANK_SIMDJSON
+  // From version 3.2 on, simdjson skips it.
+  if (text.starts_with("\xef\xbb\xbf"))
+    return "is not valid JSON: it begins with a byte-order mark";
   thread_local simdjson::dom::parser parser;
   simdjson::dom::element element;
   // simdjson refuses numbers that no integer of 64 bits or double holds.

@@ -12,6 +12,7 @@
 #include "run/run_search.hpp"
 #include "util/messages.hpp"
 #include "util/system_limits.hpp"
+#include "util/worker_allowance.hpp"
 
 namespace corank {
 namespace {
@@ -79,7 +80,7 @@ MergeJob::MergeJob(std::vector<Run> runs, const Options& options, Inputs inputs,
                .inputs = inputs_,
                .inputs_are_sorted = !sorts_}),
       intermediate_(list_, passes_, budget_) {
-  scheduler_.initialize();
+  start_scheduler();
   list_.fingerprints.resize(list_.runs.size());
   if (options.query.on_equal == OnEqual::error) inputs_ = std::move(runs);
 }

@@ -2,8 +2,6 @@
 // publish. Options must be checked. Throws what merge() throws. One thread uses a job.
 #pragma once
 
-#include <tbb/task_arena.h>
-
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -88,9 +86,6 @@ class MergeJob {
   }
 
   TraceClock::time_point start_ = TraceClock::now();
-  // Keeps the scheduler of oneTBB alive from a time when memory is available: starting it without
-  // memory may hang instead of fail.
-  tbb::task_arena scheduler_{1};
   const Options& options_;
   const bool sorts_;
   unsigned threads_;

@@ -31,6 +31,14 @@ constexpr std::size_t room_bytes_of_thread = MiB;
 // never.
 constexpr std::chrono::milliseconds patience{100};
 
+// Throws std::bad_alloc unless there is so much memory.
+void try_room(std::size_t bytes) {
+  void* const room =
+      ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (room == MAP_FAILED) throw std::bad_alloc();
+  ::munmap(room, bytes);
+}
+
 // Throws unless the system can start `count` more threads, with stacks no smaller than oneTBB's,
 // and has the memory that their allocators map.
 void try_threads(unsigned count) {
@@ -38,11 +46,7 @@ void try_threads(unsigned count) {
   std::vector<std::jthread> threads;
   try {
     while (threads.size() < count) threads.emplace_back([&] { tried.wait(); });
-    const std::size_t bytes = room_bytes + count * room_bytes_of_thread;
-    void* const room =
-        ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (room == MAP_FAILED) throw std::bad_alloc();
-    ::munmap(room, bytes);
+    try_room(room_bytes + count * room_bytes_of_thread);
   } catch (...) {
     tried.count_down();
     throw;
@@ -58,11 +62,9 @@ void start_workers(unsigned parallelism) {
   const auto allowed =
       tbb::global_control::active_value(tbb::global_control::max_allowed_parallelism);
   parallelism = static_cast<unsigned>(std::min<std::size_t>(parallelism, allowed));
+  start_scheduler();
   if (parallelism <= started) return;
   try_threads(parallelism - started);
-  // oneTBB keeps its threads for as long as there is an arena.
-  static tbb::task_arena* const keeper = new tbb::task_arena(1);
-  keeper->initialize();
   // A waiting thread takes no second task, so each thread takes one.
   std::mutex mutex;
   std::condition_variable arrived;
@@ -114,6 +116,17 @@ Allowances& allowances() {
 }
 
 }  // namespace
+
+void start_scheduler() {
+  // oneTBB keeps its threads for as long as there is an arena. This one outlives threads that still
+  // merge at the exit.
+  [[maybe_unused]] static const tbb::task_arena* const keeper = [] {
+    try_room(room_bytes);
+    auto arena = std::make_unique<tbb::task_arena>(1);
+    arena->initialize();
+    return arena.release();
+  }();
+}
 
 void leave_memory_to_thread() {
   using Memory = std::vector<std::byte, tbb::cache_aligned_allocator<std::byte>>;

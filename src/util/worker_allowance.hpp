@@ -25,6 +25,10 @@ class WorkerAllowance {
   WorkerAllowance& operator=(const WorkerAllowance&) = delete;
 };
 
+// Starts the scheduler of oneTBB, which then stays. Throws std::bad_alloc if there is no memory for
+// it: it may hang then instead of failing, so this must come before what takes memory.
+void start_scheduler();
+
 // Reserves memory for a thread that calls oneTBB. Allocates more than a queue and some tasks need
 // and frees it: the allocator keeps it for the thread.
 void leave_memory_to_thread();
