@@ -210,6 +210,10 @@ TEST_CASE("a file in a folder that cannot be written to is overwritten") {
       constexpr unsigned nobody = 65534;
       if (::setgid(nobody) != 0 || ::setuid(nobody) != 0) ::_exit(126);
     };
+  if (run({"--version"}, other_user).code != 0) {
+    WARN("not checked: the program is in a folder that other users cannot enter");
+    return;
+  }
   write_file(files.b, bytes_of_text("b\na\n"));
   CHECK(files.merge({"-f", "-o", files.output}, other_user).code == 1);
   CHECK(text_of(files.output) == "an old output, which is longer");

@@ -37,7 +37,7 @@ class HelpFormatter : public CLI::Formatter {
       }
     }
     end_text();
-    return footer;
+    return footer.empty() ? "" : "\n" + footer;  // from version 2.4 on, CLI11 puts no empty line
   }
 
   std::string make_option_opts(const CLI::Option* option) const override {
