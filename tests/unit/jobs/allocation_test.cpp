@@ -78,9 +78,12 @@ struct Failing {
         std::filesystem::remove_all(entry.path());
       for (const auto& [name, text] : old) write_file(outputs / name, bytes_of_text(text));
     };
-    begin();
-    before_failure = never;
-    merge(paths, outputs / output, options);
+    // The first merge of a process allocates more than later ones.
+    for (int merges = 0; merges < 2; ++merges) {
+      begin();
+      before_failure = never;
+      merge(paths, outputs / output, options);
+    }
     const std::int64_t allocations = never - before_failure;
     const Outputs right = found();
     REQUIRE(right != old);
@@ -106,6 +109,8 @@ struct Failing {
       CAPTURE(output, succeed, allocations, failure);
       CHECK((found() == (failure.empty() ? right : old)));
       CHECK((failure.empty() || failure.find("memory") != std::string::npos));
+      // How many allocations there are varies with the threads, by more than the last ones.
+      if (succeed >= first_of_last) continue;
       ++merges;
       failed += !failure.empty();
     }
