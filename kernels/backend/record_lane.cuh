@@ -22,7 +22,7 @@ namespace corank {
 template <int W>
 class RecordLane : protected UnitLane {
  protected:
-  // A part of a unit; merges have one. Its staged segments tell their records from its first on.
+  // A part of a unit; merges have one. Its staged segments count their records from its first.
   struct Piece {
     std::uint64_t first, records;         // of the unit
     std::size_t first_segment, segments;  // of those staged

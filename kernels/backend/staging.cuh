@@ -74,7 +74,7 @@ class Staging {
     sizes_.clear();
   }
   // Adds a segment: `bytes` bytes at `from`, whose first record is number `first_record` of the
-  // unit.
+  // unit, or of a piece of it.
   void add(const std::byte* from, std::uint64_t bytes, std::uint64_t first_record) {
     const auto address = reinterpret_cast<std::uintptr_t>(from);
     // Copies need not be aligned, but scaled locators must be.

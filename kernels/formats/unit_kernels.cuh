@@ -18,7 +18,7 @@ namespace corank {
 // modulo 16, so that both sides of its copy are aligned.
 struct StagedSegment {
   const uint4* source;         // pinned host memory, rounded down to 16 bytes
-  std::uint64_t first_record;  // its index in the unit
+  std::uint64_t first_record;  // its index in the unit, or in the piece of one
   std::uint32_t first_vector;  // index of a 16-byte vector in the staging area
   std::uint32_t locator;       // of its first record
 };

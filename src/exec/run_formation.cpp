@@ -164,7 +164,8 @@ void RunFormation::add_in_place(const SortedBlock& sorted, const Segment& segmen
   before.last_ref = sorted.last_ref;
 }
 
-// Returns the runs that the batches make. Neighbours in memory that are in order are one run.
+// Returns the runs that the batches make. Neighbours in memory that are in order are one run, but
+// for those of a device, between which there may be a gap.
 FormedRuns RunFormation::join(std::deque<Batch>& batches) {
   FormedRuns formed;
   const Batch* before = nullptr;

@@ -68,9 +68,10 @@ class RunFormation {
                std::uint64_t batch_blocks, bool checks_batches, PassTotals& totals);
 
   // Sorts the next records into `memory`, as many as it and `max` have room for. Batches that
-  // follow one another in order are one run. Those of a device begin at a page, as `memory` must,
-  // and are pinned one by one, since that takes a while. Chunks of mapped inputs that are in order
-  // stay where they are and take no memory, if `max` allows. Throws Error if no record fits.
+  // follow one another in order are one run. Those of a device are runs of their own: they begin at
+  // a page, as `memory` must, and are pinned one by one, while others are read. Chunks of mapped
+  // inputs that are in order stay where they are and take no memory, if `max` allows. Throws Error
+  // if no record fits.
   FormedRuns fill(std::span<std::byte> memory, const MaxBatches& max);
   // Returns whether there are no more records.
   bool at_end() const { return pending_.segments.empty(); }

@@ -67,6 +67,11 @@ TEST_CASE("checks and reports tell the first record out of order, whatever the t
       std::string text;
       for (const std::uint32_t key : keys) text += kind.record(key);
       write_file(file, bytes_of_text(text));
+      const auto key_text = [&](std::uint32_t key) {
+        write_file(folder.path() / "one", bytes_of_text(kind.record(key)));
+        return describe(folder.path() / "one", kind.options).first_key;
+      };
+      const std::string first_key = key_text(keys.front()), last_key = key_text(keys.back());
       std::uint64_t checksum = 0;
       for (const unsigned threads : {1, 2, 3, 8}) {
         INFO(kind.name << ", " << threads << " threads, round " << round);
@@ -89,8 +94,8 @@ TEST_CASE("checks and reports tell the first record out of order, whatever the t
         CHECK(report.duplicates == std::uint64_t(std::ranges::count_if(
                                        std::views::iota(std::size_t{1}, keys.size()),
                                        [&](std::size_t i) { return keys[i] == keys[i - 1]; })));
-        CHECK(holds(report.first_key, "1"));
-        CHECK(holds(report.last_key, "200000"));
+        CHECK(report.first_key == first_key);
+        CHECK(report.last_key == last_key);
       }
     }
 }
