@@ -20,6 +20,7 @@
 #include "exec/cut_stage.hpp"
 #include "exec/pass.hpp"
 #include "exec/pass_facts.hpp"
+#include "plan/sort_memory.hpp"
 #include "sort/batch_sorter.hpp"
 #include "sort/cutoff.hpp"
 #include "util/buffer_pool.hpp"
@@ -47,19 +48,8 @@ struct FormedRuns {
   std::vector<std::shared_ptr<void>> pinned;
 };
 
-// Max sorted batches of one call of RunFormation::fill().
-struct MaxBatches {
-  std::uint64_t in_memory;    // of all, if no batch is part of a mapped input
-  std::uint64_t with_mapped;  // of all, if some are
-  std::uint64_t mapped;       // of those that are
-};
-
 class RunFormation {
  public:
-  // Max chunks of a block: each holds a buffer, even if it is the only one of a small file. The
-  // plan of the pass must have as many chunks beside those that are read ahead.
-  static constexpr std::uint64_t max_block_chunks = 8;
-
   // Begins to read. The arguments must outlive the formation. Blocks have about `block_bytes`, and
   // batches up to `batch_blocks` of them: 1 if a device sorts them, or if records vary in length.
   // `checks_batches` tells to fingerprint the sorted records, too, since a later merge may not read

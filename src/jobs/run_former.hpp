@@ -1,4 +1,4 @@
-// Forms sorted runs of the inputs of a sort, one memory load at a time, and divides the memory.
+// Forms sorted runs of the inputs of a sort, one memory load at a time.
 //
 // One thread uses a former; others may merge its loads meanwhile. Throws Error, Interrupted, or
 // Corrupted if the runs do not hold what was read.
@@ -15,23 +15,11 @@
 #include "exec/run_formation.hpp"
 #include "jobs/pass_runner.hpp"
 #include "plan/budget.hpp"
+#include "plan/sort_memory.hpp"
 #include "run/run.hpp"
 #include "util/buffer_pool.hpp"
 
 namespace corank {
-
-// How a sort spends its memory. Sizes are bytes.
-struct SortMemory {
-  std::uint64_t num_groups;     // of inputs, which are read at the same time; see input_groups.hpp
-  PassPlan reading;             // of the pass that forms runs of a group
-  std::uint64_t reading_bytes;  // for reading and sorting blocks of all groups
-  std::uint64_t load_bytes;     // for the sorted runs of a load
-  std::uint64_t num_loads;      // in memory at a time: one is formed while others are merged
-  std::uint64_t merging_bytes;  // for merges of these
-  MaxBatches max_batches;       // of a load, which the share of the merges allows
-  std::uint64_t block_bytes;    // that are sorted together
-  std::uint64_t batch_blocks;   // that are merged as soon as they are sorted
-};
 
 // A memory load: at least one sorted run.
 struct Load {
@@ -104,9 +92,6 @@ class RunFormer {
     bool at_end = false;
   };
 
-  bool fits_device() const;
-  void limit_runs(std::size_t partitions);
-  void divide_loads();
   void make_sorter();
   void begin();
   std::uint64_t aligned_bytes() const;
@@ -118,11 +103,11 @@ class RunFormer {
   PassRunner::Context context_;
   Budget& budget_;
   PassTotals& totals_;
-  std::uint64_t input_bytes_ = 0;
-  std::uint64_t charged_bytes_;  // for loads
+  std::uint64_t input_bytes_;  // 0 if unknown
   PassOperators operators_;
   bool on_device_;
   SortMemory memory_;
+  std::uint64_t charged_bytes_;  // for loads
   const char* io_;
   std::unique_ptr<detail::KeyWords> keys_;
   OutputOrder order_;

@@ -47,7 +47,7 @@ struct Forming {
     PassPlan plan{};
     plan.tokens = 4;
     plan.read_ahead = 4;
-    plan.chunks = plan.read_ahead + 2 * RunFormation::max_block_chunks + plan.tokens * batch_blocks;
+    plan.chunks = plan.read_ahead + 2 * max_block_chunks + plan.tokens * batch_blocks;
     plan.chunk_bytes = plan.unit_bytes = 5 * page_bytes();
     plan.chunk_records = plan.unit_records = chunk_records;
     choose_io(inputs, io, true, records * bytes_a_record, plan.chunk_bytes);
