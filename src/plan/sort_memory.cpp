@@ -31,9 +31,13 @@ constexpr std::uint64_t min_grouped_chunk_bytes = std::uint64_t{64} << 10;
 // Large records cost more to copy twice than that saves. See docs/tuning.md.
 constexpr std::uint64_t few_blocks = 1024, wanted_runs = 128;
 constexpr std::uint64_t max_batch_blocks = 32, max_batched_record_bytes = 64;
-// The budget over these are the bytes for the merges, and at most for chunks and for long records.
-constexpr std::uint64_t merging_divisor = 10;
-constexpr std::uint64_t reading_divisor = 16;
+// The budget over these are the bytes for the merges, for long records, and at most for chunks.
+// Large chunks make few runs, whose merge is faster; small ones leave room for more records, and
+// are enough for the blocks of a device. Merges hold the chunks of variable-length records, so that
+// their units are smaller. See docs/tuning.md.
+constexpr std::uint64_t fixed_merging_divisor = 10, variable_merging_divisor = 6;
+constexpr std::uint64_t long_record_divisor = 16;
+constexpr std::uint64_t large_chunk_divisor = 4, small_chunk_divisor = 16;
 constexpr std::uint64_t min_blocks_of_load = 4;
 // The memory for runs holds this many loads, so that one is formed while another is written, unless
 // that leaves more temporary runs than the last pass can merge at once. Fewer would be written in
@@ -118,7 +122,7 @@ std::uint64_t merging_bytes_of(std::uint64_t budget_bytes, const RecordFormat& f
   const std::uint64_t partitions = std::max(options.parts, 1u);
   const bool is_fixed = format.traits().has_fixed_size;
   return std::max(
-      {budget_bytes / merging_divisor,
+      {budget_bytes / (is_fixed ? fixed_merging_divisor : variable_merging_divisor),
        is_fixed ? 0 : std::min(budget_bytes / max_merging_divisor, enough_merging_bytes),
        options.temporary_compression
            ? std::clamp(budget_bytes / 2, min_decoding_bytes, enough_decoding_bytes)
@@ -144,11 +148,13 @@ unsigned threads_of_group(unsigned threads, std::uint64_t num_groups) {
 }
 
 // Divides `budget_bytes`, for one load. Each of `num_groups` groups of inputs gets an equal share.
-Division divide(const SortNeeds& needs, std::uint64_t budget_bytes, std::uint64_t num_groups) {
+// `chunk_divisor` bounds the bytes for chunks.
+Division divide(const SortNeeds& needs, std::uint64_t budget_bytes, std::uint64_t num_groups,
+                std::uint64_t chunk_divisor) {
   const auto& [inputs, format, options, all_threads, counts_bytes, on_device, load_bytes] = needs;
   const unsigned threads = threads_of_group(all_threads, num_groups);
   const std::uint64_t floor_bytes = chunk_floor_bytes(format);
-  const std::uint64_t part_bytes = budget_bytes / reading_divisor / num_groups;
+  const std::uint64_t part_bytes = budget_bytes / chunk_divisor / num_groups;
   const std::uint64_t batch_blocks =
       on_device
           ? 1
@@ -159,7 +165,9 @@ Division divide(const SortNeeds& needs, std::uint64_t budget_bytes, std::uint64_
       std::clamp(round_up(part_bytes / chunks, page_bytes()), floor_bytes,
                  std::max(floor_bytes, chunk_ceiling_bytes(inputs, on_device)));
   const std::uint64_t large_bytes =
-      format.traits().has_fixed_size ? 0 : std::max(part_bytes, 2 * chunk_bytes);
+      format.traits().has_fixed_size
+          ? 0
+          : std::max(budget_bytes / long_record_divisor / num_groups, 2 * chunk_bytes);
   SortMemory memory{};
   memory.num_groups = num_groups;
   memory.threads = threads;
@@ -180,11 +188,12 @@ Division divide(const SortNeeds& needs, std::uint64_t budget_bytes, std::uint64_
 // Returns a division for as many groups of inputs as the budget has room for; nothing if it is too
 // small for one. Kept runs must follow one another in the input, and limits apply to whole loads,
 // so these leave one group.
-std::optional<SortMemory> divide(const SortNeeds& needs, std::uint64_t budget_bytes) {
+std::optional<SortMemory> divide(const SortNeeds& needs, std::uint64_t budget_bytes,
+                                 std::uint64_t chunk_divisor) {
   const bool in_turn = needs.on_device || needs.options.resume || needs.options.query.limit;
   for (std::uint64_t groups = in_turn ? 1 : useful_groups(needs.inputs, needs.threads); groups != 0;
        --groups) {
-    const Division found = divide(needs, budget_bytes, groups);
+    const Division found = divide(needs, budget_bytes, groups, chunk_divisor);
     if (found.needed_bytes <= budget_bytes &&
         (groups == 1 || found.memory.reading.chunk_bytes >= min_grouped_chunk_bytes))
       return found.memory;
@@ -194,9 +203,11 @@ std::optional<SortMemory> divide(const SortNeeds& needs, std::uint64_t budget_by
 
 // A larger budget needs more, too, as its parts grow with it.
 [[noreturn]] void throw_too_small(const SortNeeds& needs, const Budget& budget) {
-  std::uint64_t enough = divide(needs, budget.bytes(), 1).needed_bytes;
-  while (divide(needs, enough, 1).needed_bytes > enough)
-    enough = divide(needs, enough, 1).needed_bytes;
+  const auto needed = [&](std::uint64_t bytes) {
+    return divide(needs, bytes, 1, small_chunk_divisor).needed_bytes;
+  };
+  std::uint64_t enough = needed(budget.bytes());
+  while (needed(enough) > enough) enough = needed(enough);
   throw_error(
       ErrorCode::memory,
       "the memory budget leaves {} bytes for buffers, too few to sort these records; {} is enough",
@@ -252,14 +263,20 @@ std::uint64_t bytes_to_sort(std::span<const Run> inputs) {
 
 bool holds_device_blocks(std::uint64_t budget_bytes, const RecordFormat& format, unsigned threads) {
   const std::uint64_t floor_bytes = chunk_floor_bytes(format);
-  return budget_bytes / reading_divisor >=
+  return budget_bytes / small_chunk_divisor >=
          reading_plan(format, floor_bytes, threads, true).chunks * floor_bytes;
 }
 
 SortMemory divide_memory(const SortNeeds& needs, const Budget& budget) {
-  std::optional<SortMemory> memory = divide(needs, budget.bytes());
-  if (!memory) throw_too_small(needs, budget);
   const std::uint64_t input_bytes = bytes_to_sort(needs.inputs);
+  std::optional<SortMemory> memory = divide(needs, budget.bytes(), small_chunk_divisor);
+  if (!memory) throw_too_small(needs, budget);
+  if (!needs.on_device) {
+    const std::optional<SortMemory> other = divide(needs, budget.bytes(), large_chunk_divisor);
+    const bool spills_more =
+        other && other->load_bytes < input_bytes && memory->load_bytes >= input_bytes;
+    if (other && !spills_more) memory = other;
+  }
   if (input_bytes != 0) memory->load_bytes = std::min(memory->load_bytes, input_bytes);
   limit_runs(needs, *memory);
   if (!needs.load_bytes) divide_loads(input_bytes, *memory);

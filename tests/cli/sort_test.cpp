@@ -119,10 +119,23 @@ TEST_CASE("a sort says beforehand how it would go", "[sort]") {
                              "-o", folder / "out", file});
   CHECK(result.code == 0);
   CHECK(holds(result.out, "sort 1 file, 24.0 MiB, fixed-size records of 16 bytes"));
-  CHECK(holds(result.out, "load 1 of 6  sort, merge: "));
-  CHECK(holds(result.out, "loads 5 to 6  sort, merge with 4 temporary runs: 24.0 MiB -> "));
-  CHECK(holds(result.out, "3 loads of 4.4 MiB at a time in memory"));
+  CHECK(holds(result.out, "load 1 of 7  sort, merge: "));
+  CHECK(holds(result.out, "loads 6 to 7  sort, merge with 5 temporary runs: 24.0 MiB -> "));
+  CHECK(holds(result.out, "3 loads of 3.5 MiB at a time in memory"));
   CHECK(folder.names() == Strings{"file"});
+}
+
+TEST_CASE("a sort shrinks its blocks if that leaves room for all records", "[sort]") {
+  const TemporaryFolder folder;
+  const auto explained = [&](std::size_t mebibytes) {
+    const std::string file = write_text(folder, "file", std::string(mebibytes << 20, '\0'));
+    return run({"sort", "-r", "key:u64,value:u64", "-m", "16M", "-T", "2", "--explain", "-o",
+                folder / "out", file})
+        .out;
+  };
+  CHECK(holds(explained(8), "blocks of 148.0 KiB, 1 load of 8.0 MiB"));
+  CHECK(holds(explained(12), "blocks of 60.1 KiB, 1 load of 12.0 MiB"));
+  CHECK(holds(explained(14), "blocks of 148.0 KiB, 3 loads of 3.5 MiB"));
 }
 
 TEST_CASE("records that are in order are read in place beside compressed temporary files",
