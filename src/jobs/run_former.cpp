@@ -26,16 +26,16 @@ RunFormer::RunFormer(std::vector<Run> inputs, const PassRunner::Context& context
       totals_(totals),
       input_bytes_(bytes_to_sort(inputs_)),
       operators_(context.format.reading_operators()),
-      on_device_(context.backends.uses_cuda() && suits_device(context.format, context.options) &&
-                 holds_device_blocks(budget.bytes(), context.format.input(), context.threads)),
       memory_(divide_memory({.inputs = inputs_,
                              .format = context.format.input(),
                              .options = context.options,
                              .threads = context.threads,
                              .counts_bytes = context.format.counts_bytes(),
-                             .on_device = on_device_,
+                             .on_device = context.backends.uses_cuda() &&
+                                          suits_device(context.format, context.options),
                              .load_bytes = load_bytes},
                             budget)),
+      spills_(!load_bytes),
       charged_bytes_(load_bytes ? 0 : memory_.num_loads * memory_.load_bytes),
       keys_(make_key_words(context.format.input().keys().layout())),
       order_{&context.format.input().keys(), OutputOrder::Kind::none} {
@@ -45,7 +45,7 @@ RunFormer::RunFormer(std::vector<Run> inputs, const PassRunner::Context& context
   const FormatTraits& traits = context.format.input().traits();
   io_ = std::ranges::all_of(inputs_, &Run::is_in_memory)
             ? "memory"
-            : choose_io(inputs_, context.options.io, !on_device_ && !traits.may_skip, 0,
+            : choose_io(inputs_, context.options.io, !memory_.on_device && !traits.may_skip, 0,
                         traits.has_fixed_size ? memory_.reading.chunk_bytes : 0);
 }
 
@@ -70,18 +70,20 @@ void RunFormer::make_sorter() {
   const PassPlan& reading = memory_.reading;
   PassPlan plan = reading;
   sorter_ = context_.backends.make_sorter(context_.format.input().keys(), context_.threads, plan);
-  on_device_ = sorter_ && plan.unit_records >= reading.chunk_records;
-  if (!on_device_) {
+  const std::uint32_t record_bytes = context_.format.input().record_bytes();
+  memory_.block_bytes = plan.unit_records * record_bytes;
+  memory_.on_device = sorter_ && plan.unit_records >= reading.chunk_records &&
+                      (spills_ || can_merge_load(memory_, record_bytes));
+  if (!memory_.on_device) {
     sorter_.reset();
-    memory_.block_bytes = reading.chunk_bytes;
+    memory_.block_bytes = block_bytes_on_cpu(memory_);
     return;
   }
-  memory_.block_bytes = plan.unit_records * context_.format.input().record_bytes();
   pinned_ = pin(*sorter_, inputs_, {});
 }
 
 void RunFormer::begin() {
-  if (on_device_) make_sorter();
+  if (memory_.on_device) make_sorter();
   const Options& options = context_.options;
   const bool keeps_all_equals = options.query.on_equal == OnEqual::keep;
   const RecordFormat& format = context_.format.input();
@@ -139,7 +141,7 @@ Load RunFormer::next_load() {
 // Returns the bytes of a load that are left free because the batches of a device begin at pages. A
 // batch is one block, which ends where the next chunk does not fit or is one too many.
 std::uint64_t RunFormer::aligned_bytes() const {
-  if (!on_device_) return 0;
+  if (!memory_.on_device) return 0;
   const std::uint64_t max_blocks = 2 * divide_up(memory_.load_bytes, memory_.block_bytes) +
                                    inputs_.size() / max_block_chunks + 1;
   return max_blocks * page_bytes();

@@ -65,8 +65,8 @@ class RunFormer {
   }
   // Returns how many of these may be on the disk when a merge of them ends.
   std::uint64_t late_bytes() const;
-  const char* io() const { return io_; }           // how the inputs are read; see Stats::io
-  bool uses_device() const { return on_device_; }  // to sort the records
+  const char* io() const { return io_; }                  // how the inputs are read; see Stats::io
+  bool uses_device() const { return memory_.on_device; }  // to sort the records
 
   // Sorts the next records, without those that the query drops whatever comes after them. Waits
   // until the memory of a load is free. Must not be called at the end.
@@ -105,8 +105,8 @@ class RunFormer {
   PassTotals& totals_;
   std::uint64_t input_bytes_;  // 0 if unknown
   PassOperators operators_;
-  bool on_device_;
   SortMemory memory_;
+  const bool spills_;            // what does not fit; else the runs are in memory of the caller
   std::uint64_t charged_bytes_;  // for loads
   const char* io_;
   std::unique_ptr<detail::KeyWords> keys_;

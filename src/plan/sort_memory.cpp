@@ -169,6 +169,7 @@ Division divide(const SortNeeds& needs, std::uint64_t budget_bytes, std::uint64_
           ? 0
           : std::max(budget_bytes / long_record_divisor / num_groups, 2 * chunk_bytes);
   SortMemory memory{};
+  memory.on_device = on_device;
   memory.num_groups = num_groups;
   memory.threads = threads;
   memory.batch_blocks = batch_blocks;
@@ -201,19 +202,6 @@ std::optional<SortMemory> divide(const SortNeeds& needs, std::uint64_t budget_by
   return {};
 }
 
-// A larger budget needs more, too, as its parts grow with it.
-[[noreturn]] void throw_too_small(const SortNeeds& needs, const Budget& budget) {
-  const auto needed = [&](std::uint64_t bytes) {
-    return divide(needs, bytes, 1, small_chunk_divisor).needed_bytes;
-  };
-  std::uint64_t enough = needed(budget.bytes());
-  while (needed(enough) > enough) enough = needed(enough);
-  throw_error(
-      ErrorCode::memory,
-      "the memory budget leaves {} bytes for buffers, too few to sort these records; {} is enough",
-      budget.bytes(), setting_is(Setting::memory, std::to_string(budget.whole_for(enough))));
-}
-
 // Sets how many runs the merges can take, and blocks so large that they are not more. In a merge,
 // mapped runs take memory for chunks. So do all runs that count bytes, unless all are in memory.
 void limit_runs(const SortNeeds& needs, SortMemory& memory) {
@@ -230,11 +218,7 @@ void limit_runs(const SortNeeds& needs, SortMemory& memory) {
     const std::uint64_t all = std::max(bytes / page_bytes(), min_blocks_of_load);
     memory.max_batches = {all, all, std::min(all, widest_pass(record_bytes, bytes))};
   }
-  // Blocks fill at least half of these bytes on average.
-  memory.block_bytes = needs.on_device
-                           ? memory.reading.unit_bytes
-                           : std::max(memory.reading.chunk_bytes,
-                                      2 * memory.load_bytes / memory.max_batches.in_memory);
+  memory.block_bytes = needs.on_device ? memory.reading.unit_bytes : block_bytes_on_cpu(memory);
   if (memory.block_bytes != memory.reading.chunk_bytes) memory.batch_blocks = 1;
 }
 
@@ -255,31 +239,74 @@ void divide_loads(std::uint64_t input_bytes, SortMemory& memory) {
   for (std::uint64_t* max : {&in_memory, &with_mapped, &mapped}) *max /= usual_loads;
 }
 
-}  // namespace
-
-std::uint64_t bytes_to_sort(std::span<const Run> inputs) {
-  return std::ranges::any_of(inputs, &Run::is_stream) ? 0 : total_bytes(inputs) + inputs.size();
-}
-
-bool holds_device_blocks(std::uint64_t budget_bytes, const RecordFormat& format, unsigned threads) {
-  const std::uint64_t floor_bytes = chunk_floor_bytes(format);
+// Small budgets hold too few of a device's blocks, which are large.
+bool holds_device_blocks(const SortNeeds& needs, std::uint64_t budget_bytes) {
+  const std::uint64_t floor_bytes = chunk_floor_bytes(needs.format);
   return budget_bytes / small_chunk_divisor >=
-         reading_plan(format, floor_bytes, threads, true).chunks * floor_bytes;
+         reading_plan(needs.format, floor_bytes, needs.threads, true).chunks * floor_bytes;
 }
 
-SortMemory divide_memory(const SortNeeds& needs, const Budget& budget) {
+// Returns the division of a budget; nothing if it is too small.
+std::optional<SortMemory> divide(const SortNeeds& needs, std::uint64_t budget_bytes) {
   const std::uint64_t input_bytes = bytes_to_sort(needs.inputs);
-  std::optional<SortMemory> memory = divide(needs, budget.bytes(), small_chunk_divisor);
-  if (!memory) throw_too_small(needs, budget);
+  std::optional<SortMemory> memory = divide(needs, budget_bytes, small_chunk_divisor);
+  if (!memory) return {};
   if (!needs.on_device) {
-    const std::optional<SortMemory> other = divide(needs, budget.bytes(), large_chunk_divisor);
+    const std::optional<SortMemory> other = divide(needs, budget_bytes, large_chunk_divisor);
     const bool spills_more =
         other && other->load_bytes < input_bytes && memory->load_bytes >= input_bytes;
     if (other && !spills_more) memory = other;
   }
   if (input_bytes != 0) memory->load_bytes = std::min(memory->load_bytes, input_bytes);
   limit_runs(needs, *memory);
-  if (!needs.load_bytes) divide_loads(input_bytes, *memory);
+  if (!needs.load_bytes)
+    divide_loads(input_bytes, *memory);
+  else if (!can_merge_load(*memory, needs.format.record_bytes()))
+    return {};
+  return memory;
+}
+
+// A larger budget needs more, too, as its parts grow with it.
+[[noreturn]] void throw_too_small(const SortNeeds& needs, const Budget& budget) {
+  const auto needed = [&](std::uint64_t bytes) {
+    return divide(needs, bytes, 1, small_chunk_divisor).needed_bytes;
+  };
+  std::uint64_t enough = needed(budget.bytes());
+  while (needed(enough) > enough) enough = needed(enough);
+  while (!divide(needs, enough)) enough += enough / 8;
+  throw_error(
+      ErrorCode::memory,
+      "the memory budget leaves {} bytes for buffers, too few to sort these records; {} is enough",
+      budget.bytes(), setting_is(Setting::memory, std::to_string(budget.whole_for(enough))));
+}
+
+}  // namespace
+
+std::uint64_t bytes_to_sort(std::span<const Run> inputs) {
+  return std::ranges::any_of(inputs, &Run::is_stream) ? 0 : total_bytes(inputs) + inputs.size();
+}
+
+std::uint64_t block_bytes_on_cpu(const SortMemory& memory) {
+  // Blocks fill at least half of these bytes on average.
+  return std::max(memory.reading.chunk_bytes, 2 * memory.load_bytes / memory.max_batches.in_memory);
+}
+
+bool can_merge_load(const SortMemory& memory, std::uint32_t record_bytes) {
+  const std::uint64_t chunk_bytes = memory.reading.chunk_records * record_bytes;
+  const std::uint64_t block_chunks =
+      std::clamp<std::uint64_t>(memory.block_bytes / chunk_bytes, 1, max_block_chunks);
+  return divide_up(memory.load_bytes, block_chunks * memory.batch_blocks * chunk_bytes) <=
+         memory.max_batches.in_memory;
+}
+
+SortMemory divide_memory(SortNeeds needs, const Budget& budget) {
+  needs.on_device = needs.on_device && holds_device_blocks(needs, budget.bytes());
+  std::optional<SortMemory> memory = divide(needs, budget.bytes());
+  if (!memory && needs.on_device) {
+    needs.on_device = false;
+    memory = divide(needs, budget.bytes());
+  }
+  if (!memory) throw_too_small(needs, budget);
   return *memory;
 }
 

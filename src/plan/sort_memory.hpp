@@ -27,6 +27,7 @@ struct MaxBatches {
 
 // How a sort spends its memory. Sizes are bytes.
 struct SortMemory {
+  bool on_device;               // a device sorts the blocks
   std::uint64_t num_groups;     // of inputs, which are read at the same time; see input_groups.hpp
   unsigned threads;             // that sort a group, beside one that reads it
   PassPlan reading;             // of the pass that forms runs of a group
@@ -46,7 +47,7 @@ struct SortNeeds {
   const Options& options;
   unsigned threads;
   bool counts_bytes;  // merges of the sorted runs copy records to chunks, and count bytes
-  bool on_device;     // a device sorts the records
+  bool on_device;     // a device may sort the records
   // Memory of the caller for all sorted runs, which costs no budget.
   std::optional<std::uint64_t> load_bytes;
 };
@@ -54,11 +55,15 @@ struct SortNeeds {
 // Returns the bytes of the inputs, with a terminator that may be added to each; 0 if unknown.
 std::uint64_t bytes_to_sort(std::span<const Run> inputs);
 
-// Returns whether the budget holds the blocks that a device sorts, which are large.
-bool holds_device_blocks(std::uint64_t budget_bytes, const RecordFormat& format, unsigned threads);
+// Returns the size of blocks, in bytes, on the CPU: large enough that the merges can take all that
+// a load has, unless the max chunks of a block are smaller.
+std::uint64_t block_bytes_on_cpu(const SortMemory& memory);
 
-// Divides the budget, of which nothing is taken. Throws Error, which names the min budget, if it is
-// too small.
-SortMemory divide_memory(const SortNeeds& needs, const Budget& budget);
+// Returns whether the merges can take all batches of a load that is one run in memory.
+bool can_merge_load(const SortMemory& memory, std::uint32_t record_bytes);
+
+// Divides the budget, of which nothing is taken. Throws Error, which names a sufficient budget, if
+// it is too small.
+SortMemory divide_memory(SortNeeds needs, const Budget& budget);
 
 }  // namespace corank

@@ -37,8 +37,9 @@ struct Kind {
   const char* where = "";
   const char* select = "";
   std::uint64_t memory_bytes = 320 << 10;
-  bool sorts = false;  // the runs are unsorted
-  bool sums = false;   // with a checksum of the output
+  bool sorts = false;                // the runs are unsorted
+  bool sums = false;                 // with a checksum of the output
+  std::uint64_t run_bytes = 60'000;  // of records; about
 
   // Whether a device sorts all records where they are.
   bool sorts_at_once() const { return sorts && in_memory && !sums; }
@@ -171,8 +172,9 @@ class Scene {
     options.query.overflow = Overflow::wrap;
   }
   Bytes records_of_run(int run, Random& random) {
-    const Bytes records = random_records(options.record, 60'000 / options.record.record_bytes,
-                                         run == 0 ? Values::few : Values::any, random);
+    const Bytes records =
+        random_records(options.record, kind_.run_bytes / options.record.record_bytes,
+                       run == 0 ? Values::few : Values::any, random);
     return kind_.sorts ? records : stably_sorted(options.record, {{0}}, records);
   }
   Bytes lines_of_run(Random& random) {
@@ -321,6 +323,37 @@ TEST_CASE("whatever call to the runtime fails the output is the same and nothing
   CHECK(redone > merges / 8);
   CHECK(on_device > merges / 8);
   CHECK(lost > 0);
+}
+
+TEST_CASE("a device sorts pieces of a unit, each while the next is uploaded") {
+  const Kind kind{.name = "pieces",
+                  .schema = "a:u64be,p:u64",
+                  .in_memory = true,
+                  .memory_bytes = 16 << 20,
+                  .sorts = true,
+                  .run_bytes = 9 << 20};
+  Scene scene(kind);
+  const std::size_t memory_bytes = std::size_t{256} << 20;
+  const Scene::Result all = scene.merge_with({.memory_bytes = memory_bytes});
+  check_is_right(all);
+  CHECK(all.stats.backend == "cuda");
+  CHECK(all.stats.units == 1);
+  CHECK(all.stats.units_redone_on_cpu == 0);
+  const std::uint64_t in_one =
+      Scene(kinds[std::size(kinds) - 1]).merge_with({}).outcome.calls.at("cudaEventRecord");
+  CHECK(all.outcome.calls.at("cudaEventRecord") == in_one + 4);  // two a piece
+  for (const std::string call : {"cudaEventRecord", "cudaMemcpyAsync", "__cudaLaunchKernel"}) {
+    for (const std::uint64_t part : {0, 1, 2, 3}) {
+      const std::uint64_t count = all.outcome.calls.at(call), before = count * part / 4;
+      CAPTURE(call, before, count);
+      const Scene::Result result = scene.merge_with({.memory_bytes = memory_bytes,
+                                                     .call = call,
+                                                     .before = before,
+                                                     .error = cudaErrorIllegalAddress});
+      CHECK(result.outcome.failed);
+      check_is_right(result);
+    }
+  }
 }
 
 TEST_CASE("a call that must not fail ends the merge and leaves the output alone") {

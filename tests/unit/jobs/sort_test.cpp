@@ -528,6 +528,31 @@ TEST_CASE("large loads of small records are merged in batches", "[sort]") {
   CHECK_FALSE(merges_in_batches("key:u64,value:u64", 4 * GiB, GiB / 2));
 }
 
+TEST_CASE("a sort in memory says what budget merges as many runs as it makes", "[sort]") {
+  Random random(27);
+  Options options;
+  options.record = Schema::parse("key:u64,value:u64");
+  options.backend = BackendChoice::cpu;
+  options.threads = 2;
+  options.memory_bytes = 1 << 20;
+  Bytes records = random_records(options.record, 2 << 20, Values::any, random);
+  const Bytes expected = stably_sorted(options.record, {{0}}, records);
+  try {
+    sort(records, options);
+    FAIL("no error");
+  } catch (const Error& error) {
+    CHECK(error.code() == ErrorCode::memory);
+    const std::string message = error.what(), before = "memory_bytes = ";
+    CAPTURE(message);
+    const std::size_t at = message.find(before);
+    REQUIRE(at != std::string::npos);
+    options.memory_bytes = std::stoull(message.substr(at + before.size()));
+  }
+  CHECK(options.memory_bytes < 4 << 20);
+  sort(records, options);
+  CHECK(records == expected);
+}
+
 TEST_CASE("a sort refuses what it cannot do, and budgets that are too small", "[sort]") {
   Random random(6);
   SortCase test("key:u64,value:u64", "key");
