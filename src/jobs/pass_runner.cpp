@@ -65,9 +65,10 @@ PassRunner::HeldRuns PassRunner::held_runs(std::span<const Run> runs,
                                            std::size_t partitions) const {
   const std::uint64_t in_memory = std::ranges::count(runs, true, &Run::is_in_memory);
   const bool varies = !context_.format.input().traits().has_fixed_size;
-  const std::uint64_t in_files = std::max<std::uint64_t>(runs.size() - in_memory, 2);
-  if (in_memory != 0 && varies && in_memory != runs.size()) return {in_files, in_memory};
-  if (in_memory != 0 && !context_.format.counts_bytes()) return {in_files, 0};
+  const std::uint64_t in_files = runs.size() - in_memory;
+  if (in_memory != 0 && varies && in_files != 0) return {in_files, in_memory};
+  if (in_memory != 0 && !context_.format.counts_bytes())
+    return {std::max<std::uint64_t>(in_files, 2), 0};
   if (!context_.options.copy_only) return {runs.size(), 0};
   return {std::min<std::uint64_t>({runs.size(), 32, context_.budget.widest(partitions)}), 0};
 }

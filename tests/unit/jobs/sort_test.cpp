@@ -397,6 +397,35 @@ TEST_CASE("loads of mapped lines are as large as others", "[sort]") {
   CHECK(test.stats.passes == passes);
 }
 
+TEST_CASE("the smallest budgets merge a sorted stretch of mapped lines and others", "[sort]") {
+  Random random(28);
+  SortCase test;
+  std::string text;
+  test.options.text.emplace().kind = TextKind::lines;
+  test.options.threads = 2;
+  test.options.io = Io::mapped;
+  std::vector<TextRecord> all;
+  for (int stretch = 0; stretch < 6; ++stretch) {
+    std::string lines;
+    const auto records = random_lines("", "0123456789", 60, 300 << 10, lines, random);
+    all.insert(all.end(), records.begin(), records.end());
+    text += lines;
+    lines.clear();
+    std::vector<TextRecord> ordered = random_lines("", "0123456789", 60, 700 << 10, lines, random);
+    std::ranges::stable_sort(ordered, {}, &TextRecord::key);
+    all.insert(all.end(), ordered.begin(), ordered.end());
+    text += sorted_text(ordered);
+  }
+  test.add_file(bytes_of_text(text));
+  const Bytes expected = bytes_of_text(sorted_text(all));
+  for (std::uint64_t memory = 1'750'000; memory < 3'000'000; memory += 125'000) {
+    CAPTURE(memory);
+    test.options.memory_bytes = memory;
+    CHECK(test.sorted() == expected);
+    CHECK(test.stats.passes > 1);
+  }
+}
+
 TEST_CASE("spilled runs give their space back as the output grows", "[sort]") {
   Random random(9);
   const std::uint64_t bytes = 48 << 20;
