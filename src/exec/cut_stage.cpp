@@ -91,7 +91,17 @@ void CutStage::check_gapless(const WorkUnit& unit) {
   }
 }
 
+void CutStage::check_all_read() const {
+  if (pass_.counts_bytes) return;
+  for (std::uint32_t run = 0; run < pass_.runs.size(); ++run)
+    if (reader_.taken(run) != pass_.runs[run].records())
+      throw Corrupted(fmt::format("{}: {} of its {} records were read",
+                                  pass_.runs[run].path().string(), reader_.taken(run),
+                                  pass_.runs[run].records()));
+}
+
 void CutStage::check_complete() const {
+  check_all_read();
   if (!facts_.backend_reads) return;
   for (std::size_t run = 0; run < pass_.runs.size(); ++run)
     if (records_in_units_[run] != pass_.runs[run].records())

@@ -23,7 +23,9 @@ class CutStage {
   // Counts the time since the last unit as a wait for a free unit in flight.
   void end_wait();
 
-  // Throws Corrupted unless the units held every record of every run.
+  // Throws Corrupted unless every record was read, of runs that count records.
+  void check_all_read() const;
+  // Throws Corrupted unless the units held every record that was to be read.
   void check_complete() const;
   ChunkReader& source() { return reader_; }
   void add_to_totals();

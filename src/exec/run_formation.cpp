@@ -190,6 +190,7 @@ FormedRuns RunFormation::join(std::deque<Batch>& batches) {
 
 void RunFormation::finish() {
   assert(pending_.segments.empty());
+  cut_.check_all_read();
   std::uint64_t records = 0, read = fingerprint_read_;
   for (const Run& run : pass_.runs) records += run.records();
   if (facts_.backend_reads && records != records_)

@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "corank/error.hpp"
 #include "format/rows.hpp"
 #include "run/block_producer.hpp"
 #include "run/framing_producer.hpp"
@@ -151,7 +152,10 @@ ChunkRef ChunkReader::take(std::uint32_t run) {
   const auto lock = queue_.lock();
   is_kept_waiting_ = false;
   state.demand = Demand::none;
-  if (!state.has_next()) return nullptr;
+  if (!state.has_next()) {
+    if (!state.ready.empty()) throw Corrupted("a chunk of a run was lost");
+    return nullptr;
+  }
   ChunkRef chunk = std::move(state.ready.front());
   state.ready.erase(state.ready.begin());
   assert(chunk->run == run && chunk->first == state.taken && chunk->count != 0);
@@ -313,22 +317,25 @@ void ChunkReader::serve_by_ring(ChunkRequest& request, const TraceRow& row) {
 void ChunkReader::loaded(std::uint32_t run, ChunkProducer::Product product, bool has_begun) {
   RunState& state = runs_[run];
   assert(state.in_flight != 0 && state.begun >= has_begun);
+  const ChunkRef& added = product.chunk;
+  if (added) {
+    assert(added->run == run && added->first >= state.taken);
+    // If that throws, the request stays in flight: the run must not seem to end before its chunk.
+    const auto after = std::ranges::upper_bound(state.ready, added->first, {}, &Chunk::first);
+    state.ready.insert(after, added);
+  }
   --state.in_flight;
   state.begun -= has_begun;
-  if (ChunkRef& chunk = product.chunk) {
-    assert(chunk->run == run && chunk->first >= state.taken);
-    const Chunk& added = *chunk;
-    bytes_read_ += bytes_of(reading_.format.keys().layout(), added, 0, added.count).size();
-    const auto after = std::ranges::upper_bound(state.ready, added.first, {}, &Chunk::first);
-    state.ready.insert(after, std::move(chunk));
-    if (!has_begun &&
-        (reading_.order == ReadOrder::forecast || !state.producer->traits().has_known_places))
-      go_on(forecast(added));
-  } else {
+  if (!added) {
     state.ended = product.is_end;
     assert(ahead_ != 0);
     --ahead_;
+    return;
   }
+  bytes_read_ += bytes_of(reading_.format.keys().layout(), *added, 0, added->count).size();
+  if (!has_begun &&
+      (reading_.order == ReadOrder::forecast || !state.producer->traits().has_known_places))
+    go_on(forecast(*added));
 }
 
 }  // namespace corank

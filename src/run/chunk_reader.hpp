@@ -49,6 +49,8 @@ class ChunkReader {
   // Returns the fingerprint of all records of `run` that next() has returned, computed when they
   // were read; 0 unless fingerprints are wanted.
   std::uint64_t fingerprint(std::uint32_t run) const { return runs_[run].fingerprint; }
+  // Returns the number of records of `run` in chunks that next() has returned.
+  std::uint64_t taken(std::uint32_t run) const { return runs_[run].taken; }
   // Returns the number of records skipped so far, in all runs.
   std::uint64_t skipped() const;
   // Returns the bytes read so far, chunks that were never taken included.
