@@ -6,14 +6,12 @@
 #include <limits>
 #include <utility>
 
-#include "corank/error.hpp"
 #include "format/key_words.hpp"
 #include "io/hole_puncher.hpp"
 #include "plan/input_groups.hpp"
 #include "run/chunk_producer.hpp"
 #include "run/run_io.hpp"
 #include "util/math.hpp"
-#include "util/messages.hpp"
 #include "util/worker_allowance.hpp"
 
 namespace corank {
@@ -36,7 +34,7 @@ RunFormer::RunFormer(std::vector<Run> inputs, const PassRunner::Context& context
                              .load_bytes = load_bytes},
                             budget)),
       spills_(!load_bytes),
-      charged_bytes_(load_bytes ? 0 : memory_.num_loads * memory_.load_bytes),
+      charged_bytes_(spills_ ? memory_.num_loads * memory_.load_bytes : 0),
       keys_(make_key_words(context.format.input().keys().layout())),
       order_{&context.format.input().keys(), OutputOrder::Kind::none} {
   budget.take(memory_.reading_bytes + charged_bytes_);

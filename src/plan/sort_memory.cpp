@@ -68,12 +68,11 @@ std::uint64_t chunk_ceiling_bytes(std::span<const Run> inputs, bool on_device) {
 
 PassPlan reading_plan(const RecordFormat& format, std::uint64_t chunk_bytes, unsigned threads,
                       bool on_device, std::uint64_t batch_blocks = 1) {
-  constexpr std::uint64_t block_chunks = max_block_chunks;
   PassPlan plan{};
   plan.tokens = on_device ? device_blocks_in_flight : threads + 2;
   plan.read_ahead = read_ahead;
-  plan.chunks =
-      plan.read_ahead + block_chunks + plan.tokens * (on_device ? block_chunks : batch_blocks) + 2;
+  plan.chunks = plan.read_ahead + max_block_chunks +
+                plan.tokens * (on_device ? max_block_chunks : batch_blocks) + 2;
   plan.chunk_bytes = plan.unit_bytes = chunk_bytes;
   // Direct I/O reads whole pages, so that a chunk needs room for one more at each end.
   const std::uint64_t records = format.traits().has_fixed_size
@@ -82,8 +81,8 @@ PassPlan reading_plan(const RecordFormat& format, std::uint64_t chunk_bytes, uns
   plan.chunk_records = plan.unit_records =
       on_device ? records : std::min(records, max_chunk_records);
   if (on_device) {
-    plan.unit_records *= block_chunks;
-    plan.unit_bytes *= block_chunks;
+    plan.unit_records *= max_block_chunks;
+    plan.unit_bytes *= max_block_chunks;
   }
   return plan;
 }
@@ -149,8 +148,8 @@ unsigned threads_of_group(unsigned threads, std::uint64_t num_groups) {
 
 // Divides `budget_bytes`, for one load. Each of `num_groups` groups of inputs gets an equal share.
 // `chunk_divisor` bounds the bytes for chunks.
-Division divide(const SortNeeds& needs, std::uint64_t budget_bytes, std::uint64_t num_groups,
-                std::uint64_t chunk_divisor) {
+Division divide_among(std::uint64_t num_groups, const SortNeeds& needs, std::uint64_t budget_bytes,
+                      std::uint64_t chunk_divisor) {
   const auto& [inputs, format, options, all_threads, counts_bytes, on_device, load_bytes] = needs;
   const unsigned threads = threads_of_group(all_threads, num_groups);
   const std::uint64_t floor_bytes = chunk_floor_bytes(format);
@@ -189,12 +188,12 @@ Division divide(const SortNeeds& needs, std::uint64_t budget_bytes, std::uint64_
 // Returns a division for as many groups of inputs as the budget has room for; nothing if it is too
 // small for one. Kept runs must follow one another in the input, and limits apply to whole loads,
 // so these leave one group.
-std::optional<SortMemory> divide(const SortNeeds& needs, std::uint64_t budget_bytes,
-                                 std::uint64_t chunk_divisor) {
+std::optional<SortMemory> divide_among_groups(const SortNeeds& needs, std::uint64_t budget_bytes,
+                                              std::uint64_t chunk_divisor) {
   const bool in_turn = needs.on_device || needs.options.resume || needs.options.query.limit;
   for (std::uint64_t groups = in_turn ? 1 : useful_groups(needs.inputs, needs.threads); groups != 0;
        --groups) {
-    const Division found = divide(needs, budget_bytes, groups, chunk_divisor);
+    const Division found = divide_among(groups, needs, budget_bytes, chunk_divisor);
     if (found.needed_bytes <= budget_bytes &&
         (groups == 1 || found.memory.reading.chunk_bytes >= min_grouped_chunk_bytes))
       return found.memory;
@@ -249,10 +248,11 @@ bool holds_device_blocks(const SortNeeds& needs, std::uint64_t budget_bytes) {
 // Returns the division of a budget; nothing if it is too small.
 std::optional<SortMemory> divide(const SortNeeds& needs, std::uint64_t budget_bytes) {
   const std::uint64_t input_bytes = bytes_to_sort(needs.inputs);
-  std::optional<SortMemory> memory = divide(needs, budget_bytes, small_chunk_divisor);
+  std::optional<SortMemory> memory = divide_among_groups(needs, budget_bytes, small_chunk_divisor);
   if (!memory) return {};
   if (!needs.on_device) {
-    const std::optional<SortMemory> other = divide(needs, budget_bytes, large_chunk_divisor);
+    const std::optional<SortMemory> other =
+        divide_among_groups(needs, budget_bytes, large_chunk_divisor);
     const bool spills_more =
         other && other->load_bytes < input_bytes && memory->load_bytes >= input_bytes;
     if (other && !spills_more) memory = other;
@@ -269,7 +269,7 @@ std::optional<SortMemory> divide(const SortNeeds& needs, std::uint64_t budget_by
 // A larger budget needs more, too, as its parts grow with it.
 [[noreturn]] void throw_too_small(const SortNeeds& needs, const Budget& budget) {
   const auto needed = [&](std::uint64_t bytes) {
-    return divide(needs, bytes, 1, small_chunk_divisor).needed_bytes;
+    return divide_among(1, needs, bytes, small_chunk_divisor).needed_bytes;
   };
   std::uint64_t enough = needed(budget.bytes());
   while (needed(enough) > enough) enough = needed(enough);

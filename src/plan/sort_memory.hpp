@@ -1,7 +1,6 @@
 // Divides the memory budget of a sort among reading, sorted runs in memory, and merges of these.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -15,7 +14,7 @@
 namespace corank {
 
 // Max chunks of a block of records that are sorted together: each holds a buffer, even if it is the
-// only one of a small file.
+// only one of a small file. A pass that forms runs has as many beside those that are read ahead.
 constexpr std::uint64_t max_block_chunks = 8;
 
 // Max sorted batches of a load.

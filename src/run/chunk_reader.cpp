@@ -317,12 +317,12 @@ void ChunkReader::serve_by_ring(ChunkRequest& request, const TraceRow& row) {
 void ChunkReader::loaded(std::uint32_t run, ChunkProducer::Product product, bool has_begun) {
   RunState& state = runs_[run];
   assert(state.in_flight != 0 && state.begun >= has_begun);
-  const ChunkRef& added = product.chunk;
+  const Chunk* const added = product.chunk.get();
   if (added) {
     assert(added->run == run && added->first >= state.taken);
-    // If that throws, the request stays in flight: the run must not seem to end before its chunk.
+    // If this throws, the request stays in flight: the run must not seem to end before its chunk.
     const auto after = std::ranges::upper_bound(state.ready, added->first, {}, &Chunk::first);
-    state.ready.insert(after, added);
+    state.ready.insert(after, std::move(product.chunk));
   }
   --state.in_flight;
   state.begun -= has_begun;
