@@ -87,9 +87,9 @@ std::uint64_t Budget::widest(std::size_t partitions) const {
   if (widest < 2)
     throw_error(
         ErrorCode::memory,
-        "{}: too little to merge records of {} bytes{}; the smallest budget that works is {} bytes",
+        "{}: too little to merge records of {}{}; the smallest budget that works is {} bytes",
         setting_is(Setting::memory, std::to_string(memory_bytes_)),
-        record_bytes_ == 0 ? "any number of" : std::to_string(record_bytes_),
+        record_bytes_ == 0 ? "variable length" : fmt::format("{} bytes", record_bytes_),
         partitions > 1 ? fmt::format(" into {} parts", partitions) : "",
         whole_for(smallest() * partitions));
   return widest;

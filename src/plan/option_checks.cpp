@@ -118,14 +118,8 @@ bool can_resume(const Options& options, const FormatTraits& traits) {
 
 void check_stream_options(const Options& options, const FormatTraits& traits, const Run& run) {
   const Query& query = options.query;
-  // Operators apply the range and the limit if records vary in length.
-  const std::string option = options.resume           ? to_marker(Setting::resume)
-                             : !traits.has_fixed_size ? ""
-                             : !query.from.empty()    ? to_marker(Setting::from)
-                             : !query.to.empty()      ? to_marker(Setting::to)
-                             : query.on_equal == OnEqual::error
-                                 ? setting_is(Setting::on_equal, "error")
-                             : options.copy_only && query.limit
+  const std::string option = options.resume ? to_marker(Setting::resume)
+                             : traits.has_fixed_size && options.copy_only && query.limit
                                  ? fmt::format("{} with {}", Setting::copy_only, Setting::limit)
                                  : "";
   if (option.empty()) return;

@@ -104,6 +104,35 @@ TEST_CASE("compressed runs are merged as the files that they hold") {
   CHECK(merge(test.paths, output, test.options).records == 300'000);
 }
 
+TEST_CASE("a range of compressed runs and their equal keys are those of the files") {
+  CompressedMerging test(5, 3000);
+  const auto output = test.folder / "out";
+  const auto merged = [&](const auto& paths) {
+    merge(paths, output, test.options);
+    return read_file(output);
+  };
+  const auto plain = test.paths;
+  for (const std::size_t run : {0, 3}) {
+    const auto path = test.paths[run].string() + ".zst";
+    write_file(path, frame_of({Codec::zstd, 1}, read_file(test.paths[run])));
+    test.paths[run] = path;
+  }
+  Query& query = test.options.query;
+  for (const auto& [from, to] :
+       {std::pair{"2", ""}, {"", "3"}, {"1", "4"}, {"60000", ""}, {"3", "3"}}) {
+    INFO(from << " to " << to);
+    query = Query{};
+    if (*from != 0) query.from = {from};
+    if (*to != 0) query.to = {to};
+    CHECK((merged(test.paths) == merged(plain)));
+    query.limit = 1000;
+    CHECK((merged(test.paths) == merged(plain)));
+  }
+  query = Query{};
+  query.on_equal = OnEqual::error;
+  CHECK(holds(message_of(test, output), "have the same key"));
+}
+
 TEST_CASE("a compressed run that is not what it must be is told") {
   CompressedMerging test(3, 20'000);
   const auto replace = [&](const Bytes& records) {
