@@ -31,6 +31,10 @@ constexpr std::uint64_t min_grouped_chunk_bytes = std::uint64_t{64} << 10;
 // Large records cost more to copy twice than that saves. See docs/tuning.md.
 constexpr std::uint64_t few_blocks = 1024, wanted_runs = 128;
 constexpr std::uint64_t max_batch_blocks = 32, max_batched_record_bytes = 64;
+// Chunks of variable-length records that are sorted together: a merge of fewer runs is faster, but
+// each thread must have some blocks to sort. Loads of very many chunks have larger blocks, so that
+// about `wanted_blocks` are left. See docs/tuning.md.
+constexpr std::uint64_t wanted_blocks = 512, usual_block_chunks = 4, min_blocks_of_thread = 4;
 // The budget over these are the bytes for the merges, for long records, and at most for chunks.
 // Large chunks make few runs, whose merge is faster; small ones leave room for more records, and
 // are enough for the blocks of a device. Merges hold the chunks of variable-length records, so that
@@ -66,13 +70,14 @@ std::uint64_t chunk_ceiling_bytes(std::span<const Run> inputs, bool on_device) {
                     max_sort_chunk_bytes, max_device_chunk_bytes);
 }
 
+// Each thread holds `batch_chunks` chunks.
 PassPlan reading_plan(const RecordFormat& format, std::uint64_t chunk_bytes, unsigned threads,
-                      bool on_device, std::uint64_t batch_blocks = 1) {
+                      bool on_device, std::uint64_t batch_chunks = 1) {
   PassPlan plan{};
   plan.tokens = on_device ? device_blocks_in_flight : threads + 2;
   plan.read_ahead = read_ahead;
   plan.chunks = plan.read_ahead + max_block_chunks +
-                plan.tokens * (on_device ? max_block_chunks : batch_blocks) + 2;
+                plan.tokens * (on_device ? max_block_chunks : batch_chunks) + 2;
   plan.chunk_bytes = plan.unit_bytes = chunk_bytes;
   // Direct I/O reads whole pages, so that a chunk needs room for one more at each end.
   const std::uint64_t records = format.traits().has_fixed_size
@@ -87,32 +92,52 @@ PassPlan reading_plan(const RecordFormat& format, std::uint64_t chunk_bytes, uns
   return plan;
 }
 
+// The blocks that a thread sorts at a time: of one chunk each, which it merges, or one of several.
+// All are powers of two.
+struct BatchSize {
+  std::uint64_t blocks = 1;
+  std::uint64_t block_chunks = 1;
+
+  std::uint64_t chunks() const { return blocks * block_chunks; }
+};
+
 // Returns how many chunks the memory for reading and sorting holds. A thread that sorts a block
 // holds its words and other data, about twice the block's size, and the sorted blocks of its batch.
 std::uint64_t chunks_held(std::span<const Run> inputs, const RecordFormat& format, unsigned threads,
-                          std::uint64_t batch_blocks) {
+                          const BatchSize& batch) {
   const std::uint64_t read =
       std::ranges::all_of(inputs, &Run::is_in_memory)
           ? 0
-          : reading_plan(format, chunk_floor_bytes(format), threads, false, batch_blocks).chunks;
-  return read + (threads + 1) * (batch_blocks == 1 ? 2 : 2 + batch_blocks);
+          : reading_plan(format, chunk_floor_bytes(format), threads, false, batch.chunks()).chunks;
+  return read + (threads + 1) * (2 * batch.block_chunks + (batch.blocks == 1 ? 0 : batch.blocks));
 }
 
-// Returns how many blocks a batch has: as many as a load of `load_bytes` wants, and as `part_bytes`
-// for reading and sorting have room for.
-std::uint64_t batch_blocks_of(std::span<const Run> inputs, const RecordFormat& format,
-                              unsigned threads, std::uint64_t part_bytes,
-                              std::uint64_t load_bytes) {
-  if (!format.traits().has_fixed_size || format.record_bytes() > max_batched_record_bytes) return 1;
+// Returns the size of batches that a load of `chunks` chunks wants.
+BatchSize wanted_batch(std::uint64_t chunks, const RecordFormat& format, unsigned threads) {
+  const auto to_power = [](std::uint64_t count) {
+    return std::bit_floor(std::max<std::uint64_t>(count, 1));
+  };
+  if (!format.traits().has_fixed_size) {
+    const std::uint64_t wanted =
+        std::clamp(chunks / wanted_blocks, usual_block_chunks, max_block_chunks);
+    return {1, to_power(std::min(wanted, chunks / (min_blocks_of_thread * (threads + 1))))};
+  }
+  if (format.record_bytes() > max_batched_record_bytes || chunks <= few_blocks) return {};
+  return {to_power(std::min(chunks / wanted_runs, max_batch_blocks)), 1};
+}
+
+// Returns the size of batches: as large as a load of `load_bytes` wants, and as `part_bytes` for
+// reading and sorting have room for.
+BatchSize batch_size_of(std::span<const Run> inputs, const RecordFormat& format, unsigned threads,
+                        std::uint64_t part_bytes, std::uint64_t load_bytes) {
   if (std::ranges::none_of(inputs, &Run::is_stream))
     load_bytes = std::min(load_bytes, total_bytes(inputs));
-  const std::uint64_t block_bytes = std::max(chunk_floor_bytes(format), max_sort_chunk_bytes);
-  if (load_bytes / block_bytes <= few_blocks) return 1;
-  std::uint64_t blocks =
-      std::bit_floor(std::min(load_bytes / (wanted_runs * block_bytes), max_batch_blocks));
-  while (blocks > 1 && chunks_held(inputs, format, threads, blocks) * block_bytes > part_bytes)
-    blocks /= 2;
-  return blocks;
+  const std::uint64_t chunk_bytes = std::max(chunk_floor_bytes(format), max_sort_chunk_bytes);
+  BatchSize batch = wanted_batch(load_bytes / chunk_bytes, format, threads);
+  while (batch.chunks() > 1 &&
+         chunks_held(inputs, format, threads, batch) * chunk_bytes > part_bytes)
+    batch = {divide_up(batch.blocks, 2), divide_up(batch.block_chunks, 2)};
+  return batch;
 }
 
 // Returns the bytes of a budget for the merges.
@@ -154,12 +179,11 @@ Division divide_among(std::uint64_t num_groups, const SortNeeds& needs, std::uin
   const unsigned threads = threads_of_group(all_threads, num_groups);
   const std::uint64_t floor_bytes = chunk_floor_bytes(format);
   const std::uint64_t part_bytes = budget_bytes / chunk_divisor / num_groups;
-  const std::uint64_t batch_blocks =
-      on_device
-          ? 1
-          : batch_blocks_of(inputs, format, threads, part_bytes, load_bytes.value_or(budget_bytes));
+  const BatchSize batch = on_device ? BatchSize()
+                                    : batch_size_of(inputs, format, threads, part_bytes,
+                                                    load_bytes.value_or(budget_bytes));
   const std::uint64_t chunks = on_device ? reading_plan(format, floor_bytes, threads, true).chunks
-                                         : chunks_held(inputs, format, threads, batch_blocks);
+                                         : chunks_held(inputs, format, threads, batch);
   const std::uint64_t chunk_bytes =
       std::clamp(round_up(part_bytes / chunks, page_bytes()), floor_bytes,
                  std::max(floor_bytes, chunk_ceiling_bytes(inputs, on_device)));
@@ -171,8 +195,9 @@ Division divide_among(std::uint64_t num_groups, const SortNeeds& needs, std::uin
   memory.on_device = on_device;
   memory.num_groups = num_groups;
   memory.threads = threads;
-  memory.batch_blocks = batch_blocks;
-  memory.reading = reading_plan(format, chunk_bytes, threads, on_device, batch_blocks);
+  memory.batch_blocks = batch.blocks;
+  memory.block_chunks = batch.block_chunks;
+  memory.reading = reading_plan(format, chunk_bytes, threads, on_device, batch.chunks());
   memory.reading.large_bytes = large_bytes;
   memory.reading_bytes =
       num_groups * (chunks * chunk_bytes + large_bytes) + decoder_bytes_of(inputs, num_groups);
@@ -288,7 +313,8 @@ std::uint64_t bytes_to_sort(std::span<const Run> inputs) {
 
 std::uint64_t block_bytes_on_cpu(const SortMemory& memory) {
   // Blocks fill at least half of these bytes on average.
-  return std::max(memory.reading.chunk_bytes, 2 * memory.load_bytes / memory.max_batches.in_memory);
+  return std::max(memory.block_chunks * memory.reading.chunk_bytes,
+                  2 * memory.load_bytes / memory.max_batches.in_memory);
 }
 
 bool can_merge_load(const SortMemory& memory, std::uint32_t record_bytes) {

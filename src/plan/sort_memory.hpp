@@ -35,7 +35,8 @@ struct SortMemory {
   std::uint64_t num_loads;      // in memory at a time: one is formed while others are merged
   std::uint64_t merging_bytes;  // for merges of these
   MaxBatches max_batches;       // of a load, which the share of the merges allows
-  std::uint64_t block_bytes;    // that are sorted together
+  std::uint64_t block_chunks;   // that are sorted together, or more if the merges need that
+  std::uint64_t block_bytes;    // of them
   std::uint64_t batch_blocks;   // that are merged as soon as they are sorted
 };
 

@@ -138,6 +138,23 @@ TEST_CASE("a sort shrinks its blocks if that leaves room for all records", "[sor
   CHECK(holds(explained(14), "blocks of 148.0 KiB, 3 loads of 3.5 MiB"));
 }
 
+TEST_CASE("a sort of lines sorts large blocks where memory and lines suffice", "[sort]") {
+  const TemporaryFolder folder;
+  const std::string file = write_text(folder, "file", "b\na\n");
+  const auto explained = [&](std::uint64_t mebibytes, const char* memory, const char* threads) {
+    std::filesystem::resize_file(file, mebibytes << 20);  // no blocks on the disk
+    return run({"sort", "--lines", "-m", memory, "-T", threads, "--explain", "-o", folder / "out",
+                file})
+        .out;
+  };
+  CHECK(holds(explained(1024, "4G", "2"), "blocks of 4.0 MiB"));
+  CHECK(holds(explained(1024, "4G", "16"), "blocks of 4.0 MiB"));
+  CHECK(holds(explained(4096, "8G", "2"), "blocks of 8.0 MiB"));
+  CHECK(holds(explained(30, "4G", "2"), "blocks of 2.0 MiB"));   // more than 4 for each thread
+  CHECK(holds(explained(30, "4G", "16"), "blocks of 1.0 MiB"));  // few blocks for many threads
+  CHECK(holds(explained(1024, "64M", "2"), "blocks of 588.0 KiB"));
+}
+
 TEST_CASE("records that are in order are read in place beside compressed temporary files",
           "[sort]") {
   const TemporaryFolder folder;
