@@ -16,6 +16,9 @@
 
 namespace corank {
 
+// Max bytes of memory that the buffers of one call take, besides those for very long records.
+inline constexpr std::uint64_t max_scan_bytes = std::uint64_t{256} << 20;
+
 struct CheckResult {
   std::uint64_t records = 0;
   // Sum modulo 2^64 of XXH64 (seed 0) of every record: independent of their order and of how they

@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <numeric>
 
+#include "corank/check.hpp"
 #include "corank/error.hpp"
 #include "format/rows.hpp"
 #include "io/atomic_file.hpp"
@@ -26,9 +27,6 @@
 
 namespace corank {
 namespace {
-
-// Memory that a scan of one file may use; see scan_blocks().
-constexpr std::uint64_t scan_bytes = 256 * MiB;
 
 // Narrows the runs to the partitions in [first, end).
 void slice(std::vector<Run>& runs, const PartitionPlan& plan, std::size_t first, std::size_t end) {
@@ -135,7 +133,7 @@ template <class Body>
 void for_each_file(std::size_t count, const Options& options, const Body& body) {
   const std::uint64_t memory = memory_budget(options.memory_bytes).value;
   const std::uint64_t threads = thread_budget(options.threads).value;
-  const auto at_once = std::clamp<std::uint64_t>(memory / scan_bytes, 1, threads);
+  const auto at_once = std::clamp<std::uint64_t>(memory / max_scan_bytes, 1, threads);
   const std::uint64_t readers = threads / std::clamp<std::uint64_t>(count, 1, at_once);
   tbb::task_arena(static_cast<int>(at_once)).execute([&] {
     parallel_for(0, count, [&](std::size_t i) { body(i, static_cast<unsigned>(readers)); });

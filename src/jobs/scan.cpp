@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "corank/check.hpp"
 #include "corank/error.hpp"
 #include "format/key_order.hpp"
 #include "jobs/diagnostics.hpp"
@@ -89,7 +90,7 @@ class Chunks {
   static PassPlan plan_of(const Run& run, const RecordFormat& format, unsigned threads) {
     PassPlan plan = plan_pass({.runs = 1,
                                .record_bytes = format.record_bytes(),
-                               .memory_bytes = 256 * MiB,
+                               .memory_bytes = max_scan_bytes,
                                .merged_bytes = run.bytes(),
                                .edge_bytes = 2 * page_bytes()})
                         .value();

@@ -635,6 +635,36 @@ TEST_CASE("the sum of the runs' checksums is the output's") {
   }
 }
 
+TEST_CASE("many files are checked side by side, and told in their order") {
+  const TemporaryFolder folder;
+  const auto text_of = [](int file, bool is_sorted) {
+    std::string text = is_sorted ? "" : "z\n";
+    for (int line = 0; line <= file * 1000; ++line) text += "a\n";
+    return text;
+  };
+  Strings files{"check", "--lines", "--checksum", "-T", "8"};
+  for (int file = 0; file < 40; ++file) {
+    files.push_back(folder / ("file" + std::to_string(file)));
+    write_file(files.back(), bytes_of_text(text_of(39 - file, file != 7 && file != 30)));
+  }
+  files.push_back(folder / "absent");
+  const Result found = run(files);
+  CHECK(found.code == 2);
+  Strings order;
+  for (int file = 0; file < 40; ++file)
+    if (file != 7 && file != 30) order.push_back(std::to_string((39 - file) * 1000 + 1) + " ");
+  std::size_t at = 0;
+  for (const std::string& records : order) {
+    INFO(records << found.out);
+    CHECK(found.out.substr(at, records.size()) == records);
+    at = found.out.find('\n', at) + 1;
+  }
+  CHECK(at == found.out.size());  // no total
+  const std::size_t first = found.err.find("file7: line 2"), second = found.err.find("file30: ");
+  CHECK(first < second);
+  CHECK(second < found.err.find("absent: cannot open"));
+}
+
 TEST_CASE("the same seed gives the same bytes") {
   const TemporaryFolder folder;
   const auto checksum = [&](const std::string& name, const std::string& seed) {

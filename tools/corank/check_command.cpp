@@ -6,6 +6,7 @@
 
 #include "corank/check.hpp"
 #include "corank/error.hpp"
+#include "each_file.hpp"
 #include "standard_streams.hpp"
 #include "statistics.hpp"
 
@@ -21,10 +22,10 @@ void print(const CheckResult& result, const std::string& name) {
 int check_files(std::span<const std::string> files, const Options& options) {
   CheckResult total;
   int code = 0;
-  std::vector<std::future<CheckResult>> results = read_each<CheckResult>(files, options, check);
+  EachFile<CheckResult> results(files, options, check);
   for (std::size_t i = 0; i < files.size(); ++i) {
     try {
-      const CheckResult result = results[i].get();
+      const CheckResult result = results.result(i);
       total.records += result.records;
       total.checksum += result.checksum;
       if (options.checksum) print(result, files[i]);

@@ -7,11 +7,11 @@
 #include <cstdio>
 
 #include "backend/cpu_backend.hpp"
-#include "check_command.hpp"
 #include "codec/codec.hpp"
 #include "corank/check.hpp"
 #include "corank/options.hpp"
 #include "corank/version.hpp"
+#include "each_file.hpp"
 #include "kernels/backend/cuda_backend.hpp"
 #include "setting_flags.hpp"
 #include "standard_streams.hpp"
@@ -113,11 +113,11 @@ int InfoCommand::show_files(const std::function<int(const Error&)>& report) cons
   options.notice = say_warning;
   nlohmann::ordered_json all = nlohmann::ordered_json::array();
   int code = 0;
-  std::vector<std::future<FileReport>> reports = read_each<FileReport>(files_, options, describe);
+  EachFile<FileReport> reports(files_, options, describe);
   for (std::size_t i = 0; i < files_.size(); ++i) {
     const std::string& file = files_[i];
     try {
-      const FileReport found = reports[i].get();
+      const FileReport found = reports.result(i);
       if (json_)
         all.push_back(json_of(file, found));
       else
