@@ -45,6 +45,7 @@ CheckCommand::CheckCommand(CLI::App& app) {
                      "Print records, checksum and name of each file, and of all together");
   add_compressed_to(*command_, decompress_);
   add_threads_to(*command_, threads_, "Threads");
+  command_->add_flag("-q,--quiet", quiet_, "Show nothing but errors");
   command_->add_option("FILE", files_, "Files of records [standard input]")->type_name("");
   command_->footer(
       "The checksum depends neither on the order of the records nor on how they are spread over\n"
@@ -57,9 +58,9 @@ int CheckCommand::run() const {
   options.checksum = checksum_;
   options.decompress = decompress_;
   options.threads = threads_;
-  options.notice = say_warning;
+  if (!quiet_) options.notice = say_warning;
   if (!files_.empty()) return check_files(files_, options);
-  hint_at_standard_input("check");
+  if (!quiet_) hint_at_standard_input("check");
   const std::string input = "-";
   return check_files({&input, 1}, options);
 }

@@ -27,6 +27,7 @@ class CheckCommand {
   std::vector<std::string> files_;
   bool decompress_ = true;
   bool checksum_ = false;
+  bool quiet_ = false;
   unsigned threads_ = 0;
 };
 
