@@ -1,6 +1,7 @@
 // Checks that a file is sorted, and describes what it holds.
 //
-// All functions block until they have read the whole file, and may run concurrently. Positions are
+// All functions block until they have read the whole file, and may run concurrently. The buffers of
+// a call take at most 256 MiB, besides those for very long records. Positions are
 // counted from 0, in records or bytes; bytes of a compressed file are those after decompression.
 #pragma once
 
@@ -15,9 +16,6 @@
 #include "corank/options.hpp"
 
 namespace corank {
-
-// Max bytes of memory that the buffers of one call take, besides those for very long records.
-inline constexpr std::uint64_t max_scan_bytes = std::uint64_t{256} << 20;
 
 struct CheckResult {
   std::uint64_t records = 0;

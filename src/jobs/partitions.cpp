@@ -9,7 +9,6 @@
 #include <cerrno>
 #include <numeric>
 
-#include "corank/check.hpp"
 #include "corank/error.hpp"
 #include "format/rows.hpp"
 #include "io/atomic_file.hpp"
@@ -131,12 +130,9 @@ PartContent scan_part(const Run& run, const RecordFormat& format, bool is_ordere
 // Each may use `threads` threads more.
 template <class Body>
 void for_each_file(std::size_t count, const Options& options, const Body& body) {
-  const std::uint64_t memory = memory_budget(options.memory_bytes).value;
-  const std::uint64_t threads = thread_budget(options.threads).value;
-  const auto at_once = std::clamp<std::uint64_t>(memory / max_scan_bytes, 1, threads);
-  const std::uint64_t readers = threads / std::clamp<std::uint64_t>(count, 1, at_once);
-  tbb::task_arena(static_cast<int>(at_once)).execute([&] {
-    parallel_for(0, count, [&](std::size_t i) { body(i, static_cast<unsigned>(readers)); });
+  const auto [at_once, threads] = scans_at_once(count, options);
+  tbb::task_arena(static_cast<int>(at_once)).execute([&, threads = threads] {
+    parallel_for(0, count, [&](std::size_t i) { body(i, threads); });
   });
 }
 

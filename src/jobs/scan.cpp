@@ -11,18 +11,20 @@
 #include <utility>
 #include <vector>
 
-#include "corank/check.hpp"
 #include "corank/error.hpp"
 #include "format/key_order.hpp"
 #include "jobs/diagnostics.hpp"
 #include "plan/pass_planner.hpp"
 #include "run/chunk_reader.hpp"
 #include "util/math.hpp"
+#include "util/system_limits.hpp"
 #include "util/worker_allowance.hpp"
 #include "verify/checksum.hpp"
 
 namespace corank {
 namespace {
+
+constexpr std::uint64_t max_scan_bytes = 256 * MiB;  // of the buffers of a scan
 
 // Calls `visit` with the parts of the chunk between its gaps. `block` is the chunk without them.
 void visit_between_gaps(const Chunk& chunk, ScannedBlock block, const RecordFormat& format,
@@ -117,6 +119,14 @@ struct Scanned {
 };
 
 }  // namespace
+
+ScansAtOnce scans_at_once(std::size_t files, const Options& options) {
+  const std::uint64_t threads = thread_budget(options.threads).value;
+  const std::uint64_t wanted =
+      std::min<std::uint64_t>(files, memory_budget(options.memory_bytes).value / max_scan_bytes);
+  const std::uint64_t at_once = std::clamp<std::uint64_t>(wanted, 1, threads);
+  return {at_once, static_cast<unsigned>(threads / at_once)};
+}
 
 std::uint64_t offset_of(const RecordFormat& format, const ScannedBlock& block,
                         std::uint64_t index) {

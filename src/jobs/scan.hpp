@@ -10,10 +10,20 @@
 #include <span>
 #include <vector>
 
+#include "corank/options.hpp"
 #include "format/record_format.hpp"
 #include "run/run.hpp"
 
 namespace corank {
+
+// How many files are scanned at a time, and on how many threads each.
+struct ScansAtOnce {
+  std::uint64_t files;
+  unsigned threads;
+};
+
+// Returns as many scans of `files` files as the threads and the memory of the options allow.
+ScansAtOnce scans_at_once(std::size_t files, const Options& options);
 
 // Consecutive records of a run. Valid only during the callback.
 struct ScannedBlock {

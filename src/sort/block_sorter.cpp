@@ -8,16 +8,17 @@
 
 #include "format/key_words.hpp"
 #include "format/rows.hpp"
+#include "util/prefetch.hpp"
 
 namespace corank {
 namespace {
 
 // Prefetches the start of a record to L1; all of it, if it is short.
 void prefetch_record(const PrefixRef& ref) {
-  constexpr std::uint64_t line_bytes = 64, max_bytes = 256;
+  constexpr std::uint64_t max_bytes = 256;
   const std::byte* const record = record_of(ref);
   const std::uint64_t bytes = std::min(short_bytes(ref), max_bytes);
-  for (std::uint64_t at = 0; at < bytes; at += line_bytes) __builtin_prefetch(record + at);
+  prefetch<1>(record, bytes);
   __builtin_prefetch(record + bytes - 1);  // records begin anywhere in a cache line
 }
 

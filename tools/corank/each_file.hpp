@@ -13,9 +13,8 @@
 #include <utility>
 #include <vector>
 
-#include "corank/check.hpp"
 #include "corank/options.hpp"
-#include "util/system_limits.hpp"
+#include "jobs/scan.hpp"
 
 namespace corank {
 
@@ -43,18 +42,11 @@ class EachFile {
       results_.push_back(tasks_[i].get_future());
       are_pipes_.push_back(is_own_pipe);
     }
-    const std::uint64_t threads = thread_budget(options.threads).value;
-    const std::uint64_t at_once =
-        shares_pipe
-            ? 1
-            : std::clamp<std::uint64_t>(
-                  std::min<std::uint64_t>(
-                      memory_budget(options.memory_bytes).value / max_scan_bytes, num_files),
-                  1, threads);
-    options_.threads = static_cast<unsigned>(threads / at_once);
+    const ScansAtOnce scans = scans_at_once(shares_pipe ? 1 : num_files, options);
+    options_.threads = scans.threads;
     for (std::size_t i = 0; i < paths_.size(); ++i)
       if (are_pipes_[i]) threads_.emplace_back([this, i] { tasks_[i](); });
-    for (std::uint64_t i = 0; i < at_once; ++i) threads_.emplace_back([this] { read_files(); });
+    for (std::uint64_t i = 0; i < scans.files; ++i) threads_.emplace_back([this] { read_files(); });
   }
   ~EachFile() { next_ = paths_.size(); }
   EachFile(const EachFile&) = delete;
