@@ -76,8 +76,8 @@ struct Options {
   Io io = Io::automatic;
 
   // Upper bound on the memory for buffers. The program itself needs about 64 MiB more, and a
-  // device's driver its own mappings. 0 means a quarter of the memory that the process may use, of
-  // the machine or of its control group or Slurm job, at most 4 GiB.
+  // device's driver its own mappings. 0 means a quarter of the memory that the process may use:
+  // that of the machine, or the limit of its control group, Slurm job or address space.
   //
   // If the runs do not fit in one pass, several passes use temporary files next to the output. If
   // not even that fits, merge() throws Error, which names the smallest budget that works.

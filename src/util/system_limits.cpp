@@ -1,6 +1,7 @@
 #include "util/system_limits.hpp"
 
 #include <sched.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -79,6 +80,9 @@ std::optional<std::uint64_t> processors_of(const std::string& quota, const std::
 
 SystemLimit memory_limit(const std::filesystem::path& root) {
   SystemLimit limit{static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES)) * page_bytes()};
+  rlimit addresses{};
+  if (::getrlimit(RLIMIT_AS, &addresses) == 0)
+    lower(limit, addresses.rlim_cur, "limit of the address space (ulimit -v)");
   for (const auto& [controller, file] :
        {std::pair("", "memory.max"), std::pair("memory", "memory.limit_in_bytes")})
     for (const std::filesystem::path& group : groups(root, controller))
@@ -113,10 +117,8 @@ SystemLimit processor_limit(const std::filesystem::path& root) {
 
 SystemLimit memory_budget(std::uint64_t wanted_bytes) {
   if (wanted_bytes != 0) return {wanted_bytes};
-  constexpr std::uint64_t max_bytes = std::uint64_t{4} << 30;
   SystemLimit limit = memory_limit();
-  limit.value = std::min(limit.value / 4, max_bytes);
-  if (limit.value == max_bytes) limit.reason.clear();
+  limit.value /= 4;
   return limit;
 }
 

@@ -15,13 +15,13 @@ struct SystemLimit {
 };
 
 // Return the smallest limit on memory, in bytes, and on processors: those of the machine, of the
-// process's control groups (version 1 and 2), of its processor affinity, and of Slurm's variables.
-// `root` is the folder that holds `proc` and `sys`.
+// process's control groups (version 1 and 2), of its processor affinity, of its address space, and
+// of Slurm's variables. `root` is the folder that holds `proc` and `sys`.
 SystemLimit memory_limit(const std::filesystem::path& root = "/");
 SystemLimit processor_limit(const std::filesystem::path& root = "/");
 
 // Returns the memory budget of a merge: `wanted_bytes`; if that is 0, a quarter of the memory that
-// the process may use, at most 4 GiB.
+// the process may use.
 SystemLimit memory_budget(std::uint64_t wanted_bytes);
 // Returns the threads of a merge: `wanted`; if that is 0, as many as the process has processors.
 SystemLimit thread_budget(unsigned wanted);

@@ -188,6 +188,23 @@ TEST_CASE("whatever memory a process may have a merge is right or refused") {
   }
 }
 
+TEST_CASE("a limit of the address space limits the buffers") {
+  if (sanitized) {
+    WARN("not checked: sanitizers need more addresses than the limit leaves");
+    return;
+  }
+  Environment little;
+  little.before_exec = [] {
+    const struct rlimit limit { std::uint64_t{2} << 30, std::uint64_t{2} << 30 };
+    ::setrlimit(RLIMIT_AS, &limit);
+  };
+  const TemporaryFolder folder;
+  write_file(folder / "lines", bytes_of_text("b\na\n"));
+  const Result plan = run({"sort", "--lines", "--explain", folder / "lines"}, little);
+  CHECK(plan.code == 0);
+  CHECK(holds(plan.out, "512.0 MiB for buffers (limit of the address space (ulimit -v))"));
+}
+
 TEST_CASE("a killed merge goes on") {
   for (const Strings& format : formats) {
     const Sized data(format, 40'000'000);

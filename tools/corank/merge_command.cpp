@@ -282,9 +282,8 @@ void MergeCommand::add_performance_options() {
   add_temporary_option();
   add_threads_to(*command_, options_.threads, "Threads");
   command_
-      ->add_option(
-          "-m,--memory", options_.memory_bytes,
-          "Budget for buffers in bytes, or with K, M, G [a quarter of the memory, at most 4G]")
+      ->add_option("-m,--memory", options_.memory_bytes,
+                   "Budget for buffers in bytes, or with K, M, G [a quarter of the memory]")
       ->transform(size_in_bytes())
       ->option_text("SIZE");
 }
