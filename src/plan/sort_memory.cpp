@@ -140,18 +140,24 @@ BatchSize batch_size_of(std::span<const Run> inputs, const RecordFormat& format,
   return batch;
 }
 
+// Returns how often merges hold their records in memory: also in chunks, if they copy fixed-size
+// records to these.
+std::uint64_t copies_of(const SortNeeds& needs) {
+  return needs.counts_bytes && needs.format.traits().has_fixed_size ? 2 : 1;
+}
+
 // Returns the bytes of a budget for the merges.
-std::uint64_t merging_bytes_of(std::uint64_t budget_bytes, const RecordFormat& format,
-                               const Options& options) {
-  const std::uint64_t partitions = std::max(options.parts, 1u);
+std::uint64_t merging_bytes_of(std::uint64_t budget_bytes, const SortNeeds& needs) {
+  const RecordFormat& format = needs.format;
+  const std::uint64_t partitions = std::max(needs.options.parts, 1u);
   const bool is_fixed = format.traits().has_fixed_size;
   return std::max(
       {budget_bytes / (is_fixed ? fixed_merging_divisor : variable_merging_divisor),
        is_fixed ? 0 : std::min(budget_bytes / max_merging_divisor, enough_merging_bytes),
-       options.temporary_compression
+       needs.options.temporary_compression
            ? std::clamp(budget_bytes / 2, min_decoding_bytes, enough_decoding_bytes)
            : 0,
-       partitions * min_memory(format.record_bytes())});
+       copies_of(needs) * partitions * min_memory(format.record_bytes())});
 }
 
 struct Division {
@@ -201,7 +207,7 @@ Division divide_among(std::uint64_t num_groups, const SortNeeds& needs, std::uin
   memory.reading.large_bytes = large_bytes;
   memory.reading_bytes =
       num_groups * (chunks * chunk_bytes + large_bytes) + decoder_bytes_of(inputs, num_groups);
-  memory.merging_bytes = merging_bytes_of(budget_bytes, format, options);
+  memory.merging_bytes = merging_bytes_of(budget_bytes, needs);
   const std::uint64_t others = memory.merging_bytes + memory.reading_bytes;
   const std::uint64_t min_load_bytes =
       load_bytes ? 0 : num_groups * (large_bytes + min_blocks_of_load * chunk_bytes);
@@ -235,13 +241,13 @@ void limit_runs(const SortNeeds& needs, SortMemory& memory) {
     const std::uint64_t widest = widest_pass(0, bytes);
     memory.max_batches = {widest_pass_in_memory(bytes), widest, widest};
   } else if (needs.counts_bytes) {
-    // Its merges copy all records to chunks.
-    const std::uint64_t widest = widest_pass(record_bytes, bytes / 2);
+    const std::uint64_t widest = widest_pass(record_bytes, bytes / copies_of(needs));
     memory.max_batches = {widest, widest, widest};
   } else {
     const std::uint64_t all = std::max(bytes / page_bytes(), min_blocks_of_load);
     memory.max_batches = {all, all, std::min(all, widest_pass(record_bytes, bytes))};
   }
+  assert(memory.max_batches.in_memory != 0);
   memory.block_bytes = needs.on_device ? memory.reading.unit_bytes : block_bytes_on_cpu(memory);
   if (memory.block_bytes != memory.reading.chunk_bytes) memory.batch_blocks = 1;
 }

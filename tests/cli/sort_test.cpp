@@ -1,4 +1,5 @@
 // `corank sort` as a user runs it: pipes, compressed files, headers, replaced inputs, messages.
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <string>
 
@@ -165,6 +166,42 @@ TEST_CASE("records that are in order are read in place beside compressed tempora
   INFO(sorted.err);
   CHECK(sorted.code == 0);
   CHECK((sorted.out == ordered));
+}
+
+namespace {
+
+std::string text_of_all(const Strings& records) {
+  std::string text;
+  for (const std::string& record : records) text += record;
+  return text;
+}
+
+}  // namespace
+
+TEST_CASE("large records have room in merges of compressed temporary files", "[sort]") {
+  const TemporaryFolder folder;
+  for (const std::size_t record_bytes : {1 << 16, 1 << 20}) {
+    Random random(3);
+    std::vector<std::string> records(20, std::string(record_bytes, 'x'));
+    for (std::string& record : records) record.front() = static_cast<char>('a' + random() % 26);
+    const std::string file = write_text(folder, "file", text_of_all(records));
+    std::ranges::stable_sort(records, {}, [](const std::string& record) { return record[0]; });
+    const auto sort = [&](const std::string& output, const Strings& options) {
+      return run(Strings{"sort", "-r", "key:bytes1,value:bytes" + std::to_string(record_bytes - 1),
+                         "--compress-spill", "zstd", "-o", output, file} +
+                 options);
+    };
+    for (const char* memory : {"12M", "64M", "100M", "150M", "200M"})
+      for (const char* parts : {"1", "4"}) {
+        const Result explained =
+            sort(folder / "parts", {"-m", memory, "--parts", parts, "--explain"});
+        CAPTURE(memory, parts, explained.err);
+        CHECK((explained.code == 0 || holds(explained.err, "--memory")));
+      }
+    const Result sorted = sort("-", {"-m", "512M"});
+    CHECK(sorted.code == 0);
+    CHECK((sorted.out == text_of_all(records)));
+  }
 }
 
 TEST_CASE("the memory that a sort asks for is enough", "[sort]") {
