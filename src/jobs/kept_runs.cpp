@@ -75,16 +75,22 @@ bool holds(const Run& run, const KeptRun& kept, const RecordFormat& format, Fing
   return fingerprint == kept.fingerprint;
 }
 
+// Returns the same path for all spellings of an output's, such as `out` and `./out`.
+std::filesystem::path normal(const std::filesystem::path& output) {
+  const auto path = std::filesystem::weakly_canonical(std::filesystem::absolute(output));
+  return path.has_filename() ? path : path.parent_path();
+}
+
 }  // namespace
 
-KeptRuns::KeptRuns(const std::filesystem::path& output, std::uint64_t content)
-    // Outputs of the same name in other folders may share a folder for temporary files.
-    : run_name_(fmt::format(".{}.corank-run-{:016x}-", output.filename().string().substr(0, 200),
-                            digest(std::filesystem::absolute(output).string()))),
-      // Written bytes outlive their process in the page cache, but not a restart of the system.
-      title_(fmt::format("corank-runs-1 {:016x} {:016x}", content, this_boot())) {
-  const std::filesystem::path folder = output.has_parent_path() ? output.parent_path() : ".";
-  list_ = folder / fmt::format(".{}.corank-runs", output.filename().string().substr(0, 200));
+KeptRuns::KeptRuns(const std::filesystem::path& given_output, std::uint64_t content)
+    // Written bytes outlive their process in the page cache, but not a restart of the system.
+    : title_(fmt::format("corank-runs-1 {:016x} {:016x}", content, this_boot())) {
+  const std::filesystem::path output = normal(given_output);
+  const std::string name = output.filename().string().substr(0, 200);
+  // Outputs of the same name in other folders may share a folder for temporary files.
+  run_name_ = fmt::format(".{}.corank-run-{:016x}-", name, digest(output.string()));
+  list_ = output.parent_path() / fmt::format(".{}.corank-runs", name);
   new_list_ = list_.string() + ".new";
   std::ifstream in(list_, std::ios::binary);
   if (in) read_list(std::string(std::istreambuf_iterator<char>(in), {}));

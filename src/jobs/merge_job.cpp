@@ -127,6 +127,8 @@ void MergeJob::write(MergeOutput& output, const Destination& destination) {
                  passes_.context().trace);
   std::uint64_t records = 0;
   for (const Partition& partition : partitions) records += partition.end - partition.begin;
+  // A resumed output leaves records out.
+  if (records != run_records_) list_.has_all_fingerprints = false;
   progress_.set_total(progress_.bytes_done() + records * format_.record_bytes());
   skip_written(partitions);
   const std::filesystem::path folder = folders_for_passes(options_, destination).front();
@@ -225,7 +227,6 @@ void MergeJob::choose_reading(std::span<const Partition> partitions) {
 void MergeJob::skip_written(std::span<Partition> partitions) {
   const std::uint64_t done = partitions.front().begin;
   if (done == 0) return;
-  list_.has_all_fingerprints = false;
   ProbeThreads threads;
   const std::vector<std::uint64_t> cut =
       format_.counts_bytes() ? resumed_.cut

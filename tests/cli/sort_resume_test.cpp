@@ -47,15 +47,15 @@ class StoppedSort {
   }
 
   // Starts the sort, and sends it a signal once `is_there`.
-  void stop(int signal, const std::function<bool()>& is_there) const {
+  void stop(int signal, const std::function<bool()>& is_there, const Strings& options = {}) const {
     Environment setting;
     setting.before_exec = give_way;
     setting.while_running = [&](pid_t child) {
       wait_until([&] { return is_there() || has_ended(child); });
       ::kill(child, signal);
     };
-    CHECK(run(arguments("output", {"--resume"}), setting).code == 128 + signal);
-    CHECK(!std::filesystem::exists(output()));
+    CHECK(run(arguments("output", Strings{"--resume"} + options), setting).code == 128 + signal);
+    CHECK(!std::filesystem::is_regular_file(output()));
   }
   // Returns the files of temporary runs.
   Strings kept() const {
@@ -72,10 +72,10 @@ class StoppedSort {
   }
 
   // Resumes; the output must be right, and nothing else be left.
-  Result resume(const Strings& options = {}) {
-    Strings all{"--resume"};
-    all.insert(all.end(), options.begin(), options.end());
-    Result result = run(arguments("output", all));
+  Result resume(const Strings& options = {}) { return resume_to("output", options); }
+  // Resumes with another spelling of the output's name.
+  Result resume_to(const std::string& name, const Strings& options = {}) {
+    Result result = run(arguments(name, Strings{"--resume"} + options));
     INFO(result.err);
     CHECK(result.code == 0);
     CHECK((text_of(output()) == expected_));
@@ -89,6 +89,7 @@ class StoppedSort {
     const std::string stats = text_of(folder_ / "stats");
     return std::stoull(stats.substr(stats.find("\"" + name + "\": ") + name.size() + 4));
   }
+  const std::string& expected() const { return expected_; }
   void expect(std::string text) { expected_ = std::move(text); }
 
  private:
@@ -145,6 +146,33 @@ TEST_CASE("a sort that is stopped in its last pass goes on in it", "[sort][resum
       CHECK(sort.number("resumed_bytes") > 0);
       CHECK(sort.number("bytes_read") < sort.whole_read() * 3 / 4);
     }
+}
+
+TEST_CASE("a sort goes on if its output is spelled in another way", "[sort][resume]") {
+  StoppedSort sort(true);
+  sort.stop(SIGKILL, [&] { return sort.has_kept(2); });
+  const std::filesystem::path folder = sort.output().parent_path();
+  sort.resume_to(folder / ".." / folder.filename() / "." / "output");
+  CHECK(sort.number("bytes_read") < sort.whole_read());
+}
+
+TEST_CASE("a sort goes on to parts of which one is lost", "[sort][resume]") {
+  StoppedSort sort(false);
+  const Strings parts{"--parts", "2"};
+  const auto part = [&](const std::string& name) { return sort.output() / name; };
+  const auto is_begun = [&] {
+    std::error_code error;
+    const auto size = std::filesystem::file_size(part(".part-00001.corank"), error);
+    return !error && size > 500'000;
+  };
+  sort.stop(SIGTERM, is_begun, parts);
+  for (const char* name : {".part-00000.corank", ".part-00000.corank-resume"})
+    CHECK(std::filesystem::remove(part(name)));
+  const Result result = run(sort.arguments("output", Strings{"--resume"} + parts));
+  INFO(result.err);
+  CHECK(result.code == 0);
+  CHECK(sort.number("resumed_bytes") > 0);
+  CHECK((text_of(part("part-00000")) + text_of(part("part-00001")) == sort.expected()));
 }
 
 TEST_CASE("a sort finds a damaged temporary run, and sorts its part again", "[sort][resume]") {
