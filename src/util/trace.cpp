@@ -3,15 +3,30 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cassert>
+#include <cstddef>
 #include <fstream>
 #include <iterator>
 #include <map>
 #include <string>
+#include <string_view>
 #include <tuple>
 
 #include "corank/error.hpp"
 
 namespace corank {
+namespace {
+
+// Returns the place of a stage in the order in which records pass the stages.
+std::size_t place_of(std::string_view stage) {
+  constexpr std::string_view stages[] = {"read",     "cut",   "sort",  "merge",
+                                         "compress", "write", "verify"};
+  const auto* const found = std::ranges::find(stages, stage);
+  assert(found != std::end(stages));
+  return static_cast<std::size_t>(found - stages);
+}
+
+}  // namespace
 
 void Trace::add(const TraceRow& row, std::uint64_t number, TraceClock::time_point begin,
                 TraceClock::time_point end) {
@@ -25,9 +40,7 @@ void Trace::write(const std::filesystem::path& file) const {
   };
   // The trace's processes are partitions, and its threads are tracks, in the order of the stages.
   const auto key = [](const TraceRow& row) {
-    const std::string_view flow[] = {"read", "cut", "merge", "write"};
-    return std::tuple(row.partition, std::ranges::find(flow, std::string_view(row.stage)) - flow,
-                      row.number);
+    return std::tuple(row.partition, place_of(row.stage), row.number);
   };
   std::map<decltype(key({})), std::size_t> ids;
   for (const Event& event : events_) ids.try_emplace(key(event.row));
