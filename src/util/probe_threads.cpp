@@ -16,12 +16,15 @@ constexpr std::chrono::microseconds min_wait(100);
 }  // namespace
 
 void ProbeThreads::start(std::size_t count) {
-  threads_ = static_cast<unsigned>(std::min<std::size_t>(threads_, count));
-  while (threads_ > 1 && !queue_) {
+  auto wanted = static_cast<unsigned>(std::min<std::size_t>(max_threads_, count));
+  while (wanted > std::max(num_threads_, 1u)) {
+    queue_.reset();
+    num_threads_ = 0;
     try {
-      queue_ = std::make_unique<Queue>(threads_, [](auto& job, unsigned) { job(); });
+      queue_ = std::make_unique<Queue>(wanted, [](auto& job, unsigned) { job(); });
+      num_threads_ = wanted;
     } catch (const std::system_error&) {
-      threads_ /= 2;  // the system has no more threads: fewer will do
+      max_threads_ = wanted /= 2;  // the system has no more threads: fewer will do
     }
   }
 }
@@ -45,13 +48,13 @@ void ProbeThreads::for_each(std::size_t count,
     waits_ = TraceClock::now() - begin > min_wait;
   }
   const std::size_t left = count - std::min<std::size_t>(next, count);
-  if (!queue_ && left > 1) start(left);
+  start(left);
   if (!queue_ || left <= 1) {
     while (probe_next()) {
     }
   } else {
     try {
-      for (std::size_t i = 0; i < std::min<std::size_t>(left, threads_); ++i)
+      for (std::size_t i = 0; i < std::min<std::size_t>(left, num_threads_); ++i)
         queue_->submit([&] {
           while (probe_next()) {
           }
