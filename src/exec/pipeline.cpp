@@ -44,7 +44,7 @@ class Execution {
         verifier_(verifier),
         merge_(pass, facts, totals),
         cut_(pass, facts, totals),
-        write_(pass, facts, totals),
+        write_(pass, totals),
         units_(pass.plan.tokens) {}
   // Queued writes and checks refer to this object: on failure they are abandoned first.
   ~Execution() { std::ranges::for_each(pass_.writers, &Writer::abandon); }

@@ -8,8 +8,8 @@
 
 namespace corank {
 
-WriteStage::WriteStage(const Pass& pass, const PassFacts& facts, PassTotals& totals)
-    : pass_(pass), facts_(facts), totals_(totals), parts_(pass) {
+WriteStage::WriteStage(const Pass& pass, PassTotals& totals)
+    : pass_(pass), totals_(totals), parts_(pass) {
   if (pass.operators) groups_.emplace(*pass.operators, pass.limit, pass.fingerprint);
 }
 

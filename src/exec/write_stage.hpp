@@ -10,7 +10,6 @@
 #include "exec/in_flight_unit.hpp"
 #include "exec/part_filler.hpp"
 #include "exec/pass.hpp"
-#include "exec/pass_facts.hpp"
 #include "ops/boundary_merge.hpp"
 
 namespace corank {
@@ -18,7 +17,7 @@ namespace corank {
 class WriteStage {
  public:
   // The arguments must outlive the stage.
-  WriteStage(const Pass& pass, const PassFacts& facts, PassTotals& totals);
+  WriteStage(const Pass& pass, PassTotals& totals);
 
   // Joins the unit with the one before it, and emits its pieces. Throws the failure of an operator
   // or of a write.
@@ -44,7 +43,6 @@ class WriteStage {
                    const WriteBehind::Owner& owner, std::uint64_t sequence);
 
   const Pass& pass_;
-  const PassFacts& facts_;
   PassTotals& totals_;
   std::optional<BoundaryMerge> groups_;
   std::uint64_t written_bytes_ = 0;

@@ -50,15 +50,10 @@ InputStatus status_of(const FileDescriptor& file, const std::filesystem::path& p
   const bool is_null = S_ISCHR(status.st_mode) && status.st_rdev == makedev(1, 3);
   if (!is_stream && !S_ISREG(status.st_mode) && !is_null)
     throw Error(path.string() + ": is neither a file nor a pipe; write it to a file first");
-  return {identity_of(status),
-          is_stream,
-          is_stream ? 0 : static_cast<std::uint64_t>(status.st_size),
-          modified_ns(status),
-          Codec::none,
-          0,
-          default_max_decoder_bytes,
-          1,
-          {}};
+  return {.identity = identity_of(status),
+          .is_stream = is_stream,
+          .bytes = is_stream ? 0 : static_cast<std::uint64_t>(status.st_size),
+          .modified_ns = modified_ns(status)};
 }
 
 // Returns the codec of an input that begins with `head`. `named` is the codec that the input is

@@ -44,9 +44,8 @@ MergeFormat::MergeFormat(const Options& options, FileStart start, bool has_strea
     : options_(options),
       has_streams_(has_streams),
       are_indexed_(start.are_indexed),
-      columns_line_(std::move(start.columns_line)),
       header_(std::move(start.header.names)),
-      input_(make_format(options, columns_line_)),
+      input_(make_format(options, start.columns_line)),
       checked_(input_->without_checks()),
       projection_(input_->projection(options.query)) {
   if (options.drop_header) return;

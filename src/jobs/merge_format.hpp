@@ -89,7 +89,7 @@ class MergeFormat {
 
   const Options& options_;
   bool has_streams_, are_indexed_;
-  std::string columns_line_, header_, output_header_;
+  std::string header_, output_header_;
   std::unique_ptr<const RecordFormat> input_, checked_;
   std::unique_ptr<const Projection> projection_;
 };

@@ -39,10 +39,6 @@ class Run {
   // Opens `path`. Throws Error unless it is a file of whole records, a pipe or, with `decompress`,
   // a compressed file. Also throws if its first bytes show a format without plain records.
   Run(std::filesystem::path path, std::uint32_t record_bytes, const Opening& opening);
-  Run(std::filesystem::path path, std::uint32_t record_bytes, bool keep_open,
-      bool decompress = false)
-      : Run(std::move(path), record_bytes,
-            Opening{.keep_open = keep_open, .decompress = decompress}) {}
   // Makes a run of a stream. Reading it throws Interrupted once `stop` is requested.
   Run(const NamedSource& source, const Opening& opening, std::stop_token stop);
   // Makes a run of a file that an intermediate pass wrote.

@@ -1,5 +1,5 @@
-// Splits an option's value into items, separated by commas by default, unquotes them, and looks up
-// the names in them. Errors name the item and its position.
+// Splits an option's value into items, unquotes them, and looks up the names in them. Errors name
+// the item and its position.
 #pragma once
 
 #include <cstdint>
@@ -23,11 +23,12 @@ struct Item {
   }
 };
 
-inline std::vector<Item> split(std::string_view text, char separator = ',') {
+// Splits `text` at commas.
+inline std::vector<Item> split(std::string_view text) {
   std::vector<Item> items;
   std::size_t from = 0;
   for (;;) {
-    const std::size_t end = text.find(separator, from);
+    const std::size_t end = text.find(',', from);
     items.push_back({text.substr(from, end - from), from});
     if (end == std::string_view::npos) return items;
     from = end + 1;

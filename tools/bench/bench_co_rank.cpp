@@ -122,7 +122,8 @@ int main(int argc, char** argv) {
     std::ofstream(path, std::ios::binary)
         .write(reinterpret_cast<const char*>(runs[i].data()),
                static_cast<std::streamsize>(8 * count));
-    files.emplace_back(path, schema.record_bytes, i + 100 < descriptor_limit());
+    files.emplace_back(path, schema.record_bytes,
+                       Run::Opening{.keep_open = i + 100 < descriptor_limit()});
   }
   times.clear();
   std::uint64_t read = 0;

@@ -181,7 +181,7 @@ TEST_CASE("a cut of files is the cut of their records") {
                                                       i % 2 ? Values::any : Values::few, random)));
       const auto path = folder / ("run" + std::to_string(i));
       write_file(path, contents.back());
-      runs.emplace_back(path, schema.record_bytes, i % 3 != 0);
+      runs.emplace_back(path, schema.record_bytes, Run::Opening{.keep_open = i % 3 != 0});
     }
     std::vector<std::uint64_t> counts;
     std::uint64_t records = 0;

@@ -37,7 +37,7 @@ struct Forming {
     all.insert(all.end(), bytes.begin(), bytes.end());
     const auto path = folder / std::to_string(inputs.size());
     write_file(path, bytes);
-    inputs.emplace_back(path, static_cast<std::uint32_t>(bytes_a_record), true);
+    inputs.emplace_back(path, static_cast<std::uint32_t>(bytes_a_record), Run::Opening{});
   }
 
   // Returns the records of each run. Fills memory for `room` records at a time.

@@ -106,7 +106,7 @@ TEST_CASE("a scan past the page cache reads records that fill no whole pages") {
   const auto format = make_fixed_format(Schema::parse("key:bytes99"), {});
   const TemporaryFolder folder;
   write_file(folder / "file", Bytes(count * record_bytes));
-  Run run(folder / "file", record_bytes, true);
+  Run run(folder / "file", record_bytes, Run::Opening{});
   const ScanResult cached = scan(run, *format, true, true, 2);
   CHECK(cached.records == count);
   if (!run.make_direct()) return;  // the file system is in memory

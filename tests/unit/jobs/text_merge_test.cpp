@@ -392,7 +392,7 @@ TEST_CASE("bounds of lines are found by their place in the file", "[text]") {
   for (std::string& key : keys) key = random_string(random, random_length(random, 9000), "ab");
   runs.add(keys, false);
   std::ranges::sort(keys);
-  Run run(runs.paths().front(), 1, true);
+  Run run(runs.paths().front(), 1, Run::Opening{});
   std::vector<std::uint64_t> begins{0};
   for (const std::string& key : keys) begins.push_back(begins.back() + key.size() + 1);
   begins.back() = run.records();

@@ -57,7 +57,7 @@ TEST_CASE("only compressed files are read several at a time", "[sort]") {
   std::vector<Run> runs;
   const auto add = [&](const std::string& name, const std::string& bytes) {
     write_file(folder / name, bytes_of_text(bytes));
-    runs.emplace_back(folder / name, 1, true, true);
+    runs.emplace_back(folder / name, 1, Run::Opening{.decompress = true});
   };
   const std::string gzip("\x1f\x8b\x08\0", 4);
   for (const std::string name : {"a.gz", "b.gz", "c.gz"}) add(name, gzip);

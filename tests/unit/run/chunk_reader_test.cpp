@@ -319,7 +319,7 @@ TEST_CASE("a run that is mapped late tells what it loses") {
   const TemporaryFolder folder;
   const auto path = folder / "run";
   write_file(path, Bytes(3 * page_bytes(), std::byte{1}));
-  const Run run = Run(path, 1, true).subspan(1, 2 * page_bytes());
+  const Run run = Run(path, 1, Run::Opening{}).subspan(1, 2 * page_bytes());
   const std::span<const std::byte> bytes = run.mapped_later();
   REQUIRE(bytes.size() == 2 * page_bytes());
   CHECK(run.mapped_later().data() == bytes.data());

@@ -52,7 +52,7 @@ std::vector<Run> zeros(const TemporaryFolder& folder, std::size_t count, std::ui
     const std::string path = folder / std::to_string(i);
     write_file(path, {});
     REQUIRE(::truncate(path.c_str(), static_cast<off_t>(bytes)) == 0);
-    runs.emplace_back(path, record_bytes, true);
+    runs.emplace_back(path, record_bytes, Run::Opening{});
   }
   return runs;
 }
