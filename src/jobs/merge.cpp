@@ -55,19 +55,14 @@ Stats run_inputs(std::span<const Input> given, const Destination& output, const 
 }  // namespace
 
 Stats run_job(std::span<const std::filesystem::path> files, const Destination& output,
-              const Options& options, Inputs inputs) {
-  return run_inputs(files, output, options, inputs);
+              const Options& options, Inputs inputs, const Prepare& prepare,
+              const std::function<void(const Stats&)>& before_publish) {
+  return run_inputs(files, output, options, inputs, prepare, before_publish);
 }
 
 Stats run_job(std::span<const NamedSource> sources, const Destination& output,
               const Options& options, Inputs inputs) {
   return run_inputs(sources, output, options, inputs);
-}
-
-Stats run_job(std::span<const std::filesystem::path> files, const Destination& output,
-              const Options& options, Inputs inputs, const Prepare& prepare,
-              const std::function<void(const Stats&)>& before_publish) {
-  return run_inputs(files, output, options, inputs, prepare, before_publish);
 }
 
 std::vector<std::vector<Run>> cut_job(std::span<const std::filesystem::path> files,

@@ -107,16 +107,14 @@ class MergeJob {
   Stats stats_;
 };
 
-Stats run_job(std::span<const std::filesystem::path> files, const Destination& output,
-              const Options& options, Inputs inputs);
-Stats run_job(std::span<const NamedSource> sources, const Destination& output,
-              const Options& options, Inputs inputs);
 // Changes the runs, which lack their headers, before they are merged.
 using Prepare = std::function<void(std::vector<Run>& runs, FileStart& start)>;
-// Merges or sorts parts of the files, to which `prepare` cuts the runs.
+// Merges or sorts the inputs; of files, only the parts to which `prepare` cuts the runs.
 Stats run_job(std::span<const std::filesystem::path> files, const Destination& output,
-              const Options& options, Inputs inputs, const Prepare& prepare,
-              const std::function<void(const Stats&)>& before_publish);
+              const Options& options, Inputs inputs, const Prepare& prepare = {},
+              const std::function<void(const Stats&)>& before_publish = {});
+Stats run_job(std::span<const NamedSource> sources, const Destination& output,
+              const Options& options, Inputs inputs);
 // Cuts the merge of files, or their concatenation with Options::copy_only, into `count` partitions,
 // and returns the part of each run, in the order of the files. Throws Error if a run is a pipe or
 // compressed, or if a limit is an operator.

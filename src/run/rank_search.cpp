@@ -9,6 +9,7 @@
 
 #include "run/block_reader.hpp"
 #include "run/work_unit.hpp"
+#include "util/math.hpp"
 
 namespace corank {
 namespace {
@@ -91,8 +92,7 @@ class RankSearch {
     for (std::size_t run = 0; run < windows_.size(); ++run) {
       const Window& window = windows_[run];
       if (window.records() == 0) continue;
-      const auto records = static_cast<unsigned __int128>(window.records());
-      const auto middle = static_cast<std::uint64_t>(records * (rank_ - begin) / (end - begin));
+      const std::uint64_t middle = part_of(window.records(), rank_ - begin, end - begin);
       const auto wide =
           static_cast<std::uint64_t>(deviations * std::sqrt(window.records()) / 2) + 1;
       const std::uint64_t around = std::min(wide, window.records() / 8 + 1);

@@ -9,6 +9,7 @@
 
 #include "corank/algorithm/co_rank.hpp"
 #include "format/key_order.hpp"
+#include "util/math.hpp"
 #include "util/parallel_for.hpp"
 
 namespace corank {
@@ -26,12 +27,6 @@ struct ChunkRest {
   std::uint64_t begin;
   const std::byte* records;
 };
-
-// Returns count * part / whole; the product may exceed 64 bits.
-std::uint64_t scaled(std::uint64_t count, std::uint64_t part, std::uint64_t whole) {
-  assert(whole != 0);
-  return static_cast<std::uint64_t>(static_cast<unsigned __int128>(count) * part / whole);
-}
 
 // Returns how many of the `count` > 0 records fit in `room_bytes`.
 std::uint64_t fitting(const KeyLayout& layout, const std::byte* records, std::uint64_t count,

@@ -9,11 +9,16 @@ namespace corank {
 
 inline constexpr std::uint64_t MiB = std::uint64_t{1} << 20;
 
+// Returns n * by / of, which must fit in 64 bits; the product may need more.
+constexpr std::uint64_t scaled(std::uint64_t n, std::uint64_t by, std::uint64_t of) {
+  assert(of != 0);
+  return static_cast<std::uint64_t>(static_cast<unsigned __int128>(n) * by / of);
+}
+
 // Returns where part `part` of `parts` equal parts of `total` begins.
 constexpr std::uint64_t part_of(std::uint64_t total, std::size_t part, std::size_t parts) {
-  assert(part <= parts && parts != 0);
-  // The product may need more than 64 bits.
-  return static_cast<std::uint64_t>(static_cast<unsigned __int128>(total) * part / parts);
+  assert(part <= parts);
+  return scaled(total, part, parts);
 }
 
 // Returns n / by, rounded up.

@@ -68,9 +68,7 @@ void OutputVerifier::verify_batch(const RowReader& batch, Part& part) const {
     checked = sum_and_order(sum_, layout_, {batch.rows(), batch.count() * layout_.record_bytes},
                             is_strict_);
   const bool ascends =
-      checked && checked->ascends &&
-      (!has_predecessor || (is_strict_ ? record_less(layout_, first, batch.rows())
-                                       : !record_less(layout_, batch.rows(), first)));
+      checked && checked->ascends && (!has_predecessor || may_follow(first, batch.rows()));
   if (is_ordered_ && !ascends) {
     const std::uint64_t count = batch.count() + has_predecessor;
     const std::uint64_t descent = first_descent(layout_, first, count, is_strict_);
@@ -163,11 +161,14 @@ void OutputVerifier::join(std::uint64_t sequence, Verified unit) {
   if (here != verified_.begin()) join_next(std::prev(here));
 }
 
+bool OutputVerifier::may_follow(const std::byte* before, const std::byte* after) const {
+  return !is_ordered_ ||
+         (is_strict_ ? record_less(layout_, before, after) : !record_less(layout_, after, before));
+}
+
 void OutputVerifier::check_order(const RowCopy& before, const RowCopy& after,
                                  std::uint64_t offset) const {
-  if (is_ordered_ && (is_strict_ ? !record_less(layout_, before.row(), after.row())
-                                 : record_less(layout_, after.row(), before.row())))
-    throw_disorder(offset);
+  if (!may_follow(before.row(), after.row())) throw_disorder(offset);
 }
 
 void OutputVerifier::check_edge(const OutputVerifier& next) const {
@@ -175,8 +176,7 @@ void OutputVerifier::check_edge(const OutputVerifier& next) const {
   assert(verified_.size() == 1 && next.verified_.size() == 1);
   const Verified& before = verified_.begin()->second;
   const Verified& after = next.verified_.begin()->second;
-  if (is_ordered_ && (is_strict_ ? !record_less(layout_, before.last.row(), after.first.row())
-                                 : record_less(layout_, after.first.row(), before.last.row())))
+  if (!may_follow(before.last.row(), after.first.row()))
     throw Corrupted(
         "a part of the output begins with a record that does not follow the part before");
 }

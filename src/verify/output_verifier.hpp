@@ -91,6 +91,8 @@ class OutputVerifier {
   // Verifies lines that are their own keys, faster than verify(). Returns false if it cannot, or if
   // something is wrong; verify() then finds what.
   bool verify_lines(Part& part) const;
+  // Returns whether the order allows row `after` to follow row `before`.
+  bool may_follow(const std::byte* before, const std::byte* after) const;
   void check_order(const RowCopy& before, const RowCopy& after, std::uint64_t offset) const;
   void join(std::uint64_t sequence, Verified unit);
 
