@@ -190,10 +190,11 @@ std::unique_ptr<KeptRuns> find_kept_runs(const Destination& output, const MergeF
                                          const Options& options, FingerprintSum sum,
                                          std::span<const Run> inputs) {
   if (output.sink || output.path == "-") return nullptr;
-  // Sums are of use only to processes that compute them alike.
-  constexpr std::array<std::byte, 16> example{};
+  // Sums are of use only to processes that compute them alike. Implementations differ for records
+  // as long as the example, though some agree for shorter ones.
+  constexpr std::array<std::byte, 256> example{};
   const std::string content =
-      fmt::format("{:x} {}", sum ? sum(example, 16) : 0,
+      fmt::format("{:x} {}", sum ? sum(example, example.size()) : 0,
                   output_description(options, compression_of(options, output), format, inputs));
   auto kept = std::make_unique<KeptRuns>(output.path, digest(content));
   if (!options.resume) return nullptr;
