@@ -134,7 +134,7 @@ InFlightUnit* Execution::cut(tbb::flow_control& flow) {
 }
 
 // Verifies after the write, so that corruption at any earlier moment is found, and on another
-// thread, so that the writer never waits.
+// thread, so that the writer never waits. With direct I/O, the last bytes may still be staged.
 void Execution::verify_later(InFlightUnit& unit) {
   if (!facts_.is_verified && !pass_.checksum) return;
   Writer* const writer = pass_.writers.empty() ? nullptr : &pass_.writers.front();

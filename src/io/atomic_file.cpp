@@ -160,7 +160,7 @@ void AtomicFile::open_temporary(const std::function<bool(FileIdentity)>& is_inpu
     file_ = std::move(file);
     inode_ = mine.st_ino;
     found_bytes_ = static_cast<std::uint64_t>(mine.st_size);
-    left_modified_ns_ = modified_ns(mine);
+    partial_modified_ns_ = modified_ns(mine);
     return;
   }
 }
@@ -173,7 +173,7 @@ void AtomicFile::find_partial_output(const Content& content,
       ::open(sidecar_path_.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
   if (!file) {
     if (errno != ENOENT) throw_file_error(sidecar_path_, "open");
-    if (found_bytes_ > 0) why_nothing_left_ = "nothing tells what it is";
+    if (found_bytes_ > 0) why_not_resumable_ = "nothing tells what it is";
     return;
   }
   has_sidecar_ = true;
@@ -182,7 +182,7 @@ void AtomicFile::find_partial_output(const Content& content,
   const auto found = parse_sidecar({reinterpret_cast<const char*>(text.data()), length});
   if (!found) {
     // A process may have ended between creating the sidecar and writing it.
-    if (found_bytes_ > 0) why_nothing_left_ = "its state is damaged";
+    if (found_bytes_ > 0) why_not_resumable_ = "its state is damaged";
     return;
   }
   found_durable_bytes_ = found->durable_bytes;
@@ -194,29 +194,29 @@ void AtomicFile::find_partial_output(const Content& content,
         "runs are to be merged into it again, remove {}",
         target_, sidecar_path_);
   if (found->content != content.digest) {
-    why_nothing_left_ = "it is of other runs or other options";
+    why_not_resumable_ = "it is of other runs or other options";
   } else if (old_ && found->inode == old_->st_ino &&
              static_cast<std::uint64_t>(old_->st_size) ==
                  (content.at_most ? found->durable_bytes : content.bytes)) {
     if (settings_.resume) take_target();
   } else if (found->inode != inode_) {
-    why_nothing_left_ = "its file was replaced";
+    why_not_resumable_ = "its file was replaced";
   } else {
     // Written bytes outlive their process in the page cache, but not a restart of the system.
     const bool same_boot = found->boot != 0 && found->boot == sidecar_.boot;
-    left_bytes_ = std::min(same_boot ? found_bytes_ : found->durable_bytes, found_bytes_);
-    if (left_bytes_ > content.bytes) {
-      why_nothing_left_ = "it is longer than the whole output";
-      left_bytes_ = 0;
+    partial_bytes_ = std::min(same_boot ? found_bytes_ : found->durable_bytes, found_bytes_);
+    if (partial_bytes_ > content.bytes) {
+      why_not_resumable_ = "it is longer than the whole output";
+      partial_bytes_ = 0;
     }
   }
-  if (!settings_.resume) left_bytes_ = 0;
+  if (!settings_.resume) partial_bytes_ = 0;
 }
 
 void AtomicFile::take_target() {
   assert(old_ && file_);
   target_file_ = open_to_read(target_);
-  left_bytes_ = static_cast<std::uint64_t>(old_->st_size);
+  partial_bytes_ = static_cast<std::uint64_t>(old_->st_size);
   in_place_ = true;
 }
 
@@ -228,8 +228,8 @@ void AtomicFile::take_forgotten_target(const Content& content) {
 }
 
 void AtomicFile::keep(std::uint64_t bytes) {
-  assert(bytes <= left_bytes_ && !checkpoint_.valid());
-  if (in_place_ && bytes == left_bytes_) return;
+  assert(bytes <= partial_bytes_ && !checkpoint_.valid());
+  if (in_place_ && bytes == partial_bytes_) return;
   in_place_ = false;
   if (old_ && !settings_.overwrite) {
     if (found_bytes_ > 0) leave();

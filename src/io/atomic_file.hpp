@@ -52,22 +52,22 @@ class AtomicFile {
 
   // Returns the size of the partial output that can be resumed; 0 without Settings::resume.
   // If the stopped process had renamed the file already, it is whole, and is_in_place() holds.
-  std::uint64_t left_bytes() const { return left_bytes_; }
+  std::uint64_t partial_bytes() const { return partial_bytes_; }
   // True if the target is already the whole output, which then is not written again.
   bool is_in_place() const { return in_place_; }
   // True if the target is overwritten, because no file can replace it: it is a mount point, or its
   // folder cannot be written to. Such a file cannot be resumed.
   bool is_overwriting() const { return static_cast<bool>(overwritten_); }
   // Returns when the partial output was last written to, in nanoseconds since 1970.
-  std::int64_t left_modified_ns() const { return left_modified_ns_; }
+  std::int64_t partial_modified_ns() const { return partial_modified_ns_; }
   // Explains why a partial output cannot be resumed; empty if it can be, or if there is none.
-  const std::string& why_not_resumable() const { return why_nothing_left_; }
+  const std::string& why_not_resumable() const { return why_not_resumable_; }
 
   // Accepts a target without a sidecar as the whole output. To be called for a part if the first
   // part is in place: sidecars are removed once all parts are, the first part's sidecar last.
   void take_forgotten_target(const Content& content);
 
-  // Truncates the file to `bytes`, at most left_bytes(). Must precede all writing.
+  // Truncates the file to `bytes`, at most partial_bytes(). Must precede all writing.
   void keep(std::uint64_t bytes);
   // Opens the kept bytes for reading through the page cache, even if the file uses direct I/O.
   FileDescriptor open_kept() const { return open_to_read(temporary_); }
@@ -111,11 +111,11 @@ class AtomicFile {
   FileDescriptor target_file_;  // open if the target is the whole output
   FileDescriptor overwritten_;  // the target, open if it is overwritten
   ino_t inode_ = 0;             // of the temporary file
-  std::uint64_t left_bytes_ = 0;
+  std::uint64_t partial_bytes_ = 0;
   std::uint64_t found_bytes_ = 0;  // size of the temporary file at the start
-  std::int64_t left_modified_ns_ = 0;
+  std::int64_t partial_modified_ns_ = 0;
   std::uint64_t found_durable_bytes_ = 0;  // according to its sidecar
-  std::string why_nothing_left_;
+  std::string why_not_resumable_;
   bool has_sidecar_ = false;
   bool in_place_ = false;
   bool bytes_are_known_;

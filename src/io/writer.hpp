@@ -80,7 +80,8 @@ class Writer {
   // Returns the size of the output so far, without kept bytes that are yet to be compared.
   std::uint64_t bytes() const { return bytes_ - compared_bytes_; }
 
-  // With direct I/O only: calls `verify` once everything so far is written.
+  // With direct I/O only: calls `verify` once everything queued so far is written; the last bytes
+  // may still be staged.
   void then(WriteBehind::Verify verify) {
     assert(behind_);
     behind_->then(std::move(verify));

@@ -180,11 +180,11 @@ void MergeOutput::resume_file(Writer& writer, Partition& partition, std::string_
   const std::optional<Resumption> found = find_resumption(*file, origin, runs, partition);
   std::string reason(found ? file->why_not_resumable() : output_differs);
   for (const Run& run : runs)
-    if (!reason.empty() && run.modified_ns() > file->left_modified_ns())
+    if (!reason.empty() && run.modified_ns() > file->partial_modified_ns())
       reason = fmt::format("{} was written to since", run.path().string());
   if (!reason.empty()) warn_starting_over(options_, writer.path(), reason);
   if (!found) return writer.resume_at(0, 0);
-  assert(found->merged_bytes <= found->kept_bytes && found->kept_bytes <= file->left_bytes());
+  assert(found->merged_bytes <= found->kept_bytes && found->kept_bytes <= file->partial_bytes());
   partition.begin = std::max(partition.begin, found->rank);
   resumed.cut = found->cut;
   resumed.kept_bytes += found->kept_bytes;

@@ -16,9 +16,9 @@ namespace corank {
 namespace {
 
 // Returns how many bytes at the end of the partial output are merged again, to be compared.
-std::uint64_t bytes_to_merge_again(std::uint64_t kept_bytes, bool shaped) {
+std::uint64_t bytes_to_merge_again(std::uint64_t kept_bytes, bool has_operators) {
   constexpr std::uint64_t max_bytes = std::uint64_t{64} << 10;
-  return std::min(shaped ? kept_bytes / 100 : kept_bytes, max_bytes);
+  return std::min(has_operators ? kept_bytes / 100 : kept_bytes, max_bytes);
 }
 
 void append(std::string& text, const TextKey& column) {
@@ -74,9 +74,9 @@ std::vector<std::uint64_t> ends_of(std::span<const Run> runs) {
 
 }  // namespace
 
-Resumption resume_at_rank(std::uint64_t left_bytes, std::uint32_t output_bytes) {
+Resumption resume_at_rank(std::uint64_t partial_bytes, std::uint32_t output_bytes) {
   assert(output_bytes != 0);
-  const std::uint64_t kept = left_bytes / output_bytes;
+  const std::uint64_t kept = partial_bytes / output_bytes;
   const std::uint64_t again = bytes_to_merge_again(kept * output_bytes, false) / output_bytes;
   const std::uint64_t merged = kept - std::min(kept, std::max<std::uint64_t>(again, 1));
   return {kept * output_bytes, merged * output_bytes, merged, {}};
@@ -117,19 +117,21 @@ std::optional<Resumption> resume_at_key(const Run& left, const MergeFormat& form
 
 std::optional<Resumption> find_resumption(const AtomicFile& left, const OutputOrigin& origin,
                                           std::span<const Run> runs, const Partition& partition) {
-  const std::uint64_t left_bytes = left.left_bytes(), header_bytes = origin.output_header.size();
+  const std::uint64_t partial_bytes = left.partial_bytes(),
+                      header_bytes = origin.output_header.size();
   const RecordFormat& output = origin.format.output();
-  if (left.is_in_place()) return Resumption{left_bytes, left_bytes, partition.end, ends_of(runs)};
-  if (left_bytes < header_bytes + output.counted_bytes()) return Resumption();
+  if (left.is_in_place())
+    return Resumption{partial_bytes, partial_bytes, partition.end, ends_of(runs)};
+  if (partial_bytes < header_bytes + output.counted_bytes()) return Resumption();
   std::string header(header_bytes, '\0');
   read_at(left.descriptor(), std::as_writable_bytes(std::span(header)), 0, "the unfinished output");
   if (header != origin.output_header) return std::nullopt;
   std::optional<Resumption> found;
   if (output.traits().has_fixed_size && (!origin.operators || origin.operators->keeps_count())) {
-    found = resume_at_rank(left_bytes - header_bytes, output.record_bytes());
+    found = resume_at_rank(partial_bytes - header_bytes, output.record_bytes());
     found->rank += partition.begin;
   } else {
-    found = resume_at_key(written(left, origin, left_bytes), origin.format,
+    found = resume_at_key(written(left, origin, partial_bytes), origin.format,
                           origin.operators != nullptr, runs);
   }
   if (!found || found->kept_bytes == 0) return found;

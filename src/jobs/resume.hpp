@@ -34,7 +34,7 @@ struct Resumption {
 };
 
 // Returns where to resume an output that has one record of `output_bytes` for each input record.
-Resumption resume_at_rank(std::uint64_t left_bytes, std::uint32_t output_bytes);
+Resumption resume_at_rank(std::uint64_t partial_bytes, std::uint32_t output_bytes);
 
 // Returns where to resume any other output, at the first record of a group, in the output and in
 // the runs. `left` is the output after its header. Returns nothing if no run has the group's key.

@@ -98,7 +98,7 @@ std::vector<Partition> RunCuts::partitions(std::size_t count, std::span<const Ru
       std::vector<Run> rests;
       for (std::size_t run = 0; run < runs.size(); ++run)
         rests.push_back(runs[run].subspan(cuts[i][run], runs[run].records() - cuts[i][run]));
-      ends[i] += rank_behind(last_before(cuts[i], runs, threads), rests, threads);
+      ends[i] += rank_after(last_before(cuts[i], runs, threads), rests, threads);
     }
   }
   ends.push_back(records);
@@ -126,7 +126,7 @@ std::vector<Partition> RunCuts::between(std::span<const Edges> edges,
   std::vector<Partition> partitions;
   for (const Edges& edge : edges)
     partitions.push_back(
-        {rank_behind(edge.before, runs, threads), rank_behind(edge.last, runs, threads)});
+        {rank_after(edge.before, runs, threads), rank_after(edge.last, runs, threads)});
   return partitions;
 }
 
@@ -147,8 +147,8 @@ std::vector<std::byte> RunCuts::last_before(const Positions& cut, std::span<cons
   return last;
 }
 
-std::uint64_t RunCuts::rank_behind(const std::vector<std::byte>& last, std::span<const Run> runs,
-                                   ProbeThreads& threads) const {
+std::uint64_t RunCuts::rank_after(const std::vector<std::byte>& last, std::span<const Run> runs,
+                                  ProbeThreads& threads) const {
   if (last.empty()) return 0;
   Positions bounds(runs.size());
   threads.for_each(runs.size(), [&](std::size_t run) {

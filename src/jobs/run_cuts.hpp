@@ -78,8 +78,8 @@ class RunCuts {
                                      ProbeThreads& threads) const;
   // Returns the rank after all records that sort before or with `last`; 0 if that is empty. Finds
   // small ranks fastest.
-  std::uint64_t rank_behind(const std::vector<std::byte>& last, std::span<const Run> runs,
-                            ProbeThreads& threads) const;
+  std::uint64_t rank_after(const std::vector<std::byte>& last, std::span<const Run> runs,
+                           ProbeThreads& threads) const;
   // Returns whether `record` and its predecessor in the run are in order.
   bool in_order_at(const Run& run, std::uint64_t record) const;
 

@@ -35,7 +35,7 @@ class MergedRecords {
       : words_(words),
         run_mask_((std::uint64_t{1} << run_bits) - 1),
         record_bytes_(record_bytes),
-        into_first_cache_(prefers_l1_prefetch()),
+        prefetches_to_l1_(prefers_l1_prefetch()),
         runs_(runs) {
     assert(Bytes == 0 || Bytes == record_bytes);
     assert(run_bits < 63 && record_bytes != 0);
@@ -68,7 +68,7 @@ class MergedRecords {
   void copy(std::size_t first, std::size_t end, std::byte* to) const {
     assert(first <= end && end <= words_.size());
     for (; first < end; ++first, to += record_bytes())
-      if (Bytes == 0 && into_first_cache_ && record_bytes() >= piece_bytes)
+      if (Bytes == 0 && prefetches_to_l1_ && record_bytes() >= piece_bytes)
         copy_by_pieces(first, to);
       else
         std::memcpy(to, take(first), record_bytes());
@@ -105,13 +105,13 @@ class MergedRecords {
 
   void fetch(std::size_t i) const {
     const std::byte* const record = pass(run(i).to_fetch);
-    into_first_cache_ ? prefetch<1>(record, record_bytes()) : prefetch(record, record_bytes());
+    prefetches_to_l1_ ? prefetch<1>(record, record_bytes()) : prefetch(record, record_bytes());
   }
 
   std::span<const Word> words_;
   std::uint64_t run_mask_;
   std::uint32_t record_bytes_;
-  bool into_first_cache_;
+  bool prefetches_to_l1_;
   RunCursor* runs_;
 };
 

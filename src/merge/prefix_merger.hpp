@@ -185,12 +185,12 @@ class PrefixMerger {
   bool read(const SortedSpan& span, std::uint32_t word, const Packing& packing, std::uint64_t run,
             bool later, Place place) const {
     Order order{};
-    const bool of_entries = word == 0 && keys_.are_refs();
-    const bool reads_packed = single_word_key_ || of_entries;
+    const bool of_refs = word == 0 && keys_.are_refs();
+    const bool reads_packed = single_word_key_ || of_refs;
     const std::uint64_t record_bytes = keys_.record_bytes();
-    // Long records are fetched by visit(), and records behind prefix references by their reader;
+    // Long records are fetched by visit(), and records of prefix references by their reader;
     // neither is prefetched here.
-    const std::uint64_t fetched_ahead = record_bytes > line_bytes || (refs_ && !of_entries)
+    const std::uint64_t fetched_ahead = record_bytes > line_bytes || (refs_ && !of_refs)
                                             ? span.count
                                             : sequential_prefetch_bytes / record_bytes;
     for (std::uint64_t first = 0; first < span.count; first += batch) {
@@ -204,7 +204,7 @@ class PrefixMerger {
         kernel_.read_packed(records + single_word_key_->offset, record_bytes, count,
                             single_word_key_->big_endian, single_word_key_->flip, packing, run,
                             order, to);
-      } else if (of_entries) {
+      } else if (of_refs) {
         kernel_.read_packed(records + offsetof(PrefixRef, word), sizeof(PrefixRef), count, false, 0,
                             packing, run, order, to);
       } else {

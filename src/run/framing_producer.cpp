@@ -180,7 +180,7 @@ void FramingProducer::ensure_buffer(ChunkRequest& request) const {
   request.buffer = Buffer({request.instead.get(), bytes});
 }
 
-// Reads and counts whole records, if it can. What it reads else is left for produce().
+// Reads and counts whole records, if it can; leaves other bytes to produce().
 bool FramingProducer::begin(ChunkRequest& request) {
   ensure_buffer(request);
   std::span<const std::byte> bytes;
@@ -216,7 +216,7 @@ CountedRecords FramingProducer::next_records() const {
   return next;
 }
 
-// Goes on behind the records of a chunk, and those skipped among them.
+// Advances past the records of a chunk and the records skipped among them.
 void FramingProducer::advance(std::uint64_t records, std::uint64_t bytes, const Gap& skipped) {
   // Short records fill the room for prefix references before the room for bytes. The next chunk
   // then reads fewer bytes, so that few are carried over.
@@ -393,7 +393,7 @@ std::uint64_t FramingProducer::find_records(Filling& filling, std::span<const st
   const RecordFormat& format = reading_.format;
   const bool is_counted = filling.counted.count != 0;  // then nothing else of this may be read
   const bool closes_gaps = !is_counted && stream_.source != nullptr;
-  std::uint64_t end = 0;  // of the records that are found, behind what is skipped before them
+  std::uint64_t end = 0;  // of the records that are found, not counting bytes skipped before them
   std::uint64_t skipped = 0;
   while (filling.count < chunk_records_) {
     auto* const into =

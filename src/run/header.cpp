@@ -83,8 +83,8 @@ std::string common_header_bytes(std::vector<Run>& runs, const std::stop_token& s
   return {reinterpret_cast<const char*>(header->data()), header->size()};
 }
 
-// Returns the first records of a run; those that end in its first 16 KiB. Of a pipe, those that end
-// in the bytes that its header made come.
+// Returns the first records of a run; those that end in its first 16 KiB. For a pipe, uses only the
+// bytes already read for its header.
 FirstRecords first_records(Run& run, const TextHeader& header) {
   constexpr std::uint64_t max_bytes = std::uint64_t{16} << 10;
   const std::uint64_t bytes = run.input().is_stream

@@ -168,16 +168,16 @@ SortedBlock BlockSorter::gather_text(std::span<std::byte> out) const {
     return row(i);
   });
   assert(writer.position() == out.data() + out.size());
-  const auto entry_at = [&](std::size_t i, const std::byte* at) {
-    const auto& entry = *reinterpret_cast<const PrefixRef*>(row(i));
-    return make_entry(entry.word, at, record_bytes(layout, entry));
+  const auto ref_at = [&](std::size_t i, const std::byte* at) {
+    const auto& ref = *reinterpret_cast<const PrefixRef*>(row(i));
+    return make_entry(ref.word, at, record_bytes(layout, ref));
   };
   SortedBlock block{out, words_.size()};
   const std::size_t last = words_.size() - 1;
-  block.first_ref = entry_at(0, out.data());
+  block.first_ref = ref_at(0, out.data());
   block.last_ref =
-      entry_at(last, out.data() + out.size() -
-                         record_bytes(layout, *reinterpret_cast<const PrefixRef*>(row(last))));
+      ref_at(last, out.data() + out.size() -
+                       record_bytes(layout, *reinterpret_cast<const PrefixRef*>(row(last))));
   return block;
 }
 

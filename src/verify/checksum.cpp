@@ -43,10 +43,9 @@ std::uint64_t records_checksum(std::span<const std::byte> records, std::uint32_t
   return sum_short(records, record_bytes);
 }
 
-std::uint64_t prefix_refs_checksum(const TextLayout& layout, std::span<const PrefixRef> entries) {
+std::uint64_t prefix_refs_checksum(const TextLayout& layout, std::span<const PrefixRef> refs) {
   std::uint64_t sum = 0;
-  for (const PrefixRef& entry : entries)
-    sum += XXH64(record_of(entry), record_bytes(layout, entry), 0);
+  for (const PrefixRef& ref : refs) sum += XXH64(record_of(ref), record_bytes(layout, ref), 0);
   return sum;
 }
 

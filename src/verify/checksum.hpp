@@ -13,8 +13,8 @@ namespace corank {
 // Returns the sum modulo 2^64 of the XXH64 (seed 0) of every record.
 std::uint64_t records_checksum(std::span<const std::byte> records, std::uint32_t record_bytes);
 
-// Returns the sum modulo 2^64 of the XXH64 (seed 0) of every record that `entries` point to.
-std::uint64_t prefix_refs_checksum(const TextLayout& layout, std::span<const PrefixRef> entries);
+// Returns the sum modulo 2^64 of the XXH64 (seed 0) of every record that `refs` point to.
+std::uint64_t prefix_refs_checksum(const TextLayout& layout, std::span<const PrefixRef> refs);
 
 // Returns the sum of the XXH64 (seed 0) of lines. `ends` holds the offsets of their terminators
 // from `lines`.

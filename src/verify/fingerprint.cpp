@@ -93,17 +93,16 @@ CORANK_AES inline __attribute__((always_inline)) __m128i state_of(const std::byt
   return state;
 }
 
-CORANK_AES std::uint64_t sum_entry_rounds(const TextLayout& layout,
-                                          std::span<const PrefixRef> entries) {
+CORANK_AES std::uint64_t sum_ref_rounds(const TextLayout& layout, std::span<const PrefixRef> refs) {
   std::uint64_t sum = 0;
-  for (std::size_t i = 0; i < entries.size(); ++i) {
+  for (std::size_t i = 0; i < refs.size(); ++i) {
     // Separate from the call below, which would spill the vector for every record.
     __m128i sums = _mm_setzero_si128();
-    for (; i < entries.size() && short_bytes(entries[i]) < saturated_bytes; ++i)
-      sums = _mm_add_epi64(sums, mix(state_of(record_of(entries[i]), short_bytes(entries[i]))));
+    for (; i < refs.size() && short_bytes(refs[i]) < saturated_bytes; ++i)
+      sums = _mm_add_epi64(sums, mix(state_of(record_of(refs[i]), short_bytes(refs[i]))));
     sum += sum_of(sums);
-    if (i == entries.size()) break;
-    sum += sum_of(mix(state_of(record_of(entries[i]), record_bytes(layout, entries[i]))));
+    if (i == refs.size()) break;
+    sum += sum_of(mix(state_of(record_of(refs[i]), record_bytes(layout, refs[i]))));
   }
   return sum;
 }
@@ -331,13 +330,13 @@ std::uint64_t portable_fingerprint(std::span<const std::byte> records, std::uint
 }
 
 std::uint64_t prefix_refs_fingerprint([[maybe_unused]] FingerprintSum sum, const TextLayout& layout,
-                                      std::span<const PrefixRef> entries) {
+                                      std::span<const PrefixRef> refs) {
 #ifdef __x86_64__
-  if (sum != portable_fingerprint) return sum_entry_rounds(layout, entries);
+  if (sum != portable_fingerprint) return sum_ref_rounds(layout, refs);
 #endif
   std::uint64_t result = 0;
-  for (const PrefixRef& entry : entries)
-    result += fingerprint_of(record_of(entry), record_bytes(layout, entry));
+  for (const PrefixRef& ref : refs)
+    result += fingerprint_of(record_of(ref), record_bytes(layout, ref));
   return result;
 }
 

@@ -1,5 +1,5 @@
 // Order-independent fingerprints of records, cheap enough to verify every merge. All functions are
-// thread-safe. Values have no meaning outside this process.
+// thread-safe. Values are the same only for processes that use the same implementation.
 #pragma once
 
 #include <cstddef>
@@ -28,10 +28,10 @@ std::span<const FingerprintSum> fingerprint_sums();
 // The implementation that the host and devices share: the sum of all records' fingerprint_of().
 std::uint64_t portable_fingerprint(std::span<const std::byte> records, std::uint32_t record_bytes);
 
-// Returns the sum of the fingerprints of the records that `entries` point to; a fingerprint
+// Returns the sum of the fingerprints of the records that `refs` point to; a fingerprint
 // includes the record's length. Values are comparable only if computed with the same `sum`.
 std::uint64_t prefix_refs_fingerprint(FingerprintSum sum, const TextLayout& layout,
-                                      std::span<const PrefixRef> entries);
+                                      std::span<const PrefixRef> refs);
 
 // Returns the sum of the fingerprints of contiguous rows' records.
 inline std::uint64_t rows_fingerprint(FingerprintSum sum, const KeyLayout& layout,

@@ -784,8 +784,8 @@ TEST_CASE("a run that is out of order is named by its record when a merge goes o
 }
 
 TEST_CASE("of large records, too, the last one that was written is merged again") {
-  const auto resumed = [](std::uint64_t left_bytes) {
-    const Resumption found = resume_at_rank(left_bytes, 100'000);
+  const auto resumed = [](std::uint64_t partial_bytes) {
+    const Resumption found = resume_at_rank(partial_bytes, 100'000);
     return std::array<std::uint64_t, 3>{found.kept_bytes, found.merged_bytes, found.rank};
   };
   CHECK(resumed(799'999) == std::array<std::uint64_t, 3>{700'000, 600'000, 6});
