@@ -103,7 +103,7 @@ std::string Backends::outcome(std::uint64_t units) const {
     if (faults_.given_up(d))
       return fmt::format("device {} failed and the others merged its units: {}",
                          decision_.devices[d], faults_.first());
-  return "smaller units were merged, for want of memory on the device: " + faults_.first();
+  return "smaller units were merged, because device memory was short: " + faults_.first();
 }
 
 std::uint64_t Backends::max_sorted_at_once(const KeyEncoding& encoding) const {

@@ -75,8 +75,7 @@ std::shared_ptr<Stream> make_stream(const Stream& start, End end) {
 const char* meaning_of_gzip(int result) {
   if (result == ISAL_INVALID_WRAPPER || result == ISAL_UNSUPPORTED_METHOD)
     return "a header is malformed";
-  return result == ISAL_INCORRECT_CHECKSUM ? "a checksum, or what it is of, is wrong"
-                                           : "a block is malformed";
+  return result == ISAL_INCORRECT_CHECKSUM ? "checksum mismatch" : "a block is malformed";
 }
 
 FrameDecoder gzip_decoder() {
@@ -135,7 +134,7 @@ FrameDecoder bzip2_decoder() {
 const char* meaning_of(lzma_ret result) {
   if (result == LZMA_FORMAT_ERROR) return "no xz data begins here";
   if (result == LZMA_OPTIONS_ERROR) return "it was made with options that liblzma does not know";
-  return "a checksum, or what it is of, is wrong";
+  return "malformed block or checksum mismatch";
 }
 
 std::shared_ptr<lzma_stream> begin_xz(std::uint64_t max_bytes) {
@@ -425,7 +424,7 @@ void StrictDecoding::decode(std::span<const std::byte>& in, std::span<std::byte>
                 "use a larger {}, or decompress it with the {} program first",
                 name_, name_of(codec_), max_bytes_, Setting::memory, name_of(codec_));
   } catch (const CodecError& error) {
-    fail(fmt::format("is damaged, {},", error.what()));
+    fail(fmt::format("is damaged ({})", error.what()));
   }
   consumed_bytes_ += in_bytes - in.size();
   produced_bytes_ += out_bytes - out.size();
@@ -442,7 +441,7 @@ std::span<const std::byte> StrictDecoding::skip_padding(std::span<const std::byt
 }
 
 void StrictDecoding::fail(const std::string& what) const {
-  throw_error("{}: its {} data {} at byte {}, after {} bytes of what it holds; {}", name_,
+  throw_error("{}: its {} data {} at byte {}, after {} decompressed bytes; {}", name_,
               name_of(codec_), what, consumed_bytes_, produced_bytes_,
               produced_bytes_ != 0 ? "get it anew"
                                    : "get it anew or, if it is not compressed, use " +

@@ -79,7 +79,7 @@ AtomicFile::AtomicFile(std::filesystem::path target, const Content& content,
     target_ = std::move(followed);
     old_ = status;
   } else if (errno != ENOENT) {
-    throw_file_error(target_, "look at");
+    throw_file_error(target_, "get its status");
   } else if (::lstat(target_.c_str(), &status) == 0) {
     throw Error(target_.string() + ": is a link to nothing; remove it or make what it points to");
   }
@@ -134,7 +134,7 @@ void AtomicFile::open_temporary(const std::function<bool(FileIdentity)>& is_inpu
       throw_file_error(temporary_, what);
     };
     struct stat mine {};
-    if (::fstat(file.get(), &mine) != 0) fail("look at");
+    if (::fstat(file.get(), &mine) != 0) fail("get its status");
     if (!S_ISREG(mine.st_mode)) throw Error(temporary_.string() + ": is in the way; remove it");
     if (is_input(identity_of(mine)))
       throw Error(temporary_.string() +
@@ -154,7 +154,7 @@ void AtomicFile::open_temporary(const std::function<bool(FileIdentity)>& is_inpu
     struct stat named {};
     if (::stat(temporary_.c_str(), &named) != 0) {
       if (errno == ENOENT) continue;
-      fail("look at");
+      fail("get its status");
     }
     if (!(identity_of(named) == identity_of(mine))) continue;
     file_ = std::move(file);
@@ -173,7 +173,7 @@ void AtomicFile::find_partial_output(const Content& content,
       ::open(sidecar_path_.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
   if (!file) {
     if (errno != ENOENT) throw_file_error(sidecar_path_, "open");
-    if (found_bytes_ > 0) why_not_resumable_ = "nothing tells what it is";
+    if (found_bytes_ > 0) why_not_resumable_ = "it has no sidecar";
     return;
   }
   has_sidecar_ = true;
@@ -250,7 +250,7 @@ void AtomicFile::keep(std::uint64_t bytes) {
 void AtomicFile::write_from(std::uint64_t offset) {
   assert(file_ && !in_place_);
   if (::lseek(file_.get(), static_cast<off_t>(offset), SEEK_SET) < 0)
-    throw_file_error(temporary_, "go on");
+    throw_file_error(temporary_, "seek");
 }
 
 AtomicFile::~AtomicFile() {

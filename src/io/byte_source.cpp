@@ -41,7 +41,7 @@ std::filesystem::path shown(const std::filesystem::path& path) {
 
 InputStatus status_of(const FileDescriptor& file, const std::filesystem::path& path) {
   struct stat status {};
-  if (::fstat(file.get(), &status) != 0) throw_file_error(path, "look at");
+  if (::fstat(file.get(), &status) != 0) throw_file_error(path, "get its status");
   if (S_ISDIR(status.st_mode))
     throw Error(path.string() + ": is a folder; name the run files in it");
   const bool is_stream =

@@ -90,7 +90,7 @@ FileDescriptor open_to_read(const std::filesystem::path& path) {
 FileDescriptor reopen(const std::filesystem::path& path, const FileIdentity& identity) {
   FileDescriptor file = open_to_read(path);
   struct stat status {};
-  if (::fstat(file.get(), &status) != 0) throw_file_error(path, "look at");
+  if (::fstat(file.get(), &status) != 0) throw_file_error(path, "get its status");
   if (!(identity_of(status) == identity))
     throw Error(path.string() + ": was replaced while it was read; start again");
   return file;

@@ -130,7 +130,7 @@ bool begins_like(const KnownFormat& format, std::string_view head, bool decompre
   throw_error("{}: is {}, which does not hold plain records; {}{}",
               path == "-" ? "standard input" : path.string(), format.name, remedy,
               format.is_compressed
-                  ? fmt::format(", or say {} if it is none", Setting::no_decompression)
+                  ? fmt::format(", or say {} if it is not compressed", Setting::no_decompression)
                   : fmt::format(", or say {} if it holds fixed-size records from its first byte on",
                                 setting_is(Setting::skip_bytes, "0")));
 }

@@ -26,7 +26,8 @@ FileDescriptor open_to_overwrite(const std::filesystem::path& path) {
 void overwrite(const FileDescriptor& file, const FileDescriptor& from,
                const std::filesystem::path& path) {
   struct stat status {};
-  if (::fstat(from.get(), &status) != 0) throw_file_error(path, "look at the finished output");
+  if (::fstat(from.get(), &status) != 0)
+    throw_file_error(path, "get the status of the finished output");
   // Not every file system can reserve space.
   if (status.st_size != 0 && ::fallocate(file.get(), FALLOC_FL_KEEP_SIZE, 0, status.st_size) != 0 &&
       errno == ENOSPC)

@@ -27,7 +27,9 @@ namespace corank {
 // Thrown if the partial output of a stopped merge is not what this merge produces.
 struct PartialOutputDiffers : std::exception {
   explicit PartialOutputDiffers(std::filesystem::path which) : output(std::move(which)) {}
-  const char* what() const noexcept override { return "what was left is not what is merged"; }
+  const char* what() const noexcept override {
+    return "the partial output does not match the inputs";
+  }
   std::filesystem::path output;
 };
 

@@ -179,7 +179,7 @@ FileDescriptor KeptRuns::create(const std::filesystem::path& folder) {
 void KeptRuns::add(KeptRun run) {
   struct stat status {};
   run.path = files_.back();
-  if (::stat(run.path.c_str(), &status) != 0) throw_file_error(run.path, "look at");
+  if (::stat(run.path.c_str(), &status) != 0) throw_file_error(run.path, "get its status");
   run.inode = status.st_ino;
   run.bytes = static_cast<std::uint64_t>(status.st_size);
   append(run);

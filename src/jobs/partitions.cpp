@@ -329,7 +329,7 @@ void concatenate(std::span<const std::filesystem::path> parts, const std::filesy
   std::vector<FileIdentity> identities;
   for (const std::filesystem::path& part : parts) {
     struct stat status {};
-    if (::stat(part.c_str(), &status) != 0) throw_file_error(part, "look at");
+    if (::stat(part.c_str(), &status) != 0) throw_file_error(part, "get its status");
     content.bytes += static_cast<std::uint64_t>(status.st_size);
     identities.push_back(identity_of(status));
   }

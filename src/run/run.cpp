@@ -343,7 +343,7 @@ void Run::check_unchanged() const {
   if ((memory_ && !mapping_) || input_.is_stream) return;
   check_readable();
   struct stat status {};
-  if (::fstat(descriptor()->get(), &status) != 0) throw_file_error(path_, "look at");
+  if (::fstat(descriptor()->get(), &status) != 0) throw_file_error(path_, "get its status");
   if (static_cast<std::uint64_t>(status.st_size) != file_bytes_)
     throw_error(
         "{}: changed its size while it was read, from {} to {} bytes; start again when nothing "

@@ -253,7 +253,7 @@ TEST_CASE("what follows the last frame is padding or an error") {
     else
       CHECK(holds(message_of([&] { read(frame + padding); }), "is damaged"));
     CHECK(holds(message_of([&] { read(frame + random_bytes(100, random)); }),
-                "at byte " + std::to_string(frame.size()) + ", after 3000 bytes of what it holds"));
+                "at byte " + std::to_string(frame.size()) + ", after 3000 decompressed bytes"));
   }
 }
 

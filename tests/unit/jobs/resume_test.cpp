@@ -450,8 +450,7 @@ TEST_CASE("what does not agree with the runs is not gone on with") {
   });
   check_afresh("its state is damaged",
                [](Merging& test) { std::filesystem::resize_file(test.sidecar, 100); });
-  check_afresh("nothing tells what it is",
-               [](Merging& test) { std::filesystem::remove(test.sidecar); });
+  check_afresh("it has no sidecar", [](Merging& test) { std::filesystem::remove(test.sidecar); });
   check_afresh("longer than the whole output",
                [](Merging& test) { std::filesystem::resize_file(test.temporary, 120'001); });
   check_afresh("its file was replaced", [](Merging& test) {
