@@ -4,7 +4,6 @@
 #include <sys/mman.h>
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <bit>
 #include <cassert>
@@ -18,17 +17,28 @@
 #include "util/messages.hpp"
 
 namespace corank {
-namespace {
 
-// Address range of one MappedFiles. The slots are a fixed array of atomics, because a signal
-// handler must not lock.
-struct Slot {
-  std::atomic<bool> taken = false;
+struct MappedArea {
+  std::atomic<bool> taken = true;
   std::atomic<std::uintptr_t> begin = 0;
   std::atomic<std::uintptr_t> end = 0;
   std::atomic<std::uintptr_t> failed_at = 0;
+  MappedArea* next = nullptr;
 };
-std::array<Slot, 256> slots;
+
+namespace {
+
+// A list that only grows, because a signal handler must not lock. Areas are used again.
+std::atomic<MappedArea*> areas = nullptr;
+
+MappedArea& take_area() {
+  for (MappedArea* area = areas; area; area = area->next)
+    if (!area->taken.exchange(true)) return *area;
+  auto* const area = new MappedArea;
+  area->next = areas;
+  while (!areas.compare_exchange_weak(area->next, area)) continue;
+  return *area;
+}
 
 // Files are aligned to huge pages, which map faster if the page cache has them. But then all files
 // share sets of the L1 cache and the TLB, so only this many files are aligned. Tuned by merges of
@@ -40,10 +50,10 @@ struct sigaction previous_action;
 
 void read_as_zeros(int number, siginfo_t* info, void* context) {
   const auto address = reinterpret_cast<std::uintptr_t>(info->si_addr);
-  for (Slot& slot : slots) {
-    if (address < slot.begin || address >= slot.end) continue;
+  for (MappedArea* area = areas; area; area = area->next) {
+    if (address < area->begin || address >= area->end) continue;
     std::uintptr_t none = 0;
-    slot.failed_at.compare_exchange_strong(none, address);
+    area->failed_at.compare_exchange_strong(none, address);
     const int error = errno;
     const std::size_t page = page_bytes();
     void* const at = reinterpret_cast<void*>(address - address % page);
@@ -110,41 +120,38 @@ std::uint64_t MappedFiles::room(std::uint64_t bytes) const {
 
 MappedFiles::MappedFiles(std::span<const std::uint64_t> file_bytes, std::uint64_t resident_bytes)
     : may_be_huge_(file_bytes.size() <=
-                   std::min(max_huge_paged_files, resident_bytes / (2 * huge_page_bytes))) {
-  for (slot_ = 0; slot_ < slots.size() && slots[slot_].taken.exchange(true);) ++slot_;
-  if (slot_ == slots.size())
-    throw_error(ErrorCode::options, "{} merges map their runs already; use {}", slots.size(),
-                setting_is(Setting::io, "buffered"));
+                   std::min(max_huge_paged_files, resident_bytes / (2 * huge_page_bytes))),
+      area_(take_area()) {
   std::uint64_t bytes = corank::page_bytes();  // reads just past the last record find zeros
   for (const std::uint64_t file : file_bytes) bytes += room(file);
-  void* const area =
+  void* const memory =
       ::mmap(nullptr, bytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (area == MAP_FAILED) {
+  if (memory == MAP_FAILED) {
     const int error = errno;
-    slots[slot_].taken = false;
+    area_.taken = false;
     throw_error(ErrorCode::memory, "cannot map {} bytes of runs: {}; use {}", bytes,
                 std::strerror(error), setting_is(Setting::io, "buffered"));
   }
-  area_ = {static_cast<std::byte*>(area), bytes};
-  const auto begin = reinterpret_cast<std::uintptr_t>(area);
-  slots[slot_].failed_at = 0;
-  slots[slot_].begin = begin;
-  slots[slot_].end = begin + bytes;
+  memory_ = {static_cast<std::byte*>(memory), bytes};
+  const auto begin = reinterpret_cast<std::uintptr_t>(memory);
+  area_.failed_at = 0;
+  area_.begin = begin;
+  area_.end = begin + bytes;
 }
 
 MappedFiles::~MappedFiles() {
-  ::munmap(area_.data(), area_.size());
-  slots[slot_].end = 0;
-  slots[slot_].begin = 0;
-  slots[slot_].taken = false;
+  area_.end = 0;
+  area_.begin = 0;
+  ::munmap(memory_.data(), memory_.size());
+  area_.taken = false;
 }
 
 const std::byte* MappedFiles::add(const FileDescriptor& file, std::uint64_t bytes,
                                   const std::filesystem::path& path) {
-  std::byte* at = area_.data() + used_bytes_;
+  std::byte* at = memory_.data() + used_bytes_;
   at += -reinterpret_cast<std::uintptr_t>(at) % page_bytes(bytes);
-  assert(at + bytes <= area_.data() + used_bytes_ + room(bytes));
-  assert(at + bytes + corank::page_bytes() <= area_.data() + area_.size());
+  assert(at + bytes <= memory_.data() + used_bytes_ + room(bytes));
+  assert(at + bytes + corank::page_bytes() <= memory_.data() + memory_.size());
   if (bytes != 0 &&
       ::mmap(at, bytes, PROT_READ, MAP_SHARED | MAP_FIXED, file.get(), 0) == MAP_FAILED)
     throw_file_error(path, "map");
@@ -153,7 +160,7 @@ const std::byte* MappedFiles::add(const FileDescriptor& file, std::uint64_t byte
 }
 
 const std::byte* MappedFiles::failed_at() const {
-  return reinterpret_cast<const std::byte*>(slots[slot_].failed_at.load());
+  return reinterpret_cast<const std::byte*>(area_.failed_at.load());
 }
 
 void populate(std::span<const std::byte> mapped) {

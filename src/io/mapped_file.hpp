@@ -24,6 +24,9 @@ class BusErrorHandling {
   BusErrorHandling& operator=(const BusErrorHandling&) = delete;
 };
 
+// Addresses of files, which the handler knows.
+struct MappedArea;
+
 // Owns a range of addresses and the files mapped into it. One thread adds files; any thread may
 // read them.
 class MappedFiles {
@@ -51,9 +54,9 @@ class MappedFiles {
 
   const BusErrorHandling handling_;
   const bool may_be_huge_;
-  std::span<std::byte> area_;
+  MappedArea& area_;
+  std::span<std::byte> memory_;
   std::uint64_t used_bytes_ = 0;
-  std::size_t slot_;
 };
 
 // Brings mapped bytes into memory ahead of their use, which then takes no page faults.

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <deque>
 #include <span>
 #include <vector>
 
@@ -132,6 +133,27 @@ TEST_CASE("areas of mapped files are told apart") {
   CHECK(of_b[5000] == std::byte{0});
   CHECK(b.failed_at() == of_b + 5000);
   CHECK(a.failed_at() == nullptr);
+}
+
+TEST_CASE("any number of areas can be mapped, and each tells its own failure") {
+  const TemporaryFolder folder;
+  const std::filesystem::path file = folder / "file";
+  const std::uint64_t bytes = 2 * page_bytes();
+  write_file(file, Bytes(bytes, std::byte{7}));
+  std::deque<MappedFiles> areas;
+  std::vector<const std::byte*> starts;
+  while (areas.size() < 1000) {
+    areas.emplace_back(std::span(&bytes, 1), 0);
+    starts.push_back(areas.back().add(open_to_read(file), bytes, file));
+  }
+  std::filesystem::resize_file(file, page_bytes());
+  for (std::size_t i = 0; i < areas.size(); i += 333) {
+    const std::byte* const lost = starts[i] + page_bytes();
+    CHECK(areas[i].failed_at() == nullptr);
+    CHECK(*lost == std::byte{0});
+    CHECK(areas[i].failed_at() == lost);
+  }
+  CHECK(areas[1].failed_at() == nullptr);
 }
 
 TEST_CASE("pages that were just written are cached") {
