@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cassert>
 #include <limits>
 #include <utility>
@@ -30,8 +31,18 @@ std::vector<int> devices_of(const Options& options) {
   return devices;
 }
 
-// Decides for a merge of `bytes` bytes of input.
-BackendDecision decide(const Options& options, const FormatTraits& traits, std::uint64_t bytes) {
+// Returns whether a merge of runs, or a sort if there are none, takes longer than it takes to start
+// a device. See docs/tuning.md.
+bool is_worth_device(const Options& options, std::uint64_t bytes, std::size_t num_runs) {
+  constexpr std::uint64_t max_levels = 8;  // of two-way merges
+  const std::uint64_t levels =
+      num_runs == 0 ? max_levels
+                    : std::clamp<std::uint64_t>(std::bit_width(num_runs - 1), 1, max_levels);
+  return bytes / max_levels * levels >= options.min_device_bytes;
+}
+
+BackendDecision decide(const Options& options, const FormatTraits& traits, std::uint64_t bytes,
+                       std::size_t num_runs) {
   if (options.backend == BackendChoice::cpu) return {false, "asked for"};
   const std::string cuda = setting_is(Setting::backend, "cuda");
   const std::string cpu = setting_is(Setting::backend, "cpu");
@@ -44,7 +55,7 @@ BackendDecision decide(const Options& options, const FormatTraits& traits, std::
     return {false, fmt::format("{} are read on the CPU", cpu_only)};
   }
   if (options.backend == BackendChoice::automatic && built_with_cuda() &&
-      bytes < options.min_device_bytes)
+      !is_worth_device(options, bytes, num_runs))
     return {false, "the runs hold too little to start a device for"};
   BackendDecision decision{true, "asked for", devices_of(options)};
   for (const int number : decision.devices) {
@@ -88,9 +99,10 @@ std::vector<std::span<const std::byte>> pages_of(std::span<const Run> runs,
 
 }  // namespace
 
-Backends::Backends(const Options& options, const FormatTraits& traits, std::uint64_t bytes)
+Backends::Backends(const Options& options, const FormatTraits& traits, std::uint64_t bytes,
+                   std::size_t num_runs)
     : options_(options),
-      decision_(decide(options, traits, bytes)),
+      decision_(decide(options, traits, bytes, num_runs)),
       faults_(decision_.devices.size(), options.strict_backend) {}
 
 std::string Backends::outcome(std::uint64_t units) const {

@@ -29,9 +29,11 @@ struct BackendDecision {
 // passes.
 class Backends {
  public:
-  // Decides for a merge of `bytes` bytes in a format with `traits`. `options` must outlive it.
-  // Throws Error if they request a backend that is not available.
-  Backends(const Options& options, const FormatTraits& traits, std::uint64_t bytes);
+  // Decides for a merge of `num_runs` runs, or for a sort if that is 0, of `bytes` bytes in a
+  // format with `traits`. `options` must outlive it. Throws Error if they request a backend that is
+  // not available.
+  Backends(const Options& options, const FormatTraits& traits, std::uint64_t bytes,
+           std::size_t num_runs);
 
   bool uses_cuda() const { return decision_.cuda; }
   // Returns the number of devices in use; 0 on the CPU.

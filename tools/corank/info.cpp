@@ -146,9 +146,10 @@ void InfoCommand::show_machine() const {
     fmt::print("cuda:    {}\n", machine["cuda"].get<std::string>());
     const auto backend = machine["backend"].get<std::string>();
     fmt::print("backend: auto takes {}{}\n", backend,
-               backend == "cpu" ? ""
-                                : fmt::format(" for {} GiB and more, else cpu",
-                                              Options().min_device_bytes >> 30));
+               backend == "cpu"
+                   ? ""
+                   : fmt::format(" for sorts and merges of 256 runs of {} GiB and more, else cpu",
+                                 Options().min_device_bytes >> 30));
     fmt::print("ceilings, with files in {}:\n", folder_);
     finish_printing();
   }
