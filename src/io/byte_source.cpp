@@ -44,15 +44,15 @@ InputStatus status_of(const FileDescriptor& file, const std::filesystem::path& p
   if (::fstat(file.get(), &status) != 0) throw_file_error(path, "get its status");
   if (S_ISDIR(status.st_mode))
     throw Error(path.string() + ": is a folder; name the run files in it");
-  const bool is_stream =
+  const bool is_pipe =
       path == standard_input || S_ISFIFO(status.st_mode) || S_ISSOCK(status.st_mode);
   // The null device is an empty file; others may have no end.
   const bool is_null = S_ISCHR(status.st_mode) && status.st_rdev == makedev(1, 3);
-  if (!is_stream && !S_ISREG(status.st_mode) && !is_null)
+  if (!is_pipe && !S_ISREG(status.st_mode) && !is_null)
     throw Error(path.string() + ": is neither a file nor a pipe; write it to a file first");
   return {.identity = identity_of(status),
-          .is_stream = is_stream,
-          .bytes = is_stream ? 0 : static_cast<std::uint64_t>(status.st_size),
+          .is_pipe = is_pipe,
+          .bytes = is_pipe ? 0 : static_cast<std::uint64_t>(status.st_size),
           .modified_ns = modified_ns(status)};
 }
 
@@ -308,7 +308,7 @@ InputStatus verify_input(const std::filesystem::path& path, const FileDescriptor
                          bool decompress, const DecompressionLimits& limits) {
   InputStatus status = status_of(file, path);
   status.max_decoder_bytes = limits.max_decoder_bytes;
-  if (status.is_stream) {
+  if (status.is_pipe) {
     status.lacks_bgzf_end = std::make_shared<std::atomic<bool>>(false);
     return status;
   }
@@ -339,8 +339,8 @@ std::unique_ptr<ByteSource> open_source(const std::filesystem::path& path,
                                         const InputStatus& status, bool decompress,
                                         std::stop_token stop) {
   std::unique_ptr<ByteSource> source;
-  assert(file || !status.is_stream);  // a pipe cannot be opened anew
-  if (status.is_stream)
+  assert(file || !status.is_pipe);  // a pipe cannot be opened anew
+  if (status.is_pipe)
     source = std::make_unique<PipeSource>(path, std::move(file), stop);
   else
     source = std::make_unique<FileSource>(path, std::move(file), status);
@@ -355,7 +355,7 @@ std::unique_ptr<ByteSource> open_source(const NamedSource& given, bool decompres
   if (!decompress) return source;
   return std::make_unique<DecompressedSource>(
       given.name, Codec::none, std::move(source),
-      InputStatus{.is_stream = true, .max_decoder_bytes = max_decoder_bytes}, std::move(stop));
+      InputStatus{.is_pipe = true, .max_decoder_bytes = max_decoder_bytes}, std::move(stop));
 }
 
 }  // namespace corank

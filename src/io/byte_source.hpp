@@ -32,7 +32,7 @@ struct DecompressionLimits {
 // Properties of an input that can be told without consuming any of it.
 struct InputStatus {
   FileIdentity identity = {};
-  bool is_stream = false;          // a pipe: readable once, of unknown size
+  bool is_pipe = false;            // a pipe: readable once, of unknown size
   std::uint64_t bytes = 0;         // size of the file; 0 for a pipe
   std::int64_t modified_ns = 0;    // since 1970
   Codec codec = Codec::none;       // of a file, by its first bytes

@@ -24,7 +24,7 @@ class OpenFile {
     if (header && header->is_in_first_file()) {
       runs_ = open_runs(before, *format_, options);
       for (const Run& run : runs_)
-        if (run.input().is_stream)
+        if (run.is_pipe())
           throw Error(run.shown_path().string() +
                       ": is a pipe, of which the header is gone when the next file is read; write "
                       "it to a file first");
@@ -94,7 +94,7 @@ FileReport describe(const std::filesystem::path& path, const Options& options,
   const Run& run = file.run();
   const RecordFormat& format = file.format();
   FileReport report;
-  report.is_pipe = run.input().is_stream;
+  report.is_pipe = run.is_pipe();
   report.file_bytes = report.is_pipe ? 0 : run.input().bytes;
   report.codec = run.input().codec;
   report.bytes = run.offset();

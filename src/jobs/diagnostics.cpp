@@ -119,8 +119,8 @@ void throw_temporary_corrupted(const Run& run) {
 void throw_first_out_of_order(const Run& run, const RunOutOfOrder& found,
                               const RecordFormat& format) {
   if (run.is_temporary()) throw_temporary_corrupted(run);
-  assert(found.rows || !run.input().is_stream);
-  if (run.input().is_stream)
+  assert(found.rows || !run.is_pipe());
+  if (run.is_pipe())
     throw_disorder(
         run, format,
         {found.rows->before.row(), {found.rows->record.row(), 1}, found.record, found.rows->byte},
@@ -138,7 +138,8 @@ void throw_equal(std::span<const Run> runs, bool are_sorted, const RecordFormat&
   const std::optional<RowFilter> filter = format.filter(query);
   std::vector<std::string> places;
   for (const Run& run : runs) {
-    if (run.input().is_stream) continue;  // a pipe cannot be read again
+    if (places.size() == 2) break;
+    if (run.is_pipe()) continue;  // a pipe cannot be read again
     const Run searched = are_sorted ? range_of(run, format, row) : run;
     for (std::string& place : places_of_equals(searched, format, filter, row, 2 - places.size()))
       places.push_back(std::move(place));

@@ -73,8 +73,8 @@ std::vector<std::vector<Run>> cut_job(std::span<const std::filesystem::path> fil
   for (const Run& run : runs)
     if (run.is_stream())
       throw_error("{}: is {}, which cannot be cut into partitions; {} first", run.path(),
-                  run.input().is_stream ? "a pipe" : "compressed",
-                  run.input().is_stream ? "write it to a file" : "decompress it");
+                  run.is_pipe() ? "a pipe" : "compressed",
+                  run.is_pipe() ? "write it to a file" : "decompress it");
   std::vector<std::vector<Run>> partitions =
       make_job(std::move(runs), *format, options, inputs, prepare).partitions(count);
   const OnEqual kind = options.query.on_equal;

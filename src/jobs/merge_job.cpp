@@ -19,9 +19,8 @@ namespace {
 
 // Returns the input bytes, or the max value if some run is a pipe.
 std::uint64_t known_bytes(std::span<const Run> runs) {
-  const auto is_pipe = [](const Run& run) { return run.input().is_stream; };
-  return std::ranges::any_of(runs, is_pipe) ? std::numeric_limits<std::uint64_t>::max()
-                                            : total_bytes(runs);
+  return std::ranges::any_of(runs, &Run::is_pipe) ? std::numeric_limits<std::uint64_t>::max()
+                                                  : total_bytes(runs);
 }
 
 bool has_streams(std::span<const Run> runs) {

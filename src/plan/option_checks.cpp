@@ -123,7 +123,7 @@ void check_stream_options(const Options& options, const FormatTraits& traits, co
                                  ? fmt::format("{} with {}", Setting::copy_only, Setting::limit)
                                  : "";
   if (option.empty()) return;
-  const bool pipe = run.input().is_stream;
+  const bool pipe = run.is_pipe();
   const bool is_given = run.identity() == FileIdentity{};
   throw_error(ErrorCode::options,
               "{}: is {}, in which {} can't find its way; {} first, or drop that option",

@@ -95,7 +95,7 @@ Place place_of(const Run& run, const RecordFormat& format, std::uint64_t record,
 Stream stream_of(const Run& run, const Reading& reading, std::stop_token stop) {
   Stream stream{.path = run.path(),
                 .offset = run.offset(),
-                .is_pipe = run.input().is_stream,
+                .is_pipe = run.is_pipe(),
                 .mapped_page_bytes = run.mapped_page_bytes(),
                 .map = [&run] { return run.mapped_later(); },
                 .place_of =

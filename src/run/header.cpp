@@ -87,9 +87,8 @@ std::string common_header_bytes(std::vector<Run>& runs, const std::stop_token& s
 // bytes already read for its header.
 FirstRecords first_records(Run& run, const TextHeader& header) {
   constexpr std::uint64_t max_bytes = std::uint64_t{16} << 10;
-  const std::uint64_t bytes = run.input().is_stream
-                                  ? first_step_bytes - std::min(first_step_bytes, run.offset())
-                                  : max_bytes;
+  const std::uint64_t bytes =
+      run.is_pipe() ? first_step_bytes - std::min(first_step_bytes, run.offset()) : max_bytes;
   const std::vector<std::byte> begin = first_bytes(run, {&run, 1}, run.offset(), bytes, run.stop());
   return header.first_records({reinterpret_cast<const char*>(begin.data()), begin.size()},
                               begin.size() < bytes);
@@ -104,7 +103,7 @@ class HeaderTaker {
   // Takes the header of `run`, which is one of `runs`. If the options tell of none, that is a byte
   // order mark. A pipe, which is not waited for, drops its mark as it is read.
   void take(Run& run, std::span<Run> runs) {
-    if (header_.is_empty() && run.input().is_stream) return;
+    if (header_.is_empty() && run.is_pipe()) return;
     if (kept_ && header_.is_in_first_file()) return take_mark(run, runs);
     std::optional<FileHead> found = take_head(run, runs, header_, options_.stop);
     if (!found) return;
@@ -150,7 +149,7 @@ class HeaderTaker {
  private:
   // Removes the byte order mark of a run without a header.
   void take_mark(Run& run, std::span<Run> runs) const {
-    if (run.input().is_stream) return;  // a pipe drops it as it is read
+    if (run.is_pipe()) return;  // a pipe drops it as it is read
     const std::string_view mark = header_.byte_order_mark();
     const std::vector<std::byte> begin =
         first_bytes(run, runs, run.offset(), mark.size(), options_.stop);
@@ -170,8 +169,7 @@ class HeaderTaker {
 std::string doubt_fields(std::vector<Run>& runs, const TextHeader& header) {
   std::string doubt;
   for (Run& run : runs) {
-    const std::string first =
-        run.input().is_stream ? std::string() : first_records(run, header).first;
+    const std::string first = run.is_pipe() ? std::string() : first_records(run, header).first;
     if (first.empty()) continue;
     doubt = header.doubt_fields(first);
     if (doubt.empty()) break;
@@ -184,7 +182,7 @@ std::string doubt_first_records(std::vector<Run>& runs, const TextHeader& header
                                 const Options& options, bool are_sorted) {
   std::vector<FirstRecords> all;
   for (Run& run : runs)
-    if (!run.input().is_stream) {
+    if (!run.is_pipe()) {
       all.push_back(first_records(run, header));
       if (all.back().first.empty())
         all.pop_back();

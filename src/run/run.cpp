@@ -78,14 +78,14 @@ Run::Run(std::filesystem::path path, std::uint32_t record_bytes, const Opening& 
   records_ = (file_bytes_ - (is_stream() ? 0 : header_bytes_)) / record_bytes_;
   if (opening.keep_open)
     ::posix_fadvise(file_->get(), 0, 0, POSIX_FADV_SEQUENTIAL);
-  else if (!input_.is_stream)
+  else if (!input_.is_pipe)
     file_.reset();
 }
 
 Run::Run(const NamedSource& source, const Opening& opening, std::stop_token stop)
     : path_(source.name),
       stop_(stop),
-      input_{.is_stream = true},
+      input_{.is_pipe = true},
       content_(content_of(opening)),
       pipe_(std::make_shared<PeekableSource>(
           path_,
@@ -163,12 +163,12 @@ std::shared_ptr<ByteSource> Run::source(std::stop_token stop) const {
 
 std::vector<std::byte> Run::begin(std::uint64_t bytes, std::stop_token stop, std::span<Run> runs) {
   const std::shared_ptr<PeekableSource> source = open_stream(stop);
-  if (!input_.is_stream) return source->peek(bytes);
+  if (!input_.is_pipe) return source->peek(bytes);
   pipe_ = source;
   std::atomic<bool> is_enough = source->has(bytes);
   std::vector<std::future<void>> others;
   for (Run& other : runs) {
-    if (is_enough || &other == this || !other.input_.is_stream) continue;
+    if (is_enough || &other == this || !other.input_.is_pipe) continue;
     other.pipe_ = other.open_stream(stop);
     others.push_back(std::async(std::launch::async, &PeekableSource::take, other.pipe_.get(),
                                 std::cref(is_enough)));
@@ -251,7 +251,7 @@ Run Run::whole() const {
 }
 
 std::optional<std::uint64_t> Run::line_at(std::uint64_t byte, char terminator) const {
-  if (input_.is_stream) return std::nullopt;
+  if (input_.is_pipe) return std::nullopt;
   const auto count = [&](std::span<const std::byte> bytes) {
     return static_cast<std::uint64_t>(
         std::ranges::count(bytes, static_cast<std::byte>(terminator)));
@@ -340,7 +340,7 @@ void Run::check_readable() const {
 }
 
 void Run::check_unchanged() const {
-  if ((memory_ && !mapping_) || input_.is_stream) return;
+  if ((memory_ && !mapping_) || input_.is_pipe) return;
   check_readable();
   struct stat status {};
   if (::fstat(descriptor()->get(), &status) != 0) throw_file_error(path_, "get its status");

@@ -75,7 +75,9 @@ class Run {
 
   // Returns whether it is a pipe or compressed, so that only source() can read it, in order. Its
   // number of records is then unknown: records() and bytes() are the file's size, 0 for a pipe.
-  bool is_stream() const { return input_.is_stream || input_.codec != Codec::none; }
+  bool is_stream() const { return is_pipe() || input_.codec != Codec::none; }
+  // Returns whether it is a pipe, which can be read once only.
+  bool is_pipe() const { return input_.is_pipe; }
   // Returns the size of its records; nothing if it is a stream of unknown length.
   std::optional<std::uint64_t> content_bytes() const {
     return is_stream() ? content_bytes_ : bytes();

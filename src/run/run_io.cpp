@@ -52,7 +52,7 @@ void map(std::span<Run> runs, std::uint64_t resident_bytes) {
 // Returns whether the run is a BGZF file, made of gzip members that tell their size, without the
 // empty member that all writers append.
 bool lacks_bgzf_end(const Run& run) {
-  if (run.input().is_stream || run.input().codec != Codec::gzip) return false;
+  if (run.is_pipe() || run.input().codec != Codec::gzip) return false;
   std::array<std::byte, bgzf_end.size()> bytes;
   if (run.file_bytes() < bytes.size()) return false;
   const auto file = run.descriptor();
@@ -99,9 +99,9 @@ std::vector<Run> open_runs(std::span<const std::filesystem::path> paths, const R
     if (lacks_bgzf_end(run)) warn_of_cut_off(run, options);
     const InputStatus& input = run.input();
     const auto is_same_pipe = [&](const Run& other) {
-      return other.input().is_stream && other.input().identity == input.identity;
+      return other.is_pipe() && other.input().identity == input.identity;
     };
-    if (input.is_stream && std::ranges::any_of(runs, is_same_pipe))
+    if (input.is_pipe && std::ranges::any_of(runs, is_same_pipe))
       throw Error(run.path().string() +
                   ": is named more than once; a pipe or standard input can be one run only");
     run.stop_on(options.stop);

@@ -75,7 +75,7 @@ TEST_CASE("a source waits for the writer of a named pipe") {
   const Bytes bytes = random_bytes(300'000, random);
   const auto path = folder / "pipe";
   REQUIRE(::mkfifo(path.c_str(), 0600) == 0);
-  CHECK(look_at(path, true).is_stream);
+  CHECK(look_at(path, true).is_pipe);
   const auto source = open(path);
   const std::jthread writer([&] {
     std::this_thread::sleep_for(std::chrono::milliseconds(250));
