@@ -272,7 +272,9 @@ std::string_view without_blanks(std::string_view text) {
   return text.substr(begin, end == std::string_view::npos ? 0 : end + 1 - begin);
 }
 
-}  // namespace
+// Functions named encode_*() append the encoded value to `to`, and return false if `text` is not a
+// value of the type; `to` is then unspecified. Encoded times and numbers are not empty and begin
+// with neither 0x00 nor 0xff. Callers must remove blanks around the value.
 
 // Encoding: five bytes of seconds since 1970, then the digits of the fraction. The bias makes all
 // seconds positive and keeps their first byte from being 0x00 or 0xff, because years have four
@@ -321,7 +323,8 @@ bool encode_human(std::string_view text, std::string& to) {
 // digits without leading zeros, and these digits. If any run has leading zeros, 0x00 0x00 and the
 // counts of leading zeros follow. Strings with equal numbers are ordered by the first run whose
 // counts differ, fewer zeros first. A byte 0x00 of the text becomes 0x00 0xff, so that it differs
-// from that mark.
+// from that mark. With `nocase`, the letters a to z compare as A to Z. Stops once `to` has
+// `enough_bytes`.
 void encode_natural(std::string_view text, bool nocase, std::uint64_t enough_bytes,
                     std::string& to) {
   std::string zeros;
@@ -347,8 +350,6 @@ void encode_natural(std::string_view text, bool nocase, std::uint64_t enough_byt
   to.append(2, '\0');
   to.append(zeros, 0, zeros_end);
 }
-
-namespace {
 
 // Encodes the time at the start of a line: as many words as are a time. Without its last word, a
 // time of several words is either one, too, or the beginning of a date.

@@ -13,17 +13,6 @@
 
 namespace corank::detail {
 
-// Each appends the encoded value to `to`, and returns false if `text` is not a value of the type;
-// `to` is then unspecified. Encoded times and numbers are not empty and begin with neither 0x00 nor
-// 0xff. Callers must remove blanks around the value.
-bool encode_time(std::string_view text, std::string& to);
-bool encode_decimal(std::string_view text, std::string& to);
-bool encode_human(std::string_view text, std::string& to);
-// Accepts any text. With `nocase`, the letters a to z compare as A to Z. Stops once `to` has
-// `enough_bytes`.
-void encode_natural(std::string_view text, bool nocase, std::uint64_t enough_bytes,
-                    std::string& to);
-
 // A key word holds seven bytes of an encoded key, and tells whether an eighth follows.
 inline constexpr std::uint64_t word_bytes = 8;
 

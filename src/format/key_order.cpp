@@ -197,19 +197,24 @@ bool TwoWords::ascend(const std::byte* before, const std::byte* records, std::ui
       [by](const std::byte* record) { return detail::word_of(by.low, record) << by.other_bits; });
 }
 
+KeyLayout first_word_layout(const KeyLayout& layout) {
+  std::uint32_t pieces = 0;
+  while (pieces < layout.prefix_pieces && layout.pieces[pieces].word == 0) ++pieces;
+  return {layout.pieces, pieces, pieces, layout.record_bytes};
+}
+
 Neighbours compare_first_words(const KeyLayout& layout, const std::byte* records,
                                std::uint64_t count) {
-  std::uint32_t pieces = 1;
-  while (pieces < layout.prefix_pieces && layout.pieces[pieces].word == 0) ++pieces;
+  const KeyLayout first_word = first_word_layout(layout);
   const KeyPiece& piece = layout.pieces[0];
-  if (pieces == 1 && piece.transform != Transform::floating) {
+  if (first_word.pieces_count == 1 && piece.transform != Transform::floating) {
     if (piece.bytes == 8)
       return compare_by<std::uint64_t>(piece, layout.record_bytes, records, count);
     if (piece.bytes == 4)
       return compare_by<std::uint32_t>(piece, layout.record_bytes, records, count);
   }
   Key<1> keys[block_records];
-  encode_keys({layout.pieces, pieces, pieces, layout.record_bytes}, records, count, keys);
+  encode_keys(first_word, records, count, keys);
   Neighbours found;
   for (std::uint64_t i = 1; i < count; ++i) {
     found.descend |= keys[i] < keys[i - 1];

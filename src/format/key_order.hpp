@@ -39,6 +39,9 @@ std::string find_other_order(const TextLayout& by, std::span<const TextKey> keys
                              std::span<const std::byte* const> rows, const std::byte* before,
                              const std::byte* row);
 
+// Returns the layout of the first key word alone.
+KeyLayout first_word_layout(const KeyLayout& layout);
+
 // Result of comparing records to their predecessors by the first words of their keys.
 struct Neighbours {
   bool descend = false;  // some word is less than its predecessor

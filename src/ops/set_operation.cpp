@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "corank/error.hpp"
+#include "format/key_order.hpp"
 #include "util/gallop.hpp"
 
 namespace corank {
@@ -29,13 +30,11 @@ SetGroup::Range SetGroup::take(const SetOperation& operation, const SetPiece& ne
   return {0, runs_ == operation.runs ? without(shortest_) : 0};
 }
 
-GroupRunCounter::GroupRunCounter(const KeyLayout& layout) : layout_(layout) {
-  std::uint32_t pieces = 0;
-  while (pieces < layout.prefix_pieces && layout.pieces[pieces].word == 0) ++pieces;
-  first_word_ = {layout.pieces, pieces, pieces, layout.record_bytes};
-  is_piece_ = pieces == 1;
-  is_key_ = pieces == layout.pieces_count && !layout.has_tail();
-}
+GroupRunCounter::GroupRunCounter(const KeyLayout& layout)
+    : layout_(layout),
+      first_word_(first_word_layout(layout)),
+      is_piece_(first_word_.pieces_count == 1),
+      is_key_(first_word_.pieces_count == layout.pieces_count && !layout.has_tail()) {}
 
 std::uint64_t GroupRunCounter::word_of(const std::byte* record) const {
   return is_piece_ ? normalise(layout_.pieces[0], record) : encode<1>(first_word_, record).word[0];

@@ -104,11 +104,10 @@ std::uint64_t TileOperators::find_groups(const std::byte* rows, std::uint64_t co
     return count - continues;
   }
   const KeyLayout& layout = chain_->layout();
-  std::uint32_t pieces = 0;  // of the first word
-  while (pieces < layout.prefix_pieces && layout.pieces[pieces].word == 0) ++pieces;
+  const KeyLayout first_word = first_word_layout(layout);
   Key<1> keys[max_batch_rows];
-  encode_keys({layout.pieces, pieces, pieces, layout.record_bytes}, rows, count, keys);
-  const bool is_key = pieces == layout.pieces_count && !layout.has_tail();
+  encode_keys(first_word, rows, count, keys);
+  const bool is_key = first_word.pieces_count == layout.pieces_count && !layout.has_tail();
   std::uint64_t groups = 0;
   if (!continues) starts[groups++] = 0;
   for (std::uint64_t i = 1; i < count; ++i) {
