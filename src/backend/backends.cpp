@@ -46,7 +46,7 @@ BackendDecision decide(const Options& options, const FormatTraits& traits, std::
   if (options.backend == BackendChoice::cpu) return {false, "asked for"};
   const std::string cuda = setting_is(Setting::backend, "cuda");
   const std::string cpu = setting_is(Setting::backend, "cpu");
-  const bool reduces_columns = traits.reduces_columns && options.query.on_equal == OnEqual::reduce;
+  const bool reduces_columns = traits.has_text_columns && options.query.on_equal == OnEqual::reduce;
   const std::string cpu_only = reduces_columns ? "columns that are reduced" : traits.cpu_only;
   if (!cpu_only.empty()) {
     if (options.backend == BackendChoice::cuda)

@@ -20,10 +20,8 @@ FormatTraits traits_of(const Schema& schema) {
           .can_search = true,
           .has_columns = true,
           .are_binary = true,
-          .can_reduce = true,
           .has_header = schema.header_bytes.value_or(0) != 0,
-          .header_bytes = schema.header_bytes,
-          .may_skip = false};
+          .header_bytes = schema.header_bytes};
 }
 
 // Returns the keys, the default one included.

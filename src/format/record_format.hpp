@@ -26,17 +26,15 @@ namespace corank {
 
 // Capabilities of a format, and what the options tell about its records.
 struct FormatTraits {
-  std::string name = {};         // of the records, human-readable
-  bool has_fixed_size = false;   // record N begins at N times the size: runs count records
-  bool can_search = false;       // a record can be found from any byte, so runs can be cut by key
-  bool has_columns = false;      // records have columns or fields, which can be selected
-  bool are_lines = false;        // each record is a line of its file
-  bool are_binary = false;       // records are not text, which a terminal can show
-  bool can_have_names = false;   // files may begin with a line of column names
-  bool can_add_column = false;   // a column can be put behind the last one
-  bool reduces_columns = false;  // reductions are of columns, which no device combines
-  bool can_reduce = false;       // fields or columns can be combined over the records of a group
-  bool has_header = false;       // the options tell of a header, which the output has once
+  std::string name = {};          // of the records, human-readable
+  bool has_fixed_size = false;    // record N begins at N times the size: runs count records
+  bool can_search = false;        // a record can be found from any byte, so runs can be cut by key
+  bool has_columns = false;       // fields or columns can be selected, and combined in groups
+  bool has_text_columns = false;  // of text, which files may name in a line and no device combines
+  bool are_lines = false;         // each record is a line of its file
+  bool are_binary = false;        // records are not text, which a terminal can show
+  bool can_add_column = false;    // a column can be added after the last one
+  bool has_header = false;        // the options tell of a header, which the output has once
   // Size of a header that is not lines. Without a value the first bytes of a file that show another
   // format are an error.
   std::optional<std::uint64_t> header_bytes = {};

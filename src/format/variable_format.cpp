@@ -28,19 +28,13 @@ FormatTraits traits_of(const TextFormat& format) {
       traits = {.name = "lines",
                 .can_search = true,
                 .has_columns = true,
+                .has_text_columns = true,
                 .are_lines = true,
-                .can_have_names = true,
-                .can_add_column = format.delimiter.has_value(),
-                .reduces_columns = true,
-                .can_reduce = true};
+                .can_add_column = format.delimiter.has_value()};
       break;
     case TextKind::csv:
-      traits = {.name = "CSV",
-                .has_columns = true,
-                .can_have_names = true,
-                .can_add_column = true,
-                .reduces_columns = true,
-                .can_reduce = true};
+      traits = {
+          .name = "CSV", .has_columns = true, .has_text_columns = true, .can_add_column = true};
       break;
     case TextKind::pairs:
       traits = {.name = "pairs", .are_binary = true};

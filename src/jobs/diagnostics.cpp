@@ -60,7 +60,7 @@ std::string cause_of(const RecordFormat& format, const Rows& rows, const std::by
     return fmt::format("; the records are in reverse order: swap asc and desc in {}",
                        Setting::keys);
   const bool may_lack_header =
-      format.traits().can_have_names && !(format.header() && format.header()->has_names());
+      format.traits().has_text_columns && !(format.header() && format.header()->has_names());
   if (!may_lack_header || !is_second || (order_of_rest.empty() && !rest_is_sorted)) return {};
   return fmt::format("; if the file begins with a header, say {}{}", Setting::header,
                      order_of_rest);

@@ -26,8 +26,8 @@ OperatorChain::OperatorChain(const RecordFormat& format, const Schema& schema, c
       output_layout_(projection_ ? projection_->output().keys().layout() : layout_),
       output_bytes_(projection_ ? projection_->output().record_bytes() : format.record_bytes()) {
   if (on_equal_ == OnEqual::reduce)
-    reducer_ = format.traits().reduces_columns ? make_column_reducer(format, query)
-                                               : make_field_reducer(format, schema, query);
+    reducer_ = format.traits().has_text_columns ? make_column_reducer(format, query)
+                                                : make_field_reducer(format, schema, query);
   if (is_set_operation(on_equal_)) set_operation_ = {on_equal_, static_cast<std::uint32_t>(runs)};
   if (within_bounds) return;
   from_ = format.bound(query, Setting::from);

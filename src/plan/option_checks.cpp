@@ -29,7 +29,7 @@ bool can_resume_format(const Options& options, const FormatTraits& traits) {
 
 void check_query(const Options& options, const FormatTraits& traits) {
   const Query& query = options.query;
-  if (query.on_equal == OnEqual::reduce && !traits.can_reduce)
+  if (query.on_equal == OnEqual::reduce && !traits.has_columns)
     throw_error(ErrorCode::options,
                 "{} combines fields or columns, which these records lack; take first or last",
                 setting_is(Setting::on_equal, "reduce"));
@@ -37,7 +37,7 @@ void check_query(const Options& options, const FormatTraits& traits) {
     return !reduction.column && reduction.operation == Reduction::Operation::count;
   };
   const auto lacks_column = [&](const Reduction& reduction) {
-    return !reduction.column && !(traits.reduces_columns && adds_column(reduction));
+    return !reduction.column && !(traits.has_text_columns && adds_column(reduction));
   };
   if (std::ranges::any_of(query.reductions, lacks_column))
     throw_error(ErrorCode::options, "{} names no field or column",

@@ -177,7 +177,7 @@ TEST_CASE("what a format cannot do is refused", "[format]") {
     CHECK(is_refused([](Options& by) {
             by.query.on_equal = OnEqual::reduce;
             by.query.reductions = {{Reduction::Operation::first, parse_text_keys("2").front()}};
-          }) == !traits.can_reduce);
+          }) == !traits.has_columns);
     CHECK(is_refused([](Options& by) { by.drop_header = true; }));
     const bool is_json = named.options.text && named.options.text->kind == TextKind::json_lines;
     CHECK(traits.cpu_only == (is_json ? "JSON Lines" : ""));
