@@ -75,7 +75,7 @@ enum class ConditionOperation : std::uint8_t {
 // of the stack, `both` (and) and `either` (or) combine the top two.
 //
 // Numbers compare as keys do: NaN equals NaN and is greater than every number. Text that is not a
-// number is greater still. A column that a line lacks is empty.
+// number equals none and is neither less nor greater than one. A column that a line lacks is empty.
 struct Condition {
   using Operation = ConditionOperation;
   struct Step {

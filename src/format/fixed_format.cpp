@@ -179,11 +179,11 @@ class FixedFormat final : public RecordFormat {
     }
     return {KeyEncoding(schema_, keys), std::move(record)};
   }
-  RowBound column_bound(const ColumnValue& value, Setting option) const override {
-    const std::uint32_t index = find_field(schema_, value.column, option);
+  RowBound operand(const Condition::Step& comparison, Setting option) const override {
+    const std::uint32_t index = find_field(schema_, comparison.with.column, option);
     const Field& field = schema_.fields[index];
     std::vector<std::byte> record(schema_.record_bytes);
-    std::ranges::copy(encode_value(field, value, option), record.begin() + field.offset);
+    std::ranges::copy(encode_value(field, comparison.with, option), record.begin() + field.offset);
     return {KeyEncoding(schema_, {{index}}), std::move(record)};
   }
 

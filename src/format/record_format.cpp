@@ -56,7 +56,7 @@ std::optional<RowBound> RecordFormat::bound(const Query& query, Setting option) 
 
 RowFilter::Step RecordFormat::compile(const Condition::Step& step, Setting option) const {
   if (step.operation >= ConditionOperation::negate) return {step.operation, {}};
-  return {step.operation, column_bound(step.with, option)};
+  return {step.operation, operand(step, option)};
 }
 
 std::optional<RowFilter> RecordFormat::filter(const Query& query) const {

@@ -164,8 +164,8 @@ class RecordFormat {
  protected:
   // Returns the bound at `values` of the leading keys, one to num_keys() of them.
   virtual RowBound key_bound(const std::vector<std::string>& values, Setting option) const = 0;
-  // Returns the bound at a value of any column.
-  virtual RowBound column_bound(const ColumnValue& value, Setting option) const = 0;
+  // Returns the right operand of a comparison.
+  virtual RowBound operand(const Condition::Step& comparison, Setting option) const = 0;
 
   RecordFormat(FormatTraits traits, KeyEncoding keys, std::size_t num_keys)
       : traits_(std::move(traits)), keys_(std::move(keys)), num_keys_(num_keys) {}

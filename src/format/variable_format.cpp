@@ -146,7 +146,7 @@ class VariableFormat final : public RecordFormat {
   TextLayout layout() const { return text_.layout(); }
   std::string name_of(std::uint32_t column) const;
   RowBound key_bound(const std::vector<std::string>& values, Setting option) const override;
-  RowBound column_bound(const ColumnValue& value, Setting option) const override;
+  RowBound operand(const Condition::Step& comparison, Setting option) const override;
 
   TextFormat format_;
   std::string columns_line_;
@@ -187,11 +187,15 @@ RowBound VariableFormat::key_bound(const std::vector<std::string>& values, Setti
   return {std::move(encoding), std::move(record)};
 }
 
-RowBound VariableFormat::column_bound(const ColumnValue& value, Setting option) const {
+RowBound VariableFormat::operand(const Condition::Step& comparison, Setting option) const {
+  const ColumnValue& value = comparison.with;
   require_comparable(value, option);
   TextFormat by = format_;
   by.keys = {value.column};
-  by.bad_numbers = BadNumbers::last;
+  // Text that is not a number is neither less nor greater than one.
+  const bool is_greater = comparison.operation == ConditionOperation::greater ||
+                          comparison.operation == ConditionOperation::greater_equal;
+  by.bad_numbers = is_greater ? BadNumbers::first : BadNumbers::last;
   TextEncoding encoding(by, columns_line_, option);
   std::vector<std::byte> record = record_with(encoding.layout(), {value.value}, option);
   return {std::move(encoding), std::move(record)};

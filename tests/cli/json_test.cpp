@@ -59,6 +59,7 @@ TEST_CASE("JSON Lines merge by fields, and every operator reads them", "[json]")
         old[1] + now[0] + now[1]);
   CHECK(test.output_of({"merge", "-b", "id:u64", "--where", "/user/name == 'Zoë'"}) == old[0]);
   CHECK(test.output_of({"merge", "-b", "id:u64", "--where", "n:decimal < 6.5"}) == old[0]);
+  CHECK(test.output_of({"merge", "-b", "id:u64", "--where", "nowhere:u64 > 5"}) == "");
   CHECK(test.output_of({"merge", "-b", "id:u64", "--from", "9", "--to", "11"}) ==
         old[1] + now[0] + old[2]);
   CHECK(test.output_of({"sort", "-b", "/user/name,id:u64:desc"}) ==

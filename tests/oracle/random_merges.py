@@ -308,7 +308,8 @@ class Lines:
             mine = self.text(record, i)
             if numeric:
                 mine = self.number(mine, self.kinds[i])
-                mine = math.inf if mine is None else mine
+                if mine is None:
+                    return symbol == "!="
             return COMPARISONS[symbol]((mine > value) - (mine < value))
         column = self.name(i) + (f":{self.kinds[i]}" if numeric else "")
         return f"{column} {symbol} " + (str(value) if numeric else f"'{value}'"), holds

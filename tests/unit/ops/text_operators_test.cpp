@@ -522,8 +522,9 @@ TEST_CASE("conditions choose lines CSV and pairs", "[text][shape]") {
          return (of[0] == "ab" || of[0].empty()) && of[1] != "0";
        }},
       {"line > 'b'", [](const auto& whole, const auto&) { return whole > "b"; }},
-      // A value that is not a number sorts after all numbers.
-      {"3:u64 > 18446744073709551615",
+      // A value that is not a number is neither less nor greater than one.
+      {"3:u64 > 18446744073709551615", [](const auto&, const auto&) { return false; }},
+      {"not 3:u64 <= 18446744073709551615",
        [](const auto&, const auto& of) {
          return of[2].find_first_not_of("0123456789") != std::string::npos;
        }},
