@@ -472,8 +472,8 @@ std::string decoded(const TextField& field);
 
 // Parses a float into a word whose unsigned order is the order of floats. Returns false on failure.
 bool parse_f64(const std::byte* at, std::uint64_t bytes, std::uint64_t& word);
-// Does as parse_number() for a JSON string.
-bool parse_json_number(const TextField& field, TextType type, std::uint64_t& word);
+// Does as parse_number() for a JSON string, or a column that may have escapes.
+bool parse_decoded_number(const TextField& field, TextType type, std::uint64_t& word);
 
 #ifndef __CUDA_ARCH__
 // Parses eight decimal digits by SWAR: combines digits to pairs, pairs to fours, fours to the
@@ -520,8 +520,8 @@ CORANK_HOST_DEVICE inline bool parse_integer(const std::byte* at, const std::byt
 CORANK_HOST_DEVICE inline bool parse_number(const TextField& field, TextType type,
                                             std::uint64_t& word) {
 #ifndef __CUDA_ARCH__
-  if (field.is_json) [[unlikely]]
-    return parse_json_number(field, type, word);
+  if (field.is_json || (field.quoted && field.escape != 0)) [[unlikely]]
+    return parse_decoded_number(field, type, word);
 #endif
   const std::byte* at = field.at;
   const std::byte* end = at + field.bytes;

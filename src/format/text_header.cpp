@@ -212,8 +212,16 @@ FirstRecords TextHeader::first_records(std::string begin, bool at_end) const {
   return {begin.substr(0, first), rest.substr(0, first_record_bytes(layout, bytes_of(rest)))};
 }
 
-bool TextHeader::are_same_names(std::string_view a, std::string_view b) const {
-  return column_values(encoding_.layout(), a) == column_values(encoding_.layout(), b);
+std::string TextHeader::difference(std::string_view names, std::string_view others) const {
+  const auto here = column_values(encoding_.layout(), names);
+  const auto there = column_values(encoding_.layout(), others);
+  const auto name = [](const std::vector<std::string>& columns, std::size_t i) {
+    return i < columns.size() ? fmt::format("\"{}\"", without_nul(columns[i])) : "missing";
+  };
+  for (std::size_t i = 0; i < std::max(here.size(), there.size()); ++i)
+    if (name(here, i) != name(there, i))
+      return fmt::format("column {} is {} here and {} there", i + 1, name(here, i), name(there, i));
+  return {};
 }
 
 std::string TextHeader::with_column(std::string_view names, std::string_view name) const {

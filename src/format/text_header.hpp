@@ -47,9 +47,9 @@ class TextHeader {
   // the header is longer.
   std::optional<FileHead> parse(const std::filesystem::path& file, std::span<const std::byte> begin,
                                 bool at_end) const;
-  // Returns whether two lines name the same columns, whatever their quotes, byte order marks and
-  // carriage returns.
-  bool are_same_names(std::string_view a, std::string_view b) const;
+  // Returns how the columns that a line names differ from those of another, as text; empty if they
+  // are the same, whatever their quotes, byte order marks and carriage returns.
+  std::string difference(std::string_view names, std::string_view others) const;
   // Returns the line of names with another last one.
   std::string with_column(std::string_view names, std::string_view name) const;
 

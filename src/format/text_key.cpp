@@ -237,7 +237,7 @@ std::string detail::decoded(const TextField& field) {
   return value;
 }
 
-bool detail::parse_json_number(const TextField& field, TextType type, std::uint64_t& word) {
+bool detail::parse_decoded_number(const TextField& field, TextType type, std::uint64_t& word) {
   const std::string value = decoded(field);
   const auto bytes = std::as_bytes(std::span(value));
   return parse_number({bytes.data(), bytes.size(), false, true}, type, word);

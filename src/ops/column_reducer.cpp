@@ -73,7 +73,7 @@ bool apply_exponent(std::string_view text, ScaledNumber& number) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), exponent);
   if (end != text.data() + text.size() || text.empty()) return false;
   if (number.mantissa == 0) return true;
-  if (error != std::errc{} || std::abs(exponent) > max_exponent) throw TooLong();
+  if (error != std::errc{} || exponent < -max_exponent || exponent > max_exponent) throw TooLong();
   for (; exponent < 0; ++exponent) ++number.scale;
   for (; exponent > 0 && number.scale != 0; --exponent) --number.scale;
   for (; exponent > 0; --exponent)
@@ -231,8 +231,9 @@ void ColumnReducer::add(const Column& column, const detail::TextField& field,
     default:
       break;
   }
-  if (detail::string_bytes(field) == 0) return;  // no value
   const std::string value = value_of(field);
+  const bool is_value = detail::holds_value(field, type);
+  if (detail::string_bytes(field) == 0 || (value.empty() && !is_value)) return;  // no value
   const auto fail = [&] {
     throw_error(
         "{}: column {} of the record \"{}\" holds \"{}\", which is not a value of type {}; correct "
@@ -240,7 +241,7 @@ void ColumnReducer::add(const Column& column, const detail::TextField& field,
         Setting::on_equal, column.column.column, shown_record(record), without_nul(value),
         type_name(type), Setting::where);
   };
-  if (!detail::holds_value(field, type)) fail();
+  if (!is_value) fail();
   if (column.operation != Operation::sum) {
     const detail::TextField best = field_of(encoding_.layout(), sum);
     if (!sum.has_value ||
@@ -266,7 +267,7 @@ void ColumnReducer::add(const Column& column, const detail::TextField& field,
 
 void ColumnReducer::throw_too_long(const Column& column, std::string_view record) const {
   throw_error(
-      "{}: the sum of column {} over the records with the key of \"{}\" has more than 38 "
+      "{}: the sum of column {} over some of the records with the key of \"{}\" has more than 38 "
       "digits; sum it as f64",
       Setting::on_equal, column.column.column, shown_record(record));
 }

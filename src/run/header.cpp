@@ -121,11 +121,12 @@ class HeaderTaker {
     if (!other_comments_ && found->comments != kept_->comments) other_comments_ = &run;
     if (found->names.empty()) return;  // the run ends before its line of names
     if (kept_->names.empty()) kept_->names = found->names;
-    if (!header_.are_same_names(found->names, kept_->names))
+    if (const std::string difference = header_.difference(found->names, kept_->names);
+        !difference.empty())
       throw_error(
-          "{}: its header differs from that of {}; all runs must have the same columns, or no "
+          "{}: its header differs from that of {}: {}; all runs must have the same columns, or no "
           "header: then leave out {}",
-          run.path(), first_->path(), Setting::header);
+          run.path(), first_->path(), difference, Setting::header);
   }
 
   // Returns a warning if the line of names may be a record; an empty string if nothing suggests it.

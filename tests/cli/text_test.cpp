@@ -176,7 +176,9 @@ TEST_CASE("a header is kept once and names the columns", "[text]") {
   CHECK(TextFolder({"", ""}).merged({"--csv", "--header"}).empty());
   test.check_refusal({"--csv", "--header", "-b", "it"}, 2, {"no column \"it\""});
   TextFolder other({"id,at\n1,b\n", "at,id\n1,2\n"});
-  other.check_refusal({"--csv", "--header"}, 2, {other.runs[1], "header differs", other.runs[0]});
+  other.check_refusal(
+      {"--csv", "--header"}, 2,
+      {other.runs[1], "header differs", other.runs[0], "column 1 is \"at\" here and \"id\" there"});
   const TextFolder endless({std::string(20'000'000, 'x')});
   endless.check_refusal({"--csv", "--header"}, 2, {"no header ends"});
 }
@@ -456,6 +458,12 @@ TEST_CASE("CSV is merged, filtered and selected with escapes", "[text]") {
   CHECK(merged({"-b", "1", "--where", "2 == 'a \"x, y\" z'"}) == all.substr(0, all.find("2,")));
   CHECK(test.merged({"--csv", "--header", "--escape", "\\", "-b", "1", "--select", "2"}) ==
         "\"no\\\"te\"\n\"a \\\"x, y\\\" z\"\n\"b\"\"\"\nc\\,d\\\n\n");
+  const TextFolder numbers({"a,\\5\nb,6\nc,\"1\\2\"\n"});
+  for (const std::string type : {"u64", "i64", "f64", "decimal"})
+    CHECK(numbers.merged({"--csv", "--escape", "\\", "--where", "2:" + type + " < 6"}) ==
+          "a,\\5\n");
+  CHECK(output_of(run({"sort", "--csv", "--escape", "\\", "-b", "2:u64:desc", numbers.runs[0]})) ==
+        "c,\"1\\2\"\nb,6\na,\\5\n");
   test.check_refusal({"--csv", "--escape", "\\", "--backend", "cuda"}, 2,
                      {"cuda", "escape characters"});
   test.check_refusal({"--lines", "--escape", "\\"}, 2, {"--escape", "--csv"});
@@ -631,7 +639,21 @@ TEST_CASE("text with equal keys and within bounds", "[text]") {
       {"id,name,price\r\n1,\"a, b\",9\r\n3,c,x\r\n", "id,name,price\r\n2,\"\",10.5\r\n3,d,7\r\n"});
   CHECK(prices.merged({"--csv", "--header", "-b", "id:u64", "--where",
                        "price:f64 >= 9 or name == 'd'", "--select", "price,name"}) ==
-        "price,name\r\n9,\"a, b\"\r\n10.5,\"\"\r\nx,c\r\n7,d\r\n");
+        "price,name\r\n9,\"a, b\"\r\n10.5,\"\"\r\n7,d\r\n");
+  const TextFolder cities({"a,5\nb,\nc,20\nd,n/a\n"});
+  for (const std::string type : {"u64", "i64", "f64", "decimal"}) {
+    const auto kept = [&](const std::string& condition) {
+      return cities.merged({"--csv", "--where", condition, "--select", "1"});
+    };
+    const std::string column = "2:" + type;
+    CHECK(kept(column + " > 5") == "c\n");
+    CHECK(kept(column + " >= 5") == "a\nc\n");
+    CHECK(kept(column + " < 20") == "a\n");
+    CHECK(kept(column + " <= 20") == "a\nc\n");
+    CHECK(kept(column + " == 5") == "a\n");
+    CHECK(kept(column + " != 5") == "b\nc\nd\n");
+    CHECK(kept("not " + column + " > 5") == "a\nb\nd\n");
+  }
   CHECK(prices.merged({"--csv", "--header", "-b", "id:u64", "--on-equal", "last", "--select", "1",
                        "--limit", "2"}) == "id\r\n1\r\n2\r\n");
   const TextFolder blanks({"unit price,the 'x'\n5,a\n20,b\n", "unit price,the 'x'\n7,c\n"});
@@ -886,6 +908,10 @@ TEST_CASE("columns are reduced over equal keys", "[text]") {
   longest.check_refusal(sum, 2, {"the sum of column 2", "\"k,1", "38 digits", "f64"});
   const TextFolder lowest({"k,-170141183460469231731687303715884105727\n", "k,-1\n"});
   lowest.check_refusal(sum, 2, {"38 digits"});
+  const TextFolder tiny({"k,1e-2147483648\n", "k,0\n"});
+  tiny.check_refusal(sum, 2, {"38 digits"});
+  const TextFolder blank({"k, \n", "k,2\n", "k,\n"});
+  CHECK(blank.merged(sum) == "k,2\n");
 }
 
 TEST_CASE("a sum of integers that its type cannot hold is treated as asked for", "[text]") {
