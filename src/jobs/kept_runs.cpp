@@ -77,8 +77,9 @@ bool holds(const Run& run, const KeptRun& kept, const RecordFormat& format, Fing
 
 // Returns the same path for all spellings of an output's, such as `out` and `./out`.
 std::filesystem::path normal(const std::filesystem::path& output) {
-  const auto path = std::filesystem::weakly_canonical(std::filesystem::absolute(output));
-  return path.has_filename() ? path : path.parent_path();
+  std::error_code error;  // a pipe has no place among the files
+  const auto path = std::filesystem::weakly_canonical(std::filesystem::absolute(output), error);
+  return error ? output : path.has_filename() ? path : path.parent_path();
 }
 
 }  // namespace

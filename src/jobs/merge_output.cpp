@@ -93,7 +93,8 @@ std::vector<std::filesystem::path> folders_for_passes(const Options& options,
   if (!options.temporary_folders.empty()) return options.temporary_folders;
   const auto beside = folder_of(output);
   if (beside && ::access(beside->c_str(), W_OK) == 0) return {*beside};
-  return {std::filesystem::temp_directory_path()};
+  const char* const folder = std::getenv("TMPDIR");
+  return {folder && *folder ? folder : "/tmp"};
 }
 
 void check_space(std::span<const std::filesystem::path> folders, const SpaceNeeds& needs,
