@@ -442,7 +442,8 @@ std::string place_text(const Place& place) {
 }
 
 void throw_bad_record(const std::filesystem::path& run, const Place& found,
-                      const TextLayout& layout, const BadRecord& bad, const std::byte* at) {
+                      const TextLayout& layout, const BadRecord& bad, const std::byte* at,
+                      bool has_header) {
   const std::string place = fmt::format("{}: {}", run.string(), place_text(found));
   if (bad.reason == BadRecord::Reason::stray_text)
     throw_error("{}: {}", place, stray_text_message(layout, at, bad.bytes));
@@ -479,7 +480,7 @@ void throw_bad_record(const std::filesystem::path& run, const Place& found,
   const std::string name = (column.column == 0 ? "the " : "") + column_name(layout, column.column);
   // To skip or reorder a first record might destroy a header.
   const std::string advice =
-      found.record == 0 && !layout.finder
+      found.record == 0 && !layout.finder && !has_header
           ? fmt::format("if the file begins with a header, say {}, {} or {}; else correct it",
                         Setting::header, setting_is(Setting::header_lines, "N"),
                         setting_is(Setting::comment, "PREFIX"))

@@ -111,10 +111,11 @@ struct Place {
 // Returns the place for an error message: by its line or, without one, its number.
 std::string place_text(const Place& place);
 
-// Throws the Error for a bad record at `at`, whose place in the file `run` has a byte.
+// Throws the Error for a bad record at `at`, whose place in the file `run` has a byte. With
+// `has_header` a header is known to precede the records.
 [[noreturn]] void throw_bad_record(const std::filesystem::path& run, const Place& place,
                                    const TextLayout& layout, const BadRecord& bad,
-                                   const std::byte* at);
+                                   const std::byte* at, bool has_header = false);
 
 // Finds record ends: writes the offset of each `terminator` in `bytes` to `ends`, as long as `ends`
 // has room for min_ends_room more. Returns their number, and sets `scanned` to the number of bytes

@@ -59,18 +59,16 @@ std::vector<TextKey> parse_text_keys(std::string_view text, Setting option) {
     }
     bool has_type = false, has_direction = false;
     for (const Item& word : std::span(words).subspan(1)) {
+      const auto type = text_type_named(word.text);
       const bool direction = word.text == "asc" || word.text == "desc";
-      if (word.text != "nocase" && std::exchange(direction ? has_direction : has_type, true))
-        fail(word, "a key has one type and one direction; leave one out");
-      if (const auto type = text_type_named(word.text))
-        key.type = *type;
-      else if (word.text == "desc")
-        key.descending = true;
-      else if (word.text == "nocase")
-        key.nocase = true;
-      else if (word.text != "asc")
+      if (!type && !direction && word.text != "nocase")
         fail(word, fmt::format("no such type or order; allowed: {} asc desc nocase",
                                fmt::join(type_names, " ")));
+      if (word.text != "nocase" && std::exchange(direction ? has_direction : has_type, true))
+        fail(word, "a key has one type and one direction; leave one out");
+      if (type) key.type = *type;
+      key.descending |= word.text == "desc";
+      key.nocase |= word.text == "nocase";
     }
     if (key.nocase && key.type != TextType::bytes && key.type != TextType::natural)
       fail(item, "a number has no upper and lower case; leave out nocase");

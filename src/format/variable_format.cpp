@@ -137,7 +137,8 @@ class VariableFormat final : public RecordFormat {
   }
   void throw_bad_record(const std::filesystem::path& run, const Place& place, const BadRecord& bad,
                         const std::byte* at) const override {
-    corank::throw_bad_record(run, place, layout(), bad, at);
+    corank::throw_bad_record(run, place, layout(), bad, at,
+                             format_.header && !format_.first_header);
   }
 
  private:

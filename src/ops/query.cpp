@@ -31,7 +31,8 @@ class ConditionParser {
 
   Condition parse() {
     either();
-    if (!peek().text.empty()) fail(peek(), "the condition should end here, or go on by and, or");
+    if (!peek().text.empty())
+      fail(peek(), "the condition should end here, or continue with \"and\" or \"or\"");
     return std::move(condition_);
   }
 

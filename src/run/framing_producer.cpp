@@ -491,12 +491,14 @@ void FramingProducer::throw_too_long(std::uint64_t bytes, std::uint64_t found_by
   while (bytes < length + margin_bytes) bytes *= 2;
   // A record moves to larger memory as more of it is found.
   const std::uint64_t needed = *large_used_bytes_ + bytes + bytes / 2;
-  throw_error(ErrorCode::memory,
-              "{}: {} has {}{} bytes, too long for the memory budget, of which all long records "
-              "that are merged at a time get {} bytes; use a larger {}, at least {} times as large",
-              stream_.path, place_text(stream_.place_of(records_, offset_)),
-              has_end ? "" : "more than ", length, reading_.plan.large_bytes, Setting::memory,
-              needed / reading_.plan.large_bytes + 1);
+  throw_error(
+      ErrorCode::memory,
+      "{}: {} has {}{} bytes, too long for the memory budget: to read the long records that "
+      "are merged at a time takes {} bytes, and they get {}; use a larger {}, at least {} "
+      "times as large",
+      stream_.path, place_text(stream_.place_of(records_, offset_)), has_end ? "" : "more than ",
+      length, needed, reading_.plan.large_bytes, Setting::memory,
+      needed / reading_.plan.large_bytes + 1);
 }
 
 }  // namespace corank

@@ -503,7 +503,7 @@ TEST_CASE("finish finds flipped bytes, missing parts and parts of another plan")
 
   REQUIRE(test.make_plan(4, {"-f", "--from", "0001"}).code == 0);
   Planned::check_refusal(test.finish(), {test.part(0), "another plan"});
-  Planned::check_refusal(test.merge_part("0"), {test.part(0), "not of this plan", "--force"});
+  Planned::check_refusal(test.merge_part("0"), {test.part(0), "of another plan", "--force"});
   test.merge_parts(4, {"-f"});
   output_of(test.finish());
 }

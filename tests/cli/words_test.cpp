@@ -106,8 +106,15 @@ TEST_CASE("unknown names are told before missing ones, with what was meant") {
            {{"merge", "--nonsense"}, {"has no option --nonsense (corank merge --help lists all)"}},
            {{"gen", "-x"}, {"corank gen has no option -x"}},
            {{"merge", "-qy"}, {"has no option -y"}},
+           {{"sort", "-k2,2n"}, {"sort has no option -k; say --by COLUMN (corank sort --help"}},
+           {{"check", "--unique"}, {"has no option --unique; say --on-equal first (corank check"}},
+           {{"union", "--plan", "p.json"}, {"has no option --plan; say corank merge --plan"}},
+           {{"finish", "--key"}, {"has no option --key (corank finish --help lists all)"}},
            {{"gen", "-r", "a:u8", "--runs", "1"}, {"--records", "see corank gen --help"}},
            {{"merge", "-o", "a", "--output=b"}, {"--output is given 2 times; give it once"}},
+           {{"sort", "--lines", "-b", "1", "-b", "2"}, {"--by is given 2 times", "commas"}},
+           {{"sort", "--lines", "--where", "1 == 'a'", "--where", "1 == 'b'"}, {"\"and\" between"}},
+           {{"sort", "--csv", "-b", "1:u64:descending"}, {"\"descending\": no such type or order"}},
            {{"merge", "--lines", "-T"}, {"--threads lacks its value; see corank merge --help"}},
            {{"help", "marge"}, {"did you mean merge?"}}}) {
     const Result result = run(wrong.arguments);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <span>
 #include <string_view>
@@ -20,6 +21,32 @@ std::string suggestion(std::string_view name, const std::vector<std::string>& na
   if (name.starts_with(prefix)) name.remove_prefix(prefix.size());
   const auto similar = nearest(name, names);
   return similar ? fmt::format("; did you mean {}{}?", prefix, *similar) : "";
+}
+
+// Returns what to say in place of an option that GNU sort or another command has; nothing if there
+// is no such option.
+std::string_view replacement(std::string_view name) {
+  struct Habit {
+    std::string_view names, replacement;
+  };
+  constexpr std::string_view typed = "a type in --by, such as 2:i64 or line:f64";
+  constexpr std::array<Habit, 11> habits{{
+      {" -k --key ", "--by COLUMN"},
+      {" -n -g --numeric-sort --general-numeric-sort ", typed},
+      {" -V --version-sort ", "--by line:natural"},
+      {" --reverse ", "--by line:desc, or COLUMN:desc"},
+      {" -u --unique ", "--on-equal first"},
+      {" -s --stable ", "nothing: records with equal keys keep their order"},
+      {" -S --buffer-size ", "--memory SIZE"},
+      {" --parallel ", "--threads N"},
+      {" --field-separator ", "--delimiter C"},
+      {" --temporary-directory ", "--temp DIR"},
+      {" --plan --partition ", "corank merge --plan, which writes partitions of every plan"},
+  }};
+  const std::string word = fmt::format(" {} ", name);
+  for (const Habit& habit : habits)
+    if (habit.names.find(word) != std::string_view::npos) return habit.replacement;
+  return {};
 }
 
 const CLI::App& command_named(const CLI::App& app, const std::string& name) {
@@ -43,9 +70,12 @@ const CLI::App& command_named(const CLI::App& app, const std::string& name) {
   std::vector<std::string> names;
   for (const CLI::Option* const option : command.get_options())
     for (const std::string& known : option->get_lnames()) names.push_back(known);
-  throw Error(ErrorCode::options,
-              fmt::format("corank {0} has no option {1}{2} (corank {0} --help lists all)",
-                          full_name(command), name, suggestion(name, names, "--")));
+  const std::string_view other = command.get_option_no_throw("--by") ? replacement(name) : "";
+  throw Error(
+      ErrorCode::options,
+      fmt::format("corank {0} has no option {1}{2} (corank {0} --help lists all)",
+                  full_name(command), name,
+                  other.empty() ? suggestion(name, names, "--") : fmt::format("; say {}", other)));
 }
 
 const CLI::Option& option_named(const CLI::App& command, const std::string& name) {
@@ -82,6 +112,13 @@ std::vector<std::string> with_help_option(const CLI::App& app, std::vector<std::
     rewritten.push_back(arguments[2]);
   rewritten.emplace_back("--help");
   return rewritten;
+}
+
+// Returns how to say several values of an option at once; nothing if it has one.
+std::string_view several_values_of(const std::string& option) {
+  if (option == "--by" || option == "--select") return ", with commas between the values";
+  if (option == "--where" || option == "--having") return ", with \"and\" between the conditions";
+  return "";
 }
 
 }  // namespace
@@ -142,7 +179,8 @@ std::string problem(const CLI::App& command, const CLI::ParseError& error) {
   for (const CLI::Option* const option : command.get_options()) {
     const auto num_values = static_cast<int>(option->results().size());
     if (takes_value(*option) && option->get_items_expected_max() < num_values)
-      return fmt::format("{} is given {} times; give it once", option->get_name(), num_values);
+      return fmt::format("{} is given {} times; give it once{}", option->get_name(), num_values,
+                         several_values_of(option->get_name()));
     if (std::string_view(error.what()).starts_with(option->get_name() + ":"))
       return fmt::format("{} lacks its value", option->get_name());
   }

@@ -81,8 +81,8 @@ bool PartAttempt::is_there() const {
   if (options_.overwrite || !fs::exists(names_.part)) return false;
   if (is_written(names_, plan_, partition_)) return true;
   throw Error(ErrorCode::exists,
-              fmt::format("{}: exists already, and its record is not of this plan; use --force to "
-                          "replace it, or another --output-folder",
+              fmt::format("{}: exists already, but is of another plan, is not whole, or has no "
+                          "record; use --force to replace it, or another --output-folder",
                           names_.part.string()));
 }
 
