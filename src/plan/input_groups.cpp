@@ -7,11 +7,9 @@ namespace corank {
 
 std::uint64_t useful_groups(std::span<const Run> inputs, unsigned threads) {
   constexpr unsigned threads_of_group = 2;  // one decompresses, another sorts
-  constexpr std::uint64_t max_groups = 8;
   if (std::ranges::none_of(inputs, &Run::is_stream) || std::ranges::any_of(inputs, &Run::is_pipe))
     return 1;
-  return std::clamp<std::uint64_t>(std::min<std::uint64_t>(threads / threads_of_group, max_groups),
-                                   1, inputs.size());
+  return std::clamp<std::uint64_t>(threads / threads_of_group, 1, inputs.size());
 }
 
 std::vector<std::span<const Run>> group_inputs(std::span<const Run> inputs, std::uint64_t count) {

@@ -68,4 +68,7 @@ TEST_CASE("only compressed files are read several at a time", "[sort]") {
   add("plain", "line\n");
   CHECK(useful_groups(runs, 16) == 4);
   CHECK(useful_groups(std::span(runs).last(1), 16) == 1);
+  while (runs.size() < 40) add(std::to_string(runs.size()) + ".gz", gzip);
+  CHECK(useful_groups(runs, 32) == 16);
+  CHECK(useful_groups(runs, 128) == 40);
 }
