@@ -12,7 +12,7 @@
 namespace corank {
 
 // Numbers of first and last bytes of a stream that suffice to recognise a format.
-inline constexpr std::size_t known_format_head_bytes = 64;
+inline constexpr std::size_t known_format_head_bytes = 264;
 inline constexpr std::size_t known_format_tail_bytes = 8;
 
 // Throw Error, which names the format and the remedy, if `path` begins like such a format. Without
