@@ -118,6 +118,7 @@ bool ChunkReader::arrives(std::uint32_t run) {
   Stopwatch waiting(wait_);
   auto lock = queue_.lock();
   queue_.check(lock);
+  taken_run_ = run;
   RunState& state = runs_[run];
   const bool is_pipe = state.producer->traits().is_pipe;
   const auto is_there = [&] {
@@ -199,9 +200,18 @@ void ChunkReader::issue(std::uint32_t run, const Queue::Lock& lock) {
   queue_.submit(std::move(request), lock);
 }
 
+// Returns whether chunks of `run` would fill the room that the run taken now needs first.
+bool ChunkReader::is_too_early(std::uint32_t run) const {
+  if (reading_.order != ReadOrder::one_by_one || run == taken_run_) return false;
+  const RunState& taken = runs_[taken_run_];
+  const std::uint64_t later = ahead_ - taken.in_flight - taken.ready.size();
+  return !taken.ended && later >= std::max<std::uint64_t>(reading_.plan.read_ahead / 4, 1);
+}
+
 void ChunkReader::read_ahead(const Queue::Lock& lock) {
   while (ahead_ < reading_.plan.read_ahead && !forecast_.empty()) {
     const std::uint32_t run = forecast_.top().run;
+    if (is_too_early(run)) return;
     const ChunkProducer::Traits& traits = runs_[run].producer->traits();
     if (traits.needs_buffers && pool_.available() == 0) return;
     forecast_.pop();

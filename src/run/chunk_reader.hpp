@@ -101,6 +101,7 @@ class ChunkReader {
   ChunkRef take(std::uint32_t run);
   bool can_issue(const RunState& run) const;
   void issue(std::uint32_t run, const Queue::Lock& lock);
+  bool is_too_early(std::uint32_t run) const;
   void read_ahead(const Queue::Lock& lock);
   void read_pipes_ahead(const Queue::Lock& lock);
   void read_on(const Queue::Lock& lock);
@@ -130,6 +131,7 @@ class ChunkReader {
   std::priority_queue<Forecast> forecast_;  // runs with more chunks to request
   std::uint64_t turns_ = 0;
   std::uint64_t ahead_ = 0;       // chunks requested, not taken
+  std::uint32_t taken_run_ = 0;   // whose chunk was asked for last
   bool is_kept_waiting_ = false;  // the merge waits for a pipe without data
 
   Queue queue_;  // last: its threads use the members above
