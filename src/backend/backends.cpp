@@ -31,8 +31,8 @@ std::vector<int> devices_of(const Options& options) {
   return devices;
 }
 
-// Returns whether a merge of runs, or a sort if there are none, takes longer than it takes to start
-// a device. See docs/tuning.md.
+// Returns whether a device makes up for its start in a merge of `num_runs` runs, or in a sort if
+// that is 0. See docs/tuning.md.
 bool is_worth_device(const Options& options, std::uint64_t bytes, std::size_t num_runs) {
   constexpr std::uint64_t max_levels = 8;  // of two-way merges
   const std::uint64_t levels =

@@ -215,13 +215,13 @@ FirstRecords TextHeader::first_records(std::string begin, bool at_end) const {
 std::string TextHeader::difference(std::string_view names, std::string_view others) const {
   const auto here = column_values(encoding_.layout(), names);
   const auto there = column_values(encoding_.layout(), others);
-  const auto name = [](const std::vector<std::string>& columns, std::size_t i) {
-    return i < columns.size() ? fmt::format("\"{}\"", without_nul(columns[i])) : "missing";
+  const auto [first, other] = std::ranges::mismatch(here, there);
+  if (first == here.end() && other == there.end()) return {};
+  const auto shown = [](const auto& name, const auto& columns) {
+    return name == columns.end() ? "missing" : fmt::format("\"{}\"", without_nul(*name));
   };
-  for (std::size_t i = 0; i < std::max(here.size(), there.size()); ++i)
-    if (name(here, i) != name(there, i))
-      return fmt::format("column {} is {} here and {} there", i + 1, name(here, i), name(there, i));
-  return {};
+  return fmt::format("column {} is {} here and {} there", first - here.begin() + 1,
+                     shown(first, here), shown(other, there));
 }
 
 std::string TextHeader::with_column(std::string_view names, std::string_view name) const {

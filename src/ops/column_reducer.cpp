@@ -231,9 +231,10 @@ void ColumnReducer::add(const Column& column, const detail::TextField& field,
     default:
       break;
   }
+  if (detail::string_bytes(field) == 0) return;  // no value
   const std::string value = value_of(field);
   const bool is_value = detail::holds_value(field, type);
-  if (detail::string_bytes(field) == 0 || (value.empty() && !is_value)) return;  // no value
+  if (value.empty() && !is_value) return;  // blanks
   const auto fail = [&] {
     throw_error(
         "{}: column {} of the record \"{}\" holds \"{}\", which is not a value of type {}; correct "

@@ -163,7 +163,7 @@ TEST_CASE("a sort goes on to parts of which one is lost", "[sort][resume]") {
   const auto is_begun = [&] {
     std::error_code error;
     const auto size = std::filesystem::file_size(part(".part-00001.corank"), error);
-    return !error && size > 500'000;
+    return !error && size > 200'000;
   };
   sort.stop(SIGTERM, is_begun, parts);
   for (const char* name : {".part-00000.corank", ".part-00000.corank-resume"})

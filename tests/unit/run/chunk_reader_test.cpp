@@ -236,22 +236,25 @@ TEST_CASE("runs of which several threads read share the room ahead", "[text]") {
   plan.chunk_records = 150;
   plan.chunks = 16;
   plan.read_ahead = 8;
-  std::vector<unsigned> reads;
-  std::mutex mutex;
-  std::vector<Stream> streams(2);
-  for (unsigned run = 0; run < 2; ++run)
-    streams[run].source = std::make_unique<Lines>("", run, 1, reads, mutex);
-  BufferPool pool(plan.chunk_bytes, plan.chunks, {});
-  const Reading reading{*format, plan, ReadOrder::forecast};
-  ChunkReader reader(make_producers(std::move(streams), reading), reading, pool, 3, {}, {});
-  std::uint64_t first = 0;
-  for (int i = 0; i < 200; ++i) {
-    const ChunkRef chunk = reader.next(0);
-    CHECK(chunk->first == first);
-    first += chunk->count;
+  // One by one, the second run is needed later than all of the first.
+  for (const ReadOrder order : {ReadOrder::forecast, ReadOrder::one_by_one}) {
+    std::vector<unsigned> reads;
+    std::mutex mutex;
+    std::vector<Stream> streams(2);
+    for (unsigned run = 0; run < 2; ++run)
+      streams[run].source = std::make_unique<Lines>("", run, 1, reads, mutex);
+    BufferPool pool(plan.chunk_bytes, plan.chunks, {});
+    const Reading reading{*format, plan, order};
+    ChunkReader reader(make_producers(std::move(streams), reading), reading, pool, 3, {}, {});
+    std::uint64_t first = 0;
+    for (int i = 0; i < 200; ++i) {
+      const ChunkRef chunk = reader.next(0);
+      CHECK(chunk->first == first);
+      first += chunk->count;
+    }
+    const std::lock_guard lock(mutex);
+    CHECK(std::ranges::count(reads, 1u) <= 4);
   }
-  const std::lock_guard lock(mutex);
-  CHECK(std::ranges::count(reads, 1u) <= 4);
 }
 
 TEST_CASE("runs that go on begin with a part of a chunk, others with all there is") {
