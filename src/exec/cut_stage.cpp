@@ -6,6 +6,7 @@
 
 #include "corank/error.hpp"
 #include "util/math.hpp"
+#include "util/worker_allowance.hpp"
 
 namespace corank {
 namespace {
@@ -62,13 +63,12 @@ CutStage::CutStage(const Pass& pass, const PassFacts& facts, PassTotals& totals)
       // A unit of whole chunks begins and ends within one.
       concatenation_(reader_, pass.format.keys(), pass.plan,
                      pass.plan.unit_records / pass.plan.chunk_records + 2),
-      records_in_units_(pass.runs.size()) {}
-
-void CutStage::end_wait() {
-  totals_.cut_for_merge += (TraceClock::now() - cut_until_).count();
-}
+      records_in_units_(pass.runs.size()),
+      cuts_ahead_(pass.backend && units_cut_at_once(pass) > 1) {}
 
 std::optional<WorkUnit> CutStage::next() {
+  if (ahead_.valid()) ahead_.get();
+  totals_.cut_for_merge += (TraceClock::now() - cut_until_).count();
   std::optional<WorkUnit> unit;
   {
     Stopwatch cutting(totals_.cut, {pass_.trace, "cut", pass_.partition});
@@ -76,7 +76,19 @@ std::optional<WorkUnit> CutStage::next() {
   }
   cut_until_ = TraceClock::now();
   if (unit && facts_.backend_reads) check_gapless(*unit);
+  if (unit && cuts_ahead_ && cutter_.must_cut()) cut_ahead();
   return unit;
+}
+
+void CutStage::cut_ahead() {
+  ahead_ = std::async(std::launch::async, [this] {
+    leave_memory_to_thread();
+    {
+      Stopwatch cutting(totals_.cut, {pass_.trace, "cut", pass_.partition});
+      cutter_.cut_units();
+    }
+    cut_until_ = TraceClock::now();
+  });
 }
 
 // A backend hashes the records of its units, so a record in two units or in none would go unseen.

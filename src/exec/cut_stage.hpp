@@ -1,7 +1,11 @@
-// The first stage: reads chunks ahead of need and cuts work units from them, one at a time.
+// The first stage: reads chunks ahead of need and cuts work units from them.
+//
+// Units of runs in memory are cut several at a time, by a thread of their own while those before
+// are merged: a filter of the pipeline would begin only when a unit in flight is free.
 #pragma once
 
 #include <cstdint>
+#include <future>
 #include <optional>
 #include <vector>
 
@@ -18,10 +22,9 @@ class CutStage {
   // Begins to read. The arguments must outlive the stage.
   CutStage(const Pass& pass, const PassFacts& facts, PassTotals& totals);
 
-  // Returns the next unit; none after the last. Throws what UnitCutter::next throws.
+  // Returns the next unit; none after the last. Throws what UnitCutter::next throws. Time in which
+  // no unit was cut before the call counts as a wait for a free unit in flight.
   std::optional<WorkUnit> next();
-  // Counts the time since the last unit as a wait for a free unit in flight.
-  void end_wait();
 
   // Throws Corrupted unless every record was read, of runs that count records.
   void check_all_read() const;
@@ -31,6 +34,7 @@ class CutStage {
   void add_to_totals();
 
  private:
+  void cut_ahead();
   void check_gapless(const WorkUnit& unit);
 
   const Pass& pass_;
@@ -42,6 +46,8 @@ class CutStage {
   Concatenation concatenation_;
   std::vector<std::uint64_t> records_in_units_;  // of each run
   TraceClock::time_point cut_until_ = TraceClock::now();
+  const bool cuts_ahead_;
+  std::future<void> ahead_;  // last: its thread uses the other members
 };
 
 }  // namespace corank

@@ -117,7 +117,6 @@ void Execution::run() {
 // far ahead files are read.
 InFlightUnit* Execution::cut(tbb::flow_control& flow) {
   stop_if_asked();
-  cut_.end_wait();
   std::optional<WorkUnit> unit;
   try {
     if (!write_.is_done()) unit = cut_.next();

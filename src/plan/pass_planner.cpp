@@ -191,9 +191,10 @@ std::optional<PassPlan> plan_pass_in_memory(std::uint64_t runs, std::uint64_t me
   plan.large_bytes = memory_bytes / 4;
   // The chunks that every run holds get 3/16 of the memory.
   const std::uint64_t held_chunks = chunks_a_run * runs + plan.read_ahead + 1;
-  const std::uint64_t enough_bytes = std::clamp(merged_bytes / runs_to_cached_chunks / held_chunks,
-                                                min_chunk_bytes, max_chunk_bytes) *
-                                     sizeof(PrefixRef) / text_bytes_an_entry;
+  const std::uint64_t enough_bytes =
+      std::clamp(merged_bytes / runs_to_mapped_text_chunks / held_chunks, min_chunk_bytes,
+                 max_chunk_bytes) *
+      sizeof(PrefixRef) / text_bytes_an_entry;
   std::uint64_t refs_bytes = std::min(memory_bytes / 16 * 3 / held_chunks, enough_bytes);
   refs_bytes -= refs_bytes % page_bytes();
   if (refs_bytes == 0) return std::nullopt;

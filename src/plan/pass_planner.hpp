@@ -59,7 +59,7 @@ inline constexpr std::uint64_t runs_to_cached_chunks = 16;
 inline constexpr std::uint64_t runs_to_direct_chunks = 4;
 // Mapped files: chunks take no memory, but each costs two system calls that block other threads.
 inline constexpr std::uint64_t runs_to_mapped_chunks = 1;
-// Mapped variable-length records: chunks take memory for prefix references.
+// Variable-length records that are mapped or in memory: chunks take memory for prefix references.
 inline constexpr std::uint64_t runs_to_mapped_text_chunks = 4;
 
 // Numbers from which a pass is planned.

@@ -39,6 +39,7 @@ int run(int argc, char** argv) {
   app.add_option("-o,--output", output, "write OUTPUT.md and OUTPUT.json");
   CLI11_PARSE(app, argc, argv);
   const bool cuda = options.backend != BackendChoice::cpu && find_cuda_device(0).usable;
+  if (cuda) options.backend = BackendChoice::cuda;
   const TwoBuffers buffers(bytes, cuda);
   nlohmann::ordered_json report = begin_report(bytes, repetitions);
   report["device"] = cuda ? buffers.registrar->device() : "none";

@@ -73,6 +73,7 @@ std::size_t cut_all(const std::vector<std::vector<std::string>>& runs, std::uint
     records += unit->records;
     bytes += unit->bytes;
     in_flight.push_back(*unit);
+    if (cutter.must_cut()) cutter.cut_units();  // while all units are in flight
     if (in_flight.size() == plan->tokens) in_flight.pop_front();
   }
   CHECK((records == expected.size() && bytes == merged_bytes));
