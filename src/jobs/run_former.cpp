@@ -87,7 +87,8 @@ void RunFormer::begin() {
   const RecordFormat& format = context_.format.input();
   const bool counts_bytes =
       !format.traits().has_fixed_size || std::ranges::any_of(inputs_, &Run::is_stream);
-  for (const std::span<const Run> inputs : group_inputs(inputs_, memory_.num_groups)) {
+  grouped_inputs_ = group_inputs(inputs_, format, memory_.num_groups);
+  for (const std::vector<Run>& inputs : grouped_inputs_) {
     const Pass pass{.counts_bytes = counts_bytes,
                     .runs = inputs,
                     .format = format,

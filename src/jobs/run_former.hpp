@@ -114,7 +114,8 @@ class RunFormer {
   std::vector<std::shared_ptr<void>> pinned_;  // inputs in memory
   std::unique_ptr<Backend> sorter_;
   std::optional<BufferPool> pool_;
-  std::deque<Group> groups_;  // empty until the first load
+  std::vector<std::vector<Run>> grouped_inputs_;
+  std::deque<Group> groups_;  // of these; empty until the first load
   std::uint64_t records_ = 0;
 };
 

@@ -218,15 +218,19 @@ Division divide_among(std::uint64_t num_groups, const SortNeeds& needs, std::uin
 
 // Returns a division for as many groups of inputs as the budget has room for; nothing if it is too
 // small for one. Kept runs must follow one another in the input, and limits apply to whole loads,
-// so these leave one group.
+// so these leave one group. So do plain files that do not fit in memory: each group has temporary
+// runs of its own, and to merge more of them costs more than to read faster gains.
 std::optional<SortMemory> divide_among_groups(const SortNeeds& needs, std::uint64_t budget_bytes,
                                               std::uint64_t chunk_divisor) {
+  const bool are_streams = std::ranges::any_of(needs.inputs, &Run::is_stream);
   const bool in_turn = needs.on_device || needs.options.resume || needs.options.query.limit;
-  for (std::uint64_t groups = in_turn ? 1 : useful_groups(needs.inputs, needs.threads); groups != 0;
-       --groups) {
+  for (std::uint64_t groups = in_turn ? 1
+                                      : useful_groups(needs.inputs, needs.format, needs.threads);
+       groups != 0; --groups) {
     const Division found = divide_among(groups, needs, budget_bytes, chunk_divisor);
     if (found.needed_bytes <= budget_bytes &&
-        (groups == 1 || found.memory.reading.chunk_bytes >= min_grouped_chunk_bytes))
+        (groups == 1 || (found.memory.reading.chunk_bytes >= min_grouped_chunk_bytes &&
+                         (are_streams || found.memory.load_bytes >= bytes_to_sort(needs.inputs)))))
       return found.memory;
   }
   return {};

@@ -27,6 +27,27 @@ TEST_CASE("a sort reads pipes and files, and writes to standard output", "[sort]
   CHECK(result.out == "b\nc\nm\nz\n");
 }
 
+TEST_CASE("a sort whose threads share a file sorts it stably, and names the lines", "[sort]") {
+  const TemporaryFolder folder;
+  std::string text = "key\tline\n";
+  for (int line = 2; text.size() < (std::size_t{33} << 20); ++line)
+    text += std::to_string(line % 1000) + '\t' + std::to_string(line) + "\n";
+  const auto lines = std::ranges::count(text, '\n');
+  text += "bad\tlast";
+  const std::string file = write_text(folder, "file", text);
+  const auto sorted = [&](const std::string& threads, const std::string& bad) {
+    return run({"sort", "-q", "--lines", "--delimiter", "\\t", "--header", "--by", "key:u64",
+                "--bad", bad, "-T", threads, "-m", "1G", "-o", "-", file});
+  };
+  const Result by_one = sorted("2", "last"), by_many = sorted("16", "last");
+  CHECK((by_one.code == 0 && by_many.code == 0));
+  CHECK(by_one.out.size() == text.size() + 1);
+  CHECK(by_one.out == by_many.out);
+  const Result refused = sorted("16", "error");
+  CHECK(refused.code == 2);
+  CHECK(refused.err.find("line " + std::to_string(lines + 1) + " ") != std::string::npos);
+}
+
 TEST_CASE("a sort replaces one of its files, and compresses", "[sort]") {
   const TemporaryFolder folder;
   const std::string file = write_text(folder, "file", "c\nb\na\n");
