@@ -172,4 +172,17 @@ void refuse_known_ends(const std::filesystem::path& path, std::span<const std::b
   }
 }
 
+void refuse_wide_text(const std::filesystem::path& path, std::span<const std::byte> head) {
+  const std::string_view text = text_of(head.first(std::min(head.size(), known_format_head_bytes)));
+  const bool is_little = text.starts_with("\xff\xfe"), is_big = text.starts_with("\xfe\xff");
+  if (!is_little && !is_big) return;
+  // Text in one byte a character may begin with these two, but hardly holds NUL.
+  for (std::size_t at = 2; at + 1 < text.size(); at += 2)
+    if (const char high = text[at + is_little], low = text[at + is_big]; high == '\0' && low > '\0')
+      throw_error(
+          "{}: is encoded as UTF-16 or UTF-32; convert it to UTF-8 first, as iconv -f UTF-16 -t "
+          "UTF-8 does",
+          path == "-" ? "standard input" : path.string());
+}
+
 }  // namespace corank

@@ -25,5 +25,8 @@ void refuse_known_format(const std::filesystem::path& path, std::span<const std:
 // `head` and `tail` are the first and the last ones, or all if there are fewer.
 void refuse_known_ends(const std::filesystem::path& path, std::span<const std::byte> head,
                        std::span<const std::byte> tail, std::uint64_t bytes, bool decompress);
+// Throws Error if text begins with `head` and is encoded as UTF-16 or UTF-32, whose lines end with
+// more than one byte.
+void refuse_wide_text(const std::filesystem::path& path, std::span<const std::byte> head);
 
 }  // namespace corank

@@ -5,9 +5,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cassert>
 #include <cstdlib>
 #include <optional>
+#include <string_view>
 
 #include "corank/error.hpp"
 #include "io/hole_puncher.hpp"
@@ -33,6 +35,18 @@ std::optional<std::filesystem::path> folder_of(const Destination& output) {
   if (std::filesystem::is_directory(path)) return path;  // of parts
   if (std::filesystem::exists(path) && !std::filesystem::is_regular_file(path)) return std::nullopt;
   return path.has_parent_path() ? path.parent_path() : ".";
+}
+
+// Throws Error if the name of an output promises a format that is not written.
+void refuse_unwritten_format(const std::filesystem::path& path) {
+  static constexpr std::array<std::string_view, 20> suffixes{
+      ".7z",  ".Z",   ".arrow", ".avro",   ".br",  ".feather", ".lzma", ".lzo",  ".orc", ".parquet",
+      ".rar", ".tar", ".tbz2",  ".snappy", ".tgz", ".txz",     ".tzst", ".xlsx", ".zip", ".zstd"};
+  if (std::ranges::find(suffixes, path.extension().native()) == suffixes.end()) return;
+  throw_error(ErrorCode::options,
+              "{}: files of the format that its suffix tells are not written; end the name in .gz, "
+              ".zst, .bz2, .xz or .lz4, or say what compression it has, if any",
+              path);
 }
 
 bool is_overwriting(const Writer& writer) {
@@ -84,8 +98,9 @@ MergeOutput::MergeOutput(const Destination& output, const Options& options,
 Compression compression_of(const Options& options, const Destination& output) {
   if (options.compression) return *options.compression;
   Compression compression;
-  if (options.parts == 0 && !output.sink)
-    compression.codec = Compression::by_name(output.path.native());
+  if (options.parts != 0 || output.sink) return compression;
+  refuse_unwritten_format(output.path);
+  compression.codec = Compression::by_name(output.path.native());
   return compression;
 }
 

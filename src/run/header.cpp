@@ -51,6 +51,7 @@ std::optional<FileHead> take_head(Run& run, std::span<Run> runs, const TextHeade
   bool is_empty = false;
   auto head = parse_begin(run, runs, stop, [&](std::span<const std::byte> begin, bool at_end) {
     is_empty = begin.empty();
+    refuse_wide_text(run.path(), begin);
     return header.parse(run.path(), begin, at_end);
   });
   if (!head)
@@ -153,8 +154,10 @@ class HeaderTaker {
     if (run.is_pipe()) return;  // a pipe drops it as it is read
     const std::string_view mark = header_.byte_order_mark();
     const std::vector<std::byte> begin =
-        first_bytes(run, runs, run.offset(), mark.size(), options_.stop);
-    if (std::ranges::equal(begin, std::as_bytes(std::span(mark))))
+        first_bytes(run, runs, run.offset(), known_format_head_bytes, options_.stop);
+    refuse_wide_text(run.path(), begin);
+    if (std::ranges::equal(std::span(begin).first(std::min(begin.size(), mark.size())),
+                           std::as_bytes(std::span(mark))))
       run = run.without_header(mark.size());
   }
 

@@ -92,7 +92,9 @@ void PeekableSource::note_tail(std::span<const std::byte> bytes, bool at_end) {
 }
 
 void PeekableSource::check() {
-  if (std::exchange(needs_check_, false)) refuse_known_format(path_, head_, content_.decompress);
+  if (!std::exchange(needs_check_, false)) return;
+  refuse_known_format(path_, head_, content_.decompress);
+  if (!content_.mark.empty()) refuse_wide_text(path_, head_);
 }
 
 void throw_short_header(const std::filesystem::path& path, std::uint64_t bytes,

@@ -261,6 +261,27 @@ TEST_CASE("a sort refuses a folder for temporary files that is none", "[sort]") 
   CHECK(holds(result.err, "none: is not a folder; name one for temporary files by --temp"));
 }
 
+TEST_CASE("a sort to standard output names a TMPDIR that is no folder", "[sort]") {
+  Environment setting;
+  setting.before_exec = [] { ::setenv("TMPDIR", "/dev/null", 1); };
+  for (int line = 0; line < 100'000; ++line)
+    setting.in += std::to_string(line) + " of some lines\n";
+  const Result result = run({"sort", "--lines", "-m", "2M", "-o", "-"}, setting);
+  CHECK(result.code == 2);
+  CHECK(holds(result.err, "/dev/null: is not a folder"));
+}
+
+TEST_CASE("a sort writes no file whose name promises what it is not", "[sort]") {
+  const TemporaryFolder folder;
+  const std::string file = write_text(folder, "file", "b\na\n");
+  const std::string output = folder / "out.tgz";
+  const Result refused = run({"sort", "--lines", "-o", output, file});
+  CHECK(refused.code == 2);
+  CHECK(holds(refused.err, "out.tgz: files of the format that its suffix tells are not written"));
+  CHECK(run({"sort", "--lines", "--compress", "none", "-o", output, file}).code == 0);
+  CHECK(text_of(output) == "a\nb\n");
+}
+
 TEST_CASE("a sort checks the order of files instead, as check does", "[sort]") {
   const TemporaryFolder folder;
   const std::string sorted = write_text(folder, "sorted", "a\nb\n");

@@ -423,6 +423,25 @@ TEST_CASE("bad input: pairs whose lengths run past the end", "[text]") {
   few.check_refusal({"--kv"}, 2, {"record 1 (byte 10)", "3 of the 8 bytes"});
 }
 
+TEST_CASE("bad input: text that is encoded as UTF-16", "[text]") {
+  using namespace std::string_literals;
+  for (const std::string& text : {"\xff\xfe"
+                                  "a\0\n\0"s,
+                                  "\xfe\xff"
+                                  "\0a\0\n"s}) {
+    for (const Strings& format : {Strings{"--lines"}, {"--csv", "--header", "-b", "1"}}) {
+      TextFolder({"a\n", text}).check_refusal(format, 2, {"run1: is encoded as UTF-16", "iconv"});
+      Environment piped;
+      piped.in = text;
+      const Result result = run(Strings{"sort"} + format, piped);
+      CHECK(result.code == 2);
+      CHECK(holds(result.err, "standard input: is encoded as UTF-16"));
+    }
+  }
+  const TextFolder latin({"\xff\xfe o\n"});  // as it is in one byte a character
+  CHECK(run(Strings{"check", "--lines"} + latin.runs).code == 0);
+}
+
 TEST_CASE("bad input: a quote that nothing closes", "[text]") {
   const TextFolder test({"a,b\n", "a,b\nc,\"d\ne\n"});
   test.check_refusal({"--csv"}, 2, {test.runs[1] + ": line 2 (byte 4)", "quote"});
