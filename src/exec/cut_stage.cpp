@@ -41,10 +41,10 @@ BufferPool chunk_pool(const Pass& pass, const PassFacts& facts) {
                     huge ? BufferPool::Pages::huge : BufferPool::Pages::small);
 }
 
-// Units of runs in memory hold at most prefix references, so several can be cut side by side; that
-// pays because cuts mostly wait for memory.
-unsigned units_cut_at_once(const Pass& pass) {
-  return std::ranges::all_of(pass.runs, &Run::is_in_memory) ? max_units_cut_at_once : 1;
+// Units of runs in memory hold at most prefix references, so several can be cut ahead, side by
+// side; that pays because cuts mostly wait for memory.
+bool cuts_ahead(const Pass& pass) {
+  return pass.backend && std::ranges::all_of(pass.runs, &Run::is_in_memory);
 }
 
 }  // namespace
@@ -59,36 +59,54 @@ CutStage::CutStage(const Pass& pass, const PassFacts& facts, PassTotals& totals)
               // Decompression is work for all cores.
               facts.has_streams ? std::max(pass.threads, 2u) : reading_threads(pass.threads),
               pass.stop, {pass.trace, "read", pass.partition}),
-      cutter_(reader_, pass.format.keys(), pass.plan, units_cut_at_once(pass)),
+      cutter_(reader_, pass.format.keys(), pass.plan, cuts_ahead(pass) ? units_cut_at_once : 1),
       // A unit of whole chunks begins and ends within one.
       concatenation_(reader_, pass.format.keys(), pass.plan,
                      pass.plan.unit_records / pass.plan.chunk_records + 2),
-      records_in_units_(pass.runs.size()),
-      cuts_ahead_(pass.backend && units_cut_at_once(pass) > 1) {}
+      records_in_units_(pass.runs.size()) {
+  if (!cuts_ahead(pass)) return;
+  ahead_.emplace(1, [this](CutJob&, unsigned) { cut_ahead(); });
+  for (unsigned job = 0; job <= max_units_ready; ++job) ahead_->submit({});
+}
 
 std::optional<WorkUnit> CutStage::next() {
-  if (ahead_.valid()) ahead_.get();
-  totals_.cut_for_merge += (TraceClock::now() - cut_until_).count();
-  std::optional<WorkUnit> unit;
-  {
-    Stopwatch cutting(totals_.cut, {pass_.trace, "cut", pass_.partition});
-    unit = pass_.backend ? cutter_.next() : concatenation_.next();
-  }
+  if (!ahead_) totals_.cut_for_merge += (TraceClock::now() - cut_until_).count();
+  std::optional<WorkUnit> unit = ahead_ ? take_ahead() : cut();
   cut_until_ = TraceClock::now();
   if (unit && facts_.backend_reads) check_gapless(*unit);
-  if (unit && cuts_ahead_ && cutter_.must_cut()) cut_ahead();
   return unit;
 }
 
+std::optional<WorkUnit> CutStage::cut() {
+  Stopwatch cutting(totals_.cut, {pass_.trace, "cut", pass_.partition});
+  return pass_.backend ? cutter_.next() : concatenation_.next();
+}
+
+// Cuts the next unit, unless the last one was cut.
 void CutStage::cut_ahead() {
-  ahead_ = std::async(std::launch::async, [this] {
-    leave_memory_to_thread();
-    {
-      Stopwatch cutting(totals_.cut, {pass_.trace, "cut", pass_.partition});
-      cutter_.cut_units();
-    }
-    cut_until_ = TraceClock::now();
-  });
+  leave_memory_to_thread();
+  if (const auto lock = ahead_->lock(); !ready_.empty() && ready_.back().is_last()) return;
+  Cut next;
+  try {
+    next.unit = cut();
+  } catch (...) {
+    next.failure = std::current_exception();
+  }
+  const auto lock = ahead_->lock();
+  ready_.push_back(std::move(next));
+}
+
+// Takes the next of the units that are cut ahead, and has another one cut. A failure comes after
+// the units before it.
+std::optional<WorkUnit> CutStage::take_ahead() {
+  auto lock = ahead_->lock();
+  ahead_->wait(lock, pass_.stop, [&] { return !ready_.empty(); });
+  Cut next = std::move(ready_.front());
+  if (next.failure) std::rethrow_exception(next.failure);
+  if (next.is_last()) return std::nullopt;
+  ready_.pop_front();
+  ahead_->submit({}, lock);
+  return std::move(next.unit);
 }
 
 // A backend hashes the records of its units, so a record in two units or in none would go unseen.
@@ -123,6 +141,7 @@ void CutStage::check_complete() const {
 }
 
 void CutStage::add_to_totals() {
+  if (ahead_) totals_.cut_for_merge += ahead_->idle().load();
   totals_.records_skipped += reader_.skipped();
   totals_.bytes_read += reader_.bytes_read();
   totals_.read += reader_.busy().load();

@@ -1,11 +1,12 @@
-// The first stage: reads chunks ahead of need and cuts work units from them.
+// The first stage: reads chunks ahead of need and cuts work units from them, one at a time.
 //
-// Units of runs in memory are cut several at a time, by a thread of their own while those before
-// are merged: a filter of the pipeline would begin only when a unit in flight is free.
+// Units of runs in memory are cut by a thread of their own, ahead of need: a filter of the pipeline
+// would begin only when a unit in flight is free.
 #pragma once
 
 #include <cstdint>
-#include <future>
+#include <deque>
+#include <exception>
 #include <optional>
 #include <vector>
 
@@ -14,6 +15,7 @@
 #include "run/chunk_reader.hpp"
 #include "run/unit_cutter.hpp"
 #include "util/buffer_pool.hpp"
+#include "util/worker_queue.hpp"
 
 namespace corank {
 
@@ -22,8 +24,9 @@ class CutStage {
   // Begins to read. The arguments must outlive the stage.
   CutStage(const Pass& pass, const PassFacts& facts, PassTotals& totals);
 
-  // Returns the next unit; none after the last. Throws what UnitCutter::next throws. Time in which
-  // no unit was cut before the call counts as a wait for a free unit in flight.
+  // Returns the next unit; none after the last, which is then not to be called again. Throws what
+  // UnitCutter::next throws. Time in which no unit is cut counts as a wait for a free unit in
+  // flight.
   std::optional<WorkUnit> next();
 
   // Throws Corrupted unless every record was read, of runs that count records.
@@ -34,7 +37,17 @@ class CutStage {
   void add_to_totals();
 
  private:
+  // A unit, none after the last, or what was thrown instead.
+  struct Cut {
+    std::optional<WorkUnit> unit = {};
+    std::exception_ptr failure = nullptr;
+    bool is_last() const { return !unit; }
+  };
+  struct CutJob {};
+
+  std::optional<WorkUnit> cut();
   void cut_ahead();
+  std::optional<WorkUnit> take_ahead();
   void check_gapless(const WorkUnit& unit);
 
   const Pass& pass_;
@@ -46,8 +59,9 @@ class CutStage {
   Concatenation concatenation_;
   std::vector<std::uint64_t> records_in_units_;  // of each run
   TraceClock::time_point cut_until_ = TraceClock::now();
-  const bool cuts_ahead_;
-  std::future<void> ahead_;  // last: its thread uses the other members
+
+  std::deque<Cut> ready_;                     // guarded by the lock of ahead_
+  std::optional<WorkerQueue<CutJob>> ahead_;  // last: its thread uses the other members
 };
 
 }  // namespace corank

@@ -5,8 +5,10 @@
 
 namespace corank {
 
-// Max number of units that are cut side by side, if all runs are in memory.
-inline constexpr unsigned max_units_cut_at_once = 4;
+// If all runs are in memory, units are cut ahead of need: how many side by side, and how many may
+// be ready meanwhile.
+inline constexpr unsigned units_cut_at_once = 2, max_units_ready = 2;
+inline constexpr unsigned max_units_ahead = units_cut_at_once + max_units_ready;
 
 struct PassPlan {
   std::uint64_t chunk_bytes;    // a multiple of the page size

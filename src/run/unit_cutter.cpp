@@ -85,7 +85,7 @@ const Chunk& UnitCutter::Window::chunk_of(std::uint64_t record) const {
 }
 
 std::optional<WorkUnit> UnitCutter::next() {
-  if (must_cut()) cut_units();
+  if (cut_ahead_.empty()) cut_units();
   if (cut_ahead_.empty()) return std::nullopt;
   WorkUnit unit{sequence_++, 0, {}, rank_, 0, offset_};
   for (std::uint32_t run = 0; run < windows_.size(); ++run) {
@@ -102,7 +102,6 @@ std::optional<WorkUnit> UnitCutter::next() {
 // Cuts the next units. If the records of one are longer than was likely, it and those after it are
 // cut again, as smaller ones.
 void UnitCutter::cut_units() {
-  assert(must_cut());
   gather(units_at_once_ * unit_records_, units_at_once_ * unit_bytes_);
   if (complete_ == 0) return;
   for (std::uint64_t records = likely_records();;) {

@@ -30,12 +30,6 @@ class UnitCutter {
   // ChunkReader::next() throws.
   std::optional<WorkUnit> next();
 
-  // Returns whether the next call of next() must cut units.
-  bool must_cut() const { return cut_ahead_.empty(); }
-  // Cuts the next units, which next() then returns at once. Any thread may call it, if must_cut(),
-  // while no other uses the cutter. Throws what next() throws.
-  void cut_units();
-
  private:
   // Loaded chunks of one run. The last one stays, to be compared with its successor.
   struct Window {
@@ -51,6 +45,7 @@ class UnitCutter {
   void complete(Window& window, std::uint64_t end);
   void complete_up_to(const Chunk& drained);
   bool take(std::uint32_t run);
+  void cut_units();
   std::uint64_t likely_records() const;
   std::vector<std::vector<std::uint64_t>> cut_at_multiples_of(std::uint64_t records) const;
   std::vector<std::uint64_t> cut(std::uint64_t records) const;

@@ -73,7 +73,6 @@ std::size_t cut_all(const std::vector<std::vector<std::string>>& runs, std::uint
     records += unit->records;
     bytes += unit->bytes;
     in_flight.push_back(*unit);
-    if (cutter.must_cut()) cutter.cut_units();  // while all units are in flight
     if (in_flight.size() == plan->tokens) in_flight.pop_front();
   }
   CHECK((records == expected.size() && bytes == merged_bytes));
@@ -104,7 +103,7 @@ TEST_CASE("units of lines in memory stay within their bounds, however many are c
         for (auto& run : runs) std::ranges::sort(run);
         INFO(num_runs << " runs, lines of " << max_line_bytes << (grow ? ", growing" : ""));
         const std::size_t alone = cut_all(runs, memory_bytes, 1);
-        const std::size_t at_once = cut_all(runs, memory_bytes, max_units_cut_at_once);
+        const std::size_t at_once = cut_all(runs, memory_bytes, max_units_ahead);
         CHECK(alone >= 10);
         CHECK(at_once <= alone + alone / 4);
       }
