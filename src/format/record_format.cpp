@@ -72,10 +72,12 @@ std::optional<RowFilter> RecordFormat::dropped(const Query& query) const {
   check_postfix(query.having, Setting::having);
   const Condition dropped = dropped_by(query.tombstone, query.having);
   if (dropped.steps.empty()) return std::nullopt;
+  const std::unique_ptr<const RecordFormat> resolved = this->resolved(query);
+  const RecordFormat& format = resolved ? *resolved : *this;
   std::vector<RowFilter::Step> steps;
   for (const Condition::Step& step : dropped.steps)
-    steps.push_back(
-        compile(step, steps.empty() && query.tombstone ? Setting::tombstone : Setting::having));
+    steps.push_back(format.compile(
+        step, steps.empty() && query.tombstone ? Setting::tombstone : Setting::having));
   return RowFilter(std::move(steps));
 }
 

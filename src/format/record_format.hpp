@@ -166,6 +166,11 @@ class RecordFormat {
   virtual RowBound key_bound(const std::vector<std::string>& values, Setting option) const = 0;
   // Returns the right operand of a comparison.
   virtual RowBound operand(const Condition::Step& comparison, Setting option) const = 0;
+  // Returns the format, of any order, of the rows that groups are resolved to; null if it is this
+  // one.
+  virtual std::unique_ptr<const RecordFormat> resolved(const Query& /*query*/) const {
+    return nullptr;
+  }
 
   RecordFormat(FormatTraits traits, KeyEncoding keys, std::size_t num_keys)
       : traits_(std::move(traits)), keys_(std::move(keys)), num_keys_(num_keys) {}

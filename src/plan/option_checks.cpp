@@ -42,15 +42,9 @@ void check_query(const Options& options, const FormatTraits& traits) {
   if (std::ranges::any_of(query.reductions, lacks_column))
     throw_error(ErrorCode::options, "{} names no field or column",
                 setting_is(Setting::on_equal, "reduce"));
-  if (std::ranges::any_of(query.reductions, adds_column)) {
-    const std::string count = setting_is(Setting::on_equal, "reduce:count()");
-    if (!traits.can_add_column)
-      throw_error(ErrorCode::options, "{} adds a column: say by {} what separates it", count,
-                  Setting::delimiter);
-    if (!query.select.empty())
-      throw_error(ErrorCode::options, "{} adds a column, which {} does not name: drop {}", count,
-                  Setting::select, Setting::select);
-  }
+  if (std::ranges::any_of(query.reductions, adds_column) && !traits.can_add_column)
+    throw_error(ErrorCode::options, "{} adds a column: say by {} what separates it",
+                setting_is(Setting::on_equal, "reduce:count()"), Setting::delimiter);
   if (query.on_equal == OnEqual::reduce && query.reductions.empty())
     throw_error(ErrorCode::options, "{} names no fields; write reduce:sum(field)",
                 setting_is(Setting::on_equal, "reduce"));

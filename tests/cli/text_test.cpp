@@ -914,14 +914,19 @@ TEST_CASE("columns are reduced over equal keys", "[text]") {
   refused("sum(n),max(n:i64)", "column 2 is named twice");
   refused("sum(pp)", "did you mean p?");
   refused("sum(n:time)", "sums are of type");
-  csv.check_refusal(
-      {"--csv", "--header", "-b", "k", "--on-equal", "reduce:count()", "--select", "k"}, 2,
-      {"adds a column, which --select does not name"});
+  const Strings counted{"--csv", "--header", "-b", "k", "--on-equal", "reduce:count()"};
+  CHECK(csv.merged(counted + Strings{"--having", "count:u64 > 2", "--select", "count,k"}) ==
+        "count,k\n3,a\n");
+  csv.check_refusal(counted + Strings{"--where", "count:u64 > 2"}, 2, {"no column \"count\""});
   const TextFolder lines({"a\na\nb\n", "a\n" + std::string(200, 'c') + "\n"});
   const Strings count{"--lines", "-t", "\\t", "--on-equal", "reduce:count()"};
   CHECK(lines.merged(count) == "a\t3\nb\t1\n" + std::string(200, 'c') + "\t1\n");
+  CHECK(lines.merged(count + Strings{"--having", "2:u64 > 1"}) == "a\t3\n");
   lines.check_refusal({"--lines", "--on-equal", "reduce:count()"}, 2, {"--delimiter"});
   lines.check_refusal({"--lines", "-t", ",", "--on-equal", "reduce:sum(1)"}, 2, {"is a key"});
+  const TextFolder named({"count,b\n7,x\n7,y\n"});  // as the column that is added
+  const Strings by_count{"--csv", "--header", "-b", "count", "--on-equal", "reduce:count()"};
+  CHECK(named.merged(by_count + Strings{"--having", "3:u64 > 1"}) == "count,b,count\n7,x,2\n");
   const TextFolder longest({"k,170141183460469231731687303715884105727\n", "k,1\n"});
   const Strings sum{"--csv", "-b", "1", "--on-equal", "reduce:sum(2)"};
   longest.check_refusal(sum, 2, {"the sum of column 2", "\"k,1", "38 digits", "f64"});
