@@ -24,7 +24,7 @@ class CutStage {
   // Begins to read. The arguments must outlive the stage.
   CutStage(const Pass& pass, const PassFacts& facts, PassTotals& totals);
 
-  // Returns the next unit; none after the last, which is then not to be called again. Throws what
+  // Returns the next unit; none after the last, and must not be called again then. Throws what
   // UnitCutter::next throws. Time in which no unit is cut counts as a wait for a free unit in
   // flight.
   std::optional<WorkUnit> next();

@@ -10,8 +10,8 @@
 namespace corank {
 namespace {
 
-// Threads that a group keeps busy, the one that reads it included. One thread decompresses as fast
-// as another sorts, and counts records as fast as some sort them. See docs/tuning.md.
+// Threads that a group keeps busy, the one that reads it included: one thread decompresses about as
+// fast as another sorts, and counts records about as fast as three sort them. See docs/tuning.md.
 constexpr unsigned threads_of_compressed = 2, threads_of_plain = 4;
 // Min size of a group of inputs that are cut.
 constexpr std::uint64_t min_cut_bytes = 16 * MiB;
