@@ -4,6 +4,7 @@
 #include <cassert>
 #include <future>
 #include <limits>
+#include <numeric>
 #include <utility>
 
 #include "format/key_words.hpp"
@@ -146,25 +147,43 @@ std::uint64_t RunFormer::aligned_bytes() const {
   return max_blocks * page_bytes();
 }
 
-// Sorts the next records of each group; those that have not ended share the memory.
+// Returns the bytes of a load of `bytes` bytes for each group: all that it has, if the groups are
+// of plain files, which then fit; otherwise those that have not ended get equal shares.
+std::vector<std::uint64_t> RunFormer::shares(std::uint64_t bytes) const {
+  const auto num_open =
+      static_cast<std::uint64_t>(std::ranges::count(groups_, false, &Group::at_end));
+  std::vector<std::uint64_t> shares;
+  for (const Group& group : groups_)
+    shares.push_back(group.at_end        ? 0
+                     : num_open == 1     ? bytes
+                     : input_bytes_ != 0 ? bytes_to_sort(group.pass.runs)
+                                         : bytes / num_open / page_bytes() * page_bytes());
+  return shares;
+}
+
+// Sorts the next records of each group into its share of `memory`.
 std::vector<Load::Part> RunFormer::next_parts(std::span<std::byte> memory) {
   const auto num_open =
       static_cast<std::uint64_t>(std::ranges::count(groups_, false, &Group::at_end));
-  const std::uint64_t share_bytes =
-      num_open == 1 ? memory.size() : memory.size() / num_open / page_bytes() * page_bytes();
-  MaxBatches max = memory_.max_batches;
-  for (std::uint64_t* const of : {&max.in_memory, &max.with_mapped, &max.mapped})
-    *of = std::max<std::uint64_t>(*of / num_open, 1);
+  const std::vector<std::uint64_t> shares = this->shares(memory.size());
+  const auto all = std::accumulate(shares.begin(), shares.end(), std::uint64_t{0});
+  assert(all <= memory.size());
+  const auto max_of = [&](std::uint64_t share) {
+    MaxBatches max = memory_.max_batches;
+    for (std::uint64_t* const of : {&max.in_memory, &max.with_mapped, &max.mapped})
+      if (share != all) *of = std::max<std::uint64_t>(scaled(*of, share, all), 1);
+    return max;
+  };
   const WorkerAllowance allowance(context_.threads + static_cast<unsigned>(num_open));
+  // The only group is filled by this thread, once it waits for the part.
+  const auto launch = num_open == 1 ? std::launch::deferred : std::launch::async;
   std::vector<std::future<Load::Part>> parts;
-  for (Group& group : groups_) {
-    // The only group is filled by this thread, once it waits for the part.
-    const auto launch = num_open == 1 ? std::launch::deferred : std::launch::async;
-    const std::span<std::byte> share =
-        group.at_end ? std::span<std::byte>() : memory.first(share_bytes);
+  for (std::size_t i = 0; i < groups_.size(); ++i) {
+    const std::span<std::byte> share = memory.first(shares[i]);
     memory = memory.subspan(share.size());
-    parts.push_back(
-        std::async(launch, [this, &group, share, max] { return next_part(group, share, max); }));
+    parts.push_back(std::async(launch, [this, &group = groups_[i], share, max = max_of(shares[i])] {
+      return next_part(group, share, max);
+    }));
   }
   std::vector<Load::Part> made;
   for (std::future<Load::Part>& part : parts) made.push_back(part.get());

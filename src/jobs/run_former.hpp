@@ -95,6 +95,7 @@ class RunFormer {
   void make_sorter();
   void begin();
   std::uint64_t aligned_bytes() const;
+  std::vector<std::uint64_t> shares(std::uint64_t bytes) const;
   std::vector<Load::Part> next_parts(std::span<std::byte> memory);
   Load::Part next_part(Group& group, std::span<std::byte> memory, const MaxBatches& max) const;
   void add_memory(std::span<const std::byte> bytes, Load::Part& part) const;

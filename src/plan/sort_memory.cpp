@@ -216,22 +216,27 @@ Division divide_among(std::uint64_t num_groups, const SortNeeds& needs, std::uin
   return {memory, others + min_load_bytes};
 }
 
+// Returns the bytes of a load that holds all inputs, in groups; 0 if unknown. A file that is cut
+// between two groups is one input more.
+std::uint64_t bytes_of_all(std::span<const Run> inputs, std::uint64_t num_groups) {
+  const std::uint64_t bytes = bytes_to_sort(inputs);
+  return bytes == 0 ? 0 : bytes + num_groups - 1;
+}
+
 // Returns a division for as many groups of inputs as the budget has room for; nothing if it is too
 // small for one. Kept runs must follow one another in the input, and limits apply to whole loads,
 // so these leave one group. So do plain files that do not fit in memory: each group has temporary
 // runs of its own, and to merge more of them costs more than to read faster gains.
 std::optional<SortMemory> divide_among_groups(const SortNeeds& needs, std::uint64_t budget_bytes,
                                               std::uint64_t chunk_divisor) {
-  const bool are_streams = std::ranges::any_of(needs.inputs, &Run::is_stream);
   const bool in_turn = needs.on_device || needs.options.resume || needs.options.query.limit;
-  for (std::uint64_t groups = in_turn ? 1
-                                      : useful_groups(needs.inputs, needs.format, needs.threads);
-       groups != 0; --groups) {
+  std::uint64_t groups = in_turn ? 1 : useful_groups(needs.inputs, needs.format, needs.threads);
+  for (; groups != 0; --groups) {
     const Division found = divide_among(groups, needs, budget_bytes, chunk_divisor);
-    if (found.needed_bytes <= budget_bytes &&
-        (groups == 1 || (found.memory.reading.chunk_bytes >= min_grouped_chunk_bytes &&
-                         (are_streams || found.memory.load_bytes >= bytes_to_sort(needs.inputs)))))
-      return found.memory;
+    const bool suits =
+        groups == 1 || (found.memory.reading.chunk_bytes >= min_grouped_chunk_bytes &&
+                        found.memory.load_bytes >= bytes_of_all(needs.inputs, groups));
+    if (found.needed_bytes <= budget_bytes && suits) return found.memory;
   }
   return {};
 }
@@ -292,7 +297,9 @@ std::optional<SortMemory> divide(const SortNeeds& needs, std::uint64_t budget_by
         other && other->load_bytes < input_bytes && memory->load_bytes >= input_bytes;
     if (other && !spills_more) memory = other;
   }
-  if (input_bytes != 0) memory->load_bytes = std::min(memory->load_bytes, input_bytes);
+  if (input_bytes != 0)
+    memory->load_bytes =
+        std::min(memory->load_bytes, bytes_of_all(needs.inputs, memory->num_groups));
   limit_runs(needs, *memory);
   if (!needs.load_bytes)
     divide_loads(input_bytes, *memory);

@@ -37,15 +37,31 @@ TEST_CASE("a sort whose threads share a file sorts it stably, and names the line
   const std::string file = write_text(folder, "file", text);
   const auto sorted = [&](const std::string& threads, const std::string& bad) {
     return run({"sort", "-q", "--lines", "--delimiter", "\\t", "--header", "--by", "key:u64",
-                "--bad", bad, "-T", threads, "-m", "1G", "-o", "-", file});
+                "--bad", bad, "-T", threads, "-m", "1G", "--stats", folder / "stats", "-o", "-",
+                file});
   };
-  const Result by_one = sorted("2", "last"), by_many = sorted("16", "last");
-  CHECK((by_one.code == 0 && by_many.code == 0));
-  CHECK(by_one.out.size() == text.size() + 1);
-  CHECK(by_one.out == by_many.out);
+  const Result by_few = sorted("2", "last"), by_many = sorted("16", "last");
+  CHECK((by_few.code == 0 && by_many.code == 0));
+  CHECK(by_few.out.size() == text.size() + 1);
+  CHECK(by_few.out == by_many.out);
+  CHECK(nlohmann::json::parse(text_of(folder / "stats"))["passes"] == 1);  // nothing is spilled
   const Result refused = sorted("16", "error");
   CHECK(refused.code == 2);
   CHECK(refused.err.find("line " + std::to_string(lines + 1) + " ") != std::string::npos);
+}
+
+TEST_CASE("a sort whose threads read files of several sizes spills nothing", "[sort]") {
+  const TemporaryFolder folder;
+  Strings arguments{"sort", "-q", "--csv", "-T", "16", "-m", "1G", "--stats", folder / "stats"};
+  arguments = arguments + Strings{"-o", folder / "out"};
+  for (const int lines : {90'000, 1, 40'000, 0, 70'000}) {
+    std::string text;
+    for (int line = 0; line < lines; ++line) text += std::to_string(line * 7919 % 100'003) + ",a\n";
+    arguments.push_back(write_text(folder, std::to_string(arguments.size()), text));
+  }
+  CHECK(run(arguments).code == 0);
+  const auto stats = nlohmann::json::parse(text_of(folder / "stats"));
+  CHECK((stats["passes"] == 1 && stats["records"] == 200'001));
 }
 
 TEST_CASE("a sort replaces one of its files, and compresses", "[sort]") {
