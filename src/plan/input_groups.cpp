@@ -66,11 +66,11 @@ std::uint64_t useful_groups(std::span<const Run> inputs, const RecordFormat& for
   if (inputs.empty() || std::ranges::any_of(inputs, &Run::is_pipe)) return 1;
   if (std::ranges::any_of(inputs, &Run::is_stream))
     return std::clamp<std::uint64_t>(threads / threads_of_compressed, 1, inputs.size());
-  if (format.traits().has_fixed_size || !std::ranges::all_of(inputs, &Run::is_cached)) return 1;
+  if (format.traits().has_fixed_size) return 1;
   const std::uint64_t max_groups =
       can_cut(inputs, format) ? total_bytes(inputs) / min_cut_bytes : inputs.size();
-  return std::clamp<std::uint64_t>(threads / threads_of_plain, 1,
-                                   std::max<std::uint64_t>(max_groups, 1));
+  const std::uint64_t groups = std::min<std::uint64_t>(threads / threads_of_plain, max_groups);
+  return groups > 1 && std::ranges::all_of(inputs, &Run::is_cached) ? groups : 1;
 }
 
 std::vector<std::vector<Run>> group_inputs(std::span<const Run> inputs, const RecordFormat& format,

@@ -46,8 +46,8 @@ constexpr std::uint64_t text_unit_cost(unsigned tokens) {
 // ends after this many bytes per reference, so that chunks of long records are not too many.
 constexpr std::uint64_t in_memory_bytes_a_ref = 128;
 constexpr std::uint64_t min_in_memory_record_bytes = 32;
-// Each unit that is cut or in flight takes at most 1/2 in full chunks and 1/4 in chunks that ended
-// early, and each unit in flight 1 in an output.
+// Each unit that is cut, ready or in flight takes at most 1/2 in full chunks and 1/4 in chunks that
+// ended early, and each unit in flight 1 in an output.
 constexpr std::uint64_t in_memory_unit_cost(unsigned tokens) {
   return divide_up(3 * (tokens + max_units_ahead), 4) + tokens;
 }
@@ -201,7 +201,7 @@ std::optional<PassPlan> plan_pass_in_memory(std::uint64_t runs, std::uint64_t me
   plan.chunk_records = refs_bytes / sizeof(PrefixRef);
   plan.chunk_bytes = refs_bytes + plan.chunk_records * in_memory_bytes_a_ref + page_bytes();
 
-  // Each unit that is cut or in flight holds one more, its last.
+  // Each unit that is cut, ready or in flight holds one more, its last.
   const std::uint64_t units = plan.tokens + max_units_ahead;
   const std::uint64_t unit_bytes =
       (memory_bytes - plan.large_bytes - (held_chunks + units) * refs_bytes) /

@@ -35,8 +35,8 @@ std::vector<std::string> sorted_lines_of(const WorkUnit& unit, const KeyLayout& 
   return lines;
 }
 
-// Cuts runs of lines in memory, as a pass with `memory_bytes` does that has all its units in
-// flight. Returns how many units there were.
+// Cuts runs of lines in memory, as a pass with `memory_bytes` does that has all its units in flight
+// and ready. Returns how many units there were.
 std::size_t cut_all(const std::vector<std::vector<std::string>>& runs, std::uint64_t memory_bytes,
                     std::uint64_t at_once) {
   std::vector<std::string> texts(runs.size()), expected;
@@ -73,7 +73,7 @@ std::size_t cut_all(const std::vector<std::vector<std::string>>& runs, std::uint
     records += unit->records;
     bytes += unit->bytes;
     in_flight.push_back(*unit);
-    if (in_flight.size() == plan->tokens) in_flight.pop_front();
+    if (in_flight.size() > plan->tokens + max_units_ready) in_flight.pop_front();
   }
   CHECK((records == expected.size() && bytes == merged_bytes));
   return in_flight.empty() ? 0 : in_flight.back().sequence + 1;
@@ -103,7 +103,7 @@ TEST_CASE("units of lines in memory stay within their bounds, however many are c
         for (auto& run : runs) std::ranges::sort(run);
         INFO(num_runs << " runs, lines of " << max_line_bytes << (grow ? ", growing" : ""));
         const std::size_t alone = cut_all(runs, memory_bytes, 1);
-        const std::size_t at_once = cut_all(runs, memory_bytes, max_units_ahead);
+        const std::size_t at_once = cut_all(runs, memory_bytes, units_cut_at_once);
         CHECK(alone >= 10);
         CHECK(at_once <= alone + alone / 4);
       }
