@@ -84,7 +84,7 @@ std::optional<WorkUnit> CutStage::cut() {
 
 // Cuts the next unit, unless the last one was cut.
 void CutStage::cut_ahead() {
-  leave_memory_to_thread();
+  std::call_once(memory_left_, leave_memory_to_thread);
   if (const auto lock = ahead_->lock(); !ready_.empty() && ready_.back().is_last()) return;
   Cut next;
   try {

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <deque>
 #include <exception>
+#include <mutex>
 #include <optional>
 #include <vector>
 
@@ -60,6 +61,7 @@ class CutStage {
   std::vector<std::uint64_t> records_in_units_;  // of each run
   TraceClock::time_point cut_until_ = TraceClock::now();
 
+  std::once_flag memory_left_;                // to the thread of ahead_
   std::deque<Cut> ready_;                     // guarded by the lock of ahead_
   std::optional<WorkerQueue<CutJob>> ahead_;  // last: its thread uses the other members
 };

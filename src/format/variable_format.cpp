@@ -120,7 +120,8 @@ class VariableFormat final : public RecordFormat {
   std::string signature() const override;
   std::unique_ptr<Projection> projection(const Query& query) const override {
     if (query.select.empty() || !traits().has_columns) return nullptr;
-    return std::make_unique<ColumnProjection>(format_, resolved_columns_line(query), query.select);
+    return std::make_unique<ColumnProjection>(
+        format_, resolved_columns(header_, columns_line_, query), query.select);
   }
   std::string other_order(std::span<const std::byte* const> rows, const std::byte* before,
                           const std::byte* row) const override {
@@ -146,11 +147,11 @@ class VariableFormat final : public RecordFormat {
 
   TextLayout layout() const { return text_.layout(); }
   std::string name_of(std::uint32_t column) const;
-  std::string resolved_columns_line(const Query& query) const;
   std::unique_ptr<const RecordFormat> resolved(const Query& query) const override {
     TextFormat format = format_;
     format.keys.clear();  // their names may be those of two columns now
-    return std::make_unique<VariableFormat>(format, resolved_columns_line(query));
+    return std::make_unique<VariableFormat>(format,
+                                            resolved_columns(header_, columns_line_, query));
   }
   RowBound key_bound(const std::vector<std::string>& values, Setting option) const override;
   RowBound operand(const Condition::Step& comparison, Setting option) const override;
@@ -217,14 +218,6 @@ std::string VariableFormat::name_of(std::uint32_t column) const {
              : column_name(by, column);
 }
 
-// Returns the columns of resolved rows, to which count() may add one.
-std::string VariableFormat::resolved_columns_line(const Query& query) const {
-  const auto adds_column = [](const Reduction& reduction) { return !reduction.column; };
-  return std::ranges::any_of(query.reductions, adds_column) && !columns_line_.empty()
-             ? header_.with_column(columns_line_, "count")
-             : columns_line_;
-}
-
 std::string VariableFormat::key_text(const std::byte* row) const {
   constexpr std::uint64_t max_bytes = 80;
   const TextLayout by = layout();
@@ -250,6 +243,14 @@ std::string VariableFormat::key_text(const std::byte* row) const {
 std::unique_ptr<const RecordFormat> make_variable_format(const TextFormat& format,
                                                          std::string_view columns_line) {
   return std::make_unique<VariableFormat>(format, columns_line);
+}
+
+std::string resolved_columns(const TextHeader& header, std::string_view columns,
+                             const Query& query) {
+  const auto adds_column = [](const Reduction& reduction) { return !reduction.column; };
+  if (columns.empty() || std::ranges::none_of(query.reductions, adds_column))
+    return std::string(columns);
+  return header.with_column(columns, "count");
 }
 
 }  // namespace corank

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "format/field_value.hpp"
+#include "format/variable_format.hpp"
 
 namespace corank {
 namespace {
@@ -49,9 +50,7 @@ MergeFormat::MergeFormat(const Options& options, FileStart start, bool has_strea
       checked_(input_->without_checks()),
       projection_(input_->projection(options.query)) {
   if (options.drop_header) return;
-  const auto is_new_column = [](const Reduction& reduction) { return !reduction.column; };
-  if (!header_.empty() && std::ranges::any_of(options.query.reductions, is_new_column))
-    header_ = input_->header()->with_column(header_, "count");
+  if (!header_.empty()) header_ = resolved_columns(*input_->header(), header_, options.query);
   output_header_ = start.header.preamble;
   output_header_ += projection_ && !header_.empty() ? projection_->of_header(header_) : header_;
 }
