@@ -227,6 +227,11 @@ void AtomicFile::take_forgotten_target(const Content& content) {
     take_target();
 }
 
+void AtomicFile::check_target() const {
+  if (old_ && !settings_.overwrite && !in_place_ && !has_sidecar_ && found_bytes_ == 0)
+    throw exists_already(target_);
+}
+
 void AtomicFile::keep(std::uint64_t bytes) {
   assert(bytes <= partial_bytes_ && !checkpoint_.valid());
   if (in_place_ && bytes == partial_bytes_) return;

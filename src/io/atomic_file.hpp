@@ -67,6 +67,8 @@ class AtomicFile {
   // part is in place: sidecars are removed once all parts are, the first part's sidecar last.
   void take_forgotten_target(const Content& content);
 
+  // Throws Error if the target must not be replaced, and cannot be the whole output.
+  void check_target() const;
   // Truncates the file to `bytes`, at most partial_bytes(). Must precede all writing.
   void keep(std::uint64_t bytes);
   // Opens the kept bytes for reading through the page cache, even if the file uses direct I/O.

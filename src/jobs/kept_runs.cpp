@@ -20,6 +20,7 @@
 #include "jobs/merge_output.hpp"
 #include "jobs/scan.hpp"
 #include "util/digest.hpp"
+#include "util/messages.hpp"
 
 namespace corank {
 namespace {
@@ -82,16 +83,31 @@ std::filesystem::path normal(const std::filesystem::path& output) {
   return error ? output : path.has_filename() ? path : path.parent_path();
 }
 
+// Name of the list, and how the name of each run begins.
+struct Names {
+  explicit Names(const std::filesystem::path& given_output) {
+    const std::filesystem::path output = normal(given_output);
+    const std::string name = output.filename().string().substr(0, 200);
+    // Outputs of the same name in other folders may share a folder for temporary files.
+    run = fmt::format(".{}.corank-run-{:016x}-", name, digest(output.string()));
+    list = output.parent_path() / fmt::format(".{}.corank-runs", name);
+  }
+  std::filesystem::path list;
+  std::string run;
+};
+
+bool is_file(const Destination& output) {
+  return !output.sink && output.path != "-";
+}
+
 }  // namespace
 
-KeptRuns::KeptRuns(const std::filesystem::path& given_output, std::uint64_t content)
+KeptRuns::KeptRuns(const std::filesystem::path& output, std::uint64_t content)
     // Written bytes outlive their process in the page cache, but not a restart of the system.
     : title_(fmt::format("corank-runs-1 {:016x} {:016x}", content, this_boot())) {
-  const std::filesystem::path output = normal(given_output);
-  const std::string name = output.filename().string().substr(0, 200);
-  // Outputs of the same name in other folders may share a folder for temporary files.
-  run_name_ = fmt::format(".{}.corank-run-{:016x}-", name, digest(output.string()));
-  list_ = output.parent_path() / fmt::format(".{}.corank-runs", name);
+  const Names names(output);
+  run_name_ = names.run;
+  list_ = names.list;
   new_list_ = list_.string() + ".new";
   std::ifstream in(list_, std::ios::binary);
   if (in) read_list(std::string(std::istreambuf_iterator<char>(in), {}));
@@ -190,12 +206,13 @@ void KeptRuns::add(KeptRun run) {
 std::unique_ptr<KeptRuns> find_kept_runs(const Destination& output, const MergeFormat& format,
                                          const Options& options, FingerprintSum sum,
                                          std::span<const Run> inputs) {
-  if (output.sink || output.path == "-") return nullptr;
+  if (!is_file(output)) return nullptr;
+  // The runs of a sort into parts hold all records; see MergeFormat::load_operators().
   // Sums are of use only to processes that compute them alike. Implementations differ for records
   // as long as the example, though some agree for shorter ones.
   constexpr std::array<std::byte, 256> example{};
   const std::string content =
-      fmt::format("{:x} {}", sum ? sum(example, example.size()) : 0,
+      fmt::format("{:x} {} {}", sum ? sum(example, example.size()) : 0, options.parts > 1,
                   output_description(options, compression_of(options, output), format, inputs));
   auto kept = std::make_unique<KeptRuns>(output.path, digest(content));
   if (!options.resume) return nullptr;
@@ -207,7 +224,20 @@ std::unique_ptr<KeptRuns> find_kept_runs(const Destination& output, const MergeF
 }
 
 void remove_kept_runs(const Destination& output) {
-  if (!output.sink && output.path != "-") KeptRuns(output.path, 0);
+  if (is_file(output)) KeptRuns(output.path, 0);
+}
+
+void refuse_kept_inputs(const Destination& output, std::span<const Run> inputs) {
+  if (!is_file(output)) return;
+  const Names names(output.path);
+  for (const Run& input : inputs) {
+    const std::filesystem::path path = normal(input.path());
+    if (path == names.list || path.filename().string().starts_with(names.run))
+      throw_error(
+          "{}: is what a stopped sort to {} left, which a sort or merge to it removes; rename it, "
+          "or write to another file",
+          input.path(), output.path);
+  }
 }
 
 std::vector<Run> after(const InputPosition& end, std::vector<Run> inputs) {

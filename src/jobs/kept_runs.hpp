@@ -82,6 +82,9 @@ std::unique_ptr<KeptRuns> find_kept_runs(const Destination& output, const MergeF
 // Removes the runs that a stopped sort to `output` left. The output must be locked.
 void remove_kept_runs(const Destination& output);
 
+// Throws Error if a sort or merge of these inputs to `output` would remove one of them.
+void refuse_kept_inputs(const Destination& output, std::span<const Run> inputs);
+
 // Returns the parts of the inputs after this position in them.
 std::vector<Run> after(const InputPosition& end, std::vector<Run> inputs);
 

@@ -84,6 +84,8 @@ std::uint64_t MergeFormat::load_limit() const {
 
 PassOperators MergeFormat::load_operators() const {
   const Query& all = options_.query;
+  // A part that is resumed must begin where it began, whatever the loads of either sort.
+  if (options_.resume && options_.parts > 1) return nullptr;
   if (!may_repeat(all, options_.record, input_->traits())) return nullptr;
   Query query;
   query.on_equal = all.on_equal;

@@ -113,6 +113,7 @@ void MergeJob::write(MergeOutput& output, const Destination& destination) {
   std::vector<Partition> partitions =
       sorts_ ? std::vector(num_partitions(), Partition{0, run_records_})
              : partitions_of_output(num_partitions());
+  refuse_kept_inputs(destination, list_.runs);
   output.open(partitions, list_.runs, operators_);
   if (sorts_) {
     form_runs(destination);
@@ -314,8 +315,8 @@ void MergeJob::collect_stats(std::string writing) {
                              : run_records_;
   stats_.records = loads_ ? loads_->records() : merged;
   if (stats_.records_skipped != 0)
-    warn(options_.notice, "{} records were skipped, whose keys could not be read",
-         stats_.records_skipped);
+    warn(options_.notice, "{} record{} skipped, whose key could not be read",
+         stats_.records_skipped, stats_.records_skipped == 1 ? " was" : "s were");
   stats_.records_written = operators_ ? totals.records_written + resumed_.records : merged;
   stats_.verified = options_.verify;
   collect_backend_stats();

@@ -66,6 +66,17 @@ std::optional<std::uint64_t> device_of(const std::filesystem::path& path) {
   return status.st_dev;
 }
 
+// Parts replace files one after another: a failure between would lose the records of an input that
+// was replaced.
+template <class IsInput>
+void refuse_inputs_as_parts(std::span<const std::filesystem::path> parts, IsInput is_input) {
+  for (const std::filesystem::path& part : parts) {
+    struct stat status {};
+    if (::stat(part.c_str(), &status) == 0 && is_input(identity_of(status)))
+      throw_error("{}: is an input, too; write the parts into another folder", part);
+  }
+}
+
 }  // namespace
 
 void warn_starting_over(const Options& options, const std::filesystem::path& output,
@@ -163,18 +174,23 @@ void MergeOutput::open(std::span<const Partition> partitions, std::span<const Ru
   assert(writers_.empty());
   assert(partitions.size() == 1 || partitions.size() == paths_.size());
   is_filled_in_turn_ = partitions.size() != paths_.size();
+  if (paths_.size() > 1) refuse_inputs_as_parts(paths_, is_input);
   for (std::size_t i = 0; i < paths_.size(); ++i) {
     const auto [begin, end] = partitions[std::min(i, partitions.size() - 1)];
-    const AtomicFile::Content content{digest(fmt::format("{:x} {} {}", output_digest, begin, end)),
-                                      (i == 0 ? format_.output_header().size() : 0) +
-                                          (end - begin) * format_.output_bytes() * max_growth +
-                                          added_bytes,
-                                      may_be_shorter};
+    // The partitions of a sort are known only when its runs are: until then, the part's number and
+    // the number of parts tell where it begins.
+    const AtomicFile::Content content{
+        digest(fmt::format("{:x} {} {} {} of {} {}", output_digest, begin, end, i, paths_.size(),
+                           options_.parts_by_key)),
+        (i == 0 ? format_.output_header().size() : 0) +
+            (end - begin) * format_.output_bytes() * max_growth + added_bytes,
+        may_be_shorter};
     writers_.emplace_back(parts_ ? Destination(paths_[i]) : output_, content, settings, is_input,
                           options_.stop);
     if (is_overwriting(writers_.back())) warn_overwriting(options_, writers_.back().path());
     if (i > 0 && options_.resume && writers_.front().atomic()->is_in_place())
       writers_.back().atomic()->take_forgotten_target(content);
+    if (writers_.back().atomic()) writers_.back().atomic()->check_target();
   }
 }
 

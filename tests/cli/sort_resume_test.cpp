@@ -175,6 +175,72 @@ TEST_CASE("a sort goes on to parts of which one is lost", "[sort][resume]") {
   CHECK((text_of(part("part-00000")) + text_of(part("part-00001")) == sort.expected()));
 }
 
+TEST_CASE("parts of a sort are not resumed as parts that begin elsewhere", "[sort][resume]") {
+  const auto part = [](const StoppedSort& sort, int i) {
+    return sort.output() / ("part-0000" + std::to_string(i));
+  };
+  const auto stop = [&](const StoppedSort& sort, const Strings& options) {
+    sort.stop(
+        SIGKILL,
+        [&] {
+          std::error_code error;
+          return std::filesystem::file_size(sort.output() / ".part-00001.corank", error) >
+                     200'000 &&
+                 !error;
+        },
+        options);
+  };
+  SECTION("another number of parts") {
+    const StoppedSort sort(false);
+    stop(sort, {"--parts", "2"});
+    CHECK(run(sort.arguments("output", {"--resume", "--parts", "3"})).code == 0);
+    CHECK((text_of(part(sort, 0)) + text_of(part(sort, 1)) + text_of(part(sort, 2)) ==
+           sort.expected()));
+  }
+  SECTION("other loads, in which equal keys are combined") {
+    // The first half of the input has few keys.
+    StoppedSort sort(false);
+    std::string text = text_of(sort.input());
+    for (std::size_t i = 0; i < text.size() / 2; i += 16)
+      text.replace(i, 8, std::string("\0\0\0\0\0\0\0", 7) + text[i]);
+    write_file(sort.input(), bytes_of_text(text));
+    const Strings first{"--on-equal", "first"};
+    REQUIRE(run(sort.arguments("whole", Strings{"-f"} + first)).code == 0);
+    stop(sort, first + Strings{"--parts", "2"});
+    Strings again = sort.arguments("output", Strings{"--resume", "--parts", "2"} + first);
+    *(std::ranges::find(again, "-m") + 1) = "14M";
+    CHECK(run(again).code == 0);
+    CHECK((text_of(part(sort, 0)) + text_of(part(sort, 1)) == text_of(sort.output() / "../whole")));
+  }
+}
+
+TEST_CASE("what a stopped sort left is no input of a sort that would remove it", "[sort][resume]") {
+  const TemporaryFolder folder;
+  const std::string output = folder / "output", list = folder / ".output.corank-runs";
+  write_file(list, bytes_of_text("b\na\n"));
+  for (const std::string command : {"sort", "merge"}) {
+    const Result result = run({command, "--lines", "-o", output, list});
+    CHECK(result.code == 2);
+    CHECK(holds(result.err, list + ": is what a stopped sort to " + output + " left"));
+    CHECK(text_of(list) == "b\na\n");
+  }
+  CHECK(run({"sort", "--lines", "-o", folder / "other", list}).code == 0);
+}
+
+TEST_CASE("a sort to a file that it may not replace reads nothing", "[sort][resume]") {
+  const TemporaryFolder folder;
+  const std::string file = folder / "file", output = folder / "output";
+  write_file(file, bytes_of_text("x\n"));  // not a number
+  write_file(output, bytes_of_text("old"));
+  for (const Strings& options : {Strings{}, Strings{"--resume"}}) {
+    const Result result =
+        run(Strings{"sort", "--lines", "-b", "line:u64", "-o", output} + options + Strings{file});
+    CHECK(result.code == 2);
+    CHECK(holds(result.err, output + ": exists already"));
+    CHECK(text_of(output) == "old");
+  }
+}
+
 TEST_CASE("a sort finds a damaged temporary run, and sorts its part again", "[sort][resume]") {
   for (const bool lines : {false, true}) {
     StoppedSort sort(lines);
