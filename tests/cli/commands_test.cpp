@@ -310,6 +310,10 @@ TEST_CASE("bad input: statistics or a trace in place of what is merged") {
       {"merge", "-r", "key:u64", "-o", other, "--stats", test.folder / "./other", test.runs[0]}, 2,
       {"--stats", "is the output"});
   test.check_refusal(test.merge({"--trace", "-"}), 2, {"--trace", "not a file"});
+  const std::string part = test.folder / "parts/part-00001";
+  test.check_refusal({"merge", "-r", "key:u64", "--parts", "2", "-o", test.folder / "parts",
+                      "--trace", part, test.runs[0]},
+                     2, {"--trace", "is a part of the output"});
   CHECK(run(test.merge({"--stats", list, "--trace", other})).code == 0);
   CHECK(run(test.merge({"--stats", "/dev/null", "--trace", "/dev/null"})).code == 0);
 }

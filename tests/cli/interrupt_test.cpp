@@ -194,6 +194,7 @@ TEST_CASE("a merge of pipes that give nothing is interrupted") {
   const int writer = ::open(pipe.c_str(), O_RDWR);
   for (const Strings& format : {Strings{"-r", "a:u64"}, Strings{"--lines"}, Strings{"--kv"}})
     check_ends(folder, merge_to(folder, joined(format, {pipe})));
+  check_ends(folder, merge_to(folder, {"--csv", "--header", "-b", "a", "--explain", pipe}));
   // Half a record, and no end of input.
   CHECK(::write(writer, "abc", 3) == 3);
   check_ends(folder, merge_to(folder, {"-r", "a:u64", pipe}));

@@ -465,7 +465,8 @@ TEST_CASE("the first partition has the header, and parts may be compressed") {
 
   test.command.resize(3);
   REQUIRE(test.make_plan(3).code == 0);
-  test.merge_parts(3);
+  Planned::check_refusal(test.merge_part("0"), {test.part(0), "of another plan", "--force"});
+  test.merge_parts(3, {"-f"});
   CHECK(text_of(test.part(0)).starts_with("name\n"));
   output_of(test.finish());
   std::fstream(test.part(0)) << "Name";
@@ -514,6 +515,10 @@ TEST_CASE("a partition of runs that changed, or of a plan that does not fit, is 
   Planned::check_refusal(test.make_plan(2, {}), {test.plan, "exists already"});
   Planned::check_refusal(test.merge_part("2"), {"--partition 2", "0 to 1"});
   Planned::check_refusal(test.merge_part("0", {"--lines"}), {"--lines", "plan again"});
+  for (const std::string option : {"--stats", "--trace"})
+    for (const std::string& file : {test.runs[0], test.plan, test.part(0), test.part(1) + ".json"})
+      Planned::check_refusal(test.merge_part("0", {option, file}),
+                             {option + " " + file, "too; name another"});
   test.merge_parts(2);
   write_file(test.runs[1], bytes_of_text(text_of(test.runs[1]) + "99999999"));
   Planned::check_refusal(test.merge_part("0", {"-f"}), {test.runs[1], "changed", "4008 bytes"});

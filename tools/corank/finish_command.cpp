@@ -9,6 +9,7 @@
 #include "corank/error.hpp"
 #include "plan_command.hpp"
 #include "statistics.hpp"
+#include "stop_on_signal.hpp"
 
 namespace corank {
 namespace {
@@ -62,9 +63,11 @@ void FinishCommand::check_runs(const PlanFile& plan, const PartContent& runs,
 }
 
 int FinishCommand::run() {
+  const StopOnSignal signals;
   const PlanFile plan = read_plan(plan_);
   const Options resources = options_;
   options_ = options_of(plan);
+  options_.stop = signals.token();
   options_.overwrite = resources.overwrite;
   options_.threads = resources.threads;
   if (plan.partitions.sorts && !concatenated_.empty())

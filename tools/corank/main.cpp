@@ -25,6 +25,7 @@
 #include "merge_command.hpp"
 #include "plan_command.hpp"
 #include "standard_streams.hpp"
+#include "stop_on_signal.hpp"
 
 namespace {
 
@@ -108,6 +109,8 @@ int main(int argc, char** argv) {
     const int code = run(argc, argv);
     corank::finish_printing();
     return code;
+  } catch (const corank::Interrupted& interrupted) {
+    return report(interrupted, corank::StopOnSignal::exit_code());
   } catch (const Error& error) {
     return report(error);
   } catch (const std::filesystem::filesystem_error& error) {

@@ -81,6 +81,10 @@ constexpr const char* sort_footer =
     "Examples:\n  corank sort -r key:u64,value:u64 -o sorted.bin data.bin\n"
     "  corank sort --lines -o sorted.txt -m 1G logs/*.txt.gz";
 
+constexpr const char* plan_footer =
+    "Example:\n  corank plan merge --lines --partitions 8 -o plan.json a.txt b.txt\n"
+    "  corank merge --plan plan.json --partition 0\n  corank finish plan.json";
+
 // Returns the end of the help text of a merge or set operation.
 const char* footer(OnEqual on_equal) {
   switch (on_equal) {
@@ -137,7 +141,7 @@ MergeCommand::MergeCommand(CLI::App& app, const char* name, const char* descript
                    fmt::format("Files of records{}{}", sorts_ ? "" : " that are sorted by the keys",
                                is_set_operation(on_equal) || plans_ ? "" : " [standard input]"))
       ->type_name("");
-  command_->footer(sorts_ ? sort_footer : footer(on_equal));
+  command_->footer(plans_ ? plan_footer : sorts_ ? sort_footer : footer(on_equal));
 }
 
 void MergeCommand::add_input_options() {
@@ -358,12 +362,14 @@ std::vector<std::string> MergeCommand::names_of_runs() const {
 int MergeCommand::check(const std::vector<std::string>& files) {
   for (const CLI::Option* const option : command_->get_options()) {
     const std::string& group = option->get_group();
-    if (option->count() != 0 && option->get_name() != "--check" &&
-        (group == "Output" || group == "Duplicates" || group == "Filtering"))
+    const bool is_of_sort = group == "Output" || group == "Duplicates" || group == "Filtering" ||
+                            (group == "Diagnostics" && option->get_name() != "--quiet");
+    if (option->count() != 0 && option->get_name() != "--check" && is_of_sort)
       throw Error(fmt::format("--check writes nothing; drop {}", option->get_name()));
   }
   Options options = record_.options();
   options.decompress = options_.decompress;
+  options.threads = options_.threads;
   if (!quiet_) options.notice = say_warning;
   return check_files(files, options);
 }
@@ -391,9 +397,8 @@ int MergeCommand::run() {
   if (output_ == "-" && !explain_ && isatty(STDOUT_FILENO) != 0 &&
       make_format(options_)->traits().are_binary)
     throw Error("standard output is a terminal; name a file for these records by --output");
-  if (trace_ == "-") throw Error("--trace: - is not a file; name one");
   const std::vector<std::filesystem::path> runs(names.begin(), names.end());
-  check_reports(runs);
+  check_reports(runs, options_.parts != 0 ? output_ : "");
 
   make_room_for_files(runs.size());
   const StopOnSignal signals;
@@ -405,8 +410,7 @@ int MergeCommand::run() {
     return 0;
   }
   return execute(
-      [&] { return sorts_ ? sort(runs, output_, options_) : merge(runs, output_, options_); },
-      signals);
+      [&] { return sorts_ ? sort(runs, output_, options_) : merge(runs, output_, options_); });
 }
 
 void MergeCommand::use_resources() {
@@ -417,18 +421,14 @@ void MergeCommand::use_resources() {
   if (!quiet_) options_.notice = say_warning;
 }
 
-int MergeCommand::execute(const std::function<Stats()>& work, const StopOnSignal& signals) {
+int MergeCommand::execute(const std::function<Stats()>& work) {
   const bool shows_progress = !quiet_ && (progress_ || (!no_progress_ && isatty(STDERR_FILENO)));
   Stats stats;
   {
     ProgressLine line;
     if (shows_progress)
       options_.progress = [&line](const Progress& progress) { line.show(progress); };
-    try {
-      stats = work();
-    } catch (const Interrupted& interrupted) {
-      return report(interrupted, signals.exit_code());
-    }
+    stats = work();
   }
   if (shows_progress) say(summary_of(stats));
   if (!stats_.empty()) write_stats(stats, options_.checksum, stats_);
@@ -472,23 +472,29 @@ int MergeCommand::run_partition() {
     throw Error(fmt::format("{0}: is a plan of a {1}; write its parts by corank {1} --plan {0}",
                             plan_, sorts_ ? "merge" : "sort"));
   const std::size_t number = partition_number(partition_, plan.partitions.size());
+  const std::filesystem::path folder = folder_of_parts(plan_, folder_);
+  std::vector<std::filesystem::path> runs;
+  for (const PartitionPlan::Input& run : plan.partitions.runs) runs.push_back(run.path);
+  check_reports(runs, folder);
   take_options(options_of(plan));
   make_room_for_files(plan.partitions.runs.size());
   const StopOnSignal signals;
   use_resources();
   options_.stop = signals.token();
   options_.checksum = true;
-  PartAttempt attempt(plan, number, folder_of_parts(plan_, folder_), options_);
+  PartAttempt attempt(plan, number, folder, options_);
   if (attempt.is_done()) {
     if (!quiet_) say_warning(attempt.part().string() + ": is written already; nothing to do");
     return 0;
   }
   options_.overwrite = true;  // of the attempt's own file
-  return execute([&] { return attempt.write(); }, signals);
+  return execute([&] { return attempt.write(); });
 }
 
-void MergeCommand::check_reports(const std::vector<std::filesystem::path>& runs) const {
+void MergeCommand::check_reports(const std::vector<std::filesystem::path>& runs,
+                                 const std::filesystem::path& parts_folder) const {
   namespace fs = std::filesystem;
+  if (trace_ == "-") throw Error("--trace: - is not a file; name one");
   std::error_code error;
   const auto whole = [&](const fs::path& path) {
     return fs::weakly_canonical(fs::absolute(path, error), error);
@@ -503,8 +509,14 @@ void MergeCommand::check_reports(const std::vector<std::filesystem::path>& runs)
     const auto will_be = [&](const fs::path& other) {
       return !other.empty() && (is(other) || whole(*file) == whole(other));
     };
+    const auto is_part = [&] {
+      return !parts_folder.empty() && whole(*file).filename().string().starts_with("part-") &&
+             whole(*file).parent_path() == whole(parts_folder);
+    };
     const char* const what = std::ranges::any_of(runs, is)         ? "a run"
+                             : is(plan_)                           ? "the plan"
                              : will_be(output_)                    ? "the output"
+                             : is_part()                           ? "a part of the output"
                              : is(files_from_) || is(files0_from_) ? "the list of runs"
                              : file == &trace_ && will_be(stats_)  ? "the file of --stats"
                                                                    : nullptr;

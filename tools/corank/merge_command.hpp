@@ -14,8 +14,6 @@
 
 namespace corank {
 
-class StopOnSignal;
-
 class MergeCommand {
  public:
   enum class Verb { merge, sort, plan, plan_sort };
@@ -57,11 +55,13 @@ class MergeCommand {
   void use_resources();
   void take_options(const Options& planned);
   // Runs the merge or sort, and returns the exit code.
-  int execute(const std::function<Stats()>& work, const StopOnSignal& signals);
+  int execute(const std::function<Stats()>& work);
   int run_partition();
   int check(const std::vector<std::string>& files);
-  // The reports replace existing files, so they must not name a run or the output.
-  void check_reports(const std::vector<std::filesystem::path>& runs) const;
+  // The reports replace existing files, so they must not name a run, the plan, the output, or a
+  // part in `parts_folder`, which is empty if there are no parts.
+  void check_reports(const std::vector<std::filesystem::path>& runs,
+                     const std::filesystem::path& parts_folder) const;
 
   CLI::App* command_;
   bool plans_, sorts_;

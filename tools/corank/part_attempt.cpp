@@ -78,7 +78,11 @@ PartAttempt::PartAttempt(const PlanFile& plan, std::size_t partition, const fs::
 }
 
 bool PartAttempt::is_there() const {
-  if (options_.overwrite || !fs::exists(names_.part)) return false;
+  if (options_.overwrite) return false;
+  // Parts that are compressed in other ways share the name of their record.
+  const bool is_taken =
+      fs::exists(names_.record) && read_record(names_.record).plan != plan_.digest;
+  if (!fs::exists(names_.part) && !is_taken) return false;
   if (is_written(names_, plan_, partition_)) return true;
   throw Error(ErrorCode::exists,
               fmt::format("{}: exists already, but is of another plan, is not whole, or has no "

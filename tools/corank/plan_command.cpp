@@ -95,7 +95,7 @@ void PlanCommand::show() const {
   const char* const unit = partitions.counts_bytes ? "bytes" : "records";
   std::uint64_t bytes = 0;
   for (const PartitionPlan::Input& run : partitions.runs) bytes += run.bytes;
-  const bool is_of_sort = !partitions.sorts && std::ranges::count(plan.command, "sort") != 0;
+  const bool is_of_sort = !partitions.sorts && plan.command.size() > 1 && plan.command[1] == "sort";
   fmt::print("{}     corank {}\n", is_of_sort ? "runs of" : "command",
              fmt::join(plan.command, " "));
   fmt::print("runs        {}, {} bytes\n", partitions.runs.size(), bytes);

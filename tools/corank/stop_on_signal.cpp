@@ -39,7 +39,7 @@ std::stop_token StopOnSignal::token() const {
   return source.get_token();
 }
 
-int StopOnSignal::exit_code() const {
+int StopOnSignal::exit_code() {
   return 128 + received;
 }
 

@@ -11,7 +11,7 @@ class StopOnSignal {
   StopOnSignal();
   std::stop_token token() const;
   // Returns the exit code of a process that the first signal stopped.
-  int exit_code() const;
+  static int exit_code();
 };
 
 }  // namespace corank
