@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <cassert>
+#include <chrono>
 #include <cstring>
+#include <thread>
 #include <utility>
 
 #include "corank/error.hpp"
@@ -93,7 +95,7 @@ Place place_of(const Run& run, const RecordFormat& format, std::uint64_t record,
 }
 
 Stream stream_of(const Run& run, const Reading& reading, std::stop_token stop) {
-  Stream stream{.path = run.path(),
+  Stream stream{.path = run.shown_path(),
                 .offset = run.offset(),
                 .is_pipe = run.is_pipe(),
                 .mapped_page_bytes = run.mapped_page_bytes(),
@@ -462,15 +464,26 @@ void FramingProducer::find_last_record(Filling& filling, std::span<std::byte> me
   find_records(filling, memory.first(bytes), true);
 }
 
+// Waits for other long records to be let go, as long as some are: a sort lets them go once it has
+// sorted them.
 std::shared_ptr<FramingProducer::LargeMemory> FramingProducer::take_large(
     std::uint64_t bytes, std::uint64_t found_bytes) const {
-  if (*large_used_bytes_ + bytes > reading_.plan.large_bytes) throw_too_long(bytes, found_bytes);
+  constexpr std::chrono::milliseconds patience{1000}, step{1};
+  const std::uint64_t max_bytes = reading_.plan.large_bytes;
+  std::uint64_t used = *large_used_bytes_;
+  for (auto left = patience / step; used + bytes > max_bytes; --left) {
+    if (bytes > max_bytes || left == 0) throw_too_long(bytes, found_bytes, used);
+    std::this_thread::sleep_for(step);
+    if (*large_used_bytes_ < used) left = patience / step;
+    used = *large_used_bytes_;
+  }
   return std::make_shared<LargeMemory>(bytes, large_used_bytes_);
 }
 
 // Throws the Error for a record that needs `bytes` bytes of memory or more, of which `found_bytes`
-// are read. Reads on to learn the length of a line.
-void FramingProducer::throw_too_long(std::uint64_t bytes, std::uint64_t found_bytes) const {
+// are read, where other records use `used_bytes`. Reads on to learn the length of a line.
+void FramingProducer::throw_too_long(std::uint64_t bytes, std::uint64_t found_bytes,
+                                     std::uint64_t used_bytes) const {
   constexpr std::uint64_t max_searched_bytes = std::uint64_t{1} << 30;
   const std::string_view line_end =
       reading_.format.traits().can_search ? reading_.format.end_of_record() : "";
@@ -490,7 +503,7 @@ void FramingProducer::throw_too_long(std::uint64_t bytes, std::uint64_t found_by
   }
   while (bytes < length + margin_bytes) bytes *= 2;
   // A record moves to larger memory as more of it is found.
-  const std::uint64_t needed = *large_used_bytes_ + bytes + bytes / 2;
+  const std::uint64_t needed = used_bytes + bytes + bytes / 2;
   throw_error(
       ErrorCode::memory,
       "{}: {} has {}{} bytes, too long for the memory budget: to read the long records that "
