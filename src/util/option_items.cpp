@@ -96,14 +96,17 @@ std::string quoted_if_needed(std::string_view name) {
 
 std::optional<std::string_view> nearest(std::string_view name,
                                         const std::vector<std::string>& names) {
-  constexpr std::size_t max_compared_bytes = 100;
+  constexpr std::size_t max_compared_bytes = 100, min_prefix_bytes = 3;
   std::optional<std::string_view> found;
   std::size_t min_distance = 0;
   for (const std::string& other : names) {
+    if (name.size() >= min_prefix_bytes && other.starts_with(name)) return other;
     const std::size_t longer = std::max(name.size(), other.size());
     if (longer > max_compared_bytes) continue;
     const std::size_t distance = edit_distance(name, other);
-    if (distance * 2 > longer || (found && distance >= min_distance)) continue;
+    if (distance * 2 > longer || distance > std::max<std::size_t>(1, longer * 2 / 5) ||
+        (found && distance >= min_distance))
+      continue;
     found = other;
     min_distance = distance;
   }

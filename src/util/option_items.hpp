@@ -49,7 +49,8 @@ std::optional<std::string> unquoted(std::string_view text);
 // Returns a column's name as options take it: in quotes if it would otherwise mean something else.
 std::string quoted_if_needed(std::string_view name);
 
-// Returns the name that is closest to `name` by edit distance; nothing if none is similar.
+// Returns a name that begins with `name`, else the one that is closest to it by edit distance;
+// nothing if none is similar.
 std::optional<std::string_view> nearest(std::string_view name,
                                         const std::vector<std::string>& names);
 

@@ -23,29 +23,33 @@ std::string suggestion(std::string_view name, const std::vector<std::string>& na
   return similar ? fmt::format("; did you mean {}{}?", prefix, *similar) : "";
 }
 
-// Returns what to say in place of an option that GNU sort or another command has; nothing if there
-// is no such option.
-std::string_view replacement(std::string_view name) {
+// Returns what to do instead of an option that GNU sort or another command has; nothing if there is
+// no such option.
+std::string_view advice(std::string_view name) {
   struct Habit {
-    std::string_view names, replacement;
+    std::string_view names, advice;
   };
-  constexpr std::string_view typed = "a type in --by, such as 2:i64 or line:f64";
-  constexpr std::array<Habit, 11> habits{{
-      {" -k --key ", "--by COLUMN"},
+  constexpr std::string_view typed = "say a type in --by, such as 2:i64 or line:f64";
+  constexpr std::array<Habit, 15> habits{{
+      {" -k --key ", "say --by COLUMN"},
       {" -n -g --numeric-sort --general-numeric-sort ", typed},
-      {" -V --version-sort ", "--by line:natural"},
-      {" --reverse ", "--by line:desc, or COLUMN:desc"},
-      {" -u --unique ", "--on-equal first"},
-      {" -s --stable ", "nothing: records with equal keys keep their order"},
-      {" -S --buffer-size ", "--memory SIZE"},
-      {" --parallel ", "--threads N"},
-      {" --field-separator ", "--delimiter C"},
-      {" --temporary-directory ", "--temp DIR"},
-      {" --plan --partition ", "corank merge --plan, which writes partitions of every plan"},
+      {" -V --version-sort ", "say --by line:natural"},
+      {" --human-numeric-sort ", "say --by line:human, or COLUMN:human"},
+      {" --ignore-case ", "say --by line:nocase, or COLUMN:nocase"},
+      {" --reverse ", "say --by line:desc, or COLUMN:desc"},
+      {" -c -C ", "say corank check"},
+      {" -u --unique ", "say --on-equal first"},
+      {" -s --stable ", "leave it out: records with equal keys keep their order"},
+      {" -S --buffer-size ", "say --memory SIZE"},
+      {" --parallel ", "say --threads N"},
+      {" --field-separator --sep ", "say --delimiter C"},
+      {" --temporary-directory ", "say --temp DIR"},
+      {" --format ", "say --lines, --csv, --jsonl, --kv or --record SCHEMA"},
+      {" --plan --partition ", "say corank merge --plan, which writes partitions of every plan"},
   }};
   const std::string word = fmt::format(" {} ", name);
   for (const Habit& habit : habits)
-    if (habit.names.find(word) != std::string_view::npos) return habit.replacement;
+    if (habit.names.find(word) != std::string_view::npos) return habit.advice;
   return {};
 }
 
@@ -70,12 +74,12 @@ const CLI::App& command_named(const CLI::App& app, const std::string& name) {
   std::vector<std::string> names;
   for (const CLI::Option* const option : command.get_options())
     for (const std::string& known : option->get_lnames()) names.push_back(known);
-  const std::string_view other = command.get_option_no_throw("--by") ? replacement(name) : "";
+  const std::string_view instead = command.get_option_no_throw("--by") ? advice(name) : "";
   throw Error(
       ErrorCode::options,
       fmt::format("corank {0} has no option {1}{2} (corank {0} --help lists all)",
                   full_name(command), name,
-                  other.empty() ? suggestion(name, names, "--") : fmt::format("; say {}", other)));
+                  instead.empty() ? suggestion(name, names, "--") : fmt::format("; {}", instead)));
 }
 
 const CLI::Option& option_named(const CLI::App& command, const std::string& name) {
@@ -134,11 +138,6 @@ std::vector<std::string> reversed_arguments(const CLI::App& app, int argc, char*
   const CLI::App* command = &app;
   bool is_value = false, only_names_follow = false;
   for (const std::string& argument : with_help_option(app, {given.begin(), given.end()})) {
-    // A flag takes a value only after an equals sign.
-    if (argument == "first" && !arguments.empty() && arguments.back() == "--header") {
-      arguments.back() += "=first";
-      continue;
-    }
     // CLI11 takes names after "--" for options if other names precede.
     if (only_names_follow) {
       arguments.push_back(argument.starts_with('-') && argument != "-" ? "./" + argument

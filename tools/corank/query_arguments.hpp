@@ -38,7 +38,7 @@ struct ShapingArguments {
         ->option_text("N");
     add("--from", from, "KEY",
         "Begin with the first record that does not sort before KEY: values of key fields, "
-        "comma-separated, or the whole of a text's only key; what comes before is not read");
+        "comma-separated, or the whole of a text's only key");
     add("--to", to, "KEY", "End before the first record that does not sort before KEY");
   }
 

@@ -63,8 +63,8 @@ void RecordArguments::add_text_to(CLI::App& command) {
   add_header_to(command);
   command
       .add_option("--ragged", ragged_,
-                  "How to treat records with fewer columns than the header or, without one, the "
-                  "first record: empty or error [empty]")
+                  "empty: columns that a record lacks are empty, also those of the first record; "
+                  "error: no record may lack one [empty after the first record]")
       ->check(CLI::IsMember({"empty", "error"}))
       ->option_text("HOW");
   command.add_flag("--jsonl", json_lines_,
@@ -136,9 +136,11 @@ Options RecordArguments::options() const {
 
 // Returns the format of records of variable length; nothing if records have a fixed size.
 std::optional<TextFormat> RecordArguments::text() const {
-  if (!record_.empty() + lines_ + csv_ + pairs_ + json_lines_ != 1)
-    throw Error(
-        "say what the files hold by one of --record SCHEMA, --lines, --csv, --jsonl and --kv");
+  const int num_formats = !record_.empty() + lines_ + csv_ + pairs_ + json_lines_;
+  if (num_formats != 1)
+    throw Error(fmt::format(
+        "{} one of --record SCHEMA, --lines, --csv, --jsonl and --kv",
+        num_formats == 0 ? "say what the files hold by" : "two formats are given; say just"));
   const std::pair<const char*, bool> given[] = {{"--delimiter", delimiter_.has_value()},
                                                 {"--header", !header_.empty()},
                                                 {"--header-lines", header_lines_ != 0},
@@ -176,7 +178,8 @@ std::optional<TextFormat> RecordArguments::text() const {
                        : bad_numbers_ == "last"  ? BadNumbers::last
                        : bad_numbers_ == "first" ? BadNumbers::first
                                                  : BadNumbers::error;
-  if (ragged_ == "error") format.ragged = RaggedRecords::error;
+  if (!ragged_.empty())
+    format.ragged = ragged_ == "error" ? RaggedRecords::error : RaggedRecords::empty;
   format.keys = parse_text_keys(by_);
   return format;
 }
