@@ -42,10 +42,11 @@ enum class BadNumbers : std::uint8_t {
   first,  // order it before all values
 };
 
-// How to treat a record with fewer columns than the header or, without a header, the first record.
+// How to treat records with few columns. Missing columns are empty, unless they are an error.
 enum class RaggedRecords : std::uint8_t {
-  empty,  // missing columns are empty
-  error,
+  after_first,  // a first record must have the columns that options name: none may be misnamed
+  empty,
+  error,  // no record may have fewer columns than the header or, without a header, the first record
 };
 // Returns the type with this name; nothing if there is none.
 std::optional<TextType> text_type_named(std::string_view name);
@@ -75,7 +76,7 @@ struct TextFormat {
   std::uint64_t header_lines = 0;
   std::vector<TextKey> keys;  // most significant first; empty: the whole line or a pair's key
   BadNumbers bad_numbers = BadNumbers::error;
-  RaggedRecords ragged = RaggedRecords::empty;  // for lines with a delimiter, and CSV
+  RaggedRecords ragged = RaggedRecords::after_first;  // for lines with a delimiter, and CSV
   // For CSV: the byte after this character is literal, inside quotes and outside. Doubled quotes
   // are accepted, too.
   std::optional<char> escape;

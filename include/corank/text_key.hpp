@@ -464,8 +464,9 @@ std::uint64_t encoded_bytes(const TextField& field, const TextColumn& column);
 std::uint64_t encoded_word(const TextField& field, const TextColumn& column, std::uint64_t from);
 int compare_encoded(const TextField& x, const TextField& y, const TextColumn& column);
 
-// Returns whether the column holds a value of the type. Any column is a value of bytes and natural.
-bool holds_value(const TextField& field, TextType type);
+// Returns whether `field`, which is `column`, holds a value of its type; anything is one of bytes
+// and of natural.
+bool holds_value(const TextField& field, const TextColumn& column);
 
 // Returns the value of a column, without quotes and escapes.
 std::string decoded(const TextField& field);

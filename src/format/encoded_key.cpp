@@ -445,11 +445,11 @@ int compare_encoded(const TextField& x, const TextField& y, const TextColumn& co
   return column.descending ? -order : order;
 }
 
-bool holds_value(const TextField& field, TextType type) {
-  if (type == TextType::bytes || type == TextType::natural) return true;
-  if (is_encoded(type)) return EncodedKey(field, {0, type, false, false}).is_valid();
+bool holds_value(const TextField& field, const TextColumn& column) {
+  if (column.type == TextType::bytes || column.type == TextType::natural) return true;
+  if (is_encoded(column.type)) return EncodedKey(field, column).is_valid();
   std::uint64_t word;
-  return parse_number(field, type, word);
+  return parse_number(field, column.type, word);
 }
 
 }  // namespace corank::detail

@@ -170,7 +170,7 @@ class Index {
     return layout_.columns[key].type != TextType::bytes && !are_ordered(layout_.bad_numbers);
   }
   bool is_acceptable(std::uint32_t key, const detail::TextField& field) const {
-    return !must_be_value(key) || detail::holds_value(field, layout_.columns[key].type);
+    return !must_be_value(key) || detail::holds_value(field, layout_.columns[key]);
   }
   // Returns the first key word, which is of `column`; nothing if that must hold a value and does
   // not.
@@ -390,7 +390,7 @@ bool has_order(const TextLayout& layout, std::span<const std::byte> record) {
   detail::Columns columns(layout, record.data(), record.size());
   return std::all_of(
       layout.columns, layout.columns + layout.columns_count,
-      [&](const TextColumn& key) { return detail::holds_value(columns(key.column), key.type); });
+      [&](const TextColumn& key) { return detail::holds_value(columns(key.column), key); });
 }
 
 std::uint64_t first_record_bytes(const TextLayout& layout, std::span<const std::byte> bytes) {
@@ -429,6 +429,18 @@ std::string stray_text_message(const TextLayout& layout, const std::byte* record
                      column, at, remedy);
 }
 
+std::string open_quote_message(const TextLayout& layout) {
+  if (layout.escape != 0)
+    return fmt::format(
+        "the last record has no end: a quote is not closed, or the last line end is escaped; "
+        "correct the file, or {}",
+        Setting::escape);
+  return fmt::format(
+      "the last column begins with a quote that nothing closes; correct the file, or take {} if "
+      "quotes mean nothing in it",
+      Setting::lines);
+}
+
 std::string column_name(const TextLayout& layout, std::uint32_t column) {
   if (layout.kind == TextKind::pairs) return column == 0 ? "key" : "value";
   if (column == 0) return "line";
@@ -451,16 +463,8 @@ void throw_bad_record(const std::filesystem::path& run, const Place& found,
     throw_error("{}: {}; correct it, or say {}", place,
                 layout.finder->defect({at, static_cast<std::size_t>(bad.bytes)}),
                 setting_is(Setting::bad_numbers, "skip"));
-  if (bad.reason == BadRecord::Reason::open_quote && layout.escape != 0)
-    throw_error(
-        "{}: the last record has no end: a quote is not closed, or the last line end is escaped; "
-        "correct the file, or {}",
-        place, Setting::escape);
   if (bad.reason == BadRecord::Reason::open_quote)
-    throw_error(
-        "{}: the last column begins with a quote that nothing closes; correct the file, or take {} "
-        "if quotes mean nothing in it",
-        place, Setting::lines);
+    throw_error("{}: {}", place, open_quote_message(layout));
   if (bad.reason == BadRecord::Reason::cut_off) {
     if (bad.bytes < detail::pair_header_bytes)
       throw_error(

@@ -95,7 +95,9 @@ std::uint64_t first_record_bytes(const TextLayout& layout, std::span<const std::
 // first record of CSV. Returns nothing if the record, as far as it is in `bytes`, has none.
 std::optional<std::uint64_t> find_stray_text(const TextLayout& layout,
                                              std::span<const std::byte> bytes);
-// Returns the error message for the record at `record`, which has stray text at its byte `at`.
+// Return the error messages for a record whose quote is not closed, and for the one at `record`,
+// which has stray text at its byte `at`.
+std::string open_quote_message(const TextLayout& layout);
 std::string stray_text_message(const TextLayout& layout, const std::byte* record, std::uint64_t at);
 
 // Returns the name of a column in messages: "line", "column 2", "key".

@@ -80,7 +80,7 @@ class OtherOrder {
   bool is_explained_by(const TextColumn& column) {
     column_ = column;
     const bool has_values = std::ranges::all_of(rows_, [&](const std::byte* row) {
-      return detail::holds_value(field_of(by_, row, column.column), column.type);
+      return detail::holds_value(field_of(by_, row, column.column), column);
     });
     const bool is_sorted =
         has_values && std::ranges::is_sorted(rows_, [&](const std::byte* a, const std::byte* b) {

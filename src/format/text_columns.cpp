@@ -95,10 +95,10 @@ struct BoundValues {
               std::span<const std::byte> record) const {
     detail::Columns there(layout, record.data(), record.size());
     for (std::size_t i = 0; i < values.size(); ++i) {
-      if (!detail::holds_value(there(columns[i].column), columns[i].type))
+      if (!detail::holds_value(there(columns[i].column), columns[i]))
         reject(values[i],
                detail::is_number(columns[i].type)
-                   ? "is not a number that the key's type holds"
+                   ? "is not a number that the column's type holds"
                    : fmt::format("is not a value of type {}", type_name(columns[i].type)));
       // Several keys may name one column, as 1:nocase,1 do; the record has the last one's value.
       if (columns[i].column == 0 || values_of[columns[i].column - 1] == &values[i]) continue;

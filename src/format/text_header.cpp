@@ -33,7 +33,7 @@ bool holds_value(const TextLayout& layout, const std::string& record, std::uint3
                  TextType type) {
   detail::Columns columns(layout, bytes_of(record).data(), record.size());
   const detail::TextField field = columns(column);
-  return field.there && detail::holds_value(field, type);
+  return field.there && detail::holds_value(field, {column, type, false, false});
 }
 
 bool has_column(const TextLayout& layout, const std::string& record, std::uint32_t column) {
@@ -186,6 +186,10 @@ std::optional<FileHead> TextHeader::parse(const std::filesystem::path& file,
       throw_error("{}: the header: {}", file,
                   stray_text_message(encoding_.layout(), record.data(), *stray));
     if (bytes == 0 && !at_end) return std::nullopt;
+    if (bytes == 0 && !record.empty() &&
+        first_record_bytes(encoding_.layout(),
+                           bytes_of(std::string(text.substr(at)) + format_.terminator)) == 0)
+      throw_error("{}: the header: {}", file, open_quote_message(encoding_.layout()));
     take(bytes != 0 ? bytes : record.size(), head.names);
     ++head.num_lines;
   }
@@ -267,19 +271,24 @@ std::string TextHeader::doubt_names(std::string_view header, const std::string& 
                            shown_record(alike->first), shown_record(alike->second)));
 }
 
-std::string TextHeader::doubt_fields(const std::string& first) const {
+std::string TextHeader::doubt_fields(const std::string& first, const Query& query) const {
   if (format_.kind != TextKind::json_lines || first.empty()) return {};
-  const TextEncoding encoding(format_);
-  const TextLayout layout = encoding.layout();
-  const std::vector<std::string> names = layout.finder->names(bytes_of(first));
-  for (std::size_t i = 0; i < format_.keys.size(); ++i) {
-    const std::uint32_t column = layout.columns[i].column;
-    if (column == 0) continue;  // the whole line
-    if (names.empty() || layout.finder->find(bytes_of(first), column).there) continue;
-    const std::string& name = format_.keys[i].name;
-    const auto similar = nearest(name, names);
+  std::vector<std::pair<const TextKey*, Setting>> named;
+  for (const TextKey& key : format_.keys) named.emplace_back(&key, Setting::keys);
+  for (const Condition::Step& step : query.where.steps)
+    if (step.operation < ConditionOperation::negate)
+      named.emplace_back(&step.with.column, Setting::where);
+  for (const auto& [key, option] : named) {
+    if (key->name.empty()) continue;  // the whole line
+    TextFormat by = format_;
+    by.keys = {*key};
+    const TextEncoding encoding(by, {}, option);
+    const ColumnFinder& finder = *encoding.layout().finder;
+    const std::vector<std::string> names = finder.names(bytes_of(first));
+    if (names.empty() || finder.find(bytes_of(first), 1).there) continue;
+    const auto similar = nearest(key->name, names);
     return fmt::format("{}: the first record of each file has no field {}; its fields are {}{}",
-                       Setting::keys, name, fmt::join(names, ", "),
+                       option, key->name, fmt::join(names, ", "),
                        similar ? fmt::format("; did you mean {}?", *similar) : "");
   }
   return {};

@@ -37,18 +37,20 @@ constexpr std::string_view key_name = "key", value_name = "value";
 
 // Returns the number of the column that `key` names. `values` are those of the header or, without a
 // header, of the first record.
-std::uint32_t find_column(const TextKey& key, bool has_header,
+std::uint32_t find_column(const TextKey& key, const TextFormat& format,
                           const std::vector<std::string>& values, Setting option) {
   if (key.name.empty()) {
     if (key.column <= values.size()) return key.column;
-    if (has_header)
+    if (format.header)
       throw_no_column(fmt::format("{}: the header has no column {}", option, key.column),
                       fmt::format("{}", key.column), values);
+    if (format.ragged == RaggedRecords::empty) return key.column;
     throw_error(ErrorCode::options,
                 "{}: there is no column {}; the first record has {} column{}; if other lines come "
-                "first, say {}, {} or {}",
+                "first, say {}, {} or {}; if records may lack columns, say {}",
                 option, key.column, values.size(), values.size() == 1 ? "" : "s", Setting::header,
-                setting_is(Setting::header_lines, "N"), setting_is(Setting::comment, "PREFIX"));
+                setting_is(Setting::header_lines, "N"), setting_is(Setting::comment, "PREFIX"),
+                setting_is(Setting::ragged, "empty"));
   }
   const auto count = std::ranges::count(values, key.name);
   if (count == 0)
@@ -120,8 +122,8 @@ void require_consistent(const TextFormat& format, char delimiter, Setting option
     const bool column = key.column != 0 || !key.name.empty();
     if (!key.name.empty() && !format.header)
       throw_error(ErrorCode::options,
-                  "{} names the column \"{}\", but the runs are said to have no header; add {}, or "
-                  "give the column's number",
+                  "{} names the column \"{}\", but the runs are said to have no header; give the "
+                  "column's number or, if they have one, add {}",
                   option, key.name, Setting::header);
     if (column && format.kind == TextKind::lines && !format.delimiter)
       throw_error(ErrorCode::options, "{} names a column of lines; say by {} what ends a column",
@@ -171,7 +173,7 @@ TextEncoding::TextEncoding(const TextFormat& format, std::string_view header, Se
     if (kind_ == TextKind::pairs)
       column.column = key.name == value_name;
     else if (!header.empty())
-      column.column = find_column(key, format.header, values, option);
+      column.column = find_column(key, format, values, option);
     else if (!key.name.empty())
       column.column = ++free_column;
     columns_.push_back(column);

@@ -50,7 +50,7 @@ bool begins_orc_stream(std::string_view head) {
   return is_index || is_chunk;
 }
 
-constexpr std::array<KnownFormat, 23> known_formats{{
+constexpr std::array<KnownFormat, 24> known_formats{{
     {.magic = "\x93NUMPY"sv, .name = "a NumPy array", .remedy = {}},
     {.magic = "PAR1"sv, .name = "a Parquet file", .remedy = as_columns, .tail = "PAR1"sv},
     {.magic = "PAR1\x15"sv, .name = "a Parquet file", .remedy = as_columns},
@@ -90,7 +90,12 @@ constexpr std::array<KnownFormat, 23> known_formats{{
     {.magic = {},
      .name = "a tar archive",
      .remedy = "unpack it first",
-     .follows = "ustar"sv,
+     .follows = "ustar\0"sv,
+     .follows_at = 257},
+    {.magic = {},
+     .name = "a tar archive",
+     .remedy = "unpack it first",
+     .follows = "ustar  "sv,
      .follows_at = 257},
     {.magic = "LZIP\1"sv, .name = "an lzip file", .remedy = unpack, .is_compressed = true},
     {.magic = "\x89LZO\0\r\n\x1a\n"sv,

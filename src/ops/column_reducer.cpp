@@ -45,7 +45,7 @@ bool is_less(const detail::TextField& a, const detail::TextField& b, const TextC
   if (detail::is_number(column.type))
     return detail::number_word(a, column, 0) < detail::number_word(b, column, 0);
   if (detail::is_encoded(column.type)) return detail::compare_encoded(a, b, column) < 0;
-  return detail::compare_strings(a, b, false) < 0;
+  return detail::compare_strings(a, b, column.nocase) < 0;
 }
 
 // Thrown for numbers that a ScaledNumber cannot hold.
@@ -150,6 +150,8 @@ class ColumnReducer final : public GroupReducer {
   // `record` is the one that holds the field, for errors.
   void add(const Column& column, const detail::TextField& field, std::string_view record,
            ColumnSum& sum) const;
+  void check_width(std::string_view record) const;
+  std::string delimited(const Column& column, std::string result) const;
   [[noreturn]] void throw_too_long(const Column& column, std::string_view record) const;
   bool has_result(std::size_t i, std::uint64_t count, const GroupSums& sums) const;
   std::uint32_t min_columns(std::uint64_t count, const GroupSums& sums) const;
@@ -233,7 +235,7 @@ void ColumnReducer::add(const Column& column, const detail::TextField& field,
   }
   if (detail::string_bytes(field) == 0) return;  // no value
   const std::string value = value_of(field);
-  const bool is_value = detail::holds_value(field, type);
+  const bool is_value = detail::holds_value(field, column.column);
   if (value.empty() && !is_value) return;  // blanks
   const auto fail = [&] {
     throw_error(
@@ -344,6 +346,17 @@ std::uint32_t ColumnReducer::min_columns(std::uint64_t count, const GroupSums& s
   return columns;
 }
 
+// Returns the result as it is written: a number that holds the delimiter needs quotes, and other
+// results are copied with theirs.
+std::string ColumnReducer::delimited(const Column& column, std::string result) const {
+  const TextLayout layout = encoding_.layout();
+  if (column.operation != Operation::count && column.operation != Operation::sum) return result;
+  if (result.find(layout.delimiter) == std::string::npos) return result;
+  if (layout.kind == TextKind::csv) return '"' + result + '"';
+  throw_error("{}: column {} becomes {}, which holds the delimiter; take another {}, or {}",
+              Setting::on_equal, column.column.column, result, Setting::delimiter, "CSV");
+}
+
 // Returns the group's first record with the results in their columns.
 std::string ColumnReducer::with_results(std::uint64_t count, const GroupSums& sums,
                                         std::span<const std::byte> first) const {
@@ -359,11 +372,23 @@ std::string ColumnReducer::with_results(std::uint64_t count, const GroupSums& su
                                          [](const Column& column) { return column.column.column; });
     const auto i = static_cast<std::size_t>(found - columns_.begin());
     if (found != columns_.end() && has_result(i, count, sums))
-      record += text_of(*found, count, sums.columns[i], corank::text_of(first));
+      record += delimited(*found, text_of(*found, count, sums.columns[i], corank::text_of(first)));
     else if (field.there)
       record.append(reinterpret_cast<const char*>(field.at), field.bytes);
   }
   return record += end_of(layout, corank::text_of(first));
+}
+
+// Throws Error if the column that count() adds would not be the one that the header names.
+void ColumnReducer::check_width(std::string_view record) const {
+  if (min_columns_ == 0) return;
+  if (const std::uint32_t columns = count_columns(encoding_.layout(), record);
+      columns > min_columns_)
+    throw_error(
+        "{}: the record \"{}\" has {} columns and the header {}, so that count() would add a "
+        "column "
+        "without a name; correct the file",
+        Setting::on_equal, shown_record(record), columns, min_columns_);
 }
 
 void ColumnReducer::finish(std::uint64_t count, const GroupSums& sums, RowCopy& row) const {
@@ -373,9 +398,11 @@ void ColumnReducer::finish(std::uint64_t count, const GroupSums& sums, RowCopy& 
   if (!changes && !adds_column_) return;
   std::string record;
   if (changes) record = with_results(count, sums, first);
-  if (adds_column_)
+  if (adds_column_) {
+    check_width(corank::text_of(first));
     record = with_last_column(encoding_.layout(), changes ? record : corank::text_of(first),
                               std::to_string(count));
+  }
   row.assign_record(rows_, std::as_bytes(std::span(record)));
 }
 

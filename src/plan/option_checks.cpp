@@ -40,8 +40,9 @@ void check_query(const Options& options, const FormatTraits& traits) {
     return !reduction.column && !(traits.has_text_columns && adds_column(reduction));
   };
   if (std::ranges::any_of(query.reductions, lacks_column))
-    throw_error(ErrorCode::options, "{} names no field or column",
-                setting_is(Setting::on_equal, "reduce"));
+    throw_error(ErrorCode::options, "{} names no field or column; write, for example, {}",
+                setting_is(Setting::on_equal, "reduce"),
+                setting_is(Setting::on_equal, "reduce:count(NAME)"));
   if (std::ranges::any_of(query.reductions, adds_column) && !traits.can_add_column)
     throw_error(ErrorCode::options, "{} adds a column: say by {} what separates it",
                 setting_is(Setting::on_equal, "reduce:count()"), Setting::delimiter);

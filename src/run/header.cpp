@@ -105,7 +105,7 @@ class HeaderTaker {
   // order mark. A pipe, which is not waited for, drops its mark as it is read.
   void take(Run& run, std::span<Run> runs) {
     if (header_.is_empty() && run.is_pipe()) return;
-    if (kept_ && header_.is_in_first_file()) return take_mark(run, runs);
+    if (kept_ && !kept_->names.empty() && header_.is_in_first_file()) return take_mark(run, runs);
     std::optional<FileHead> found = take_head(run, runs, header_, options_.stop);
     if (!found) return;
     ++num_taken_;
@@ -169,13 +169,13 @@ class HeaderTaker {
   const Run* other_comments_ = nullptr;
 };
 
-// Returns a warning if all first records lack a field that is a key. Pipes are not read.
-std::string doubt_fields(std::vector<Run>& runs, const TextHeader& header) {
+// Returns a warning if all first records lack a field that an option names. Pipes are not read.
+std::string doubt_fields(std::vector<Run>& runs, const TextHeader& header, const Query& query) {
   std::string doubt;
   for (Run& run : runs) {
     const std::string first = run.is_pipe() ? std::string() : first_records(run, header).first;
     if (first.empty()) continue;
-    doubt = header.doubt_fields(first);
+    doubt = header.doubt_fields(first, query);
     if (doubt.empty()) break;
   }
   return doubt;
@@ -212,7 +212,7 @@ Header take_header(std::vector<Run>& runs, const RecordFormat& format, const Opt
   Header taken = std::move(taker).finish();
   if (!options.notice) return taken;
   if (!header->has_names()) doubt = doubt_first_records(runs, *header, options, are_sorted);
-  if (doubt.empty()) doubt = doubt_fields(runs, *header);
+  if (doubt.empty()) doubt = doubt_fields(runs, *header, options.query);
   if (!doubt.empty()) options.notice(doubt);
   return taken;
 }

@@ -148,7 +148,11 @@ TEST_CASE("bad input: files of formats that hold no plain records") {
             "avro.codec"),
        "Avro"},
       {file("SQLite format 3"), "SQLite"},
-      {file(std::string(257, 'a') + "ustar"), "tar"},
+      {file(std::string(257, 'a') + std::string("ustar\0"
+                                                "00",
+                                                8)),
+       "tar"},
+      {file(std::string(257, 'a') + "ustar  "), "tar"},
       {file("BAM\x01"), "BAM"},
       {file("PK\x03\x04"), "ZIP"},
       {file({"]\0\0\x80\0\xff\xff\xff\xff\xff\xff\xff\xff\0", 14}), "lzma"},

@@ -113,6 +113,10 @@ TEST_CASE("a field that no first record has is told, with the nearest name", "[j
   CHECK(holds(told("/id/x"), "has no field /id/x"));
   CHECK(told("id").empty());
   CHECK(told("n").empty());
+  const Strings where{"merge", "-b", "id", "-o", "-", "--where"};
+  CHECK(holds(test.run_all(where + Strings{"nn == 1 or id == 2"}).err,
+              "--where: the first record of each file has no field nn"));
+  CHECK(test.run_all(where + Strings{"n:u64 == 1"}).err.empty());
 }
 
 TEST_CASE("the whole line is a key of JSON Lines, and bad numbers come first on request",
