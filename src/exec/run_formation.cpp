@@ -114,7 +114,7 @@ bool RunFormation::take_in_place(Filling& filling) {
     if (!input.is_mapped() || input.record_bytes() != pass_.format.counted_bytes() ||
         segment.chunk->run != pending_.segments.front().chunk->run)
       return false;
-    const std::optional<SortedBlock> found = sorter().in_place(segment);
+    const std::optional<SortedBlock> found = sorter().blocks.in_place(segment);
     const std::byte* const mapped = input.in_place(0);
     // A last record that lacks its terminator was copied.
     if (!found || found->bytes.data() < mapped || found->bytes.data() >= mapped + input.bytes())
@@ -241,21 +241,36 @@ void RunFormation::sort(Batch& batch) {
 
 // Returns the sorter of this thread's slot in the arena. Over time, more threads enter an arena
 // than it has slots, so sorters of slots take less memory than sorters of threads.
-BatchSorter& RunFormation::sorter() {
+RunFormation::Sorter& RunFormation::sorter() {
   const int slot = tbb::this_task_arena::current_thread_index();
   assert(slot >= 0 && static_cast<std::size_t>(slot) < sorters_.size());
   auto& sorter = sorters_[static_cast<std::size_t>(slot)];
-  if (!sorter) sorter = std::make_unique<BatchSorter>(keys_);
+  if (!sorter) sorter = std::make_unique<Sorter>(keys_);
   return *sorter;
 }
 
 void RunFormation::sort_on_cpu(Batch& batch) {
-  const Buffer scratch = batch.blocks.size() == 1 ? Buffer() : scratch_->lease();
-  const auto visit = [&](const WorkUnit& block, const BlockSorter& sorter) {
+  const bool merges = batch.blocks.size() > 1;
+  const Buffer scratch = merges ? scratch_->lease() : Buffer();
+  std::span<std::byte> room = merges ? scratch.bytes() : batch.place;
+  auto& [blocks, merger, sorted] = sorter();
+  sorted.clear();
+  std::uint64_t records = 0;
+  for (const WorkUnit& block : batch.blocks) {
+    batch.sorted = blocks.sort(block.segments, room.first(block.bytes));
     for (const Segment& segment : block.segments) batch.fingerprint += sum_of(segment);
-    if (cutoff_) cutoff_->add(block.records, [&](std::uint64_t i) { return sorter.row(i); });
-  };
-  batch.sorted = sorter().sort(batch.blocks, batch.place, scratch.bytes(), visit);
+    if (cutoff_) cutoff_->add(block.records, [&](std::uint64_t i) { return blocks.row(i); });
+    sorted.push_back({batch.sorted.bytes.data(), batch.sorted.records, false});
+    room = room.subspan(block.bytes);
+    records += batch.sorted.records;
+  }
+  if (merges) {
+    assert(records * keys_.record_bytes() == batch.place.size());
+    if (!merger) merger = make_tile_merger(keys_, output_to_rest(batch.place.size()));
+    if (!merger->merge(sorted, batch.place.data()))
+      throw Corrupted("a sorted block is out of order");
+    batch.sorted = {batch.place, records};
+  }
   if (pass_.fingerprint && checks_batches_)
     batch.fingerprint = records_fingerprint(pass_.fingerprint, facts_.layout, batch.place);
 }

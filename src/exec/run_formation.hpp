@@ -3,8 +3,10 @@
 // The pass has neither backend nor writers. Its sorter, if it has one, sorts the blocks; what that
 // leaves is sorted on the CPU. Its operators, if any, and its limit leave records out before they
 // are sorted; see ChunkFilter. Its runs are read one after another, in blocks of whole chunks.
-// Threads sort batches of blocks into memory of the caller, in the order of the input. One thread
-// calls fill() until it returns no run.
+// Threads sort batches of blocks into memory of the caller, in the order of the input: each block
+// in L2, then all blocks of the batch by a merge. Sorted batches are fewer than blocks, so that the
+// merge of all of them, which costs more a record the more runs there are, costs less than it
+// saves. One thread calls fill() until it returns no run.
 #pragma once
 
 #include <atomic>
@@ -20,8 +22,10 @@
 #include "exec/cut_stage.hpp"
 #include "exec/pass.hpp"
 #include "exec/pass_facts.hpp"
+#include "merge/row_span.hpp"
+#include "merge/tile_merger.hpp"
 #include "plan/sort_memory.hpp"
-#include "sort/batch_sorter.hpp"
+#include "sort/block_sorter.hpp"
 #include "sort/cutoff.hpp"
 #include "util/buffer_pool.hpp"
 
@@ -87,6 +91,14 @@ class RunFormation {
     std::uint64_t fingerprint = 0;
     std::shared_ptr<void> pinned = nullptr;
   };
+  // Sorts on one thread, whose memory it reuses.
+  struct Sorter {
+    explicit Sorter(const detail::KeyWords& keys) : blocks(keys) {}
+
+    BlockSorter blocks;
+    std::unique_ptr<TileMerger> merger;  // null until a batch has several blocks
+    std::vector<SortedSpan> sorted;      // blocks of the batch
+  };
   // State of one call of fill().
   struct Filling {
     bool can_add_mapped() const { return batches.size() < max.with_mapped && mapped < max.mapped; }
@@ -106,7 +118,7 @@ class RunFormation {
   bool continues(const SortedBlock& block, const SortedBlock& next) const;
   bool extends_last(const Filling& filling, const SortedBlock& block, std::uint32_t input) const;
   void add_in_place(const SortedBlock& sorted, const Segment& segment, Filling& filling);
-  BatchSorter& sorter();
+  Sorter& sorter();
   void sort(Batch& batch);
   void sort_on_cpu(Batch& batch);
   bool sort_by_backend(Batch& batch);
@@ -125,7 +137,7 @@ class RunFormation {
   CutStage cut_;
   const PinMemory pin_;  // null if no device sorts
   // One a slot of the arena of fill(); null until it is needed.
-  std::vector<std::unique_ptr<BatchSorter>> sorters_;
+  std::vector<std::unique_ptr<Sorter>> sorters_;
   std::optional<BufferPool> scratch_;  // for batches of several blocks
   std::optional<Cutoff> cutoff_;
   std::optional<ChunkFilter> filter_;
