@@ -19,27 +19,6 @@
 namespace corank {
 namespace {
 
-struct CodecFacts {
-  Codec codec;
-  std::string_view name;
-  std::string_view suffix;
-  int min_level;
-  int max_level;
-};
-
-constexpr std::array<CodecFacts, 6> facts{{
-    {Codec::none, "none", "", 0, 0},
-    {Codec::gzip, "gzip", ".gz", 1, 9},
-    {Codec::zstd, "zstd", ".zst", -50, 22},
-    {Codec::bzip2, "bzip2", ".bz2", 1, 9},
-    {Codec::xz, "xz", ".xz", 1, 9},
-    {Codec::lz4, "lz4", ".lz4", 1, 12},
-}};
-
-const CodecFacts& facts_of(Codec codec) {
-  return facts[static_cast<std::size_t>(codec)];
-}
-
 // Casts input for the libraries, which only read it but do not declare it const.
 template <class Byte>
 Byte* input_of(std::span<const std::byte> bytes) {
@@ -135,6 +114,29 @@ Encoder lz4_encoder(int level) {
           }};
 }
 
+struct CodecFacts {
+  Codec codec;
+  std::string_view name;
+  std::string_view suffix;
+  std::string_view magic;
+  int min_level;
+  int max_level;
+  Encoder (*make_encoder)(int level);
+};
+
+constexpr std::array<CodecFacts, 6> facts{{
+    {Codec::none, "none", "", "", 0, 0, nullptr},
+    {Codec::gzip, "gzip", ".gz", "\x1f\x8b\x08", 1, 9, gzip_encoder},
+    {Codec::zstd, "zstd", ".zst", "\x28\xb5\x2f\xfd", -50, 22, zstd_encoder},
+    {Codec::bzip2, "bzip2", ".bz2", "BZh", 1, 9, bzip2_encoder},
+    {Codec::xz, "xz", ".xz", {"\xfd\x37zXZ\0", 6}, 1, 9, xz_encoder},
+    {Codec::lz4, "lz4", ".lz4", "\x04\x22\x4d\x18", 1, 12, lz4_encoder},
+}};
+
+const CodecFacts& facts_of(Codec codec) {
+  return facts[static_cast<std::size_t>(codec)];
+}
+
 }  // namespace
 
 Compression Compression::parse(std::string_view text) {
@@ -171,22 +173,13 @@ std::string_view suffix_of(Codec codec) {
   return facts_of(codec).suffix;
 }
 
+std::string_view magic_of(Codec codec) {
+  return facts_of(codec).magic;
+}
+
 Encoder make_encoder(const Compression& compression) {
-  switch (compression.codec) {
-    case Codec::gzip:
-      return gzip_encoder(compression.level);
-    case Codec::zstd:
-      return zstd_encoder(compression.level);
-    case Codec::bzip2:
-      return bzip2_encoder(compression.level);
-    case Codec::xz:
-      return xz_encoder(compression.level);
-    case Codec::lz4:
-      return lz4_encoder(compression.level);
-    case Codec::none:
-      break;
-  }
-  return {};
+  const auto make = facts_of(compression.codec).make_encoder;
+  return make ? make(compression.level) : Encoder();
 }
 
 std::uint64_t encoder_bytes(const Compression& compression) {

@@ -16,6 +16,7 @@ namespace corank {
 
 std::string_view name_of(Codec codec);
 std::string_view suffix_of(Codec codec);  // with its dot
+std::string_view magic_of(Codec codec);   // first bytes of every frame
 
 // Encodes frames with checksums. One encoder serves any number of frames.
 struct Encoder {

@@ -78,7 +78,7 @@ const char* meaning_of_gzip(int result) {
   return result == ISAL_INCORRECT_CHECKSUM ? "checksum mismatch" : "a block is malformed";
 }
 
-FrameDecoder gzip_decoder() {
+FrameDecoder gzip_decoder(std::uint64_t) {
   const auto begin = [](inflate_state& stream) {
     ::isal_inflate_init(&stream);
     stream.crc_flag = ISAL_GZIP;  // reads headers, and verifies checksums
@@ -113,7 +113,7 @@ FrameDecoder zstd_decoder(std::uint64_t max_bytes) {
   };
 }
 
-FrameDecoder bzip2_decoder() {
+FrameDecoder bzip2_decoder(std::uint64_t) {
   const auto begin = [](bz_stream& stream) {
     ::BZ2_bzDecompressEnd(&stream);
     stream = {};
@@ -257,43 +257,16 @@ class Lz4Decoder {
   std::size_t word_bytes_ = 0;
 };
 
-// Returns the first bytes of every frame.
-std::string_view magic_of(Codec codec) {
-  using namespace std::string_view_literals;
-  switch (codec) {
-    case Codec::gzip:
-      return "\x1f\x8b\x08"sv;
-    case Codec::zstd:
-      return "\x28\xb5\x2f\xfd"sv;
-    case Codec::bzip2:
-      return "BZh"sv;
-    case Codec::xz:
-      return "\xfd\x37zXZ\0"sv;
-    case Codec::lz4:
-      return "\x04\x22\x4d\x18"sv;
-    case Codec::none:
-      break;
-  }
-  return {};
-}
-
-FrameDecoder make_decoder(Codec codec, std::uint64_t max_bytes) {
-  switch (codec) {
-    case Codec::gzip:
-      return gzip_decoder();
-    case Codec::zstd:
-      return zstd_decoder(max_bytes);
-    case Codec::bzip2:
-      return bzip2_decoder();
-    case Codec::xz:
-      return xz_decoder(max_bytes);
-    case Codec::lz4:
-      return Lz4Decoder();
-    case Codec::none:
-      break;
-  }
-  return nullptr;
-}
+// Functions that make a decoder, in the order of Codec. A decoder uses at most `max_bytes` of
+// memory.
+constexpr std::array<FrameDecoder (*)(std::uint64_t max_bytes), 6> decoders{
+    [](std::uint64_t) { return FrameDecoder(); },
+    gzip_decoder,
+    zstd_decoder,
+    bzip2_decoder,
+    xz_decoder,
+    [](std::uint64_t) { return FrameDecoder(Lz4Decoder()); },
+};
 
 // Returns the bytes after the skippable frames at the start of `head`; empty if they extend beyond
 // it.
@@ -391,7 +364,8 @@ StrictDecoding::StrictDecoding(std::string name, Codec codec, std::uint64_t max_
     : name_(std::move(name)),
       codec_(codec),
       max_bytes_(max_bytes),
-      decoder_(make_decoder(codec, std::max(max_bytes, default_max_decoder_bytes))) {}
+      decoder_(decoders[static_cast<std::size_t>(codec)](
+          std::max(max_bytes, default_max_decoder_bytes))) {}
 
 bool StrictDecoding::filter(const char*& in, const char* in_end, char*& out, char* out_end,
                             bool at_end) {
