@@ -136,48 +136,6 @@ void require_comparable(const ColumnValue& with, Setting option) {
                 option, without_nul(with.value));
 }
 
-namespace {
-
-TextFormat with_columns(TextFormat format, const std::vector<TextKey>& columns) {
-  assert(format.kind != TextKind::pairs);
-  format.keys = columns;
-  return format;
-}
-
-}  // namespace
-
-TextSelection::TextSelection(const TextFormat& format, std::string_view header,
-                             const std::vector<TextKey>& columns)
-    : encoding_(with_columns(format, columns), header, Setting::select) {
-  const auto& selected = encoding_.columns();
-  for (auto column = selected.begin(); column != selected.end(); ++column) {
-    if (column->column == 0)
-      throw_error(ErrorCode::options,
-                  "{}: the whole line is not a column; name columns, or drop it", Setting::select);
-    if (std::any_of(selected.begin(), column,
-                    [&](const TextColumn& other) { return other.column == column->column; }))
-      throw_error(ErrorCode::options, "{}: column {} is named twice", Setting::select,
-                  column->column);
-  }
-}
-
-std::byte* TextSelection::select(std::span<const std::byte> record, std::byte* to) const {
-  put_columns(encoding_.layout(), record.data(), record.size(),
-              [&](const std::byte* at, std::uint64_t bytes) { to = std::copy_n(at, bytes, to); });
-  return to;
-}
-
-std::vector<std::byte> TextSelection::select(std::span<const std::byte> record) const {
-  std::vector<std::byte> selected(max_bytes(record));
-  selected.resize(static_cast<std::size_t>(select(record, selected.data()) - selected.data()));
-  return selected;
-}
-
-std::string TextSelection::of_header(std::string_view header) const {
-  const auto selected = select(std::as_bytes(std::span(header)));
-  return std::string(reinterpret_cast<const char*>(selected.data()), selected.size());
-}
-
 std::string_view end_of(const TextLayout& layout, std::string_view record) {
   const bool has_return =
       layout.kind == TextKind::csv && layout.terminator == '\n' && record.ends_with("\r\n");

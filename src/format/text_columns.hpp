@@ -1,10 +1,8 @@
 // Options on columns of variable-length records: key bounds, conditions and projections.
-// Constructors throw Error; later calls do not. Constant objects can be shared by threads.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -59,28 +57,5 @@ CORANK_HOST_DEVICE void put_columns(const TextLayout& selected, const std::byte*
     put_char('\r');
   put_char(selected.terminator);
 }
-
-// Projection: the columns of the output, in their order.
-class TextSelection {
- public:
-  // Throws Error if `columns` do not fit the format. `header` is as in TextEncoding.
-  TextSelection(const TextFormat& format, std::string_view header,
-                const std::vector<TextKey>& columns);
-
-  // Writes the projected record to `to`, which has room for max_bytes(), and returns its end.
-  std::byte* select(std::span<const std::byte> record, std::byte* to) const;
-  std::vector<std::byte> select(std::span<const std::byte> record) const;
-  // Returns the max size of the projected record. Each column that the record lacks adds a
-  // delimiter.
-  std::uint64_t max_bytes(std::span<const std::byte> record) const {
-    return record.size() + encoding_.columns().size() - 1;
-  }
-  // Returns the projected header, which has no byte order mark.
-  std::string of_header(std::string_view header) const;
-  const TextEncoding& encoding() const { return encoding_; }
-
- private:
-  TextEncoding encoding_;
-};
 
 }  // namespace corank

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "corank/error.hpp"
 #include "format/key_order.hpp"
 #include "format/text_columns.hpp"
 #include "util/messages.hpp"
@@ -49,42 +50,67 @@ FormatTraits traits_of(const TextFormat& format) {
   return traits;
 }
 
+TextFormat with_keys(TextFormat format, const std::vector<TextKey>& keys) {
+  format.keys = keys;
+  return format;
+}
+
 // Copies the selected columns, with delimiters between them.
 class ColumnProjection final : public Projection {
  public:
+  // Throws Error if the columns do not fit the format. `columns_line` is as in make_format().
   ColumnProjection(const TextFormat& format, std::string_view columns_line,
                    const std::vector<TextKey>& columns)
-      : columns_(format, columns_line, columns) {
-    TextFormat output = format;
-    output.keys.clear();
-    output_ = make_variable_format(output, {});
+      : selected_(with_keys(format, columns), columns_line, Setting::select),
+        output_(make_variable_format(with_keys(format, {}), {})) {
+    const auto& selected = selected_.columns();
+    for (auto column = selected.begin(); column != selected.end(); ++column) {
+      if (column->column == 0)
+        throw_error(ErrorCode::options,
+                    "{}: the whole line is not a column; name columns, or drop it",
+                    Setting::select);
+      if (std::any_of(selected.begin(), column,
+                      [&](const TextColumn& other) { return other.column == column->column; }))
+        throw_error(ErrorCode::options, "{}: column {} is named twice", Setting::select,
+                    column->column);
+    }
   }
 
   const RecordFormat& output() const override { return *output_; }
   std::size_t num_keys() const override { return 0; }
-  std::optional<TextLayout> columns() const override { return columns_.encoding().layout(); }
+  std::optional<TextLayout> columns() const override { return selected_.layout(); }
   std::uint64_t max_bytes(RowSpan rows) const override {
-    std::uint64_t bytes = 0;
-    for (std::uint64_t i = 0; i < rows.count; ++i) bytes += columns_.max_bytes(record(rows, i));
+    std::uint64_t bytes = rows.count * (selected_.columns().size() - 1);
+    for (std::uint64_t i = 0; i < rows.count; ++i) bytes += record(rows, i).size();
     return bytes;
   }
   std::byte* project(RowSpan rows, std::byte* to) const override {
-    for (std::uint64_t i = 0; i < rows.count; ++i) to = columns_.select(record(rows, i), to);
+    for (std::uint64_t i = 0; i < rows.count; ++i)
+      put(record(rows, i),
+          [&](const std::byte* at, std::uint64_t bytes) { to = std::copy_n(at, bytes, to); });
     return to;
   }
   RowBound key_of(std::span<const std::byte> record) const override {
     return output_->key_of(record);
   }
   std::string of_header(std::string_view header) const override {
-    return columns_.of_header(header);
+    std::string names;
+    put(std::as_bytes(std::span(header)), [&](const std::byte* at, std::uint64_t bytes) {
+      names.append(reinterpret_cast<const char*>(at), bytes);
+    });
+    return names;
   }
 
  private:
   std::span<const std::byte> record(RowSpan rows, std::uint64_t i) const {
-    return bytes_of(columns_.encoding().layout(), rows.data + i * sizeof(PrefixRef), 1);
+    return bytes_of(selected_.layout(), rows.data + i * sizeof(PrefixRef), 1);
+  }
+  template <class Put>
+  void put(std::span<const std::byte> record, Put put) const {
+    put_columns(selected_.layout(), record.data(), record.size(), put);
   }
 
-  TextSelection columns_;
+  TextEncoding selected_;
   std::unique_ptr<const RecordFormat> output_;
 };
 
@@ -132,9 +158,7 @@ class VariableFormat final : public RecordFormat {
   std::string key_text(const std::byte* row) const override;
   std::optional<TextEncoding> columns(const std::vector<TextKey>& columns,
                                       Setting option) const override {
-    TextFormat by = format_;
-    by.keys = columns;
-    return TextEncoding(by, columns_line_, option);
+    return TextEncoding(with_keys(format_, columns), columns_line_, option);
   }
   void throw_bad_record(const std::filesystem::path& run, const Place& place, const BadRecord& bad,
                         const std::byte* at) const override {
@@ -148,9 +172,8 @@ class VariableFormat final : public RecordFormat {
   TextLayout layout() const { return text_.layout(); }
   std::string name_of(std::uint32_t column) const;
   std::unique_ptr<const RecordFormat> resolved(const Query& query) const override {
-    TextFormat format = format_;
-    format.keys.clear();  // their names may be those of two columns now
-    return std::make_unique<VariableFormat>(format,
+    // The names of keys may be those of two columns now.
+    return std::make_unique<VariableFormat>(with_keys(format_, {}),
                                             resolved_columns(header_, columns_line_, query));
   }
   RowBound key_bound(const std::vector<std::string>& values, Setting option) const override;
@@ -198,8 +221,7 @@ RowBound VariableFormat::key_bound(const std::vector<std::string>& values, Setti
 RowBound VariableFormat::operand(const Condition::Step& comparison, Setting option) const {
   const ColumnValue& value = comparison.with;
   require_comparable(value, option);
-  TextFormat by = format_;
-  by.keys = {value.column};
+  TextFormat by = with_keys(format_, {value.column});
   // Text that is not a number is neither less nor greater than one.
   const bool is_greater = comparison.operation == ConditionOperation::greater ||
                           comparison.operation == ConditionOperation::greater_equal;

@@ -11,7 +11,6 @@
 #include "format/field_value.hpp"
 #include "format/fixed_format.hpp"
 #include "format/record_format.hpp"
-#include "format/text_columns.hpp"
 #include "format/variable_format.hpp"
 #include "fuzz/target.hpp"
 #include "ops/operator_chain.hpp"
@@ -128,13 +127,19 @@ void check_text_condition(std::string_view text) {
 }
 
 void check_text_selection(std::string_view text) {
-  const TextSelection selection(csv(), header, parse_select(text));
+  static const auto format = make_variable_format(csv(), header);
+  Query query;
+  query.select = parse_select(text);
+  const auto projection = format->projection(query);
   for (const std::string_view line : lines) {
-    const std::vector<std::byte> selected = selection.select(bytes_of(line));
-    require(!selected.empty() && selected.size() <= selection.max_bytes(bytes_of(line)));
-    require(selected.back() == std::byte{'\n'});
+    const PrefixRef ref = make_entry(0, bytes_of(line).data(), line.size());
+    const RowSpan row{reinterpret_cast<const std::byte*>(&ref), 1};
+    std::vector<std::byte> selected(projection->max_bytes(row));
+    const std::byte* const end = projection->project(row, selected.data());
+    require(selected.data() < end && end <= selected.data() + selected.size());
+    require(end[-1] == std::byte{'\n'});
   }
-  require(selection.of_header(header).size() <= header.size());
+  require(projection->of_header(header).size() <= header.size());
 }
 
 void check_text_bound(std::string_view text) {
