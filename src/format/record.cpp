@@ -69,7 +69,7 @@ Schema Schema::parse(std::string_view text) {
   const auto fail = [text](const Item& item, std::string_view why) {
     reject(Setting::record, text, item, why);
   };
-  for (const Item& item : split(text)) {
+  for (const Item& item : split_quoted(text)) {
     const std::size_t colon = item.text.find(':');
     if (colon == std::string_view::npos || colon == 0)
       fail(item, fmt::format("a field is name:type; {}", allowed_types));
@@ -95,7 +95,7 @@ std::vector<KeyField> parse_keys(std::string_view text, const Schema& schema) {
   const auto fail = [text](const Item& item, std::string_view why) {
     reject(Setting::keys, text, item, why);
   };
-  for (const Item& item : split(text)) {
+  for (const Item& item : split_quoted(text)) {
     const std::size_t colon = std::min(item.text.find(':'), item.text.size());
     const Item name = item.part(0, colon);
     KeyField key{find_field(Setting::keys, text, name, schema.fields)};

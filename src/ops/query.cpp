@@ -169,7 +169,7 @@ void parse_on_equal(std::string_view text, Query& query) {
     reject(Setting::on_equal, text, {text, 0},
            "allowed: keep first last error reduce:sum(field),min(field),…");
   query.on_equal = OnEqual::reduce;
-  for (Item item : split(text.substr(reduce.size()))) {
+  for (Item item : split_quoted(text.substr(reduce.size()))) {
     item.position += reduce.size();
     const std::size_t open = std::min(item.text.find('('), item.text.size());
     const auto operation = std::ranges::find(reductions, item.text.substr(0, open),

@@ -23,18 +23,6 @@ struct Item {
   }
 };
 
-// Splits `text` at commas.
-inline std::vector<Item> split(std::string_view text) {
-  std::vector<Item> items;
-  std::size_t from = 0;
-  for (;;) {
-    const std::size_t end = text.find(',', from);
-    items.push_back({text.substr(from, end - from), from});
-    if (end == std::string_view::npos) return items;
-    from = end + 1;
-  }
-}
-
 inline bool is_quote(char c) {
   return c == '\'' || c == '"';
 }
