@@ -5,6 +5,7 @@
 #include <charconv>
 #include <chrono>
 #include <cstdint>
+#include <iterator>
 #include <utility>
 
 namespace corank::detail {
@@ -195,12 +196,6 @@ bool scan_time(std::string_view text, Time& time) {
   return found && scanner.at_end() && time.date().ok();
 }
 
-struct Decimal {
-  bool is_negative = false;
-  std::int64_t exponent = 0;  // the value is 0.DIGITS * 10^exponent; the first digit is not 0
-  std::string digits;         // without trailing zeros; empty if the value is 0
-};
-
 // Takes [+-]digits[.digits], with digits on at least one side of the point.
 bool scan_decimal(Scanner& scanner, Decimal& decimal) {
   decimal.is_negative = scanner.peek() == '-';
@@ -209,11 +204,8 @@ bool scan_decimal(Scanner& scanner, Decimal& decimal) {
   const std::string_view fraction = scanner.take('.') ? scanner.digits() : std::string_view();
   if (whole.empty() && fraction.empty()) return false;
   decimal.digits.assign(whole).append(fraction);
-  decimal.exponent = static_cast<std::int64_t>(whole.size());
-  const std::size_t zeros = std::min(decimal.digits.find_first_not_of('0'), decimal.digits.size());
-  decimal.digits.erase(0, zeros);
-  decimal.exponent -= static_cast<std::int64_t>(zeros);
-  decimal.digits.resize(without_trailing_zeros(decimal.digits).size());
+  decimal.digits.erase(0, std::min(decimal.digits.find_first_not_of('0'), decimal.digits.size()));
+  decimal.scale = std::ssize(fraction);
   return true;
 }
 
@@ -227,13 +219,13 @@ bool scan_exponent(Scanner& scanner, Decimal& decimal) {
   std::int64_t exponent = 0;
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), exponent);
   if (digits.empty() || error != std::errc{} || exponent > max_exponent) return false;
-  decimal.exponent += negative ? -exponent : exponent;
+  decimal.exponent = negative ? -exponent : exponent;
   return true;
 }
 
-// Appends the sign, then `magnitude`, the exponent and the digits. For a negative number these
-// bytes are complemented and 0xff is appended, so that of two numbers the one with more digits
-// sorts first.
+// Appends the sign, then `magnitude`, the exponent of 0.DIGITS, and the digits. For a negative
+// number these bytes are complemented and 0xff is appended, so that of two numbers the one with
+// more digits sorts first.
 void append_decimal(const Decimal& decimal, std::string_view magnitude, std::string& to) {
   if (decimal.digits.empty()) {
     to += zero_tag;
@@ -242,18 +234,19 @@ void append_decimal(const Decimal& decimal, std::string_view magnitude, std::str
   to += decimal.is_negative ? negative_tag : positive_tag;
   const std::size_t begin = to.size();
   to += magnitude;
+  const std::int64_t exponent = std::ssize(decimal.digits) - decimal.scale + decimal.exponent;
   // Small exponents take one byte.
   constexpr std::int64_t max_short = 120;
   constexpr std::int64_t bias = std::int64_t{1} << 62;
-  if (decimal.exponent > max_short)
+  if (exponent > max_short)
     to += '\xf9';
-  else if (decimal.exponent < -max_short)
+  else if (exponent < -max_short)
     to += '\x01';
   else
-    to += static_cast<char>(0x80 + decimal.exponent);
-  if (decimal.exponent > max_short || decimal.exponent < -max_short)
-    append_big_endian(static_cast<std::uint64_t>(decimal.exponent + bias), 8, to);
-  append_digits(decimal.digits, to);
+    to += static_cast<char>(0x80 + exponent);
+  if (exponent > max_short || exponent < -max_short)
+    append_big_endian(static_cast<std::uint64_t>(exponent + bias), 8, to);
+  append_digits(without_trailing_zeros(decimal.digits), to);
   if (!decimal.is_negative) return;
   for (std::size_t i = begin; i < to.size(); ++i) to[i] = static_cast<char>(~to[i]);
   to += '\xff';
@@ -291,12 +284,9 @@ bool encode_time(std::string_view text, std::string& to) {
 
 // Encoding: the sign, the decimal exponent, the digits.
 bool encode_decimal(std::string_view text, std::string& to) {
-  Scanner scanner(text);
-  Decimal decimal;
-  if (!scan_decimal(scanner, decimal) || !scan_exponent(scanner, decimal) || !scanner.at_end())
-    return false;
-  append_decimal(decimal, {}, to);
-  return true;
+  const std::optional<Decimal> decimal = parse_decimal(text);
+  if (decimal) append_decimal(*decimal, {}, to);
+  return decimal.has_value();
 }
 
 // Encoding: the sign, the rank of the suffix, the number. GNU `sort -h` compares in this order, so
@@ -429,6 +419,14 @@ std::uint64_t EncodedKey::word(const TextColumn& column, std::uint64_t from) con
   return column.descending ? ~bits : bits;
 }
 
+std::optional<Decimal> parse_decimal(std::string_view text) {
+  Scanner scanner(text);
+  Decimal decimal;
+  if (!scan_decimal(scanner, decimal) || !scan_exponent(scanner, decimal) || !scanner.at_end())
+    return std::nullopt;
+  return decimal;
+}
+
 std::uint64_t encoded_bytes(const TextField& field, const TextColumn& column) {
   return EncodedKey(field, column).field().bytes;
 }
@@ -447,6 +445,9 @@ int compare_encoded(const TextField& x, const TextField& y, const TextColumn& co
 
 bool holds_value(const TextField& field, const TextColumn& column) {
   if (column.type == TextType::bytes || column.type == TextType::natural) return true;
+  std::string buffer;
+  if (column.type == TextType::decimal)
+    return parse_decimal(without_blanks(decode(field, buffer))).has_value();
   if (is_encoded(column.type)) return EncodedKey(field, column).is_valid();
   std::uint64_t word;
   return parse_number(field, column.type, word);

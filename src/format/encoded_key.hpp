@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -37,5 +38,16 @@ class EncodedKey {
   std::string bytes_;
   bool is_valid_;
 };
+
+// Decimal number: DIGITS * 10^(exponent - scale).
+struct Decimal {
+  bool is_negative = false;
+  std::string digits = {};    // without leading zeros; empty if the value is 0
+  std::int64_t scale = 0;     // digits after the point in the text
+  std::int64_t exponent = 0;  // in the text
+};
+
+// Parses [+-]digits[.digits][e[+-]digits]; returns nothing for other text.
+std::optional<Decimal> parse_decimal(std::string_view text);
 
 }  // namespace corank::detail

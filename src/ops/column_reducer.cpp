@@ -5,9 +5,9 @@
 #include <cassert>
 #include <charconv>
 #include <cstdlib>
-#include <utility>
 
 #include "corank/error.hpp"
+#include "format/encoded_key.hpp"
 #include "format/text_columns.hpp"
 #include "ops/group_reducer.hpp"
 #include "util/messages.hpp"
@@ -65,42 +65,22 @@ void add_to(ScaledNumber& sum, ScaledNumber number) {
     throw TooLong();
 }
 
-// Multiplies the number by 10 to the power of `text`, a whole number. Returns false for other text.
-bool apply_exponent(std::string_view text, ScaledNumber& number) {
-  constexpr int max_exponent = 1000;  // a larger one makes too many digits in any case
-  if (text.starts_with('+') && !text.starts_with("+-")) text.remove_prefix(1);
-  int exponent = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), exponent);
-  if (end != text.data() + text.size() || text.empty()) return false;
-  if (number.mantissa == 0) return true;
-  if (error != std::errc{} || exponent < -max_exponent || exponent > max_exponent) throw TooLong();
-  for (; exponent < 0; ++exponent) ++number.scale;
-  for (; exponent > 0 && number.scale != 0; --exponent) --number.scale;
-  for (; exponent > 0; --exponent)
-    if (__builtin_mul_overflow(number.mantissa, __int128{10}, &number.mantissa)) throw TooLong();
-  return true;
-}
-
-// Parses [+-]digits[.digits][e[+-]digits]; returns nothing for other text.
-std::optional<ScaledNumber> parse_scaled(std::string_view text) {
+// Returns the number with the scale that its text has.
+ScaledNumber scaled(const detail::Decimal& decimal) {
+  constexpr std::int64_t max_exponent = 1000;  // a larger one makes too many digits in any case
   ScaledNumber number;
-  const bool negative = text.starts_with('-');
-  if (negative || text.starts_with('+')) text.remove_prefix(1);
-  const std::size_t exponent = std::min(text.find_first_of("eE"), text.size());
-  bool has_point = false, has_digits = false;
-  for (const char c : text.substr(0, exponent)) {
-    if (c == '.' && !std::exchange(has_point, true)) continue;
-    if (c < '0' || c > '9') return std::nullopt;
-    has_digits = true;
-    number.scale += has_point;
+  const auto append = [&](int digit) {
     if (__builtin_mul_overflow(number.mantissa, __int128{10}, &number.mantissa) ||
-        __builtin_add_overflow(number.mantissa, c - '0', &number.mantissa))
+        __builtin_add_overflow(number.mantissa, digit, &number.mantissa))
       throw TooLong();
-  }
-  if (!has_digits) return std::nullopt;
-  if (exponent != text.size() && !apply_exponent(text.substr(exponent + 1), number))
-    return std::nullopt;
-  if (negative) number.mantissa = -number.mantissa;
+  };
+  for (const char c : decimal.digits) append(c - '0');
+  const std::int64_t exponent = decimal.digits.empty() ? 0 : decimal.exponent;
+  if (std::abs(exponent) > max_exponent) throw TooLong();
+  std::int64_t scale = decimal.scale - exponent;
+  for (; scale < 0; ++scale) append(0);
+  number.scale = static_cast<unsigned>(scale);
+  if (decimal.is_negative) number.mantissa = -number.mantissa;
   return number;
 }
 
@@ -237,14 +217,12 @@ void ColumnReducer::add(const Column& column, const detail::TextField& field,
   const std::string value = value_of(field);
   const bool is_value = detail::holds_value(field, column.column);
   if (value.empty() && !is_value) return;  // blanks
-  const auto fail = [&] {
+  if (!is_value)
     throw_error(
         "{}: column {} of the record \"{}\" holds \"{}\", which is not a value of type {}; correct "
         "it, or leave such records out by {}",
         Setting::on_equal, column.column.column, shown_record(record), without_nul(value),
         type_name(type), Setting::where);
-  };
-  if (!is_value) fail();
   if (column.operation != Operation::sum) {
     const detail::TextField best = field_of(encoding_.layout(), sum);
     if (!sum.has_value ||
@@ -258,9 +236,7 @@ void ColumnReducer::add(const Column& column, const detail::TextField& field,
     sum.floating.add(number);
   } else {
     try {
-      const auto number = parse_scaled(value);
-      if (!number) fail();
-      add_to(sum.exact, *number);
+      add_to(sum.exact, scaled(detail::parse_decimal(value).value()));
     } catch (const TooLong&) {
       throw_too_long(column, record);
     }
