@@ -13,7 +13,7 @@
 #include "jobs/scan.hpp"
 #include "run/block_reader.hpp"
 #include "run/framing_producer.hpp"
-#include "run/key_search.hpp"
+#include "run/record_search.hpp"
 #include "util/messages.hpp"
 
 namespace corank {
@@ -66,14 +66,15 @@ std::string cause_of(const RecordFormat& format, const Rows& rows, const std::by
                      order_of_rest);
 }
 
-// Returns the part of the run, which is sorted, that holds all its records with the key of `row`:
-// all of it unless they can be found by search.
-Run range_of(const Run& run, const RecordFormat& format, const std::byte* row) {
+// Returns the part of the run, which is sorted, that holds all its records with the key of
+// `record`: all of it unless they can be found by search.
+Run range_of(const Run& run, const RecordFormat& format, std::span<const std::byte> record) {
   if (run.record_bytes() != format.record_bytes()) return run;
-  const KeyLayout layout = format.keys().layout();
+  const RowBound key = format.key_of(record);
   BlockReader reader(run);
-  const std::uint64_t first = lower_bound(reader, layout, row);
-  return run.subspan(first, upper_bound(reader, layout, row) - first);
+  const std::uint64_t end = run.records();
+  const std::uint64_t first = find_record(reader, format, key, Bound::lower, 0, end);
+  return run.subspan(first, find_record(reader, format, key, Bound::upper, first, end) - first);
 }
 
 // Returns the places of the first records, at most `max_places`, that have the key of `row` and
@@ -140,7 +141,7 @@ void throw_equal(std::span<const Run> runs, bool are_sorted, const RecordFormat&
   for (const Run& run : runs) {
     if (places.size() == 2) break;
     if (run.is_pipe()) continue;  // a pipe cannot be read again
-    const Run searched = are_sorted ? range_of(run, format, row) : run;
+    const Run searched = are_sorted ? range_of(run, format, record) : run;
     for (std::string& place : places_of_equals(searched, format, filter, row, 2 - places.size()))
       places.push_back(std::move(place));
   }

@@ -7,7 +7,7 @@
 
 #include "jobs/diagnostics.hpp"
 #include "run/block_reader.hpp"
-#include "run/key_search.hpp"
+#include "run/record_search.hpp"
 #include "run/run_search.hpp"
 #include "run/work_unit.hpp"
 #include "util/math.hpp"
@@ -150,10 +150,11 @@ std::vector<std::byte> RunCuts::last_before(const Positions& cut, std::span<cons
 std::uint64_t RunCuts::rank_after(const std::vector<std::byte>& last, std::span<const Run> runs,
                                   ProbeThreads& threads) const {
   if (last.empty()) return 0;
+  const RowBound key = format_.key_of(last);
   Positions bounds(runs.size());
   threads.for_each(runs.size(), [&](std::size_t run) {
     return BlockReader(runs[run]).reads_of(
-        [&](BlockReader& reader) { bounds[run] = upper_bound(reader, layout(), last.data()); });
+        [&](BlockReader& reader) { bounds[run] = find_near_start(reader, format_, key); });
   });
   return std::reduce(bounds.begin(), bounds.end());
 }

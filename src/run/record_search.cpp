@@ -27,9 +27,10 @@ std::uint64_t framed_bytes(const RecordFormat& format, std::span<const std::byte
   return found.bad ? found.bad->bytes : found.bytes;
 }
 
-// Returns the end of the record that begins at byte `at`.
+// Returns the end of the record that begins at `at`.
 std::uint64_t end_from(BlockReader& run, const RecordFormat& format, std::uint64_t at) {
   assert(at < run.records());
+  if (format.traits().has_fixed_size) return at + 1;
   std::span<const std::byte> block = run.from(at, probe_bytes);
   for (;;) {
     if (const std::uint64_t bytes = framed_bytes(format, block)) return at + bytes;
@@ -69,6 +70,7 @@ std::vector<std::byte> record_between(BlockReader& run, const RecordFormat& form
 }  // namespace
 
 std::uint64_t next_record(BlockReader& run, const RecordFormat& format, std::uint64_t at) {
+  if (format.traits().has_fixed_size) return std::min(at + 1, run.records());
   assert(run.record_bytes() == 1);
   if (!format.traits().can_search) {
     std::uint64_t begin = run.start_before(at + 1);
@@ -95,6 +97,7 @@ std::vector<std::byte> record_at(BlockReader& run, const RecordFormat& format, s
 
 std::uint64_t record_before(BlockReader& run, const RecordFormat& format, std::uint64_t at) {
   assert(at != 0 && at <= run.records() + 1);
+  if (format.traits().has_fixed_size) return at - 1;
   if (!format.traits().can_search) {
     std::uint64_t begin = run.start_before(at - 1), end;
     while ((end = end_from(run, format, begin)) < at) begin = end;
@@ -125,11 +128,18 @@ std::uint64_t find_record(BlockReader& run, const RecordFormat& format, const Ro
     if (record.empty())
       to = middle;
     else if (key.compare_record(record) < (bound == Bound::lower ? 0 : 1))
-      from = std::min(begin + record.size(), run.records());
+      from = std::min(begin + record.size() / run.record_bytes(), run.records());
     else
       to = begin;
   }
   return from;
+}
+
+std::uint64_t find_near_start(BlockReader& run, const RecordFormat& format, const RowBound& key) {
+  const std::uint64_t near =
+      next_record(run, format, std::max<std::uint64_t>(probe_bytes / run.record_bytes(), 1) - 1);
+  const std::uint64_t found = find_record(run, format, key, Bound::upper, 0, near);
+  return found < near ? found : find_record(run, format, key, Bound::upper, near, run.records());
 }
 
 namespace {

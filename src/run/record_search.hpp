@@ -1,8 +1,8 @@
-// Binary search in the files of sorted records of variable length, for the bounds of parts, of key
-// ranges and of resumed merges.
+// Binary search in the files of sorted records, for the bounds of parts, of key ranges and of
+// resumed merges.
 //
-// Positions are byte offsets in runs that count bytes. Where no byte tells that a record ends
-// (FormatTraits::can_search), records are found from the last known start before them; see
+// Positions count records, or bytes if records vary in length. Where no byte tells that a record
+// ends (FormatTraits::can_search), records are found from the last known start before them; see
 // Run::start_before(). Searches skip records that have no order.
 #pragma once
 
@@ -18,12 +18,11 @@
 
 namespace corank {
 
-// Returns the start of the first record that begins after byte `at`; the run's end if there is
-// none.
+// Returns the start of the first record that begins after `at`; the run's end if there is none.
 std::uint64_t next_record(BlockReader& run, const RecordFormat& format, std::uint64_t at);
 // Returns the start of the record before the one at `at` > 0.
 std::uint64_t record_before(BlockReader& run, const RecordFormat& format, std::uint64_t at);
-// Returns the record that begins at byte `at`, with its terminator.
+// Returns the record that begins at `at`, with its terminator.
 std::vector<std::byte> record_at(BlockReader& run, const RecordFormat& format, std::uint64_t at);
 
 enum class Bound {
@@ -35,10 +34,13 @@ enum class Bound {
 // a few KiB about log2(to - from) times, and the last block.
 std::uint64_t find_record(BlockReader& run, const RecordFormat& format, const RowBound& key,
                           Bound bound, std::uint64_t from, std::uint64_t to);
+// Returns the upper bound of `key` in `run`. Reads only once if it is near the start.
+std::uint64_t find_near_start(BlockReader& run, const RecordFormat& format, const RowBound& key);
 
-// Returns a position in each run such that all records before them sort before all other records.
-// The positions add up to about `rank`: as near as equal keys allow, or within `precision` bytes.
-// Searches all runs at the same time. Throws RunOutOfOrder if it notices that one is.
+// Returns a position in each run such that all records before them sort before all other records,
+// which vary in length. The positions add up to about `rank`: as near as equal keys allow, or
+// within `precision` bytes. Searches all runs at the same time. Throws RunOutOfOrder if it notices
+// that one is.
 std::vector<std::uint64_t> cut_records(std::uint64_t rank, std::span<const Run> runs,
                                        const RecordFormat& format, std::uint64_t precision,
                                        ProbeThreads& threads);

@@ -7,28 +7,17 @@
 #include <optional>
 
 #include "run/block_reader.hpp"
-#include "run/key_search.hpp"
 #include "run/rank_search.hpp"
 #include "run/record_search.hpp"
 #include "run/work_unit.hpp"
 
 namespace corank {
 
-namespace {
-
-std::uint64_t find(BlockReader& run, const RecordFormat& format, const RowBound& bound) {
-  if (format.traits().has_fixed_size)
-    return lower_bound(run, bound.layout(), bound.record().data());
-  return find_record(run, format, bound, Bound::lower, 0, run.records());
-}
-
-}  // namespace
-
 std::uint64_t find(const Run& run, const RecordFormat& format, const RowBound& bound,
                    std::uint64_t end) {
   const Run searched = run.subspan(0, end);
   BlockReader reader(searched);
-  return find(reader, format, bound);
+  return find_record(reader, format, bound, Bound::lower, 0, end);
 }
 
 void keep_range(std::span<Run> runs, const RecordFormat& format, const Query& query) {
@@ -40,8 +29,8 @@ void keep_range(std::span<Run> runs, const RecordFormat& format, const Query& qu
     std::uint64_t first = 0, end = run.records();
     BlockReader reader(run);
     const std::uint64_t reads = reader.reads_of([&](BlockReader& searched) {
-      if (from) first = find(searched, format, *from);
-      if (to) end = find(searched, format, *to);
+      if (from) first = find_record(searched, format, *from, Bound::lower, 0, end);
+      if (to) end = find_record(searched, format, *to, Bound::lower, 0, end);
     });
     run = run.subspan(first, std::max(first, end) - first);
     return reads;
@@ -121,26 +110,20 @@ std::vector<std::vector<std::uint64_t>> cuts_at(std::span<const std::uint64_t> r
 }
 
 std::uint64_t begin_of_record(const Run& run, const RecordFormat& format, std::uint64_t position) {
-  if (format.traits().has_fixed_size) return position;
   BlockReader reader(run);
   return record_before(reader, format, position + 1);
 }
 
 std::uint64_t end_of_record(const Run& run, const RecordFormat& format, std::uint64_t position) {
-  if (format.traits().has_fixed_size || position == 0) return position;
+  if (position == 0) return 0;
   BlockReader reader(run);
   return next_record(reader, format, position - 1);
 }
 
 std::vector<std::byte> record_at(const Run& run, const RecordFormat& format,
                                  std::uint64_t position) {
-  if (!format.traits().has_fixed_size) {
-    BlockReader reader(run);
-    return record_at(reader, format, position);
-  }
-  std::vector<std::byte> record(format.record_bytes());
-  run.read(position, 1, record);
-  return record;
+  BlockReader reader(run);
+  return record_at(reader, format, position);
 }
 
 }  // namespace corank

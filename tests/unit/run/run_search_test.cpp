@@ -11,7 +11,6 @@
 
 #include "corank/algorithm/co_rank.hpp"
 #include "run/block_reader.hpp"
-#include "run/key_search.hpp"
 #include "run/rank_search.hpp"
 #include "run/record_search.hpp"
 #include "run/work_unit.hpp"
@@ -104,21 +103,23 @@ TEST_CASE("cuts of many runs are those of a search in memory, in few rounds") {
 }
 
 TEST_CASE("keys are found wherever they are, the first ones by one read") {
-  const KeyEncoding encoding(Schema::parse("key:u64"), {{0}});
+  Options options;
+  options.record = Schema::parse("key:u64");
+  const auto format = make_format(options);
   Random random(48);
   for (const char* distribution : {"uniform", "few"}) {
     const Keys keys = keys_of(distribution, 0, 20'000, random);
     const Run run(std::as_bytes(std::span(keys)), "memory", 8);
     for (int i = 0; i < 200; ++i) {
       const std::uint64_t key = i < 4 ? i : keys[below(random, keys.size())] + i % 2;
-      const auto* const record = reinterpret_cast<const std::byte*>(&key);
+      const RowBound bound = format->key_of(std::as_bytes(std::span(&key, 1)));
       const auto [first, end] = std::ranges::equal_range(keys, key);
       BlockReader reader(run);
-      CHECK(lower_bound(reader, encoding.layout(), record) ==
+      CHECK(find_record(reader, *format, bound, Bound::lower, 0, run.records()) ==
             static_cast<std::uint64_t>(first - keys.begin()));
       BlockReader other(run);
       const std::uint64_t reads = other.reads_of([&](BlockReader& searched) {
-        CHECK(upper_bound(searched, encoding.layout(), record) ==
+        CHECK(find_near_start(searched, *format, bound) ==
               static_cast<std::uint64_t>(end - keys.begin()));
       });
       if (end - keys.begin() < 256) CHECK(reads == 1);
