@@ -89,17 +89,18 @@ constexpr const char* plan_footer =
 const char* footer(OnEqual on_equal) {
   switch (on_equal) {
     case OnEqual::unite:
-      return "Of equal keys as many records go out as the run has that has the most: of each "
-             "run\n"
+      return "The output has as many records of a key as the run that has the most: of each run\n"
              "those that are more than any run before it has, its last.\n"
              "Example:\n  corank union -r key:u64,value:u64 -o all.bin a.bin b.bin";
     case OnEqual::intersect:
-      return "Of equal keys as many records of the first run go out as the run has that has the\n"
-             "fewest, the first of them.\n"
+      return "The output has as many records of a key as the run that has the fewest: of the "
+             "first\n"
+             "run, the first of them.\n"
              "Example:\n  corank intersect -r key:u64,value:u64 -o both.bin a.bin b.bin";
     case OnEqual::subtract:
-      return "Of equal keys as many records of the first run go out as it has more than all the\n"
-             "others together, the last of them.\n"
+      return "The output has as many records of a key as the first run has more than all the "
+             "others\n"
+             "together: of the first run, the last of them.\n"
              "Example:\n  corank subtract -r key:u64,value:u64 -o rest.bin a.bin b.bin";
     default:
       return "Records with equal keys keep the order of the runs and, within a run, of the "
@@ -164,7 +165,7 @@ void MergeCommand::add_output_options() {
   const OptionGroup group(*command_, "Output");
   command_
       ->add_option("-o,--output", output_,
-                   fmt::format("Where the {} records go; - is standard output [-]",
+                   fmt::format("Write the {} records to FILE; - is standard output [-]",
                                sorts_ ? "sorted" : "merged"))
       ->type_name("FILE");
   if (sorts_ && !plans_)

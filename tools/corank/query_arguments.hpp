@@ -32,8 +32,8 @@ struct ShapingArguments {
         "After equal keys are resolved, keep only results that fulfil it; a condition as in "
         "--where");
     add("--select", select, "FIELDS",
-        "The fields, or columns of text, that go out, in this order: a,b,…");
-    command.add_option("--limit", query.limit, "Stop after N records have gone out")
+        "Emit only these fields, or columns of text, in this order: a,b,…");
+    command.add_option("--limit", query.limit, "Stop after N records")
         ->transform(whole_number(0))
         ->option_text("N");
     add("--from", from, "KEY",
@@ -60,12 +60,11 @@ struct ShapingArguments {
   void add_groups_to(CLI::App& command, Add add) {
     const OptionGroup group(command, "Duplicates");
     add("--on-equal", on_equal, "POLICY",
-        "What records with equal keys turn into: keep, first, last, error or "
+        "Resolve records with equal keys: keep, first, last, error or "
         "reduce:sum(a),min(b),max(c),count(d),last(e), which combines them into the first [keep]");
     command
-        .add_option(
-            "--overflow", query.overflow,
-            "What a sum that its field cannot hold turns into: error, saturate or wrap [error]")
+        .add_option("--overflow", query.overflow,
+                    "Treat a sum that its field cannot hold: error, saturate or wrap it [error]")
         ->transform(one_of<Overflow>({{"error", Overflow::error},
                                       {"saturate", Overflow::saturate},
                                       {"wrap", Overflow::wrap}}))
