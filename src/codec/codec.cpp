@@ -144,7 +144,7 @@ Compression Compression::parse(std::string_view text) {
   const std::string_view name = text.substr(0, colon);
   const auto found = std::ranges::find(facts, name, &CodecFacts::name);
   if (found == facts.end())
-    throw_error(ErrorCode::options, "{}: is no codec; say none, gzip, zstd, bzip2, xz or lz4",
+    throw_error(ErrorCode::options, "{}: no such codec; say none, gzip, zstd, bzip2, xz or lz4",
                 name);
   Compression compression{found->codec, 0};
   if (colon == std::string_view::npos) return compression;

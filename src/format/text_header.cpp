@@ -271,21 +271,30 @@ std::string TextHeader::doubt_names(std::string_view header, const std::string& 
                            shown_record(alike->first), shown_record(alike->second)));
 }
 
-std::string TextHeader::doubt_fields(const std::string& first, const Query& query) const {
-  if (format_.kind != TextKind::json_lines || first.empty()) return {};
+std::string TextHeader::doubt_fields(std::span<const std::string> firsts,
+                                     const Query& query) const {
+  if (format_.kind != TextKind::json_lines || firsts.empty()) return {};
   std::vector<std::pair<const TextKey*, Setting>> named;
   for (const TextKey& key : format_.keys) named.emplace_back(&key, Setting::keys);
-  for (const Condition::Step& step : query.where.steps)
-    if (step.operation < ConditionOperation::negate)
-      named.emplace_back(&step.with.column, Setting::where);
+  const auto add = [&](const Condition& condition, Setting option) {
+    for (const Condition::Step& step : condition.steps)
+      if (step.operation < ConditionOperation::negate)
+        named.emplace_back(&step.with.column, option);
+  };
+  add(query.where, Setting::where);
+  add(query.having, Setting::having);
+  if (query.tombstone) named.emplace_back(&query.tombstone->column, Setting::tombstone);
   for (const auto& [key, option] : named) {
     if (key->name.empty()) continue;  // the whole line
     TextFormat by = format_;
     by.keys = {*key};
     const TextEncoding encoding(by, {}, option);
     const ColumnFinder& finder = *encoding.layout().finder;
-    const std::vector<std::string> names = finder.names(bytes_of(first));
-    if (names.empty() || finder.find(bytes_of(first), 1).there) continue;
+    const auto lacks = [&](const std::string& first) {
+      return !finder.names(bytes_of(first)).empty() && !finder.find(bytes_of(first), 1).there;
+    };
+    if (!std::ranges::all_of(firsts, lacks)) continue;
+    const std::vector<std::string> names = finder.names(bytes_of(firsts.front()));
     const auto similar = nearest(key->name, names);
     return fmt::format("{}: the first record of each file has no field {}; its fields are {}{}",
                        option, key->name, fmt::join(names, ", "),

@@ -63,10 +63,10 @@ class TextHeader {
   // Returns the number of columns that a record needs to have every column that the options name.
   std::uint32_t wanted_columns(const Query& query) const;
 
-  // Returns a warning if the record, the first of a file, lacks a field of JSON that is a key or in
-  // the condition of `query`. It may be in other records, so this is not an error. Returns an empty
-  // string if it lacks none.
-  std::string doubt_fields(const std::string& first, const Query& query) const;
+  // Returns a warning if these records, the first of each file, all lack a field of JSON that is a
+  // key or in a condition of `query`. It may be in other records, so this is not an error. Returns
+  // an empty string if they lack none.
+  std::string doubt_fields(std::span<const std::string> firsts, const Query& query) const;
 
   // The rest guesses whether a header was taken for a record, or a record for a header. Returns a
   // warning; empty if nothing looks wrong.

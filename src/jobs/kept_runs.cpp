@@ -83,7 +83,7 @@ std::filesystem::path normal(const std::filesystem::path& output) {
   return error ? output : path.has_filename() ? path : path.parent_path();
 }
 
-// Name of the list, and how the name of each run begins.
+// Names of the list and of the one that replaces it, and how the name of each run begins.
 struct Names {
   explicit Names(const std::filesystem::path& given_output) {
     const std::filesystem::path output = normal(given_output);
@@ -91,8 +91,9 @@ struct Names {
     // Outputs of the same name in other folders may share a folder for temporary files.
     run = fmt::format(".{}.corank-run-{:016x}-", name, digest(output.string()));
     list = output.parent_path() / fmt::format(".{}.corank-runs", name);
+    new_list = list.string() + ".new";
   }
-  std::filesystem::path list;
+  std::filesystem::path list, new_list;
   std::string run;
 };
 
@@ -108,7 +109,7 @@ KeptRuns::KeptRuns(const std::filesystem::path& output, std::uint64_t content)
   const Names names(output);
   run_name_ = names.run;
   list_ = names.list;
-  new_list_ = list_.string() + ".new";
+  new_list_ = names.new_list;
   std::ifstream in(list_, std::ios::binary);
   if (in) read_list(std::string(std::istreambuf_iterator<char>(in), {}));
 }
@@ -232,7 +233,8 @@ void refuse_kept_inputs(const Destination& output, std::span<const Run> inputs) 
   const Names names(output.path);
   for (const Run& input : inputs) {
     const std::filesystem::path path = normal(input.path());
-    if (path == names.list || path.filename().string().starts_with(names.run))
+    if (path == names.list || path == names.new_list ||
+        path.filename().string().starts_with(names.run))
       throw_error(
           "{}: is what a stopped sort to {} left, which a sort or merge to it removes; rename it, "
           "or write to another file",

@@ -284,7 +284,7 @@ void FramingProducer::fill_in_place(Filling& filling) {
     if (bytes.size() < unread_.size()) {
       wanted *= 2;
     } else {
-      filling.large = take_large(unread_.size() + margin_bytes, unread_.size());
+      filling.large = take_large(unread_.size() + margin_bytes, 0, unread_.size());
       std::ranges::copy(unread_, filling.large->bytes().begin());
       find_last_record(filling, filling.large->bytes(), unread_.size());
       unread_ = {};
@@ -324,14 +324,17 @@ bool FramingProducer::fill_from_source(Filling& filling, const std::atomic<Deman
     // The bytes hold no whole record: read more of it, in larger memory if necessary.
     wanted *= 2;
     if (wanted + margin_bytes <= memory.size()) continue;
-    if (demand == Demand::none && *large_used_bytes_ + wanted > reading_.plan.large_bytes / 2)
+    // Records read ahead must not take the room that the next ones of a sort wait for.
+    if (demand == Demand::none && (reading_.order == ReadOrder::one_by_one ||
+                                   *large_used_bytes_ + wanted > reading_.plan.large_bytes / 2))
       break;
     if (go_on_in_place(wanted + margin_bytes)) {
       filling.large.reset();
       fill_in_place(filling);
       return true;
     }
-    std::shared_ptr<LargeMemory> larger = take_large(wanted + margin_bytes, bytes.size());
+    std::shared_ptr<LargeMemory> larger = take_large(
+        wanted + margin_bytes, filling.large ? filling.large->bytes().size() : 0, bytes.size());
     std::ranges::copy(bytes, larger->bytes().begin());
     filling.large = std::move(larger);
     memory = filling.large->bytes();
@@ -464,15 +467,16 @@ void FramingProducer::find_last_record(Filling& filling, std::span<std::byte> me
   find_records(filling, memory.first(bytes), true);
 }
 
-// Waits for other long records to be let go, as long as some are: a sort lets them go once it has
-// sorted them.
+// Takes memory for a record beside `own_bytes` of its chunk. In a sort, waits for the records of
+// other chunks to be let go, as long as some are: that happens once they are sorted.
 std::shared_ptr<FramingProducer::LargeMemory> FramingProducer::take_large(
-    std::uint64_t bytes, std::uint64_t found_bytes) const {
+    std::uint64_t bytes, std::uint64_t own_bytes, std::uint64_t found_bytes) const {
   constexpr std::chrono::milliseconds patience{1000}, step{1};
   const std::uint64_t max_bytes = reading_.plan.large_bytes;
+  const bool may_wait = reading_.order == ReadOrder::one_by_one && own_bytes + bytes <= max_bytes;
   std::uint64_t used = *large_used_bytes_;
   for (auto left = patience / step; used + bytes > max_bytes; --left) {
-    if (bytes > max_bytes || left == 0) throw_too_long(bytes, found_bytes, used);
+    if (!may_wait || left == 0) throw_too_long(bytes, found_bytes, used);
     std::this_thread::sleep_for(step);
     if (*large_used_bytes_ < used) left = patience / step;
     used = *large_used_bytes_;

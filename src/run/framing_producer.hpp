@@ -84,7 +84,8 @@ class FramingProducer final : public ChunkProducer {
   void skip(Filling& filling, std::uint64_t bytes);
   Place place_after(const Filling& filling, std::uint64_t bytes) const;
   void find_last_record(Filling& filling, std::span<std::byte> memory, std::uint64_t bytes);
-  std::shared_ptr<LargeMemory> take_large(std::uint64_t bytes, std::uint64_t found_bytes) const;
+  std::shared_ptr<LargeMemory> take_large(std::uint64_t bytes, std::uint64_t own_bytes,
+                                          std::uint64_t found_bytes) const;
   [[noreturn]] void throw_too_long(std::uint64_t bytes, std::uint64_t found_bytes,
                                    std::uint64_t used_bytes) const;
 

@@ -119,7 +119,8 @@ class HeaderTaker {
           "{}: its header lines differ from those of {}; check {}, or leave them out of the output "
           "by {}",
           run.path(), first_->path(), Setting::header_lines, Setting::drop_header);
-    if (!other_comments_ && found->comments != kept_->comments) other_comments_ = &run;
+    if (!other_comments_ && !header_.is_in_first_file() && found->comments != kept_->comments)
+      other_comments_ = &run;
     if (found->names.empty()) return;  // the run ends before its line of names
     if (kept_->names.empty()) kept_->names = found->names;
     if (const std::string difference = header_.difference(found->names, kept_->names);
@@ -171,14 +172,11 @@ class HeaderTaker {
 
 // Returns a warning if all first records lack a field that an option names. Pipes are not read.
 std::string doubt_fields(std::vector<Run>& runs, const TextHeader& header, const Query& query) {
-  std::string doubt;
-  for (Run& run : runs) {
-    const std::string first = run.is_pipe() ? std::string() : first_records(run, header).first;
-    if (first.empty()) continue;
-    doubt = header.doubt_fields(first, query);
-    if (doubt.empty()) break;
-  }
-  return doubt;
+  std::vector<std::string> firsts;
+  for (Run& run : runs)
+    if (!run.is_pipe()) firsts.push_back(first_records(run, header).first);
+  std::erase(firsts, std::string());
+  return header.doubt_fields(firsts, query);
 }
 
 // Returns a warning if the first records of all runs look like a header. Pipes are not read.

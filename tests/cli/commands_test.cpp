@@ -314,6 +314,9 @@ TEST_CASE("bad input: statistics or a trace in place of what is merged") {
   test.check_refusal({"merge", "-r", "key:u64", "--parts", "2", "-o", test.folder / "parts",
                       "--trace", part, test.runs[0]},
                      2, {"--trace", "is a part of the output"});
+  CHECK(run({"merge", "-r", "key:u64", "--parts", "2", "-o", test.folder / "parts", "--stats",
+             test.folder / "parts/part-times.json", test.runs[0]})
+            .code == 0);
   CHECK(run(test.merge({"--stats", list, "--trace", other})).code == 0);
   CHECK(run(test.merge({"--stats", "/dev/null", "--trace", "/dev/null"})).code == 0);
 }

@@ -117,6 +117,11 @@ TEST_CASE("a field that no first record has is told, with the nearest name", "[j
   CHECK(holds(test.run_all(where + Strings{"nn == 1 or id == 2"}).err,
               "--where: the first record of each file has no field nn"));
   CHECK(test.run_all(where + Strings{"n:u64 == 1"}).err.empty());
+  CHECK(test.run_all({"merge", "-b", "id,n", "-o", "-"}).err.empty());
+  CHECK(holds(test.run_all({"merge", "-b", "id", "-o", "-", "--having", "m == 'x'"}).err,
+              "--having: the first record of each file has no field m"));
+  const JsonFolder each({"{\"id\":1,\"x\":1}\n", "{\"id\":2,\"y\":1}\n"});
+  CHECK(each.run_all(where + Strings{"x:i64 == 1 or y:i64 == 1"}).err.empty());
 }
 
 TEST_CASE("the whole line is a key of JSON Lines, and bad numbers come first on request",

@@ -505,6 +505,8 @@ TEST_CASE("finish finds flipped bytes, missing parts and parts of another plan")
   REQUIRE(test.make_plan(4, {"-f", "--from", "0001"}).code == 0);
   Planned::check_refusal(test.finish(), {test.part(0), "another plan"});
   Planned::check_refusal(test.merge_part("0"), {test.part(0), "of another plan", "--force"});
+  std::filesystem::remove(test.part(0));
+  CHECK(test.merge_part("0").code == 0);
   test.merge_parts(4, {"-f"});
   output_of(test.finish());
 }
@@ -516,7 +518,8 @@ TEST_CASE("a partition of runs that changed, or of a plan that does not fit, is 
   Planned::check_refusal(test.merge_part("2"), {"--partition 2", "0 to 1"});
   Planned::check_refusal(test.merge_part("0", {"--lines"}), {"--lines", "plan again"});
   for (const std::string option : {"--stats", "--trace"})
-    for (const std::string& file : {test.runs[0], test.plan, test.part(0), test.part(1) + ".json"})
+    for (const std::string& file : {test.runs[0], test.plan, test.parts + "/../plan.json",
+                                    test.part(0), test.part(1) + ".json"})
       Planned::check_refusal(test.merge_part("0", {option, file}),
                              {option + " " + file, "too; name another"});
   test.merge_parts(2);

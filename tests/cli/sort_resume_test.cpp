@@ -225,6 +225,9 @@ TEST_CASE("what a stopped sort left is no input of a sort that would remove it",
     CHECK(text_of(list) == "b\na\n");
   }
   CHECK(run({"sort", "--lines", "-o", folder / "other", list}).code == 0);
+  write_file(list + ".new", bytes_of_text("b\na\n"));
+  CHECK(run({"sort", "--lines", "--resume", "-o", output, list + ".new"}).code == 2);
+  CHECK(text_of(list + ".new") == "b\na\n");
 }
 
 TEST_CASE("a sort to a file that it may not replace reads nothing", "[sort][resume]") {

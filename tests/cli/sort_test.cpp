@@ -18,6 +18,24 @@ std::string write_text(const TemporaryFolder& folder, const std::string& name,
 
 }  // namespace
 
+TEST_CASE("long lines of a pipe are sorted whenever one of them has room", "[sort]") {
+  Random random(11);
+  std::string text;
+  std::vector<std::string> lines;
+  for (int i = 0; i < 24; ++i)
+    text += lines.emplace_back(std::to_string(random()) + std::string(1 << 20, 'x') + "\n");
+  std::ranges::sort(lines);
+  std::string sorted;
+  for (const std::string& line : lines) sorted += line;
+  for (int repeat = 0; repeat < 3; ++repeat) {
+    const Result result =
+        run({"sort", "--lines", "-q", "-m", "128M", "-T", "8", "-o", "-", "-"}, {.in = text});
+    INFO(result.err);
+    CHECK(result.code == 0);
+    CHECK((result.out == sorted));
+  }
+}
+
 TEST_CASE("a sort reads pipes and files, and writes to standard output", "[sort]") {
   const TemporaryFolder folder;
   const std::string file = write_text(folder, "file", "m\nc");
@@ -303,6 +321,7 @@ TEST_CASE("a sort checks the order of files instead, as check does", "[sort]") {
   const std::string sorted = write_text(folder, "sorted", "a\nb\n");
   const std::string unsorted = write_text(folder, "unsorted", "b\na\n");
   CHECK(run({"sort", "--lines", "--check", sorted}).code == 0);
+  CHECK(run({"sort", "--lines", "--check", "-T", "2", "--no-progress", sorted}).code == 0);
   CHECK(run({"sort", "--lines", "-b", "line:desc", "--check", sorted}).code == 1);
   const Result found = run({"sort", "--lines", "--check", unsorted, sorted});
   CHECK(found.code == 1);

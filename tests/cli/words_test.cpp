@@ -111,7 +111,7 @@ TEST_CASE("unknown names are told before missing ones, with what was meant") {
            {{"merge", "--mem", "1G"}, {"has no option --mem; did you mean --memory?"}},
            {{"merge", "--head"}, {"did you mean --header?"}},
            {{"merge", "--sorted"}, {"has no option --sorted (corank merge --help lists all)"}},
-           {{"merge", "--csv", "--lines", "a"}, {"two formats are given; say just one of"}},
+           {{"merge", "--csv", "--lines", "a"}, {"more than one format is given; say just one of"}},
            {{"merge", "a"}, {"say what the files hold by one of"}},
            {{"merge", "--csv", "--header", "first"}, {"first: "}},
            {{"check", "--unique"}, {"has no option --unique; say --on-equal first (corank check"}},

@@ -15,6 +15,7 @@
 
 #include "arguments.hpp"
 #include "check_command.hpp"
+#include "codec/codec.hpp"
 #include "command_line.hpp"
 #include "corank/error.hpp"
 #include "corank/sort.hpp"
@@ -60,6 +61,14 @@ std::vector<std::string> names_from(const std::string& file, char end) {
   }
   if (in.bad()) throw Error(file + ": cannot read");
   return names;
+}
+
+// Returns whether a part, or the record of one, may have this name.
+bool is_part_name(std::string_view name) {
+  constexpr std::string_view begin = "part-";
+  if (!name.starts_with(begin)) return false;
+  name.remove_prefix(std::min(name.find_first_not_of("0123456789", begin.size()), name.size()));
+  return name == ".json" || name == suffix_of(Compression::by_name(name));
 }
 
 // Enlarges the kernel's table of open files while the process has one thread. Later, with several
@@ -364,7 +373,8 @@ int MergeCommand::check(const std::vector<std::string>& files) {
   for (const CLI::Option* const option : command_->get_options()) {
     const std::string& group = option->get_group();
     const bool is_of_sort = group == "Output" || group == "Duplicates" || group == "Filtering" ||
-                            (group == "Diagnostics" && option->get_name() != "--quiet");
+                            (group == "Diagnostics" && option->get_name() != "--quiet" &&
+                             !option->get_name().ends_with("progress"));
     if (option->count() != 0 && option->get_name() != "--check" && is_of_sort)
       throw Error(fmt::format("--check writes nothing; drop {}", option->get_name()));
   }
@@ -511,11 +521,11 @@ void MergeCommand::check_reports(const std::vector<std::filesystem::path>& runs,
       return !other.empty() && (is(other) || whole(*file) == whole(other));
     };
     const auto is_part = [&] {
-      return !parts_folder.empty() && whole(*file).filename().string().starts_with("part-") &&
+      return !parts_folder.empty() && is_part_name(whole(*file).filename().string()) &&
              whole(*file).parent_path() == whole(parts_folder);
     };
     const char* const what = std::ranges::any_of(runs, is)         ? "a run"
-                             : is(plan_)                           ? "the plan"
+                             : will_be(plan_)                      ? "the plan"
                              : will_be(output_)                    ? "the output"
                              : is_part()                           ? "a part of the output"
                              : is(files_from_) || is(files0_from_) ? "the list of runs"

@@ -5,6 +5,7 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <system_error>
 
@@ -80,8 +81,13 @@ PartAttempt::PartAttempt(const PlanFile& plan, std::size_t partition, const fs::
 bool PartAttempt::is_there() const {
   if (options_.overwrite) return false;
   // Parts that are compressed in other ways share the name of their record.
-  const bool is_taken =
-      fs::exists(names_.record) && read_record(names_.record).plan != plan_.digest;
+  const auto is_part = [&](Codec codec) {
+    return fs::exists(part_names(names_.part.parent_path(), partition_, codec).part);
+  };
+  constexpr Codec codecs[] = {Codec::none,  Codec::gzip, Codec::zstd,
+                              Codec::bzip2, Codec::xz,   Codec::lz4};
+  const bool is_taken = fs::exists(names_.record) && std::ranges::any_of(codecs, is_part) &&
+                        read_record(names_.record).plan != plan_.digest;
   if (!fs::exists(names_.part) && !is_taken) return false;
   if (is_written(names_, plan_, partition_)) return true;
   throw Error(ErrorCode::exists,

@@ -138,9 +138,9 @@ Options RecordArguments::options() const {
 std::optional<TextFormat> RecordArguments::text() const {
   const int num_formats = !record_.empty() + lines_ + csv_ + pairs_ + json_lines_;
   if (num_formats != 1)
-    throw Error(fmt::format(
-        "{} one of --record SCHEMA, --lines, --csv, --jsonl and --kv",
-        num_formats == 0 ? "say what the files hold by" : "two formats are given; say just"));
+    throw Error(fmt::format("{} one of --record SCHEMA, --lines, --csv, --jsonl and --kv",
+                            num_formats == 0 ? "say what the files hold by"
+                                             : "more than one format is given; say just"));
   const std::pair<const char*, bool> given[] = {{"--delimiter", delimiter_.has_value()},
                                                 {"--header", !header_.empty()},
                                                 {"--header-lines", header_lines_ != 0},
