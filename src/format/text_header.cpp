@@ -294,7 +294,10 @@ std::string TextHeader::doubt_fields(std::span<const std::string> firsts,
       return !finder.names(bytes_of(first)).empty() && !finder.find(bytes_of(first), 1).there;
     };
     if (!std::ranges::all_of(firsts, lacks)) continue;
-    const std::vector<std::string> names = finder.names(bytes_of(firsts.front()));
+    std::vector<std::string> names;  // of all files
+    for (const std::string& first : firsts)
+      for (std::string& name : finder.names(bytes_of(first)))
+        if (std::ranges::find(names, name) == names.end()) names.push_back(std::move(name));
     const auto similar = nearest(key->name, names);
     return fmt::format("{}: the first record of each file has no field {}; its fields are {}{}",
                        option, key->name, fmt::join(names, ", "),
