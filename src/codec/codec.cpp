@@ -173,6 +173,12 @@ std::string_view suffix_of(Codec codec) {
   return facts_of(codec).suffix;
 }
 
+std::vector<std::string_view> all_suffixes() {
+  std::vector<std::string_view> suffixes;
+  for (const CodecFacts& codec : facts) suffixes.push_back(codec.suffix);
+  return suffixes;
+}
+
 std::string_view magic_of(Codec codec) {
   return facts_of(codec).magic;
 }

@@ -8,6 +8,7 @@
 #include <functional>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "corank/compression.hpp"
 #include "util/math.hpp"
@@ -16,7 +17,8 @@ namespace corank {
 
 std::string_view name_of(Codec codec);
 std::string_view suffix_of(Codec codec);  // with its dot
-std::string_view magic_of(Codec codec);   // first bytes of every frame
+std::vector<std::string_view> all_suffixes();
+std::string_view magic_of(Codec codec);  // first bytes of every frame
 
 // Encodes frames with checksums. One encoder serves any number of frames.
 struct Encoder {

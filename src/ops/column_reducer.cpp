@@ -329,8 +329,8 @@ std::string ColumnReducer::delimited(const Column& column, std::string result) c
   if (column.operation != Operation::count && column.operation != Operation::sum) return result;
   if (result.find(layout.delimiter) == std::string::npos) return result;
   if (layout.kind == TextKind::csv) return '"' + result + '"';
-  throw_error("{}: column {} becomes {}, which holds the delimiter; take another {}, or {}",
-              Setting::on_equal, column.column.column, result, Setting::delimiter, "CSV");
+  throw_error("{}: column {} becomes {}, which holds the delimiter; take another {}, or CSV",
+              Setting::on_equal, column.column.column, result, Setting::delimiter);
 }
 
 // Returns the group's first record with the results in their columns.
@@ -361,9 +361,9 @@ void ColumnReducer::check_width(std::string_view record) const {
   if (const std::uint32_t columns = count_columns(encoding_.layout(), record);
       columns > min_columns_)
     throw_error(
-        "{}: the record \"{}\" has {} columns and the header {}, so that count() would add a "
-        "column "
-        "without a name; correct the file",
+        "{}: the record \"{}\" has {} columns and the header {}; count() would add a column "
+        "without a "
+        "name; correct the file",
         Setting::on_equal, shown_record(record), columns, min_columns_);
 }
 

@@ -471,7 +471,7 @@ void FramingProducer::find_last_record(Filling& filling, std::span<std::byte> me
 // other chunks to be let go, as long as some are: that happens once they are sorted.
 std::shared_ptr<FramingProducer::LargeMemory> FramingProducer::take_large(
     std::uint64_t bytes, std::uint64_t own_bytes, std::uint64_t found_bytes) const {
-  constexpr std::chrono::milliseconds patience{1000}, step{1};
+  constexpr std::chrono::milliseconds patience{3000}, step{1};
   const std::uint64_t max_bytes = reading_.plan.large_bytes;
   const bool may_wait = reading_.order == ReadOrder::one_by_one && own_bytes + bytes <= max_bytes;
   std::uint64_t used = *large_used_bytes_;

@@ -170,12 +170,16 @@ class HeaderTaker {
   const Run* other_comments_ = nullptr;
 };
 
-// Returns a warning if all first records lack a field that an option names. Pipes are not read.
+// Returns a warning if all first records lack a field that an option names. Pipes are not read, and
+// no file after the first if that one lacks nothing.
 std::string doubt_fields(std::vector<Run>& runs, const TextHeader& header, const Query& query) {
   std::vector<std::string> firsts;
-  for (Run& run : runs)
-    if (!run.is_pipe()) firsts.push_back(first_records(run, header).first);
-  std::erase(firsts, std::string());
+  for (Run& run : runs) {
+    const std::string first = run.is_pipe() ? std::string() : first_records(run, header).first;
+    if (first.empty()) continue;
+    firsts.push_back(first);
+    if (firsts.size() == 1 && header.doubt_fields(firsts, query).empty()) return {};
+  }
   return header.doubt_fields(firsts, query);
 }
 

@@ -68,7 +68,7 @@ bool is_part_name(std::string_view name) {
   constexpr std::string_view begin = "part-";
   if (!name.starts_with(begin)) return false;
   name.remove_prefix(std::min(name.find_first_not_of("0123456789", begin.size()), name.size()));
-  return name == ".json" || name == suffix_of(Compression::by_name(name));
+  return name == ".json" || std::ranges::count(all_suffixes(), name) != 0;
 }
 
 // Enlarges the kernel's table of open files while the process has one thread. Later, with several
@@ -102,14 +102,12 @@ const char* footer(OnEqual on_equal) {
              "those that are more than any run before it has, its last.\n"
              "Example:\n  corank union -r key:u64,value:u64 -o all.bin a.bin b.bin";
     case OnEqual::intersect:
-      return "The output has as many records of a key as the run that has the fewest: of the "
-             "first\n"
-             "run, the first of them.\n"
+      return "The output has as many records of a key as the run that has the fewest: the first\n"
+             "ones of the first run.\n"
              "Example:\n  corank intersect -r key:u64,value:u64 -o both.bin a.bin b.bin";
     case OnEqual::subtract:
-      return "The output has as many records of a key as the first run has more than all the "
-             "others\n"
-             "together: of the first run, the last of them.\n"
+      return "The output has as many records of a key as the first run has more than all others\n"
+             "together: the last ones of the first run.\n"
              "Example:\n  corank subtract -r key:u64,value:u64 -o rest.bin a.bin b.bin";
     default:
       return "Records with equal keys keep the order of the runs and, within a run, of the "

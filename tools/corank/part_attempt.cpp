@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <system_error>
 
+#include "codec/codec.hpp"
 #include "corank/error.hpp"
 
 namespace corank {
@@ -81,12 +82,10 @@ PartAttempt::PartAttempt(const PlanFile& plan, std::size_t partition, const fs::
 bool PartAttempt::is_there() const {
   if (options_.overwrite) return false;
   // Parts that are compressed in other ways share the name of their record.
-  const auto is_part = [&](Codec codec) {
-    return fs::exists(part_names(names_.part.parent_path(), partition_, codec).part);
+  const auto is_part = [&](std::string_view suffix) {
+    return fs::exists(fs::path(names_.record).replace_extension(suffix));
   };
-  constexpr Codec codecs[] = {Codec::none,  Codec::gzip, Codec::zstd,
-                              Codec::bzip2, Codec::xz,   Codec::lz4};
-  const bool is_taken = fs::exists(names_.record) && std::ranges::any_of(codecs, is_part) &&
+  const bool is_taken = fs::exists(names_.record) && std::ranges::any_of(all_suffixes(), is_part) &&
                         read_record(names_.record).plan != plan_.digest;
   if (!fs::exists(names_.part) && !is_taken) return false;
   if (is_written(names_, plan_, partition_)) return true;
