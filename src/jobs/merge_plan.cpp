@@ -44,9 +44,11 @@ Plan MergeJob::plan_sort(const std::filesystem::path& path) {
   plan.batch_blocks = memory.batch_blocks;
   plan.sorter = former.uses_device() ? "cuda" : "cpu";
   const std::uint64_t num_spilled = former.num_spilled();
-  const std::string folder = folders_for_passes(options_, path).front().string();
-  for (std::uint64_t i = 0; i < num_spilled; ++i)
-    plan.passes.push_back({0, 0, memory.load_bytes, "a temporary run in " + folder});
+  const char* runs = num_spilled == 1 ? "a temporary run in " : "temporary runs in ";
+  if (num_spilled != 0)
+    plan.passes.push_back({0, 0, memory.load_bytes,
+                           runs + folders_for_passes(options_, path).front().string(),
+                           num_spilled});
   plan.passes.push_back({0, num_spilled, plan.input_bytes, path.string()});
   plan.buffers = memory.reading;
   plan.reading = former.io();

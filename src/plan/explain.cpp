@@ -22,23 +22,23 @@ std::string counted(std::uint64_t count, const char* singular, const char* plura
   return fmt::format("{} {}", count, count == 1 ? singular : plural);
 }
 
-// A pass of a sort forms runs of a memory load; the last one forms those of all loads that stay in
-// memory, and merges them with those of the others.
-std::string sort_text(const Plan& plan, std::size_t number) {
-  const PlannedPass& pass = plan.passes[number];
-  std::string text = number + 1 != plan.passes.size() || number + 1 == plan.num_loads
-                         ? fmt::format("load {} of {}", number + 1, plan.num_loads)
-                         : fmt::format("loads {} to {}", number + 1, plan.num_loads);
-  text += "  sort, merge";
+// All passes of a sort but the last one write a load to a temporary run; the last one sorts those
+// that stay in memory, and merges them with these.
+std::string sort_text(const Plan& plan, const PlannedPass& pass) {
+  const std::uint64_t first = pass.num_runs;
+  const std::uint64_t last = &pass == &plan.passes.back() ? plan.num_loads : pass.num_loads;
+  std::string text = first + 1 == last ? fmt::format("load {}", last)
+                                       : fmt::format("loads {} to {}", first + 1, last);
+  text += fmt::format(" of {}  sort, merge", plan.num_loads);
   if (pass.num_runs != 0)
     text += fmt::format(" with {}", counted(pass.num_runs, "temporary run", "temporary runs"));
-  return text + fmt::format(": {}{} -> {}\n", plan.has_known_size ? "" : "at least ",
-                            size_text(pass.bytes), pass.output);
+  return text + fmt::format(": {}{}{} -> {}\n", plan.has_known_size ? "" : "at least ",
+                            size_text(pass.bytes), pass.num_loads == 1 ? "" : " each", pass.output);
 }
 
 std::string pass_text(const Plan& plan, std::size_t number) {
-  if (plan.sorts) return sort_text(plan, number);
   const PlannedPass& pass = plan.passes[number];
+  if (plan.sorts) return sort_text(plan, pass);
   std::string text =
       fmt::format("pass {} of {}  {} {}", number + 1, plan.passes.size(),
                   plan.is_copy ? "copy" : "merge", counted(pass.num_runs, "run", "runs"));
@@ -55,7 +55,7 @@ std::string expected_bound(const Plan& plan) {
   if (!plan.compression.empty()) return "compressing";
   if (plan.reading == "streamed") return "pipes or decompressing";
   std::uint64_t moved_bytes = 0;
-  for (const PlannedPass& pass : plan.passes) moved_bytes += 2 * pass.bytes;
+  for (const PlannedPass& pass : plan.passes) moved_bytes += 2 * pass.bytes * pass.num_loads;
   if (plan.has_direct_output || plan.reading == "direct")
     return fmt::format("the disk, which reads and writes {}", size_text(moved_bytes));
   if (plan.reading == "memory" || plan.num_partitions > 1) return "memory bandwidth";

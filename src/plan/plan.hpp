@@ -15,7 +15,8 @@ struct PlannedPass {
   std::size_t first_run;  // index into the runs that the passes before it leave
   std::size_t num_runs;
   std::uint64_t bytes;
-  std::string output;  // a file, a folder of parts, or a temporary run
+  std::string output;           // a file, a folder of parts, or temporary runs
+  std::uint64_t num_loads = 1;  // of a sort, each of which is such a pass of its own
 };
 
 struct Plan {

@@ -175,8 +175,8 @@ TEST_CASE("a sort says beforehand how it would go", "[sort]") {
                              "-o", folder / "out", file});
   CHECK(result.code == 0);
   CHECK(holds(result.out, "sort 1 file, 24.0 MiB, fixed-size records of 16 bytes"));
-  CHECK(holds(result.out, "load 1 of 7  sort, merge: "));
-  CHECK(holds(result.out, "loads 6 to 7  sort, merge with 5 temporary runs: 24.0 MiB -> "));
+  CHECK(holds(result.out, "loads 1 to 5 of 7  sort, merge: 3.5 MiB each -> temporary runs in "));
+  CHECK(holds(result.out, "loads 6 to 7 of 7  sort, merge with 5 temporary runs: 24.0 MiB -> "));
   CHECK(holds(result.out, "3 loads of 3.5 MiB at a time in memory"));
   CHECK(folder.names() == Strings{"file"});
 }
