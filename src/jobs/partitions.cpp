@@ -16,8 +16,9 @@
 #include "jobs/merge_job.hpp"
 #include "jobs/scan.hpp"
 #include "plan/option_checks.hpp"
+#include "run/block_reader.hpp"
+#include "run/record_search.hpp"
 #include "run/run_io.hpp"
-#include "run/run_search.hpp"
 #include "util/math.hpp"
 #include "util/messages.hpp"
 #include "util/parallel_for.hpp"
@@ -268,10 +269,11 @@ PartContent read_part_keys(const PartitionPlan& plan, std::size_t partition,
   const RecordFormat& format = opened.format().output();
   PartContent content;
   if (run.is_stream() || run.records() == 0 || !format.traits().can_search) return content;
+  BlockReader reader(run);
   const auto key_at = [&](std::uint64_t position) {
     RowCopy row;
     row.assign_record(format.keys().layout(),
-                      record_at(run, format, begin_of_record(run, format, position)));
+                      record_at(reader, format, record_before(reader, format, position + 1)));
     return format.key_text(row.row());
   };
   content.first_key = key_at(0);

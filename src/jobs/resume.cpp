@@ -9,7 +9,8 @@
 #include "corank/error.hpp"
 #include "format/rows.hpp"
 #include "io/writer.hpp"
-#include "run/run_search.hpp"
+#include "run/block_reader.hpp"
+#include "run/record_search.hpp"
 #include "util/system_limits.hpp"
 
 namespace corank {
@@ -86,7 +87,8 @@ std::optional<Resumption> resume_at_key(const Run& left, const MergeFormat& form
                                         bool has_operators, std::span<const Run> runs) {
   const RecordFormat& input = format.input();
   const Projection* const projection = format.projection();
-  const std::uint64_t end = begin_of_record(left, format.output(), left.records());
+  BlockReader output(left);
+  const std::uint64_t end = record_before(output, format.output(), left.records() + 1);
   if (end == 0) return Resumption();
   Resumption found;
   found.kept_bytes = end * left.record_bytes();
@@ -94,21 +96,23 @@ std::optional<Resumption> resume_at_key(const Run& left, const MergeFormat& form
   if (projection && projection->num_keys() == 0) return found;
   const std::uint64_t again =
       bytes_to_merge_again(found.kept_bytes, has_operators) / left.record_bytes();
-  const std::vector<std::byte> record =
-      record_at(left, format.output(),
-                begin_of_record(left, format.output(), end - std::max<std::uint64_t>(again, 1)));
+  const std::vector<std::byte> record = record_at(
+      output, format.output(),
+      record_before(output, format.output(), end - std::max<std::uint64_t>(again, 1) + 1));
   found.merged_bytes =
-      find(left, format.output(), format.output().key_of(record), end) * left.record_bytes();
+      find_record(output, format.output(), format.output().key_of(record), Bound::lower, 0, end) *
+      left.record_bytes();
 
   const RowBound key = projection ? projection->key_of(record) : input.key_of(record);
   bool known = false;
   for (const Run& run : runs) {
-    found.cut.push_back(find(run, input, key, run.records()));
+    BlockReader reader(run);
+    found.cut.push_back(find_record(reader, input, key, Bound::lower, 0, run.records()));
     assert(found.cut.back() <= run.records());
     found.rank += found.cut.back();
     if (known || found.cut.back() == run.records()) continue;
     RowCopy first;
-    first.assign_record(input.keys().layout(), record_at(run, input, found.cut.back()));
+    first.assign_record(input.keys().layout(), record_at(reader, input, found.cut.back()));
     known = key.compare(first.row()) <= 0;
   }
   if (!known) return std::nullopt;

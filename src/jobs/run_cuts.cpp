@@ -25,8 +25,9 @@ RunCuts::Positions RunCuts::at_copies(std::uint64_t rank, std::span<const Run> r
   for (const Run& run : runs) {
     position.push_back(std::min(rank, run.records()));
     rank -= position.back();
-    if (position.back() != run.records())
-      position.back() = end_of_record(run, format_, position.back());
+    if (position.back() == 0 || position.back() == run.records()) continue;
+    BlockReader reader(run);
+    position.back() = next_record(reader, format_, position.back() - 1);
   }
   return position;
 }

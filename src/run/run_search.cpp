@@ -13,13 +13,6 @@
 
 namespace corank {
 
-std::uint64_t find(const Run& run, const RecordFormat& format, const RowBound& bound,
-                   std::uint64_t end) {
-  const Run searched = run.subspan(0, end);
-  BlockReader reader(searched);
-  return find_record(reader, format, bound, Bound::lower, 0, end);
-}
-
 void keep_range(std::span<Run> runs, const RecordFormat& format, const Query& query) {
   const std::optional<RowBound> from = format.bound(query, Setting::from);
   const std::optional<RowBound> to = format.bound(query, Setting::to);
@@ -107,23 +100,6 @@ std::vector<std::vector<std::uint64_t>> cuts_at(std::span<const std::uint64_t> r
                                                 const RecordFormat& format, ProbeThreads& threads) {
   assert(std::ranges::is_sorted(ranks));
   return CutTree(runs, format, threads).cuts(ranks);
-}
-
-std::uint64_t begin_of_record(const Run& run, const RecordFormat& format, std::uint64_t position) {
-  BlockReader reader(run);
-  return record_before(reader, format, position + 1);
-}
-
-std::uint64_t end_of_record(const Run& run, const RecordFormat& format, std::uint64_t position) {
-  if (position == 0) return 0;
-  BlockReader reader(run);
-  return next_record(reader, format, position - 1);
-}
-
-std::vector<std::byte> record_at(const Run& run, const RecordFormat& format,
-                                 std::uint64_t position) {
-  BlockReader reader(run);
-  return record_at(reader, format, position);
 }
 
 }  // namespace corank
