@@ -82,7 +82,8 @@ std::vector<PartContent> check_parts(const PartitionPlan& plan,
 // Reads the planned ranges of all runs, and returns the records and the checksum of all together.
 PartContent check_planned_runs(const PartitionPlan& plan, const Options& options);
 
-// Writes the parts one after another into `output`, which appears when it is whole and durable. The
+// Writes the parts one after another into `output`, which appears when it is whole and durable.
+// Throws Error if its name promises a compression or format that the parts do not have. The
 // kernel copies, so that a file system that can share blocks does.
 void concatenate(std::span<const std::filesystem::path> parts, const std::filesystem::path& output,
                  const Options& options);

@@ -9,14 +9,14 @@ paths, on a shared file system. The nodes need no Python package but Ray. Partit
 and the parts are proven to be the whole; docs/cluster.md tells more.
 
 Options of `corank merge` and `corank sort` are keyword arguments, with _ for -: `by="1:u64"` is --by=1:u64, `lines=True`
-is --lines. The arguments that both functions share:
+is --lines. An output whose name ends in .gz, .zst, .bz2, .xz or .lz4 is compressed so. The arguments that both functions share:
 
     num_cpus      cores that Ray reserves for a task, and its threads
     num_gpus      GPUs that Ray reserves for a task; without any, the CPU merges
     memory        bytes that Ray reserves for a task, which are also its budget for buffers (--memory)
     max_retries   how often a task is tried again, after an error or the loss of its worker or node
     resume        whether the next attempt at a task goes on with what a stopped one wrote; needs file locks that hold for
-                  all nodes, and no `compress`; tasks of CSV and pairs start again
+                  all nodes; tasks that `corank merge --resume` or `corank sort --resume` refuse start again
     as_parts      whether the output is a folder with a file part-N for each partition, and not one file
     force         whether an output, or parts, that exist are replaced
     on_progress   function that is called with a phase, "sort" or "merge", and its numbers of finished and of all tasks
@@ -48,6 +48,11 @@ Progress = Callable[[str, int, int], None]
 # Options that sort() leaves to the merge of the sorted runs.
 _OPTIONS_OF_MERGE = frozenset(("compress", "drop_header", "having", "limit", "on_equal", "overflow", "parts_by_key",
                                "select", "tombstone", "where"))
+# Options of all tasks that no plan holds, and of the tasks that sort.
+_OPTIONS_OF_TASKS = frozenset(("io", "no_verify", "temp"))
+_OPTIONS_OF_SORT_TASKS = frozenset(("compress_spill",))
+
+_CODECS = {".gz": "gzip", ".zst": "zstd", ".bz2": "bzip2", ".xz": "xz", ".lz4": "lz4"}
 
 
 class CorankError(RuntimeError):
@@ -85,7 +90,7 @@ class _Tasks:
                 ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)
 
             result = subprocess.run(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                                    text=True, preexec_fn=end_with_worker)
+                                    encoding="utf-8", errors="backslashreplace", preexec_fn=end_with_worker)
             if result.returncode != 0:
                 raise subprocess.CalledProcessError(result.returncode, words, result.stdout, result.stderr)
             return result.stdout
@@ -126,7 +131,8 @@ def _words(options):
 
 
 def _call(*words):
-    result = subprocess.run(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    result = subprocess.run(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                            encoding="utf-8", errors="backslashreplace")
     if result.returncode != 0:
         raise CorankError(result.stderr.strip())
 
@@ -156,23 +162,49 @@ def _folder_for(output, may_exist):
             folder.rmdir()
 
 
-def _resume(resume, options):
-    """Returns the option of tasks that can be resumed."""
-    return ["--resume"] if resume and not options.get("csv") and not options.get("kv") else []
+def _resume(resume, *words):
+    """Returns the option of tasks that can be resumed. `words` is the program's command for all of them together."""
+    if not resume:
+        return []
+    try:
+        _call(*words, "--resume", "--explain", "--force")
+    except CorankError:  # if it is for another reason, the tasks will tell
+        return []
+    return ["--resume"]
+
+
+def _remove_other_parts(folder, digest, runs):
+    """Removes what another plan has left, but no runs."""
+    for record in folder.glob("part-*.json"):
+        with contextlib.suppress(ValueError):
+            other = json.loads(record.read_text())
+            if not isinstance(other, dict) or "plan" not in other or other["plan"] == digest:
+                continue
+            for file in folder.glob(record.stem + "*"):
+                if str(file) not in runs:
+                    file.unlink()
 
 
 def _merge(tasks, runs, output, folder, command, partitions, resume, as_parts, force, program, options):
     plan, parts = folder / "plan.json", folder / "plan.parts"
     count = partitions or max(1, int(ray.cluster_resources().get("CPU", 1) // max(tasks.num_cpus, 1)))
+    if not as_parts and output.suffix in _CODECS:
+        options = {"compress": _CODECS[output.suffix], **options}
+    planned = {name: value for name, value in options.items() if name not in _OPTIONS_OF_TASKS}
+    whole = {name: value for name, value in planned.items() if name != "parts_by_key"}
     old = _digest(plan)
-    _call(program, "plan", command, *_words(options), f"--partitions={count}", "--force", "-o", str(plan), *runs)
+    _call(program, "plan", command, *_words(planned), f"--partitions={count}", "--force", "-o", str(plan), *runs)
     if old != _digest(plan):
         shutil.rmtree(parts, ignore_errors=True)
-    words = [program, "merge", "--plan", str(plan), *tasks.options(), *_resume(resume, options)]
+    words = [program, "merge", "--plan", str(plan), *tasks.options(),
+             *_words({name: value for name, value in options.items() if name not in planned}),
+             *_resume(resume, program, command, *_words(whole), "-o", str(folder / "trial"), *runs)]
     finish = [program, "finish", str(plan), tasks.options()[0]]
     if as_parts:
         words += ["--output-folder", str(output), *(["--force"] if force else [])]
         finish += ["--output-folder", str(output)]
+        if force:
+            _remove_other_parts(output, _digest(plan), runs)
     else:
         finish += ["--concatenate", str(output), "--force"]
     tasks.run("merge", [[*words, "--partition", str(i)] for i in range(count)])
@@ -213,10 +245,12 @@ def sort(files: Iterable[PathLike], output: PathLike, *, files_per_task: int = 1
     groups = [paths[i:i + files_per_task] for i in range(0, len(paths), files_per_task)]
     tasks = _Tasks(num_cpus, num_gpus, memory, max_retries, on_progress)
     options_of_sort = {name: value for name, value in options.items() if name not in _OPTIONS_OF_MERGE}
-    options_of_merge = {name: value for name, value in options.items() if name != "temp"}
-    words = [program, "sort", *_words(options_of_sort), *tasks.options(), "--force", *_resume(resume, options)]
+    options_of_merge = {name: value for name, value in options.items() if name not in _OPTIONS_OF_SORT_TASKS}
     with _folder_for(output, force or as_parts) as folder:
         runs = [str(folder / f"run-{i:05}") for i in range(len(groups))]
-        tasks.run("sort", [[*words, "-o", run, *group] for run, group in zip(runs, groups)])
+        words = [program, "sort", *_words(options_of_sort)]
+        resumed = _resume(resume, *words, "-o", str(folder / "trial"), *paths)
+        tasks.run("sort", [[*words, *tasks.options(), "--force", *resumed, "-o", run, *group]
+                           for run, group in zip(runs, groups)])
         return _merge(tasks, runs, output, folder, "merge", partitions, resume, as_parts, force, program,
                       {**options_of_merge, "compressed": "none"})

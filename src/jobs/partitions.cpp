@@ -9,11 +9,13 @@
 #include <cerrno>
 #include <numeric>
 
+#include "codec/codec.hpp"
 #include "corank/error.hpp"
 #include "format/rows.hpp"
 #include "io/atomic_file.hpp"
 #include "jobs/merge_format.hpp"
 #include "jobs/merge_job.hpp"
+#include "jobs/merge_output.hpp"
 #include "jobs/scan.hpp"
 #include "plan/option_checks.hpp"
 #include "run/block_reader.hpp"
@@ -325,8 +327,27 @@ PartContent check_planned_runs(const PartitionPlan& plan, const Options& options
   return all;
 }
 
+namespace {
+
+// Throws Error if the name of an output promises a format that the parts do not have.
+void refuse_other_name(const std::filesystem::path& output, const Options& options) {
+  Options by_name = options;
+  by_name.compression.reset();
+  by_name.parts = 0;
+  const Codec named = compression_of(by_name, output).codec;
+  const Codec written = options.compression.value_or(Compression()).codec;
+  if (named != Codec::none && named != written)
+    throw_error(ErrorCode::options,
+                "{}: is named like a {} file, and the parts are not compressed that way; give it "
+                "another name, or write the parts with this compression",
+                output, name_of(named));
+}
+
+}  // namespace
+
 void concatenate(std::span<const std::filesystem::path> parts, const std::filesystem::path& output,
                  const Options& options) {
+  refuse_other_name(output, options);
   AtomicFile::Content content;
   std::vector<FileIdentity> identities;
   for (const std::filesystem::path& part : parts) {

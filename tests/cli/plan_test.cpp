@@ -622,10 +622,12 @@ TEST_CASE("several attempts at one partition do no harm") {
     CHECK(text_of(test.part(0)) == whole);
   }
 
-  // A killed attempt leaves a folder, which finish removes.
-  std::filesystem::create_directory(test.parts + "/.part-00000.host.1");
+  // A killed attempt leaves a folder, which finish removes, and nothing else.
+  std::filesystem::create_directory(test.parts + "/.part-00000.host.1.0123abcd");
+  write_file(test.parts + "/.part-00000.json.host.1.0123abcd", bytes_of_text("cut"));
+  std::filesystem::create_directory(test.parts + "/.part-of-another-program");
   output_of(test.finish());
-  CHECK(std::distance(std::filesystem::directory_iterator(test.parts), {}) == 2);
+  CHECK(std::distance(std::filesystem::directory_iterator(test.parts), {}) == 3);
 }
 
 TEST_CASE("a partition that was resumed counts all its records") {
@@ -761,6 +763,73 @@ TEST_CASE("a plan is written as other outputs are, and never over what it is mad
     Planned::check_refusal(test.finish({"-f", "--concatenate", file}), {file, "is also read"});
   Planned::check_refusal(test.finish({"-f", "--concatenate", "-"}), {"--concatenate", "file"});
   output_of(test.finish());
+}
+
+TEST_CASE("a part replaces neither runs of its plan nor what is no part") {
+  const TemporaryFolder folder;
+  const std::string runs = folder / "runs", plan = folder / "plan.json";
+  std::filesystem::create_directory(runs);
+  const std::string first = runs + "/part-00000.json", second = runs + "/part-00001.json";
+  write_file(first, bytes_of_text("{\"id\":1}\n"));
+  write_file(second, bytes_of_text("{\"id\":2}\n"));
+  output_of(run({"plan", "merge", "--lines", "--partitions", "2", "-o", plan, first, second}));
+  for (const Strings& options : {Strings{}, Strings{"--force"}}) {
+    const Result result = run(
+        Strings{"merge", "--plan", plan, "--partition", "0", "--output-folder", runs} + options);
+    Planned::check_refusal(result, {first, "is a run of the plan", "another --output-folder"});
+  }
+  CHECK(text_of(first) == "{\"id\":1}\n");
+
+  const std::string other = folder / "plan.parts/part-00001.json";
+  std::filesystem::create_directory(folder / "plan.parts");
+  write_file(other, bytes_of_text("{\"id\":3}\n"));
+  Planned::check_refusal(run({"merge", "--plan", plan, "--partition", "1"}),
+                         {other, "is not a record of a part", "--force"});
+  CHECK(text_of(other) == "{\"id\":3}\n");
+  output_of(run({"merge", "--plan", plan, "--partition", "1", "--force"}));
+  CHECK(text_of(folder / "plan.parts/part-00001") == "{\"id\":2}\n");
+}
+
+TEST_CASE("a record that a crash has cut does not keep its part from being resumed") {
+  const Planned test({"merge", "-r", "k:bytes4,v:bytes4"}, sorted_texts("", "", ""));
+  REQUIRE(test.make_plan(1).code == 0);
+  const std::string shared = test.parts + "/.part-00000.resume";
+  std::filesystem::create_directories(shared);
+  write_file(shared + "/part-00000", bytes_of_text("half"));
+  write_file(shared + "/part-00000.json", {});
+  CHECK(test.merge_part("0", {"--resume"}).code == 0);
+  CHECK(text_of(test.part(0)) == test.whole());
+}
+
+TEST_CASE("finish refuses parts that are not of its plan among its parts") {
+  const Planned test({"merge", "-r", "k:bytes4,v:bytes4"}, sorted_texts("", "", ""));
+  REQUIRE(test.make_plan(3).code == 0);
+  test.merge_parts(3);
+  REQUIRE(test.make_plan(2).code == 0);
+  test.merge_parts(2, {"-f"});
+  Planned::check_refusal(test.finish(), {"/part-00002", "is no part of this plan", "remove it"});
+  std::filesystem::remove(test.part(2));
+  std::filesystem::remove(test.part(2) + ".json");
+  write_file(test.part(1) + ".gz", bytes_of_text("older"));
+  Planned::check_refusal(test.finish(), {test.part(1) + ".gz", "is no part of this plan"});
+  std::filesystem::remove(test.part(1) + ".gz");
+  write_file(test.parts + "/part-numbers.txt", bytes_of_text("of a car"));
+  output_of(test.finish());
+}
+
+TEST_CASE("parts are written one after another into no file whose name promises another format") {
+  const Planned test({"merge", "-r", "k:bytes4,v:bytes4"}, sorted_texts("", "", ""));
+  REQUIRE(test.make_plan(2, {"-f", "--compress", "gzip"}).code == 0);
+  test.merge_parts(2);
+  for (const char* name : {"all.zst", "all.parquet"}) {
+    Planned::check_refusal(test.finish({"--concatenate", test.folder / name}), {name});
+    CHECK(!std::filesystem::exists(test.folder / name));
+  }
+  output_of(test.finish({"--concatenate", test.folder / "all.gz"}));
+  // A name that is taken is told before the parts are read.
+  const Result taken = test.finish({"--concatenate", test.folder / "all.gz"});
+  Planned::check_refusal(taken, {"all.gz: exists already", "--force"});
+  CHECK(taken.out.empty());
 }
 
 TEST_CASE("a plan or record that is damaged is named") {

@@ -8,10 +8,12 @@ on all addresses of a machine, the test runs in a network namespace that has the
 without the package ray or the right to make a namespace.
 """
 
+import gzip
 import os
 import pathlib
 import re
 import secrets
+import shutil
 import signal
 import socket
 import subprocess
@@ -134,6 +136,20 @@ class RayTest(unittest.TestCase):
                              program=str(PROGRAM))
             parts = [output / f"part-{i:05}" for i in range(3)]
             self.assertEqual(b"".join(part.read_bytes() for part in parts), (self.folder / "united whole").read_bytes())
+        # With fewer parts, the old ones do not stay among them.
+        corank.ray.merge(self.runs[:2], output, command="union", record=RECORD, partitions=2, as_parts=True, force=True,
+                         program=str(PROGRAM))
+        self.assertEqual(b"".join(part.read_bytes() for part in sorted(output.glob("part-?????"))),
+                         (self.folder / "united whole").read_bytes())
+
+    def test_compressed_files_are_sorted_into_one(self):
+        files = [self.folder / f"{i}.txt.gz" for i in range(2)]
+        for i, file in enumerate(files):
+            file.write_bytes(gzip.compress("".join(f"{j * 7919 % 1000} {i}\n" for j in range(1000)).encode()))
+        self.run_program("sort", "--lines", "-o", "whole.txt", *files)
+        output = self.folder / "sorted.txt.gz"
+        corank.ray.sort(files, output, lines=True, partitions=3, io="buffered", compress_spill=True, program=str(PROGRAM))
+        self.assertEqual(gzip.decompress(output.read_bytes()), (self.folder / "whole.txt").read_bytes())
 
     def test_csv_is_sorted_and_merged(self):
         files = [self.folder / f"{i}.csv" for i in range(2)]
@@ -150,6 +166,11 @@ class RayTest(unittest.TestCase):
             corank.ray.merge(self.runs, output, recordings=RECORD, program=program)
         with self.assertRaisesRegex(corank.ray.CorankError, "missing.txt"):
             corank.ray.sort([self.folder / "missing.txt"], output, lines=True, max_retries=1, program=program)
+        disordered = self.folder / "disordered.txt"
+        disordered.write_bytes(b"\xff\n\xfe\n")
+        with self.assertRaisesRegex(corank.ray.CorankError, "out of order"):
+            corank.ray.merge([disordered], output, lines=True, partitions=2, max_retries=0, program=program)
+        shutil.rmtree(self.folder / ".refused.corank-ray")
         for options in ({"lines": True, "header": "first"}, {"lines": True, "files_per_task": 0}):
             with self.assertRaises(ValueError):
                 corank.ray.sort(self.texts, output, program=program, **options)

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <regex>
 #include <system_error>
 
 #include "command_line.hpp"
@@ -18,11 +19,12 @@ Codec codec_of(const Options& options) {
   return options.compression.value_or(Compression{}).codec;
 }
 
-// Removes the folders of attempts that were killed.
+// Removes the folders of attempts that were killed, and what they left of records.
 void remove_attempts(const std::filesystem::path& folder) {
+  static const std::regex attempt(R"(\.part-\d{5,}(\.json)?\.(resume|.+\.\d+\.[0-9a-f]+))");
   std::error_code ignored;
   for (const auto& entry : std::filesystem::directory_iterator(folder, ignored))
-    if (entry.path().filename().string().starts_with(".part-"))
+    if (std::regex_match(entry.path().filename().string(), attempt))
       std::filesystem::remove_all(entry.path(), ignored);
 }
 
@@ -86,6 +88,8 @@ int FinishCommand::run() {
     sources.push_back(names.record);
   }
   check_is_none_of(concatenated_, sources);
+  if (!options_.overwrite && !concatenated_.empty() && std::filesystem::exists(concatenated_))
+    throw Error(ErrorCode::exists, concatenated_ + ": exists already; use --force to replace it");
   const std::vector<PartContent> contents = check_parts(plan.partitions, parts, options_);
   PartRecord total;
   for (std::size_t i = 0; i < records.size(); ++i) {

@@ -63,14 +63,6 @@ std::vector<std::string> names_from(const std::string& file, char end) {
   return names;
 }
 
-// Returns whether a part, or the record of one, may have this name.
-bool is_part_name(std::string_view name) {
-  constexpr std::string_view begin = "part-";
-  if (!name.starts_with(begin)) return false;
-  name.remove_prefix(std::min(name.find_first_not_of("0123456789", begin.size()), name.size()));
-  return name == ".json" || std::ranges::count(all_suffixes(), name) != 0;
-}
-
 // Enlarges the kernel's table of open files while the process has one thread. Later, with several
 // threads, the kernel would have to wait for all of them each time.
 void make_room_for_files(std::size_t runs) {

@@ -17,6 +17,27 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// Returns the names of the part under all compressions, which share the record.
+std::vector<fs::path> parts_of_record(const fs::path& record) {
+  std::vector<fs::path> parts;
+  for (const std::string_view suffix : all_suffixes())
+    parts.push_back(fs::path(record).replace_extension(suffix));
+  return parts;
+}
+
+// A part that replaced a run of its plan would leave other parts without it.
+void refuse_runs(const PlanFile& plan, const PartNames& names) {
+  std::vector<fs::path> replaced = parts_of_record(names.record);
+  replaced.push_back(names.record);
+  for (const PartitionPlan::Input& run : plan.partitions.runs)
+    for (const fs::path& file : replaced) {
+      std::error_code error;
+      if (fs::equivalent(file, run.path, error))
+        throw Error(file.string() +
+                    ": is a run of the plan; write the parts into another --output-folder");
+    }
+}
+
 // Returns whether there is a part, and a record of it from this plan.
 bool has_record(const PartNames& names, const PlanFile& plan, std::size_t partition) {
   if (!fs::exists(names.part) || !fs::exists(names.record)) return false;
@@ -58,6 +79,7 @@ PartAttempt::PartAttempt(const PlanFile& plan, std::size_t partition, const fs::
       partition_(partition),
       options_(options),
       names_(part_names(folder, partition, options.compression.value_or(Compression{}).codec)) {
+  refuse_runs(plan, names_);
   is_done_ = is_there();
   if (is_done_) return;
   own_folder_ = folder / fmt::format(".{}.{}", names_.record.stem().string(),
@@ -71,8 +93,12 @@ PartAttempt::PartAttempt(const PlanFile& plan, std::size_t partition, const fs::
   }
   own_names_ =
       part_names(own_folder_, partition, options.compression.value_or(Compression{}).codec);
-  // An attempt may have been killed after the part was whole.
-  is_done_ = has_record(own_names_, plan, partition);
+  // An attempt may have been killed after the part was whole. A damaged record proves nothing.
+  try {
+    is_done_ = has_record(own_names_, plan, partition);
+  } catch (const Error&) {
+    is_done_ = false;
+  }
   if (is_done_)
     publish();
   else
@@ -81,12 +107,12 @@ PartAttempt::PartAttempt(const PlanFile& plan, std::size_t partition, const fs::
 
 bool PartAttempt::is_there() const {
   if (options_.overwrite) return false;
-  // Parts that are compressed in other ways share the name of their record.
-  const auto is_part = [&](std::string_view suffix) {
-    return fs::exists(fs::path(names_.record).replace_extension(suffix));
-  };
-  const bool is_taken = fs::exists(names_.record) && std::ranges::any_of(all_suffixes(), is_part) &&
-                        read_record(names_.record).plan != plan_.digest;
+  // A record alone is left by an attempt that was killed. Others may be of a part that is
+  // compressed in another way, or no records at all.
+  const auto is_part = [](const fs::path& part) { return fs::exists(part); };
+  const bool is_taken = fs::exists(names_.record) &&
+                        read_record(names_.record).plan != plan_.digest &&
+                        std::ranges::any_of(parts_of_record(names_.record), is_part);
   if (!fs::exists(names_.part) && !is_taken) return false;
   if (is_written(names_, plan_, partition_)) return true;
   throw Error(ErrorCode::exists,
@@ -119,15 +145,26 @@ Stats PartAttempt::write() {
   return stats;
 }
 
+// They must not get the record of this plan, should this attempt be killed.
+void PartAttempt::remove_parts_of_other_plans() const {
+  try {
+    if (has_record(names_, plan_, partition_)) return;
+  } catch (const Error&) {  // the record is damaged
+  }
+  for (const fs::path& part : parts_of_record(names_.record)) fs::remove(part);
+}
+
 void PartAttempt::publish() try {
   PartRecord record = read_record(own_names_.record);
   const PartContent keys = read_part_keys(plan_.partitions, partition_, own_names_.part, options_);
   record.bytes = fs::file_size(own_names_.part);
   record.content.first_key = keys.first_key;
   record.content.last_key = keys.last_key;
+  if (is_there()) return;  // by another attempt, meanwhile
+  remove_parts_of_other_plans();
   // The record precedes the part, so that a part without a record is never this program's.
   write_record(record, names_.record);
-  fs::rename(own_names_.part, names_.part);
+  rename_durably(own_names_.part, names_.part);
   fs::remove(own_names_.record);
 } catch (const std::exception&) {
   // Another attempt that resumes may have published the part meanwhile.

@@ -36,7 +36,8 @@ class PartAttempt {
   // Returns whether the part is there and not to be replaced. Throws Error if it is of another
   // plan.
   bool is_there() const;
-  // Gives the attempt's part and its record their names.
+  void remove_parts_of_other_plans() const;
+  // Gives the attempt's part and its record their names, unless another attempt has done so.
   void publish();
 
   const PlanFile& plan_;

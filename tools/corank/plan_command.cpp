@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <string_view>
 
 #include "corank/error.hpp"
 
@@ -31,6 +32,14 @@ PlanFile plan_merge_of_sort(const std::string& file, const std::string& given_fo
   const Query& query = options.query;
   if (query.from.empty() && query.to.empty() && !query.limit) plan.content = content;
   return plan;
+}
+
+// Names such as /dev/stdin mean other files in the processes that write the parts.
+void refuse_own_file(std::string_view path) {
+  for (const std::string_view folder : {"/dev/stdin", "/dev/fd/", "/proc/"})
+    if (path.starts_with(folder))
+      throw Error(
+          fmt::format("{}: is another file in other processes; name the file itself", path));
 }
 
 }  // namespace
@@ -82,8 +91,13 @@ int PlanCommand::run(const std::vector<std::string>& arguments) const {
   } else {
     command.check_beside_plan();
     plan = plan_merge_of_sort(command.runs_of(), command.folder(), command.num_partitions());
+    for (const PartitionPlan::Input& run : plan.partitions.runs)
+      sources.push_back(std::filesystem::path(run.path).replace_extension(".json"));
   }
-  for (const PartitionPlan::Input& run : plan.partitions.runs) sources.push_back(run.path);
+  for (const PartitionPlan::Input& run : plan.partitions.runs) {
+    refuse_own_file(run.path.native());
+    sources.push_back(run.path);
+  }
   check_is_none_of(command.output(), sources);
   write_plan(plan, command.output(), command.overwrites());
   return 0;

@@ -1,11 +1,15 @@
 #include "plan_file.hpp"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
+#include <cerrno>
 #include <charconv>
+#include <cstdio>
 #include <cstdlib>
 #include <fstream>
 #include <ios>
@@ -30,6 +34,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+constexpr std::string_view part_prefix = "part-";
+
 std::string text_of(const Json& json) {
   return json.dump(1, ' ', false, Json::error_handler_t::replace) + '\n';
 }
@@ -38,17 +44,19 @@ std::string text_of(const Json& json) {
 void replace(const std::filesystem::path& file, const Json& json) {
   std::filesystem::path written = file;
   written.replace_filename(fmt::format(".{}.{}", file.filename().string(), attempt_name()));
-  std::ofstream out(written, std::ios::binary);
-  out << text_of(json);
-  out.close();
-  std::error_code error;
-  if (!out.fail()) std::filesystem::rename(written, file, error);
-  if (!out.fail() && !error) return;
-  std::error_code nobody_to_tell;
-  std::filesystem::remove(written, nobody_to_tell);
-  throw Error(
-      ErrorCode::system,
-      fmt::format("{}: cannot be written; check its folder and the room in it", file.string()));
+  try {
+    const std::string text = text_of(json);
+    const FileDescriptor out(
+        ::open(written.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+    if (!out) throw_file_error(written, "create it");
+    write_all(out, std::as_bytes(std::span(text)), written);
+    if (::fsync(out.get()) != 0) throw_file_error(written, "make it durable");
+    rename_durably(written, file);
+  } catch (const Error&) {
+    std::error_code nobody_to_tell;
+    std::filesystem::remove(written, nobody_to_tell);
+    throw;
+  }
 }
 
 // Reads an object. `what` says what the file should be, and `remedy` what to do if it is not.
@@ -166,7 +174,29 @@ std::string folder_option(const std::filesystem::path& plan, const std::filesyst
   return folder == folder_of_parts(plan, {}) ? "" : " --output-folder " + folder.string();
 }
 
+// Whoever reads all parts of the folder would read these, too.
+void refuse_other_parts(const PlanFile& plan, const std::filesystem::path& folder, Codec codec) {
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
+    const std::string name = entry.path().filename().string();
+    const auto number = static_cast<std::size_t>(std::atoll(name.c_str() + part_prefix.size()));
+    if (!is_part_name(name)) continue;
+    const PartNames names = part_names(folder, number, codec);
+    if (number >= plan.partitions.size() ||
+        (entry.path() != names.part && entry.path() != names.record))
+      throw Error(fmt::format("{}: is no part of this plan, and stands among its parts; remove it",
+                              entry.path().string()));
+  }
+}
+
 }  // namespace
+
+bool is_part_name(std::string_view name) {
+  if (!name.starts_with(part_prefix)) return false;
+  name.remove_prefix(
+      std::min(name.find_first_not_of("0123456789", part_prefix.size()), name.size()));
+  return name == ".json" || std::ranges::count(all_suffixes(), name) != 0;
+}
 
 void check_is_none_of(const std::filesystem::path& file,
                       std::span<const std::filesystem::path> others) {
@@ -175,6 +205,15 @@ void check_is_none_of(const std::filesystem::path& file,
     if (file != "-" && std::filesystem::equivalent(file, other, error))
       throw Error(
           fmt::format("{}: is also read by this command; name another file", file.string()));
+}
+
+void rename_durably(const std::filesystem::path& from, const std::filesystem::path& to) {
+  if (::rename(from.c_str(), to.c_str()) != 0) throw_file_error(to, "give it this name");
+  const std::filesystem::path folder = to.has_parent_path() ? to.parent_path() : ".";
+  const FileDescriptor opened(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  // Some file systems cannot sync a folder and return EINVAL.
+  if (!opened || (::fsync(opened.get()) != 0 && errno != EINVAL))
+    throw_file_error(folder, "make a new name in it durable");
 }
 
 void write_plan(const PlanFile& plan, const std::filesystem::path& file, bool overwrite) {
@@ -303,6 +342,7 @@ std::vector<PartRecord> read_records(const PlanFile& plan, const std::string& fi
                     "{} --plan {}{} --partition N",
                     file, missing.size(), plan.partitions.size(), folder.string(),
                     fmt::join(missing, ", "), verb(plan), file, folder_option(file, folder)));
+  refuse_other_parts(plan, folder, codec);
   return records;
 }
 

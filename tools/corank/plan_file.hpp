@@ -26,6 +26,9 @@ struct PlanFile {
 void check_is_none_of(const std::filesystem::path& file,
                       std::span<const std::filesystem::path> others);
 
+// Gives a file another name, which may be that of a file, and makes the new name durable.
+void rename_durably(const std::filesystem::path& from, const std::filesystem::path& to);
+
 // Writes the plan as merge() writes an output. Throws Error if the file exists, unless `overwrite`.
 void write_plan(const PlanFile& plan, const std::filesystem::path& file, bool overwrite);
 // Throws Error if the file is not a plan, is damaged, or was made by another version of the
@@ -42,10 +45,12 @@ struct PartRecord {
   PartContent content = {};
 };
 
+// Makes the record durable.
 void write_record(const PartRecord& record, const std::filesystem::path& file);
 PartRecord read_record(const std::filesystem::path& file);
 // Returns the records of all parts in `folder`, whose plan is in `file`. Throws Error, which says
-// what to do, for parts that are missing, of another plan, or not as large as their records say.
+// what to do, for parts that are missing, of another plan, or not as large as their records say,
+// and if there are other parts.
 std::vector<PartRecord> read_records(const PlanFile& plan, const std::string& file,
                                      const std::filesystem::path& folder, Codec codec);
 // Returns the words that say how to write a part again.
@@ -56,6 +61,8 @@ std::string again(const PlanFile& plan, const std::string& file,
 struct PartNames {
   std::filesystem::path part, record;
 };
+// Returns whether a part, or the record of one, may have this name.
+bool is_part_name(std::string_view name);
 PartNames part_names(const std::filesystem::path& folder, std::size_t partition, Codec codec);
 // Returns `folder` or, if that is empty, the folder beside a plan: plan.parts for plan.json.
 std::filesystem::path folder_of_parts(const std::filesystem::path& plan, const std::string& folder);
