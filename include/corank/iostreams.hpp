@@ -3,9 +3,15 @@
 // A device, such as file_source or a chain of compose(filter, device), is copied. A stream or a
 // stream buffer, such as filtering_istream or std::istream, is held by reference, and must outlive
 // the merge. The category of a device tells that it is a Source or a Sink of char.
+//
+// A device that is not open, or that fails to flush, is an error. Boost does not tell that of
+// devices within a chain: check file_source::is_open() before it becomes part of one, and end
+// chains for outputs in a sink that throws, since file_sink only returns false for bytes that it
+// loses.
 #pragma once
 
 #include <boost/iostreams/close.hpp>
+#include <boost/iostreams/compose.hpp>
 #include <boost/iostreams/flush.hpp>
 #include <boost/iostreams/read.hpp>
 #include <boost/iostreams/stream_buffer.hpp>
@@ -35,12 +41,22 @@ using HeldDevice =
                        std::conditional_t<boost::iostreams::is_direct<Device>::value,
                                           boost::iostreams::stream_buffer<Device>, Device>>;
 
-// Throws if the device is a stream that cannot be used.
+// Throws if the device is a stream or a file that cannot be used.
 template <class Device>
 void check_usable(Device& device) {
+  if constexpr (requires { device.is_complete(); })
+    if (!device.is_complete()) throw std::runtime_error("its chain of filters has no end");
   if constexpr (requires { device.fail(); })
     if (device.fail()) throw std::runtime_error("the stream has failed, or was never opened");
+  if constexpr (requires { device.is_open(); })
+    if (!device.is_open()) throw std::runtime_error("it is not open, or could not be opened");
 }
+
+// Chains return false for a flush if one of their filters has nothing to flush.
+template <class Device>
+inline constexpr bool is_chain = false;
+template <class Filter, class Device>
+inline constexpr bool is_chain<boost::iostreams::composite<Filter, Device>> = true;
 
 template <class Device>
 class DeviceSource final : public ByteSource {
@@ -79,10 +95,8 @@ class DeviceSink final : public ByteSink {
 
   void commit() override {
     check_usable(device_);
-    // A chain returns false if one of its filters has nothing to flush.
     const bool is_flushed = boost::iostreams::flush(device_);
-    if (boost::iostreams::is_std_io<Device>::value && !is_flushed)
-      throw std::runtime_error("its last bytes were not taken");
+    if (!is_chain<Device> && !is_flushed) throw std::runtime_error("its last bytes were not taken");
     boost::iostreams::close(device_, std::ios_base::out);
   }
 

@@ -7,8 +7,9 @@
 namespace corank {
 
 struct Stats {
-  // Records of the runs, within the requested range and limit. A resumed merge of lines counts only
-  // those that it merges itself, unless Options::checksum is set.
+  // Records of the runs. Those beyond a range or limit count if they had to be read to be left out:
+  // of CSV, of streams, in sorts, and a few records of lines around a limit. A resumed merge of
+  // lines counts only those that it merges itself, unless Options::checksum is set.
   std::uint64_t records = 0;
   std::uint64_t records_skipped = 0;  // not counted in `records`; see BadNumbers
   std::uint64_t records_written = 0;  // records in the output

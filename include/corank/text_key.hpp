@@ -248,18 +248,30 @@ CORANK_HOST_DEVICE inline const std::byte* csv_field_end(const TextLayout& layou
   return csv_unquoted_end(layout, at, end);
 }
 
+// Returns whether a carriage return before the terminator belongs to no column. In CSV it does not,
+// unless an escape character makes it a byte of the last one.
+CORANK_HOST_DEVICE inline bool has_return(const TextLayout& layout, const std::byte* record,
+                                          std::uint64_t bytes) {
+  if (layout.kind != TextKind::csv || layout.terminator != '\n' || bytes < 2 ||
+      !is_char(record[bytes - 2], '\r'))
+    return false;
+  std::uint64_t escapes = 0;
+  while (layout.escape != 0 && escapes + 2 < bytes &&
+         is_char(record[bytes - 3 - escapes], layout.escape))
+    ++escapes;
+  return escapes % 2 == 0;
+}
+
 // Finds the columns of a record. Ascending requests are fast: each search starts at the last
 // column.
 class Columns {
  public:
   CORANK_HOST_DEVICE Columns(const TextLayout& layout, const std::byte* record, std::uint64_t bytes)
-      : layout_(layout), record_(record), at_(record), end_(record + bytes - 1) {
-    if (layout.kind == TextKind::csv && end_ != at_ && layout.terminator == '\n' &&
-        is_char(end_[-1], '\r'))
-      last_ = end_ - 1;
-    else
-      last_ = end_;
-  }
+      : layout_(layout),
+        record_(record),
+        at_(record),
+        end_(record + bytes - 1),
+        last_(has_return(layout, record, bytes) ? end_ - 1 : end_) {}
 
   CORANK_HOST_DEVICE TextField operator()(std::uint32_t column) {
     if (layout_.kind == TextKind::pairs) {

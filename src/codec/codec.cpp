@@ -137,6 +137,15 @@ const CodecFacts& facts_of(Codec codec) {
   return facts[static_cast<std::size_t>(codec)];
 }
 
+bool has_level(const CodecFacts& codec, int level) {
+  return level >= codec.min_level && level <= codec.max_level;
+}
+
+[[noreturn]] void throw_no_level(const CodecFacts& codec, std::string_view level) {
+  throw_error(ErrorCode::options, "{}:{}: {} has levels {} to {}", codec.name, level, codec.name,
+              codec.min_level, codec.max_level);
+}
+
 }  // namespace
 
 Compression Compression::parse(std::string_view text) {
@@ -152,9 +161,8 @@ Compression Compression::parse(std::string_view text) {
   const auto [end, error] =
       std::from_chars(level.data(), level.data() + level.size(), compression.level);
   if (error != std::errc() || end != level.data() + level.size() ||
-      compression.level < found->min_level || compression.level > found->max_level)
-    throw_error(ErrorCode::options, "{}: {} is not a level of {}, which has {} to {}", text, level,
-                name, found->min_level, found->max_level);
+      !has_level(*found, compression.level))
+    throw_no_level(*found, level);
   return compression;
 }
 
@@ -184,8 +192,10 @@ std::string_view magic_of(Codec codec) {
 }
 
 Encoder make_encoder(const Compression& compression) {
-  const auto make = facts_of(compression.codec).make_encoder;
-  return make ? make(compression.level) : Encoder();
+  const CodecFacts& facts = facts_of(compression.codec);
+  if (compression.level != 0 && !has_level(facts, compression.level))
+    throw_no_level(facts, std::to_string(compression.level));
+  return facts.make_encoder ? facts.make_encoder(compression.level) : Encoder();
 }
 
 std::uint64_t encoder_bytes(const Compression& compression) {

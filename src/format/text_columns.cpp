@@ -137,9 +137,8 @@ void require_comparable(const ColumnValue& with, Setting option) {
 }
 
 std::string_view end_of(const TextLayout& layout, std::string_view record) {
-  const bool has_return =
-      layout.kind == TextKind::csv && layout.terminator == '\n' && record.ends_with("\r\n");
-  return record.substr(record.size() - (has_return ? 2 : 1));
+  const auto* const bytes = reinterpret_cast<const std::byte*>(record.data());
+  return record.substr(record.size() - (detail::has_return(layout, bytes, record.size()) ? 2 : 1));
 }
 
 std::string with_last_column(const TextLayout& layout, std::string_view record,

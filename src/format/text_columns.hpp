@@ -51,10 +51,7 @@ CORANK_HOST_DEVICE void put_columns(const TextLayout& selected, const std::byte*
     put(field.at, field.bytes);
     is_first = false;
   }
-  // A carriage return before the terminator of CSV belongs to no column.
-  if (selected.kind == TextKind::csv && selected.terminator == '\n' && bytes > 1 &&
-      detail::is_char(record[bytes - 2], '\r'))
-    put_char('\r');
+  if (detail::has_return(selected, record, bytes)) put_char('\r');
   put_char(selected.terminator);
 }
 

@@ -142,6 +142,12 @@ std::string_view TextHeader::byte_order_mark() const {
   return mark.substr(0, byte_order_mark_bytes(format_.kind, mark));
 }
 
+TextHeader TextHeader::without_names() const {
+  TextFormat format = format_;
+  format.header = format.first_header = false;
+  return TextHeader(format);
+}
+
 bool TextHeader::is_empty() const {
   return !format_.header && format_.header_lines == 0 && format_.comment.empty();
 }

@@ -39,8 +39,10 @@ class TextHeader {
   std::string_view byte_order_mark() const;
   // Returns whether the header has a line of column names.
   bool has_names() const { return format_.header; }
-  // Returns whether only the first file has a header.
+  // Returns whether only the first file has the line of column names.
   bool is_in_first_file() const { return format_.first_header; }
+  // Returns the header without that line.
+  TextHeader without_names() const;
   const std::string& comment_prefix() const { return format_.comment; }
 
   // Returns the header of a file that begins with `begin`, and ends with it if `at_end`; nothing if

@@ -222,6 +222,7 @@ RowBound VariableFormat::operand(const Condition::Step& comparison, Setting opti
   const ColumnValue& value = comparison.with;
   require_comparable(value, option);
   TextFormat by = with_keys(format_, {value.column});
+  by.keys.front().descending = false;  // a condition has no direction
   // Text that is not a number is neither less nor greater than one.
   const bool is_greater = comparison.operation == ConditionOperation::greater ||
                           comparison.operation == ConditionOperation::greater_equal;
@@ -270,7 +271,8 @@ std::unique_ptr<const RecordFormat> make_variable_format(const TextFormat& forma
 std::string resolved_columns(const TextHeader& header, std::string_view columns,
                              const Query& query) {
   const auto adds_column = [](const Reduction& reduction) { return !reduction.column; };
-  if (columns.empty() || std::ranges::none_of(query.reductions, adds_column))
+  if (columns.empty() || query.on_equal != OnEqual::reduce ||
+      std::ranges::none_of(query.reductions, adds_column))
     return std::string(columns);
   return header.with_column(columns, "count");
 }

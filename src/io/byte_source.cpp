@@ -14,6 +14,7 @@
 #include <cassert>
 #include <cerrno>
 #include <optional>
+#include <stdexcept>
 #include <utility>
 #include <vector>
 
@@ -153,6 +154,7 @@ class GivenSource final : public ByteSource {
     std::optional<std::size_t> got;
     try {
       got = given_.bytes->read(into);
+      if (got > into.size()) throw std::length_error("it says that it read more than it was asked");
     } catch (...) {
       rethrow_stream_error(given_.name, fmt::format("read at byte {}", offset_));
     }

@@ -21,7 +21,11 @@ PartFiles::PartFiles(const std::filesystem::path& folder, unsigned count, std::s
   if (std::filesystem::exists(folder) && !std::filesystem::is_directory(folder))
     throw_error(ErrorCode::options, "{}: is not a folder; {} needs one for its files", folder,
                 Setting::parts);
-  made_ = std::filesystem::create_directory(folder);
+  std::error_code error;
+  made_ = std::filesystem::create_directory(folder, error);
+  if (error)
+    throw_error(ErrorCode::system, "{}: cannot be made: {}; check its name and the folder it is in",
+                folder, error.message());
   for (unsigned part = 0; part < count; ++part) paths_.push_back(folder / part_name(part, suffix));
   for (const auto& entry : std::filesystem::directory_iterator(folder))
     if (entry.path().filename().string().starts_with("part-") &&

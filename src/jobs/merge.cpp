@@ -134,7 +134,8 @@ Stats merge(std::span<const std::span<const std::byte>> memory, std::span<std::b
     runs.emplace_back(run, fmt::format("run {}", runs.size()), format->record_bytes());
     runs.back().stop_on(options.stop);
     bytes += run.size();
-    if (run.data() < output.data() + output.size() && output.data() < run.data() + run.size())
+    if (!run.empty() && run.data() < output.data() + output.size() &&
+        output.data() < run.data() + run.size())
       throw Error(runs.back().path().string() + ": overlaps the output");
   }
   if (bytes != output.size())

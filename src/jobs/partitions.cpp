@@ -25,6 +25,7 @@
 #include "util/messages.hpp"
 #include "util/parallel_for.hpp"
 #include "util/system_limits.hpp"
+#include "util/worker_allowance.hpp"
 #include "verify/checksum.hpp"
 
 namespace corank {
@@ -134,6 +135,7 @@ PartContent scan_part(const Run& run, const RecordFormat& format, bool is_ordere
 template <class Body>
 void for_each_file(std::size_t count, const Options& options, const Body& body) {
   const auto [at_once, threads] = scans_at_once(count, options);
+  const WorkerAllowance allowance(static_cast<unsigned>(at_once));
   tbb::task_arena(static_cast<int>(at_once)).execute([&, threads = threads] {
     parallel_for(0, count, [&](std::size_t i) { body(i, threads); });
   });

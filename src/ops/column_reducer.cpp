@@ -98,6 +98,7 @@ TextEncoding encoding_of(const RecordFormat& format, const Query& query) {
   for (const Reduction& reduction : query.reductions)
     if (reduction.column) {
       TextKey& column = columns.emplace_back(*reduction.column);
+      column.descending = false;  // as the min is that of the values
       if (reduction.operation == Operation::sum && column.type == TextType::bytes)
         column.type = TextType::decimal;
     }

@@ -160,6 +160,7 @@ void parse_on_equal(std::string_view text, Query& query) {
                                                                        {"first", OnEqual::first},
                                                                        {"last", OnEqual::last},
                                                                        {"error", OnEqual::error}}};
+  query.reductions.clear();
   const auto named = std::ranges::find(names, text, &std::pair<std::string_view, OnEqual>::first);
   if (named != names.end()) {
     query.on_equal = named->second;

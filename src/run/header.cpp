@@ -99,14 +99,16 @@ FirstRecords first_records(Run& run, const TextHeader& header) {
 class HeaderTaker {
  public:
   HeaderTaker(const TextHeader& header, const Options& options)
-      : header_(header), options_(options) {}
+      : header_(header), nameless_(header.without_names()), options_(options) {}
 
   // Takes the header of `run`, which is one of `runs`. If the options tell of none, that is a byte
   // order mark. A pipe, which is not waited for, drops its mark as it is read.
   void take(Run& run, std::span<Run> runs) {
     if (header_.is_empty() && run.is_pipe()) return;
-    if (kept_ && !kept_->names.empty() && header_.is_in_first_file()) return take_mark(run, runs);
-    std::optional<FileHead> found = take_head(run, runs, header_, options_.stop);
+    const bool lacks_names = kept_ && !kept_->names.empty() && header_.is_in_first_file();
+    if (lacks_names && nameless_.is_empty()) return take_mark(run, runs);
+    std::optional<FileHead> found =
+        take_head(run, runs, lacks_names ? nameless_ : header_, options_.stop);
     if (!found) return;
     ++num_taken_;
     if (!kept_) {
@@ -163,6 +165,7 @@ class HeaderTaker {
   }
 
   const TextHeader& header_;
+  const TextHeader nameless_;  // of later files, if only the first one has names
   const Options& options_;
   std::optional<FileHead> kept_;
   Run* first_ = nullptr;

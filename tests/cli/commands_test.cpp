@@ -403,7 +403,8 @@ TEST_CASE("bad input: no room for the output") {
   test.check_refusal(test.merge(), 2, {test.old(), "cannot write", "File too large"}, small_files);
   test.check_refusal({"merge", "-r", "key:u64", "-o", "/dev/full", test.runs[0]}, 2,
                      {"/dev/full", "No space left", "free some space"});
-  test.check_refusal(test.merge({"-o", test.folder / "no/output"}), 2, {});
+  test.check_refusal({"merge", "-r", "key:u64", "-o", test.folder / "no/output", test.runs[0]}, 2,
+                     {"no/output", "No such file or directory"});
 }
 
 TEST_CASE("bad input: no runs, and runs without records") {

@@ -87,6 +87,8 @@ Told with_small_disk(const std::filesystem::path& folder, const std::string& byt
         told = body();
       } catch (const std::exception& error) {
         told = error.what();
+      } catch (...) {  // a check that failed, which has no text
+        told = "a check failed in the small file system";
       }
     const bool sent = ::write(answer[1], told.data(), told.size()) == std::ssize(told);
     ::_exit(!sent ? 2 : mounted ? 0 : 1);

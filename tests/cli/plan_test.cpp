@@ -27,7 +27,9 @@ namespace {
 
 Environment with_variables(const std::vector<std::pair<std::string, std::string>>& variables) {
   return {.in = {}, .before_exec = [variables] {
-            for (const char* name : {"SLURM_ARRAY_TASK_ID", "SLURM_PROCID", "PMI_RANK", "RANK"})
+            for (const char* name :
+                 {"SLURM_ARRAY_TASK_ID", "SLURM_PROCID", "PMI_RANK", "RANK", "WORLD_SIZE",
+                  "OMPI_COMM_WORLD_RANK", "JOB_COMPLETION_INDEX", "AWS_BATCH_JOB_ARRAY_INDEX"})
               ::unsetenv(name);
             for (const auto& [name, value] : variables) ::setenv(name.c_str(), value.c_str(), 1);
           }};
@@ -166,9 +168,9 @@ Strings sorted_texts(const char* begin, const char* middle, const char* end) {
 }
 
 using Counts = std::vector<std::size_t>;
-const Counts few_partitions{3, 11};
-
 // Each partition takes a process, which starts slowly under a sanitizer.
+const Counts few_partitions = exhaustive_step > 1 ? Counts{5} : Counts{3, 11};
+
 Counts many_partitions() {
   return exhaustive_step > 1 ? Counts{8} : Counts{2, 4, 8, 64};
 }

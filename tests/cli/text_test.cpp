@@ -488,6 +488,13 @@ TEST_CASE("CSV is merged, filtered and selected with escapes", "[text]") {
   test.check_refusal({"--lines", "--escape", "\\"}, 2, {"--escape", "--csv"});
   test.check_refusal({"--csv", "--escape", "\""}, 2, {"escape character"});
   test.check_refusal({"--csv", "--escape", "ab"}, 2, {"--escape", "one byte"});
+  // An escaped carriage return belongs to its column, and one after an escaped escape does not.
+  const TextFolder returns({"a,b\\\r\nc,d\\\\\r\n"});
+  const auto shaped = [&](const std::string& option, const std::string& value) {
+    return returns.merged({"--csv", "--escape", "\\", "-b", "1", option, value});
+  };
+  CHECK(shaped("--select", "2,1") == "b\\\r,a\nd\\\\,c\r\n");
+  CHECK(shaped("--on-equal", "reduce:count()") == "a,b\\\r,1\nc,d\\\\,1\r\n");
   const TextFolder open({"a,\"b\\\"\n"});
   open.check_refusal({"--csv", "--escape", "\\"}, 2, {"line 1 (byte 0)", "--escape"});
 }

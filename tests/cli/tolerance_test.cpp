@@ -115,6 +115,13 @@ TEST_CASE("only the first file may have the header, as pieces of a split file do
     CHECK(holds(pipe.err, "standard input: is a pipe"));
     CHECK(pipe.code == 2);
   }
+  // Comments and header lines are in other files, too.
+  const ToleranceFolder more({"#v1\nname\nb\n", "#v2\na\n", "c\n"});
+  CHECK(more.merged({"--csv", "--header=first", "--comment", "#", "-b", "name"}) ==
+        "#v1\nname\na\nb\nc\n");
+  const Strings with_lines{"--csv", "--header=first", "--header-lines", "1", "-b", "name"};
+  CHECK(ToleranceFolder({"v1\nname\nb\n", "v1\na\n"}).merged(with_lines) == "v1\nname\na\nb\n");
+  CHECK(holds(more.merge(with_lines).err, "its header lines differ"));
   const Result wrong = pieces.merge({"--csv", "--header=second"});
   CHECK(wrong.code == 2);
   CHECK(holds(wrong.err, "--header=first"));

@@ -123,6 +123,8 @@ def main():
             (folder / "all").unlink()
             for path in parts.iterdir():
                 path.unlink()
+    if resumed == 0:
+        sys.exit("every partition was killed before it wrote a byte, or after its last one: nothing was resumed")
     print(f"{arguments.runs} runs, a partition killed in each, {resumed} of them with some bytes written: every result "
           f"byte-identical; at most {100 * max_redone:.2f} % of a part was written again")
 

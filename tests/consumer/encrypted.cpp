@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <ios>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -52,12 +53,20 @@ static void write_encrypted(const std::string& file, const std::string& lines) {
   out << lines;
 }
 
+// Within a chain, nobody else could tell that the file is not open.
+template <class Device>
+static Device open(const std::string& file) {
+  Device device(file, std::ios::binary);
+  if (!device.is_open()) throw std::runtime_error(file + ": cannot be opened");
+  return device;
+}
+
 static corank::NamedSource encrypted_run(const std::string& file) {
-  return corank::source(file, io::compose(Cipher(key), io::file_source(file, std::ios::binary)));
+  return corank::source(file, io::compose(Cipher(key), open<io::file_source>(file)));
 }
 
 static corank::NamedSink encrypted_output(const std::string& file) {
-  return corank::sink(file, io::compose(Cipher(key), io::file_sink(file, std::ios::binary)));
+  return corank::sink(file, io::compose(Cipher(key), open<io::file_sink>(file)));
 }
 
 // Returns whether the file holds these lines, as the call that wrote it counted them.

@@ -660,21 +660,30 @@ class Matrix {
     for (const Format& format : formats)
       for (const Scale& scale : scales) {
         const TemporaryFolder folder;
-        const Runs runs(format, scale, folder);
+        std::optional<Runs> runs;
         for (const Output& output : outputs)
-          if (is_next_chosen()) run_operations(format, scale, runs, output, folder);
+          if (is_next_chosen())
+            run_operations(format, scale, made(runs, format, scale, folder), output, folder);
       }
     for (const Format& format : formats) {
       const TemporaryFolder folder;
-      const Runs runs(format, sort_scale, folder);
+      std::optional<Runs> runs;
       for (const SortingWay& way : sorting_ways)
-        if (is_next_chosen()) run_sorts(format, runs, way, folder);
+        if (is_next_chosen())
+          run_sorts(format, made(runs, format, sort_scale, folder), way, folder);
     }
     return std::move(lines_);
   }
 
  private:
   bool is_next_chosen() { return groups_++ % settings_.every == 0; }
+
+  // Makes the runs for the first group that is chosen.
+  static const Runs& made(std::optional<Runs>& runs, const Format& format, const Scale& scale,
+                          const TemporaryFolder& folder) {
+    if (!runs) runs.emplace(format, scale, folder);
+    return *runs;
+  }
 
   Options options_for(const Format& format) const {
     Options options = options_of(format);

@@ -58,8 +58,8 @@ void RecordArguments::add_text_to(CLI::App& command) {
                   "files [a quote in quotes is doubled]")
       ->type_name("C");
   command.add_flag("--header", header_,
-                   "Each file begins with the same header, which the output keeps once; with "
-                   "=first, only the first file has it");
+                   "Each file begins with the same line of column names, which the output keeps "
+                   "once; with =first, only the first file has it");
   add_header_to(command);
   command
       .add_option("--ragged", ragged_,

@@ -206,6 +206,41 @@ TEST_CASE("every kind of Boost.Iostreams sink is an output") {
   CHECK((stream.str() == test.expected));
 }
 
+TEST_CASE("devices that are not open, or that lose bytes, are errors") {
+  const SourceMerging test(2);
+  const TemporaryFolder folder;
+  std::vector<NamedSource> runs = test.sources();
+  runs.push_back(source("missing", io::file_source(folder / "missing", std::ios::binary)));
+  const auto taker = std::make_shared<Taker>();
+  CHECK_THROWS_WITH(merge(runs, NamedSink{"taker", taker}, test.options),
+                    ContainsSubstring("missing") && ContainsSubstring("is not open"));
+  CHECK(taker->commits == 0);
+  io::filtering_istream endless;
+  endless.push(Flip());
+  runs.back() = source("endless", endless);
+  CHECK_THROWS_WITH(merge(runs, NamedSink{"taker", taker}, test.options),
+                    ContainsSubstring("endless") && ContainsSubstring("has no end"));
+  CHECK_THROWS_WITH(merge(test.sources(),
+                          sink("full", io::file_sink("/dev/full", std::ios::binary)), test.options),
+                    ContainsSubstring("full"));
+  // A few bytes are written by the flush alone.
+  const std::string record(test.options.record.record_bytes, 'a');
+  const std::vector<NamedSource> few{source("few", io::array_source(record.data(), record.size()))};
+  CHECK_THROWS_WITH(
+      merge(few, sink("full", io::file_sink("/dev/full", std::ios::binary)), test.options),
+      ContainsSubstring("full") && ContainsSubstring("last bytes"));
+}
+
+TEST_CASE("a source that says it read more than it was asked is an error") {
+  struct Boaster : ByteSource {
+    std::optional<std::size_t> read(std::span<std::byte> into) override { return into.size() + 1; }
+  };
+  const std::vector<NamedSource> runs{{"boaster", std::make_shared<Boaster>()}};
+  const auto taker = std::make_shared<Taker>();
+  CHECK_THROWS_WITH(merge(runs, NamedSink{"taker", taker}, SourceMerging(1).options),
+                    ContainsSubstring("boaster") && ContainsSubstring("more than it was asked"));
+}
+
 TEST_CASE("streams and files are merged into one another") {
   SourceMerging test(4);
   const TemporaryFolder folder;

@@ -53,7 +53,7 @@ TEST_CASE("checks and reports tell the first record out of order, whatever the t
   const auto file = folder.path() / "file";
   Random random(71);
   for (const Kind& kind : kinds())
-    for (int round = 0; round < 24; ++round) {
+    for (int round = 0; round < (exhaustive_step > 1 ? 8 : 24); ++round) {
       std::vector<std::uint32_t> keys(200'000);
       std::iota(keys.begin(), keys.end(), 1);
       // The record after each of these keys sorts before it; chunks hold some 10,000 records.

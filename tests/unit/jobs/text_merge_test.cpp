@@ -423,13 +423,10 @@ TEST_CASE("bounds of lines are found by their place in the file", "[text]") {
   }
 }
 
-TEST_CASE("what merges of lines cannot do is refused", "[text]") {
-  TextRuns runs(TextKind::lines);
+TEST_CASE("merges of pairs are not resumed", "[text]") {
+  TextRuns runs(TextKind::pairs);
   runs.add({"a"});
-  runs.options().text->kind = TextKind::pairs;
-  runs.options().parts = 2;
-  CHECK_THROWS_AS(runs.merge(), Error);
-  runs.options().parts = 0;
+  runs.merge();
   runs.options().resume = true;
-  CHECK_THROWS_AS(runs.merge(), Error);
+  CHECK_THROWS_WITH(runs.merge(), ContainsSubstring("Options::resume"));
 }

@@ -657,6 +657,37 @@ TEST_CASE("columns that a record lacks are selected as empty", "[text][shape]") 
     }
 }
 
+TEST_CASE("queries that are filled by hand mean what their parsers would have made",
+          "[text][shape]") {
+  const TemporaryFolder folder;
+  write_file(folder / "run", bytes_of_text("k,v\na,3\na,7\n"));
+  const std::vector<std::filesystem::path> runs{folder / "run"};
+  Options options;
+  options.overwrite = true;
+  options.text = TextFormat{.kind = TextKind::csv};
+  options.text->header = true;
+  options.text->keys = parse_text_keys("k");
+  const auto merged = [&] {
+    merge(runs, folder / "out", options);
+    return text_of(folder / "out");
+  };
+  // A later policy replaces the reductions of an earlier one.
+  parse_on_equal("reduce:count()", options.query);
+  CHECK(merged() == "k,v,count\na,3,2\n");
+  parse_on_equal("first", options.query);
+  CHECK(merged() == "k,v\na,3\n");
+  options.query.reductions = {{.operation = Reduction::Operation::count, .column = {}}};
+  CHECK(merged() == "k,v\na,3\n");
+  // Conditions and reductions have no direction.
+  parse_on_equal("reduce:max(v:u64)", options.query);
+  options.query.reductions.front().column->descending = true;
+  CHECK(merged() == "k,v\na,7\n");
+  parse_on_equal("keep", options.query);
+  options.query.where = parse_where("v:u64 < 5");
+  options.query.where.steps.front().with.column.descending = true;
+  CHECK(merged() == "k,v\na,3\n");
+}
+
 TEST_CASE("conditions and selections of text that make no sense are refused", "[text][shape]") {
   for (const char* text :
        {"", "2", "2 >", "2:u64 > ", "1,2 == 'a'", "1:desc == 'a'", "1 == 'a", "1 = 'a'",
