@@ -92,13 +92,7 @@ MergeOutput::MergeOutput(const Destination& output, const Options& options,
       output_(output),
       compression_(compression_of(options, output)),
       paths_{output.path} {
-  if (compression_.codec != Codec::none) {
-    if (options.resume)
-      throw_error(ErrorCode::options,
-                  "{} can't go on with a compressed output; drop it, or write the output as it is",
-                  Setting::resume);
-    compressing_threads_ = budget.reserve(compression_);
-  }
+  if (compression_.codec != Codec::none) compressing_threads_ = budget.reserve(compression_);
   if (options.parts != 0 && output.sink)
     throw_error(ErrorCode::options, "{}: is a stream, not a folder; drop {}", output.path,
                 Setting::parts);
@@ -107,11 +101,15 @@ MergeOutput::MergeOutput(const Destination& output, const Options& options,
 }
 
 Compression compression_of(const Options& options, const Destination& output) {
-  if (options.compression) return *options.compression;
-  Compression compression;
-  if (options.parts != 0 || output.sink) return compression;
-  refuse_unwritten_format(output.path);
-  compression.codec = Compression::by_name(output.path.native());
+  Compression compression = options.compression.value_or(Compression());
+  if (!options.compression && options.parts == 0 && !output.sink) {
+    refuse_unwritten_format(output.path);
+    compression.codec = Compression::by_name(output.path.native());
+  }
+  if (compression.codec != Codec::none && options.resume)
+    throw_error(ErrorCode::options,
+                "{} can't go on with a compressed output; drop it, or write the output as it is",
+                Setting::resume);
   return compression;
 }
 

@@ -75,7 +75,8 @@ class MergeOutput {
   bool is_filled_in_turn_ = false;  // several files have one partition
 };
 
-// Returns how `output` is compressed: as the options say, or else as its name ends.
+// Returns how `output` is compressed: as the options say, or else as its name ends. Throws Error if
+// that cannot be.
 Compression compression_of(const Options& options, const Destination& output);
 // Returns the folders for the files of intermediate passes, at least one: those of the options, or
 // that of the output, which needs as much space anyway, or the folder for temporary files.

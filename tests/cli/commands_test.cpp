@@ -276,7 +276,9 @@ TEST_CASE("bad input: options that contradict one another") {
   test.check_refusal(test.merge({"--copy-only", "--on-equal", "first"}), 2, {"--copy-only"});
   test.check_refusal(test.merge({"--on-equal", "error", "--tombstone", "key=1"}), 2,
                      {"--tombstone"});
-  test.check_refusal(test.merge({"--resume", "--compress", "zstd"}), 2, {"--resume"});
+  for (const Strings& explain : {Strings{}, Strings{"--explain"}})
+    test.check_refusal(test.merge(Strings{"--resume", "--compress", "zstd"} + explain), 2,
+                       {"--resume"});
   test.check_refusal({"merge", "-r", "key:u64", "--limit", "5", "--parts", "2", "--resume",
                       "--where", "key > 5", "-o", test.folder / "parts", test.runs[0]},
                      2, {"--resume", "--limit", "--parts", "--where"});
