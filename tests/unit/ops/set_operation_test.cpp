@@ -90,7 +90,7 @@ struct SetCase : MergeCase {
   }
 };
 
-std::uint32_t number = 0;  // of the next record
+std::uint32_t last_number = 0;  // of the records that were made
 
 // Returns records with a two-byte key of `keys` equally likely values, and a unique number.
 Bytes numbered(std::uint64_t count, std::uint64_t keys, Random& random) {
@@ -102,7 +102,7 @@ Bytes numbered(std::uint64_t count, std::uint64_t keys, Random& random) {
       records.insert(records.end(), raw, raw + sizeof value);
     };
     add(key);
-    add(++number);
+    add(++last_number);
   }
   return records;
 }
@@ -175,7 +175,7 @@ TEST_CASE("set operations are filtered before and cut after") {
   Random random(11);
   for (const std::uint64_t keys : {2, 100, 20'000}) {
     SetCase test("k:u16,n:u32", "k");
-    number = 0;
+    last_number = 0;
     for (int run = 0; run < 4; ++run) test.add_run(numbered(4000, keys, random));
     test.options.query.where = parse_where("n >= 9000 or n < 5000");
     const auto fulfils = [](const Bytes& record) {

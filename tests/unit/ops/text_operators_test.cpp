@@ -664,7 +664,8 @@ TEST_CASE("queries that are filled by hand mean what their parsers would have ma
   const std::vector<std::filesystem::path> runs{folder / "run"};
   Options options;
   options.overwrite = true;
-  options.text = TextFormat{.kind = TextKind::csv};
+  options.text.emplace();
+  options.text->kind = TextKind::csv;
   options.text->header = true;
   options.text->keys = parse_text_keys("k");
   const auto merged = [&] {
