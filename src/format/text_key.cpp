@@ -93,11 +93,17 @@ void require_consistent(const TextFormat& format, char delimiter, Setting option
     throw Error(ErrorCode::options,
                 "the fields of JSON Lines have names: leave out the delimiter, the header and how "
                 "to treat records with few columns");
-  if (format.delimiter && delimiter == format.terminator)
-    throw Error(ErrorCode::options, "the delimiter is what ends a record, too; choose another one");
-  if (format.kind == TextKind::csv && (delimiter == '"' || delimiter == '\r'))
+  if (format.first_header && !format.header)
     throw Error(ErrorCode::options,
-                "in CSV neither a quote nor a carriage return can be the delimiter");
+                "the first file has the header, but there is said to be none; give the header");
+  if ((format.delimiter || format.kind == TextKind::csv) && delimiter == format.terminator)
+    throw Error(ErrorCode::options, "the delimiter is what ends a record, too; choose another one");
+  if (format.kind == TextKind::csv &&
+      (delimiter == '"' || delimiter == '\r' || format.terminator == '"'))
+    throw Error(
+        ErrorCode::options,
+        "in CSV neither a quote nor a carriage return can be the delimiter, nor can a quote "
+        "end a record");
   if (format.escape && format.kind != TextKind::csv)
     throw Error(ErrorCode::options, "an escape character is for CSV; leave it out");
   if (format.escape && (*format.escape == '"' || *format.escape == '\r' || *format.escape == '\0' ||

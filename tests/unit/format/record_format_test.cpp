@@ -169,6 +169,7 @@ TEST_CASE("what a format cannot do is refused", "[format]") {
     };
     CHECK(refusal(named.options).empty());
     CHECK(!is_refused([](Options& by) { by.parts = 2; }));
+    CHECK(is_refused([](Options& by) { by.parts = 100'000; }));
     CHECK(is_refused([](Options& by) { by.resume = true; }) == !traits.can_search);
     CHECK(is_refused([](Options& by) { by.resume = by.copy_only = true; }) ==
           !traits.has_fixed_size);

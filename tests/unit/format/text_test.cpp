@@ -637,7 +637,12 @@ TEST_CASE("formats that contradict themselves are refused", "[text]") {
   CHECK(holds(refused(TextKind::lines, "2", {}), "TextFormat::delimiter"));
   CHECK(holds(refused(TextKind::lines, "name", ','), "TextFormat::header"));
   CHECK(holds(refused(TextKind::lines, "1", '\0', '\0'), "another one"));
+  CHECK(holds(refused(TextKind::csv, "1", {}, ','), "another one"));
   CHECK(holds(refused(TextKind::csv, "1", '"'), "quote"));
+  CHECK(holds(refused(TextKind::csv, "1", {}, '"'), "quote"));
+  TextFormat headless = format_of(TextKind::csv, "1");
+  headless.first_header = true;
+  CHECK(holds(refusal([&] { TextEncoding encoding(headless); }), "give the header"));
   CHECK(holds(refused(TextKind::pairs, "1", {}), "pairs are ordered"));
   CHECK(holds(refused(TextKind::pairs, "", ','), "no columns"));
   CHECK(refused(TextKind::csv, "2:u64:desc", {}).empty());
