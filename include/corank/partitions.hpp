@@ -73,8 +73,8 @@ struct PartContent {
 PartContent read_part_keys(const PartitionPlan& plan, std::size_t partition,
                            const std::filesystem::path& part, const Options& options);
 
-// Reads all parts, several at a time, and returns their contents. Throws Error if a
-// part is not sorted, or if a part of a merge begins before the end of the one before it.
+// Reads all parts, several at a time, and returns their contents. Throws OutOfOrder if a part is
+// not sorted, and Error if a part of a merge begins before the end of the one before it.
 std::vector<PartContent> check_parts(const PartitionPlan& plan,
                                      std::span<const std::filesystem::path> parts,
                                      const Options& options);

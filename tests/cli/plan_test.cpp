@@ -496,7 +496,7 @@ TEST_CASE("finish finds flipped bytes, missing parts and parts of another plan")
   std::string disordered = good;
   disordered[8 * 100] = '~';  // in a key
   write_file(test.part(2), bytes_of_text(disordered));
-  Planned::check_refusal(test.finish(), {test.part(2), "has changed", "write it again"});
+  Planned::check_refusal(test.finish(), {test.part(2), "has changed", "--partition 2 --force"});
   write_file(test.part(2), bytes_of_text(good.substr(8)));
   Planned::check_refusal(test.finish(), {test.part(2), "2992 bytes"});
   std::filesystem::remove(test.part(2));

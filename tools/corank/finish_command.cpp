@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <regex>
 #include <system_error>
 
@@ -64,6 +65,20 @@ void FinishCommand::check_runs(const PlanFile& plan, const PartContent& runs,
                     plan_, hexadecimal(runs.checksum), hexadecimal(total.content.checksum)));
 }
 
+std::vector<PartContent> FinishCommand::read_parts(const PlanFile& plan,
+                                                   const std::vector<std::filesystem::path>& parts,
+                                                   const std::filesystem::path& folder) const try {
+  return check_parts(plan.partitions, parts, options_);
+} catch (const OutOfOrder& error) {
+  const auto part = std::ranges::find(parts, error.file());
+  if (part == parts.end()) throw;
+  throw Error(
+      ErrorCode::corrupted,
+      fmt::format("{}: is out of order at byte {}, so it has changed since it was written; {}",
+                  part->string(), error.byte(),
+                  again(plan, plan_, folder, static_cast<std::size_t>(part - parts.begin()))));
+}
+
 int FinishCommand::run() {
   const StopOnSignal signals;
   const PlanFile plan = read_plan(plan_);
@@ -90,7 +105,7 @@ int FinishCommand::run() {
   check_is_none_of(concatenated_, sources);
   if (!options_.overwrite && !concatenated_.empty() && std::filesystem::exists(concatenated_))
     throw Error(ErrorCode::exists, concatenated_ + ": exists already; use --force to replace it");
-  const std::vector<PartContent> contents = check_parts(plan.partitions, parts, options_);
+  const std::vector<PartContent> contents = read_parts(plan, parts, folder);
   PartRecord total;
   for (std::size_t i = 0; i < records.size(); ++i) {
     const PartContent &found = contents[i], &written = records[i].content;

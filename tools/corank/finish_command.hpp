@@ -19,6 +19,10 @@ class FinishCommand {
   int run();
 
  private:
+  // Returns the contents of the parts.
+  std::vector<PartContent> read_parts(const PlanFile& plan,
+                                      const std::vector<std::filesystem::path>& parts,
+                                      const std::filesystem::path& folder) const;
   // Throws Error unless the parts hold the records of the runs.
   void check_runs(const PlanFile& plan, const PartContent& runs, const PartRecord& total) const;
 
