@@ -141,7 +141,7 @@ TEST_CASE("any number of pipes that are fed in turn are read by one thread", "[p
 TEST_CASE("a pipe that gets little is not waited for while another one is full", "[pipes]") {
   // The second pipe gets 1,000 lines for each line of the first one. A chunk of the first therefore
   // comes with more lines of the second than the merge has memory for.
-  const std::string few = numbers(1'500'000, 1000), many = numbers(1'500'000);
+  const std::string few = numbers(800'000, 1000), many = numbers(800'000);
   const std::vector<Feed> feeds{{"first", few, 9}, {"second", many, 9000}};
   for (const Strings& options : {Strings{"--lines", "-m", "4M"}, {"-r", "line:bytes9", "-m", "4M"}})
     check_merge(feeds, options, merged({few, many}));
