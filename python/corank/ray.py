@@ -9,7 +9,8 @@ paths, on a shared file system. The nodes need no Python package but Ray. Partit
 and the parts are proven to be the whole; docs/cluster.md tells more.
 
 Options of `corank merge` and `corank sort` are keyword arguments, with _ for -: `by="1:u64"` is --by=1:u64, `lines=True`
-is --lines. An output whose name ends in .gz, .zst, .bz2, .xz or .lz4 is compressed so. The arguments that both functions share:
+is --lines. An output whose name ends in .gz, .zst, .bz2, .xz or .lz4 is compressed so. The arguments that both functions
+share:
 
     num_cpus      cores that Ray reserves for a task, and its threads
     num_gpus      GPUs that Ray reserves for a task; without any, the CPU merges
@@ -174,11 +175,11 @@ def _resume(resume, *words):
 
 
 def _remove_other_parts(folder, digest, runs):
-    """Removes what another plan has left, but no runs."""
+    """Removes the parts of other plans, and their records, but no runs."""
     for record in folder.glob("part-*.json"):
         with contextlib.suppress(ValueError):
             other = json.loads(record.read_text())
-            if not isinstance(other, dict) or "plan" not in other or other["plan"] == digest:
+            if not isinstance(other, dict) or not {"plan", "partition", "checksum"} <= other.keys() or other["plan"] == digest:
                 continue
             for file in folder.glob(record.stem + "*"):
                 if str(file) not in runs:

@@ -275,7 +275,7 @@ void AtomicFile::checkpoint(std::uint64_t written_bytes) {
   if (std::chrono::steady_clock::now() - checkpoint_ended_ < settings_.checkpoint_interval) return;
   checkpoint_ = std::async(std::launch::async, [this, written_bytes] {
     if (::fdatasync(file_.get()) != 0) throw_file_error(target_, "make durable");
-    if (sidecar_.durable_bytes == 0) sync_folder(open_folder());
+    if (sidecar_.durable_bytes == 0) sync_folder(open_folder(), folder_);
     sidecar_.durable_bytes = written_bytes;
     write_sidecar(true);
   });
@@ -330,7 +330,7 @@ void AtomicFile::commit() {
   }
   file_ = FileDescriptor();
   try {
-    sync_folder(folder);
+    sync_folder(folder, folder_);
   } catch (const FileError& error) {
     throw_error(
         ErrorCode::system,
@@ -382,10 +382,10 @@ FileDescriptor AtomicFile::open_folder() const {
   return folder;
 }
 
-void AtomicFile::sync_folder(const FileDescriptor& folder) const {
+void sync_folder(const FileDescriptor& folder, const std::filesystem::path& path) {
   // Some file systems cannot sync a folder and return EINVAL.
   if (::fsync(folder.get()) != 0 && errno != EINVAL)
-    throw_file_error(folder_, "make the new name durable");
+    throw_file_error(path, "make the new name durable");
 }
 
 }  // namespace corank

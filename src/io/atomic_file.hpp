@@ -101,7 +101,6 @@ class AtomicFile {
   void write_sidecar(bool durable);
   void end_checkpoint();
   FileDescriptor open_folder() const;
-  void sync_folder(const FileDescriptor& folder) const;
 
   std::filesystem::path target_;
   std::filesystem::path folder_;  // of the target, the temporary file and the sidecar
@@ -127,5 +126,8 @@ class AtomicFile {
   std::chrono::steady_clock::time_point checkpoint_ended_ = std::chrono::steady_clock::now();
   std::future<void> checkpoint_;
 };
+
+// Makes new names in the folder durable. `path` is for errors.
+void sync_folder(const FileDescriptor& folder, const std::filesystem::path& path);
 
 }  // namespace corank

@@ -363,8 +363,7 @@ void ColumnReducer::check_width(std::string_view record) const {
       columns > min_columns_)
     throw_error(
         "{}: the record \"{}\" has {} columns and the header {}; count() would add a column "
-        "without a "
-        "name; correct the file",
+        "without a name; correct the file",
         Setting::on_equal, shown_record(record), columns, min_columns_);
 }
 

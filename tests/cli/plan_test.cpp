@@ -815,7 +815,8 @@ TEST_CASE("finish refuses parts that are not of its plan among its parts") {
   write_file(test.part(1) + ".gz", bytes_of_text("older"));
   Planned::check_refusal(test.finish(), {test.part(1) + ".gz", "is no part of this plan"});
   std::filesystem::remove(test.part(1) + ".gz");
-  write_file(test.parts + "/part-numbers.txt", bytes_of_text("of a car"));
+  for (const char* name : {"/part-numbers.txt", "/x"})
+    write_file(test.parts + name, bytes_of_text("of somebody else"));
   output_of(test.finish());
 }
 

@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <charconv>
 #include <cstdio>
 #include <cstdlib>
@@ -17,6 +16,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <random>
+#include <set>
 #include <span>
 #include <stdexcept>
 #include <system_error>
@@ -24,6 +24,7 @@
 #include "codec/codec.hpp"
 #include "corank/error.hpp"
 #include "corank/version.hpp"
+#include "io/atomic_file.hpp"
 #include "io/part_files.hpp"
 #include "io/writer.hpp"
 #include "statistics.hpp"
@@ -33,8 +34,6 @@ namespace corank {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-constexpr std::string_view part_prefix = "part-";
 
 std::string text_of(const Json& json) {
   return json.dump(1, ' ', false, Json::error_handler_t::replace) + '\n';
@@ -176,22 +175,22 @@ std::string folder_option(const std::filesystem::path& plan, const std::filesyst
 
 // Whoever reads all parts of the folder would read these, too.
 void refuse_other_parts(const PlanFile& plan, const std::filesystem::path& folder, Codec codec) {
+  std::set<std::filesystem::path> own;
+  for (std::size_t i = 0; i < plan.partitions.size(); ++i) {
+    const auto [part, record] = part_names(folder, i, codec);
+    own.insert({part, record});
+  }
   std::error_code ignored;
-  for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
-    const std::string name = entry.path().filename().string();
-    const auto number = static_cast<std::size_t>(std::atoll(name.c_str() + part_prefix.size()));
-    if (!is_part_name(name)) continue;
-    const PartNames names = part_names(folder, number, codec);
-    if (number >= plan.partitions.size() ||
-        (entry.path() != names.part && entry.path() != names.record))
+  for (const auto& entry : std::filesystem::directory_iterator(folder, ignored))
+    if (is_part_name(entry.path().filename().string()) && !own.contains(entry.path()))
       throw Error(fmt::format("{}: is no part of this plan, and stands among its parts; remove it",
                               entry.path().string()));
-  }
 }
 
 }  // namespace
 
 bool is_part_name(std::string_view name) {
+  constexpr std::string_view part_prefix = "part-";
   if (!name.starts_with(part_prefix)) return false;
   name.remove_prefix(
       std::min(name.find_first_not_of("0123456789", part_prefix.size()), name.size()));
@@ -211,9 +210,8 @@ void rename_durably(const std::filesystem::path& from, const std::filesystem::pa
   if (::rename(from.c_str(), to.c_str()) != 0) throw_file_error(to, "give it this name");
   const std::filesystem::path folder = to.has_parent_path() ? to.parent_path() : ".";
   const FileDescriptor opened(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  // Some file systems cannot sync a folder and return EINVAL.
-  if (!opened || (::fsync(opened.get()) != 0 && errno != EINVAL))
-    throw_file_error(folder, "make a new name in it durable");
+  if (!opened) throw_file_error(folder, "open it");
+  sync_folder(opened, folder);
 }
 
 void write_plan(const PlanFile& plan, const std::filesystem::path& file, bool overwrite) {

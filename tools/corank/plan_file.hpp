@@ -61,9 +61,9 @@ std::string again(const PlanFile& plan, const std::string& file,
 struct PartNames {
   std::filesystem::path part, record;
 };
+PartNames part_names(const std::filesystem::path& folder, std::size_t partition, Codec codec);
 // Returns whether a part, or the record of one, may have this name.
 bool is_part_name(std::string_view name);
-PartNames part_names(const std::filesystem::path& folder, std::size_t partition, Codec codec);
 // Returns `folder` or, if that is empty, the folder beside a plan: plan.parts for plan.json.
 std::filesystem::path folder_of_parts(const std::filesystem::path& plan, const std::string& folder);
 
