@@ -13,7 +13,6 @@ import os
 import pathlib
 import re
 import secrets
-import shutil
 import signal
 import socket
 import subprocess
@@ -169,8 +168,8 @@ class RayTest(unittest.TestCase):
         disordered = self.folder / "disordered.txt"
         disordered.write_bytes(b"\xff\n\xfe\n")
         with self.assertRaisesRegex(corank.ray.CorankError, "out of order"):
-            corank.ray.merge([disordered], output, lines=True, partitions=2, max_retries=0, program=program)
-        shutil.rmtree(self.folder / ".refused.corank-ray")
+            corank.ray.merge([disordered], self.folder / "merged disorder", lines=True, partitions=2, max_retries=0,
+                             program=program)
         for options in ({"lines": True, "header": "first"}, {"lines": True, "files_per_task": 0}):
             with self.assertRaises(ValueError):
                 corank.ray.sort(self.texts, output, program=program, **options)
