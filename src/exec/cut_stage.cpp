@@ -11,9 +11,17 @@
 namespace corank {
 namespace {
 
-// Returns how many threads copy from the page cache. Tuned by bench-files; see docs/tuning.md.
-unsigned reading_threads(unsigned threads) {
-  return std::clamp(threads / 2, 2u, 8u);
+// Returns how many threads read chunks. Tuned by bench-files; see docs/tuning.md.
+unsigned reading_threads(const Pass& pass, const PassFacts& facts) {
+  // Decompression is work for all cores.
+  if (facts.has_streams) return std::max(pass.threads, 2u);
+  const bool in_place = std::ranges::all_of(pass.runs, is_in_place);
+  const Backend* const reader = pass.reader();
+  // Beside a device, cores have little else to do than to copy from the page cache.
+  if (!in_place && reader && !reader->computes()) return std::clamp(pass.threads * 3 / 4, 2u, 12u);
+  // The more threads, the more of them wait, and waking one costs more than its chunk.
+  const bool hands_over = in_place && !pass.counts_bytes && facts.backend_reads;
+  return hands_over && reader->computes() ? 2 : std::clamp(pass.threads / 2, 2u, 8u);
 }
 
 // Max threads for which one thread finds the records of all runs in memory: handing chunks from
@@ -55,10 +63,8 @@ CutStage::CutStage(const Pass& pass, const PassFacts& facts, PassTotals& totals)
       totals_(totals),
       chunk_pool_(chunk_pool(pass, facts)),
       reader_(make_producers(pass.runs, pass.counts_bytes, reading_of(pass, facts), pass.stop),
-              reading_of(pass, facts), chunk_pool_,
-              // Decompression is work for all cores.
-              facts.has_streams ? std::max(pass.threads, 2u) : reading_threads(pass.threads),
-              pass.stop, {pass.trace, "read", pass.partition}),
+              reading_of(pass, facts), chunk_pool_, reading_threads(pass, facts), pass.stop,
+              {pass.trace, "read", pass.partition}),
       cutter_(reader_, pass.format.keys(), pass.plan, cuts_ahead(pass) ? units_cut_at_once : 1),
       // A unit of whole chunks begins and ends within one.
       concatenation_(reader_, pass.format.keys(), pass.plan,
