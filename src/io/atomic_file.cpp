@@ -258,7 +258,18 @@ void AtomicFile::write_from(std::uint64_t offset) {
     throw_file_error(temporary_, "seek");
 }
 
+bool AtomicFile::leave() {
+  leave_ = true;
+  try {
+    end_checkpoint();
+  } catch (const Error&) {
+    assert(unusable_);  // the system need not report lost bytes again
+  }
+  return !unusable_;
+}
+
 AtomicFile::~AtomicFile() {
+  assert(!leave_ || !checkpoint_.valid());
   if (checkpoint_.valid()) checkpoint_.wait();
   if (leave_ && !unusable_) return;
   if (file_) ::unlink(temporary_.c_str());

@@ -88,8 +88,9 @@ class AtomicFile {
   void commit();
   // Removes the sidecar. To be called when every file of the merge is in place.
   void forget_sidecar();
-  // Makes the destructor keep the partial output and its sidecar for a later process.
-  void leave() { leave_ = true; }
+  // Makes the destructor keep the partial output and its sidecar for a later process. Waits for a
+  // checkpoint. Returns false if the partial output is unusable, and will be removed all the same.
+  bool leave();
 
  private:
   void open_temporary(const std::function<bool(FileIdentity)>& is_input);

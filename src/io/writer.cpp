@@ -40,12 +40,14 @@ bool is_stream(const std::filesystem::path& path) {
          type == std::filesystem::file_type::block || type == std::filesystem::file_type::fifo;
 }
 
-// Opens a pipe anew if possible, as non-blocking, so that a stop request ends the wait for its
-// reader. The inherited descriptor stays blocking, because its mode is shared with other processes.
+// Opens a pipe or terminal anew if possible, as non-blocking, so that a stop request ends the wait
+// for its reader. The inherited descriptor stays blocking, because its mode is shared with other
+// processes.
 FileDescriptor open_standard_output() {
   struct stat status {};
-  if (::fstat(STDOUT_FILENO, &status) == 0 && S_ISFIFO(status.st_mode)) {
-    FileDescriptor file(::open("/proc/self/fd/1", O_WRONLY | O_CLOEXEC | O_NONBLOCK));
+  if (::fstat(STDOUT_FILENO, &status) == 0 &&
+      (S_ISFIFO(status.st_mode) || S_ISCHR(status.st_mode))) {
+    FileDescriptor file(::open("/proc/self/fd/1", O_WRONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
     if (file) return file;
   }
   return FileDescriptor(::fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 0));
@@ -81,6 +83,14 @@ class PipeSink final : public ByteSink {
         throw_file_error(path_, "write");
       }
     }
+  }
+
+  void commit() override {
+    struct stat status {};
+    if (::fstat(file_.get(), &status) == 0 &&
+        (S_ISREG(status.st_mode) || S_ISBLK(status.st_mode)) && ::fsync(file_.get()) != 0 &&
+        errno != EINVAL)
+      throw_file_error(path_, "make durable");
   }
 
  private:

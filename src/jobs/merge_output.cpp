@@ -266,11 +266,12 @@ bool MergeOutput::is_worth_resuming() const {
 }
 
 void MergeOutput::leave_for_resume() {
+  bool is_kept = false;
   for (const Writer& writer : writers_) {
     assert(writer.atomic());  // other outputs cannot be resumed
-    writer.atomic()->leave();
+    is_kept |= writer.atomic()->leave();
   }
-  if (!writers_.empty())
+  if (is_kept)
     warn(options_.notice,
          "{}: what was written is kept; with {} the same command goes on from there", output_.path,
          Setting::resume);

@@ -14,6 +14,11 @@
 namespace corank {
 namespace {
 
+// Throws Error if a file was changed meanwhile: then that is the cause of any other error.
+void check_unchanged(const PassSpec& spec) {
+  for (const Run& run : spec.runs) run.check_unchanged();
+}
+
 // Returns a unit of `count` records in memory.
 WorkUnit unit_of(std::span<const std::byte> records, std::uint64_t count) {
   const auto chunk = std::make_shared<Chunk>();
@@ -166,8 +171,10 @@ std::uint64_t PassRunner::run(const PassSpec& spec) {
   if (!totals_.ended_early) {
     check_temporaries(spec, partitions, fingerprints);
     if (options.verify && spec.has_all_fingerprints &&
-        read != std::reduce(spec.fingerprints.begin(), spec.fingerprints.end()))
+        read != std::reduce(spec.fingerprints.begin(), spec.fingerprints.end())) {
+      check_unchanged(spec);
       throw Corrupted("the merged records are not those that were read to be sorted");
+    }
   }
   return written;
 }
@@ -202,15 +209,13 @@ void PassRunner::execute(const PassSpec& spec, std::span<const Pass> passes) {
   try {
     run_passes(passes, totals_);
   } catch (const RunOutOfOrder& found) {
-    // A file that was changed meanwhile is the cause, if there is one.
-    for (const Run& run : spec.runs) run.check_unchanged();
+    check_unchanged(spec);
     throw_first_out_of_order(spec.runs[found.run], found, format);
   } catch (const EqualKeys& found) {
     throw_equal(context_.inputs, context_.inputs_are_sorted, format, context_.options.query,
                 found.record);
   } catch (const Error&) {
-    if (std::ranges::any_of(spec.runs, &Run::is_mapped))
-      for (const Run& run : spec.runs) run.check_unchanged();
+    if (std::ranges::any_of(spec.runs, &Run::is_mapped)) check_unchanged(spec);
     throw;
   }
   pipeline_seconds_ += std::chrono::duration<double>(TraceClock::now() - start).count();

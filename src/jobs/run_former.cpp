@@ -221,15 +221,19 @@ void RunFormer::add_memory(std::span<const std::byte> bytes, Load::Part& part) c
   part.runs.back().stop_on(context_.options.stop);
 }
 
+void RunFormer::check_inputs() const {
+  for (const Run& input : inputs_) input.check_unchanged();
+}
+
 void RunFormer::finish() {
   assert(!groups_.empty() && at_end());
+  check_inputs();
   for (Group& group : groups_) {
     group.formation.finish();
     records_ += group.formation.records_left_out();
   }
   groups_.clear();
   sorter_.reset();
-  for (const Run& input : inputs_) input.check_unchanged();
   budget_.give_back(memory_.reading_bytes);
 }
 

@@ -67,6 +67,8 @@ class RunFormer {
   std::uint64_t late_bytes() const;
   const char* io() const { return io_; }                  // how the inputs are read; see Stats::io
   bool uses_device() const { return memory_.on_device; }  // to sort the records
+  // Throws Error if an input was changed: then that is the cause of any other error.
+  void check_inputs() const;
 
   // Sorts the next records, without those that the query drops whatever comes after them. Waits
   // until the memory of a load is free. Must not be called at the end.

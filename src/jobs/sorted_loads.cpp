@@ -78,6 +78,7 @@ void SortedLoads::form(std::size_t partitions) {
     for (add_load(); !former_.at_end(); add_load()) make_room();
   } catch (...) {
     spilling_ = {};  // waits: temporary runs are kept only while the output is locked
+    former_.check_inputs();
     throw;
   }
   end_spill();

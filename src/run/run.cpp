@@ -48,6 +48,13 @@ void check_whole_records(const std::filesystem::path& path, std::uint64_t file_b
           : "; or, if it begins with a header, say " + setting_is(Setting::skip_bytes, "N"));
 }
 
+// Returns the place of a byte of the file for messages.
+std::string shown_place(const Run& run, std::uint64_t byte) {
+  if (run.record_bytes() == 1) return fmt::format("byte {}", byte);
+  return fmt::format("byte {} (in record {})", byte,
+                     (byte - run.header_bytes()) / run.record_bytes());
+}
+
 }  // namespace
 
 struct Run::OpenFile {
@@ -319,19 +326,18 @@ void Run::prefetch(std::uint64_t first, std::uint64_t count) const {
 void Run::check_got(const Part& part, std::uint64_t got) const {
   if (got >= part.skew + part.wanted) return;
   throw_error(
-      "{}: became shorter while it was read: it had {} bytes and now ends at byte {} (in record "
-      "{}); start again when nothing writes to it",
-      path_, file_bytes_, part.offset + got, (part.offset + got - header_bytes_) / record_bytes_);
+      "{}: became shorter while it was read: it had {} bytes and now ends at {}; start again when "
+      "nothing writes to it",
+      path_, file_bytes_, shown_place(*this, part.offset + got));
 }
 
 void Run::check_mapped(const MappedFiles& files, const std::byte* memory) const {
   const std::byte* const failed = files.failed_at();
   if (!failed || failed < memory || failed >= memory + round_up(file_bytes_, page_bytes())) return;
   throw_error(
-      "{}: byte {} (in record {}) could not be read: the file became shorter meanwhile, or its "
-      "device failed; check it and start again",
-      path_, failed - memory,
-      (static_cast<std::uint64_t>(failed - memory) - header_bytes_) / record_bytes_);
+      "{}: {} could not be read: the file became shorter meanwhile, or its device failed; check it "
+      "and start again",
+      path_, shown_place(*this, static_cast<std::uint64_t>(failed - memory)));
 }
 
 void Run::check_readable() const {

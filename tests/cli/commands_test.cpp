@@ -230,6 +230,45 @@ TEST_CASE("bad input: a run that shrinks, grows or is written to while it is rea
     }
 }
 
+TEST_CASE("bad input: a mapped file that shrinks while it is sorted") {
+  const Folder test(1, 1'000'000);
+  const std::string pipe = test.folder / "pipe";
+  REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
+  Environment setting;
+  setting.while_running = [&](pid_t) {
+    std::ofstream file(pipe);
+    // When this many bytes were taken, all inputs are open.
+    const std::string bytes(std::size_t{2} << 20, 'a');
+    file << bytes << std::flush;
+    std::filesystem::resize_file(test.runs[0], 8'000);
+  };
+  const Result result = run({"sort", "-r", "key:u64", "-m", "4M", "--backend", "cpu", "--io",
+                             "mapped", "-o", test.folder / "sorted", pipe, test.runs[0]},
+                            setting);
+  INFO(result.err);
+  CHECK(result.code == 2);
+  CHECK((holds(result.err, "shorter") || holds(result.err, "changed its size")));
+}
+
+TEST_CASE("statistics name a bound that is not UTF-8") {
+  const Folder test(2, 100'000);
+  const std::string pipe = test.folder / "out\xff", statistics = test.folder / "stats.json";
+  REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
+  Environment setting;
+  setting.while_running = [&](pid_t) {
+    std::ifstream file(pipe);
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));  // so that writing is the bound
+    while (file.ignore(1 << 20)) continue;
+  };
+  Strings arguments{"merge", "-r", "key:u64", "--stats", statistics, "-o", pipe};
+  arguments.insert(arguments.end(), test.runs.begin(), test.runs.end());
+  const Result result = run(arguments, setting);
+  INFO(result.err);
+  CHECK(result.code == 0);
+  std::ifstream file(statistics);
+  CHECK(nlohmann::json::parse(file).at("records") == 200'000);
+}
+
 TEST_CASE("bad input: a schema or keys that mean nothing") {
   Folder test;
   test.check_refusal({"merge", "-r", "key:u65", "-f", "-o", test.old(), test.runs[0]}, 2,

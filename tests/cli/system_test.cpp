@@ -16,7 +16,9 @@
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <thread>
 
+#include "io/atomic_file.hpp"
 #include "support/program.hpp"
 
 using namespace corank;
@@ -147,6 +149,36 @@ TEST_CASE("an output whose name may not be durable is said to be in place and wh
     }
   }
   CHECK(num_found == 1);
+}
+
+TEST_CASE("a partial output that a checkpoint could not make durable is not kept") {
+  const SystemFiles files;
+  const auto temporary = files.folder / ".output.corank";
+  for (const bool fails : {true, false}) {
+    bool is_kept = !fails;
+    std::thread([&] {  // calls fail in this thread and in those that it starts
+      if (fails) make_fail(SYS_fdatasync, EIO);
+      AtomicFile file(files.output, {.digest = 1, .bytes = 8}, {.resume = true},
+                      [](FileIdentity) { return false; });
+      file.keep(0);
+      write_all(file.descriptor(), bytes_of_text("abcd"), temporary);
+      file.checkpoint(4);
+      is_kept = file.leave();
+    })
+        .join();
+    CHECK(is_kept != fails);
+    CHECK(std::filesystem::exists(temporary) != fails);
+  }
+}
+
+TEST_CASE("a standard output that cannot be made durable is an error") {
+  const SystemFiles files;
+  Environment failing;
+  failing.before_exec = [] { make_fail(SYS_fsync, EIO); };
+  const Result result = files.merge({}, failing);
+  INFO(result.err);
+  CHECK(result.code == 2);
+  CHECK(holds(result.err, "standard output: cannot make durable"));
 }
 
 TEST_CASE("an output that no file can replace is overwritten, and a warning says so") {

@@ -81,7 +81,8 @@ void write_stats(const Stats& stats, bool checksum, const std::string& file) {
       {"verified", stats.verified},
   };
   if (checksum) json["checksum"] = hexadecimal(stats.checksum);
-  const std::string text = json.dump(2) + '\n';
+  const std::string text =
+      json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + '\n';
   constexpr std::string_view failure = ": cannot write the statistics; the merge itself is done";
   if (file == "-") {
     if (std::fputs(text.c_str(), stdout) < 0 || std::fflush(stdout) != 0)
