@@ -475,6 +475,28 @@ TEST_CASE("the first partition has the header, and parts may be compressed") {
   Planned::check_refusal(test.finish(), {test.part(0), "header"});
 }
 
+TEST_CASE("a plan that is made again is the same with and without --force") {
+  // "-f" is also a value here, and a flag among other letters.
+  Planned test({"merge", "--lines", "--from", "-f", "-zt:"},
+               {std::string("-f\0a\0", 5), std::string("b\0", 2)});
+  REQUIRE(test.make_plan(2, {}).code == 0);
+  const std::string plan = text_of(test.plan);
+  for (const Strings& force : {Strings{"-f"}, {"--force"}, {"--force=true"}}) {
+    output_of(test.make_plan(2, force));
+    CHECK(text_of(test.plan) == plan);
+  }
+  CHECK(holds(plan, R"("--from",)"));
+  CHECK(holds(plan, R"("-f",)"));
+  test.merge_parts(2);
+  output_of(test.finish({"--concatenate", test.folder / "all"}));
+  CHECK(text_of(test.folder / "all") == test.whole());
+
+  test.command.back() = "-fzt:";
+  output_of(test.make_plan(2, {}));
+  CHECK(text_of(test.plan) == plan);
+  CHECK(holds(test.merge_part("0").err, "is written already"));
+}
+
 TEST_CASE("finish finds flipped bytes, missing parts and parts of another plan") {
   const Planned test({"merge", "-r", "k:bytes4,v:bytes4"}, sorted_texts("", "", ""));
   REQUIRE(test.make_plan(4).code == 0);

@@ -173,6 +173,30 @@ std::vector<std::string> reversed_arguments(const CLI::App& app, int argc, char*
   return arguments;
 }
 
+std::vector<std::string> without_force(const CLI::App& command,
+                                       const std::vector<std::string>& arguments) {
+  std::vector<std::string> kept;
+  bool is_value = false;
+  for (std::string argument : arguments) {
+    const bool is_option = !is_value && argument.size() > 1 && argument.starts_with('-');
+    is_value = is_option && expects_value(command, argument);
+    if (is_option && argument.substr(0, argument.find('=')) == "--force") continue;
+    if (is_option && argument[1] != '-') {
+      // The first letter that takes a value takes the rest of the argument.
+      std::size_t i = 1;
+      while (i < argument.size() && !takes_value(option_named(command, {'-', argument[i]}))) {
+        if (argument[i] == 'f')
+          argument.erase(i, 1);
+        else
+          ++i;
+      }
+      if (argument == "-") continue;
+    }
+    kept.push_back(argument);
+  }
+  return kept;
+}
+
 std::string problem(const CLI::App& command, const CLI::ParseError& error) {
   if (!dynamic_cast<const CLI::ArgumentMismatch*>(&error)) return error.what();
   for (const CLI::Option* const option : command.get_options()) {

@@ -14,6 +14,11 @@ std::string full_name(const CLI::App& command);
 // `COMMAND --help`. Throws Error for an unknown command or option, before CLI11 misses another.
 std::vector<std::string> reversed_arguments(const CLI::App& app, int argc, char** argv);
 
+// Returns the arguments without the command's flag --force, which does not change what it makes.
+// They must have been parsed.
+std::vector<std::string> without_force(const CLI::App& command,
+                                       const std::vector<std::string>& arguments);
+
 // Returns what is wrong with the command's arguments, of which CLI11 says `error`.
 std::string problem(const CLI::App& command, const CLI::ParseError& error);
 

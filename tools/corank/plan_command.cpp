@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <string_view>
 
+#include "arguments.hpp"
 #include "corank/error.hpp"
 
 namespace corank {
@@ -81,7 +82,8 @@ int PlanCommand::run(const std::vector<std::string>& arguments) const {
     return 0;
   }
   const MergeCommand& command = planned();
-  PlanFile plan{.command = arguments, .partitions = {}};
+  PlanFile plan{.command = without_force(*command_->get_subcommands().front(), arguments),
+                .partitions = {}};
   std::vector<std::filesystem::path> sources{command.list_of_runs(), command.runs_of()};
   if (command.runs_of().empty()) {
     const std::vector<std::string> names = command.names_of_runs();

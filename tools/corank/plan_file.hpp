@@ -16,7 +16,7 @@
 namespace corank {
 
 struct PlanFile {
-  std::vector<std::string> command;  // arguments of the program that made the plan
+  std::vector<std::string> command;  // arguments of the program that made the plan, but --force
   PartitionPlan partitions;
   std::optional<PartContent> content = {};  // of all runs together, without keys, where it is known
   std::string digest = {};                  // of all else; set by read_plan()
