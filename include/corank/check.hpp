@@ -24,8 +24,8 @@ struct CheckResult {
   std::uint64_t checksum = 0;
 };
 
-// Checks the order of a file. Of `options`, reads only the format and the keys of the records,
-// `checksum`, `decompress` and `threads`. The header of a file is not a record.
+// Checks the order of a file. Of `options`, uses the format and the keys of the records,
+// `checksum`, `decompress`, `threads`, `notice` and `stop`. A header of a file is not a record.
 //
 // `file` may be a pipe, or "-" for standard input. With TextFormat::first_header, one of the files
 // `before` it may have the header; these must not be pipes. Throws OutOfOrder for the first record

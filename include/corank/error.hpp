@@ -1,9 +1,9 @@
 // Errors and warnings of the library. Every message names the file, the place in it, and the
 // remedy.
 //
-// All exceptions derive from Error. std::bad_alloc and std::system_error pass through unchanged.
-// Messages refer to settings symbolically, so that each caller can name them for its own users:
-// see Message::worded(). All functions may be called from any thread.
+// The library throws Error, and lets std::bad_alloc and std::system_error pass through. Messages
+// refer to settings symbolically, so that each caller can name them for its own users: see
+// Message::worded(). All functions may be called from any thread.
 #pragma once
 
 #include <cstdint>

@@ -129,7 +129,7 @@ Condition parse_where(std::string_view text, Setting option = Setting::where);
 ColumnValue parse_tombstone(std::string_view text);
 
 // Parses `value,…`, values of the leading keys of `options`, which may be quoted as in
-// parse_where(). If lines, CSV or pairs have at most one key, `text` is its value, unchanged.
+// parse_where(). If variable-length records have at most one key, `text` is its value, unchanged.
 // `option` is the setting that they are of.
 std::vector<std::string> parse_bound(Setting option, std::string_view text, const Options& options);
 

@@ -18,16 +18,16 @@ namespace corank {
 // Sorts the records of all `inputs` by `options.keys` into the file `output`.
 //
 // The sort is stable: records with equal keys keep the order of `inputs` and, within a file, their
-// order. Inputs and output are those of merge(), except that inputs need not be sorted, and that
-// pipes and compressed files do not exclude ranges. Options::query applies to the sorted
-// records. Options::resume, copy_only and set operations are refused.
+// order. Inputs and output are those of merge(), except that inputs need not be sorted.
+// Options::query applies to the sorted records. Options::copy_only and set operations are refused.
+// Options::resume is refused with ranges, Query::where, Query::limit and temporary_compression.
 //
 // Records that do not fit in Options::memory_bytes are written to nameless files in
 // Options::temporary_folders, or beside the output: as many bytes as the inputs have, less what
 // fits. That they have room is checked before anything is read, if the size of the inputs is known.
 //
 // Throws what merge() throws, except OutOfOrder. After a throw, an existing output is untouched,
-// and no temporary file is left.
+// and no temporary file is left, except with Options::resume.
 Stats sort(std::span<const std::filesystem::path> inputs, const std::filesystem::path& output,
            const Options& options);
 

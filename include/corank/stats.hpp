@@ -18,7 +18,7 @@ struct Stats {
   // merge, some records after the last emitted one may be counted, too.
   std::uint64_t records_replaced = 0;
   std::uint64_t records_deleted = 0;
-  std::uint64_t bytes_read = 0;     // by all passes, before decompression; without pipes
+  std::uint64_t bytes_read = 0;     // by all passes, after decompression
   std::uint64_t bytes_written = 0;  // by all passes, before compression
   std::uint64_t output_bytes = 0;   // size of the output files, after compression
   std::uint64_t resumed_bytes = 0;  // output that Options::resume found already written
