@@ -613,7 +613,8 @@ int BenchCommand::run() {
   action.sa_handler = pass_on;
   ::sigaction(SIGINT, &action, nullptr);
   ::sigaction(SIGTERM, &action, nullptr);
-  ::signal(SIGPIPE, SIG_IGN);  // so that a closed pipe is an error, and cleanup runs
+  // A closed pipe is an error here, so that cleanup runs before the signal ends the program.
+  if (::signal(SIGPIPE, pass_on) == SIG_IGN) ::signal(SIGPIPE, SIG_IGN);
   struct rlimit files {};
   ::getrlimit(RLIMIT_NOFILE, &files);
   files.rlim_cur = files.rlim_max;
@@ -627,6 +628,10 @@ int BenchCommand::run() {
           rows.push_back(Row(options_, record, runs, distribution).run());
   } catch (const Interrupted&) {
     say("corank: interrupted; nothing is left of what was measured with\n");
+  } catch (const Error&) {
+    if (received_signal != SIGPIPE) throw;
+    ::signal(SIGPIPE, SIG_DFL);
+    ::raise(SIGPIPE);
   }
   const int code = received_signal != 0 ? 128 + received_signal : 0;
   if (options_.json.empty()) return code;
