@@ -108,7 +108,7 @@ Compression compression_of(const Options& options, const Destination& output) {
   }
   if (compression.codec != Codec::none && options.resume)
     throw_error(ErrorCode::options,
-                "{} can't go on with a compressed output; drop it, or write the output as it is",
+                "{} is not possible with a compressed output; drop it, or do not compress",
                 Setting::resume);
   return compression;
 }

@@ -20,11 +20,16 @@ bool fills_parts_in_turn(const Options& options) {
   return options.query.limit && options.parts > 1 && chooses(options.query);
 }
 
-// Returns whether the format lets a merge find what a partial output holds.
-bool can_resume_format(const Options& options, const FormatTraits& traits) {
-  return traits.can_search &&
-         (traits.has_fixed_size || (options.parts == 0 && !options.copy_only && !traits.may_skip &&
-                                    options.query.on_equal != OnEqual::reduce));
+// Returns why a merge cannot find what a partial output holds: the format, or a setting of
+// variable-length records. Empty if it can.
+std::string obstacle_to_resume(const Options& options, const FormatTraits& traits) {
+  if (!traits.can_search) return traits.name;
+  if (traits.has_fixed_size) return {};
+  if (options.parts != 0) return fmt::format("{} of {}", to_marker(Setting::parts), traits.name);
+  if (options.copy_only) return fmt::format("{} of {}", to_marker(Setting::copy_only), traits.name);
+  if (traits.may_skip) return setting_is(Setting::bad_numbers, "skip");
+  if (options.query.on_equal == OnEqual::reduce) return setting_is(Setting::on_equal, "reduce");
+  return {};
 }
 
 void check_query(const Options& options, const FormatTraits& traits) {
@@ -74,11 +79,10 @@ void check_query(const Options& options, const FormatTraits& traits) {
 }  // namespace
 
 void check_options(const Options& options, const FormatTraits& traits, std::size_t runs) {
-  if (options.resume && !can_resume_format(options, traits))
-    throw_error(ErrorCode::options,
-                "{} goes on with lines in one merged output, none of them skipped, and with "
-                "records of a fixed size; drop it",
-                Setting::resume);
+  const std::string obstacle = obstacle_to_resume(options, traits);
+  if (options.resume && !obstacle.empty())
+    throw_error(ErrorCode::options, "{} is not possible with {}; drop {}", Setting::resume,
+                obstacle, Setting::resume);
   if (options.drop_header && !traits.has_header)
     throw_error(ErrorCode::options,
                 "{}: no header is named; say which by {}, {} or {}, or of fixed-size records by {}",
@@ -97,11 +101,12 @@ void check_sort_options(const Options& options) {
   const Query& query = options.query;
   if (options.resume && (options.temporary_compression || query.limit ||
                          !query.where.steps.empty() || !query.from.empty() || !query.to.empty()))
-    throw_error(ErrorCode::options,
-                "{} of a sort goes on after whole temporary files of plain records; drop it, or "
-                "{}, {}, {}, {} and {}",
-                Setting::resume, Setting::temporary_compression, Setting::limit, Setting::where,
-                Setting::from, Setting::to);
+    throw_error(
+        ErrorCode::options,
+        "{} of a sort keeps whole temporary files of plain records; drop it, or {}, {}, {}, "
+        "{} and {}",
+        Setting::resume, Setting::temporary_compression, Setting::limit, Setting::where,
+        Setting::from, Setting::to);
   if (is_set_operation(options.query.on_equal))
     throw Error(ErrorCode::options, "set operations are for sorted runs; sort each input first");
   if (!options.temporary_compression) return;
@@ -111,7 +116,7 @@ void check_sort_options(const Options& options) {
 }
 
 bool can_resume(const Options& options, const FormatTraits& traits) {
-  return can_resume_format(options, traits) && !fills_parts_in_turn(options);
+  return obstacle_to_resume(options, traits).empty() && !fills_parts_in_turn(options);
 }
 
 void check_stream_options(const Options& options, const FormatTraits& traits, const Run& run) {

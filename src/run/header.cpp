@@ -128,9 +128,11 @@ class HeaderTaker {
     if (const std::string difference = header_.difference(found->names, kept_->names);
         !difference.empty())
       throw_error(
-          "{}: its header differs from that of {}: {}; all runs must have the same columns, or no "
-          "header: then leave out {}",
-          run.path(), first_->path(), difference, Setting::header);
+          "{}: its header differs from that of {}: {}; if these lines are records, leave out {}; "
+          "if "
+          "the columns may differ, take {} and {} instead, and name columns by number",
+          run.path(), first_->path(), difference, Setting::header,
+          setting_is(Setting::header_lines, "1"), Setting::drop_header);
   }
 
   // Returns a warning if the line of names may be a record; an empty string if nothing suggests it.

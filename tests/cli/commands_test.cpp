@@ -325,8 +325,15 @@ TEST_CASE("bad input: options that contradict one another") {
                      {"--output", "--stats"});
   test.check_refusal({"merge", "-r", "key:u64", "--parts", "2", "-o", "-", test.runs[0]}, 2,
                      {"--output", "name a folder"});
-  test.check_refusal({"merge", "--kv", "--resume", "-f", "-o", test.old(), test.runs[0]}, 2,
-                     {"--resume"});
+  for (const auto& [options, cause] : std::vector<std::pair<Strings, std::string>>{
+           {{"--kv"}, "pairs"},
+           {{"--csv"}, "CSV"},
+           {{"--lines", "--parts", "2"}, "--parts of lines"},
+           {{"--lines", "--copy-only"}, "--copy-only of lines"},
+           {{"--lines", "-t", ",", "--on-equal", "reduce:count()"}, "--on-equal reduce"},
+           {{"--lines", "-b", "1:u64", "-t", ",", "--bad", "skip"}, "--bad skip"}})
+    test.check_refusal(Strings{"merge", "--resume", "-f", "-o", test.old(), test.runs[0]} + options,
+                       2, {"--resume is not possible with " + cause + "; drop --resume"});
 }
 
 TEST_CASE("bad input: sizes that are none") {

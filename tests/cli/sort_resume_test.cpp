@@ -295,6 +295,6 @@ TEST_CASE("a sort refuses to resume what it cannot", "[sort][resume]") {
   CHECK(holds(err_of({}, "-"), "is a pipe, in which --resume can't find its way"));
   for (const Strings& option :
        {Strings{"--limit", "1"}, {"--from", "a"}, {"--compress-spill", "lz4"}})
-    CHECK(holds(err_of(option, file), "--resume of a sort goes on after whole temporary files"));
+    CHECK(holds(err_of(option, file), "--resume of a sort keeps whole temporary files"));
   CHECK(folder.names() == Strings{"file"});
 }

@@ -178,7 +178,9 @@ TEST_CASE("a header is kept once and names the columns", "[text]") {
   TextFolder other({"id,at\n1,b\n", "at,id\n1,2\n"});
   other.check_refusal(
       {"--csv", "--header"}, 2,
-      {other.runs[1], "header differs", other.runs[0], "column 1 is \"at\" here and \"id\" there"});
+      {other.runs[1], "header differs", other.runs[0], "column 1 is \"at\" here and \"id\" there",
+       "take --header-lines 1 and --drop-header instead"});
+  CHECK(other.merged({"--csv", "--header-lines", "1", "--drop-header", "-b", "1"}) == "1,b\n1,2\n");
   const TextFolder endless({std::string(20'000'000, 'x')});
   endless.check_refusal({"--csv", "--header"}, 2, {"no header ends"});
 }
