@@ -184,12 +184,15 @@ void MergeCommand::add_output_options() {
   if (!plans_)
     command_->add_flag(
         "--resume", options_.resume,
-        fmt::format("Go on with what a stopped {} of the same {} left; stopped again, or where the "
-                    "disk is full, keep it for the next",
+        fmt::format("Resume an interrupted {} of the same {}; keep the partial output if it is "
+                    "interrupted again or the disk is full",
                     sorts_ ? "sort" : "merge", sorts_ ? "files" : "runs"));
   if (!plans_) add_parts_option();
-  command_->add_flag("--parts-by-key", options_.parts_by_key,
-                     "Keep fixed-size records with equal keys in one part, as others are");
+  CLI::Option* const by_key =
+      command_->add_flag("--parts-by-key", options_.parts_by_key,
+                         "Never split equal keys between parts; otherwise fixed-size records and "
+                         "--limit may");
+  if (!plans_) by_key->needs(command_->get_option("--parts"));
   command_
       ->add_option("--compress", compress_,
                    fmt::format("How the {} compressed: none, gzip, zstd, bzip2, xz or lz4, also "
