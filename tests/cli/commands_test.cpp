@@ -109,6 +109,20 @@ TEST_CASE("errors and warnings are JSON on request") {
   const Result wrong = run({"--log-json", "merge", "--nonsense"});
   CHECK(wrong.code == 2);
   CHECK(holds(nlohmann::json::parse(wrong.err)["message"], "--nonsense"));
+  for (const Strings& options : {Strings{"--nonsense"},
+                                 {"-t", "xx"},
+                                 {"-m", "x"},
+                                 {"--csv"},
+                                 {"--partition", "0"},
+                                 {"--bad", "oops"},
+                                 {"--stats", "-", "-o", "-"},
+                                 {"--where", "1 ="},
+                                 {"--trace", "-"}}) {
+    const auto usage =
+        nlohmann::json::parse(run(Strings{"merge", "--log-json", "--lines", file} + options).err);
+    INFO(usage);
+    CHECK(usage["code"] == "options");
+  }
   const std::string missing = folder / "missing\xff";
   const auto unread = nlohmann::json::parse(run({"merge", "--lines", "--log-json", missing}).err);
   CHECK(unread["code"] == "system");

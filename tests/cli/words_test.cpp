@@ -123,7 +123,10 @@ TEST_CASE("unknown names are told before missing ones, with what was meant") {
            {{"sort", "--lines", "--where", "1 == 'a'", "--where", "1 == 'b'"}, {"\"and\" between"}},
            {{"sort", "--csv", "-b", "1:u64:descending"}, {"\"descending\": no such type or order"}},
            {{"merge", "--lines", "-T"}, {"--threads lacks its value; see corank merge --help"}},
+           {{"plan", "merge"}, {"--output is required; see corank plan merge --help"}},
+           {{"plan"}, {"see corank plan --help"}},
            {{"merge", "--lines", "--parts-by-key", "a"}, {"--parts-by-key requires --parts; see"}},
+           {{"plan", "sort", "--lines", "--partitions", "2", "-o", "p"}, {"no files are named"}},
            {{"help", "marge"}, {"did you mean merge?"}}}) {
     const Result result = run(wrong.arguments);
     INFO(result.err);

@@ -214,7 +214,8 @@ void require_values(const CLI::App& command) {
   for (const CLI::Option* const option : command.get_options()) {
     const std::string name = option->get_name();
     if (name != "--from" && name != "--to" && std::ranges::count(option->results(), "") != 0)
-      throw Error(fmt::format("{}: the value is empty; give one, or leave it out", name));
+      throw Error(ErrorCode::options,
+                  fmt::format("{}: the value is empty; give one, or leave it out", name));
   }
 }
 

@@ -93,7 +93,8 @@ int FinishCommand::run() {
                     "plan merge --runs-of {0}",
                     plan_));
   if (concatenated_ == "-")
-    throw Error("--concatenate: - is not a file, and standard output has the checksums; name one");
+    throw Error(ErrorCode::options,
+                "--concatenate: - is not a file, and standard output has the checksums; name one");
   const std::filesystem::path folder = folder_of_parts(plan_, folder_);
   const std::vector<PartRecord> records = read_records(plan, plan_, folder, codec_of(options_));
   std::vector<std::filesystem::path> parts, sources{plan_};

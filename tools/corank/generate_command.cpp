@@ -49,7 +49,8 @@ GenerateCommand::GenerateCommand(CLI::App& app) {
 int GenerateCommand::run() {
   if (options_.line_bytes == 0) {
     if (command_->count("--record") == 0)
-      throw Error("say what the runs are to hold by one of --record SCHEMA and --lines BYTES");
+      throw Error(ErrorCode::options,
+                  "say what the runs are to hold by one of --record SCHEMA and --lines BYTES");
     options_.record = record_.schema();
     options_.keys = record_.keys(options_.record);
   }

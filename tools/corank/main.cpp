@@ -77,12 +77,12 @@ int run(int argc, char** argv) {
   } catch (const CLI::Success& help) {
     return app.exit(help);
   } catch (const CLI::ParseError& error) {
-    const auto chosen = app.get_subcommands();
-    return report(
-        Error(fmt::format("{}; see corank {}--help",
-                          chosen.empty() ? error.what() : corank::problem(*chosen.front(), error),
-                          chosen.empty() ? "" : chosen.front()->get_name() + " ")),
-        failed);
+    const CLI::App* command = &app;
+    while (!command->get_subcommands().empty()) command = command->get_subcommands().front();
+    return report(Error(corank::ErrorCode::options,
+                        fmt::format("{}; see corank {}--help", corank::problem(*command, error),
+                                    command == &app ? "" : corank::full_name(*command) + " ")),
+                  failed);
   }
   for (const CLI::App* const command : app.get_subcommands()) corank::require_values(*command);
   for (MergeCommand* const command : {&merge, &unite, &intersect, &subtract, &sort})

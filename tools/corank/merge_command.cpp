@@ -349,7 +349,8 @@ std::vector<std::string> MergeCommand::names_of_runs() const {
     std::ranges::move(names_from(list, files_from_.empty() ? '\0' : '\n'),
                       std::back_inserter(runs));
   if (list == "-" && std::ranges::count(runs, "-") != 0)
-    throw Error(fmt::format("{}: standard input names the runs and can't be one, too; use a file",
+    throw Error(ErrorCode::options,
+                fmt::format("{}: standard input names the runs and can't be one, too; use a file",
                             files_from_.empty() ? "--files0-from" : "--files-from"));
   // One input is enough for a merge or a sort, as for sort(1), but not for a set operation.
   const bool takes_input = !has_list && !plans_ && !is_set_operation(query_.query.on_equal);
@@ -358,7 +359,8 @@ std::vector<std::string> MergeCommand::names_of_runs() const {
     runs.emplace_back("-");
   }
   if (runs.empty())
-    throw Error(fmt::format("{0}: no runs are named; see corank {0} --help", full_name(*command_)));
+    throw Error(ErrorCode::options, fmt::format("{0}: no {1} are named; see corank {0} --help",
+                                                full_name(*command_), sorts_ ? "files" : "runs"));
   return runs;
 }
 
@@ -369,7 +371,8 @@ int MergeCommand::check(const std::vector<std::string>& files) {
                             (group == "Diagnostics" && option->get_name() != "--quiet" &&
                              !option->get_name().ends_with("progress"));
     if (option->count() != 0 && option->get_name() != "--check" && is_of_sort)
-      throw Error(fmt::format("--check writes nothing; drop {}", option->get_name()));
+      throw Error(ErrorCode::options,
+                  fmt::format("--check writes nothing; drop {}", option->get_name()));
   }
   Options options = record_.options();
   options.decompress = options_.decompress;
@@ -395,12 +398,14 @@ int MergeCommand::run() {
   if (checks_) return check(names);
   options_ = options();
   if (output_ == "-" && stats_ == "-")
-    throw Error("--output and --stats are both standard output; write one to a file");
+    throw Error(ErrorCode::options,
+                "--output and --stats are both standard output; write one to a file");
   if (output_ == "-" && options_.parts != 0)
-    throw Error("--output: parts are files, and - is none; name a folder");
+    throw Error(ErrorCode::options, "--output: parts are files, and - is none; name a folder");
   if (output_ == "-" && !explain_ && isatty(STDOUT_FILENO) != 0 &&
       make_format(options_)->traits().are_binary)
-    throw Error("standard output is a terminal; name a file for these records by --output");
+    throw Error(ErrorCode::options,
+                "standard output is a terminal; name a file for these records by --output");
   const std::vector<std::filesystem::path> runs(names.begin(), names.end());
   check_reports(runs, options_.parts != 0 ? output_ : "");
 
@@ -459,10 +464,10 @@ void MergeCommand::check_beside_plan() const {
                               (plans_ && (name == "--output" || name == "--partitions"));
     if (option->count() != 0 && !is_of_output && group != "Partitions" && group != "Performance" &&
         group != "Diagnostics")
-      throw Error(
-          fmt::format("{}: the plan holds the runs and what is done with them; drop {}, "
-                      "or plan again",
-                      plans_ ? "--runs-of" : "--plan", name));
+      throw Error(ErrorCode::options,
+                  fmt::format("{}: the plan holds the runs and what is done with them; drop {}, "
+                              "or plan again",
+                              plans_ ? "--runs-of" : "--plan", name));
   }
 }
 
@@ -470,7 +475,8 @@ int MergeCommand::run_partition() {
   check_beside_plan();
   for (const auto& [is_given, name] :
        {std::pair(explain_, "--explain"), {options_.copy_only, "--copy-only"}})
-    if (is_given) throw Error(fmt::format("--plan: {} is for whole merges; drop it", name));
+    if (is_given)
+      throw Error(ErrorCode::options, fmt::format("--plan: {} is for whole merges; drop it", name));
   const PlanFile plan = read_plan(plan_);
   if (plan.partitions.sorts != sorts_)
     throw Error(fmt::format("{0}: is a plan of a {1}; write its parts by corank {1} --plan {0}",
@@ -498,7 +504,7 @@ int MergeCommand::run_partition() {
 void MergeCommand::check_reports(const std::vector<std::filesystem::path>& runs,
                                  const std::filesystem::path& parts_folder) const {
   namespace fs = std::filesystem;
-  if (trace_ == "-") throw Error("--trace: - is not a file; name one");
+  if (trace_ == "-") throw Error(ErrorCode::options, "--trace: - is not a file; name one");
   std::error_code error;
   const auto whole = [&](const fs::path& path) {
     return fs::weakly_canonical(fs::absolute(path, error), error);
@@ -524,7 +530,9 @@ void MergeCommand::check_reports(const std::vector<std::filesystem::path>& runs,
                              : is(files_from_) || is(files0_from_) ? "the list of runs"
                              : file == &trace_ && will_be(stats_)  ? "the file of --stats"
                                                                    : nullptr;
-    if (what) throw Error(fmt::format("{} {}: is {}, too; name another file", option, *file, what));
+    if (what)
+      throw Error(ErrorCode::options,
+                  fmt::format("{} {}: is {}, too; name another file", option, *file, what));
   }
 }
 

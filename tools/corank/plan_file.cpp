@@ -373,15 +373,16 @@ std::size_t partition_number(const std::string& text, std::size_t count) {
   if (text != "auto") {
     const auto number = number_in(text.c_str());
     if (number && *number < count) return *number;
-    throw Error(fmt::format("--partition {}: the plan has partitions 0 to {}", text, count - 1));
+    throw Error(ErrorCode::options,
+                fmt::format("--partition {}: the plan has partitions 0 to {}", text, count - 1));
   }
   for (const Scheduler& scheduler : schedulers)
     if (std::getenv(scheduler.number)) return partition_of(scheduler, count);
   std::string names;
   for (const Scheduler& scheduler : schedulers)
     names += (names.empty() ? "" : ", ") + std::string(scheduler.number);
-  throw Error("--partition auto: no scheduler says which, by one of " + names +
-              "; name the partition");
+  throw Error(ErrorCode::options, "--partition auto: no scheduler says which, by one of " + names +
+                                      "; name the partition");
 }
 
 }  // namespace corank

@@ -16,7 +16,8 @@ char character_of(std::string_view option, const std::string& text) {
   if (text == "\\t") return '\t';
   if (text == "\\0") return '\0';
   if (text.size() == 1) return text[0];
-  throw Error(fmt::format("{} \"{}\": is not one byte; give one byte, \\t for a tab or \\0 for NUL",
+  throw Error(ErrorCode::options,
+              fmt::format("{} \"{}\": is not one byte; give one byte, \\t for a tab or \\0 for NUL",
                           option, text));
 }
 
@@ -138,7 +139,8 @@ Options RecordArguments::options() const {
 std::optional<TextFormat> RecordArguments::text() const {
   const int num_formats = !record_.empty() + lines_ + csv_ + pairs_ + json_lines_;
   if (num_formats != 1)
-    throw Error(fmt::format("{} one of --record SCHEMA, --lines, --csv, --jsonl and --kv",
+    throw Error(ErrorCode::options,
+                fmt::format("{} one of --record SCHEMA, --lines, --csv, --jsonl and --kv",
                             num_formats == 0 ? "say what the files hold by"
                                              : "more than one format is given; say just"));
   const std::pair<const char*, bool> given[] = {{"--delimiter", delimiter_.has_value()},
@@ -148,13 +150,16 @@ std::optional<TextFormat> RecordArguments::text() const {
                                                 {"--ragged", !ragged_.empty()}};
   for (const auto& [option, is_given] : given)
     if (is_given && !lines_ && !csv_)
-      throw Error(fmt::format("{} is for --lines and --csv; leave it out", option));
+      throw Error(ErrorCode::options,
+                  fmt::format("{} is for --lines and --csv; leave it out", option));
   if (!bad_numbers_.empty() && !lines_ && !csv_ && !json_lines_)
-    throw Error("--bad is for --lines, --csv and --jsonl; leave it out");
+    throw Error(ErrorCode::options, "--bad is for --lines, --csv and --jsonl; leave it out");
   if (skip_bytes_ && record_.empty())
-    throw Error("--skip-bytes is for --record; of text say --header-lines or --comment");
-  if (escape_ && !csv_) throw Error("--escape is for --csv; leave it out");
-  if (zero_ended_ && !lines_) throw Error("--zero-terminated is for --lines; leave it out");
+    throw Error(ErrorCode::options,
+                "--skip-bytes is for --record; of text say --header-lines or --comment");
+  if (escape_ && !csv_) throw Error(ErrorCode::options, "--escape is for --csv; leave it out");
+  if (zero_ended_ && !lines_)
+    throw Error(ErrorCode::options, "--zero-terminated is for --lines; leave it out");
   if (!record_.empty()) return std::nullopt;
 
   TextFormat format;
@@ -167,6 +172,7 @@ std::optional<TextFormat> RecordArguments::text() const {
   if (escape_) format.escape = character_of("--escape", *escape_);
   if (!header_.empty() && header_ != "true" && header_ != "first")
     throw Error(
+        ErrorCode::options,
         fmt::format("--header={}: say --header, or --header=first if only the first file has "
                     "it",
                     header_));
