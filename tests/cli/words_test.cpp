@@ -11,6 +11,15 @@ using namespace corank::test;
 
 namespace {
 
+// Checks that the help of a command fits 80 columns.
+void check_width(const std::string& command, const std::string& help) {
+  std::istringstream lines(help);
+  for (std::string line; std::getline(lines, line);) {
+    INFO(command << ": " << line);
+    CHECK(std::ranges::count_if(line, [](char byte) { return (byte & 0xc0) != 0x80; }) <= 80);
+  }
+}
+
 // Checks that the text is out of order, and that the error, one line, has all of `parts`.
 void check_disorder(const std::string& text, const Strings& options, const Strings& parts) {
   const TemporaryFolder folder;
@@ -150,12 +159,7 @@ TEST_CASE("help of a command is had in two ways, and examples without one") {
     CHECK(run({"help", command}).out == help.out);
     CHECK(!holds(help.out, "{"));
     CHECK(!holds(help.out, "without it,"));
-    std::istringstream lines(help.out);
-    for (std::string line; std::getline(lines, line);) {
-      INFO(command << ": " << line);
-      const auto characters =
-          std::ranges::count_if(line, [](char byte) { return (byte & 0xc0) != 0x80; });
-      CHECK(characters <= 80);
-    }
+    check_width(command, help.out);
   }
+  check_width("", run({"--help"}).out);
 }

@@ -594,8 +594,9 @@ BenchCommand::BenchCommand(CLI::App& app) {
   passed_on("--io", io_, "IO");
   command_->footer(
       "For each record, number of runs and distribution: generates the runs, then lets merge\n"
-      "--copy-only (the ruler), merge, cat and GNU sort -m (the same records as text lines) take\n"
-      "turns, each in a process of its own, and prints medians and their ratios to the ruler.\n"
+      "--copy-only (the baseline), merge, cat and GNU sort -m (the same records as text lines)\n"
+      "take turns, each in a process of its own, and prints medians and their ratios to the\n"
+      "baseline.\n"
       "GB/s are the runs' bytes by wall time; the first byte is looked for every millisecond.\n"
       "Example:\n  corank bench --size 1G --in /data -k 16,256 --json bench.json");
 }

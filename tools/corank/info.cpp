@@ -78,8 +78,7 @@ nlohmann::ordered_json describe_machine() {
 }
 
 InfoCommand::InfoCommand(CLI::App& app) {
-  command_ = app.add_subcommand(
-      "info", "Show what files hold; or what this machine offers, and measure its ceilings");
+  command_ = app.add_subcommand("info", "Describe files, or measure this machine");
   CLI::Option* const folder =
       command_->add_option("--in", folder_, "Folder whose file system is measured [this one]")
           ->type_name("FOLDER");
@@ -150,7 +149,7 @@ void InfoCommand::show_machine() const {
                    ? ""
                    : fmt::format(" for sorts and merges of 256 runs of {} GiB and more, else cpu",
                                  Options().min_device_bytes >> 30));
-    fmt::print("ceilings, with files in {}:\n", folder_);
+    fmt::print("hardware limits, with files in {}:\n", folder_);
     finish_printing();
   }
   const std::vector<Ceiling> ceilings = measure_ceilings(options);

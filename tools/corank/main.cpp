@@ -57,7 +57,7 @@ int run(int argc, char** argv) {
                      OnEqual::unite);
   MergeCommand intersect(app, "intersect", "Write the records that all of the sorted runs have",
                          OnEqual::intersect);
-  MergeCommand subtract(app, "subtract", "Write the records that only the first sorted run has",
+  MergeCommand subtract(app, "subtract", "Write the records that only the first run has",
                         OnEqual::subtract);
   MergeCommand sort(app, "sort", "Sort files of records into one sorted file", OnEqual::keep,
                     MergeCommand::Verb::sort);

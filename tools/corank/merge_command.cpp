@@ -90,8 +90,8 @@ constexpr const char* plan_footer =
 const char* footer(OnEqual on_equal) {
   switch (on_equal) {
     case OnEqual::unite:
-      return "The output has as many records of a key as the run that has the most: of each run\n"
-             "those that are more than any run before it has, its last.\n"
+      return "For each key, emits all records of the first run, then the last records of each\n"
+             "later run in excess of the earlier maximum.\n"
              "Example:\n  corank union -r key:u64,value:u64 -o all.bin a.bin b.bin";
     case OnEqual::intersect:
       return "The output has as many records of a key as the run that has the fewest: the first\n"
@@ -207,8 +207,7 @@ void MergeCommand::add_parts_option() {
       ->add_option(
           "--parts", options_.parts,
           "Write N files of about equal shares, part-00000 and so on, into the folder that -o "
-          "names; a --limit of what is chosen or combined, or of lines, is shared out among "
-          "them")
+          "names; with filters, --on-equal or lines, --limit is divided among the parts")
       ->transform(whole_number(1, 99'999))
       ->option_text("N");
 }
@@ -258,15 +257,15 @@ void MergeCommand::add_performance_options() {
       ->option_text("BACKEND");
   command_
       ->add_option("--io", options_.io,
-                   "How files are read and written: auto, buffered, direct (past the page cache) "
-                   "or mapped (in place in the page cache) [auto]")
+                   "How files are read and written: auto, buffered, direct (without the page "
+                   "cache) or mapped (in place in the page cache) [auto]")
       ->transform(one_of<Io>({{"auto", Io::automatic},
                               {"buffered", Io::buffered},
                               {"direct", Io::direct},
                               {"mapped", Io::mapped}}))
       ->option_text("IO");
   command_->add_flag("--strict-backend", options_.strict_backend,
-                     "Fail where the device fails, instead of going on with the CPU");
+                     "Fail if the device fails, instead of merging on the CPU");
   command_
       ->add_option_function<std::vector<std::string>>(
           "--device",
@@ -290,7 +289,7 @@ void MergeCommand::add_performance_options() {
   add_threads_to(*command_, options_.threads, "Threads");
   command_
       ->add_option("-m,--memory", options_.memory_bytes,
-                   "Budget for buffers in bytes, or with K, M, G [a quarter of the memory]")
+                   "Budget for buffers in bytes, or with K, M, G, T [a quarter of the memory]")
       ->transform(size_in_bytes())
       ->option_text("SIZE");
 }

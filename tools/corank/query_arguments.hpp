@@ -61,7 +61,8 @@ struct ShapingArguments {
     const OptionGroup group(command, "Duplicates");
     add("--on-equal", on_equal, "POLICY",
         "Resolve records with equal keys: keep, first, last, error or "
-        "reduce:sum(a),min(b),max(c),count(d),last(e), which combines them into the first [keep]");
+        "reduce:sum(a),min(b),max(c),count(d),last(e), which combines them into the first; "
+        "min and max compare columns as bytes unless typed: max(c:f64) [keep]");
     command
         .add_option("--overflow", query.overflow,
                     "Treat a sum that its field cannot hold: error, saturate or wrap it [error]")

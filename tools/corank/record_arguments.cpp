@@ -51,7 +51,7 @@ void RecordArguments::add_text_to(CLI::App& command) {
   command.add_flag("--csv", csv_, "Records are lines of CSV, whose columns may be in quotes");
   command
       .add_option("-t,--delimiter", delimiter_,
-                  "What ends a column: a byte, or \\t [a comma for --csv]")
+                  "What ends a column: a byte, or \\t or \\0 [a comma for --csv]")
       ->type_name("C");
   command
       .add_option("--escape", escape_,
@@ -65,7 +65,8 @@ void RecordArguments::add_text_to(CLI::App& command) {
   command
       .add_option("--ragged", ragged_,
                   "empty: columns that a record lacks are empty, also those of the first record; "
-                  "error: no record may lack one [empty after the first record]")
+                  "error: fewer columns than the header or first record is an error [empty after "
+                  "the first record]")
       ->check(CLI::IsMember({"empty", "error"}))
       ->option_text("HOW");
   command.add_flag("--jsonl", json_lines_,
