@@ -47,7 +47,7 @@ def make_inputs_of_recipes(folder):
     (folder / "pieces").mkdir()
     for name, text in {
             "web1.log": "2026-03-01T09:00:00+01:00 start\n",
-            "web2.log": "2026-03-01T08:30:00Z login\n",
+            "web2.log": "2026-03-01 08:30:00 login\n",
             "pieces/xaa": "name,n\nada,1\ncyd,3\n",
             "pieces/xab": "bob,2\n",
             "sample1.vcf": "##fileformat=VCFv4.2\n#CHROM\tPOS\nchr2\t7\nchr10\t3\n",
@@ -58,6 +58,8 @@ def make_inputs_of_recipes(folder):
             "january.csv": "city,sales\nEssen,12.50\nLyon,3\n",
             "february.csv": "city,sales\nEssen,0.25\n",
             "table.csv": "id,name,op\n1,ada,I\n2,bob,I\n",
+            "versions.csv": "id,at,name\n2,2026-03-05,bo\n1,2026-03-02,ada\n2,2026-03-01,bob\n",
+            "visits.csv": "city,user\nOslo,1\nRome,2\nRome,3\n",
             "changes.csv": "id,name,op\n2,bob,D\n3,cyd,I\n"}.items():
         (folder / name).write_text(text)
 
