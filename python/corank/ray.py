@@ -9,8 +9,8 @@ paths, on a shared file system. The nodes need no Python package but Ray. Partit
 and the parts are proven to be the whole; docs/cluster.md tells more.
 
 Options of `corank merge` and `corank sort` are keyword arguments, with _ for -: `by="1:u64"` is --by=1:u64, `lines=True`
-is --lines. An output whose name ends in .gz, .zst, .bz2, .xz or .lz4 is compressed so. The arguments that both functions
-share:
+is --lines, and `**{"from": "5"}` is --from=5, since `from` is a word of Python. An output whose name ends in .gz, .zst,
+.bz2, .xz or .lz4 is compressed so. The arguments that both functions share:
 
     num_cpus      cores that Ray reserves for a task, and its threads
     num_gpus      GPUs that Ray reserves for a task; without any, the CPU merges
