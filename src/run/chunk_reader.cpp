@@ -256,15 +256,23 @@ void ChunkReader::serve(ChunkRequest& request, const TraceRow& row) {
     if (const auto read = producer.file_read(request))
       got = read_at(*read->file, read->into, read->offset, *read->path);
     Failure failure;
-    try {
-      has_begun = begin(request);
-      if (has_begun) failure.first = request.counted.first;
-      product = producer.produce(std::move(request), got);
-    } catch (...) {
-      if (!producer.traits().may_begin) throw;
-      failure.error = std::current_exception();
-      return failed(run, failure, has_begun);
+    const auto succeeds = [&](auto step) {
+      try {
+        step();
+        return true;
+      } catch (...) {
+        if (!producer.traits().may_begin) throw;
+        failure.error = std::current_exception();
+        failed(run, failure, has_begun);
+        return false;
+      }
+    };
+    if (!succeeds([&] { has_begun = begins(runs_[run]) && producer.begin(request); })) return;
+    if (has_begun) {
+      failure.first = request.counted.first;
+      begun(run);  // no failure of this request: other requests may be lost by it
     }
+    if (!succeeds([&] { product = producer.produce(std::move(request), got); })) return;
   }
   const auto lock = queue_.lock();
   loaded(run, std::move(product), has_begun);
@@ -280,15 +288,12 @@ void ChunkReader::go_on(const Forecast& next) {
     state.held = next;
 }
 
-// Begins the request, and requests the next chunk of the run, if the producer can.
-bool ChunkReader::begin(ChunkRequest& request) {
-  RunState& state = runs_[request.run];
-  if (!begins(state) || !state.producer->begin(request)) return false;
+// Requests the next chunk of a run of which a request has begun.
+void ChunkReader::begun(std::uint32_t run) {
   const auto lock = queue_.lock();
-  ++state.begun;
-  go_on({.run = request.run});
+  ++runs_[run].begun;
+  go_on({.run = run});
   read_on(lock);
-  return true;
 }
 
 // Keeps the failure until the chunks before it are taken: which one comes first does not depend on

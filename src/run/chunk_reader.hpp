@@ -112,7 +112,7 @@ class ChunkReader {
   }
   void go_on(const Forecast& next);
   void serve_by_ring(ChunkRequest& request, const TraceRow& row);
-  bool begin(ChunkRequest& request);
+  void begun(std::uint32_t run);
   void failed(std::uint32_t run, const Failure& failure, bool has_begun);
   void loaded(std::uint32_t run, ChunkProducer::Product product, bool has_begun = false);
 

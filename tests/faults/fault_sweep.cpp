@@ -27,6 +27,7 @@
 #include <cstdarg>
 #include <cstdlib>
 #include <cstring>
+#include <limits>
 #include <mutex>
 #include <new>
 #include <string>
@@ -37,6 +38,7 @@
 #include "corank/merge.hpp"
 #include "corank/sort.hpp"
 #include "io/sidecar.hpp"
+#include "support/sources.hpp"
 #include "support/support.hpp"
 
 namespace {
@@ -234,10 +236,12 @@ int __wrap_mkostemp(char* name, int flags) {
 
 ssize_t __real_pread(int, void*, std::size_t, off_t);
 ssize_t __wrap_pread(int file, void* into, std::size_t count, off_t offset) {
-  const int how = failure_now(call_read);
+  const ssize_t got = __real_pread(file, into, count, offset);
+  const int how = failure_now(call_read, got == 0 ? ends : 0);
   if (how > 0) return errno = how, -1;
-  if (how == ends) return 0;
-  return __real_pread(file, into, how == falls_short ? a_part_of(count, file) : count, offset);
+  if (how == ends || got <= 0) return how == ends ? 0 : got;
+  const auto bytes = static_cast<std::size_t>(got);
+  return static_cast<ssize_t>(how == falls_short ? a_part_of(bytes, file) : bytes);
 }
 
 ssize_t __real_write(int, const void*, std::size_t);
@@ -363,7 +367,7 @@ using namespace corank::test;
 
 // --- Merges under test ---------------------------------------------------------------------------
 
-enum class Content { records, reduced, lines, unsorted };
+enum class Content { records, reduced, compressed, lines, unsorted, unsorted_lines };
 
 // Describes a kind of merge and the files that it finds.
 struct Shape {
@@ -396,6 +400,10 @@ constexpr Shape shapes[] = {
     {"lines resumed", Io::buffered, 4, 0, 2 << 20, true, true, false, Content::lines},
     {"sorted, spilled", Io::buffered, 3, 0, 1 << 20, true, false, false, Content::unsorted},
     {"sorted in memory", Io::mapped, 3, 0, 4 << 20, false, false, false, Content::unsorted},
+    {"sorted into parts", Io::buffered, 3, 2, 1 << 20, false, false, false, Content::unsorted},
+    {"sorted lines, spilled", Io::buffered, 3, 0, 2 << 20, true, false, false,
+     Content::unsorted_lines},
+    {"compressed", Io::buffered, 3, 0, 32 << 20, true, false, false, Content::compressed},
 };
 
 [[noreturn]] void give_up(const std::string& what);
@@ -412,7 +420,7 @@ class Scene {
     options_.overwrite = shape.old_output;
     options_.checksum = true;
     options_.checkpoint_interval = std::chrono::milliseconds(0);
-    if (shape.content == Content::lines)
+    if (shape.content == Content::lines || shape.content == Content::unsorted_lines)
       make_lines();
     else
       make_records();
@@ -427,7 +435,9 @@ class Scene {
       const std::string name = "part-0000" + std::to_string(part);
       files_.push_back({shape.parts ? output_ / name : output_, Bytes(at(part), at(part + 1)), {}});
     }
-    if (shape.parts != 0 && shape.content == Content::reduced) learn_parts();
+    if (shape.content == Content::compressed ||
+        (shape.parts != 0 && shape.content == Content::reduced))
+      learn_files();
     if (shape.resume) learn_sidecars();
   }
 
@@ -487,6 +497,10 @@ class Scene {
       add_run(is_sorted ? stably_sorted(options_.record, keys, run) : run, all);
     }
     merged_ = stably_sorted(options_.record, keys, all);
+    if (shape_.content == Content::compressed) {
+      options_.decompress = true;
+      options_.compression = {.codec = Codec::zstd};
+    }
     if (shape_.content != Content::reduced) return;
     options_.query.where = parse_where("a > 6000");
     parse_on_equal("reduce:max(p)", options_.query);
@@ -513,10 +527,12 @@ class Scene {
         for (const char c : line + '\n') bytes.push_back(static_cast<std::byte>(c));
       return bytes;
     };
+    const bool is_sorted = shape_.content == Content::lines;
+    const unsigned num_lines = is_sorted ? 8000 : 80'000;
     for (int i = 0; i < shape_.runs; ++i) {
-      std::vector<std::string> lines(8000 / static_cast<unsigned>(shape_.runs));
+      std::vector<std::string> lines(num_lines / static_cast<unsigned>(shape_.runs));
       for (std::string& line : lines) line = std::to_string(random()).substr(below(random, 10));
-      std::ranges::sort(lines);
+      if (is_sorted) std::ranges::sort(lines);
       all.insert(all.end(), lines.begin(), lines.end());
       Bytes unused;
       add_run(bytes_of(lines), unused);
@@ -526,8 +542,9 @@ class Scene {
   }
 
   void add_run(const Bytes& run, Bytes& all) {
+    const bool is_packed = shape_.content == Content::compressed;
     runs_.push_back(folder_ / ("run" + std::to_string(runs_.size())));
-    write_file(runs_.back(), run);
+    write_file(runs_.back(), is_packed ? frame_of({.codec = Codec::zstd}, run) : run);
     all.insert(all.end(), run.begin(), run.end());
   }
 
@@ -535,21 +552,24 @@ class Scene {
   static constexpr std::uint64_t left_bytes = 5'000;
 
   void call() {
-    const Stats stats = shape_.content == Content::unsorted ? corank::sort(runs_, to_, options_)
-                                                            : corank::merge(runs_, to_, options_);
+    const bool is_unsorted =
+        shape_.content == Content::unsorted || shape_.content == Content::unsorted_lines;
+    const Stats stats =
+        is_unsorted ? corank::sort(runs_, to_, options_) : corank::merge(runs_, to_, options_);
     resumed_bytes_ = stats.resumed_bytes;
   }
 
-  // Operators move the part boundaries to group boundaries, so a merge without faults supplies
-  // them.
-  void learn_parts() {
+  // Operators move the part boundaries to group boundaries, and compressed bytes are the codec's,
+  // so a merge without faults supplies the files.
+  void learn_files() {
     call();
     Bytes all;
     for (File& file : files_) {
       file.content = read_file(file.path);
-      all.insert(all.end(), file.content.begin(), file.content.end());
+      const Bytes records = drain(*test::open(file.path));
+      all.insert(all.end(), records.begin(), records.end());
     }
-    if (all != merged_) give_up("the parts are not the whole");
+    if (all != merged_) give_up("the files are not the whole");
     std::filesystem::remove_all(output_);
   }
 
@@ -761,18 +781,21 @@ int main(int argc, char** argv) {
     scenes.emplace_back(shapes[i], folder / std::to_string(i));
   Totals totals;
   for (Scene& scene : scenes) {
-    injector.kind = kinds;
-    if (totals.merge(scene) != 0) give_up("a fault nobody asked for");
-    for (unsigned kind = 0; kind < kinds; ++kind)
+    for (unsigned kind = 0; kind < kinds; ++kind) {
+      injector.kind = kind;
+      injector.number = std::numeric_limits<std::uint64_t>::max();
+      if (totals.merge(scene) != 0) give_up("a fault nobody asked for");
+      const std::uint64_t calls = injector.calls[kind];
       for (const Failure& failure : failures_of(kind)) {
-        injector.kind = kind;
         injector.failure = failure;
         // Merges allocate thousands of times, so only some of the allocations fail.
-        for (injector.number = 0; totals.merge(scene) != 0;)
-          injector.number += exhaustive_step > 1 ? 1 + injector.number / 4
-                             : kind == call_new  ? 1 + injector.number / 16
-                                                 : 1;
+        for (injector.number = 0; injector.number<calls; injector.number += exhaustive_step> 1
+                                      ? 1 + injector.number / 4
+                                  : kind == call_new ? 1 + injector.number / 16
+                                                     : 1)
+          totals.merge(scene);
       }
+    }
   }
   fmt::print("each call of each kind by each error: {} faults in {} merges\n", totals.faults,
              totals.merges);
