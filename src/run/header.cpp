@@ -129,8 +129,7 @@ class HeaderTaker {
         !difference.empty())
       throw_error(
           "{}: its header differs from that of {}: {}; if these lines are records, leave out {}; "
-          "if "
-          "the columns may differ, take {} and {} instead, and name columns by number",
+          "if the columns may differ, take {} and {} instead, and name columns by number",
           run.path(), first_->path(), difference, Setting::header,
           setting_is(Setting::header_lines, "1"), Setting::drop_header);
   }

@@ -190,8 +190,8 @@ void MergeCommand::add_output_options() {
   if (!plans_) add_parts_option();
   CLI::Option* const by_key =
       command_->add_flag("--parts-by-key", options_.parts_by_key,
-                         "Never split equal keys between parts; otherwise fixed-size records and "
-                         "--limit may");
+                         "Never split equal keys between parts, as fixed-size records and --limit "
+                         "do otherwise");
   if (!plans_) by_key->needs(command_->get_option("--parts"));
   command_
       ->add_option("--compress", compress_,
