@@ -1,5 +1,6 @@
-// Fault sweep: merges and sorts whose system calls fail. First each call of each kind fails with
-// each error, one fault a merge; then several faults at random hit one merge.
+// Fault sweep: merges and sorts whose system calls fail. First calls of each kind fail with each
+// error, one fault a merge: the first ones all, later ones in part. Then several faults at random
+// hit one merge.
 //
 // Every merge must either succeed with the right bytes or throw and keep the old output. It must
 // leave no file open, and no file on disk except the partial output of --resume.
@@ -788,16 +789,15 @@ int main(int argc, char** argv) {
       const std::uint64_t calls = injector.calls[kind];
       for (const Failure& failure : failures_of(kind)) {
         injector.failure = failure;
-        // Merges allocate thousands of times, so only some of the allocations fail.
-        for (injector.number = 0; injector.number<calls; injector.number += exhaustive_step> 1
-                                      ? 1 + injector.number / 4
-                                  : kind == call_new ? 1 + injector.number / 16
-                                                     : 1)
+        // A merge makes hundreds of calls of a kind, alike but for the first ones.
+        constexpr std::uint64_t share = exhaustive_step > 1 ? 4 : 16;
+        for (injector.number = 0; injector.number < calls;
+             injector.number += 1 + injector.number / share)
           totals.merge(scene);
       }
     }
   }
-  fmt::print("each call of each kind by each error: {} faults in {} merges\n", totals.faults,
+  fmt::print("calls of each kind by each error: {} faults in {} merges\n", totals.faults,
              totals.merges);
   const auto elapsed = [&] {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
