@@ -171,19 +171,19 @@ FormedRuns RunFormation::join(std::deque<Batch>& batches) {
   const Batch* before = nullptr;
   for (Batch& batch : batches) {
     formed.records += batch.sorted.records;
-    formed.fingerprint += batch.fingerprint;
+    fingerprint_ += batch.fingerprint;
     if (batch.pinned) formed.pinned.push_back(std::move(batch.pinned));
     if (before && !before->input && !batch.input && !pin_ &&
         !keys_.less(first_of(batch.sorted), last_of(before->sorted))) {
       std::span<const std::byte>& run = formed.runs.back().bytes;
       assert(end_of(before->sorted) == batch.sorted.bytes.data());
       run = {run.data(), run.size() + batch.sorted.bytes.size()};
+      formed.runs.back().fingerprint += batch.fingerprint;
     } else {
-      formed.runs.push_back({batch.sorted.bytes, batch.input});
+      formed.runs.push_back({batch.sorted.bytes, batch.input, batch.fingerprint});
     }
     before = &batch;
   }
-  fingerprint_ += formed.fingerprint;
   records_ += formed.records;
   return formed;
 }

@@ -34,6 +34,8 @@ namespace corank {
 struct FormedRun {
   std::span<const std::byte> bytes;
   std::optional<std::uint32_t> input;  // the mapped input that it is part of; else it is in memory
+  // Sum of its records as they were read, or as they are in the run; 0 unless they are verified.
+  std::uint64_t fingerprint;
 };
 
 // Position in the inputs of a pass: an input, and a byte of its file.
@@ -46,8 +48,6 @@ struct InputPosition {
 struct FormedRuns {
   std::vector<FormedRun> runs;
   std::uint64_t records = 0;
-  // Sum of the records as they were read, or as they are in the runs; 0 unless they are verified.
-  std::uint64_t fingerprint = 0;
   // Keeps what a device sorted pinned, for merges by a device.
   std::vector<std::shared_ptr<void>> pinned;
 };

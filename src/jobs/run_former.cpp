@@ -129,7 +129,7 @@ Load RunFormer::next_load() {
   Load load{.memory = pool_->lease(), .parts = {}, .records = 0, .end = {}};
   load.parts = next_parts(load.memory.bytes().first(load_bytes));
   if (std::ranges::all_of(load.parts, [](const auto& part) { return part.runs.empty(); }))
-    add_memory({}, load.parts.front());  // the inputs have no records
+    add_memory({}, 0, load.parts.front());  // the inputs have no records
   load.records = records_;
   if (at_end())
     load.end = {static_cast<std::uint32_t>(inputs_.size()), 0};
@@ -199,7 +199,6 @@ Load::Part RunFormer::next_part(Group& group, std::span<std::byte> memory,
   if (group.at_end) return part;
   FormedRuns formed = group.formation.fill(memory, max);
   group.at_end = group.formation.at_end();
-  part.fingerprint = formed.fingerprint;
   part.records = formed.records;
   part.pinned = std::move(formed.pinned);
   const std::uint32_t counted_bytes = context_.format.record_bytes();
@@ -210,15 +209,18 @@ Load::Part RunFormer::next_part(Group& group, std::span<std::byte> memory,
       const Run input = counted_bytes == 1 ? given.in_bytes() : given;
       const auto first = static_cast<std::uint64_t>(run.bytes.data() - input.in_place(0));
       part.runs.push_back(input.subspan(first / counted_bytes, run.bytes.size() / counted_bytes));
+      part.fingerprints.push_back(run.fingerprint);
     } else {
-      add_memory(run.bytes, part);
+      add_memory(run.bytes, run.fingerprint, part);
     }
   return part;
 }
 
-void RunFormer::add_memory(std::span<const std::byte> bytes, Load::Part& part) const {
+void RunFormer::add_memory(std::span<const std::byte> bytes, std::uint64_t fingerprint,
+                           Load::Part& part) const {
   part.runs.emplace_back(bytes, "the sorted records in memory", context_.format.record_bytes());
   part.runs.back().stop_on(context_.options.stop);
+  part.fingerprints.push_back(fingerprint);
 }
 
 void RunFormer::check_inputs() const {

@@ -26,7 +26,7 @@ struct Load {
   // Runs of one group of inputs, in their order. Those of the group's next load follow them.
   struct Part {
     std::vector<Run> runs;
-    std::uint64_t fingerprint = 0;              // of its records; 0 unless they are verified
+    std::vector<std::uint64_t> fingerprints;    // one a run; 0 unless they are verified
     std::uint64_t records = 0;                  // that were read for it
     std::vector<std::shared_ptr<void>> pinned;  // keeps the runs pinned
   };
@@ -100,7 +100,8 @@ class RunFormer {
   std::vector<std::uint64_t> shares(std::uint64_t bytes) const;
   std::vector<Load::Part> next_parts(std::span<std::byte> memory);
   Load::Part next_part(Group& group, std::span<std::byte> memory, const MaxBatches& max) const;
-  void add_memory(std::span<const std::byte> bytes, Load::Part& part) const;
+  void add_memory(std::span<const std::byte> bytes, std::uint64_t fingerprint,
+                  Load::Part& part) const;
 
   std::vector<Run> inputs_;
   PassRunner::Context context_;

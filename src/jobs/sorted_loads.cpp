@@ -16,13 +16,10 @@ void append(const RunList& more, RunList& list) {
   list.has_all_fingerprints = list.has_all_fingerprints && more.has_all_fingerprints;
 }
 
-// Returns the runs of a group of inputs in a load, of which the first has the fingerprint of all.
+// Returns the runs of a group of inputs in a load.
 RunList list_of(const Load& load, std::size_t group) {
   const Load::Part& part = load.parts[group];
-  RunList list{part.runs, {}, load.is_whole};
-  list.fingerprints.resize(list.runs.size());
-  if (!list.runs.empty()) list.fingerprints.front() = part.fingerprint;
-  return list;
+  return {part.runs, part.fingerprints, load.is_whole};
 }
 
 }  // namespace

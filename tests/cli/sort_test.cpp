@@ -223,6 +223,23 @@ TEST_CASE("records that are in order are read in place beside compressed tempora
   CHECK((sorted.out == ordered));
 }
 
+TEST_CASE("more files in order than one merge takes are sorted beside compressed temporary files",
+          "[sort]") {
+  const TemporaryFolder folder;
+  const std::string runs = folder / "runs";
+  const Strings format{"-r", "key:u64,value:u64"};
+  REQUIRE(run(Strings{"gen", "--records", "100000", "--runs", "5", "-o", runs} + format).code == 0);
+  Strings files;
+  for (int i = 0; i < 5; ++i) files.push_back(runs + "/run-0000" + std::to_string(i) + ".bin");
+  const Result merged = run(Strings{"merge"} + format + files);
+  const Result sorted =
+      run(Strings{"sort", "-m", "20M", "--compress-spill", "lz4", "-o", "-"} + format + files);
+  INFO(sorted.err);
+  CHECK(sorted.code == 0);
+  CHECK(merged.code == 0);
+  CHECK((sorted.out == merged.out));
+}
+
 namespace {
 
 std::string text_of_all(const Strings& records) {
