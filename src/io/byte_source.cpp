@@ -44,7 +44,8 @@ InputStatus status_of(const FileDescriptor& file, const std::filesystem::path& p
   struct stat status {};
   if (::fstat(file.get(), &status) != 0) throw_file_error(path, "get its status");
   if (S_ISDIR(status.st_mode))
-    throw Error(path.string() + ": is a folder; name the run files in it");
+    throw Error(path == standard_input ? "standard input: cannot read: it is closed, or a folder"
+                                       : path.string() + ": is a folder; name the run files in it");
   const bool is_pipe =
       path == standard_input || S_ISFIFO(status.st_mode) || S_ISSOCK(status.st_mode);
   // The null device is an empty file; others may have no end.

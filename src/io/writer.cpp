@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <limits.h>
 #include <poll.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -66,37 +67,50 @@ FileDescriptor open_stream(const std::filesystem::path& path, const std::stop_to
 class PipeSink final : public ByteSink {
  public:
   PipeSink(std::filesystem::path path, FileDescriptor file, std::stop_token stop)
-      : path_(std::move(path)), file_(std::move(file)), stop_(std::move(stop)) {}
+      : path_(std::move(path)), file_(std::move(file)), stop_(std::move(stop)) {
+    struct stat status {};
+    if (::fstat(file_.get(), &status) != 0) throw_file_error(path_, "write");
+    is_stored_ = S_ISREG(status.st_mode) || S_ISBLK(status.st_mode);
+    blocks_ = !is_stored_ && (::fcntl(file_.get(), F_GETFL) & O_NONBLOCK) == 0;
+  }
 
   void write(std::span<const std::byte> bytes) override {
     while (!bytes.empty()) {
-      const ssize_t put = ::write(file_.get(), bytes.data(), bytes.size());
-      if (put >= 0) {
+      // If there is room, there is room for so many bytes.
+      const std::size_t most =
+          blocks_ ? std::min<std::size_t>(bytes.size(), PIPE_BUF) : bytes.size();
+      if (blocks_) wait_for_room();
+      const ssize_t put = ::write(file_.get(), bytes.data(), most);
+      if (put >= 0)
         bytes = bytes.subspan(static_cast<std::size_t>(put));
-      } else if (errno == EAGAIN) {
-        struct pollfd room {
-          file_.get(), POLLOUT, 0
-        };
-        ::poll(&room, 1, static_cast<int>(patience.count()));
-        if (stop_.stop_requested()) throw Interrupted();
-      } else if (errno != EINTR) {
+      else if (errno == EAGAIN)
+        wait_for_room();
+      else if (errno != EINTR)
         throw_file_error(path_, "write");
-      }
     }
   }
 
   void commit() override {
-    struct stat status {};
-    if (::fstat(file_.get(), &status) == 0 &&
-        (S_ISREG(status.st_mode) || S_ISBLK(status.st_mode)) && ::fsync(file_.get()) != 0 &&
-        errno != EINVAL)
+    if (is_stored_ && ::fsync(file_.get()) != 0 && errno != EINVAL)
       throw_file_error(path_, "make durable");
   }
 
  private:
+  void wait_for_room() const {
+    struct pollfd room {
+      file_.get(), POLLOUT, 0
+    };
+    for (int ready = 0; ready <= 0;) {
+      ready = ::poll(&room, 1, static_cast<int>(patience.count()));
+      if (stop_.stop_requested()) throw Interrupted();
+    }
+  }
+
   std::filesystem::path path_;
   FileDescriptor file_;
   std::stop_token stop_;
+  bool is_stored_ = false;  // by a disk
+  bool blocks_ = false;     // as others use its description, too, whose mode is not ours to change
 };
 
 }  // namespace

@@ -1,6 +1,9 @@
 // Tests of the program with closed or full standard streams and with a limit on file size.
 #include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -76,6 +79,35 @@ TEST_CASE("bad input: a standard input that is closed") {
     CHECK(holds(result.err, "standard input: cannot"));
     CHECK(text_of(lines.output) == "old");
   }
+}
+
+TEST_CASE("bad input: a standard stream that is closed, by any name") {
+  const Lines lines;
+  for (const Strings& arguments : {Strings{"merge", "--lines", lines.first},
+                                   {"sort", "--lines", lines.first},
+                                   {"merge", "--lines", "-o", "/dev/stdout", lines.first}})
+    CHECK(run(arguments, without({1})).code == 2);
+  CHECK(run({"sort", "--lines", "-f", "-o", lines.output, "/dev/stdin"}, without({0})).code == 2);
+  CHECK(text_of(lines.output) == "old");
+}
+
+TEST_CASE("a merge whose standard output is a stalled socket ends at the first signal") {
+  const TemporaryFolder folder;
+  write_file(folder / "run", Bytes(std::size_t{4} << 20, std::byte{'\n'}));
+  int ends[2];
+  REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0);
+  Environment setting;
+  setting.before_exec = [&] { ::dup2(ends[1], STDOUT_FILENO); };
+  setting.while_running = [&](pid_t child) {
+    struct pollfd begun {
+      ends[0], POLLIN, 0
+    };
+    CHECK(::poll(&begun, 1, -1) == 1);
+    ::kill(child, SIGINT);
+  };
+  CHECK(run({"merge", "--lines", folder / "run"}, setting).code == 130);
+  ::close(ends[0]);
+  ::close(ends[1]);
 }
 
 TEST_CASE("bad input: a standard output that is a run") {

@@ -92,10 +92,9 @@ void log_as_json() {
 }
 
 void fill_closed_streams() {
-  // Opened in the wrong mode, so that reading and writing fail as on a closed stream.
-  const int flags[] = {O_WRONLY, O_RDONLY, O_RDONLY};
+  // Reading and writing fail as on a closed stream, also by /dev/stdin and /dev/stdout.
   for (int stream = 0; stream < 3; ++stream)
-    if (::fcntl(stream, F_GETFD) < 0 && ::open("/dev/null", flags[stream]) != stream) ::_exit(2);
+    if (::fcntl(stream, F_GETFD) < 0 && ::open("/", O_PATH) != stream) ::_exit(2);
 }
 
 void say(const std::string& text) {
