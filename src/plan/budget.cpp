@@ -51,7 +51,8 @@ Budget::Compressors Budget::compressors(const Compression& compression, std::uin
   const unsigned outputs = std::max(options_.parts, 1u);
   unsigned threads = std::max(threads_ / outputs, 1u);
   const auto taken = [&] { return outputs * Compressor::memory_bytes(compression, threads); };
-  while (threads > 1 && taken() > bytes / 2) --threads;
+  // A second thread must not take what a small budget needs for records.
+  while (threads > 1 && taken() > bytes / 4) --threads;
   return {threads, std::min(bytes, taken())};
 }
 

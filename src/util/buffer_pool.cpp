@@ -28,8 +28,10 @@ BufferPool::BufferPool(std::size_t buffer_bytes, std::size_t count, const PinMem
   if (bytes == 0) return;
   void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED)
-    throw_error(ErrorCode::memory, "cannot take {} bytes of memory: {}; try a smaller {}", bytes,
-                std::strerror(errno), Setting::memory);
+    throw_error(
+        ErrorCode::memory,
+        "cannot take {} bytes of memory: {}; try a smaller {}, or raise the limit (ulimit -v)",
+        bytes, std::strerror(errno), Setting::memory);
   memory_ = {static_cast<std::byte*>(memory), bytes};
   try {
     // Huge pages make registration for a device faster, too. Without need they are not requested,

@@ -54,17 +54,15 @@ void try_threads(unsigned count) {
   tried.count_down();
 }
 
+std::mutex starting;
+unsigned started = 1;  // oneTBB's threads, and the caller's; guarded by `starting`
+
+// Starts threads that were tried, as many as are allowed. Holds `starting`.
 void start_workers(unsigned parallelism) {
-  assert(parallelism != 0);
-  static std::mutex starting;
-  static unsigned started = 1;  // includes the caller's thread
-  const std::lock_guard lock(starting);
   const auto allowed =
       tbb::global_control::active_value(tbb::global_control::max_allowed_parallelism);
   parallelism = static_cast<unsigned>(std::min<std::size_t>(parallelism, allowed));
-  start_scheduler();
   if (parallelism <= started) return;
-  try_threads(parallelism - started);
   // A waiting thread takes no second task, so each thread takes one.
   std::mutex mutex;
   std::condition_variable arrived;
@@ -136,6 +134,11 @@ void leave_memory_to_thread() {
 }
 
 WorkerAllowance::WorkerAllowance(unsigned parallelism) {
+  assert(parallelism != 0);
+  const std::lock_guard lock(starting);
+  start_scheduler();
+  // Before they are allowed: oneTBB would start threads while the tried ones take their places.
+  if (parallelism > started) try_threads(parallelism - started);
   allowances().add(parallelism);
   try {
     start_workers(parallelism);

@@ -153,6 +153,45 @@ TEST_CASE("an output on a full file system leaves the old one and goes on when t
   }
 }
 
+namespace {
+
+Environment with_addresses(std::uint64_t bytes) {
+  Environment setting;
+  setting.before_exec = [bytes] {
+    const struct rlimit limit { bytes, bytes };
+    ::setrlimit(RLIMIT_AS, &limit);
+  };
+  return setting;
+}
+
+}  // namespace
+
+TEST_CASE("whatever memory a process may have parts are whole or none is left") {
+  if (sanitized) {
+    WARN("not checked: sanitizers need more addresses than any limit leaves");
+    return;
+  }
+  const TemporaryFolder folder;
+  const std::string parts = folder / "parts";
+  Strings files;
+  for (const int step : {2, 3, 7}) {
+    std::string lines;
+    for (int i = 100'000; i < 120'000; i += step) lines += std::to_string(i) + '\n';
+    files.push_back(folder / std::to_string(step));
+    write_file(files.back(), bytes_of_text(lines));
+  }
+  const Strings merge{"merge", "--lines", "--backend", "cpu", "-T", "8",  "-m",
+                      "16M",   "--parts", "16",        "-f",  "-o", parts};
+  for (std::uint64_t mebibytes = 112; mebibytes < 192; mebibytes += 4) {
+    const Result result = run(merge + files, with_addresses(mebibytes << 20));
+    CAPTURE(mebibytes, result.err);
+    CHECK((result.code == 0 || result.code == 2));
+    const bool has_parts = std::filesystem::exists(parts) && !std::filesystem::is_empty(parts);
+    CHECK(has_parts == (result.code == 0));
+    std::filesystem::remove_all(parts);
+  }
+}
+
 TEST_CASE("whatever memory a process may have a merge is right or refused") {
   if (sanitized) {
     WARN("not checked: sanitizers need more addresses than any limit leaves");
@@ -161,18 +200,10 @@ TEST_CASE("whatever memory a process may have a merge is right or refused") {
   for (const Strings& format : formats) {
     const Sized data(format, 8'000'000);
     const std::string output = data.folder / "output";
-    const auto with = [](std::uint64_t bytes) {
-      Environment setting;
-      setting.before_exec = [bytes] {
-        const struct rlimit limit { bytes, bytes };
-        ::setrlimit(RLIMIT_AS, &limit);
-      };
-      return setting;
-    };
     for (const char* threads : {"2", "16"}) {
       unsigned done = 0, refused = 0;
       for (std::uint64_t mebibytes = 16; mebibytes <= 4096; mebibytes += mebibytes / 4) {
-        const Environment little = with(mebibytes << 20);
+        const Environment little = with_addresses(mebibytes << 20);
         if (run({"--version"}, little).code != 0) continue;
         write_file(output, Bytes(5));
         const Result result =
@@ -195,11 +226,7 @@ TEST_CASE("a limit of the address space limits the buffers") {
     WARN("not checked: sanitizers need more addresses than the limit leaves");
     return;
   }
-  Environment little;
-  little.before_exec = [] {
-    const struct rlimit limit { std::uint64_t{2} << 30, std::uint64_t{2} << 30 };
-    ::setrlimit(RLIMIT_AS, &limit);
-  };
+  const Environment little = with_addresses(std::uint64_t{2} << 30);
   const TemporaryFolder folder;
   write_file(folder / "lines", bytes_of_text("b\na\n"));
   const Result plan = run({"sort", "--lines", "--explain", folder / "lines"}, little);

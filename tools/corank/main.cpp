@@ -119,14 +119,14 @@ int main(int argc, char** argv) {
                   failed);
   } catch (const std::bad_alloc&) {
     return report(
-        Error("the system gives no more memory; try a smaller --memory or fewer --threads, "
-              "or raise the limit (ulimit -v)"),
+        Error("the system gives no more memory; try a smaller --memory, fewer --threads or fewer "
+              "--parts, or raise the limit (ulimit -v)"),
         failed);
   } catch (const std::system_error& error) {
     if (error.code() != std::errc::resource_unavailable_try_again)
       return report(error.what(), failed);
     return report(Error("the system gives no more threads, or no memory for them; try fewer "
-                        "--threads, or raise the limits (ulimit -u, ulimit -v)"),
+                        "--threads or fewer --parts, or raise the limits (ulimit -u, ulimit -v)"),
                   failed);
   } catch (const std::exception& error) {
     return report(error.what(), failed);

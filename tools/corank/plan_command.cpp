@@ -9,6 +9,7 @@
 
 #include "arguments.hpp"
 #include "corank/error.hpp"
+#include "stop_on_signal.hpp"
 
 namespace corank {
 namespace {
@@ -81,6 +82,7 @@ int PlanCommand::run(const std::vector<std::string>& arguments) const {
     show();
     return 0;
   }
+  const StopOnSignal signals;  // also while the plan is written: that is done to its end
   const MergeCommand& command = planned();
   PlanFile plan{.command = without_force(*command_->get_subcommands().front(), arguments),
                 .partitions = {}};
@@ -89,7 +91,9 @@ int PlanCommand::run(const std::vector<std::string>& arguments) const {
     const std::vector<std::string> names = command.names_of_runs();
     const std::vector<std::filesystem::path> files(names.begin(), names.end());
     const auto cut = command.sorts() ? plan_sort : plan_partitions;
-    plan.partitions = cut(files, command.num_partitions(), command.options());
+    Options options = command.options();
+    options.stop = signals.token();
+    plan.partitions = cut(files, command.num_partitions(), options);
   } else {
     command.check_beside_plan();
     plan = plan_merge_of_sort(command.runs_of(), command.folder(), command.num_partitions());
