@@ -200,20 +200,11 @@ TEST_CASE("bench of cold runs has them out of the page cache or says that it can
 TEST_CASE("a closed pipe ends bench as it ends other programs") {
   for (const bool ignored : {false, true}) {
     const TemporaryFolder folder;
-    int pipe[2];
-    REQUIRE(::pipe(pipe) == 0);
-    ::close(pipe[0]);
-    Environment setting;
-    setting.before_exec = [&] {
-      ::dup2(pipe[1], STDOUT_FILENO);
-      if (ignored) ::signal(SIGPIPE, SIG_IGN);
-    };
     const Result result =
         corank_says("bench --in " + folder.path().string() +
                         " --size 100K -k 2 --repeat 1 --distribution uniform -r key:u64 "
                         "--backend cpu --peers none",
-                    setting);
-    ::close(pipe[1]);
+                    without_reader(ignored));
     INFO(result.err);
     CHECK(result.code == (ignored ? 2 : 128 + SIGPIPE));
     CHECK(result.err.empty() != ignored);

@@ -47,6 +47,19 @@ struct Environment {
   std::function<void(pid_t)> while_running = [](pid_t) {};
 };
 
+// Makes standard output a pipe that nobody reads. The program inherits SIGPIPE, maybe ignored.
+inline Environment without_reader(bool is_ignored) {
+  Environment setting;
+  setting.before_exec = [is_ignored] {
+    int pipe[2];
+    if (::pipe(pipe) != 0) ::_exit(126);
+    ::dup2(pipe[1], STDOUT_FILENO);
+    for (const int end : pipe) ::close(end);
+    if (is_ignored) ::signal(SIGPIPE, SIG_IGN);
+  };
+  return setting;
+}
+
 // Waits until `condition` is true; fails the test after some minutes.
 inline void wait_until(const std::function<bool()>& condition) {
   const auto latest = std::chrono::steady_clock::now() + std::chrono::minutes(5);
