@@ -77,8 +77,8 @@ class ColumnFinder {
   virtual std::vector<std::string> names(std::span<const std::byte> line) const = 0;
   // Returns the name of a column in messages.
   virtual std::string name(std::uint32_t column) const = 0;
-  // Returns a line without terminator that has `values[i]` in column i + 1. Throws Error, which
-  // names `option`, if there is no such line.
+  // Returns a line without terminator that has `values[i]` in column i + 1; null stands for any
+  // value. Throws Error, which names `option`, if there is no such line.
   virtual std::string line_with(std::span<const std::string* const> values,
                                 Setting option) const = 0;
 };

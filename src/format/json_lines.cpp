@@ -321,7 +321,8 @@ class JsonFinder final : public ColumnFinder {
   std::string name(std::uint32_t column) const override { return "field " + fields_[column - 1]; }
   std::string line_with(std::span<const std::string* const> values, Setting option) const override {
     std::vector<Member> sorted;
-    for (std::size_t i = 0; i < values.size(); ++i) sorted.emplace_back(paths_[i], *values[i]);
+    for (std::size_t i = 0; i < values.size(); ++i)
+      if (values[i]) sorted.emplace_back(paths_[i], *values[i]);
     std::ranges::sort(sorted);
     std::string line;
     if (!append_object(sorted, 0, line))

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cassert>
 #include <cerrno>
+#include <chrono>
+#include <thread>
 #include <utility>
 
 #include "util/buffer_pool.hpp"
@@ -19,20 +21,34 @@ UringReader::UringReader(unsigned max_in_flight) : reads_(max_in_flight) {
 std::unique_ptr<UringReader> UringReader::open(unsigned max_in_flight) {
   assert(max_in_flight != 0);
   std::unique_ptr<UringReader> ring(new UringReader(max_in_flight));
-  if (::io_uring_queue_init(max_in_flight, &ring->ring_, 0) == 0) return ring;
-  ring->ring_.ring_fd = -1;
-  return nullptr;
+  if (::io_uring_queue_init(max_in_flight, &ring->ring_, 0) != 0) {
+    ring->ring_.ring_fd = -1;
+    return nullptr;
+  }
+  return ring->works() ? std::move(ring) : nullptr;
+}
+
+// Returns whether the kernel also lets the ring be used.
+bool UringReader::works() {
+  ::io_uring_prep_nop(::io_uring_get_sqe(&ring_));
+  io_uring_cqe* entry = nullptr;
+  if (::io_uring_submit_and_wait(&ring_, 1) < 0 || ::io_uring_peek_cqe(&ring_, &entry) != 0)
+    return false;
+  ::io_uring_cqe_seen(&ring_, entry);
+  return true;
 }
 
 UringReader::~UringReader() {
   if (ring_.ring_fd < 0) return;
-  for (std::size_t left = reads_.size() - free_.size(); left != 0;) {
+  const std::size_t not_submitted = ::io_uring_sq_ready(&ring_);
+  const std::size_t in_flight = reads_.size() - free_.size();
+  for (std::size_t left = in_flight - std::min(in_flight, not_submitted); left != 0;) {
     io_uring_cqe* entry = nullptr;
-    if (::io_uring_peek_cqe(&ring_, &entry) == 0) {
+    if (::io_uring_wait_cqe(&ring_, &entry) == 0) {
       ::io_uring_cqe_seen(&ring_, entry);
       --left;
     } else {
-      ::io_uring_submit_and_wait(&ring_, 1);
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
   }
   ::io_uring_queue_exit(&ring_);
@@ -61,12 +77,22 @@ void UringReader::submit(std::size_t slot) {
   ::io_uring_sqe_set_data64(entry, slot);
 }
 
+// Returns also after a signal, and after a temporary lack of resources.
+void UringReader::submit_and_wait() {
+  const int submitted = ::io_uring_submit_and_wait(&ring_, 1);
+  if (submitted >= 0 || submitted == -EINTR || submitted == -EAGAIN || submitted == -EBUSY) return;
+  const auto waiting = std::ranges::find_if(
+      reads_, [](const InFlight& in_flight) { return in_flight.read.path != nullptr; });
+  assert(waiting != reads_.end());
+  errno = -submitted;
+  throw_file_error(*waiting->read.path, "read");
+}
+
 UringReader::Finished UringReader::wait() {
   for (;;) {
     assert(!empty());
     io_uring_cqe* entry = nullptr;
-    // Submit again after a signal or a temporary lack of resources.
-    while (::io_uring_peek_cqe(&ring_, &entry) != 0) ::io_uring_submit_and_wait(&ring_, 1);
+    while (::io_uring_peek_cqe(&ring_, &entry) != 0) submit_and_wait();
     const std::size_t slot = ::io_uring_cqe_get_data64(entry);
     const std::int64_t result = entry->res;
     ::io_uring_cqe_seen(&ring_, entry);

@@ -45,7 +45,9 @@ class UringReader {
   };
 
   explicit UringReader(unsigned max_in_flight);
+  bool works();
   void submit(std::size_t slot);
+  void submit_and_wait();
 
   io_uring ring_;
   std::vector<InFlight> reads_;

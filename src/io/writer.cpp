@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <limits.h>
 #include <poll.h>
+#include <sys/ioctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -46,8 +47,11 @@ bool is_stream(const std::filesystem::path& path) {
 // processes.
 FileDescriptor open_standard_output() {
   struct stat status {};
-  if (::fstat(STDOUT_FILENO, &status) == 0 &&
-      (S_ISFIFO(status.st_mode) || S_ISCHR(status.st_mode))) {
+  unsigned number = 0;
+  // The master of a pseudo-terminal, opened anew, is that of another one.
+  const bool is_terminal =
+      ::isatty(STDOUT_FILENO) != 0 && ::ioctl(STDOUT_FILENO, TIOCGPTN, &number) != 0;
+  if (is_terminal || (::fstat(STDOUT_FILENO, &status) == 0 && S_ISFIFO(status.st_mode))) {
     FileDescriptor file(::open("/proc/self/fd/1", O_WRONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
     if (file) return file;
   }

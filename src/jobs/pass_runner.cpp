@@ -214,6 +214,8 @@ void PassRunner::execute(const PassSpec& spec, std::span<const Pass> passes) {
   } catch (const EqualKeys& found) {
     throw_equal(context_.inputs, context_.inputs_are_sorted, format, context_.options.query,
                 found.record);
+  } catch (const Interrupted&) {
+    throw;
   } catch (const Error&) {
     if (std::ranges::any_of(spec.runs, &Run::is_mapped)) check_unchanged(spec);
     throw;

@@ -73,8 +73,11 @@ void SortedLoads::check_space(const Destination& output) const {
 void SortedLoads::form(std::size_t partitions) {
   try {
     for (add_load(); !former_.at_end(); add_load()) make_room();
-  } catch (...) {
+  } catch (const Interrupted&) {
     spilling_ = {};  // waits: temporary runs are kept only while the output is locked
+    throw;
+  } catch (...) {
+    spilling_ = {};
     former_.check_inputs();
     throw;
   }

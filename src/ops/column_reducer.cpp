@@ -149,7 +149,8 @@ class ColumnReducer final : public GroupReducer {
   std::vector<Column> columns_;
   Overflow overflow_;
   bool adds_column_ = false;
-  std::uint32_t min_columns_ = 0;  // before the column that count() adds
+  std::uint32_t header_columns_ = 0;  // before the column that count() adds; 0 without names
+  std::uint32_t min_columns_ = 0;     // before that column: those of the header and of all results
 };
 
 ColumnReducer::ColumnReducer(const RecordFormat& format, const Query& query)
@@ -163,7 +164,10 @@ ColumnReducer::ColumnReducer(const RecordFormat& format, const Query& query)
     else
       adds_column_ = true;
   const bool has_names = format.header()->has_names();
-  if (has_names && adds_column_) min_columns_ = encoding_.header_columns();
+  if (has_names && adds_column_) header_columns_ = encoding_.header_columns();
+  min_columns_ = header_columns_;
+  for (const Column& reduced : columns_)
+    if (adds_column_) min_columns_ = std::max(min_columns_, reduced.column.column);
   // Names have no numbers if no file has a header, and so no record.
   if (!has_names || encoding_.header_columns() != 0) check_columns(format.keys().columns());
 }
@@ -358,13 +362,13 @@ std::string ColumnReducer::with_results(std::uint64_t count, const GroupSums& su
 
 // Throws Error if the column that count() adds would not be the one that the header names.
 void ColumnReducer::check_width(std::string_view record) const {
-  if (min_columns_ == 0) return;
+  if (header_columns_ == 0) return;
   if (const std::uint32_t columns = count_columns(encoding_.layout(), record);
-      columns > min_columns_)
+      columns > header_columns_)
     throw_error(
         "{}: the record \"{}\" has {} columns and the header {}; count() would add a column "
         "without a name; correct the file",
-        Setting::on_equal, shown_record(record), columns, min_columns_);
+        Setting::on_equal, shown_record(record), columns, header_columns_);
 }
 
 void ColumnReducer::finish(std::uint64_t count, const GroupSums& sums, RowCopy& row) const {

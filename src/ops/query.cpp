@@ -152,6 +152,22 @@ Reduction parse_reduction(Reduction::Operation operation, std::string_view text,
   return {operation, std::move(column)};
 }
 
+// Splits reductions at commas, except in the quoted names of fields.
+std::vector<Item> split_reductions(std::string_view text) {
+  std::vector<Item> items;
+  for (std::size_t from = 0;;) {
+    const std::size_t open = std::min(text.find_first_of("(,", from), text.size());
+    const std::string_view name = text.substr(std::min(open + 1, text.size()));
+    const bool is_quoted =
+        open != text.size() && text[open] == '(' && !name.empty() && is_quote(name.front());
+    const std::size_t named = is_quoted ? open + split_quoted(name, ')').front().text.size() : open;
+    const std::size_t end = std::min(text.find(',', named), text.size());
+    items.push_back({text.substr(from, end - from), from});
+    if (end == text.size()) return items;
+    from = end + 1;
+  }
+}
+
 }  // namespace
 
 void parse_on_equal(std::string_view text, Query& query) {
@@ -170,7 +186,7 @@ void parse_on_equal(std::string_view text, Query& query) {
     reject(Setting::on_equal, text, {text, 0},
            "allowed: keep first last error reduce:sum(field),min(field),…");
   query.on_equal = OnEqual::reduce;
-  for (Item item : split_quoted(text.substr(reduce.size()))) {
+  for (Item item : split_reductions(text.substr(reduce.size()))) {
     item.position += reduce.size();
     const std::size_t open = std::min(item.text.find('('), item.text.size());
     const auto operation = std::ranges::find(reductions, item.text.substr(0, open),

@@ -55,7 +55,8 @@ void check_query(const Options& options, const FormatTraits& traits) {
     throw_error(ErrorCode::options, "{} names no fields; write reduce:sum(field)",
                 setting_is(Setting::on_equal, "reduce"));
   if (!query.select.empty() && !traits.has_columns)
-    throw_error(ErrorCode::options, "{} is for lines and CSV, whose columns can be copied: drop it",
+    throw_error(ErrorCode::options,
+                "{} is for fixed-size records, lines and CSV, whose columns can be copied: drop it",
                 Setting::select);
   // The limit is a cut of the runs if their records can be counted.
   if (options.copy_only && (chooses(query) || query.tombstone || !query.from.empty() ||

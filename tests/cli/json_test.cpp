@@ -165,6 +165,18 @@ TEST_CASE("options that do not fit JSON Lines are refused", "[json]") {
   CHECK(test.output_of({"merge", "-b", "\"1\""}) == "{\"a\":1}\n");
 }
 
+TEST_CASE("a field that is a key twice has one value in a range", "[json]") {
+  if (!reads_json_lines()) return;
+  const RunFolder test({"{\"k\":1,\"name\":\"Ada\"}\n"});
+  const Strings merge{"merge", "--jsonl", "-b", "k,name:nocase,name", "--from"};
+  CHECK(output_of(test.run_with(merge + Strings{"1,Ada,Ada"})) == text_of(test.runs[0]));
+  CHECK(output_of(test.run_with(merge + Strings{"1,ada,ada"})).empty());
+  const Result refused = test.run_with(merge + Strings{"1,Ada,Bob"});
+  INFO(refused.err);
+  CHECK(refused.code == 2);
+  CHECK(holds(refused.err, "is a key again"));
+}
+
 TEST_CASE("a sort of many JSON Lines agrees with std::stable_sort", "[json]") {
   if (!reads_json_lines()) return;
   Random random(3);
