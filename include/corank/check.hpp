@@ -25,11 +25,13 @@ struct CheckResult {
 };
 
 // Checks the order of a file. Of `options`, uses the format and the keys of the records,
-// `checksum`, `decompress`, `threads`, `notice` and `stop`. A header of a file is not a record.
+// `checksum`, `decompress`, `threads`, `memory_bytes`, `notice` and `stop`. A header of a file is
+// not a record.
 //
-// `file` may be a pipe, or "-" for standard input. With TextFormat::first_header, one of the files
-// `before` it may have the header; these must not be pipes. Throws OutOfOrder for the first record
-// that sorts before its predecessor, and Error for everything else.
+// `file` may be a pipe, or "-" for standard input. With TextFormat::first_header, the first of the
+// files `before` it that is not empty has the header; it must not be a pipe, nor may those before.
+// Throws OutOfOrder for the first record that sorts before its predecessor, and Error for
+// everything else.
 CheckResult check(const std::filesystem::path& file, const Options& options,
                   std::span<const std::filesystem::path> before = {});
 

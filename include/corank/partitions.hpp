@@ -62,14 +62,19 @@ Stats write_partition(const PartitionPlan& plan, std::size_t partition,
                       const std::filesystem::path& output, const Options& options,
                       const std::function<void(const Stats&)>& before_publish = {});
 
+// Content of a part.
 struct PartContent {
   std::uint64_t records = 0;
   std::uint64_t checksum = 0;       // see CheckResult::checksum
   std::string first_key, last_key;  // human-readable; empty if there are no records
+  std::uint64_t header_bytes = 0;   // size of the header
 };
 
-// Returns the keys at the ends of a part, without the records and the checksum; no keys if the part
-// is compressed or cannot be searched.
+// Returns the size and the time of a file.
+PartitionPlan::Input identify(const std::filesystem::path& file);
+
+// Returns the keys at the ends of a part and the size of its header, without the records and the
+// checksum; no keys if the part is compressed or cannot be searched.
 PartContent read_part_keys(const PartitionPlan& plan, std::size_t partition,
                            const std::filesystem::path& part, const Options& options);
 
@@ -82,10 +87,13 @@ std::vector<PartContent> check_parts(const PartitionPlan& plan,
 // Reads the planned ranges of all runs, and returns the records and the checksum of all together.
 PartContent check_planned_runs(const PartitionPlan& plan, const Options& options);
 
+// Throws Error if the name of an output promises a compression that the parts do not have, or its
+// folder does not exist.
+void check_concatenated(const std::filesystem::path& output, const Options& options);
 // Writes the parts one after another into `output`, which appears when it is whole and durable.
-// Throws Error if its name promises a compression or format that the parts do not have. The
-// kernel copies, so that a file system that can share blocks does.
-void concatenate(std::span<const std::filesystem::path> parts, const std::filesystem::path& output,
+// Throws Error as check_concatenated() does, and if a part has changed since identify(). The kernel
+// copies, so that a file system that can share blocks does.
+void concatenate(std::span<const PartitionPlan::Input> parts, const std::filesystem::path& output,
                  const Options& options);
 
 }  // namespace corank

@@ -74,6 +74,9 @@ struct TextFormat {
   // For lines and CSV: number of lines between the comment lines and the line of `header`. They
   // must be equal in all files; the output has them once.
   std::uint64_t header_lines = 0;
+  // Size in bytes of the header of each file, if it is known: then records after it are records,
+  // even if they look like comment lines, a byte order mark or another format.
+  std::optional<std::uint64_t> header_bytes;
   std::vector<TextKey> keys;  // most significant first; empty: the whole line or a pair's key
   BadNumbers bad_numbers = BadNumbers::error;
   RaggedRecords ragged = RaggedRecords::after_first;  // for lines with a delimiter, and CSV

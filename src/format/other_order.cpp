@@ -55,8 +55,8 @@ class OtherOrder {
                              : key.column == 0 ? "line"
                                                : fmt::format("{}", key.column);
     const auto advice = [&](std::string_view order, std::string_view word) {
-      return fmt::format("; {} the records are in order: say {}:{} in {}", order, name, word,
-                         Setting::keys);
+      return fmt::format("; {} the records are in order: say {}:{}{} in {}", order, name, word,
+                         given_.descending ? ":desc" : "", Setting::keys);
     };
     using enum TextType;
     for (const TextType type : {u64, i64, f64, time, natural, decimal, human, bytes})

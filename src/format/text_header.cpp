@@ -154,6 +154,11 @@ bool TextHeader::is_empty() const {
 
 std::optional<FileHead> TextHeader::parse(const std::filesystem::path& file,
                                           std::span<const std::byte> begin, bool at_end) const {
+  if (const auto& bytes = format_.header_bytes) {
+    if (begin.size() < *bytes && !at_end) return std::nullopt;
+    begin = begin.first(std::min<std::uint64_t>(*bytes, begin.size()));
+    at_end = true;
+  }
   const std::string_view text(reinterpret_cast<const char*>(begin.data()), begin.size());
   FileHead head;
   head.mark = text.substr(0, byte_order_mark_bytes(format_.kind, text));
@@ -200,6 +205,9 @@ std::optional<FileHead> TextHeader::parse(const std::filesystem::path& file,
     ++head.num_lines;
   }
   head.bytes = at;
+  if (format_.header_bytes.value_or(at) != at)
+    throw_error(ErrorCode::corrupted, "{}: does not begin with its header of {} bytes", file,
+                *format_.header_bytes);
   return head;
 }
 

@@ -35,6 +35,8 @@ class TextHeader {
 
   // Returns whether the options tell of no header. Files may still begin with a byte order mark.
   bool is_empty() const;
+  // Returns whether the options tell the size of the header.
+  bool has_known_size() const { return format_.header_bytes.has_value(); }
   // Returns the byte order mark; empty if files of the format have none.
   std::string_view byte_order_mark() const;
   // Returns whether the header has a line of column names.

@@ -45,6 +45,7 @@ FormatTraits traits_of(const TextFormat& format) {
       break;
   }
   traits.has_header = format.header || format.header_lines != 0 || !format.comment.empty();
+  if (format.header_bytes) traits.header_bytes = 0;  // of what is not lines
   traits.may_skip = format.bad_numbers == BadNumbers::skip;
   traits.cpu_only = cpu_only(format);
   return traits;

@@ -9,7 +9,6 @@
 #include "jobs/merge_format.hpp"
 #include "jobs/scan.hpp"
 #include "run/run_io.hpp"
-#include "util/system_limits.hpp"
 
 namespace corank {
 namespace {
@@ -20,29 +19,44 @@ class OpenFile {
   OpenFile(const std::filesystem::path& file, const Options& options,
            std::span<const std::filesystem::path> before)
       : format_(make_format(options)) {
-    const TextHeader* const header = format_->header();
-    if (header && header->is_in_first_file()) {
-      runs_ = open_runs(before, *format_, options);
-      for (const Run& run : runs_)
-        if (run.is_pipe())
-          throw Error(run.shown_path().string() +
-                      ": is a pipe, of which the header is gone when the next file is read; write "
-                      "it to a file first");
+    Options at_start = options;
+    if (const TextHeader* const header = format_->header(); header && header->is_in_first_file()) {
+      runs_ = first_with_header(before, options);
+      // A doubt of its header was told when it was read itself.
+      if (!runs_.empty()) at_start.notice = nullptr;
     }
     std::ranges::move(open_runs({&file, 1}, *format_, options), std::back_inserter(runs_));
-    format_ = make_format(options, read_start(runs_, *format_, options).columns_line);
+    format_ = make_format(options, read_start(runs_, *format_, at_start).columns_line);
   }
 
   const Run& run() const { return runs_.back(); }
   const RecordFormat& format() const { return *format_; }
 
  private:
+  // Returns the first of the files that has a header; nothing if none has.
+  std::vector<Run> first_with_header(std::span<const std::filesystem::path> files,
+                                     const Options& options) const {
+    Options quiet = options;
+    quiet.notice = nullptr;
+    for (const std::filesystem::path& file : files) {
+      std::vector<Run> runs = open_runs({&file, 1}, *format_, quiet);
+      if (runs.front().is_pipe())
+        throw Error(runs.front().shown_path().string() +
+                    ": is a pipe, of which the header is gone when the next file is read; write "
+                    "it to a file first");
+      std::vector<Run> whole = runs;
+      if (!take_header(runs, *format_, quiet, true).names.empty()) return whole;
+    }
+    return {};
+  }
+
   std::unique_ptr<const RecordFormat> format_;
-  std::vector<Run> runs_;  // with those of the files that may have the header
+  std::vector<Run> runs_;  // with that of the file that has the header
 };
 
-unsigned threads_of(const Options& options) {
-  return static_cast<unsigned>(thread_budget(options.threads).value);
+// Returns what a scan of one file may use.
+ScanShare share_of(const Options& options) {
+  return scans_at_once(1, options).share;
 }
 
 // Returns a report of the records of the block alone.
@@ -83,7 +97,7 @@ CheckResult check(const std::filesystem::path& path, const Options& options,
                   std::span<const std::filesystem::path> before) {
   const OpenFile file(path, options, before);
   const ScanResult result =
-      scan(file.run(), file.format(), options.checksum, true, threads_of(options));
+      scan(file.run(), file.format(), options.checksum, true, share_of(options));
   warn_of_cut_off_pipes({&file.run(), 1}, options);
   return {result.records, result.checksum};
 }
@@ -101,7 +115,7 @@ FileReport describe(const std::filesystem::path& path, const Options& options,
   const auto look = [&](const ScannedBlock& block) {
     return [&report, of_block = describe_block(format, block)] { add(of_block, report); };
   };
-  report.records_skipped = scan_side_by_side(run, format, threads_of(options), look);
+  report.records_skipped = scan_side_by_side(run, format, share_of(options), look);
   warn_of_cut_off_pipes({&run, 1}, options);
   return report;
 }

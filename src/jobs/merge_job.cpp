@@ -243,9 +243,10 @@ void MergeJob::skip_written(std::span<Partition> partitions) {
 // Without operators, the partial output has as many records as the input that it was made of.
 void MergeJob::count_merged_before(std::span<const std::uint64_t> cut) {
   resumed_.input_records = operators_ ? 0 : resumed_.records;
+  const ScanShare share = scans_at_once(1, options_).share;
   for (std::size_t i = 0; i < list_.runs.size() && operators_; ++i)
     resumed_.input_records +=
-        scan(list_.runs[i].subspan(0, cut[i]), format_.input(), false, false, threads_).records;
+        scan(list_.runs[i].subspan(0, cut[i]), format_.input(), false, false, share).records;
 }
 
 // Passes that apply set operations leave fewer runs and records than the partitions were made for.

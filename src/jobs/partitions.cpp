@@ -104,7 +104,7 @@ struct Ends {
 };
 
 PartContent scan_part(const Run& run, const RecordFormat& format, bool is_ordered, Ends& ends,
-                      unsigned threads) {
+                      const ScanShare& share) {
   const KeyLayout layout = format.keys().layout();
   PartContent content;
   const auto add = [&](const ScannedBlock& block) {
@@ -115,7 +115,7 @@ PartContent scan_part(const Run& run, const RecordFormat& format, bool is_ordere
     content.checksum += rows_checksum(layout, rows, count);
     content.records += count;
   };
-  scan_blocks(run, format, add, threads);
+  scan_blocks(run, format, add, share);
   if (content.records != 0) {
     content.first_key = format.key_text(ends.first.row());
     content.last_key = format.key_text(ends.last.row());
@@ -123,22 +123,36 @@ PartContent scan_part(const Run& run, const RecordFormat& format, bool is_ordere
   return content;
 }
 
-// Calls body(i, threads) for all i below `count`, as many at a time as threads and memory allow.
-// Each may use `threads` threads more.
+// Calls body(i, share) for all i below `count`, as many at a time as threads and memory allow.
 template <class Body>
 void for_each_file(std::size_t count, const Options& options, const Body& body) {
-  const auto [at_once, threads] = scans_at_once(count, options);
+  const auto [at_once, share] = scans_at_once(count, options);
   const WorkerAllowance allowance(static_cast<unsigned>(at_once));
-  tbb::task_arena(static_cast<int>(at_once)).execute([&, threads = threads] {
-    parallel_for(0, count, [&](std::size_t i) { body(i, threads); });
+  tbb::task_arena(static_cast<int>(at_once)).execute([&, share = share] {
+    parallel_for(0, count, [&](std::size_t i) { body(i, share); });
   });
 }
 
+PartitionPlan::Input identify(const FileDescriptor& file, const std::filesystem::path& path) {
+  struct stat status {};
+  if (::fstat(file.get(), &status) != 0) throw_file_error(path, "get its status");
+  return {path, static_cast<std::uint64_t>(status.st_size), modified_ns(status)};
+}
+
+void check_is(const FileDescriptor& file, const PartitionPlan::Input& part) {
+  const PartitionPlan::Input found = identify(file, part.path);
+  if (found.bytes != part.bytes || found.modified_ns != part.modified_ns)
+    throw_error(ErrorCode::corrupted, "{}: has changed since it was checked; check it again",
+                part.path);
+}
+
 // Appends a file, of which the kernel copies what it can.
-void append(const FileDescriptor& output, const std::filesystem::path& part,
+void append(const FileDescriptor& output, const PartitionPlan::Input& whole,
             const std::filesystem::path& path, const std::stop_token& stop) {
   constexpr std::size_t step_bytes = 64 * MiB, block_bytes = 4 * MiB;
+  const std::filesystem::path& part = whole.path;
   const FileDescriptor file = open_to_read(part);
+  check_is(file, whole);
   loff_t at = 0;
   for (;;) {
     if (stop.stop_requested()) throw Interrupted();
@@ -155,6 +169,7 @@ void append(const FileDescriptor& output, const std::filesystem::path& part,
     write_all(output, std::span(block).first(got), path);
     at += static_cast<loff_t>(got);
   }
+  check_is(file, whole);
 }
 
 // Lets searches find records in runs where they can be found only from the start: reads each run to
@@ -164,7 +179,7 @@ void index(std::vector<Run>& runs, FileStart& start, const Options& options, Inp
   constexpr std::uint64_t max_starts = std::uint64_t{4} << 20, min_step = 64;
   const auto format = make_format(options, start.columns_line);
   const std::uint64_t step = std::max(total_bytes(runs) / max_starts, min_step);
-  for_each_file(runs.size(), options, [&](std::size_t i, unsigned threads) {
+  for_each_file(runs.size(), options, [&](std::size_t i, const ScanShare& share) {
     std::vector<std::uint64_t> starts;
     const auto keep_starts = [&](const ScannedBlock& block) {
       if (inputs == Inputs::sorted) check_order(runs[i], *format, block);
@@ -173,7 +188,7 @@ void index(std::vector<Run>& runs, FileStart& start, const Options& options, Inp
         if (starts.empty() || at - starts.back() >= step) starts.push_back(at);
       }
     };
-    scan_blocks(runs[i], *format, keep_starts, threads);
+    scan_blocks(runs[i], *format, keep_starts, share);
     runs[i].set_starts(std::move(starts));
   });
   start.are_indexed = true;
@@ -265,6 +280,7 @@ PartContent read_part_keys(const PartitionPlan& plan, std::size_t partition,
   const Run run = opened.open(part, partition);
   const RecordFormat& format = opened.format().output();
   PartContent content;
+  content.header_bytes = run.header_bytes();
   if (run.is_stream() || run.records() == 0 || !format.traits().can_search) return content;
   BlockReader reader(run);
   const auto key_at = [&](std::uint64_t position) {
@@ -288,8 +304,8 @@ std::vector<PartContent> check_parts(const PartitionPlan& plan,
   const bool is_ordered = order != OutputOrder::Kind::none;
   std::vector<PartContent> contents(parts.size());
   std::vector<Ends> ends(parts.size());
-  for_each_file(parts.size(), options, [&](std::size_t i, unsigned threads) {
-    contents[i] = scan_part(opened.open(parts[i], i), format, is_ordered, ends[i], threads);
+  for_each_file(parts.size(), options, [&](std::size_t i, const ScanShare& share) {
+    contents[i] = scan_part(opened.open(parts[i], i), format, is_ordered, ends[i], share);
   });
   const KeyLayout layout = format.keys().layout();
   std::size_t before = 0;
@@ -311,8 +327,8 @@ std::vector<PartContent> check_parts(const PartitionPlan& plan,
 PartContent check_planned_runs(const PartitionPlan& plan, const Options& options) {
   const OpenPlan opened(plan, options);
   std::vector<ScanResult> results(opened.runs().size());
-  for_each_file(results.size(), options, [&](std::size_t i, unsigned threads) {
-    results[i] = scan(opened.runs()[i], opened.format().input(), true, !plan.sorts, threads);
+  for_each_file(results.size(), options, [&](std::size_t i, const ScanShare& share) {
+    results[i] = scan(opened.runs()[i], opened.format().input(), true, !plan.sorts, share);
   });
   PartContent all;
   for (const ScanResult& result : results) {
@@ -322,10 +338,11 @@ PartContent check_planned_runs(const PartitionPlan& plan, const Options& options
   return all;
 }
 
-namespace {
+PartitionPlan::Input identify(const std::filesystem::path& file) {
+  return identify(open_to_read(file), file);
+}
 
-// Throws Error if the name of an output promises a format that the parts do not have.
-void refuse_other_name(const std::filesystem::path& output, const Options& options) {
+void check_concatenated(const std::filesystem::path& output, const Options& options) {
   Options by_name = options;
   by_name.compression.reset();
   by_name.parts = 0;
@@ -336,19 +353,20 @@ void refuse_other_name(const std::filesystem::path& output, const Options& optio
                 "{}: is named like a {} file, and the parts are not compressed that way; give it "
                 "another name, or write the parts with this compression",
                 output, name_of(named));
+  const std::filesystem::path folder = output.parent_path();
+  if (!folder.empty() && !std::filesystem::is_directory(folder))
+    throw Error(folder.string() + ": is not a folder; make it first");
 }
 
-}  // namespace
-
-void concatenate(std::span<const std::filesystem::path> parts, const std::filesystem::path& output,
+void concatenate(std::span<const PartitionPlan::Input> parts, const std::filesystem::path& output,
                  const Options& options) {
-  refuse_other_name(output, options);
+  check_concatenated(output, options);
   AtomicFile::Content content;
   std::vector<FileIdentity> identities;
-  for (const std::filesystem::path& part : parts) {
+  for (const PartitionPlan::Input& part : parts) {
     struct stat status {};
-    if (::stat(part.c_str(), &status) != 0) throw_file_error(part, "get its status");
-    content.bytes += static_cast<std::uint64_t>(status.st_size);
+    if (::stat(part.path.c_str(), &status) != 0) throw_file_error(part.path, "get its status");
+    content.bytes += part.bytes;
     identities.push_back(identity_of(status));
   }
   const auto is_input = [&](FileIdentity file) {
@@ -359,7 +377,7 @@ void concatenate(std::span<const std::filesystem::path> parts, const std::filesy
     throw Error(output.string() + ": is one of the parts, too; name another file");
   AtomicFile file(output, content, {.overwrite = options.overwrite}, is_input);
   file.keep(0);
-  for (const std::filesystem::path& part : parts)
+  for (const PartitionPlan::Input& part : parts)
     append(file.descriptor(), part, output, options.stop);
   file.make_durable(content.bytes, options.stop);
   file.commit();

@@ -156,7 +156,7 @@ ScanResult count_left(const AtomicFile& left, const std::filesystem::path& outpu
       origin.format.order(origin.operators, true).kind != OutputOrder::Kind::none;
   try {
     return scan(run, origin.format.output(), checksum, is_ordered,
-                static_cast<unsigned>(thread_budget(origin.options.threads).value));
+                scans_at_once(1, origin.options).share);
   } catch (const OutOfOrder&) {
     throw PartialOutputDiffers(output);
   }

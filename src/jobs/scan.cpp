@@ -50,16 +50,16 @@ void visit_between_gaps(const Chunk& chunk, ScannedBlock block, const RecordForm
 // The chunks of one run, in order. One thread calls next().
 class Chunks {
  public:
-  // Each of `threads` threads may hold a chunk, besides those that are read.
-  Chunks(const Run& run, const RecordFormat& format, unsigned threads)
+  // Each thread of the share may hold a chunk, besides those that are read.
+  Chunks(const Run& run, const RecordFormat& format, const ScanShare& share)
       : run_(run),
         format_(format),
         in_sequence_(run.is_stream() || run.record_bytes() != format.row_bytes()),
-        plan_(plan_of(run, format, threads)),
+        plan_(plan_of(run, format, share)),
         reading_{format, plan_, ReadOrder::one_by_one},
         pool_(plan_.chunk_bytes, plan_.chunks, nullptr),
         reader_(make_producers({&run, 1}, in_sequence_, reading_, run.stop()), reading_, pool_,
-                threads, run.stop(), {}) {}
+                share.threads, run.stop(), {}) {}
 
   // A chunk and the one before it, whose last record precedes it; null at the start of the run.
   struct Neighbours {
@@ -89,15 +89,17 @@ class Chunks {
 
  private:
   // Chunks have room for the whole pages that direct I/O reads, and for the margin of a stream.
-  static PassPlan plan_of(const Run& run, const RecordFormat& format, unsigned threads) {
+  static PassPlan plan_of(const Run& run, const RecordFormat& format, const ScanShare& share) {
     PassPlan plan = plan_pass({.runs = 1,
                                .record_bytes = format.record_bytes(),
                                .memory_bytes = max_scan_bytes,
                                .merged_bytes = run.bytes(),
                                .edge_bytes = 2 * page_bytes()})
                         .value();
-    plan.read_ahead += threads;
-    plan.chunks += 2 * threads;
+    plan.read_ahead += share.threads;
+    plan.chunks += 2 * share.threads;
+    // Records that a merge or a sort has written may not be too long for the scan that proves them.
+    plan.large_bytes = std::max(plan.large_bytes, memory_budget(share.memory_bytes).value / 2);
     return plan;
   }
 
@@ -122,10 +124,10 @@ struct Scanned {
 
 ScansAtOnce scans_at_once(std::size_t files, const Options& options) {
   const std::uint64_t threads = thread_budget(options.threads).value;
-  const std::uint64_t wanted =
-      std::min<std::uint64_t>(files, memory_budget(options.memory_bytes).value / max_scan_bytes);
+  const std::uint64_t memory_bytes = memory_budget(options.memory_bytes).value;
+  const std::uint64_t wanted = std::min<std::uint64_t>(files, memory_bytes / max_scan_bytes);
   const std::uint64_t at_once = std::clamp<std::uint64_t>(wanted, 1, threads);
-  return {at_once, static_cast<unsigned>(threads / at_once)};
+  return {at_once, {static_cast<unsigned>(threads / at_once), memory_bytes / at_once}};
 }
 
 std::uint64_t offset_of(const RecordFormat& format, const ScannedBlock& block,
@@ -134,8 +136,9 @@ std::uint64_t offset_of(const RecordFormat& format, const ScannedBlock& block,
 }
 
 std::uint64_t scan_blocks(const Run& run, const RecordFormat& format,
-                          const std::function<void(const ScannedBlock&)>& visit, unsigned threads) {
-  Chunks chunks(run, format, threads);
+                          const std::function<void(const ScannedBlock&)>& visit,
+                          const ScanShare& share) {
+  Chunks chunks(run, format, share);
   while (const auto next = chunks.next()) chunks.visit(*next, visit);
   return chunks.skipped();
 }
@@ -148,10 +151,11 @@ void check_order(const Run& run, const RecordFormat& format, const ScannedBlock&
   if (descent != count) throw_disorder(run, format, block, descent);
 }
 
-std::uint64_t scan_side_by_side(const Run& run, const RecordFormat& format, unsigned threads,
+std::uint64_t scan_side_by_side(const Run& run, const RecordFormat& format, const ScanShare& share,
                                 const LookAt& look) {
+  const unsigned threads = share.threads;
   const WorkerAllowance allowance(threads);
-  Chunks chunks(run, format, threads);
+  Chunks chunks(run, format, share);
   std::atomic<bool> has_ended = false;
   const auto next = tbb::make_filter<void, Scanned>(
       tbb::filter_mode::serial_in_order, [&](tbb::flow_control& flow) {
@@ -199,10 +203,10 @@ std::uint64_t scan_side_by_side(const Run& run, const RecordFormat& format, unsi
 }
 
 ScanResult scan(const Run& run, const RecordFormat& format, bool checksum, bool is_ordered,
-                unsigned threads) {
+                const ScanShare& share) {
   const KeyLayout layout = format.keys().layout();
   ScanResult whole;
-  scan_side_by_side(run, format, threads, [&](const ScannedBlock& block) {
+  scan_side_by_side(run, format, share, [&](const ScannedBlock& block) {
     const auto [rows, count] = block.rows;
     if (is_ordered) check_order(run, format, block);
     const std::uint64_t sum = checksum ? rows_checksum(layout, rows, count) : 0;

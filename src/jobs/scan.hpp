@@ -16,10 +16,17 @@
 
 namespace corank {
 
-// How many files are scanned at a time, and on how many threads each.
+// Threads and memory of a scan.
+struct ScanShare {
+  unsigned threads = 1;  // that find records of variable length
+  // Budget, of which half is for very long records; 0: that of Options.
+  std::uint64_t memory_bytes = 0;
+};
+
+// How many files are scanned at a time, and what each scan may use.
 struct ScansAtOnce {
   std::uint64_t files;
-  unsigned threads;
+  ScanShare share;
 };
 
 // Returns as many scans of `files` files as the threads and the memory of the options allow.
@@ -37,18 +44,18 @@ struct ScannedBlock {
 std::uint64_t offset_of(const RecordFormat& format, const ScannedBlock& block, std::uint64_t index);
 
 // Calls `visit` with all records of the run, block by block, in order, on the calling thread.
-// Returns how many records were skipped (see BadNumbers). `threads` threads find records of
-// variable length.
+// Returns how many records were skipped (see BadNumbers).
 std::uint64_t scan_blocks(const Run& run, const RecordFormat& format,
                           const std::function<void(const ScannedBlock&)>& visit,
-                          unsigned threads = 1);
+                          const ScanShare& share = {});
 
 // Looks at a block, on any thread, and returns what is to be called in the order of the blocks.
 using LookAt = std::function<std::function<void()>(const ScannedBlock&)>;
 
-// Calls `look` with all records of the run, several blocks at a time, on up to `threads` threads.
-// The first failure in the order of the records is thrown. Returns how many records were skipped.
-std::uint64_t scan_side_by_side(const Run& run, const RecordFormat& format, unsigned threads,
+// Calls `look` with all records of the run, several blocks at a time, on up to `share.threads`
+// threads. The first failure in the order of the records is thrown. Returns how many records were
+// skipped.
+std::uint64_t scan_side_by_side(const Run& run, const RecordFormat& format, const ScanShare& share,
                                 const LookAt& look);
 
 // Throws OutOfOrder for the first record of the block that sorts before its predecessor.
@@ -62,6 +69,6 @@ struct ScanResult {
 // Counts the records of the run and sums their checksum, if wanted. Throws OutOfOrder for the first
 // record that sorts before its predecessor, if `is_ordered`.
 ScanResult scan(const Run& run, const RecordFormat& format, bool checksum, bool is_ordered = true,
-                unsigned threads = 1);
+                const ScanShare& share = {});
 
 }  // namespace corank

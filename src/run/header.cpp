@@ -51,7 +51,7 @@ std::optional<FileHead> take_head(Run& run, std::span<Run> runs, const TextHeade
   bool is_empty = false;
   auto head = parse_begin(run, runs, stop, [&](std::span<const std::byte> begin, bool at_end) {
     is_empty = begin.empty();
-    refuse_wide_text(run.path(), begin);
+    if (!header.has_known_size()) refuse_wide_text(run.path(), begin);
     return header.parse(run.path(), begin, at_end);
   });
   if (!head)

@@ -66,7 +66,7 @@ TEST_CASE("info shows what files of text hold") {
   CHECK(holds(shown, "last key:   line=" + std::string(80, 'y') + "… (100 bytes)\n"));
   CHECK(holds(shown, "record 1 (byte 2)"));
   CHECK(holds(said({"--lines", "-t", ",", "-b", "1:u64", "--bad", "skip", csv}),
-              "records:    4\n  skipped:    1, in which"));
+              "records:    4\n  skipped:    1, as --bad"));
   const std::string pairs =
       file_of(folder, "pairs", std::string("\1\0\0\0\2\0\0\0kvv\1\0\0\0\0\0\0\0l", 20));
   CHECK(holds(said({"--kv", pairs}), "records:    2\n  first key:  key=k\n  last key:   key=l\n"));

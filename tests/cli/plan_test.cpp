@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
@@ -256,7 +257,15 @@ TEST_CASE("partitions of a sort are runs, and partitions of their merge are the 
       {lines({"--header=first"}), one_header},
       {lines({"--on-equal", "last", "--where", "1 != '100'", "--select", "2"}), texts},
       {lines({"--from", "050", "--to", "200"}), texts},
-      {{"sort", "--jsonl", "-b", "k"}, unsorted_texts("", R"({"k": ")", R"(", "v": ")", "\"}\n")}};
+      {{"sort", "--jsonl", "-b", "k"}, unsorted_texts("", R"({"k": ")", R"(", "v": ")", "\"}\n")},
+      // Records that begin their runs look like comments, byte order marks and other formats.
+      {{"sort", "--lines", "--comment", "##", "--from", "#"}, {"##h\na\n##x\nb\nc\n##x\nd\n"}},
+      {{"sort", "--lines", "--comment", "##"}, {"##h\na\n##x\nb\nc\n##x\nd\n"}},
+      {{"sort", "--lines", "-b", "line:desc", "--on-equal", "first"},
+       {"a\nb\nc\nzz\n",
+        "d\n\xef\xbb\xbf"
+        "zz\ne\nf\n"}},
+      {lines({}), {"b\nBZh91AY&SYHID\nc\n\x93NUMPY\n", "a\n\xff\xfe\n"}}};
   for (const auto& [command, files] : sorts)
     check_sort_partitions(command, files,
                           command == sorts.front().first ? many_partitions() : Counts{3});
@@ -737,11 +746,19 @@ TEST_CASE("attempts at one partition at once share no file") {
     CHECK(result.code == 0);
   };
   Strings both;
+  const auto inode = [&] {
+    struct stat status {};
+    REQUIRE(::stat(test.part(0).c_str(), &status) == 0);
+    return status.st_ino;
+  };
+  ino_t written = 0;
   attempt(0, [&](pid_t first) {
     REQUIRE(::kill(first, SIGSTOP) == 0);  // writes, until the second one has ended
     attempt(1, [&](pid_t) { both = folders(); });
+    written = inode();
     REQUIRE(::kill(first, SIGCONT) == 0);
   });
+  CHECK(inode() == written);  // the late one leaves it: a plan may have it as a run
   REQUIRE(both.size() == 2);
   CHECK(both[0] != both[1]);
   std::array<char, 256> host{};
@@ -856,6 +873,45 @@ TEST_CASE("parts are written one after another into no file whose name promises 
   const Result taken = test.finish({"--concatenate", test.folder / "all.gz"});
   Planned::check_refusal(taken, {"all.gz: exists already", "--force"});
   CHECK(taken.out.empty());
+  for (const std::string name :
+       {"none/all.gz", "plan.parts/part-00009.gz", "plan.parts/.part-00001.json.host.1.0123abcd"}) {
+    const Result refused = test.finish({"--concatenate", test.folder / name});
+    Planned::check_refusal(refused, {name.starts_with("none") ? "none: is not a folder" : name});
+    CHECK(refused.out.empty());
+    CHECK(!std::filesystem::exists(test.folder / name));
+  }
+}
+
+TEST_CASE("a part that changes after it was checked is written into no whole") {
+  const TemporaryFolder folder;
+  const std::string part = folder / "part", whole = folder / "whole";
+  for (const std::string_view text : {"abcd", "ab", "abcx", "abcde"}) {
+    write_file(part, bytes_of_text("abcd"));
+    const std::vector<PartitionPlan::Input> parts{identify(part)};
+    if (text != "abcd") {
+      write_file(part, bytes_of_text(std::string(text)));
+      const struct timespec times[2]{};
+      REQUIRE(::utimensat(AT_FDCWD, part.c_str(), times, 0) == 0);
+      CHECK_THROWS_AS(concatenate(parts, whole, {}), Error);
+      CHECK(!std::filesystem::exists(whole));
+      continue;
+    }
+    concatenate(parts, whole, {});
+    CHECK(text_of(whole) == text);
+    std::filesystem::remove(whole);
+  }
+}
+
+TEST_CASE("finish finds that runs of a sort have changed since they were written") {
+  const PlannedSort test({"sort", "-r", "k:u8,v:u8", "--on-equal", "first"}, {"bbaa", "dccd"});
+  REQUIRE(test.plan_sort(1).code == 0);
+  test.sort_parts(1);
+  std::string run_text = text_of(test.sorted + "/part-00000");
+  run_text.back() ^= 1;
+  write_file(test.sorted + "/part-00000", bytes_of_text(run_text));
+  REQUIRE(test.plan_merge(1).code == 0);
+  test.merge_parts(1);
+  Planned::check_refusal(test.finish({"--read-runs"}), {"the runs have changed"});
 }
 
 TEST_CASE("a plan or record that is damaged is named") {

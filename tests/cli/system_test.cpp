@@ -171,6 +171,40 @@ TEST_CASE("a partial output that a checkpoint could not make durable is not kept
   }
 }
 
+TEST_CASE("a part that cannot replace an old one is an error, though that one is there") {
+  const SystemFiles files;
+  const std::string plan = files.folder / "plan.json", parts = files.folder / "plan.parts";
+  REQUIRE(
+      run({"plan", "merge", "--lines", "--partitions", "1", "-o", plan, files.a, files.b}).code ==
+      0);
+  const Strings merge{"merge", "--plan", plan, "--partition", "0", "-f", "--resume"};
+  REQUIRE(run(merge).code == 0);
+  std::filesystem::copy(parts, parts + "/.part-00000.resume");  // as an attempt that was killed
+  write_file(parts + "/part-00000", bytes_of_text("a\nx\nc\n"));
+  Environment failing;
+  failing.before_exec = [] { make_fail(SYS_rename, EACCES); };
+  const Result failed = run(merge, failing);
+  INFO(failed.err);
+  CHECK(failed.code == 2);
+  CHECK(run(merge).code == 0);
+  CHECK(text_of(parts + "/part-00000") == "a\nb\nc\n");
+}
+
+TEST_CASE("files are read also where io_uring may be set up, but not used") {
+  const TemporaryFolder folder;
+  const std::string input = folder / "run";
+  write_file(input, Bytes(std::size_t{1} << 20));
+  for (const unsigned error : {EPERM, EIO, ENOMEM}) {
+    Environment failing;
+    failing.before_exec = [=] { make_fail(SYS_io_uring_enter, error); };
+    const Result result =
+        run({"merge", "-r", "k:u64", "--io", "direct", "--backend", "cpu", input, input}, failing);
+    INFO(result.err);
+    // Some file systems refuse direct reads.
+    CHECK((result.out.size() == std::size_t{2} << 20 || holds(result.err, "direct")));
+  }
+}
+
 TEST_CASE("a standard output that cannot be made durable is an error") {
   const SystemFiles files;
   Environment failing;

@@ -407,6 +407,13 @@ TEST_CASE("bad input: a line longer than the budget", "[text]") {
   CHECK(holds(result.err, "--memory, at least"));
   merge.back() = "256M";
   CHECK(run(merge).out.size() == 20'000'005);
+  // Records that a merge can write can be checked.
+  const TextFolder longer(
+      {std::string(30'000'000, 'b') + "\n" + std::string(30'000'000, 'c') + "\n"});
+  const std::string whole = longer.folder / "whole.gz";
+  REQUIRE(run({"merge", "--lines", "-m", "1G", "--compress", "gzip:1", "-o", whole, longer.runs[0]})
+              .code == 0);
+  CHECK(run({"check", "--lines", "-m", "1G", whole}).code == 0);
 
   // Its bytes are read when it is found to be too long, and so is a second one.
   const std::string twice = std::string(3'000'000, 'a') + "\nb\n" + std::string(3'000'000, 'c');
@@ -912,6 +919,14 @@ TEST_CASE("results of groups are in their columns", "[text]") {
   const TextFolder dots({"a.\"1.5\"\na.\"1.25\"\n"});
   CHECK(dots.merged({"--csv", "-t", ".", "-b", "1", "--on-equal", "reduce:sum(2)"}) ==
         "a.\"2.75\"\n");
+  const TextFolder ragged({"b,2\nb,3\nc\nc\n"});
+  CHECK(ragged.merged({"--csv", "-b", "1", "--on-equal", "reduce:sum(2),count()"}) ==
+        "b,5,2\nc,,2\n");
+  const TextFolder commas({"\"a,b\",k,n\n1,x,3\n2,x,4\n"});
+  CHECK(commas.merged({"--csv", "--header", "-b", "k", "--on-equal",
+                       "reduce:sum(\"a,b\"),max(n),count()"}) == "\"a,b\",k,n,count\n3,x,4,2\n");
+  commas.check_refusal({"--csv", "--header", "-b", "k", "--on-equal", "reduce:sum(\"a,b"}, 2,
+                       {"at character 8", "operation(field)"});
   const TextFolder dashes({"a-1\na-2\n", "a-0\n"});
   CHECK(dashes.merged({"--lines", "-t", "-", "-b", "1", "--on-equal", "reduce:sum(2)"}) == "a-3\n");
 }

@@ -1,9 +1,14 @@
 // Tests of good input that is easily refused: headers that differ in form, unusual numbers, lists
 // of files, and standard streams.
+#include <fcntl.h>
+#include <poll.h>
 #include <pty.h>
+#include <termios.h>
 #include <unistd.h>
 
+#include <array>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -114,6 +119,17 @@ TEST_CASE("only the first file may have the header, as pieces of a split file do
             piped);
     CHECK(holds(pipe.err, "standard input: is a pipe"));
     CHECK(pipe.code == 2);
+    // Only the first file is needed for the header: others may be pipes, or lack.
+    const Result others = run(Strings{command, "--csv", "--header=first", "-b", "n:u64"} +
+                                  Strings{pieces.runs[0], "-", "nothing", pieces.runs[1]},
+                              {.in = "e,2\nf,1\n"});
+    INFO(others.err);
+    CHECK(others.code == 2);
+    CHECK(holds(others.err, "nothing: cannot open"));
+    CHECK(!holds(others.err, "is a pipe"));
+    CHECK(holds(others.err + others.out,
+                command == "check" ? "standard input: record 1" : "sorts before its predecessor"));
+    CHECK((command == "check" || holds(others.out, "first key:  n=2")));
   }
   // Comments and header lines are in other files, too.
   const ToleranceFolder more({"#v1\nname\nb\n", "#v2\na\n", "c\n"});
@@ -208,6 +224,13 @@ TEST_CASE("names of files come as lines, and a list of the other kind is told") 
   CHECK(run({"merge", "--lines", "--files-from", returns}).out == "a\nb\n");
   CHECK(run({"sort", "--lines", "--files-from", lines}).out == "a\nb\n");
   Environment listed;
+  listed.before_exec = [&] {
+    ::dup2(::open(test.folder.path().c_str(), O_RDONLY | O_CLOEXEC), STDIN_FILENO);
+  };
+  const Result unreadable = run({"merge", "--lines", "--files-from", "-", test.runs[0]}, listed);
+  CHECK(unreadable.code == 2);
+  CHECK(holds(unreadable.err, "-: cannot read"));
+  listed.before_exec = [] {};
   listed.in = text_of(lines);
   CHECK(run({"merge", "--lines", "--files-from", "-"}, listed).out == "a\nb\n");
   std::string many;  // longer than a name may be
@@ -288,6 +311,27 @@ TEST_CASE("a terminal is told that it is read") {
     if (command == "check") continue;
     write_all(ends[0], bytes_of_text("a\n\4"), "terminal");
     CHECK(run({command, "--lines", "-q"}, typed).err.empty());
+  }
+}
+
+TEST_CASE("a pseudo-terminal gets the output from either end") {
+  const RunFolder test({"a\nb\n"});
+  int master = -1, terminal = -1;
+  struct termios raw {};
+  ::cfmakeraw(&raw);
+  REQUIRE(::openpty(&master, &terminal, nullptr, &raw, nullptr) == 0);
+  const FileDescriptor ends[] = {FileDescriptor(master), FileDescriptor(terminal)};
+  for (const int from : {0, 1}) {
+    Environment setting;
+    setting.before_exec = [&] { ::dup2(ends[from].get(), STDOUT_FILENO); };
+    CHECK(run({"merge", "--lines", test.runs[0]}, setting).code == 0);
+    struct pollfd arrived {
+      ends[1 - from].get(), POLLIN, 0
+    };
+    REQUIRE(::poll(&arrived, 1, 60'000) == 1);
+    std::array<char, 16> text{};
+    CHECK(::read(ends[1 - from].get(), text.data(), text.size()) == 4);
+    CHECK(std::string_view(text.data()) == "a\nb\n");
   }
 }
 

@@ -60,6 +60,7 @@ TEST_CASE("an order error shows both keys, the line, the column and the likely c
     check_disorder("2019\n9\n10\n", by(headed, "\"2019\""), {" \"2019\":u64 in"});
     check_disorder("{\"a\":2}\n{\"a\":10}\n", {"--jsonl", "-b", "a"}, {"a=10", " a:u64 in --by"});
     check_disorder("chr2\nchr10\n", {"--lines"}, {"line=chr10 after line=chr2", "line:natural"});
+    check_disorder("x10\nx9\n", {"--lines", "-b", "line:desc"}, {" line:natural:desc in"});
     check_disorder("9K\n1M\n", {"--lines"}, {"line:human"});
     check_disorder("10\n9\n", by({"--lines", "-b"}, "line:u64"), {"as text", "line:bytes"});
   }

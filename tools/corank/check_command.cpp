@@ -45,6 +45,7 @@ CheckCommand::CheckCommand(CLI::App& app) {
                      "Print records, checksum and name of each file, and of all together");
   add_compressed_to(*command_, decompress_);
   add_threads_to(*command_, threads_, "Threads");
+  add_memory_to(*command_, memory_bytes_);
   command_->add_flag("-q,--quiet", quiet_, "Show nothing but errors");
   command_->add_option("FILE", files_, "Files of records [standard input]")->type_name("");
   command_->footer(
@@ -58,6 +59,7 @@ int CheckCommand::run() const {
   options.checksum = checksum_;
   options.decompress = decompress_;
   options.threads = threads_;
+  options.memory_bytes = memory_bytes_;
   if (!quiet_) options.notice = say_warning;
   if (!files_.empty()) return check_files(files_, options);
   if (!quiet_) hint_at_standard_input("check");

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <cstdint>
 #include <span>
 #include <string>
 #include <vector>
@@ -29,6 +30,7 @@ class CheckCommand {
   bool checksum_ = false;
   bool quiet_ = false;
   unsigned threads_ = 0;
+  std::uint64_t memory_bytes_ = 0;
 };
 
 }  // namespace corank

@@ -10,6 +10,7 @@
 #include "command_line.hpp"
 #include "corank/error.hpp"
 #include "plan_command.hpp"
+#include "standard_streams.hpp"
 #include "statistics.hpp"
 #include "stop_on_signal.hpp"
 
@@ -20,13 +21,29 @@ Codec codec_of(const Options& options) {
   return options.compression.value_or(Compression{}).codec;
 }
 
+// Returns whether a folder of an attempt, or what it left of a record, may have this name.
+bool is_attempt_name(const std::string& name) {
+  static const std::regex attempt(R"(\.part-\d{5,}(\.json)?\.(resume|.+\.\d+\.[0-9a-f]+))");
+  return std::regex_match(name, attempt);
+}
+
 // Removes the folders of attempts that were killed, and what they left of records.
 void remove_attempts(const std::filesystem::path& folder) {
-  static const std::regex attempt(R"(\.part-\d{5,}(\.json)?\.(resume|.+\.\d+\.[0-9a-f]+))");
   std::error_code ignored;
   for (const auto& entry : std::filesystem::directory_iterator(folder, ignored))
-    if (std::regex_match(entry.path().filename().string(), attempt))
+    if (is_attempt_name(entry.path().filename().string()))
       std::filesystem::remove_all(entry.path(), ignored);
+}
+
+// Throws Error if the output would be taken for a part, or be removed with what attempts left.
+void refuse_name_of_part(const std::filesystem::path& output, const std::filesystem::path& folder) {
+  namespace fs = std::filesystem;
+  const fs::path name =
+      fs::weakly_canonical(fs::absolute(output)).lexically_relative(fs::weakly_canonical(folder));
+  if (name.empty()) return;
+  const std::string first = name.begin()->string();
+  if (is_part_name(first) || is_attempt_name(first))
+    throw Error(output.string() + ": has the name of a part; choose another");
 }
 
 }  // namespace
@@ -45,6 +62,7 @@ FinishCommand::FinishCommand(CLI::App& app)
   command_->add_flag("--read-runs", reads_runs_,
                      "Read the runs again, too, and compare their records and checksum");
   add_threads_to(*command_, options_.threads, "Parts read at a time");
+  add_memory_to(*command_, options_.memory_bytes);
   command_->footer(
       "Prints records, checksum and name of each part, and of all together, as corank check does.\n"
       "Example:\n  corank finish plan.json --concatenate all.bin");
@@ -87,6 +105,7 @@ int FinishCommand::run() {
   options_.stop = signals.token();
   options_.overwrite = resources.overwrite;
   options_.threads = resources.threads;
+  options_.memory_bytes = resources.memory_bytes;
   if (plan.partitions.sorts && !concatenated_.empty())
     throw Error(
         fmt::format("--concatenate: the parts of {0} are runs of their own; merge them by corank "
@@ -103,9 +122,15 @@ int FinishCommand::run() {
     parts.push_back(names.part);
     sources.push_back(names.record);
   }
-  check_is_none_of(concatenated_, sources);
+  if (!concatenated_.empty()) {
+    check_is_none_of(concatenated_, sources);
+    refuse_name_of_part(concatenated_, folder);
+    check_concatenated(concatenated_, options_);
+  }
   if (!options_.overwrite && !concatenated_.empty() && std::filesystem::exists(concatenated_))
     throw Error(ErrorCode::exists, concatenated_ + ": exists already; use --force to replace it");
+  std::vector<PartitionPlan::Input> files;
+  for (const std::filesystem::path& part : parts) files.push_back(identify(part));
   const std::vector<PartContent> contents = read_parts(plan, parts, folder);
   PartRecord total;
   for (std::size_t i = 0; i < records.size(); ++i) {
@@ -123,8 +148,15 @@ int FinishCommand::run() {
     fmt::print("{} {} {}\n", found.records, hexadecimal(found.checksum), parts[i].string());
   }
   if (plan.content) check_runs(plan, *plan.content, total);
-  if (reads_runs_) check_runs(plan, check_planned_runs(plan.partitions, options_), total);
-  if (!concatenated_.empty()) concatenate(parts, concatenated_, options_);
+  if (reads_runs_) {
+    const PartContent runs = check_planned_runs(plan.partitions, options_);
+    check_runs(plan, runs, total);
+    if (plan.content && runs.checksum != plan.content->checksum)
+      throw Error(ErrorCode::corrupted,
+                  plan_ + ": the runs have changed since they were written; write them again");
+  }
+  finish_printing();  // nothing is replaced if it fails
+  if (!concatenated_.empty()) concatenate(files, concatenated_, options_);
   remove_attempts(folder);
   fmt::print("{} {} total\n", total.content.records, hexadecimal(total.content.checksum));
   return 0;

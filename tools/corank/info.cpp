@@ -32,7 +32,7 @@ std::string size_of(const FileReport& report) {
 void print(const std::string& file, const FileReport& report) {
   fmt::print("{}\n  size:       {}\n  records:    {}\n", file, size_of(report), report.records);
   if (report.records_skipped != 0)
-    fmt::print("  skipped:    {}, in which a column is not a number\n", report.records_skipped);
+    fmt::print("  skipped:    {}, as --bad skip says\n", report.records_skipped);
   if (report.records == 0) return;
   fmt::print("  first key:  {}\n  last key:   {}\n", report.first_key, report.last_key);
   if (report.out_of_order)
@@ -85,6 +85,7 @@ InfoCommand::InfoCommand(CLI::App& app) {
   record_.add_to(*command_);
   record_.add_text_to(*command_);
   add_compressed_to(*command_, decompress_);
+  add_memory_to(*command_, memory_bytes_);
   command_->add_option("FILE", files_, "Files of records; without any, the machine is shown")
       ->type_name("")
       ->excludes(folder);
@@ -109,6 +110,7 @@ int InfoCommand::run(const std::function<int(const Error&)>& report) const {
 int InfoCommand::show_files(const std::function<int(const Error&)>& report) const {
   Options options = record_.options();
   options.decompress = decompress_;
+  options.memory_bytes = memory_bytes_;
   options.notice = say_warning;
   nlohmann::ordered_json all = nlohmann::ordered_json::array();
   int code = 0;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <cstdint>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -31,6 +32,7 @@ class InfoCommand {
   RecordArguments record_;
   std::vector<std::string> files_;
   bool decompress_ = true;
+  std::uint64_t memory_bytes_ = 0;
   std::string folder_ = ".";
   bool json_ = false;
 };

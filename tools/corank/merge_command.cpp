@@ -59,7 +59,7 @@ std::vector<std::string> names_from(const std::string& file, char end) {
                       file, names.size() + 1));
     names.push_back(name);
   }
-  if (in.bad()) throw Error(file + ": cannot read");
+  if (in.bad() || (file == "-" && std::ferror(stdin))) throw Error(file + ": cannot read");
   return names;
 }
 
@@ -287,11 +287,7 @@ void MergeCommand::add_performance_options() {
       ->option_text("N,...");
   add_temporary_option();
   add_threads_to(*command_, options_.threads, "Threads");
-  command_
-      ->add_option("-m,--memory", options_.memory_bytes,
-                   "Budget for buffers in bytes, or with K, M, G, T [a quarter of the memory]")
-      ->transform(size_in_bytes())
-      ->option_text("SIZE");
+  add_memory_to(*command_, options_.memory_bytes);
 }
 
 void MergeCommand::add_temporary_option() {
@@ -376,6 +372,7 @@ int MergeCommand::check(const std::vector<std::string>& files) {
   Options options = record_.options();
   options.decompress = options_.decompress;
   options.threads = options_.threads;
+  options.memory_bytes = options_.memory_bytes;
   if (!quiet_) options.notice = say_warning;
   return check_files(files, options);
 }

@@ -78,6 +78,7 @@ PartAttempt::PartAttempt(const PlanFile& plan, std::size_t partition, const fs::
     : plan_(plan),
       partition_(partition),
       options_(options),
+      replaces_(options.overwrite),
       names_(part_names(folder, partition, options.compression.value_or(Compression{}).codec)) {
   refuse_runs(plan, names_);
   is_done_ = is_there();
@@ -106,7 +107,7 @@ PartAttempt::PartAttempt(const PlanFile& plan, std::size_t partition, const fs::
 }
 
 bool PartAttempt::is_there() const {
-  if (options_.overwrite) return false;
+  if (replaces_) return false;
   // A record alone is left by an attempt that was killed. Others may be of a part that is
   // compressed in another way, or no records at all.
   const auto is_part = [](const fs::path& part) { return fs::exists(part); };
@@ -154,21 +155,26 @@ void PartAttempt::remove_parts_of_other_plans() const {
   for (const fs::path& part : parts_of_record(names_.record)) fs::remove(part);
 }
 
-void PartAttempt::publish() try {
-  PartRecord record = read_record(own_names_.record);
-  const PartContent keys = read_part_keys(plan_.partitions, partition_, own_names_.part, options_);
-  record.bytes = fs::file_size(own_names_.part);
-  record.content.first_key = keys.first_key;
-  record.content.last_key = keys.last_key;
-  if (is_there()) return;  // by another attempt, meanwhile
-  remove_parts_of_other_plans();
-  // The record precedes the part, so that a part without a record is never this program's.
-  write_record(record, names_.record);
-  rename_durably(own_names_.part, names_.part);
+void PartAttempt::publish() {
+  try {
+    PartRecord record = read_record(own_names_.record);
+    const PartContent keys =
+        read_part_keys(plan_.partitions, partition_, own_names_.part, options_);
+    record.bytes = fs::file_size(own_names_.part);
+    record.content.first_key = keys.first_key;
+    record.content.last_key = keys.last_key;
+    record.content.header_bytes = keys.header_bytes;
+    if (is_there()) return;  // by another attempt, meanwhile
+    remove_parts_of_other_plans();
+    // The record precedes the part, so that a part without a record is never this program's.
+    write_record(record, names_.record);
+    rename_file(own_names_.part, names_.part);
+  } catch (const std::exception&) {
+    // Another attempt that resumes may have given the same file its name meanwhile.
+    if (fs::exists(own_names_.part) || !is_written(names_, plan_, partition_)) throw;
+  }
+  make_name_durable(names_.part);
   fs::remove(own_names_.record);
-} catch (const std::exception&) {
-  // Another attempt that resumes may have published the part meanwhile.
-  if (!is_written(names_, plan_, partition_)) throw;
 }
 
 }  // namespace corank

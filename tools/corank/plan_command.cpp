@@ -16,20 +16,22 @@ namespace {
 
 // Plans the merge of the runs that the tasks of a planned sort have made.
 PlanFile plan_merge_of_sort(const std::string& file, const std::string& given_folder,
-                            std::size_t num_partitions) {
+                            std::size_t num_partitions, const std::stop_token& stop) {
   const PlanFile sort = read_plan(file);
   if (!sort.partitions.sorts)
     throw Error(file + ": is not a plan of a sort; name one, or the runs themselves");
   const std::filesystem::path folder = folder_of_parts(file, given_folder);
   std::vector<std::filesystem::path> runs;
+  PlanFile plan{.command = sort.command, .partitions = {}};
   PartContent content;
   for (const PartRecord& run : read_records(sort, file, folder, Codec::none)) {
+    plan.header_bytes = run.content.header_bytes;  // each run has the header
     runs.push_back(part_names(folder, run.partition, Codec::none).part);
     content.records += run.content.records;
     content.checksum += run.content.checksum;
   }
-  PlanFile plan{.command = sort.command, .partitions = {}};
-  const Options options = options_of(plan);
+  Options options = options_of(plan);
+  options.stop = stop;
   plan.partitions = plan_partitions(runs, num_partitions, options);
   const Query& query = options.query;
   if (query.from.empty() && query.to.empty() && !query.limit) plan.content = content;
@@ -82,13 +84,15 @@ int PlanCommand::run(const std::vector<std::string>& arguments) const {
     show();
     return 0;
   }
-  const StopOnSignal signals;  // also while the plan is written: that is done to its end
   const MergeCommand& command = planned();
+  const bool is_of_sort = !command.runs_of().empty();
+  const std::vector<std::string> names =
+      is_of_sort ? std::vector<std::string>() : command.names_of_runs();
+  const StopOnSignal signals;  // a plan is written to its end
   PlanFile plan{.command = without_force(*command_->get_subcommands().front(), arguments),
                 .partitions = {}};
   std::vector<std::filesystem::path> sources{command.list_of_runs(), command.runs_of()};
-  if (command.runs_of().empty()) {
-    const std::vector<std::string> names = command.names_of_runs();
+  if (!is_of_sort) {
     const std::vector<std::filesystem::path> files(names.begin(), names.end());
     const auto cut = command.sorts() ? plan_sort : plan_partitions;
     Options options = command.options();
@@ -96,7 +100,8 @@ int PlanCommand::run(const std::vector<std::string>& arguments) const {
     plan.partitions = cut(files, command.num_partitions(), options);
   } else {
     command.check_beside_plan();
-    plan = plan_merge_of_sort(command.runs_of(), command.folder(), command.num_partitions());
+    plan = plan_merge_of_sort(command.runs_of(), command.folder(), command.num_partitions(),
+                              signals.token());
     for (const PartitionPlan::Input& run : plan.partitions.runs)
       sources.push_back(std::filesystem::path(run.path).replace_extension(".json"));
   }
@@ -105,7 +110,7 @@ int PlanCommand::run(const std::vector<std::string>& arguments) const {
     sources.push_back(run.path);
   }
   check_is_none_of(command.output(), sources);
-  write_plan(plan, command.output(), command.overwrites());
+  write_plan(plan, command.output(), command.overwrites(), signals.token());
   return 0;
 }
 
@@ -144,8 +149,14 @@ Options options_of(const PlanFile& plan) {
     options.query = {};
     options.drop_header = options.parts_by_key = false;
     options.compression.reset();
-  } else if (command.planned().sorts() && options.text) {
-    options.text->first_header = false;  // each run of the sort has the header
+  } else if (command.planned().sorts()) {
+    // Each run of the sort has the header, and begins with any record after it.
+    options.decompress = false;
+    options.record.header_bytes = options.record.header_bytes.value_or(0);
+    if (options.text) {
+      options.text->first_header = false;
+      options.text->header_bytes = plan.header_bytes;
+    }
   }
   return options;
 }

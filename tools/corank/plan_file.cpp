@@ -50,7 +50,8 @@ void replace(const std::filesystem::path& file, const Json& json) {
     if (!out) throw_file_error(written, "create it");
     write_all(out, std::as_bytes(std::span(text)), written);
     if (::fsync(out.get()) != 0) throw_file_error(written, "make it durable");
-    rename_durably(written, file);
+    rename_file(written, file);
+    make_name_durable(file);
   } catch (const Error&) {
     std::error_code nobody_to_tell;
     std::filesystem::remove(written, nobody_to_tell);
@@ -206,15 +207,19 @@ void check_is_none_of(const std::filesystem::path& file,
           fmt::format("{}: is also read by this command; name another file", file.string()));
 }
 
-void rename_durably(const std::filesystem::path& from, const std::filesystem::path& to) {
+void rename_file(const std::filesystem::path& from, const std::filesystem::path& to) {
   if (::rename(from.c_str(), to.c_str()) != 0) throw_file_error(to, "give it this name");
-  const std::filesystem::path folder = to.has_parent_path() ? to.parent_path() : ".";
+}
+
+void make_name_durable(const std::filesystem::path& file) {
+  const std::filesystem::path folder = file.has_parent_path() ? file.parent_path() : ".";
   const FileDescriptor opened(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (!opened) throw_file_error(folder, "open it");
   sync_folder(opened, folder);
 }
 
-void write_plan(const PlanFile& plan, const std::filesystem::path& file, bool overwrite) {
+void write_plan(const PlanFile& plan, const std::filesystem::path& file, bool overwrite,
+                const std::stop_token& stop) {
   for (const std::string& word : plan.command) check_utf8(word, "this argument");
   for (const PartitionPlan::Input& run : plan.partitions.runs)
     check_utf8(run.path.string(), "this name");
@@ -233,10 +238,12 @@ void write_plan(const PlanFile& plan, const std::filesystem::path& file, bool ov
     json["records"] = plan.content->records;
     json["checksum"] = hexadecimal(plan.content->checksum);
   }
+  if (plan.header_bytes) json["header_bytes"] = *plan.header_bytes;
   json["digest"] = digest_of(json);
   const std::string text = text_of(json);
-  Writer writer(Destination(file), {.bytes = text.size()}, {.overwrite = overwrite},
-                [](FileIdentity) { return false; }, {});
+  Writer writer(
+      Destination(file), {.bytes = text.size()}, {.overwrite = overwrite},
+      [](FileIdentity) { return false; }, stop);
   writer.resume_at(0, 0);
   writer.write(std::as_bytes(std::span(text)));
   writer.make_durable();
@@ -264,6 +271,7 @@ PlanFile read_plan(const std::filesystem::path& file) {
     plan.partitions.sorts = json.at("sorts").get<bool>();
     if (json.contains("records"))
       plan.content = {whole_number(json["records"]), checksum_in(json), {}, {}};
+    if (json.contains("header_bytes")) plan.header_bytes = whole_number(json["header_bytes"]);
     for (const Json& run : json.at("runs"))
       plan.partitions.runs.push_back({run.at("path").get<std::string>(),
                                       whole_number(run.at("bytes")),
@@ -283,6 +291,7 @@ void write_record(const PartRecord& record, const std::filesystem::path& file) {
                  {"records", record.content.records},
                  {"checksum", hexadecimal(record.content.checksum)},
                  {"bytes", record.bytes},
+                 {"header_bytes", record.content.header_bytes},
                  {"first_key", record.content.first_key},
                  {"last_key", record.content.last_key}});
 }
@@ -298,6 +307,7 @@ PartRecord read_record(const std::filesystem::path& file) {
                       .bytes = json.at("bytes").get<std::uint64_t>()};
     record.content.records = json.at("records").get<std::uint64_t>();
     record.content.checksum = checksum_in(json);
+    record.content.header_bytes = whole_number(json.at("header_bytes"));
     record.content.first_key = json.at("first_key").get<std::string>();
     record.content.last_key = json.at("last_key").get<std::string>();
     return record;

@@ -19,18 +19,23 @@ struct PlanFile {
   std::vector<std::string> command;  // arguments of the program that made the plan, but --force
   PartitionPlan partitions;
   std::optional<PartContent> content = {};  // of all runs together, without keys, where it is known
-  std::string digest = {};                  // of all else; set by read_plan()
+  std::optional<std::uint64_t> header_bytes = {};  // of each run, if these are of a planned sort
+  std::string digest = {};                         // of all else; set by read_plan()
 };
 
 // Throws Error if `file` exists and is one of `others`, which are read.
 void check_is_none_of(const std::filesystem::path& file,
                       std::span<const std::filesystem::path> others);
 
-// Gives a file another name, which may be that of a file, and makes the new name durable.
-void rename_durably(const std::filesystem::path& from, const std::filesystem::path& to);
+// Gives a file another name, which may be that of a file.
+void rename_file(const std::filesystem::path& from, const std::filesystem::path& to);
+// Waits until the name of a file is on the disk.
+void make_name_durable(const std::filesystem::path& file);
 
-// Writes the plan as merge() writes an output. Throws Error if the file exists, unless `overwrite`.
-void write_plan(const PlanFile& plan, const std::filesystem::path& file, bool overwrite);
+// Writes the plan as merge() writes an output. Throws Error if the file exists, unless `overwrite`,
+// and Interrupted if `stop` is requested while nobody reads a pipe.
+void write_plan(const PlanFile& plan, const std::filesystem::path& file, bool overwrite,
+                const std::stop_token& stop);
 // Throws Error if the file is not a plan, is damaged, or was made by another version of the
 // program.
 PlanFile read_plan(const std::filesystem::path& file);

@@ -127,6 +127,14 @@ void add_compressed_to(CLI::App& command, bool& decompress) {
       ->option_text("WHICH");
 }
 
+void add_memory_to(CLI::App& command, std::uint64_t& bytes) {
+  command
+      .add_option("-m,--memory", bytes,
+                  "Budget for buffers in bytes, or with K, M, G, T [a quarter of the memory]")
+      ->transform(size_in_bytes())
+      ->option_text("SIZE");
+}
+
 Options RecordArguments::options() const {
   Options options;
   options.text = text();

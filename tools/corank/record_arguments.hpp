@@ -48,5 +48,6 @@ void add_threads_to(CLI::App& command, unsigned& threads, const std::string& wha
 
 // Adds --compressed to a command that reads files.
 void add_compressed_to(CLI::App& command, bool& decompress);
+void add_memory_to(CLI::App& command, std::uint64_t& bytes);
 
 }  // namespace corank

@@ -107,9 +107,9 @@ TEST_CASE("a scan past the page cache reads records that fill no whole pages") {
   const TemporaryFolder folder;
   write_file(folder / "file", Bytes(count * record_bytes));
   Run run(folder / "file", record_bytes, Run::Opening{});
-  const ScanResult cached = scan(run, *format, true, true, 2);
+  const ScanResult cached = scan(run, *format, true, true, {.threads = 2});
   CHECK(cached.records == count);
   if (!run.make_direct()) return;  // the file system is in memory
-  const ScanResult direct = scan(run, *format, true, true, 2);
+  const ScanResult direct = scan(run, *format, true, true, {.threads = 2});
   CHECK((direct.records == count && direct.checksum == cached.checksum));
 }
