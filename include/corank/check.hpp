@@ -40,7 +40,7 @@ struct FileReport {
   bool is_pipe = false;
   std::uint64_t file_bytes = 0;  // size of the file as stored; 0 for a pipe
   Codec codec = Codec::none;     // codec of the file; always none for a pipe
-  std::uint64_t bytes = 0;       // size of header and records after decompression
+  std::uint64_t bytes = 0;       // of header and records after decompression, without skipped ones
   std::uint64_t records = 0;
   std::uint64_t records_skipped = 0;  // not counted in `records`; see BadNumbers
   std::uint64_t duplicates = 0;       // records whose key equals that of their predecessor

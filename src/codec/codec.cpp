@@ -191,10 +191,15 @@ std::string_view magic_of(Codec codec) {
   return facts_of(codec).magic;
 }
 
-Encoder make_encoder(const Compression& compression) {
+void check_level(const Compression& compression) {
   const CodecFacts& facts = facts_of(compression.codec);
   if (compression.level != 0 && !has_level(facts, compression.level))
     throw_no_level(facts, std::to_string(compression.level));
+}
+
+Encoder make_encoder(const Compression& compression) {
+  check_level(compression);
+  const CodecFacts& facts = facts_of(compression.codec);
   return facts.make_encoder ? facts.make_encoder(compression.level) : Encoder();
 }
 

@@ -28,7 +28,10 @@ struct Encoder {
   std::function<std::size_t(std::span<const std::byte> in, std::span<std::byte> into)> encode;
 };
 
-// Returns an encoder without functions for Codec::none.
+// Throws Error unless the codec has the level; 0 is its default.
+void check_level(const Compression& compression);
+
+// Returns an encoder without functions for Codec::none. The codec must have the level.
 Encoder make_encoder(const Compression& compression);
 
 // Uncompressed bytes per output frame. Smaller frames compress worse; larger ones only take memory.

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "codec/codec.hpp"
 #include "corank/error.hpp"
 #include "util/messages.hpp"
 
@@ -93,6 +94,8 @@ void check_options(const Options& options, const FormatTraits& traits, std::size
   constexpr unsigned max_parts = 99'999;  // whose names sort by their numbers
   if (options.parts > max_parts)
     throw_error(ErrorCode::options, "{} is more than {}; write fewer", Setting::parts, max_parts);
+  for (const auto& compression : {options.compression, options.temporary_compression})
+    if (compression) check_level(*compression);
   check_query(options, traits);
 }
 

@@ -265,6 +265,9 @@ TEST_CASE("partitions of a sort are runs, and partitions of their merge are the 
        {"a\nb\nc\nzz\n",
         "d\n\xef\xbb\xbf"
         "zz\ne\nf\n"}},
+      // Short records come first in the runs.
+      {{"sort", "--csv", "-b", "3"}, {"a,b,c\nx\ny,q\n"}},
+      {{"sort", "--csv", "-b", "1", "--ragged", "error"}, {"b,2\na,1,x\nc,3\n"}},
       {lines({}), {"b\nBZh91AY&SYHID\nc\n\x93NUMPY\n", "a\n\xff\xfe\n"}}};
   for (const auto& [command, files] : sorts)
     check_sort_partitions(command, files,

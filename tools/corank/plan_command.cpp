@@ -156,6 +156,9 @@ Options options_of(const PlanFile& plan) {
     if (options.text) {
       options.text->first_header = false;
       options.text->header_bytes = plan.header_bytes;
+      // Their columns were checked when they were read first. Short records may come first now.
+      if (options.text->kind == TextKind::csv || options.text->delimiter)
+        options.text->ragged = RaggedRecords::empty;
     }
   }
   return options;

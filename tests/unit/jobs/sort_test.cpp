@@ -593,5 +593,10 @@ TEST_CASE("a sort refuses what it cannot do, and budgets that are too small", "[
   test.options.copy_only = true;
   CHECK(what_sorting_throws(test).find("Options::copy_only is for merges") != std::string::npos);
   test.options.copy_only = false;
+  for (auto* const compression : {&test.options.compression, &test.options.temporary_compression}) {
+    *compression = Compression{Codec::zstd, 500};
+    CHECK(what_sorting_throws(test).find("has levels -50 to 22") != std::string::npos);
+    compression->reset();
+  }
   CHECK_FALSE(std::filesystem::exists(test.folder / "output"));
 }
