@@ -59,11 +59,12 @@ struct Options {
   // Numbers of the CUDA devices, which share the work units; empty: all that there are.
   std::vector<int> devices = {0};
 
-  // Min input size for BackendChoice::automatic to use a device for a sort or a merge of 256 runs
-  // or more: the runs within the range and the limit, compressed runs by the size of their files.
-  // Fewer runs need more, in inverse proportion to log2 of their number, which the CPU's time grows
-  // with. Smaller merges end before a device has started. Pipes always count as large enough.
-  std::uint64_t min_device_bytes = std::uint64_t{4} << 30;
+  // Min input size in bytes, for each thread, at which BackendChoice::automatic uses a device for a
+  // merge of 256 runs or more: the runs within the range and the limit, compressed runs by the size
+  // of their files. Fewer runs need more, in inverse proportion to log2 of their number, which the
+  // CPU's time grows with; a sort needs a quarter, but never less than this. Smaller ones end
+  // before a device has started. Pipes always count as large enough.
+  std::uint64_t min_device_bytes = std::uint64_t{512} << 20;
 
   // Makes a failing device end the merge. By default, a device that lacks memory gets smaller
   // units, then fewer in flight. After any other failure it gets no units. Other devices, or else

@@ -14,6 +14,7 @@
 #include "util/buffer_pool.hpp"
 #include "util/math.hpp"
 #include "util/messages.hpp"
+#include "util/system_limits.hpp"
 
 namespace corank {
 namespace {
@@ -35,10 +36,12 @@ std::vector<int> devices_of(const Options& options) {
 // that is 0. See docs/tuning.md.
 bool is_worth_device(const Options& options, std::uint64_t bytes, std::size_t num_runs) {
   constexpr std::uint64_t max_levels = 8;  // of two-way merges
+  constexpr std::uint64_t levels_of_sort = 4 * max_levels;
   const std::uint64_t levels =
-      num_runs == 0 ? max_levels
+      num_runs == 0 ? levels_of_sort
                     : std::clamp<std::uint64_t>(std::bit_width(num_runs - 1), 1, max_levels);
-  return bytes / max_levels * levels >= options.min_device_bytes;
+  const std::uint64_t threads = thread_budget(options.threads).value;
+  return std::min(bytes, bytes / max_levels * levels / threads) >= options.min_device_bytes;
 }
 
 BackendDecision decide(const Options& options, const FormatTraits& traits, std::uint64_t bytes,

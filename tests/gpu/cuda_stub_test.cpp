@@ -264,9 +264,11 @@ TEST_CASE("for runs that hold little no device is looked for") {
     Scene scene(kind);
     std::uint64_t bytes = 0;
     for (const auto& run : scene.runs()) bytes += run.size();
-    // Each doubling of the runs, up to 256, counts an eighth; a sort counts in full.
+    // Each doubling of the runs, up to 256, counts an eighth; a sort counts four times, but no more
+    // than its bytes. Threads divide it.
     const std::uint64_t counted =
-        kind.sorts ? bytes : bytes / 8 * std::bit_width(scene.runs().size() - 1);
+        kind.sorts ? bytes
+                   : bytes / 8 * std::bit_width(scene.runs().size() - 1) / scene.options.threads;
     for (const bool enough : {false, true}) {
       scene.options.min_device_bytes = counted + !enough;
       const Scene::Result result = scene.merge_with({});
@@ -282,6 +284,7 @@ TEST_CASE("for runs that hold little no device is looked for") {
 
 TEST_CASE("what the limit leaves out does not count as enough for a device") {
   Scene scene(kinds[0]);
+  scene.options.threads = 1;
   scene.options.min_device_bytes = 10 * scene.options.record.record_bytes / 8 * 2;
   for (const std::uint64_t limit : {9, 10}) {
     scene.options.query.limit = limit;

@@ -147,10 +147,7 @@ void InfoCommand::show_machine() const {
     fmt::print("cuda:    {}\n", machine["cuda"].get<std::string>());
     const auto backend = machine["backend"].get<std::string>();
     fmt::print("backend: auto takes {}{}\n", backend,
-               backend == "cpu"
-                   ? ""
-                   : fmt::format(" for sorts and merges of 256 runs of {} GiB and more, else cpu",
-                                 Options().min_device_bytes >> 30));
+               backend == "cpu" ? "" : " for large sorts and merges, else cpu");
     fmt::print("hardware limits, with files in {}:\n", folder_);
     finish_printing();
   }
