@@ -355,9 +355,9 @@ void AtomicFile::rename_to_target() {
   int renamed = settings_.overwrite ? ::rename(temporary_.c_str(), target_.c_str())
                                     : ::renameat2(AT_FDCWD, temporary_.c_str(), AT_FDCWD,
                                                   target_.c_str(), RENAME_NOREPLACE);
-  // Not every file system supports RENAME_NOREPLACE.
+  // Not every file system or sandbox supports RENAME_NOREPLACE.
   struct stat status {};
-  if (renamed != 0 && !settings_.overwrite && errno == EINVAL) {
+  if (renamed != 0 && !settings_.overwrite && (errno == EINVAL || errno == ENOSYS)) {
     if (::lstat(target_.c_str(), &status) == 0)
       errno = EEXIST;
     else
@@ -379,6 +379,7 @@ void AtomicFile::write_sidecar(bool durable) {
   const FileDescriptor file(
       ::open(sidecar_path_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666));
   if (!file) throw_file_error(sidecar_path_, "write");
+  ::fchmod(file.get(), 0600);  // whatever the umask, it is opened again
   const std::string text = sidecar_text(sidecar_);
   // Overwrite in place with one write: a disk writes so few bytes whole or not at all.
   write_all(file, std::as_bytes(std::span(text)), sidecar_path_);

@@ -110,6 +110,8 @@ KeptRuns::KeptRuns(const std::filesystem::path& output, std::uint64_t content)
   run_name_ = names.run;
   list_ = names.list;
   new_list_ = names.new_list;
+  std::error_code unknown;
+  if (!std::filesystem::is_regular_file(std::filesystem::symlink_status(list_, unknown))) return;
   std::ifstream in(list_, std::ios::binary);
   if (in) read_list(std::string(std::istreambuf_iterator<char>(in), {}));
 }
@@ -189,6 +191,9 @@ void KeptRuns::append(const KeptRun& run) {
 FileDescriptor KeptRuns::create(const std::filesystem::path& folder) {
   KeptRun run;
   run.path = std::filesystem::absolute(folder) / fmt::format("{}{}", run_name_, runs_.size());
+  if (run.path.native().find('\n') != std::string::npos)  // which ends a line of the list
+    throw_error(ErrorCode::options, "{}: its name holds a newline, which is not possible with {}",
+                folder, Setting::resume);
   append(run);
   files_.push_back(run.path);
   return open_to_write(run.path, O_TRUNC);

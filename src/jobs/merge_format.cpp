@@ -16,7 +16,8 @@ bool drops_resolved(const Query& query) {
 }
 
 // Returns whether records of equal keys may be resolved in parts, and the results again. A sum of
-// parts may overflow where the whole does not, if numbers have signs.
+// parts may overflow where the whole does not, if numbers have signs, and sums past a limit must
+// not be told to overflow.
 bool may_repeat(const Query& query, const Schema& schema, const FormatTraits& traits) {
   if (query.on_equal == OnEqual::error) return false;
   if (!traits.has_fixed_size) return query.reductions.empty();
@@ -24,7 +25,8 @@ bool may_repeat(const Query& query, const Schema& schema, const FormatTraits& tr
     const std::uint32_t field = find_field(schema, *reduction.column, Setting::on_equal);
     const FieldKind kind = schema.fields[field].kind;
     if (reduction.operation == Reduction::Operation::sum)
-      return kind == FieldKind::unsigned_integer ||
+      return (kind == FieldKind::unsigned_integer &&
+              !(query.limit && query.overflow == Overflow::error)) ||
              (kind == FieldKind::signed_integer && query.overflow == Overflow::wrap);
     return reduction.operation != Reduction::Operation::count;
   });

@@ -160,8 +160,12 @@ void MergeOutput::open(std::span<const Partition> partitions, std::span<const Ru
   // than runs that count bytes.
   const std::uint64_t max_growth =
       format_.counts_bytes() ? std::max<std::uint64_t>(options_.query.select.size(), 1) : 1;
-  const bool may_be_shorter = operators && (!operators->keeps_count() ||
-                                            operators->output_bytes() == 0 || options_.query.limit);
+  // The partitions of a sort, which all begin at 0, are known only when its runs are: until then,
+  // the part's number and the number of parts tell where it begins.
+  const bool are_known = partitions.size() < 2 || partitions[1].begin != 0;
+  const bool may_be_shorter =
+      !are_known || (operators && (!operators->keeps_count() || operators->output_bytes() == 0 ||
+                                   options_.query.limit));
   const bool is_file = folder_of(output_).has_value();
   const AtomicFile::Settings settings{options_.overwrite, options_.resume,
                                       options_.checkpoint_interval,
@@ -175,8 +179,6 @@ void MergeOutput::open(std::span<const Partition> partitions, std::span<const Ru
   if (paths_.size() > 1) refuse_inputs_as_parts(paths_, is_input);
   for (std::size_t i = 0; i < paths_.size(); ++i) {
     const auto [begin, end] = partitions[std::min(i, partitions.size() - 1)];
-    // The partitions of a sort are known only when its runs are: until then, the part's number and
-    // the number of parts tell where it begins.
     const AtomicFile::Content content{
         digest(fmt::format("{:x} {} {} {} of {} {}", output_digest, begin, end, i, paths_.size(),
                            options_.parts_by_key)),

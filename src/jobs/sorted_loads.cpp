@@ -59,15 +59,14 @@ std::vector<Run> SortedLoads::resume(std::vector<Run> inputs) {
 
 void SortedLoads::check_space(const Destination& output) const {
   const Options& options = pass_context_.options;
-  // A query may leave any number of records, so that their size is unknown.
-  if (context_.operators || !operator_names(options.query).empty()) return;
-  corank::check_space(
-      folders_,
-      {.temporary_bytes = former_.spilled_bytes(),
-       .late_bytes =
-           kept_ || options.temporary_compression ? former_.spilled_bytes() : former_.late_bytes(),
-       .output_bytes = former_.input_bytes()},
-      output);
+  // Sizes are unknown: a query may leave any number of records, and compression any size.
+  if (context_.operators || !operator_names(options.query).empty() || options.temporary_compression)
+    return;
+  corank::check_space(folders_,
+                      {.temporary_bytes = former_.spilled_bytes(),
+                       .late_bytes = kept_ ? former_.spilled_bytes() : former_.late_bytes(),
+                       .output_bytes = former_.input_bytes()},
+                      output);
 }
 
 void SortedLoads::form(std::size_t partitions) {

@@ -403,6 +403,21 @@ TEST_CASE("a sort with a limit merges temporary files that the limit cut", "[sor
   }
 }
 
+TEST_CASE("sums of groups past a limit do not overflow, however little memory there is", "[sort]") {
+  const TemporaryFolder folder;
+  std::string records;
+  for (int i = 0; i < 1'000'000; ++i) records += {static_cast<char>(1 + i % 100), 9, '.'};
+  records += {0, 5, '.'};
+  write_file(folder / "input", bytes_of_text(records));
+  for (const char* memory : {"1800000", "64M"}) {
+    const Result result = run({"sort", "-r", "k:u8,n:u8,c:bytes1", "--on-equal", "reduce:sum(n)",
+                               "--limit", "1", "-T", "2", "-m", memory, folder / "input"});
+    INFO(result.err);
+    CHECK(result.code == 0);
+    CHECK(result.out == std::string{0, 5, '.'});
+  }
+}
+
 TEST_CASE("a sort finds equal keys in records of a byte, and in files that it reads directly",
           "[sort]") {
   const TemporaryFolder folder;
