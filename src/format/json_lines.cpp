@@ -324,6 +324,9 @@ class JsonFinder final : public ColumnFinder {
     for (std::size_t i = 0; i < values.size(); ++i)
       if (values[i]) sorted.emplace_back(paths_[i], *values[i]);
     std::ranges::sort(sorted);
+    // A field may have two names, such as k and /k.
+    const auto again = std::ranges::unique(sorted);
+    sorted.erase(again.begin(), again.end());
     std::string line;
     if (!append_object(sorted, 0, line))
       throw_error(ErrorCode::options, "{}: no object has these values: a field holds another one",

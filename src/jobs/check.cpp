@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 #include <memory>
+#include <system_error>
 #include <vector>
 
 #include "format/text_header.hpp"
@@ -20,6 +21,7 @@ class OpenFile {
            std::span<const std::filesystem::path> before)
       : format_(make_format(options)) {
     Options at_start = options;
+    at_start.drop_header = true;  // header lines may differ: there is no output
     if (const TextHeader* const header = format_->header(); header && header->is_in_first_file()) {
       runs_ = first_with_header(before, options);
       // A doubt of its header was told when it was read itself.
@@ -39,6 +41,8 @@ class OpenFile {
     Options quiet = options;
     quiet.notice = nullptr;
     for (const std::filesystem::path& file : files) {
+      std::error_code unknown;  // of a pipe, say
+      if (std::filesystem::file_size(file, unknown) == 0 && !unknown) continue;
       std::vector<Run> runs = open_runs({&file, 1}, *format_, quiet);
       if (runs.front().is_pipe())
         throw Error(runs.front().shown_path().string() +

@@ -74,13 +74,14 @@ Run::Opening opening_of(const RecordFormat& format, const Options& options, std:
                         bool keep_open) {
   const std::uint64_t memory_bytes = memory_budget(options.memory_bytes).value;
   const std::uint64_t threads = thread_budget(options.threads).value;
+  const bool has_mark = format.header() && !format.header()->has_known_size();
   return {.keep_open = keep_open,
           .decompress = options.decompress,
           .decompression = {.max_decoder_bytes = memory_bytes,
                             .max_threads = static_cast<unsigned>(threads / num_runs),
                             .max_parallel_bytes = memory_bytes / 4 / num_runs},
           .header_bytes = format.traits().header_bytes,
-          .mark = std::string(format.header() ? format.header()->byte_order_mark() : "")};
+          .mark = std::string(has_mark ? format.header()->byte_order_mark() : "")};
 }
 
 }  // namespace

@@ -171,6 +171,8 @@ TEST_CASE("a field that is a key twice has one value in a range", "[json]") {
   const Strings merge{"merge", "--jsonl", "-b", "k,name:nocase,name", "--from"};
   CHECK(output_of(test.run_with(merge + Strings{"1,Ada,Ada"})) == text_of(test.runs[0]));
   CHECK(output_of(test.run_with(merge + Strings{"1,ada,ada"})).empty());
+  CHECK(output_of(test.run_with({"merge", "--jsonl", "-b", "k:u64,/k", "--from", "1,1"})) ==
+        text_of(test.runs[0]));
   const Result refused = test.run_with(merge + Strings{"1,Ada,Bob"});
   INFO(refused.err);
   CHECK(refused.code == 2);

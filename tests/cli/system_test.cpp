@@ -190,6 +190,29 @@ TEST_CASE("a part that cannot replace an old one is an error, though that one is
   CHECK(text_of(parts + "/part-00000") == "a\nb\nc\n");
 }
 
+TEST_CASE("a sort to parts that was killed while they got their names goes on") {
+  const TemporaryFolder folder;
+  const std::string input = folder / "input", output = folder / "output";
+  std::string records;
+  for (int i = 0; i < 3000; ++i) records += std::to_string(1000 + i * 7919 % 9000);
+  write_file(input, bytes_of_text(records));
+  const Strings sort{"sort",      "-r",  "k:bytes4", "--parts", "3",  "--resume",
+                     "--backend", "cpu", "-o",       output,    input};
+  Environment failing;
+  failing.before_exec = [] { make_fail(SYS_renameat2, EIO); };
+  REQUIRE(run(sort, failing).code == 2);
+  REQUIRE(::rename((output + "/.part-00000.corank").c_str(), (output + "/part-00000").c_str()) ==
+          0);
+  const Result resumed = run(sort);
+  INFO(resumed.err);
+  CHECK(resumed.code == 0);
+  std::string parts;
+  for (const char* part : {"/part-00000", "/part-00001", "/part-00002"})
+    parts += text_of(output + part);
+  const Result whole = run({"sort", "-r", "k:bytes4", "--backend", "cpu", input});
+  CHECK(parts == whole.out);
+}
+
 TEST_CASE("files are read also where io_uring may be set up, but not used") {
   const TemporaryFolder folder;
   const std::string input = folder / "run";

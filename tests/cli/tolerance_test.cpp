@@ -137,7 +137,9 @@ TEST_CASE("only the first file may have the header, as pieces of a split file do
         "#v1\nname\na\nb\nc\n");
   const Strings with_lines{"--csv", "--header=first", "--header-lines", "1", "-b", "name"};
   CHECK(ToleranceFolder({"v1\nname\nb\n", "v1\na\n"}).merged(with_lines) == "v1\nname\na\nb\n");
-  CHECK(holds(more.merge(with_lines).err, "its header lines differ"));
+  const ToleranceFolder others({"", "v1\nname\nb\n", "v2\na\n"});
+  CHECK(holds(others.merge(with_lines).err, "its header lines differ"));
+  CHECK(run(Strings{"check"} + with_lines + others.runs).code == 0);
   const Result wrong = pieces.merge({"--csv", "--header=second"});
   CHECK(wrong.code == 2);
   CHECK(holds(wrong.err, "--header=first"));

@@ -44,7 +44,6 @@ class EachFile {
     }
     const ScansAtOnce scans = scans_at_once(shares_pipe ? 1 : num_files, options);
     options_.threads = scans.share.threads;
-    options_.memory_bytes = scans.share.memory_bytes;
     for (std::size_t i = 0; i < paths_.size(); ++i)
       if (are_pipes_[i]) threads_.emplace_back([this, i] { tasks_[i](); });
     for (std::uint64_t i = 0; i < scans.files; ++i) threads_.emplace_back([this] { read_files(); });

@@ -164,7 +164,11 @@ void PartAttempt::publish() {
     record.content.first_key = keys.first_key;
     record.content.last_key = keys.last_key;
     record.content.header_bytes = keys.header_bytes;
-    if (is_there()) return;  // by another attempt, meanwhile
+    if (is_there()) {  // by another attempt, meanwhile
+      fs::remove(own_names_.part);
+      fs::remove(own_names_.record);
+      return;
+    }
     remove_parts_of_other_plans();
     // The record precedes the part, so that a part without a record is never this program's.
     write_record(record, names_.record);
