@@ -379,7 +379,9 @@ void AtomicFile::write_sidecar(bool durable) {
   const FileDescriptor file(
       ::open(sidecar_path_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0666));
   if (!file) throw_file_error(sidecar_path_, "write");
-  ::fchmod(file.get(), 0600);  // whatever the umask, it is opened again
+  struct stat status {};
+  if (::fstat(file.get(), &status) == 0 && (status.st_mode & 0600) != 0600)
+    ::fchmod(file.get(), (status.st_mode & 0777) | 0600);  // whatever the umask: it is opened again
   const std::string text = sidecar_text(sidecar_);
   // Overwrite in place with one write: a disk writes so few bytes whole or not at all.
   write_all(file, std::as_bytes(std::span(text)), sidecar_path_);

@@ -1,5 +1,3 @@
-#include "corank/check.hpp"
-
 #include <algorithm>
 #include <iterator>
 #include <memory>
@@ -7,6 +5,7 @@
 #include <vector>
 
 #include "format/text_header.hpp"
+#include "jobs/check_share.hpp"
 #include "jobs/merge_format.hpp"
 #include "jobs/scan.hpp"
 #include "run/run_io.hpp"
@@ -58,11 +57,6 @@ class OpenFile {
   std::vector<Run> runs_;  // with that of the file that has the header
 };
 
-// Returns what a scan of one file may use.
-ScanShare share_of(const Options& options) {
-  return scans_at_once(1, options).share;
-}
-
 // Returns a report of the records of the block alone.
 FileReport describe_block(const RecordFormat& format, const ScannedBlock& block) {
   const KeyLayout layout = format.keys().layout();
@@ -99,15 +93,24 @@ void add(const FileReport& block, FileReport& report) {
 
 CheckResult check(const std::filesystem::path& path, const Options& options,
                   std::span<const std::filesystem::path> before) {
+  return check_within(scans_at_once(1, options).share, path, options, before);
+}
+
+CheckResult check_within(const ScanShare& share, const std::filesystem::path& path,
+                         const Options& options, std::span<const std::filesystem::path> before) {
   const OpenFile file(path, options, before);
-  const ScanResult result =
-      scan(file.run(), file.format(), options.checksum, true, share_of(options));
+  const ScanResult result = scan(file.run(), file.format(), options.checksum, true, share);
   warn_of_cut_off_pipes({&file.run(), 1}, options);
   return {result.records, result.checksum};
 }
 
 FileReport describe(const std::filesystem::path& path, const Options& options,
                     std::span<const std::filesystem::path> before) {
+  return describe_within(scans_at_once(1, options).share, path, options, before);
+}
+
+FileReport describe_within(const ScanShare& share, const std::filesystem::path& path,
+                           const Options& options, std::span<const std::filesystem::path> before) {
   const OpenFile file(path, options, before);
   const Run& run = file.run();
   const RecordFormat& format = file.format();
@@ -119,7 +122,7 @@ FileReport describe(const std::filesystem::path& path, const Options& options,
   const auto look = [&](const ScannedBlock& block) {
     return [&report, of_block = describe_block(format, block)] { add(of_block, report); };
   };
-  report.records_skipped = scan_side_by_side(run, format, share_of(options), look);
+  report.records_skipped = scan_side_by_side(run, format, share, look);
   warn_of_cut_off_pipes({&run, 1}, options);
   return report;
 }

@@ -193,7 +193,7 @@ FileDescriptor KeptRuns::create(const std::filesystem::path& folder) {
   run.path = std::filesystem::absolute(folder) / fmt::format("{}{}", run_name_, runs_.size());
   if (run.path.native().find('\n') != std::string::npos)  // which ends a line of the list
     throw_error(ErrorCode::options, "{}: its name holds a newline, which is not possible with {}",
-                folder, Setting::resume);
+                run.path, Setting::resume);
   append(run);
   files_.push_back(run.path);
   return open_to_write(run.path, O_TRUNC);

@@ -7,7 +7,6 @@
 #include <atomic>
 #include <cassert>
 #include <exception>
-#include <memory>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -26,12 +25,6 @@ namespace corank {
 namespace {
 
 constexpr std::uint64_t max_scan_bytes = 256 * MiB;  // of the buffers of a scan
-
-// Returns what very long records take in all scans of this process, which share the room.
-LargeBytes large_bytes_of_scans() {
-  static const auto bytes = std::make_shared<std::atomic<std::uint64_t>>(0);
-  return bytes;
-}
 
 // Calls `visit` with the parts of the chunk between its gaps. `block` is the chunk without them.
 void visit_between_gaps(const Chunk& chunk, ScannedBlock block, const RecordFormat& format,
@@ -63,7 +56,7 @@ class Chunks {
         format_(format),
         in_sequence_(run.is_stream() || run.record_bytes() != format.row_bytes()),
         plan_(plan_of(run, format, share)),
-        reading_{format, plan_, ReadOrder::one_by_one, nullptr, false, large_bytes_of_scans()},
+        reading_{format, plan_, ReadOrder::one_by_one},
         pool_(plan_.chunk_bytes, plan_.chunks, nullptr),
         reader_(make_producers({&run, 1}, in_sequence_, reading_, run.stop()), reading_, pool_,
                 share.threads, run.stop(), {}) {}
@@ -134,7 +127,7 @@ ScansAtOnce scans_at_once(std::size_t files, const Options& options) {
   const std::uint64_t memory_bytes = memory_budget(options.memory_bytes).value;
   const std::uint64_t wanted = std::min<std::uint64_t>(files, memory_bytes / max_scan_bytes);
   const std::uint64_t at_once = std::clamp<std::uint64_t>(wanted, 1, threads);
-  return {at_once, {static_cast<unsigned>(threads / at_once), memory_bytes}};
+  return {at_once, {static_cast<unsigned>(threads / at_once), memory_bytes / at_once}};
 }
 
 std::uint64_t offset_of(const RecordFormat& format, const ScannedBlock& block,

@@ -59,14 +59,15 @@ std::vector<Run> SortedLoads::resume(std::vector<Run> inputs) {
 
 void SortedLoads::check_space(const Destination& output) const {
   const Options& options = pass_context_.options;
-  // Sizes are unknown: a query may leave any number of records, and compression any size.
-  if (context_.operators || !operator_names(options.query).empty() || options.temporary_compression)
-    return;
-  corank::check_space(folders_,
-                      {.temporary_bytes = former_.spilled_bytes(),
-                       .late_bytes = kept_ ? former_.spilled_bytes() : former_.late_bytes(),
-                       .output_bytes = former_.input_bytes()},
-                      output);
+  // A query may leave any number of records, and compression any size.
+  const bool is_known = !context_.operators && operator_names(options.query).empty() &&
+                        !options.temporary_compression;
+  SpaceNeeds needs{};
+  if (is_known)
+    needs = {.temporary_bytes = former_.spilled_bytes(),
+             .late_bytes = kept_ ? former_.spilled_bytes() : former_.late_bytes(),
+             .output_bytes = former_.input_bytes()};
+  corank::check_space(folders_, needs, output);
 }
 
 void SortedLoads::form(std::size_t partitions) {

@@ -125,9 +125,6 @@ class ChunkProducer {
 inline constexpr std::uint64_t stream_margin_bytes = 64;
 
 // How the runs of a pass are read.
-// Bytes of variable-length records that do not fit in a chunk, now in memory.
-using LargeBytes = std::shared_ptr<std::atomic<std::uint64_t>>;
-
 struct Reading {
   const RecordFormat& format;
   const PassPlan& plan;
@@ -135,7 +132,6 @@ struct Reading {
   FingerprintSum sum = nullptr;  // null: chunks get no fingerprints
   // Whether the thread that takes a chunk finds its variable-length records, if they are in memory.
   bool frames_when_taken = false;
-  LargeBytes large_used_bytes = nullptr;  // null: of these runs alone
 };
 
 using ChunkProducers = std::vector<std::unique_ptr<ChunkProducer>>;

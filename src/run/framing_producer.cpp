@@ -150,9 +150,7 @@ struct FramingProducer::Filling {
 };
 
 ChunkProducers make_producers(std::vector<Stream> streams, const Reading& reading) {
-  const LargeBytes large_used_bytes = reading.large_used_bytes
-                                          ? reading.large_used_bytes
-                                          : std::make_shared<std::atomic<std::uint64_t>>(0);
+  const auto large_used_bytes = std::make_shared<std::atomic<std::uint64_t>>(0);
   const auto num_runs = static_cast<std::uint32_t>(streams.size());
   ChunkProducers producers;
   for (std::uint32_t run = 0; run < num_runs; ++run)

@@ -51,6 +51,9 @@ ChunkProducers make_producers(std::vector<Stream> streams, const Reading& readin
 
 class FramingProducer final : public ChunkProducer {
  public:
+  // Bytes that large records take in all runs, beyond their chunks.
+  using LargeBytes = std::shared_ptr<std::atomic<std::uint64_t>>;
+
   // `index` is the number of the run among `num_runs`. Runs in memory begin with chunks of
   // different sizes, as first_chunk_records() says for records of a fixed size.
   FramingProducer(Stream stream, std::uint32_t index, std::uint32_t num_runs,

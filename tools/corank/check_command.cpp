@@ -4,9 +4,9 @@
 
 #include <algorithm>
 
-#include "corank/check.hpp"
 #include "corank/error.hpp"
 #include "each_file.hpp"
+#include "jobs/check_share.hpp"
 #include "standard_streams.hpp"
 #include "statistics.hpp"
 
@@ -22,7 +22,7 @@ void print(const CheckResult& result, const std::string& name) {
 int check_files(std::span<const std::string> files, const Options& options) {
   CheckResult total;
   int code = 0;
-  EachFile<CheckResult> results(files, options, check);
+  EachFile<CheckResult> results(files, options, check_within);
   for (std::size_t i = 0; i < files.size(); ++i) {
     try {
       const CheckResult result = results.result(i);

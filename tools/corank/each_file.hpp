@@ -21,9 +21,9 @@ namespace corank {
 template <class Result>
 class EachFile {
  public:
-  // Reads a file; `before` are the files before it.
-  using Read = Result (*)(const std::filesystem::path& file, const Options& options,
-                          std::span<const std::filesystem::path> before);
+  // Reads a file within `share`; `before` are the files before it.
+  using Read = Result (*)(const ScanShare& share, const std::filesystem::path& file,
+                          const Options& options, std::span<const std::filesystem::path> before);
 
   // Begins to read. Each pipe gets a thread of its own, since one program may feed several of them
   // in turn. Of other files, as many are read at a time as threads and memory allow.
@@ -37,13 +37,15 @@ class EachFile {
       const bool is_own_pipe = is_pipe && std::ranges::count(paths_, paths_[i]) == 1;
       shares_pipe |= is_pipe && !is_own_pipe;
       num_files += !is_own_pipe;
-      tasks_.emplace_back(
-          [this, read, i] { return read(paths_[i], options_, std::span(paths_).first(i)); });
+      tasks_.emplace_back([this, read, i] {
+        return read(share_, paths_[i], options_, std::span(paths_).first(i));
+      });
       results_.push_back(tasks_[i].get_future());
       are_pipes_.push_back(is_own_pipe);
     }
     const ScansAtOnce scans = scans_at_once(shares_pipe ? 1 : num_files, options);
-    options_.threads = scans.share.threads;
+    share_ = scans.share;
+    options_.threads = share_.threads;  // also of decompression
     for (std::size_t i = 0; i < paths_.size(); ++i)
       if (are_pipes_[i]) threads_.emplace_back([this, i] { tasks_[i](); });
     for (std::uint64_t i = 0; i < scans.files; ++i) threads_.emplace_back([this] { read_files(); });
@@ -64,6 +66,7 @@ class EachFile {
 
   std::vector<std::filesystem::path> paths_;
   Options options_;
+  ScanShare share_;
   std::vector<std::packaged_task<Result()>> tasks_;
   std::vector<std::future<Result>> results_;
   std::vector<bool> are_pipes_;

@@ -8,10 +8,10 @@
 
 #include "backend/cpu_backend.hpp"
 #include "codec/codec.hpp"
-#include "corank/check.hpp"
 #include "corank/options.hpp"
 #include "corank/version.hpp"
 #include "each_file.hpp"
+#include "jobs/check_share.hpp"
 #include "kernels/backend/cuda_backend.hpp"
 #include "setting_flags.hpp"
 #include "standard_streams.hpp"
@@ -114,7 +114,7 @@ int InfoCommand::show_files(const std::function<int(const Error&)>& report) cons
   options.notice = say_warning;
   nlohmann::ordered_json all = nlohmann::ordered_json::array();
   int code = 0;
-  EachFile<FileReport> reports(files_, options, describe);
+  EachFile<FileReport> reports(files_, options, describe_within);
   for (std::size_t i = 0; i < files_.size(); ++i) {
     const std::string& file = files_[i];
     try {
