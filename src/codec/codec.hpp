@@ -31,7 +31,7 @@ struct Encoder {
 // Throws Error unless the codec has the level; 0 is its default.
 void check_level(const Compression& compression);
 
-// Returns an encoder without functions for Codec::none. The codec must have the level.
+// Returns an encoder without functions for Codec::none. Throws Error as check_level() does.
 Encoder make_encoder(const Compression& compression);
 
 // Uncompressed bytes per output frame. Smaller frames compress worse; larger ones only take memory.

@@ -93,6 +93,12 @@ void require_consistent(const TextFormat& format, char delimiter, Setting option
     throw Error(ErrorCode::options,
                 "the fields of JSON Lines have names: leave out the delimiter, the header and how "
                 "to treat records with few columns");
+  if (format.header_bytes.value_or(0) != 0 && pairs)
+    throw Error(ErrorCode::options, "pairs have no header; drop TextFormat::header_bytes");
+  if (format.header_bytes && format.first_header)
+    throw Error(ErrorCode::options,
+                "with TextFormat::first_header files have headers of several sizes; drop it or "
+                "header_bytes");
   if (format.first_header && !format.header)
     throw Error(ErrorCode::options,
                 "the first file has the header, but there is said to be none; give the header");

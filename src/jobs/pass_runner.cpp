@@ -214,10 +214,9 @@ void PassRunner::execute(const PassSpec& spec, std::span<const Pass> passes) {
   } catch (const EqualKeys& found) {
     throw_equal(context_.inputs, context_.inputs_are_sorted, format, context_.options.query,
                 found.record);
-  } catch (const Interrupted&) {
-    throw;
   } catch (const Error&) {
-    if (std::ranges::any_of(spec.runs, &Run::is_mapped)) check_unchanged(spec);
+    if (std::ranges::any_of(spec.runs, &Run::is_mapped) && !context_.options.stop.stop_requested())
+      check_unchanged(spec);
     throw;
   }
   pipeline_seconds_ += std::chrono::duration<double>(TraceClock::now() - start).count();

@@ -19,7 +19,7 @@ namespace corank {
 // Threads and memory of a scan.
 struct ScanShare {
   unsigned threads = 1;  // that find records of variable length
-  // Budget, of which half is for very long records; 0: that of Options.
+  // Half of it is for very long records; 0: the default of Options::memory_bytes.
   std::uint64_t memory_bytes = 0;
 };
 

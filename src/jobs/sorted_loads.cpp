@@ -73,12 +73,9 @@ void SortedLoads::check_space(const Destination& output) const {
 void SortedLoads::form(std::size_t partitions) {
   try {
     for (add_load(); !former_.at_end(); add_load()) make_room();
-  } catch (const Interrupted&) {
-    spilling_ = {};  // waits: temporary runs are kept only while the output is locked
-    throw;
   } catch (...) {
-    spilling_ = {};
-    former_.check_inputs();
+    spilling_ = {};  // waits: temporary runs are kept only while the output is locked
+    if (!pass_context_.options.stop.stop_requested()) former_.check_inputs();
     throw;
   }
   end_spill();

@@ -990,4 +990,13 @@ TEST_CASE("the library refuses partitions that a plan does not have") {
             write_partition(plan, 0, folder / "other", options).records ==
         1);
   CHECK_THROWS_AS(write_partition(plan, 2, folder / "none", options), Error);
+  // A header of known size is of lines, and the same in each file.
+  Options sized;
+  sized.text.emplace().header_bytes = 0;
+  CHECK_NOTHROW(plan_partitions(runs, 1, sized));
+  sized.text->header = sized.text->first_header = true;
+  CHECK_THROWS_AS(plan_partitions(runs, 1, sized), Error);
+  sized.text.emplace().kind = TextKind::pairs;
+  sized.text->header_bytes = 4;
+  CHECK_THROWS_AS(plan_partitions(runs, 1, sized), Error);
 }

@@ -217,14 +217,15 @@ TEST_CASE("files are read also where io_uring may be set up, but not used") {
   const TemporaryFolder folder;
   const std::string input = folder / "run";
   write_file(input, Bytes(std::size_t{1} << 20));
+  const Strings merge{"merge", "-r", "k:u64", "--io", "direct", "--backend", "cpu", input, input};
+  if (run(merge).code != 0) return;  // the file system refuses direct reads
   for (const unsigned error : {EPERM, EIO, ENOMEM}) {
     Environment failing;
     failing.before_exec = [=] { make_fail(SYS_io_uring_enter, error); };
-    const Result result =
-        run({"merge", "-r", "k:u64", "--io", "direct", "--backend", "cpu", input, input}, failing);
+    const Result result = run(merge, failing);
     INFO(result.err);
-    // Some file systems refuse direct reads.
-    CHECK((result.out.size() == std::size_t{2} << 20 || holds(result.err, "direct")));
+    CHECK(result.code == 0);
+    CHECK(result.out.size() == std::size_t{2} << 20);
   }
 }
 

@@ -493,7 +493,6 @@ int MergeCommand::run_partition() {
     if (!quiet_) say_warning(attempt.part().string() + ": is written already; nothing to do");
     return 0;
   }
-  options_.overwrite = true;  // of the attempt's own file
   return execute([&] { return attempt.write(); });
 }
 

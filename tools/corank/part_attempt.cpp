@@ -78,7 +78,6 @@ PartAttempt::PartAttempt(const PlanFile& plan, std::size_t partition, const fs::
     : plan_(plan),
       partition_(partition),
       options_(options),
-      replaces_(options.overwrite),
       names_(part_names(folder, partition, options.compression.value_or(Compression{}).codec)) {
   refuse_runs(plan, names_);
   is_done_ = is_there();
@@ -107,7 +106,7 @@ PartAttempt::PartAttempt(const PlanFile& plan, std::size_t partition, const fs::
 }
 
 bool PartAttempt::is_there() const {
-  if (replaces_) return false;
+  if (options_.overwrite) return false;
   // A record alone is left by an attempt that was killed. Others may be of a part that is
   // compressed in another way, or no records at all.
   const auto is_part = [](const fs::path& part) { return fs::exists(part); };
@@ -132,7 +131,9 @@ PartAttempt::~PartAttempt() {
 }
 
 Stats PartAttempt::write() {
-  Stats stats = write_partition(plan_.partitions, partition_, own_names_.part, options_,
+  Options options = options_;
+  options.overwrite = true;  // of the attempt's own file
+  Stats stats = write_partition(plan_.partitions, partition_, own_names_.part, options,
                                 [&](const Stats& merged) {
                                   PartRecord record{.plan = plan_.digest,
                                                     .partition = partition_,

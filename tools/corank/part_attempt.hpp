@@ -43,7 +43,6 @@ class PartAttempt {
   const PlanFile& plan_;
   std::size_t partition_;
   const Options& options_;
-  const bool replaces_;  // a part that is there
   PartNames names_;
   PartNames own_names_ = {};  // in the attempt's folder
   bool is_done_ = false;

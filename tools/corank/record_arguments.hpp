@@ -48,6 +48,7 @@ void add_threads_to(CLI::App& command, unsigned& threads, const std::string& wha
 
 // Adds --compressed to a command that reads files.
 void add_compressed_to(CLI::App& command, bool& decompress);
+// Adds --memory.
 void add_memory_to(CLI::App& command, std::uint64_t& bytes);
 
 }  // namespace corank
