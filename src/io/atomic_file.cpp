@@ -12,8 +12,10 @@
 #include <cassert>
 #include <cerrno>
 #include <cstdio>
+#include <exception>
 
 #include "io/overwrite.hpp"
+#include "util/digest.hpp"
 #include "util/math.hpp"
 #include "util/messages.hpp"
 
@@ -23,9 +25,9 @@ namespace {
 // Bytes synced per step; a stop request waits for one step.
 constexpr std::uint64_t sync_step_bytes = 16 * MiB;
 
-// Returns a hidden name beside the target, cut to stay below the usual limit of 255 bytes.
+// Returns a hidden name beside the target.
 std::string name_beside(const std::filesystem::path& target, const char* suffix) {
-  return "." + target.filename().string().substr(0, 240) + suffix;
+  return "." + shortened(target.filename().string(), 240) + suffix;
 }
 
 Error exists_already(const std::filesystem::path& target) {
@@ -43,11 +45,12 @@ void take_after(const FileDescriptor& file, const struct stat& old) {
   ::fchmod(file.get(), old.st_mode & (owner ? 07777u : group ? 0777u : 0707u));
 }
 
-// Returns whether the file is a mount point, which cannot be renamed over.
-bool is_mount_point(const std::filesystem::path& path) {
+// Returns whether nothing can be renamed over the file: a mount point, or one made immutable.
+bool is_irreplaceable(const std::filesystem::path& path) {
   struct statx status {};
   return ::statx(AT_FDCWD, path.c_str(), 0, STATX_TYPE, &status) == 0 &&
-         (status.stx_attributes & STATX_ATTR_MOUNT_ROOT) != 0;
+         (status.stx_attributes &
+          (STATX_ATTR_MOUNT_ROOT | STATX_ATTR_IMMUTABLE | STATX_ATTR_APPEND)) != 0;
 }
 
 // Returns whether the file system has no locks, so that a failed lock says nothing.
@@ -59,6 +62,23 @@ bool lacks_locks(int error) {
 bool is_fresh(const struct stat& status) {
   constexpr std::int64_t max_age_seconds = 60;
   return ::time(nullptr) - status.st_mtim.tv_sec < max_age_seconds;
+}
+
+struct FoundSidecar {
+  bool exists = false;
+  std::optional<Sidecar> content = {};  // nothing if it is damaged
+};
+
+FoundSidecar find_sidecar(const std::filesystem::path& path) {
+  const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+  if (!file && errno == ENOENT) return {};
+  struct stat status {};
+  if (file ? ::fstat(file.get(), &status) == 0 && !S_ISREG(status.st_mode) : errno == ELOOP)
+    throw Error(path.string() + ": is in the way; remove it");
+  if (!file) throw_file_error(path, "open");
+  std::array<std::byte, 256> text;
+  const std::size_t length = read_at(file, text, 0, path);
+  return {true, parse_sidecar({reinterpret_cast<const char*>(text.data()), length})};
 }
 
 }  // namespace
@@ -89,7 +109,7 @@ AtomicFile::AtomicFile(std::filesystem::path target, const Content& content,
   if (::stat(sidecar_path_.c_str(), &status) == 0 && is_input(identity_of(status)))
     throw Error(sidecar_path_.string() +
                 ": is the file of the output's state and also an input; rename it");
-  if (old_ && is_mount_point(target_))
+  if (old_ && is_irreplaceable(target_))
     open_to_overwrite();
   else
     open_temporary(is_input);
@@ -98,7 +118,6 @@ AtomicFile::AtomicFile(std::filesystem::path target, const Content& content,
     find_partial_output(content, is_input);
   } catch (...) {
     if (!settings_.resume || found_bytes_ == 0) ::unlink(temporary_.c_str());
-    if (!settings_.resume) ::unlink(sidecar_path_.c_str());
     throw;
   }
 }
@@ -107,7 +126,7 @@ void AtomicFile::open_to_overwrite() {
   if (settings_.resume)
     throw_error(ErrorCode::options,
                 "{}: can only be overwritten, not resumed, since no file can replace it: it is a "
-                "mount point, or its folder cannot be written to; drop {}",
+                "mount point, or its folder forbids it; drop {}",
                 target_, Setting::resume);
   overwritten_ = corank::open_to_overwrite(target_);
   file_ = open_nameless(settings_.temporary_folder);
@@ -169,26 +188,18 @@ void AtomicFile::find_partial_output(const Content& content,
                                      const std::function<bool(FileIdentity)>& is_input) {
   sidecar_ = {content.digest, inode_, this_boot(), 0};
 
-  const FileDescriptor file(
-      ::open(sidecar_path_.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
-  if (!file) {
-    if (errno != ENOENT) throw_file_error(sidecar_path_, "open");
-    if (found_bytes_ > 0) why_not_resumable_ = "it has no sidecar";
-    return;
-  }
-  has_sidecar_ = true;
-  std::array<std::byte, 256> text;
-  const std::size_t length = read_at(file, text, 0, sidecar_path_);
-  const auto found = parse_sidecar({reinterpret_cast<const char*>(text.data()), length});
+  const auto [exists, found] = find_sidecar(sidecar_path_);
+  has_sidecar_ = exists;
   if (!found) {
     // A process may have ended between creating the sidecar and writing it.
-    if (found_bytes_ > 0) why_not_resumable_ = "its state is damaged";
+    if (found_bytes_ > 0)
+      why_not_resumable_ = exists ? "its state is damaged" : "it has no sidecar";
     return;
   }
   found_durable_bytes_ = found->durable_bytes;
   // The target was not a run of the stopped merge, so the digests cannot be compared: the target
   // may contain all of these runs already.
-  if (settings_.resume && old_ && found->inode == old_->st_ino && is_input(identity_of(*old_)))
+  if (old_ && found->inode == old_->st_ino && is_input(identity_of(*old_)))
     throw_error(
         "{}: is a run, and the whole output of a merge that was stopped at its last step; if the "
         "runs are to be merged into it again, remove {}",
@@ -272,8 +283,8 @@ AtomicFile::~AtomicFile() {
   assert(!leave_ || !checkpoint_.valid());
   if (checkpoint_.valid()) checkpoint_.wait();
   if (leave_ && !unusable_) return;
+  forget_sidecar();
   if (file_) ::unlink(temporary_.c_str());
-  ::unlink(sidecar_path_.c_str());
 }
 
 void AtomicFile::checkpoint(std::uint64_t written_bytes) {
@@ -350,7 +361,8 @@ void AtomicFile::commit() {
   }
 }
 
-// Renames the file, or opens a target that is a mount point to be overwritten.
+// Renames the file, or opens a target to be overwritten: a mount point, or another user's file in a
+// folder where only owners replace files.
 void AtomicFile::rename_to_target() {
   int renamed = settings_.overwrite ? ::rename(temporary_.c_str(), target_.c_str())
                                     : ::renameat2(AT_FDCWD, temporary_.c_str(), AT_FDCWD,
@@ -367,11 +379,21 @@ void AtomicFile::rename_to_target() {
   if (errno == EEXIST)
     throw_error(ErrorCode::exists, "{}: appeared meanwhile; use {} to replace it", target_,
                 Setting::overwrite);
-  if (errno != EBUSY || !old_) throw_file_error(target_, "rename the finished file");
+  if ((errno != EBUSY && errno != EPERM) || !old_)
+    throw_file_error(target_, "rename the finished file");
   overwritten_ = corank::open_to_overwrite(target_);
 }
 
 void AtomicFile::forget_sidecar() {
+  // The lock goes with the temporary name: by then, the sidecar may be that of the next merge.
+  if (!file_) {
+    try {
+      const std::optional<Sidecar> found = find_sidecar(sidecar_path_).content;
+      if (!found || found->inode != (in_place_ ? old_->st_ino : inode_)) return;
+    } catch (const std::exception&) {
+      return;  // it cannot be read; the output is in place all the same
+    }
+  }
   ::unlink(sidecar_path_.c_str());
 }
 

@@ -39,8 +39,8 @@ class AtomicFile {
   };
 
   // Throws Error if the target exists and may not be replaced, if another process is writing it, or
-  // if `is_input` holds for the temporary file or the sidecar. With Settings::resume, a target that
-  // a stopped merge had already renamed must not be an input either.
+  // if `is_input` holds for the temporary file or the sidecar. A target that a stopped merge had
+  // already renamed must not be an input either.
   AtomicFile(std::filesystem::path target, const Content& content, const Settings& settings,
              const std::function<bool(FileIdentity)>& is_input);
   ~AtomicFile();
@@ -84,9 +84,10 @@ class AtomicFile {
   // the file is unusable.
   void make_durable(std::uint64_t written_bytes, std::stop_token stop);
   // Renames the file, which must be durable, to the target. A replaced target passes on its mode
-  // and, if permitted, its owner. A target that turns out to be a mount point is overwritten.
+  // and, if permitted, its owner. A target that turns out to be irreplaceable is overwritten.
   void commit();
-  // Removes the sidecar. To be called when every file of the merge is in place.
+  // Removes the sidecar, unless it is another's. To be called when every file of the merge is in
+  // place.
   void forget_sidecar();
   // Makes the destructor keep the partial output and its sidecar for a later process. Waits for a
   // checkpoint. Returns false if the partial output is unusable, and will be removed all the same.

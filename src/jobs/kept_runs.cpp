@@ -87,7 +87,7 @@ std::filesystem::path normal(const std::filesystem::path& output) {
 struct Names {
   explicit Names(const std::filesystem::path& given_output) {
     const std::filesystem::path output = normal(given_output);
-    const std::string name = output.filename().string().substr(0, 200);
+    const std::string name = shortened(output.filename().string(), 200);
     // Outputs of the same name in other folders may share a folder for temporary files.
     run = fmt::format(".{}.corank-run-{:016x}-", name, digest(output.string()));
     list = output.parent_path() / fmt::format(".{}.corank-runs", name);

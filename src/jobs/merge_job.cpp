@@ -92,6 +92,8 @@ Stats MergeJob::into(const Destination& destination,
     write(output, destination);
     collect_stats("writing " + destination.path.string());
     if (before_publish) before_publish(stats_);
+    // The next sort to this output must not find them once the lock goes with the rename.
+    kept_.reset();
     if (!sorts_) remove_kept_runs(destination);
     stats_.output_bytes = output.commit();
   } catch (const Interrupted&) {

@@ -55,7 +55,7 @@ bool is_overwriting(const Writer& writer) {
 
 void warn_overwriting(const Options& options, const std::filesystem::path& output) {
   warn(options.notice,
-       "{}: no file can replace it, since it is a mount point or its folder cannot be written to: "
+       "{}: no file can replace it, since it is a mount point or its folder forbids it: "
        "the finished output is copied into it, and a copy that is interrupted is incomplete",
        output);
 }

@@ -372,10 +372,19 @@ TEST_CASE("bad input: statistics or a trace in place of what is merged") {
       {"merge", "-r", "key:u64", "-o", other, "--stats", test.folder / "./other", test.runs[0]}, 2,
       {"--stats", "is the output"});
   test.check_refusal(test.merge({"--trace", "-"}), 2, {"--trace", "not a file"});
-  const std::string part = test.folder / "parts/part-00001";
-  test.check_refusal({"merge", "-r", "key:u64", "--parts", "2", "-o", test.folder / "parts",
-                      "--trace", part, test.runs[0]},
-                     2, {"--trace", "is a part of the output"});
+  const std::string part = test.folder / "parts/part-00001", link = test.folder / "link";
+  for (const std::string folder : {"parts", "parts/"})
+    test.check_refusal({"merge", "-r", "key:u64", "--parts", "2", "-o", test.folder / folder,
+                        "--trace", part, test.runs[0]},
+                       2, {"--trace", "is a part of the output"});
+  std::filesystem::create_symlink("other", link);
+  test.check_refusal({"merge", "-r", "key:u64", "-o", other, "--stats", link, test.runs[0]}, 2,
+                     {"--stats", "is a link to nothing"});
+  Environment into_file;
+  into_file.before_exec = [&] { ::dup2(::open(other.c_str(), O_WRONLY | O_CREAT, 0600), 1); };
+  for (const std::string option : {"--stats", "--trace"})
+    CHECK(holds(run({"merge", "-r", "key:u64", option, other, test.runs[0]}, into_file).err,
+                "is the output"));
   CHECK(run({"merge", "-r", "key:u64", "--parts", "2", "-o", test.folder / "parts", "--stats",
              test.folder / "parts/part-times.json", test.runs[0]})
             .code == 0);

@@ -60,7 +60,7 @@ TEST_CASE("a merge is right whichever standard streams are closed") {
 
 TEST_CASE("what cannot be said is no failure, and a failure is one though it cannot be said") {
   const Lines lines;
-  for (const Environment& setting : {without({2}), full(2)}) {
+  for (const Environment& setting : {without({2}), full(2), without_reader(false, 2)}) {
     CHECK(run(lines.merge({"--progress"}), setting).code == 0);
     CHECK(run({"check", "--lines", lines.folder / "none"}, setting).code == 2);
     write_file(lines.folder / "disordered", bytes_of_text("b\na\n"));

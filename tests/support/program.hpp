@@ -47,13 +47,13 @@ struct Environment {
   std::function<void(pid_t)> while_running = [](pid_t) {};
 };
 
-// Makes standard output a pipe that nobody reads. The program inherits SIGPIPE, maybe ignored.
-inline Environment without_reader(bool is_ignored) {
+// Makes the stream a pipe that nobody reads. The program inherits SIGPIPE, maybe ignored.
+inline Environment without_reader(bool is_ignored, int stream = STDOUT_FILENO) {
   Environment setting;
-  setting.before_exec = [is_ignored] {
+  setting.before_exec = [is_ignored, stream] {
     int pipe[2];
     if (::pipe(pipe) != 0) ::_exit(126);
-    ::dup2(pipe[1], STDOUT_FILENO);
+    ::dup2(pipe[1], stream);
     for (const int end : pipe) ::close(end);
     if (is_ignored) ::signal(SIGPIPE, SIG_IGN);
   };

@@ -155,10 +155,10 @@ int FinishCommand::run() {
       throw Error(ErrorCode::corrupted,
                   plan_ + ": the runs have changed since they were written; write them again");
   }
+  fmt::print("{} {} total\n", total.content.records, hexadecimal(total.content.checksum));
   finish_printing();  // nothing is replaced if it fails
   if (!concatenated_.empty()) concatenate(files, concatenated_, options_);
   remove_attempts(folder);
-  fmt::print("{} {} total\n", total.content.records, hexadecimal(total.content.checksum));
   return 0;
 }
 

@@ -3,13 +3,17 @@
 #include <malloc.h>
 #include <signal.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <csignal>
+#include <cstdlib>
+#include <exception>
 #include <filesystem>
 #include <memory>
 #include <new>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <vector>
 
@@ -42,6 +46,28 @@ constexpr const char* examples =
     "  corank merge --kv --on-equal last -o now.kv old.kv new.kv\n"
     "  corank subtract --lines -o gone.txt yesterday.txt today.txt\n"
     "All commands: corank --help. The options of one: corank help merge\n";
+
+constexpr const char* no_threads =
+    "the system gives no more threads, or no memory for them; try fewer --threads or fewer "
+    "--parts, or raise the limits (ulimit -u, ulimit -v)";
+
+// oneTBB knows only a text for threads that it cannot start.
+bool lacks_threads(const std::exception& error) {
+  const auto* const failure = dynamic_cast<const std::system_error*>(&error);
+  return failure ? failure->code() == std::errc::resource_unavailable_try_again
+                 : std::string_view(error.what()).find("pthread_create") != std::string_view::npos;
+}
+
+// oneTBB starts threads from others of its own, too, where nothing catches what it throws.
+[[noreturn]] void end_without_threads() {
+  try {
+    if (const std::exception_ptr thrown = std::current_exception()) std::rethrow_exception(thrown);
+  } catch (const std::exception& error) {
+    if (lacks_threads(error)) ::_exit(report(Error(no_threads), failed));
+  } catch (...) {
+  }
+  std::abort();
+}
 
 int run(int argc, char** argv) {
   CLI::App app("Sorts and merges records, lines, CSV, JSON and pairs larger than memory.",
@@ -99,6 +125,7 @@ int run(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   corank::fill_closed_streams();
+  std::set_terminate(end_without_threads);
   std::signal(SIGXFSZ, SIG_IGN);  // makes exceeding `ulimit -f` an error
   // Under `ulimit -v`, the C library's per-thread arenas would take the address space that stacks
   // need.
@@ -122,13 +149,7 @@ int main(int argc, char** argv) {
         Error("the system gives no more memory; try a smaller --memory, fewer --threads or fewer "
               "--parts, or raise the limit (ulimit -v)"),
         failed);
-  } catch (const std::system_error& error) {
-    if (error.code() != std::errc::resource_unavailable_try_again)
-      return report(error.what(), failed);
-    return report(Error("the system gives no more threads, or no memory for them; try fewer "
-                        "--threads or fewer --parts, or raise the limits (ulimit -u, ulimit -v)"),
-                  failed);
   } catch (const std::exception& error) {
-    return report(error.what(), failed);
+    return lacks_threads(error) ? report(Error(no_threads), failed) : report(error.what(), failed);
   }
 }

@@ -502,11 +502,16 @@ void MergeCommand::check_reports(const std::vector<std::filesystem::path>& runs,
   if (trace_ == "-") throw Error(ErrorCode::options, "--trace: - is not a file; name one");
   std::error_code error;
   const auto whole = [&](const fs::path& path) {
-    return fs::weakly_canonical(fs::absolute(path, error), error);
+    const fs::path found = fs::weakly_canonical(fs::absolute(path, error), error);
+    return found.has_filename() ? found : found.parent_path();
   };
   for (const auto& [option, file] : {std::pair("--stats", &stats_), {"--trace", &trace_}}) {
     if (file->empty() || *file == "-") continue;
     const bool exists = fs::exists(*file, error);
+    if (!exists && fs::is_symlink(*file, error))
+      throw Error(ErrorCode::options, fmt::format("{} {}: is a link to nothing; remove it, or make "
+                                                  "what it points to",
+                                                  option, *file));
     if (exists && !fs::is_regular_file(*file, error)) continue;  // such as a device
     const auto is = [&](const fs::path& other) {
       return exists && fs::equivalent(*file, other, error);
@@ -521,6 +526,7 @@ void MergeCommand::check_reports(const std::vector<std::filesystem::path>& runs,
     const char* const what = std::ranges::any_of(runs, is)         ? "a run"
                              : will_be(plan_)                      ? "the plan"
                              : will_be(output_)                    ? "the output"
+                             : output_ == "-" && is("/dev/stdout") ? "the output"
                              : is_part()                           ? "a part of the output"
                              : is(files_from_) || is(files0_from_) ? "the list of runs"
                              : file == &trace_ && will_be(stats_)  ? "the file of --stats"

@@ -170,16 +170,16 @@ void PartAttempt::publish() {
       fs::remove(own_names_.record);
       return;
     }
+    write_record(record, own_names_.record);  // what can fail from now on is a rename
     remove_parts_of_other_plans();
     // The record precedes the part, so that a part without a record is never this program's.
-    write_record(record, names_.record);
+    rename_file(own_names_.record, names_.record);
     rename_file(own_names_.part, names_.part);
   } catch (const std::exception&) {
     // Another attempt that resumes may have given the same file its name meanwhile.
     if (fs::exists(own_names_.part) || !is_written(names_, plan_, partition_)) throw;
   }
   make_name_durable(names_.part);
-  fs::remove(own_names_.record);
 }
 
 }  // namespace corank

@@ -2,6 +2,8 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <signal.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -98,7 +100,15 @@ void fill_closed_streams() {
 }
 
 void say(const std::string& text) {
+  // A reader of standard error that has gone does not end the merge.
+  sigset_t broken_pipe, old;
+  sigemptyset(&broken_pipe);
+  sigaddset(&broken_pipe, SIGPIPE);
+  ::pthread_sigmask(SIG_BLOCK, &broken_pipe, &old);
   std::fputs(text.c_str(), stderr);
+  constexpr timespec at_once{};
+  while (::sigtimedwait(&broken_pipe, nullptr, &at_once) == SIGPIPE) continue;
+  ::pthread_sigmask(SIG_SETMASK, &old, nullptr);
 }
 
 void say_warning(const Message& warning) {

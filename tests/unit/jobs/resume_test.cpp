@@ -7,12 +7,14 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "corank/check.hpp"
 #include "corank/merge.hpp"
+#include "io/atomic_file.hpp"
 #include "io/sidecar.hpp"
 #include "support/catch.hpp"
 #include "support/small_files.hpp"
@@ -803,11 +805,41 @@ TEST_CASE("runs are not merged again into one of them that has them already") {
   const std::filesystem::path sidecar =
       run.parent_path() / ("." + run.filename().string() + ".corank-resume");
   write_text(sidecar, sidecar_text({1, status.st_ino, this_boot(), before.size()}));
-  CHECK_THROWS_WITH(merge(test.paths, run, test.options), ContainsSubstring(sidecar.string()));
-  CHECK(read_file(run) == before);
+  for (const bool resumes : {true, false}) {
+    test.options.resume = resumes;
+    CHECK_THROWS_WITH(merge(test.paths, run, test.options), ContainsSubstring(sidecar.string()));
+    CHECK(read_file(run) == before);
+    REQUIRE(std::filesystem::exists(sidecar));
+  }
   std::filesystem::remove(sidecar);
   merge(test.paths, run, test.options);
   CHECK(read_file(run) == test.merged);
+}
+
+TEST_CASE("a link in place of the state beside an output is refused and stays") {
+  Merging test;
+  std::filesystem::create_symlink("none", test.sidecar);
+  for (const bool resumes : {true, false}) {
+    test.options.resume = resumes;
+    CHECK_THROWS_WITH(test.merge(), ContainsSubstring("is in the way"));
+    CHECK(std::filesystem::is_symlink(test.sidecar));
+    CHECK(!std::filesystem::exists(test.temporary));
+  }
+}
+
+TEST_CASE("an output leaves the state of the next one that is written") {
+  const Merging test;
+  const AtomicFile::Content content{.digest = 1, .bytes = 0};
+  const auto is_no_input = [](FileIdentity) { return false; };
+  std::optional<AtomicFile> first(std::in_place, test.output, content, AtomicFile::Settings{},
+                                  is_no_input);
+  first->keep(0);
+  first->commit();
+  AtomicFile second(test.output, content, {.overwrite = true}, is_no_input);
+  second.keep(0);
+  first->forget_sidecar();
+  first.reset();
+  CHECK(std::filesystem::exists(test.sidecar));
 }
 
 TEST_CASE("the state beside an unfinished output is read only as it was written") {
