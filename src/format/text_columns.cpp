@@ -143,11 +143,16 @@ std::string_view end_of(const TextLayout& layout, std::string_view record) {
 
 std::string with_last_column(const TextLayout& layout, std::string_view record,
                              std::string_view value) {
-  const std::string_view end = end_of(layout, record);
+  const bool holds_delimiter = value.find(layout.delimiter) != std::string_view::npos;
+  if (holds_delimiter && layout.kind != TextKind::csv)
+    throw_error(
+        "{}: {}, which count() adds to a line, holds the delimiter; take another {}, or CSV",
+        Setting::on_equal, value, Setting::delimiter);
+  const std::string_view end = end_of(layout, record), quote = holds_delimiter ? "\"" : "";
   std::string longer;
-  longer.reserve(record.size() + 1 + value.size());
+  longer.reserve(record.size() + 3 + value.size());
   longer.append(record.substr(0, record.size() - end.size())) += layout.delimiter;
-  return longer.append(value).append(end);
+  return longer.append(quote).append(value).append(quote).append(end);
 }
 
 std::string shown_record(std::string_view record) {

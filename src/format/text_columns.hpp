@@ -28,7 +28,13 @@ void require_comparable(const ColumnValue& with, Setting option);
 // carriage return before it.
 std::string_view end_of(const TextLayout& layout, std::string_view record);
 
-// Returns a line or CSV record with another last column.
+// Returns whether a last column that ends with `last` needs a carriage return after it, since one
+// before the terminator belongs to no column.
+CORANK_HOST_DEVICE inline bool needs_return(const TextLayout& layout, std::byte last) {
+  return layout.kind == TextKind::csv && layout.terminator == '\n' && detail::is_char(last, '\r');
+}
+
+// Returns a line or CSV record with another last column. Throws Error if it cannot hold `value`.
 std::string with_last_column(const TextLayout& layout, std::string_view record,
                              std::string_view value);
 // Returns the start of a record for messages, without its terminator.
@@ -45,13 +51,15 @@ CORANK_HOST_DEVICE void put_columns(const TextLayout& selected, const std::byte*
   };
   detail::Columns columns(selected, record, bytes);
   bool is_first = true;
+  std::byte last{};
   for (std::uint32_t c = 0; c < selected.columns_count; ++c) {
     const auto field = columns(selected.columns[c].column);
     if (!is_first) put_char(selected.delimiter);
     put(field.at, field.bytes);
+    if (c + 1 == selected.columns_count && field.bytes != 0) last = field.at[field.bytes - 1];
     is_first = false;
   }
-  if (detail::has_return(selected, record, bytes)) put_char('\r');
+  if (detail::has_return(selected, record, bytes) || needs_return(selected, last)) put_char('\r');
   put_char(selected.terminator);
 }
 

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cctype>
 #include <charconv>
 #include <cmath>
 #include <span>
@@ -112,12 +113,14 @@ void require_consistent(const TextFormat& format, char delimiter, Setting option
         "end a record");
   if (format.escape && format.kind != TextKind::csv)
     throw Error(ErrorCode::options, "an escape character is for CSV; leave it out");
-  if (format.escape && (*format.escape == '"' || *format.escape == '\r' || *format.escape == '\0' ||
-                        *format.escape == delimiter || *format.escape == format.terminator))
-    throw Error(
-        ErrorCode::options,
-        "the escape character is a quote, a NUL byte, the delimiter or what ends a record; choose "
-        "another one (a doubled quote needs none)");
+  if (format.escape &&
+      (std::isalnum(static_cast<unsigned char>(*format.escape)) != 0 ||
+       std::string_view("\"\r\0+-.", 6).find(*format.escape) != std::string_view::npos ||
+       *format.escape == delimiter || *format.escape == format.terminator))
+    throw Error(ErrorCode::options,
+                "the escape character is a quote, a NUL byte, a letter, a part of a number, the "
+                "delimiter or "
+                "what ends a record; choose another one (a doubled quote needs none)");
   for (const TextKey& key : format.keys) {
     if (pairs) {
       require_pair_column(key, option);

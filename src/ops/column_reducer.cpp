@@ -357,7 +357,11 @@ std::string ColumnReducer::with_results(std::uint64_t count, const GroupSums& su
     else if (field.there)
       record.append(reinterpret_cast<const char*>(field.at), field.bytes);
   }
-  return record += end_of(layout, corank::text_of(first));
+  const std::string_view end = end_of(layout, corank::text_of(first));
+  if (end.size() == 1 && !record.empty() &&
+      needs_return(layout, static_cast<std::byte>(record.back())))
+    record += '\r';
+  return record += end;
 }
 
 // Throws Error if the column that count() adds would not be the one that the header names.

@@ -471,6 +471,25 @@ TEST_CASE("bad input: text after a closing quote", "[text]") {
         "\"0\"\t\n\"1\" ,x\r\n");
 }
 
+TEST_CASE("a value keeps its last carriage return where it ends a line of CSV", "[text]") {
+  const auto output = [](const char* text, const Strings& options) {
+    return output_of(run(Strings{"sort", "--csv"} + options, {.in = text}));
+  };
+  CHECK(output("b\r,k\n", {"--select", "2,1"}) == "k,b\r\r\n");
+  CHECK(output("b\r,k\r\n", {"--select", "1"}) == "b\r\r\n");
+  CHECK(output("b,k\r\n", {"--select", "2,1"}) == "k,b\r\n");
+  CHECK(output("v\r,k\n1,2\n", {"--header", "--select", "k,1"}) == "k,v\r\r\n2,1\n");
+  CHECK(output("k,a\nk,c\r\r\n", {"-b", "1", "--on-equal", "reduce:max(2)"}) == "k,c\r\r\n");
+}
+
+TEST_CASE("a count that holds the delimiter is in quotes or an error", "[text]") {
+  const Strings count{"-b", "1", "--on-equal", "reduce:count()"};
+  CHECK(output_of(run(Strings{"sort", "--csv", "-t", "1"} + count, {.in = "b\n"})) == "b1\"1\"\n");
+  const Result refused = run(Strings{"sort", "--lines", "-t", "1"} + count, {.in = "b\n"});
+  CHECK(refused.code == 2);
+  CHECK(holds(refused.err, "holds the delimiter"));
+}
+
 TEST_CASE("CSV is merged, filtered and selected with escapes", "[text]") {
   const std::string first = "1,\"a \\\"x, y\\\" z\"\n3,c\\,d\\\n\n", second = "2,\"b\"\"\"\n";
   const TextFolder test({"id,\"no\\\"te\"\n" + first, "id,\"no\\\"te\"\n" + second});
@@ -495,7 +514,8 @@ TEST_CASE("CSV is merged, filtered and selected with escapes", "[text]") {
   test.check_refusal({"--csv", "--escape", "\\", "--backend", "cuda"}, 2,
                      {"cuda", "escape characters"});
   test.check_refusal({"--lines", "--escape", "\\"}, 2, {"--escape", "--csv"});
-  test.check_refusal({"--csv", "--escape", "\""}, 2, {"escape character"});
+  for (const char* const none : {"\"", "1", "."})
+    test.check_refusal({"--csv", "--escape", none}, 2, {"escape character"});
   test.check_refusal({"--csv", "--escape", "ab"}, 2, {"--escape", "one byte"});
   // An escaped carriage return belongs to its column, and one after an escaped escape does not.
   const TextFolder returns({"a,b\\\r\nc,d\\\\\r\n"});
