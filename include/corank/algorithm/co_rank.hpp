@@ -93,7 +93,7 @@ class CutSearch {
   bool last_before(std::size_t i, std::size_t j) const { return before(last_[i], i, last_[j], j); }
   bool next_before(std::size_t i, std::size_t j) const { return before(next_[i], i, next_[j], j); }
   bool has_next(std::size_t i, std::uint64_t step) const {
-    return positions_[i] + step <= counts_[i];
+    return step <= counts_[i] - positions_[i];
   }
   void probe_next(std::size_t i, std::uint64_t step) {
     if (has_next(i, step)) next_[i] = probe_(i, positions_[i] + step - 1);
@@ -106,12 +106,13 @@ class CutSearch {
     const std::size_t k = counts_.size();
     const double part = static_cast<double>(rank_) /
                         static_cast<double>(std::reduce(counts_.begin(), counts_.end()));
+    constexpr double max_index = 0x1p63;    // a product may round to more than 64 bits hold
     std::vector<std::uint64_t> ends(k, 0);  // upper bounds of the positions
     runs_.clear();
     for (std::size_t i = 0; i < k; ++i) {
       if (counts_[i] == 0) continue;
-      const auto index = static_cast<std::uint64_t>(part * static_cast<double>(counts_[i]));
-      ends[i] = std::min(index, counts_[i] - 1);
+      const double index = std::min(part * static_cast<double>(counts_[i]), max_index);
+      ends[i] = std::min(static_cast<std::uint64_t>(index), counts_[i] - 1);
       next_[i] = probe_(i, ends[i]);
       runs_.push_back(i);
     }
@@ -150,7 +151,7 @@ class CutSearch {
     std::uint64_t widest = 0;
     for (std::size_t i = 0; i < k; ++i) widest = std::max(widest, ends[i] - positions_[i]);
     for (std::uint64_t half = std::bit_floor(widest); half != 0; half /= 2) {
-      const auto fits = [&](std::size_t i) { return positions_[i] + half <= ends[i]; };
+      const auto fits = [&](std::size_t i) { return half <= ends[i] - positions_[i]; };
       for (std::size_t i = 0; i < k; ++i)
         if (fits(i)) next_[i] = probe_(i, positions_[i] + half - 1);
       for (std::size_t i = 0; i < k; ++i)
@@ -159,7 +160,8 @@ class CutSearch {
 
     const std::uint64_t guessed = std::reduce(positions_.begin(), positions_.end());
     const std::uint64_t error = guessed < rank_ ? rank_ - guessed : guessed - rank_;
-    const std::uint64_t step = std::bit_floor(error / k + 1);
+    constexpr std::uint64_t max_step = std::uint64_t{1} << 62;  // twice of it fits
+    const std::uint64_t step = std::bit_floor(std::min(error / k, max_step - 1) + 1);
     for (std::size_t i = 0; i < k; ++i) {
       positions_[i] -= positions_[i] % (2 * step);
       taken_ += positions_[i];

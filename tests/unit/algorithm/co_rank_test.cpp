@@ -2,7 +2,9 @@
 #include "corank/algorithm/co_rank.hpp"
 
 #include <algorithm>
+#include <array>
 #include <functional>
+#include <limits>
 #include <random>
 #include <vector>
 
@@ -103,6 +105,17 @@ TEST_CASE("co-rank of two runs counts in 64 bits") {
   };
   const std::uint64_t many = std::uint64_t{1} << 40;
   CHECK(co_rank(many + 1, Even{}, many, Odd{}, many, std::less<>()) == many / 2 + 1);
+}
+
+TEST_CASE("co-rank of k runs counts in 64 bits") {
+  const auto index = [](std::size_t, std::uint64_t i) { return i; };
+  constexpr std::uint64_t all = std::numeric_limits<std::uint64_t>::max();
+  for (const std::uint64_t few : {0, 10})
+    for (const std::uint64_t rank : {std::uint64_t{100}, all / 4, all / 4 * 3 + 1, all - 1, all}) {
+      const std::array<std::uint64_t, 2> counts{all - few, few};
+      const Cut cut = co_rank(rank, counts, index, std::less<>());
+      CHECK(cut.position == std::vector<std::uint64_t>{rank - few, few});
+    }
 }
 
 TEST_CASE("co-rank of up to three runs is the merge's split, exhaustively") {
