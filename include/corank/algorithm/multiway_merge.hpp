@@ -191,7 +191,7 @@ void require_room(std::span<const std::span<const T>> runs, std::span<T> out) {
 }
 
 // Merges by a comparator. Records of up to 16 bytes move through the merge themselves, larger ones
-// as pointers.
+// as pointers, and so do those that a std::vector does not hold or packs.
 template <class T, class Compare>
 void merge_by_compare(std::span<const std::span<const T>> runs, std::span<T> out, Compare& given,
                       unsigned threads) {
@@ -200,7 +200,7 @@ void merge_by_compare(std::span<const std::span<const T>> runs, std::span<T> out
   };
   for (const auto& run : runs)
     if (!run.empty() && compare(run.front(), run.front())) throw_not_strict();
-  constexpr bool small = sizeof(T) <= 16 && std::default_initializable<T>;
+  constexpr bool small = sizeof(T) <= 16 && std::semiregular<T> && !std::same_as<T, bool>;
   using Item = std::conditional_t<small, T, const T*>;
   const auto item_less = [&compare](const Item& a, const Item& b) -> bool {
     if constexpr (small)

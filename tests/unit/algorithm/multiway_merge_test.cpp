@@ -222,6 +222,32 @@ TEST_CASE("multiway_merge takes comparators that move only and records without a
   for (int i = 0; i < 4; ++i) CHECK(out[static_cast<std::size_t>(i)].value == i);
 }
 
+TEST_CASE("multiway_merge by a comparator takes bool and records that only assignment copies",
+          "[multiway]") {
+  const std::array<bool, 3> some{true, true, false};
+  const std::array<bool, 2> more{true, false};
+  const std::array<std::span<const bool>, 2> runs{some, more};
+  std::array<bool, 5> out{};
+  multiway_merge<bool>(runs, out, std::greater<>());
+  CHECK(out == std::array<bool, 5>{true, true, true, false, false});
+
+  struct Assigned {
+    Assigned() = default;
+    Assigned(const Assigned&) = delete;
+    Assigned& operator=(const Assigned&) = default;
+    int value = 1;
+  };
+  static_assert(Mergeable<Assigned>);
+  std::array<Assigned, 2> low, high;
+  high[1].value = 2;
+  std::array<Assigned, 4> all;
+  const std::array<std::span<const Assigned>, 2> both{high, low};
+  multiway_merge<Assigned>(both, all,
+                           [](const Assigned& a, const Assigned& b) { return a.value < b.value; });
+  CHECK(all[2].value == 1);
+  CHECK(all[3].value == 2);
+}
+
 // A run that is merged in parts is checked across their boundaries as well.
 TEST_CASE("multiway_merge refuses a run wherever it is not sorted", "[multiway]") {
   constexpr std::size_t records = 1'200;  // 35 bytes each, copied in several pieces
