@@ -6,8 +6,10 @@
 //
 // A device that is not open, or that fails to flush, is an error. Boost does not tell that of
 // devices within a chain: check file_source::is_open() before it becomes part of one, and end
-// chains for outputs in a sink that throws, since file_sink only returns false for bytes that it
-// loses.
+// chains for outputs in a sink that throws, since file_sink and std::ofstream only return false for
+// bytes that they lose. Make such chains by compose(), or push the sink of a filtering_ostream
+// without a buffer, by push(sink, 0): while a chain closes, as when a compressor ends its output,
+// Boost ignores exceptions of writes from a buffer.
 #pragma once
 
 #include <boost/iostreams/close.hpp>

@@ -51,6 +51,22 @@ std::string flipped(std::string bytes) {
   return bytes;
 }
 
+// A filter that writes nothing but an end.
+struct AddEnd : io::multichar_output_filter {
+  template <class Device>
+  std::streamsize write(Device&, const char*, std::streamsize count) {
+    return count;
+  }
+  template <class Device>
+  void close(Device& device) {
+    io::write(device, "end", 3);
+  }
+};
+
+struct FullSink : io::sink {
+  std::streamsize write(const char*, std::streamsize) { throw std::length_error("it is full"); }
+};
+
 // A device that gives a few bytes at a time, and none every other time. Fails at a byte, if asked.
 struct Trickle : io::source {
   std::streamsize read(char* bytes, std::streamsize count) {
@@ -229,6 +245,18 @@ TEST_CASE("devices that are not open, or that lose bytes, are errors") {
   CHECK_THROWS_WITH(
       merge(few, sink("full", io::file_sink("/dev/full", std::ios::binary)), test.options),
       ContainsSubstring("full") && ContainsSubstring("last bytes"));
+}
+
+TEST_CASE("chains without a buffer tell that the bytes of their close are lost") {
+  const SourceMerging test(2);
+  CHECK_THROWS_WITH(
+      merge(test.sources(), sink("composed", io::compose(AddEnd(), FullSink())), test.options),
+      ContainsSubstring("composed: cannot close: it is full"));
+  io::filtering_ostream filtering;
+  filtering.push(AddEnd());
+  filtering.push(FullSink(), 0);
+  CHECK_THROWS_WITH(merge(test.sources(), sink("filtering", filtering), test.options),
+                    ContainsSubstring("filtering: cannot close: it is full"));
 }
 
 TEST_CASE("a source that says it read more than it was asked is an error") {
