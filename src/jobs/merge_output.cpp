@@ -77,6 +77,23 @@ void refuse_inputs_as_parts(std::span<const std::filesystem::path> parts, IsInpu
   }
 }
 
+// Throws Error if the trace, which is written last, would replace an input or an output.
+template <class IsInput>
+void refuse_trace(const std::filesystem::path& trace,
+                  std::span<const std::filesystem::path> outputs, IsInput is_input) {
+  const auto whole = [](const std::filesystem::path& path) {
+    std::error_code error;
+    return std::filesystem::weakly_canonical(std::filesystem::absolute(path, error), error);
+  };
+  struct stat status {};
+  const bool exists = ::stat(trace.c_str(), &status) == 0;
+  if (exists && !S_ISREG(status.st_mode)) return;  // such as a device
+  if ((exists && is_input(identity_of(status))) ||
+      std::ranges::find(outputs, whole(trace), whole) != outputs.end())
+    throw_error(ErrorCode::options, "{}: is an input or output; name another file for the trace",
+                trace);
+}
+
 }  // namespace
 
 void warn_starting_over(const Options& options, const std::filesystem::path& output,
@@ -176,6 +193,9 @@ void MergeOutput::open(std::span<const Partition> partitions, std::span<const Ru
   assert(writers_.empty());
   assert(partitions.size() == 1 || partitions.size() == paths_.size());
   is_filled_in_turn_ = partitions.size() != paths_.size();
+  if (!options_.trace.empty())
+    refuse_trace(options_.trace, std::span(paths_).first(output_.sink ? 0 : paths_.size()),
+                 is_input);
   if (paths_.size() > 1) refuse_inputs_as_parts(paths_, is_input);
   for (std::size_t i = 0; i < paths_.size(); ++i) {
     const auto [begin, end] = partitions[std::min(i, partitions.size() - 1)];

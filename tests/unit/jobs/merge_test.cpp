@@ -558,3 +558,55 @@ TEST_CASE("statistics tell where the time went") {
   CHECK(stats.busy.cut + stats.waits.cut_for_read + stats.waits.cut_for_merge <= stats.seconds);
   CHECK(stats.waits.merge_for_cut <= stats.seconds);
 }
+
+namespace {
+
+// Returns the message of the Error that `call` throws, which must be of the options; or nothing.
+template <class Call>
+std::string options_error(const Call& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    CHECK(error.code() == ErrorCode::options);
+    return error.what();
+  }
+  return {};
+}
+
+// Two runs of words in files, and options to merge them.
+struct WordFiles {
+  WordFiles() {
+    for (const auto& path : runs) write_file(path, bytes_of_text("aaaaaaaabbbbbbbb"));
+    options.record = Schema::parse("key:u64");
+    options.backend = BackendChoice::cpu;
+    options.threads = 2;
+    options.overwrite = true;
+  }
+
+  const TemporaryFolder folder;
+  const std::vector<std::filesystem::path> runs{folder / "run0", folder / "run1"};
+  const std::filesystem::path output = folder / "output";
+  Options options;
+};
+
+}  // namespace
+
+TEST_CASE("a trace that would replace a run or an output is refused") {
+  WordFiles files;
+  const auto& runs = files.runs;
+  const Options& options = files.options;
+  const auto message = [&](const std::filesystem::path& trace, unsigned parts) {
+    files.options.trace = trace;
+    files.options.parts = parts;
+    return options_error([&] { merge(runs, files.output, options); });
+  };
+  std::filesystem::create_hard_link(runs[1], files.folder / "link");
+  for (const char* const name : {"run0", "link", "output", "missing/../output"})
+    CHECK(holds(message(files.folder / name, 0), "name another file for the trace"));
+  CHECK(files.folder.names().size() == 3);
+  CHECK(read_file(runs[0]).size() == 16);
+  CHECK(holds(message(files.output / "part-00001", 2), "name another file for the trace"));
+  CHECK(message(files.folder / "trace", 2).empty());
+  CHECK(text_of(files.folder / "trace").starts_with("["));
+}
+
