@@ -118,6 +118,10 @@ std::vector<Run> open_runs(std::span<const NamedSource> sources, const RecordFor
   std::vector<Run> runs;
   for (const NamedSource& source : sources) {
     if (!source.bytes) throw Error(ErrorCode::options, source.name + ": has no ByteSource");
+    const auto same = std::ranges::find(sources, source.bytes, &NamedSource::bytes);
+    if (&*same != &source)
+      throw_error(ErrorCode::options, "{}: has the ByteSource of {}; each run needs its own",
+                  source.name, same->name);
     runs.emplace_back(source, opening_of(format, options, sources.size(), true), options.stop);
   }
   return runs;

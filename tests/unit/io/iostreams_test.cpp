@@ -259,6 +259,13 @@ TEST_CASE("chains without a buffer tell that the bytes of their close are lost")
                     ContainsSubstring("filtering: cannot close: it is full"));
 }
 
+TEST_CASE("a source is one run only") {
+  const SourceMerging test(2);
+  std::vector<NamedSource> runs = test.sources();
+  runs.push_back({"again", runs[1].bytes});
+  CHECK(test.message(runs) == "again: has the ByteSource of run 1; each run needs its own");
+}
+
 TEST_CASE("a source that says it read more than it was asked is an error") {
   struct Boaster : ByteSource {
     std::optional<std::size_t> read(std::span<std::byte> into) override { return into.size() + 1; }
