@@ -71,8 +71,8 @@ struct Options {
   // the CPU, merge the unit at which it failed and all later ones. The output is the same.
   bool strict_backend = false;
 
-  // Number of threads; 0 means all cores that this process may use: fewer than the machine's by its
-  // processor affinity, its control group or Slurm's variables.
+  // Number of threads, at most 4096; 0 means all cores that this process may use: fewer than the
+  // machine's by its processor affinity, its control group or Slurm's variables.
   unsigned threads = 0;
 
   Io io = Io::automatic;

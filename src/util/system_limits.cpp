@@ -16,6 +16,7 @@
 
 #include "util/buffer_pool.hpp"
 #include "util/math.hpp"
+#include "util/messages.hpp"
 
 namespace corank {
 namespace {
@@ -123,6 +124,10 @@ SystemLimit memory_budget(std::uint64_t wanted_bytes) {
 }
 
 SystemLimit thread_budget(unsigned wanted) {
+  constexpr unsigned max_threads = 4096;
+  if (wanted > max_threads)
+    throw_error(ErrorCode::options, "Options::threads: {} is more than {}; take fewer", wanted,
+                max_threads);
   return wanted != 0 ? SystemLimit{wanted} : processor_limit();
 }
 

@@ -24,6 +24,7 @@ SystemLimit processor_limit(const std::filesystem::path& root = "/");
 // the process may use.
 SystemLimit memory_budget(std::uint64_t wanted_bytes);
 // Returns the threads of a merge: `wanted`; if that is 0, as many as the process has processors.
+// Throws Error if `wanted` is more than 4096.
 SystemLimit thread_budget(unsigned wanted);
 
 }  // namespace corank

@@ -6,11 +6,14 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <limits>
 #include <optional>
 #include <string>
 #include <thread>
 
 #include "corank/check.hpp"
+#include "corank/partitions.hpp"
+#include "corank/sort.hpp"
 #include "kernels/backend/cuda_backend.hpp"
 #include "support/catch.hpp"
 #include "support/support.hpp"
@@ -608,5 +611,21 @@ TEST_CASE("a trace that would replace a run or an output is refused") {
   CHECK(holds(message(files.output / "part-00001", 2), "name another file for the trace"));
   CHECK(message(files.folder / "trace", 2).empty());
   CHECK(text_of(files.folder / "trace").starts_with("["));
+}
+
+TEST_CASE("more threads than a program may start are refused") {
+  WordFiles files;
+  const auto& runs = files.runs;
+  const Options& options = files.options;
+  for (const unsigned threads : {4097U, std::numeric_limits<unsigned>::max()}) {
+    files.options.threads = threads;
+    CHECK(holds(options_error([&] { merge(runs, files.output, options); }), "more than 4096"));
+    CHECK(holds(options_error([&] { sort(runs, files.output, options); }), "more than 4096"));
+    CHECK(holds(options_error([&] { check(runs[0], options); }), "more than 4096"));
+    CHECK(holds(options_error([&] { plan_partitions(runs, 2, options); }), "more than 4096"));
+    Bytes records(16);
+    CHECK(holds(options_error([&] { sort(records, options); }), "more than 4096"));
+  }
+  CHECK(files.folder.names().size() == 2);
 }
 
