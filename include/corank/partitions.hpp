@@ -37,7 +37,8 @@ struct PartitionPlan {
   bool keeps_records = false;  // every record of the partitions is emitted as it is
   bool sorts = false;          // the runs are not sorted, and each partition is sorted on its own
 
-  std::size_t size() const { return cuts.size() - 1; }  // number of partitions
+  // Returns the number of partitions.
+  std::size_t size() const { return cuts.empty() ? 0 : cuts.size() - 1; }
   // Returns the length of a partition's input, in records or bytes.
   std::uint64_t length(std::size_t partition) const;
 };

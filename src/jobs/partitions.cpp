@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cassert>
 #include <cerrno>
 #include <numeric>
 
@@ -49,7 +48,23 @@ void slice(std::vector<Run>& runs, const PartitionPlan& plan, std::size_t first,
   }
 }
 
+// Throws Error unless the plan has the partition.
+void check_partition(const PartitionPlan& plan, std::size_t partition) {
+  if (partition >= plan.size())
+    throw_error(ErrorCode::options, "partition {}: the plan has {}, numbered from 0", partition,
+                plan.size());
+}
+
+// Throws Error unless there are runs and partitions, and each cut has a position in each run.
+void check_plan(const PartitionPlan& plan) {
+  const auto fits = [&](const auto& cut) { return cut.size() == plan.runs.size(); };
+  if (plan.runs.empty() || plan.size() == 0 || !std::ranges::all_of(plan.cuts, fits))
+    throw Error(ErrorCode::options,
+                "the plan is empty, or its cuts do not fit its runs; plan again");
+}
+
 std::vector<std::filesystem::path> paths_of(const PartitionPlan& plan) {
+  check_plan(plan);
   std::vector<std::filesystem::path> paths;
   for (const PartitionPlan::Input& run : plan.runs) paths.push_back(run.path);
   return paths;
@@ -198,6 +213,8 @@ void index(std::vector<Run>& runs, FileStart& start, const Options& options, Inp
 PartitionPlan cut(std::span<const std::filesystem::path> paths, std::size_t count,
                   const Options& options, Inputs inputs) {
   if (count == 0) throw Error(ErrorCode::options, "0 partitions hold no records; plan at least 1");
+  if (count > max_parts)
+    throw_error(ErrorCode::options, "{} partitions are more than {}; plan fewer", count, max_parts);
   const auto format = make_format(options);
   check_options(options, format->traits(), paths.size());
   PartitionPlan plan;
@@ -222,6 +239,7 @@ PartitionPlan cut(std::span<const std::filesystem::path> paths, std::size_t coun
 }  // namespace
 
 std::uint64_t PartitionPlan::length(std::size_t partition) const {
+  check_partition(*this, partition);
   const Cut &from = cuts.at(partition), &to = cuts.at(partition + 1);
   return std::reduce(to.begin(), to.end()) - std::reduce(from.begin(), from.end());
 }
@@ -257,9 +275,7 @@ PartitionPlan plan_sort(std::span<const std::filesystem::path> files, std::size_
 Stats write_partition(const PartitionPlan& plan, std::size_t partition,
                       const std::filesystem::path& output, const Options& options,
                       const std::function<void(const Stats&)>& before_publish) {
-  if (partition >= plan.size())
-    throw_error(ErrorCode::options, "partition {}: the plan has {}, numbered from 0", partition,
-                plan.size());
+  check_partition(plan, partition);
   Options slice_options = options;
   if (plan.sorts) slice_options.query = {};
   slice_options.query.from.clear();  // the cuts are within the range and the limit
@@ -276,6 +292,7 @@ Stats write_partition(const PartitionPlan& plan, std::size_t partition,
 
 PartContent read_part_keys(const PartitionPlan& plan, std::size_t partition,
                            const std::filesystem::path& part, const Options& options) {
+  check_partition(plan, partition);
   const OpenPlan opened(plan, options);
   const Run run = opened.open(part, partition);
   const RecordFormat& format = opened.format().output();
@@ -297,7 +314,9 @@ PartContent read_part_keys(const PartitionPlan& plan, std::size_t partition,
 std::vector<PartContent> check_parts(const PartitionPlan& plan,
                                      std::span<const std::filesystem::path> parts,
                                      const Options& options) {
-  assert(parts.size() == plan.size());
+  if (parts.size() != plan.size())
+    throw_error(ErrorCode::options, "the plan has {} partitions, and {} parts are named; name all",
+                plan.size(), parts.size());
   const OpenPlan opened(plan, options);
   const RecordFormat& format = opened.format().output();
   const OutputOrder::Kind order = opened.order();

@@ -91,7 +91,6 @@ void check_options(const Options& options, const FormatTraits& traits, std::size
                 Setting::drop_header, Setting::header, Setting::header_lines, Setting::comment,
                 Setting::skip_bytes);
   if (runs == 0) throw Error(ErrorCode::options, "no runs are named; name at least one");
-  constexpr unsigned max_parts = 99'999;  // whose names sort by their numbers
   if (options.parts > max_parts)
     throw_error(ErrorCode::options, "{} is more than {}; write fewer", Setting::parts, max_parts);
   for (const auto& compression : {options.compression, options.temporary_compression})

@@ -11,6 +11,9 @@
 
 namespace corank {
 
+// Max number of parts, whose names sort by their numbers.
+inline constexpr unsigned max_parts = 99'999;
+
 // Checks the options of a merge of `runs` runs, before any run is opened. `traits` are those of the
 // format that the options describe.
 void check_options(const Options& options, const FormatTraits& traits, std::size_t runs);

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
 #include <cstring>
 #include <limits>
 #include <optional>
@@ -629,3 +630,33 @@ TEST_CASE("more threads than a program may start are refused") {
   CHECK(files.folder.names().size() == 2);
 }
 
+TEST_CASE("plans whose cuts do not fit their runs are refused") {
+  const WordFiles files;
+  const auto& runs = files.runs;
+  const Options& options = files.options;
+  const PartitionPlan whole = plan_partitions(runs, 2, options);
+  const std::vector<std::filesystem::path> parts(2, runs[0]);
+  const auto refused = [&](PartitionPlan plan) {
+    CHECK(!options_error([&] { write_partition(plan, 0, files.output, options); }).empty());
+    CHECK(!options_error([&] { read_part_keys(plan, 0, runs[0], options); }).empty());
+    CHECK(!options_error([&] { check_parts(plan, parts, options); }).empty());
+    CHECK(!options_error([&] { check_planned_runs(plan, options); }).empty());
+  };
+  PartitionPlan plan;
+  CHECK(plan.size() == 0);
+  CHECK(holds(options_error([&] { (void)plan.length(0); }), "numbered from 0"));
+  refused(plan);
+  CHECK(!options_error([&] { check_parts(plan, {}, options); }).empty());
+  plan = whole;
+  plan.runs.pop_back();
+  refused(plan);
+  plan = whole;
+  plan.cuts[0].clear();
+  refused(plan);
+  plan = whole;
+  plan.cuts[2].push_back(2);
+  refused(plan);
+  CHECK(holds(options_error([&] { check_parts(whole, {&runs[0], 1}, options); }), "2 partitions"));
+  for (const std::size_t count : {std::size_t{0}, std::size_t{100'000}, SIZE_MAX})
+    CHECK(!options_error([&] { plan_partitions(runs, count, options); }).empty());
+}
