@@ -48,11 +48,14 @@ void IntermediatePasses::run(std::uint64_t widest, const std::filesystem::path& 
   std::uint64_t again = 0;
   for (const IntermediatePass& pass : passes) again += pass.records * context.format.record_bytes();
   context.progress.add_to_total(again);
+  const bool has_pipes = std::ranges::any_of(list_.runs, &Run::is_pipe);
   warn(context.options.notice,
        "the memory budget leaves {} bytes for buffers, which merge {} runs at once, not {}: {} "
-       "passes, which write {}{} bytes more, to {}; a larger {} needs fewer",
+       "passes, which write {} bytes more, to {}; a larger {} needs fewer",
        budget_.bytes(), widest, list_.runs.size(), passes.size() + 1,
-       context.format.has_streams() ? "about " : "", again, folder, Setting::memory);
+       has_pipes ? "an unknown number of"
+                 : fmt::format("{}{}", context.format.has_streams() ? "about " : "", again),
+       folder, Setting::memory);
   for (const IntermediatePass& pass : passes) {
     const bool has_last_run = pass.first + pass.count == list_.runs.size();
     const auto first = static_cast<std::ptrdiff_t>(pass.first);

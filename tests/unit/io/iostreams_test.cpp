@@ -301,9 +301,12 @@ TEST_CASE("streams and files are merged into one another") {
 TEST_CASE("more streams than the memory holds are merged in several passes") {
   SourceMerging test(100, 2'000);
   test.options.memory_bytes = std::uint64_t{4} << 20;
+  std::string warning;
+  test.options.notice = [&](const Message& message) { warning = message.text(); };
   const auto taker = std::make_shared<Taker>();
   const Stats stats = merge(test.sources(), NamedSink{"taker", taker}, test.options);
   CHECK(stats.passes > 1);
+  CHECK(holds(warning, "passes, which write an unknown number of bytes more, to "));
   CHECK((taker->text == test.expected));
 }
 
