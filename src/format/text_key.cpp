@@ -55,13 +55,14 @@ std::uint32_t find_column(const TextKey& key, const TextFormat& format,
   }
   const auto count = std::ranges::count(values, key.name);
   if (count == 0)
-    throw_no_column(fmt::format("{}: the header has no column \"{}\"", option, key.name), key.name,
-                    values);
+    throw_no_column(
+        fmt::format("{}: the header has no column \"{}\"", option, without_nul(key.name)), key.name,
+        values);
   if (count > 1)
     throw_error(
         ErrorCode::options,
         "{}: the header has {} columns that are called \"{}\"; name one of them by its number",
-        option, count, key.name);
+        option, count, without_nul(key.name));
   return static_cast<std::uint32_t>(std::ranges::find(values, key.name) - values.begin()) + 1;
 }
 
@@ -139,7 +140,7 @@ void require_consistent(const TextFormat& format, char delimiter, Setting option
       throw_error(ErrorCode::options,
                   "{} names the column \"{}\", but the runs are said to have no header; give the "
                   "column's number or, if they have one, add {}",
-                  option, key.name, Setting::header);
+                  option, without_nul(key.name), Setting::header);
     if (column && format.kind == TextKind::lines && !format.delimiter)
       throw_error(ErrorCode::options, "{} names a column of lines; say by {} what ends a column",
                   option, Setting::delimiter);

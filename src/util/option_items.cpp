@@ -85,13 +85,13 @@ std::string quoted_if_needed(std::string_view name) {
   const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
   const bool is_plain = !name.empty() && name != "line" && !std::ranges::all_of(name, is_digit) &&
                         name.find_first_of(",:'\"\\ ()<=!>") == name.npos;
-  if (is_plain) return std::string(name);
+  if (is_plain) return without_nul(name);
   std::string text = "\"";
   for (const char c : name) {
     if (c == '"' || c == '\\') text += '\\';
     text += c;
   }
-  return text + '"';
+  return without_nul(text) + '"';
 }
 
 std::optional<std::string_view> nearest(std::string_view name,

@@ -7,7 +7,7 @@
 
 #include "backend/backend.hpp"
 #include "corank/error.hpp"
-#include "corank/text.hpp"
+#include "corank/text_key.hpp"
 #include "io/file.hpp"
 #include "support/catch.hpp"
 #include "tools/corank/setting_flags.hpp"
@@ -98,5 +98,18 @@ TEST_CASE("a value with a marker in it is shown, not read as a setting") {
     CHECK(error.code() == ErrorCode::options);
     CHECK(error.settings() == std::vector{Setting::keys});
     CHECK(error.worded(flag_of).starts_with("--by \"1:\\0"));
+  }
+  const std::string marker = to_marker(Setting::memory);
+  TextFormat format;
+  format.kind = TextKind::csv;
+  format.header = true;
+  for (const std::string& header : {"a" + marker + ",c\n", "\"b " + marker + "\"\n"}) {
+    format.keys = {{.name = "b" + marker + "b"}};
+    try {
+      TextEncoding encoding(format, header);
+      FAIL("was found");
+    } catch (const Error& error) {
+      CHECK(error.settings() == std::vector{Setting::keys});
+    }
   }
 }
