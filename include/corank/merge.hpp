@@ -38,7 +38,7 @@ Stats merge(std::span<const std::filesystem::path> runs, const std::filesystem::
 
 // Returns what merge() would do with the same arguments, as text for people: passes, partitions,
 // operators, buffers and backend. Opens and probes the runs, but writes nothing. Throws what
-// merge() throws before it writes.
+// merge() throws of options and runs before it merges; an output that exists is not refused.
 std::string explain_merge(std::span<const std::filesystem::path> runs,
                           const std::filesystem::path& output, const Options& options);
 
