@@ -13,6 +13,7 @@
 
 #include "corank/error.hpp"
 #include "util/buffer_pool.hpp"
+#include "util/messages.hpp"
 
 namespace corank {
 namespace {
@@ -78,6 +79,12 @@ FileIdentity identity_of(const struct stat& status) {
 
 std::int64_t modified_ns(const struct stat& status) {
   return status.st_mtim.tv_sec * std::int64_t{1'000'000'000} + status.st_mtim.tv_nsec;
+}
+
+void check_path(const std::filesystem::path& path) {
+  if (path.empty() || path.native().find('\0') != path.native().npos)
+    throw_error(ErrorCode::options, "\"{}\": is not the name of a file",
+                without_nul(path.native()));
 }
 
 FileDescriptor open_to_read(const std::filesystem::path& path) {

@@ -62,6 +62,9 @@ FileIdentity identity_of(const struct stat& status);
 // Returns the time of the last modification, since 1970.
 std::int64_t modified_ns(const struct stat& status);
 
+// Throws Error if the path is empty, or if system calls would cut it at a NUL byte.
+void check_path(const std::filesystem::path& path);
+
 FileDescriptor open_to_read(const std::filesystem::path& path);
 // Opens a file again. Throws Error if it is another one by now.
 FileDescriptor reopen(const std::filesystem::path& path, const FileIdentity& identity);

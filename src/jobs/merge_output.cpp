@@ -109,6 +109,7 @@ MergeOutput::MergeOutput(const Destination& output, const Options& options,
       output_(output),
       compression_(compression_of(options, output)),
       paths_{output.path} {
+  if (!output.sink) check_path(output.path);
   if (compression_.codec != Codec::none) compressing_threads_ = budget.reserve(compression_);
   if (options.parts != 0 && output.sink)
     throw_error(ErrorCode::options, "{}: is a stream, not a folder; drop {}", output.path,

@@ -362,6 +362,7 @@ PartitionPlan::Input identify(const std::filesystem::path& file) {
 }
 
 void check_concatenated(const std::filesystem::path& output, const Options& options) {
+  check_path(output);
   Options by_name = options;
   by_name.compression.reset();
   by_name.parts = 0;

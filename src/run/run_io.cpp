@@ -95,6 +95,7 @@ std::vector<Run> open_runs(std::span<const std::filesystem::path> paths, const R
   runs.reserve(paths.size());
   for (const auto& path : paths) {
     if (options.stop.stop_requested()) throw Interrupted();
+    check_path(path);
     Run run(path, format.counted_bytes(),
             opening_of(format, options, paths.size(), runs.size() < keep_open));
     if (lacks_bgzf_end(run)) warn_of_cut_off(run, options);

@@ -614,6 +614,22 @@ TEST_CASE("a trace that would replace a run or an output is refused") {
   CHECK(text_of(files.folder / "trace").starts_with("["));
 }
 
+TEST_CASE("empty paths and paths with a NUL byte are refused") {
+  WordFiles files;
+  const auto& runs = files.runs;
+  const Options& options = files.options;
+  const std::string name = runs[0].string() + std::string("\0run", 4);
+  for (const std::string& bad : {std::string(), name}) {
+    const std::vector<std::filesystem::path> paths{runs[0], bad};
+    CHECK(holds(options_error([&] { merge(paths, files.output, options); }), "not the name"));
+    CHECK(holds(options_error([&] { merge(runs, bad, options); }), "not the name"));
+    CHECK(holds(options_error([&] { sort(runs, bad, options); }), "not the name"));
+    CHECK(holds(options_error([&] { check(bad, options); }), "not the name"));
+    CHECK(holds(options_error([&] { concatenate({}, bad, options); }), "not the name"));
+  }
+  CHECK(files.folder.names().size() == 2);
+}
+
 TEST_CASE("more threads than a program may start are refused") {
   WordFiles files;
   const auto& runs = files.runs;
