@@ -120,7 +120,7 @@ std::string explain_job(std::span<const std::filesystem::path> paths,
 Stats merge(std::span<const std::span<const std::byte>> memory, std::span<std::byte> output,
             const Options& options) {
   const auto format = make_format(options);
-  check_options(options, format->traits(), memory.size());
+  check_job_options(options, format->traits(), memory.size(), Inputs::sorted);
   if (!format->traits().has_fixed_size)
     throw Error(ErrorCode::options, "records of variable length are merged from files only");
   if (options.parts != 0 || options.resume || options.compression || options.record.header_bytes)

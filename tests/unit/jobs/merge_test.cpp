@@ -491,6 +491,9 @@ TEST_CASE("runs in memory that can't be merged are refused") {
   options.record.fields.clear();
   CHECK(message({run(0, 2)}, output).find("no fields") != std::string::npos);
   options.record = Schema::parse("a:u32");
+  options.temporary_compression = Compression::parse("lz4");
+  CHECK(message({run(0, 2), run(2, 3)}, output).ends_with("is for sorts; drop it"));
+  options.temporary_compression.reset();
   for (const auto& ask : std::initializer_list<void (*)(Options&)>{
            [](Options& o) { o.parts = 2; }, [](Options& o) { o.resume = true; },
            [](Options& o) { o.compression = Compression::parse("zstd"); }}) {
