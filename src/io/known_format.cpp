@@ -15,24 +15,27 @@ namespace {
 
 using namespace std::string_view_literals;
 
+// Further signs of a format, for a magic number that plain records could begin with.
+struct Signs {
+  std::string_view follows = {};  // after the magic number, in the first known_format_head_bytes
+  std::size_t follows_at = 0;     // 0: anywhere
+  bool (*confirms)(std::string_view head) = nullptr;
+  std::string_view tail = {};  // `tail_gap` bytes before the end of the file
+  std::size_t tail_gap = 0;
+};
+
 // How to recognise a file format, and the remedy for its users.
 struct KnownFormat {
   std::string_view magic;  // first bytes of a file
   std::string_view name;
   std::string_view remedy;  // empty: skip its header
-  // For a magic number that plain records could begin with: what must follow it in the first
-  // known_format_head_bytes, at `follows_at` or anywhere, or a check of these bytes, and what a
-  // file must end with, `tail_gap` bytes before its end.
-  std::string_view follows = {};
-  std::size_t follows_at = 0;  // 0: anywhere
-  bool (*confirms)(std::string_view head) = nullptr;
-  std::string_view tail = {};
-  std::size_t tail_gap = 0;
   bool is_compressed = false;
+  Signs signs = {};
 };
 
 constexpr std::string_view as_columns = "export its rows as CSV or as fixed-size records first";
 constexpr std::string_view as_text = "convert it to text with the samtools or bcftools program";
+constexpr std::string_view unpack_archive = "unpack it first";
 constexpr std::string_view unpack = "decompress it with its own program first";
 
 // Returns whether ORC's first stream, which is the index of the first column, or the footer of a
@@ -51,71 +54,41 @@ bool begins_orc_stream(std::string_view head) {
 }
 
 constexpr std::array<KnownFormat, 24> known_formats{{
-    {.magic = "\x93NUMPY"sv, .name = "a NumPy array", .remedy = {}},
-    {.magic = "PAR1"sv, .name = "a Parquet file", .remedy = as_columns, .tail = "PAR1"sv},
-    {.magic = "PAR1\x15"sv, .name = "a Parquet file", .remedy = as_columns},
-    {.magic = "ARROW1\0\0"sv, .name = "an Arrow IPC file", .remedy = as_columns},
+    {"\x93NUMPY"sv, "a NumPy array", {}},
+    {"PAR1"sv, "a Parquet file", as_columns, false, {.tail = "PAR1"sv}},
+    {"PAR1\x15"sv, "a Parquet file", as_columns},
+    {"ARROW1\0\0"sv, "an Arrow IPC file", as_columns},
     // The size of a message below 64 KiB, then the start of its table, as Arrow's libraries write
     // it.
-    {.magic = "\xff\xff\xff\xff"sv,
-     .name = "an Arrow IPC stream",
-     .remedy = as_columns,
-     .follows = "\0\0\x10\0\0\0\0\0\x0a\0"sv,
-     .follows_at = 6},
-    {.magic = "FEA1"sv, .name = "a Feather file", .remedy = as_columns, .tail = "FEA1"sv},
+    {"\xff\xff\xff\xff"sv,
+     "an Arrow IPC stream",
+     as_columns,
+     false,
+     {.follows = "\0\0\x10\0\0\0\0\0\x0a\0"sv, .follows_at = 6}},
+    {"FEA1"sv, "a Feather file", as_columns, false, {.tail = "FEA1"sv}},
     // The last field of its postscript, whose length follows.
-    {.magic = "ORC"sv,
-     .name = "an ORC file",
-     .remedy = as_columns,
-     .tail = "\x82\xf4\x03\x03ORC"sv,
-     .tail_gap = 1},
-    {.magic = "ORC"sv, .name = "an ORC file", .remedy = as_columns, .confirms = begins_orc_stream},
-    {.magic = "Obj\x01"sv, .name = "an Avro file", .remedy = as_columns, .follows = "avro."sv},
-    {.magic = "SQLite format 3\0"sv,
-     .name = "an SQLite database",
-     .remedy = "export its tables as CSV first"},
-    {.magic = "\x89HDF\r\n\x1a\n"sv, .name = "an HDF5 file", .remedy = as_columns},
-    {.magic = "BAM\1"sv, .name = "a BAM file", .remedy = as_text},
-    {.magic = "BCF\2"sv, .name = "a BCF file", .remedy = as_text},
-    {.magic = "CRAM\2"sv, .name = "a CRAM file", .remedy = as_text},
-    {.magic = "CRAM\3"sv, .name = "a CRAM file", .remedy = as_text},
-    {.magic = "PK\3\4"sv,
-     .name = "a ZIP archive, as .npz and .xlsx files are",
-     .remedy = "unpack it first",
-     .is_compressed = true},
-    {.magic = "7z\xbc\xaf\x27\x1c"sv,
-     .name = "a 7z archive",
-     .remedy = "unpack it first",
-     .is_compressed = true},
-    {.magic = {},
-     .name = "a tar archive",
-     .remedy = "unpack it first",
-     .follows = "ustar\0"sv,
-     .follows_at = 257},
-    {.magic = {},
-     .name = "a tar archive",
-     .remedy = "unpack it first",
-     .follows = "ustar  "sv,
-     .follows_at = 257},
-    {.magic = "LZIP\1"sv, .name = "an lzip file", .remedy = unpack, .is_compressed = true},
-    {.magic = "\x89LZO\0\r\n\x1a\n"sv,
-     .name = "an lzop file",
-     .remedy = unpack,
-     .is_compressed = true},
-    {.magic = "\xff\x06\0\0sNaPpY"sv,
-     .name = "a Snappy file",
-     .remedy = unpack,
-     .is_compressed = true},
-    {.magic = "\x1f\x9d\x90"sv,
-     .name = "a file of the compress program",
-     .remedy = "decompress it with gzip -d first",
-     .is_compressed = true},
-    {.magic = "]\0\0"sv,
-     .name = "an .lzma file",
-     .remedy = "decompress it with xz -d first",
-     .follows = "\xff\xff\xff\xff\xff\xff\xff\xff\0"sv,
-     .follows_at = 5,
-     .is_compressed = true},
+    {"ORC"sv, "an ORC file", as_columns, false, {.tail = "\x82\xf4\x03\x03ORC"sv, .tail_gap = 1}},
+    {"ORC"sv, "an ORC file", as_columns, false, {.confirms = begins_orc_stream}},
+    {"Obj\x01"sv, "an Avro file", as_columns, false, {.follows = "avro."sv}},
+    {"SQLite format 3\0"sv, "an SQLite database", "export its tables as CSV first"},
+    {"\x89HDF\r\n\x1a\n"sv, "an HDF5 file", as_columns},
+    {"BAM\1"sv, "a BAM file", as_text},
+    {"BCF\2"sv, "a BCF file", as_text},
+    {"CRAM\2"sv, "a CRAM file", as_text},
+    {"CRAM\3"sv, "a CRAM file", as_text},
+    {"PK\3\4"sv, "a ZIP archive, as .npz and .xlsx files are", unpack_archive, true},
+    {"7z\xbc\xaf\x27\x1c"sv, "a 7z archive", unpack_archive, true},
+    {{}, "a tar archive", unpack_archive, false, {.follows = "ustar\0"sv, .follows_at = 257}},
+    {{}, "a tar archive", unpack_archive, false, {.follows = "ustar  "sv, .follows_at = 257}},
+    {"LZIP\1"sv, "an lzip file", unpack, true},
+    {"\x89LZO\0\r\n\x1a\n"sv, "an lzop file", unpack, true},
+    {"\xff\x06\0\0sNaPpY"sv, "a Snappy file", unpack, true},
+    {"\x1f\x9d\x90"sv, "a file of the compress program", "decompress it with gzip -d first", true},
+    {"]\0\0"sv,
+     "an .lzma file",
+     "decompress it with xz -d first",
+     true,
+     {.follows = "\xff\xff\xff\xff\xff\xff\xff\xff\0"sv, .follows_at = 5}},
 }};
 
 std::string_view text_of(std::span<const std::byte> bytes) {
@@ -124,11 +97,12 @@ std::string_view text_of(std::span<const std::byte> bytes) {
 
 bool begins_like(const KnownFormat& format, std::string_view head, bool decompress) {
   if (!head.starts_with(format.magic) || (format.is_compressed && !decompress)) return false;
-  if (format.confirms) return format.confirms(head);
-  if (format.follows_at != 0)
-    return head.size() > format.follows_at &&
-           head.substr(format.follows_at).starts_with(format.follows);
-  return head.substr(format.magic.size()).find(format.follows) != std::string_view::npos;
+  const Signs& signs = format.signs;
+  if (signs.confirms) return signs.confirms(head);
+  if (signs.follows_at != 0)
+    return head.size() > signs.follows_at &&
+           head.substr(signs.follows_at).starts_with(signs.follows);
+  return head.substr(format.magic.size()).find(signs.follows) != std::string_view::npos;
 }
 
 [[noreturn]] void refuse(const std::filesystem::path& path, const KnownFormat& format) {
@@ -162,17 +136,18 @@ void refuse_known_format(const std::filesystem::path& path, const FileDescriptor
 void refuse_known_format(const std::filesystem::path& path, std::span<const std::byte> head,
                          bool decompress) {
   for (const KnownFormat& format : known_formats)
-    if (format.tail.empty() && begins_like(format, text_of(head), decompress)) refuse(path, format);
+    if (format.signs.tail.empty() && begins_like(format, text_of(head), decompress))
+      refuse(path, format);
 }
 
 void refuse_known_ends(const std::filesystem::path& path, std::span<const std::byte> head,
                        std::span<const std::byte> tail, std::uint64_t bytes, bool decompress) {
   for (const KnownFormat& format : known_formats) {
-    const std::uint64_t end_bytes = format.tail.size() + format.tail_gap;
-    if (format.tail.empty() || bytes < format.magic.size() + end_bytes) continue;
+    const std::uint64_t end_bytes = format.signs.tail.size() + format.signs.tail_gap;
+    if (format.signs.tail.empty() || bytes < format.magic.size() + end_bytes) continue;
     assert(end_bytes <= tail.size());
     if (begins_like(format, text_of(head), decompress) &&
-        text_of(tail.last(end_bytes)).starts_with(format.tail))
+        text_of(tail.last(end_bytes)).starts_with(format.signs.tail))
       refuse(path, format);
   }
 }
