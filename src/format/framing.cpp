@@ -201,31 +201,53 @@ class Index {
   Indexed indexed_;
 };
 
-// Calls visit(block, ends) with the ends of lines in each block of `bytes`, at most room() of them,
-// until that is 0 or the call returns false.
-template <class Room, class Visit>
-void visit_lines(std::span<const std::byte> bytes, char terminator, Room room, Visit visit) {
+// Counts records, with the interface of Index.
+class Counter {
+ public:
+  Counter(std::span<const std::byte> bytes, std::uint64_t max_records)
+      : bytes_(bytes), max_records_(max_records) {}
+
+  std::uint64_t room() const { return max_records_ - whole_.records; }
+  std::span<const std::byte> rest() const { return bytes_.subspan(whole_.bytes); }
+  bool add_lines(const std::byte* block, std::span<const std::uint32_t> ends) {
+    if (!ends.empty())
+      whole_.bytes = static_cast<std::uint64_t>(block + ends.back() + 1 - bytes_.data());
+    whole_.records += ends.size();
+    return true;
+  }
+  bool add(std::uint64_t bytes) {
+    whole_.bytes += bytes;
+    ++whole_.records;
+    return true;
+  }
+  void add_open(BadRecord::Reason) {}
+  void add_stray_text(std::uint64_t) {}
+  std::uint64_t records() const { return whole_.records; }
+  bool stopped() const { return room() == 0; }
+  WholeRecords result() const { return whole_; }
+
+ private:
+  std::span<const std::byte> bytes_;
+  std::uint64_t max_records_;
+  WholeRecords whole_;
+};
+
+// Adds the lines in `bytes` to an Index or a Counter, until it has no room or a line is bad.
+template <class Records>
+void add_lines(const TextLayout& layout, std::span<const std::byte> bytes, Records& records) {
   FindEnds* const find_ends = find_ends_kernels().front();
   std::array<std::uint32_t, 1024> ends;
-  for (std::size_t from = 0; from < bytes.size() && room() != 0;) {
-    const std::size_t wanted = std::min<std::uint64_t>(ends.size(), room() + min_ends_room);
+  for (std::size_t from = 0; from < bytes.size() && records.room() != 0;) {
+    const std::size_t wanted = std::min<std::uint64_t>(ends.size(), records.room() + min_ends_room);
     // Blocks are short, so that offsets fit 32 bits and the block stays in cache.
     const auto block =
         bytes.subspan(from).first(std::min<std::size_t>(bytes.size() - from, 1 << 16));
     std::size_t scanned = 0;
-    const std::size_t found = find_ends(block, terminator, {ends.data(), wanted}, scanned);
-    const std::size_t taken = std::min<std::uint64_t>(found, room());
-    if (!visit(block.data(), std::span<const std::uint32_t>(ends.data(), taken))) return;
+    const std::size_t found = find_ends(block, layout.terminator, {ends.data(), wanted}, scanned);
+    const std::size_t taken = std::min<std::uint64_t>(found, records.room());
+    if (!records.add_lines(block.data(), {ends.data(), taken})) return;
     from += scanned;
   }
-}
-
-void index_lines(const TextLayout& layout, std::span<const std::byte> bytes, Index& index) {
-  visit_lines(
-      bytes, layout.terminator, [&] { return index.room(); },
-      [&](const std::byte* block, std::span<const std::uint32_t> ends) {
-        return index.add_lines(block, ends);
-      });
 }
 
 // Returns the size of the first record, or 0 if its end is not in `bytes`. Sets `stray` to the
@@ -263,18 +285,19 @@ std::span<const std::byte> without_quotes(const TextLayout& layout,
   return block.first(static_cast<std::size_t>(quote - block.data()));
 }
 
-void index_csv(const TextLayout& layout, bool at_end, Index& index) {
-  while (!index.stopped() && !index.rest().empty()) {
-    const auto rest = index.rest();
-    const std::uint64_t before = index.records();
-    index_lines(layout, without_quotes(layout, rest), index);
-    if (index.stopped()) return;
-    if (index.records() != before) continue;
+template <class Records>
+void add_csv(const TextLayout& layout, bool at_end, Records& records) {
+  while (!records.stopped() && !records.rest().empty()) {
+    const auto rest = records.rest();
+    const std::uint64_t before = records.records();
+    add_lines(layout, without_quotes(layout, rest), records);
+    if (records.stopped()) return;
+    if (records.records() != before) continue;
     std::optional<std::uint64_t> stray;
     const std::uint64_t bytes = first_csv_bytes(layout, rest, stray);
-    if (stray) return index.add_stray_text(*stray);
-    if (bytes == 0 && at_end) index.add_open(BadRecord::Reason::open_quote);
-    if (bytes == 0 || !index.add(bytes)) return;
+    if (stray) return records.add_stray_text(*stray);
+    if (bytes == 0 && at_end) records.add_open(BadRecord::Reason::open_quote);
+    if (bytes == 0 || !records.add(bytes)) return;
   }
 }
 
@@ -284,56 +307,37 @@ std::uint64_t first_pair_bytes(const TextLayout& layout, std::span<const std::by
                                                   : record_bytes(layout, bytes.data());
 }
 
-void index_pairs(const TextLayout& layout, bool at_end, Index& index) {
-  while (index.room() != 0 && !index.rest().empty()) {
-    const auto rest = index.rest();
+template <class Records>
+void add_pairs(const TextLayout& layout, bool at_end, Records& records) {
+  while (records.room() != 0 && !records.rest().empty()) {
+    const auto rest = records.rest();
     const std::uint64_t bytes = first_pair_bytes(layout, rest);
     if (bytes <= rest.size()) {
-      index.add(bytes);
+      records.add(bytes);
       continue;
     }
-    if (at_end) index.add_open(BadRecord::Reason::cut_off);
+    if (at_end) records.add_open(BadRecord::Reason::cut_off);
     return;
   }
 }
 
-// Adds the lines at the start of `bytes` to `whole`. Returns whether there are any.
-bool count_lines(const TextLayout& layout, std::span<const std::byte> bytes,
-                 std::uint64_t max_records, WholeRecords& whole) {
-  std::uint64_t end = 0;
-  visit_lines(
-      bytes, layout.terminator, [&] { return max_records - whole.records; },
-      [&](const std::byte* block, std::span<const std::uint32_t> ends) {
-        if (!ends.empty()) end = static_cast<std::uint64_t>(block - bytes.data()) + ends.back() + 1;
-        whole.records += ends.size();
-        return true;
-      });
-  whole.bytes += end;
-  return end != 0;
-}
-
-void count_csv(const TextLayout& layout, std::span<const std::byte> bytes,
-               std::uint64_t max_records, WholeRecords& whole) {
-  while (whole.records < max_records && whole.bytes < bytes.size()) {
-    const auto rest = bytes.subspan(whole.bytes);
-    if (count_lines(layout, without_quotes(layout, rest), max_records, whole)) continue;
-    std::optional<std::uint64_t> stray;
-    const std::uint64_t record = first_csv_bytes(layout, rest, stray);
-    if (stray || record == 0) return;
-    whole.bytes += record;
-    ++whole.records;
+// Adds the records in `bytes` to an Index or a Counter of them. Returns its result.
+template <class Records>
+auto add_all(const TextLayout& layout, std::span<const std::byte> bytes, bool at_end,
+             Records records) {
+  switch (layout.kind) {
+    case TextKind::lines:
+    case TextKind::json_lines:
+      add_lines(layout, bytes, records);
+      break;
+    case TextKind::csv:
+      add_csv(layout, at_end, records);
+      break;
+    case TextKind::pairs:
+      add_pairs(layout, at_end, records);
+      break;
   }
-}
-
-void count_pairs(const TextLayout& layout, std::span<const std::byte> bytes,
-                 std::uint64_t max_records, WholeRecords& whole) {
-  while (whole.records < max_records) {
-    const auto rest = bytes.subspan(whole.bytes);
-    const std::uint64_t record = first_pair_bytes(layout, rest);
-    if (record > rest.size()) return;
-    whole.bytes += record;
-    ++whole.records;
-  }
+  return records.result();
 }
 
 }  // namespace
@@ -350,38 +354,12 @@ std::span<FindEnds* const> find_ends_kernels() {
 
 Indexed index_records(const TextLayout& layout, std::span<const std::byte> bytes, bool at_end,
                       std::span<PrefixRef> into) {
-  Index index(layout, bytes, into);
-  switch (layout.kind) {
-    case TextKind::lines:
-    case TextKind::json_lines:
-      index_lines(layout, bytes, index);
-      break;
-    case TextKind::csv:
-      index_csv(layout, at_end, index);
-      break;
-    case TextKind::pairs:
-      index_pairs(layout, at_end, index);
-      break;
-  }
-  return index.result();
+  return add_all(layout, bytes, at_end, Index(layout, bytes, into));
 }
 
 WholeRecords count_records(const TextLayout& layout, std::span<const std::byte> bytes,
                            std::uint64_t max_records) {
-  WholeRecords whole;
-  switch (layout.kind) {
-    case TextKind::lines:
-    case TextKind::json_lines:
-      count_lines(layout, bytes, max_records, whole);
-      break;
-    case TextKind::csv:
-      count_csv(layout, bytes, max_records, whole);
-      break;
-    case TextKind::pairs:
-      count_pairs(layout, bytes, max_records, whole);
-      break;
-  }
-  return whole;
+  return add_all(layout, bytes, false, Counter(bytes, max_records));
 }
 
 bool has_order(const TextLayout& layout, std::span<const std::byte> record) {
