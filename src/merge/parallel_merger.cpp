@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cassert>
+#include <numeric>
 #include <stdexcept>
 #include <utility>
 #include <vector>
@@ -21,74 +22,25 @@ namespace {
 // Minimum bytes per tile; smaller tiles cost too much to cut.
 constexpr std::uint64_t min_tile_bytes = MiB;
 
-// Cuts runs at ranks of their merged records.
-class RunCutter {
- public:
-  RunCutter(const detail::KeyWords& keys, std::span<const SortedSpan> runs)
-      : keys_(keys), runs_(runs) {
-    for (const SortedSpan& run : runs) {
-      counts_.push_back(run.count);
-      records_ += run.count;
-    }
-  }
-
-  std::span<const SortedSpan> runs() const { return runs_; }
-  std::uint64_t records() const { return records_; }
-  std::uint32_t record_bytes() const { return keys_.record_bytes(); }
-
-  Cut begin() const { return {0, std::vector<std::uint64_t>(runs_.size(), 0)}; }
-  Cut end() const { return {records_, counts_}; }
-  Cut cut(std::uint64_t rank) const {
-    return co_rank(
-        rank, counts_,
-        [&](std::size_t run, std::uint64_t index) {
-          Probe probe{0, runs_[run].records + index * record_bytes()};
-          keys_.read(0, probe.record, 1, &probe.word);
-          return probe;
-        },
-        [&](const Probe& a, const Probe& b) {
-          return a.word < b.word ||
-                 (a.word == b.word && keys_.words() > 1 && keys_.less(a.record, b.record));
-        });
-  }
-
-  // Returns the bytes of the merged records before the cut.
-  std::uint64_t offset(const Cut& at) const {
-    std::uint64_t bytes = 0;
-    for (std::size_t r = 0; r < runs_.size(); ++r)
-      if (at.position[r] != 0) bytes += bytes_of(keys_, runs_[r].records, at.position[r]).size();
-    return bytes;
-  }
-
- private:
-  struct Probe {
-    std::uint64_t word;
-    const std::byte* record;
-  };
-
-  const detail::KeyWords& keys_;
-  std::span<const SortedSpan> runs_;
-  std::vector<std::uint64_t> counts_;
-  std::uint64_t records_ = 0;
-};
-
 // One merge, as tiles that threads merge independently.
 class TiledMerge {
  public:
-  // `cutter` must outlive the merge. `sink` and `sum` may be null.
-  TiledMerge(const RunCutter& cutter, std::byte* out, UnitSink* sink, FingerprintSum sum)
-      : cutter_(cutter), out_(out), sink_(sink), sum_(sum) {}
-
-  // Cuts the output into tiles, in parallel: tile t begins at ranks[t] and ends at ranks[t + 1].
-  void cut(std::span<const std::uint64_t> ranks) {
-    cuts_.resize(ranks.size());
-    cuts_.front() = cutter_.begin();
-    cuts_.back() = cutter_.end();
-    parallel_for(1, tiles(), [&](std::uint64_t t) { cuts_[t] = cutter_.cut(ranks[t]); });
+  // `keys` and `runs` must outlive the merge. `sink` and `sum` may be null.
+  TiledMerge(const detail::KeyWords& keys, std::span<const SortedSpan> runs, std::byte* out,
+             UnitSink* sink, FingerprintSum sum)
+      : keys_(keys), runs_(runs), out_(out), sink_(sink), sum_(sum) {
+    for (const SortedSpan& run : runs) counts_.push_back(run.count);
   }
 
+  std::uint64_t records() const { return std::reduce(counts_.begin(), counts_.end()); }
+
+  // Cuts the output into tiles, in parallel: tile t begins at ranks[t] and ends at ranks[t + 1].
   // Tells the sink where each tile is merged to.
-  void begin_sink() {
+  void cut(std::span<const std::uint64_t> ranks) {
+    cuts_.resize(ranks.size());
+    cuts_.front() = std::vector<std::uint64_t>(runs_.size());
+    cuts_.back() = counts_;
+    parallel_for(1, tiles(), [&](std::uint64_t t) { cuts_[t] = cut_at(ranks[t]); });
     if (!sink_) return;
     std::vector<std::span<std::byte>> places;
     for (std::uint64_t t = 0; t < tiles(); ++t) places.emplace_back(place(t), place(t + 1));
@@ -116,31 +68,57 @@ class TiledMerge {
   }
 
  private:
+  struct Probe {
+    std::uint64_t word;
+    const std::byte* record;
+  };
+
   std::uint64_t tiles() const { return cuts_.size() - 1; }
-  std::byte* place(std::uint64_t t) const { return out_ + cutter_.offset(cuts_[t]); }
+
+  // Returns how many of the first `rank` records each run contributes.
+  std::vector<std::uint64_t> cut_at(std::uint64_t rank) const {
+    const auto probe = [&](std::size_t run, std::uint64_t index) {
+      Probe found{0, runs_[run].records + index * keys_.record_bytes()};
+      keys_.read(0, found.record, 1, &found.word);
+      return found;
+    };
+    const auto less = [&](const Probe& a, const Probe& b) {
+      return a.word < b.word ||
+             (a.word == b.word && keys_.words() > 1 && keys_.less(a.record, b.record));
+    };
+    return co_rank(rank, counts_, probe, less).position;
+  }
+
+  // Returns the place of tile `t` in the output; for the number of tiles, the end of the output.
+  std::byte* place(std::uint64_t t) const {
+    std::byte* at = out_;
+    for (std::size_t r = 0; r < runs_.size(); ++r)
+      if (cuts_[t][r] != 0) at += bytes_of(keys_, runs_[r].records, cuts_[t][r]).size();
+    return at;
+  }
 
   // Returns the tile's part of each run, unless it is empty, and passes it to the sink.
   std::vector<SortedSpan> segments_of(std::uint64_t t) {
     std::vector<SortedSpan> segments;
-    const std::span<const SortedSpan> runs = cutter_.runs();
-    for (std::size_t r = 0; r < runs.size(); ++r) {
-      const std::uint64_t begin = cuts_[t].position[r];
-      const std::uint64_t end = cuts_[t + 1].position[r];
+    for (std::size_t r = 0; r < runs_.size(); ++r) {
+      const std::uint64_t begin = cuts_[t][r], end = cuts_[t + 1][r];
       if (end < begin) ordered_ = false;  // only the cuts of unsorted runs can cross
       if (end <= begin) continue;
       const SortedSpan& segment =
-          segments.emplace_back(SortedSpan{runs[r].records + begin * cutter_.record_bytes(),
-                                           end - begin, begin != 0 || runs[r].predecessor});
+          segments.emplace_back(SortedSpan{runs_[r].records + begin * keys_.record_bytes(),
+                                           end - begin, begin != 0 || runs_[r].predecessor});
       if (sink_) sink_->add_segment(t, r, segment.records, segment.count);
     }
     return segments;
   }
 
-  const RunCutter& cutter_;
+  const detail::KeyWords& keys_;
+  std::span<const SortedSpan> runs_;
+  std::vector<std::uint64_t> counts_;
   std::byte* out_;
   UnitSink* sink_;
   FingerprintSum sum_;
-  std::vector<Cut> cuts_;
+  std::vector<std::vector<std::uint64_t>> cuts_;  // positions in the runs where each tile begins
   std::atomic<bool> ordered_ = true;
   std::atomic<std::uint64_t> fingerprint_ = 0;
 };
@@ -160,10 +138,9 @@ ParallelMerger::ParallelMerger(const detail::KeyWords& keys, Output output, unsi
 
 std::optional<std::uint64_t> ParallelMerger::merge(std::span<const SortedSpan> runs, std::byte* out,
                                                    UnitSink* sink, FingerprintSum sum) {
-  const RunCutter cutter(keys_, runs);
-  const std::vector<std::uint64_t> ranks = tile_ranks(cutter.records(), runs.size());
+  TiledMerge merge(keys_, runs, out, sink, sum);
+  const std::vector<std::uint64_t> ranks = tile_ranks(merge.records(), runs.size());
   const std::uint64_t tiles = ranks.size() - 1;
-  TiledMerge merge(cutter, out, sink, sum);
   // Tiles are taken in order, so that the smallest come last.
   std::atomic<std::uint64_t> next = 0;
   const auto merge_tiles = [&] {
@@ -174,13 +151,11 @@ std::optional<std::uint64_t> ParallelMerger::merge(std::span<const SortedSpan> r
   // between the arenas of several mergers, cost more than the merge.
   if (tiles == 1) {
     merge.cut(ranks);
-    merge.begin_sink();
     merge_tiles();
     return merge.fingerprint();
   }
   arena_.execute([&] {
     merge.cut(ranks);
-    merge.begin_sink();
     parallel_for(0, std::min<std::uint64_t>(tiles, threads_),
                  [&](std::uint64_t) { merge_tiles(); });
   });
