@@ -25,8 +25,8 @@ Run run_of(Writer& temporary, std::uint32_t record_bytes, std::uint64_t content_
 
 }  // namespace
 
-IntermediatePasses::IntermediatePasses(RunList& list, PassRunner& passes, Budget& budget)
-    : list_(list), passes_(passes), budget_(budget) {
+IntermediatePasses::IntermediatePasses(std::vector<Run>& runs, PassRunner& passes, Budget& budget)
+    : runs_(runs), passes_(passes), budget_(budget) {
   const auto& compression = passes.context().options.temporary_compression;
   if (!compression) return;
   budget.expect_streams(temporary_decoder_bytes);
@@ -34,10 +34,10 @@ IntermediatePasses::IntermediatePasses(RunList& list, PassRunner& passes, Budget
 }
 
 std::vector<IntermediatePass> IntermediatePasses::plan(std::uint64_t widest) const {
-  if (passes_.context().options.copy_only || std::ranges::any_of(list_.runs, &Run::is_in_memory))
+  if (passes_.context().options.copy_only || std::ranges::any_of(runs_, &Run::is_in_memory))
     return {};
   std::vector<std::uint64_t> lengths;
-  for (const Run& run : list_.runs) lengths.push_back(run.records());
+  for (const Run& run : runs_) lengths.push_back(run.records());
   return plan_intermediate_passes(lengths, widest);
 }
 
@@ -48,37 +48,30 @@ void IntermediatePasses::run(std::uint64_t widest, const std::filesystem::path& 
   std::uint64_t again = 0;
   for (const IntermediatePass& pass : passes) again += pass.records * context.format.record_bytes();
   context.progress.add_to_total(again);
-  const bool has_pipes = std::ranges::any_of(list_.runs, &Run::is_pipe);
+  const bool has_pipes = std::ranges::any_of(runs_, &Run::is_pipe);
   warn(context.options.notice,
        "the memory budget leaves {} bytes for buffers, which merge {} runs at once, not {}: {} "
        "passes, which write {} bytes more, to {}; a larger {} needs fewer",
-       budget_.bytes(), widest, list_.runs.size(), passes.size() + 1,
+       budget_.bytes(), widest, runs_.size(), passes.size() + 1,
        has_pipes ? "an unknown number of"
                  : fmt::format("{}{}", context.format.has_streams() ? "about " : "", again),
        folder, Setting::memory);
   for (const IntermediatePass& pass : passes) {
-    const bool has_last_run = pass.first + pass.count == list_.runs.size();
+    const bool has_last_run = pass.first + pass.count == runs_.size();
     const auto first = static_cast<std::ptrdiff_t>(pass.first);
     const auto end = first + static_cast<std::ptrdiff_t>(pass.count);
-    auto& [runs, fingerprints, has_all_fingerprints] = list_;
-    assert(pass.count >= 1 && pass.first + pass.count <= runs.size());
-    const auto merged =
-        merge(std::span(runs).subspan(pass.first, pass.count),
-              std::span(fingerprints).subspan(pass.first, pass.count), has_all_fingerprints,
+    assert(pass.count >= 1 && pass.first + pass.count <= runs_.size());
+    runs_[pass.first] =
+        merge(std::span(runs_).subspan(pass.first, pass.count),
               context.format.intermediate_operators(pass.count, has_last_run),
               std::numeric_limits<std::uint64_t>::max(), Writer(open_nameless(folder), folder));
-    runs[pass.first] = merged.run;
-    runs[pass.first].make_read_once();
-    fingerprints[pass.first] = merged.fingerprint;
-    runs.erase(runs.begin() + first + 1, runs.begin() + end);
-    fingerprints.erase(fingerprints.begin() + first + 1, fingerprints.begin() + end);
+    runs_[pass.first].make_read_once();
+    runs_.erase(runs_.begin() + first + 1, runs_.begin() + end);
   }
 }
 
-TemporaryRun IntermediatePasses::merge(std::span<const Run> runs,
-                                       std::span<const std::uint64_t> fingerprints,
-                                       bool has_all_fingerprints, const PassOperators& operators,
-                                       std::uint64_t limit, Writer temporary) {
+Run IntermediatePasses::merge(std::span<const Run> runs, const PassOperators& operators,
+                              std::uint64_t limit, Writer temporary) {
   const PassRunner::Context& context = passes_.context();
   if (const auto& compression = context.options.temporary_compression)
     temporary.compress(*compression, compressing_threads_, {context.trace, "compress"});
@@ -87,18 +80,17 @@ TemporaryRun IntermediatePasses::merge(std::span<const Run> runs,
   const std::uint64_t merged_before = totals.records, written_before = totals.records_written;
   const std::uint64_t bytes_before = totals.bytes_written;
   const std::uint64_t fingerprint = passes_.run({.runs = runs,
-                                                 .fingerprints = fingerprints,
                                                  .partitions = {&all, 1},
                                                  .writers = {&temporary, 1},
                                                  .in_place = {},
                                                  .operators = operators,
                                                  .is_last = false,
-                                                 .limit = limit,
-                                                 .has_all_fingerprints = has_all_fingerprints});
+                                                 .limit = limit});
   for (const Run& run : runs) run.check_unchanged();
   records_ += operators ? totals.records_written - written_before : totals.records - merged_before;
-  return {run_of(temporary, context.format.record_bytes(), totals.bytes_written - bytes_before),
-          fingerprint};
+  Run run = run_of(temporary, context.format.record_bytes(), totals.bytes_written - bytes_before);
+  run.set_fingerprint(fingerprint);
+  return run;
 }
 
 }  // namespace corank

@@ -16,39 +16,24 @@
 
 namespace corank {
 
-// The runs that the last pass of a merge has, once the passes before it are done.
-struct RunList {
-  std::vector<Run> runs = {};
-  // One a run: of temporary runs, as they were written.
-  std::vector<std::uint64_t> fingerprints = {};
-  bool has_all_fingerprints = true;  // `fingerprints` add up to that of all their records
-};
-
-struct TemporaryRun {
-  Run run;
-  std::uint64_t fingerprint;  // of its records, as they were written; 0 unless they are verified
-};
-
 class IntermediatePasses {
  public:
   // Reserves memory of `budget` for temporary runs that are compressed, if the options want this.
   // The arguments must outlive the object.
-  IntermediatePasses(RunList& list, PassRunner& passes, Budget& budget);
+  IntermediatePasses(std::vector<Run>& runs, PassRunner& passes, Budget& budget);
 
   // Returns the passes that leave at most `widest` runs.
   std::vector<IntermediatePass> plan(std::uint64_t widest) const;
   // Runs them, and warns if there are any. `folder` is for temporary files.
   void run(std::uint64_t widest, const std::filesystem::path& folder);
-  // Merges runs, and writes the first `limit` results of `operators` to `temporary`. Leaves the
-  // list as it is. `fingerprints` and `has_all_fingerprints` are of the runs, as in RunList.
-  TemporaryRun merge(std::span<const Run> runs, std::span<const std::uint64_t> fingerprints,
-                     bool has_all_fingerprints, const PassOperators& operators, std::uint64_t limit,
-                     Writer temporary);
+  // Merges runs, and writes the first `limit` results of `operators` to `temporary`.
+  Run merge(std::span<const Run> runs, const PassOperators& operators, std::uint64_t limit,
+            Writer temporary);
 
   std::uint64_t records() const { return records_; }  // that the passes wrote
 
  private:
-  RunList& list_;
+  std::vector<Run>& runs_;
   PassRunner& passes_;
   const Budget& budget_;
   unsigned compressing_threads_ = 0;  // of each temporary run

@@ -166,6 +166,7 @@ std::vector<Run> KeptRuns::open(const MergeFormat& format, const Options& option
       warn_starting_over(options, kept.path, "it does not hold what was written to it");
       break;
     }
+    run.set_fingerprint(kept.fingerprint);
     opened.push_back(std::move(run));
   }
   runs_.resize(opened.size());

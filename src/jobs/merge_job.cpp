@@ -59,13 +59,13 @@ MergeJob::MergeJob(std::vector<Run> runs, const Options& options, Inputs inputs,
               sorts_ ? options.temporary_compression.has_value() : has_streams(runs)),
       operators_(sorts_ ? format_.operators_of_sort() : format_.operators(runs.size())),
       cuts_(format_.input(), options.copy_only),
-      list_{sorts_ ? runs : narrowed(runs, format_, operators_, cuts_, options), {}, sorts_},
-      run_records_(total_bytes(list_.runs) / format_.record_bytes()),
-      budget_(options, format_.input(), sorts_ ? std::span<const Run>() : list_.runs, threads_),
+      runs_(sorts_ ? runs : narrowed(runs, format_, operators_, cuts_, options)),
+      run_records_(total_bytes(runs_) / format_.record_bytes()),
+      budget_(options, format_.input(), sorts_ ? std::span<const Run>() : runs_, threads_),
       backends_(options, format_.input().traits(),
-                sorts_ && !RunFormer::suits_device(format_, options) ? 0 : known_bytes(list_.runs),
-                sorts_ ? 0 : list_.runs.size()),
-      progress_(options, !has_streams(list_.runs)),
+                sorts_ && !RunFormer::suits_device(format_, options) ? 0 : known_bytes(runs_),
+                sorts_ ? 0 : runs_.size()),
+      progress_(options, !has_streams(runs_)),
       passes_({.options = options,
                .format = format_,
                .budget = budget_,
@@ -79,9 +79,8 @@ MergeJob::MergeJob(std::vector<Run> runs, const Options& options, Inputs inputs,
                                                       : fingerprint_sums().front(),
                .inputs = inputs_,
                .inputs_are_sorted = !sorts_}),
-      intermediate_(list_, passes_, budget_) {
+      intermediate_(runs_, passes_, budget_) {
   start_scheduler();
-  list_.fingerprints.resize(list_.runs.size());
   if (options.query.on_equal == OnEqual::error) inputs_ = std::move(runs);
 }
 
@@ -115,23 +114,21 @@ void MergeJob::write(MergeOutput& output, const Destination& destination) {
   std::vector<Partition> partitions =
       sorts_ ? std::vector(num_partitions(), Partition{0, run_records_})
              : partitions_of_output(num_partitions());
-  refuse_kept_inputs(destination, list_.runs);
-  output.open(partitions, list_.runs, operators_);
+  refuse_kept_inputs(destination, runs_);
+  output.open(partitions, runs_, operators_);
   if (sorts_) {
     form_runs(destination);
     partitions = partitions_of_output(num_partitions());
   }
   const std::uint64_t widest = budget_.widest(partitions.size());
   choose_reading(partitions);
-  resumed_ = output.resume(partitions, list_.runs, operators_);
+  resumed_ = output.resume(partitions, runs_, operators_);
   // The space of temporary runs is given back as the output grows.
-  const bool reserves = !operators_ && std::ranges::none_of(list_.runs, &Run::is_read_once);
+  const bool reserves = !operators_ && std::ranges::none_of(runs_, &Run::is_read_once);
   output.prepare(run_records_ / output.num_files() * format_.record_bytes(), reserves,
                  passes_.context().trace);
   std::uint64_t records = 0;
   for (const Partition& partition : partitions) records += partition.end - partition.begin;
-  // A resumed output leaves records out.
-  if (records != run_records_) list_.has_all_fingerprints = false;
   progress_.set_total(progress_.bytes_done() + records * format_.record_bytes());
   skip_written(partitions);
   const std::filesystem::path folder = folders_for_passes(options_, destination).front();
@@ -141,7 +138,7 @@ void MergeJob::write(MergeOutput& output, const Destination& destination) {
   pass.writers = output.writers();
   if (fills_in_turn() && output.num_files() > 1) pass.shares = shares_of_parts(folder);
   passes_.run(pass);
-  for (const Run& run : list_.runs) run.check_unchanged();
+  for (const Run& run : runs_) run.check_unchanged();
   if (options_.stop.stop_requested()) throw Interrupted();
 }
 
@@ -156,10 +153,9 @@ Stats MergeJob::into_memory(std::span<std::byte> output) {
   }
   if (sorts_) {
     progress_.add_to_total(output.size());
-    list_.fingerprints.clear();
-    loads_.emplace(sorting(), std::exchange(list_.runs, {}), output.size());
+    loads_.emplace(sorting(), std::exchange(runs_, {}), output.size());
     loads_->form(1);
-    run_records_ = records_of(list_.runs);
+    run_records_ = records_of(runs_);
   }
   const Partition all{0, run_records_};
   PassSpec pass = last_pass({&all, 1});
@@ -175,12 +171,12 @@ std::vector<std::vector<Run>> MergeJob::partitions(std::size_t count) const {
                 "{} counts records that are chosen or combined, or lines, of which no partition "
                 "knows how many come before it; drop it",
                 Setting::limit);
-  return cuts_.runs_of(list_.runs, partitions_of_output(count));
+  return cuts_.runs_of(runs_, partitions_of_output(count));
 }
 
 // Returns partitions with equally many records, except that no group is in two.
 std::vector<Partition> MergeJob::partitions_of_output(std::size_t count) const {
-  return cuts_.partitions(count, list_.runs,
+  return cuts_.partitions(count, runs_,
                           options_.parts_by_key || (operators_ && operators_->groups()));
 }
 
@@ -189,40 +185,37 @@ PassSpec MergeJob::last_pass(std::span<const Partition> partitions) const {
       options_.query.limit
           ? *options_.query.limit - std::min(*options_.query.limit, resumed_.records)
           : std::numeric_limits<std::uint64_t>::max();
-  return {.runs = list_.runs,
-          .fingerprints = list_.fingerprints,
+  return {.runs = runs_,
           .partitions = partitions,
           .writers = {},
           .in_place = {},
           .operators = operators_,
           .is_last = true,
-          .limit = limit,
-          .has_all_fingerprints = list_.has_all_fingerprints};
+          .limit = limit};
 }
 
 SortedLoads::Context MergeJob::sorting() {
-  return {list_, passes_, intermediate_, budget_, operators_};
+  return {runs_, passes_, intermediate_, budget_, operators_};
 }
 
 // Replaces the inputs by sorted runs.
 void MergeJob::form_runs(const Destination& output) {
   progress_.set_total(2 * run_records_ * format_.record_bytes());
-  list_.fingerprints.clear();
-  std::vector<Run> inputs = std::exchange(list_.runs, {});
+  std::vector<Run> inputs = std::exchange(runs_, {});
   kept_ = find_kept_runs(output, format_, options_, passes_.context().fingerprint, inputs);
   loads_.emplace(sorting(), std::move(inputs), kept_.get(), output);
   loads_->form(num_partitions());
   stats_.io = loads_->io();
-  run_records_ = records_of(list_.runs);
+  run_records_ = records_of(runs_);
 }
 
 void MergeJob::choose_reading(std::span<const Partition> partitions) {
   if (sorts_) return;  // the inputs were read
   std::optional<PassPlan> direct_plan;
   if (!format_.counts_bytes())
-    direct_plan = passes_.plan(last_pass(partitions), list_.runs.size(), true, false);
+    direct_plan = passes_.plan(last_pass(partitions), runs_.size(), true, false);
   const bool may_map = !backends_.uses_cuda() && !format_.input().traits().may_skip;
-  stats_.io = choose_io(list_.runs, options_.io, may_map, budget_.bytes() / 4,
+  stats_.io = choose_io(runs_, options_.io, may_map, budget_.bytes() / 4,
                         direct_plan ? direct_plan->chunk_bytes : 0);
 }
 
@@ -232,12 +225,11 @@ void MergeJob::skip_written(std::span<Partition> partitions) {
   if (done == 0) return;
   ProbeThreads threads;
   const std::vector<std::uint64_t> cut =
-      format_.counts_bytes() ? resumed_.cut
-                             : cuts_.checked({&done, 1}, list_.runs, threads).front();
-  assert(cut.size() == list_.runs.size());
+      format_.counts_bytes() ? resumed_.cut : cuts_.checked({&done, 1}, runs_, threads).front();
+  assert(cut.size() == runs_.size());
   if (format_.counts_bytes() && options_.checksum) count_merged_before(cut);
-  for (std::size_t i = 0; i < list_.runs.size(); ++i)
-    list_.runs[i] = list_.runs[i].subspan(cut[i], list_.runs[i].records() - cut[i]);
+  for (std::size_t i = 0; i < runs_.size(); ++i)
+    runs_[i] = runs_[i].subspan(cut[i], runs_[i].records() - cut[i]);
   for (Partition& partition : partitions)
     partition = {partition.begin - done, partition.end - done};
 }
@@ -246,9 +238,9 @@ void MergeJob::skip_written(std::span<Partition> partitions) {
 void MergeJob::count_merged_before(std::span<const std::uint64_t> cut) {
   resumed_.input_records = operators_ ? 0 : resumed_.records;
   const ScanShare share = scans_at_once(1, options_).share;
-  for (std::size_t i = 0; i < list_.runs.size() && operators_; ++i)
+  for (std::size_t i = 0; i < runs_.size() && operators_; ++i)
     resumed_.input_records +=
-        scan(list_.runs[i].subspan(0, cut[i]), format_.input(), false, false, share).records;
+        scan(runs_[i].subspan(0, cut[i]), format_.input(), false, false, share).records;
 }
 
 // Passes that apply set operations leave fewer runs and records than the partitions were made for.
@@ -257,20 +249,20 @@ void MergeJob::run_intermediate_passes(std::vector<Partition>& partitions, std::
   const bool is_set = is_set_operation(options_.query.on_equal);
   std::vector<RunCuts::Edges> edges;
   if (is_set && partitions.size() != 1 && format_.input().traits().has_fixed_size)
-    edges = cuts_.edges(partitions, list_.runs);
+    edges = cuts_.edges(partitions, runs_);
   intermediate_.run(widest, folder);
   passes_.totals().records_written = 0;
-  const std::uint64_t records = records_of(list_.runs);
+  const std::uint64_t records = records_of(runs_);
   // Passes added missing line ends, and decompressed.
   if (format_.counts_bytes()) partitions.back().end = records;
   if (passes_.num_passes() == 0 || !is_set) return;
-  operators_ = format_.operators(list_.runs.size());
+  operators_ = format_.operators(runs_.size());
   if (format_.counts_bytes())
-    partitions = cuts_.partitions(partitions.size(), list_.runs, false);
+    partitions = cuts_.partitions(partitions.size(), runs_, false);
   else if (edges.empty())
     partitions = {{0, records}};
   else
-    partitions = cuts_.between(edges, list_.runs);
+    partitions = cuts_.between(edges, runs_);
   progress_.set_total(progress_.bytes_done() + records * format_.record_bytes());
 }
 
@@ -278,7 +270,7 @@ void MergeJob::run_intermediate_passes(std::vector<Partition>& partitions, std::
 std::optional<std::uint64_t> MergeJob::known_output_bytes() const {
   if (operators_) return std::nullopt;
   std::uint64_t bytes = 0;
-  for (const Run& run : list_.runs) {
+  for (const Run& run : runs_) {
     if (!run.content_bytes()) return std::nullopt;
     bytes += *run.content_bytes();
   }

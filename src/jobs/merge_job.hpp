@@ -92,7 +92,7 @@ class MergeJob {
   MergeFormat format_;
   PassOperators operators_;  // of the last pass
   RunCuts cuts_;
-  RunList list_;
+  std::vector<Run> runs_;      // of the last pass, once the passes before it are done
   std::vector<Run> inputs_;    // the runs at the start, for errors that name equal records
   std::uint64_t run_records_;  // in the runs at the start, or once they are formed
   Budget budget_;

@@ -13,7 +13,7 @@ Plan MergeJob::plan(const std::filesystem::path& path) {
   const std::vector<Partition> partitions = partitions_of_output(num_partitions());
   const std::uint64_t widest = budget_.widest(partitions.size());
   choose_reading(partitions);
-  std::size_t num_left = list_.runs.size();
+  std::size_t num_left = runs_.size();
   for (const IntermediatePass& pass : intermediate_.plan(widest)) {
     plan.passes.push_back(
         {pass.first, pass.count, pass.records * format_.record_bytes(),
@@ -26,7 +26,7 @@ Plan MergeJob::plan(const std::filesystem::path& path) {
   const std::uint64_t held = options_.copy_only ? std::min<std::uint64_t>(num_left, 32) : num_left;
   plan.buffers = passes_
                      .plan(last_pass(partitions), std::min(held, widest),
-                           std::ranges::any_of(list_.runs, &Run::is_direct), plan.has_direct_output)
+                           std::ranges::any_of(runs_, &Run::is_direct), plan.has_direct_output)
                      .value();
   plan.reading = stats_.io;
   return plan;
@@ -34,7 +34,7 @@ Plan MergeJob::plan(const std::filesystem::path& path) {
 
 Plan MergeJob::plan_sort(const std::filesystem::path& path) {
   Plan plan = plan_without_passes(path);
-  RunFormer former(std::move(list_.runs), passes_.context(), budget_, passes_.totals());
+  RunFormer former(std::move(runs_), passes_.context(), budget_, passes_.totals());
   const SortMemory& memory = former.memory();
   plan.num_loads = std::max<std::uint64_t>(divide_up(plan.input_bytes, memory.load_bytes), 1);
   plan.files_at_once = memory.num_groups;
@@ -62,8 +62,8 @@ Plan MergeJob::plan_without_passes(const std::filesystem::path& path) {
   Plan plan;
   plan.sorts = sorts_;
   plan.is_copy = options_.copy_only;
-  plan.num_runs = list_.runs.size();
-  plan.has_known_size = !std::ranges::any_of(list_.runs, &Run::is_stream);
+  plan.num_runs = runs_.size();
+  plan.has_known_size = !std::ranges::any_of(runs_, &Run::is_stream);
   plan.records = format_.input().traits().name;
   plan.operators = operator_names(options_.query);
   plan.input_bytes = run_records_ * format_.record_bytes();

@@ -21,8 +21,6 @@ namespace corank {
 // One pass as the merge sees it. Everything pointed to must outlive the call of run().
 struct PassSpec {
   std::span<const Run> runs;
-  std::span<const std::uint64_t>
-      fingerprints;                       // one a run: of temporary runs, as they were written
   std::span<const Partition> partitions;  // of the output
   std::span<Writer> writers;              // one a partition, or several for the only one
   PartShares shares = {};                 // of the writers, if one partition has several
@@ -30,8 +28,6 @@ struct PassSpec {
   const PassOperators& operators;
   bool is_last;
   std::uint64_t limit;  // max number of records that the operators emit
-  // True if `fingerprints` add up to that of all records, which the pass must read.
-  bool has_all_fingerprints = false;
 };
 
 class PassRunner {

@@ -209,7 +209,7 @@ Load::Part RunFormer::next_part(Group& group, std::span<std::byte> memory,
       const Run input = counted_bytes == 1 ? given.in_bytes() : given;
       const auto first = static_cast<std::uint64_t>(run.bytes.data() - input.in_place(0));
       part.runs.push_back(input.subspan(first / counted_bytes, run.bytes.size() / counted_bytes));
-      part.fingerprints.push_back(run.fingerprint);
+      part.runs.back().set_fingerprint(run.fingerprint);
     } else {
       add_memory(run.bytes, run.fingerprint, part);
     }
@@ -220,7 +220,7 @@ void RunFormer::add_memory(std::span<const std::byte> bytes, std::uint64_t finge
                            Load::Part& part) const {
   part.runs.emplace_back(bytes, "the sorted records in memory", context_.format.record_bytes());
   part.runs.back().stop_on(context_.options.stop);
-  part.fingerprints.push_back(fingerprint);
+  part.runs.back().set_fingerprint(fingerprint);
 }
 
 void RunFormer::check_inputs() const {

@@ -26,7 +26,6 @@ struct Load {
   // Runs of one group of inputs, in their order. Those of the group's next load follow them.
   struct Part {
     std::vector<Run> runs;
-    std::vector<std::uint64_t> fingerprints;    // one a run; 0 unless they are verified
     std::uint64_t records = 0;                  // that were read for it
     std::vector<std::shared_ptr<void>> pinned;  // keeps the runs pinned
   };
@@ -36,7 +35,6 @@ struct Load {
   std::uint64_t records;    // that were read for this load and all before it
   InputPosition end;        // of these records in the inputs, if there is one group; see
                             // RunFormation::position()
-  bool is_whole = true;     // whether the runs hold all records that the fingerprints are of
 };
 
 class RunFormer {

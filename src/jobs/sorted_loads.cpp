@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cassert>
-#include <iterator>
 #include <utility>
 
 #include "jobs/merge_output.hpp"
@@ -10,16 +9,8 @@
 namespace corank {
 namespace {
 
-void append(const RunList& more, RunList& list) {
-  std::ranges::copy(more.runs, std::back_inserter(list.runs));
-  std::ranges::copy(more.fingerprints, std::back_inserter(list.fingerprints));
-  list.has_all_fingerprints = list.has_all_fingerprints && more.has_all_fingerprints;
-}
-
-// Returns the runs of a group of inputs in a load.
-RunList list_of(const Load& load, std::size_t group) {
-  const Load::Part& part = load.parts[group];
-  return {part.runs, part.fingerprints, load.is_whole};
+void append(const std::vector<Run>& more, std::vector<Run>& runs) {
+  runs.insert(runs.end(), more.begin(), more.end());
 }
 
 }  // namespace
@@ -48,13 +39,11 @@ SortedLoads::SortedLoads(const Context& context, std::vector<Run> inputs,
 // Takes the runs that a stopped sort left as spilled. Returns the inputs without their records.
 std::vector<Run> SortedLoads::resume(std::vector<Run> inputs) {
   if (!kept_) return inputs;
-  RunList& kept = spilled_.emplace_back();
-  kept.runs = kept_->open(pass_context_.format, pass_context_.options, pass_context_.fingerprint);
-  for (const KeptRun& run : kept_->runs()) {
-    kept.fingerprints.push_back(run.fingerprint);
-    kept_records_ = run.records;
-  }
-  return kept_->runs().empty() ? inputs : after(kept_->runs().back().end, std::move(inputs));
+  spilled_.push_back(
+      kept_->open(pass_context_.format, pass_context_.options, pass_context_.fingerprint));
+  if (kept_->runs().empty()) return inputs;
+  kept_records_ = kept_->runs().back().records;
+  return after(kept_->runs().back().end, std::move(inputs));
 }
 
 void SortedLoads::check_space(const Destination& output) const {
@@ -80,30 +69,25 @@ void SortedLoads::form(std::size_t partitions) {
   }
   end_spill();
   former_.finish();
-  context_.list = all_runs();
+  context_.runs = all_runs();
   const bool has_spilled =
-      std::ranges::any_of(spilled_, [](const RunList& spilled) { return !spilled.runs.empty(); });
-  if (has_spilled && !context_.passes.can_merge(context_.list.runs, partitions)) {
+      std::ranges::any_of(spilled_, [](const auto& spilled) { return !spilled.empty(); });
+  if (has_spilled && !context_.passes.can_merge(context_.runs, partitions)) {
     spill_held();
-    context_.list = all_runs();
+    context_.runs = all_runs();
   }
-  if (keep_smallest(context_.list.runs)) context_.list.has_all_fingerprints = false;
+  keep_smallest(context_.runs);
 }
 
-// Cuts off the records of sorted runs that are past the limit, if it is not an operator. Returns
-// whether there were any.
-bool SortedLoads::keep_smallest(std::vector<Run>& runs) {
+// Cuts off the records of sorted runs that are past the limit, if it is not an operator.
+void SortedLoads::keep_smallest(std::vector<Run>& runs) {
   const auto& limit = pass_context_.options.query.limit;
-  if (context_.operators || !limit) return false;
-  const std::uint64_t records = records_of(runs);
-  pass_context_.cuts.keep_first(*limit, runs);
-  return records_of(runs) != records;
+  if (!context_.operators && limit) pass_context_.cuts.keep_first(*limit, runs);
 }
 
 // Forms the next load, without the records that no later step needs.
 void SortedLoads::add_load() {
-  Load& load = held_.emplace_back(former_.next_load());
-  load.is_whole = !keep_smallest(load.parts.front().runs);
+  keep_smallest(held_.emplace_back(former_.next_load()).parts.front().runs);
 }
 
 // Frees memory for the next load, and has one load spilled while that is formed. Nothing is spilled
@@ -134,27 +118,26 @@ void SortedLoads::begin_spill() {
 
 void SortedLoads::end_spill() {
   if (!spilling_.valid()) return;
-  std::vector<std::optional<TemporaryRun>> spilled = spilling_.get();
+  std::vector<std::optional<Run>> spilled = spilling_.get();
   for (std::size_t group = 0; group < spilled.size(); ++group)
     if (spilled[group]) add_spilled(group, std::move(*spilled[group]));
 }
 
-void SortedLoads::add_spilled(std::size_t group, TemporaryRun spilled) {
-  if (!kept_) spilled.run.make_read_once();
-  spilled_[group].runs.push_back(std::move(spilled.run));
-  spilled_[group].fingerprints.push_back(spilled.fingerprint);
+void SortedLoads::add_spilled(std::size_t group, Run spilled) {
+  if (!kept_) spilled.make_read_once();
+  spilled_[group].push_back(std::move(spilled));
 }
 
 // Returns the runs of a group of inputs in the loads that are held.
-RunList SortedLoads::held_runs(std::size_t group) const {
-  RunList held;
-  for (const Load& load : held_) append(list_of(load, group), held);
+std::vector<Run> SortedLoads::held_runs(std::size_t group) const {
+  std::vector<Run> held;
+  for (const Load& load : held_) append(load.parts[group].runs, held);
   return held;
 }
 
 // Returns all runs, in the order of the inputs.
-RunList SortedLoads::all_runs() const {
-  RunList all;
+std::vector<Run> SortedLoads::all_runs() const {
+  std::vector<Run> all;
   for (std::size_t group = 0; group < spilled_.size(); ++group) {
     append(spilled_[group], all);
     append(held_runs(group), all);
@@ -165,10 +148,10 @@ RunList SortedLoads::all_runs() const {
 // Merges the runs of each group in memory into a temporary run.
 void SortedLoads::spill_held() {
   for (std::size_t group = 0; group < spilled_.size(); ++group) {
-    const RunList held = held_runs(group);
-    if (held.runs.empty()) continue;
-    TemporaryRun spilled = write(held);
-    keep(former_.records(), spilled.fingerprint, held_.back().end);
+    const std::vector<Run> held = held_runs(group);
+    if (held.empty()) continue;
+    Run spilled = write(held);
+    keep(former_.records(), spilled, held_.back().end);
     add_spilled(group, std::move(spilled));
   }
   held_.clear();
@@ -177,28 +160,28 @@ void SortedLoads::spill_held() {
 
 // Writes each part of a load to a temporary run, and frees its memory. Runs while the next load is
 // formed.
-std::vector<std::optional<TemporaryRun>> SortedLoads::spill(Load load) {
-  std::vector<std::optional<TemporaryRun>> spilled(load.parts.size());
+std::vector<std::optional<Run>> SortedLoads::spill(Load load) {
+  std::vector<std::optional<Run>> spilled(load.parts.size());
   for (std::size_t group = 0; group < spilled.size(); ++group)
-    if (!load.parts[group].runs.empty()) spilled[group] = write(list_of(load, group));
-  if (spilled.front()) keep(load.records, spilled.front()->fingerprint, load.end);
+    if (!load.parts[group].runs.empty()) spilled[group] = write(load.parts[group].runs);
+  if (spilled.front()) keep(load.records, *spilled.front(), load.end);
   return spilled;
 }
 
 // Merges runs into a temporary run.
-TemporaryRun SortedLoads::write(const RunList& list) {
+Run SortedLoads::write(std::span<const Run> runs) {
   const MergeFormat& format = pass_context_.format;
-  pass_context_.progress.add_to_total(records_of(list.runs) * format.record_bytes());
+  pass_context_.progress.add_to_total(records_of(runs) * format.record_bytes());
   const std::filesystem::path& folder = folders_[num_written_++ % folders_.size()];
   return context_.intermediate.merge(
-      list.runs, list.fingerprints, list.has_all_fingerprints, format.load_operators(),
-      format.load_limit(), Writer(kept_ ? kept_->create(folder) : open_nameless(folder), folder));
+      runs, format.load_operators(), format.load_limit(),
+      Writer(kept_ ? kept_->create(folder) : open_nameless(folder), folder));
 }
 
 // Keeps the temporary run that was written last, if this sort may be resumed.
-void SortedLoads::keep(std::uint64_t records, std::uint64_t fingerprint, const InputPosition& end) {
+void SortedLoads::keep(std::uint64_t records, const Run& run, const InputPosition& end) {
   if (kept_)
-    kept_->add({.records = kept_records_ + records, .fingerprint = fingerprint, .end = end});
+    kept_->add({.records = kept_records_ + records, .fingerprint = *run.fingerprint(), .end = end});
 }
 
 }  // namespace corank

@@ -23,9 +23,9 @@ namespace corank {
 
 class SortedLoads {
  public:
-  // Parts of the sort; these must outlive the object. The list takes the sorted runs.
+  // Parts of the sort; these must outlive the object.
   struct Context {
-    RunList& list;
+    std::vector<Run>& runs;  // takes the sorted runs
     PassRunner& passes;
     IntermediatePasses& intermediate;
     Budget& budget;
@@ -39,7 +39,7 @@ class SortedLoads {
   // Sorts `inputs` to memory of `output_bytes`, which holds all of them.
   SortedLoads(const Context& context, std::vector<Run> inputs, std::uint64_t output_bytes);
 
-  // Puts the sorted runs into the list. `partitions` merges of them will share the memory.
+  // Puts the sorted runs into the context. `partitions` merges of them will share the memory.
   void form(std::size_t partitions);
 
   const char* io() const { return former_.io(); }  // how the inputs are read; see Stats::io
@@ -49,18 +49,18 @@ class SortedLoads {
  private:
   std::vector<Run> resume(std::vector<Run> inputs);
   void check_space(const Destination& output) const;
-  bool keep_smallest(std::vector<Run>& runs);
+  void keep_smallest(std::vector<Run>& runs);
   void add_load();
   void make_room();
   void begin_spill();
   void end_spill();
-  void add_spilled(std::size_t group, TemporaryRun spilled);
-  RunList held_runs(std::size_t group) const;
-  RunList all_runs() const;
+  void add_spilled(std::size_t group, Run spilled);
+  std::vector<Run> held_runs(std::size_t group) const;
+  std::vector<Run> all_runs() const;
   void spill_held();
-  std::vector<std::optional<TemporaryRun>> spill(Load load);
-  TemporaryRun write(const RunList& list);
-  void keep(std::uint64_t records, std::uint64_t fingerprint, const InputPosition& end);
+  std::vector<std::optional<Run>> spill(Load load);
+  Run write(std::span<const Run> runs);
+  void keep(std::uint64_t records, const Run& run, const InputPosition& end);
 
   const Context context_;
   const PassRunner::Context& pass_context_;
@@ -68,11 +68,11 @@ class SortedLoads {
   std::uint64_t kept_records_ = 0;              // in runs that a stopped sort left
   std::vector<std::filesystem::path> folders_;  // for temporary runs
   std::size_t num_written_ = 0;                 // temporary runs
-  std::vector<RunList> spilled_;                // temporary runs, one list a group of inputs
+  std::vector<std::vector<Run>> spilled_;       // temporary runs, one list a group of inputs
   RunFormer former_;
   std::deque<Load> held_;  // loads that stay in memory, or are spilled later
   // Temporary runs of the load before these, one a group that has any; uses all other members.
-  std::future<std::vector<std::optional<TemporaryRun>>> spilling_;
+  std::future<std::vector<std::optional<Run>>> spilling_;
 };
 
 }  // namespace corank

@@ -141,6 +141,7 @@ Run Run::subspan(std::uint64_t first, std::uint64_t count) const {
   Run part = *this;
   part.first_ += first;
   part.records_ = count;
+  if (count != records_) part.fingerprint_.reset();
   return part;
 }
 

@@ -69,6 +69,11 @@ class Run {
   FileIdentity identity() const { return input_.identity; }
   std::int64_t modified_ns() const { return input_.modified_ns; }  // since 1970, when it was opened
   bool is_temporary() const { return file_ && identity() == FileIdentity{}; }
+  // Returns the sum of its records' fingerprints, as they were when a sort read them or a pass
+  // wrote them; 0 unless they are verified. Returns nothing if it is not known, as for a part of a
+  // run.
+  std::optional<std::uint64_t> fingerprint() const { return fingerprint_; }
+  void set_fingerprint(std::uint64_t fingerprint) { fingerprint_ = fingerprint; }
   // Lets a pass give back the disk space of the parts that it has read. For temporary runs only.
   void make_read_once() { is_read_once_ = true; }
   bool is_read_once() const { return is_read_once_; }
@@ -175,6 +180,7 @@ class Run {
   std::shared_ptr<const MappedFiles> mapping_;  // holds memory_ if the file is mapped
   std::shared_ptr<OpenFile> open_file_;         // of a file: state that all copies share
   bool is_read_once_ = false;
+  std::optional<std::uint64_t> fingerprint_;
   std::stop_token stop_;
   InputStatus input_;
   InputContent content_;

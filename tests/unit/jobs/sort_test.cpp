@@ -5,9 +5,12 @@
 
 #include <algorithm>
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "corank/check.hpp"
@@ -156,6 +159,24 @@ struct WeighingSink final : ByteSink {
   std::filesystem::path folder;
   Bytes output;
   std::uint64_t peak = 0;
+};
+
+// Flips the last bit of a file, whose time of change stays, when the first bytes come.
+struct DamagingSink final : ByteSink {
+  explicit DamagingSink(std::filesystem::path damaged) : path(std::move(damaged)) {}
+  void write(std::span<const std::byte>) override {
+    if (std::exchange(is_done, true)) return;
+    const auto time = std::filesystem::last_write_time(path);
+    std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+    file.seekg(-1, std::ios::end);
+    const int last = file.get();
+    file.seekp(-1, std::ios::end);
+    file.put(static_cast<char>(last ^ 1));
+    file.close();
+    std::filesystem::last_write_time(path, time);
+  }
+  std::filesystem::path path;
+  bool is_done = false;
 };
 
 std::string what_sorting_throws(SortCase& test) {
@@ -454,6 +475,24 @@ TEST_CASE("spilled runs give their space back as the output grows", "[sort]") {
     CHECK(sink->peak < bytes + 2 * bytes / 3);
     CHECK((read_file(test.paths.front()) == test.all));
   }
+}
+
+TEST_CASE("a sort notices records that change in a mapped file after it has read them", "[sort]") {
+  Random random(11);
+  SortCase test("key:u64,value:u64", "key");
+  for (int file = 0; file < 2; ++file)
+    test.add_records(std::uint64_t{2} << 20, Values::any, Shape::sorted, 1, random);
+  test.options.io = Io::mapped;
+  test.options.threads = 2;  // far fewer units in flight than the files make
+  test.options.memory_bytes = 32 << 20;
+  const auto sink = std::make_shared<DamagingSink>(test.paths.back());
+  std::string error;
+  try {
+    sort(test.paths, NamedSink{"the sink", sink}, test.options);
+  } catch (const Error& thrown) {
+    error = thrown.what();
+  }
+  CHECK(holds(error, "the merged records are not those that were read"));
 }
 
 TEST_CASE("lines and pairs of any length are sorted stably", "[sort]") {
