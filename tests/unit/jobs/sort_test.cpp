@@ -481,10 +481,10 @@ TEST_CASE("a sort notices records that change in a mapped file after it has read
   Random random(11);
   SortCase test("key:u64,value:u64", "key");
   for (int file = 0; file < 2; ++file)
-    test.add_records(std::uint64_t{2} << 20, Values::any, Shape::sorted, 1, random);
+    test.add_records(std::uint64_t{1} << 20, Values::any, Shape::sorted, 1, random);
   test.options.io = Io::mapped;
   test.options.threads = 2;  // far fewer units in flight than the files make
-  test.options.memory_bytes = 32 << 20;
+  test.options.memory_bytes = 16 << 20;
   const auto sink = std::make_shared<DamagingSink>(test.paths.back());
   std::string error;
   try {
