@@ -28,12 +28,6 @@ void require_comparable(const ColumnValue& with, Setting option);
 // carriage return before it.
 std::string_view end_of(const TextLayout& layout, std::string_view record);
 
-// Returns whether a last column that ends with `last` needs a carriage return after it, since one
-// before the terminator belongs to no column.
-CORANK_HOST_DEVICE inline bool needs_return(const TextLayout& layout, std::byte last) {
-  return layout.kind == TextKind::csv && layout.terminator == '\n' && detail::is_char(last, '\r');
-}
-
 // Returns a line or CSV record with another last column. Throws Error if it cannot hold `value`.
 std::string with_last_column(const TextLayout& layout, std::string_view record,
                              std::string_view value);
@@ -41,7 +35,8 @@ std::string with_last_column(const TextLayout& layout, std::string_view record,
 std::string shown_record(std::string_view record);
 
 // Calls put(bytes, count) with the parts of the projected record: the columns of `selected`, with
-// delimiters between them. A column that the record lacks is empty.
+// delimiters between them. A column that the record lacks is empty. One that ends with a carriage
+// return gets another at the end of the line, since that one belongs to no column.
 template <class Put>
 CORANK_HOST_DEVICE void put_columns(const TextLayout& selected, const std::byte* record,
                                     std::uint64_t bytes, Put put) {
@@ -51,15 +46,17 @@ CORANK_HOST_DEVICE void put_columns(const TextLayout& selected, const std::byte*
   };
   detail::Columns columns(selected, record, bytes);
   bool is_first = true;
-  std::byte last{};
+  detail::TextField last{};
   for (std::uint32_t c = 0; c < selected.columns_count; ++c) {
     const auto field = columns(selected.columns[c].column);
     if (!is_first) put_char(selected.delimiter);
     put(field.at, field.bytes);
-    if (c + 1 == selected.columns_count && field.bytes != 0) last = field.at[field.bytes - 1];
+    last = field;
     is_first = false;
   }
-  if (detail::has_return(selected, record, bytes) || needs_return(selected, last)) put_char('\r');
+  if (detail::has_return(selected, record, bytes) ||
+      detail::has_return(selected, last.at, last.bytes + 1))
+    put_char('\r');
   put_char(selected.terminator);
 }
 

@@ -118,10 +118,10 @@ void require_consistent(const TextFormat& format, char delimiter, Setting option
       (std::isalnum(static_cast<unsigned char>(*format.escape)) != 0 ||
        std::string_view("\"\r\0+-.", 6).find(*format.escape) != std::string_view::npos ||
        *format.escape == delimiter || *format.escape == format.terminator))
-    throw Error(ErrorCode::options,
-                "the escape character is a quote, a NUL byte, a letter, a part of a number, the "
-                "delimiter or "
-                "what ends a record; choose another one (a doubled quote needs none)");
+    throw Error(
+        ErrorCode::options,
+        "the escape character is a quote, a NUL byte, a letter, in numbers, the delimiter or what "
+        "ends a record; choose another one (a doubled quote needs none)");
   for (const TextKey& key : format.keys) {
     if (pairs) {
       require_pair_column(key, option);

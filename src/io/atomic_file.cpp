@@ -123,12 +123,12 @@ AtomicFile::AtomicFile(std::filesystem::path target, const Content& content,
 }
 
 void AtomicFile::open_to_overwrite() {
+  overwritten_ = corank::open_to_overwrite(target_);
   if (settings_.resume)
     throw_error(ErrorCode::options,
                 "{}: can only be overwritten, not resumed, since no file can replace it: it is a "
                 "mount point, or its folder forbids it; drop {}",
                 target_, Setting::resume);
-  overwritten_ = corank::open_to_overwrite(target_);
   file_ = open_nameless(settings_.temporary_folder);
   temporary_.clear();
   sidecar_path_.clear();

@@ -56,7 +56,7 @@ class AtomicFile {
   // True if the target is already the whole output, which then is not written again.
   bool is_in_place() const { return in_place_; }
   // True if the target is overwritten, because no file can replace it: it is a mount point, or its
-  // folder cannot be written to. Such a file cannot be resumed.
+  // folder forbids it. Such a file cannot be resumed.
   bool is_overwriting() const { return static_cast<bool>(overwritten_); }
   // Returns when the partial output was last written to, in nanoseconds since 1970.
   std::int64_t partial_modified_ns() const { return partial_modified_ns_; }

@@ -81,6 +81,13 @@ std::int64_t modified_ns(const struct stat& status) {
   return status.st_mtim.tv_sec * std::int64_t{1'000'000'000} + status.st_mtim.tv_nsec;
 }
 
+std::filesystem::path one_spelling(const std::filesystem::path& name) {
+  std::error_code error;
+  const auto path =
+      std::filesystem::weakly_canonical(std::filesystem::absolute(name, error), error);
+  return error ? name : path.has_filename() ? path : path.parent_path();
+}
+
 void check_path(const std::filesystem::path& path) {
   if (path.empty() || path.native().find('\0') != path.native().npos)
     throw_error(ErrorCode::options, "\"{}\": is not the name of a file",

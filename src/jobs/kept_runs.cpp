@@ -76,17 +76,10 @@ bool holds(const Run& run, const KeptRun& kept, const RecordFormat& format, Fing
   return fingerprint == kept.fingerprint;
 }
 
-// Returns the same path for all spellings of an output's, such as `out` and `./out`.
-std::filesystem::path normal(const std::filesystem::path& output) {
-  std::error_code error;  // a pipe has no place among the files
-  const auto path = std::filesystem::weakly_canonical(std::filesystem::absolute(output), error);
-  return error ? output : path.has_filename() ? path : path.parent_path();
-}
-
 // Names of the list and of the one that replaces it, and how the name of each run begins.
 struct Names {
   explicit Names(const std::filesystem::path& given_output) {
-    const std::filesystem::path output = normal(given_output);
+    const std::filesystem::path output = one_spelling(given_output);
     const std::string name = shortened(output.filename().string(), 200);
     // Outputs of the same name in other folders may share a folder for temporary files.
     run = fmt::format(".{}.corank-run-{:016x}-", name, digest(output.string()));
@@ -238,7 +231,7 @@ void refuse_kept_inputs(const Destination& output, std::span<const Run> inputs) 
   if (!is_file(output)) return;
   const Names names(output.path);
   for (const Run& input : inputs) {
-    const std::filesystem::path path = normal(input.path());
+    const std::filesystem::path path = one_spelling(input.path());
     if (path == names.list || path == names.new_list ||
         path.filename().string().starts_with(names.run))
       throw_error(

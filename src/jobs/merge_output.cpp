@@ -81,17 +81,14 @@ void refuse_inputs_as_parts(std::span<const std::filesystem::path> parts, IsInpu
 template <class IsInput>
 void refuse_trace(const std::filesystem::path& trace,
                   std::span<const std::filesystem::path> outputs, IsInput is_input) {
-  const auto whole = [](const std::filesystem::path& path) {
-    std::error_code error;
-    return std::filesystem::weakly_canonical(std::filesystem::absolute(path, error), error);
-  };
   struct stat status {};
   const bool exists = ::stat(trace.c_str(), &status) == 0;
   if (exists && !S_ISREG(status.st_mode)) return;  // such as a device
-  if ((exists && is_input(identity_of(status))) ||
-      std::ranges::find(outputs, whole(trace), whole) != outputs.end())
-    throw_error(ErrorCode::options, "{}: is an input or output; name another file for the trace",
-                trace);
+  const bool is_dangling = !exists && ::lstat(trace.c_str(), &status) == 0;
+  if (is_dangling || (exists && is_input(identity_of(status))) ||
+      std::ranges::find(outputs, one_spelling(trace), one_spelling) != outputs.end())
+    throw_error(ErrorCode::options,
+                "{}: is an input or output, or a link; name another file for the trace", trace);
 }
 
 }  // namespace

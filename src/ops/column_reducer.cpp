@@ -358,10 +358,12 @@ std::string ColumnReducer::with_results(std::uint64_t count, const GroupSums& su
       record.append(reinterpret_cast<const char*>(field.at), field.bytes);
   }
   const std::string_view end = end_of(layout, corank::text_of(first));
-  if (end.size() == 1 && !record.empty() &&
-      needs_return(layout, static_cast<std::byte>(record.back())))
-    record += '\r';
-  return record += end;
+  // As in put_columns(): a value that ends with a carriage return keeps it.
+  record += end.back();
+  if (end.size() == 2 ||
+      detail::has_return(layout, std::as_bytes(std::span(record)).data(), record.size()))
+    record.insert(record.size() - 1, 1, '\r');
+  return record;
 }
 
 // Throws Error if the column that count() adds would not be the one that the header names.

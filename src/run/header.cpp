@@ -55,8 +55,10 @@ std::optional<FileHead> take_head(Run& run, std::span<Run> runs, const TextHeade
     return header.parse(run.path(), begin, at_end);
   });
   if (!head)
-    throw_error("{}: no header ends in its first {} bytes; check {}, {} and {}", run.path(),
-                max_header_bytes, Setting::header, Setting::header_lines, Setting::comment);
+    throw_error(
+        "{}: no header ends in its first {} bytes, the most that is read of one; check {}, {} and "
+        "{}",
+        run.path(), max_header_bytes, Setting::header, Setting::header_lines, Setting::comment);
   if (is_empty) return std::nullopt;
   run = run.without_header(head->bytes, head->num_lines);
   return head;

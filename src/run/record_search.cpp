@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <cstring>
 #include <numeric>
 #include <utility>
 
@@ -12,7 +13,8 @@
 namespace corank {
 namespace {
 
-constexpr std::uint64_t probe_bytes = 4096;  // read at first, for a record
+constexpr std::uint64_t probe_bytes = 4096;                       // read at first, for a record
+constexpr std::uint64_t max_step_bytes = std::uint64_t{1} << 20;  // read at a time, for its end
 
 // Returns the byte that ends records, if it tells where they begin.
 std::byte terminator_of(const RecordFormat& format) {
@@ -69,7 +71,8 @@ std::vector<std::byte> record_between(BlockReader& run, const RecordFormat& form
 
 }  // namespace
 
-std::uint64_t next_record(BlockReader& run, const RecordFormat& format, std::uint64_t at) {
+std::uint64_t next_record(BlockReader& run, const RecordFormat& format, std::uint64_t at,
+                          std::uint64_t to) {
   if (format.traits().has_fixed_size) return std::min(at + 1, run.records());
   assert(run.record_bytes() == 1);
   if (!format.traits().can_search) {
@@ -78,12 +81,17 @@ std::uint64_t next_record(BlockReader& run, const RecordFormat& format, std::uin
     return begin;
   }
   std::span<const std::byte> block;
-  for (std::uint64_t size = probe_bytes; at < run.records(); at += block.size(), size *= 2) {
+  std::uint64_t size = probe_bytes;
+  for (; at < std::min(to, run.records()); at += block.size()) {
     block = run.from(at, size);
-    const auto found = std::ranges::find(block, terminator_of(format));
-    if (found != block.end()) return at + static_cast<std::uint64_t>(found - block.begin()) + 1;
+    const void* const found =
+        std::memchr(block.data(), std::to_integer<int>(terminator_of(format)), block.size());
+    if (found)
+      return at + static_cast<std::uint64_t>(static_cast<const std::byte*>(found) - block.data()) +
+             1;
+    size = std::min(2 * size, max_step_bytes);
   }
-  return run.records();
+  return at;
 }
 
 std::vector<std::byte> record_at(BlockReader& run, const RecordFormat& format, std::uint64_t at) {
@@ -95,8 +103,9 @@ std::vector<std::byte> record_at(BlockReader& run, const RecordFormat& format, s
   return record;
 }
 
-std::uint64_t record_before(BlockReader& run, const RecordFormat& format, std::uint64_t at) {
-  assert(at != 0 && at <= run.records() + 1);
+std::uint64_t record_before(BlockReader& run, const RecordFormat& format, std::uint64_t at,
+                            std::uint64_t from) {
+  assert(at > from && at <= run.records() + 1);
   if (format.traits().has_fixed_size) return at - 1;
   if (!format.traits().can_search) {
     std::uint64_t begin = run.start_before(at - 1), end;
@@ -105,13 +114,14 @@ std::uint64_t record_before(BlockReader& run, const RecordFormat& format, std::u
   }
   std::span<const std::byte> block;
   std::uint64_t end = at - 1;  // excludes the terminator of the record before
-  for (std::uint64_t size = probe_bytes; end != 0; end -= block.size(), size *= 2) {
-    const std::uint64_t bytes = std::min(size, end);
+  for (std::uint64_t size = probe_bytes; end > from; end -= block.size()) {
+    const std::uint64_t bytes = std::min(size, end - from);
     block = run.read(end - bytes, bytes);
     const auto found = std::find(block.rbegin(), block.rend(), terminator_of(format));
     if (found != block.rend()) return end - static_cast<std::uint64_t>(found - block.rbegin());
+    size = std::min(2 * size, max_step_bytes);
   }
-  return 0;
+  return from;
 }
 
 std::uint64_t find_record(BlockReader& run, const RecordFormat& format, const RowBound& key,
@@ -123,10 +133,15 @@ std::uint64_t find_record(BlockReader& run, const RecordFormat& format, const Ro
     std::uint64_t middle = from + (to - from) / 2;
     if (const std::uint64_t start = run.start_before(middle); start > from) middle = start;
     run.expect(from, to);
-    std::uint64_t begin = middle == from ? from : next_record(run, format, middle - 1);
-    const std::vector<std::byte> record = ordered_record(run, format, begin, to);
+    std::uint64_t begin = middle == from ? from : next_record(run, format, middle - 1, to);
+    std::vector<std::byte> record = ordered_record(run, format, begin, to);
+    if (record.empty() &&
+        middle != from) {  // the record that reaches here may be long: end with it
+      to = begin = record_before(run, format, middle, from);
+      record = ordered_record(run, format, begin, begin + 1);
+    }
     if (record.empty())
-      to = middle;
+      to = std::min(to, middle);
     else if (key.compare_record(record) < (bound == Bound::lower ? 0 : 1))
       from = std::min(begin + record.size() / run.record_bytes(), run.records());
     else

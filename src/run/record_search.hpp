@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <vector>
 
@@ -18,10 +19,14 @@
 
 namespace corank {
 
-// Returns the start of the first record that begins after `at`; the run's end if there is none.
-std::uint64_t next_record(BlockReader& run, const RecordFormat& format, std::uint64_t at);
-// Returns the start of the record before the one at `at` > 0.
-std::uint64_t record_before(BlockReader& run, const RecordFormat& format, std::uint64_t at);
+// Returns the start of the first record that begins after `at`, or a position at or after `to` if
+// none begins before `to`; at most the run's end.
+std::uint64_t next_record(BlockReader& run, const RecordFormat& format, std::uint64_t at,
+                          std::uint64_t to = std::numeric_limits<std::uint64_t>::max());
+// Returns the start of the record before the one at `at`. Searches from `from` < `at` on, where a
+// record begins.
+std::uint64_t record_before(BlockReader& run, const RecordFormat& format, std::uint64_t at,
+                            std::uint64_t from = 0);
 // Returns the record that begins at `at`, with its terminator.
 std::vector<std::byte> record_at(BlockReader& run, const RecordFormat& format, std::uint64_t at);
 

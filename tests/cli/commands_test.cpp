@@ -380,6 +380,12 @@ TEST_CASE("bad input: statistics or a trace in place of what is merged") {
   std::filesystem::create_symlink("other", link);
   test.check_refusal({"merge", "-r", "key:u64", "-o", other, "--stats", link, test.runs[0]}, 2,
                      {"--stats", "is a link to nothing"});
+  write_file(other, bytes_of_text("12345678"));
+  Environment from_file;
+  from_file.before_exec = [&] { ::dup2(::open(other.c_str(), O_RDONLY), 0); };
+  CHECK(holds(
+      run({"merge", "-r", "key:u64", "-o", test.folder / "out", "--stats", other}, from_file).err,
+      "is a run"));
   Environment into_file;
   into_file.before_exec = [&] { ::dup2(::open(other.c_str(), O_WRONLY | O_CREAT, 0600), 1); };
   for (const std::string option : {"--stats", "--trace"})

@@ -480,6 +480,13 @@ TEST_CASE("a value keeps its last carriage return where it ends a line of CSV", 
   CHECK(output("b,k\r\n", {"--select", "2,1"}) == "k,b\r\n");
   CHECK(output("v\r,k\n1,2\n", {"--header", "--select", "k,1"}) == "k,v\r\r\n2,1\n");
   CHECK(output("k,a\nk,c\r\r\n", {"-b", "1", "--on-equal", "reduce:max(2)"}) == "k,c\r\r\n");
+  const Strings escapes{"--escape", "\\"};
+  CHECK(output("k,a\\\r\nk,b\n", Strings{"-b", "1", "--on-equal", "reduce:min(2)"} + escapes) ==
+        "k,a\\\r\n");
+  std::string many;
+  for (int i = 0; i < 10'000; ++i) many += std::to_string(10'000 + i) + "\\\r\n";
+  CHECK(output(many.c_str(), Strings{"--select", "1"} + escapes) == many);
+  CHECK(output("b\\\r,k\n", Strings{"--select", "2,1"} + escapes) == "k,b\\\r\n");
 }
 
 TEST_CASE("a count that holds the delimiter is in quotes or an error", "[text]") {

@@ -501,10 +501,6 @@ void MergeCommand::check_reports(const std::vector<std::filesystem::path>& runs,
   namespace fs = std::filesystem;
   if (trace_ == "-") throw Error(ErrorCode::options, "--trace: - is not a file; name one");
   std::error_code error;
-  const auto whole = [&](const fs::path& path) {
-    const fs::path found = fs::weakly_canonical(fs::absolute(path, error), error);
-    return found.has_filename() ? found : found.parent_path();
-  };
   for (const auto& [option, file] : {std::pair("--stats", &stats_), {"--trace", &trace_}}) {
     if (file->empty() || *file == "-") continue;
     const bool exists = fs::exists(*file, error);
@@ -516,21 +512,25 @@ void MergeCommand::check_reports(const std::vector<std::filesystem::path>& runs,
     const auto is = [&](const fs::path& other) {
       return exists && fs::equivalent(*file, other, error);
     };
+    const auto is_read = [&](const fs::path& other) {
+      return is(other == "-" ? "/dev/stdin" : other);
+    };
+    const fs::path name = one_spelling(*file);
     const auto will_be = [&](const fs::path& other) {
-      return !other.empty() && (is(other) || whole(*file) == whole(other));
+      return !other.empty() && (is(other) || name == one_spelling(other));
     };
     const auto is_part = [&] {
-      return !parts_folder.empty() && is_part_name(whole(*file).filename().string()) &&
-             whole(*file).parent_path() == whole(parts_folder);
+      return !parts_folder.empty() && is_part_name(name.filename().string()) &&
+             name.parent_path() == one_spelling(parts_folder);
     };
-    const char* const what = std::ranges::any_of(runs, is)         ? "a run"
+    const char* const what = std::ranges::any_of(runs, is_read)    ? "a run"
                              : will_be(plan_)                      ? "the plan"
                              : will_be(output_)                    ? "the output"
                              : output_ == "-" && is("/dev/stdout") ? "the output"
                              : is_part()                           ? "a part of the output"
-                             : is(files_from_) || is(files0_from_) ? "the list of runs"
-                             : file == &trace_ && will_be(stats_)  ? "the file of --stats"
-                                                                   : nullptr;
+                             : is_read(files_from_) || is_read(files0_from_) ? "the list of runs"
+                             : file == &trace_ && will_be(stats_)            ? "the file of --stats"
+                                                                             : nullptr;
     if (what)
       throw Error(ErrorCode::options,
                   fmt::format("{} {}: is {}, too; name another file", option, *file, what));

@@ -170,16 +170,20 @@ void PartAttempt::publish() {
       fs::remove(own_names_.record);
       return;
     }
-    write_record(record, own_names_.record);  // what can fail from now on is a rename
+    // What can fail once the old part is removed is a rename. The attempt's own record tells the
+    // next one that resumes that the part is whole, until that has its name.
+    const fs::path whole_record = own_folder_ / "record";
+    write_record(record, whole_record);
     remove_parts_of_other_plans();
     // The record precedes the part, so that a part without a record is never this program's.
-    rename_file(own_names_.record, names_.record);
+    rename_file(whole_record, names_.record);
     rename_file(own_names_.part, names_.part);
   } catch (const std::exception&) {
     // Another attempt that resumes may have given the same file its name meanwhile.
     if (fs::exists(own_names_.part) || !is_written(names_, plan_, partition_)) throw;
   }
   make_name_durable(names_.part);
+  fs::remove(own_names_.record);
 }
 
 }  // namespace corank

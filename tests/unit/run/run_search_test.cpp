@@ -182,6 +182,32 @@ TEST_CASE("cuts of 300 runs of 10 TB take at most 70 rounds") {
   }
 }
 
+TEST_CASE("a line far longer than its neighbours is searched in few reads") {
+  Options options;
+  options.text.emplace();
+  const auto format = make_format(options);
+  const std::string before = "a\nb\n", line = std::string(4'000'000, 'm') + "\n";
+  const std::string text = before + line + "x\ny\n";
+  const Run run(std::as_bytes(std::span(text)), "memory", 1);
+  const std::size_t end = before.size() + line.size();
+  for (const auto& [key, bound, expected] :
+       {std::tuple<std::string, Bound, std::uint64_t>{"a\n", Bound::lower, 0},
+        {"b\n", Bound::upper, before.size()},
+        {line, Bound::lower, before.size()},
+        {line, Bound::upper, end},
+        {"mn\n", Bound::lower, end},
+        {"y\n", Bound::lower, end + 2},
+        {"z\n", Bound::lower, text.size()}}) {
+    BlockReader reader(run);
+    const RowBound sought = format->key_of(std::as_bytes(std::span(key)));
+    std::uint64_t found = 0;
+    CHECK(reader.reads_of([&](BlockReader& block) {
+      found = find_record(block, *format, sought, bound, 0, run.records());
+    }) <= 60);
+    CHECK(found == expected);
+  }
+}
+
 TEST_CASE("cuts of lines divide them by key, near the ranks") {
   Random random(48);
   Options options;
