@@ -62,8 +62,8 @@ FileIdentity identity_of(const struct stat& status);
 // Returns the time of the last modification, since 1970.
 std::int64_t modified_ns(const struct stat& status);
 
-// Returns one path for all spellings of a name, such as `out` and `./out/`, also of a file that does
-// not exist; the name itself if it cannot be followed.
+// Returns one path for all spellings of a name, such as `out` and `./out/`, even if there is no
+// such file; the name itself if it cannot be followed.
 std::filesystem::path one_spelling(const std::filesystem::path& name);
 
 // Throws Error if the path is empty, or if system calls would cut it at a NUL byte.

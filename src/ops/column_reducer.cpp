@@ -358,7 +358,7 @@ std::string ColumnReducer::with_results(std::uint64_t count, const GroupSums& su
       record.append(reinterpret_cast<const char*>(field.at), field.bytes);
   }
   const std::string_view end = end_of(layout, corank::text_of(first));
-  // As in put_columns(): a value that ends with a carriage return keeps it.
+  // A last value that ends with a carriage return keeps it, as in put_columns().
   record += end.back();
   if (end.size() == 2 ||
       detail::has_return(layout, std::as_bytes(std::span(record)).data(), record.size()))

@@ -170,8 +170,8 @@ void PartAttempt::publish() {
       fs::remove(own_names_.record);
       return;
     }
-    // What can fail once the old part is removed is a rename. The attempt's own record tells the
-    // next one that resumes that the part is whole, until that has its name.
+    // The new record is written before the old part is removed. The attempt's own record stays for
+    // the next one that resumes, until the part has its name.
     const fs::path whole_record = own_folder_ / "record";
     write_record(record, whole_record);
     remove_parts_of_other_plans();
