@@ -12,7 +12,6 @@
 #include <cassert>
 #include <cerrno>
 #include <cstdio>
-#include <exception>
 
 #include "io/overwrite.hpp"
 #include "util/digest.hpp"
@@ -385,15 +384,9 @@ void AtomicFile::rename_to_target() {
 }
 
 void AtomicFile::forget_sidecar() {
-  // The lock goes with the temporary name: by then, the sidecar may be that of the next merge.
-  if (!file_) {
-    try {
-      const std::optional<Sidecar> found = find_sidecar(sidecar_path_).content;
-      if (!found || found->inode != (in_place_ ? old_->st_ino : inode_)) return;
-    } catch (const std::exception&) {
-      return;  // it cannot be read; the output is in place all the same
-    }
-  }
+  // The lock goes with the temporary name: if there is such a file again, the next merge writes it,
+  // and its sidecar.
+  if (!file_ && ::access(temporary_.c_str(), F_OK) == 0) return;
   ::unlink(sidecar_path_.c_str());
 }
 

@@ -185,13 +185,17 @@ class RecordCutter {
     for (const Run& run : runs_) ends.push_back(run.records());
     Edge low(std::vector<std::uint64_t>(runs_.size())), high(std::move(ends));
     assert(rank <= high.rank);
+    // How many samples beyond the nearest one the next is chosen: on the side of the edge that
+    // stays far, farther each time.
+    constexpr std::int64_t max_beyond = std::int64_t{1} << 30;
+    std::int64_t beyond = 0;
     while (rank - low.rank > precision_ && high.rank - rank > precision_) {
       std::size_t widest = 0;
       for (std::size_t run = 1; run < runs_.size(); ++run)
         if (high.position[run] - low.position[run] > high.position[widest] - low.position[widest])
           widest = run;
       Sample sample;
-      if (high.rank - low.rank > max_blocks_bytes) sample = nearest_sample(rank, low, high);
+      if (high.rank - low.rank > max_blocks_bytes) sample = nearest_sample(rank, beyond, low, high);
       if (sample.record.empty()) sample = middle_record(widest, low, high);
       if (sample.record.empty()) {  // no record of this run has an order
         low.position[widest] = high.position[widest];
@@ -204,7 +208,10 @@ class RecordCutter {
       if (middle.rank == low.rank) middle = find(key, Bound::upper, low, high);
       if (middle.rank == low.rank) throw RunOutOfOrder(sample.run, low.position[sample.run]);
       if (middle.rank == high.rank) break;  // all records in between are equal
-      (middle.rank <= rank ? low : high) = std::move(middle);
+      const bool rises = middle.rank <= rank;
+      beyond = rises ? std::clamp<std::int64_t>(2 * beyond, 1, max_beyond)
+                     : std::clamp<std::int64_t>(2 * beyond, -max_beyond, -1);
+      (rises ? low : high) = std::move(middle);
     }
     assert(low.rank <= rank && rank <= high.rank);
     return rank - low.rank < high.rank - rank ? low.position : high.position;
@@ -255,8 +262,10 @@ class RecordCutter {
     return samples;
   }
 
-  // Returns the sample whose rank is likely to be the nearest; nothing if there are no samples.
-  Sample nearest_sample(std::uint64_t rank, const Edge& low, const Edge& high) {
+  // Returns the sample whose rank is likely to be the nearest, or the one that is `beyond` samples
+  // after it; nothing if there are no samples.
+  Sample nearest_sample(std::uint64_t rank, std::int64_t beyond, const Edge& low,
+                        const Edge& high) {
     constexpr std::uint64_t per_precision = 4, max_per_run = 16;
     const std::uint64_t wanted = per_precision * (high.rank - low.rank) / (precision_ + 1);
     std::vector<Sample> records =
@@ -271,12 +280,17 @@ class RecordCutter {
     for (const auto& [key, sample] : sorted)
       if (sample->at < std::exchange(last[sample->run], sample->at))
         throw RunOutOfOrder(sample->run, sample->at);
+    if (sorted.empty()) return {};
     std::uint64_t before = low.rank;
+    std::int64_t nearest = 0;
     for (const auto& [key, sample] : sorted) {
       before += sample->bytes;
-      if (before >= rank) return *sample;
+      if (before >= rank) break;
+      ++nearest;
     }
-    return sorted.empty() ? Sample() : *sorted.back().second;
+    const std::int64_t greatest = static_cast<std::int64_t>(sorted.size()) - 1;
+    const auto chosen = std::clamp<std::int64_t>(nearest + beyond, 0, greatest);
+    return *sorted[static_cast<std::size_t>(chosen)].second;
   }
 
   Edge find(const RowBound& key, Bound bound, const Edge& low, const Edge& high) {

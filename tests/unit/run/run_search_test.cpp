@@ -182,6 +182,30 @@ TEST_CASE("cuts of 300 runs of 10 TB take at most 70 rounds") {
   }
 }
 
+TEST_CASE("much text is cut in few rounds, though samples lie beside the rank") {
+  Options options;
+  options.text.emplace();
+  const auto format = make_format(options);
+  std::vector<std::string> texts(4);
+  for (int line = 0; line < 500'000; ++line)
+    for (std::size_t run = 0; run < texts.size(); ++run)
+      texts[run] += fmt::format("{:032}\n", 4 * line + static_cast<int>(run));
+  std::vector<Run> runs;
+  for (const std::string& text : texts)
+    runs.emplace_back(std::as_bytes(std::span(text)), "memory", 1);
+  const std::uint64_t bytes = 4 * texts[0].size();
+  std::vector<std::uint64_t> ranks;
+  for (std::uint64_t part = 1; part < 8; ++part) ranks.push_back(part_of(bytes, part, 8));
+  ProbeThreads threads;
+  const std::vector<Positions> cuts = cuts_at(ranks, runs, *format, threads);
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    const std::uint64_t rank = std::reduce(cuts[i].begin(), cuts[i].end());
+    CHECK(rank + bytes / 1024 >= ranks[i]);
+    CHECK(rank <= ranks[i] + bytes / 1024);
+  }
+  CHECK(threads.rounds() <= 7 * max_rounds);
+}
+
 TEST_CASE("a line far longer than its neighbours is searched in few reads") {
   Options options;
   options.text.emplace();
