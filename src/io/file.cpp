@@ -83,9 +83,10 @@ std::int64_t modified_ns(const struct stat& status) {
 
 std::filesystem::path one_spelling(const std::filesystem::path& name) {
   std::error_code error;
-  const auto path =
-      std::filesystem::weakly_canonical(std::filesystem::absolute(name, error), error);
-  return error ? name : path.has_filename() ? path : path.parent_path();
+  std::filesystem::path path = std::filesystem::absolute(name, error);
+  if (!error) path = std::filesystem::weakly_canonical(path, error);
+  if (error) return name;
+  return path.has_filename() ? path : path.parent_path();
 }
 
 void check_path(const std::filesystem::path& path) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cassert>
 #include <cstring>
+#include <limits>
 #include <numeric>
 #include <utility>
 
@@ -189,13 +190,18 @@ class RecordCutter {
     // stays far, farther each time.
     constexpr std::int64_t max_beyond = std::int64_t{1} << 30;
     std::int64_t beyond = 0;
+    std::uint64_t last_width = std::numeric_limits<std::uint64_t>::max();
     while (rank - low.rank > precision_ && high.rank - rank > precision_) {
       std::size_t widest = 0;
       for (std::size_t run = 1; run < runs_.size(); ++run)
         if (high.position[run] - low.position[run] > high.position[widest] - low.position[widest])
           widest = run;
       Sample sample;
-      if (high.rank - low.rank > max_blocks_bytes) sample = nearest_sample(rank, beyond, low, high);
+      // Samples gain little where one record is longer than the distance between them.
+      const std::uint64_t width = high.rank - low.rank;
+      if (width > max_blocks_bytes && width <= last_width / 4 * 3)
+        sample = nearest_sample(rank, beyond, low, high);
+      last_width = width;
       if (sample.record.empty()) sample = middle_record(widest, low, high);
       if (sample.record.empty()) {  // no record of this run has an order
         low.position[widest] = high.position[widest];
@@ -250,7 +256,7 @@ class RecordCutter {
       return reader.reads_of([&](BlockReader&) {
         if (begin == end) return;
         const std::uint64_t at =
-            next_record(reader, format_, begin + part_of(end - begin, i, samples.size()));
+            next_record(reader, format_, begin + part_of(end - begin, i, samples.size()), end);
         if (at < end)
           samples[i] = {record_at(reader, format_, at), static_cast<std::uint32_t>(run), at,
                         (end - begin) / per_run};

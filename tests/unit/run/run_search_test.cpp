@@ -205,6 +205,26 @@ TEST_CASE("much text is cut in few rounds, though samples lie beside the rank") 
   }
 }
 
+TEST_CASE("text is cut in few rounds on both sides of a line longer than all blocks") {
+  Options options;
+  options.text.emplace();
+  const auto format = make_format(options);
+  std::string text;
+  for (int line = 0; line < 3000; ++line) text += fmt::format("{:07}\n", line);
+  const std::uint64_t begin = text.size();
+  text += "05" + std::string(40'000'000, 'm') + "\n";
+  const std::uint64_t end = text.size();
+  for (int line = 600'000; line < 603'000; ++line) text += fmt::format("{:07}\n", line);
+  const Run run(std::as_bytes(std::span(text)), "memory", 1);
+  for (const std::uint64_t rank : {begin + 9'000'000, begin + 31'000'000}) {
+    ProbeThreads threads;
+    const std::uint64_t found = cuts_at({&rank, 1}, {&run, 1}, *format, threads).front().front();
+    CHECK(found + text.size() / 1024 >= (rank - begin < end - rank ? begin : end));
+    CHECK(found <= (rank - begin < end - rank ? begin : end) + text.size() / 1024);
+    CHECK(threads.rounds() <= 8 * 40);  // a look at the whole line takes 40
+  }
+}
+
 TEST_CASE("a line far longer than its neighbours is searched in few reads") {
   Options options;
   options.text.emplace();
