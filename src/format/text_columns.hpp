@@ -35,8 +35,8 @@ std::string with_last_column(const TextLayout& layout, std::string_view record,
 std::string shown_record(std::string_view record);
 
 // Calls put(bytes, count) with the parts of the projected record: the columns of `selected`, with
-// delimiters between them. A column that the record lacks is empty. One that ends with a carriage
-// return gets another at the end of the line, since that one belongs to no column.
+// delimiters between them. A column that the record lacks is empty. If the last one ends with a
+// carriage return, another follows, since readers of CSV drop the one before the terminator.
 template <class Put>
 CORANK_HOST_DEVICE void put_columns(const TextLayout& selected, const std::byte* record,
                                     std::uint64_t bytes, Put put) {

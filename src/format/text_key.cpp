@@ -120,8 +120,8 @@ void require_consistent(const TextFormat& format, char delimiter, Setting option
        *format.escape == delimiter || *format.escape == format.terminator))
     throw Error(
         ErrorCode::options,
-        "the escape character is a quote, a NUL byte, a letter, in numbers, the delimiter or what "
-        "ends a record; choose another one (a doubled quote needs none)");
+        "the escape character is a letter, a digit, a sign, a point, a quote, a NUL byte, the "
+        "delimiter or what ends a record; choose another one (a doubled quote needs none)");
   for (const TextKey& key : format.keys) {
     if (pairs) {
       require_pair_column(key, option);

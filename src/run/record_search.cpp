@@ -136,8 +136,8 @@ std::uint64_t find_record(BlockReader& run, const RecordFormat& format, const Ro
     run.expect(from, to);
     std::uint64_t begin = middle == from ? from : next_record(run, format, middle - 1, to);
     std::vector<std::byte> record = ordered_record(run, format, begin, to);
-    if (record.empty() &&
-        middle != from) {  // the record that reaches here may be long: end with it
+    // The record that holds `middle` may be long: compare it, and do not search in it again.
+    if (record.empty() && middle != from) {
       to = begin = record_before(run, format, middle, from);
       record = ordered_record(run, format, begin, begin + 1);
     }
@@ -186,8 +186,8 @@ class RecordCutter {
     for (const Run& run : runs_) ends.push_back(run.records());
     Edge low(std::vector<std::uint64_t>(runs_.size())), high(std::move(ends));
     assert(rank <= high.rank);
-    // How many samples beyond the nearest one the next is chosen: on the side of the edge that
-    // stays far, farther each time.
+    // Samples between the nearest one and the one to try, towards the edge that stays far. Their
+    // number doubles while only the other edge moves.
     constexpr std::int64_t max_beyond = std::int64_t{1} << 30;
     std::int64_t beyond = 0;
     std::uint64_t last_width = std::numeric_limits<std::uint64_t>::max();
