@@ -262,6 +262,14 @@ CORANK_HOST_DEVICE inline bool has_return(const TextLayout& layout, const std::b
   return escapes % 2 == 0;
 }
 
+// Returns a column without its quotes, if nothing between them needs decoding.
+CORANK_HOST_DEVICE inline TextField without_quotes(const TextField& field) {
+  if (!field.quoted || field.is_json || field.escape != 0 || field.bytes < 2) return field;
+  const std::byte* const last = field.at + field.bytes - 1;
+  if (find_char(field.at + 1, last + 1, '"') != last) return field;
+  return {field.at + 1, field.bytes - 2, false, true};
+}
+
 // Finds the columns of a record. Ascending requests are fast: each search starts at the last
 // column.
 class Columns {
@@ -273,7 +281,13 @@ class Columns {
         end_(record + bytes - 1),
         last_(has_return(layout, record, bytes) ? end_ - 1 : end_) {}
 
+  // Returns a column as a value.
   CORANK_HOST_DEVICE TextField operator()(std::uint32_t column) {
+    return without_quotes(written(column));
+  }
+
+  // Returns a column as it is written, quotes included.
+  CORANK_HOST_DEVICE TextField written(std::uint32_t column) {
     if (layout_.kind == TextKind::pairs) {
       const std::uint64_t key_bytes = load_length(record_);
       if (column == 0) return {record_ + pair_header_bytes, key_bytes, false, true};

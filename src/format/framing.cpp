@@ -4,77 +4,15 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cstring>
 #include <optional>
 
 #include "format/encoded_key.hpp"
-#include "util/cpu_features.hpp"
 #include "util/messages.hpp"
-
-#ifdef __x86_64__
-#include <immintrin.h>
-#endif
+#include "util/record_ends.hpp"
 
 namespace corank {
 namespace {
-
-std::size_t find_ends_portable(std::span<const std::byte> bytes, char terminator,
-                               std::span<std::uint32_t> ends, std::size_t& scanned) {
-  const std::byte* at = bytes.data();
-  const std::byte* const end = at + bytes.size();
-  std::size_t count = 0;
-  for (; count + min_ends_room <= ends.size(); ++count) {
-    at = detail::find_char(at, end, terminator);
-    if (at == end) break;
-    ends[count] = static_cast<std::uint32_t>(at++ - bytes.data());
-  }
-  scanned = static_cast<std::size_t>(at - bytes.data());
-  return count;
-}
-
-#ifdef __x86_64__
-// Prefetch distance of the search for terminators, in bytes. Larger than other distances, because
-// the search does little work per byte. Tuned by merges of lines; see docs/tuning.md.
-constexpr std::size_t scanned_ahead_bytes = 8192;
-
-// Finds the ends from byte `at` on, which a vector loop has left, and appends them at `to`. `ends`
-// holds the earlier ones. Returns the number of all ends.
-std::size_t find_last_ends(std::span<const std::byte> bytes, char terminator,
-                           std::span<std::uint32_t> ends, std::uint32_t* to, std::size_t at,
-                           std::size_t& scanned) {
-  auto count = static_cast<std::size_t>(to - ends.data());
-  count += find_ends_portable(bytes.subspan(at), terminator, ends.subspan(count), scanned);
-  for (; to != ends.data() + count; ++to) *to += static_cast<std::uint32_t>(at);
-  scanned += at;
-  return count;
-}
-
-__attribute__((target("avx2,bmi,popcnt"))) std::size_t find_ends_by_64(
-    std::span<const std::byte> bytes, char terminator, std::span<std::uint32_t> ends,
-    std::size_t& scanned) {
-  const __m256i wanted = _mm256_set1_epi8(terminator);
-  std::uint32_t* to = ends.data();
-  std::size_t at = 0;
-  for (; bytes.size() - at >= 64 && to + min_ends_room <= ends.data() + ends.size(); at += 64) {
-    const auto* const block = reinterpret_cast<const __m256i*>(bytes.data() + at);
-    __builtin_prefetch(bytes.data() + at + scanned_ahead_bytes);
-    const auto low = static_cast<std::uint32_t>(
-        _mm256_movemask_epi8(_mm256_cmpeq_epi8(_mm256_loadu_si256(block), wanted)));
-    const auto high = static_cast<std::uint32_t>(
-        _mm256_movemask_epi8(_mm256_cmpeq_epi8(_mm256_loadu_si256(block + 1), wanted)));
-    std::uint64_t found = std::uint64_t{high} << 32 | low;
-    std::uint32_t* const end = to + std::popcount(found);
-    // Groups of four avoid a mispredicted branch per end. Surplus offsets are overwritten.
-    do {
-      for (int i = 0; i < 4; ++i, found = _blsr_u64(found))
-        *to++ = static_cast<std::uint32_t>(at + _tzcnt_u64(found));
-    } while (to < end);
-    to = end;
-  }
-  return find_last_ends(bytes, terminator, ends, to, at, scanned);
-}
-#endif
 
 // Returns the first key word of a line that is its own key. `end` is the end of the readable block.
 inline std::uint64_t line_word(const std::byte* line, std::uint64_t bytes, const std::byte* end) {
@@ -232,18 +170,27 @@ class Counter {
   WholeRecords whole_;
 };
 
+// Ends of records that are found at a time, in blocks so short that their offsets fit 32 bits and
+// that they stay in cache.
+using Ends = std::array<std::uint32_t, 1024>;
+constexpr std::size_t block_bytes = std::size_t{1} << 16;
+
+// Returns the part of `ends` to search for `room` more records with.
+std::span<std::uint32_t> wanted(Ends& ends, std::uint64_t room) {
+  return std::span(ends).first(std::min<std::uint64_t>(
+      ends.size(), std::min<std::uint64_t>(room, ends.size()) + min_ends_room));
+}
+
 // Adds the lines in `bytes` to an Index or a Counter, until it has no room or a line is bad.
 template <class Records>
 void add_lines(const TextLayout& layout, std::span<const std::byte> bytes, Records& records) {
   FindEnds* const find_ends = find_ends_kernels().front();
-  std::array<std::uint32_t, 1024> ends;
+  Ends ends;
   for (std::size_t from = 0; from < bytes.size() && records.room() != 0;) {
-    const std::size_t wanted = std::min<std::uint64_t>(ends.size(), records.room() + min_ends_room);
-    // Blocks are short, so that offsets fit 32 bits and the block stays in cache.
-    const auto block =
-        bytes.subspan(from).first(std::min<std::size_t>(bytes.size() - from, 1 << 16));
+    const auto block = bytes.subspan(from).first(std::min(bytes.size() - from, block_bytes));
     std::size_t scanned = 0;
-    const std::size_t found = find_ends(block, layout.terminator, {ends.data(), wanted}, scanned);
+    const std::size_t found =
+        find_ends(block, layout.terminator, wanted(ends, records.room()), scanned);
     const std::size_t taken = std::min<std::uint64_t>(found, records.room());
     if (!records.add_lines(block.data(), {ends.data(), taken})) return;
     from += scanned;
@@ -272,27 +219,20 @@ std::uint64_t first_csv_bytes(const TextLayout& layout, std::span<const std::byt
   }
 }
 
-// Bytes that are searched for a quote at a time. Small, because a caller may want only a few
-// records.
-constexpr std::size_t csv_block_bytes = 4096;
-
-// Returns the start of the bytes, up to a quote or an escape: CSV records in it are lines.
-std::span<const std::byte> without_quotes(const TextLayout& layout,
-                                          std::span<const std::byte> bytes) {
-  const auto block = bytes.first(std::min(bytes.size(), csv_block_bytes));
-  const std::byte* quote = detail::find_char(block.data(), block.data() + block.size(), '"');
-  if (layout.escape != 0) quote = detail::find_char(block.data(), quote, layout.escape);
-  return block.first(static_cast<std::size_t>(quote - block.data()));
-}
-
 template <class Records>
 void add_csv(const TextLayout& layout, bool at_end, Records& records) {
+  FindCsvEnds* const find_ends = find_csv_ends_kernels().front();
+  const CsvBytes csv{layout.delimiter, layout.terminator, layout.escape};
+  Ends ends;
   while (!records.stopped() && !records.rest().empty()) {
     const auto rest = records.rest();
-    const std::uint64_t before = records.records();
-    add_lines(layout, without_quotes(layout, rest), records);
-    if (records.stopped()) return;
-    if (records.records() != before) continue;
+    const auto block = rest.first(std::min(rest.size(), block_bytes));
+    const std::size_t found = find_ends(csv, block, wanted(ends, records.room()));
+    if (found != 0) {
+      const std::size_t taken = std::min<std::uint64_t>(found, records.room());
+      if (!records.add_lines(block.data(), {ends.data(), taken})) return;
+      continue;
+    }
     std::optional<std::uint64_t> stray;
     const std::uint64_t bytes = first_csv_bytes(layout, rest, stray);
     if (stray) return records.add_stray_text(*stray);
@@ -342,16 +282,6 @@ auto add_all(const TextLayout& layout, std::span<const std::byte> bytes, bool at
 
 }  // namespace
 
-std::span<FindEnds* const> find_ends_kernels() {
-  static const std::vector<FindEnds*> kernels = supported<FindEnds*>({
-#ifdef __x86_64__
-      {cpu_features().has_avx2, find_ends_by_64},
-#endif
-      {true, find_ends_portable},
-  });
-  return kernels;
-}
-
 Indexed index_records(const TextLayout& layout, std::span<const std::byte> bytes, bool at_end,
                       std::span<PrefixRef> into) {
   return add_all(layout, bytes, at_end, Index(layout, bytes, into));
@@ -360,6 +290,18 @@ Indexed index_records(const TextLayout& layout, std::span<const std::byte> bytes
 WholeRecords count_records(const TextLayout& layout, std::span<const std::byte> bytes,
                            std::uint64_t max_records) {
   return add_all(layout, bytes, false, Counter(bytes, max_records));
+}
+
+std::uint64_t part_size(const TextLayout& layout, std::span<const std::byte> records,
+                        std::uint64_t part_bytes) {
+  // The ends of lines can be found from any position, those of other records only from an end.
+  if (layout.kind == TextKind::lines || layout.kind == TextKind::json_lines) {
+    const std::byte* const end = detail::find_char(
+        records.data() + part_bytes, records.data() + records.size() - 1, layout.terminator);
+    return static_cast<std::uint64_t>(end + 1 - records.data());
+  }
+  const auto whole = count_records(layout, records.first(part_bytes), ~std::uint64_t{0});
+  return whole.bytes != 0 ? whole.bytes : count_records(layout, records, 1).bytes;
 }
 
 bool has_order(const TextLayout& layout, std::span<const std::byte> record) {
@@ -470,7 +412,7 @@ void throw_bad_record(const std::filesystem::path& run, const Place& found,
                         setting_is(Setting::bad_numbers, "last"));
   if (bad.reason == BadRecord::Reason::no_column)
     throw_error("{}: there is no {}; {}", place, name, advice);
-  const auto field = detail::Columns(layout, at, bad.bytes)(column.column);
+  const auto field = detail::Columns(layout, at, bad.bytes).written(column.column);
   constexpr std::uint64_t max_shown = 40;
   const std::string_view shown(reinterpret_cast<const char*>(field.at),
                                std::min(field.bytes, max_shown));

@@ -60,25 +60,21 @@ Indexed index_records(const TextLayout& layout, std::span<const std::byte> bytes
 WholeRecords count_records(const TextLayout& layout, std::span<const std::byte> bytes,
                            std::uint64_t max_records);
 
-// Splits complete records into parts of about `part_bytes`, each of complete records. Returns one
-// part unless records are lines, or CSV without quotes and escapes: only their ends can be found
-// from any position.
+// Returns the size of the whole records at the start of `records` that make up a part of about
+// `part_bytes`; 0 if no record is found. `records` must have more than `part_bytes`.
+std::uint64_t part_size(const TextLayout& layout, std::span<const std::byte> records,
+                        std::uint64_t part_bytes);
+
+// Splits complete records into parts of about `part_bytes`, each of complete records.
 template <class Byte>
 std::vector<std::span<Byte>> parts_of(const TextLayout& layout, std::span<Byte> records,
                                       std::uint64_t part_bytes) {
   std::vector<std::span<Byte>> parts;
-  const auto is_lines = [&] {
-    const std::byte* const end = records.data() + records.size();
-    return layout.kind == TextKind::lines ||
-           (layout.kind == TextKind::csv && detail::find_char(records.data(), end, '"') == end &&
-            (layout.escape == 0 || detail::find_char(records.data(), end, layout.escape) == end));
-  };
-  const bool is_cut = records.size() > 2 * part_bytes && is_lines();
-  while (is_cut && records.size() > 2 * part_bytes) {
-    const std::byte* const end = detail::find_char(
-        records.data() + part_bytes, records.data() + records.size() - 1, layout.terminator);
-    parts.push_back(records.first(static_cast<std::size_t>(end + 1 - records.data())));
-    records = records.subspan(parts.back().size());
+  while (records.size() > 2 * part_bytes) {
+    const std::uint64_t bytes = part_size(layout, records, part_bytes);
+    if (bytes == 0 || bytes == records.size()) break;
+    parts.push_back(records.first(bytes));
+    records = records.subspan(bytes);
   }
   parts.push_back(records);
   return parts;
@@ -118,14 +114,5 @@ std::string place_text(const Place& place);
 [[noreturn]] void throw_bad_record(const std::filesystem::path& run, const Place& place,
                                    const TextLayout& layout, const BadRecord& bad,
                                    const std::byte* at, bool has_header = false);
-
-// Finds record ends: writes the offset of each `terminator` in `bytes` to `ends`, as long as `ends`
-// has room for min_ends_room more. Returns their number, and sets `scanned` to the number of bytes
-// searched.
-inline constexpr std::size_t min_ends_room = 64;
-using FindEnds = std::size_t(std::span<const std::byte> bytes, char terminator,
-                             std::span<std::uint32_t> ends, std::size_t& scanned);
-// Returns the implementations that this processor supports, the fastest first.
-std::span<FindEnds* const> find_ends_kernels();
 
 }  // namespace corank

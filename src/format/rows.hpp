@@ -197,8 +197,7 @@ struct Records {
 Records first_records(const KeyLayout& layout, std::span<const std::byte> records,
                       std::uint64_t count);
 
-// Splits contiguous records into parts of about `part_bytes`, each of whole records. Returns one
-// part if records cannot be found in the middle of others.
+// Splits contiguous records into parts of about `part_bytes`, each of whole records.
 template <class Byte>
 std::vector<std::span<Byte>> parts_of(const KeyLayout& layout, std::span<Byte> records,
                                       std::uint64_t part_bytes);

@@ -48,7 +48,7 @@ CORANK_HOST_DEVICE void put_columns(const TextLayout& selected, const std::byte*
   bool is_first = true;
   detail::TextField last{};
   for (std::uint32_t c = 0; c < selected.columns_count; ++c) {
-    const auto field = columns(selected.columns[c].column);
+    const auto field = columns.written(selected.columns[c].column);
     if (!is_first) put_char(selected.delimiter);
     put(field.at, field.bytes);
     last = field;

@@ -249,7 +249,7 @@ std::string VariableFormat::key_text(const std::byte* row) const {
   std::string text;
   detail::Columns columns(by, record_of(entry), corank::record_bytes(by, entry));
   for (const TextColumn& column : std::span(by.columns, by.columns_count)) {
-    const detail::TextField field = columns(column.column);
+    const detail::TextField field = columns.written(column.column);
     text += text.empty() ? "" : ", ";
     text += name_of(column.column) + "=";
     for (std::uint64_t at = 0; at < std::min(field.bytes, max_bytes); ++at) {

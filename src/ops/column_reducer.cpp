@@ -203,7 +203,8 @@ void ColumnReducer::add(std::span<const std::byte> record, GroupSums& sums) cons
   const TextLayout layout = encoding_.layout();
   detail::Columns columns(layout, record.data(), record.size());
   for (std::size_t i = 0; i < columns_.size(); ++i)
-    add(columns_[i], columns(columns_[i].column.column), corank::text_of(record), sums.columns[i]);
+    add(columns_[i], columns.written(columns_[i].column.column), corank::text_of(record),
+        sums.columns[i]);
 }
 
 void ColumnReducer::add(const Column& column, const detail::TextField& field,
@@ -346,7 +347,7 @@ std::string ColumnReducer::with_results(std::uint64_t count, const GroupSums& su
   detail::Columns columns(layout, first.data(), first.size());
   std::string record;
   for (std::uint32_t number = 1;; ++number) {
-    const detail::TextField field = columns(number);
+    const detail::TextField field = columns.written(number);
     if (!field.there && number > min_columns) break;  // missing columns before are empty
     if (number != 1) record += layout.delimiter;
     const auto found = std::ranges::find(columns_, number,

@@ -16,6 +16,7 @@
 #include "format/framing.hpp"
 #include "format/key_order.hpp"
 #include "util/parallel_for.hpp"
+#include "util/record_ends.hpp"
 #include "verify/checksum.hpp"
 
 namespace corank {

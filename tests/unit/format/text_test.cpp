@@ -4,6 +4,7 @@
 #include <cstring>
 #include <optional>
 #include <regex>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -377,31 +378,6 @@ TEST_CASE("every line is found, whatever the block and however few entries there
     }
 }
 
-TEST_CASE("all ways to find ends find them all", "[text]") {
-  Random random(6);
-  const auto find_all_ends = [](FindEnds* find, const std::string& text, std::size_t room) {
-    std::vector<std::uint32_t> all, ends(min_ends_room + room);
-    for (std::size_t at = 0; at < text.size();) {
-      std::size_t scanned = 0;
-      const std::size_t count = find(span_of(text).subspan(at), '\n', ends, scanned);
-      for (std::size_t i = 0; i < count; ++i)
-        all.push_back(static_cast<std::uint32_t>(at) + ends[i]);
-      REQUIRE(scanned != 0);
-      at += scanned;
-    }
-    return all;
-  };
-  for (int repetition = 0; repetition < 2000; ++repetition) {
-    const std::string text = random_text(random, "\na\x8a", 300);
-    std::vector<std::uint32_t> expected;
-    for (std::uint32_t at = 0; at < text.size(); ++at)
-      if (text[at] == '\n') expected.push_back(at);
-    const std::size_t room = below(random, 100);
-    for (FindEnds* const find : find_ends_kernels())
-      REQUIRE(find_all_ends(find, text, room) == expected);
-  }
-}
-
 TEST_CASE("a CSV record ends where no quote is open", "[text]") {
   const TextFormat format = format_of(TextKind::csv, "1");
   const TextEncoding encoding(format);
@@ -447,38 +423,49 @@ TEST_CASE("escaped bytes of CSV stand for themselves", "[text]") {
     for (detail::FieldBytes reader(field); reader.next(byte);) value += static_cast<char>(byte);
     CHECK(value == values[i]);
   }
-  CHECK(parts_of(encoding.layout(), span_of(text), 10).size() == 1);
   for (const char bad : {'"', ',', '\n', '\0', '\r'}) {
     format.escape = bad;
     CHECK(holds(refusal([&] { TextEncoding refused(format); }), "escape character"));
   }
 }
 
-TEST_CASE("records are cut into parts where they are lines", "[text]") {
+TEST_CASE("parts hold whole records of every kind", "[text]") {
+  constexpr std::uint64_t part_bytes = 100;
   Random random(6);
-  constexpr std::uint64_t part_bytes = 100, max_bytes = 31;
-  std::string text;
-  for (int i = 0; i < 200; ++i) text += random_text(random, "ab,", max_bytes - 1) + '\n';
-  std::string quoted = text;
-  quoted.replace(quoted.find('\n') + 1, 0, "\"\n\"\n");
-  const auto parts = [](TextKind kind, const std::string& records) {
-    const TextEncoding encoding(kind == TextKind::pairs ? format_of(kind, "key")
-                                                        : format_of(kind, "1", ','));
-    return parts_of(encoding.layout(), span_of(records), part_bytes);
-  };
-  for (const TextKind kind : {TextKind::lines, TextKind::csv}) {
-    const std::byte* end = span_of(text).data();
-    for (const auto part : parts(kind, text)) {
-      REQUIRE(part.data() == end);
-      REQUIRE(part.back() == static_cast<std::byte>('\n'));
-      REQUIRE(part.size() <= 2 * part_bytes + max_bytes);
-      end += part.size();
+  const auto some = [&](const char* bytes) { return random_text(random, bytes, 30); };
+  const auto cut = [&](TextKind kind, const char* keys, const auto& record) {
+    TextFormat format = format_of(kind, keys);
+    if (kind == TextKind::lines) format.delimiter = ',';
+    if (kind == TextKind::csv) format.escape = '\\';
+    const TextEncoding encoding(format);
+    std::string text;
+    std::set<std::size_t> ends;
+    std::size_t longest = 0;
+    for (int i = 0; i < 200; ++i) {
+      text += i == 50 ? record(some("ab") + std::string(7 * part_bytes, 'x')) : record(some("ab"));
+      longest = std::max(longest, text.size() - (ends.empty() ? 0 : *ends.rbegin()));
+      ends.insert(text.size());
     }
-    CHECK(end == span_of(text).data() + text.size());
-  }
-  CHECK(parts(TextKind::lines, quoted).size() > 5);
-  CHECK(parts(TextKind::csv, quoted).size() == 1);
-  CHECK(parts(TextKind::pairs, text).size() == 1);
+    std::size_t end = 0;
+    const auto parts = parts_of(encoding.layout(), span_of(text), part_bytes);
+    CHECK(parts.size() > text.size() / part_bytes / 3);
+    for (const auto part : parts) {
+      REQUIRE(part.data() == span_of(text).data() + end);
+      end += part.size();
+      REQUIRE(ends.contains(end));
+      REQUIRE(part.size() <= 2 * part_bytes + longest);
+    }
+    CHECK(end == text.size());
+  };
+  cut(TextKind::lines, "1", [](const std::string& value) { return value + "\n"; });
+  cut(TextKind::csv, "1", [](const std::string& value) { return value + "\n"; });
+  cut(TextKind::csv, "1", [&](const std::string& value) {
+    return value + ",\"" + some("\n,") + "\"\"\n\"," + some("ab") + "\n";
+  });
+  cut(TextKind::csv, "1", [](const std::string& value) { return "a\\\n" + value + "\n"; });
+  cut(TextKind::json_lines, "a",
+      [](const std::string& value) { return "{\"a\":\"" + value + "\"}\n"; });
+  cut(TextKind::pairs, "key", [&](const std::string& value) { return pair_of(value, some("\n")); });
 }
 
 TEST_CASE("pairs are found, and what is left of one says how long it is", "[text]") {
