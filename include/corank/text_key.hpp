@@ -262,12 +262,12 @@ CORANK_HOST_DEVICE inline bool has_return(const TextLayout& layout, const std::b
   return escapes % 2 == 0;
 }
 
-// Returns a column without its quotes, if nothing between them needs decoding.
-CORANK_HOST_DEVICE inline TextField without_quotes(const TextField& field) {
-  if (!field.quoted || field.is_json || field.escape != 0 || field.bytes < 2) return field;
-  const std::byte* const last = field.at + field.bytes - 1;
-  if (find_char(field.at + 1, last + 1, '"') != last) return field;
-  return {field.at + 1, field.bytes - 2, false, true};
+// Returns the column of CSV at `at`, which begins with a quote, without its quotes if nothing
+// between them needs decoding.
+CORANK_HOST_DEVICE inline TextField without_quotes(const std::byte* at, std::uint64_t bytes) {
+  const std::byte* const end = at + bytes;
+  if (bytes < 2 || find_char(at + 1, end, '"') + 1 != end) return {at, bytes, true, true};
+  return {at + 1, bytes - 2, false, true};
 }
 
 // Finds the columns of a record. Ascending requests are fast: each search starts at the last
@@ -282,12 +282,12 @@ class Columns {
         last_(has_return(layout, record, bytes) ? end_ - 1 : end_) {}
 
   // Returns a column as a value.
-  CORANK_HOST_DEVICE TextField operator()(std::uint32_t column) {
-    return without_quotes(written(column));
-  }
-
+  CORANK_HOST_DEVICE TextField operator()(std::uint32_t column) { return find(column, false); }
   // Returns a column as it is written, quotes included.
-  CORANK_HOST_DEVICE TextField written(std::uint32_t column) {
+  CORANK_HOST_DEVICE TextField written(std::uint32_t column) { return find(column, true); }
+
+ private:
+  CORANK_HOST_DEVICE TextField find(std::uint32_t column, bool is_written) {
     if (layout_.kind == TextKind::pairs) {
       const std::uint64_t key_bytes = load_length(record_);
       if (column == 0) return {record_ + pair_header_bytes, key_bytes, false, true};
@@ -311,15 +311,16 @@ class Columns {
       const std::byte* const next = quoted || layout_.escape != 0
                                         ? csv_field_end(layout_, at_, last_)
                                         : find_char(at_, last_, layout_.delimiter);
-      if (column_ == column)
-        return {at_, static_cast<std::uint64_t>(next - at_), quoted || has_escape(at_, next), true,
-                layout_.escape};
+      if (column_ == column) {
+        const auto bytes = static_cast<std::uint64_t>(next - at_);
+        if (quoted && !is_written && layout_.escape == 0) return without_quotes(at_, bytes);
+        return {at_, bytes, quoted || has_escape(at_, next), true, layout_.escape};
+      }
       if (next == last_) return {last_, 0, false, false};
       at_ = next + 1;
     }
   }
 
- private:
   CORANK_HOST_DEVICE bool has_escape(const std::byte* at, const std::byte* end) const {
     return layout_.escape != 0 && find_char(at, end, layout_.escape) != end;
   }
