@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "corank/key.hpp"
-#include "corank/text_key.hpp"
+#include "corank/text_layout.hpp"
 #include "kernels/backend/cuda_check.cuh"
 
 namespace corank {

@@ -8,6 +8,8 @@
 #include <iterator>
 #include <utility>
 
+#include "corank/text_key.hpp"
+
 namespace corank::detail {
 namespace {
 

@@ -10,7 +10,7 @@
 #include <string>
 #include <string_view>
 
-#include "corank/text_key.hpp"
+#include "corank/text_layout.hpp"
 
 namespace corank::detail {
 

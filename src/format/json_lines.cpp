@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "corank/error.hpp"
+#include "corank/text_key.hpp"
 #include "util/messages.hpp"
 
 #ifdef CORANK_SIMDJSON

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "corank/text_key.hpp"
+#include "corank/text_layout.hpp"
 
 namespace corank {
 

@@ -1,9 +1,17 @@
 #include "format/key_words.hpp"
 
-#include <algorithm>
-#include <cassert>
-#include <cstring>
+#include <locale.h>
+#include <stdlib.h>
 
+#include <algorithm>
+#include <bit>
+#include <cassert>
+#include <charconv>
+#include <cmath>
+#include <cstring>
+#include <string>
+
+#include "corank/text_key.hpp"
 #include "format/encoded_key.hpp"
 #include "format/key_order.hpp"
 #include "util/prefetch.hpp"
@@ -87,6 +95,12 @@ class InlineWords final : public detail::KeyWords {
   std::vector<std::uint32_t> first_pieces_;  // first piece of each word, then the end
   std::optional<TwoWords> two_words_;
 };
+
+// Returns whether the number, which no f64 holds, is closer to 0 than any other f64.
+bool is_too_small(std::string_view number) {
+  static const locale_t c_locale = ::newlocale(LC_ALL_MASK, "C", nullptr);
+  return std::abs(::strtod_l(std::string(number).c_str(), nullptr, c_locale)) < 1;
+}
 
 }  // namespace
 
@@ -276,6 +290,32 @@ bool RefWords::shares_words(std::uint32_t c, std::uint32_t end, const detail::Te
 std::unique_ptr<detail::KeyWords> make_key_words(const KeyLayout& layout) {
   if (layout.text) return std::make_unique<RefWords>(*layout.text);
   return std::make_unique<InlineWords>(layout);
+}
+
+std::string detail::decoded(const TextField& field) {
+  std::string value;
+  unsigned byte;
+  for (FieldBytes bytes(field); bytes.next(byte);) value += static_cast<char>(byte);
+  return value;
+}
+
+bool detail::parse_decoded_number(const TextField& field, TextType type, std::uint64_t& word) {
+  const std::string value = decoded(field);
+  const auto bytes = std::as_bytes(std::span(value));
+  return parse_number({bytes.data(), bytes.size(), false, true}, type, word);
+}
+
+bool detail::parse_f64(const std::byte* at, std::uint64_t bytes, std::uint64_t& word) {
+  const auto* const text = reinterpret_cast<const char*>(at);
+  double value = 0;
+  const bool has_plus = bytes > 1 && text[0] == '+' && text[1] != '-';
+  const auto [end, error] = std::from_chars(text + has_plus, text + bytes, value);
+  if (end != text + bytes || (error != std::errc{} && !is_too_small({text, bytes}))) return false;
+  if (value == 0) value = 0;  // drops the sign of -0.0
+  constexpr std::uint64_t sign = std::uint64_t{1} << 63;
+  const auto bits = std::bit_cast<std::uint64_t>(value);
+  word = std::isnan(value) ? ~std::uint64_t{0} : bits & sign ? ~bits : bits | sign;
+  return true;
 }
 
 }  // namespace corank

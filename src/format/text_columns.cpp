@@ -6,6 +6,7 @@
 #include <cassert>
 
 #include "corank/error.hpp"
+#include "corank/text_key.hpp"
 #include "util/messages.hpp"
 
 namespace corank {

@@ -11,7 +11,7 @@
 #include "corank/key.hpp"
 #include "corank/query.hpp"
 #include "corank/setting.hpp"
-#include "corank/text_key.hpp"
+#include "corank/text_field.hpp"
 
 namespace corank {
 

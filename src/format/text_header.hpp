@@ -13,7 +13,7 @@
 
 #include "corank/query.hpp"
 #include "corank/text.hpp"
-#include "corank/text_key.hpp"
+#include "corank/text_layout.hpp"
 
 namespace corank {
 

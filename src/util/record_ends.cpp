@@ -4,7 +4,7 @@
 #include <bit>
 #include <vector>
 
-#include "corank/text_key.hpp"
+#include "corank/text_field.hpp"
 #include "util/cpu_features.hpp"
 
 #ifdef __x86_64__

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "corank/error.hpp"
+#include "corank/text_field.hpp"
 #include "format/json_lines.hpp"
 #include "fuzz/target.hpp"
 

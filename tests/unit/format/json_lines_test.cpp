@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "corank/error.hpp"
+#include "corank/text_field.hpp"
 #include "format/framing.hpp"
 #include "support/catch.hpp"
 #include "support/support.hpp"

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "corank/error.hpp"
+#include "corank/text_key.hpp"
 #include "format/framing.hpp"
 #include "format/key_words.hpp"
 #include "support/catch.hpp"

@@ -7,7 +7,7 @@
 
 #include "backend/backend.hpp"
 #include "corank/error.hpp"
-#include "corank/text_key.hpp"
+#include "corank/text_layout.hpp"
 #include "io/file.hpp"
 #include "support/catch.hpp"
 #include "tools/corank/setting_flags.hpp"

@@ -1,18 +1,14 @@
-#include "corank/text_key.hpp"
+#include "corank/text_layout.hpp"
 
 #include <fmt/format.h>
-#include <locale.h>
-#include <stdlib.h>
 
 #include <algorithm>
-#include <bit>
 #include <cctype>
-#include <charconv>
-#include <cmath>
 #include <span>
 #include <string>
 
 #include "corank/error.hpp"
+#include "corank/text_field.hpp"
 #include "format/json_lines.hpp"
 #include "util/messages.hpp"
 #include "util/option_items.hpp"
@@ -147,12 +143,6 @@ void require_consistent(const TextFormat& format, char delimiter, Setting option
   }
 }
 
-// Returns whether the number, which no f64 holds, is closer to 0 than any other f64.
-bool is_too_small(std::string_view number) {
-  static const locale_t c_locale = ::newlocale(LC_ALL_MASK, "C", nullptr);
-  return std::abs(::strtod_l(std::string(number).c_str(), nullptr, c_locale)) < 1;
-}
-
 }  // namespace
 
 TextEncoding::TextEncoding(const TextFormat& format, std::string_view header, Setting option)
@@ -246,32 +236,6 @@ bool device_comparable(const TextLayout& layout) {
 std::size_t byte_order_mark_bytes(TextKind kind, std::string_view header) {
   constexpr std::string_view mark = "\xef\xbb\xbf";
   return kind != TextKind::pairs && header.starts_with(mark) ? mark.size() : 0;
-}
-
-std::string detail::decoded(const TextField& field) {
-  std::string value;
-  unsigned byte;
-  for (FieldBytes bytes(field); bytes.next(byte);) value += static_cast<char>(byte);
-  return value;
-}
-
-bool detail::parse_decoded_number(const TextField& field, TextType type, std::uint64_t& word) {
-  const std::string value = decoded(field);
-  const auto bytes = std::as_bytes(std::span(value));
-  return parse_number({bytes.data(), bytes.size(), false, true}, type, word);
-}
-
-bool detail::parse_f64(const std::byte* at, std::uint64_t bytes, std::uint64_t& word) {
-  const auto* const text = reinterpret_cast<const char*>(at);
-  double value = 0;
-  const bool has_plus = bytes > 1 && text[0] == '+' && text[1] != '-';
-  const auto [end, error] = std::from_chars(text + has_plus, text + bytes, value);
-  if (end != text + bytes || (error != std::errc{} && !is_too_small({text, bytes}))) return false;
-  if (value == 0) value = 0;  // drops the sign of -0.0
-  constexpr std::uint64_t sign = std::uint64_t{1} << 63;
-  const auto bits = std::bit_cast<std::uint64_t>(value);
-  word = std::isnan(value) ? ~std::uint64_t{0} : bits & sign ? ~bits : bits | sign;
-  return true;
 }
 
 }  // namespace corank
