@@ -9,6 +9,7 @@
 
 #include "corank/error.hpp"
 #include "corank/key.hpp"
+#include "corank/text_key.hpp"
 #include "format/framing.hpp"
 #include "format/text_columns.hpp"
 #include "util/messages.hpp"
@@ -29,23 +30,26 @@ TextEncoding without_keys(TextFormat format) {
   return TextEncoding(format);
 }
 
+detail::TextField field_of(const TextLayout& layout, const std::string& record,
+                           std::uint32_t column) {
+  return detail::Columns(layout, bytes_of(record).data(), record.size())(column);
+}
+
 bool holds_value(const TextLayout& layout, const std::string& record, std::uint32_t column,
                  TextType type) {
-  detail::Columns columns(layout, bytes_of(record).data(), record.size());
-  const detail::TextField field = columns(column);
+  const detail::TextField field = field_of(layout, record, column);
   return field.there && detail::holds_value(field, {column, type, false, false});
 }
 
 bool has_column(const TextLayout& layout, const std::string& record, std::uint32_t column) {
-  detail::Columns columns(layout, bytes_of(record).data(), record.size());
-  const detail::TextField field = columns(column);
-  return field.there && field.bytes != 0;
+  return field_of(layout, record, column).there;
 }
 
 // Returns whether a column holds text in `first` and a number in each of `seconds`.
 bool is_named(const TextLayout& layout, const std::string& first,
               const std::vector<std::string>& seconds, std::uint32_t column) {
-  return has_column(layout, first, column) && !holds_value(layout, first, column, TextType::f64) &&
+  return field_of(layout, first, column).bytes != 0 &&
+         !holds_value(layout, first, column, TextType::f64) &&
          std::ranges::all_of(seconds, [&](const std::string& second) {
            return holds_value(layout, second, column, TextType::f64);
          });

@@ -300,6 +300,12 @@ TEST_CASE("a header that is taken for a record is told, and the other way round"
   CHECK(!told(cities, csv + Strings{"-q"}));
   CHECK(told(Files({"City,n\nOslo,4\n"}), csv));
   CHECK(!told(Files({"City,n,1\nOslo,4,1\n"}), csv));
+  // Programs that number records give that column an empty name.
+  for (const std::string name : {"", "\"\""}) {
+    CHECK(told(Files({name + ",x\n1,5\n"}), csv));
+    CHECK(!told(Files({name + ",5\n1,x\n"}), csv));
+    CHECK(!told(Files({"City," + name + ",n,1\nOslo,x,4,1\n"}), csv));
+  }
   CHECK(!told(Files({"City,n\nOslo,x\n"}), csv));
   CHECK(!told(Files({"Bonn,n\nOslo,4\n", "City,n\nRome,5\n"}), csv));
   CHECK(!told(Files({"Bonn,1\nOslo,4\n", "Bonn,1\nRome,5\n"}), csv));
