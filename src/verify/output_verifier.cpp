@@ -28,6 +28,8 @@ constexpr std::size_t max_block_bytes = std::size_t{64} << 10;
 // Bytes per task. Several threads share a unit, since there may be fewer units in flight than
 // threads.
 constexpr std::uint64_t part_bytes = std::uint64_t{512} << 10;
+// More than any piece has: one thread needs no parts.
+constexpr std::uint64_t whole_bytes = std::uint64_t{1} << 62;
 
 [[noreturn]] void throw_disorder(std::uint64_t byte) {
   throw Corrupted(
@@ -103,9 +105,10 @@ std::vector<OutputVerifier::Part> OutputVerifier::work_on_parts(
     std::span<const std::span<const std::byte>> pieces, std::uint64_t offset, unsigned threads,
     Work work) {
   assert(threads != 0);
+  const std::uint64_t max_bytes = threads == 1 ? whole_bytes : part_bytes;
   std::vector<Part> parts;
   for (const auto piece : pieces)
-    for (const auto bytes : parts_of(layout_, piece, part_bytes)) {
+    for (const auto bytes : parts_of(layout_, piece, max_bytes)) {
       if (!bytes.empty()) parts.push_back({bytes, offset});
       offset += bytes.size();
     }
