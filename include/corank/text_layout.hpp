@@ -1,5 +1,5 @@
 // Formats of variable-length records (lines, CSV, key-value pairs and JSON Lines) and of their
-// keys, as they are checked and then read.
+// keys.
 //
 // Functions take a record as a pointer and a size in bytes, framing included: the terminator of a
 // line, the length prefix of a pair. Nothing here throws except TextEncoding's constructor and

@@ -175,7 +175,7 @@ class Counter {
 using Ends = std::array<std::uint32_t, 1024>;
 constexpr std::size_t block_bytes = std::size_t{1} << 16;
 
-// Returns the part of `ends` to search for `room` more records with.
+// Returns the part of `ends` that a search for `room` more records needs.
 std::span<std::uint32_t> wanted(Ends& ends, std::uint64_t room) {
   return std::span(ends).first(std::min<std::uint64_t>(
       ends.size(), std::min<std::uint64_t>(room, ends.size()) + min_ends_room));

@@ -101,8 +101,8 @@ CORANK_AVX2 std::size_t find_ends_by_64(std::span<const std::byte> bytes, char t
   return find_last_ends(bytes, terminator, ends, to, at, scanned);
 }
 
-// Returns the bits of `marks` summed up modulo 2 from the lowest: ones from each odd mark to the
-// next even one.
+// Returns ones from the first mark to before the second, from the third to before the fourth, and
+// so on. Bit 0 comes first.
 inline std::uint64_t between_marks(std::uint64_t marks) {
   for (int distance = 1; distance < 64; distance *= 2) marks ^= marks << distance;
   return marks;

@@ -28,7 +28,7 @@ constexpr std::size_t max_block_bytes = std::size_t{64} << 10;
 // Bytes per task. Several threads share a unit, since there may be fewer units in flight than
 // threads.
 constexpr std::uint64_t part_bytes = std::uint64_t{512} << 10;
-// More than any piece has: one thread needs no parts.
+// Bytes per task of one thread: more than any piece has, since it needs no parts.
 constexpr std::uint64_t whole_bytes = std::uint64_t{1} << 62;
 
 [[noreturn]] void throw_disorder(std::uint64_t byte) {
