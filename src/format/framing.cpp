@@ -184,7 +184,7 @@ std::span<std::uint32_t> wanted(Ends& ends, std::uint64_t room) {
 // Adds the lines in `bytes` to an Index or a Counter, until it has no room or a line is bad.
 template <class Records>
 void add_lines(const TextLayout& layout, std::span<const std::byte> bytes, Records& records) {
-  FindEnds* const find_ends = find_ends_kernels().front();
+  FindEnds* const find_ends = end_finders().front().lines;
   Ends ends;
   for (std::size_t from = 0; from < bytes.size() && records.room() != 0;) {
     const auto block = bytes.subspan(from).first(std::min(bytes.size() - from, block_bytes));
@@ -221,7 +221,7 @@ std::uint64_t first_csv_bytes(const TextLayout& layout, std::span<const std::byt
 
 template <class Records>
 void add_csv(const TextLayout& layout, bool at_end, Records& records) {
-  FindCsvEnds* const find_ends = find_csv_ends_kernels().front();
+  FindCsvEnds* const find_ends = end_finders().front().csv;
   const CsvBytes csv{layout.delimiter, layout.terminator, layout.escape};
   Ends ends;
   while (!records.stopped() && !records.rest().empty()) {

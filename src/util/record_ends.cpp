@@ -161,24 +161,14 @@ CORANK_AVX2 std::size_t find_csv_ends_by_64(const CsvBytes& csv, std::span<const
 
 }  // namespace
 
-std::span<FindEnds* const> find_ends_kernels() {
-  static const std::vector<FindEnds*> kernels = supported<FindEnds*>({
+std::span<const EndFinder> end_finders() {
+  static const std::vector<EndFinder> finders = supported<EndFinder>({
 #ifdef __x86_64__
-      {cpu_features().has_avx2, find_ends_by_64},
+      {cpu_features().has_avx2, {find_ends_by_64, find_csv_ends_by_64}},
 #endif
-      {true, find_ends_portable},
+      {true, {find_ends_portable, find_csv_ends_portable}},
   });
-  return kernels;
-}
-
-std::span<FindCsvEnds* const> find_csv_ends_kernels() {
-  static const std::vector<FindCsvEnds*> kernels = supported<FindCsvEnds*>({
-#ifdef __x86_64__
-      {cpu_features().has_avx2, find_csv_ends_by_64},
-#endif
-      {true, find_csv_ends_portable},
-  });
-  return kernels;
+  return finders;
 }
 
 }  // namespace corank

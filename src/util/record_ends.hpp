@@ -15,8 +15,6 @@ inline constexpr std::size_t min_ends_room = 64;
 // min_ends_room more. Returns their number, and sets `scanned` to the number of bytes searched.
 using FindEnds = std::size_t(std::span<const std::byte> bytes, char terminator,
                              std::span<std::uint32_t> ends, std::size_t& scanned);
-// Returns the implementations that this processor supports, the fastest first.
-std::span<FindEnds* const> find_ends_kernels();
 
 // The bytes that mean something in CSV besides the quote; `escape` is 0 if there is none.
 struct CsvBytes {
@@ -30,7 +28,13 @@ struct CsvBytes {
 // column.
 using FindCsvEnds = std::size_t(const CsvBytes& csv, std::span<const std::byte> bytes,
                                 std::span<std::uint32_t> ends);
+
+// One implementation of both searches.
+struct EndFinder {
+  FindEnds* lines;
+  FindCsvEnds* csv;
+};
 // Returns the implementations that this processor supports, the fastest first.
-std::span<FindCsvEnds* const> find_csv_ends_kernels();
+std::span<const EndFinder> end_finders();
 
 }  // namespace corank

@@ -47,7 +47,7 @@ bool OutputVerifier::verify_lines(Part& part) const {
   for (std::span<const std::byte> rest = part.bytes; !rest.empty();) {
     const auto block = rest.first(std::min(rest.size(), max_block_bytes));
     std::size_t scanned = 0;
-    const std::size_t found = find_ends_kernels().front()(block, *end, ends, scanned);
+    const std::size_t found = end_finders().front().lines(block, *end, ends, scanned);
     if (found == 0) return false;
     assert(found <= ends.size() && ends[found - 1] < block.size());
     const auto checked = sum_and_order(sum_, rest.data(), {ends.data(), found}, is_strict_, last);

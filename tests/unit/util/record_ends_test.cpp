@@ -37,8 +37,8 @@ TEST_CASE("all ways to find ends find them all") {
     for (std::uint32_t at = 0; at < text.size(); ++at)
       if (text[at] == '\n') expected.push_back(at);
     const std::size_t room = below(random, 100);
-    for (FindEnds* const find : find_ends_kernels())
-      REQUIRE(find_all_ends(find, text, room) == expected);
+    for (const EndFinder& find : end_finders())
+      REQUIRE(find_all_ends(find.lines, text, room) == expected);
   }
 }
 
@@ -88,8 +88,8 @@ TEST_CASE("no way to find ends of CSV finds a wrong one") {
       // The model knows no escapes, and the search stops before them.
       const std::string known = escape != 0 ? text.substr(0, text.find(escape)) : text;
       const Offsets expected = csv_ends_of(known);
-      for (FindCsvEnds* const find : find_csv_ends_kernels()) {
-        const Offsets found = found_ends(find, text, escape, below(random, 200));
+      for (const EndFinder& find : end_finders()) {
+        const Offsets found = found_ends(find.csv, text, escape, below(random, 200));
         INFO(text);
         REQUIRE(found.size() <= expected.size());
         REQUIRE(std::equal(found.begin(), found.end(), expected.begin()));
@@ -99,13 +99,13 @@ TEST_CASE("no way to find ends of CSV finds a wrong one") {
 }
 
 TEST_CASE("the ends of CSV without faults are found block by block") {
-  if (find_csv_ends_kernels().size() == 1) return;  // the portable one stops at quotes
+  if (end_finders().size() == 1) return;  // the portable one stops at quotes
   Random random(8);
   for (int repetition = 0; repetition < 1000; ++repetition) {
     const std::string text = random_csv(random, 0);
     Offsets expected = csv_ends_of(text);
     std::erase_if(expected, [&](std::uint32_t end) { return end >= text.size() / 64 * 64; });
-    REQUIRE(found_ends(find_csv_ends_kernels().front(), text, '\\', text.size()) == expected);
+    REQUIRE(found_ends(end_finders().front().csv, text, '\\', text.size()) == expected);
   }
 }
 
