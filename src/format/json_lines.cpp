@@ -3,7 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <charconv>
+#include <cstring>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -25,21 +28,63 @@ using detail::TextField;
 using Bytes = std::span<const std::byte>;
 using Path = std::vector<std::string>;  // names of members and indices of arrays, outermost first
 
-// Returns a value as a column.
-TextField field_of(Bytes value) {
-  const std::byte* const at = value.data();
-  const std::string_view text(reinterpret_cast<const char*>(at), value.size());
-  if (text == "null") return {at, 0, false, true};
-  if (!text.starts_with('"')) return {at, text.size(), false, true};
-  if (text.find('\\') != text.npos)
-    return {.at = at, .bytes = text.size(), .quoted = true, .there = true, .is_json = true};
-  return {at + 1, text.substr(1, text.size() - 2).size(), false, true};
+// The kinds of bytes in JSON text.
+enum ByteKind : std::uint8_t { other, blank, quote, opening, closing, separator };
+
+constexpr std::array<std::uint8_t, 256> kinds = [] {
+  std::array<std::uint8_t, 256> table{};
+  for (const char c : {' ', '\t', '\r', '\n'}) table[static_cast<unsigned char>(c)] = blank;
+  for (const char c : {',', ':'}) table[static_cast<unsigned char>(c)] = separator;
+  for (const char c : {'{', '['}) table[static_cast<unsigned char>(c)] = opening;
+  for (const char c : {'}', ']'}) table[static_cast<unsigned char>(c)] = closing;
+  table['"'] = quote;
+  return table;
+}();
+
+ByteKind kind_of(std::byte byte) {
+  return ByteKind{kinds[static_cast<unsigned>(byte)]};
 }
 
-bool is_equal(Bytes string, std::string_view text) {
+// Returns the first quote or backslash in [at, end), or `end`: in eight bytes at a time, the lowest
+// zero byte is found exactly.
+const std::byte* find_quote_or_escape(const std::byte* at, const std::byte* end) {
+  constexpr std::uint64_t each = 0x0101010101010101u;
+  const auto zeros = [](std::uint64_t word) { return (word - each) & ~word & each << 7; };
+  for (; end - at >= 8; at += 8) {
+    std::uint64_t word;
+    std::memcpy(&word, at, 8);
+    const std::uint64_t found = zeros(word ^ each * '"') | zeros(word ^ each * '\\');
+    if (found != 0) return at + std::countr_zero(found) / 8;
+  }
+  while (at != end && !is_char(*at, '"') && !is_char(*at, '\\')) ++at;
+  return at;
+}
+
+// A value in JSON text.
+struct Value {
+  Bytes text;
+  bool has_escapes = false;  // a string with backslashes
+};
+
+// Returns a value as a column.
+TextField field_of(const Value& value) {
+  const std::byte* const at = value.text.data();
+  const std::size_t bytes = value.text.size();
+  if (bytes == 0 || !is_char(*at, '"')) {
+    const bool is_null = bytes == 4 && std::memcmp(at, "null", 4) == 0;
+    return {at, is_null ? 0 : bytes, false, true};
+  }
+  if (value.has_escapes)
+    return {.at = at, .bytes = bytes, .quoted = true, .there = true, .is_json = true};
+  return {at + 1, bytes - std::min<std::size_t>(bytes, 2), false, true};
+}
+
+bool is_equal(const Value& string, std::string_view text) {
+  const TextField field = field_of(string);
   const auto bytes = std::as_bytes(std::span(text));
-  return detail::compare_strings(field_of(string), {bytes.data(), bytes.size(), false, true},
-                                 false) == 0;
+  if (!string.has_escapes)
+    return field.bytes == bytes.size() && std::memcmp(field.at, bytes.data(), bytes.size()) == 0;
+  return detail::compare_strings(field, {bytes.data(), bytes.size(), false, true}, false) == 0;
 }
 
 // Finds values in JSON text. In text that is not JSON it may find anything, but stays within it.
@@ -54,7 +99,7 @@ class Scanner {
     if (!take('{')) return false;
     do {
       if (!is_next('"')) return false;
-      const Bytes key = take_value();
+      const Value key = take_value();
       if (!take(':')) return false;
       if (is_equal(key, name)) return true;
       take_value();
@@ -66,7 +111,7 @@ class Scanner {
     std::vector<std::string> names;
     if (!take('{')) return names;
     while (is_next('"')) {
-      const Bytes key = take_value();
+      const Bytes key = take_value().text;
       names.emplace_back(reinterpret_cast<const char*>(key.data()) + 1, key.size() - 2);
       if (!take(':')) break;
       take_value();
@@ -75,25 +120,21 @@ class Scanner {
     return names;
   }
   // Returns the next value, and moves to its end.
-  Bytes take_value() {
+  Value take_value() {
     skip_blanks();
     const std::byte* const begin = at_;
-    if (is_next('"'))
-      skip_string();
-    else if (is_next('{') || is_next('['))
+    const ByteKind kind = at_ == end_ ? other : kind_of(*at_);
+    const bool has_escapes = kind == quote && skip_string();
+    if (kind == opening)
       skip_nested();
-    else
-      at_ = std::find_if(at_, end_, is_one_of<',', ']', '}', ' ', '\t', '\r', '\n'>);
-    return {begin, at_};
+    else if (kind != quote)
+      while (at_ != end_ && kind_of(*at_) == other) ++at_;
+    return {{begin, at_}, has_escapes};
   }
 
  private:
-  template <char... chars>
-  static bool is_one_of(std::byte byte) {
-    return (is_char(byte, chars) || ...);
-  }
   void skip_blanks() {
-    while (at_ != end_ && is_one_of<' ', '\t', '\r', '\n'>(*at_)) ++at_;
+    while (at_ != end_ && kind_of(*at_) == blank) ++at_;
   }
   bool is_next(char c) {
     skip_blanks();
@@ -115,27 +156,26 @@ class Scanner {
     }
     return !is_next(']');
   }
-  void skip_string() {
-    const std::byte* const begin = ++at_;
-    for (;; ++at_) {
-      at_ = detail::find_char(at_, end_, '"');
-      if (at_ == end_) return;
-      const std::byte* escapes = at_;
-      while (escapes != begin && is_char(escapes[-1], '\\')) --escapes;
-      if ((at_ - escapes) % 2 != 0) continue;
-      ++at_;
-      return;
+  // Moves after the string that begins here. Returns whether it has escapes.
+  bool skip_string() {
+    bool has_escapes = false;
+    for (++at_;; has_escapes = true) {
+      at_ = find_quote_or_escape(at_, end_);
+      if (at_ == end_) return has_escapes;
+      if (is_char(*at_++, '"')) return has_escapes;
+      at_ += at_ != end_;
     }
   }
   void skip_nested() {
     for (std::uint64_t depth = 0; at_ != end_;) {
-      if (is_char(*at_, '"')) {
+      const ByteKind kind = kind_of(*at_);
+      if (kind == quote) {
         skip_string();
         continue;
       }
-      depth += is_one_of<'{', '['>(*at_);
-      const bool closes = is_one_of<'}', ']'>(*at_++);
-      if (closes && --depth == 0) return;
+      ++at_;
+      depth += kind == opening;
+      if (kind == closing && --depth == 0) return;
     }
   }
 
@@ -266,7 +306,7 @@ std::string without_numbers(std::string text) {
   constexpr std::string_view ends = "{}[]:,\" \t\r\n";
   for (std::size_t at = 0; at < text.size();) {
     if (text[at] == '"') {
-      at += Scanner(std::as_bytes(std::span(text)).subspan(at)).take_value().size();
+      at += Scanner(std::as_bytes(std::span(text)).subspan(at)).take_value().text.size();
       continue;
     }
     const std::size_t size = std::min(text.find_first_of(ends, at), text.size()) - at;

@@ -1,6 +1,7 @@
 // Finding, decoding and checking the fields of JSON Lines, which nlohmann-json checks in turn.
 #include "format/json_lines.hpp"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -78,6 +79,35 @@ TEST_CASE("fields of JSON objects are found and decoded", "[json]") {
   CHECK(value_of(R"({"a":"\b\f\n\r\t\"\\\/"})", "a") == "\b\f\n\r\t\"\\/");
   CHECK(value_of(R"({"a":"\u0041\u00e9\u20AC\ud834\udd1e|"})", "a") == "A\xc3\xa9€𝄞|");
   CHECK((value_of(R"({"a":"\u0000x"})", "a") == std::string("\0x", 2)));
+}
+
+TEST_CASE("fields after strings of any length, with an escape anywhere, are found", "[json]") {
+  if (!reads_json_lines()) return;
+  for (std::size_t length = 0; length < 24; ++length)
+    for (std::size_t at = 0; at <= length; ++at)
+      for (const char* const escaped : {"", "\"", "\\", "\"\\", "\\\"", "\xc2\xa2\xdc\xa3"}) {
+        const std::string text = std::string(length, 'x').insert(at, escaped);
+        const nlohmann::ordered_json object = {
+            {text, 1}, {"b", {text, {{"c", text}}}}, {"a", text}};
+        for (const int indent : {-1, 0}) {
+          std::string line = object.dump(indent);
+          std::ranges::replace(line, '\n', ' ');
+          REQUIRE(value_of(line, "a") == text);
+          REQUIRE(value_of(line, "/b/1/c") == text);
+          REQUIRE(value_of(line, text) == "1");
+        }
+      }
+}
+
+TEST_CASE("a search in text that is cut stays within it", "[json]") {
+  if (!reads_json_lines()) return;
+  const std::string object = R"({"b\"" : [1.5, {"c":null}, "x\\"], "d":true, "a":"\u00e9"})";
+  for (std::size_t size = 1; size < object.size(); ++size)
+    for (const char* const field : {"a", "d", "/b\"/1/c", "/b\"/2"}) {
+      const std::string value = value_of(object.substr(0, size), field);
+      CHECK((value == "(none)" || value.size() <= size));
+    }
+  CHECK(value_of(object, "/b\"/2") == "x\\");
 }
 
 TEST_CASE("JSON pointers are checked", "[json]") {
