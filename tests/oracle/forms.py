@@ -297,7 +297,7 @@ class Lines:
             text = self.text(record, i)
             if numeric and self.number(text, self.kinds[i]) is None:
                 return None
-            if not numeric and len(self.keys) > 1:
+            if not numeric and (len(self.keys) > 1 or text.startswith(("'", "\""))):
                 text = "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
             texts.append(text)
         return ",".join(texts)
