@@ -5,7 +5,7 @@
 #include <charconv>
 #include <chrono>
 #include <cstdint>
-#include <iterator>
+#include <span>
 #include <utility>
 
 #include "corank/text_key.hpp"
@@ -311,6 +311,12 @@ bool encode_human(std::string_view text, std::string& to) {
   return true;
 }
 
+// Returns how many bytes stand before the first digit or 0x00.
+std::size_t count_plain(std::string_view text) {
+  const auto is_plain = [](char c) { return !is_digit(c) && c != '\0'; };
+  return static_cast<std::size_t>(std::ranges::find_if_not(text, is_plain) - text.begin());
+}
+
 // Encoding: bytes other than digits represent themselves. A run of digits is `0`, the count of its
 // digits without leading zeros, and these digits. If any run has leading zeros, 0x00 0x00 and the
 // counts of leading zeros follow. Strings with equal numbers are ordered by the first run whose
@@ -321,15 +327,23 @@ void encode_natural(std::string_view text, bool nocase, std::uint64_t enough_byt
                     std::string& to) {
   std::string zeros;
   std::size_t zeros_end = 0;  // end of the last nonzero count
-  for (std::size_t at = 0; at < text.size();) {
+  while (!text.empty()) {
     if (to.size() >= enough_bytes) return;
-    if (!is_digit(text[at])) {
-      to += nocase ? to_upper(text[at]) : text[at];
-      if (text[at++] == '\0') to += '\xff';
+    const std::size_t plain = count_plain(text.substr(0, enough_bytes - to.size()));
+    if (plain != 0) {
+      to += text.substr(0, plain);
+      if (nocase)
+        for (char& c : std::span(to).last(plain)) c = to_upper(c);
+      text.remove_prefix(plain);
       continue;
     }
-    const std::string_view run = text.substr(at, count_digits(text.substr(at)));
-    at += run.size();
+    if (text.front() == '\0') {
+      to.append("\0\xff", 2);
+      text.remove_prefix(1);
+      continue;
+    }
+    const std::string_view run = text.substr(0, count_digits(text));
+    text.remove_prefix(run.size());
     const std::string_view digits = run.substr(std::min(run.find_first_not_of('0'), run.size()));
     to += '0';
     append_count(digits.size(), to);
@@ -434,7 +448,17 @@ std::uint64_t encoded_bytes(const TextField& field, const TextColumn& column) {
 }
 
 std::uint64_t encoded_word(const TextField& field, const TextColumn& column, std::uint64_t from) {
-  return EncodedKey(field, column, from + word_bytes).word(column, from);
+  std::string buffer;
+  std::string_view text = decode(field, buffer);
+  if (column.type == TextType::natural) {
+    // Text after plain bytes is encoded as if it stood alone.
+    const std::size_t skipped = count_plain(text.substr(0, from));
+    text.remove_prefix(skipped);
+    from -= skipped;
+  }
+  const auto rest = std::as_bytes(std::span(text));
+  const EncodedKey key({rest.data(), rest.size(), false, field.there}, column, from + word_bytes);
+  return key.word(column, from);
 }
 
 int compare_encoded(const TextField& x, const TextField& y, const TextColumn& column) {

@@ -181,11 +181,11 @@ inline int compare_records(const std::string& a, const std::string& b, const Tex
     };
     std::string x = value(a).value_or(""), y = value(b).value_or("");
     int order = 0;
+    if (key.nocase)
+      for (std::string* text : {&x, &y})
+        for (char& c : *text)
+          if (c >= 'a' && c <= 'z') c = static_cast<char>(c - 'a' + 'A');
     if (key.type == TextType::bytes) {
-      if (key.nocase)
-        for (std::string* text : {&x, &y})
-          for (char& c : *text)
-            if (c >= 'a' && c <= 'z') c = static_cast<char>(c - 'a' + 'A');
       order = x.compare(y);
     } else if (key.type == TextType::natural) {
       order = compare_natural(x, y);

@@ -251,6 +251,10 @@ TEST_CASE("times, natural texts, decimals and sizes are ordered by their values"
     // Leading zeros decide, or what follows many equal bytes.
     if (below(random, 3) == 0)
       natural = Strings{"1", "01", "001"}[below(random, 3)] + std::string(20, '-') + natural;
+    // Key words then begin within plain text, also within what an encoded NUL becomes.
+    if (below(random, 3) == 0)
+      natural.insert(0, Strings{"some/", "Some/Path/that/is/long/",
+                                std::string("nul\0s\0", 6)}[below(random, 3)]);
     std::string decimal = Strings{"", "-", "+"}[below(random, 3)] + random_text(random, "0019", 4);
     if (below(random, 2)) decimal += "." + fraction();
     if (below(random, 9) == 0) decimal += std::string(150, '7');
@@ -258,9 +262,9 @@ TEST_CASE("times, natural texts, decimals and sizes are ordered by their values"
     records.push_back(time + '|' + natural + '|' + decimal + '|' + human);
   }
   records.push_back("");
-  for (const char* keys : {"1:time", "1:time:desc,2", "2:natural", "2:natural:desc", "3:decimal",
-                           "3:decimal:desc,1:time", "4:human", "4:human:desc", "4:human,2:natural",
-                           "3:u64,3:decimal,2"}) {
+  for (const char* keys : {"1:time", "1:time:desc,2", "2:natural", "2:natural:desc",
+                           "2:natural:nocase", "3:decimal", "3:decimal:desc,1:time", "4:human",
+                           "4:human:desc", "4:human,2:natural", "3:u64,3:decimal,2"}) {
     INFO(keys);
     TextFormat format = format_of(TextKind::lines, keys, '|');
     format.bad_numbers = BadNumbers::last;
