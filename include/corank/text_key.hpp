@@ -9,6 +9,8 @@
 // functions are thread-safe.
 #pragma once
 
+#include <algorithm>
+#include <bit>
 #include <cassert>
 #include <cstddef>
 #include <cstdint>
@@ -228,14 +230,46 @@ CORANK_HOST_DEVICE inline std::uint64_t bytes_word(const TextColumn& column, con
   return column.descending ? ~bits : bits;
 }
 
+// Returns how many bytes at the start of two strings, neither quoted, are equal, or with `nocase`
+// equal but for case. Host only.
+inline std::uint64_t shared_bytes(const TextField& x, const TextField& y, bool nocase) {
+  const auto differing_bits = [nocase](std::uint64_t p, std::uint64_t q) {
+    return nocase && p != q ? fold_case(p) ^ fold_case(q) : p ^ q;
+  };
+  const std::uint64_t common = std::min(x.bytes, y.bytes);
+  std::uint64_t at = 0;
+  for (; common - at >= 8; at += 8) {
+    std::uint64_t p, q;
+    std::memcpy(&p, x.at + at, 8);
+    std::memcpy(&q, y.at + at, 8);
+    if (const std::uint64_t bits = differing_bits(p, q))
+      return at + static_cast<std::uint64_t>(std::countr_zero(bits)) / 8;
+  }
+  const auto byte_of = [&](const TextField& field) { return static_cast<unsigned>(field.at[at]); };
+  while (at < common && differing_bits(byte_of(x), byte_of(y)) == 0) ++at;
+  return at;
+}
+
+// Compares as compare_strings() does, but strings that are not quoted. Host only.
+inline int compare_unquoted(const TextField& x, const TextField& y, bool nocase) {
+  const std::uint64_t common = std::min(x.bytes, y.bytes);
+  const int by_size = (x.bytes > y.bytes) - (x.bytes < y.bytes);
+  if (!nocase) {
+    const int order = common == 0 ? 0 : std::memcmp(x.at, y.at, common);
+    return order != 0 ? order : by_size;
+  }
+  const std::uint64_t shared = shared_bytes(x, y, true);
+  if (shared == common) return by_size;
+  const auto folded = [&](const TextField& field) {
+    return static_cast<int>(fold_case(static_cast<unsigned>(field.at[shared])));
+  };
+  return folded(x) - folded(y);
+}
+
 // Returns a negative number, 0 or a positive number if `x` sorts before, with or after `y`.
 CORANK_HOST_DEVICE inline int compare_strings(const TextField& x, const TextField& y, bool nocase) {
 #ifndef __CUDA_ARCH__
-  if (!x.quoted && !y.quoted && !nocase) {
-    const std::uint64_t common = x.bytes < y.bytes ? x.bytes : y.bytes;
-    const int order = common == 0 ? 0 : std::memcmp(x.at, y.at, common);
-    return order != 0 ? order : (x.bytes > y.bytes) - (x.bytes < y.bytes);
-  }
+  if (!x.quoted && !y.quoted) return compare_unquoted(x, y, nocase);
 #endif
   FieldBytes from_x(x), from_y(y);
   for (;;) {

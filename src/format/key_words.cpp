@@ -195,11 +195,10 @@ std::optional<std::uint64_t> RefWords::difference(const TextColumn& column,
     const TextColumn bytes{column.column, TextType::bytes, false, false};
     return difference(bytes, of_x.field(), of_y.field());
   }
-  if (!x.quoted && !y.quoted && !column.nocase) {
-    const std::byte* const end = x.at + std::min(x.bytes, y.bytes);
-    const std::byte* const there = std::mismatch(x.at, end, y.at).first;
-    if (there == end && x.bytes == y.bytes) return std::nullopt;
-    return static_cast<std::uint64_t>(there - x.at);
+  if (!x.quoted && !y.quoted) {
+    const std::uint64_t shared = detail::shared_bytes(x, y, column.nocase);
+    if (shared == x.bytes && shared == y.bytes) return std::nullopt;
+    return shared;
   }
   detail::FieldBytes from_x(x), from_y(y);
   for (std::uint64_t shared = 0;; ++shared) {

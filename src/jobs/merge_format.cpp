@@ -116,8 +116,10 @@ PassOperators MergeFormat::intermediate_operators(std::size_t num_runs, bool has
 
 OutputOrder MergeFormat::order(const PassOperators& operators, bool is_last) const {
   using enum OutputOrder::Kind;
-  if (options_.copy_only) return {&input_->keys(), none};
-  if (!is_last || !operators) return {&input_->keys(), rising};
+  // Fingerprints prove that whole records are those that were checked as they were read.
+  const KeyEncoding& whole = checked().keys();
+  if (options_.copy_only) return {&whole, none};
+  if (!is_last || !operators) return {&whole, rising};
   const std::size_t num_keys = projection_ ? projection_->num_keys() : input_->num_keys();
   // A line with another column is another key.
   if (operators->reducer() && operators->reducer()->adds_column())
@@ -125,7 +127,8 @@ OutputOrder MergeFormat::order(const PassOperators& operators, bool is_last) con
       if (key.column == 0) return {&output().keys(), none};
   const bool is_strict =
       num_keys == input_->num_keys() && operators->groups() && !operators->set_operation();
-  return {&output().keys(), num_keys == 0 ? none : is_strict ? strict : rising};
+  return {projection_ ? &output().keys() : &whole,
+          num_keys == 0 ? none : is_strict ? strict : rising};
 }
 
 std::vector<std::string> operator_names(const Query& query) {

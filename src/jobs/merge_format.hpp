@@ -43,8 +43,8 @@ class MergeFormat {
   MergeFormat(const MergeFormat&) = delete;
   MergeFormat& operator=(const MergeFormat&) = delete;
 
-  // Return the format of the runs; their format in later passes of a sort, which do not check
-  // records again; and the format of the output.
+  // Return the format of the runs; their format where records are not checked again, in later
+  // passes of a sort and in outputs; and the format of the output.
   const RecordFormat& input() const { return *input_; }
   const RecordFormat& checked() const { return checked_ ? *checked_ : *input_; }
   const RecordFormat& output() const { return projection_ ? projection_->output() : *input_; }
