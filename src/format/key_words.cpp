@@ -131,18 +131,25 @@ std::uint64_t RefWords::word_of(std::uint32_t word, const detail::TextField& fie
 }
 
 bool RefWords::read_next(std::uint32_t word, std::span<const PrefixRef> entries,
-                         const std::uint64_t* first, std::uint64_t* second) const {
-  assert(word < words());
+                         std::span<const std::uint64_t> firsts,
+                         std::span<std::vector<std::uint64_t>> to) const {
+  const std::uint32_t num_words = words();
+  assert(word < num_words);
   bool whole = true;
   for (std::size_t i = 0; i < entries.size(); ++i) {
     prefetch_ahead(entries[i]);
-    second[i] = 0;
-    std::uint32_t next = next_word(word, first[i]);
-    if (next < words()) {
-      second[i] = word_of(next, field(next / column_words, entries[i]));
-      next = next_word(next, second[i]);
+    std::uint32_t next = next_word(word, firsts[i]);
+    std::optional<std::uint32_t> found;  // column that `string` is
+    detail::TextField string;
+    for (std::vector<std::uint64_t>& words : to) {
+      words[i] = 0;
+      if (next >= num_words) continue;
+      if (const std::uint32_t column = next / column_words; found != column)
+        string = field(*(found = column), entries[i]);
+      words[i] = word_of(next, string);
+      next = next_word(next, words[i]);
     }
-    whole = whole && next > words();
+    whole = whole && next > num_words;
   }
   return whole;
 }

@@ -34,10 +34,11 @@ class RefWords final : public detail::KeyWords {
   const TextLayout& layout() const { return layout_; }
   // Returns whether the prefix reference also holds all bytes of the words before `word`.
   bool in_entry(std::uint32_t word) const;
-  // Reads the word that follows word `word` of each key, which is `first`; 0 if the key has no
-  // more. Returns whether no key has any further word.
-  bool read_next(std::uint32_t word, std::span<const PrefixRef> entries, const std::uint64_t* first,
-                 std::uint64_t* second) const;
+  // Reads the words, one to each of `to`, that follow word `word` of each key, which is in
+  // `firsts`; 0 where the key has no more. Returns whether no key has any further word.
+  bool read_next(std::uint32_t word, std::span<const PrefixRef> entries,
+                 std::span<const std::uint64_t> firsts,
+                 std::span<std::vector<std::uint64_t>> to) const;
 
  private:
   // Word w begins at byte w % column_words of column w / column_words.

@@ -127,8 +127,9 @@ OutputOrder MergeFormat::order(const PassOperators& operators, bool is_last) con
       if (key.column == 0) return {&output().keys(), none};
   const bool is_strict =
       num_keys == input_->num_keys() && operators->groups() && !operators->set_operation();
-  return {projection_ ? &output().keys() : &whole,
-          num_keys == 0 ? none : is_strict ? strict : rising};
+  return {projection_ ? &output().keys() : &whole, num_keys == 0 ? none
+                                                   : is_strict   ? strict
+                                                                 : rising};
 }
 
 std::vector<std::string> operator_names(const Query& query) {

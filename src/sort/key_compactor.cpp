@@ -8,13 +8,19 @@ namespace corank {
 namespace {
 
 constexpr std::size_t batch = 64;  // records whose words stay in L1
-// Min bits of second words that are worth reading them: a byte, which is what text varies by.
-constexpr int min_second_bits = 8;
-
 std::uint64_t varying_bits(std::span<const std::uint64_t> words) {
   std::uint64_t differ = 0;
   for (const std::uint64_t word : words) differ |= word ^ words.front();
   return differ;
+}
+
+// Returns how many more words are likely to fit in `room` bits, of which the first one has taken
+// `bits`. The first words often have bits enough, and the next ones vary as much; text varies by
+// bytes.
+std::size_t words_wanted(unsigned bits, unsigned room) {
+  constexpr unsigned min_next_bits = 8;
+  if (bits + min_next_bits > room) return 0;
+  return std::max(1u, (room - bits) / std::max(bits, min_next_bits));
 }
 
 }  // namespace
@@ -23,61 +29,65 @@ void KeyCompactor::read(const std::byte* records, std::uint64_t count, std::uint
   assert(count != 0);
   records_ = records;
   word_ = word;
-  firsts_.resize(count);
-  keys_.read(word, records, count, firsts_.data());
+  num_words_ = 1;
+  words_[0].resize(count);
+  keys_.read(word, records, count, words_[0].data());
 }
 
-// Reads the second words. Returns whether no key has more words than both.
-bool KeyCompactor::read_seconds() {
-  seconds_.resize(firsts_.size());
+// Reads the next `count` words of each key. Returns whether no key has more words.
+bool KeyCompactor::read_next(std::size_t count) {
+  const auto next = std::span(words_).subspan(num_words_, count);
+  for (std::vector<std::uint64_t>& words : next) words.resize(words_[0].size());
+  num_words_ += count;
   if (refs_)
-    return refs_->read_next(word_, {reinterpret_cast<const PrefixRef*>(records_), firsts_.size()},
-                            firsts_.data(), seconds_.data());
-  keys_.read(word_ + 1, records_, firsts_.size(), seconds_.data());
-  return word_ + 2 >= keys_.words();
+    return refs_->read_next(word_, {reinterpret_cast<const PrefixRef*>(records_), words_[0].size()},
+                            words_[0], next);
+  std::uint32_t word = word_;
+  for (std::vector<std::uint64_t>& words : next)
+    keys_.read(++word, records_, words.size(), words.data());
+  return word + 1 == keys_.words();
 }
 
 bool KeyCompactor::firsts_are_equal() const {
-  return std::ranges::all_of(firsts_, [&](std::uint64_t word) { return word == firsts_.front(); });
+  return std::ranges::all_of(words_[0], [&](std::uint64_t word) { return word == first(); });
 }
 
 bool KeyCompactor::choose_bits(unsigned room, unsigned place) {
   assert(room != 0 && room + place < 64);  // words compare as signed numbers
-  std::uint64_t varying[2] = {varying_bits(firsts_), 0};
+  std::array<std::uint64_t, max_words> varying{varying_bits(words_[0])};
+  auto bits = static_cast<unsigned>(std::popcount(varying[0]));
   bool is_whole = !refs_ && word_ + 1 == keys_.words();
-  // The first words often have bits enough.
-  if (!is_whole && std::popcount(varying[0]) + min_second_bits <= static_cast<int>(room)) {
-    is_whole = read_seconds();
-    varying[1] = varying_bits(seconds_);
+  std::size_t wanted = words_wanted(bits, room);
+  if (!refs_) wanted = std::min<std::size_t>(wanted, keys_.words() - 1 - word_);
+  wanted = std::min(wanted, max_words - 1);
+  if (wanted != 0) is_whole = read_next(wanted);
+  for (std::size_t word = 1; word < num_words_; ++word) {
+    varying[word] = varying_bits(words_[word]);
+    bits += static_cast<unsigned>(std::popcount(varying[word]));
   }
-  const auto bits = static_cast<unsigned>(std::popcount(varying[0]) + std::popcount(varying[1]));
+  groups_.clear();
   unsigned left = std::min(bits, room);
-  for (int half = 0; half < 2; ++half) {
-    groups_[half].clear();
-    for (std::uint64_t differ = varying[half]; differ != 0 && left != 0;) {
+  for (std::size_t word = 0; word < num_words_; ++word)
+    for (std::uint64_t differ = varying[word]; differ != 0 && left != 0;) {
       const auto top = static_cast<unsigned>(std::countl_zero(differ));
       const unsigned size = std::min(static_cast<unsigned>(std::countl_one(differ << top)), left);
       const unsigned from = 64 - top - size;
       const std::uint64_t ones = ~std::uint64_t{0} >> (64 - size);
       left -= size;
-      groups_[half].push_back({from, left + place, ones});
+      groups_.push_back({word, from, left + place, ones});
       differ &= ~(ones << from);
     }
-  }
   assert(left == 0);
   return bits <= room && is_whole;
 }
 
 void KeyCompactor::put(std::span<std::uint64_t> to) const {
-  assert(to.size() == firsts_.size());
+  assert(to.size() == words_[0].size());
   for (std::size_t first = 0; first < to.size(); first += batch) {
     const std::size_t end = std::min(first + batch, to.size());
     std::fill(&to[first], &to[0] + end, 0);
-    for (int half = 0; half < 2; ++half) {
-      const std::vector<std::uint64_t>& words = half == 0 ? firsts_ : seconds_;
-      for (const auto [from, place, ones] : groups_[half])
-        for (std::size_t i = first; i < end; ++i) to[i] |= (words[i] >> from & ones) << place;
-    }
+    for (const auto [word, from, place, ones] : groups_)
+      for (std::size_t i = first; i < end; ++i) to[i] |= (words_[word][i] >> from & ones) << place;
   }
 }
 

@@ -14,8 +14,9 @@
 
 namespace corank {
 
-// Holds two key words of each record of a block. Most bits are equal throughout a block: ASCII text
-// varies in few bits per byte, so two words often fit in one.
+// Holds the first key words of each record of a block. Most bits are equal throughout a block:
+// ASCII text varies in few bits per byte, so several words often fit in one: a time such as
+// "2026-12-01 03:29:35" has three words, which vary in some 30 bits.
 class KeyCompactor {
  public:
   // `keys` must outlive the compactor.
@@ -27,7 +28,7 @@ class KeyCompactor {
   void read(const std::byte* records, std::uint64_t count, std::uint32_t word);
   // Returns whether the first words of all records are equal.
   bool firsts_are_equal() const;
-  std::uint64_t first() const { return firsts_.front(); }  // first word of the first record
+  std::uint64_t first() const { return words_[0].front(); }  // first word of the first record
   // Chooses the first bits that vary within the block, at most `room` of them. The last one is
   // packed at bit `place`. Returns whether the chosen bits distinguish all keys of the block.
   bool choose_bits(unsigned room, unsigned place);
@@ -37,19 +38,23 @@ class KeyCompactor {
  private:
   // Adjacent chosen bits: they begin at bit `from` of a word and at bit `to` of the compacted word.
   struct BitGroup {
+    std::size_t word;
     unsigned from, to;
     std::uint64_t ones;
   };
+  static constexpr std::size_t max_words = 4;
 
-  bool read_seconds();
+  bool read_next(std::size_t count);
 
   const detail::KeyWords& keys_;
   const RefWords* refs_;  // null for fixed-size records
-  // Block of the last read(), and its words. Second words are read only if they are needed.
+  // Block of the last read(), and its words. Words after the first are read only if they are
+  // needed.
   const std::byte* records_ = nullptr;
   std::uint32_t word_ = 0;
-  std::vector<std::uint64_t> firsts_, seconds_;
-  std::array<std::vector<BitGroup>, 2> groups_;
+  std::size_t num_words_ = 0;
+  std::array<std::vector<std::uint64_t>, max_words> words_;
+  std::vector<BitGroup> groups_;  // chosen bits, from the top
 };
 
 }  // namespace corank

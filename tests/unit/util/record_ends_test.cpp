@@ -7,9 +7,11 @@
 #include <vector>
 
 #include "support/catch.hpp"
+#include "support/support.hpp"
 #include "support/text_reference.hpp"
 
 using namespace corank;
+using namespace corank::test;
 
 namespace {
 
