@@ -35,9 +35,11 @@ void append_big_endian(std::uint64_t value, unsigned bytes, std::string& to) {
 // Appends the digits, two in each byte. The bytes of two strings without trailing zeros compare as
 // their decimal fractions do.
 void append_digits(std::string_view digits, std::string& to) {
+  std::size_t at = to.size();
+  to.resize(at + (digits.size() + 1) / 2);
   for (std::size_t i = 0; i < digits.size(); i += 2) {
     const int second = i + 1 < digits.size() ? digits[i + 1] - '0' : 0;
-    to += static_cast<char>(1 + 10 * (digits[i] - '0') + second);
+    to[at++] = static_cast<char>(1 + 10 * (digits[i] - '0') + second);
   }
 }
 
@@ -260,6 +262,11 @@ std::string_view decode(const TextField& field, std::string& buffer) {
   return buffer = decoded(field);
 }
 
+// Returns the text as a column that is not quoted.
+TextField field_of(std::string_view text) {
+  return {reinterpret_cast<const std::byte*>(text.data()), text.size(), false, true};
+}
+
 std::string_view without_blanks(std::string_view text) {
   constexpr std::string_view blanks = " \t\r";
   const std::size_t begin = std::min(text.find_first_not_of(blanks), text.size());
@@ -325,8 +332,8 @@ std::size_t count_plain(std::string_view text) {
 // `enough_bytes`.
 void encode_natural(std::string_view text, bool nocase, std::uint64_t enough_bytes,
                     std::string& to) {
-  std::string zeros;
-  std::size_t zeros_end = 0;  // end of the last nonzero count
+  std::string zeros;            // counts of leading zeros, to the last one that is not 0
+  std::size_t num_without = 0;  // runs after these
   while (!text.empty()) {
     if (to.size() >= enough_bytes) return;
     const std::size_t plain = count_plain(text.substr(0, enough_bytes - to.size()));
@@ -349,12 +356,14 @@ void encode_natural(std::string_view text, bool nocase, std::uint64_t enough_byt
     append_count(digits.size(), to);
     append_digits(digits, to);
     const std::size_t leading = run.size() - std::max<std::size_t>(digits.size(), 1);
-    append_count(leading, zeros);
-    if (leading != 0) zeros_end = zeros.size();
+    if (leading == 0) {
+      ++num_without;
+    } else {
+      zeros.append(std::exchange(num_without, 0), '\0');
+      append_count(leading, zeros);
+    }
   }
-  if (zeros_end == 0) return;
-  to.append(2, '\0');
-  to.append(zeros, 0, zeros_end);
+  if (!zeros.empty()) to.append(2, '\0') += zeros;
 }
 
 // Encodes the time at the start of a line: as many words as are a time. Without its last word, a
@@ -456,9 +465,28 @@ std::uint64_t encoded_word(const TextField& field, const TextColumn& column, std
     text.remove_prefix(skipped);
     from -= skipped;
   }
-  const auto rest = std::as_bytes(std::span(text));
-  const EncodedKey key({rest.data(), rest.size(), false, field.there}, column, from + word_bytes);
-  return key.word(column, from);
+  return EncodedKey(field_of(text), column, from + word_bytes).word(column, from);
+}
+
+std::optional<std::uint64_t> encoded_difference(const TextField& x, const TextField& y,
+                                                const TextColumn& column) {
+  std::string x_buffer, y_buffer;
+  std::string_view x_text = decode(x, x_buffer), y_text = decode(y, y_buffer);
+  std::size_t skipped = 0;
+  if (column.type == TextType::natural) {
+    skipped =
+        count_plain(x_text.substr(0, shared_bytes(field_of(x_text), field_of(y_text), false)));
+    x_text.remove_prefix(skipped);
+    y_text.remove_prefix(skipped);
+  }
+  for (std::uint64_t enough = 16;; enough *= 4) {  // most keys differ early
+    const EncodedKey x_key(field_of(x_text), column, enough);
+    const EncodedKey y_key(field_of(y_text), column, enough);
+    const std::uint64_t shared = shared_bytes(x_key.field(), y_key.field(), false);
+    const std::uint64_t longest = std::max(x_key.field().bytes, y_key.field().bytes);
+    if (shared < std::min(longest, enough)) return skipped + shared;
+    if (longest < enough) return std::nullopt;
+  }
 }
 
 int compare_encoded(const TextField& x, const TextField& y, const TextColumn& column) {

@@ -39,6 +39,11 @@ class EncodedKey {
   bool is_valid_;
 };
 
+// Returns the first byte in which the encoded bytes of two columns differ; nothing if they are
+// equal.
+std::optional<std::uint64_t> encoded_difference(const TextField& x, const TextField& y,
+                                                const TextColumn& column);
+
 // Decimal number: DIGITS * 10^(exponent - scale).
 struct Decimal {
   bool is_negative = false;

@@ -139,16 +139,16 @@ bool RefWords::read_next(std::uint32_t word, std::span<const PrefixRef> entries,
   for (std::size_t i = 0; i < entries.size(); ++i) {
     prefetch_ahead(entries[i]);
     std::uint32_t next = next_word(word, firsts[i]);
-    std::optional<std::uint32_t> found;  // column that `string` is
-    detail::TextField string;
-    for (std::vector<std::uint64_t>& words : to) {
-      words[i] = 0;
-      if (next >= num_words) continue;
-      if (const std::uint32_t column = next / column_words; found != column)
-        string = field(*(found = column), entries[i]);
-      words[i] = word_of(next, string);
-      next = next_word(next, words[i]);
+    std::size_t done = 0;
+    while (done < to.size() && next < num_words) {
+      const std::uint32_t column = next / column_words;
+      const detail::TextField string = field(column, entries[i]);
+      do {
+        const std::uint64_t bits = to[done++][i] = word_of(next, string);
+        next = next_word(next, bits);
+      } while (done < to.size() && next / column_words == column);
     }
+    for (; done < to.size(); ++done) to[done][i] = 0;
     whole = whole && next > num_words;
   }
   return whole;
@@ -197,11 +197,7 @@ bool RefWords::less(const std::byte* a, const std::byte* b) const {
 std::optional<std::uint64_t> RefWords::difference(const TextColumn& column,
                                                   const detail::TextField& x,
                                                   const detail::TextField& y) const {
-  if (detail::is_encoded(column.type)) {
-    const detail::EncodedKey of_x(x, column), of_y(y, column);
-    const TextColumn bytes{column.column, TextType::bytes, false, false};
-    return difference(bytes, of_x.field(), of_y.field());
-  }
+  if (detail::is_encoded(column.type)) return detail::encoded_difference(x, y, column);
   if (!x.quoted && !y.quoted) {
     const std::uint64_t shared = detail::shared_bytes(x, y, column.nocase);
     if (shared == x.bytes && shared == y.bytes) return std::nullopt;

@@ -8,19 +8,13 @@ namespace corank {
 namespace {
 
 constexpr std::size_t batch = 64;  // records whose words stay in L1
+// Min bits of the next words that are worth reading them: a byte, which is what text varies by.
+constexpr unsigned min_next_bits = 8;
+
 std::uint64_t varying_bits(std::span<const std::uint64_t> words) {
   std::uint64_t differ = 0;
   for (const std::uint64_t word : words) differ |= word ^ words.front();
   return differ;
-}
-
-// Returns how many more words are likely to fit in `room` bits, of which the first one has taken
-// `bits`. The first words often have bits enough, and the next ones vary as much; text varies by
-// bytes.
-std::size_t words_wanted(unsigned bits, unsigned room) {
-  constexpr unsigned min_next_bits = 8;
-  if (bits + min_next_bits > room) return 0;
-  return std::max(1u, (room - bits) / std::max(bits, min_next_bits));
 }
 
 }  // namespace
@@ -34,11 +28,12 @@ void KeyCompactor::read(const std::byte* records, std::uint64_t count, std::uint
   keys_.read(word, records, count, words_[0].data());
 }
 
-// Reads the next `count` words of each key. Returns whether no key has more words.
+// Reads up to `count` words of each key after the first. Returns whether no key has more words.
 bool KeyCompactor::read_next(std::size_t count) {
-  const auto next = std::span(words_).subspan(num_words_, count);
+  if (!refs_) count = std::min<std::size_t>(count, keys_.words() - 1 - word_);
+  num_words_ = 1 + count;
+  const auto next = std::span(words_).subspan(1, count);
   for (std::vector<std::uint64_t>& words : next) words.resize(words_[0].size());
-  num_words_ += count;
   if (refs_)
     return refs_->read_next(word_, {reinterpret_cast<const PrefixRef*>(records_), words_[0].size()},
                             words_[0], next);
@@ -57,13 +52,16 @@ bool KeyCompactor::choose_bits(unsigned room, unsigned place) {
   std::array<std::uint64_t, max_words> varying{varying_bits(words_[0])};
   auto bits = static_cast<unsigned>(std::popcount(varying[0]));
   bool is_whole = !refs_ && word_ + 1 == keys_.words();
-  std::size_t wanted = words_wanted(bits, room);
-  if (!refs_) wanted = std::min<std::size_t>(wanted, keys_.words() - 1 - word_);
-  wanted = std::min(wanted, max_words - 1);
-  if (wanted != 0) is_whole = read_next(wanted);
-  for (std::size_t word = 1; word < num_words_; ++word) {
-    varying[word] = varying_bits(words_[word]);
-    bits += static_cast<unsigned>(std::popcount(varying[word]));
+  // The first words often have bits enough, or the second ones. All others are read at once, since
+  // columns must be found again.
+  for (const std::size_t count : {std::size_t{1}, max_words - 1}) {
+    if (is_whole || bits + min_next_bits > room) break;
+    is_whole = read_next(count);
+    bits = 0;
+    for (std::size_t word = 0; word < num_words_; ++word) {
+      varying[word] = varying_bits(words_[word]);
+      bits += static_cast<unsigned>(std::popcount(varying[word]));
+    }
   }
   groups_.clear();
   unsigned left = std::min(bits, room);
