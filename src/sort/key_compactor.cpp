@@ -53,9 +53,10 @@ bool KeyCompactor::choose_bits(unsigned room, unsigned place) {
   auto bits = static_cast<unsigned>(std::popcount(varying[0]));
   bool is_whole = !refs_ && word_ + 1 == keys_.words();
   // The first words often have bits enough, or the second ones. All others are read at once, since
-  // columns must be found again.
-  for (const std::size_t count : {std::size_t{1}, max_words - 1}) {
-    if (is_whole || bits + min_next_bits > room) break;
+  // columns must be found again; not where bits beyond those that tell 2^place records apart vary.
+  for (const auto& [count, enough] :
+       {std::pair{std::size_t{1}, room}, std::pair{max_words - 1, place + min_next_bits}}) {
+    if (is_whole || bits >= enough || bits + min_next_bits > room) break;
     is_whole = read_next(count);
     bits = 0;
     for (std::size_t word = 0; word < num_words_; ++word) {
