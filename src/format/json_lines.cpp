@@ -158,13 +158,22 @@ class Scanner {
   }
   // Moves after the string that begins here. Returns whether it has escapes.
   bool skip_string() {
-    bool has_escapes = false;
-    for (++at_;; has_escapes = true) {
-      at_ = find_quote_or_escape(at_, end_);
-      if (at_ == end_) return has_escapes;
-      if (is_char(*at_++, '"')) return has_escapes;
-      at_ += at_ != end_;
+    constexpr std::ptrdiff_t short_bytes = 64;  // most strings are short, and have no escapes
+    const std::byte* const begin = ++at_;
+    at_ = find_quote_or_escape(at_, at_ + std::min(end_ - at_, short_bytes));
+    if (at_ != end_ && is_char(*at_, '"')) {
+      ++at_;
+      return false;
     }
+    for (;; ++at_) {
+      at_ = detail::find_char(at_, end_, '"');
+      const std::byte* escapes = at_;
+      while (escapes != begin && is_char(escapes[-1], '\\')) --escapes;
+      if (at_ == end_ || (at_ - escapes) % 2 == 0) break;
+    }
+    const bool has_escapes = detail::find_char(begin, at_, '\\') != at_;
+    at_ += at_ != end_;
+    return has_escapes;
   }
   void skip_nested() {
     for (std::uint64_t depth = 0; at_ != end_;) {
