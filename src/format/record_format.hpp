@@ -32,6 +32,7 @@ struct FormatTraits {
   bool has_columns = false;       // fields or columns can be selected, and combined in groups
   bool has_text_columns = false;  // of text, which files may name in a line and no device combines
   bool are_lines = false;         // each record is a line of its file
+  bool are_parsed = false;        // finding a record takes longer than merging it
   bool are_binary = false;        // records are not text, which a terminal can show
   bool can_add_column = false;    // a column can be added after the last one
   bool has_header = false;        // the options tell of a header, which the output has once

@@ -41,7 +41,7 @@ FormatTraits traits_of(const TextFormat& format) {
       traits = {.name = "pairs", .are_binary = true};
       break;
     case TextKind::json_lines:
-      traits = {.name = "JSON Lines", .can_search = true, .are_lines = true};
+      traits = {.name = "JSON Lines", .can_search = true, .are_lines = true, .are_parsed = true};
       break;
   }
   traits.has_header = format.header || format.header_lines != 0 || !format.comment.empty();

@@ -32,11 +32,13 @@ std::uint64_t depth_of(const Reading& reading, std::size_t num_runs) {
 
 // Returns how many chunks of a run may be ahead when it is read on, if its requests are begun; 0 if
 // none are. The runs of a merge share the room, so that none fills it with chunks that are needed
-// last. A merge of as many runs as threads has work for all threads, and would count in vain.
+// last. A merge of as many runs as threads has work for all threads, and would count in vain unless
+// only some of the runs are wanted at a time and their records are parsed.
 std::uint64_t max_ahead_of(const Reading& reading, std::size_t num_runs, unsigned threads) {
   if (reading.order == ReadOrder::one_by_one) return std::numeric_limits<std::uint64_t>::max();
   const std::uint64_t share = reading.plan.read_ahead / std::max<std::size_t>(num_runs, 1);
-  return num_runs < threads && share > 1 ? share : 0;
+  const bool has_work = num_runs >= threads && !reading.format.traits().are_parsed;
+  return !has_work && share > 1 ? share : 0;
 }
 
 ChunkProducers producers_of(std::span<const Run> runs, bool in_sequence, const Reading& reading,
