@@ -32,8 +32,9 @@ std::uint64_t depth_of(const Reading& reading, std::size_t num_runs) {
 
 // Returns how many chunks of a run may be ahead when it is read on, if its requests are begun; 0 if
 // none are. The runs of a merge share the room, so that none fills it with chunks that are needed
-// last. A merge of as many runs as threads has work for all threads, and would count in vain unless
-// only some of the runs are wanted at a time and their records are parsed.
+// last. A merge of as many runs as threads has work for all threads, and would count in vain; but
+// parsing records takes longer than counting them, and of runs that follow one another only one is
+// wanted at a time.
 std::uint64_t max_ahead_of(const Reading& reading, std::size_t num_runs, unsigned threads) {
   if (reading.order == ReadOrder::one_by_one) return std::numeric_limits<std::uint64_t>::max();
   const std::uint64_t share = reading.plan.read_ahead / std::max<std::size_t>(num_runs, 1);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cassert>
+#include <utility>
 
 namespace corank {
 namespace {
@@ -53,7 +54,7 @@ bool KeyCompactor::choose_bits(unsigned room, unsigned place) {
   auto bits = static_cast<unsigned>(std::popcount(varying[0]));
   bool is_whole = !refs_ && word_ + 1 == keys_.words();
   // The first words often have bits enough, or the second ones. All others are read at once, since
-  // columns must be found again; not where bits beyond those that tell 2^place records apart vary.
+  // columns must be found again, unless the bits so far are likely to tell 2^place records apart.
   for (const auto& [count, enough] :
        {std::pair{std::size_t{1}, room}, std::pair{max_words - 1, place + min_next_bits}}) {
     if (is_whole || bits >= enough || bits + min_next_bits > room) break;
