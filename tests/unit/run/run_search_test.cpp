@@ -69,6 +69,22 @@ Positions some_starts(const std::string& text) {
   return starts;
 }
 
+// Checks that all lines before the cut sort before the others.
+void check_cut(const Positions& cut, const std::vector<std::string>& texts) {
+  std::string last, first = "~";
+  for (std::size_t run = 0; run < texts.size(); ++run) {
+    const std::string& text = texts[run];
+    const std::uint64_t at = cut[run];
+    REQUIRE((at == 0 || text[at - 1] == '\n'));
+    if (at != 0) {
+      const std::size_t begin = at == 1 ? 0 : text.rfind('\n', at - 2) + 1;
+      last = std::max(last, text.substr(begin, at - 1 - begin));
+    }
+    if (at != text.size()) first = std::min(first, text.substr(at, text.find('\n', at) - at));
+  }
+  CHECK(last < first);
+}
+
 }  // namespace
 
 TEST_CASE("cuts of many runs are those of a search in memory, in few rounds") {
@@ -295,19 +311,42 @@ TEST_CASE("cuts of lines divide them by key, near the ranks") {
           CHECK(sum(cuts[i]) - ranks[i] + precision <= 2 * precision);
           CHECK(sum(cut) - ranks[i] + precision <= 2 * precision);
         }
-        // All lines before the cut sort before the others.
-        std::string last, first = "~";
-        for (std::size_t run = 0; run < runs.size(); ++run) {
-          const std::string& text = texts[run];
-          const std::uint64_t at = cuts[i][run];
-          REQUIRE((at == 0 || text[at - 1] == '\n'));
-          if (at != 0) {
-            const std::size_t begin = at == 1 ? 0 : text.rfind('\n', at - 2) + 1;
-            last = std::max(last, text.substr(begin, at - 1 - begin));
-          }
-          if (at != text.size()) first = std::min(first, text.substr(at, text.find('\n', at) - at));
-        }
-        CHECK(last < first);
+        check_cut(cuts[i], texts);
       }
     }
+}
+
+TEST_CASE("cuts of few lines at many ranks divide them by key, and do not cross") {
+  Random random(49);
+  Options options;
+  options.text.emplace();
+  const auto format = make_format(options);
+  for (int round = 0; round < 300; ++round) {
+    const std::size_t keys = std::size_t{1} << below(random, 10);
+    std::vector<std::string> texts(1 + below(random, 12));
+    std::vector<Run> runs;
+    std::uint64_t total = 0;
+    for (std::string& text : texts) {
+      std::vector<std::string> lines(below(random, 40));
+      for (std::string& line : lines) {
+        const std::uint64_t key = below(random, keys);
+        line = fmt::format("{}{:.>{}}\n", key, "", key % 7);
+      }
+      std::ranges::sort(lines);
+      for (const std::string& line : lines) text += line;
+      runs.emplace_back(std::as_bytes(std::span(text)), "memory", 1);
+      total += text.size();
+    }
+    Positions ranks;
+    for (std::size_t i = 0; i <= 50; ++i) ranks.push_back(part_of(total, i, 50));
+    ProbeThreads threads(1);
+    const std::vector<Positions> cuts = cuts_at(ranks, runs, *format, threads);
+    for (std::size_t i = 0; i < ranks.size(); ++i) {
+      INFO(fmt::format("round {}, rank {} of {}", round, ranks[i], total));
+      check_cut(cuts[i], texts);
+      if (i != 0) CHECK(std::ranges::equal(cuts[i - 1], cuts[i], std::ranges::less_equal{}));
+    }
+    CHECK(sum(cuts.front()) == 0);
+    CHECK(sum(cuts.back()) == total);
+  }
 }
