@@ -6,6 +6,7 @@
 #include "corank/error.hpp"
 #include "plan/input_groups.hpp"
 #include "plan/pass_planner.hpp"
+#include "util/buffer_pool.hpp"
 #include "util/math.hpp"
 #include "util/messages.hpp"
 
