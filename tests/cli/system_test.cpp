@@ -26,6 +26,13 @@ using namespace corank::test;
 
 namespace {
 
+// The call by which std::rename() renames a file.
+#ifdef SYS_rename
+constexpr unsigned rename_call = SYS_rename;
+#else
+constexpr unsigned rename_call = SYS_renameat;  // 64-bit ARM
+#endif
+
 // Makes a system call fail with `error` in this process. Without `first`, each such call fails;
 // otherwise those whose first argument is that value.
 void make_fail(unsigned call, unsigned error, int first = -1) {
@@ -182,7 +189,7 @@ TEST_CASE("a part that cannot replace an old one is an error, though that one is
   std::filesystem::copy(parts, parts + "/.part-00000.resume");  // as an attempt that was killed
   write_file(parts + "/part-00000", bytes_of_text("a\nx\nc\n"));
   Environment failing;
-  failing.before_exec = [] { make_fail(SYS_rename, EACCES); };
+  failing.before_exec = [] { make_fail(rename_call, EACCES); };
   const Result failed = run(merge, failing);
   INFO(failed.err);
   CHECK(failed.code == 2);
@@ -245,11 +252,7 @@ TEST_CASE("an output that no file can replace is overwritten, and a warning says
     const SystemFiles files;
     write_file(files.output, bytes_of_text("an old output, which is longer"));
     Environment busy;
-#ifdef SYS_rename
-    busy.before_exec = [=] { make_fail(SYS_rename, error); };
-#else
-    busy.before_exec = [=] { make_fail(SYS_renameat, error); };
-#endif
+    busy.before_exec = [=] { make_fail(rename_call, error); };
     const Result result = files.merge({"-f", "-o", files.output}, busy);
     INFO(result.err);
     CHECK(result.code == 0);
