@@ -165,6 +165,13 @@ bool is_lz4_magic(std::uint32_t word) {
   return word == lz4_legacy_magic || word == lz4_frame_magic || (word & ~15u) == skippable_magic;
 }
 
+// Returns whether a magic number of lz4 may begin with this byte.
+bool may_begin_lz4(std::byte first) {
+  const auto byte = std::to_integer<std::uint32_t>(first);
+  const std::array magics{lz4_legacy_magic, lz4_frame_magic, skippable_magic | (byte & 15)};
+  return std::ranges::any_of(magics, [&](std::uint32_t magic) { return (magic & 255) == byte; });
+}
+
 // Decodes frames and skippable frames.
 FrameDecoder lz4_frame_decoder() {
   LZ4F_dctx* made = nullptr;
@@ -225,6 +232,8 @@ class Lz4Decoder {
       std::ranges::copy(taken, word_.begin() + static_cast<std::ptrdiff_t>(word_bytes_));
       in = in.subspan(taken.size());
       word_bytes_ += taken.size();
+      if (!in_legacy_frame_ && word_bytes_ != 0 && !may_begin_lz4(word_.front()))
+        throw CodecError("no lz4 data begins here");
       if (word_bytes_ < word_.size()) return false;
       word_bytes_ = 0;
       begin_frame(out.first(0));
@@ -405,21 +414,26 @@ void StrictDecoding::decode(std::span<const std::byte>& in, std::span<std::byte>
   if (at_end && in_frame_ && out.size() == out_bytes) fail("ends too early,");
 }
 
-// Skips zeros after a frame, left by tapes and block copies. gzip and xz accept them, too.
+// Skips zeros after a frame, left by tapes and block copies. gzip and xz accept them, too. Reports
+// other bytes that do not begin a frame: their decoders take some for a frame that was cut.
 std::span<const std::byte> StrictDecoding::skip_padding(std::span<const std::byte> in) {
   if (codec_ != Codec::gzip && codec_ != Codec::xz) return in;
   const auto data = std::ranges::find_if(in, [](std::byte byte) { return byte != std::byte{}; });
   const auto zeros = static_cast<std::size_t>(data - in.begin());
   consumed_bytes_ += zeros;
+  if (consumed_bytes_ != 0 && data != in.end() &&
+      std::to_integer<char>(*data) != magic_of(codec_).front())
+    fail("is followed by other bytes,");
   return in.subspan(zeros);
 }
 
 void StrictDecoding::fail(const std::string& what) const {
-  throw_error("{}: its {} data {} at byte {}, after {} decompressed bytes; {}", name_,
-              name_of(codec_), what, consumed_bytes_, produced_bytes_,
-              produced_bytes_ != 0 ? "get it anew"
-                                   : "get it anew or, if it is not compressed, use " +
-                                         to_marker(Setting::no_decompression));
+  throw_error(
+      "{}: its {} data {} at byte {}, after {} decompressed byte{}; {}", name_, name_of(codec_),
+      what, consumed_bytes_, produced_bytes_, produced_bytes_ == 1 ? "" : "s",
+      produced_bytes_ != 0
+          ? "get it anew"
+          : "get it anew or, if it is not compressed, use " + to_marker(Setting::no_decompression));
 }
 
 }  // namespace corank

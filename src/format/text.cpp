@@ -71,7 +71,7 @@ std::vector<TextKey> parse_text_keys(std::string_view text, Setting option) {
       key.nocase |= word.text == "nocase";
     }
     if (key.nocase && key.type != TextType::bytes && key.type != TextType::natural)
-      fail(item, "a number has no upper and lower case; leave out nocase");
+      fail(item, "its values have no upper and lower case; leave out nocase");
     keys.push_back(std::move(key));
   }
   return keys;

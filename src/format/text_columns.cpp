@@ -116,6 +116,13 @@ struct BoundValues {
   }
 };
 
+// Returns a column as conditions name it.
+std::string in_condition(const TextKey& column) {
+  if (column.name.empty()) return column.column == 0 ? "line" : std::to_string(column.column);
+  const bool needs_quotes = column.name.find_first_of(" ,:\"'()<>=!") != std::string::npos;
+  return needs_quotes ? fmt::format("'{}'", column.name) : column.name;
+}
+
 }  // namespace
 
 std::vector<std::byte> record_with(const TextLayout& layout, const std::vector<std::string>& values,
@@ -130,11 +137,12 @@ std::vector<std::byte> record_with(const TextLayout& layout, const std::vector<s
 }
 
 void require_comparable(const ColumnValue& with, Setting option) {
-  if (with.is_number && with.column.type == TextType::bytes)
-    throw_error(ErrorCode::options,
-                "{} \"{}\": the column compares with text in quotes; for numbers, add their type "
-                "to the column: 2:u64, 2:i64, 2:f64 or 2:decimal",
-                option, without_nul(with.value));
+  if (!with.is_number || with.column.type != TextType::bytes) return;
+  const std::string column = in_condition(with.column);
+  throw_error(ErrorCode::options,
+              "{} \"{}\": the column compares with text in quotes; for numbers, add their type to "
+              "the column: {}:u64, {}:i64, {}:f64 or {}:decimal",
+              option, without_nul(with.value), column, column, column, column);
 }
 
 std::string_view end_of(const TextLayout& layout, std::string_view record) {

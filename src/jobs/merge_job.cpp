@@ -310,8 +310,9 @@ void MergeJob::collect_stats(std::string writing) {
                              : run_records_;
   stats_.records = loads_ ? loads_->records() : merged;
   if (stats_.records_skipped != 0)
-    warn(options_.notice, "{} record{} skipped, whose key could not be read",
-         stats_.records_skipped, stats_.records_skipped == 1 ? " was" : "s were");
+    warn(options_.notice, "{} record{} could not be read and {} skipped", stats_.records_skipped,
+         stats_.records_skipped == 1 ? " or its key" : "s or their keys",
+         stats_.records_skipped == 1 ? "was" : "were");
   stats_.records_written = operators_ ? totals.records_written + resumed_.records : merged;
   stats_.verified = options_.verify;
   collect_backend_stats();

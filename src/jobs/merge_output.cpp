@@ -142,7 +142,7 @@ void check_space(std::span<const std::filesystem::path> folders, const SpaceNeed
   for (const std::filesystem::path& folder : folders) {
     std::error_code error;
     if (!std::filesystem::is_directory(folder, error))
-      throw_error("{}: is not a folder; name one for temporary files by {}", folder,
+      throw_error("{}: is not a folder; name one for temporary files by {} or TMPDIR", folder,
                   Setting::temporary_folders);
     const std::uint64_t temporary_bytes = needs.temporary_bytes / folders.size();
     if (temporary_bytes == 0) continue;

@@ -319,7 +319,7 @@ std::optional<SortMemory> divide(const SortNeeds& needs, std::uint64_t budget_by
   while (!divide(needs, enough)) enough += enough / 8;
   throw_error(
       ErrorCode::memory,
-      "the memory budget leaves {} bytes for buffers, too few to sort these records; {} is enough",
+      "the memory budget leaves {} bytes for buffers, too few to sort these inputs; {} is enough",
       budget.bytes(), setting_is(Setting::memory, std::to_string(budget.whole_for(enough))));
 }
 

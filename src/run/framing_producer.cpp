@@ -511,7 +511,7 @@ void FramingProducer::throw_too_long(std::uint64_t bytes, std::uint64_t found_by
   throw_error(
       ErrorCode::memory,
       "{}: {} has {}{} bytes, too long for the memory budget: to read the long records that "
-      "are merged at a time takes {} bytes, and they get {}; use a larger {}, at least {} "
+      "are merged at a time takes {} bytes, and they get {}; use a larger {}: try {} "
       "times as large",
       stream_.path, place_text(stream_.place_of(records_, offset_)), has_end ? "" : "more than ",
       length, needed, reading_.plan.large_bytes, Setting::memory,

@@ -346,9 +346,9 @@ std::vector<PartRecord> read_records(const PlanFile& plan, const std::string& fi
   }
   if (!missing.empty())
     throw Error(
-        fmt::format("{}: {} of {} partitions are missing in {}: {}; write them by corank "
-                    "{} --plan {}{} --partition N",
-                    file, missing.size(), plan.partitions.size(), folder.string(),
+        fmt::format("{}: {} lacks {} of {} partitions: {}; write them by corank {} --plan {}{} "
+                    "--partition N",
+                    file, folder.string(), missing.size(), plan.partitions.size(),
                     fmt::join(missing, ", "), verb(plan), file, folder_option(file, folder)));
   refuse_other_parts(plan, folder, codec);
   return records;

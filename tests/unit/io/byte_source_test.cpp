@@ -302,6 +302,20 @@ TEST_CASE("legacy and skippable frames are decompressed") {
               "is damaged"));
 }
 
+TEST_CASE("bytes after the end of compressed data are told as such") {
+  const TemporaryFolder folder;
+  const Bytes plain = bytes_of_text("1\n2\n");
+  for (const Codec codec : codecs)
+    for (const std::string_view rest : {"\n", "end", "more than a header of any codec"}) {
+      INFO(name_of(codec) << ", then " << rest);
+      const Bytes frame = frame_of({codec}, plain);
+      const auto path = write_compressed(folder, codec, frame + bytes_of_text(rest));
+      const std::string message = message_of([&] { drain(*open(path)); });
+      CHECK(!holds(message, "ends too early"));
+      CHECK(holds(message, "at byte " + std::to_string(frame.size()) + ", after 4 decompressed"));
+    }
+}
+
 TEST_CASE("a compressed file that needs too much memory is refused") {
   const TemporaryFolder folder;
   // A frame header that asks for a window of 2 GiB.
