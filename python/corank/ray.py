@@ -8,9 +8,8 @@ The calling machine and all nodes need the program, and must see the files and t
 paths, on a shared file system. The nodes need no Python package but Ray. Partitions are cut by rank and exchange nothing,
 and the parts are proven to be the whole; docs/cluster.md tells more.
 
-Options of `corank merge` and `corank sort` are keyword arguments, with _ for -: `by="1:u64"` is --by=1:u64, `lines=True`
-is --lines, and `**{"from": "5"}` is --from=5, since `from` is a word of Python. An output whose name ends in .gz, .zst,
-.bz2, .xz or .lz4 is compressed so. The arguments that both functions share:
+Options of `corank merge` and `corank sort` are keyword arguments, as of the functions of corank. An output whose name ends in
+.gz, .zst, .bz2, .xz or .lz4 is compressed so. The arguments that both functions share:
 
     num_cpus      cores that Ray reserves for a task, and its threads
     num_gpus      GPUs that Ray reserves for a task; without any, the CPU merges
@@ -39,11 +38,13 @@ import pathlib
 import shutil
 import subprocess
 from dataclasses import dataclass
-from typing import Callable, Iterable, Optional, Union
+from typing import Callable, Iterable, Optional
 
 import ray
 
-PathLike = Union[str, os.PathLike]
+from ._program import CorankError, PathLike, Result
+from ._program import words as words_of
+
 Progress = Callable[[str, int, int], None]
 
 # Options that sort() leaves to the merge of the sorted runs.
@@ -54,17 +55,6 @@ _OPTIONS_OF_TASKS = frozenset(("io", "no_verify", "temp"))
 _OPTIONS_OF_SORT_TASKS = frozenset(("compress_spill",))
 
 _CODECS = {".gz": "gzip", ".zst": "zstd", ".bz2": "bzip2", ".xz": "xz", ".lz4": "lz4"}
-
-
-class CorankError(RuntimeError):
-    """Holds the message of a program that failed."""
-
-
-@dataclass(frozen=True)
-class Result:
-    """Describes an output."""
-    records: int
-    checksum: str  # hexadecimal, as `corank check --checksum` prints it; independent of the order
 
 
 @dataclass(frozen=True)
@@ -116,19 +106,6 @@ class _Tasks:
     def options(self):
         return [f"--threads={max(1, int(self.num_cpus))}", f"--memory={self.memory}",
                 f"--backend={'cuda' if self.num_gpus else 'cpu'}", "--quiet"]
-
-
-def _words(options):
-    """Returns keyword arguments as options of the program."""
-    words = []
-    for name, value in options.items():
-        flag = "--" + name.replace("_", "-")
-        for one in value if isinstance(value, (list, tuple)) else [value]:
-            if one is True:
-                words.append(flag)
-            elif one is not None and one is not False:
-                words.append(f"{flag}={one}")
-    return words
 
 
 def _call(*words):
@@ -194,12 +171,12 @@ def _merge(tasks, runs, output, folder, command, partitions, resume, as_parts, f
     planned = {name: value for name, value in options.items() if name not in _OPTIONS_OF_TASKS}
     whole = {name: value for name, value in planned.items() if name != "parts_by_key"}
     old = _digest(plan)
-    _call(program, "plan", command, *_words(planned), f"--partitions={count}", "--force", "-o", str(plan), *runs)
+    _call(program, "plan", command, *words_of(planned), f"--partitions={count}", "--force", "-o", str(plan), *runs)
     if old != _digest(plan):
         shutil.rmtree(parts, ignore_errors=True)
     words = [program, "merge", "--plan", str(plan), *tasks.options(),
-             *_words({name: value for name, value in options.items() if name not in planned}),
-             *_resume(resume, program, command, *_words(whole), "-o", str(folder / "trial"), *runs)]
+             *words_of({name: value for name, value in options.items() if name not in planned}),
+             *_resume(resume, program, command, *words_of(whole), "-o", str(folder / "trial"), *runs)]
     finish = [program, "finish", str(plan), tasks.options()[0]]
     if as_parts:
         words += ["--output-folder", str(output), *(["--force"] if force else [])]
@@ -249,7 +226,7 @@ def sort(files: Iterable[PathLike], output: PathLike, *, files_per_task: int = 1
     options_of_merge = {name: value for name, value in options.items() if name not in _OPTIONS_OF_SORT_TASKS}
     with _folder_for(output, force or as_parts) as folder:
         runs = [str(folder / f"run-{i:05}") for i in range(len(groups))]
-        words = [program, "sort", *_words(options_of_sort)]
+        words = [program, "sort", *words_of(options_of_sort)]
         resumed = _resume(resume, *words, "-o", str(folder / "trial"), *paths)
         tasks.run("sort", [[*words, *tasks.options(), "--force", *resumed, "-o", run, *group]
                            for run, group in zip(runs, groups)])

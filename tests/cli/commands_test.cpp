@@ -129,6 +129,20 @@ TEST_CASE("errors and warnings are JSON on request") {
   CHECK(run({"merge", "--lines", "--", "--log-json"}).code == 2);  // a name
 }
 
+TEST_CASE("progress is JSON on request") {
+  Folder test;
+  const Result merged = run(test.merge({"--progress", "--log-json"}));
+  REQUIRE(merged.code == 0);
+  std::istringstream lines(merged.err);
+  nlohmann::json last;
+  for (std::string line; std::getline(lines, line);) {
+    last = nlohmann::json::parse(line);
+    CHECK(last["level"] == "progress");
+  }
+  CHECK(last["bytes_done"] > 0);
+  CHECK(last["bytes_done"] == last["bytes_total"]);
+}
+
 TEST_CASE("bad input: a file that does not hold whole records") {
   Folder test;
   const std::string bad = test.add_bytes(Bytes(8 * 10 + 3));

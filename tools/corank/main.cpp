@@ -74,8 +74,9 @@ int run(int argc, char** argv) {
                "corank");
   app.set_version_flag("--version", std::string("corank ") + corank::version);
   app.require_subcommand(1);
-  app.add_flag_callback("--log-json", corank::log_as_json,
-                        "Print warnings and errors as JSON, one a line; with any command");
+  app.add_flag_callback(
+      "--log-json", corank::log_as_json,
+      "Print warnings, errors and progress as JSON, one a line; with any command");
   app.formatter(std::make_shared<corank::HelpFormatter>());
   using corank::MergeCommand, corank::OnEqual;
   MergeCommand merge(app, "merge", "Merge sorted runs into one sorted file");

@@ -435,7 +435,7 @@ int MergeCommand::execute(const std::function<Stats()>& work) {
       options_.progress = [&line](const Progress& progress) { line.show(progress); };
     stats = work();
   }
-  if (shows_progress) say(summary_of(stats));
+  if (shows_progress && !logs_as_json()) say(summary_of(stats));
   if (!stats_.empty()) write_stats(stats, options_.checksum, stats_);
   return 0;
 }

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cstddef>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -31,6 +32,12 @@ void show_what_fits(const std::vector<std::string>& parts) {
 }  // namespace
 
 void ProgressLine::show(const Progress& progress) {
+  if (logs_as_json()) {
+    const nlohmann::ordered_json line{{"level", "progress"},
+                                      {"bytes_done", progress.bytes_done},
+                                      {"bytes_total", progress.bytes_total}};
+    return say(line.dump() + '\n');
+  }
   const double seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
   const auto done = static_cast<double>(progress.bytes_done);

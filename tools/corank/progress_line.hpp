@@ -1,4 +1,4 @@
-// Shows progress in one line of a terminal, which it overwrites.
+// Shows progress in one line of a terminal, which it overwrites, or as JSON objects.
 #pragma once
 
 #include <chrono>
@@ -10,7 +10,7 @@ namespace corank {
 class ProgressLine {
  public:
   void show(const Progress& progress);
-  // Clears the line.
+  // Clears the line of a terminal.
   ~ProgressLine();
 
  private:

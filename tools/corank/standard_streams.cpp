@@ -93,6 +93,10 @@ void log_as_json() {
   as_json = true;
 }
 
+bool logs_as_json() {
+  return as_json;
+}
+
 void fill_closed_streams() {
   // Reading and writing fail as on a closed stream, also by /dev/stdin and /dev/stdout.
   for (int stream = 0; stream < 3; ++stream)

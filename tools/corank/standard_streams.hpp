@@ -12,8 +12,9 @@ namespace corank {
 // its number, and the stream's output. Must be called first in main().
 void fill_closed_streams();
 
-// Makes warnings and errors JSON objects, one a line.
+// Makes messages and progress JSON objects, one a line.
 void log_as_json();
+bool logs_as_json();
 
 // Prints text to standard error; failures are ignored, because they must not fail a merge.
 void say(const std::string& text);
