@@ -15,8 +15,6 @@ import re
 import signal
 import sys
 import tempfile
-import threading
-import time
 import unittest
 import warnings
 
@@ -157,24 +155,13 @@ class Files(unittest.TestCase):
             corank.merge(runs, self.folder / "other", lines=True, on_progress=stop, program=PROGRAM)
 
     def test_an_interrupt_ends_the_program(self):
-        pipe = self.folder / "pipe"
-        os.mkfifo(pipe)
-        opened = []
-
-        def interrupt():
-            opened.append(os.open(pipe, os.O_WRONLY))  # the program has opened it
-            os.kill(os.getpid(), signal.SIGINT)
-
-        thread = threading.Thread(target=interrupt)
-        thread.start()
+        line = '{"level": "progress", "bytes_done": 1, "bytes_total": 0}'
+        program = self.script(f"echo $$ > '{self.folder}/process'; echo '{line}' >&2; exec sleep 1000")
         with self.assertRaises(KeyboardInterrupt):
-            corank.sort(pipe, self.output, lines=True, program=PROGRAM)
-        thread.join()
-        with self.assertRaises(BrokenPipeError):  # nobody reads it
-            while True:
-                os.write(opened[0], b"a\n")
-        os.close(opened[0])
-        self.assertFalse(self.output.exists())
+            corank.sort(self.file("a"), self.output, lines=True, program=program,
+                        on_progress=lambda done, total: os.kill(os.getpid(), signal.SIGINT))
+        with self.assertRaises(ProcessLookupError):
+            os.kill(int((self.folder / "process").read_text()), 0)
 
     def test_streams(self):
         runs = [self.file("a", 1, 3), self.file("b", 2)]
