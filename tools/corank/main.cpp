@@ -24,6 +24,7 @@
 #include "corank/version.hpp"
 #include "finish_command.hpp"
 #include "generate_command.hpp"
+#include "generated_documents.hpp"
 #include "help_formatter.hpp"
 #include "info.hpp"
 #include "merge_command.hpp"
@@ -69,6 +70,11 @@ bool lacks_threads(const std::exception& error) {
   std::abort();
 }
 
+[[noreturn]] void print_document(const CLI::App& app, std::string_view what) {
+  fmt::print("{}", what == "man" ? corank::manual_page(app) : corank::bash_completion(app));
+  throw CLI::Success();
+}
+
 int run(int argc, char** argv) {
   CLI::App app("Sorts and merges records, lines, CSV, JSON and pairs larger than memory.",
                "corank");
@@ -77,6 +83,11 @@ int run(int argc, char** argv) {
   app.add_flag_callback(
       "--log-json", corank::log_as_json,
       "Print warnings, errors and progress as JSON, one a line; with any command");
+  app.add_option_function<std::string>(
+         "--generate", [&app](const std::string& what) { print_document(app, what); },
+         "Print the manual page (man) or completions for bash (bash)")
+      ->option_text("WHAT")
+      ->check(CLI::IsMember({"man", "bash"}));
   app.formatter(std::make_shared<corank::HelpFormatter>());
   using corank::MergeCommand, corank::OnEqual;
   MergeCommand merge(app, "merge", "Merge sorted runs into one sorted file");
