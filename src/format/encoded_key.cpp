@@ -74,6 +74,7 @@ class Scanner {
   bool take_any(std::string_view choices) {
     return std::ranges::any_of(choices, [&](char choice) { return take(choice); });
   }
+  void take_all() { rest_ = {}; }
   // Takes exactly `digits` digits, and sets `value` to theirs.
   bool take_number(std::size_t digits, int& value) {
     if (rest_.size() < digits) return false;
@@ -164,16 +165,16 @@ bool scan_iso(Scanner& scanner, Time& time) {
 }
 
 // Takes the time of an Apache log, such as 10/Oct/2000:13:55:36 -0700, with or without its
-// brackets.
+// brackets. After a closing bracket takes all text: the rest of a line in a column that begins
+// after the opening one.
 bool scan_apache(Scanner& scanner, Time& time) {
   scanner.take('[');
   if (!scanner.take_number(2, time.day) || !scanner.take('/') || !scanner.take_month(time.month) ||
       !scanner.take('/') || !scanner.take_number(4, time.year) || !scanner.take(':'))
     return false;
   if (!scan_clock(scanner, time)) return false;
-  if (scanner.take(']')) return true;
-  if (!scan_offset(scanner, time)) return false;
-  scanner.take(']');
+  if (scanner.peek() != ']' && !scan_offset(scanner, time)) return false;
+  if (scanner.take(']')) scanner.take_all();
   return true;
 }
 

@@ -57,6 +57,8 @@ def make_inputs_of_recipes(folder):
             "words.txt": "b\na\na\n",
             "january.csv": "city,sales\nEssen,12.50\nLyon,3\n",
             "february.csv": "city,sales\nEssen,0.25\n",
+            "access1.log": '10.0.0.1 - - [25/Oct/2026:02:10:00 +0100] "GET /b HTTP/1.1" 200 7\n',
+            "access2.log": '10.0.0.2 - - [25/Oct/2026:02:50:00 +0200] "GET /a HTTP/1.1" 200 12\n',
             "table.csv": "id,name,op\n1,ada,I\n2,bob,I\n",
             "versions.csv": "id,at,name\n2,2026-03-05,bo\n1,2026-03-02,ada\n2,2026-03-01,bob\n",
             "visits.csv": "city,user\nOslo,1\nRome,2\nRome,3\n",
