@@ -125,9 +125,11 @@ class Messages:
         if self._error is None:
             text = "".join(self._others).strip()
             raise CorankError(text or f"the program ended with exit code {exit_code}", exit_code=exit_code)
-        text = self._error.pop("message")
-        kind = OutOfOrderError if "record" in self._error else CorankError
-        raise kind(text, **self._error)
+        fields = {name: self._error[name] for name in ("code", "exit_code", "options") if name in self._error}
+        if "record" not in self._error:
+            raise CorankError(self._error["message"], **fields)
+        raise OutOfOrderError(self._error["message"], file=self._error["file"], record=self._error["record"],
+                              byte=self._error["byte"], **fields)
 
 
 def start(program: str, arguments: Iterable[str], **streams) -> subprocess.Popen:
