@@ -27,6 +27,8 @@ def _memory_of(array) -> int:
 
 def _apply(command: str, arrays: Sequence, by, program: str, options):
     import numpy
+    if any(isinstance(array, numpy.ma.MaskedArray) for array in arrays):
+        raise TypeError("a masked array: the program knows no masks; fill or compress it first")
     arrays = [numpy.asarray(array) for array in arrays]
     if not arrays:
         raise ValueError("there are no arrays; give one or more")

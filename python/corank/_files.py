@@ -11,8 +11,14 @@ from ._program import PathLike, Progress, Result
 
 Files = Union[PathLike, Iterable[PathLike]]
 
+# Options with which a command writes no records, or that the functions give themselves.
+_OTHERS = {"check": "call check()", "explain": "call explain()", "stats": "the result has them"}
+
 
 def _write(command: str, files: Files, output: PathLike, program: str, on_progress: Optional[Progress], options) -> Result:
+    for option, advice in _OTHERS.items():
+        if option in options:
+            raise TypeError(f"{option}: no option of a function that writes; {advice}")
     [name] = _program.names(output)
     arguments = [command, *_program.words(options), "--files0-from=-", "--stats=-", f"--output={name}"]
     if on_progress:

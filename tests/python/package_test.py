@@ -113,6 +113,8 @@ class Files(unittest.TestCase):
         self.assertEqual((caught.exception.code, caught.exception.options), ("exists", ("--force",)))
         with self.assertRaisesRegex(corank.CorankError, "--nonsense"):
             corank.merge(run, self.output, lines=True, nonsense=1, force=True, program=PROGRAM)
+        with self.assertRaisesRegex(TypeError, r"explain\(\)"):
+            corank.merge(run, self.output, lines=True, explain=True, program=PROGRAM)
         with self.assertRaisesRegex(ValueError, "no files"):
             corank.merge([], self.output, lines=True, program=PROGRAM)
         with self.assertRaisesRegex(FileNotFoundError, "no such program"):
@@ -260,6 +262,8 @@ class Arrays(unittest.TestCase):
             corank.sort_array(numpy.zeros(3, [("a:b", "u4")]), program=PROGRAM)
         with self.assertRaisesRegex(TypeError, "2 dimensions"):
             corank.sort_array(numpy.zeros((3, 3)), program=PROGRAM)
+        with self.assertRaisesRegex(TypeError, "masked"):
+            corank.sort_array(numpy.ma.array([2, 1], mask=[True, False]), program=PROGRAM)
         with self.assertRaisesRegex(TypeError, "float64"):
             corank.merge_arrays([numpy.zeros(3, "u4"), numpy.zeros(3)], program=PROGRAM)
         with self.assertRaisesRegex(TypeError, "select: no option of arrays"):
