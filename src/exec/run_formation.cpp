@@ -55,6 +55,8 @@ FormedRuns RunFormation::fill(std::span<std::byte> memory, const MaxBatches& max
   assert(max.mapped != 0 && max.mapped <= max.with_mapped && max.with_mapped <= max.in_memory);
   const WorkerAllowance allowance(workers_);
   Filling filling{.memory = memory, .max = max};
+  filling.keeps_mapped =
+      std::ranges::none_of(pass_.runs, &Run::is_stream) && total_bytes(pass_.runs) <= memory.size();
   const auto cut = tbb::make_filter<void, Batch*>(
       tbb::filter_mode::serial_in_order, [&](tbb::flow_control& flow) {
         Stopwatch cutting(totals_.cut, {pass_.trace, "cut", pass_.partition});
@@ -149,6 +151,7 @@ void RunFormation::add_in_place(const SortedBlock& sorted, const Segment& segmen
                                 Filling& filling) {
   std::deque<Batch>& batches = filling.batches;
   const std::uint32_t input = segment.chunk->run;
+  segment.chunk->stays_mapped = filling.keeps_mapped;
   if (!extends_last(filling, sorted, input)) {
     Batch& batch = batches.emplace_back();
     ++filling.mapped;

@@ -108,6 +108,9 @@ class RunFormation {
     const MaxBatches& max;
     std::deque<Batch> batches{};
     std::uint64_t mapped = 0;  // batches that are part of a mapped input
+    // Whether the memory has room for all inputs: then those that are in order stay mapped until
+    // they are merged.
+    bool keeps_mapped = false;
   };
 
   ChunkRef next_chunk();

@@ -142,14 +142,14 @@ ChunkProducers make_producers(std::span<const Run> runs, bool in_sequence, const
                               const std::stop_token& stop);
 
 // Shares `chunk`, whose records are `bytes`. When it is released, they are dropped from the memory
-// of `mapped`, if they are in it, and `memory` is released.
+// of `mapped`, if they are in it and do not stay there, and `memory` is released.
 template <class... Memory>
 ChunkRef share(Chunk chunk, std::span<const std::byte> bytes, const MappedRange& mapped,
                std::shared_ptr<Memory>... memory) {
   assert(chunk.count != 0);
   return {new Chunk(std::move(chunk)),
           [mapped, bytes, ... held = std::move(memory)](const Chunk* released) {
-            if (mapped.page_bytes != 0) forget(bytes, mapped);
+            if (mapped.page_bytes != 0 && !released->stays_mapped) forget(bytes, mapped);
             delete released;
           }};
 }

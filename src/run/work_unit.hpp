@@ -46,6 +46,9 @@ struct Chunk {
   std::uint64_t number = 0;    // of its first record in the run, skipped ones included
   std::uint64_t offset = 0;    // of its first record in the file
   std::vector<Gap> gaps = {};  // in their order
+  // Whether its pages stay in this process's memory, if it lies in a mapped file, after it is
+  // released. Set by a thread that holds it.
+  mutable bool stays_mapped = false;
   const std::byte* records() const { return in_place ? in_place : buffer.bytes().data(); }
 };
 using ChunkRef = std::shared_ptr<const Chunk>;
